@@ -7,8 +7,8 @@
 #   2. the crate libmimalloc-sys, which carries the source, where cargo is installed;
 #   3. neither: Meson then clones upstream's tag, as subprojects/mimalloc.wrap says.
 #
-# apt needs deb-src entries for 1. They are derived from the machine's own deb entries and used through
-# private folders: the machine's configuration and its package lists stay as they are.
+# apt needs deb-src entries for 1. They are derived from the machine's own deb entries and used
+# through private folders: the machine's configuration and its package lists stay as they are.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . .ci/step.sh
@@ -21,7 +21,8 @@ crate_sha256=667f4fec20f29dfc6bc7357c582d91796c169ad7e2fce709468aefeb2c099870
 
 source_entries() { # FOLDER: writes the deb-src twin of every deb entry there
     local SOURCELIST SOURCEPARTS file
-    eval "$(apt-config shell SOURCELIST Dir::Etc::sourcelist/f SOURCEPARTS Dir::Etc::sourceparts/d)"
+    eval "$(apt-config shell SOURCELIST Dir::Etc::sourcelist/f \
+        SOURCEPARTS Dir::Etc::sourceparts/d)"
     for file in "$SOURCELIST" "$SOURCEPARTS"/*.list; do
         [ ! -f "$file" ] || sed -nE 's/^[[:space:]]*deb([[:space:]])/deb-src\1/p' "$file"
     done >"$1/twins.list"
@@ -38,7 +39,8 @@ from_distribution() { # FOLDER: mimalloc's source package, unpacked in FOLDER/tr
         -o Dir::State::Lists="$1/lists" -o Dir::Cache="$1/cache" -o APT::Sandbox::User="$(id -un)")
     # An archive without sources makes update fail as a whole; the lists that came are enough.
     "${apt[@]}" update || true
-    (cd "$1" && "${apt[@]}" source --download-only mimalloc && dpkg-source --no-check -x ./*.dsc tree)
+    (cd "$1" && "${apt[@]}" source --download-only mimalloc &&
+        dpkg-source --no-check -x ./*.dsc tree)
 }
 
 from_crate() { # FOLDER: the crate's copy, in FOLDER/tree
@@ -48,8 +50,9 @@ from_crate() { # FOLDER: the crate's copy, in FOLDER/tree
     printf '[package]\nname = "fetch"\nversion = "0.0.0"\n[dependencies]\n%s = "=%s"\n' \
         "$crate" "$crate_version" >"$1/crate/Cargo.toml"
     (cd "$1/crate" && cargo vendor) || return 1
-    grep -q "\"package\":\"$crate_sha256\"" "$1/crate/vendor/$crate/.cargo-checksum.json" || return 1
-    cp -r "$1/crate/vendor/$crate/c_src/mimalloc/v2" "$1/tree"
+    local copy=$1/crate/vendor/$crate
+    grep -q "\"package\":\"$crate_sha256\"" "$copy/.cargo-checksum.json" || return 1
+    cp -r "$copy/c_src/mimalloc/v2" "$1/tree"
 }
 
 fits() { # FOLDER: is it a version that the build file knows (2.0.9 is 209)

@@ -20,37 +20,32 @@ packages=(
 
 missing_packages() {
     local installed
-    installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null || true)
+    installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${packages[@]}" \
+        2>/dev/null || true)
     for package in "${packages[@]}"; do
         grep -qx "installed $package" <<<"$installed" || printf '%s ' "$package"
     done
 }
 
 as_root() {
-    if [ "$(id -u)" = 0 ]; then
-        "$@"
-    elif command -v sudo >/dev/null; then
-        sudo "$@"
-    else
-        return 1
-    fi
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
 install_packages() {
     if ! command -v dpkg-query >/dev/null; then
         # Another distribution: Meson says by name what it does not find.
-        command -v ninja >/dev/null || fail "ninja was not found: install your system's equivalents of" \
-            "${packages[*]}"
+        command -v ninja >/dev/null ||
+            fail "ninja was not found; install what your system calls" "  ${packages[*]}"
         return
     fi
-    local missing apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
+    local missing
+    local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
     missing=$(missing_packages)
     [ -n "$missing" ] || return 0
-    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
-        fail "packages are missing and there is no sudo; as root, run:" "  apt-get install $missing"
-    fi
     # sudo may have to ask: before the steps, which have no terminal.
-    [ "$(id -u)" = 0 ] || sudo -v || fail "sudo was refused; as root, run:" "  apt-get install $missing"
+    [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || sudo -v ||
+        fail "packages are missing, and sudo did not work; as root, run:" \
+            "  apt-get install $missing"
     step "reading package lists" as_root "${apt[@]}" update || true
     # shellcheck disable=SC2086 # a list of words
     step "installing $missing" as_root "${apt[@]}" install -y --no-install-recommends $missing ||

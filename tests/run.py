@@ -3,18 +3,18 @@
 
     run.py              every suite that is not marked 'extended', in build/release
     run.py SUITE        one of them
-    run.py extended     what is too slow for every edit: the tests marked 'extended', all suites under
-                        the address and undefined-behaviour sanitizers, and the model suite with hashes
-                        so weak that they collide all the time
+    run.py extended     what is too slow for every edit: the tests marked 'extended', all suites
+                        under the address and undefined-behaviour sanitizers, and the model suite
+                        with hashes so weak that they collide all the time
 
-Why not Meson's own summary: it counts programs, we count cases, and a number that says "all passed"
-must not be able to come from nothing having run. So this holds:
-  (1) every test that the build folder lists for the suite has a result, or it counts as failed;
+Why not Meson's own summary: it counts programs, we count cases, and "all passed" must not be able
+to come from nothing having run. So this holds:
+  (1) every test that the build folder lists for the suite has a result, or counts as failed;
   (2) a program that ended badly counts as failed, even if every case it reported had passed;
   (3) results are from this run: older ones are deleted first;
   (4) no case at all is a failure.
 
-The last line is `N passed, N failed, N skipped`, alone; the exit status is 0 only if nothing failed.
+The last line is `N passed, N failed, N skipped`, alone; the status is 0 only if nothing failed.
 """
 
 import argparse
@@ -87,7 +87,8 @@ def start(run):
     """Runs Meson's test command; its log files hold the results."""
     for old in [*run.folder.glob("*.xml"), *(run.folder / "meson-logs").glob("testlog*")]:
         old.unlink()
-    command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(run.folder), "--no-rebuild"]
+    command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(run.folder),
+               "--no-rebuild"]
     if run.suite:
         command += ["--suite", run.suite]
     if run.suite != "extended":
@@ -181,7 +182,8 @@ def collect(run):
         suite = suites_of(test)[0]
         group = suite if run.build == "release" else f"{run.build}: {suite}"
         if name not in log:
-            cases.append(Case(group, name, "failed", 0, "did not run\n" + last_lines(process.stdout)))
+            message = "did not run\n" + last_lines(process.stdout)
+            cases.append(Case(group, name, "failed", 0, message))
         elif test["protocol"] == "gtest":
             cases += program_cases(group, name, log[name], elements[log[name]["name"]])
         else:

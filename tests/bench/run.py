@@ -3,8 +3,8 @@
 
     run.py BUILD_FOLDER [NAME] [--json]
 
-With --json each program gets --benchmark_format=json and must print one JSON object; standard output
-is then one object, {program name: that object}.
+With --json each program gets --benchmark_format=json and must print one JSON object; standard
+output is then one object, {program name: that object}.
 """
 
 import argparse
