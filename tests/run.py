@@ -28,7 +28,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MESSAGE_LINES = 25
+MESSAGE_LINES = 60     # a sanitizer's report with its legend
 
 
 @dataclasses.dataclass
@@ -81,6 +81,10 @@ def listed_tests(run):
 
 def last_lines(text, count=MESSAGE_LINES):
     return "\n".join((text or "").strip().splitlines()[-count:])
+
+
+def output_of(result):
+    return last_lines(result["stdout"] + result.get("stderr", ""))
 
 
 def start(run):
@@ -148,20 +152,20 @@ def program_cases(group, name, result, elements):
     cases = [case_of(element, group) for element in elements]
     if not cases:
         message = f'ended with {result["returncode"]} and reported no case\n'
-        cases.append(Case(group, name, "failed", 0, message + last_lines(result["stdout"])))
+        cases.append(Case(group, name, "failed", 0, message + output_of(result)))
     elif result["is_fail"] and not any(case.outcome == "failed" for case in cases):
         message = f'{result["result"]}: ended with {result["returncode"]} though no case failed\n'
-        cases.append(Case(group, name, "failed", 0, message + last_lines(result["stdout"])))
+        cases.append(Case(group, name, "failed", 0, message + output_of(result)))
     return cases
 
 
 def exit_case(group, name, result):
-    output = result["stdout"] + result.get("stderr", "")
     if result["result"] == "SKIP":
-        return Case(group, name, "skipped", result["duration"], last_lines(output, 1))
+        reason = last_lines(output_of(result), 1)
+        return Case(group, name, "skipped", result["duration"], reason)
     if result["result"] == "OK":
         return Case(group, name, "passed", result["duration"])
-    message = f'{result["result"]}: ended with {result["returncode"]}\n' + last_lines(output)
+    message = f'{result["result"]}: ended with {result["returncode"]}\n' + output_of(result)
     return Case(group, name, "failed", result["duration"], message)
 
 
