@@ -32,15 +32,17 @@ source_entries() { # FOLDER: writes the deb-src twin of every deb entry there
 }
 
 from_distribution() { # FOLDER: mimalloc's source package, unpacked in FOLDER/tree
-    command -v apt-get >/dev/null && command -v dpkg-source >/dev/null || return 1
-    mkdir -p "$1/sources" "$1/lists/partial" "$1/cache/archives/partial"
+    command -v apt-get >/dev/null || return 1
+    mkdir -p "$1/tree" "$1/sources" "$1/lists/partial" "$1/cache/archives/partial"
     source_entries "$1/sources"
     local apt=(apt-get -q -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$1/sources"
         -o Dir::State::Lists="$1/lists" -o Dir::Cache="$1/cache" -o APT::Sandbox::User="$(id -un)")
     # An archive without sources makes update fail as a whole; the lists that came are enough.
     "${apt[@]}" update || true
-    (cd "$1" && "${apt[@]}" source --download-only mimalloc &&
-        dpkg-source --no-check -x ./*.dsc tree)
+    # Upstream's archive alone, which apt checks against the signed list; the packaging adds nothing
+    # that we compile.
+    (cd "$1" && "${apt[@]}" source --download-only --tar-only mimalloc &&
+        tar -x -C tree --strip-components=1 -f ./*.orig.tar.*)
 }
 
 from_crate() { # FOLDER: the crate's copy, in FOLDER/tree

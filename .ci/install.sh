@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 packages=(
     gcc g++ binutils pkgconf ninja-build git
     python3 python3-venv
-    dpkg-dev xz-utils ca-certificates       # to fetch and unpack mimalloc's source package
+    xz-utils ca-certificates                # to fetch and unpack mimalloc's source
     libxxhash-dev libcli11-dev nlohmann-json3-dev
     libgtest-dev libbenchmark-dev
 )
