@@ -46,9 +46,10 @@ Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t
         host_pools_[g] = make_pool(group.host_blocks);
         if (host_pools_[g] == nullptr) return no_host_memory();
     }
-    // A node has a block in every full-attention group. Without one, nodes outlive their blocks while
-    // they have children: room for a chain four times as long as the pool holds.
-    uint64_t nodes = any_full_ ? fewest_full : 4 * all_blocks;
+    // A node has a block in every full-attention group, and the open step keeps the nodes that it evicts
+    // until its commit. Without such a group nodes outlive their blocks while they have children: room for
+    // chains four times as long as the pool holds.
+    uint64_t nodes = any_full_ ? 2 * fewest_full : 4 * all_blocks;
     if (nodes >= kNone) nodes = kNone - 1;
     QUIRE_TRY(tree_.create(geometry, static_cast<uint32_t>(nodes), seed));
     if (!tables_.create(uint64_t{max_sequences} * group_count_)) return no_host_memory();
