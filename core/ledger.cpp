@@ -67,6 +67,33 @@ Edit *Ledger::log(EditKind kind, uint32_t group)
     return edit;
 }
 
+// Eviction goes down the list of cached blocks, and each record, node and bucket on the way is a cache miss.
+// So a cursor runs a few blocks ahead and asks for them: first the record, which names the next one, then
+// its node, then the node's bucket.
+void Ledger::look_ahead(uint32_t group, uint32_t next)
+{
+    BlockPool &pool = *pools_[group];
+    LookAhead &ahead = ahead_[group];
+    uint32_t last = ahead.blocks[ahead.at % kLookAhead];
+    if (last == kNone || pool[last].state != BlockState::cached) {
+        // The cursor's block was taken or shared meanwhile: run ahead anew.
+        last = next;
+        for (uint32_t i = 0; i < kLookAhead - 2 && last != kNone; ++i) {
+            ahead.blocks[++ahead.at % kLookAhead] = last;
+            last = pool.next_in_list(last);
+        }
+    } else {
+        last = pool.next_in_list(last);
+    }
+    ahead.blocks[++ahead.at % kLookAhead] = last;
+    if (last == kNone) return;
+    __builtin_prefetch(&pool[last]);
+    uint32_t earlier = ahead.blocks[(ahead.at - 2) % kLookAhead];
+    if (earlier != kNone && pool[earlier].node != kNone) tree_.prefetch_node(pool[earlier].node);
+    earlier = ahead.blocks[(ahead.at - 4) % kLookAhead];
+    if (earlier != kNone && pool[earlier].node != kNone) tree_.prefetch_bucket_of(pool[earlier].node);
+}
+
 uint32_t Ledger::take(uint32_t group, uint64_t barrier)
 {
     BlockPool &pool = *pools_[group];
@@ -82,7 +109,7 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier)
     edit->block = block;
     edit->node = b.node;
     edit->hint = pool.next_in_list(block);
-    if (edit->hint != kNone) __builtin_prefetch(tree_.blocks(pool[edit->hint].node));
+    look_ahead(group, edit->hint);
     edit->unlinked = !windowed_[group] && tree_.linked(b.node);
     if (edit->unlinked) tree_.unlink(b.node);
     tree_.blocks(b.node)[group] = kNullBlock;
