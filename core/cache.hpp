@@ -172,11 +172,10 @@ class Cache {
     Short shortage(const Plan &plan) const;
     Status reserve(const Plan &plan);
     void take_all(Plan *plan, Change *change);
-    void take_hit(Sequence *s, uint32_t group, uint32_t block, uint32_t index);
-    void take_hits(const Plan &plan, uint32_t group);
-    uint32_t swap_in(const Plan &plan, uint32_t group);
+    void take_hit(Sequence *s, Change *change, uint32_t group, uint32_t block, uint32_t index);
+    void take_hits(const Plan &plan, Change *change, uint32_t group);
+    void swap_in(const Plan &plan, Change *change, uint32_t group);
     void copy_tail(const Plan &plan, uint32_t group);
-    void own_fresh(uint32_t group, uint32_t block, uint32_t sequence);
 
     // cache_preempt.cpp
     Status make_room(Plan *plan, Short *missing);
@@ -199,6 +198,7 @@ class Cache {
     Status check_batch(const StepRecord &record, Batch *batch) const;
     void pass_windows(const Change &change);
     void settle_items(StepRecord *record, Batch *batch);
+    void publish_again(const StepRecord &record);
     void count_copies(const StepRecord &record);
     Status enqueue(const StepRecord &record, Batch *batch, quire_error *error);
     Status wait_for_other_queues(const StepRecord &record, quire_error *error);

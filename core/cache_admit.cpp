@@ -225,58 +225,51 @@ Status Cache::reserve(const Plan &plan)
     return Status{};
 }
 
-void Cache::own_fresh(uint32_t group, uint32_t block, uint32_t sequence)
-{
-    Block &b = ledger_.pool(group)[block];
-    b.owner = sequence;
-    b.frozen_slots = 0;
-}
-
 // Shares a found block; if the step that writes it fails, what is built on it is wrong.
-void Cache::take_hit(Sequence *s, uint32_t group, uint32_t block, uint32_t index)
+void Cache::take_hit(Sequence *s, Change *change, uint32_t group, uint32_t block, uint32_t index)
 {
     const Block &b = ledger_.pool(group)[block];
-    if (!timeline_.done(b.ready) && b.ready < timeline_.next()) {
-        s->note_pending(b.ready, index << geometry_.block_shift);
+    uint32_t position = index << geometry_.block_shift;
+    if (b.ready == open_record().number) {
+        if (position < change->valid_tokens) change->valid_tokens = position;
+    } else if (!timeline_.done(b.ready)) {
+        s->note_pending(b.ready, position);
     }
     ledger_.add_ref(group, block);
 }
 
-void Cache::take_hits(const Plan &plan, uint32_t group)
+void Cache::take_hits(const Plan &plan, Change *change, uint32_t group)
 {
     Sequence &s = sequences_[plan.sequence];
     uint32_t first =
         geometry_.groups[group].first_visible_block(plan.position, geometry_.block_tokens);
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
         uint32_t block = i < first ? kNullBlock : ledger_.tree().blocks(matches_[i])[group];
-        if (block != kNullBlock) take_hit(&s, group, block, i);
+        if (block != kNullBlock) take_hit(&s, change, group, block, i);
         ledger_.append_entry(&s, plan.sequence, group, block);
     }
 }
 
 // Brings a swapped table back: blocks that are still cached are shared, the others copied in.
-uint32_t Cache::swap_in(const Plan &plan, uint32_t group)
+void Cache::swap_in(const Plan &plan, Change *change, uint32_t group)
 {
     Sequence &s = sequences_[plan.sequence];
     BlockTable &t = ledger_.table(plan.sequence, group);
     uint64_t number = open_record().number;
-    uint32_t copied = 0;
     for (uint32_t i = t.null_front; i < t.length; ++i) {
         uint32_t host_block = t.ids.data[i];
         uint32_t block =
             i < plan.hit_blocks ? ledger_.tree().blocks(matches_[i])[group] : kNullBlock;
         if (block != kNullBlock) {
-            take_hit(&s, group, block, i);
+            take_hit(&s, change, group, block, i);
         } else {
-            block = ledger_.take(group, open_record().barrier);
-            own_fresh(group, block, plan.sequence);
+            block = ledger_.take(group, open_record().barrier, plan.sequence);
             ledger_.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
-            ++copied;
+            change->valid_tokens = 0; // if the copy fails
         }
         ledger_.set_entry(&s, plan.sequence, group, i, block);
         ledger_.drop_host(group, host_block, number);
     }
-    return copied;
 }
 
 void Cache::copy_tail(const Plan &plan, uint32_t group)
@@ -284,8 +277,7 @@ void Cache::copy_tail(const Plan &plan, uint32_t group)
     Sequence &s = sequences_[plan.sequence];
     uint32_t index = plan.position >> geometry_.block_shift;
     uint32_t shared = ledger_.table(plan.sequence, group).ids.data[index];
-    uint32_t block = ledger_.take(group, open_record().barrier);
-    own_fresh(group, block, plan.sequence);
+    uint32_t block = ledger_.take(group, open_record().barrier, plan.sequence);
     ledger_.copy(QUIRE_COPY_ON_WRITE, group, shared, block);
     ledger_.set_entry(&s, plan.sequence, group, index, block);
     ledger_.drop_ref(group, shared, open_record().number); // the copy reads it
@@ -302,9 +294,9 @@ void Cache::take_all(Plan *plan, Change *change)
         bool grows = plan->length[g] != t.length;
         if (grows || plan->copy_tail[g] || plan->admission) ledger_.note_shape(s, sequence, g);
         if (plan->swapped) {
-            if (swap_in(*plan, g) != 0) change->valid_tokens = 0;
+            swap_in(*plan, change, g);
         } else if (plan->admission) {
-            take_hits(*plan, g);
+            take_hits(*plan, change, g);
         } else if (plan->copy_tail[g]) {
             copy_tail(*plan, g);
             uint32_t kept = plan->position & ~mask;
@@ -319,8 +311,7 @@ void Cache::take_all(Plan *plan, Change *change)
             }
         }
         while (t.length < plan->length[g]) {
-            uint32_t block = ledger_.take(g, open_record().barrier);
-            own_fresh(g, block, sequence);
+            uint32_t block = ledger_.take(g, open_record().barrier, sequence);
             ledger_.append_entry(&s, sequence, g, block);
         }
         t.writable = (plan->position + plan->compute - 1) >> geometry_.block_shift;
@@ -333,7 +324,6 @@ Status Cache::add_item(const quire_step_item &item, const quire_token *tokens,
     uint32_t sequence = sequence_handles_.find(item.seq);
     Sequence &s = sequences_[sequence];
     StepRecord &record = open_record();
-    hashed_ = 0;
     *result = quire_step_result{};
     if (s.change != kNone) {
         result->reason = QUIRE_WAIT_PREEMPTED;
@@ -368,6 +358,7 @@ Status Cache::add_item(const quire_step_item &item, const quire_token *tokens,
         status = no_host_memory();
     }
     if (!status.ok() || missing.reason != 0) {
+        hashed_ = 0;
         s.state = change.before;
         result->reason = missing.reason;
         result->blocks_short = missing.blocks;
@@ -410,6 +401,7 @@ void Cache::run_item(const quire_step_item &item, Plan *plan, Change *change,
     if (state.admitted == 0) state.admitted = ++admissions_;
     publish(plan->sequence, record.number);
     ledger_.pause();
+    hashed_ = 0; // they are this sequence's
     change->edit_end = static_cast<uint32_t>(record.edits.size());
     change->copy_end = static_cast<uint32_t>(record.copies.size());
     s.change = static_cast<uint32_t>(record.changes.size());

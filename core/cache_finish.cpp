@@ -51,6 +51,7 @@ void Cache::complete(StepRecord *record)
     record->handle_index = kNone;
     record->phase = StepPhase::unused;
     if (timeline_.oldest() != old_oldest) ledger_.retire(old_oldest);
+    if (step_open()) open_record().barrier = timeline_.barrier(open_record().queue);
 }
 
 Status Cache::poll(quire_error *error)

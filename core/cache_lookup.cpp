@@ -126,9 +126,8 @@ void Cache::publish(uint32_t sequence, uint64_t ready)
     Sequence &s = sequences_[sequence];
     SequenceState &state = s.state;
     uint32_t full = s.publishable(geometry_.block_shift);
-    if (full <= state.published || prefix_off_ || (state.flags & Sequence::kUnpublished) != 0) {
-        return;
-    }
+    constexpr uint32_t silent = Sequence::kUnpublished | Sequence::kSwapped;
+    if (full <= state.published || prefix_off_ || (state.flags & silent) != 0) return;
     PrefixTree &tree = ledger_.tree();
     if (s.span_words != 0 && !words_.reserve(s.span_words)) return;
     if (!tree.alive(state.cursor)) {

@@ -73,6 +73,7 @@ void Cache::release_from(uint32_t sequence, uint32_t first_block, bool withdraw)
             uint32_t node = ledger_.pool(g)[block].node;
             if (withdraw && node != kNone) ledger_.forget(node);
             ledger_.drop_ref(g, block, s.last_step);
+            ledger_.disown(g, block, sequence);
         }
         t.length = first_block;
         if (t.null_front > first_block) t.null_front = first_block;

@@ -140,6 +140,7 @@ Status Cache::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capa
         change.doomed = false;
         if (doomed && fits) undo_change(record, &change);
     }
+    record->dropped = record->dropped || fits;
     return Status{fits ? quire_status{QUIRE_OK} : quire_status{QUIRE_S_INCOMPLETE}, nullptr, 0, 0};
 }
 
@@ -207,6 +208,18 @@ void Cache::settle_items(StepRecord *record, Batch *batch)
     }
 }
 
+// An item that was dropped may have published what a later one has as well: then that one's counts.
+void Cache::publish_again(const StepRecord &record)
+{
+    for (const Change &change : record.changes) {
+        Sequence &s = sequences_[change.sequence];
+        if (change.kind != ChangeKind::item || ledger_.tree().alive(s.state.cursor)) continue;
+        s.state.published = 0;
+        s.state.cursor = ledger_.tree().root_cursor(s.root);
+        publish(change.sequence, record.number);
+    }
+}
+
 void Cache::count_copies(const StepRecord &record)
 {
     for (const quire_block_copy &copy : record.copies) {
@@ -269,6 +282,7 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error)
     }
     ledger_.settle(record);
     settle_items(record, batch);
+    if (record->dropped) publish_again(*record);
     if (batch != nullptr) batch->end_write(record->number);
     count_copies(*record);
     record->phase = StepPhase::committed;

@@ -49,13 +49,19 @@ class Ledger {
                record->copies.reserve(record->copies.size() + copies);
     }
 
-    // A block held by one, free or by eviction. REQUIRES: one is available behind the barrier.
-    uint32_t take(uint32_t group, uint64_t barrier);
+    // A block for `sequence` to write, free or by eviction. REQUIRES: one is available behind the barrier.
+    uint32_t take(uint32_t group, uint64_t barrier, uint32_t sequence);
     // Adds a reference to a held or cached block.
     void add_ref(uint32_t group, uint32_t block);
     void drop_ref(uint32_t group, uint32_t block, uint64_t touch);
     // Makes `sequence` the one that may write into a block in place.
     void own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots);
+    // A block that the sequence gave back for good is not its to write, should others still hold it.
+    void disown(uint32_t group, uint32_t block, uint32_t sequence)
+    {
+        Block &b = (*pools_[group])[block];
+        if (b.owner == sequence) b.owner = kNone;
+    }
     void set_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t index, uint32_t block);
     // Remembers a table's length before it changes; once a change and group.
     void note_shape(const Sequence &s, uint32_t sequence, uint32_t group);
@@ -92,6 +98,8 @@ class Ledger {
     };
 
     void look_ahead(uint32_t group, uint32_t next);
+    void note_owner(Edit *edit, const Block &b) const;
+    void restore_owner(const Edit &edit);
     Edit *log(EditKind kind, uint32_t group);
     void undo_edit(const Edit &edit, Sequence *s);
     void undo_tree_edit(const Edit &edit);
@@ -109,6 +117,7 @@ class Ledger {
     bool windowed_[kMaxGroups] = {};
     bool any_full_ = false;
     uint32_t group_count_ = 0;
+    uint16_t block_tokens_ = 0;
     StepRecord *record_ = nullptr;
     Edit unlogged_{};
     uint64_t evictions_ = 0;

@@ -90,7 +90,13 @@ class PrefixTree {
     {
         return TreeCursor{node, header(node).generation, header(node).hash};
     }
-    uint32_t generation(uint32_t node) const { return header(node).generation; }
+    // kNone: a first node, or its parent is gone.
+    uint32_t parent(uint32_t node) const
+    {
+        uint32_t parent = header(node).parent;
+        if (parent == kNone) return kNone;
+        return header(parent).generation == header(node).parent_generation ? parent : kNone;
+    }
 
     // [group_count] the node's blocks; kNullBlock = none.
     uint32_t *blocks(uint32_t node) { return record(node) + kHeaderWords; }
