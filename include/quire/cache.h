@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cache: the paged KV cache, its namespaces and its sequences.
+ *
+ * A cache holds, for each group of layers, a pool of blocks of `block_tokens` tokens. A sequence is one
+ * token stream: what is *known* of it (its tokens), and how many of those are *computed* (their K and V
+ * are in blocks, or will be once the steps that were committed have run). Steps (step.h) extend both.
+ * Full blocks of computed, known tokens are published in a prefix tree, where sequences of the same
+ * namespace and keys find them; a found block is compared token by token before it is used.
+ *
+ * Limits: 16 groups, 4,096 layers, 2^31 - 1 blocks a group, 2^31 - 1 tokens a sequence.
+ */
+#ifndef QUIRE_CACHE_H
+#define QUIRE_CACHE_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    QUIRE_GROUP_FULL = 0,  /* every token sees all tokens before it */
+    QUIRE_GROUP_WINDOW = 1 /* every token sees the `window` newest, itself among them */
+};
+
+/* Layers that share attention kind and geometry. */
+typedef struct quire_group_desc {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    const quire_chain *next;
+    uint32_t kind;
+    uint32_t window; /* tokens; only for QUIRE_GROUP_WINDOW, then >= 1 */
+    uint32_t layer_count;
+    uint32_t kv_heads;
+    uint32_t k_head_dim; /* elements */
+    uint32_t v_head_dim;
+    uint32_t k_dtype; /* 0 = QUIRE_DTYPE_F16 */
+    uint32_t v_dtype; /* 0 = as k_dtype */
+    uint32_t blocks;  /* 0: from the cache's blocks, pool_bytes or pool_fraction */
+    uint32_t reserved0;
+} quire_group_desc;
+
+/* One device's part of a cache. 0.1 takes one shard that holds everything, or none. */
+typedef struct quire_shard_desc {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    const quire_chain *next;
+    quire_device *device;
+    uint32_t layer_begin;
+    uint32_t layer_count; /* 0: all layers */
+    uint32_t head_begin;
+    uint32_t head_count; /* KV heads; 0: all */
+} quire_shard_desc;
+
+enum {
+    QUIRE_CACHE_NO_PREFIX = 1 << 0,   /* publish nothing, look nothing up */
+    QUIRE_CACHE_FIXED_HASH = 1 << 1   /* key the prefix hash with hash_seed, not at random; for tests */
+};
+
+enum { QUIRE_EVICT_LRU = 0 };
+
+enum {
+    QUIRE_VICTIM_NEWEST = 0, /* the running sequence that was admitted last */
+    QUIRE_VICTIM_PRIORITY = 1 /* the lowest priority, among equals the newest */
+};
+
+typedef struct quire_cache_desc {
+    uint32_t struct_size;
+    uint32_t flags; /* QUIRE_CACHE_* */
+    const quire_chain *next;
+    /* [shard_count], stride bytes apart. None: a bookkeeping-only cache, which has no memory; kv_write
+     * and attend are unsupported, and the copies that a commit needs come back as a list. */
+    const quire_shard_desc *shards;
+    const quire_group_desc *groups; /* [group_count] */
+    /* [sum of layer_counts] group of each layer; NULL: group 0's layers come first, then group 1's. */
+    const uint32_t *layer_groups;
+    uint32_t shard_count;
+    uint32_t shard_stride;
+    uint32_t group_count;
+    uint32_t group_stride;
+    uint32_t block_tokens;        /* a power of two, 1 to 256; 0 = 16 */
+    uint32_t max_sequences;       /* live at once; 0 = 1024 */
+    uint32_t max_sequence_tokens; /* 0 = 2^31 - 1 */
+    /* Size of each group's pool. Exactly one of these, unless every group states its own `blocks`; with
+     * pool_bytes and pool_fraction all groups get the same number. The null block is one of them. */
+    uint32_t blocks;
+    uint64_t pool_bytes;
+    uint64_t reserve_bytes; /* left free when pool_fraction is used */
+    float pool_fraction;    /* of the device's free memory */
+    uint32_t watermark_blocks; /* left free by the admission of new sequences, in each group */
+    /* Host tier for swapping: bytes for a cache with memory, blocks a group for one without. */
+    uint64_t host_bytes;
+    uint32_t host_blocks;
+    uint32_t eviction; /* QUIRE_EVICT_* */
+    uint32_t victim;   /* QUIRE_VICTIM_* */
+    uint32_t reserved0;
+    uint64_t hash_seed;
+    /* For QUIRE_PREEMPT_AUTO: swap when moving the blocks out and in again takes less time than
+     * computing them again. 0 in either: swap whenever the host tier has room. */
+    float swap_bytes_per_second;
+    float prefill_tokens_per_second;
+} quire_cache_desc;
+
+typedef struct quire_cache_info {
+    uint32_t struct_size;
+    uint32_t flags;
+    const quire_chain *next;
+    uint32_t group_count;
+    uint32_t layer_count;
+    uint32_t block_tokens;
+    uint32_t shard_count;
+    uint64_t pool_tokens;   /* tokens held by the smallest full-attention pool, or the smallest pool */
+    uint64_t max_sequences; /* of max_sequence_tokens each that fit at once */
+    uint64_t pool_bytes;
+    uint64_t host_bytes;
+} quire_cache_info;
+
+/* Where a group's K and V lie. Byte offset of an element of K:
+ * block * block_stride + layer * layer_stride + head * k_head_stride + slot * k_token_stride + dim * size,
+ * where `layer` counts within the group; V starts v_offset after K. All in bytes. */
+typedef struct quire_pool_info {
+    uint32_t struct_size;
+    uint32_t flags;
+    const quire_chain *next;
+    uint64_t address; /* of block 0; 0 in a bookkeeping-only cache */
+    uint64_t size_bytes;
+    int64_t block_stride;
+    int64_t layer_stride;
+    int64_t v_offset;
+    int64_t k_head_stride;
+    int64_t k_token_stride;
+    int64_t v_head_stride;
+    int64_t v_token_stride;
+    uint32_t blocks; /* the null block included */
+    uint32_t block_tokens;
+    uint32_t host_blocks;
+    uint32_t reserved0;
+} quire_pool_info;
+
+/* Counts, as of now. Where vLLM has a metric of the same meaning, the name is vLLM's. */
+typedef struct quire_cache_stats {
+    uint32_t struct_size;
+    uint32_t flags;
+    const quire_chain *next;
+    uint64_t prefix_cache_queries;   /* tokens looked up */
+    uint64_t prefix_cache_hits;      /* tokens found */
+    uint64_t num_preemptions;        /* of both kinds */
+    uint64_t preemptions_swap;
+    uint64_t preemptions_recompute;
+    uint64_t tokens_preempted;       /* computed tokens given up by recompute */
+    uint64_t evictions;              /* cached blocks given to another content */
+    uint64_t copies_on_write;
+    uint64_t blocks_swapped_out;
+    uint64_t blocks_swapped_in;
+    uint64_t forks;
+    uint64_t steps;                  /* committed */
+    uint64_t bytes_hashed;
+    uint64_t bytes_compared;
+    uint64_t sequences;              /* live */
+    uint64_t sequences_lost;         /* that had computed tokens taken back by a failed step of others */
+    uint64_t host_blocks_used;       /* over all groups */
+    uint64_t blocks_total;           /* usable, over all groups: without the null blocks */
+    uint64_t blocks_free;            /* free or draining */
+    uint64_t blocks_cached;          /* of no sequence, content findable */
+    uint64_t blocks_held;            /* by sequences */
+    uint64_t nodes;                  /* of the prefix tree */
+    double kv_cache_usage_perc;      /* blocks_held / blocks_total */
+} quire_cache_stats;
+
+/* Creates a cache. `instance` provides the host allocator.
+ * Errors   QUIRE_E_ARG            the message names the field.
+ *          QUIRE_E_UNSUPPORTED    the backend cannot serve a group; the message says which and why.
+ *          QUIRE_E_DEVICE_MEMORY  the pool does not fit. */
+QUIRE_EXPORT quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc *desc,
+                                             quire_cache **out, quire_error *error);
+/* Destroys the cache and all its sequences.
+ * Errors   QUIRE_E_BUSY  a batch is alive, or a step is open or committed and not done. */
+QUIRE_EXPORT quire_status quire_cache_destroy(quire_cache *cache, quire_error *error);
+QUIRE_EXPORT quire_status quire_cache_get_info(quire_cache *cache, quire_cache_info *info,
+                                               quire_error *error);
+QUIRE_EXPORT quire_status quire_cache_get_pool(quire_cache *cache, uint32_t group, uint32_t shard,
+                                               quire_pool_info *info, quire_error *error);
+QUIRE_EXPORT quire_status quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats,
+                                                quire_error *error);
+/* Forgets every published prefix (after a change of weights). Blocks of live sequences stay theirs, and
+ * are not published any more. Errors   QUIRE_E_BUSY  a step is open. */
+QUIRE_EXPORT quire_status quire_cache_reset(quire_cache *cache, quire_error *error);
+/* Walks all structures and proves their invariants; O(everything), for tests and operators.
+ * Errors   QUIRE_E_INTERNAL  one is broken; the message says which. */
+QUIRE_EXPORT quire_status quire_cache_check(quire_cache *cache, quire_error *error);
+
+typedef struct quire_namespace_desc {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    const quire_chain *next;
+    const void *key; /* [key_size_bytes] from the server, never from a request; at most 256 bytes */
+    uint32_t key_size_bytes;
+    uint32_t quota_blocks; /* its sequences may hold, over all groups; 0 = no limit */
+} quire_namespace_desc;
+
+typedef struct quire_namespace_info {
+    uint32_t struct_size;
+    uint32_t flags;
+    const quire_chain *next;
+    uint64_t sequences;
+    uint64_t blocks_held; /* table entries of its sequences */
+    uint64_t quota_blocks;
+    uint64_t prefix_cache_queries;
+    uint64_t prefix_cache_hits;
+} quire_namespace_info;
+
+/* A tenant's sharing domain: sequences of two namespaces never share a block. Namespace 0 always exists.
+ * Two namespaces are two tenants even if their keys are equal. At most 65,535 at once. */
+QUIRE_EXPORT quire_status quire_namespace_create(quire_cache *cache, const quire_namespace_desc *desc,
+                                                 quire_namespace *out, quire_error *error);
+/* Errors   QUIRE_E_BUSY  sequences live in it, or a step is open. Its cached prefixes are forgotten. */
+QUIRE_EXPORT quire_status quire_namespace_destroy(quire_cache *cache, quire_namespace ns,
+                                                  quire_error *error);
+QUIRE_EXPORT quire_status quire_namespace_get_info(quire_cache *cache, quire_namespace ns,
+                                                   quire_namespace_info *info, quire_error *error);
+
+/* Something beside the tokens that decides K and V. */
+enum { QUIRE_KEY_ADAPTER = 1, QUIRE_KEY_SALT = 2, QUIRE_KEY_MEDIA = 3, QUIRE_KEY_OTHER = 4 };
+
+/* An element of an array; no struct head. A key of the whole sequence has begin = end = 0; a span
+ * (an image's content at its placeholder tokens) covers tokens [begin, end). */
+typedef struct quire_key {
+    uint32_t type;       /* QUIRE_KEY_* */
+    uint32_t size_bytes; /* at most 4,096 */
+    const void *bytes;
+    uint32_t begin;
+    uint32_t end;
+} quire_key;
+
+typedef struct quire_seq_desc {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    const quire_chain *next;
+    quire_namespace ns;    /* 0: the default one */
+    const quire_key *keys; /* [key_count], whole-sequence keys and spans, copied; at most 64 */
+    uint32_t key_count;
+    uint32_t key_stride;
+    int32_t priority; /* higher is served longer */
+    uint32_t reserved0;
+} quire_seq_desc;
+
+enum {
+    QUIRE_SEQ_SWAPPED = 1 << 0,     /* its blocks are in the host tier */
+    QUIRE_SEQ_LOST = 1 << 1,        /* a failed step took computed tokens back; cleared when added */
+    QUIRE_SEQ_IN_STEP = 1 << 2,     /* in the open step */
+    QUIRE_SEQ_PREEMPTED = 1 << 3,   /* preempted and not back yet */
+    QUIRE_SEQ_UNPUBLISHED = 1 << 4  /* publishes nothing any more, see quire_cache_reset */
+};
+
+typedef struct quire_seq_info {
+    uint32_t struct_size;
+    uint32_t flags; /* QUIRE_SEQ_*, written */
+    const quire_chain *next;
+    uint32_t known_tokens;
+    uint32_t computed_tokens;
+    uint32_t draft_tokens; /* provisional ones at the end, see quire_seq_accept */
+    uint32_t lookahead_tokens; /* reserved behind the last known token by its last item */
+    uint32_t blocks_held;  /* table entries that are not null, over all groups */
+    uint32_t preemptions;
+    int32_t priority;
+    uint32_t reserved0;
+} quire_seq_info;
+
+QUIRE_EXPORT quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc, quire_seq *out,
+                                           quire_error *error);
+
+enum { QUIRE_END_DROP_PREFIX = 1 << 0 /* forget what it published, unless others use it */ };
+
+/* Ends a sequence. Its blocks go back at once for later work on the same queue, for others when the
+ * steps that use them are done. Published blocks stay cached, the tail older than the head.
+ * Errors   QUIRE_E_STALE  it was ended before.  QUIRE_E_BUSY  it is in the open step. */
+QUIRE_EXPORT quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint32_t flags,
+                                        quire_error *error);
+/* Makes a sequence of the first `token_count` known tokens, sharing their blocks; whichever of the two
+ * writes into a shared block first gets its own copy. What was computed, counting committed steps, stays so.
+ * Errors   QUIRE_E_BUSY  the sequence is in the open step, swapped out, or has drafts not accepted. */
+QUIRE_EXPORT quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_count,
+                                         quire_seq *out, quire_error *error);
+/* Shortens to the first `token_count` known tokens and gives the blocks behind them back. With window
+ * groups *computed* may fall further: to the longest length whose windows are whole. */
+QUIRE_EXPORT quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq, uint32_t token_count,
+                                             quire_error *error);
+/* Keeps the first `count` of the draft tokens of the last item and forgets the others. A count above the
+ * drafts reaches into that item's lookahead: what the engine wrote there becomes known, as
+ * QUIRE_TOKEN_UNKNOWN until quire_seq_set_tokens names it, and computed. A sequence is accepted before
+ * its next item. Errors   QUIRE_E_ARG  count is above drafts + lookahead. */
+QUIRE_EXPORT quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
+                                           quire_error *error);
+
+/* Names unknown tokens. An element of an array: no struct head. */
+typedef struct quire_token_span {
+    quire_seq seq;
+    uint32_t position;     /* of the first token named */
+    uint32_t token_offset; /* into `tokens` */
+    uint32_t token_count;
+    uint32_t reserved0;
+} quire_token_span;
+
+/* Gives tokens that were added as QUIRE_TOKEN_UNKNOWN their ids; blocks that become wholly known are
+ * published. All spans are checked before any is applied.
+ * Errors   QUIRE_E_ARG   a position holds a known token, or is past the end.
+ *          QUIRE_E_BUSY  a sequence is in the open step. */
+QUIRE_EXPORT quire_status quire_seq_set_tokens(quire_cache *cache, const quire_token_span *spans,
+                                               uint32_t span_count, uint32_t span_stride,
+                                               const quire_token *tokens, uint32_t token_count,
+                                               quire_error *error);
+QUIRE_EXPORT quire_status quire_seq_get_info(quire_cache *cache, quire_seq seq, quire_seq_info *info,
+                                             quire_error *error);
+
+/* How many of the sequence's known tokens followed by `tokens` would be found if it were added now, on
+ * the queue that wrote them. 0 when anything of it is computed. No effect, no statistics. */
+QUIRE_EXPORT quire_status quire_prefix_probe(quire_cache *cache, quire_seq seq, const quire_token *tokens,
+                                             uint32_t token_count, uint32_t *hit_tokens,
+                                             quire_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* QUIRE_CACHE_H */

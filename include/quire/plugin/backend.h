@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backend: what a device vendor implements. One shared object, one exported symbol, one table.
+ *
+ * A plugin exports quire_backend_query_v0. The core calls it once per load; it is pure: no threads, no
+ * driver, no environment writes. Everything a backend offers is a slot of quire_backend_api; a NULL slot
+ * means "unsupported" and never "does nothing". Copy backends/null to begin.
+ *
+ * Threads   Slots may be called from any thread; calls on one queue are serialised by the core.
+ * Enqueue   Slots that take a queue only enqueue, and run in order on it. Only *_wait_host and quiesce
+ *           wait. None may unwind, change the caller's current device context, or install signal handlers.
+ * Failure   A negative status means that nothing was enqueued or allocated. `error` is never NULL.
+ * Memory    Addresses are uint64_t: device addresses, or host pointers where host_visible is 1.
+ * Version   The plugin answers min(host minor, own minor) in abi_minor and behaves as that version.
+ */
+#ifndef QUIRE_PLUGIN_BACKEND_H
+#define QUIRE_PLUGIN_BACKEND_H
+
+#include "../base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QUIRE_BACKEND_ABI_MAJOR 0u
+#define QUIRE_BACKEND_ABI_MINOR 1u
+#define QUIRE_BACKEND_ENTRY "quire_backend_query_v0"
+
+typedef struct quire_be_device quire_be_device;
+typedef struct quire_be_queue quire_be_queue;
+typedef struct quire_be_fence quire_be_fence;
+typedef struct quire_be_plan quire_be_plan;
+
+/* What the core offers a backend. `self` goes first into each function. */
+typedef struct quire_host_info {
+    uint32_t struct_size;
+    uint32_t abi_major;
+    uint32_t abi_minor;
+    uint32_t reserved0;
+    void *self;
+    void *(*allocate)(void *self, uint64_t size_bytes, uint64_t alignment);
+    void (*release)(void *self, void *pointer, uint64_t size_bytes, uint64_t alignment);
+    void (*log)(void *self, int32_t level, const char *component, const char *message);
+} quire_host_info;
+
+typedef struct quire_be_device_props {
+    uint32_t struct_size;
+    uint32_t host_visible;
+    uint64_t memory_total_bytes;
+    uint64_t memory_free_bytes;
+    uint32_t copy_alignment;
+    uint32_t reserved0;
+    char name[64];
+} quire_be_device_props;
+
+/* One group's blocks in memory: quire_pool_info, for a backend. Strides in bytes; `layer` counts within
+ * the group. */
+typedef struct quire_be_pool {
+    uint32_t struct_size;
+    uint32_t block_count;
+    uint64_t address;
+    uint64_t size_bytes;
+    int64_t block_stride;
+    int64_t layer_stride;
+    int64_t v_offset;
+    int64_t k_head_stride;
+    int64_t k_token_stride;
+    int64_t v_head_stride;
+    int64_t v_token_stride;
+    uint32_t block_tokens;
+    uint32_t layer_count;
+    uint32_t kv_heads;
+    uint32_t k_head_dim;
+    uint32_t v_head_dim;
+    uint32_t k_dtype;
+    uint32_t v_dtype;
+    uint32_t reserved0;
+} quire_be_pool;
+
+enum { QUIRE_BE_NO = 0, QUIRE_BE_YES = 1, QUIRE_BE_SLOW = 2 };
+
+/* May a kernel of this shape be had? Everything that decides a kernel instance is here. */
+typedef struct quire_be_attention_query {
+    uint32_t struct_size;
+    uint32_t flags; /* QUIRE_ATTENTION_* */
+    uint32_t q_heads; /* 0: only kv_write and copies are asked about */
+    uint32_t kv_heads;
+    uint32_t k_head_dim;
+    uint32_t v_head_dim;
+    uint32_t q_dtype;
+    uint32_t k_dtype;
+    uint32_t v_dtype;
+    uint32_t block_tokens;
+    uint32_t window; /* tokens; 0 = none */
+    uint32_t reserved0;
+} quire_be_attention_query;
+
+typedef struct quire_be_answer {
+    uint32_t struct_size;
+    uint32_t support; /* QUIRE_BE_* */
+    uint32_t alignment; /* of the pool's address, bytes */
+    uint32_t reserved0;
+    uint64_t workspace_bytes;
+    char reason[160]; /* for QUIRE_BE_NO: what is missing, in words */
+} quire_be_answer;
+
+enum { QUIRE_BE_MEMORY_DEVICE = 0, QUIRE_BE_MEMORY_HOST = 1 };
+
+enum { QUIRE_BE_COPY_D2D = 0, QUIRE_BE_COPY_D2H = 1, QUIRE_BE_COPY_H2D = 2, QUIRE_BE_COPY_H2H = 3 };
+
+/* Descriptors of one call are independent: no destination overlaps any other range of the call. Host
+ * addresses lie in memory of kind QUIRE_BE_MEMORY_HOST and stay untouched until the copy has run. */
+typedef struct quire_be_copy {
+    uint64_t dst;
+    uint64_t src;
+    uint64_t size_bytes;
+    uint32_t kind;
+    uint32_t reserved0;
+} quire_be_copy;
+
+/* Token t of [0, token_count): slot = slots[t]; negative = skip. Slot s is block s / block_tokens,
+ * place s % block_tokens. Converts `dtype` to the pool's types, round to nearest even. */
+typedef struct quire_be_kv_write {
+    uint32_t struct_size;
+    uint32_t layer;
+    uint32_t token_count;
+    uint32_t dtype;
+    const quire_be_pool *pool;
+    uint64_t k; /* address: [token_count][kv_heads][k_head_dim] */
+    uint64_t v;
+    uint64_t slots; /* address: int64 [token_count] */
+    int64_t k_token_stride; /* elements */
+    int64_t v_token_stride;
+} quire_be_kv_write;
+
+/* What an attention call does beyond its arguments; a plan holds it, a batch holds the plan. */
+typedef struct quire_be_plan_desc {
+    uint32_t struct_size;
+    uint32_t reserved0;
+    quire_be_attention_query shape;
+    float scale;
+    uint32_t max_rows;
+    uint32_t max_query_tokens;
+    uint32_t max_blocks_per_row;
+} quire_be_plan_desc;
+
+/* Semantics: attention.h. Row r's new tokens are q rows cu_q[r] .. cu_q[r + 1], at positions
+ * lengths[r] - (their count) .. lengths[r] - 1. */
+typedef struct quire_be_attention {
+    uint32_t struct_size;
+    uint32_t layer;
+    const quire_be_pool *pool;
+    uint64_t q;
+    uint64_t out;
+    uint64_t lse;         /* 0 = not wanted */
+    uint64_t block_table; /* int32 [row_count][block_table_stride] */
+    uint64_t lengths;     /* int32 [row_count] */
+    uint64_t cu_q;        /* int32 [row_count + 1] */
+    int64_t q_token_stride; /* elements */
+    int64_t out_token_stride;
+    uint32_t block_table_stride;
+    uint32_t row_count;
+    uint32_t query_tokens;
+    uint32_t max_length;
+} quire_be_attention;
+
+typedef struct quire_backend_api {
+    uint32_t struct_size;
+    uint32_t abi_major;
+    uint32_t abi_minor;
+    uint32_t min_host_minor;
+    const char *name;    /* at most 31 bytes */
+    const char *version; /* at most 31 bytes */
+
+    /* How many devices there are. No device context is made. */
+    quire_status (*probe)(uint32_t *device_count, quire_error *error);
+    quire_status (*device_open)(uint32_t index, uint32_t threads, quire_be_device **out,
+                                quire_error *error);
+    void (*device_close)(quire_be_device *device);
+    quire_status (*device_props)(quire_be_device *device, quire_be_device_props *props,
+                                 quire_error *error);
+    quire_status (*query_attention)(quire_be_device *device, const quire_be_attention_query *query,
+                                    quire_be_answer *answer, quire_error *error);
+
+    /* Zeroed memory, aligned to 4,096 bytes. host_pointer gets NULL where the host cannot reach it. */
+    quire_status (*mem_alloc)(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
+                              uint64_t *address, void **host_pointer, quire_error *error);
+    void (*mem_free)(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind);
+
+    quire_status (*queue_bind)(quire_be_device *device, const quire_native *native,
+                               quire_be_queue **out, quire_error *error);
+    void (*queue_release)(quire_be_queue *queue);
+
+    quire_status (*fence_create)(quire_be_device *device, uint64_t value, quire_be_fence **out,
+                                 quire_error *error);
+    void (*fence_destroy)(quire_be_fence *fence);
+    quire_status (*fence_read)(quire_be_fence *fence, uint64_t *value, quire_error *error);
+    quire_status (*fence_signal_host)(quire_be_fence *fence, uint64_t value, quire_error *error);
+    quire_status (*fence_wait_host)(quire_be_fence *fence, uint64_t value, uint64_t timeout_ns,
+                                    quire_error *error);
+    quire_status (*fence_signal)(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                                 quire_error *error);
+    quire_status (*fence_wait)(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                               quire_error *error);
+
+    quire_status (*copy)(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
+                         quire_error *error);
+    quire_status (*fill)(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
+                         quire_error *error);
+    quire_status (*kv_write)(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error);
+
+    quire_status (*plan_create)(quire_be_device *device, const quire_be_plan_desc *desc,
+                                quire_be_plan **out, quire_error *error);
+    void (*plan_destroy)(quire_be_plan *plan);
+    quire_status (*attention)(quire_be_queue *queue, quire_be_plan *plan,
+                              const quire_be_attention *args, quire_error *error);
+
+    /* Waits until nothing runs on the device. */
+    quire_status (*quiesce)(quire_be_device *device, uint64_t timeout_ns, quire_error *error);
+    /* Called when the last device is closed; live_objects gets how many objects were not released. */
+    quire_status (*shutdown)(uint64_t *live_objects, quire_error *error);
+} quire_backend_api;
+
+QUIRE_EXPORT quire_status quire_backend_query_v0(const quire_host_info *host,
+                                                 const quire_backend_api **out, quire_error *error);
+typedef quire_status (*quire_backend_query_fn)(const quire_host_info *host,
+                                               const quire_backend_api **out, quire_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* QUIRE_PLUGIN_BACKEND_H */
