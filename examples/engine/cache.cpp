@@ -18,7 +18,7 @@ T described() {
 
 // Calls one function of the table; every one of them takes a quire_error last.
 template <typename... Parameters, typename... Arguments>
-quire_status call(const char* name, quire_status (*function)(Parameters...),
+quire_status call(const char *name, quire_status (*function)(Parameters...),
                   Arguments... arguments) {
     auto error = described<quire_error>();
     const quire_status status = function(arguments..., &error);
@@ -29,18 +29,18 @@ quire_status call(const char* name, quire_status (*function)(Parameters...),
 }
 
 template <typename Range>
-uint32_t size_u32(const Range& range) {
+uint32_t size_u32(const Range &range) {
     return static_cast<uint32_t>(range.size());
 }
 
 template <typename Range>
-uint32_t element_bytes(const Range&) {
+uint32_t element_bytes(const Range &) {
     return static_cast<uint32_t>(sizeof(typename Range::value_type));
 }
 
 }  // namespace
 
-Cache::Cache(const quire_api& api, const CacheOptions& options)
+Cache::Cache(const quire_api &api, const CacheOptions &options)
     : api_(api), pool_blocks_(options.pool_blocks) {
     open_device(options);
     create_cache(options);
@@ -54,25 +54,25 @@ Cache::Cache(const quire_api& api, const CacheOptions& options)
 
 Cache::~Cache() { api_.queue_sync(queue_.get(), nullptr); }
 
-void Cache::open_device(const CacheOptions& options) {
+void Cache::open_device(const CacheOptions &options) {
     const auto instance_desc = described<quire_instance_desc>();
-    quire_instance* instance = nullptr;
+    quire_instance *instance = nullptr;
     call("instance_create", api_.instance_create, &instance_desc, &instance);
     instance_ = {instance, {api_.instance_destroy}};
 
     auto device_desc = described<quire_device_desc>();
     device_desc.backend = options.backend.c_str();
     device_desc.index = options.device_index;
-    quire_device* device = nullptr;
+    quire_device *device = nullptr;
     call("device_open", api_.device_open, instance, &device_desc, &device);
     device_ = {device, {api_.device_close}};
 
-    quire_queue* queue = nullptr;
+    quire_queue *queue = nullptr;
     call("queue_create", api_.queue_create, device, nullptr, &queue);
     queue_ = {queue, {api_.queue_destroy}};
 }
 
-void Cache::create_cache(const CacheOptions& options) {
+void Cache::create_cache(const CacheOptions &options) {
     auto group = described<quire_group_desc>();
     group.kind = QUIRE_GROUP_FULL;
     group.layer_count = options.layer_count;
@@ -98,12 +98,12 @@ void Cache::create_cache(const CacheOptions& options) {
     desc.host_bytes = options.host_bytes;
     // One block in a hundred for the growth of those that run already, as vLLM keeps free.
     desc.watermark_blocks = options.pool_blocks / 100;
-    quire_cache* cache = nullptr;
+    quire_cache *cache = nullptr;
     call("cache_create", api_.cache_create, instance_.get(), &desc, &cache);
     cache_ = {cache, {api_.cache_destroy}};
 }
 
-void Cache::create_batch(const CacheOptions& options) {
+void Cache::create_batch(const CacheOptions &options) {
     auto attention = described<quire_attention_desc>();
     attention.q_heads = options.q_heads;
     attention.q_dtype = QUIRE_DTYPE_F32;
@@ -118,7 +118,7 @@ void Cache::create_batch(const CacheOptions& options) {
     desc.attention = &attention;
     desc.attention_count = 1;
     desc.attention_stride = sizeof attention;
-    quire_batch* batch = nullptr;
+    quire_batch *batch = nullptr;
     call("batch_create", api_.batch_create, cache_.get(), &desc, &batch);
     batch_ = {batch, {api_.batch_destroy}};
 }
@@ -127,13 +127,13 @@ Activation Cache::create_activation(size_t count) const {
     auto desc = described<quire_memory_desc>();
     desc.kind = QUIRE_MEMORY_HOST;
     desc.size_bytes = count * sizeof(float);
-    quire_memory* memory = nullptr;
+    quire_memory *memory = nullptr;
     call("memory_create", api_.memory_create, device_.get(), &desc, &memory);
     Activation activation{{memory, {api_.memory_destroy}}, 0, {}};
     auto info = described<quire_memory_info>();
     call("memory_get_info", api_.memory_get_info, memory, &info);
     activation.address = info.address;
-    activation.numbers = {static_cast<float*>(info.host_pointer), count};
+    activation.numbers = {static_cast<float *>(info.host_pointer), count};
     return activation;
 }
 
@@ -144,9 +144,7 @@ quire_seq Cache::create_sequence() {
     return seq;
 }
 
-void Cache::end_sequence(quire_seq seq) {
-    call("seq_end", api_.seq_end, cache_.get(), seq, 0U);
-}
+void Cache::end_sequence(quire_seq seq) { call("seq_end", api_.seq_end, cache_.get(), seq, 0U); }
 
 quire_seq Cache::fork_sequence(quire_seq seq, size_t token_count) {
     quire_seq fork = 0;
@@ -192,15 +190,15 @@ void Cache::plant_wrong_block() {
     call("queue_sync", api_.queue_sync, queue_.get());  // the table is written by the queue
     for (const uint64_t address : {views.block_table, views.csr_indices}) {
         if (address != 0) {
-            int32_t& id = *reinterpret_cast<int32_t*>(address);
+            int32_t &id = *reinterpret_cast<int32_t *>(address);
             id = id + 1 < static_cast<int32_t>(pool_blocks_) ? id + 1 : id - 1;
         }
     }
 }
 
-Step::Step(Cache& cache, uint32_t preempt, Items items, Tokens tokens)
+Step::Step(Cache &cache, uint32_t preempt, Items items, Tokens tokens)
     : cache_(cache), results_(items.size()) {
-    quire_queue* queue = cache.queue_.get();
+    quire_queue *queue = cache.queue_.get();
     auto desc = described<quire_step_desc>();
     desc.flags = QUIRE_STEP_MAY_PREEMPT;
     desc.preempt = preempt;
@@ -219,7 +217,7 @@ Step::~Step() {
     }
 }
 
-quire_step_result Step::add(const quire_step_item& item, Tokens tokens) {
+quire_step_result Step::add(const quire_step_item &item, Tokens tokens) {
     quire_step_result result{};
     call("step_add", cache_.api_.step_add, cache_.cache_.get(), step_, &item, 1U,
          static_cast<uint32_t>(sizeof item), tokens.data(), size_u32(tokens), &result,

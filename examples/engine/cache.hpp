@@ -40,8 +40,8 @@ struct CacheOptions {
 
 template <typename T>
 struct Destroy {
-    quire_status (*function)(T*, quire_error*) = nullptr;
-    void operator()(T* object) const { function(object, nullptr); }
+    quire_status (*function)(T *, quire_error *) = nullptr;
+    void operator()(T *object) const { function(object, nullptr); }
 };
 template <typename T>
 using Owned = std::unique_ptr<T, Destroy<T>>;
@@ -54,12 +54,12 @@ struct Activation {
 };
 
 class Cache {
-public:
+ public:
     // Errors   throws Failure with Quire's own message.
-    Cache(const quire_api& api, const CacheOptions& options);
+    Cache(const quire_api &api, const CacheOptions &options);
     ~Cache();
-    Cache(const Cache&) = delete;
-    Cache& operator=(const Cache&) = delete;
+    Cache(const Cache &) = delete;
+    Cache &operator=(const Cache &) = delete;
 
     quire_seq create_sequence();
     void end_sequence(quire_seq seq);
@@ -81,15 +81,15 @@ public:
     // Test aid: points the first row's first block at another one, behind Quire's back.
     void plant_wrong_block();
 
-private:
+ private:
     friend class Step;
 
-    void open_device(const CacheOptions& options);
-    void create_cache(const CacheOptions& options);
-    void create_batch(const CacheOptions& options);
+    void open_device(const CacheOptions &options);
+    void create_cache(const CacheOptions &options);
+    void create_batch(const CacheOptions &options);
     Activation create_activation(size_t count) const;
 
-    const quire_api& api_;
+    const quire_api &api_;
     // Children behind their parents: destroyed in the opposite order.
     Owned<quire_instance> instance_;
     Owned<quire_device> device_;
@@ -103,31 +103,31 @@ private:
 // One iteration: begun by the constructor, then add, commit, finish. A Step that is dropped earlier
 // undoes itself.
 class Step {
-public:
+ public:
     using Items = std::span<const quire_step_item>;
     using Tokens = std::span<const quire_token>;
 
     // Begins with `items`, whose results are in results(); their ranges point into `tokens`.
     //
     // preempt  QUIRE_PREEMPT_*: how Quire may make room.
-    Step(Cache& cache, uint32_t preempt, Items items, Tokens tokens);
+    Step(Cache &cache, uint32_t preempt, Items items, Tokens tokens);
     ~Step();
-    Step(const Step&) = delete;
-    Step& operator=(const Step&) = delete;
+    Step(const Step &) = delete;
+    Step &operator=(const Step &) = delete;
 
     std::span<const quire_step_result> results() const { return results_; }
 
     // Adds one item for request-by-request admission.
-    quire_step_result add(const quire_step_item& item, Tokens tokens);
+    quire_step_result add(const quire_step_item &item, Tokens tokens);
 
     std::vector<quire_preemption> preempted() const;
     void commit();
     void finish();
 
-private:
+ private:
     enum class Phase { open, committed, over };
 
-    Cache& cache_;
+    Cache &cache_;
     quire_step step_ = 0;
     std::vector<quire_step_result> results_;
     Phase phase_ = Phase::open;

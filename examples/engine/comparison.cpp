@@ -8,7 +8,7 @@ namespace engine {
 
 Comparison::Comparison(std::vector<std::vector<Generated>> dense, bool ties_allowed)
     : dense_(std::move(dense)), ties_allowed_(ties_allowed) {
-    for (const auto& samples : dense_) {
+    for (const auto &samples : dense_) {
         text_count_ += samples.size();
     }
 }
@@ -28,14 +28,14 @@ uint32_t Comparison::settle(uint32_t request, uint32_t sample, size_t index, Cho
 }
 
 bool Comparison::mismatched(uint32_t request, uint32_t sample) const {
-    return std::ranges::any_of(mismatches_, [&](const Mismatch& mismatch) {
+    return std::ranges::any_of(mismatches_, [&](const Mismatch &mismatch) {
         return mismatch.request == request && mismatch.sample == sample;
     });
 }
 
 std::vector<std::string> Comparison::mismatches() const {
     std::vector<std::string> lines;
-    for (const Mismatch& m : mismatches_) {
+    for (const Mismatch &m : mismatches_) {
         lines.push_back("request " + std::to_string(m.request) + ", sample " +
                         std::to_string(m.sample) + ": token " + std::to_string(m.index) +
                         " of the text is " + std::to_string(m.paged) + ", the dense run has " +

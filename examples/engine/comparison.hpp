@@ -21,7 +21,7 @@
 namespace engine {
 
 class Comparison {
-public:
+ public:
     // dense         [request][sample].
     // ties_allowed  false: a different token is a mismatch wherever it is.
     Comparison(std::vector<std::vector<Generated>> dense, bool ties_allowed);
@@ -40,7 +40,7 @@ public:
     // One sentence a text that differs.
     std::vector<std::string> mismatches() const;
 
-private:
+ private:
     struct Mismatch {
         uint32_t request, sample;
         size_t index;

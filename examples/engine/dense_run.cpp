@@ -11,7 +11,7 @@
 
 namespace engine {
 
-DenseRun::DenseRun(const Model& model)
+DenseRun::DenseRun(const Model &model)
     : model_(model),
       rope_(model.config().head_dim(), model.config().seq_len),
       keys_(model.config().layer_count * model.config().seq_len * model.config().kv_dim()),
@@ -27,11 +27,11 @@ DenseRun::DenseRun(const Model& model)
       logits_(model.config().vocab_size) {}
 
 void DenseRun::feed(uint32_t token, size_t position) {
-    const ModelConfig& config = model_.config();
+    const ModelConfig &config = model_.config();
     const size_t kv_dim = config.kv_dim();
     std::ranges::copy(model_.embedding(token), x_.begin());
     for (size_t index = 0; index < config.layer_count; ++index) {
-        const LayerWeights& layer = model_.layer(index);
+        const LayerWeights &layer = model_.layer(index);
         const size_t slot = (index * config.seq_len + position) * kv_dim;
         const std::span<float> k(&keys_[slot], kv_dim);
         const std::span<float> v(&values_[slot], kv_dim);
@@ -62,7 +62,7 @@ std::span<const float> DenseRun::logits() {
 
 // Causal attention of the newest token over positions [0, position], grouped query heads.
 void DenseRun::attend(size_t layer, size_t position) {
-    const ModelConfig& config = model_.config();
+    const ModelConfig &config = model_.config();
     const size_t head_dim = config.head_dim();
     const size_t kv_dim = config.kv_dim();
     const size_t queries_per_kv = config.head_count / config.kv_head_count;
@@ -71,9 +71,9 @@ void DenseRun::attend(size_t layer, size_t position) {
     std::ranges::fill(attended_, 0.0F);
     for (size_t head = 0; head < config.head_count; ++head) {
         const size_t first = layer * config.seq_len * kv_dim + head / queries_per_kv * head_dim;
-        const float* query = &q_[head * head_dim];
+        const float *query = &q_[head * head_dim];
         for (size_t t = 0; t <= position; ++t) {
-            const float* key = &keys_[first + t * kv_dim];
+            const float *key = &keys_[first + t * kv_dim];
             float score = 0.0F;
             for (size_t i = 0; i < head_dim; ++i) {
                 score += query[i] * key[i];
@@ -81,9 +81,9 @@ void DenseRun::attend(size_t layer, size_t position) {
             scores[t] = score * scale;
         }
         softmax(scores);
-        float* out = &attended_[head * head_dim];
+        float *out = &attended_[head * head_dim];
         for (size_t t = 0; t <= position; ++t) {
-            const float* value = &values_[first + t * kv_dim];
+            const float *value = &values_[first + t * kv_dim];
             for (size_t i = 0; i < head_dim; ++i) {
                 out[i] += scores[t] * value[i];
             }
@@ -91,7 +91,7 @@ void DenseRun::attend(size_t layer, size_t position) {
     }
 }
 
-std::vector<Generated> DenseRun::generate(const Request& request, uint64_t seed) {
+std::vector<Generated> DenseRun::generate(const Request &request, uint64_t seed) {
     for (size_t position = 0; position < request.prompt.size(); ++position) {
         feed(request.prompt[position], position);
     }
@@ -108,7 +108,7 @@ std::vector<Generated> DenseRun::generate(const Request& request, uint64_t seed)
     return texts;
 }
 
-Generated DenseRun::continue_prompt(const Request& request, uint32_t sample, uint64_t seed,
+Generated DenseRun::continue_prompt(const Request &request, uint32_t sample, uint64_t seed,
                                     std::span<const float> prompt_logits) {
     Generated text;
     std::span<const float> next_logits = prompt_logits;
@@ -125,7 +125,7 @@ Generated DenseRun::continue_prompt(const Request& request, uint32_t sample, uin
     return text;
 }
 
-std::vector<std::vector<Generated>> dense_texts(const Model& model,
+std::vector<std::vector<Generated>> dense_texts(const Model &model,
                                                 std::span<const Request> requests, uint64_t seed,
                                                 unsigned thread_count) {
     std::vector<std::vector<Generated>> texts(requests.size());

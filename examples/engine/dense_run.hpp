@@ -20,8 +20,8 @@
 namespace engine {
 
 class DenseRun {
-public:
-    explicit DenseRun(const Model& model);
+ public:
+    explicit DenseRun(const Model &model);
 
     // Feeds `token` at `position`, which overwrites what an earlier text left there and behind.
     //
@@ -32,21 +32,21 @@ public:
     std::span<const float> logits();
 
     // Every sample of `request`: the prompt is fed once, each sample goes on behind it.
-    std::vector<Generated> generate(const Request& request, uint64_t seed);
+    std::vector<Generated> generate(const Request &request, uint64_t seed);
 
-private:
+ private:
     void attend(size_t layer, size_t position);
-    Generated continue_prompt(const Request& request, uint32_t sample, uint64_t seed,
+    Generated continue_prompt(const Request &request, uint32_t sample, uint64_t seed,
                               std::span<const float> prompt_logits);
 
-    const Model& model_;
+    const Model &model_;
     RopeTable rope_;
     std::vector<float> keys_, values_;  // [layer][seq_len][kv_dim]
     std::vector<float> x_, normed_, q_, attended_, projected_, gate_, up_, scores_, logits_;
 };
 
 // The dense texts of all requests, [request][sample], computed on `thread_count` threads.
-std::vector<std::vector<Generated>> dense_texts(const Model& model,
+std::vector<std::vector<Generated>> dense_texts(const Model &model,
                                                 std::span<const Request> requests, uint64_t seed,
                                                 unsigned thread_count);
 

@@ -13,7 +13,7 @@
 namespace engine {
 
 class Failure : public std::runtime_error {
-public:
+ public:
     using std::runtime_error::runtime_error;
 };
 

@@ -6,7 +6,7 @@
 
 namespace engine {
 
-Forward::Forward(const Model& model, Cache& cache, Fault fault)
+Forward::Forward(const Model &model, Cache &cache, Fault fault)
     : model_(model),
       cache_(cache),
       fault_(fault),
@@ -25,10 +25,10 @@ std::span<const float> Forward::run(std::span<const ForwardRow> rows) {
 
 // Embeds the tokens of all rows, one behind another.
 void Forward::load(std::span<const ForwardRow> rows) {
-    const ModelConfig& config = model_.config();
+    const ModelConfig &config = model_.config();
     positions_.clear();
     x_.clear();
-    for (const ForwardRow& row : rows) {
+    for (const ForwardRow &row : rows) {
         for (size_t i = 0; i < row.tokens.size(); ++i) {
             const std::span<const float> embedding = model_.embedding(row.tokens[i]);
             x_.insert(x_.end(), embedding.begin(), embedding.end());
@@ -42,8 +42,8 @@ void Forward::load(std::span<const ForwardRow> rows) {
 }
 
 void Forward::run_layer(size_t index) {
-    const ModelConfig& config = model_.config();
-    const LayerWeights& layer = model_.layer(index);
+    const ModelConfig &config = model_.config();
+    const LayerWeights &layer = model_.layer(index);
     rmsnorm(normed_, x_, layer.attention_norm);
     attend(index);
     matmul(projected_, cache_.attended().first(x_.size()), layer.wo, config.dim);
@@ -59,8 +59,8 @@ void Forward::run_layer(size_t index) {
 
 // Rotated K goes into the cache: a cached position never changes, so it is rotated once.
 void Forward::attend(size_t index) {
-    const ModelConfig& config = model_.config();
-    const LayerWeights& layer = model_.layer(index);
+    const ModelConfig &config = model_.config();
+    const LayerWeights &layer = model_.layer(index);
     const size_t count = positions_.size();
     const std::span<float> q = cache_.q().first(count * config.dim);
     const std::span<float> k = cache_.k().first(count * config.kv_dim());
@@ -82,7 +82,7 @@ std::span<const float> Forward::classify(std::span<const ForwardRow> rows) {
     const size_t dim = model_.config().dim;
     size_t last = 0;  // token behind the row, over all rows
     size_t picked = 0;
-    for (const ForwardRow& row : rows) {
+    for (const ForwardRow &row : rows) {
         last += row.tokens.size();
         if (row.wants_logits) {
             const std::span<const float> x(&x_[(last - 1) * dim], dim);

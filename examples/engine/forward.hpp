@@ -28,22 +28,22 @@ struct ForwardRow {
 };
 
 class Forward {
-public:
-    Forward(const Model& model, Cache& cache, Fault fault);
+ public:
+    Forward(const Model &model, Cache &cache, Fault fault);
 
     // Computes the rows of the committed step, in the order of its batch.
     //
     // Returns  logits [rows that want them][vocab_size], valid until the next run.
     std::span<const float> run(std::span<const ForwardRow> rows);
 
-private:
+ private:
     void load(std::span<const ForwardRow> rows);
     void run_layer(size_t index);
     void attend(size_t index);
     std::span<const float> classify(std::span<const ForwardRow> rows);
 
-    const Model& model_;
-    Cache& cache_;
+    const Model &model_;
+    Cache &cache_;
     Fault fault_;
     RopeTable rope_;
     std::vector<size_t> positions_;  // [query tokens]

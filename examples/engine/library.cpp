@@ -15,13 +15,13 @@ namespace {
 
 // Empty when the file is neither here nor there, or QUIRE_LIBRARY decides.
 std::string neighbour() {
-    const char* chosen = std::getenv("QUIRE_LIBRARY");
+    const char *chosen = std::getenv("QUIRE_LIBRARY");
     if (chosen != nullptr && chosen[0] != '\0') {
         return "";
     }
     std::error_code error;
     const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-    for (const char* folder : {".", "../abi", "../../abi", "../lib"}) {
+    for (const char *folder : {".", "../abi", "../../abi", "../lib"}) {
         const auto file = program.parent_path() / folder / "libquire.so.0";
         if (std::filesystem::exists(file, error)) {
             return file.lexically_normal().string();
@@ -32,8 +32,8 @@ std::string neighbour() {
 
 }  // namespace
 
-const quire_api& load_library() {
-    const quire_api* api = nullptr;
+const quire_api &load_library() {
+    const quire_api *api = nullptr;
     std::array<char, 512> why{};
     const std::string path = neighbour();
     if (quire_dyn_load(path.empty() ? nullptr : path.c_str(), &api, why.data(), why.size()) < 0) {

@@ -12,6 +12,6 @@ namespace engine {
 // program or in ../abi (an installed and a build tree), else where the dynamic linker looks.
 //
 // Errors   throws Failure saying what was tried.
-const quire_api& load_library();
+const quire_api &load_library();
 
 }  // namespace engine

@@ -31,21 +31,21 @@
 namespace engine {
 namespace {
 
-Model make_model(const Options& options) {
+Model make_model(const Options &options) {
     return options.weights.empty() ? Model::seeded(Model::demo_config(), options.seed)
                                    : Model::load(options.weights);
 }
 
-Tokenizer make_tokenizer(const Options& options, const Model& model) {
+Tokenizer make_tokenizer(const Options &options, const Model &model) {
     const size_t vocab_size = model.config().vocab_size;
     return options.tokenizer.empty() ? Tokenizer::syllables(vocab_size)
                                      : Tokenizer::load(options.tokenizer, vocab_size);
 }
 
 // "steps" counts computed positions, as in llama2.c: a prompt of n tokens leaves steps - (n - 1).
-Request prompt_request(const Options& options, const Tokenizer& tokenizer, size_t seq_len) {
+Request prompt_request(const Options &options, const Tokenizer &tokenizer, size_t seq_len) {
     const size_t steps = std::min(size_t{options.steps}, seq_len);
-    const auto too_long = [&](const std::string& length) {
+    const auto too_long = [&](const std::string &length) {
         return Failure("--prompt: " + length + " tokens do not fit into " + std::to_string(steps) +
                        " steps (the model's longest sequence is " + std::to_string(seq_len) +
                        "). Give a shorter prompt or more --steps.");
@@ -66,10 +66,10 @@ Request prompt_request(const Options& options, const Tokenizer& tokenizer, size_
     return request;
 }
 
-CacheOptions cache_options(const Options& options, const ModelConfig& config,
+CacheOptions cache_options(const Options &options, const ModelConfig &config,
                            std::span<const Request> requests) {
     uint32_t most_samples = 1;
-    for (const Request& request : requests) {
+    for (const Request &request : requests) {
         most_samples = std::max(most_samples, request.sample_count);
     }
     return {.backend = options.device,
@@ -88,7 +88,7 @@ CacheOptions cache_options(const Options& options, const ModelConfig& config,
             .host_bytes = options.host_bytes};
 }
 
-SchedulerOptions scheduler_options(const Options& options, const ModelConfig& config) {
+SchedulerOptions scheduler_options(const Options &options, const ModelConfig &config) {
     return {.max_rows = options.max_batch,
             .chunk_tokens = options.chunk_tokens,
             .block_tokens = options.block_tokens,
@@ -98,10 +98,13 @@ SchedulerOptions scheduler_options(const Options& options, const ModelConfig& co
             .seed = options.seed};
 }
 
-std::optional<Comparison> dense_comparison(const Options& options, const Model& model,
+std::optional<Comparison> dense_comparison(const Options &options, const Model &model,
                                            std::span<const Request> requests) {
     if (!options.check) {
         return std::nullopt;
+    }
+    if (!options.json) {
+        std::fprintf(stderr, "computing all texts with contiguous K and V, to compare\n");
     }
     const unsigned thread_count = std::max(std::thread::hardware_concurrency(), 1U);
     // A trained model is sure of its next token; only a seeded one may waver.
@@ -109,7 +112,7 @@ std::optional<Comparison> dense_comparison(const Options& options, const Model& 
     return Comparison(dense_texts(model, requests, options.seed, thread_count), ties_allowed);
 }
 
-void print_texts(const Scheduler& scheduler, const Tokenizer& tokenizer, const Request& request) {
+void print_texts(const Scheduler &scheduler, const Tokenizer &tokenizer, const Request &request) {
     for (uint32_t sample = 0; sample < request.sample_count; ++sample) {
         uint32_t previous = request.prompt.back();
         for (const uint32_t token : scheduler.generated(request.id, sample)) {
@@ -122,9 +125,9 @@ void print_texts(const Scheduler& scheduler, const Tokenizer& tokenizer, const R
     std::fflush(stdout);
 }
 
-int run(const Options& options) {
+int run(const Options &options) {
     const Model model = make_model(options);
-    const ModelConfig& config = model.config();
+    const ModelConfig &config = model.config();
     const Tokenizer tokenizer = make_tokenizer(options, model);
     const std::vector<Request> requests =
         options.prompt ? std::vector{prompt_request(options, tokenizer, config.seq_len)}
@@ -155,7 +158,7 @@ int run(const Options& options) {
                         .totals = scheduler.totals(),
                         .stats = cache.stats(),
                         .comparison = comparison ? &*comparison : nullptr};
-    std::ostream& out = options.prompt ? std::cerr : std::cout;
+    std::ostream &out = options.prompt ? std::cerr : std::cout;
     options.json ? print_json(out, report) : print_table(out, report);
     return comparison && !comparison->passed() ? 1 : 0;
 }
@@ -163,7 +166,7 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace engine
 
-int main(int argc, char** argv) {
+int main(int argc, char **argv) {
     int exit_code = 0;
     const auto options = engine::parse_options(argc, argv, exit_code);
     if (!options) {
@@ -171,7 +174,7 @@ int main(int argc, char** argv) {
     }
     try {
         return engine::run(*options);
-    } catch (const std::exception& failure) {
+    } catch (const std::exception &failure) {
         std::fprintf(stderr, "quire-engine: %s\n", failure.what());
         return 1;
     }

@@ -28,7 +28,7 @@ enum class Role { norm, embedding, query_key, projection, residual, rope, classi
 
 // One kind of tensor as the file has it: `count` tensors of `rows` x `columns`, back to back.
 struct TensorKind {
-    const char* name;
+    const char *name;
     Role role;
     size_t count, rows, columns;
 
@@ -36,7 +36,7 @@ struct TensorKind {
 };
 
 // The one description of the order of tensors; loading, seeding and binding all walk it.
-std::array<TensorKind, 14> tensor_kinds(const ModelConfig& c) {
+std::array<TensorKind, 14> tensor_kinds(const ModelConfig &c) {
     const size_t layers = c.layer_count;
     return {{
         {"token embedding", Role::embedding, 1, c.vocab_size, c.dim},
@@ -56,21 +56,21 @@ std::array<TensorKind, 14> tensor_kinds(const ModelConfig& c) {
     }};
 }
 
-size_t total_elements(const ModelConfig& config) {
+size_t total_elements(const ModelConfig &config) {
     size_t total = 0;
-    for (const TensorKind& kind : tensor_kinds(config)) {
+    for (const TensorKind &kind : tensor_kinds(config)) {
         total += kind.element_count();
     }
     return total;
 }
 
-[[noreturn]] void foreign(const std::string& path, const std::string& what) {
+[[noreturn]] void foreign(const std::string &path, const std::string &what) {
     throw Failure("weights " + path + ": " + what +
                   ". Give a llama2.c checkpoint of the legacy format (export.py --version 0), for "
                   "example stories15M.bin.");
 }
 
-void refuse_known_formats(const std::string& path, const std::array<int32_t, 7>& header) {
+void refuse_known_formats(const std::string &path, const std::array<int32_t, 7> &header) {
     char magic[9] = {};
     std::memcpy(magic, header.data(), 8);
     if (std::memcmp(magic, "GGUF", 4) == 0) {
@@ -89,9 +89,9 @@ void refuse_known_formats(const std::string& path, const std::array<int32_t, 7>&
     }
 }
 
-ModelConfig parse_header(const std::string& path, const std::array<int32_t, 7>& header) {
+ModelConfig parse_header(const std::string &path, const std::array<int32_t, 7> &header) {
     refuse_known_formats(path, header);
-    constexpr const char* kNames[] = {"dim",           "hidden_dim", "layer count", "head count",
+    constexpr const char *kNames[] = {"dim",           "hidden_dim", "layer count", "head count",
                                       "KV head count", "vocab size", "seq_len"};
     std::array<size_t, 7> sizes{};
     for (size_t i = 0; i < header.size(); ++i) {
@@ -123,10 +123,10 @@ ModelConfig parse_header(const std::string& path, const std::array<int32_t, 7>& 
 }
 
 // Names the tensor that holds the first missing byte.
-[[noreturn]] void truncated(const std::string& path, const ModelConfig& config, uint64_t file_bytes,
+[[noreturn]] void truncated(const std::string &path, const ModelConfig &config, uint64_t file_bytes,
                             uint64_t expected_bytes) {
     uint64_t end_bytes = kHeaderBytes;
-    for (const TensorKind& kind : tensor_kinds(config)) {
+    for (const TensorKind &kind : tensor_kinds(config)) {
         end_bytes += kind.element_count() * sizeof(float);
         if (end_bytes > file_bytes) {
             throw Failure("weights " + path + ": truncated inside tensor '" + kind.name +
@@ -138,10 +138,10 @@ ModelConfig parse_header(const std::string& path, const std::array<int32_t, 7>& 
     throw Failure("weights " + path + ": truncated at byte " + std::to_string(file_bytes));
 }
 
-void require_finite(const std::string& path, const ModelConfig& config,
+void require_finite(const std::string &path, const ModelConfig &config,
                     std::span<const float> storage) {
     size_t offset = 0;
-    for (const TensorKind& kind : tensor_kinds(config)) {
+    for (const TensorKind &kind : tensor_kinds(config)) {
         for (size_t i = 0; i < kind.element_count(); ++i, ++offset) {
             if (kind.role != Role::rope && !std::isfinite(storage[offset])) {
                 throw Failure("weights " + path + ": tensor '" + kind.name +
@@ -154,7 +154,7 @@ void require_finite(const std::string& path, const ModelConfig& config,
 }
 
 // Standard deviation of a seeded weight that keeps activations near 1 through the layers.
-float seeded_scale(const TensorKind& kind, const ModelConfig& config) {
+float seeded_scale(const TensorKind &kind, const ModelConfig &config) {
     const float fan_in = 1.0F / std::sqrt(static_cast<float>(kind.columns));
     switch (kind.role) {
         case Role::embedding:
@@ -187,7 +187,7 @@ float seeded_normal(uint64_t bits) {
 
 }  // namespace
 
-Model Model::load(const std::string& path) {
+Model Model::load(const std::string &path) {
     std::error_code error;
     std::ifstream file(path, std::ios::binary);
     if (!file || !std::filesystem::is_regular_file(path, error)) {
@@ -195,7 +195,7 @@ Model Model::load(const std::string& path) {
     }
     const uint64_t file_bytes = std::filesystem::file_size(path);
     std::array<int32_t, 7> header{};
-    if (!file.read(reinterpret_cast<char*>(header.data()), kHeaderBytes)) {
+    if (!file.read(reinterpret_cast<char *>(header.data()), kHeaderBytes)) {
         foreign(path, "has no " + std::to_string(kHeaderBytes) + "-byte header");
     }
     Model model;
@@ -211,7 +211,7 @@ Model Model::load(const std::string& path) {
                           std::to_string(expected_bytes));
     }
     model.storage_.resize(total_elements(model.config_));
-    if (!file.read(reinterpret_cast<char*>(model.storage_.data()),
+    if (!file.read(reinterpret_cast<char *>(model.storage_.data()),
                    static_cast<std::streamsize>(payload_bytes))) {
         throw Failure("weights " + path + ": reading failed; did the file change meanwhile?");
     }
@@ -220,12 +220,12 @@ Model Model::load(const std::string& path) {
     return model;
 }
 
-Model Model::seeded(const ModelConfig& config, uint64_t seed) {
+Model Model::seeded(const ModelConfig &config, uint64_t seed) {
     Model model;
     model.config_ = config;
     model.storage_.reserve(total_elements(config));
     uint64_t counter = 0;
-    for (const TensorKind& kind : tensor_kinds(config)) {
+    for (const TensorKind &kind : tensor_kinds(config)) {
         const float scale = seeded_scale(kind, config);
         for (size_t i = 0; i < kind.element_count(); ++i, ++counter) {
             const bool norm = kind.role == Role::norm;

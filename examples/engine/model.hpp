@@ -39,33 +39,33 @@ struct LayerWeights {
 };
 
 class Model {
-public:
+ public:
     // Reads a llama2.c checkpoint.
     //
     // Errors  throws Failure naming the file, the tensor and byte where it stops making sense, and
     //         what to do: missing, truncated, longer than its header says, another format, or a
     //         weight that is not finite.
-    static Model load(const std::string& path);
+    static Model load(const std::string &path);
 
     // A network that babbles, the same for the same arguments on every machine.
-    static Model seeded(const ModelConfig& config, uint64_t seed);
+    static Model seeded(const ModelConfig &config, uint64_t seed);
 
     // Small enough for a few dozen chats in seconds on two cores; GQA 2:1, head_dim 32.
     static ModelConfig demo_config();
 
     // `layers` and the spans point into storage_, whose buffer a move keeps and a copy would not.
-    Model(Model&&) noexcept = default;
-    Model& operator=(Model&&) noexcept = default;
-    Model(const Model&) = delete;
-    Model& operator=(const Model&) = delete;
+    Model(Model &&) noexcept = default;
+    Model &operator=(Model &&) noexcept = default;
+    Model(const Model &) = delete;
+    Model &operator=(const Model &) = delete;
 
-    const ModelConfig& config() const { return config_; }
+    const ModelConfig &config() const { return config_; }
     std::span<const float> embedding(size_t token) const;
-    const LayerWeights& layer(size_t index) const { return layers_[index]; }
+    const LayerWeights &layer(size_t index) const { return layers_[index]; }
     std::span<const float> final_norm() const { return final_norm_; }
     std::span<const float> classifier() const { return classifier_; }
 
-private:
+ private:
     Model() = default;
     void bind();
 

@@ -15,7 +15,7 @@ using Lanes = float __attribute__((vector_size(kLaneCount * sizeof(float))));
 // Dot products of `Rows` inputs with `Outputs` weights. Every pair has its own lanes, so that a
 // pair is summed alike in a 2x2 tile and alone: lanes first, then lane 0 to 7, then the tail.
 template <size_t Rows, size_t Outputs>
-void dot_tile(float* out, size_t out_stride, const float* x, const float* weight, size_t inputs) {
+void dot_tile(float *out, size_t out_stride, const float *x, const float *weight, size_t inputs) {
     Lanes sums[Rows][Outputs] = {};
     const size_t whole = inputs - inputs % kLaneCount;
     for (size_t i = 0; i < whole; i += kLaneCount) {
@@ -46,7 +46,7 @@ void dot_tile(float* out, size_t out_stride, const float* x, const float* weight
 }
 
 template <size_t Rows>
-void dot_rows(float* out, size_t outputs, const float* x, const float* weight, size_t inputs) {
+void dot_rows(float *out, size_t outputs, const float *x, const float *weight, size_t inputs) {
     size_t o = 0;
     for (; o + 2 <= outputs; o += 2) {
         dot_tile<Rows, 2>(out + o, outputs, x, weight + o * inputs, inputs);
@@ -100,11 +100,11 @@ void add(std::span<float> x, std::span<const float> y) {
 void softmax(std::span<float> x) {
     const float top = *std::max_element(x.begin(), x.end());
     float sum = 0.0F;
-    for (float& value : x) {
+    for (float &value : x) {
         value = std::exp(value - top);
         sum += value;
     }
-    for (float& value : x) {
+    for (float &value : x) {
         value /= sum;
     }
 }
@@ -123,8 +123,8 @@ RopeTable::RopeTable(size_t head_dim, size_t seq_len) : pair_count_(head_dim / 2
 }
 
 void RopeTable::rotate(std::span<float> row, size_t position) const {
-    const float* cosines = &cosines_[position * pair_count_];
-    const float* sines = &sines_[position * pair_count_];
+    const float *cosines = &cosines_[position * pair_count_];
+    const float *sines = &sines_[position * pair_count_];
     for (size_t i = 0; i < row.size(); i += 2) {
         const size_t pair = (i / 2) % pair_count_;
         const float even = row[i];

@@ -42,15 +42,15 @@ void softmax(std::span<float> x);
 // Rotary position embedding over adjacent pairs (x[2i], x[2i+1]), base 10000, as in Su et al. 2021
 // (RoFormer, eq. 34) and llama2.c.
 class RopeTable {
-public:
+ public:
     RopeTable(size_t head_dim, size_t seq_len);
 
     // Rotates every head of one token's Q or K row, a whole number of heads, at `position`.
     void rotate(std::span<float> row, size_t position) const;
 
-private:
-    size_t pair_count_;            // per head
-    std::vector<float> cosines_;   // [seq_len][pair_count_]
+ private:
+    size_t pair_count_;           // per head
+    std::vector<float> cosines_;  // [seq_len][pair_count_]
     std::vector<float> sines_;
 };
 

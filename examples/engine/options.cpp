@@ -12,12 +12,12 @@
 namespace engine {
 namespace {
 
-constexpr const char* kDescription =
+constexpr const char *kDescription =
     "Serves a small Llama model through Quire's paged KV cache.\n"
     "Without options it serves its own workload: chats that share system prompts and do not fit\n"
     "into the pool at once, on a model made from a seed, and compares every text with a dense run.";
 
-constexpr const char* kExample =
+constexpr const char *kExample =
     "Example: one story, eight times over, on a pool that holds one and a half of them\n"
     "  ./dev run --weights stories260K.bin --tokenizer tok512.bin --prompt \"\" \\\n"
     "            --samples 8 --pool-blocks 24 --preempt swap\n"
@@ -33,7 +33,7 @@ struct Given {
     bool no_check = false;
 };
 
-uint32_t preempt_kind(const std::string& name) {
+uint32_t preempt_kind(const std::string &name) {
     if (name == "swap") {
         return QUIRE_PREEMPT_SWAP;
     }
@@ -44,7 +44,7 @@ const std::map<std::string, Fault> kFaults = {{"none", Fault::none},
                                               {"zero-attention", Fault::zero_attention},
                                               {"wrong-block", Fault::wrong_block}};
 
-std::string power_of_two(const std::string& text) {
+std::string power_of_two(const std::string &text) {
     uint32_t value = 0;
     const bool number = CLI::detail::lexical_cast(text, value);
     const bool valid = number && value >= 1 && value <= 256 && (value & (value - 1)) == 0;
@@ -52,7 +52,7 @@ std::string power_of_two(const std::string& text) {
 }
 
 // "cpu" or "cpu:1".
-std::string split_device(const std::string& text, Options& options) {
+std::string split_device(const std::string &text, Options &options) {
     const size_t colon = text.find(':');
     options.device = text.substr(0, colon);
     const bool valid = colon == std::string::npos ||
@@ -60,17 +60,17 @@ std::string split_device(const std::string& text, Options& options) {
     return valid && !options.device.empty() ? "" : text + " is not NAME or NAME:INDEX";
 }
 
-void add_model_options(CLI::App& app, Options& options) {
-    auto* weights = app.add_option("--weights", options.weights,
+void add_model_options(CLI::App &app, Options &options) {
+    auto *weights = app.add_option("--weights", options.weights,
                                    "llama2.c checkpoint; without it a model made from --seed");
-    auto* tokenizer = app.add_option("--tokenizer", options.tokenizer,
+    auto *tokenizer = app.add_option("--tokenizer", options.tokenizer,
                                      "llama2.c tokenizer that belongs to the weights");
     weights->needs(tokenizer);
     tokenizer->needs(weights);
     app.add_option("--seed", options.seed, "of the model, the workload and sampling, default 1");
 }
 
-void add_pool_options(CLI::App& app, Options& options, Given& given) {
+void add_pool_options(CLI::App &app, Options &options, Given &given) {
     app.add_option("--device", given.device, "backend and device, as cpu or cuda:1; default cpu");
     app.add_option("--pool-blocks", options.pool_blocks,
                    "blocks in the pool, the null block among them, at least 2; default 128")
@@ -90,8 +90,9 @@ void add_pool_options(CLI::App& app, Options& options, Given& given) {
         ->check(CLI::Range(1U, 1U << 20));
 }
 
-void add_text_options(CLI::App& app, Options& options, Given& given) {
-    auto* prompt = app.add_option("--prompt", given.prompt, "serve this prompt instead of the workload");
+void add_text_options(CLI::App &app, Options &options, Given &given) {
+    auto *prompt =
+        app.add_option("--prompt", given.prompt, "serve this prompt instead of the workload");
     app.add_option("--steps", options.steps,
                    "tokens computed for each text, prompt included; default 256, at most the "
                    "model's longest sequence")
@@ -107,7 +108,7 @@ void add_text_options(CLI::App& app, Options& options, Given& given) {
 
 }  // namespace
 
-std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
+std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
     Options options;
     Given given;
     CLI::App app(kDescription, "quire-engine");
@@ -115,7 +116,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     add_model_options(app, options);
     add_pool_options(app, options, given);
     add_text_options(app, options, given);
-    auto* check = app.add_flag("--check", options.check,
+    auto *check = app.add_flag("--check", options.check,
                                "compare every text with a dense run; the workload's default");
     app.add_flag("--no-check", given.no_check, "serve the workload uncompared")->excludes(check);
     app.add_flag("--json", options.json, "the table as JSON, and no progress line");
@@ -128,10 +129,10 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
         if (const std::string wrong = split_device(given.device, options); !wrong.empty()) {
             throw CLI::ValidationError("--device", wrong);
         }
-    } catch (const CLI::CallForHelp& help) {
+    } catch (const CLI::CallForHelp &help) {
         exit_code = app.exit(help);
         return std::nullopt;
-    } catch (const CLI::ParseError& error) {
+    } catch (const CLI::ParseError &error) {
         std::cerr << "quire-engine: " << error.what() << "\nTry --help.\n";
         exit_code = 2;
         return std::nullopt;

@@ -14,7 +14,7 @@
 namespace engine {
 
 struct Options {
-    std::string weights;                // empty: a seeded model
+    std::string weights;  // empty: a seeded model
     std::string tokenizer;
     std::optional<std::string> prompt;  // none: the built-in workload
     std::string device = "cpu";
@@ -37,6 +37,6 @@ struct Options {
 // Reads the command line. Help goes to stdout, what is wrong with an option to stderr.
 //
 // exit_code  of the program, when nothing is returned: 0 after --help, 2 after a mistake.
-std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
+std::optional<Options> parse_options(int argc, char **argv, int &exit_code);
 
 }  // namespace engine

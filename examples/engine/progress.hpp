@@ -13,18 +13,18 @@
 namespace engine {
 
 class Progress {
-public:
+ public:
     // enabled  false: prints nothing.
     Progress(bool enabled, size_t request_count);
 
-    void show(const Scheduler& scheduler);
+    void show(const Scheduler &scheduler);
     // Ends the line.
-    void finish(const Scheduler& scheduler);
+    void finish(const Scheduler &scheduler);
 
-private:
+ private:
     using Clock = std::chrono::steady_clock;
 
-    void print(const Scheduler& scheduler);
+    void print(const Scheduler &scheduler);
 
     bool enabled_;
     bool terminal_;

@@ -14,21 +14,21 @@ namespace {
 
 double ratio(double part, double whole) { return whole > 0.0 ? part / whole : 0.0; }
 
-double tokens_per_second(const Report& report) {
+double tokens_per_second(const Report &report) {
     return ratio(static_cast<double>(report.totals.generated_tokens), report.seconds);
 }
 
-double prefix_hit_rate(const Report& report) {
+double prefix_hit_rate(const Report &report) {
     return ratio(static_cast<double>(report.stats.prefix_cache_hits),
                  static_cast<double>(report.stats.prefix_cache_queries));
 }
 
-double waste_rate(const Report& report) {
+double waste_rate(const Report &report) {
     return ratio(static_cast<double>(report.totals.wasted_slots),
                  static_cast<double>(report.totals.table_slots));
 }
 
-[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
+[[gnu::format(printf, 1, 2)]] std::string format(const char *pattern, ...) {
     char text[256];
     va_list arguments;
     va_start(arguments, pattern);
@@ -37,22 +37,22 @@ double waste_rate(const Report& report) {
     return text;
 }
 
-void line(std::ostream& out, const char* name, const std::string& value) {
-    out << format("  %-20s", name) << value << '\n';
+void line(std::ostream &out, const char *name, const std::string &value) {
+    out << format("  %-22s", name) << value << '\n';
 }
 
 unsigned long long number(uint64_t value) { return value; }
 
-std::string memory_line(const Report& report) {
-    const double saved = 100.0 * (1.0 - ratio(static_cast<double>(report.totals.peak_held_blocks),
-                                              static_cast<double>(
-                                                  report.totals.peak_contiguous_blocks)));
+std::string memory_line(const Report &report) {
+    const double saved =
+        100.0 * (1.0 - ratio(static_cast<double>(report.totals.peak_held_blocks),
+                             static_cast<double>(report.totals.peak_contiguous_blocks)));
     return format("%zu of %zu, where %zu tokens reserved for each text take %zu (%.0f %% saved)",
                   report.totals.peak_held_blocks, report.pool_blocks - 1, report.max_text_tokens,
                   report.totals.peak_contiguous_blocks, saved);
 }
 
-std::string comparison_line(const Comparison& comparison) {
+std::string comparison_line(const Comparison &comparison) {
     return format("%zu of %zu texts equal; %zu ties in %zu tokens%s", comparison.equal_count(),
                   comparison.text_count(), comparison.tie_count(), comparison.compared_tokens(),
                   comparison.passed() ? "" : ": FAILED");
@@ -69,46 +69,47 @@ double percentile(std::vector<double> values, double fraction) {
     return values[static_cast<size_t>(std::max(rank, 1.0)) - 1];
 }
 
-void print_table(std::ostream& out, const Report& report) {
-    const Totals& totals = report.totals;
-    const quire_cache_stats& stats = report.stats;
-    const auto& first = totals.first_token_seconds;
+void print_table(std::ostream &out, const Report &report) {
+    const Totals &totals = report.totals;
+    const quire_cache_stats &stats = report.stats;
+    const auto &first = totals.first_token_seconds;
     out << '\n';
-    line(out, "requests", format("%zu, %zu texts; at most %zu at once", report.request_count,
-                                 report.text_count, totals.peak_running));
-    line(out, "speed", format("%.0f tokens/s: %zu tokens in %.2f s, %zu steps",
-                              tokens_per_second(report), totals.generated_tokens, report.seconds,
-                              totals.steps));
-    line(out, "time to first token", format("p50 %.1f ms, p99 %.1f ms",
-                                            1e3 * percentile(first, 0.50),
-                                            1e3 * percentile(first, 0.99)));
-    line(out, "prefix hit rate", format("%.1f %% of %llu tokens looked up",
-                                        100.0 * prefix_hit_rate(report),
-                                        number(stats.prefix_cache_queries)));
+    line(out, "requests",
+         format("%zu, %zu texts; at most %zu at once", report.request_count, report.text_count,
+                totals.peak_running));
+    line(out, "speed",
+         format("%.0f tokens/s: %zu tokens in %.2f s, %zu steps", tokens_per_second(report),
+                totals.generated_tokens, report.seconds, totals.steps));
+    line(out, "time to first token",
+         format("p50 %.1f ms, p99 %.1f ms", 1e3 * percentile(first, 0.50),
+                1e3 * percentile(first, 0.99)));
+    line(out, "prefix hit rate",
+         format("%.1f %% of %llu tokens looked up", 100.0 * prefix_hit_rate(report),
+                number(stats.prefix_cache_queries)));
     line(out, "peak blocks", memory_line(report));
     line(out, "waste in last blocks",
          format("%.1f %% of all slots; at most %zu slots of a text (block: %zu)",
                 100.0 * waste_rate(report), totals.worst_wasted_slots, report.block_tokens));
     line(out, "forks", format("%llu", number(stats.forks)));
     line(out, "copies on write", format("%llu", number(stats.copies_on_write)));
-    line(out, "preemptions", format("%llu: %llu swapped, %llu recomputed (%llu tokens again)",
-                                    number(stats.num_preemptions), number(stats.preemptions_swap),
-                                    number(stats.preemptions_recompute),
-                                    number(stats.tokens_preempted)));
+    line(out, "preemptions",
+         format("%llu: %llu swapped, %llu recomputed (%llu tokens again)",
+                number(stats.num_preemptions), number(stats.preemptions_swap),
+                number(stats.preemptions_recompute), number(stats.tokens_preempted)));
     line(out, "evictions", format("%llu", number(stats.evictions)));
-    line(out, "equal to a dense run", report.comparison == nullptr
-                                          ? "not compared (--check)"
-                                          : comparison_line(*report.comparison));
+    line(out, "equal to a dense run",
+         report.comparison == nullptr ? "not compared (--check)"
+                                      : comparison_line(*report.comparison));
     if (report.comparison != nullptr) {
-        for (const std::string& mismatch : report.comparison->mismatches()) {
+        for (const std::string &mismatch : report.comparison->mismatches()) {
             line(out, "", mismatch);
         }
     }
 }
 
-void print_json(std::ostream& out, const Report& report) {
-    const Totals& totals = report.totals;
-    const quire_cache_stats& stats = report.stats;
+void print_json(std::ostream &out, const Report &report) {
+    const Totals &totals = report.totals;
+    const quire_cache_stats &stats = report.stats;
     nlohmann::ordered_json json = {
         {"requests", report.request_count},
         {"texts", report.text_count},

@@ -26,11 +26,11 @@ struct Report {
     size_t max_text_tokens = 0;
     Totals totals;
     quire_cache_stats stats{};
-    const Comparison* comparison = nullptr;  // NULL: not compared
+    const Comparison *comparison = nullptr;  // NULL: not compared
 };
 
-void print_table(std::ostream& out, const Report& report);
-void print_json(std::ostream& out, const Report& report);
+void print_table(std::ostream &out, const Report &report);
+void print_json(std::ostream &out, const Report &report);
 
 // The value below which `fraction` of `values` lie, nearest rank; 0 for none.
 double percentile(std::vector<double> values, double fraction);

@@ -15,7 +15,7 @@ double gumbel(uint64_t bits) { return -std::log(-std::log(unit_interval(bits)));
 
 }  // namespace
 
-Choice choose(std::span<const float> logits, float temperature, const DrawKey& key) {
+Choice choose(std::span<const float> logits, float temperature, const DrawKey &key) {
     const uint64_t draw = mix(mix(mix(key.seed, key.request), key.sample), key.position);
     double best = -std::numeric_limits<double>::infinity();
     double second = best;

@@ -31,6 +31,6 @@ struct Choice {
 constexpr double kTieRelative = 1e-5;
 
 // Chooses the next token; temperature 0 is greedy and ignores the key. The first of equals wins.
-Choice choose(std::span<const float> logits, float temperature, const DrawKey& key);
+Choice choose(std::span<const float> logits, float temperature, const DrawKey &key);
 
 }  // namespace engine

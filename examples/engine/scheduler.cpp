@@ -17,8 +17,8 @@ size_t blocks_for(size_t token_count, size_t block_tokens) {
 
 }  // namespace
 
-Scheduler::Scheduler(std::span<const Request> requests, Cache& cache, Forward& forward,
-                     const SchedulerOptions& options, Comparison* comparison)
+Scheduler::Scheduler(std::span<const Request> requests, Cache &cache, Forward &forward,
+                     const SchedulerOptions &options, Comparison *comparison)
     : requests_(requests),
       cache_(cache),
       forward_(forward),
@@ -29,15 +29,17 @@ Scheduler::Scheduler(std::span<const Request> requests, Cache& cache, Forward& f
 
 // A text that has the whole pool to itself must fit, or no preemption could ever help it.
 void Scheduler::require_room() const {
-    for (const Request& request : requests_) {
+    for (const Request &request : requests_) {
         // The last generated token is never computed, so it needs no slot.
         const size_t tokens = request.prompt.size() + request.generate_limit - 1;
         const size_t needed = blocks_for(tokens, options_.block_tokens) + 1;
         if (needed > options_.pool_blocks) {
             throw Failure("request " + std::to_string(request.id) + " grows to " +
                           std::to_string(tokens) + " tokens and needs a pool of " +
-                          std::to_string(needed) + " blocks (the null block is one of them), but "
-                          "the pool has " + std::to_string(options_.pool_blocks) +
+                          std::to_string(needed) +
+                          " blocks (the null block is one of them), but "
+                          "the pool has " +
+                          std::to_string(options_.pool_blocks) +
                           ". Give a larger --pool-blocks or fewer --steps.");
         }
     }
@@ -50,7 +52,7 @@ bool Scheduler::step() {
     }
     Plan plan;
     plan.chunk_left = options_.chunk_tokens;
-    for (Text* text : running_) {
+    for (Text *text : running_) {
         append_item(plan, *text);
     }
     Step step(cache_, options_.preempt, plan.items, plan.tokens);
@@ -69,8 +71,8 @@ bool Scheduler::step() {
     step.commit();
     observe(plan);
     const std::vector<ForwardRow> rows = forward_rows(plan);
-    const std::span<const float> logits = rows.empty() ? std::span<const float>{}
-                                                       : forward_.run(rows);
+    const std::span<const float> logits =
+        rows.empty() ? std::span<const float>{} : forward_.run(rows);
     step.finish();
     sample(plan, logits);
     return true;
@@ -79,7 +81,7 @@ bool Scheduler::step() {
 void Scheduler::arrive() {
     while (next_request_ < requests_.size() &&
            requests_[next_request_].arrival_step <= totals_.steps) {
-        const Request& request = requests_[next_request_++];
+        const Request &request = requests_[next_request_++];
         arrived_.push_back(Clock::now());
         texts_.push_back(std::make_unique<Text>());
         texts_.back()->request = &request;
@@ -89,7 +91,7 @@ void Scheduler::arrive() {
 }
 
 // False when the text has to compute more than one token and this step's chunk is used up.
-bool Scheduler::append_item(Plan& plan, Text& text) const {
+bool Scheduler::append_item(Plan &plan, Text &text) const {
     size_t compute = 1;
     if (text.remaining() > 1) {
         compute = std::min(text.remaining(), plan.chunk_left);
@@ -111,7 +113,7 @@ bool Scheduler::append_item(Plan& plan, Text& text) const {
     return true;
 }
 
-void Scheduler::take_result(Plan& plan, Text& text, const quire_step_result& result) {
+void Scheduler::take_result(Plan &plan, Text &text, const quire_step_result &result) {
     if (result.outcome != QUIRE_ITEM_RUN) {
         blocks_short_ = result.blocks_short;
         return;
@@ -123,18 +125,17 @@ void Scheduler::take_result(Plan& plan, Text& text, const quire_step_result& res
 }
 
 // Whoever lost its blocks waits in front of the queue, in order of admission.
-bool Scheduler::demote_preempted(const Plan& plan, const Step& step) {
+bool Scheduler::demote_preempted(const Plan &plan, const Step &step) {
     bool demoted = false;
-    for (const quire_preemption& preemption : step.preempted()) {
-        const auto is_victim = [&](const Text* text) { return text->seq == preemption.seq; };
-        const bool back_already = std::ranges::any_of(
-            plan.rows, [&](const Row& row) { return is_victim(row.text); });
+    for (const quire_preemption &preemption : step.preempted()) {
+        const auto is_victim = [&](const Text *text) { return text->seq == preemption.seq; };
+        const bool back_already =
+            std::ranges::any_of(plan.rows, [&](const Row &row) { return is_victim(row.text); });
         if (back_already) {
             continue;
         }
         demoted = true;
-        if (const auto found = std::ranges::find_if(running_, is_victim);
-            found != running_.end()) {
+        if (const auto found = std::ranges::find_if(running_, is_victim); found != running_.end()) {
             waiting_.push_front(*found);
             running_.erase(found);
         }
@@ -146,9 +147,9 @@ bool Scheduler::demote_preempted(const Plan& plan, const Step& step) {
     return demoted;
 }
 
-void Scheduler::admit(Plan& plan, Step& step) {
+void Scheduler::admit(Plan &plan, Step &step) {
     while (!waiting_.empty() && plan.rows.size() < options_.max_rows) {
-        Text& text = *waiting_.front();
+        Text &text = *waiting_.front();
         if (text.seq == 0) {
             text.seq = cache_.create_sequence();
         }
@@ -185,14 +186,14 @@ void Scheduler::wait_for_arrivals() const {
                   ", and there is nobody left to preempt. Give a larger --pool-blocks.");
 }
 
-void Scheduler::observe(const Plan& plan) {
+void Scheduler::observe(const Plan &plan) {
     totals_.peak_running = std::max(totals_.peak_running, plan.rows.size());
     totals_.peak_held_blocks =
         std::max(totals_.peak_held_blocks, static_cast<size_t>(cache_.stats().blocks_held));
     const size_t reserved = blocks_for(options_.max_text_tokens, options_.block_tokens);
     totals_.peak_contiguous_blocks =
         std::max(totals_.peak_contiguous_blocks, plan.rows.size() * reserved);
-    for (const Row& row : plan.rows) {
+    for (const Row &row : plan.rows) {
         const quire_seq_info info = cache_.sequence_info(row.text->seq);
         const size_t slots = size_t{info.blocks_held} * options_.block_tokens;
         const size_t wasted = slots - std::min(slots, size_t{info.computed_tokens});
@@ -203,9 +204,9 @@ void Scheduler::observe(const Plan& plan) {
     }
 }
 
-std::vector<ForwardRow> Scheduler::forward_rows(const Plan& plan) const {
+std::vector<ForwardRow> Scheduler::forward_rows(const Plan &plan) const {
     std::vector<ForwardRow> rows;
-    for (const Row& row : plan.rows) {
+    for (const Row &row : plan.rows) {
         const std::span<const uint32_t> tokens(row.text->tokens);
         rows.push_back({.tokens = tokens.subspan(row.first_position, row.compute_count),
                         .first_position = row.first_position,
@@ -215,15 +216,15 @@ std::vector<ForwardRow> Scheduler::forward_rows(const Plan& plan) const {
 }
 
 // Only a text whose last token was computed goes on; the others are within their prompts.
-void Scheduler::sample(const Plan& plan, std::span<const float> logits) {
-    const auto wants_logits = [](const Row& row) { return row.text->remaining() == 0; };
+void Scheduler::sample(const Plan &plan, std::span<const float> logits) {
+    const auto wants_logits = [](const Row &row) { return row.text->remaining() == 0; };
     const auto row_count = std::ranges::count_if(plan.rows, wants_logits);
     if (row_count == 0) {
         return;
     }
     const size_t vocab_size = logits.size() / static_cast<size_t>(row_count);
-    std::vector<Text*> texts;
-    for (const Row& row : plan.rows) {
+    std::vector<Text *> texts;
+    for (const Row &row : plan.rows) {
         if (wants_logits(row)) {
             texts.push_back(row.text);
         }
@@ -241,22 +242,22 @@ void Scheduler::sample(const Plan& plan, std::span<const float> logits) {
 }
 
 // The prompt is computed; every further sample shares all of its blocks and draws its own token.
-void Scheduler::fork_samples(Text& text, std::span<const float> logits) {
+void Scheduler::fork_samples(Text &text, std::span<const float> logits) {
     for (uint32_t sample = 1; sample < text.request->sample_count; ++sample) {
         texts_.push_back(std::make_unique<Text>(text));
-        Text& fork = *texts_.back();
+        Text &fork = *texts_.back();
         fork.sample = sample;
         fork.seq = cache_.fork_sequence(text.seq, text.tokens.size());
         if (running_.size() < options_.max_rows) {
             running_.push_back(&fork);
         } else {
-            waiting_.push_back(&fork);
+            waiting_.push_front(&fork);  // it holds blocks: before those that hold none
         }
         extend(fork, logits);
     }
 }
 
-void Scheduler::extend(Text& text, std::span<const float> logits) {
+void Scheduler::extend(Text &text, std::span<const float> logits) {
     const DrawKey key{options_.seed, text.request->id, text.sample,
                       static_cast<uint32_t>(text.tokens.size())};
     const Choice choice = choose(logits, text.request->temperature, key);
@@ -275,20 +276,19 @@ void Scheduler::extend(Text& text, std::span<const float> logits) {
     }
 }
 
-void Scheduler::finish(Text& text) {
+void Scheduler::finish(Text &text) {
     cache_.end_sequence(text.seq);
     std::erase(running_, &text);
     std::erase(waiting_, &text);
     finished_.push_back(&text);
     ++totals_.texts_done;
     const auto siblings = std::ranges::count_if(
-        finished_, [&](const Text* other) { return other->request == text.request; });
-    totals_.requests_done +=
-        static_cast<size_t>(siblings) == text.request->sample_count ? 1 : 0;
+        finished_, [&](const Text *other) { return other->request == text.request; });
+    totals_.requests_done += static_cast<size_t>(siblings) == text.request->sample_count ? 1 : 0;
 }
 
 std::span<const uint32_t> Scheduler::generated(uint32_t request, uint32_t sample) const {
-    for (const Text* text : finished_) {
+    for (const Text *text : finished_) {
         if (text->request->id == request && text->sample == sample) {
             return std::span(text->tokens).subspan(text->request->prompt.size());
         }

@@ -31,11 +31,11 @@ namespace engine {
 
 struct SchedulerOptions {
     size_t max_rows = 0;
-    size_t chunk_tokens = 0;      // of prompts, in one step, over all texts
+    size_t chunk_tokens = 0;  // of prompts, in one step, over all texts
     size_t block_tokens = 0;
-    size_t pool_blocks = 0;       // the null block included
-    size_t max_text_tokens = 0;   // the model's seq_len
-    uint32_t preempt = 0;         // QUIRE_PREEMPT_*
+    size_t pool_blocks = 0;      // the null block included
+    size_t max_text_tokens = 0;  // the model's seq_len
+    uint32_t preempt = 0;        // QUIRE_PREEMPT_*
     uint64_t seed = 0;
 };
 
@@ -56,7 +56,7 @@ struct Totals {
 
 // One sample of a request while it is made.
 struct Text {
-    const Request* request = nullptr;
+    const Request *request = nullptr;
     uint32_t sample = 0;
     quire_seq seq = 0;             // 0: Quire does not know it yet
     std::vector<uint32_t> tokens;  // prompt and text
@@ -68,32 +68,32 @@ struct Text {
 };
 
 class Scheduler {
-public:
+ public:
     // comparison  NULL: texts are not compared.
     // Errors      throws Failure when a request can never fit into the pool.
-    Scheduler(std::span<const Request> requests, Cache& cache, Forward& forward,
-              const SchedulerOptions& options, Comparison* comparison);
+    Scheduler(std::span<const Request> requests, Cache &cache, Forward &forward,
+              const SchedulerOptions &options, Comparison *comparison);
 
     // Runs one step; false when every text is finished.
     bool step();
 
-    const Totals& totals() const { return totals_; }
+    const Totals &totals() const { return totals_; }
     size_t running_count() const { return running_.size(); }
 
     // Of one finished text: what it has generated.
     std::span<const uint32_t> generated(uint32_t request, uint32_t sample) const;
 
-private:
+ private:
     using Clock = std::chrono::steady_clock;
 
     // A text in the step, at its row of the batch.
     struct Row {
-        Text* text = nullptr;
+        Text *text = nullptr;
         size_t first_position = 0;
         size_t compute_count = 0;
     };
     struct Plan {
-        std::vector<Text*> texts;
+        std::vector<Text *> texts;
         std::vector<quire_step_item> items;
         std::vector<quire_token> tokens;
         size_t chunk_left = 0;
@@ -102,30 +102,30 @@ private:
 
     void require_room() const;
     void arrive();
-    bool append_item(Plan& plan, Text& text) const;
-    void take_result(Plan& plan, Text& text, const quire_step_result& result);
-    bool demote_preempted(const Plan& plan, const Step& step);
-    void admit(Plan& plan, Step& step);
+    bool append_item(Plan &plan, Text &text) const;
+    void take_result(Plan &plan, Text &text, const quire_step_result &result);
+    bool demote_preempted(const Plan &plan, const Step &step);
+    void admit(Plan &plan, Step &step);
     void wait_for_arrivals() const;
-    void observe(const Plan& plan);
-    std::vector<ForwardRow> forward_rows(const Plan& plan) const;
-    void sample(const Plan& plan, std::span<const float> logits);
-    void fork_samples(Text& text, std::span<const float> logits);
-    void extend(Text& text, std::span<const float> logits);
-    void finish(Text& text);
+    void observe(const Plan &plan);
+    std::vector<ForwardRow> forward_rows(const Plan &plan) const;
+    void sample(const Plan &plan, std::span<const float> logits);
+    void fork_samples(Text &text, std::span<const float> logits);
+    void extend(Text &text, std::span<const float> logits);
+    void finish(Text &text);
 
     std::span<const Request> requests_;
-    Cache& cache_;
-    Forward& forward_;
+    Cache &cache_;
+    Forward &forward_;
     SchedulerOptions options_;
-    Comparison* comparison_;
+    Comparison *comparison_;
 
     size_t next_request_ = 0;
     std::vector<Clock::time_point> arrived_;  // [next_request_]
     std::vector<std::unique_ptr<Text>> texts_;
-    std::vector<Text*> running_;  // oldest admission first
-    std::deque<Text*> waiting_;
-    std::vector<Text*> finished_;
+    std::vector<Text *> running_;  // oldest admission first
+    std::deque<Text *> waiting_;
+    std::vector<Text *> finished_;
     uint32_t blocks_short_ = 0;  // of whoever was last refused
     Totals totals_;
 };

@@ -26,7 +26,7 @@ std::string byte_piece(size_t byte) {
     return text.data();
 }
 
-std::optional<unsigned char> byte_of(const std::string& piece) {
+std::optional<unsigned char> byte_of(const std::string &piece) {
     unsigned byte = 0;
     char close = 0;
     if (piece.size() == 6 && std::sscanf(piece.c_str(), "<0x%2X%c", &byte, &close) == 2 &&
@@ -46,7 +46,7 @@ size_t character_bytes(std::string_view text) {
     return length;
 }
 
-std::string_view take_bytes(const std::string& path, std::string_view& rest, size_t token,
+std::string_view take_bytes(const std::string &path, std::string_view &rest, size_t token,
                             size_t size_bytes) {
     if (rest.size() < size_bytes) {
         throw Failure("tokenizer " + path + ": truncated at token " + std::to_string(token) +
@@ -58,13 +58,13 @@ std::string_view take_bytes(const std::string& path, std::string_view& rest, siz
 }
 
 template <typename T>
-T take(const std::string& path, std::string_view& rest, size_t token) {
+T take(const std::string &path, std::string_view &rest, size_t token) {
     T value{};
     std::memcpy(&value, take_bytes(path, rest, token, sizeof(T)).data(), sizeof(T));
     return value;
 }
 
-std::string read_file(const std::string& path) {
+std::string read_file(const std::string &path) {
     std::error_code error;
     std::ifstream file(path, std::ios::binary);
     if (!file || !std::filesystem::is_regular_file(path, error)) {
@@ -76,7 +76,7 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
-Tokenizer Tokenizer::load(const std::string& path, size_t vocab_size) {
+Tokenizer Tokenizer::load(const std::string &path, size_t vocab_size) {
     const std::string bytes = read_file(path);
     std::string_view rest = bytes;
     const auto longest = take<int32_t>(path, rest, 0);
@@ -147,7 +147,7 @@ std::vector<uint32_t> Tokenizer::encode(std::string_view text) const {
 }
 
 // A character with a piece of its own is that piece, any other its bytes.
-void Tokenizer::append_text(std::vector<uint32_t>& tokens, std::string_view text) const {
+void Tokenizer::append_text(std::vector<uint32_t> &tokens, std::string_view text) const {
     while (!text.empty()) {
         const std::string character(text.substr(0, character_bytes(text)));
         if (const auto found = ids_.find(character); found != ids_.end()) {
@@ -164,7 +164,7 @@ void Tokenizer::append_text(std::vector<uint32_t>& tokens, std::string_view text
 
 // Joins the neighbours whose union scores best until no union is a piece. What a pair joins to is
 // looked up once per pair, so that a long prompt costs comparisons of numbers and not of strings.
-void Tokenizer::merge(std::vector<uint32_t>& tokens) const {
+void Tokenizer::merge(std::vector<uint32_t> &tokens) const {
     std::vector<int64_t> joined;  // joined[i] = piece of tokens[i] and tokens[i + 1]
     for (size_t i = 0; i + 1 < tokens.size(); ++i) {
         joined.push_back(merged(tokens[i], tokens[i + 1]));
@@ -202,7 +202,7 @@ std::string Tokenizer::decode(uint32_t previous, uint32_t token) const {
     if (ends_text(token)) {
         return "";
     }
-    const std::string& piece = pieces_[token].text;
+    const std::string &piece = pieces_[token].text;
     if (const auto byte = byte_of(piece)) {
         const bool white_space = *byte == '\n' || *byte == '\t' || *byte == '\r';
         const bool control = *byte < 0x20 || *byte == 0x7F;

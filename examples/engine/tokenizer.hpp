@@ -26,11 +26,11 @@ constexpr uint32_t kEosToken = 2;
 constexpr bool ends_text(uint32_t token) { return token == kBosToken || token == kEosToken; }
 
 class Tokenizer {
-public:
+ public:
     // Reads a llama2.c tokenizer of exactly `vocab_size` tokens.
     //
     // Errors  throws Failure naming the file, the token and byte where it stops making sense.
-    static Tokenizer load(const std::string& path, size_t vocab_size);
+    static Tokenizer load(const std::string &path, size_t vocab_size);
 
     // Bytes, and syllables for the rest of the vocabulary: what a seeded model says can be read.
     //
@@ -47,7 +47,7 @@ public:
     // No text of more than token_limit * longest_piece_bytes() bytes fits into token_limit tokens.
     size_t longest_piece_bytes() const { return longest_piece_bytes_; }
 
-private:
+ private:
     struct Piece {
         std::string text;
         float score = 0.0F;
@@ -55,8 +55,8 @@ private:
 
     Tokenizer() = default;
     void add(std::string text, float score);
-    void append_text(std::vector<uint32_t>& tokens, std::string_view text) const;
-    void merge(std::vector<uint32_t>& tokens) const;
+    void append_text(std::vector<uint32_t> &tokens, std::string_view text) const;
+    void merge(std::vector<uint32_t> &tokens) const;
     int64_t merged(uint32_t left, uint32_t right) const;
 
     std::vector<Piece> pieces_;

@@ -11,7 +11,7 @@
 namespace engine {
 namespace {
 
-constexpr std::array<const char*, 5> kSystemPrompts = {
+constexpr std::array<const char *, 5> kSystemPrompts = {
     "You are a patient librarian. Answer in one short paragraph, name the shelf where a book "
     "stands, and never invent a title that the catalogue does not have.",
     "You are the night clerk of a small hotel by the sea. Be brief and kind, offer the breakfast "
@@ -24,7 +24,7 @@ constexpr std::array<const char*, 5> kSystemPrompts = {
     "not the result.",
 };
 
-constexpr std::array<const char*, 9> kQuestions = {
+constexpr std::array<const char *, 9> kQuestions = {
     "Where do I find something about paper?",
     "I arrive after midnight, is that all right?",
     "The third page comes out upside down, why?",
@@ -42,7 +42,7 @@ size_t pick(uint64_t seed, uint64_t counter, size_t count) {
 
 }  // namespace
 
-std::vector<Request> chat_workload(const Tokenizer& tokenizer, size_t seq_len, uint64_t seed) {
+std::vector<Request> chat_workload(const Tokenizer &tokenizer, size_t seq_len, uint64_t seed) {
     std::vector<Request> chats;
     size_t arrival_step = 0;
     for (uint32_t id = 0; id < kChatCount; ++id) {

@@ -18,6 +18,6 @@ namespace engine {
 constexpr size_t kChatCount = 36;
 
 // Chats in order of arrival. No chat is longer than `seq_len` tokens, prompt and text together.
-std::vector<Request> chat_workload(const Tokenizer& tokenizer, size_t seq_len, uint64_t seed);
+std::vector<Request> chat_workload(const Tokenizer &tokenizer, size_t seq_len, uint64_t seed);
 
 }  // namespace engine

@@ -76,15 +76,14 @@ TEST(DenseRun, trained_model_tells_the_golden_story) {
     QUIRE_NEEDS_WEIGHTS();
     const auto folder = testing::weights_folder();
     const Model model = Model::load(folder / "stories260K.bin");
-    const Tokenizer tokenizer =
-        Tokenizer::load(folder / "tok512.bin", model.config().vocab_size);
+    const Tokenizer tokenizer = Tokenizer::load(folder / "tok512.bin", model.config().vocab_size);
     Request request;
     request.prompt = tokenizer.encode("");
     request.generate_limit = 256;
     const std::vector<Generated> texts = DenseRun(model).generate(request, 1);
     std::string text;
     uint32_t previous = kBosToken;
-    for (const Choice& choice : texts.front()) {
+    for (const Choice &choice : texts.front()) {
         text += tokenizer.decode(previous, choice.token);
         previous = choice.token;
     }
@@ -99,8 +98,8 @@ TEST(DenseRun, samples_of_one_request_do_not_see_each_other) {
     request.sample_count = 3;
     request.temperature = 1.0F;
     const auto together = DenseRun(model).generate(request, 9);
-    const auto same = [](const Generated& one, const Generated& other) {
-        const auto token = [](const Choice& choice) { return choice.token; };
+    const auto same = [](const Generated &one, const Generated &other) {
+        const auto token = [](const Choice &choice) { return choice.token; };
         return std::ranges::equal(one, other, {}, token, token);
     };
     EXPECT_FALSE(same(together[0], together[1]));
@@ -112,7 +111,7 @@ TEST(Workload, chats_fit_their_model_and_share_system_prompts) {
     const auto chats = chat_workload(Tokenizer::syllables(512), 512, 1);
     ASSERT_EQ(chats.size(), kChatCount);
     std::map<std::vector<uint32_t>, int> beginnings;
-    for (const Request& chat : chats) {
+    for (const Request &chat : chats) {
         EXPECT_LE(chat.prompt.size() + chat.generate_limit, 512U);
         ++beginnings[{chat.prompt.begin(), chat.prompt.begin() + 40}];
     }

@@ -20,25 +20,25 @@
 namespace engine::testing {
 
 inline std::filesystem::path weights_folder() {
-    const char* folder = std::getenv("QUIRE_WEIGHTS");
+    const char *folder = std::getenv("QUIRE_WEIGHTS");
     return folder != nullptr ? folder : QUIRE_WEIGHTS_FALLBACK;
 }
 
-#define QUIRE_NEEDS_WEIGHTS()                                                             \
+#define QUIRE_NEEDS_WEIGHTS()                                                            \
     if (!std::filesystem::exists(engine::testing::weights_folder() / "stories260K.bin")) \
-    GTEST_SKIP() << "no stories260K.bin in " << engine::testing::weights_folder()         \
+    GTEST_SKIP() << "no stories260K.bin in " << engine::testing::weights_folder()        \
                  << "; name its folder with QUIRE_WEIGHTS"
 
-inline std::string read_bytes(const std::filesystem::path& path) {
+inline std::string read_bytes(const std::filesystem::path &path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 // A file that is gone when the test ends.
 class ScratchFile {
-public:
-    explicit ScratchFile(const std::string& bytes) {
-        const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+ public:
+    explicit ScratchFile(const std::string &bytes) {
+        const auto *test = ::testing::UnitTest::GetInstance()->current_test_info();
         path_ = std::filesystem::path(::testing::TempDir()) /
                 ("quire_" + std::string(test->name()) + "_" + std::to_string(bytes.size()));
         std::ofstream(path_, std::ios::binary) << bytes;
@@ -47,18 +47,18 @@ public:
         std::error_code error;
         std::filesystem::remove(path_, error);
     }
-    ScratchFile(const ScratchFile&) = delete;
-    ScratchFile& operator=(const ScratchFile&) = delete;
+    ScratchFile(const ScratchFile &) = delete;
+    ScratchFile &operator=(const ScratchFile &) = delete;
 
     std::string path() const { return path_.string(); }
 
-private:
+ private:
     std::filesystem::path path_;
 };
 
 template <typename T>
-std::string bytes_of(const std::vector<T>& numbers) {
-    return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T)};
+std::string bytes_of(const std::vector<T> &numbers) {
+    return {reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(T)};
 }
 
 // What the exception that `action` throws says; empty when it throws none.
@@ -66,7 +66,7 @@ template <typename Action>
 std::string failure_of(Action action) {
     try {
         action();
-    } catch (const std::exception& failure) {
+    } catch (const std::exception &failure) {
         return failure.what();
     }
     return "";

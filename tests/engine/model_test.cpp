@@ -33,7 +33,7 @@ std::vector<float> counting_floats(size_t count) {
 
 std::string checkpoint() { return bytes_of(kHeader) + bytes_of(counting_floats(kFloatCount)); }
 
-std::string load_failure(const std::string& bytes) {
+std::string load_failure(const std::string &bytes) {
     const ScratchFile file(bytes);
     return failure_of([&] { Model::load(file.path()); });
 }

@@ -15,7 +15,7 @@ using testing::ScratchFile;
 
 constexpr size_t kVocabSize = 263;
 
-std::string entry(float score, const std::string& piece) {
+std::string entry(float score, const std::string &piece) {
     return bytes_of(std::vector<float>{score}) +
            bytes_of(std::vector<int32_t>{static_cast<int32_t>(piece.size())}) + piece;
 }
@@ -32,7 +32,7 @@ std::string vocabulary() {
     return bytes + entry(-1, " ") + entry(-2, "a") + entry(-3, "b") + entry(-1, "ab");
 }
 
-std::string decoded(const Tokenizer& tokenizer, const std::vector<uint32_t>& tokens) {
+std::string decoded(const Tokenizer &tokenizer, const std::vector<uint32_t> &tokens) {
     std::string text;
     for (size_t i = 1; i < tokens.size(); ++i) {
         text += tokenizer.decode(tokens[i - 1], tokens[i]);
@@ -67,7 +67,7 @@ TEST(Tokenizer, decoding_drops_the_space_behind_bos_only) {
 
 TEST(Tokenizer, any_text_comes_back) {
     const ScratchFile file(vocabulary());
-    for (const Tokenizer& tokenizer :
+    for (const Tokenizer &tokenizer :
          {Tokenizer::load(file.path(), kVocabSize), Tokenizer::syllables(512)}) {
         for (const std::string text : {"abba", "a b\tc\n", "Größe \xE2\x82\xAC", "<0x41>"}) {
             const std::string back = decoded(tokenizer, tokenizer.encode(text));
