@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# build: configures a build folder if it must be, and brings it up to date.
+#
+#   build.sh KIND [TARGET...]     KIND: release, sanitize or weak_hash
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. .ci/step.sh
+
+kind=$1
+shift
+folder=build/$kind
+case $kind in
+release) options=(-Dbuildtype=release) ;;
+# A sanitizer's instrumentation makes gcc warn of things that are not there.
+sanitize) options=(-Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dwerror=false) ;;
+weak_hash) options=(-Dbuildtype=release -Dweak_hash_bits=4) ;;
+*) fail "there is no build called '$kind': release, sanitize or weak_hash" ;;
+esac
+
+# Other options or another Meson: start again, for an old folder may not be readable any more.
+stamp=$(printf '%s\n' "$PWD" "${options[@]}" && cat .ci/requirements.txt)
+if [ "$stamp" != "$(cat "$folder/configured" 2>/dev/null)" ]; then
+    rm -rf "$folder"
+    step "configuring $folder" .env/bin/meson setup "$folder" "${options[@]}"
+    printf '%s\n' "$stamp" >"$folder/configured"
+fi
+if ! ninja -C "$folder" -n "$@" 2>/dev/null | grep -q 'no work to do'; then
+    step "building $folder" ninja -C "$folder" "$@"
+fi

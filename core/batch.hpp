@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// batch: memory with fixed addresses in which a step's tables lie: block tables, CSR, slots, lengths.
+//
+// A step is written into a host image. Without a device the image is what the engine reads; with one
+// it is uploaded on the step's queue, and there are several images, so that a step can be written
+// while the upload of an earlier one still waits on its queue.
+//
+// Each image remembers what its rows hold. A decoding sequence in the same row costs what is new of
+// its table, not its whole length.
+//
+// Threads: written under the cache's lock; read by launches on a committed batch without one.
+#pragma once
+
+#include "binding.hpp"
+
+namespace quire {
+
+class Batch {
+  public:
+    static constexpr uint32_t kImages = 4;
+
+    explicit Batch(const HostAllocator *host) : host_(host), rows_(host) {}
+    ~Batch();
+
+    Status create(const quire_batch_desc &desc, const Geometry &geometry, Binding *binding,
+                  quire_error *error);
+
+    // Would the rows fit? blocks: of the longest row. context_*: sums over all rows.
+    Status fits(uint32_t rows, uint32_t query_tokens, uint32_t blocks, uint64_t context_tokens) const;
+    // May an image be written? False while uploads of earlier steps wait.
+    bool writable(const Timeline &timeline) const;
+
+    // Turns to the next image. REQUIRES: writable().
+    void turn() { current_ = (current_ + 1) % image_count_; }
+    // Between begin_write and end_write rows are added in item order.
+    void begin_write();
+    void add_row(uint64_t handle, const Change &change, const BlockTable *tables);
+    void end_write(uint64_t step);
+    Status upload(Queue *queue, quire_error *error);
+
+    Status views(uint32_t group, quire_batch_views *out) const;
+    uint64_t last_step() const { return last_step_; }
+    void failed() { row_count_ = 0, query_tokens_ = 0; }
+
+    // For launches. REQUIRES: group < group_count.
+    bool committed() const { return row_count_ != 0; }
+    Binding *binding() const { return binding_; }
+    quire_be_plan *plan(uint32_t group) const { return plans_[group]; }
+    void fill_kv_write(uint32_t group, quire_be_kv_write *args) const;
+    void fill_attention(uint32_t group, quire_be_attention *args) const;
+    uint32_t query_tokens() const { return query_tokens_; }
+
+  private:
+    // Byte offsets into an image; 0 = the view is not kept (the image begins with a spare line).
+    struct GroupOffsets {
+        uint64_t table, csr_indptr, csr_indices, csr_last, slots, context_slots;
+    };
+    struct Image {
+        uint8_t *bytes = nullptr;
+        uint32_t rows = 0;          // written in it
+        uint32_t query_tokens = 0;
+        uint64_t step = 0;          // whose upload reads it
+    };
+    // What a row of an image's block table holds.
+    struct RowState {
+        uint64_t handle;
+        uint32_t epoch;
+        uint32_t length;
+        uint32_t null_front;
+        uint32_t reserved0;
+    };
+
+    Status lay_out(const quire_batch_desc &desc, const Geometry &geometry);
+    Status allocate(quire_error *error);
+    Status make_plans(const quire_batch_desc &desc, const Geometry &geometry, quire_error *error);
+    void write_table(uint32_t group, uint32_t row, uint64_t handle, const BlockTable &table);
+    void write_csr(uint32_t group, uint32_t row, uint32_t length, const BlockTable &table);
+    void write_slots(uint32_t group, uint32_t first, uint32_t count, const BlockTable &table);
+    void write_context(uint32_t group, uint32_t length, const BlockTable &table);
+    void pad();
+    template <typename T> T *at(uint64_t offset)
+    {
+        return reinterpret_cast<T *>(images_[current_].bytes + offset);
+    }
+    RowState &row_state(uint32_t group, uint32_t row)
+    {
+        return rows_[(uint64_t{current_} * group_count_ + group) * max_rows_ + row];
+    }
+    uint64_t address(uint64_t offset) const { return offset != 0 ? base_ + offset : 0; }
+
+    const HostAllocator *host_;
+    Binding *binding_ = nullptr;
+    uint32_t group_count_ = 0;
+    uint32_t block_tokens_ = 0;
+    uint32_t block_shift_ = 0;
+    uint32_t max_rows_ = 0;
+    uint32_t max_blocks_ = 0;
+    uint32_t max_query_ = 0;
+    uint64_t max_context_ = 0;
+    uint64_t max_context_blocks_ = 0;
+    int64_t pad_slot_ = -1;
+    uint64_t cu_q_ = 0, lengths_ = 0, positions_ = 0; // offsets shared by all groups
+    GroupOffsets groups_[kMaxGroups] = {};
+    uint64_t size_bytes_ = 0;
+    uint64_t base_ = 0; // address of the memory that views point into
+    uint32_t image_count_ = 0;
+    uint32_t current_ = 0;
+    Image images_[kImages];
+    Array<RowState> rows_; // [image][group][row]
+    quire_be_plan *plans_[kMaxGroups] = {};
+    uint64_t csr_blocks_[kMaxGroups] = {}; // written so far
+    uint64_t context_tokens_ = 0;
+    uint32_t uploaded_rows_ = 0;
+    uint32_t uploaded_tokens_ = 0;
+    uint32_t row_count_ = 0;
+    uint32_t query_tokens_ = 0;
+    uint32_t max_length_ = 0;
+    uint64_t last_step_ = 0;
+};
+
+} // namespace quire

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "block_pool.hpp"
+
+namespace quire {
+
+bool BlockPool::create(uint32_t block_count)
+{
+    QUIRE_ASSERT(block_count >= 2);
+    if (!blocks_.create(block_count)) return false;
+    for (uint32_t i = 0; i < block_count; ++i) {
+        blocks_[i].node = kNone;
+        blocks_[i].owner = kNone;
+        blocks_[i].prev = blocks_[i].next = kNone;
+        blocks_[i].state = BlockState::free;
+    }
+    blocks_[kNullBlock].state = BlockState::null;
+    for (uint32_t i = 1; i < block_count; ++i) push_back(kFree, i); // lowest id first
+    return true;
+}
+
+uint32_t BlockPool::available(uint64_t barrier) const
+{
+    uint32_t count = lists_[kFree].count + lists_[kDraining].count + lists_[kCached].count;
+    if (barrier == kNoBarrier) [[likely]]
+        return count;
+    for (uint64_t step = barrier; step < timeline_->next(); ++step) {
+        uint32_t slot = Timeline::slot(step);
+        count -= lists_[kDraining].pending[slot] + lists_[kCached].pending[slot];
+    }
+    return count;
+}
+
+uint32_t BlockPool::take_free(uint64_t barrier)
+{
+    uint32_t block = lists_[kFree].head;
+    if (block == kNone) {
+        block = lists_[kDraining].head;
+        while (block != kNone && blocks_[block].touch >= barrier) block = blocks_[block].next;
+        if (block == kNone) return kNone;
+    }
+    leave_list(block);
+    become_held(block);
+    return block;
+}
+
+uint32_t BlockPool::oldest_cached(uint64_t barrier) const
+{
+    uint32_t block = lists_[kCached].head;
+    // Blocks that running work touches were released lately, so they stand at the far end.
+    while (block != kNone && blocks_[block].touch >= barrier) block = blocks_[block].next;
+    return block;
+}
+
+void BlockPool::become_held(uint32_t block)
+{
+    blocks_[block].state = BlockState::held;
+    blocks_[block].refs = 1;
+    ++held_;
+}
+
+void BlockPool::drop_ref(uint32_t block, uint64_t touch)
+{
+    Block &b = blocks_[block];
+    QUIRE_ASSERT(b.state == BlockState::held && b.refs > 0);
+    if (touch > b.touch) b.touch = touch;
+    if (--b.refs != 0) return;
+    --held_;
+    b.stamp = ++clock_;
+    if (b.node != kNone) {
+        b.state = BlockState::cached;
+        push_back(kCached, block);
+    } else if (timeline_->done(b.touch)) {
+        b.state = BlockState::free;
+        push_front(kFree, block);
+    } else {
+        b.state = BlockState::draining;
+        push_back(kDraining, block);
+    }
+}
+
+void BlockPool::undo_take_free(uint32_t block)
+{
+    Block &b = blocks_[block];
+    QUIRE_ASSERT(b.state == BlockState::held && b.refs == 1 && b.node == kNone);
+    b.refs = 0;
+    --held_;
+    bool drained = timeline_->done(b.touch);
+    b.state = drained ? BlockState::free : BlockState::draining;
+    push_front(drained ? kFree : kDraining, block);
+}
+
+void BlockPool::undo_claim(uint32_t block, uint32_t next_hint)
+{
+    Block &b = blocks_[block];
+    QUIRE_ASSERT(b.state == BlockState::held && b.refs == 1);
+    b.refs = 0;
+    --held_;
+    b.state = BlockState::cached;
+    insert_by_stamp(block, next_hint);
+}
+
+void BlockPool::undo_drop_ref(uint32_t block, uint64_t stamp, uint64_t touch)
+{
+    Block &b = blocks_[block];
+    if (b.state == BlockState::held) {
+        ++b.refs;
+    } else {
+        leave_list(block);
+        become_held(block);
+    }
+    b.stamp = stamp;
+    b.touch = touch;
+}
+
+void BlockPool::park(uint32_t block)
+{
+    leave_list(block);
+    blocks_[block].state = BlockState::parked;
+    ++parked_;
+}
+
+void BlockPool::unpark_cached(uint32_t block, uint32_t next_hint)
+{
+    QUIRE_ASSERT(blocks_[block].state == BlockState::parked);
+    --parked_;
+    blocks_[block].state = BlockState::cached;
+    insert_by_stamp(block, next_hint);
+}
+
+void BlockPool::free_unpublished(uint32_t block)
+{
+    Block &b = blocks_[block];
+    if (b.state == BlockState::cached) {
+        leave_list(block);
+    } else {
+        QUIRE_ASSERT(b.state == BlockState::parked);
+        --parked_;
+    }
+    b.node = kNone;
+    b.owner = kNone;
+    bool drained = timeline_->done(b.touch);
+    b.state = drained ? BlockState::free : BlockState::draining;
+    drained ? push_front(kFree, block) : push_back(kDraining, block);
+}
+
+void BlockPool::retire(uint64_t old_oldest)
+{
+    for (uint64_t step = old_oldest; step < timeline_->oldest(); ++step) {
+        lists_[kCached].pending[Timeline::slot(step)] = 0;
+    }
+    uint32_t block = lists_[kDraining].head;
+    while (block != kNone) {
+        uint32_t next = blocks_[block].next;
+        if (timeline_->done(blocks_[block].touch)) {
+            // Count first by the old step: its slot's counter still holds this block.
+            List &list = lists_[kDraining];
+            --list.pending[Timeline::slot(blocks_[block].touch)];
+            uint64_t touch = blocks_[block].touch;
+            blocks_[block].touch = 0; // leave_list must not count it again
+            leave_list(block);
+            blocks_[block].touch = touch;
+            blocks_[block].state = BlockState::free;
+            push_front(kFree, block);
+        }
+        block = next;
+    }
+}
+
+BlockPool::ListName BlockPool::list_of(uint32_t block) const
+{
+    switch (blocks_[block].state) {
+    case BlockState::free: return kFree;
+    case BlockState::draining: return kDraining;
+    case BlockState::cached: return kCached;
+    default: assertion_failed("the block is on a list", __FILE__, __LINE__);
+    }
+}
+
+void BlockPool::insert_before(ListName name, uint32_t block, uint32_t next)
+{
+    List &list = lists_[name];
+    Block &b = blocks_[block];
+    uint32_t prev = next != kNone ? blocks_[next].prev : list.tail;
+    b.prev = prev;
+    b.next = next;
+    (prev != kNone ? blocks_[prev].next : list.head) = block;
+    (next != kNone ? blocks_[next].prev : list.tail) = block;
+    ++list.count;
+    if (!timeline_->done(b.touch)) ++list.pending[Timeline::slot(b.touch)];
+}
+
+void BlockPool::leave_list(uint32_t block)
+{
+    List &list = lists_[list_of(block)];
+    Block &b = blocks_[block];
+    (b.prev != kNone ? blocks_[b.prev].next : list.head) = b.next;
+    (b.next != kNone ? blocks_[b.next].prev : list.tail) = b.prev;
+    --list.count;
+    if (!timeline_->done(b.touch)) --list.pending[Timeline::slot(b.touch)];
+}
+
+// O(1) when the hint still is the right neighbour, which it is when a step is undone in reverse; else the
+// place is searched from the old end.
+void BlockPool::insert_by_stamp(uint32_t block, uint32_t next_hint)
+{
+    uint64_t stamp = blocks_[block].stamp;
+    auto fits_before = [&](uint32_t next) {
+        if (next != kNone && (blocks_[next].state != BlockState::cached || blocks_[next].stamp < stamp)) {
+            return false;
+        }
+        uint32_t prev = next != kNone ? blocks_[next].prev : lists_[kCached].tail;
+        return prev == kNone || blocks_[prev].stamp < stamp;
+    };
+    uint32_t next = next_hint;
+    if (!fits_before(next)) {
+        next = lists_[kCached].head;
+        while (next != kNone && blocks_[next].stamp < stamp) next = blocks_[next].next;
+    }
+    insert_before(kCached, block, next);
+}
+
+Status BlockPool::check_list(ListName name) const
+{
+    const List &list = lists_[name];
+    uint32_t count = 0;
+    uint32_t prev = kNone;
+    uint64_t stamp = 0;
+    uint32_t pending[kMaxUnfinished] = {};
+    for (uint32_t i = list.head; i != kNone; prev = i, i = blocks_[i].next) {
+        const Block &b = blocks_[i];
+        if (b.prev != prev || ++count > list.count) {
+            return fail(QUIRE_E_INTERNAL, "block_pool: list {} is broken at block {}", name, i);
+        }
+        if (list_of(i) != name || b.refs != 0) {
+            return fail(QUIRE_E_INTERNAL, "block_pool: block {} is on list {} by mistake", i, name);
+        }
+        if (name == kCached && (b.node == kNone || b.stamp <= stamp)) {
+            return fail(QUIRE_E_INTERNAL, "block_pool: cached block {} has no node or is out of order", i);
+        }
+        stamp = b.stamp;
+        if (!timeline_->done(b.touch)) ++pending[Timeline::slot(b.touch)];
+    }
+    bool same = count == list.count && list.tail == prev;
+    if (!same || std::memcmp(pending, list.pending, sizeof pending) != 0) {
+        return fail(QUIRE_E_INTERNAL, "block_pool: the counts of list {} are wrong", name);
+    }
+    return Status{};
+}
+
+Status BlockPool::check() const
+{
+    for (uint32_t name = 0; name < kLists; ++name) QUIRE_TRY(check_list(static_cast<ListName>(name)));
+    uint32_t held = 0, parked = 0;
+    for (uint32_t i = 1; i < block_count(); ++i) {
+        held += blocks_[i].state == BlockState::held;
+        parked += blocks_[i].state == BlockState::parked;
+        if ((blocks_[i].refs != 0) != (blocks_[i].state == BlockState::held)) {
+            return fail(QUIRE_E_INTERNAL, "block_pool: block {} has {} references for its state", i,
+                        blocks_[i].refs);
+        }
+    }
+    if (held != held_ || parked != parked_ ||
+        free_count() + cached_count() + held + parked + 1 != block_count()) {
+        return fail(QUIRE_E_INTERNAL, "block_pool: the states do not add up to {} blocks",
+                    block_count());
+    }
+    return Status{};
+}
+
+} // namespace quire

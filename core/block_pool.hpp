@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// block_pool: which blocks of one group are free, draining, held, cached or parked.
+//
+//   free      nobody's, and no running work touches it
+//   draining  nobody's, but a step that is not done may touch it
+//   held      in `refs` tables
+//   cached    in no table; its content is in the prefix tree; on the list by age of last release
+//   parked    taken out of the tree by the open step, given back when that step is committed
+//
+// Why one pool and not one per sequence: a block's last owner is unknown until its last reference
+// drops, so ownership has to live with the block.
+//
+// Invariants (check(), O(n)):
+//   (1) free + draining + held + cached + parked + 1 (the null block) == block_count
+//   (2) refs > 0 <=> held;  cached => node != none
+//   (3) the cached list is ordered by stamp, oldest first
+//
+// Threads: none; Cache holds its lock. All operations are O(1) except where said.
+#pragma once
+
+#include "host_memory.hpp"
+#include "timeline.hpp"
+
+namespace quire {
+
+constexpr uint32_t kNone = 0xFFFFFFFF;
+constexpr uint32_t kNullBlock = 0;
+
+enum class BlockState : uint8_t { free, draining, held, cached, parked, null };
+
+// One cache line a block; the first half is what allocation and sharing touch.
+struct Block {
+    uint32_t refs;
+    uint32_t prev;
+    uint32_t next;
+    uint32_t node;  // in the prefix tree, kNone = unpublished
+    uint32_t owner; // index of the sequence that may write in place; kNone = nobody
+    uint16_t frozen_slots; // that others than the owner may read
+    BlockState state;
+    uint8_t reserved0;
+    uint64_t stamp; // of the last release, orders the cached list
+    uint64_t ready; // the step that wrote its content
+    uint64_t touch; // the last step that may read or write it
+    uint32_t copied_to;   // run of copies in which it was a destination
+    uint32_t copied_from; // run of copies in which it was a source
+    uint64_t reserved1;
+};
+static_assert(sizeof(Block) == 64);
+
+class BlockPool {
+  public:
+    BlockPool(const HostAllocator *host, const Timeline *timeline) : blocks_(host), timeline_(timeline)
+    {
+    }
+
+    [[nodiscard]] bool create(uint32_t block_count);
+
+    uint32_t block_count() const { return static_cast<uint32_t>(blocks_.size()); }
+    Block &operator[](uint32_t block) { return blocks_[block]; }
+    const Block &operator[](uint32_t block) const { return blocks_[block]; }
+
+    uint32_t free_count() const { return lists_[kFree].count + lists_[kDraining].count; }
+    uint32_t cached_count() const { return lists_[kCached].count; }
+    uint32_t held_count() const { return held_; }
+    uint32_t parked_count() const { return parked_; }
+
+    // Blocks that a step behind `barrier` can get, free or by eviction.
+    uint32_t available(uint64_t barrier) const;
+
+    // A free block, or kNone when only eviction helps. Becomes held by one.
+    uint32_t take_free(uint64_t barrier);
+    // The cached block that was released longest ago, or kNone. It stays cached.
+    uint32_t oldest_cached(uint64_t barrier) const;
+    // A cached block leaves its list and becomes held by one.
+    void claim(uint32_t block) { leave_list(block), become_held(block); }
+    // Adds a reference; claims a cached block.
+    void add_ref(uint32_t block)
+    {
+        Block &b = blocks_[block];
+        if (b.state == BlockState::cached) {
+            claim(block);
+            return;
+        }
+        QUIRE_ASSERT(b.state == BlockState::held);
+        ++b.refs;
+    }
+    // Drops a reference. At the last one the block is cached if it is published, else it is free, or
+    // draining while `touch` is not done.
+    void drop_ref(uint32_t block, uint64_t touch);
+
+    // What the undoing of the open step needs: each is the exact reverse of the call it is named for.
+    void undo_take_free(uint32_t block);
+    void undo_claim(uint32_t block, uint32_t next_hint);
+    void undo_drop_ref(uint32_t block, uint64_t stamp, uint64_t touch);
+    uint32_t next_in_list(uint32_t block) const { return blocks_[block].next; }
+
+    // A cached block leaves its list for the length of the open step.
+    void park(uint32_t block);
+    void unpark_cached(uint32_t block, uint32_t next_hint);
+    // A parked or cached block whose content is forgotten.
+    void free_unpublished(uint32_t block);
+
+    // Steps became done: draining blocks that waited for them are free.
+    void retire(uint64_t old_oldest);
+
+    Status check() const;
+
+  private:
+    enum ListName : uint32_t { kFree, kDraining, kCached, kLists };
+    struct List {
+        uint32_t head = kNone;
+        uint32_t tail = kNone;
+        uint32_t count = 0;
+        uint32_t pending[kMaxUnfinished] = {}; // members by the unfinished step that touches them
+    };
+
+    ListName list_of(uint32_t block) const;
+    void insert_before(ListName name, uint32_t block, uint32_t next);
+    void leave_list(uint32_t block);
+    void push_front(ListName name, uint32_t block) { insert_before(name, block, lists_[name].head); }
+    void push_back(ListName name, uint32_t block) { insert_before(name, block, kNone); }
+    void insert_by_stamp(uint32_t block, uint32_t next_hint);
+    void become_held(uint32_t block);
+    Status check_list(ListName name) const;
+
+    Array<Block> blocks_;
+    const Timeline *timeline_;
+    List lists_[kLists];
+    uint64_t clock_ = 0; // stamps given
+    uint32_t held_ = 0;
+    uint32_t parked_ = 0;
+};
+
+} // namespace quire

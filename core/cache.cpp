@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cache.hpp"
+
+namespace quire {
+
+namespace {
+
+constexpr uint32_t kDefaultSequences = 1024;
+constexpr uint32_t kMaxSequences = 1u << 22;
+constexpr uint32_t kMaxNamespaces = 65536; // the default one included
+constexpr uint32_t kMaxNamespaceKeyBytes = 256;
+
+} // namespace
+
+Cache::Cache(const HostAllocator &host, uint32_t salt)
+    : host_(host), salt_(salt), ledger_(&host_, &timeline_), binding_(&host_),
+      sequence_handles_(&host_, HandleType::sequence, salt),
+      step_handles_(&host_, HandleType::step, salt),
+      namespace_handles_(&host_, HandleType::name_space, salt), places_(&host_), sequences_(&host_),
+      namespaces_(&host_), hashes_(&host_), matches_(&host_), words_(&host_)
+{
+    for (StepRecord &record : records_) record.bind(&host_);
+}
+
+Cache::~Cache()
+{
+    for (Sequence &s : sequences_) {
+        ledger_.buffers().give_back(&s.tokens);
+        ledger_.buffers().give_back(&s.spans);
+    }
+}
+
+Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *groups, Device *device,
+                     uint64_t seed, quire_error *error)
+{
+    uint64_t free_bytes = device != nullptr ? device->props.memory_free_bytes : 0;
+    QUIRE_TRY(compute_geometry(desc, groups, free_bytes, &geometry_));
+    if (desc.eviction != QUIRE_EVICT_LRU) {
+        return fail(QUIRE_E_UNSUPPORTED, "eviction {} is not known", desc.eviction);
+    }
+    if (desc.victim != QUIRE_VICTIM_NEWEST && desc.victim != QUIRE_VICTIM_PRIORITY) {
+        return fail(QUIRE_E_UNSUPPORTED, "victim {} is not known", desc.victim);
+    }
+    if (device == nullptr && (desc.host_bytes != 0 || desc.pool_fraction != 0)) {
+        return fail(QUIRE_E_ARG, "host_bytes and pool_fraction need a device: give counts of blocks");
+    }
+    uint32_t max_sequences = desc.max_sequences != 0 ? desc.max_sequences : kDefaultSequences;
+    if (max_sequences > kMaxSequences) {
+        return fail(QUIRE_E_LIMIT, "max_sequences is {}: at most {}", max_sequences, kMaxSequences);
+    }
+    QUIRE_TRY(ledger_.create(geometry_, max_sequences, seed));
+    bool ok = sequence_handles_.create(max_sequences) && step_handles_.create(kMaxUnfinished) &&
+              namespace_handles_.create(kMaxNamespaces) && sequences_.create(max_sequences) &&
+              namespaces_.create(kMaxNamespaces) && places_.create(geometry_.layer_count);
+    if (!ok) return no_host_memory();
+    for (Sequence &s : sequences_) s = Sequence{};
+    QUIRE_TRY(place_layers(desc.layer_groups, geometry_, places_.data()));
+    uint32_t default_namespace = namespace_handles_.take();
+    QUIRE_ASSERT(default_namespace == 0);
+    prefix_off_ = (desc.flags & QUIRE_CACHE_NO_PREFIX) != 0;
+    watermark_ = desc.watermark_blocks;
+    victim_order_ = desc.victim;
+    swap_cost_ = SwapCost{static_cast<double>(desc.swap_bytes_per_second),
+                          static_cast<double>(desc.prefill_tokens_per_second)};
+    if (device == nullptr) return Status{};
+    has_memory_ = true;
+    return binding_.create(device, geometry_, error);
+}
+
+void Cache::info(quire_cache_info *out) const
+{
+    out->group_count = geometry_.group_count;
+    out->layer_count = geometry_.layer_count;
+    out->block_tokens = geometry_.block_tokens;
+    out->shard_count = has_memory_ ? 1 : 0;
+    out->pool_bytes = has_memory_ ? binding_.pool_bytes() : 0;
+    out->host_bytes = has_memory_ ? binding_.host_bytes() : 0;
+    uint64_t tokens = UINT64_MAX, sequences = UINT64_MAX;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const GroupGeometry &group = geometry_.groups[g];
+        uint64_t usable = group.blocks - 1;
+        bool counts = !group.windowed || !geometry_.any_full;
+        if (counts && usable * geometry_.block_tokens < tokens) tokens = usable * geometry_.block_tokens;
+        uint32_t longest = geometry_.max_sequence_tokens;
+        if (group.windowed && longest > group.window + 2 * geometry_.block_tokens) {
+            longest = group.window + 2 * geometry_.block_tokens; // dead slots in front, a part behind
+        }
+        uint64_t fit = usable / ceil_div(longest, geometry_.block_tokens);
+        if (fit < sequences) sequences = fit;
+    }
+    out->pool_tokens = tokens;
+    out->max_sequences = sequences;
+}
+
+Status Cache::pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) const
+{
+    if (group >= geometry_.group_count) {
+        return fail(QUIRE_E_ARG, "group is {}: the cache has {}", group, geometry_.group_count);
+    }
+    if (shard != 0) return fail(QUIRE_E_ARG, "shard is {}: the cache has one", shard);
+    const GroupGeometry &g = geometry_.groups[group];
+    out->address = has_memory_ ? binding_.pool(group).address : 0;
+    out->size_bytes = has_memory_ ? binding_.pool(group).size_bytes : 0;
+    out->block_stride = g.block_stride;
+    out->layer_stride = g.layer_stride;
+    out->v_offset = g.v_offset;
+    out->k_head_stride = g.k_head_stride;
+    out->k_token_stride = g.k_token_stride;
+    out->v_head_stride = g.v_head_stride;
+    out->v_token_stride = g.v_token_stride;
+    out->blocks = g.blocks;
+    out->block_tokens = geometry_.block_tokens;
+    out->host_blocks = g.host_blocks;
+    return Status{};
+}
+
+void Cache::stats(quire_cache_stats *out) const
+{
+    uint32_t struct_size = out->struct_size;
+    *out = counts_;
+    out->struct_size = struct_size;
+    out->num_preemptions = counts_.preemptions_swap + counts_.preemptions_recompute;
+    out->evictions = ledger_.evictions();
+    out->bytes_compared = ledger_.tree().bytes_compared();
+    out->sequences = sequence_handles_.live();
+    out->nodes = ledger_.tree().node_count();
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const BlockPool &pool = ledger_.pool(g);
+        out->blocks_total += pool.block_count() - 1;
+        out->blocks_free += pool.free_count() + pool.parked_count();
+        out->blocks_cached += pool.cached_count();
+        out->blocks_held += pool.held_count();
+        const BlockPool *host = const_cast<Ledger &>(ledger_).host_pool(g);
+        if (host != nullptr) out->host_blocks_used += host->held_count();
+    }
+    out->kv_cache_usage_perc =
+        static_cast<double>(out->blocks_held) / static_cast<double>(out->blocks_total);
+}
+
+Status Cache::reset()
+{
+    if (step_open()) return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        BlockPool &pool = ledger_.pool(g);
+        for (uint32_t b = 1; b < pool.block_count(); ++b) {
+            if (pool[b].node != kNone) ledger_.forget(pool[b].node);
+        }
+    }
+    // What they computed so far comes from the old weights, so nothing they build on it may be found.
+    for (uint32_t i = 0; i < sequences_.size(); ++i) {
+        SequenceState &state = sequences_[i].state;
+        if (sequence_handles_.is_live(i) && state.computed != 0) state.flags |= Sequence::kUnpublished;
+    }
+    return Status{};
+}
+
+Status Cache::create_namespace(const quire_namespace_desc &desc, uint64_t *out)
+{
+    if (desc.key_size_bytes > kMaxNamespaceKeyBytes) {
+        return fail(QUIRE_E_LIMIT, "key_size_bytes is {}: at most {}", desc.key_size_bytes,
+                    kMaxNamespaceKeyBytes);
+    }
+    if (desc.key_size_bytes != 0 && desc.key == nullptr) return fail(QUIRE_E_ARG, "key is NULL");
+    uint32_t index = namespace_handles_.take();
+    if (index == HandleTable::kNone) {
+        return fail(QUIRE_E_LIMIT, "{} namespaces are alive: destroy one first", kMaxNamespaces - 1);
+    }
+    namespaces_[index] = Namespace{};
+    namespaces_[index].number = next_namespace_++;
+    namespaces_[index].quota_blocks = desc.quota_blocks;
+    *out = namespace_handles_.handle(index);
+    return Status{};
+}
+
+Status Cache::destroy_namespace(uint64_t handle)
+{
+    uint32_t index = namespace_handles_.find(handle);
+    if (index == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such namespace");
+    if (namespaces_[index].sequences != 0) {
+        return fail(QUIRE_E_BUSY, "{} sequences live in the namespace: end them first",
+                    namespaces_[index].sequences);
+    }
+    if (step_open()) return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
+    uint32_t number = namespaces_[index].number;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        BlockPool &pool = ledger_.pool(g);
+        for (uint32_t b = 1; b < pool.block_count(); ++b) {
+            uint32_t node = pool[b].node;
+            if (node != kNone && ledger_.tree().root_words(node)[0] == number) ledger_.forget(node);
+        }
+    }
+    namespace_handles_.end(index);
+    return Status{};
+}
+
+Status Cache::namespace_info(uint64_t handle, quire_namespace_info *out) const
+{
+    uint32_t index = handle == 0 ? 0 : namespace_handles_.find(handle);
+    if (index == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such namespace");
+    const Namespace &ns = namespaces_[index];
+    out->sequences = ns.sequences;
+    out->blocks_held = ns.blocks_held;
+    out->quota_blocks = ns.quota_blocks;
+    out->prefix_cache_queries = ns.queries;
+    out->prefix_cache_hits = ns.hits;
+    return Status{};
+}
+
+Status Cache::find_sequence(uint64_t handle, uint32_t *index) const
+{
+    *index = sequence_handles_.find(handle);
+    if (*index != HandleTable::kNone) [[likely]]
+        return Status{};
+    return fail(QUIRE_E_STALE, "no such sequence: it was ended, or is of another cache");
+}
+
+Status Cache::find_idle_sequence(uint64_t handle, uint32_t *index) const
+{
+    QUIRE_TRY(find_sequence(handle, index));
+    if (sequences_[*index].change != kNone) {
+        return fail(QUIRE_E_BUSY, "the sequence is in the open step: drop its item first");
+    }
+    return Status{};
+}
+
+Status Cache::find_step(uint64_t handle, bool must_be_open, StepRecord **out)
+{
+    uint32_t index = step_handles_.find(handle);
+    if (index == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such step: it was finished or aborted");
+    for (StepRecord &record : records_) {
+        if (record.handle_index != index || record.phase == StepPhase::unused ||
+            record.phase == StepPhase::finished) {
+            continue;
+        }
+        if (must_be_open && record.phase != StepPhase::open) {
+            return fail(QUIRE_E_BUSY, "the step is committed: it can only be finished");
+        }
+        *out = &record;
+        return Status{};
+    }
+    return fail(QUIRE_E_STALE, "no such step: it was finished or aborted");
+}
+
+bool Cache::idle(quire_error *error)
+{
+    Status polled = poll(error);
+    return polled.ok() && !step_open() && timeline_.idle();
+}
+
+Status Cache::create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error)
+{
+    return batch->create(desc, geometry_, binding(), error);
+}
+
+// References that tables hold must be those that pools count.
+Status Cache::check()
+{
+    QUIRE_TRY(ledger_.check());
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        uint64_t entries = 0, host_entries = 0, references = 0;
+        for (uint32_t i = 0; i < sequences_.size(); ++i) {
+            if (!sequence_handles_.is_live(i)) continue;
+            const Sequence &s = sequences_[i];
+            const BlockTable &t = ledger_.table(i, g);
+            bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
+            for (uint32_t k = 0; k < t.length; ++k) {
+                bool null = t.ids.data[k] == kNullBlock;
+                if (null != (k < t.null_front)) {
+                    return fail(QUIRE_E_INTERNAL, "cache: sequence {} has a wrong null at block {}", i, k);
+                }
+                if (!null) ++(swapped ? host_entries : entries);
+            }
+            if (t.length < geometry_.blocks_of(s.state.computed)) {
+                return fail(QUIRE_E_INTERNAL, "cache: sequence {} has fewer blocks than tokens", i);
+            }
+            if (s.state.computed > s.state.known) {
+                return fail(QUIRE_E_INTERNAL, "cache: sequence {} computed more than is known", i);
+            }
+        }
+        const BlockPool &pool = ledger_.pool(g);
+        for (uint32_t b = 1; b < pool.block_count(); ++b) references += pool[b].refs;
+        uint64_t host_held = ledger_.host_pool(g) != nullptr ? ledger_.host_pool(g)->held_count() : 0;
+        if (references != entries || host_held != host_entries) {
+            return fail(QUIRE_E_INTERNAL, "cache: {} references, but {} table entries", references,
+                        entries);
+        }
+    }
+    return Status{};
+}
+
+} // namespace quire

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// cache: orders the parts; the only unit that knows all others.
+//
+//   cache.cpp            creation, namespaces, statistics, reset, check
+//   cache_sequence.cpp   create, end, fork, truncate, accept, set_tokens
+//   cache_lookup.cpp     finding and publishing prefixes
+//   cache_admit.cpp      what an item needs, and taking it
+//   cache_preempt.cpp    giving up blocks: swap or recompute
+//   cache_step.cpp       begin, add, drop, abort, commit
+//   cache_finish.cpp     finish, fences, the rollback of failed steps
+//
+// Threads: none; whoever owns the Cache holds a lock around every call.
+// Units: counts are blocks, positions and lengths tokens.
+#pragma once
+
+#include "batch.hpp"
+#include "handle_table.hpp"
+#include "pressure.hpp"
+#include "sequence_keys.hpp"
+
+namespace quire {
+
+struct Namespace {
+    uint32_t number = 0; // never used twice in a cache
+    uint32_t quota_blocks = 0;
+    uint64_t sequences = 0;
+    uint64_t blocks_held = 0;
+    uint64_t queries = 0;
+    uint64_t hits = 0;
+};
+
+// Items of one begin or add call, as the caller gave them; strides are checked.
+struct ItemList {
+    const uint8_t *items = nullptr;
+    uint32_t count = 0;
+    uint32_t stride = 0;
+    const quire_token *tokens = nullptr;
+    uint32_t token_count = 0;
+    uint8_t *results = nullptr;
+    uint32_t result_stride = 0;
+
+    const quire_step_item &item(uint32_t i) const
+    {
+        return *reinterpret_cast<const quire_step_item *>(items + uint64_t{i} * stride);
+    }
+    quire_step_result &result(uint32_t i) const
+    {
+        return *reinterpret_cast<quire_step_result *>(results + uint64_t{i} * result_stride);
+    }
+};
+
+struct StepOptions {
+    uint32_t flags = 0;
+    uint32_t preempt = 0;
+    Queue *queue = nullptr; // nullptr in a bookkeeping-only cache
+    uint64_t queue_number = 0;
+};
+
+class Cache {
+  public:
+    Cache(const HostAllocator &host, uint32_t salt);
+    ~Cache();
+
+    Status create(const quire_cache_desc &desc, const quire_group_desc *groups, Device *device,
+                  uint64_t seed, quire_error *error);
+
+    void info(quire_cache_info *out) const;
+    Status pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) const;
+    void stats(quire_cache_stats *out) const;
+    Status reset();
+    Status check();
+    bool idle(quire_error *error);
+
+    Status create_namespace(const quire_namespace_desc &desc, uint64_t *out);
+    Status destroy_namespace(uint64_t handle);
+    Status namespace_info(uint64_t handle, quire_namespace_info *out) const;
+
+    Status create_sequence(const quire_seq_desc &desc, const quire_key *keys, uint64_t *out);
+    Status end_sequence(uint64_t handle, uint32_t flags);
+    Status fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out);
+    Status truncate(uint64_t handle, uint32_t token_count);
+    Status accept(uint64_t handle, uint32_t count);
+    Status set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride, const quire_token *tokens,
+                      uint32_t token_count);
+    Status sequence_info(uint64_t handle, quire_seq_info *out) const;
+    Status probe(uint64_t handle, const quire_token *tokens, uint32_t token_count, uint32_t *hits);
+
+    Status begin(const StepOptions &options, const ItemList &list, uint64_t *out, quire_error *error);
+    Status add(uint64_t step, const ItemList &list);
+    Status drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capacity, uint32_t *count);
+    Status preempt(uint64_t step, uint64_t seq, uint32_t how, uint32_t *freed);
+    Status preempted(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride,
+                     uint32_t *count) const;
+    Status abort(uint64_t step);
+    Status commit(uint64_t step, Batch *batch, quire_error *error);
+    Status finish(uint64_t step, uint32_t outcome, quire_error *error);
+    Status blocks(uint64_t step, uint64_t seq, uint32_t group, uint32_t first, int32_t *ids,
+                  uint32_t capacity, uint32_t *count);
+    Status copies(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride,
+                  uint32_t *count) const;
+
+    Status create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error);
+    // Reads fences: steps whose work has run are done.
+    Status poll(quire_error *error);
+    bool batch_busy(const Batch &batch) const { return !timeline_.done(batch.last_step()); }
+    const LayerPlace *place(uint32_t layer) const
+    {
+        return layer < geometry_.layer_count ? &places_[layer] : nullptr;
+    }
+    Binding *binding() { return has_memory_ ? &binding_ : nullptr; }
+    uint32_t batches = 0; // alive
+
+  private:
+    // What an item needs before anything is changed.
+    struct Plan {
+        uint32_t sequence;
+        uint32_t known;      // after the item's tokens
+        uint32_t position;   // of the first token to compute
+        uint32_t compute;
+        uint32_t lookahead;
+        uint32_t hit_blocks; // the prefix that is found
+        uint32_t query_tokens;
+        bool admission;      // nothing of it is on the device yet
+        bool swapped;
+        uint32_t length[kMaxGroups];     // of the table, in the end
+        uint32_t fresh[kMaxGroups];      // blocks to take
+        uint32_t from_cached[kMaxGroups]; // hits that nobody holds now
+        bool copy_tail[kMaxGroups];      // the block written first is shared
+    };
+    struct Short {
+        uint32_t blocks = 0;
+        uint32_t reason = 0;
+    };
+
+    // cache.cpp
+    StepRecord &open_record() { return records_[open_slot_]; }
+    bool step_open() const { return open_slot_ != kNone; }
+    Status find_sequence(uint64_t handle, uint32_t *index) const;
+    Status find_idle_sequence(uint64_t handle, uint32_t *index) const;
+    Status find_step(uint64_t handle, bool must_be_open, StepRecord **out);
+
+    // cache_sequence.cpp
+    void lower_computed(uint32_t sequence, uint32_t token_count, bool withdraw);
+    uint32_t whole_window_length(uint32_t sequence, uint32_t token_count);
+    void release_from(uint32_t sequence, uint32_t first_block, bool withdraw);
+    void rewind_cursor(uint32_t sequence);
+    void charge(Sequence &s, uint32_t held_before);
+    void drop_published(uint32_t sequence);
+    Status share_tables(uint32_t parent, uint32_t child, uint32_t computed);
+
+    // cache_lookup.cpp
+    bool hash_blocks(const Sequence &s, uint32_t block_count);
+    Extra extra_of(const Sequence &s, uint32_t block);
+    uint32_t match(const Sequence &s, uint32_t max_blocks, uint64_t queue);
+    bool visible(uint32_t node, uint64_t queue) const;
+    uint32_t best_hit(uint32_t matched) const;
+    Status publish(uint32_t sequence, uint64_t ready);
+    uint64_t publish_edits(const Plan &plan) const;
+
+    // cache_admit.cpp
+    Status check_item(const ItemList &list, uint32_t i, uint32_t *sequence);
+    Status mark_items(const ItemList &list);
+    Status add_items(const ItemList &list);
+    Status add_item(const quire_step_item &item, const quire_token *tokens, quire_step_result *result);
+    void note_tokens(Sequence *s, const quire_token *tokens, uint32_t count);
+    Status find_prefix(Plan *plan);
+    void measure(Plan *plan);
+    bool tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position);
+    Short shortage(const Plan &plan) const;
+    Status reserve(const Plan &plan);
+    Status take_all(Plan *plan, Change *change);
+    void take_hits(const Plan &plan, uint32_t group);
+    uint32_t swap_in(const Plan &plan, uint32_t group);
+    void copy_tail(const Plan &plan, uint32_t group);
+    void own_fresh(uint32_t group, uint32_t block, uint32_t sequence);
+
+    // cache_preempt.cpp
+    Status make_room(Plan *plan, Short *missing);
+    uint32_t choose_victim(const Plan &plan) const;
+    Candidate candidate(const Sequence &s) const;
+    bool may_be_victim(const Sequence &s) const;
+    Status give_up(uint32_t sequence, uint32_t how, uint32_t chosen_by, uint64_t for_seq);
+    bool host_has_room(uint32_t sequence);
+    void swap_out(uint32_t sequence, uint32_t group);
+    void drop_blocks(uint32_t sequence, uint32_t group);
+    uint64_t held_bytes(uint32_t sequence);
+
+    // cache_step.cpp
+    void undo_changes(StepRecord *record, uint64_t keep);
+    void renumber_rows(StepRecord *record);
+    Status check_batch(const StepRecord &record, Batch *batch);
+    void pass_windows(const Change &change);
+    void settle_sequences(StepRecord *record, Batch *batch);
+    Status enqueue(StepRecord *record, Queue *queue, Batch *batch, quire_error *error);
+    Status wait_for_other_queues(const StepRecord &record, Queue *queue, quire_error *error);
+    bool depends_on(const StepRecord &record, const Change &later, const bool *doomed) const;
+
+    // cache_finish.cpp
+    void fail_step(StepRecord *record);
+    void withdraw_published(uint64_t step);
+    void complete(StepRecord *record);
+
+    HostAllocator host_;
+    uint32_t salt_;
+    Geometry geometry_;
+    Timeline timeline_;
+    Ledger ledger_;
+    Binding binding_;
+    HandleTable sequence_handles_;
+    HandleTable step_handles_;
+    HandleTable namespace_handles_;
+    Array<LayerPlace> places_;
+    Array<Sequence> sequences_;
+    Array<Namespace> namespaces_;
+    Array<uint64_t> hashes_;   // of the blocks of the sequence looked up last
+    Array<uint32_t> matches_;  // nodes of its prefix
+    Array<uint32_t> words_;    // scratch for keys
+    StepRecord records_[kMaxUnfinished];
+    Queue *queues_[kMaxUnfinished] = {};
+    uint32_t open_slot_ = kNone;
+    uint32_t hashed_ = 0;      // valid entries of hashes_
+    bool has_memory_ = false;
+    bool prefix_off_ = false;
+    uint32_t watermark_ = 0;
+    uint32_t victim_order_ = 0;
+    SwapCost swap_cost_{0, 0};
+    uint32_t next_namespace_ = 1;
+    uint64_t admissions_ = 0;
+    quire_cache_stats counts_{};
+};
+
+} // namespace quire

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "geometry.hpp"
+
+namespace quire {
+
+namespace {
+
+Status check_group(const quire_group_desc &desc, uint32_t index)
+{
+    if (desc.kind != QUIRE_GROUP_FULL && desc.kind != QUIRE_GROUP_WINDOW) {
+        return fail(QUIRE_E_UNSUPPORTED, "groups[{}].kind {} is not known", index, desc.kind);
+    }
+    if (desc.kind == QUIRE_GROUP_WINDOW && desc.window == 0) {
+        return fail(QUIRE_E_ARG, "groups[{}].window is 0: a window group needs at least 1", index);
+    }
+    if (desc.kind == QUIRE_GROUP_FULL && desc.window != 0) {
+        return fail(QUIRE_E_ARG, "groups[{}].window is {} in a full-attention group: set it to 0",
+                    index, desc.window);
+    }
+    if (desc.layer_count == 0 || desc.layer_count > kMaxLayers) {
+        return fail(QUIRE_E_ARG, "groups[{}].layer_count is {}: needs 1 to 4096", index,
+                    desc.layer_count);
+    }
+    if (desc.kv_heads == 0) return fail(QUIRE_E_ARG, "groups[{}].kv_heads is 0", index);
+    if (desc.k_head_dim == 0) return fail(QUIRE_E_ARG, "groups[{}].k_head_dim is 0", index);
+    if (desc.v_head_dim == 0) return fail(QUIRE_E_ARG, "groups[{}].v_head_dim is 0", index);
+    return Status{};
+}
+
+// Strides of one group's block; everything fits an int64 or the call fails.
+Status compute_strides(GroupGeometry *g, uint32_t block_tokens, uint32_t index)
+{
+    Status too_large = fail(QUIRE_E_LIMIT, "groups[{}]: a block is larger than 2^62 bytes", index);
+    uint64_t k_token = uint64_t{g->k_head_dim} * dtype_size_bytes(g->k_dtype);
+    uint64_t v_token = uint64_t{g->v_head_dim} * dtype_size_bytes(g->v_dtype);
+    uint64_t k_head = k_token * block_tokens; // < 2^32 * 2^2 * 2^8
+    uint64_t v_head = v_token * block_tokens;
+    uint64_t k_plane = 0, v_plane = 0, layer = 0, block = 0;
+    if (!checked_mul(k_head, g->kv_heads, &k_plane)) return too_large;
+    if (!checked_mul(v_head, g->kv_heads, &v_plane)) return too_large;
+    if (!checked_add(k_plane, v_plane, &layer)) return too_large;
+    if (!checked_mul(layer, g->layer_count, &block)) return too_large;
+    if (block >> 62 != 0) return too_large;
+    g->k_token_stride = static_cast<int64_t>(k_token);
+    g->v_token_stride = static_cast<int64_t>(v_token);
+    g->k_head_stride = static_cast<int64_t>(k_head);
+    g->v_head_stride = static_cast<int64_t>(v_head);
+    g->v_offset = static_cast<int64_t>(k_plane);
+    g->layer_stride = static_cast<int64_t>(layer);
+    g->block_stride = static_cast<int64_t>(block);
+    return Status{};
+}
+
+Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_tokens,
+                  GroupGeometry *g)
+{
+    QUIRE_TRY(check_group(desc, index));
+    g->windowed = desc.kind == QUIRE_GROUP_WINDOW;
+    g->window = desc.window;
+    g->layer_count = desc.layer_count;
+    g->kv_heads = desc.kv_heads;
+    g->k_head_dim = desc.k_head_dim;
+    g->v_head_dim = desc.v_head_dim;
+    g->k_dtype = desc.k_dtype != 0 ? desc.k_dtype : uint32_t{QUIRE_DTYPE_F16};
+    g->v_dtype = desc.v_dtype != 0 ? desc.v_dtype : g->k_dtype;
+    g->blocks = desc.blocks;
+    if (dtype_size_bytes(g->k_dtype) == 0 || dtype_size_bytes(g->v_dtype) == 0) {
+        return fail(QUIRE_E_UNSUPPORTED, "groups[{}]: a KV dtype is not f32, f16 or bf16", index);
+    }
+    return compute_strides(g, block_tokens, index);
+}
+
+// The number of blocks that pool_bytes or pool_fraction pay for, the same in each group.
+Status blocks_from_bytes(const quire_cache_desc &desc, uint64_t free_bytes, const Geometry &geometry,
+                         uint64_t *blocks)
+{
+    uint64_t bytes = desc.pool_bytes;
+    if (desc.pool_fraction != 0) {
+        if (!(desc.pool_fraction > 0 && desc.pool_fraction <= 1)) {
+            return fail(QUIRE_E_ARG, "pool_fraction is not in (0, 1]");
+        }
+        double share = static_cast<double>(free_bytes) * static_cast<double>(desc.pool_fraction);
+        bytes = static_cast<uint64_t>(share);
+        if (bytes <= desc.reserve_bytes) {
+            return fail(QUIRE_E_ARG, "pool_fraction of {} free bytes is not above reserve_bytes {}",
+                        free_bytes, desc.reserve_bytes);
+        }
+        bytes -= desc.reserve_bytes;
+    }
+    uint64_t row_bytes = 0; // one block of each group
+    for (uint32_t g = 0; g < geometry.group_count; ++g) {
+        uint64_t block_bytes = static_cast<uint64_t>(geometry.groups[g].block_stride);
+        if (!checked_add(row_bytes, block_bytes, &row_bytes)) {
+            return fail(QUIRE_E_LIMIT, "one block of each group is larger than 2^64 bytes");
+        }
+    }
+    *blocks = bytes / row_bytes;
+    if (*blocks > kMaxBlocks) *blocks = kMaxBlocks;
+    if (*blocks < 2) {
+        return fail(QUIRE_E_ARG, "{} bytes hold no block beside the null block: one takes {} bytes",
+                    bytes, row_bytes);
+    }
+    return Status{};
+}
+
+Status size_pools(const quire_cache_desc &desc, uint64_t free_bytes, Geometry *out)
+{
+    int ways = (desc.blocks != 0) + (desc.pool_bytes != 0) + (desc.pool_fraction != 0);
+    bool all_stated = true;
+    for (uint32_t g = 0; g < out->group_count; ++g) all_stated &= out->groups[g].blocks != 0;
+    if (ways > 1) return fail(QUIRE_E_ARG, "give one of blocks, pool_bytes and pool_fraction");
+    if (ways == 0 && !all_stated) {
+        return fail(QUIRE_E_ARG, "the pool has zero blocks: give blocks, pool_bytes or pool_fraction");
+    }
+    uint64_t blocks = desc.blocks;
+    if (desc.pool_bytes != 0 || desc.pool_fraction != 0) {
+        QUIRE_TRY(blocks_from_bytes(desc, free_bytes, *out, &blocks));
+    }
+    for (uint32_t g = 0; g < out->group_count; ++g) {
+        GroupGeometry &group = out->groups[g];
+        if (group.blocks == 0) group.blocks = static_cast<uint32_t>(blocks);
+        if (group.blocks < 2 || group.blocks > kMaxBlocks) {
+            return fail(QUIRE_E_ARG, "group {} has {} blocks: needs 2 (one is the null block) to 2^31-1",
+                        g, group.blocks);
+        }
+        uint64_t bytes = 0;
+        if (!checked_mul(group.blocks, static_cast<uint64_t>(group.block_stride), &bytes) ||
+            bytes >> 62 != 0) {
+            return fail(QUIRE_E_LIMIT, "group {}: the pool is larger than 2^62 bytes", g);
+        }
+    }
+    return Status{};
+}
+
+// The same number of host blocks a group, as with the device's.
+Status size_host_tier(const quire_cache_desc &desc, Geometry *out)
+{
+    uint64_t usable = desc.host_blocks;
+    if (desc.host_bytes != 0) {
+        if (desc.host_blocks != 0) return fail(QUIRE_E_ARG, "give host_bytes or host_blocks");
+        uint64_t row_bytes = 0;
+        for (uint32_t g = 0; g < out->group_count; ++g) {
+            row_bytes += static_cast<uint64_t>(out->groups[g].block_stride); // 16 * 2^62 is checked:
+            if (row_bytes >> 63 != 0) return fail(QUIRE_E_LIMIT, "host blocks are too large");
+        }
+        usable = desc.host_bytes / row_bytes;
+    }
+    if (usable >= kMaxBlocks) usable = kMaxBlocks - 1;
+    for (uint32_t g = 0; g < out->group_count; ++g) {
+        out->groups[g].host_blocks = usable != 0 ? static_cast<uint32_t>(usable) + 1 : 0;
+    }
+    return Status{};
+}
+
+} // namespace
+
+uint32_t dtype_size_bytes(uint32_t dtype)
+{
+    switch (dtype) {
+    case QUIRE_DTYPE_F32: return 4;
+    case QUIRE_DTYPE_F16:
+    case QUIRE_DTYPE_BF16: return 2;
+    default: return 0;
+    }
+}
+
+Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *groups,
+                        uint64_t free_bytes, Geometry *out)
+{
+    *out = Geometry{};
+    out->block_tokens = desc.block_tokens != 0 ? desc.block_tokens : 16;
+    if (!is_power_of_two(out->block_tokens) || out->block_tokens > kMaxBlockTokens) {
+        return fail(QUIRE_E_ARG, "block_tokens is {}: needs a power of two up to {}",
+                    desc.block_tokens, kMaxBlockTokens);
+    }
+    out->block_shift = static_cast<uint32_t>(__builtin_ctz(out->block_tokens));
+    if (desc.group_count == 0 || desc.group_count > kMaxGroups) {
+        return fail(QUIRE_E_ARG, "group_count is {}: needs 1 to {}", desc.group_count, kMaxGroups);
+    }
+    out->group_count = desc.group_count;
+    out->max_sequence_tokens = desc.max_sequence_tokens != 0 ? desc.max_sequence_tokens : kMaxTokens;
+    if (out->max_sequence_tokens > kMaxTokens) {
+        return fail(QUIRE_E_ARG, "max_sequence_tokens is {}: at most 2^31-1",
+                    desc.max_sequence_tokens);
+    }
+    for (uint32_t g = 0; g < desc.group_count; ++g) {
+        QUIRE_TRY(fill_group(groups[g], g, out->block_tokens, &out->groups[g]));
+        out->layer_count += out->groups[g].layer_count;
+        (out->groups[g].windowed ? out->any_window : out->any_full) = true;
+        if (out->layer_count > kMaxLayers) {
+            return fail(QUIRE_E_LIMIT, "more than {} layers", kMaxLayers);
+        }
+    }
+    QUIRE_TRY(size_pools(desc, free_bytes, out));
+    return size_host_tier(desc, out);
+}
+
+Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, LayerPlace *places)
+{
+    uint32_t next[kMaxGroups] = {};
+    uint32_t by_default = 0;
+    for (uint32_t layer = 0; layer < geometry.layer_count; ++layer) {
+        if (layer_groups == nullptr && next[by_default] == geometry.groups[by_default].layer_count) {
+            ++by_default;
+        }
+        uint32_t group = layer_groups != nullptr ? layer_groups[layer] : by_default;
+        if (group >= geometry.group_count) {
+            return fail(QUIRE_E_ARG, "layer_groups[{}] is {}: no such group", layer, group);
+        }
+        places[layer] = LayerPlace{group, next[group]++};
+    }
+    for (uint32_t g = 0; g < geometry.group_count; ++g) {
+        if (next[g] != geometry.groups[g].layer_count) {
+            return fail(QUIRE_E_ARG, "layer_groups gives group {} another number of layers than its {}",
+                        g, geometry.groups[g].layer_count);
+        }
+    }
+    return Status{};
+}
+
+} // namespace quire

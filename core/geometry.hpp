@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// geometry: the shape of a cache: groups of layers, their strides and pool sizes; computed once, with
+// checked arithmetic.
+//
+// Quire-owned memory is block-major, [block][layer][K|V][kv_head][token][dim]: a swap moves whole
+// blocks, and a (block, layer) is one contiguous piece.
+//
+// Units: strides are bytes, windows tokens, pool sizes blocks (the null block included).
+#pragma once
+
+#include "host_memory.hpp"
+#include "quire/cache.h"
+
+namespace quire {
+
+constexpr uint32_t kMaxGroups = 16;
+constexpr uint32_t kMaxLayers = 4096;
+constexpr uint32_t kMaxBlocks = 0x7FFFFFFF;
+constexpr uint32_t kMaxTokens = 0x7FFFFFFF;
+constexpr uint32_t kMaxBlockTokens = 256;
+
+struct GroupGeometry {
+    bool windowed = false;
+    uint32_t window = 0;
+    uint32_t layer_count = 0;
+    uint32_t kv_heads = 0;
+    uint32_t k_head_dim = 0;
+    uint32_t v_head_dim = 0;
+    uint32_t k_dtype = 0;
+    uint32_t v_dtype = 0;
+    uint32_t blocks = 0;
+    uint32_t host_blocks = 0; // the null one included; 0 = no host tier
+    int64_t k_token_stride = 0;
+    int64_t v_token_stride = 0;
+    int64_t k_head_stride = 0;
+    int64_t v_head_stride = 0;
+    int64_t v_offset = 0;
+    int64_t layer_stride = 0;
+    int64_t block_stride = 0;
+
+    // First block that a token at `position` can see.
+    uint32_t first_visible_block(uint32_t position, uint32_t block_tokens) const
+    {
+        if (!windowed || position < window) return 0;
+        return (position - window + 1) / block_tokens;
+    }
+    // Number of blocks before token `n` (a block border) that the token at n needs.
+    uint32_t needed_before(uint32_t n, uint32_t block_tokens) const
+    {
+        return n / block_tokens - first_visible_block(n, block_tokens);
+    }
+};
+
+struct Geometry {
+    uint32_t block_tokens = 0;
+    uint32_t block_shift = 0;
+    uint32_t group_count = 0;
+    uint32_t layer_count = 0;
+    uint32_t max_sequence_tokens = 0;
+    bool any_full = false;
+    bool any_window = false;
+    GroupGeometry groups[kMaxGroups];
+
+    uint32_t blocks_of(uint32_t tokens) const
+    {
+        return (tokens + block_tokens - 1) >> block_shift;
+    }
+};
+
+// Where a layer of the model lies.
+struct LayerPlace {
+    uint32_t group;
+    uint32_t layer; // within the group
+};
+
+// Bytes of one element; 0 for a type that does not exist.
+uint32_t dtype_size_bytes(uint32_t dtype);
+
+// Checks the description and computes everything but memory sizes that depend on a device.
+// free_bytes is what the device has, for pool_fraction; 0 without a device.
+Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *groups,
+                        uint64_t free_bytes, Geometry *out);
+
+// Maps layers to groups; places has room for geometry.layer_count.
+Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, LayerPlace *places);
+
+} // namespace quire

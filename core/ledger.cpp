@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "ledger.hpp"
+
+#include <new>
+
+namespace quire {
+
+Ledger::~Ledger()
+{
+    for (BlockTable &table : tables_) buffers_.give_back(&table.ids);
+    auto destroy = [&](BlockPool *pool) {
+        if (pool == nullptr) return;
+        pool->~BlockPool();
+        host_->release(host_->user, pool, sizeof(BlockPool), kCacheLine);
+    };
+    for (BlockPool *pool : pools_) destroy(pool);
+    for (BlockPool *pool : host_pools_) destroy(pool);
+}
+
+BlockPool *Ledger::make_pool(uint32_t block_count)
+{
+    void *memory = host_->allocate(host_->user, sizeof(BlockPool), kCacheLine);
+    if (memory == nullptr) return nullptr;
+    auto *pool = new (memory) BlockPool(host_, timeline_);
+    if (pool->create(block_count)) return pool;
+    pool->~BlockPool();
+    host_->release(host_->user, memory, sizeof(BlockPool), kCacheLine);
+    return nullptr;
+}
+
+Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed)
+{
+    group_count_ = geometry.group_count;
+    any_full_ = geometry.any_full;
+    uint64_t fewest_full = UINT64_MAX;
+    uint64_t all_blocks = 0;
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        const GroupGeometry &group = geometry.groups[g];
+        windowed_[g] = group.windowed;
+        all_blocks += group.blocks;
+        if (!group.windowed && group.blocks < fewest_full) fewest_full = group.blocks;
+        pools_[g] = make_pool(group.blocks);
+        if (pools_[g] == nullptr) return no_host_memory();
+        if (group.host_blocks == 0) continue;
+        host_pools_[g] = make_pool(group.host_blocks);
+        if (host_pools_[g] == nullptr) return no_host_memory();
+    }
+    // A node has a block in every full-attention group. Without one, nodes outlive their blocks while
+    // they have children: room for a chain four times as long as the pool holds.
+    uint64_t nodes = any_full_ ? fewest_full : 4 * all_blocks;
+    if (nodes >= kNone) nodes = kNone - 1;
+    QUIRE_TRY(tree_.create(geometry, static_cast<uint32_t>(nodes), seed));
+    if (!tables_.create(uint64_t{max_sequences} * group_count_)) return no_host_memory();
+    for (BlockTable &table : tables_) table = BlockTable{};
+    return Status{};
+}
+
+Edit *Ledger::log(EditKind kind, uint32_t group)
+{
+    if (record_ == nullptr) return &unlogged_;
+    record_->edits.push(Edit{});
+    Edit *edit = record_->edits.end() - 1;
+    edit->kind = kind;
+    edit->group = static_cast<uint8_t>(group);
+    return edit;
+}
+
+uint32_t Ledger::take(uint32_t group, uint64_t barrier)
+{
+    BlockPool &pool = *pools_[group];
+    uint32_t block = pool.take_free(barrier);
+    if (block != kNone) [[likely]] {
+        log(EditKind::take_free, group)->block = block;
+        return block;
+    }
+    block = pool.oldest_cached(barrier);
+    QUIRE_ASSERT(block != kNone);
+    Block &b = pool[block];
+    Edit *edit = log(EditKind::evict, group);
+    edit->block = block;
+    edit->node = b.node;
+    edit->hint = pool.next_in_list(block);
+    if (edit->hint != kNone) __builtin_prefetch(tree_.blocks(pool[edit->hint].node));
+    edit->unlinked = !windowed_[group] && tree_.linked(b.node);
+    if (edit->unlinked) tree_.unlink(b.node);
+    tree_.blocks(b.node)[group] = kNullBlock;
+    b.node = kNone;
+    pool.claim(block);
+    ++evictions_;
+    QUIRE_ASSERT(record_ != nullptr); // settle() frees the node
+    return block;
+}
+
+void Ledger::add_ref(uint32_t group, uint32_t block)
+{
+    BlockPool &pool = *pools_[group];
+    Edit *edit = log(EditKind::add_ref, group);
+    edit->block = block;
+    edit->claimed = pool[block].state == BlockState::cached;
+    if (edit->claimed) edit->hint = pool.next_in_list(block);
+    pool.add_ref(block);
+}
+
+void Ledger::drop_ref(uint32_t group, uint32_t block, uint64_t touch)
+{
+    BlockPool &pool = *pools_[group];
+    Edit *edit = log(EditKind::drop_ref, group);
+    edit->block = block;
+    edit->stamp = pool[block].stamp;
+    edit->touch = pool[block].touch;
+    pool.drop_ref(block, touch);
+}
+
+void Ledger::own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots)
+{
+    Block &b = (*pools_[group])[block];
+    Edit *edit = log(EditKind::owner, group);
+    edit->block = block;
+    edit->hint = b.owner;
+    edit->index = b.frozen_slots;
+    b.owner = sequence;
+    b.frozen_slots = static_cast<uint16_t>(frozen_slots);
+}
+
+void Ledger::set_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t index, uint32_t block)
+{
+    BlockTable &t = table(sequence, group);
+    Edit *edit = log(EditKind::table_entry, group);
+    edit->sequence = sequence;
+    edit->index = index;
+    edit->block = t.ids.data[index];
+    t.ids.data[index] = block;
+    ++t.epoch;
+    s->blocks_held += (block != kNullBlock ? 1u : 0u);
+    s->blocks_held -= (edit->block != kNullBlock ? 1u : 0u);
+}
+
+void Ledger::note_shape(const Sequence &s, uint32_t sequence, uint32_t group)
+{
+    BlockTable &t = table(sequence, group);
+    Edit *edit = log(EditKind::table_shape, group);
+    edit->sequence = sequence;
+    edit->index = t.length;
+    edit->block = t.null_front;
+    edit->hint = s.blocks_held;
+}
+
+void Ledger::append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block)
+{
+    BlockTable &t = table(sequence, group);
+    QUIRE_ASSERT(t.length < t.ids.capacity);
+    t.ids.data[t.length++] = block;
+    if (block != kNullBlock) {
+        ++s->blocks_held;
+    } else {
+        ++t.null_front;
+    }
+}
+
+uint32_t Ledger::take_host(uint32_t group, uint64_t barrier)
+{
+    uint32_t block = host_pools_[group]->take_free(barrier);
+    QUIRE_ASSERT(block != kNone);
+    log(EditKind::host_take, group)->block = block;
+    return block;
+}
+
+void Ledger::drop_host(uint32_t group, uint32_t block, uint64_t touch)
+{
+    BlockPool &pool = *host_pools_[group];
+    Edit *edit = log(EditKind::host_drop, group);
+    edit->block = block;
+    edit->stamp = pool[block].stamp;
+    edit->touch = pool[block].touch;
+    pool.drop_ref(block, touch);
+}
+
+void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst)
+{
+    QUIRE_ASSERT(record_ != nullptr);
+    record_->copies.push(
+        quire_block_copy{kind, group, static_cast<int32_t>(src), static_cast<int32_t>(dst)});
+}
+
+uint32_t Ledger::publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
+                         Extra extra)
+{
+    uint32_t node = tree_.insert(root, at, hash, tokens, extra);
+    if (node != kNone) log(EditKind::publish, 0)->node = node;
+    return node;
+}
+
+void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready)
+{
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        const BlockTable &t = table(sequence, g);
+        uint32_t block = index < t.length ? t.ids.data[index] : kNullBlock;
+        uint32_t *named = &tree_.blocks(node)[g];
+        if (block == kNullBlock || *named == block) continue;
+        BlockPool &pool = *pools_[g];
+        if (pool[block].node != kNone) continue; // it is named by a node that is out of reach
+        if (*named == kNullBlock) {
+            Edit *edit = log(EditKind::adopt, g);
+            edit->node = node;
+            edit->block = block;
+        } else if (pool[*named].state == BlockState::cached) {
+            // Nobody uses the older one: keep the one that is in use, and have one copy less.
+            Edit *edit = log(EditKind::replace, g);
+            edit->node = node;
+            edit->block = *named;
+            edit->index = block;
+            edit->hint = pool.next_in_list(*named);
+            uint32_t older = *named;
+            pool.park(older);
+            if (record_ == nullptr) pool.free_unpublished(older);
+        } else {
+            continue;
+        }
+        *named = block;
+        pool[block].node = node;
+        pool[block].ready = ready;
+    }
+}
+
+// Blocks of a node forget it; those that nobody holds are free.
+void Ledger::detach(uint32_t node)
+{
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        uint32_t block = tree_.blocks(node)[g];
+        if (block == kNullBlock) continue;
+        tree_.blocks(node)[g] = kNullBlock;
+        BlockPool &pool = *pools_[g];
+        if (pool[block].state == BlockState::cached) {
+            pool.free_unpublished(block);
+        } else {
+            pool[block].node = kNone;
+        }
+    }
+}
+
+void Ledger::forget(uint32_t node)
+{
+    detach(node);
+    if (tree_.linked(node)) tree_.unlink(node);
+    if (any_full_) {
+        tree_.free_node(node);
+    } else {
+        tree_.free_if_bare(node);
+    }
+}
+
+void Ledger::undo_tree_edit(const Edit &edit)
+{
+    BlockPool &pool = *pools_[edit.group];
+    uint32_t *named = &tree_.blocks(edit.node)[edit.group];
+    switch (edit.kind) {
+    case EditKind::evict:
+        pool[edit.block].node = edit.node;
+        *named = edit.block;
+        if (edit.unlinked) tree_.relink(edit.node);
+        pool.undo_claim(edit.block, edit.hint);
+        --evictions_;
+        break;
+    case EditKind::publish:
+        detach(edit.node);
+        tree_.unlink(edit.node);
+        tree_.free_node(edit.node);
+        break;
+    case EditKind::adopt:
+        if (*named != edit.block) break; // another sequence's took its place meanwhile
+        *named = kNullBlock;
+        pool[edit.block].node = kNone;
+        break;
+    default: // replace
+        pool.unpark_cached(edit.block, edit.hint);
+        if (*named == edit.index) {
+            pool[edit.index].node = kNone;
+            *named = edit.block;
+        } else {
+            pool[edit.block].node = edit.node;
+            pool.free_unpublished(edit.block);
+        }
+    }
+}
+
+void Ledger::undo_edit(const Edit &edit, Sequence *s)
+{
+    switch (edit.kind) {
+    case EditKind::take_free: pools_[edit.group]->undo_take_free(edit.block); break;
+    case EditKind::add_ref:
+        if (edit.claimed && (*pools_[edit.group])[edit.block].refs == 1) {
+            pools_[edit.group]->undo_claim(edit.block, edit.hint);
+        } else {
+            pools_[edit.group]->drop_ref(edit.block, 0);
+        }
+        break;
+    case EditKind::drop_ref:
+        pools_[edit.group]->undo_drop_ref(edit.block, edit.stamp, edit.touch);
+        break;
+    case EditKind::table_entry: {
+        BlockTable &t = table(edit.sequence, edit.group);
+        t.ids.data[edit.index] = edit.block;
+        ++t.epoch;
+        break;
+    }
+    case EditKind::table_shape: {
+        BlockTable &t = table(edit.sequence, edit.group);
+        t.length = edit.index;
+        t.null_front = edit.block;
+        t.writable = kNone;
+        ++t.epoch;
+        s->blocks_held = edit.hint;
+        break;
+    }
+    case EditKind::owner: {
+        Block &b = (*pools_[edit.group])[edit.block];
+        b.owner = edit.hint;
+        b.frozen_slots = static_cast<uint16_t>(edit.index);
+        break;
+    }
+    case EditKind::host_take: host_pools_[edit.group]->undo_take_free(edit.block); break;
+    case EditKind::host_drop:
+        host_pools_[edit.group]->undo_drop_ref(edit.block, edit.stamp, edit.touch);
+        break;
+    default: undo_tree_edit(edit);
+    }
+}
+
+void Ledger::undo(StepRecord *record, Change *change, Sequence *s)
+{
+    pause();
+    for (uint32_t i = change->edit_end; i > change->first_edit; --i) {
+        undo_edit(record->edits[i - 1], s);
+    }
+    for (uint32_t i = change->first_copy; i < change->copy_end; ++i) {
+        record->copies[i].kind = kVoidCopy;
+    }
+    s->state = change->before;
+    s->change = kNone;
+    change->kind = ChangeKind::dropped;
+    change->edit_end = change->first_edit;
+}
+
+void Ledger::settle(StepRecord *record)
+{
+    pause();
+    for (const Change &change : record->changes) {
+        if (change.kind == ChangeKind::dropped) continue;
+        for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
+            const Edit &edit = record->edits[i];
+            if (edit.kind == EditKind::replace) {
+                pools_[edit.group]->free_unpublished(edit.block);
+            } else if (edit.kind == EditKind::evict) {
+                if (edit.unlinked) {
+                    detach(edit.node);
+                    tree_.free_node(edit.node);
+                } else if (!any_full_) {
+                    tree_.free_if_bare(edit.node);
+                }
+            }
+        }
+    }
+    record->edits.shrink(0);
+}
+
+void Ledger::retire(uint64_t old_oldest)
+{
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        pools_[g]->retire(old_oldest);
+        if (host_pools_[g] != nullptr) host_pools_[g]->retire(old_oldest);
+    }
+}
+
+Status Ledger::check() const
+{
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        QUIRE_TRY(pools_[g]->check());
+        if (host_pools_[g] != nullptr) QUIRE_TRY(host_pools_[g]->check());
+    }
+    return tree_.check(pools_);
+}
+
+} // namespace quire

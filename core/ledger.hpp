@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ledger: the only code that changes pools, tables and tree; while a step is open it writes down how
+// to take each change back.
+//
+// Calls that belong to the open step are made between resume() and pause(); outside of it changes are final
+// at once. reserve() makes room for the edits beforehand, so that no change fails half-way.
+//
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "step.hpp"
+
+namespace quire {
+
+class Ledger {
+  public:
+    Ledger(const HostAllocator *host, const Timeline *timeline)
+        : host_(host), timeline_(timeline), buffers_(host), tree_(host, &buffers_), tables_(host)
+    {
+    }
+    ~Ledger();
+
+    Status create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed);
+
+    BlockPool &pool(uint32_t group) { return *pools_[group]; }
+    const BlockPool &pool(uint32_t group) const { return *pools_[group]; }
+    // The host tier's blocks; nullptr when there is none.
+    BlockPool *host_pool(uint32_t group) { return host_pools_[group]; }
+    PrefixTree &tree() { return tree_; }
+    const PrefixTree &tree() const { return tree_; }
+    BufferPool &buffers() { return buffers_; }
+    BlockTable &table(uint32_t sequence, uint32_t group)
+    {
+        return tables_[uint64_t{sequence} * group_count_ + group];
+    }
+
+    // Changes from here on belong to the step.
+    void resume(StepRecord *record) { record_ = record; }
+    void pause() { record_ = nullptr; }
+    bool reserve(StepRecord *record, uint64_t edits, uint64_t copies)
+    {
+        return record->edits.reserve(record->edits.size() + edits) &&
+               record->copies.reserve(record->copies.size() + copies);
+    }
+
+    // A block held by one, free or by eviction. REQUIRES: one is available behind the barrier.
+    uint32_t take(uint32_t group, uint64_t barrier);
+    // Adds a reference to a held or cached block.
+    void add_ref(uint32_t group, uint32_t block);
+    void drop_ref(uint32_t group, uint32_t block, uint64_t touch);
+    // Makes `sequence` the one that may write into a block in place.
+    void own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots);
+    void set_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t index, uint32_t block);
+    // Remembers a table's length before it changes; once a change and group.
+    void note_shape(const Sequence &s, uint32_t sequence, uint32_t group);
+    // REQUIRES: the table has room. A null block may be appended too.
+    void append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block);
+    uint32_t take_host(uint32_t group, uint64_t barrier);
+    void drop_host(uint32_t group, uint32_t block, uint64_t touch);
+    void copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst);
+
+    // Names the content of a sequence's block `index` by `node`, in each group where the node has no
+    // better one.
+    void attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready);
+    // A new node under `at`; kNone when the tree is full.
+    uint32_t publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
+                     Extra extra);
+    // Takes a node out of the tree for good; its cached blocks are free. Not for the open step.
+    void forget(uint32_t node);
+
+    // Takes back what the change did, in reverse.
+    void undo(StepRecord *record, Change *change, Sequence *s);
+    // Makes all edits of a step final.
+    void settle(StepRecord *record);
+
+    void retire(uint64_t old_oldest);
+    uint64_t evictions() const { return evictions_; }
+    const BlockPool *const *pools() const { return pools_; }
+    Status check() const;
+
+  private:
+    Edit *log(EditKind kind, uint32_t group);
+    void undo_edit(const Edit &edit, Sequence *s);
+    void undo_tree_edit(const Edit &edit);
+    void detach(uint32_t node);
+    BlockPool *make_pool(uint32_t block_count);
+
+    const HostAllocator *host_;
+    const Timeline *timeline_;
+    BufferPool buffers_;
+    PrefixTree tree_;
+    Array<BlockTable> tables_;
+    BlockPool *pools_[kMaxGroups] = {};
+    BlockPool *host_pools_[kMaxGroups] = {};
+    bool windowed_[kMaxGroups] = {};
+    bool any_full_ = false;
+    uint32_t group_count_ = 0;
+    StepRecord *record_ = nullptr;
+    Edit unlogged_{};
+    uint64_t evictions_ = 0;
+};
+
+} // namespace quire

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// prefix_tree: which computed content is in which blocks; every hit is verified.
+//
+// A node is one block-sized span of tokens under one parent, and names one optional block per group.
+// The parent of a first node is a root: one namespace and one set of whole-sequence keys. A node is
+// found through a hash of everything before it, and taken only if its parent is the node matched
+// before (index and generation), and its tokens and extra keys are equal. So a collision costs
+// time and never serves foreign content.
+//
+// A node leaves when it loses its block of a full-attention group; nodes below it are then out of reach and
+// leave as their own blocks are evicted. Without full-attention groups a node stays while it
+// names a block or has children.
+//
+// Invariants (check()): (1) every linked node is in the bucket of its hash; (2) a linked node names a block
+// in each full-attention group, and those blocks name it.
+//
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "block_pool.hpp"
+#include "geometry.hpp"
+#include "hash.hpp"
+
+namespace quire {
+
+// Bytes beside the tokens that decide a block's content, as words; built by SequenceKeys.
+struct Extra {
+    const uint32_t *words = nullptr;
+    uint32_t count = 0;
+};
+
+// A point in the tree: a node, or with node == kNone the root itself.
+struct TreeCursor {
+    uint32_t node = kNone;
+    uint32_t generation = 0;
+    uint64_t hash = 0; // of everything up to here
+};
+
+class PrefixTree {
+  public:
+    PrefixTree(const HostAllocator *host, BufferPool *buffers)
+        : records_(host), buckets_(host), extras_(host), roots_(host), root_buckets_(host),
+          buffers_(buffers)
+    {
+    }
+    ~PrefixTree();
+
+    Status create(const Geometry &geometry, uint32_t node_capacity, uint64_t seed);
+
+    // A root holds its key words; equal words give the same root. kNone: no memory.
+    // Each call is paired with a release_root.
+    uint32_t acquire_root(const uint32_t *words, uint32_t word_count);
+    void release_root(uint32_t root);
+    TreeCursor root_cursor(uint32_t root) const { return TreeCursor{kNone, 0, roots_[root].hash}; }
+
+    uint64_t hash_block(uint64_t previous, const uint32_t *tokens, Extra extra) const
+    {
+        uint64_t hash = chain_hash(previous, tokens, uint64_t{block_tokens_} * sizeof(uint32_t));
+        if (extra.count != 0) hash = chain_hash(hash, extra.words, uint64_t{extra.count} * 4);
+        return hash;
+    }
+
+    // The child of `at` with this content, or kNone. Counts compared bytes.
+    uint32_t find(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
+                  Extra extra);
+    void prefetch_bucket(uint64_t hash) const { __builtin_prefetch(&buckets_[hash & bucket_mask_]); }
+    // Asks for the first candidate of a bucket that was prefetched before.
+    void prefetch_candidate(uint64_t hash) const
+    {
+        uint32_t node = buckets_[hash & bucket_mask_];
+        if (node == kNone) return;
+        __builtin_prefetch(&header(node));
+        __builtin_prefetch(tokens_of(node));
+    }
+    uint32_t candidate(uint64_t hash) const { return buckets_[hash & bucket_mask_]; }
+
+    // Adds a child that is not there yet; it names no block. kNone when no node is left.
+    uint32_t insert(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
+                    Extra extra);
+    bool alive(const TreeCursor &at) const
+    {
+        return at.node == kNone || header(at.node).generation == at.generation;
+    }
+    TreeCursor cursor(uint32_t node) const
+    {
+        return TreeCursor{node, header(node).generation, header(node).hash};
+    }
+    uint32_t generation(uint32_t node) const { return header(node).generation; }
+
+    // [group_count] the node's blocks; kNullBlock = none.
+    uint32_t *blocks(uint32_t node) { return record(node) + kHeaderWords; }
+    const uint32_t *blocks(uint32_t node) const { return record(node) + kHeaderWords; }
+
+    // Takes a node out of reach, or back; its record and generation stay.
+    void unlink(uint32_t node);
+    void relink(uint32_t node);
+    bool linked(uint32_t node) const { return (header(node).flags & kLinked) != 0; }
+    // Frees an unlinked node; its generation moves on.
+    void free_node(uint32_t node);
+    // Frees `node`, and then its ancestors, while they name no block and have no children. For caches
+    // without full-attention groups.
+    void free_if_bare(uint32_t node);
+
+    uint32_t node_count() const { return node_count_; }
+    uint64_t bytes_compared() const { return bytes_compared_; }
+    const uint32_t *root_words(uint32_t node) const { return roots_[header(node).root].words.data; }
+    uint32_t capacity() const { return capacity_; }
+
+    Status check(const BlockPool *const *pools) const;
+
+  private:
+    static constexpr uint32_t kLinked = 1;
+
+    struct Node {
+        uint64_t hash;
+        uint32_t parent;     // kNone: the root
+        uint32_t parent_generation;
+        uint32_t generation; // odd = in use
+        uint32_t root;
+        uint32_t bucket_next;
+        uint32_t flags;
+        uint32_t children;   // counted only without full-attention groups
+        uint32_t extra;      // index of its words, kNone = none
+        // Behind it: a block of each group (0 = none), and on the next cache line the tokens.
+    };
+    struct ExtraRecord {
+        Buffer words;
+        uint32_t count;
+        uint32_t next_free;
+    };
+    struct Root {
+        Buffer words;
+        uint32_t count;
+        uint32_t references; // sequences and first nodes
+        uint32_t next;       // in the bucket, or the free list
+        uint32_t reserved0;
+        uint64_t hash;
+    };
+
+    static constexpr uint32_t kHeaderWords = sizeof(Node) / sizeof(uint32_t);
+
+    uint32_t *record(uint32_t node) { return records_.data() + uint64_t{node} * stride_words_; }
+    const uint32_t *record(uint32_t node) const
+    {
+        return records_.data() + uint64_t{node} * stride_words_;
+    }
+    Node &header(uint32_t node) { return *reinterpret_cast<Node *>(record(node)); }
+    const Node &header(uint32_t node) const { return *reinterpret_cast<const Node *>(record(node)); }
+    uint32_t *tokens_of(uint32_t node) { return record(node) + header_words_; }
+    const uint32_t *tokens_of(uint32_t node) const { return record(node) + header_words_; }
+    bool same_extra(uint32_t extra, Extra wanted) const;
+    bool store_extra(Node *node, Extra extra);
+    void leave_parent(const Node &node);
+
+    Array<uint32_t> records_; // node i at i * stride_words_
+    Array<uint32_t> buckets_;
+    Array<ExtraRecord> extras_;
+    Array<Root> roots_;
+    Array<uint32_t> root_buckets_;
+    BufferPool *buffers_;
+    uint32_t capacity_ = 0;
+    uint32_t block_tokens_ = 0;
+    uint32_t group_count_ = 0;
+    uint32_t header_words_ = 0;
+    uint32_t stride_words_ = 0;
+    uint32_t first_unused_ = 0; // records from here on were never used
+    uint32_t free_node_ = kNone;
+    uint32_t free_extra_ = kNone;
+    uint32_t free_root_ = kNone;
+    uint32_t node_count_ = 0;
+    bool counts_children_ = false;
+    bool full_group_[kMaxGroups] = {};
+    uint64_t bucket_mask_ = 0;
+    uint64_t seed_ = 0;
+    uint64_t bytes_compared_ = 0;
+};
+
+} // namespace quire

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// sequence: one token stream: what is known of it, what is computed, and its block tables.
+//
+// known     its tokens. computed: how many of them have K and V in its blocks, those that an open or
+//           committed step computes included. drafts: the last ones, provisional.
+// published full blocks that the cursor has walked in the prefix tree.
+//
+// Invariants: (1) computed <= known; drafts <= known; (2) a table's first null_front entries are null,
+// the others are blocks, in the host tier while kSwapped; (3) tables cover `computed` tokens.
+//
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "prefix_tree.hpp"
+
+namespace quire {
+
+// Logical to physical blocks of one sequence in one group.
+struct BlockTable {
+    Buffer ids;
+    uint32_t length = 0;
+    uint32_t null_front = 0; // entries given up because the window passed them
+    uint32_t epoch = 0;      // moves on when an entry that was there changes
+    uint32_t writable = kNone; // logical block that was found writable in place at its end
+};
+
+// What a step may change, and an abort restores.
+struct SequenceState {
+    uint32_t known = 0;
+    uint32_t computed = 0;
+    uint32_t drafts = 0;
+    uint32_t lookahead = 0;
+    uint32_t first_unknown = kNone; // position of the first unnamed token
+    uint32_t published = 0;
+    TreeCursor cursor;
+    uint32_t flags = 0;
+    uint32_t preemptions = 0;
+    uint64_t admitted = 0;     // order of first admission, for victims; 0 = never
+    uint64_t resumed_step = 0; // the step in which it came back
+};
+
+struct Sequence {
+    static constexpr uint32_t kSwapped = QUIRE_SEQ_SWAPPED;
+    static constexpr uint32_t kLost = QUIRE_SEQ_LOST;
+    static constexpr uint32_t kPreempted = QUIRE_SEQ_PREEMPTED;
+    static constexpr uint32_t kUnpublished = QUIRE_SEQ_UNPUBLISHED;
+
+    SequenceState state;
+    uint32_t change = kNone; // its item in the open step
+    uint32_t root = kNone;   // of the prefix tree
+    uint32_t name_space = 0;
+    int32_t priority = 0;
+    uint32_t blocks_held = 0; // entries that are not null
+    uint32_t span_words = 0;
+    uint64_t last_step = 0; // that touches its blocks
+    Buffer tokens;
+    Buffer spans; // SequenceKeys encodes them
+    // If pending_step[i] fails, only the first pending_position[i] computed tokens are right.
+    uint64_t pending_step[kMaxUnfinished] = {};
+    uint32_t pending_position[kMaxUnfinished] = {};
+
+    void note_pending(uint64_t step, uint32_t position)
+    {
+        uint32_t slot = Timeline::slot(step);
+        if (pending_step[slot] == step && pending_position[slot] <= position) return;
+        pending_step[slot] = step;
+        pending_position[slot] = position;
+    }
+    // Full blocks that may be published.
+    uint32_t publishable(uint32_t block_shift) const
+    {
+        uint32_t settled = state.computed;
+        if (state.drafts != 0) {
+            uint32_t firm = state.known - state.drafts;
+            if (firm < settled) settled = firm;
+        }
+        if (state.first_unknown < settled) settled = state.first_unknown;
+        return settled >> block_shift;
+    }
+};
+
+} // namespace quire

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// step: the record of one engine iteration, as typed edits that can be walked back.
+//
+// While a step is open, every change of blocks, tables and tree that it makes is an Edit; a Change
+// groups the edits of one item or one victim with the sequence's state before. Undoing a change
+// walks its edits backwards. Commit makes them final; the record lives on until the step is done,
+// for its copies, preemptions and, if it fails, its rollback.
+//
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "sequence.hpp"
+
+namespace quire {
+
+enum class EditKind : uint8_t {
+    take_free,    // block: left the free list
+    evict,        // block: left the tree; node, unlinked = its node was taken out of reach
+    add_ref,      // block: one more table; claimed = it was cached, hint = its neighbour
+    drop_ref,     // block: one table less; stamp, touch = before
+    table_entry,  // tables[sequence][group][index] was `block`
+    table_shape,  // the table's length was index, its null_front block, its held entries hint
+    publish,      // node: new in the tree
+    adopt,        // node got `block` in `group`, where it had none
+    replace,      // node got another block than `block`, which is parked; hint = its neighbour
+    owner,        // block's owner was hint, its frozen slots index
+    host_take,    // host block
+    host_drop,    // host block; stamp, touch = before
+};
+
+struct Edit {
+    EditKind kind;
+    uint8_t group;
+    bool claimed;  // add_ref
+    bool unlinked; // evict
+    uint32_t sequence;
+    uint32_t index;
+    uint32_t block;
+    uint32_t node;
+    uint32_t hint;
+    uint64_t stamp;
+    uint64_t touch;
+};
+
+enum class ChangeKind : uint8_t { item, victim, dropped };
+
+// An item that runs, or a victim.
+struct Change {
+    ChangeKind kind = ChangeKind::item;
+    uint32_t sequence = 0;
+    uint32_t first_edit = 0;
+    uint32_t edit_end = 0;
+    uint32_t first_copy = 0;
+    uint32_t copy_end = 0;
+    uint32_t first_position = 0; // of the tokens to compute
+    uint32_t compute_count = 0;
+    uint32_t valid_tokens = 0; // computed tokens that are right if the step fails
+    uint32_t hit_tokens = 0;
+    uint32_t query_tokens = 0; // looked up
+    SequenceState before;
+    uint32_t known_after = 0; // for checks
+};
+
+constexpr uint32_t kVoidCopy = 0xFFFFFFFF; // the kind of a copy whose item was dropped
+
+enum class StepPhase : uint8_t { unused, open, committed, finished };
+
+struct StepRecord {
+    StepPhase phase = StepPhase::unused;
+    uint64_t number = 0; // on the timeline
+    uint64_t queue = 0;
+    uint64_t barrier = kNoBarrier;
+    uint32_t handle_index = kNone;
+    uint32_t flags = 0;
+    uint32_t preempt = 0;
+    uint32_t rows = 0;
+    void *batch = nullptr;      // Batch it was committed into
+    uint64_t fence_value = 0;   // on its queue, once finished
+    Array<Change> changes;
+    Array<Edit> edits;
+    Array<quire_block_copy> copies;
+    Array<quire_preemption> preemptions;
+
+    void bind(const HostAllocator *host)
+    {
+        changes.bind(host);
+        edits.bind(host);
+        copies.bind(host);
+        preemptions.bind(host);
+    }
+    void clear()
+    {
+        changes.shrink(0);
+        edits.shrink(0);
+        copies.shrink(0);
+        preemptions.shrink(0);
+        rows = 0;
+        batch = nullptr;
+        fence_value = 0;
+        phase = StepPhase::unused;
+    }
+};
+
+} // namespace quire

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run: runs test suites in one or more build folders and counts single cases.
+
+    run.py              every suite that is not marked 'extended', in build/release
+    run.py SUITE        one of them
+    run.py extended     what is too slow for every edit: the tests marked 'extended', all suites
+                        under the address and undefined-behaviour sanitizers, and the model suite
+                        with hashes so weak that they collide all the time
+
+Why not Meson's own summary: it counts programs, we count cases, and "all passed" must not be able
+to come from nothing having run. So this holds:
+  (1) every test that the build folder lists for the suite has a result, or counts as failed;
+  (2) a program that ended badly counts as failed, even if every case it reported had passed;
+  (3) results are from this run: older ones are deleted first;
+  (4) no case at all is a failure.
+
+The last line is `N passed, N failed, N skipped`, alone; the status is 0 only if nothing failed.
+"""
+
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MESSAGE_LINES = 60     # a sanitizer's report with its legend
+
+
+@dataclasses.dataclass
+class Run:
+    build: str              # folder under build/
+    suite: str = ""         # empty: all that are not extended
+    short: bool = False     # ask the tests for fewer seeds
+    may_be_empty: bool = False
+
+    @property
+    def folder(self):
+        return ROOT / "build" / self.build
+
+
+@dataclasses.dataclass
+class Case:
+    group: str
+    name: str
+    outcome: str            # passed, failed, skipped
+    seconds: float
+    message: str = ""
+
+
+def runs_of(suite):
+    if suite != "extended":
+        return [Run("release", suite)]
+    return [Run("release", "extended", may_be_empty=True),
+            Run("sanitize", short=True),
+            Run("weak_hash", "model")]
+
+
+def suites_of(test):
+    return [suite.partition(":")[2] for suite in test["suite"]]
+
+
+def listed_tests(run):
+    """The tests that this run has to produce, by the name Meson logs them under."""
+    tests = json.loads((run.folder / "meson-info" / "intro-tests.json").read_text())
+    wanted = {}
+    for test in tests:
+        suites = suites_of(test)
+        if run.suite == "extended":
+            chosen = "extended" in suites
+        else:
+            chosen = "extended" not in suites and run.suite in ("", *suites)
+        if chosen:
+            wanted[test["name"]] = test
+    return wanted
+
+
+def last_lines(text, count=MESSAGE_LINES):
+    return "\n".join((text or "").strip().splitlines()[-count:])
+
+
+def output_of(result):
+    return last_lines(result["stdout"] + result.get("stderr", ""))
+
+
+def start(run):
+    """Runs Meson's test command; its log files hold the results."""
+    for old in [*run.folder.glob("*.xml"), *(run.folder / "meson-logs").glob("testlog*")]:
+        old.unlink()
+    command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(run.folder),
+               "--no-rebuild"]
+    if run.suite:
+        command += ["--suite", run.suite]
+    if run.suite != "extended":
+        command += ["--no-suite", "extended"]
+    environment = dict(os.environ)
+    if run.short:
+        environment["QUIRE_TEST_SHORT"] = "1"
+        command += ["--timeout-multiplier", "10"]
+    print(f"testing {run.build} ...", file=sys.stderr, flush=True)
+    return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def read_log(folder):
+    """Test name -> what Meson knows of its process."""
+    path = folder / "meson-logs" / "testlog.json"
+    lines = path.read_text().splitlines() if path.exists() else []
+    results = {}
+    for line in lines:
+        result = json.loads(line)
+        # "unit - quire:block pool", without a suite "quire:block pool"
+        name = result["name"].rpartition(" - ")[2].partition(":")[2]
+        results[name] = result
+    return results
+
+
+def read_cases(folder):
+    """Meson's name of a GoogleTest program -> the elements of its cases."""
+    path = folder / "meson-logs" / "testlog.junit.xml"
+    cases = collections.defaultdict(list)
+    if path.exists():
+        for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+            program = suite.get("name").partition(".")[2].rpartition(".")[0]
+            cases[program] += suite.findall("testcase")
+    return cases
+
+
+def case_of(element, group):
+    name = f'{element.get("classname")}.{element.get("name")}'
+    seconds = float(element.get("time", 0))
+    failures = element.findall("failure") + element.findall("error")
+    if failures:
+        text = "\n".join(failure.text or failure.get("message") or "" for failure in failures)
+        return Case(group, name, "failed", seconds, last_lines(text))
+    skip = element.find("skipped")
+    if skip is not None:
+        # GoogleTest's text starts with the line FILE:LINE.
+        lines = (skip.text or skip.get("message") or "no reason given").strip().splitlines()
+        return Case(group, name, "skipped", seconds, " ".join(lines[1:] or lines))
+    if element.get("status") == "notrun":
+        return Case(group, name, "skipped", seconds, "disabled in its source")
+    return Case(group, name, "passed", seconds)
+
+
+def program_cases(group, name, result, elements):
+    """The cases of one GoogleTest program, and one more if the program itself went wrong."""
+    cases = [case_of(element, group) for element in elements]
+    if not cases:
+        message = f'ended with {result["returncode"]} and reported no case\n'
+        cases.append(Case(group, name, "failed", 0, message + output_of(result)))
+    elif result["is_fail"] and not any(case.outcome == "failed" for case in cases):
+        message = f'{result["result"]}: ended with {result["returncode"]} though no case failed\n'
+        cases.append(Case(group, name, "failed", 0, message + output_of(result)))
+    return cases
+
+
+def exit_case(group, name, result):
+    if result["result"] == "SKIP":
+        reason = last_lines(output_of(result), 1)
+        return Case(group, name, "skipped", result["duration"], reason)
+    if result["result"] == "OK":
+        return Case(group, name, "passed", result["duration"])
+    message = f'{result["result"]}: ended with {result["returncode"]}\n' + output_of(result)
+    return Case(group, name, "failed", result["duration"], message)
+
+
+def collect(run):
+    listed = listed_tests(run)
+    if not listed:
+        if run.may_be_empty:
+            return []
+        known = json.loads((run.folder / "meson-info" / "intro-tests.json").read_text())
+        names = sorted({suite for test in known for suite in suites_of(test)} | {"extended"})
+        return [Case(run.suite or run.build, "suite", "failed", 0,
+                     f"there is no test in it; the suites are: {', '.join(names)}")]
+    process = start(run)
+    log = read_log(run.folder)
+    elements = read_cases(run.folder)
+    cases = []
+    for name, test in listed.items():
+        suite = suites_of(test)[0]
+        group = suite if run.build == "release" else f"{run.build}: {suite}"
+        if name not in log:
+            message = "did not run\n" + last_lines(process.stdout)
+            cases.append(Case(group, name, "failed", 0, message))
+        elif test["protocol"] == "gtest":
+            cases += program_cases(group, name, log[name], elements[log[name]["name"]])
+        else:
+            cases.append(exit_case(group, name, log[name]))
+    if process.returncode != 0 and not any(case.outcome == "failed" for case in cases):
+        cases.append(Case(run.build, "meson test", "failed", 0, last_lines(process.stdout)))
+    return cases
+
+
+def print_report(cases):
+    groups = {}
+    for case in cases:
+        count = groups.setdefault(case.group, collections.Counter())
+        count[case.outcome] += 1
+        count["seconds"] += case.seconds
+    width = max([len("suite"), *map(len, groups)])
+    print(f"{'suite':{width}}  passed  failed  skipped  seconds")
+    for group, count in groups.items():
+        print(f"{group:{width}}  {count['passed']:6}  {count['failed']:6}  {count['skipped']:7}"
+              f"  {count['seconds']:7.1f}")
+    for case in cases:
+        if case.outcome == "skipped":
+            print(f"skipped: {case.group}: {case.name}: {case.message}")
+    for case in cases:
+        if case.outcome == "failed":
+            print(f"\nFAILED: {case.group}: {case.name}")
+            print("\n".join("    " + line for line in case.message.splitlines()))
+    print()
+
+
+def main():
+    parser = argparse.ArgumentParser(usage="run.py [SUITE | extended]")
+    parser.add_argument("suite", nargs="?", default="")
+    cases = []
+    for run in runs_of(parser.parse_args().suite):
+        cases += collect(run)
+    print_report(cases)
+    count = collections.Counter(case.outcome for case in cases)
+    if not cases:
+        count["failed"] = 1
+    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
+    return 1 if count["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
