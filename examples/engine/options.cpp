@@ -129,6 +129,9 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
         if (const std::string wrong = split_device(given.device, options); !wrong.empty()) {
             throw CLI::ValidationError("--device", wrong);
         }
+        if (given.preempt == "swap" && options.host_bytes == 0) {
+            throw CLI::ValidationError("--preempt", "swap needs --host-bytes above 0");
+        }
     } catch (const CLI::CallForHelp &help) {
         exit_code = app.exit(help);
         return std::nullopt;

@@ -169,11 +169,19 @@ void Scheduler::admit(Plan &plan, Step &step) {
             plan.chunk_left = chunk_before - plan.rows.back().compute_count;
         }
         waiting_.pop_front();
-        running_.push_back(&text);
+        start_running(text);
         if (demote_preempted(plan, step)) {
             return;
         }
     }
+}
+
+void Scheduler::start_running(Text &text) {
+    if (text.admission == 0) {
+        text.admission = ++admissions_;
+    }
+    const auto behind = std::ranges::upper_bound(running_, text.admission, {}, &Text::admission);
+    running_.insert(behind, &text);
 }
 
 // With nobody running, only a request that has not arrived yet can change anything.
@@ -183,7 +191,8 @@ void Scheduler::wait_for_arrivals() const {
     }
     throw Failure("no text can go on: the next one is short of " + std::to_string(blocks_short_) +
                   " blocks in a pool of " + std::to_string(options_.pool_blocks) +
-                  ", and there is nobody left to preempt. Give a larger --pool-blocks.");
+                  ", and nobody can be preempted for it. Give a larger --pool-blocks, or more "
+                  "--host-bytes when swapping.");
 }
 
 void Scheduler::observe(const Plan &plan) {
@@ -248,8 +257,9 @@ void Scheduler::fork_samples(Text &text, std::span<const float> logits) {
         Text &fork = *texts_.back();
         fork.sample = sample;
         fork.seq = cache_.fork_sequence(text.seq, text.tokens.size());
+        fork.admission = 0;
         if (running_.size() < options_.max_rows) {
-            running_.push_back(&fork);
+            start_running(fork);
         } else {
             waiting_.push_front(&fork);  // it holds blocks: before those that hold none
         }

@@ -59,6 +59,7 @@ struct Text {
     const Request *request = nullptr;
     uint32_t sample = 0;
     quire_seq seq = 0;             // 0: Quire does not know it yet
+    uint64_t admission = 0;        // counts from 1, kept when preempted; 0: not yet
     std::vector<uint32_t> tokens;  // prompt and text
     size_t known = 0;              // of them, given to Quire
     size_t computed = 0;
@@ -106,6 +107,7 @@ class Scheduler {
     void take_result(Plan &plan, Text &text, const quire_step_result &result);
     bool demote_preempted(const Plan &plan, const Step &step);
     void admit(Plan &plan, Step &step);
+    void start_running(Text &text);
     void wait_for_arrivals() const;
     void observe(const Plan &plan);
     std::vector<ForwardRow> forward_rows(const Plan &plan) const;
@@ -123,7 +125,8 @@ class Scheduler {
     size_t next_request_ = 0;
     std::vector<Clock::time_point> arrived_;  // [next_request_]
     std::vector<std::unique_ptr<Text>> texts_;
-    std::vector<Text *> running_;  // oldest admission first
+    uint64_t admissions_ = 0;
+    std::vector<Text *> running_;  // by admission: Quire lets an older text push out a newer one
     std::deque<Text *> waiting_;
     std::vector<Text *> finished_;
     uint32_t blocks_short_ = 0;  // of whoever was last refused

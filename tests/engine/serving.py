@@ -152,6 +152,7 @@ def mistakes_are_explained(engine):
     refused(engine, 2, "--tokenizer", "--weights", "model.bin")
     refused(engine, 2, "surplus", "surplus")
     refused(engine, 2, "--device", "--device", "cpu:one")
+    refused(engine, 2, "--host-bytes", "--preempt", "swap", "--host-bytes", "0")
     refused(engine, 1, "abacus", "--device", "abacus")
     refused(engine, 1, "cannot be read", "--weights", "/nowhere/a", "--tokenizer", "/nowhere/b")
     refused(engine, 1, "--pool-blocks", "--pool-blocks", "4", "--prompt", "hello")
