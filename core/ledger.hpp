@@ -27,10 +27,15 @@ class Ledger {
     const BlockPool &pool(uint32_t group) const { return *pools_[group]; }
     // The host tier's blocks; nullptr when there is none.
     BlockPool *host_pool(uint32_t group) { return host_pools_[group]; }
+    const BlockPool *host_pool(uint32_t group) const { return host_pools_[group]; }
     PrefixTree &tree() { return tree_; }
     const PrefixTree &tree() const { return tree_; }
     BufferPool &buffers() { return buffers_; }
     BlockTable &table(uint32_t sequence, uint32_t group)
+    {
+        return tables_[uint64_t{sequence} * group_count_ + group];
+    }
+    const BlockTable &table(uint32_t sequence, uint32_t group) const
     {
         return tables_[uint64_t{sequence} * group_count_ + group];
     }

@@ -52,6 +52,7 @@ class PrefixTree {
     // Each call is paired with a release_root.
     uint32_t acquire_root(const uint32_t *words, uint32_t word_count);
     void release_root(uint32_t root);
+    void share_root(uint32_t root) { ++roots_[root].references; }
     TreeCursor root_cursor(uint32_t root) const { return TreeCursor{kNone, 0, roots_[root].hash}; }
 
     uint64_t hash_block(uint64_t previous, const uint32_t *tokens, Extra extra) const
@@ -104,6 +105,7 @@ class PrefixTree {
 
     uint32_t node_count() const { return node_count_; }
     uint64_t bytes_compared() const { return bytes_compared_; }
+    void set_bytes_compared(uint64_t bytes) { bytes_compared_ = bytes; }
     const uint32_t *root_words(uint32_t node) const { return roots_[header(node).root].words.data; }
     uint32_t capacity() const { return capacity_; }
 

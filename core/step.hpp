@@ -10,6 +10,7 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
+#include "device.hpp"
 #include "sequence.hpp"
 
 namespace quire {
@@ -59,7 +60,7 @@ struct Change {
     uint32_t hit_tokens = 0;
     uint32_t query_tokens = 0; // looked up
     SequenceState before;
-    uint32_t known_after = 0; // for checks
+    bool doomed = false; // to be dropped, see Cache::drop
 };
 
 constexpr uint32_t kVoidCopy = 0xFFFFFFFF; // the kind of a copy whose item was dropped
@@ -75,8 +76,8 @@ struct StepRecord {
     uint32_t flags = 0;
     uint32_t preempt = 0;
     uint32_t rows = 0;
-    void *batch = nullptr;      // Batch it was committed into
-    uint64_t fence_value = 0;   // on its queue, once finished
+    Queue *device_queue = nullptr;
+    uint64_t fence_value = 0; // on its queue, once finished
     Array<Change> changes;
     Array<Edit> edits;
     Array<quire_block_copy> copies;
@@ -96,8 +97,9 @@ struct StepRecord {
         copies.shrink(0);
         preemptions.shrink(0);
         rows = 0;
-        batch = nullptr;
+        device_queue = nullptr;
         fence_value = 0;
+        handle_index = kNone;
         phase = StepPhase::unused;
     }
 };
