@@ -16,16 +16,31 @@ T described() {
     return desc;
 }
 
-// Calls one function of the table; every one of them takes a quire_error last.
+// Calls one function of the table; every one of them takes a quire_error last, whose message names
+// the function.
 template <typename... Parameters, typename... Arguments>
-quire_status call(const char *name, quire_status (*function)(Parameters...),
-                  Arguments... arguments) {
+quire_status call(quire_status (*function)(Parameters...), Arguments... arguments) {
     auto error = described<quire_error>();
     const quire_status status = function(arguments..., &error);
     if (status < 0) {
-        throw Failure(std::string("quire_") + name + ": " + error.message);
+        throw Failure(error.message);
     }
     return status;
+}
+
+// One line a backend that did not load, with the reason.
+std::string absent_backends(const quire_api &api, quire_instance *instance) {
+    uint32_t count = 0;
+    call(api.backend_count, instance, &count);
+    std::string lines;
+    for (uint32_t i = 0; i < count; ++i) {
+        auto info = described<quire_backend_info>();
+        call(api.backend_get_info, instance, i, &info);
+        if (info.status != QUIRE_OK) {
+            lines += std::string("\n  ") + info.path + ": " + info.message;
+        }
+    }
+    return lines;
 }
 
 template <typename Range>
@@ -57,18 +72,22 @@ Cache::~Cache() { api_.queue_sync(queue_.get(), nullptr); }
 void Cache::open_device(const CacheOptions &options) {
     const auto instance_desc = described<quire_instance_desc>();
     quire_instance *instance = nullptr;
-    call("instance_create", api_.instance_create, &instance_desc, &instance);
+    call(api_.instance_create, &instance_desc, &instance);
     instance_ = {instance, {api_.instance_destroy}};
 
     auto device_desc = described<quire_device_desc>();
     device_desc.backend = options.backend.c_str();
     device_desc.index = options.device_index;
     quire_device *device = nullptr;
-    call("device_open", api_.device_open, instance, &device_desc, &device);
+    try {
+        call(api_.device_open, instance, &device_desc, &device);
+    } catch (const Failure &failure) {
+        throw Failure(failure.what() + absent_backends(api_, instance));
+    }
     device_ = {device, {api_.device_close}};
 
     quire_queue *queue = nullptr;
-    call("queue_create", api_.queue_create, device, nullptr, &queue);
+    call(api_.queue_create, device, nullptr, &queue);
     queue_ = {queue, {api_.queue_destroy}};
 }
 
@@ -99,7 +118,7 @@ void Cache::create_cache(const CacheOptions &options) {
     // One block in a hundred for the growth of those that run already, as vLLM keeps free.
     desc.watermark_blocks = options.pool_blocks / 100;
     quire_cache *cache = nullptr;
-    call("cache_create", api_.cache_create, instance_.get(), &desc, &cache);
+    call(api_.cache_create, instance_.get(), &desc, &cache);
     cache_ = {cache, {api_.cache_destroy}};
 }
 
@@ -119,7 +138,7 @@ void Cache::create_batch(const CacheOptions &options) {
     desc.attention_count = 1;
     desc.attention_stride = sizeof attention;
     quire_batch *batch = nullptr;
-    call("batch_create", api_.batch_create, cache_.get(), &desc, &batch);
+    call(api_.batch_create, cache_.get(), &desc, &batch);
     batch_ = {batch, {api_.batch_destroy}};
 }
 
@@ -128,10 +147,10 @@ Activation Cache::create_activation(size_t count) const {
     desc.kind = QUIRE_MEMORY_HOST;
     desc.size_bytes = count * sizeof(float);
     quire_memory *memory = nullptr;
-    call("memory_create", api_.memory_create, device_.get(), &desc, &memory);
+    call(api_.memory_create, device_.get(), &desc, &memory);
     Activation activation{{memory, {api_.memory_destroy}}, 0, {}};
     auto info = described<quire_memory_info>();
-    call("memory_get_info", api_.memory_get_info, memory, &info);
+    call(api_.memory_get_info, memory, &info);
     activation.address = info.address;
     activation.numbers = {static_cast<float *>(info.host_pointer), count};
     return activation;
@@ -140,54 +159,56 @@ Activation Cache::create_activation(size_t count) const {
 quire_seq Cache::create_sequence() {
     const auto desc = described<quire_seq_desc>();
     quire_seq seq = 0;
-    call("seq_create", api_.seq_create, cache_.get(), &desc, &seq);
+    call(api_.seq_create, cache_.get(), &desc, &seq);
     return seq;
 }
 
-void Cache::end_sequence(quire_seq seq) { call("seq_end", api_.seq_end, cache_.get(), seq, 0U); }
+void Cache::end_sequence(quire_seq seq) { call(api_.seq_end, cache_.get(), seq, 0U); }
 
 quire_seq Cache::fork_sequence(quire_seq seq, size_t token_count) {
     quire_seq fork = 0;
-    call("seq_fork", api_.seq_fork, cache_.get(), seq, static_cast<uint32_t>(token_count), &fork);
+    call(api_.seq_fork, cache_.get(), seq, static_cast<uint32_t>(token_count), &fork);
     return fork;
 }
 
 quire_seq_info Cache::sequence_info(quire_seq seq) const {
     auto info = described<quire_seq_info>();
-    call("seq_get_info", api_.seq_get_info, cache_.get(), seq, &info);
+    call(api_.seq_get_info, cache_.get(), seq, &info);
     return info;
 }
 
 quire_cache_stats Cache::stats() const {
     auto stats = described<quire_cache_stats>();
-    call("cache_get_stats", api_.cache_get_stats, cache_.get(), &stats);
+    call(api_.cache_get_stats, cache_.get(), &stats);
     return stats;
 }
+
+void Cache::check() const { call(api_.cache_check, cache_.get()); }
 
 void Cache::attend(uint32_t layer) {
     auto kv = described<quire_kv_args>();
     kv.k = k_.address;
     kv.v = v_.address;
     kv.layer = layer;
-    call("kv_write", api_.kv_write, batch_.get(), &kv, queue_.get());
+    call(api_.kv_write, batch_.get(), &kv, queue_.get());
 
     auto attend = described<quire_attend_args>();
     attend.q = q_.address;
     attend.out = attended_.address;
     attend.layer = layer;
-    call("attend", api_.attend, batch_.get(), &attend, queue_.get());
-    call("queue_sync", api_.queue_sync, queue_.get());
+    call(api_.attend, batch_.get(), &attend, queue_.get());
+    call(api_.queue_sync, queue_.get());
 }
 
 void Cache::plant_wrong_block() {
     auto device = described<quire_device_info>();
-    call("device_get_info", api_.device_get_info, device_.get(), &device);
+    call(api_.device_get_info, device_.get(), &device);
     if (device.host_visible == 0) {
         throw Failure("--fault wrong-block needs a device whose memory the host can write");
     }
     auto views = described<quire_batch_views>();
-    call("batch_get_views", api_.batch_get_views, batch_.get(), 0U, 0U, &views);
-    call("queue_sync", api_.queue_sync, queue_.get());  // the table is written by the queue
+    call(api_.batch_get_views, batch_.get(), 0U, 0U, &views);
+    call(api_.queue_sync, queue_.get());  // the table is written by the queue
     for (const uint64_t address : {views.block_table, views.csr_indices}) {
         if (address != 0) {
             int32_t &id = *reinterpret_cast<int32_t *>(address);
@@ -204,8 +225,8 @@ Step::Step(Cache &cache, uint32_t preempt, Items items, Tokens tokens)
     desc.preempt = preempt;
     desc.queues = &queue;
     desc.queue_count = 1;
-    call("step_begin", cache.api_.step_begin, cache.cache_.get(), &desc, items.data(),
-         size_u32(items), element_bytes(items), tokens.data(), size_u32(tokens), results_.data(),
+    call(cache.api_.step_begin, cache.cache_.get(), &desc, items.data(), size_u32(items),
+         element_bytes(items), tokens.data(), size_u32(tokens), results_.data(),
          element_bytes(results_), &step_);
 }
 
@@ -219,7 +240,7 @@ Step::~Step() {
 
 quire_step_result Step::add(const quire_step_item &item, Tokens tokens) {
     quire_step_result result{};
-    call("step_add", cache_.api_.step_add, cache_.cache_.get(), step_, &item, 1U,
+    call(cache_.api_.step_add, cache_.cache_.get(), step_, &item, 1U,
          static_cast<uint32_t>(sizeof item), tokens.data(), size_u32(tokens), &result,
          static_cast<uint32_t>(sizeof result));
     return result;
@@ -229,8 +250,8 @@ std::vector<quire_preemption> Step::preempted() const {
     std::vector<quire_preemption> list(16);
     uint32_t count = 0;
     const auto ask = [&] {
-        call("step_preempted", cache_.api_.step_preempted, cache_.cache_.get(), step_, list.data(),
-             size_u32(list), element_bytes(list), &count);
+        call(cache_.api_.step_preempted, cache_.cache_.get(), step_, list.data(), size_u32(list),
+             element_bytes(list), &count);
     };
     ask();
     if (count > list.size()) {
@@ -242,12 +263,12 @@ std::vector<quire_preemption> Step::preempted() const {
 }
 
 void Step::commit() {
-    call("step_commit", cache_.api_.step_commit, cache_.cache_.get(), step_, cache_.batch_.get());
+    call(cache_.api_.step_commit, cache_.cache_.get(), step_, cache_.batch_.get());
     phase_ = Phase::committed;
 }
 
 void Step::finish() {
-    call("step_finish", cache_.api_.step_finish, cache_.cache_.get(), step_, nullptr,
+    call(cache_.api_.step_finish, cache_.cache_.get(), step_, nullptr,
          static_cast<uint32_t>(QUIRE_STEP_OK));
     phase_ = Phase::over;
 }

@@ -66,6 +66,8 @@ class Cache {
     quire_seq fork_sequence(quire_seq seq, size_t token_count);
     quire_seq_info sequence_info(quire_seq seq) const;
     quire_cache_stats stats() const;
+    // Lets Quire prove its invariants. Errors   throws Failure naming the one that is broken.
+    void check() const;
 
     // Activations of one layer for the tokens of a step, in the order of its rows:
     // q and attended [max_query_tokens][q_heads][head_dim], k and v [..][kv_heads][head_dim].

@@ -3,8 +3,8 @@
 // comparison: whether every paged text equals its dense one, token by token, while it is made.
 //
 // A tie is a place where the dense run itself cannot tell its best two tokens apart (kTieRelative
-// in sampler.hpp): another order of summation may choose the other one. There the paged text goes on
-// along the dense token, so that what follows is compared too.
+// in sampler.hpp): another order of summation may choose the other one. There the paged text goes
+// on along the dense token, so that what follows is compared too.
 //
 // Threads: one.
 

@@ -145,6 +145,9 @@ int run(const Options &options) {
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     progress.finish(scheduler);
+    if (options.check) {
+        cache.check();
+    }
 
     if (options.prompt) {
         print_texts(scheduler, tokenizer, requests.front());

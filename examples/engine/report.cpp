@@ -93,7 +93,7 @@ void print_table(std::ostream &out, const Report &report) {
     line(out, "forks", format("%llu", number(stats.forks)));
     line(out, "copies on write", format("%llu", number(stats.copies_on_write)));
     line(out, "preemptions",
-         format("%llu: %llu swapped, %llu recomputed (%llu tokens again)",
+         format("%llu: %llu swapped, %llu recomputed (%llu tokens given up)",
                 number(stats.num_preemptions), number(stats.preemptions_swap),
                 number(stats.preemptions_recompute), number(stats.tokens_preempted)));
     line(out, "evictions", format("%llu", number(stats.evictions)));

@@ -114,10 +114,20 @@ def workload(engine):
     expect(table["peak_held_blocks"] < table["peak_contiguous_blocks"], table)
 
 
+def workload_recomputed(engine):
+    for options in (["--preempt", "recompute"], ["--host-bytes", "0"]):
+        table = engine.workload(*options)
+        expect(table["equal_texts"] == table["texts"], f"{options}: {table}")
+        expect(table["preemptions_recompute"] > 0 and table["preemptions_swap"] == 0, table)
+
+
 def workload_whatever_the_options(engine):
-    for options in (["--preempt", "recompute"], ["--preempt", "swap"], ["--host-bytes", "0"],
+    for options in (["--preempt", "swap", "--pool-blocks", "64"], ["--preempt", "recompute"],
                     ["--block-tokens", "8", "--pool-blocks", "200"],
-                    ["--chunk", "5", "--max-batch", "3"], ["--seed", "2"]):
+                    ["--block-tokens", "64", "--pool-blocks", "12"],
+                    ["--chunk", "5", "--max-batch", "3"], ["--chunk", "1000"],
+                    ["--pool-blocks", "32", "--max-batch", "40"], ["--pool-blocks", "2000"],
+                    *(["--seed", str(seed)] for seed in range(2, 12))):
         table = engine.workload(*options)
         expect(table["passed"] and table["equal_texts"] == table["texts"], f"{options}: {table}")
 
@@ -182,17 +192,19 @@ def missing_library_is_explained(engine):
 
 
 CASES = [golden_story, samples_swap, samples_recompute, prompt_in_chunks, trained_workload,
-         sampled_texts_differ_and_equal_the_dense_run, workload, workload_whatever_the_options,
+         sampled_texts_differ_and_equal_the_dense_run, workload, workload_recomputed,
          faults_change_the_text, faults_change_the_story, mistakes_are_explained,
          damaged_files_are_refused, missing_library_is_explained]
+EXTENDED_CASES = [workload_whatever_the_options]  # minutes
 
 
 def main():
-    if sys.argv[1:] == ["--list"]:
-        print("\n".join(case.__name__ for case in CASES))
+    if sys.argv[1:] in (["--list"], ["--list-extended"]):
+        cases = EXTENDED_CASES if sys.argv[1] == "--list-extended" else CASES
+        print("\n".join(case.__name__ for case in cases))
         return
     program, folder, name = sys.argv[1:]
-    {case.__name__: case for case in CASES}[name](Engine(program, folder))
+    {case.__name__: case for case in CASES + EXTENDED_CASES}[name](Engine(program, folder))
 
 
 if __name__ == "__main__":
