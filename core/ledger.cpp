@@ -46,9 +46,10 @@ Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t
         host_pools_[g] = make_pool(group.host_blocks);
         if (host_pools_[g] == nullptr) return no_host_memory();
     }
-    // A node has a block in every full-attention group. Without one, nodes outlive their blocks while
-    // they have children: room for a chain four times as long as the pool holds.
-    uint64_t nodes = any_full_ ? fewest_full : 4 * all_blocks;
+    // A node has a block in every full-attention group, and the open step keeps the nodes that it evicts
+    // until its commit. Without such a group nodes outlive their blocks while they have children: room for
+    // chains four times as long as the pool holds.
+    uint64_t nodes = any_full_ ? 2 * fewest_full : 4 * all_blocks;
     if (nodes >= kNone) nodes = kNone - 1;
     QUIRE_TRY(tree_.create(geometry, static_cast<uint32_t>(nodes), seed));
     if (!tables_.create(uint64_t{max_sequences} * group_count_)) return no_host_memory();
@@ -66,6 +67,33 @@ Edit *Ledger::log(EditKind kind, uint32_t group)
     return edit;
 }
 
+// Eviction goes down the list of cached blocks, and each record, node and bucket on the way is a cache miss.
+// So a cursor runs a few blocks ahead and asks for them: first the record, which names the next one, then
+// its node, then the node's bucket.
+void Ledger::look_ahead(uint32_t group, uint32_t next)
+{
+    BlockPool &pool = *pools_[group];
+    LookAhead &ahead = ahead_[group];
+    uint32_t last = ahead.blocks[ahead.at % kLookAhead];
+    if (last == kNone || pool[last].state != BlockState::cached) {
+        // The cursor's block was taken or shared meanwhile: run ahead anew.
+        last = next;
+        for (uint32_t i = 0; i < kLookAhead - 2 && last != kNone; ++i) {
+            ahead.blocks[++ahead.at % kLookAhead] = last;
+            last = pool.next_in_list(last);
+        }
+    } else {
+        last = pool.next_in_list(last);
+    }
+    ahead.blocks[++ahead.at % kLookAhead] = last;
+    if (last == kNone) return;
+    __builtin_prefetch(&pool[last]);
+    uint32_t earlier = ahead.blocks[(ahead.at - 2) % kLookAhead];
+    if (earlier != kNone && pool[earlier].node != kNone) tree_.prefetch_node(pool[earlier].node);
+    earlier = ahead.blocks[(ahead.at - 4) % kLookAhead];
+    if (earlier != kNone && pool[earlier].node != kNone) tree_.prefetch_bucket_of(pool[earlier].node);
+}
+
 uint32_t Ledger::take(uint32_t group, uint64_t barrier)
 {
     BlockPool &pool = *pools_[group];
@@ -81,7 +109,7 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier)
     edit->block = block;
     edit->node = b.node;
     edit->hint = pool.next_in_list(block);
-    if (edit->hint != kNone) __builtin_prefetch(tree_.blocks(pool[edit->hint].node));
+    look_ahead(group, edit->hint);
     edit->unlinked = !windowed_[group] && tree_.linked(b.node);
     if (edit->unlinked) tree_.unlink(b.node);
     tree_.blocks(b.node)[group] = kNullBlock;

@@ -85,6 +85,13 @@ class Ledger {
     Status check() const;
 
   private:
+    static constexpr uint32_t kLookAhead = 8;
+    struct LookAhead {
+        uint32_t at = 0;
+        uint32_t blocks[kLookAhead] = {kNone, kNone, kNone, kNone, kNone, kNone, kNone, kNone};
+    };
+
+    void look_ahead(uint32_t group, uint32_t next);
     Edit *log(EditKind kind, uint32_t group);
     void undo_edit(const Edit &edit, Sequence *s);
     void undo_tree_edit(const Edit &edit);
@@ -98,6 +105,7 @@ class Ledger {
     Array<BlockTable> tables_;
     BlockPool *pools_[kMaxGroups] = {};
     BlockPool *host_pools_[kMaxGroups] = {};
+    LookAhead ahead_[kMaxGroups];
     bool windowed_[kMaxGroups] = {};
     bool any_full_ = false;
     uint32_t group_count_ = 0;

@@ -74,6 +74,9 @@ class PrefixTree {
         __builtin_prefetch(&header(node));
         __builtin_prefetch(tokens_of(node));
     }
+    void prefetch_node(uint32_t node) const { __builtin_prefetch(&header(node)); }
+    // The node should be there already, see prefetch_node.
+    void prefetch_bucket_of(uint32_t node) const { prefetch_bucket(header(node).hash); }
     uint32_t candidate(uint64_t hash) const { return buckets_[hash & bucket_mask_]; }
 
     // Adds a child that is not there yet; it names no block. kNone when no node is left.
