@@ -5,7 +5,8 @@
 // One step: those that run ask first, oldest first; when one needs room, Quire preempts a newer
 // one, which then waits in front of the queue with its tokens kept. Only a step that preempted
 // nobody admits: first whoever was preempted, then new requests. A prompt is computed in chunks
-// beside the decoding texts. A request for n samples is computed once and forked at the end of its prompt.
+// beside the decoding texts. A request for n samples is computed once and forked at the end of its
+// prompt.
 //
 // Invariants: (1) a text is in exactly one of running_, waiting_, finished_
 //             (2) known <= tokens.size(), and computed <= known, as Quire has them too
