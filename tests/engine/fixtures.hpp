@@ -21,7 +21,7 @@ namespace engine::testing {
 
 inline std::filesystem::path weights_folder() {
     const char *folder = std::getenv("QUIRE_WEIGHTS");
-    return folder != nullptr ? folder : QUIRE_WEIGHTS_FALLBACK;
+    return folder != nullptr && folder[0] != '\0' ? folder : QUIRE_WEIGHTS_FALLBACK;
 }
 
 #define QUIRE_NEEDS_WEIGHTS()                                                            \

@@ -22,7 +22,7 @@ TIGHT_POOL = ["--pool-blocks", "24", "--block-tokens", "16"]
 class Engine:
     def __init__(self, program, folder):
         self.program = program
-        self.folder = pathlib.Path(os.environ.get("QUIRE_WEIGHTS", folder))
+        self.folder = pathlib.Path(os.environ.get("QUIRE_WEIGHTS") or folder)
 
     def run(self, *options):
         return subprocess.run([self.program, *options], capture_output=True, timeout=300)
