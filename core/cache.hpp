@@ -172,7 +172,7 @@ class Cache {
     Short shortage(const Plan &plan) const;
     Status reserve(const Plan &plan);
     void take_all(Plan *plan, Change *change);
-    void take_hit(Sequence *s, Change *change, uint32_t group, uint32_t block, uint32_t index);
+    void take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index);
     void take_hits(const Plan &plan, Change *change, uint32_t group);
     void swap_in(const Plan &plan, Change *change, uint32_t group);
     void copy_tail(const Plan &plan, uint32_t group);

@@ -226,14 +226,14 @@ Status Cache::reserve(const Plan &plan)
 }
 
 // Shares a found block; if the step that writes it fails, what is built on it is wrong.
-void Cache::take_hit(Sequence *s, Change *change, uint32_t group, uint32_t block, uint32_t index)
+void Cache::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index)
 {
     const Block &b = ledger_.pool(group)[block];
     uint32_t position = index << geometry_.block_shift;
     if (b.ready == open_record().number) {
         if (position < change->valid_tokens) change->valid_tokens = position;
     } else if (!timeline_.done(b.ready)) {
-        s->note_pending(b.ready, position);
+        change->note_pending(b.ready, position);
     }
     ledger_.add_ref(group, block);
 }
@@ -245,7 +245,7 @@ void Cache::take_hits(const Plan &plan, Change *change, uint32_t group)
         geometry_.groups[group].first_visible_block(plan.position, geometry_.block_tokens);
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
         uint32_t block = i < first ? kNullBlock : ledger_.tree().blocks(matches_[i])[group];
-        if (block != kNullBlock) take_hit(&s, change, group, block, i);
+        if (block != kNullBlock) take_hit(change, group, block, i);
         ledger_.append_entry(&s, plan.sequence, group, block);
     }
 }
@@ -261,7 +261,7 @@ void Cache::swap_in(const Plan &plan, Change *change, uint32_t group)
         uint32_t block =
             i < plan.hit_blocks ? ledger_.tree().blocks(matches_[i])[group] : kNullBlock;
         if (block != kNullBlock) {
-            take_hit(&s, change, group, block, i);
+            take_hit(change, group, block, i);
         } else {
             block = ledger_.take(group, open_record().barrier, plan.sequence);
             ledger_.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);

@@ -95,7 +95,7 @@ void Cache::lose(uint32_t sequence, uint32_t valid_tokens)
     state.known -= state.drafts;
     state.drafts = state.lookahead = 0;
     if (state.first_unknown >= state.known) state.first_unknown = kNone;
-    lower_computed(sequence, valid_tokens, true);
+    lower_computed(sequence, valid_tokens < state.known ? valid_tokens : state.known, true);
 }
 
 void Cache::fail_step(const StepRecord &record)

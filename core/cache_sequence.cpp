@@ -247,7 +247,7 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     s.state.preemptions = 0;
     s.state.flags = p.state.flags & Sequence::kUnpublished;
     if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
-    if (computed != 0) s.state.admitted = ++admissions_;
+    s.state.admitted = computed != 0 ? ++admissions_ : 0;
     rewind_cursor(child);
     for (uint32_t i = 0; i < kMaxUnfinished; ++i) {
         if (p.pending_step[i] != 0 && p.pending_position[i] < computed) {

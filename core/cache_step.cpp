@@ -196,6 +196,10 @@ void Cache::settle_items(StepRecord *record, Batch *batch)
         s.last_step = record->number;
         if (change.kind == ChangeKind::victim) continue;
         s.note_pending(record->number, change.valid_tokens);
+        for (uint64_t step = timeline_.oldest(); change.has_pending && step < record->number; ++step) {
+            uint32_t position = change.pending_position[Timeline::slot(step)];
+            if (position != UINT32_MAX) s.note_pending(step, position);
+        }
         counts_.prefix_cache_queries += change.query_tokens;
         counts_.prefix_cache_hits += change.hit_tokens;
         namespaces_[s.name_space].queries += change.query_tokens;

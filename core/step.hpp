@@ -66,7 +66,19 @@ struct Change {
     uint32_t hit_tokens = 0;
     uint32_t query_tokens = 0; // looked up
     SequenceState before;
-    bool doomed = false; // to be dropped, see Cache::drop
+    bool doomed = false;      // to be dropped, see Cache::drop
+    bool has_pending = false; // then for each unfinished step by its slot: tokens that stay right if
+    uint32_t pending_position[kMaxUnfinished]; // it fails, UINT32_MAX = all
+
+    void note_pending(uint64_t step, uint32_t position)
+    {
+        if (!has_pending) {
+            for (uint32_t &tokens : pending_position) tokens = UINT32_MAX;
+        }
+        has_pending = true;
+        uint32_t &tokens = pending_position[Timeline::slot(step)];
+        if (position < tokens) tokens = position;
+    }
 };
 
 constexpr uint32_t kVoidCopy = 0xFFFFFFFF; // the kind of a copy whose item was dropped

@@ -144,6 +144,25 @@ void Reference::kill(int node)
 {
     free_parts(node);
     nodes_[static_cast<size_t>(node)].alive = false;
+    free_if_bare(nodes_[static_cast<size_t>(node)].parent);
+}
+
+// Without full-attention groups a node lives while it names a block or has children.
+void Reference::free_if_bare(int node)
+{
+    for (const GroupShape &group : config_.groups) {
+        if (group.window == 0) return;
+    }
+    while (node >= 0 && nodes_[static_cast<size_t>(node)].alive) {
+        for (int block : nodes_[static_cast<size_t>(node)].blocks) {
+            if (block >= 0) return;
+        }
+        for (const Node &other : nodes_) {
+            if (other.alive && other.parent == node) return;
+        }
+        nodes_[static_cast<size_t>(node)].alive = false;
+        node = nodes_[static_cast<size_t>(node)].parent;
+    }
 }
 
 int Reference::find_child(const std::string &root, int parent, const std::vector<uint32_t> &tokens) const
@@ -339,7 +358,7 @@ bool Reference::fork(int slot, int child, int token_count)
     s.computed = whole_windows(p, std::min(p.computed, token_count));
     s.lookahead = s.preemptions = 0;
     s.lost = s.preempted = false;
-    s.admitted = s.computed != 0 ? ++admissions_ : p.admitted;
+    s.admitted = s.computed != 0 ? ++admissions_ : 0;
     for (size_t g = 0; g < blocks_.size(); ++g) {
         s.tables[g].resize(static_cast<size_t>(block_count(s.computed)));
         for (size_t i = 0; i < s.tables[g].size(); ++i) {

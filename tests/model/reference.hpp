@@ -154,6 +154,7 @@ class Reference {
     void drop_ref(int group, int block, int64_t touch);
     void free_parts(int node);
     void kill(int node);
+    void free_if_bare(int node);
     int find_child(const std::string &root, int parent, const std::vector<uint32_t> &tokens) const;
     std::vector<int> match(const Seq &s, int max_blocks, bool any_queue) const;
     int best_hit(const std::vector<int> &matched) const;

@@ -347,6 +347,7 @@ void Reference::commit()
     saved_.clear();
     for (int node : evicted_) {
         if (nodes_[static_cast<size_t>(node)].hidden && nodes_[static_cast<size_t>(node)].alive) kill(node);
+        free_if_bare(node);
     }
     for (auto [group, block] : parked_) {
         Block &b = blocks_[static_cast<size_t>(group)][static_cast<size_t>(block)];
@@ -396,7 +397,7 @@ void Reference::lose(int slot, int valid)
     s.lost = true;
     s.tokens.resize(s.tokens.size() - static_cast<size_t>(s.drafts));
     s.drafts = s.lookahead = 0;
-    lower_computed(slot, valid, true);
+    lower_computed(slot, std::min(valid, static_cast<int>(s.tokens.size())), true);
 }
 
 void Reference::finish(int64_t number, bool failed)
