@@ -21,13 +21,12 @@ bool BlockPool::create(uint32_t block_count)
 
 uint32_t BlockPool::available(uint64_t barrier) const
 {
-    uint32_t count = lists_[kFree].count + lists_[kDraining].count + lists_[kCached].count;
+    uint32_t count = lists_[kFree].count + draining_ + lists_[kCached].count;
     if (barrier == kNoBarrier) [[likely]]
         return count;
     // The open step counts too: a block that it touches may have been touched behind the barrier before.
     for (uint64_t step = barrier; step <= timeline_->next(); ++step) {
-        uint32_t slot = Timeline::slot(step);
-        count -= lists_[kDraining].pending[slot] + lists_[kCached].pending[slot];
+        count -= lists_[draining_list(step)].count + cached_pending_[Timeline::slot(step)];
     }
     return count;
 }
@@ -35,11 +34,13 @@ uint32_t BlockPool::available(uint64_t barrier) const
 uint32_t BlockPool::take_free(uint64_t barrier)
 {
     uint32_t block = lists_[kFree].head;
-    if (block == kNone) {
-        block = lists_[kDraining].head;
-        while (block != kNone && blocks_[block].touch >= barrier) block = blocks_[block].next;
-        if (block == kNone) return kNone;
+    if (block == kNone && draining_ != 0) {
+        uint64_t end = barrier == kNoBarrier ? timeline_->next() + 1 : barrier;
+        for (uint64_t step = timeline_->oldest(); step < end && block == kNone; ++step) {
+            block = lists_[draining_list(step)].head;
+        }
     }
+    if (block == kNone) return kNone;
     leave_list(block);
     become_held(block);
     return block;
@@ -71,13 +72,18 @@ void BlockPool::drop_ref(uint32_t block, uint64_t touch)
     if (b.node != kNone) {
         b.state = BlockState::cached;
         push_back(kCached, block);
-    } else if (timeline_->done(b.touch)) {
-        b.state = BlockState::free;
-        push_front(kFree, block);
     } else {
-        b.state = BlockState::draining;
-        push_back(kDraining, block);
+        push_unused(block);
     }
+}
+
+// What was given back last is the warmest in the caches, so it is handed out first.
+void BlockPool::push_unused(uint32_t block)
+{
+    Block &b = blocks_[block];
+    bool drained = timeline_->done(b.touch);
+    b.state = drained ? BlockState::free : BlockState::draining;
+    push_front(drained ? uint32_t{kFree} : draining_list(b.touch), block);
 }
 
 void BlockPool::undo_take_free(uint32_t block)
@@ -86,9 +92,7 @@ void BlockPool::undo_take_free(uint32_t block)
     QUIRE_ASSERT(b.state == BlockState::held && b.refs == 1 && b.node == kNone);
     b.refs = 0;
     --held_;
-    bool drained = timeline_->done(b.touch);
-    b.state = drained ? BlockState::free : BlockState::draining;
-    push_front(drained ? kFree : kDraining, block);
+    push_unused(block);
 }
 
 void BlockPool::undo_claim(uint32_t block, uint32_t next_hint)
@@ -140,45 +144,36 @@ void BlockPool::free_unpublished(uint32_t block)
     }
     b.node = kNone;
     b.owner = kNone;
-    bool drained = timeline_->done(b.touch);
-    b.state = drained ? BlockState::free : BlockState::draining;
-    drained ? push_front(kFree, block) : push_back(kDraining, block);
+    push_unused(block);
 }
 
 void BlockPool::retire(uint64_t old_oldest)
 {
     for (uint64_t step = old_oldest; step < timeline_->oldest(); ++step) {
-        lists_[kCached].pending[Timeline::slot(step)] = 0;
-    }
-    uint32_t block = lists_[kDraining].head;
-    while (block != kNone) {
-        uint32_t next = blocks_[block].next;
-        if (timeline_->done(blocks_[block].touch)) {
-            // Count first by the old step: its slot's counter still holds this block.
-            List &list = lists_[kDraining];
-            --list.pending[Timeline::slot(blocks_[block].touch)];
-            uint64_t touch = blocks_[block].touch;
-            blocks_[block].touch = 0; // leave_list must not count it again
-            leave_list(block);
-            blocks_[block].touch = touch;
-            blocks_[block].state = BlockState::free;
-            push_front(kFree, block);
+        cached_pending_[Timeline::slot(step)] = 0;
+        List &list = lists_[draining_list(step)];
+        draining_ -= list.count;
+        uint32_t block = list.head;
+        list = List{};
+        while (block != kNone) {
+            uint32_t next = blocks_[block].next;
+            push_unused(block);
+            block = next;
         }
-        block = next;
     }
 }
 
-BlockPool::ListName BlockPool::list_of(uint32_t block) const
+uint32_t BlockPool::list_of(uint32_t block) const
 {
     switch (blocks_[block].state) {
     case BlockState::free: return kFree;
-    case BlockState::draining: return kDraining;
+    case BlockState::draining: return draining_list(blocks_[block].touch);
     case BlockState::cached: return kCached;
     default: assertion_failed("the block is on a list", __FILE__, __LINE__);
     }
 }
 
-void BlockPool::insert_before(ListName name, uint32_t block, uint32_t next)
+void BlockPool::insert_before(uint32_t name, uint32_t block, uint32_t next)
 {
     List &list = lists_[name];
     Block &b = blocks_[block];
@@ -188,17 +183,20 @@ void BlockPool::insert_before(ListName name, uint32_t block, uint32_t next)
     (prev != kNone ? blocks_[prev].next : list.head) = block;
     (next != kNone ? blocks_[next].prev : list.tail) = block;
     ++list.count;
-    if (!timeline_->done(b.touch)) ++list.pending[Timeline::slot(b.touch)];
+    if (name >= kDraining) ++draining_;
+    if (name == kCached && !timeline_->done(b.touch)) ++cached_pending_[Timeline::slot(b.touch)];
 }
 
 void BlockPool::leave_list(uint32_t block)
 {
-    List &list = lists_[list_of(block)];
+    uint32_t name = list_of(block);
+    List &list = lists_[name];
     Block &b = blocks_[block];
     (b.prev != kNone ? blocks_[b.prev].next : list.head) = b.next;
     (b.next != kNone ? blocks_[b.next].prev : list.tail) = b.prev;
     --list.count;
-    if (!timeline_->done(b.touch)) --list.pending[Timeline::slot(b.touch)];
+    if (name >= kDraining) --draining_;
+    if (name == kCached && !timeline_->done(b.touch)) --cached_pending_[Timeline::slot(b.touch)];
 }
 
 // O(1) when the hint still is the right neighbour, which it is when a step is undone in reverse; else the
@@ -221,7 +219,7 @@ void BlockPool::insert_by_stamp(uint32_t block, uint32_t next_hint)
     insert_before(kCached, block, next);
 }
 
-Status BlockPool::check_list(ListName name) const
+Status BlockPool::check_list(uint32_t name) const
 {
     const List &list = lists_[name];
     uint32_t count = 0;
@@ -236,22 +234,22 @@ Status BlockPool::check_list(ListName name) const
         if (list_of(i) != name || b.refs != 0) {
             return fail(QUIRE_E_INTERNAL, "block_pool: block {} is on list {} by mistake", i, name);
         }
-        if (name == kCached && (b.node == kNone || b.stamp <= stamp)) {
+        if (name != kCached) continue;
+        if (b.node == kNone || b.stamp <= stamp) {
             return fail(QUIRE_E_INTERNAL, "block_pool: cached block {} has no node or is out of order", i);
         }
         stamp = b.stamp;
         if (!timeline_->done(b.touch)) ++pending[Timeline::slot(b.touch)];
     }
     bool same = count == list.count && list.tail == prev;
-    if (!same || std::memcmp(pending, list.pending, sizeof pending) != 0) {
-        return fail(QUIRE_E_INTERNAL, "block_pool: the counts of list {} are wrong", name);
-    }
+    if (name == kCached) same = same && std::memcmp(pending, cached_pending_, sizeof pending) == 0;
+    if (!same) return fail(QUIRE_E_INTERNAL, "block_pool: the counts of list {} are wrong", name);
     return Status{};
 }
 
 Status BlockPool::check() const
 {
-    for (uint32_t name = 0; name < kLists; ++name) QUIRE_TRY(check_list(static_cast<ListName>(name)));
+    for (uint32_t name = 0; name < kLists; ++name) QUIRE_TRY(check_list(name));
     uint32_t held = 0, parked = 0;
     for (uint32_t i = 1; i < block_count(); ++i) {
         held += blocks_[i].state == BlockState::held;

@@ -60,7 +60,7 @@ class BlockPool {
     Block &operator[](uint32_t block) { return blocks_[block]; }
     const Block &operator[](uint32_t block) const { return blocks_[block]; }
 
-    uint32_t free_count() const { return lists_[kFree].count + lists_[kDraining].count; }
+    uint32_t free_count() const { return lists_[kFree].count + draining_; }
     uint32_t cached_count() const { return lists_[kCached].count; }
     uint32_t held_count() const { return held_; }
     uint32_t parked_count() const { return parked_; }
@@ -107,26 +107,30 @@ class BlockPool {
     Status check() const;
 
   private:
-    enum ListName : uint32_t { kFree, kDraining, kCached, kLists };
+    // One list of draining blocks for each unfinished step, by its slot: the last that touches them.
+    enum ListName : uint32_t { kFree, kCached, kDraining, kLists = kDraining + kMaxUnfinished };
     struct List {
         uint32_t head = kNone;
         uint32_t tail = kNone;
         uint32_t count = 0;
-        uint32_t pending[kMaxUnfinished] = {}; // members by the unfinished step that touches them
     };
 
-    ListName list_of(uint32_t block) const;
-    void insert_before(ListName name, uint32_t block, uint32_t next);
+    static uint32_t draining_list(uint64_t step) { return kDraining + Timeline::slot(step); }
+    uint32_t list_of(uint32_t block) const;
+    void insert_before(uint32_t name, uint32_t block, uint32_t next);
     void leave_list(uint32_t block);
-    void push_front(ListName name, uint32_t block) { insert_before(name, block, lists_[name].head); }
-    void push_back(ListName name, uint32_t block) { insert_before(name, block, kNone); }
+    void push_front(uint32_t name, uint32_t block) { insert_before(name, block, lists_[name].head); }
+    void push_back(uint32_t name, uint32_t block) { insert_before(name, block, kNone); }
+    void push_unused(uint32_t block);
     void insert_by_stamp(uint32_t block, uint32_t next_hint);
     void become_held(uint32_t block);
-    Status check_list(ListName name) const;
+    Status check_list(uint32_t name) const;
 
     Array<Block> blocks_;
     const Timeline *timeline_;
     List lists_[kLists];
+    uint32_t cached_pending_[kMaxUnfinished] = {}; // cached blocks by the unfinished step touching them
+    uint32_t draining_ = 0;
     uint64_t clock_ = 0; // stamps given
     uint32_t held_ = 0;
     uint32_t parked_ = 0;

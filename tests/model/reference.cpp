@@ -92,8 +92,8 @@ int Reference::available(int group) const
     return count;
 }
 
-// Free blocks that nothing touches come first, then free ones that only this queue's work touches, then
-// cached ones; among the last two the one that was given back longest ago.
+// Free blocks that nothing touches come first, then free ones that only this queue's work touches, those of
+// the oldest step first, then the cached one that was given back longest ago.
 int Reference::take(int group)
 {
     auto &blocks = blocks_[static_cast<size_t>(group)];
@@ -102,8 +102,12 @@ int Reference::take(int group)
         const Block &b = blocks[i];
         if (b.refs != 0 || b.parked || !usable(b.touch, step_.queue)) continue;
         int rank = b.node >= 0 ? 2 : done(b.touch) ? 0 : 1;
-        bool older = best >= 0 && rank != 0 && b.stamp < blocks[static_cast<size_t>(best)].stamp;
-        if (rank > best_class || (rank == best_class && !older)) continue;
+        bool better = rank < best_class;
+        if (rank == best_class) {
+            const Block &other = blocks[static_cast<size_t>(best)];
+            better = rank == 1 ? b.touch < other.touch : rank == 2 && b.stamp < other.stamp;
+        }
+        if (!better) continue;
         best = static_cast<int>(i);
         best_class = rank;
     }

@@ -155,10 +155,17 @@ int Reference::host_available(int group) const
 int Reference::take_host(int group)
 {
     auto &blocks = host_[static_cast<size_t>(group)];
-    size_t i = 0;
-    while (blocks[i].refs != 0 || !usable(blocks[i].touch, step_.queue)) ++i;
-    blocks[i].refs = 1;
-    return static_cast<int>(i);
+    int best = -1;
+    int64_t best_touch = 0;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+        const Block &b = blocks[i];
+        int64_t touch = done(b.touch) ? 0 : b.touch;
+        if (b.refs != 0 || !usable(b.touch, step_.queue) || (best >= 0 && touch >= best_touch)) continue;
+        best = static_cast<int>(i);
+        best_touch = touch;
+    }
+    blocks[static_cast<size_t>(best)].refs = 1;
+    return best;
 }
 
 bool Reference::host_room(int slot) const

@@ -110,7 +110,8 @@ class Player {
     int64_t queue_ = 0;
     bool may_preempt_ = false;
     int how_ = 0;
-    bool preempted_ = false;
+    bool preempted_ = false; // since begin
+    bool published_ = false; // by other calls, since begin
     std::string difference_;
 };
 
@@ -222,7 +223,8 @@ void Player::add(const std::vector<int> &args)
 // one, as long as the step evicted and preempted nothing. (Others: unit tests.)
 void Player::drop(int slot)
 {
-    if (step_ == 0 || seqs_[slot] == 0 || preempted_ || reference_[0].evicted_in_step()) return;
+    if (step_ == 0 || seqs_[slot] == 0 || preempted_ || published_) return;
+    if (reference_[0].evicted_in_step()) return;
     bool in_step = reference_[0].seq(slot).in_step;
     if (in_step && reference_[0].step().rows.back() != slot) return;
     quire_seq dropped[kSlots];
@@ -293,6 +295,7 @@ void Player::set_tokens(const std::vector<int> &args)
                           static_cast<uint32_t>(count), 0};
     quire_status status = api_.seq_set_tokens(cache_, &span, 1, sizeof span, named.data(),
                                               static_cast<uint32_t>(count), &error_);
+    published_ = true;
     agree(status,
           on_reference([=](Reference &r) { return r.set_tokens(slot, position, named); }));
 }
@@ -311,14 +314,15 @@ void Player::probe(const std::vector<int> &args)
 void Player::perform_in_step(const Op &op)
 {
     if (step_ == 0) return;
-    if (op.name == "abort") {
+    // What set and accept publish depends on what the step holds, so going back would give another result.
+    if (op.name == "abort" && !published_) {
         if (!agree(api_.step_abort(cache_, step_, &error_), true)) return;
         reference_[0].abort();
         step_ = 0;
         for (const Event &event : events_) {
             if (!event.is_item) event.operation(reference_[0]);
         }
-    } else if (op.name == "commit") {
+    } else if (op.name == "commit" || op.name == "abort") {
         if (!agree(api_.step_commit(cache_, step_, nullptr, &error_), true)) return;
         committed_[reference_[0].step().number] = step_;
         reference_[0].commit();
@@ -356,7 +360,7 @@ void Player::perform(const Op &op)
                                               nullptr, 0, nullptr, 0, &step, &error_);
         if (!agree(status, reference_[0].begin(a[0], a[1] != 0, a[2]))) return;
         step_ = step;
-        queue_ = a[0], may_preempt_ = a[1] != 0, how_ = a[2], preempted_ = false;
+        queue_ = a[0], may_preempt_ = a[1] != 0, how_ = a[2], preempted_ = published_ = false;
         events_.clear();
     } else if (op.name == "reset") {
         if (!agree(api_.cache_reset(cache_, &error_), !reference_[0].open())) return;
@@ -375,6 +379,7 @@ void Player::perform(const Op &op)
             agree(api_.seq_truncate(cache_, seqs_[slot], static_cast<uint32_t>(a[1]), &error_),
                   on_reference([=, n = a[1]](Reference &r) { return r.truncate(slot, n); }));
         } else if (op.name == "accept") {
+            published_ = true;
             agree(api_.seq_accept(cache_, seqs_[slot], static_cast<uint32_t>(a[1]), &error_),
                   on_reference([=, n = a[1]](Reference &r) { return r.accept(slot, n); }));
         }
