@@ -15,18 +15,6 @@
 
 namespace quire::cpu {
 
-namespace {
-
-// Whole pages, or 0 when the size is too large to be rounded.
-uint64_t round_to_pages(uint64_t size_bytes) {
-    auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    uint64_t padded = 0;
-    if (__builtin_add_overflow(size_bytes, page_bytes - 1, &padded)) return 0;
-    return padded / page_bytes * page_bytes;
-}
-
-}  // namespace
-
 MachineMemory machine_memory() {
     MachineMemory memory;
     auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -57,15 +45,11 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
     if (size_bytes == 0) {
         return fail(error, QUIRE_E_ARG, "0 bytes were asked for; ask for at least one");
     }
-    uint64_t mapped_bytes = round_to_pages(size_bytes);
-    void *pages = MAP_FAILED;
-    int error_number = ENOMEM;
-    if (mapped_bytes != 0) {
-        pages =
-            mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        error_number = errno;
-    }
+    // The system rounds to whole pages, here and in munmap.
+    void *pages =
+        mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) {
+        int error_number = errno;
         return fail_os(error, QUIRE_E_DEVICE_MEMORY, error_number,
                        "%" PRIu64 " bytes cannot be had (%s); %" PRIu64 " bytes are free",
                        size_bytes, std::strerror(error_number), machine_memory().free_bytes);
@@ -78,7 +62,7 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
 
 void mem_free(quire_be_device *, uint64_t address, uint64_t size_bytes, uint32_t) {
     if (address == 0 || size_bytes == 0) return;
-    if (munmap(reinterpret_cast<void *>(address), round_to_pages(size_bytes)) != 0) return;
+    if (munmap(reinterpret_cast<void *>(address), size_bytes) != 0) return;
     live_objects.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -2,8 +2,8 @@
 //
 // attention_case: one attention call as data: what to compute, over which pages, in what order.
 //
-// A row is a prefix of a content: the value of content c at position p is a function of (seed, c, p),
-// so that a chunk, a decode row and a whole prefill of one content hold the same numbers wherever
+// A row is a prefix of a content: the value of content c at position p is a function of (seed, c,
+// p), so that a chunk, a decode row and a whole prefill of one content hold the same numbers wherever
 // their pages lie. Whatever no query may read holds poison: unwritten slots, the null block, blocks
 // that have left a window, the other layers, gaps between strides.
 //
@@ -67,8 +67,7 @@ class AttentionCase {
 
     // Runs on the rig's queue and checks that nothing but the result was written.
     AttentionResult run(Rig &rig) const;
-    // Fails the test where `result` is further from the oracle than `dtype` and f32 arithmetic allow.
-    // Returns the largest error in units of the bound.
+    // The largest error against the oracle, in units of the bound: at most 1 is right.
     double compare(const AttentionResult &result) const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention against the oracle: random shapes, poisoned slots, guarded outputs; and a proof that the
-// comparison sees a wrong block.
+// Attention against the oracle: random shapes, poisoned slots, guarded outputs; and a proof that
+// the comparison sees a wrong block.
 
 #include <cmath>
 #include <iostream>

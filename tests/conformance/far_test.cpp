@@ -40,6 +40,21 @@ uint64_t upload(Rig &rig, const Memory &scratch, uint64_t *used, const std::vect
     return at;
 }
 
+// A mistake that write and attention share would not show in the result.
+void expect_at_their_places(Rig &rig, const Far &far, uint64_t pool_address,
+                            const std::vector<float> &values) {
+    const quire_be_pool &pool = far.pool;
+    for (size_t t = 0; t < far.blocks.size() * pool.block_tokens; ++t) {
+        uint64_t at = pool_address +
+                      static_cast<uint64_t>(far.blocks[t / pool.block_tokens]) *
+                          static_cast<uint64_t>(pool.block_stride) +
+                      t % pool.block_tokens * static_cast<uint64_t>(pool.k_token_stride);
+        double expected =
+            decode(encode(values[t * pool.kv_heads * pool.k_head_dim], pool.k_dtype), pool.k_dtype);
+        EXPECT_EQ(load(rig.read(at, 4).data(), pool.k_dtype), expected) << t;
+    }
+}
+
 // Writes a row's tokens through kv_write and attends with the last; returns out.
 std::vector<unsigned char> write_and_attend(Rig &rig, const Far &far, uint64_t pool_address) {
     const quire_be_attention_query &shape = far.shape;
@@ -65,6 +80,8 @@ std::vector<unsigned char> write_and_attend(Rig &rig, const Far &far, uint64_t p
     write.k_token_stride = write.v_token_stride = int64_t{shape.kv_heads} * shape.k_head_dim;
     Error error;
     must(api().kv_write(rig.queue(), &write, &error), error);
+
+    expect_at_their_places(rig, far, pool_address, values);
 
     quire_be_plan_desc desc{};
     desc.struct_size = sizeof desc;

@@ -83,4 +83,30 @@ TEST_F(FaultTest, slot_outside_the_pool_writes_nothing_and_stops_the_queue) {
     EXPECT_TRUE(rig.read_through(other, memory.address(), pool.size_bytes) == before);
 }
 
+TEST_F(FaultTest, work_behind_a_fault_does_not_run) {
+    Rig rig;
+    quire_be_queue *other = rig.new_queue();
+    AttentionSpec spec = plain_spec();
+    quire_be_pool pool = make_pool(spec.shape, Layout::head_major, 1, 4, 0);
+    Memory memory(rig, pool.size_bytes);
+    pool.address = memory.address();
+    Memory slots(rig, 64);
+    int64_t slot = INT64_MAX;
+    rig.write(slots.address(), &slot, sizeof slot);
+    Fence go(rig);
+    Fence done(rig);
+    rig.wait(rig.queue(), go, 1);
+    quire_be_kv_write args = {
+        sizeof args,     0,   1,  QUIRE_DTYPE_F32, &pool, memory.address(), memory.address(),
+        slots.address(), 128, 128};
+    Error error;
+    must(api().kv_write(rig.queue(), &args, &error), error);
+    rig.fill(rig.queue(), memory.address(), 64, 0xEE);
+    rig.signal(rig.queue(), done, 1);
+    go.signal_host(1);
+    EXPECT_EQ(done.wait_host(1), QUIRE_E_DEVICE_LOST);
+    EXPECT_EQ(done.read(), kFenceFailed);
+    EXPECT_EQ(rig.read_through(other, memory.address(), 64), std::vector<unsigned char>(64, 0));
+}
+
 }  // namespace quire::conformance

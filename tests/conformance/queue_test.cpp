@@ -6,6 +6,7 @@
 // while it is held has not waited for the work.
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "number.hpp"
@@ -93,6 +94,7 @@ TEST_F(QueueTest, descriptors_may_be_reused_when_the_call_returns) {
     rig.write(memory.address(), values.data(), kCount * 8);
     Fence go(rig);
     rig.wait(rig.queue(), go, 1);
+    rig.fill(rig.queue(), memory.address() + kCount * 8, kCount * 8, 0xFF);  // stands before them
     std::vector<quire_be_copy> copies(kCount);
     for (uint32_t i = 0; i < kCount; ++i) {
         copies[i] = {memory.address() + (2 * kCount - 1 - i) * 8, memory.address() + i * 8, 8,
@@ -111,17 +113,23 @@ TEST_F(QueueTest, descriptors_may_be_reused_when_the_call_returns) {
 TEST_F(QueueTest, quiesce_waits_for_every_queue_or_for_the_time) {
     Rig rig;
     quire_be_queue *other = rig.new_queue();
-    Memory memory(rig, 4096);
+    constexpr uint64_t kSize = 16 << 20;
+    Memory memory(rig, kSize);
     Fence go(rig);
     Error error;
     EXPECT_EQ(api().quiesce(rig.device(), kPatience, &error), QUIRE_OK);
     rig.wait(other, go, 1);
-    rig.fill(other, memory.address(), 4096, 9);
+    rig.fill(other, memory.address(), kSize, 9);
     EXPECT_EQ(api().quiesce(rig.device(), kMoment, &error), QUIRE_S_TIMEOUT);
     EXPECT_EQ(api().quiesce(rig.device(), 0, &error), QUIRE_S_TIMEOUT);
-    go.signal_host(1);
+    // It sleeps by now, and is woken by the end of work that signals nothing.
+    std::thread later([&go] {
+        std::this_thread::sleep_for(std::chrono::nanoseconds(kMoment));
+        go.signal_host(1);
+    });
     EXPECT_EQ(api().quiesce(rig.device(), kPatience, &error), QUIRE_OK);
-    EXPECT_TRUE(all_are(rig.read(memory.address(), 4096), 9));
+    later.join();
+    EXPECT_TRUE(all_are(rig.read(memory.address(), kSize), 9));
     expect_refused(api().quiesce(nullptr, 0, &error), error, QUIRE_E_ARG);
 }
 

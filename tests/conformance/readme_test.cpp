@@ -74,26 +74,35 @@ bool is_offered(Rig &rig, const quire_be_attention_query &shape) {
     return answer.support != QUIRE_BE_NO;
 }
 
+bool says(const Row &row, const quire_be_attention_query &shape) {
+    bool types = names(row.types, shape.q_dtype) && names(row.types, shape.k_dtype) &&
+                 names(row.types, shape.v_dtype);
+    bool k_dim = shape.k_head_dim >= row.low && shape.k_head_dim <= row.high;
+    bool v_dim = shape.v_head_dim >= row.low && shape.v_head_dim <= row.high;
+    return row.is_offered && types && k_dim && v_dim;
+}
+
 void expect_row_is_true(Rig &rig, const Row &row) {
     constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
-    for (uint32_t i = 0; i < 27; ++i) {
-        uint32_t q = kTypes[i % 3];
-        uint32_t k = kTypes[i / 3 % 3];
-        uint32_t v = kTypes[i / 9];
-        for (uint32_t dim : {row.low - 1, row.low, 64u, row.high, row.high + 1}) {
-            bool said = row.is_offered && names(row.types, q) && names(row.types, k) &&
-                        names(row.types, v) && dim >= row.low && dim <= row.high;
-            for (uint32_t block_tokens : {1u, 16u, 100u}) {
-                quire_be_attention_query shape = {sizeof shape, 0, 8, 2, dim, dim, q, k, v,
-                                                  block_tokens, 0, 0};
-                shape.window = row.has_window ? 9 : 0;
-                if (!row.is_causal) shape.flags = QUIRE_ATTENTION_NOT_CAUSAL;
-                EXPECT_EQ(is_offered(rig, shape), said)
-                    << (row.is_causal ? "causal" : "not causal") << ", window " << row.has_window
-                    << ", " << name_of(q) << " " << name_of(k) << " " << name_of(v) << ", dim "
-                    << dim << ", block_tokens " << block_tokens;
-            }
-        }
+    const uint32_t dims[] = {row.low - 1, row.low, 64, row.high, row.high + 1};
+    for (uint32_t i = 0; i < 27 * 25 * 3; ++i) {
+        quire_be_attention_query shape{};
+        shape.struct_size = sizeof shape;
+        shape.q_heads = 8;
+        shape.kv_heads = 2;
+        shape.q_dtype = kTypes[i % 3];
+        shape.k_dtype = kTypes[i / 3 % 3];
+        shape.v_dtype = kTypes[i / 9 % 3];
+        shape.k_head_dim = dims[i / 27 % 5];
+        shape.v_head_dim = dims[i / 135 % 5];
+        shape.block_tokens = i / 675 == 0 ? 1 : i / 675 * 50;
+        shape.window = row.has_window ? 9 : 0;
+        if (!row.is_causal) shape.flags = QUIRE_ATTENTION_NOT_CAUSAL;
+        EXPECT_EQ(is_offered(rig, shape), says(row, shape))
+            << (row.is_causal ? "causal" : "not causal") << ", window " << shape.window << ", "
+            << name_of(shape.q_dtype) << " " << name_of(shape.k_dtype) << " "
+            << name_of(shape.v_dtype) << ", dims " << shape.k_head_dim << " " << shape.v_head_dim
+            << ", block_tokens " << shape.block_tokens;
     }
 }
 

@@ -6,7 +6,7 @@
 // alone, so the same tests run on any backend. Nothing here looks through a device address: bytes
 // go there and come back by the backend's own copies.
 //
-// What a test cannot go on without throws std::runtime_error, which GoogleTest reports as a failure.
+// What a test cannot go on without throws std::runtime_error; GoogleTest reports it as a failure.
 //
 // Threads: a Rig belongs to one test thread.
 #pragma once
