@@ -117,6 +117,7 @@ Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry,
             return fail(QUIRE_E_ARG, "q_heads is {}: needs a multiple of the {} KV heads",
                         options.q_heads, pool.kv_heads);
         }
+        q_heads_[g] = options.q_heads;
         quire_be_plan_desc plan{};
         plan.struct_size = sizeof plan;
         plan.shape = quire_be_attention_query{

@@ -47,6 +47,7 @@ class Batch {
     bool committed() const { return row_count_ != 0; }
     Binding *binding() const { return binding_; }
     quire_be_plan *plan(uint32_t group) const { return plans_[group]; }
+    uint32_t q_heads(uint32_t group) const { return q_heads_[group]; }
     void fill_kv_write(uint32_t group, quire_be_kv_write *args) const;
     void fill_attention(uint32_t group, quire_be_attention *args) const;
     uint32_t query_tokens() const { return query_tokens_; }
@@ -109,6 +110,7 @@ class Batch {
     Image images_[kImages];
     Array<RowState> rows_; // [image][group][row]
     quire_be_plan *plans_[kMaxGroups] = {};
+    uint32_t q_heads_[kMaxGroups] = {};
     uint64_t csr_blocks_[kMaxGroups] = {}; // written so far
     uint64_t context_tokens_ = 0;
     uint32_t uploaded_rows_ = 0;

@@ -24,7 +24,8 @@ uint32_t BlockPool::available(uint64_t barrier) const
     uint32_t count = lists_[kFree].count + lists_[kDraining].count + lists_[kCached].count;
     if (barrier == kNoBarrier) [[likely]]
         return count;
-    for (uint64_t step = barrier; step < timeline_->next(); ++step) {
+    // The open step counts too: a block that it touches may have been touched behind the barrier before.
+    for (uint64_t step = barrier; step <= timeline_->next(); ++step) {
         uint32_t slot = Timeline::slot(step);
         count -= lists_[kDraining].pending[slot] + lists_[kCached].pending[slot];
     }

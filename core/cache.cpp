@@ -131,7 +131,7 @@ void Cache::stats(quire_cache_stats *out) const
         out->blocks_free += pool.free_count() + pool.parked_count();
         out->blocks_cached += pool.cached_count();
         out->blocks_held += pool.held_count();
-        const BlockPool *host = const_cast<Ledger &>(ledger_).host_pool(g);
+        const BlockPool *host = ledger_.host_pool(g);
         if (host != nullptr) out->host_blocks_used += host->held_count();
     }
     out->kv_cache_usage_perc =

@@ -91,14 +91,13 @@ class Cache {
     Status drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capacity, uint32_t *count);
     Status preempt(uint64_t step, uint64_t seq, uint32_t how, uint32_t *freed);
     Status preempted(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride,
-                     uint32_t *count) const;
+                     uint32_t *count);
     Status abort(uint64_t step);
     Status commit(uint64_t step, Batch *batch, quire_error *error);
     Status finish(uint64_t step, uint32_t outcome, quire_error *error);
     Status blocks(uint64_t step, uint64_t seq, uint32_t group, uint32_t first, int32_t *ids,
                   uint32_t capacity, uint32_t *count);
-    Status copies(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride,
-                  uint32_t *count) const;
+    Status copies(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride, uint32_t *count);
 
     Status create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error);
     // Reads fences: steps whose work has run are done.
@@ -145,7 +144,8 @@ class Cache {
     uint32_t whole_window_length(uint32_t sequence, uint32_t token_count);
     void release_from(uint32_t sequence, uint32_t first_block, bool withdraw);
     void rewind_cursor(uint32_t sequence);
-    void charge(Sequence &s, uint32_t held_before);
+    uint32_t charged(const Sequence &s) const;
+    void charge(const Sequence &s, uint32_t charged_before);
     void drop_published(uint32_t sequence);
     Status share_tables(uint32_t parent, uint32_t child, uint32_t computed);
 
@@ -155,8 +155,9 @@ class Cache {
     uint32_t match(const Sequence &s, uint32_t max_blocks, uint64_t queue);
     bool visible(uint32_t node, uint64_t queue) const;
     uint32_t best_hit(uint32_t matched) const;
-    Status publish(uint32_t sequence, uint64_t ready);
+    void publish(uint32_t sequence, uint64_t ready);
     uint64_t publish_edits(const Plan &plan) const;
+    bool named_elsewhere(uint32_t sequence, uint32_t index);
 
     // cache_admit.cpp
     Status check_item(const ItemList &list, uint32_t i, uint32_t *sequence);
@@ -164,40 +165,47 @@ class Cache {
     Status add_items(const ItemList &list);
     Status add_item(const quire_step_item &item, const quire_token *tokens, quire_step_result *result);
     void note_tokens(Sequence *s, const quire_token *tokens, uint32_t count);
+    void run_item(const quire_step_item &item, Plan *plan, Change *change, quire_step_result *result);
     Status find_prefix(Plan *plan);
     void measure(Plan *plan);
     bool tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position);
     Short shortage(const Plan &plan) const;
     Status reserve(const Plan &plan);
-    Status take_all(Plan *plan, Change *change);
-    void take_hits(const Plan &plan, uint32_t group);
-    uint32_t swap_in(const Plan &plan, uint32_t group);
+    void take_all(Plan *plan, Change *change);
+    void take_hit(Sequence *s, Change *change, uint32_t group, uint32_t block, uint32_t index);
+    void take_hits(const Plan &plan, Change *change, uint32_t group);
+    void swap_in(const Plan &plan, Change *change, uint32_t group);
     void copy_tail(const Plan &plan, uint32_t group);
-    void own_fresh(uint32_t group, uint32_t block, uint32_t sequence);
 
     // cache_preempt.cpp
     Status make_room(Plan *plan, Short *missing);
     uint32_t choose_victim(const Plan &plan) const;
     Candidate candidate(const Sequence &s) const;
     bool may_be_victim(const Sequence &s) const;
-    Status give_up(uint32_t sequence, uint32_t how, uint32_t chosen_by, uint64_t for_seq);
-    bool host_has_room(uint32_t sequence);
+    Status give_up(uint32_t sequence, uint32_t how, uint64_t for_seq);
+    bool host_has_room(uint32_t sequence) const;
     void swap_out(uint32_t sequence, uint32_t group);
     void drop_blocks(uint32_t sequence, uint32_t group);
-    uint64_t held_bytes(uint32_t sequence);
+    uint64_t held_bytes(uint32_t sequence) const;
+    uint32_t usable_blocks() const;
 
     // cache_step.cpp
+    void undo_change(StepRecord *record, Change *change);
     void undo_changes(StepRecord *record, uint64_t keep);
-    void renumber_rows(StepRecord *record);
-    Status check_batch(const StepRecord &record, Batch *batch);
+    void close(StepRecord *record);
+    void mark_doomed(StepRecord *record, uint32_t first);
+    bool hits_doomed(const StepRecord &record, const Change &change) const;
+    Status check_batch(const StepRecord &record, Batch *batch) const;
     void pass_windows(const Change &change);
-    void settle_sequences(StepRecord *record, Batch *batch);
-    Status enqueue(StepRecord *record, Queue *queue, Batch *batch, quire_error *error);
-    Status wait_for_other_queues(const StepRecord &record, Queue *queue, quire_error *error);
-    bool depends_on(const StepRecord &record, const Change &later, const bool *doomed) const;
+    void settle_items(StepRecord *record, Batch *batch);
+    void publish_again(const StepRecord &record);
+    void count_copies(const StepRecord &record);
+    Status enqueue(const StepRecord &record, Batch *batch, quire_error *error);
+    Status wait_for_other_queues(const StepRecord &record, quire_error *error);
 
     // cache_finish.cpp
-    void fail_step(StepRecord *record);
+    void fail_step(const StepRecord &record);
+    void lose(uint32_t sequence, uint32_t valid_tokens);
     void withdraw_published(uint64_t step);
     void complete(StepRecord *record);
 
@@ -217,9 +225,9 @@ class Cache {
     Array<uint32_t> matches_;  // nodes of its prefix
     Array<uint32_t> words_;    // scratch for keys
     StepRecord records_[kMaxUnfinished];
-    Queue *queues_[kMaxUnfinished] = {};
     uint32_t open_slot_ = kNone;
     uint32_t hashed_ = 0;      // valid entries of hashes_
+    uint64_t call_ = 0;        // number of begin and add calls, marks their sequences
     bool has_memory_ = false;
     bool prefix_off_ = false;
     uint32_t watermark_ = 0;

@@ -8,7 +8,9 @@
 // QUIRE_WEAK_HASH_BITS cuts it short, so that tests meet collisions all the time.
 #pragma once
 
+#ifndef XXH_INLINE_ALL
 #define XXH_INLINE_ALL
+#endif
 #include <xxhash.h>
 
 #include <cstdint>

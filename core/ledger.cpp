@@ -32,6 +32,7 @@ BlockPool *Ledger::make_pool(uint32_t block_count)
 Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed)
 {
     group_count_ = geometry.group_count;
+    block_tokens_ = static_cast<uint16_t>(geometry.block_tokens);
     any_full_ = geometry.any_full;
     uint64_t fewest_full = UINT64_MAX;
     uint64_t all_blocks = 0;
@@ -46,9 +47,10 @@ Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t
         host_pools_[g] = make_pool(group.host_blocks);
         if (host_pools_[g] == nullptr) return no_host_memory();
     }
-    // A node has a block in every full-attention group. Without one, nodes outlive their blocks while
-    // they have children: room for a chain four times as long as the pool holds.
-    uint64_t nodes = any_full_ ? fewest_full : 4 * all_blocks;
+    // A node has a block in every full-attention group, and the open step keeps the nodes that it evicts
+    // until its commit. Without such a group nodes outlive their blocks while they have children: room for
+    // chains four times as long as the pool holds.
+    uint64_t nodes = any_full_ ? 2 * fewest_full : 4 * all_blocks;
     if (nodes >= kNone) nodes = kNone - 1;
     QUIRE_TRY(tree_.create(geometry, static_cast<uint32_t>(nodes), seed));
     if (!tables_.create(uint64_t{max_sequences} * group_count_)) return no_host_memory();
@@ -66,12 +68,49 @@ Edit *Ledger::log(EditKind kind, uint32_t group)
     return edit;
 }
 
-uint32_t Ledger::take(uint32_t group, uint64_t barrier)
+// Eviction goes down the list of cached blocks, and each record, node and bucket on the way is a cache miss.
+// So a cursor runs a few blocks ahead and asks for them: first the record, which names the next one, then
+// its node, then the node's bucket.
+void Ledger::look_ahead(uint32_t group, uint32_t next)
+{
+    BlockPool &pool = *pools_[group];
+    LookAhead &ahead = ahead_[group];
+    uint32_t last = ahead.blocks[ahead.at % kLookAhead];
+    if (last == kNone || pool[last].state != BlockState::cached) {
+        // The cursor's block was taken or shared meanwhile: run ahead anew.
+        last = next;
+        for (uint32_t i = 0; i < kLookAhead - 2 && last != kNone; ++i) {
+            ahead.blocks[++ahead.at % kLookAhead] = last;
+            last = pool.next_in_list(last);
+        }
+    } else {
+        last = pool.next_in_list(last);
+    }
+    ahead.blocks[++ahead.at % kLookAhead] = last;
+    if (last == kNone) return;
+    __builtin_prefetch(&pool[last]);
+    uint32_t earlier = ahead.blocks[(ahead.at - 2) % kLookAhead];
+    if (earlier != kNone && pool[earlier].node != kNone) tree_.prefetch_node(pool[earlier].node);
+    earlier = ahead.blocks[(ahead.at - 4) % kLookAhead];
+    if (earlier != kNone && pool[earlier].node != kNone) tree_.prefetch_bucket_of(pool[earlier].node);
+}
+
+void Ledger::note_owner(Edit *edit, const Block &b) const
+{
+    edit->owner = b.owner;
+    edit->frozen_slots = b.frozen_slots;
+}
+
+uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence)
 {
     BlockPool &pool = *pools_[group];
     uint32_t block = pool.take_free(barrier);
     if (block != kNone) [[likely]] {
-        log(EditKind::take_free, group)->block = block;
+        Edit *edit = log(EditKind::take_free, group);
+        edit->block = block;
+        note_owner(edit, pool[block]);
+        pool[block].owner = sequence;
+        pool[block].frozen_slots = 0;
         return block;
     }
     block = pool.oldest_cached(barrier);
@@ -81,11 +120,15 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier)
     edit->block = block;
     edit->node = b.node;
     edit->hint = pool.next_in_list(block);
-    if (edit->hint != kNone) __builtin_prefetch(tree_.blocks(pool[edit->hint].node));
+    look_ahead(group, edit->hint);
     edit->unlinked = !windowed_[group] && tree_.linked(b.node);
     if (edit->unlinked) tree_.unlink(b.node);
     tree_.blocks(b.node)[group] = kNullBlock;
+    note_owner(edit, b);
+    edit->ready = b.ready;
     b.node = kNone;
+    b.owner = sequence;
+    b.frozen_slots = 0;
     pool.claim(block);
     ++evictions_;
     QUIRE_ASSERT(record_ != nullptr); // settle() frees the node
@@ -117,8 +160,7 @@ void Ledger::own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t fro
     Block &b = (*pools_[group])[block];
     Edit *edit = log(EditKind::owner, group);
     edit->block = block;
-    edit->hint = b.owner;
-    edit->index = b.frozen_slots;
+    note_owner(edit, b);
     b.owner = sequence;
     b.frozen_slots = static_cast<uint16_t>(frozen_slots);
 }
@@ -204,6 +246,7 @@ void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t r
             Edit *edit = log(EditKind::adopt, g);
             edit->node = node;
             edit->block = block;
+            note_owner(edit, pool[block]);
         } else if (pool[*named].state == BlockState::cached) {
             // Nobody uses the older one: keep the one that is in use, and have one copy less.
             Edit *edit = log(EditKind::replace, g);
@@ -211,6 +254,7 @@ void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t r
             edit->block = *named;
             edit->index = block;
             edit->hint = pool.next_in_list(*named);
+            note_owner(edit, pool[block]);
             uint32_t older = *named;
             pool.park(older);
             if (record_ == nullptr) pool.free_unpublished(older);
@@ -218,8 +262,11 @@ void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t r
             continue;
         }
         *named = block;
-        pool[block].node = node;
-        pool[block].ready = ready;
+        Block &b = pool[block];
+        b.node = node;
+        b.ready = ready;
+        // From now on anyone may read all of it, even if it should leave the tree again.
+        b.frozen_slots = block_tokens_;
     }
 }
 
@@ -243,11 +290,16 @@ void Ledger::forget(uint32_t node)
 {
     detach(node);
     if (tree_.linked(node)) tree_.unlink(node);
-    if (any_full_) {
-        tree_.free_node(node);
-    } else {
-        tree_.free_if_bare(node);
-    }
+    uint32_t parent = tree_.parent(node);
+    tree_.free_node(node);
+    if (!any_full_ && parent != kNone) tree_.free_if_bare(parent);
+}
+
+void Ledger::restore_owner(const Edit &edit)
+{
+    Block &b = (*pools_[edit.group])[edit.block];
+    b.owner = edit.owner;
+    b.frozen_slots = edit.frozen_slots;
 }
 
 void Ledger::undo_tree_edit(const Edit &edit)
@@ -257,8 +309,10 @@ void Ledger::undo_tree_edit(const Edit &edit)
     switch (edit.kind) {
     case EditKind::evict:
         pool[edit.block].node = edit.node;
+        pool[edit.block].ready = edit.ready;
         *named = edit.block;
         if (edit.unlinked) tree_.relink(edit.node);
+        restore_owner(edit);
         pool.undo_claim(edit.block, edit.hint);
         --evictions_;
         break;
@@ -271,11 +325,13 @@ void Ledger::undo_tree_edit(const Edit &edit)
         if (*named != edit.block) break; // another sequence's took its place meanwhile
         *named = kNullBlock;
         pool[edit.block].node = kNone;
+        pool[edit.block].frozen_slots = edit.frozen_slots;
         break;
     default: // replace
         pool.unpark_cached(edit.block, edit.hint);
         if (*named == edit.index) {
             pool[edit.index].node = kNone;
+            pool[edit.index].frozen_slots = edit.frozen_slots;
             *named = edit.block;
         } else {
             pool[edit.block].node = edit.node;
@@ -287,7 +343,10 @@ void Ledger::undo_tree_edit(const Edit &edit)
 void Ledger::undo_edit(const Edit &edit, Sequence *s)
 {
     switch (edit.kind) {
-    case EditKind::take_free: pools_[edit.group]->undo_take_free(edit.block); break;
+    case EditKind::take_free:
+        pools_[edit.group]->undo_take_free(edit.block);
+        restore_owner(edit);
+        break;
     case EditKind::add_ref:
         if (edit.claimed && (*pools_[edit.group])[edit.block].refs == 1) {
             pools_[edit.group]->undo_claim(edit.block, edit.hint);
@@ -313,12 +372,7 @@ void Ledger::undo_edit(const Edit &edit, Sequence *s)
         s->blocks_held = edit.hint;
         break;
     }
-    case EditKind::owner: {
-        Block &b = (*pools_[edit.group])[edit.block];
-        b.owner = edit.hint;
-        b.frozen_slots = static_cast<uint16_t>(edit.index);
-        break;
-    }
+    case EditKind::owner: restore_owner(edit); break;
     case EditKind::host_take: host_pools_[edit.group]->undo_take_free(edit.block); break;
     case EditKind::host_drop:
         host_pools_[edit.group]->undo_drop_ref(edit.block, edit.stamp, edit.touch);

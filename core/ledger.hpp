@@ -27,10 +27,15 @@ class Ledger {
     const BlockPool &pool(uint32_t group) const { return *pools_[group]; }
     // The host tier's blocks; nullptr when there is none.
     BlockPool *host_pool(uint32_t group) { return host_pools_[group]; }
+    const BlockPool *host_pool(uint32_t group) const { return host_pools_[group]; }
     PrefixTree &tree() { return tree_; }
     const PrefixTree &tree() const { return tree_; }
     BufferPool &buffers() { return buffers_; }
     BlockTable &table(uint32_t sequence, uint32_t group)
+    {
+        return tables_[uint64_t{sequence} * group_count_ + group];
+    }
+    const BlockTable &table(uint32_t sequence, uint32_t group) const
     {
         return tables_[uint64_t{sequence} * group_count_ + group];
     }
@@ -44,13 +49,19 @@ class Ledger {
                record->copies.reserve(record->copies.size() + copies);
     }
 
-    // A block held by one, free or by eviction. REQUIRES: one is available behind the barrier.
-    uint32_t take(uint32_t group, uint64_t barrier);
+    // A block for `sequence` to write, free or by eviction. REQUIRES: one is available behind the barrier.
+    uint32_t take(uint32_t group, uint64_t barrier, uint32_t sequence);
     // Adds a reference to a held or cached block.
     void add_ref(uint32_t group, uint32_t block);
     void drop_ref(uint32_t group, uint32_t block, uint64_t touch);
     // Makes `sequence` the one that may write into a block in place.
     void own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots);
+    // A block that the sequence gave back for good is not its to write, should others still hold it.
+    void disown(uint32_t group, uint32_t block, uint32_t sequence)
+    {
+        Block &b = (*pools_[group])[block];
+        if (b.owner == sequence) b.owner = kNone;
+    }
     void set_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t index, uint32_t block);
     // Remembers a table's length before it changes; once a change and group.
     void note_shape(const Sequence &s, uint32_t sequence, uint32_t group);
@@ -80,6 +91,15 @@ class Ledger {
     Status check() const;
 
   private:
+    static constexpr uint32_t kLookAhead = 8;
+    struct LookAhead {
+        uint32_t at = 0;
+        uint32_t blocks[kLookAhead] = {kNone, kNone, kNone, kNone, kNone, kNone, kNone, kNone};
+    };
+
+    void look_ahead(uint32_t group, uint32_t next);
+    void note_owner(Edit *edit, const Block &b) const;
+    void restore_owner(const Edit &edit);
     Edit *log(EditKind kind, uint32_t group);
     void undo_edit(const Edit &edit, Sequence *s);
     void undo_tree_edit(const Edit &edit);
@@ -93,9 +113,11 @@ class Ledger {
     Array<BlockTable> tables_;
     BlockPool *pools_[kMaxGroups] = {};
     BlockPool *host_pools_[kMaxGroups] = {};
+    LookAhead ahead_[kMaxGroups];
     bool windowed_[kMaxGroups] = {};
     bool any_full_ = false;
     uint32_t group_count_ = 0;
+    uint16_t block_tokens_ = 0;
     StepRecord *record_ = nullptr;
     Edit unlogged_{};
     uint64_t evictions_ = 0;

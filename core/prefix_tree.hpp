@@ -52,6 +52,7 @@ class PrefixTree {
     // Each call is paired with a release_root.
     uint32_t acquire_root(const uint32_t *words, uint32_t word_count);
     void release_root(uint32_t root);
+    void share_root(uint32_t root) { ++roots_[root].references; }
     TreeCursor root_cursor(uint32_t root) const { return TreeCursor{kNone, 0, roots_[root].hash}; }
 
     uint64_t hash_block(uint64_t previous, const uint32_t *tokens, Extra extra) const
@@ -73,6 +74,9 @@ class PrefixTree {
         __builtin_prefetch(&header(node));
         __builtin_prefetch(tokens_of(node));
     }
+    void prefetch_node(uint32_t node) const { __builtin_prefetch(&header(node)); }
+    // The node should be there already, see prefetch_node.
+    void prefetch_bucket_of(uint32_t node) const { prefetch_bucket(header(node).hash); }
     uint32_t candidate(uint64_t hash) const { return buckets_[hash & bucket_mask_]; }
 
     // Adds a child that is not there yet; it names no block. kNone when no node is left.
@@ -86,7 +90,13 @@ class PrefixTree {
     {
         return TreeCursor{node, header(node).generation, header(node).hash};
     }
-    uint32_t generation(uint32_t node) const { return header(node).generation; }
+    // kNone: a first node, or its parent is gone.
+    uint32_t parent(uint32_t node) const
+    {
+        uint32_t parent = header(node).parent;
+        if (parent == kNone) return kNone;
+        return header(parent).generation == header(node).parent_generation ? parent : kNone;
+    }
 
     // [group_count] the node's blocks; kNullBlock = none.
     uint32_t *blocks(uint32_t node) { return record(node) + kHeaderWords; }
@@ -104,6 +114,7 @@ class PrefixTree {
 
     uint32_t node_count() const { return node_count_; }
     uint64_t bytes_compared() const { return bytes_compared_; }
+    void set_bytes_compared(uint64_t bytes) { bytes_compared_ = bytes; }
     const uint32_t *root_words(uint32_t node) const { return roots_[header(node).root].words.data; }
     uint32_t capacity() const { return capacity_; }
 

@@ -47,7 +47,8 @@ struct Sequence {
     static constexpr uint32_t kUnpublished = QUIRE_SEQ_UNPUBLISHED;
 
     SequenceState state;
-    uint32_t change = kNone; // its item in the open step
+    uint32_t change = kNone; // its item, or its giving up, in the open step
+    uint64_t marked = 0;     // the begin or add call that names it
     uint32_t root = kNone;   // of the prefix tree
     uint32_t name_space = 0;
     int32_t priority = 0;

@@ -10,12 +10,13 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
+#include "device.hpp"
 #include "sequence.hpp"
 
 namespace quire {
 
 enum class EditKind : uint8_t {
-    take_free,    // block: left the free list
+    take_free,    // block: left the free list; owner, frozen_slots = before, as below
     evict,        // block: left the tree; node, unlinked = its node was taken out of reach
     add_ref,      // block: one more table; claimed = it was cached, hint = its neighbour
     drop_ref,     // block: one table less; stamp, touch = before
@@ -24,7 +25,7 @@ enum class EditKind : uint8_t {
     publish,      // node: new in the tree
     adopt,        // node got `block` in `group`, where it had none
     replace,      // node got another block than `block`, which is parked; hint = its neighbour
-    owner,        // block's owner was hint, its frozen slots index
+    owner,        // block got another owner
     host_take,    // host block
     host_drop,    // host block; stamp, touch = before
 };
@@ -34,12 +35,18 @@ struct Edit {
     uint8_t group;
     bool claimed;  // add_ref
     bool unlinked; // evict
+    uint16_t frozen_slots;
+    uint16_t reserved0;
+    uint32_t owner;
     uint32_t sequence;
     uint32_t index;
     uint32_t block;
     uint32_t node;
     uint32_t hint;
-    uint64_t stamp;
+    union {
+        uint64_t stamp;
+        uint64_t ready; // evict
+    };
     uint64_t touch;
 };
 
@@ -59,7 +66,7 @@ struct Change {
     uint32_t hit_tokens = 0;
     uint32_t query_tokens = 0; // looked up
     SequenceState before;
-    uint32_t known_after = 0; // for checks
+    bool doomed = false; // to be dropped, see Cache::drop
 };
 
 constexpr uint32_t kVoidCopy = 0xFFFFFFFF; // the kind of a copy whose item was dropped
@@ -75,8 +82,9 @@ struct StepRecord {
     uint32_t flags = 0;
     uint32_t preempt = 0;
     uint32_t rows = 0;
-    void *batch = nullptr;      // Batch it was committed into
-    uint64_t fence_value = 0;   // on its queue, once finished
+    bool dropped = false; // some item was
+    Queue *device_queue = nullptr;
+    uint64_t fence_value = 0; // on its queue, once finished
     Array<Change> changes;
     Array<Edit> edits;
     Array<quire_block_copy> copies;
@@ -96,8 +104,10 @@ struct StepRecord {
         copies.shrink(0);
         preemptions.shrink(0);
         rows = 0;
-        batch = nullptr;
+        dropped = false;
+        device_queue = nullptr;
         fence_value = 0;
+        handle_index = kNone;
         phase = StepPhase::unused;
     }
 };

@@ -19,6 +19,7 @@ namespace quire {
 
 constexpr uint32_t kMaxUnfinished = QUIRE_UNFINISHED_STEPS;
 constexpr uint64_t kNoBarrier = UINT64_MAX;
+constexpr uint64_t kAnyQueue = UINT64_MAX; // no queue has this number
 
 class Timeline {
   public:
@@ -60,7 +61,7 @@ class Timeline {
     // May work on `queue` read what `step` wrote?
     bool visible(uint64_t step, uint64_t queue) const
     {
-        return step < oldest_ || step >= next_ || queues_[slot(step)] == queue;
+        return step < oldest_ || step >= next_ || queue == kAnyQueue || queues_[slot(step)] == queue;
     }
 
     uint64_t queue_of(uint64_t step) const { return queues_[slot(step)]; }

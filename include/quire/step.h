@@ -55,7 +55,12 @@ enum {
 };
 
 /* Why an item waits. */
-enum { QUIRE_WAIT_POOL = 1, QUIRE_WAIT_WATERMARK = 2, QUIRE_WAIT_QUOTA = 3 };
+enum {
+    QUIRE_WAIT_POOL = 1,
+    QUIRE_WAIT_WATERMARK = 2,
+    QUIRE_WAIT_QUOTA = 3,
+    QUIRE_WAIT_PREEMPTED = 4 /* it gave up its blocks in this step: add it to a later one */
+};
 
 typedef struct quire_step_result {
     uint32_t outcome; /* QUIRE_ITEM_* */

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exported functions of cache.h.
+
+#include "abi/cache_call.hpp"
+
+namespace {
+
+Status null_argument()
+{
+    return fail(QUIRE_E_ARG, "an argument is NULL");
+}
+
+// The cache's one shard, or nullptr device when there is none.
+Status read_shards(const quire_cache_desc &desc, quire_device **device)
+{
+    *device = nullptr;
+    if (desc.shard_count == 0) return Status{};
+    if (desc.shard_count > 1) {
+        return fail(QUIRE_E_UNSUPPORTED, "shard_count is {}: this version takes one", desc.shard_count);
+    }
+    quire_shard_desc shard;
+    QUIRE_TRY(read_element(desc.shards, 0, desc.shard_stride, &shard));
+    if (shard.device == nullptr) return fail(QUIRE_E_ARG, "shards[0].device is NULL");
+    bool whole = shard.layer_begin == 0 && shard.layer_count == 0 && shard.head_begin == 0 &&
+                 shard.head_count == 0;
+    if (!whole) {
+        return fail(QUIRE_E_UNSUPPORTED, "shards[0] is a part: this version takes one shard of it all");
+    }
+    *device = shard.device;
+    return Status{};
+}
+
+Status read_groups(const quire_cache_desc &desc, quire_group_desc *groups)
+{
+    if (desc.group_count == 0 || desc.group_count > kMaxGroups) {
+        return fail(QUIRE_E_ARG, "group_count is {}: needs 1 to {}", desc.group_count, kMaxGroups);
+    }
+    for (uint32_t g = 0; g < desc.group_count; ++g) {
+        QUIRE_TRY(read_element(desc.groups, g, desc.group_stride, &groups[g]));
+    }
+    return Status{};
+}
+
+Status draw_seeds(const quire_cache_desc &desc, uint64_t *hash_seed, uint32_t *salt)
+{
+    bool drawn = os::random_bytes(hash_seed, sizeof *hash_seed) && os::random_bytes(salt, sizeof *salt);
+    if (!drawn) return fail(QUIRE_E_OS, "the system gave no random bytes for the cache's keys");
+    if ((desc.flags & QUIRE_CACHE_FIXED_HASH) != 0) *hash_seed = desc.hash_seed;
+    return Status{};
+}
+
+Status create_cache(quire_instance *instance, const quire_cache_desc &desc, quire_cache **out,
+                    quire_error *sink)
+{
+    quire_device *device = nullptr;
+    quire_group_desc groups[kMaxGroups];
+    QUIRE_TRY(read_shards(desc, &device));
+    QUIRE_TRY(read_groups(desc, groups));
+    if (device != nullptr) QUIRE_TRY(not_forked());
+    uint64_t hash_seed = 0;
+    uint32_t salt = 0;
+    QUIRE_TRY(draw_seeds(desc, &hash_seed, &salt));
+    auto cache = std::make_unique<quire_cache>(instance->host, salt);
+    cache->instance = instance;
+    cache->device = device;
+    QUIRE_TRY(cache->core.create(desc, groups, device != nullptr ? &device->core : nullptr, hash_seed,
+                                 sink));
+    ++instance->children;
+    *out = cache.release();
+    return Status{};
+}
+
+} // namespace
+
+extern "C" {
+
+quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc *desc,
+                                quire_cache **out, quire_error *error)
+{
+    return guard("cache_create", error, [&](quire_error *sink) -> Status {
+        quire_cache_desc full;
+        QUIRE_TRY(read(desc, &full));
+        if (instance == nullptr || out == nullptr) return null_argument();
+        return create_cache(instance, full, out, sink);
+    });
+}
+
+quire_status quire_cache_destroy(quire_cache *cache, quire_error *error)
+{
+    Status entered;
+    quire_status status =
+        cache_call("cache_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+            if (core.batches != 0) return fail(QUIRE_E_BUSY, "{} batches are alive", core.batches);
+            if (!core.idle(sink)) {
+                return fail(QUIRE_E_BUSY, "a step is open, unfinished, or still running");
+            }
+            return Status{};
+        });
+    if (status < 0) return status;
+    return guard("cache_destroy", error, [&](quire_error *) -> Status {
+        --cache->instance->children;
+        delete cache;
+        return Status{};
+    });
+}
+
+quire_status quire_cache_get_info(quire_cache *cache, quire_cache_info *info, quire_error *error)
+{
+    return cache_call("cache_get_info", cache, error, [&](Cache &core, quire_error *) -> Status {
+        QUIRE_TRY(check_output(info));
+        quire_cache_info full{};
+        core.info(&full);
+        write(full, info);
+        return Status{};
+    });
+}
+
+quire_status quire_cache_get_pool(quire_cache *cache, uint32_t group, uint32_t shard,
+                                  quire_pool_info *info, quire_error *error)
+{
+    return cache_call("cache_get_pool", cache, error, [&](Cache &core, quire_error *) -> Status {
+        QUIRE_TRY(check_output(info));
+        quire_pool_info full{};
+        QUIRE_TRY(core.pool_info(group, shard, &full));
+        write(full, info);
+        return Status{};
+    });
+}
+
+quire_status quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats, quire_error *error)
+{
+    return cache_call("cache_get_stats", cache, error, [&](Cache &core, quire_error *) -> Status {
+        QUIRE_TRY(check_output(stats));
+        quire_cache_stats full{};
+        core.stats(&full);
+        write(full, stats);
+        return Status{};
+    });
+}
+
+quire_status quire_cache_reset(quire_cache *cache, quire_error *error)
+{
+    return cache_call("cache_reset", cache, error,
+                      [&](Cache &core, quire_error *) -> Status { return core.reset(); });
+}
+
+quire_status quire_cache_check(quire_cache *cache, quire_error *error)
+{
+    return cache_call("cache_check", cache, error,
+                      [&](Cache &core, quire_error *) -> Status { return core.check(); });
+}
+
+quire_status quire_namespace_create(quire_cache *cache, const quire_namespace_desc *desc,
+                                    quire_namespace *out, quire_error *error)
+{
+    return cache_call("namespace_create", cache, error, [&](Cache &core, quire_error *) -> Status {
+        quire_namespace_desc full;
+        QUIRE_TRY(read(desc, &full));
+        if (out == nullptr) return null_argument();
+        return core.create_namespace(full, out);
+    });
+}
+
+quire_status quire_namespace_destroy(quire_cache *cache, quire_namespace ns, quire_error *error)
+{
+    return cache_call("namespace_destroy", cache, error, [&](Cache &core, quire_error *) -> Status {
+        return core.destroy_namespace(ns);
+    });
+}
+
+quire_status quire_namespace_get_info(quire_cache *cache, quire_namespace ns,
+                                      quire_namespace_info *info, quire_error *error)
+{
+    return cache_call("namespace_get_info", cache, error, [&](Cache &core, quire_error *) -> Status {
+        QUIRE_TRY(check_output(info));
+        quire_namespace_info full{};
+        QUIRE_TRY(core.namespace_info(ns, &full));
+        write(full, info);
+        return Status{};
+    });
+}
+
+quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc, quire_seq *out,
+                              quire_error *error)
+{
+    return cache_call("seq_create", cache, error, [&](Cache &core, quire_error *) -> Status {
+        quire_seq_desc full;
+        QUIRE_TRY(read(desc, &full));
+        if (out == nullptr) return null_argument();
+        if (full.key_count > kMaxKeys) {
+            return fail(QUIRE_E_LIMIT, "key_count is {}: at most {}", full.key_count, kMaxKeys);
+        }
+        QUIRE_TRY(check_array(full.keys, full.key_count, full.key_stride, sizeof(quire_key), 8));
+        quire_key keys[kMaxKeys];
+        for (uint32_t i = 0; i < full.key_count; ++i) {
+            const char *at = reinterpret_cast<const char *>(full.keys) + uint64_t{i} * full.key_stride;
+            std::memcpy(&keys[i], at, sizeof keys[i]);
+        }
+        return core.create_sequence(full, keys, out);
+    });
+}
+
+quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint32_t flags, quire_error *error)
+{
+    return cache_call("seq_end", cache, error, [&](Cache &core, quire_error *) -> Status {
+        return core.end_sequence(seq, flags);
+    });
+}
+
+quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_count, quire_seq *out,
+                            quire_error *error)
+{
+    return cache_call("seq_fork", cache, error, [&](Cache &core, quire_error *) -> Status {
+        if (out == nullptr) return null_argument();
+        return core.fork_sequence(seq, token_count, out);
+    });
+}
+
+quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq, uint32_t token_count,
+                                quire_error *error)
+{
+    return cache_call("seq_truncate", cache, error, [&](Cache &core, quire_error *) -> Status {
+        return core.truncate(seq, token_count);
+    });
+}
+
+quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count, quire_error *error)
+{
+    return cache_call("seq_accept", cache, error, [&](Cache &core, quire_error *) -> Status {
+        return core.accept(seq, count);
+    });
+}
+
+quire_status quire_seq_set_tokens(quire_cache *cache, const quire_token_span *spans,
+                                  uint32_t span_count, uint32_t span_stride,
+                                  const quire_token *tokens, uint32_t token_count, quire_error *error)
+{
+    return cache_call("seq_set_tokens", cache, error, [&](Cache &core, quire_error *) -> Status {
+        QUIRE_TRY(check_array(spans, span_count, span_stride, sizeof(quire_token_span), 8));
+        if (tokens == nullptr && token_count != 0) return null_argument();
+        return core.set_tokens(reinterpret_cast<const uint8_t *>(spans), span_count, span_stride,
+                               tokens, token_count);
+    });
+}
+
+quire_status quire_seq_get_info(quire_cache *cache, quire_seq seq, quire_seq_info *info,
+                                quire_error *error)
+{
+    return cache_call("seq_get_info", cache, error, [&](Cache &core, quire_error *) -> Status {
+        QUIRE_TRY(check_output(info));
+        quire_seq_info full{};
+        QUIRE_TRY(core.sequence_info(seq, &full));
+        write(full, info);
+        return Status{};
+    });
+}
+
+quire_status quire_prefix_probe(quire_cache *cache, quire_seq seq, const quire_token *tokens,
+                                uint32_t token_count, uint32_t *hit_tokens, quire_error *error)
+{
+    return cache_call("prefix_probe", cache, error, [&](Cache &core, quire_error *) -> Status {
+        if (hit_tokens == nullptr || (tokens == nullptr && token_count != 0)) return null_argument();
+        return core.probe(seq, tokens, token_count, hit_tokens);
+    });
+}
+
+} // extern "C"

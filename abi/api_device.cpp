@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exported functions of device.h.
+
+#include <cstdio>
+
+#include "abi/heap.hpp"
+#include "abi/loader.hpp"
+
+using namespace quire;
+using namespace quire::abi;
+
+namespace {
+
+// A plugin stays loaded when an instance goes, so what it is given is the library's own.
+void *host_allocate(void *, uint64_t size_bytes, uint64_t alignment)
+{
+    HostAllocator host = default_allocator();
+    return host.allocate(host.user, size_bytes, alignment);
+}
+
+void host_release(void *, void *pointer, uint64_t size_bytes, uint64_t alignment)
+{
+    HostAllocator host = default_allocator();
+    host.release(host.user, pointer, size_bytes, alignment);
+}
+
+void host_log(void *, int32_t, const char *, const char *) {}
+
+void log_to(const quire_instance *instance, int32_t level, const char *component,
+            const std::string &message)
+{
+    if (instance->log != nullptr) instance->log(instance->log_user, level, component, message.c_str());
+}
+
+constexpr quire_host_info kHostInfo{sizeof(quire_host_info),
+                                    QUIRE_BACKEND_ABI_MAJOR,
+                                    QUIRE_BACKEND_ABI_MINOR,
+                                    0,
+                                    nullptr,
+                                    host_allocate,
+                                    host_release,
+                                    host_log};
+
+Status missing(const char *what)
+{
+    return fail(QUIRE_E_ARG, what);
+}
+
+template <size_t N> void copy_text(char (&out)[N], const std::string &text)
+{
+    std::snprintf(out, N, "%s", text.c_str());
+}
+
+// The backend's answer, trusted to be nothing but a number.
+Status from_backend(quire_status status)
+{
+    return Status{status, nullptr, 0, 0};
+}
+
+Backend *choose_backend(quire_instance *instance, const char *name)
+{
+    for (const auto &backend : instance->backends) {
+        if (backend->status < 0) continue;
+        if (name != nullptr ? backend->name == name : backend->device_count != 0) return backend.get();
+    }
+    return nullptr;
+}
+
+Status no_backend(const quire_instance *instance, const char *name, quire_error *error)
+{
+    std::string words = name != nullptr ? std::string("no backend named \"") + name + "\" is loaded"
+                                        : std::string("no loaded backend has a device");
+    for (const auto &backend : instance->backends) {
+        if (backend->status < 0) words += "; " + backend->path + ": " + backend->message;
+    }
+    copy_text(error->message, words + "; quire_backend_get_info says more");
+    return fail(QUIRE_E_BACKEND, nullptr);
+}
+
+Status open_device(quire_instance *instance, const quire_device_desc &desc, quire_device **out,
+                   quire_error *error)
+{
+    std::lock_guard<std::mutex> lock(instance->mutex);
+    Backend *backend = choose_backend(instance, desc.backend);
+    if (backend == nullptr) return no_backend(instance, desc.backend, error);
+    copy_text(error->backend, backend->name);
+    if (desc.index >= backend->device_count) {
+        return fail(QUIRE_E_ARG, "index is {}: the backend has {} devices", desc.index,
+                    backend->device_count);
+    }
+    const char *slot = missing_slot(backend->api);
+    if (slot != nullptr) {
+        copy_text(error->message, std::string("the backend has no function ") + slot);
+        return fail(QUIRE_E_UNSUPPORTED, nullptr);
+    }
+    if (!os::remember_process()) return fail(QUIRE_E_OS, "the system has no MADV_WIPEONFORK");
+    QUIRE_TRY(not_forked());
+    auto device = std::make_unique<quire_device>();
+    device->instance = instance;
+    device->backend = backend;
+    device->core.api = &backend->api;
+    QUIRE_TRY(from_backend(
+        backend->api.device_open(desc.index, desc.threads, &device->core.handle, error)));
+    if (device->core.handle == nullptr) {
+        return fail(QUIRE_E_BACKEND, "device_open answered success and no device");
+    }
+    device->core.props.struct_size = sizeof device->core.props;
+    quire_status status =
+        backend->api.device_props(device->core.handle, &device->core.props, error);
+    if (status < 0) {
+        backend->api.device_close(device->core.handle);
+        return from_backend(status);
+    }
+    ++backend->open_devices;
+    ++instance->children;
+    *out = device.release();
+    return Status{};
+}
+
+} // namespace
+
+extern "C" {
+
+quire_status quire_instance_create(const quire_instance_desc *desc, quire_instance **out,
+                                   quire_error *error)
+{
+    return guard("instance_create", error, [&](quire_error *) -> Status {
+        quire_instance_desc full;
+        QUIRE_TRY(read(desc, &full));
+        if (out == nullptr) return missing("out is NULL");
+        if ((full.allocate == nullptr) != (full.release == nullptr)) {
+            return missing("allocate and release must be given together");
+        }
+        auto instance = std::make_unique<quire_instance>();
+        instance->host = full.allocate != nullptr
+                             ? HostAllocator{full.allocate, full.release, full.allocator_user}
+                             : default_allocator();
+        instance->log = full.log;
+        instance->log_user = full.log_user;
+        instance->host_info = &kHostInfo;
+        discover(instance.get(), full.plugin_path);
+        for (const auto &backend : instance->backends) {
+            if (backend->status >= 0) continue;
+            log_to(instance.get(), QUIRE_LOG_INFO, "loader", backend->path + ": " + backend->message);
+        }
+        *out = instance.release();
+        return Status{};
+    });
+}
+
+quire_status quire_instance_destroy(quire_instance *instance, quire_error *error)
+{
+    return guard("instance_destroy", error, [&](quire_error *) -> Status {
+        if (instance == nullptr) return missing("instance is NULL");
+        if (instance->children != 0) {
+            return fail(QUIRE_E_BUSY, "{} devices and caches are alive", instance->children.load());
+        }
+        delete instance;
+        return Status{};
+    });
+}
+
+quire_status quire_backend_count(quire_instance *instance, uint32_t *count, quire_error *error)
+{
+    return guard("backend_count", error, [&](quire_error *) -> Status {
+        if (instance == nullptr || count == nullptr) return missing("an argument is NULL");
+        std::lock_guard<std::mutex> lock(instance->mutex);
+        *count = static_cast<uint32_t>(instance->backends.size());
+        return Status{};
+    });
+}
+
+quire_status quire_backend_get_info(quire_instance *instance, uint32_t index,
+                                    quire_backend_info *info, quire_error *error)
+{
+    return guard("backend_get_info", error, [&](quire_error *) -> Status {
+        if (instance == nullptr) return missing("instance is NULL");
+        QUIRE_TRY(check_output(info));
+        std::lock_guard<std::mutex> lock(instance->mutex);
+        if (index >= instance->backends.size()) {
+            return fail(QUIRE_E_ARG, "index is {}: {} candidates were found", index,
+                        instance->backends.size());
+        }
+        const Backend &backend = *instance->backends[index];
+        quire_backend_info full{};
+        full.status = backend.status;
+        full.device_count = backend.device_count;
+        full.abi_major = backend.api.abi_major;
+        full.abi_minor = backend.api.abi_minor;
+        copy_text(full.name, backend.name);
+        copy_text(full.version, backend.version);
+        copy_text(full.path, backend.path);
+        copy_text(full.message, backend.message);
+        write(full, info);
+        return Status{};
+    });
+}
+
+quire_status quire_backend_load(quire_instance *instance, const char *path, uint32_t *index,
+                                quire_error *error)
+{
+    return guard("backend_load", error, [&](quire_error *sink) -> Status {
+        if (instance == nullptr || path == nullptr || index == nullptr) {
+            return missing("an argument is NULL");
+        }
+        std::lock_guard<std::mutex> lock(instance->mutex);
+        Backend *backend = load_backend(instance, path);
+        if (backend->status < 0) {
+            copy_text(sink->message, backend->path + ": " + backend->message);
+            Status status = fail(backend->status, nullptr);
+            instance->backends.pop_back();
+            return status;
+        }
+        *index = static_cast<uint32_t>(instance->backends.size()) - 1;
+        return Status{};
+    });
+}
+
+quire_status quire_device_open(quire_instance *instance, const quire_device_desc *desc,
+                               quire_device **out, quire_error *error)
+{
+    return guard("device_open", error, [&](quire_error *sink) -> Status {
+        quire_device_desc full;
+        QUIRE_TRY(read(desc, &full));
+        if (instance == nullptr || out == nullptr) return missing("an argument is NULL");
+        return open_device(instance, full, out, sink);
+    });
+}
+
+quire_status quire_device_close(quire_device *device, quire_error *error)
+{
+    return guard("device_close", error, [&](quire_error *sink) -> Status {
+        if (device == nullptr) return missing("device is NULL");
+        if (device->core.children != 0) {
+            return fail(QUIRE_E_BUSY, "{} queues, fences, memories and caches are alive",
+                        device->core.children.load());
+        }
+        Backend *backend = device->backend;
+        if (!os::forked()) {
+            backend->api.device_close(device->core.handle);
+            uint64_t live = 0;
+            if (--backend->open_devices == 0 && backend->api.shutdown != nullptr) {
+                quire_status status = backend->api.shutdown(&live, sink);
+                if (status < 0 || live != 0) {
+                    log_to(device->instance, QUIRE_LOG_WARNING, backend->name.c_str(),
+                           "it still holds objects after its last device was closed");
+                }
+            }
+        }
+        --device->instance->children;
+        delete device;
+        return Status{};
+    });
+}
+
+quire_status quire_device_get_info(quire_device *device, quire_device_info *info, quire_error *error)
+{
+    return guard("device_get_info", error, [&](quire_error *sink) -> Status {
+        if (device == nullptr) return missing("device is NULL");
+        QUIRE_TRY(check_output(info));
+        QUIRE_TRY(not_forked());
+        quire_be_device_props props{};
+        props.struct_size = sizeof props;
+        QUIRE_TRY(from_backend(device->core.api->device_props(device->core.handle, &props, sink)));
+        quire_device_info full{};
+        full.memory_total_bytes = props.memory_total_bytes;
+        full.memory_free_bytes = props.memory_free_bytes;
+        full.copy_alignment = props.copy_alignment;
+        full.host_visible = props.host_visible;
+        props.name[sizeof props.name - 1] = '\0';
+        copy_text(full.name, props.name);
+        copy_text(full.backend, device->backend->name);
+        write(full, info);
+        return Status{};
+    });
+}
+
+} // extern "C"

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exported functions of step.h and attention.h.
+
+#include "abi/cache_call.hpp"
+
+namespace {
+
+Status null_argument()
+{
+    return fail(QUIRE_E_ARG, "an argument is NULL");
+}
+
+Status make_list(const quire_step_item *items, uint32_t item_count, uint32_t item_stride,
+                 const quire_token *tokens, uint32_t token_count, quire_step_result *results,
+                 uint32_t result_stride, ItemList *out)
+{
+    QUIRE_TRY(check_array(items, item_count, item_stride, sizeof(quire_step_item), 8));
+    // Results of a newer layout: what is beyond the known fields stays as it is.
+    if (item_count != 0 && (results == nullptr || result_stride < sizeof(quire_step_result) ||
+                            result_stride % 4 != 0 || reinterpret_cast<uintptr_t>(results) % 4 != 0)) {
+        return fail(QUIRE_E_ARG, "results is NULL or misaligned, or its stride {} is not sizeof",
+                    result_stride);
+    }
+    if (tokens == nullptr && token_count != 0) return null_argument();
+    *out = ItemList{reinterpret_cast<const uint8_t *>(items), item_count, item_stride, tokens,
+                    token_count, reinterpret_cast<uint8_t *>(results), result_stride};
+    return Status{};
+}
+
+Status make_options(const quire_cache *cache, const quire_step_desc &desc, StepOptions *out)
+{
+    if (desc.preempt > QUIRE_PREEMPT_RECOMPUTE) {
+        return fail(QUIRE_E_ARG, "preempt {} is not known", desc.preempt);
+    }
+    out->flags = desc.flags;
+    out->preempt = desc.preempt;
+    if (cache->device == nullptr) {
+        if (desc.queue_count != 0) {
+            return fail(QUIRE_E_ARG, "the cache has no memory: name its queue by queue_tag");
+        }
+        if (desc.queue_tag == kAnyQueue) return fail(QUIRE_E_ARG, "queue_tag 2^64-1 is reserved");
+        out->queue_number = desc.queue_tag;
+        return Status{};
+    }
+    if (desc.queue_count != 1 || desc.queues == nullptr || desc.queues[0] == nullptr) {
+        return fail(QUIRE_E_ARG, "queue_count is {}: needs one queue a shard, here 1", desc.queue_count);
+    }
+    if (desc.queues[0]->device != cache->device) {
+        return fail(QUIRE_E_ARG, "queues[0] is of another device than shard 0");
+    }
+    out->queue = &desc.queues[0]->core;
+    out->queue_number = desc.queues[0]->core.number;
+    return Status{};
+}
+
+template <typename T> Status check_output_array(const T *out, uint32_t capacity, uint32_t stride)
+{
+    if (capacity == 0) return Status{};
+    if (out == nullptr || stride < sizeof(T) || stride % alignof(T) != 0) {
+        return fail(QUIRE_E_ARG, "an output array is NULL, or its stride {} is not sizeof", stride);
+    }
+    return Status{};
+}
+
+} // namespace
+
+extern "C" {
+
+quire_status quire_step_begin(quire_cache *cache, const quire_step_desc *desc,
+                              const quire_step_item *items, uint32_t item_count,
+                              uint32_t item_stride, const quire_token *tokens, uint32_t token_count,
+                              quire_step_result *results, uint32_t result_stride, quire_step *out,
+                              quire_error *error)
+{
+    return cache_call("step_begin", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+        quire_step_desc full;
+        ItemList list;
+        StepOptions options;
+        QUIRE_TRY(read(desc, &full));
+        if (out == nullptr) return null_argument();
+        QUIRE_TRY(make_list(items, item_count, item_stride, tokens, token_count, results,
+                            result_stride, &list));
+        QUIRE_TRY(make_options(cache, full, &options));
+        return core.begin(options, list, out, sink);
+    });
+}
+
+quire_status quire_step_add(quire_cache *cache, quire_step step, const quire_step_item *items,
+                            uint32_t item_count, uint32_t item_stride, const quire_token *tokens,
+                            uint32_t token_count, quire_step_result *results,
+                            uint32_t result_stride, quire_error *error)
+{
+    return cache_call("step_add", cache, error, [&](Cache &core, quire_error *) -> Status {
+        ItemList list;
+        QUIRE_TRY(make_list(items, item_count, item_stride, tokens, token_count, results,
+                            result_stride, &list));
+        return core.add(step, list);
+    });
+}
+
+quire_status quire_step_drop(quire_cache *cache, quire_step step, quire_seq seq, quire_seq *dropped,
+                             uint32_t capacity, uint32_t *count, quire_error *error)
+{
+    return cache_call("step_drop", cache, error, [&](Cache &core, quire_error *) -> Status {
+        if (count == nullptr || (dropped == nullptr && capacity != 0)) return null_argument();
+        return core.drop(step, seq, dropped, capacity, count);
+    });
+}
+
+quire_status quire_step_preempt(quire_cache *cache, quire_step step, quire_seq seq, uint32_t how,
+                                uint32_t *freed_blocks, quire_error *error)
+{
+    return cache_call("step_preempt", cache, error, [&](Cache &core, quire_error *) -> Status {
+        if (freed_blocks == nullptr) return null_argument();
+        return core.preempt(step, seq, how, freed_blocks);
+    });
+}
+
+quire_status quire_step_preempted(quire_cache *cache, quire_step step, quire_preemption *out,
+                                  uint32_t capacity, uint32_t stride, uint32_t *count,
+                                  quire_error *error)
+{
+    return cache_call("step_preempted", cache, error, [&](Cache &core, quire_error *) -> Status {
+        QUIRE_TRY(check_output_array(out, capacity, stride));
+        if (count == nullptr) return null_argument();
+        return core.preempted(step, reinterpret_cast<uint8_t *>(out), capacity, stride, count);
+    });
+}
+
+quire_status quire_step_abort(quire_cache *cache, quire_step step, quire_error *error)
+{
+    return cache_call("step_abort", cache, error,
+                      [&](Cache &core, quire_error *) -> Status { return core.abort(step); });
+}
+
+quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch *batch,
+                               quire_error *error)
+{
+    return cache_call("step_commit", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+        if (batch != nullptr && batch->cache != cache) {
+            return fail(QUIRE_E_ARG, "the batch is of another cache");
+        }
+        return core.commit(step, batch != nullptr ? &batch->core : nullptr, sink);
+    });
+}
+
+quire_status quire_step_finish(quire_cache *cache, quire_step step, const quire_native *signal,
+                               uint32_t outcome, quire_error *error)
+{
+    return cache_call("step_finish", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+        if (signal != nullptr) {
+            return fail(QUIRE_E_UNSUPPORTED, "native signals are not in this version: pass NULL");
+        }
+        return core.finish(step, outcome, sink);
+    });
+}
+
+quire_status quire_step_blocks(quire_cache *cache, quire_step step, quire_seq seq, uint32_t group,
+                               uint32_t first, int32_t *ids, uint32_t capacity, uint32_t *count,
+                               quire_error *error)
+{
+    return cache_call("step_blocks", cache, error, [&](Cache &core, quire_error *) -> Status {
+        if (count == nullptr || (ids == nullptr && capacity != 0)) return null_argument();
+        return core.blocks(step, seq, group, first, ids, capacity, count);
+    });
+}
+
+quire_status quire_step_copies(quire_cache *cache, quire_step step, quire_block_copy *out,
+                               uint32_t capacity, uint32_t stride, uint32_t *count,
+                               quire_error *error)
+{
+    return cache_call("step_copies", cache, error, [&](Cache &core, quire_error *) -> Status {
+        QUIRE_TRY(check_output_array(out, capacity, stride));
+        if (count == nullptr) return null_argument();
+        return core.copies(step, reinterpret_cast<uint8_t *>(out), capacity, stride, count);
+    });
+}
+
+} // extern "C"

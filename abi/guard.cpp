@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "abi/guard.hpp"
+
+#include <cstdio>
+
+namespace quire::abi {
+
+namespace {
+
+constexpr uint32_t kFirstErrorSize = 536;
+
+// Text that grows within a fixed field and is always terminated.
+struct Writer {
+    char *out;
+    uint64_t capacity;
+    uint64_t length = 0;
+
+    void put(const char *text, uint64_t count)
+    {
+        for (uint64_t i = 0; i < count && length + 1 < capacity; ++i) out[length++] = text[i];
+        out[length] = '\0';
+    }
+    void put(const char *text) { put(text, std::strlen(text)); }
+};
+
+void put_text(Writer *writer, const Status &status)
+{
+    uint64_t numbers[2] = {status.first, status.second};
+    uint32_t used = 0;
+    for (const char *at = status.text; *at != '\0';) {
+        if (at[0] == '{' && at[1] == '}' && used < 2) {
+            char digits[24];
+            std::snprintf(digits, sizeof digits, "%llu",
+                          static_cast<unsigned long long>(numbers[used++]));
+            writer->put(digits);
+            at += 2;
+        } else {
+            writer->put(at++, 1);
+        }
+    }
+}
+
+} // namespace
+
+void report(const char *function, const Status &status, const ErrorSink &sink, quire_error *out)
+{
+    if (out == nullptr || out->struct_size < kFirstErrorSize) return;
+    out->status = status.code;
+    out->reserved0 = 0;
+    out->domain = sink.error.domain;
+    out->native_code = sink.error.native_code;
+    Writer backend{out->backend, sizeof out->backend};
+    backend.put(sink.error.backend, strnlen(sink.error.backend, sizeof sink.error.backend));
+    Writer message{out->message, sizeof out->message};
+    message.put("quire_");
+    message.put(function);
+    message.put(": ");
+    if (status.text != nullptr) put_text(&message, status);
+    message.put(sink.error.message, strnlen(sink.error.message, sizeof sink.error.message));
+}
+
+} // namespace quire::abi

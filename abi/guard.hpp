@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// guard: the wall around every exported function: nothing unwinds past it, and a failure becomes a
+// quire_error in words.
+//
+// Threads: any.
+#pragma once
+
+#include <new>
+
+#include "abi/structs.hpp"
+#include "core/host_memory.hpp"
+
+namespace quire::abi {
+
+// Where a backend's own words go. Only what is needed is initialised: it lives on the stack of hot calls.
+struct ErrorSink {
+    quire_error error;
+
+    ErrorSink()
+    {
+        error.struct_size = sizeof error;
+        error.status = QUIRE_OK;
+        error.domain = QUIRE_DOMAIN_QUIRE;
+        error.reserved0 = 0;
+        error.native_code = 0;
+        error.backend[0] = error.message[0] = '\0';
+    }
+};
+
+// Writes the caller's error: function name, the status's text, the backend's words.
+void report(const char *function, const Status &status, const ErrorSink &sink, quire_error *out);
+
+template <typename Body>
+quire_status guard(const char *function, quire_error *out, Body &&body) noexcept
+{
+    ErrorSink sink;
+    Status status;
+    try {
+        status = body(&sink.error);
+    } catch (const std::bad_alloc &) {
+        status = no_host_memory();
+    } catch (...) {
+        status = fail(QUIRE_E_INTERNAL, "an exception was stopped at the boundary: a defect");
+    }
+    if (status.code < 0) [[unlikely]]
+        report(function, status, sink, out);
+    return status.code;
+}
+
+} // namespace quire::abi

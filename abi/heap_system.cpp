@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The system's allocator, in sanitized builds: the sanitizer finds errors in its own memory only.
+
+#include <cstdlib>
+
+#include "abi/heap.hpp"
+
+namespace quire::abi {
+
+namespace {
+
+void *allocate(void *, uint64_t size_bytes, uint64_t alignment)
+{
+    return std::aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment);
+}
+
+void release(void *, void *pointer, uint64_t, uint64_t)
+{
+    std::free(pointer);
+}
+
+} // namespace
+
+HostAllocator default_allocator()
+{
+    return HostAllocator{allocate, release, nullptr};
+}
+
+} // namespace quire::abi

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// loader: finds backends, vets them, and keeps the reason when one does not load.
+//
+// Searched: the instance's own path, the environment's QUIRE_PLUGIN_PATH, quire/backends-0 beside
+// libquire, and the compiled-in directory. The first backend of a name wins.
+//
+// Threads: the caller holds the instance's mutex.
+#pragma once
+
+#include "abi/objects.hpp"
+
+namespace quire::abi {
+
+void discover(quire_instance *instance, const char *plugin_path);
+
+// Loads one file and appends it to the list, whether it could be used or not.
+Backend *load_backend(quire_instance *instance, const char *path);
+
+// The name of a slot that a device cannot do without and that is missing, or nullptr.
+const char *missing_slot(const quire_backend_api &api);
+
+} // namespace quire::abi

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// os: every operating-system call of libquire. Linux now; nothing else in the library knows.
+//
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+
+#include "quire/base.h"
+
+namespace quire::os {
+
+// Random bytes for hash keys and handle salts; false when the system has none.
+bool random_bytes(void *out, uint64_t size_bytes);
+
+// An environment variable, or nullptr; always nullptr in a privileged process.
+const char *environment(const char *name);
+
+// The directory of the file that libquire was loaded from, without a slash at the end.
+bool own_directory(char *out, uint64_t capacity);
+
+// Calls visit(user, path) for each regular file of the directory whose name begins and ends so, in the
+// order of their names. False when the directory is not there.
+bool list_files(const char *directory, const char *prefix, const char *suffix,
+                void (*visit)(void *user, const char *path), void *user);
+
+// Loads a plugin for good and finds one symbol of it. On failure returns nullptr and writes why.
+// Only regular files that neither a group nor the world may write are loaded, by absolute path.
+void *load_symbol(const char *path, const char *symbol, char *why, uint64_t why_capacity);
+
+// Memory of this size will be used all over: large pages serve it better.
+void advise_large(void *memory, uint64_t size_bytes);
+
+// From remember_process() on, forked() is true in children of this process. O(1), no system call.
+bool remember_process();
+bool forked();
+
+// Names the calling thread, for detecting calls from within callbacks.
+uintptr_t thread_number();
+
+} // namespace quire::os

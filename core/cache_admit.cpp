@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an item needs of every group, and taking it, all or nothing.
+//
+// Order: the item is checked, its prefix looked up, its need measured; only when all of it is there
+// is anything changed, and by then nothing can fail.
+
+#include "cache.hpp"
+
+namespace quire {
+
+Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence)
+{
+    const quire_step_item &item = list.item(i);
+    QUIRE_TRY(find_sequence(item.seq, sequence));
+    const Sequence &s = sequences_[*sequence];
+    const SequenceState &state = s.state;
+    bool preempted_now = s.change != kNone && open_record().changes[s.change].kind == ChangeKind::victim;
+    if (s.marked == call_ || (s.change != kNone && !preempted_now)) {
+        return fail(QUIRE_E_BUSY, "items[{}]: the sequence is in the step already", i);
+    }
+    if (item.reserved0 != 0 || item.reserved1 != 0) {
+        return fail(QUIRE_E_STRUCT, "items[{}]: a reserved field is not 0", i);
+    }
+    if (uint64_t{item.token_offset} + item.token_count > list.token_count) {
+        return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);
+    }
+    if (state.drafts != 0) {
+        return fail(QUIRE_E_BUSY, "items[{}]: {} drafts were not accepted: call quire_seq_accept", i,
+                    state.drafts);
+    }
+    uint64_t known = uint64_t{state.known} + item.token_count;
+    if (known + item.lookahead > geometry_.max_sequence_tokens) {
+        return fail(QUIRE_E_LIMIT, "items[{}] grows past max_sequence_tokens {}", i,
+                    geometry_.max_sequence_tokens);
+    }
+    if (known == state.computed) return fail(QUIRE_E_ARG, "items[{}] has nothing to compute", i);
+    if (item.draft_count > item.token_count) {
+        return fail(QUIRE_E_ARG, "items[{}].draft_count {} is above its token_count", i, item.draft_count);
+    }
+    if (item.draft_count != 0 && item.max_compute != 0 && item.max_compute < known - state.computed) {
+        return fail(QUIRE_E_ARG, "items[{}].max_compute {} would leave drafts uncomputed", i,
+                    item.max_compute);
+    }
+    const StepRecord &record = open_record();
+    if (!timeline_.done(s.last_step) && timeline_.queue_of(s.last_step) != record.queue) {
+        const StepRecord &last = records_[Timeline::slot(s.last_step)];
+        if (last.phase == StepPhase::committed) {
+            return fail(QUIRE_E_BUSY, "items[{}]: its step on another queue is not finished", i);
+        }
+    }
+    return Status{};
+}
+
+Status Cache::mark_items(const ItemList &list)
+{
+    ++call_;
+    for (uint32_t i = 0; i < list.count; ++i) {
+        uint32_t sequence = 0;
+        QUIRE_TRY(check_item(list, i, &sequence));
+        sequences_[sequence].marked = call_;
+    }
+    return Status{};
+}
+
+Status Cache::add_items(const ItemList &list)
+{
+    Status marked = mark_items(list);
+    if (!marked.ok()) {
+        ++call_; // whatever was marked is not any more
+        return marked;
+    }
+    StepRecord &record = open_record();
+    uint64_t before = record.changes.size();
+    for (uint32_t i = 0; i < list.count; ++i) {
+        const quire_step_item &item = list.item(i);
+        Status added = add_item(item, list.tokens + item.token_offset, &list.result(i));
+        if (!added.ok()) {
+            undo_changes(&record, before);
+            return added;
+        }
+    }
+    return Status{};
+}
+
+// Appends tokens behind the known ones. REQUIRES: room.
+void Cache::note_tokens(Sequence *s, const quire_token *tokens, uint32_t count)
+{
+    SequenceState &state = s->state;
+    uint32_t *out = s->tokens.data + state.known;
+    for (uint32_t i = 0; i < count; ++i) {
+        out[i] = tokens[i];
+        if (tokens[i] == QUIRE_TOKEN_UNKNOWN && state.first_unknown == kNone) {
+            state.first_unknown = state.known + i;
+        }
+    }
+    state.known += count;
+}
+
+// Looks up what is on the device already, when nothing of the sequence is.
+Status Cache::find_prefix(Plan *plan)
+{
+    Sequence &s = sequences_[plan->sequence];
+    if (prefix_off_ || !plan->admission || (s.state.flags & Sequence::kUnpublished) != 0) {
+        return Status{};
+    }
+    uint32_t settled = plan->swapped ? s.state.computed : plan->known - 1;
+    if (s.state.first_unknown < settled) settled = s.state.first_unknown;
+    uint32_t blocks = settled >> geometry_.block_shift;
+    if (!hash_blocks(s, blocks)) return no_host_memory();
+    counts_.bytes_hashed += uint64_t{blocks} * geometry_.block_tokens * 4;
+    uint32_t matched = match(s, blocks, open_record().queue);
+    if (plan->swapped) {
+        plan->hit_blocks = matched; // any of them may stand in for its copy in the host tier
+        return Status{};
+    }
+    plan->query_tokens = settled;
+    plan->hit_blocks = best_hit(matched);
+    plan->position = plan->hit_blocks << geometry_.block_shift;
+    return Status{};
+}
+
+// May the sequence write at `position` into the block that is there?
+bool Cache::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position)
+{
+    const BlockTable &t = ledger_.table(sequence, group);
+    uint32_t index = position >> geometry_.block_shift;
+    if (t.writable == index) return true;
+    uint32_t block = t.ids.data[index];
+    if (block == kNullBlock) return false;
+    const Block &b = ledger_.pool(group)[block];
+    if (b.node != kNone) return false;
+    uint32_t slot = position & (geometry_.block_tokens - 1);
+    if (b.owner == sequence && slot >= b.frozen_slots) return true;
+    return b.refs == 1 && b.touch < open_record().barrier; // adopted, whoever owned it
+}
+
+void Cache::measure(Plan *plan)
+{
+    uint32_t end = plan->position + plan->compute;
+    uint32_t reserved = end == plan->known ? end + plan->lookahead : end;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const BlockTable &t = ledger_.table(plan->sequence, g);
+        uint32_t length = t.length;
+        plan->fresh[g] = plan->from_cached[g] = 0;
+        plan->copy_tail[g] = false;
+        if (plan->admission) [[unlikely]] {
+            const BlockPool &pool = ledger_.pool(g);
+            uint32_t first = plan->swapped
+                                 ? t.null_front
+                                 : geometry_.groups[g].first_visible_block(plan->position,
+                                                                           geometry_.block_tokens);
+            uint32_t found = 0;
+            for (uint32_t i = first; i < plan->hit_blocks; ++i) {
+                uint32_t block = ledger_.tree().blocks(matches_[i])[g];
+                if (block == kNullBlock) continue;
+                ++found;
+                const Block &b = pool[block];
+                bool counted = b.state == BlockState::cached && b.touch < open_record().barrier;
+                plan->from_cached[g] += counted ? 1 : 0;
+            }
+            if (plan->swapped) {
+                plan->fresh[g] = length - t.null_front - found;
+            } else {
+                length = plan->hit_blocks;
+            }
+        } else if ((plan->position & (geometry_.block_tokens - 1)) != 0) {
+            plan->copy_tail[g] = !tail_is_writable(plan->sequence, g, plan->position);
+        }
+        uint32_t target = geometry_.blocks_of(reserved);
+        plan->length[g] = target > length ? target : length;
+        plan->fresh[g] += plan->length[g] - length;
+    }
+}
+
+Cache::Short Cache::shortage(const Plan &plan) const
+{
+    const Sequence &s = sequences_[plan.sequence];
+    const Namespace &ns = namespaces_[s.name_space];
+    uint64_t barrier = records_[open_slot_].barrier;
+    Short out;
+    uint64_t wanted = 0;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const BlockPool &pool = ledger_.pool(g);
+        uint32_t need = plan.fresh[g] + (plan.copy_tail[g] ? 1 : 0);
+        wanted += plan.fresh[g] + (plan.admission ? plan.hit_blocks : 0);
+        if (need == 0 && !plan.admission) continue;
+        uint32_t available = pool.available(barrier) - plan.from_cached[g];
+        uint32_t reason = QUIRE_WAIT_POOL;
+        if (need <= available && plan.admission && pool.held_count() != 0) {
+            // What the running ones will need soon is not for newcomers.
+            available = available > watermark_ ? available - watermark_ : 0;
+            reason = QUIRE_WAIT_WATERMARK;
+        }
+        if (need > available && need - available > out.blocks) {
+            out = Short{need - available, reason};
+        }
+    }
+    if (out.reason == 0 && ns.quota_blocks != 0 && ns.blocks_held + wanted > ns.quota_blocks) {
+        uint64_t over = ns.blocks_held + wanted - ns.quota_blocks;
+        out = Short{static_cast<uint32_t>(over), QUIRE_WAIT_QUOTA};
+    }
+    return out;
+}
+
+// Room for everything that taking the plan writes, so that it cannot fail half-way.
+Status Cache::reserve(const Plan &plan)
+{
+    Sequence &s = sequences_[plan.sequence];
+    uint64_t edits = publish_edits(plan);
+    uint64_t copies = 0;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        BlockTable &t = ledger_.table(plan.sequence, g);
+        edits += 8 + uint64_t{plan.fresh[g]};
+        copies += 1;
+        if (plan.admission) {
+            edits += 2 * uint64_t{plan.hit_blocks} + 3 * uint64_t{t.length};
+            copies += plan.swapped ? t.length : 0;
+        }
+        if (!ledger_.buffers().grow(&t.ids, plan.length[g], t.length)) return no_host_memory();
+    }
+    if (s.span_words != 0 && !words_.reserve(s.span_words)) return no_host_memory();
+    if (!ledger_.reserve(&open_record(), edits, copies)) return no_host_memory();
+    if (has_memory_ && !binding_.reserve(open_record().copies.size() + copies)) return no_host_memory();
+    return Status{};
+}
+
+// Shares a found block; if the step that writes it fails, what is built on it is wrong.
+void Cache::take_hit(Sequence *s, Change *change, uint32_t group, uint32_t block, uint32_t index)
+{
+    const Block &b = ledger_.pool(group)[block];
+    uint32_t position = index << geometry_.block_shift;
+    if (b.ready == open_record().number) {
+        if (position < change->valid_tokens) change->valid_tokens = position;
+    } else if (!timeline_.done(b.ready)) {
+        s->note_pending(b.ready, position);
+    }
+    ledger_.add_ref(group, block);
+}
+
+void Cache::take_hits(const Plan &plan, Change *change, uint32_t group)
+{
+    Sequence &s = sequences_[plan.sequence];
+    uint32_t first =
+        geometry_.groups[group].first_visible_block(plan.position, geometry_.block_tokens);
+    for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
+        uint32_t block = i < first ? kNullBlock : ledger_.tree().blocks(matches_[i])[group];
+        if (block != kNullBlock) take_hit(&s, change, group, block, i);
+        ledger_.append_entry(&s, plan.sequence, group, block);
+    }
+}
+
+// Brings a swapped table back: blocks that are still cached are shared, the others copied in.
+void Cache::swap_in(const Plan &plan, Change *change, uint32_t group)
+{
+    Sequence &s = sequences_[plan.sequence];
+    BlockTable &t = ledger_.table(plan.sequence, group);
+    uint64_t number = open_record().number;
+    for (uint32_t i = t.null_front; i < t.length; ++i) {
+        uint32_t host_block = t.ids.data[i];
+        uint32_t block =
+            i < plan.hit_blocks ? ledger_.tree().blocks(matches_[i])[group] : kNullBlock;
+        if (block != kNullBlock) {
+            take_hit(&s, change, group, block, i);
+        } else {
+            block = ledger_.take(group, open_record().barrier, plan.sequence);
+            ledger_.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
+            change->valid_tokens = 0; // if the copy fails
+        }
+        ledger_.set_entry(&s, plan.sequence, group, i, block);
+        ledger_.drop_host(group, host_block, number);
+    }
+}
+
+void Cache::copy_tail(const Plan &plan, uint32_t group)
+{
+    Sequence &s = sequences_[plan.sequence];
+    uint32_t index = plan.position >> geometry_.block_shift;
+    uint32_t shared = ledger_.table(plan.sequence, group).ids.data[index];
+    uint32_t block = ledger_.take(group, open_record().barrier, plan.sequence);
+    ledger_.copy(QUIRE_COPY_ON_WRITE, group, shared, block);
+    ledger_.set_entry(&s, plan.sequence, group, index, block);
+    ledger_.drop_ref(group, shared, open_record().number); // the copy reads it
+}
+
+void Cache::take_all(Plan *plan, Change *change)
+{
+    uint32_t sequence = plan->sequence;
+    Sequence &s = sequences_[sequence];
+    uint32_t mask = geometry_.block_tokens - 1;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        BlockTable &t = ledger_.table(sequence, g);
+        bool inside_block = (plan->position & mask) != 0;
+        bool grows = plan->length[g] != t.length;
+        if (grows || plan->copy_tail[g] || plan->admission) ledger_.note_shape(s, sequence, g);
+        if (plan->swapped) {
+            swap_in(*plan, change, g);
+        } else if (plan->admission) {
+            take_hits(*plan, change, g);
+        } else if (plan->copy_tail[g]) {
+            copy_tail(*plan, g);
+            uint32_t kept = plan->position & ~mask;
+            if (kept < change->valid_tokens) change->valid_tokens = kept;
+        } else if (inside_block && t.writable != plan->position >> geometry_.block_shift) {
+            uint32_t block = t.ids.data[plan->position >> geometry_.block_shift];
+            const Block &b = ledger_.pool(g)[block];
+            bool own = b.owner == sequence && (plan->position & mask) >= b.frozen_slots;
+            if (!own) {
+                ledger_.note_shape(s, sequence, g); // undoing it forgets that the tail is writable
+                ledger_.own(g, block, sequence, 0);
+            }
+        }
+        while (t.length < plan->length[g]) {
+            uint32_t block = ledger_.take(g, open_record().barrier, sequence);
+            ledger_.append_entry(&s, sequence, g, block);
+        }
+        t.writable = (plan->position + plan->compute - 1) >> geometry_.block_shift;
+    }
+}
+
+Status Cache::add_item(const quire_step_item &item, const quire_token *tokens,
+                       quire_step_result *result)
+{
+    uint32_t sequence = sequence_handles_.find(item.seq);
+    Sequence &s = sequences_[sequence];
+    StepRecord &record = open_record();
+    *result = quire_step_result{};
+    if (s.change != kNone) {
+        result->reason = QUIRE_WAIT_PREEMPTED;
+        return Status{};
+    }
+    if (!ledger_.buffers().grow(&s.tokens, s.state.known + item.token_count, s.state.known)) {
+        return no_host_memory();
+    }
+    Change change{};
+    change.sequence = sequence;
+    change.before = s.state;
+    note_tokens(&s, tokens, item.token_count);
+    Plan plan;
+    plan.sequence = sequence;
+    plan.known = s.state.known;
+    plan.position = s.state.computed;
+    plan.lookahead = item.lookahead;
+    plan.hit_blocks = plan.query_tokens = 0;
+    plan.swapped = (s.state.flags & Sequence::kSwapped) != 0;
+    plan.admission = s.state.computed == 0 || plan.swapped;
+    Status status = find_prefix(&plan);
+    uint32_t left = plan.known - plan.position;
+    plan.compute = item.max_compute != 0 && item.max_compute < left ? item.max_compute : left;
+    measure(&plan);
+    Short missing = shortage(plan);
+    if (status.ok() && missing.reason == QUIRE_WAIT_POOL && !plan.admission &&
+        (record.flags & QUIRE_STEP_MAY_PREEMPT) != 0) {
+        status = make_room(&plan, &missing);
+    }
+    if (status.ok() && missing.reason == 0) status = reserve(plan);
+    if (status.ok() && missing.reason == 0 && !record.changes.reserve(record.changes.size() + 1)) {
+        status = no_host_memory();
+    }
+    if (!status.ok() || missing.reason != 0) {
+        hashed_ = 0;
+        s.state = change.before;
+        result->reason = missing.reason;
+        result->blocks_short = missing.blocks;
+        return status;
+    }
+    run_item(item, &plan, &change, result);
+    return Status{};
+}
+
+// Takes what the plan found to be there. Nothing can fail any more.
+void Cache::run_item(const quire_step_item &item, Plan *plan, Change *change,
+                     quire_step_result *result)
+{
+    StepRecord &record = open_record();
+    Sequence &s = sequences_[plan->sequence];
+    change->first_edit = static_cast<uint32_t>(record.edits.size());
+    change->first_copy = static_cast<uint32_t>(record.copies.size());
+    change->first_position = plan->position;
+    change->compute_count = plan->compute;
+    change->valid_tokens = plan->position;
+    change->hit_tokens = plan->swapped ? 0 : plan->hit_blocks << geometry_.block_shift;
+    change->query_tokens = plan->query_tokens;
+    uint32_t charged_before = charged(s);
+    ledger_.resume(&record);
+    take_all(plan, change);
+    SequenceState &state = s.state;
+    if (plan->swapped) {
+        state.published = 0;
+        state.cursor = ledger_.tree().root_cursor(s.root);
+    } else if (plan->hit_blocks != 0) {
+        state.published = plan->hit_blocks;
+        state.cursor = ledger_.tree().cursor(matches_[plan->hit_blocks - 1]);
+    }
+    state.computed = plan->position + plan->compute;
+    state.drafts = item.draft_count;
+    state.lookahead = state.computed == state.known ? item.lookahead : 0;
+    if ((state.flags & Sequence::kPreempted) != 0) state.resumed_step = record.number;
+    state.flags &= ~(Sequence::kSwapped | Sequence::kPreempted | Sequence::kLost);
+    charge(s, charged_before);
+    if (state.admitted == 0) state.admitted = ++admissions_;
+    publish(plan->sequence, record.number);
+    ledger_.pause();
+    hashed_ = 0; // they are this sequence's
+    change->edit_end = static_cast<uint32_t>(record.edits.size());
+    change->copy_end = static_cast<uint32_t>(record.copies.size());
+    s.change = static_cast<uint32_t>(record.changes.size());
+    record.changes.push(*change);
+    result->outcome = QUIRE_ITEM_RUN;
+    result->hit_tokens = change->hit_tokens;
+    result->first_position = change->first_position;
+    result->compute_count = change->compute_count;
+    result->row = record.rows++;
+}
+
+} // namespace quire

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The end of steps: finish, reading fences, and the rollback of steps that failed.
+//
+// A failed step takes *computed* back in every sequence that it computed, and in those that shared or forked
+// what it wrote; each of those noted at the time how many of its tokens would stay right. What was
+// published on top of it is withdrawn.
+
+#include "cache.hpp"
+#include "quire/device.h"
+
+namespace quire {
+
+Status Cache::finish(uint64_t step, uint32_t outcome, quire_error *error)
+{
+    StepRecord *record = nullptr;
+    QUIRE_TRY(find_step(step, false, &record));
+    if (record->phase != StepPhase::committed) {
+        return fail(QUIRE_E_BUSY, "the step is not committed: commit or abort it");
+    }
+    if (outcome != QUIRE_STEP_OK && outcome != QUIRE_STEP_FAILED) {
+        return fail(QUIRE_E_ARG, "outcome {} is not known", outcome);
+    }
+    if (step_open() && outcome == QUIRE_STEP_FAILED) {
+        return fail(QUIRE_E_BUSY, "a step is open: abort or commit it before failing another");
+    }
+    if (has_memory_) {
+        // Even a failed step's kernels may still run: its blocks wait for the fence.
+        Queue *queue = record->device_queue;
+        std::lock_guard<std::mutex> lock(queue->mutex);
+        quire_status status = queue->device->api->fence_signal(queue->handle, queue->fence,
+                                                               queue->signalled + 1, error);
+        if (status < 0) return fail(status, nullptr);
+        record->fence_value = ++queue->signalled;
+    }
+    record->phase = StepPhase::finished;
+    step_handles_.end(record->handle_index);
+    record->handle_index = kNone;
+    if (outcome == QUIRE_STEP_FAILED) fail_step(*record);
+    if (!has_memory_) complete(record);
+    return Status{};
+}
+
+// The work of the step has run.
+void Cache::complete(StepRecord *record)
+{
+    if (record->handle_index != kNone) step_handles_.end(record->handle_index);
+    if (record->device_queue != nullptr) --record->device_queue->unfinished_steps;
+    uint64_t old_oldest = timeline_.oldest();
+    timeline_.complete(record->number);
+    record->handle_index = kNone;
+    record->phase = StepPhase::unused;
+    if (timeline_.oldest() != old_oldest) ledger_.retire(old_oldest);
+    if (step_open()) open_record().barrier = timeline_.barrier(open_record().queue);
+}
+
+Status Cache::poll(quire_error *error)
+{
+    if (!has_memory_) return Status{};
+    for (uint64_t step = timeline_.oldest(); step < timeline_.next(); ++step) {
+        StepRecord &record = records_[Timeline::slot(step)];
+        if (record.phase != StepPhase::finished) continue;
+        uint64_t value = 0;
+        Queue *queue = record.device_queue;
+        quire_status status = queue->device->api->fence_read(queue->fence, &value, error);
+        if (status < 0) return fail(status, nullptr);
+        if (value < record.fence_value) continue;
+        if (value == QUIRE_FENCE_FAILED) {
+            if (step_open()) continue; // rolled back at the next begin
+            fail_step(record);
+        }
+        complete(&record);
+    }
+    return Status{};
+}
+
+// Blocks that the step published, by the sequences' own hands or by set_tokens.
+void Cache::withdraw_published(uint64_t step)
+{
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        BlockPool &pool = ledger_.pool(g);
+        for (uint32_t b = 1; b < pool.block_count(); ++b) {
+            if (pool[b].node != kNone && pool[b].ready == step) ledger_.forget(pool[b].node);
+        }
+    }
+}
+
+// Only the first valid_tokens computed tokens are right. Drafts are forgotten: nobody judged them.
+void Cache::lose(uint32_t sequence, uint32_t valid_tokens)
+{
+    Sequence &s = sequences_[sequence];
+    SequenceState &state = s.state;
+    if (state.computed <= valid_tokens) return;
+    state.flags |= Sequence::kLost;
+    state.known -= state.drafts;
+    state.drafts = state.lookahead = 0;
+    if (state.first_unknown >= state.known) state.first_unknown = kNone;
+    lower_computed(sequence, valid_tokens, true);
+}
+
+void Cache::fail_step(const StepRecord &record)
+{
+    // Host blocks of its victims were never written.
+    for (const Change &change : record.changes) {
+        const Sequence &s = sequences_[change.sequence];
+        if (change.kind != ChangeKind::victim || s.last_step != record.number) continue;
+        if ((s.state.flags & Sequence::kSwapped) != 0) lose(change.sequence, 0);
+    }
+    uint32_t slot = Timeline::slot(record.number);
+    for (uint32_t i = 0; i < sequences_.size(); ++i) {
+        const Sequence &s = sequences_[i];
+        if (!sequence_handles_.is_live(i) || s.pending_step[slot] != record.number) continue;
+        bool of_the_step = false;
+        for (const Change &change : record.changes) of_the_step |= change.sequence == i;
+        if (!of_the_step && s.state.computed > s.pending_position[slot]) ++counts_.sequences_lost;
+        lose(i, s.pending_position[slot]);
+    }
+    withdraw_published(record.number);
+}
+
+} // namespace quire

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finding prefixes: all blocks are hashed first, then probed with prefetch, then verified in order.
+// Publishing: full blocks of computed, known tokens become nodes of the tree.
+
+#include "cache.hpp"
+
+namespace quire {
+
+namespace {
+
+// How far ahead the loops ask for memory: buckets, then the nodes in them, then their block records.
+constexpr uint32_t kBucketAhead = 24;
+constexpr uint32_t kNodeAhead = 16;
+constexpr uint32_t kBlockAhead = 8;
+
+} // namespace
+
+Extra Cache::extra_of(const Sequence &s, uint32_t block)
+{
+    if (s.span_words == 0) [[likely]]
+        return Extra{};
+    uint32_t begin = block << geometry_.block_shift;
+    if (!encode_block(s.spans.data, s.span_words, begin, begin + geometry_.block_tokens, &words_)) {
+        words_.shrink(0);
+    }
+    return Extra{words_.data(), static_cast<uint32_t>(words_.size())};
+}
+
+// Fills hashes_[0, block_count) with the chain from the sequence's root.
+bool Cache::hash_blocks(const Sequence &s, uint32_t block_count)
+{
+    if (!hashes_.reserve(block_count) || !matches_.reserve(block_count)) return false;
+    // Room for the words of one block's spans, so that extra_of cannot fail.
+    if (s.span_words != 0 && !words_.reserve(s.span_words)) return false;
+    hashes_.resize_within(block_count);
+    uint64_t hash = ledger_.tree().root_cursor(s.root).hash;
+    const uint32_t *tokens = s.tokens.data;
+    for (uint32_t i = 0; i < block_count; ++i) {
+        hash = ledger_.tree().hash_block(hash, tokens + (uint64_t{i} << geometry_.block_shift),
+                                         extra_of(s, i));
+        hashes_[i] = hash;
+    }
+    hashed_ = block_count;
+    return true;
+}
+
+// May work on the queue read the node's blocks of full-attention groups?
+bool Cache::visible(uint32_t node, uint64_t queue) const
+{
+    if (timeline_.idle()) return true;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        uint32_t block = ledger_.tree().blocks(node)[g];
+        if (block == kNullBlock) continue;
+        if (!timeline_.visible(ledger_.pool(g)[block].ready, queue)) return false;
+    }
+    return true;
+}
+
+// Fills matches_ with the nodes of the longest verified chain. REQUIRES: hash_blocks(max_blocks).
+uint32_t Cache::match(const Sequence &s, uint32_t max_blocks, uint64_t queue)
+{
+    PrefixTree &tree = ledger_.tree();
+    matches_.resize_within(max_blocks);
+    for (uint32_t i = 0; i < kBucketAhead && i < max_blocks; ++i) tree.prefetch_bucket(hashes_[i]);
+    TreeCursor at = tree.root_cursor(s.root);
+    for (uint32_t i = 0; i < max_blocks; ++i) {
+        if (i + kBucketAhead < max_blocks) tree.prefetch_bucket(hashes_[i + kBucketAhead]);
+        if (i + kNodeAhead < max_blocks) tree.prefetch_candidate(hashes_[i + kNodeAhead]);
+        if (i + kBlockAhead < max_blocks) {
+            uint32_t ahead = tree.candidate(hashes_[i + kBlockAhead]);
+            if (ahead != kNone) __builtin_prefetch(&ledger_.pool(0)[tree.blocks(ahead)[0]]);
+        }
+        const uint32_t *tokens = s.tokens.data + (uint64_t{i} << geometry_.block_shift);
+        uint32_t node = tree.find(s.root, at, hashes_[i], tokens, extra_of(s, i));
+        if (node == kNone || !visible(node, queue)) return i;
+        matches_[i] = node;
+        at = tree.cursor(node);
+    }
+    return max_blocks;
+}
+
+// The longest hit within the matched chain for which every window is whole; full-attention groups have
+// a block in every node.
+uint32_t Cache::best_hit(uint32_t matched) const
+{
+    if (!geometry_.any_window) return matched;
+    uint32_t run[kMaxGroups] = {}; // present blocks of each window group that end here
+    uint32_t best = 0;
+    for (uint32_t n = 1; n <= matched; ++n) {
+        bool whole = true;
+        const uint32_t *blocks = ledger_.tree().blocks(matches_[n - 1]);
+        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+            const GroupGeometry &group = geometry_.groups[g];
+            if (!group.windowed) continue;
+            run[g] = blocks[g] != kNullBlock ? run[g] + 1 : 0;
+            uint32_t tokens = n << geometry_.block_shift;
+            whole = whole && run[g] >= group.needed_before(tokens, geometry_.block_tokens);
+        }
+        if (whole) best = n;
+    }
+    return best;
+}
+
+uint64_t Cache::publish_edits(const Plan &plan) const
+{
+    const Sequence &s = sequences_[plan.sequence];
+    uint64_t blocks = (uint64_t{plan.position} + plan.compute) >> geometry_.block_shift;
+    uint64_t walked = ledger_.tree().alive(s.state.cursor) && !plan.swapped ? s.state.published : 0;
+    return blocks > walked ? (blocks - walked) * (1 + uint64_t{geometry_.group_count}) : 0;
+}
+
+bool Cache::named_elsewhere(uint32_t sequence, uint32_t index)
+{
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        uint32_t block = ledger_.table(sequence, g).ids.data[index];
+        if (block != kNullBlock && ledger_.pool(g)[block].node != kNone) return true;
+    }
+    return false;
+}
+
+// Publishes what became full and known; `ready` is the step that computes it. Stops early, to go on at
+// the next publication, when the tree is full or memory is short.
+void Cache::publish(uint32_t sequence, uint64_t ready)
+{
+    Sequence &s = sequences_[sequence];
+    SequenceState &state = s.state;
+    uint32_t full = s.publishable(geometry_.block_shift);
+    constexpr uint32_t silent = Sequence::kUnpublished | Sequence::kSwapped;
+    if (full <= state.published || prefix_off_ || (state.flags & silent) != 0) return;
+    PrefixTree &tree = ledger_.tree();
+    if (s.span_words != 0 && !words_.reserve(s.span_words)) return;
+    if (!tree.alive(state.cursor)) {
+        state.published = 0;
+        state.cursor = tree.root_cursor(s.root);
+    }
+    bool under_new = false; // then no child can be there already
+    for (uint32_t i = state.published; i < full; ++i) {
+        if (i + kBucketAhead < hashed_) tree.prefetch_bucket(hashes_[i + kBucketAhead]);
+        const uint32_t *tokens = s.tokens.data + (uint64_t{i} << geometry_.block_shift);
+        Extra extra = extra_of(s, i);
+        uint64_t hash = i < hashed_ ? hashes_[i] : tree.hash_block(state.cursor.hash, tokens, extra);
+        if (i >= hashed_) counts_.bytes_hashed += uint64_t{geometry_.block_tokens} * 4;
+        uint32_t node = under_new ? kNone : tree.find(s.root, state.cursor, hash, tokens, extra);
+        if (node == kNone) {
+            // Named by a node that an eviction above it put out of reach: it stays with that one.
+            if (named_elsewhere(sequence, i)) return;
+            node = ledger_.publish(s.root, state.cursor, hash, tokens, extra);
+            if (node == kNone) return;
+            under_new = true;
+        }
+        ledger_.attach(sequence, i, node, ready);
+        state.cursor = tree.cursor(node);
+        state.published = i + 1;
+    }
+}
+
+Status Cache::probe(uint64_t handle, const quire_token *tokens, uint32_t token_count, uint32_t *hits)
+{
+    uint32_t index = 0;
+    QUIRE_TRY(find_sequence(handle, &index));
+    Sequence &s = sequences_[index];
+    *hits = 0;
+    if (prefix_off_ || s.state.computed != 0 || s.change != kNone) return Status{};
+    uint64_t total = uint64_t{s.state.known} + token_count;
+    if (total > geometry_.max_sequence_tokens) {
+        return fail(QUIRE_E_LIMIT, "{} tokens are more than max_sequence_tokens {}", total,
+                    geometry_.max_sequence_tokens);
+    }
+    uint32_t known = static_cast<uint32_t>(total);
+    if (!ledger_.buffers().grow(&s.tokens, known, s.state.known)) return no_host_memory();
+    if (token_count != 0) {
+        std::memcpy(s.tokens.data + s.state.known, tokens, uint64_t{token_count} * 4);
+    }
+    uint32_t settled = s.state.first_unknown < known ? s.state.first_unknown : known;
+    for (uint32_t i = s.state.known; i < settled; ++i) {
+        if (s.tokens.data[i] == QUIRE_TOKEN_UNKNOWN) settled = i;
+    }
+    if (settled == known && known != 0) --settled; // one token is always computed
+    if (!hash_blocks(s, settled >> geometry_.block_shift)) return no_host_memory();
+    uint64_t compared = ledger_.tree().bytes_compared();
+    uint32_t matched = match(s, hashed_, kAnyQueue);
+    ledger_.tree().set_bytes_compared(compared);
+    *hits = best_hit(matched) << geometry_.block_shift;
+    hashed_ = 0;
+    return Status{};
+}
+
+} // namespace quire

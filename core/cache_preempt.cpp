@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Giving up blocks: the caller's choice or Quire's, by swap to the host tier or by computing again.
+//
+// A victim keeps its known tokens and comes back by being added again. What it published stays cached
+// until somebody needs the room, so that a victim often finds its own prefix when it returns.
+
+#include "cache.hpp"
+
+namespace quire {
+
+Candidate Cache::candidate(const Sequence &s) const
+{
+    uint64_t resumed = s.state.resumed_step;
+    return Candidate{s.state.admitted, s.priority, resumed != 0 && resumed + 1 == timeline_.next()};
+}
+
+bool Cache::may_be_victim(const Sequence &s) const
+{
+    return s.change == kNone && s.blocks_held != 0 && s.state.drafts == 0 &&
+           (s.state.flags & Sequence::kSwapped) == 0;
+}
+
+// The sequence that gives way first among those that give way to the plan's, or kNone. One that came
+// back in the last step is left alone while there is another.
+uint32_t Cache::choose_victim(const Plan &plan) const
+{
+    bool by_priority = victim_order_ == QUIRE_VICTIM_PRIORITY;
+    Candidate self = candidate(sequences_[plan.sequence]);
+    uint32_t best = kNone;
+    Candidate best_candidate{};
+    for (uint32_t i = 0; i < sequences_.size(); ++i) {
+        if (!sequence_handles_.is_live(i) || i == plan.sequence) continue;
+        const Sequence &s = sequences_[i];
+        if (!may_be_victim(s)) continue;
+        Candidate c = candidate(s);
+        if (!gives_way_before(c, self, by_priority)) continue;
+        bool better = best == kNone || (c.just_resumed != best_candidate.just_resumed
+                                            ? best_candidate.just_resumed
+                                            : gives_way_before(c, best_candidate, by_priority));
+        if (!better) continue;
+        best = i;
+        best_candidate = c;
+    }
+    return best;
+}
+
+// Preempts until the plan's need is met. If it cannot be met, nobody is preempted.
+Status Cache::make_room(Plan *plan, Short *missing)
+{
+    StepRecord &record = open_record();
+    uint64_t before = record.changes.size();
+    uint64_t for_seq = sequence_handles_.handle(plan->sequence);
+    while (missing->reason == QUIRE_WAIT_POOL) {
+        uint32_t victim = choose_victim(*plan);
+        if (victim == kNone) break;
+        bool room = host_has_room(victim);
+        uint32_t how = choose_preemption(record.preempt, room, held_bytes(victim),
+                                         sequences_[victim].state.computed, swap_cost_);
+        if (how == QUIRE_PREEMPT_SWAP && !room) how = QUIRE_PREEMPT_RECOMPUTE;
+        Status given = give_up(victim, how, for_seq);
+        if (!given.ok()) {
+            undo_changes(&record, before);
+            return given;
+        }
+        measure(plan);
+        *missing = shortage(*plan);
+    }
+    if (missing->reason != 0) undo_changes(&record, before);
+    return Status{};
+}
+
+bool Cache::host_has_room(uint32_t sequence) const
+{
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const BlockTable &t = ledger_.table(sequence, g);
+        const BlockPool *host = ledger_.host_pool(g);
+        uint32_t available = host != nullptr ? host->available(records_[open_slot_].barrier) : 0;
+        if (t.length - t.null_front > available) return false;
+    }
+    return true;
+}
+
+uint64_t Cache::held_bytes(uint32_t sequence) const
+{
+    uint64_t bytes = 0;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const BlockTable &t = ledger_.table(sequence, g);
+        bytes += static_cast<uint64_t>(geometry_.groups[g].block_stride) * (t.length - t.null_front);
+    }
+    return bytes;
+}
+
+// The table's entries become blocks of the host tier; those on the device are given back. The tail goes
+// first, so that what stays cached is evicted from its end.
+void Cache::swap_out(uint32_t sequence, uint32_t group)
+{
+    Sequence &s = sequences_[sequence];
+    BlockTable &t = ledger_.table(sequence, group);
+    for (uint32_t i = t.length; i-- > t.null_front;) {
+        uint32_t block = t.ids.data[i];
+        uint32_t host_block = ledger_.take_host(group, open_record().barrier);
+        ledger_.copy(QUIRE_COPY_SWAP_OUT, group, block, host_block);
+        ledger_.set_entry(&s, sequence, group, i, host_block);
+        ledger_.drop_ref(group, block, open_record().number); // the copy reads it
+    }
+}
+
+void Cache::drop_blocks(uint32_t sequence, uint32_t group)
+{
+    Sequence &s = sequences_[sequence];
+    BlockTable &t = ledger_.table(sequence, group);
+    for (uint32_t i = t.length; i-- > t.null_front;) {
+        ledger_.drop_ref(group, t.ids.data[i], s.last_step);
+        --s.blocks_held;
+    }
+    t.length = t.null_front = 0;
+    t.writable = kNone;
+    ++t.epoch;
+}
+
+// how: SWAP, then the host tier has room, or RECOMPUTE.
+Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq)
+{
+    StepRecord &record = open_record();
+    Sequence &s = sequences_[sequence];
+    uint64_t entries = 0;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) entries += 1 + ledger_.table(sequence, g).length;
+    bool ok = record.changes.reserve(record.changes.size() + 1) &&
+              record.preemptions.reserve(record.preemptions.size() + 1) &&
+              ledger_.reserve(&record, 3 * entries, entries) &&
+              (!has_memory_ || binding_.reserve(record.copies.size() + entries));
+    if (!ok) return no_host_memory();
+    Change change{};
+    change.kind = ChangeKind::victim;
+    change.sequence = sequence;
+    change.before = s.state;
+    change.first_edit = static_cast<uint32_t>(record.edits.size());
+    change.first_copy = static_cast<uint32_t>(record.copies.size());
+    record.preemptions.push(quire_preemption{sequence_handles_.handle(sequence), how,
+                                             for_seq != 0 ? 1u : 0u, s.state.computed, s.blocks_held,
+                                             for_seq});
+    uint32_t charged_before = charged(s);
+    ledger_.resume(&record);
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        ledger_.note_shape(s, sequence, g);
+        how == QUIRE_PREEMPT_SWAP ? swap_out(sequence, g) : drop_blocks(sequence, g);
+    }
+    ledger_.pause();
+    SequenceState &state = s.state;
+    state.flags |= Sequence::kPreempted;
+    ++state.preemptions;
+    state.lookahead = 0;
+    if (how == QUIRE_PREEMPT_SWAP) {
+        state.flags |= Sequence::kSwapped;
+    } else {
+        state.computed = 0;
+        state.flags &= ~Sequence::kUnpublished; // all of it will be computed anew
+    }
+    state.published = 0;
+    state.cursor = ledger_.tree().root_cursor(s.root);
+    charge(s, charged_before);
+    change.edit_end = static_cast<uint32_t>(record.edits.size());
+    change.copy_end = static_cast<uint32_t>(record.copies.size());
+    s.change = static_cast<uint32_t>(record.changes.size());
+    record.changes.push(change);
+    return Status{};
+}
+
+uint32_t Cache::usable_blocks() const
+{
+    uint32_t count = 0;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        count += ledger_.pool(g).available(records_[open_slot_].barrier);
+    }
+    return count;
+}
+
+Status Cache::preempt(uint64_t step, uint64_t seq, uint32_t how, uint32_t *freed)
+{
+    StepRecord *record = nullptr;
+    QUIRE_TRY(find_step(step, true, &record));
+    uint32_t index = 0;
+    QUIRE_TRY(find_idle_sequence(seq, &index));
+    const Sequence &s = sequences_[index];
+    if (how > QUIRE_PREEMPT_RECOMPUTE) return fail(QUIRE_E_ARG, "how {} is not known", how);
+    if (s.state.drafts != 0) return fail(QUIRE_E_BUSY, "the sequence has drafts: accept them first");
+    *freed = 0;
+    if ((s.state.flags & Sequence::kSwapped) != 0 || s.blocks_held == 0) return Status{};
+    bool room = host_has_room(index);
+    if (how == QUIRE_PREEMPT_SWAP && !room) return Status{QUIRE_S_NO_BLOCKS, nullptr, 0, 0};
+    how = choose_preemption(how, room, held_bytes(index), s.state.computed, swap_cost_);
+    uint32_t before = usable_blocks();
+    QUIRE_TRY(give_up(index, how, 0));
+    *freed = usable_blocks() - before;
+    return Status{};
+}
+
+Status Cache::preempted(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride,
+                        uint32_t *count)
+{
+    StepRecord *record = nullptr;
+    QUIRE_TRY(find_step(step, false, &record));
+    *count = static_cast<uint32_t>(record->preemptions.size());
+    for (uint32_t i = 0; i < *count && i < capacity; ++i) {
+        std::memcpy(out + uint64_t{i} * stride, &record->preemptions[i], sizeof(quire_preemption));
+    }
+    bool fits = *count <= capacity;
+    return Status{fits ? quire_status{QUIRE_OK} : quire_status{QUIRE_S_INCOMPLETE}, nullptr, 0, 0};
+}
+
+} // namespace quire

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The life of sequences: create, end, fork, truncate, accept, set_tokens.
+
+#include "cache.hpp"
+
+namespace quire {
+
+Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys, uint64_t *out)
+{
+    uint32_t ns = desc.ns == 0 ? 0 : namespace_handles_.find(desc.ns);
+    if (ns == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such namespace");
+    QUIRE_TRY(check_keys(keys, desc.key_count));
+    words_.shrink(0);
+    if (!encode_root(namespaces_[ns].number, keys, desc.key_count, &words_)) return no_host_memory();
+    uint32_t root = ledger_.tree().acquire_root(words_.data(), static_cast<uint32_t>(words_.size()));
+    if (root == kNone) return no_host_memory();
+    words_.shrink(0);
+    Sequence fresh{};
+    bool ok = encode_spans(keys, desc.key_count, &words_) &&
+              ledger_.buffers().grow(&fresh.spans, static_cast<uint32_t>(words_.size()), 0);
+    uint32_t index = ok ? sequence_handles_.take() : HandleTable::kNone;
+    if (index == HandleTable::kNone) {
+        ledger_.buffers().give_back(&fresh.spans);
+        ledger_.tree().release_root(root);
+        if (!ok) return no_host_memory();
+        return fail(QUIRE_E_LIMIT, "{} sequences are alive: end one, or raise max_sequences",
+                    sequence_handles_.capacity());
+    }
+    if (!words_.empty()) std::memcpy(fresh.spans.data, words_.data(), words_.size() * 4);
+    fresh.span_words = static_cast<uint32_t>(words_.size());
+    fresh.root = root;
+    fresh.name_space = ns;
+    fresh.priority = desc.priority;
+    fresh.state.cursor = ledger_.tree().root_cursor(root);
+    sequences_[index] = fresh;
+    ++namespaces_[ns].sequences;
+    *out = sequence_handles_.handle(index);
+    return Status{};
+}
+
+// Blocks on the device that count against the namespace's quota.
+uint32_t Cache::charged(const Sequence &s) const
+{
+    return (s.state.flags & Sequence::kSwapped) != 0 ? 0 : s.blocks_held;
+}
+
+void Cache::charge(const Sequence &s, uint32_t charged_before)
+{
+    Namespace &ns = namespaces_[s.name_space];
+    ns.blocks_held += charged(s);
+    ns.blocks_held -= charged_before;
+}
+
+// Gives back a table's blocks from `first_block` on, the tail first.
+void Cache::release_from(uint32_t sequence, uint32_t first_block, bool withdraw)
+{
+    Sequence &s = sequences_[sequence];
+    uint32_t charged_before = charged(s);
+    bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        BlockTable &t = ledger_.table(sequence, g);
+        t.writable = kNone;
+        if (t.length <= first_block) continue;
+        for (uint32_t i = t.length; i-- > first_block;) {
+            uint32_t block = t.ids.data[i];
+            if (block == kNullBlock) continue;
+            --s.blocks_held;
+            if (swapped) {
+                ledger_.drop_host(g, block, s.last_step);
+                continue;
+            }
+            uint32_t node = ledger_.pool(g)[block].node;
+            if (withdraw && node != kNone) ledger_.forget(node);
+            ledger_.drop_ref(g, block, s.last_step);
+            ledger_.disown(g, block, sequence);
+        }
+        t.length = first_block;
+        if (t.null_front > first_block) t.null_front = first_block;
+        ++t.epoch;
+    }
+    charge(s, charged_before);
+}
+
+// The longest length up to token_count whose windows are whole.
+uint32_t Cache::whole_window_length(uint32_t sequence, uint32_t token_count)
+{
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        uint32_t null_front = ledger_.table(sequence, g).null_front;
+        uint32_t first = geometry_.groups[g].first_visible_block(token_count, geometry_.block_tokens);
+        // A shorter length needs blocks that lie still further in front, and those are gone too.
+        if (null_front > first) return 0;
+    }
+    return token_count;
+}
+
+// Puts the cursor on the last published block that is still there.
+void Cache::rewind_cursor(uint32_t sequence)
+{
+    Sequence &s = sequences_[sequence];
+    uint32_t full = s.state.computed >> geometry_.block_shift;
+    if (s.state.published <= full) return;
+    s.state.published = full;
+    if (full != 0 && (s.state.flags & Sequence::kSwapped) == 0) {
+        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+            const BlockTable &t = ledger_.table(sequence, g);
+            uint32_t block = t.ids.data[full - 1];
+            uint32_t node = block != kNullBlock ? ledger_.pool(g)[block].node : kNone;
+            if (node == kNone) continue;
+            s.state.cursor = ledger_.tree().cursor(node);
+            return;
+        }
+    }
+    s.state.published = 0; // walked again from the root at the next publication
+    s.state.cursor = ledger_.tree().root_cursor(s.root);
+}
+
+void Cache::lower_computed(uint32_t sequence, uint32_t token_count, bool withdraw)
+{
+    Sequence &s = sequences_[sequence];
+    uint32_t computed = s.state.computed < token_count ? s.state.computed : token_count;
+    s.state.computed = whole_window_length(sequence, computed);
+    release_from(sequence, geometry_.blocks_of(s.state.computed), withdraw);
+    rewind_cursor(sequence);
+    if ((s.state.flags & Sequence::kSwapped) != 0 && s.state.computed == 0) {
+        s.state.flags &= ~Sequence::kSwapped;
+    }
+}
+
+// Nodes that only this sequence's blocks stand behind.
+void Cache::drop_published(uint32_t sequence)
+{
+    if ((sequences_[sequence].state.flags & Sequence::kSwapped) != 0) return;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const BlockTable &t = ledger_.table(sequence, g);
+        for (uint32_t i = t.length; i-- > 0;) {
+            const Block &b = ledger_.pool(g)[t.ids.data[i]];
+            if (b.state == BlockState::held && b.refs == 1 && b.node != kNone) ledger_.forget(b.node);
+        }
+    }
+}
+
+Status Cache::end_sequence(uint64_t handle, uint32_t flags)
+{
+    uint32_t index = 0;
+    QUIRE_TRY(find_idle_sequence(handle, &index));
+    if ((flags & ~uint32_t{QUIRE_END_DROP_PREFIX}) != 0) {
+        return fail(QUIRE_E_ARG, "flags {} are not known", flags);
+    }
+    Sequence &s = sequences_[index];
+    if ((flags & QUIRE_END_DROP_PREFIX) != 0) drop_published(index);
+    release_from(index, 0, false);
+    ledger_.tree().release_root(s.root);
+    ledger_.buffers().give_back(&s.tokens);
+    ledger_.buffers().give_back(&s.spans);
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        BlockTable &t = ledger_.table(index, g);
+        ledger_.buffers().give_back(&t.ids);
+        t.length = t.null_front = 0; // the epoch moves on, so that no batch row takes it for the next
+        ++t.epoch;
+    }
+    --namespaces_[s.name_space].sequences;
+    sequence_handles_.end(index);
+    s = Sequence{};
+    return Status{};
+}
+
+// The child's tables name the parent's blocks; what both can read is frozen.
+Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed)
+{
+    uint32_t blocks = geometry_.blocks_of(computed);
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        if (!ledger_.buffers().grow(&ledger_.table(child, g).ids, blocks, 0)) return no_host_memory();
+    }
+    Sequence &s = sequences_[child];
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        BlockTable &from = ledger_.table(parent, g);
+        BlockTable &to = ledger_.table(child, g);
+        from.writable = kNone;
+        for (uint32_t i = 0; i < blocks; ++i) {
+            uint32_t block = from.ids.data[i];
+            ledger_.append_entry(&s, child, g, block);
+            if (block == kNullBlock) continue;
+            ledger_.add_ref(g, block);
+            uint32_t readable = computed - (i << geometry_.block_shift);
+            if (readable > geometry_.block_tokens) readable = geometry_.block_tokens;
+            Block &b = ledger_.pool(g)[block];
+            if (b.frozen_slots < readable) b.frozen_slots = static_cast<uint16_t>(readable);
+        }
+        ++to.epoch;
+    }
+    charge(s, 0);
+    return Status{};
+}
+
+Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out)
+{
+    uint32_t parent = 0;
+    QUIRE_TRY(find_idle_sequence(handle, &parent));
+    Sequence &p = sequences_[parent];
+    if ((p.state.flags & Sequence::kSwapped) != 0) {
+        return fail(QUIRE_E_BUSY, "the sequence is swapped out: add it to a step first");
+    }
+    if (p.state.drafts != 0) {
+        return fail(QUIRE_E_BUSY, "the sequence has drafts: accept them first");
+    }
+    if (token_count > p.state.known) {
+        return fail(QUIRE_E_ARG, "token_count is {}: the sequence has {} known tokens", token_count,
+                    p.state.known);
+    }
+    Sequence fresh{};
+    BufferPool &buffers = ledger_.buffers();
+    bool ok = buffers.grow(&fresh.tokens, token_count, 0) &&
+              buffers.grow(&fresh.spans, p.span_words, 0);
+    uint32_t child = ok ? sequence_handles_.take() : HandleTable::kNone;
+    if (child == HandleTable::kNone) {
+        buffers.give_back(&fresh.tokens);
+        buffers.give_back(&fresh.spans);
+        if (!ok) return no_host_memory();
+        return fail(QUIRE_E_LIMIT, "{} sequences are alive: end one, or raise max_sequences",
+                    sequence_handles_.capacity());
+    }
+    uint32_t computed = p.state.computed < token_count ? p.state.computed : token_count;
+    computed = whole_window_length(parent, computed);
+    sequences_[child] = fresh;
+    Status shared = share_tables(parent, child, computed);
+    if (!shared.ok()) {
+        buffers.give_back(&fresh.tokens);
+        buffers.give_back(&fresh.spans);
+        sequences_[child] = Sequence{};
+        sequence_handles_.end(child);
+        return shared;
+    }
+    Sequence &s = sequences_[child];
+    if (token_count != 0) std::memcpy(s.tokens.data, p.tokens.data, uint64_t{token_count} * 4);
+    if (p.span_words != 0) std::memcpy(s.spans.data, p.spans.data, uint64_t{p.span_words} * 4);
+    s.span_words = p.span_words;
+    s.root = p.root;
+    ledger_.tree().share_root(s.root);
+    s.name_space = p.name_space;
+    s.priority = p.priority;
+    s.last_step = p.last_step;
+    s.state = p.state;
+    s.state.known = token_count;
+    s.state.computed = computed;
+    s.state.lookahead = 0;
+    s.state.preemptions = 0;
+    s.state.flags = p.state.flags & Sequence::kUnpublished;
+    if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
+    if (computed != 0) s.state.admitted = ++admissions_;
+    rewind_cursor(child);
+    for (uint32_t i = 0; i < kMaxUnfinished; ++i) {
+        if (p.pending_step[i] != 0 && p.pending_position[i] < computed) {
+            s.note_pending(p.pending_step[i], p.pending_position[i]);
+        }
+    }
+    ++namespaces_[s.name_space].sequences;
+    ++counts_.forks;
+    *out = sequence_handles_.handle(child);
+    return Status{};
+}
+
+Status Cache::truncate(uint64_t handle, uint32_t token_count)
+{
+    uint32_t index = 0;
+    QUIRE_TRY(find_idle_sequence(handle, &index));
+    Sequence &s = sequences_[index];
+    if (token_count > s.state.known) {
+        return fail(QUIRE_E_ARG, "token_count is {}: the sequence has {} known tokens", token_count,
+                    s.state.known);
+    }
+    uint32_t firm = s.state.known - s.state.drafts;
+    s.state.drafts = token_count > firm ? token_count - firm : 0;
+    s.state.known = token_count;
+    s.state.lookahead = 0;
+    if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
+    lower_computed(index, token_count, false);
+    return Status{};
+}
+
+Status Cache::accept(uint64_t handle, uint32_t count)
+{
+    uint32_t index = 0;
+    QUIRE_TRY(find_idle_sequence(handle, &index));
+    Sequence &s = sequences_[index];
+    SequenceState &state = s.state;
+    if (count > state.drafts + state.lookahead) {
+        return fail(QUIRE_E_ARG, "count is {}: the last item had {} drafts and lookahead", count,
+                    state.drafts + state.lookahead);
+    }
+    if ((state.flags & Sequence::kSwapped) != 0) {
+        return fail(QUIRE_E_BUSY, "the sequence is swapped out: add it to a step first");
+    }
+    uint32_t known = state.known - state.drafts + count;
+    if (known > state.known) {
+        if (!ledger_.buffers().grow(&s.tokens, known, state.known)) return no_host_memory();
+        for (uint32_t i = state.known; i < known; ++i) s.tokens.data[i] = QUIRE_TOKEN_UNKNOWN;
+        if (state.first_unknown == kNone) state.first_unknown = state.known;
+        if (state.computed == state.known) state.computed = known;
+    }
+    state.known = known;
+    state.drafts = 0;
+    state.lookahead = 0;
+    if (state.first_unknown >= known) state.first_unknown = kNone;
+    lower_computed(index, known, false);
+    publish(index, s.last_step);
+    return Status{};
+}
+
+Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
+                         const quire_token *tokens, uint32_t token_count)
+{
+    auto span_at = [&](uint32_t i) -> const quire_token_span & {
+        return *reinterpret_cast<const quire_token_span *>(spans + uint64_t{i} * stride);
+    };
+    for (uint32_t i = 0; i < count; ++i) {
+        const quire_token_span &span = span_at(i);
+        uint32_t index = 0;
+        QUIRE_TRY(find_idle_sequence(span.seq, &index));
+        const Sequence &s = sequences_[index];
+        if (span.reserved0 != 0) return fail(QUIRE_E_STRUCT, "spans[{}].reserved0 is not 0", i);
+        if (uint64_t{span.token_offset} + span.token_count > token_count) {
+            return fail(QUIRE_E_ARG, "spans[{}] reaches past the {} tokens given", i, token_count);
+        }
+        if (uint64_t{span.position} + span.token_count > s.state.known) {
+            return fail(QUIRE_E_ARG, "spans[{}] reaches past the {} known tokens", i, s.state.known);
+        }
+        for (uint32_t k = 0; k < span.token_count; ++k) {
+            if (s.tokens.data[span.position + k] != QUIRE_TOKEN_UNKNOWN) {
+                return fail(QUIRE_E_ARG, "spans[{}]: position {} is known already", i, span.position + k);
+            }
+            if (tokens[span.token_offset + k] == QUIRE_TOKEN_UNKNOWN) {
+                return fail(QUIRE_E_ARG, "spans[{}] names position {} as unknown", i, span.position + k);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+        const quire_token_span &span = span_at(i);
+        uint32_t index = sequence_handles_.find(span.seq);
+        Sequence &s = sequences_[index];
+        uint32_t *own = s.tokens.data;
+        for (uint32_t k = 0; k < span.token_count; ++k) {
+            own[span.position + k] = tokens[span.token_offset + k];
+        }
+        uint32_t &unknown = s.state.first_unknown;
+        while (unknown < s.state.known && own[unknown] != QUIRE_TOKEN_UNKNOWN) ++unknown;
+        if (unknown >= s.state.known) unknown = kNone;
+        publish(index, s.last_step);
+    }
+    return Status{};
+}
+
+Status Cache::sequence_info(uint64_t handle, quire_seq_info *out) const
+{
+    uint32_t index = 0;
+    QUIRE_TRY(find_sequence(handle, &index));
+    const Sequence &s = sequences_[index];
+    out->flags = s.state.flags | (s.change != kNone ? uint32_t{QUIRE_SEQ_IN_STEP} : 0u);
+    out->known_tokens = s.state.known;
+    out->computed_tokens = s.state.computed;
+    out->draft_tokens = s.state.drafts;
+    out->lookahead_tokens = s.state.lookahead;
+    out->blocks_held = (s.state.flags & Sequence::kSwapped) != 0 ? 0 : s.blocks_held;
+    out->preemptions = s.state.preemptions;
+    out->priority = s.priority;
+    return Status{};
+}
+
+Status Cache::blocks(uint64_t step, uint64_t seq, uint32_t group, uint32_t first, int32_t *ids,
+                     uint32_t capacity, uint32_t *count)
+{
+    StepRecord *record = nullptr;
+    if (step != 0) QUIRE_TRY(find_step(step, false, &record));
+    uint32_t index = 0;
+    QUIRE_TRY(find_sequence(seq, &index));
+    if (group >= geometry_.group_count) {
+        return fail(QUIRE_E_ARG, "group is {}: the cache has {}", group, geometry_.group_count);
+    }
+    const BlockTable &t = ledger_.table(index, group);
+    bool swapped = (sequences_[index].state.flags & Sequence::kSwapped) != 0;
+    uint32_t length = swapped ? 0 : t.length;
+    if (first > length) return fail(QUIRE_E_ARG, "first is {}: the table has {} blocks", first, length);
+    uint32_t written = length - first < capacity ? length - first : capacity;
+    if (written != 0) std::memcpy(ids, t.ids.data + first, uint64_t{written} * 4);
+    *count = length;
+    return Status{length - first > capacity ? quire_status{QUIRE_S_INCOMPLETE} : quire_status{QUIRE_OK},
+                  nullptr, 0, 0};
+}
+
+} // namespace quire

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Steps: begin, add, drop, abort, commit.
+
+#include "cache.hpp"
+
+namespace quire {
+
+Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *out,
+                    quire_error *error)
+{
+    QUIRE_TRY(poll(error));
+    if (step_open()) return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
+    if (timeline_.full()) {
+        return fail(QUIRE_E_BUSY, "{} steps are unfinished or still running: wait for the oldest",
+                    kMaxUnfinished);
+    }
+    uint32_t handle_index = step_handles_.take();
+    if (handle_index == HandleTable::kNone) {
+        return fail(QUIRE_E_BUSY, "{} steps are committed and not finished", kMaxUnfinished);
+    }
+    uint32_t slot = Timeline::slot(timeline_.next());
+    StepRecord &record = records_[slot];
+    record.clear();
+    record.phase = StepPhase::open;
+    record.number = timeline_.next();
+    record.queue = options.queue_number;
+    record.device_queue = options.queue;
+    record.barrier = timeline_.barrier(options.queue_number);
+    record.handle_index = handle_index;
+    record.flags = options.flags;
+    record.preempt = options.preempt;
+    open_slot_ = slot;
+    Status added = add_items(list);
+    if (!added.ok()) {
+        close(&record);
+        return added;
+    }
+    *out = step_handles_.handle(handle_index);
+    return Status{};
+}
+
+Status Cache::add(uint64_t step, const ItemList &list)
+{
+    StepRecord *record = nullptr;
+    QUIRE_TRY(find_step(step, true, &record));
+    return add_items(list);
+}
+
+// The open step is no more. REQUIRES: its changes are undone.
+void Cache::close(StepRecord *record)
+{
+    step_handles_.end(record->handle_index);
+    record->clear();
+    open_slot_ = kNone;
+}
+
+void Cache::undo_change(StepRecord *record, Change *change)
+{
+    if (change->kind == ChangeKind::dropped) return;
+    Sequence &s = sequences_[change->sequence];
+    if (change->kind == ChangeKind::item) --record->rows;
+    uint32_t charged_before = charged(s);
+    ledger_.undo(record, change, &s);
+    charge(s, charged_before);
+}
+
+// Undoes the newest changes down to the first `keep`.
+void Cache::undo_changes(StepRecord *record, uint64_t keep)
+{
+    while (record->changes.size() > keep) {
+        Change &last = *(record->changes.end() - 1);
+        if (last.kind == ChangeKind::victim) {
+            record->preemptions.shrink(record->preemptions.size() - 1);
+        }
+        bool dropped = last.kind == ChangeKind::dropped;
+        uint32_t first_edit = last.first_edit, first_copy = last.first_copy;
+        undo_change(record, &last);
+        record->changes.shrink(record->changes.size() - 1);
+        if (dropped) continue;
+        record->edits.shrink(first_edit);
+        record->copies.shrink(first_copy);
+    }
+}
+
+Status Cache::abort(uint64_t step)
+{
+    StepRecord *record = nullptr;
+    QUIRE_TRY(find_step(step, true, &record));
+    undo_changes(record, 0);
+    close(record);
+    return Status{};
+}
+
+// Does the item share a block that a doomed item of this step publishes?
+bool Cache::hits_doomed(const StepRecord &record, const Change &change) const
+{
+    for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
+        const Edit &edit = record.edits[i];
+        if (edit.kind != EditKind::add_ref) continue;
+        const Block &b = ledger_.pool(edit.group)[edit.block];
+        if (b.ready != record.number || b.owner == kNone || b.node == kNone) continue;
+        uint32_t writer = sequences_[b.owner].change;
+        if (writer != kNone && record.changes[writer].doomed) return true;
+    }
+    return false;
+}
+
+void Cache::mark_doomed(StepRecord *record, uint32_t first)
+{
+    record->changes[first].doomed = true;
+    for (uint64_t i = first + 1; i < record->changes.size(); ++i) {
+        Change &change = record->changes[i];
+        if (change.kind == ChangeKind::item) change.doomed = hits_doomed(*record, change);
+    }
+}
+
+Status Cache::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capacity, uint32_t *count)
+{
+    StepRecord *record = nullptr;
+    QUIRE_TRY(find_step(step, true, &record));
+    uint32_t index = 0;
+    QUIRE_TRY(find_sequence(seq, &index));
+    uint32_t first = sequences_[index].change;
+    if (first == kNone || record->changes[first].kind != ChangeKind::item) {
+        return fail(QUIRE_E_ARG, "the sequence has no item in the step");
+    }
+    mark_doomed(record, first);
+    *count = 0;
+    for (uint64_t i = first; i < record->changes.size(); ++i) {
+        Change &change = record->changes[i];
+        if (!change.doomed) continue;
+        if (*count < capacity) dropped[*count] = sequence_handles_.handle(change.sequence);
+        ++*count;
+    }
+    bool fits = *count <= capacity;
+    for (uint64_t i = record->changes.size(); i-- > first;) {
+        Change &change = record->changes[i];
+        bool doomed = change.doomed;
+        change.doomed = false;
+        if (doomed && fits) undo_change(record, &change);
+    }
+    record->dropped = record->dropped || fits;
+    return Status{fits ? quire_status{QUIRE_OK} : quire_status{QUIRE_S_INCOMPLETE}, nullptr, 0, 0};
+}
+
+Status Cache::check_batch(const StepRecord &record, Batch *batch) const
+{
+    if (batch == nullptr) return Status{};
+    uint32_t rows = 0, longest = 0;
+    uint64_t tokens = 0, context = 0;
+    for (const Change &change : record.changes) {
+        if (change.kind != ChangeKind::item) continue;
+        ++rows;
+        tokens += change.compute_count;
+        context += uint64_t{change.first_position} + change.compute_count;
+        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+            uint32_t length = ledger_.table(change.sequence, g).length;
+            if (length > longest) longest = length;
+        }
+    }
+    QUIRE_TRY(batch->fits(rows, tokens > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(tokens),
+                          longest, context));
+    if (!batch->writable(timeline_)) {
+        return fail(QUIRE_E_BUSY, "earlier steps of this batch still run: use another or wait");
+    }
+    return Status{};
+}
+
+// Block ids that the window has passed are given back; the queue's later work may use them.
+void Cache::pass_windows(const Change &change)
+{
+    Sequence &s = sequences_[change.sequence];
+    uint32_t charged_before = charged(s);
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const GroupGeometry &group = geometry_.groups[g];
+        if (!group.windowed) continue;
+        BlockTable &t = ledger_.table(change.sequence, g);
+        uint32_t first = group.first_visible_block(change.first_position, geometry_.block_tokens);
+        for (; t.null_front < first && t.null_front < t.length; ++t.null_front) {
+            ledger_.drop_ref(g, t.ids.data[t.null_front], timeline_.next());
+            t.ids.data[t.null_front] = kNullBlock;
+            --s.blocks_held;
+        }
+    }
+    charge(s, charged_before);
+}
+
+// Sequences leave the step and remember it; their rows are written.
+void Cache::settle_items(StepRecord *record, Batch *batch)
+{
+    for (const Change &change : record->changes) {
+        if (change.kind == ChangeKind::dropped) continue;
+        Sequence &s = sequences_[change.sequence];
+        s.change = kNone;
+        s.last_step = record->number;
+        if (change.kind == ChangeKind::victim) continue;
+        s.note_pending(record->number, change.valid_tokens);
+        counts_.prefix_cache_queries += change.query_tokens;
+        counts_.prefix_cache_hits += change.hit_tokens;
+        namespaces_[s.name_space].queries += change.query_tokens;
+        namespaces_[s.name_space].hits += change.hit_tokens;
+        if (geometry_.any_window) pass_windows(change);
+        if (batch != nullptr) {
+            batch->add_row(sequence_handles_.handle(change.sequence), change,
+                           &ledger_.table(change.sequence, 0));
+        }
+    }
+}
+
+// An item that was dropped may have published what a later one has as well: then that one's counts.
+void Cache::publish_again(const StepRecord &record)
+{
+    for (const Change &change : record.changes) {
+        Sequence &s = sequences_[change.sequence];
+        if (change.kind != ChangeKind::item || ledger_.tree().alive(s.state.cursor)) continue;
+        s.state.published = 0;
+        s.state.cursor = ledger_.tree().root_cursor(s.root);
+        publish(change.sequence, record.number);
+    }
+}
+
+void Cache::count_copies(const StepRecord &record)
+{
+    for (const quire_block_copy &copy : record.copies) {
+        counts_.copies_on_write += copy.kind == QUIRE_COPY_ON_WRITE ? 1 : 0;
+        counts_.blocks_swapped_out += copy.kind == QUIRE_COPY_SWAP_OUT ? 1 : 0;
+        counts_.blocks_swapped_in += copy.kind == QUIRE_COPY_SWAP_IN ? 1 : 0;
+    }
+    for (const quire_preemption &p : record.preemptions) {
+        if (p.how == QUIRE_PREEMPT_SWAP) {
+            ++counts_.preemptions_swap;
+        } else {
+            ++counts_.preemptions_recompute;
+            counts_.tokens_preempted += p.computed_tokens;
+        }
+    }
+    ++counts_.steps;
+}
+
+// A sequence that last ran on another queue runs here only behind that step's fence.
+Status Cache::wait_for_other_queues(const StepRecord &record, quire_error *error)
+{
+    bool waited[kMaxUnfinished] = {};
+    if (timeline_.idle()) return Status{};
+    std::lock_guard<std::mutex> lock(record.device_queue->mutex);
+    for (const Change &change : record.changes) {
+        if (change.kind == ChangeKind::dropped) continue;
+        uint64_t last = sequences_[change.sequence].last_step;
+        if (timeline_.done(last) || timeline_.queue_of(last) == record.queue) continue;
+        uint32_t slot = Timeline::slot(last);
+        if (waited[slot]) continue;
+        waited[slot] = true;
+        const StepRecord &other = records_[slot];
+        Queue *queue = record.device_queue;
+        quire_status status = queue->device->api->fence_wait(
+            queue->handle, other.device_queue->fence, other.fence_value, error);
+        if (status < 0) return fail(status, nullptr);
+    }
+    return Status{};
+}
+
+Status Cache::enqueue(const StepRecord &record, Batch *batch, quire_error *error)
+{
+    Queue *queue = record.device_queue;
+    std::lock_guard<std::mutex> lock(queue->mutex);
+    QUIRE_TRY(binding_.enqueue(queue, record.copies, &ledger_, error));
+    return batch != nullptr ? batch->upload(queue, error) : Status{};
+}
+
+Status Cache::commit(uint64_t step, Batch *batch, quire_error *error)
+{
+    StepRecord *record = nullptr;
+    QUIRE_TRY(find_step(step, true, &record));
+    QUIRE_TRY(poll(error));
+    QUIRE_TRY(check_batch(*record, batch));
+    if (has_memory_) QUIRE_TRY(wait_for_other_queues(*record, error));
+    // From here on nothing fails but the device.
+    if (batch != nullptr) {
+        batch->turn();
+        batch->begin_write();
+    }
+    ledger_.settle(record);
+    settle_items(record, batch);
+    if (record->dropped) publish_again(*record);
+    if (batch != nullptr) batch->end_write(record->number);
+    count_copies(*record);
+    record->phase = StepPhase::committed;
+    open_slot_ = kNone;
+    timeline_.commit(record->queue);
+    if (!has_memory_) return Status{};
+    ++record->device_queue->unfinished_steps;
+    Status enqueued = enqueue(*record, batch, error);
+    if (enqueued.ok()) return enqueued;
+    if (batch != nullptr) batch->failed();
+    fail_step(*record);
+    complete(record);
+    return enqueued;
+}
+
+Status Cache::copies(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride, uint32_t *count)
+{
+    StepRecord *record = nullptr;
+    QUIRE_TRY(find_step(step, false, &record));
+    *count = 0;
+    for (const quire_block_copy &copy : record->copies) {
+        if (copy.kind == kVoidCopy) continue;
+        if (*count < capacity) std::memcpy(out + uint64_t{*count} * stride, &copy, sizeof copy);
+        ++*count;
+    }
+    bool fits = *count <= capacity;
+    return Status{fits ? quire_status{QUIRE_OK} : quire_status{QUIRE_S_INCOMPLETE}, nullptr, 0, 0};
+}
+
+} // namespace quire

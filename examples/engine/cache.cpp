@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cache.hpp"
+
+#include "failure.hpp"
+
+#include <algorithm>
+
+namespace engine {
+namespace {
+
+template <typename T>
+T described() {
+    T desc{};
+    desc.struct_size = sizeof(T);
+    return desc;
+}
+
+// Calls one function of the table; every one of them takes a quire_error last, whose message names
+// the function.
+template <typename... Parameters, typename... Arguments>
+quire_status call(quire_status (*function)(Parameters...), Arguments... arguments) {
+    auto error = described<quire_error>();
+    const quire_status status = function(arguments..., &error);
+    if (status < 0) {
+        throw Failure(error.message);
+    }
+    return status;
+}
+
+// One line a backend that did not load, with the reason.
+std::string absent_backends(const quire_api &api, quire_instance *instance) {
+    uint32_t count = 0;
+    call(api.backend_count, instance, &count);
+    std::string lines;
+    for (uint32_t i = 0; i < count; ++i) {
+        auto info = described<quire_backend_info>();
+        call(api.backend_get_info, instance, i, &info);
+        if (info.status != QUIRE_OK) {
+            lines += std::string("\n  ") + info.path + ": " + info.message;
+        }
+    }
+    return lines;
+}
+
+template <typename Range>
+uint32_t size_u32(const Range &range) {
+    return static_cast<uint32_t>(range.size());
+}
+
+template <typename Range>
+uint32_t element_bytes(const Range &) {
+    return static_cast<uint32_t>(sizeof(typename Range::value_type));
+}
+
+}  // namespace
+
+Cache::Cache(const quire_api &api, const CacheOptions &options)
+    : api_(api), pool_blocks_(options.pool_blocks) {
+    open_device(options);
+    create_cache(options);
+    create_batch(options);
+    const size_t head_numbers = size_t{options.max_query_tokens} * options.head_dim;
+    q_ = create_activation(head_numbers * options.q_heads);
+    k_ = create_activation(head_numbers * options.kv_heads);
+    v_ = create_activation(head_numbers * options.kv_heads);
+    attended_ = create_activation(head_numbers * options.q_heads);
+}
+
+Cache::~Cache() { api_.queue_sync(queue_.get(), nullptr); }
+
+void Cache::open_device(const CacheOptions &options) {
+    const auto instance_desc = described<quire_instance_desc>();
+    quire_instance *instance = nullptr;
+    call(api_.instance_create, &instance_desc, &instance);
+    instance_ = {instance, {api_.instance_destroy}};
+
+    auto device_desc = described<quire_device_desc>();
+    device_desc.backend = options.backend.c_str();
+    device_desc.index = options.device_index;
+    quire_device *device = nullptr;
+    try {
+        call(api_.device_open, instance, &device_desc, &device);
+    } catch (const Failure &failure) {
+        throw Failure(failure.what() + absent_backends(api_, instance));
+    }
+    device_ = {device, {api_.device_close}};
+
+    quire_queue *queue = nullptr;
+    call(api_.queue_create, device, nullptr, &queue);
+    queue_ = {queue, {api_.queue_destroy}};
+}
+
+void Cache::create_cache(const CacheOptions &options) {
+    auto group = described<quire_group_desc>();
+    group.kind = QUIRE_GROUP_FULL;
+    group.layer_count = options.layer_count;
+    group.kv_heads = options.kv_heads;
+    group.k_head_dim = options.head_dim;
+    group.v_head_dim = options.head_dim;
+    group.k_dtype = QUIRE_DTYPE_F32;  // what the dense run keeps: texts are compared token by token
+    group.v_dtype = QUIRE_DTYPE_F32;
+    auto shard = described<quire_shard_desc>();
+    shard.device = device_.get();
+
+    auto desc = described<quire_cache_desc>();
+    desc.shards = &shard;
+    desc.shard_count = 1;
+    desc.shard_stride = sizeof shard;
+    desc.groups = &group;
+    desc.group_count = 1;
+    desc.group_stride = sizeof group;
+    desc.block_tokens = options.block_tokens;
+    desc.blocks = options.pool_blocks;
+    desc.max_sequences = options.max_sequences;
+    desc.max_sequence_tokens = options.max_sequence_tokens;
+    desc.host_bytes = options.host_bytes;
+    // One block in a hundred for the growth of those that run already, as vLLM keeps free.
+    desc.watermark_blocks = options.pool_blocks / 100;
+    quire_cache *cache = nullptr;
+    call(api_.cache_create, instance_.get(), &desc, &cache);
+    cache_ = {cache, {api_.cache_destroy}};
+}
+
+void Cache::create_batch(const CacheOptions &options) {
+    auto attention = described<quire_attention_desc>();
+    attention.q_heads = options.q_heads;
+    attention.q_dtype = QUIRE_DTYPE_F32;
+
+    auto desc = described<quire_batch_desc>();
+    desc.max_rows = options.max_rows;
+    desc.max_blocks_per_row =
+        (options.max_sequence_tokens + options.block_tokens - 1) / options.block_tokens;
+    desc.max_query_tokens = options.max_query_tokens;
+    desc.max_context_tokens = options.max_rows * desc.max_blocks_per_row * options.block_tokens;
+    desc.views = QUIRE_VIEW_BLOCK_TABLE;
+    desc.attention = &attention;
+    desc.attention_count = 1;
+    desc.attention_stride = sizeof attention;
+    quire_batch *batch = nullptr;
+    call(api_.batch_create, cache_.get(), &desc, &batch);
+    batch_ = {batch, {api_.batch_destroy}};
+}
+
+Activation Cache::create_activation(size_t count) const {
+    auto desc = described<quire_memory_desc>();
+    desc.kind = QUIRE_MEMORY_HOST;
+    desc.size_bytes = count * sizeof(float);
+    quire_memory *memory = nullptr;
+    call(api_.memory_create, device_.get(), &desc, &memory);
+    Activation activation{{memory, {api_.memory_destroy}}, 0, {}};
+    auto info = described<quire_memory_info>();
+    call(api_.memory_get_info, memory, &info);
+    activation.address = info.address;
+    activation.numbers = {static_cast<float *>(info.host_pointer), count};
+    return activation;
+}
+
+quire_seq Cache::create_sequence() {
+    const auto desc = described<quire_seq_desc>();
+    quire_seq seq = 0;
+    call(api_.seq_create, cache_.get(), &desc, &seq);
+    return seq;
+}
+
+void Cache::end_sequence(quire_seq seq) { call(api_.seq_end, cache_.get(), seq, 0U); }
+
+quire_seq Cache::fork_sequence(quire_seq seq, size_t token_count) {
+    quire_seq fork = 0;
+    call(api_.seq_fork, cache_.get(), seq, static_cast<uint32_t>(token_count), &fork);
+    return fork;
+}
+
+quire_seq_info Cache::sequence_info(quire_seq seq) const {
+    auto info = described<quire_seq_info>();
+    call(api_.seq_get_info, cache_.get(), seq, &info);
+    return info;
+}
+
+quire_cache_stats Cache::stats() const {
+    auto stats = described<quire_cache_stats>();
+    call(api_.cache_get_stats, cache_.get(), &stats);
+    return stats;
+}
+
+void Cache::check() const { call(api_.cache_check, cache_.get()); }
+
+void Cache::attend(uint32_t layer) {
+    auto kv = described<quire_kv_args>();
+    kv.k = k_.address;
+    kv.v = v_.address;
+    kv.layer = layer;
+    call(api_.kv_write, batch_.get(), &kv, queue_.get());
+
+    auto attend = described<quire_attend_args>();
+    attend.q = q_.address;
+    attend.out = attended_.address;
+    attend.layer = layer;
+    call(api_.attend, batch_.get(), &attend, queue_.get());
+    call(api_.queue_sync, queue_.get());
+}
+
+void Cache::plant_wrong_block() {
+    auto device = described<quire_device_info>();
+    call(api_.device_get_info, device_.get(), &device);
+    if (device.host_visible == 0) {
+        throw Failure("--fault wrong-block needs a device whose memory the host can write");
+    }
+    auto views = described<quire_batch_views>();
+    call(api_.batch_get_views, batch_.get(), 0U, 0U, &views);
+    call(api_.queue_sync, queue_.get());  // the table is written by the queue
+    for (const uint64_t address : {views.block_table, views.csr_indices}) {
+        if (address != 0) {
+            int32_t &id = *reinterpret_cast<int32_t *>(address);
+            id = id + 1 < static_cast<int32_t>(pool_blocks_) ? id + 1 : id - 1;
+        }
+    }
+}
+
+Step::Step(Cache &cache, uint32_t preempt, Items items, Tokens tokens)
+    : cache_(cache), results_(items.size()) {
+    quire_queue *queue = cache.queue_.get();
+    auto desc = described<quire_step_desc>();
+    desc.flags = QUIRE_STEP_MAY_PREEMPT;
+    desc.preempt = preempt;
+    desc.queues = &queue;
+    desc.queue_count = 1;
+    call(cache.api_.step_begin, cache.cache_.get(), &desc, items.data(), size_u32(items),
+         element_bytes(items), tokens.data(), size_u32(tokens), results_.data(),
+         element_bytes(results_), &step_);
+}
+
+Step::~Step() {
+    if (phase_ == Phase::open) {
+        cache_.api_.step_abort(cache_.cache_.get(), step_, nullptr);
+    } else if (phase_ == Phase::committed) {
+        cache_.api_.step_finish(cache_.cache_.get(), step_, nullptr, QUIRE_STEP_FAILED, nullptr);
+    }
+}
+
+quire_step_result Step::add(const quire_step_item &item, Tokens tokens) {
+    quire_step_result result{};
+    call(cache_.api_.step_add, cache_.cache_.get(), step_, &item, 1U,
+         static_cast<uint32_t>(sizeof item), tokens.data(), size_u32(tokens), &result,
+         static_cast<uint32_t>(sizeof result));
+    return result;
+}
+
+std::vector<quire_preemption> Step::preempted() const {
+    std::vector<quire_preemption> list(16);
+    uint32_t count = 0;
+    const auto ask = [&] {
+        call(cache_.api_.step_preempted, cache_.cache_.get(), step_, list.data(), size_u32(list),
+             element_bytes(list), &count);
+    };
+    ask();
+    if (count > list.size()) {
+        list.resize(count);
+        ask();
+    }
+    list.resize(count);
+    return list;
+}
+
+void Step::commit() {
+    call(cache_.api_.step_commit, cache_.cache_.get(), step_, cache_.batch_.get());
+    phase_ = Phase::committed;
+}
+
+void Step::finish() {
+    call(cache_.api_.step_finish, cache_.cache_.get(), step_, nullptr,
+         static_cast<uint32_t>(QUIRE_STEP_OK));
+    phase_ = Phase::over;
+}
+
+}  // namespace engine

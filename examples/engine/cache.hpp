@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// cache: Quire's C ABI as the engine uses it: one device, one queue, one cache, one batch.
+//
+// Why so thin: this file shows what calls an engine makes, in which order. It decides nothing.
+//
+// Invariant: one Step lives at a time. The activations may be written by the host whenever no
+// attend is under way, that is always outside of Cache::attend.
+//
+// Threads: one; the engine is a loop.
+
+#pragma once
+
+#include "quire/api.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace engine {
+
+struct CacheOptions {
+    std::string backend;  // "cpu"
+    uint32_t device_index = 0;
+    uint32_t layer_count = 0;
+    uint32_t q_heads = 0;
+    uint32_t kv_heads = 0;
+    uint32_t head_dim = 0;
+    uint32_t pool_blocks = 0;  // the null block included
+    uint32_t block_tokens = 0;
+    uint32_t max_rows = 0;
+    uint32_t max_query_tokens = 0;
+    uint32_t max_sequences = 0;
+    uint32_t max_sequence_tokens = 0;
+    uint64_t host_bytes = 0;
+};
+
+template <typename T>
+struct Destroy {
+    quire_status (*function)(T *, quire_error *) = nullptr;
+    void operator()(T *object) const { function(object, nullptr); }
+};
+template <typename T>
+using Owned = std::unique_ptr<T, Destroy<T>>;
+
+// Host memory that the device reaches too, so that the same loop serves every backend.
+struct Activation {
+    Owned<quire_memory> memory;
+    uint64_t address = 0;
+    std::span<float> numbers;
+};
+
+class Cache {
+ public:
+    // Errors   throws Failure with Quire's own message.
+    Cache(const quire_api &api, const CacheOptions &options);
+    ~Cache();
+    Cache(const Cache &) = delete;
+    Cache &operator=(const Cache &) = delete;
+
+    quire_seq create_sequence();
+    void end_sequence(quire_seq seq);
+    quire_seq fork_sequence(quire_seq seq, size_t token_count);
+    quire_seq_info sequence_info(quire_seq seq) const;
+    quire_cache_stats stats() const;
+    // Lets Quire prove its invariants. Errors   throws Failure naming the one that is broken.
+    void check() const;
+
+    // Activations of one layer for the tokens of a step, in the order of its rows:
+    // q and attended [max_query_tokens][q_heads][head_dim], k and v [..][kv_heads][head_dim].
+    std::span<float> q() const { return q_.numbers; }
+    std::span<float> k() const { return k_.numbers; }
+    std::span<float> v() const { return v_.numbers; }
+    std::span<float> attended() const { return attended_.numbers; }
+
+    // For the committed step: k and v go into its blocks, then q attends over its sequences.
+    // Waits until `attended` is there.
+    void attend(uint32_t layer);
+
+    // Test aid: points the first row's first block at another one, behind Quire's back.
+    void plant_wrong_block();
+
+ private:
+    friend class Step;
+
+    void open_device(const CacheOptions &options);
+    void create_cache(const CacheOptions &options);
+    void create_batch(const CacheOptions &options);
+    Activation create_activation(size_t count) const;
+
+    const quire_api &api_;
+    // Children behind their parents: destroyed in the opposite order.
+    Owned<quire_instance> instance_;
+    Owned<quire_device> device_;
+    Owned<quire_queue> queue_;
+    Owned<quire_cache> cache_;
+    Owned<quire_batch> batch_;
+    Activation q_, k_, v_, attended_;
+    uint32_t pool_blocks_;
+};
+
+// One iteration: begun by the constructor, then add, commit, finish. A Step that is dropped earlier
+// undoes itself.
+class Step {
+ public:
+    using Items = std::span<const quire_step_item>;
+    using Tokens = std::span<const quire_token>;
+
+    // Begins with `items`, whose results are in results(); their ranges point into `tokens`.
+    //
+    // preempt  QUIRE_PREEMPT_*: how Quire may make room.
+    Step(Cache &cache, uint32_t preempt, Items items, Tokens tokens);
+    ~Step();
+    Step(const Step &) = delete;
+    Step &operator=(const Step &) = delete;
+
+    std::span<const quire_step_result> results() const { return results_; }
+
+    // Adds one item for request-by-request admission.
+    quire_step_result add(const quire_step_item &item, Tokens tokens);
+
+    std::vector<quire_preemption> preempted() const;
+    void commit();
+    void finish();
+
+ private:
+    enum class Phase { open, committed, over };
+
+    Cache &cache_;
+    quire_step step_ = 0;
+    std::vector<quire_step_result> results_;
+    Phase phase_ = Phase::open;
+};
+
+}  // namespace engine

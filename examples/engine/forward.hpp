@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// forward: the network over a committed step: every layer's K and V go through Quire, all else is
+// the engine's. Compare dense_run, which does the same with contiguous K and V.
+//
+// Threads: one.
+
+#pragma once
+
+#include "cache.hpp"
+#include "model.hpp"
+#include "ops.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace engine {
+
+// Test aids: what must not go unnoticed.
+enum class Fault { none, zero_attention, wrong_block };
+
+struct ForwardRow {
+    std::span<const uint32_t> tokens;  // to compute now
+    size_t first_position = 0;
+    bool wants_logits = false;  // behind its last token
+};
+
+class Forward {
+ public:
+    Forward(const Model &model, Cache &cache, Fault fault);
+
+    // Computes the rows of the committed step, in the order of its batch.
+    //
+    // Returns  logits [rows that want them][vocab_size], valid until the next run.
+    std::span<const float> run(std::span<const ForwardRow> rows);
+
+ private:
+    void load(std::span<const ForwardRow> rows);
+    void run_layer(size_t index);
+    void attend(size_t index);
+    std::span<const float> classify(std::span<const ForwardRow> rows);
+
+    const Model &model_;
+    Cache &cache_;
+    Fault fault_;
+    RopeTable rope_;
+    std::vector<size_t> positions_;  // [query tokens]
+    std::vector<float> x_, normed_, projected_, gate_, up_, logits_;
+};
+
+}  // namespace engine

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// quire-engine: a small LLM inference engine over Quire. Start here, then scheduler (what an engine
+// decides), forward (where attention goes through Quire), cache (which calls that takes).
+//
+// Exit status: 0 all went well, 1 a failure or a text that differs from the dense run, 2 a mistake
+// in the command line.
+
+#include "cache.hpp"
+#include "comparison.hpp"
+#include "dense_run.hpp"
+#include "failure.hpp"
+#include "forward.hpp"
+#include "library.hpp"
+#include "model.hpp"
+#include "options.hpp"
+#include "progress.hpp"
+#include "report.hpp"
+#include "scheduler.hpp"
+#include "tokenizer.hpp"
+#include "workload.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <thread>
+
+namespace engine {
+namespace {
+
+Model make_model(const Options &options) {
+    return options.weights.empty() ? Model::seeded(Model::demo_config(), options.seed)
+                                   : Model::load(options.weights);
+}
+
+Tokenizer make_tokenizer(const Options &options, const Model &model) {
+    const size_t vocab_size = model.config().vocab_size;
+    return options.tokenizer.empty() ? Tokenizer::syllables(vocab_size)
+                                     : Tokenizer::load(options.tokenizer, vocab_size);
+}
+
+// "steps" counts computed positions, as in llama2.c: a prompt of n tokens leaves steps - (n - 1).
+Request prompt_request(const Options &options, const Tokenizer &tokenizer, size_t seq_len) {
+    const size_t steps = std::min(size_t{options.steps}, seq_len);
+    const auto too_long = [&](const std::string &length) {
+        return Failure("--prompt: " + length + " tokens do not fit into " + std::to_string(steps) +
+                       " steps (the model's longest sequence is " + std::to_string(seq_len) +
+                       "). Give a shorter prompt or more --steps.");
+    };
+    // Cheap before exact: merging a text of megabytes would take longer than anyone waits.
+    const size_t least_tokens = options.prompt->size() / tokenizer.longest_piece_bytes();
+    if (least_tokens > steps) {
+        throw too_long("at least " + std::to_string(least_tokens));
+    }
+    Request request;
+    request.prompt = tokenizer.encode(*options.prompt);
+    if (request.prompt.size() > steps) {
+        throw too_long(std::to_string(request.prompt.size()));
+    }
+    request.generate_limit = steps - (request.prompt.size() - 1);
+    request.sample_count = options.samples;
+    request.temperature = options.temperature;
+    return request;
+}
+
+CacheOptions cache_options(const Options &options, const ModelConfig &config,
+                           std::span<const Request> requests) {
+    uint32_t most_samples = 1;
+    for (const Request &request : requests) {
+        most_samples = std::max(most_samples, request.sample_count);
+    }
+    return {.backend = options.device,
+            .device_index = options.device_index,
+            .layer_count = static_cast<uint32_t>(config.layer_count),
+            .q_heads = static_cast<uint32_t>(config.head_count),
+            .kv_heads = static_cast<uint32_t>(config.kv_head_count),
+            .head_dim = static_cast<uint32_t>(config.head_dim()),
+            .pool_blocks = options.pool_blocks,
+            .block_tokens = options.block_tokens,
+            .max_rows = options.max_batch,
+            .max_query_tokens = options.max_batch + options.chunk_tokens,
+            // Every row may fork all its samples at once, and one request asks to be admitted.
+            .max_sequences = options.max_batch * most_samples + 1,
+            .max_sequence_tokens = static_cast<uint32_t>(config.seq_len),
+            .host_bytes = options.host_bytes};
+}
+
+SchedulerOptions scheduler_options(const Options &options, const ModelConfig &config) {
+    return {.max_rows = options.max_batch,
+            .chunk_tokens = options.chunk_tokens,
+            .block_tokens = options.block_tokens,
+            .pool_blocks = options.pool_blocks,
+            .max_text_tokens = config.seq_len,
+            .preempt = options.preempt,
+            .seed = options.seed};
+}
+
+std::optional<Comparison> dense_comparison(const Options &options, const Model &model,
+                                           std::span<const Request> requests) {
+    if (!options.check) {
+        return std::nullopt;
+    }
+    if (!options.json) {
+        std::fprintf(stderr, "computing all texts with contiguous K and V, to compare\n");
+    }
+    const unsigned thread_count = std::max(std::thread::hardware_concurrency(), 1U);
+    // A trained model is sure of its next token; only a seeded one may waver.
+    const bool ties_allowed = options.weights.empty();
+    return Comparison(dense_texts(model, requests, options.seed, thread_count), ties_allowed);
+}
+
+void print_texts(const Scheduler &scheduler, const Tokenizer &tokenizer, const Request &request) {
+    for (uint32_t sample = 0; sample < request.sample_count; ++sample) {
+        uint32_t previous = request.prompt.back();
+        for (const uint32_t token : scheduler.generated(request.id, sample)) {
+            const std::string piece = tokenizer.decode(previous, token);
+            std::fwrite(piece.data(), 1, piece.size(), stdout);
+            previous = token;
+        }
+        std::fputc('\n', stdout);
+    }
+    std::fflush(stdout);
+}
+
+int run(const Options &options) {
+    const Model model = make_model(options);
+    const ModelConfig &config = model.config();
+    const Tokenizer tokenizer = make_tokenizer(options, model);
+    const std::vector<Request> requests =
+        options.prompt ? std::vector{prompt_request(options, tokenizer, config.seq_len)}
+                       : chat_workload(tokenizer, config.seq_len, options.seed);
+
+    Cache cache(load_library(), cache_options(options, config, requests));
+    Forward forward(model, cache, options.fault);
+    std::optional<Comparison> comparison = dense_comparison(options, model, requests);
+    Scheduler scheduler(requests, cache, forward, scheduler_options(options, config),
+                        comparison ? &*comparison : nullptr);
+    Progress progress(!options.json, requests.size());
+    const auto begin = std::chrono::steady_clock::now();
+    while (scheduler.step()) {
+        progress.show(scheduler);
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    progress.finish(scheduler);
+    if (options.check) {
+        cache.check();
+    }
+
+    if (options.prompt) {
+        print_texts(scheduler, tokenizer, requests.front());
+    }
+    const Report report{.request_count = requests.size(),
+                        .text_count = scheduler.totals().texts_done,
+                        .seconds = seconds.count(),
+                        .pool_blocks = options.pool_blocks,
+                        .block_tokens = options.block_tokens,
+                        .max_text_tokens = config.seq_len,
+                        .totals = scheduler.totals(),
+                        .stats = cache.stats(),
+                        .comparison = comparison ? &*comparison : nullptr};
+    std::ostream &out = options.prompt ? std::cerr : std::cout;
+    options.json ? print_json(out, report) : print_table(out, report);
+    return comparison && !comparison->passed() ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace engine
+
+int main(int argc, char **argv) {
+    int exit_code = 0;
+    const auto options = engine::parse_options(argc, argv, exit_code);
+    if (!options) {
+        return exit_code;
+    }
+    try {
+        return engine::run(*options);
+    } catch (const std::exception &failure) {
+        std::fprintf(stderr, "quire-engine: %s\n", failure.what());
+        return 1;
+    }
+}

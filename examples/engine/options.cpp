@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "options.hpp"
+
+#include "quire/step.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <map>
+#include <set>
+
+namespace engine {
+namespace {
+
+constexpr const char *kDescription =
+    "Serves a small Llama model through Quire's paged KV cache.\n"
+    "Without options it serves its own workload: chats that share system prompts and do not fit\n"
+    "into the pool at once, on a model made from a seed, and compares every text with a dense run.";
+
+constexpr const char *kExample =
+    "Example: one story, eight times over, on a pool that holds one and a half of them\n"
+    "  ./dev run --weights stories260K.bin --tokenizer tok512.bin --prompt \"\" \\\n"
+    "            --samples 8 --pool-blocks 24 --preempt swap\n"
+    "The text goes to stdout; progress and the table go to stderr.";
+
+constexpr uint32_t kMostBlocks = 0x7FFFFFFF;
+
+// Options whose text is not yet what the engine needs.
+struct Given {
+    std::string prompt;
+    std::string device = "cpu";
+    std::string preempt = "auto";
+    bool no_check = false;
+};
+
+uint32_t preempt_kind(const std::string &name) {
+    if (name == "swap") {
+        return QUIRE_PREEMPT_SWAP;
+    }
+    return name == "recompute" ? QUIRE_PREEMPT_RECOMPUTE : QUIRE_PREEMPT_AUTO;
+}
+
+const std::map<std::string, Fault> kFaults = {{"none", Fault::none},
+                                              {"zero-attention", Fault::zero_attention},
+                                              {"wrong-block", Fault::wrong_block}};
+
+std::string power_of_two(const std::string &text) {
+    uint32_t value = 0;
+    const bool number = CLI::detail::lexical_cast(text, value);
+    const bool valid = number && value >= 1 && value <= 256 && (value & (value - 1)) == 0;
+    return valid ? "" : text + " is not a power of two from 1 to 256";
+}
+
+// "cpu" or "cpu:1".
+std::string split_device(const std::string &text, Options &options) {
+    const size_t colon = text.find(':');
+    options.device = text.substr(0, colon);
+    const bool valid = colon == std::string::npos ||
+                       CLI::detail::lexical_cast(text.substr(colon + 1), options.device_index);
+    return valid && !options.device.empty() ? "" : text + " is not NAME or NAME:INDEX";
+}
+
+void add_model_options(CLI::App &app, Options &options) {
+    auto *weights = app.add_option("--weights", options.weights,
+                                   "llama2.c checkpoint; without it a model made from --seed");
+    auto *tokenizer = app.add_option("--tokenizer", options.tokenizer,
+                                     "llama2.c tokenizer that belongs to the weights");
+    weights->needs(tokenizer);
+    tokenizer->needs(weights);
+    app.add_option("--seed", options.seed, "of the model, the workload and sampling, default 1");
+}
+
+void add_pool_options(CLI::App &app, Options &options, Given &given) {
+    app.add_option("--device", given.device, "backend and device, as cpu or cuda:1; default cpu");
+    app.add_option("--pool-blocks", options.pool_blocks,
+                   "blocks in the pool, the null block among them, at least 2; default 128")
+        ->check(CLI::Range(2U, kMostBlocks));
+    app.add_option("--block-tokens", options.block_tokens,
+                   "tokens in a block, a power of two to 256; default 16")
+        ->check(power_of_two);
+    app.add_option("--host-bytes", options.host_bytes,
+                   "host memory for swapped blocks, as 64MiB (the default); 0: no swapping")
+        ->transform(CLI::AsSizeValue(false));
+    app.add_option("--preempt", given.preempt,
+                   "what becomes of a preempted text's blocks; default auto")
+        ->check(CLI::IsMember(std::set<std::string>{"auto", "swap", "recompute"}));
+    app.add_option("--max-batch", options.max_batch, "texts in a step, default 16")
+        ->check(CLI::Range(1U, 4096U));
+    app.add_option("--chunk", options.chunk_tokens, "prompt tokens in a step, default 64")
+        ->check(CLI::Range(1U, 1U << 20));
+}
+
+void add_text_options(CLI::App &app, Options &options, Given &given) {
+    auto *prompt =
+        app.add_option("--prompt", given.prompt, "serve this prompt instead of the workload");
+    app.add_option("--steps", options.steps,
+                   "tokens computed for each text, prompt included; default 256, at most the "
+                   "model's longest sequence")
+        ->check(CLI::Range(1U, 1U << 30))
+        ->needs(prompt);
+    app.add_option("--temperature", options.temperature, "0, the default, is greedy")
+        ->check(CLI::Range(0.0F, 100.0F))
+        ->needs(prompt);
+    app.add_option("--samples", options.samples, "texts made of the prompt, default 1")
+        ->check(CLI::Range(1U, 4096U))
+        ->needs(prompt);
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
+    Options options;
+    Given given;
+    CLI::App app(kDescription, "quire-engine");
+    app.footer(kExample);
+    add_model_options(app, options);
+    add_pool_options(app, options, given);
+    add_text_options(app, options, given);
+    auto *check = app.add_flag("--check", options.check,
+                               "compare every text with a dense run; the workload's default");
+    app.add_flag("--no-check", given.no_check, "serve the workload uncompared")->excludes(check);
+    app.add_flag("--json", options.json, "the table as JSON, and no progress line");
+    // Hidden: lets tests prove that a broken cache does not go unnoticed.
+    app.add_option("--fault", options.fault)
+        ->transform(CLI::CheckedTransformer(kFaults))
+        ->group("");
+    try {
+        app.parse(argc, argv);
+        if (const std::string wrong = split_device(given.device, options); !wrong.empty()) {
+            throw CLI::ValidationError("--device", wrong);
+        }
+        if (given.preempt == "swap" && options.host_bytes == 0) {
+            throw CLI::ValidationError("--preempt", "swap needs --host-bytes above 0");
+        }
+    } catch (const CLI::CallForHelp &help) {
+        exit_code = app.exit(help);
+        return std::nullopt;
+    } catch (const CLI::ParseError &error) {
+        std::cerr << "quire-engine: " << error.what() << "\nTry --help.\n";
+        exit_code = 2;
+        return std::nullopt;
+    }
+    options.preempt = preempt_kind(given.preempt);
+    if (app.count("--prompt") > 0) {
+        options.prompt = given.prompt;
+    } else {
+        options.check = !given.no_check;
+    }
+    return options;
+}
+
+}  // namespace engine

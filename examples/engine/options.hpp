@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// options: the command line of the engine.
+
+#pragma once
+
+#include "forward.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace engine {
+
+struct Options {
+    std::string weights;  // empty: a seeded model
+    std::string tokenizer;
+    std::optional<std::string> prompt;  // none: the built-in workload
+    std::string device = "cpu";
+    uint32_t device_index = 0;
+    uint32_t pool_blocks = 128;  // the null block included
+    uint32_t block_tokens = 16;
+    uint64_t host_bytes = uint64_t{64} << 20;
+    uint32_t max_batch = 16;     // texts in a step
+    uint32_t chunk_tokens = 64;  // of prompts, in a step
+    uint32_t preempt = 0;        // QUIRE_PREEMPT_*
+    uint32_t steps = 256;
+    float temperature = 0.0F;
+    uint32_t samples = 1;
+    uint64_t seed = 1;
+    bool check = false;
+    bool json = false;
+    Fault fault = Fault::none;
+};
+
+// Reads the command line. Help goes to stdout, what is wrong with an option to stderr.
+//
+// exit_code  of the program, when nothing is returned: 0 after --help, 2 after a mistake.
+std::optional<Options> parse_options(int argc, char **argv, int &exit_code);
+
+}  // namespace engine

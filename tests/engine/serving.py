@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""serving: the example engine as a user runs it: what it prints, counts and refuses.
+
+    serving.py ENGINE WEIGHTS_FOLDER CASE
+
+Each case is one test. A case that needs the trained model exits 77 where it is not in the folder
+that QUIRE_WEIGHTS names, else WEIGHTS_FOLDER.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+# 256 tokens are 16 blocks of 16, so this pool holds one and a half of the golden story.
+TIGHT_POOL = ["--pool-blocks", "24", "--block-tokens", "16"]
+
+
+class Engine:
+    def __init__(self, program, folder):
+        self.program = program
+        self.folder = pathlib.Path(os.environ.get("QUIRE_WEIGHTS") or folder)
+
+    def run(self, *options):
+        return subprocess.run([self.program, *options], capture_output=True, timeout=300)
+
+    def trained(self):
+        weights = self.folder / "stories260K.bin"
+        if not weights.exists():
+            print(f"no stories260K.bin in {self.folder}; name its folder with QUIRE_WEIGHTS")
+            sys.exit(SKIPPED)
+        return ["--weights", str(weights), "--tokenizer", str(self.folder / "tok512.bin")]
+
+    def golden(self):
+        return (self.folder / "stories260K_greedy_256.txt").read_bytes()
+
+    def story(self, *options):
+        return self.run(*self.trained(), "--prompt", "", "--steps", "256", "--temperature", "0",
+                        *options)
+
+    def workload(self, *options):
+        """The table of the built-in workload, which must have gone well."""
+        result = self.run("--json", *options)
+        expect(result.returncode == 0, result.stderr.decode() + result.stdout.decode())
+        return json.loads(result.stdout)
+
+
+def expect(condition, message):
+    if not condition:
+        print(f"FAILED: {message}")
+        sys.exit(1)
+
+
+def golden_story(engine):
+    for options in ([], ["--block-tokens", "16"], ["--block-tokens", "64"],
+                    ["--block-tokens", "8"], ["--block-tokens", "1", "--pool-blocks", "300"]):
+        result = engine.story(*options)
+        expect(result.returncode == 0, result.stderr.decode())
+        expect(result.stdout == engine.golden(), f"{options} tell another story")
+
+
+def samples_under_pressure(engine, how):
+    result = engine.story("--samples", "8", *TIGHT_POOL, "--preempt", how, "--check", "--json")
+    expect(result.returncode == 0, result.stderr.decode())
+    expect(result.stdout == 8 * engine.golden(), "a sample tells another story")
+    table = json.loads(result.stderr)
+    expect(table["equal_texts"] == 8 and table["ties"] == 0, table)
+    expect(table["forks"] == 7, table)
+    kinds = {"swap": table["preemptions_swap"], "recompute": table["preemptions_recompute"]}
+    expect(kinds[how] >= 10, table)
+    expect(sum(kinds.values()) == kinds[how] == table["num_preemptions"], table)
+
+
+def samples_swap(engine):
+    samples_under_pressure(engine, "swap")
+
+
+def samples_recompute(engine):
+    samples_under_pressure(engine, "recompute")
+
+
+def prompt_in_chunks(engine):
+    prompt = "Tom and Lily went to the park. They saw a big dog."
+    texts = set()
+    for chunk in ("1", "7", "64"):
+        result = engine.run(*engine.trained(), "--prompt", prompt, "--steps", "128",
+                            "--chunk", chunk, "--check")
+        expect(result.returncode == 0, result.stderr.decode())
+        texts.add(result.stdout)
+    expect(len(texts) == 1, "the size of a chunk changed the text")
+
+
+def trained_workload(engine):
+    table = engine.workload(*engine.trained(), "--pool-blocks", "64")
+    expect(table["passed"], table)
+
+
+def sampled_texts_differ_and_equal_the_dense_run(engine):
+    result = engine.run("--prompt", "Tell me", "--steps", "60", "--temperature", "1",
+                        "--samples", "4", "--check", "--json")
+    expect(result.returncode == 0, result.stderr.decode())
+    expect(json.loads(result.stderr)["equal_texts"] == 4, result.stderr.decode())
+
+
+def workload(engine):
+    table = engine.workload()
+    expect(table["requests"] == 36 and table["equal_texts"] == table["texts"], table)
+    for key in ("prefix_cache_hits", "forks", "copies_on_write", "num_preemptions"):
+        expect(table[key] > 0, f"{key}: {table}")
+    expect(table["worst_wasted_slots"] < table["block_tokens"], table)
+    expect(table["peak_held_blocks"] < table["peak_contiguous_blocks"], table)
+
+
+def workload_recomputed(engine):
+    for options in (["--preempt", "recompute"], ["--host-bytes", "0"]):
+        table = engine.workload(*options)
+        expect(table["equal_texts"] == table["texts"], f"{options}: {table}")
+        expect(table["preemptions_recompute"] > 0 and table["preemptions_swap"] == 0, table)
+
+
+def workload_whatever_the_options(engine):
+    for options in (["--preempt", "swap", "--pool-blocks", "64"], ["--preempt", "recompute"],
+                    ["--block-tokens", "8", "--pool-blocks", "200"],
+                    ["--block-tokens", "64", "--pool-blocks", "12"],
+                    ["--chunk", "5", "--max-batch", "3"], ["--chunk", "1000"],
+                    ["--pool-blocks", "32", "--max-batch", "40"], ["--pool-blocks", "2000"],
+                    *(["--seed", str(seed)] for seed in range(2, 12))):
+        table = engine.workload(*options)
+        expect(table["passed"] and table["equal_texts"] == table["texts"], f"{options}: {table}")
+
+
+def faults_change_the_text(engine):
+    for fault in ("zero-attention", "wrong-block"):
+        result = engine.run("--fault", fault, "--json")
+        expect(result.returncode == 1, f"{fault} went unnoticed")
+        expect(json.loads(result.stdout)["mismatches"], fault)
+
+
+def faults_change_the_story(engine):
+    for fault in ("zero-attention", "wrong-block"):
+        result = engine.story("--fault", fault)
+        expect(result.returncode == 0, result.stderr.decode())
+        expect(result.stdout != engine.golden(), f"{fault} told the same story")
+
+
+def refused(engine, status, words, *options):
+    result = engine.run(*options)
+    shown = f"{options}: {result.returncode}, {result.stderr.decode()}"
+    expect(result.returncode == status, shown)
+    expect(words in result.stderr.decode(), shown)
+    expect(result.stdout == b"", shown)
+
+
+def mistakes_are_explained(engine):
+    refused(engine, 2, "--pool-blocks", "--pool-blocks", "0")
+    refused(engine, 2, "--block-tokens", "--block-tokens", "12")
+    refused(engine, 2, "--preempt", "--preempt", "sometimes")
+    refused(engine, 2, "--steps", "--steps", "5")
+    refused(engine, 2, "--tokenizer", "--weights", "model.bin")
+    refused(engine, 2, "surplus", "surplus")
+    refused(engine, 2, "--device", "--device", "cpu:one")
+    refused(engine, 2, "--host-bytes", "--preempt", "swap", "--host-bytes", "0")
+    refused(engine, 1, "abacus", "--device", "abacus")
+    refused(engine, 1, "cannot be read", "--weights", "/nowhere/a", "--tokenizer", "/nowhere/b")
+    refused(engine, 1, "--pool-blocks", "--pool-blocks", "4", "--prompt", "hello")
+    refused(engine, 1, "longest sequence is 512", "--prompt", "x" * 600)
+    refused(engine, 1, "longest sequence is 512", "--prompt", "x" * 100000)
+
+
+def damaged_files_are_refused(engine):
+    weights, tokenizer = engine.trained()[1::2]
+    whole = pathlib.Path(weights).read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        damaged = pathlib.Path(folder) / "damaged.bin"
+        for content, words in ((whole[:500000], "truncated inside tensor"),
+                               (whole + b"!", "behind its last tensor"),
+                               (b"GGUF" + whole[4:], "GGUF")):
+            damaged.write_bytes(content)
+            refused(engine, 1, words, "--weights", str(damaged), "--tokenizer", tokenizer)
+        damaged.write_bytes(pathlib.Path(tokenizer).read_bytes()[:1000])
+        refused(engine, 1, "truncated at token", "--weights", weights,
+                "--tokenizer", str(damaged))
+
+
+def missing_library_is_explained(engine):
+    environment = {**os.environ, "QUIRE_LIBRARY": "/nowhere/libquire.so.0"}
+    result = subprocess.run([engine.program], capture_output=True, timeout=60, env=environment)
+    expect(result.returncode == 1 and b"/nowhere/libquire.so.0" in result.stderr, result.stderr)
+
+
+CASES = [golden_story, samples_swap, samples_recompute, prompt_in_chunks, trained_workload,
+         sampled_texts_differ_and_equal_the_dense_run, workload, workload_recomputed,
+         faults_change_the_text, faults_change_the_story, mistakes_are_explained,
+         damaged_files_are_refused, missing_library_is_explained]
+EXTENDED_CASES = [workload_whatever_the_options]  # minutes
+
+
+def main():
+    if sys.argv[1:] in (["--list"], ["--list-extended"]):
+        cases = EXTENDED_CASES if sys.argv[1] == "--list-extended" else CASES
+        print("\n".join(case.__name__ for case in cases))
+        return
+    program, folder, name = sys.argv[1:]
+    {case.__name__: case for case in CASES + EXTENDED_CASES}[name](Engine(program, folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// reference: the whole manager once more, as simply as it can be said: vectors, linear searches, whole
+// copies for undoing. It shares no code with the library and states what must come out, not how fast.
+//
+// What it leaves open: which free block is handed out. Blocks are compared up to renaming.
+//
+// Units: positions and lengths are tokens; -1 means none.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace quire::model {
+
+struct GroupShape {
+    int window = 0; // 0: full attention
+    int blocks = 0; // usable ones
+};
+
+struct Config {
+    int block_tokens = 4;
+    std::vector<GroupShape> groups;
+    int host_blocks = 0;
+    int watermark = 0;
+    int max_sequences = 0;
+    bool by_priority = false;
+    bool prefix_off = false;
+};
+
+constexpr uint32_t kUnknown = 0xFFFFFFFF;
+
+enum class Outcome { wait, run, error };
+
+struct AddResult {
+    Outcome outcome = Outcome::error;
+    int reason = 0;
+    int hit_tokens = 0;
+    int first_position = 0;
+    int compute_count = 0;
+    int blocks_short = 0;
+};
+
+struct Item {
+    int seq = 0;
+    std::vector<uint32_t> tokens;
+    int max_compute = 0;
+    int drafts = 0;
+    int lookahead = 0;
+};
+
+struct Block {
+    int refs = 0;
+    int node = -1;
+    int owner = -1;
+    int frozen = 0;
+    int64_t stamp = 0;
+    int64_t ready = 0;
+    int64_t touch = 0;
+    bool parked = false;
+};
+
+struct Node {
+    bool alive = true;  // not freed
+    bool hidden = false; // evicted by the open step
+    int parent = -1;
+    std::string root;
+    std::vector<uint32_t> tokens;
+    std::vector<int> blocks; // one a group, -1 = none
+};
+
+struct Seq {
+    bool live = false;
+    std::string root;
+    int ns = 0;
+    int priority = 0;
+    std::vector<uint32_t> tokens; // known ones
+    int computed = 0;
+    int drafts = 0;
+    int lookahead = 0;
+    bool swapped = false;
+    bool lost = false;
+    bool preempted = false;
+    bool unpublished = false;
+    int published = 0;   // blocks walked
+    int cursor = -1;     // node
+    int preemptions = 0;
+    int64_t admitted = 0;
+    int64_t resumed_step = 0;
+    int64_t last_step = 0;
+    bool in_step = false;  // has an item
+    bool gave_up = false;  // is a victim of the open step
+    std::vector<std::vector<int>> tables; // per group, -1 = null
+    std::map<int64_t, int> pending;       // step -> computed tokens that stay right if it fails
+};
+
+struct Step {
+    int64_t number = 0;
+    int64_t queue = 0;
+    bool complete = false;
+    std::vector<int> rows;            // sequences in item order
+    std::map<int, int> valid;         // sequence -> tokens that stay right
+    std::map<int, int> first_position;
+    std::vector<int> swapped_victims;
+    bool may_preempt = false;
+    int how = 0;
+};
+
+class Reference {
+  public:
+    explicit Reference(const Config &config);
+
+    int create(int slot, const std::string &root, int ns, int priority);
+    void end(int slot, bool drop_prefix);
+    bool fork(int slot, int child, int token_count);
+    bool truncate(int slot, int token_count);
+    bool accept(int slot, int count);
+    bool set_tokens(int slot, int position, const std::vector<uint32_t> &tokens);
+    int probe(int slot, const std::vector<uint32_t> &tokens) const;
+    void reset();
+
+    bool begin(int64_t queue, bool may_preempt, int how);
+    AddResult add(const Item &item);
+    // 1: done, 0: the host tier is short, -1: an error.
+    int preempt(int slot, int how);
+    void abort();
+    void commit();
+    void finish(int64_t step, bool failed);
+
+    bool open() const { return open_; }
+    const Seq &seq(int slot) const { return seqs_[static_cast<size_t>(slot)]; }
+    const Step &step() const { return step_; }
+    int count_free(int group) const;
+    int count_cached(int group) const;
+    int count_held(int group) const;
+    int host_used() const;
+    int64_t next_step() const { return next_step_; }
+    bool evicted_in_step() const { return !evicted_.empty() || !parked_.empty(); }
+
+  private:
+    struct Plan;
+
+    Seq &at(int slot) { return seqs_[static_cast<size_t>(slot)]; }
+    int block_count(int tokens) const;
+    int first_visible(int group, int position) const;
+    int first_unknown(const Seq &s) const;
+    bool done(int64_t step) const;
+    bool usable(int64_t touch, int64_t queue) const;
+    bool visible(int64_t ready, int64_t queue, bool any_queue) const;
+    int available(int group) const;
+    int take(int group);
+    void drop_ref(int group, int block, int64_t touch);
+    void free_parts(int node);
+    void kill(int node);
+    int find_child(const std::string &root, int parent, const std::vector<uint32_t> &tokens) const;
+    std::vector<int> match(const Seq &s, int max_blocks, bool any_queue) const;
+    int best_hit(const std::vector<int> &matched) const;
+    void publish(int slot, int64_t ready);
+    void attach(int slot, int index, int node, int64_t ready);
+    void lower_computed(int slot, int tokens, bool withdraw);
+    void rewind(int slot);
+    int whole_windows(const Seq &s, int tokens) const;
+    bool tail_writable(int slot, int group, int position) const;
+    Plan make_plan(int slot, const Item &item);
+    AddResult shortage(const Plan &plan) const;
+    bool make_room(Plan *plan, const Item &item, AddResult *missing);
+    int choose_victim(int slot) const;
+    int host_available(int group) const;
+    int take_host(int group);
+    bool host_room(int slot) const;
+    void give_up(int slot, int how);
+    void take_all(const Plan &plan);
+    void pass_windows();
+    void lose(int slot, int valid);
+
+    Config config_;
+    std::vector<std::vector<Block>> blocks_; // per group
+    std::vector<std::vector<Block>> host_;   // per group
+    std::vector<Node> nodes_;
+    std::vector<Seq> seqs_;
+    std::vector<Step> unfinished_; // committed, the oldest first
+    Step step_;
+    bool open_ = false;
+    std::vector<int> evicted_; // nodes that lost a block of a full-attention group in the open step
+    std::vector<std::pair<int, int>> parked_; // group, block
+    std::vector<Reference> saved_; // the state at begin, for abort
+    int64_t clock_ = 0;
+    int64_t admissions_ = 0;
+    int64_t next_step_ = 1;
+};
+
+} // namespace quire::model

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// reference_plan: what an item needs, worked out before anything is changed.
+#pragma once
+
+#include <vector>
+
+#include "reference.hpp"
+
+namespace quire::model {
+
+struct Reference::Plan {
+    int slot = 0;
+    int position = 0;
+    int compute = 0;
+    int known = 0;
+    bool admission = false;
+    bool swapped = false;
+    std::vector<int> matched; // nodes whose blocks are shared
+    std::vector<int> length, fresh, from_cached;
+    std::vector<bool> copy_tail;
+};
+
+} // namespace quire::model

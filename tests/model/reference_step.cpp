@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The reference's steps: what an item needs, who gives way, commit and failure.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "reference.hpp"
+#include "reference_plan.hpp"
+
+namespace quire::model {
+
+bool Reference::begin(int64_t queue, bool may_preempt, int how)
+{
+    if (open_ || unfinished_.size() == 8) return false;
+    saved_.clear();
+    Reference copy = *this;
+    saved_.push_back(copy);
+    step_ = Step{};
+    step_.number = next_step_;
+    step_.queue = queue;
+    step_.may_preempt = may_preempt;
+    step_.how = how;
+    open_ = true;
+    return true;
+}
+
+void Reference::abort()
+{
+    Reference copy = saved_.front();
+    *this = copy;
+}
+
+bool Reference::tail_writable(int slot, int group, int position) const
+{
+    const Seq &s = seq(slot);
+    size_t g = static_cast<size_t>(group);
+    int block = s.tables[g][static_cast<size_t>(position / config_.block_tokens)];
+    if (block < 0) return false;
+    const Block &b = blocks_[g][static_cast<size_t>(block)];
+    if (b.node >= 0) return false;
+    if (b.owner == slot && position % config_.block_tokens >= b.frozen) return true;
+    return b.refs == 1 && usable(b.touch, step_.queue);
+}
+
+Reference::Plan Reference::make_plan(int slot, const Item &item)
+{
+    const Seq &s = seq(slot);
+    Plan plan;
+    plan.slot = slot;
+    plan.known = static_cast<int>(s.tokens.size());
+    plan.position = s.computed;
+    plan.swapped = s.swapped;
+    plan.admission = s.computed == 0 || s.swapped;
+    if (plan.admission && !config_.prefix_off && !s.unpublished) {
+        int settled = std::min(s.swapped ? s.computed : plan.known - 1, first_unknown(s));
+        plan.matched = match(s, settled / config_.block_tokens, false);
+        if (!s.swapped) {
+            plan.matched.resize(static_cast<size_t>(best_hit(plan.matched)));
+            plan.position = static_cast<int>(plan.matched.size()) * config_.block_tokens;
+        }
+    }
+    int left = plan.known - plan.position;
+    plan.compute = item.max_compute != 0 ? std::min(item.max_compute, left) : left;
+    int end = plan.position + plan.compute;
+    int reserved = end == plan.known ? end + item.lookahead : end;
+    for (size_t g = 0; g < blocks_.size(); ++g) {
+        int group = static_cast<int>(g);
+        int length = static_cast<int>(s.tables[g].size());
+        int fresh = 0, from_cached = 0, found = 0;
+        bool copy_tail = false;
+        int hits = static_cast<int>(plan.matched.size());
+        for (int i = 0; i < hits; ++i) {
+            bool wanted = plan.swapped ? s.tables[g][static_cast<size_t>(i)] >= 0
+                                       : i >= first_visible(group, plan.position);
+            int block = nodes_[static_cast<size_t>(plan.matched[static_cast<size_t>(i)])].blocks[g];
+            if (!wanted || block < 0) continue;
+            ++found;
+            const Block &b = blocks_[g][static_cast<size_t>(block)];
+            from_cached += b.refs == 0 && usable(b.touch, step_.queue);
+        }
+        if (plan.swapped) {
+            for (int block : s.tables[g]) fresh += block >= 0;
+            fresh -= found;
+        } else if (plan.admission) {
+            length = hits;
+        } else if (plan.position % config_.block_tokens != 0) {
+            copy_tail = !tail_writable(slot, group, plan.position);
+        }
+        int target = std::max(length, block_count(reserved));
+        plan.length.push_back(target);
+        plan.fresh.push_back(fresh + target - length);
+        plan.from_cached.push_back(from_cached);
+        plan.copy_tail.push_back(copy_tail);
+    }
+    return plan;
+}
+
+AddResult Reference::shortage(const Plan &plan) const
+{
+    AddResult out;
+    out.outcome = Outcome::wait;
+    for (size_t g = 0; g < blocks_.size(); ++g) {
+        int need = plan.fresh[g] + (plan.copy_tail[g] ? 1 : 0);
+        if (need == 0 && !plan.admission) continue;
+        int have = available(static_cast<int>(g)) - plan.from_cached[g];
+        int reason = 1;
+        if (need <= have && plan.admission && count_held(static_cast<int>(g)) != 0) {
+            have = std::max(0, have - config_.watermark);
+            reason = 2;
+        }
+        if (need - have > out.blocks_short) {
+            out.blocks_short = need - have;
+            out.reason = reason;
+        }
+    }
+    return out;
+}
+
+int Reference::choose_victim(int slot) const
+{
+    auto gives_way = [&](const Seq &a, const Seq &b) {
+        if (config_.by_priority && a.priority != b.priority) return a.priority < b.priority;
+        return a.admitted > b.admitted;
+    };
+    int best = -1;
+    for (size_t i = 0; i < seqs_.size(); ++i) {
+        const Seq &s = seqs_[i];
+        bool holds = false;
+        for (const auto &table : s.tables) {
+            for (int block : table) holds |= block >= 0;
+        }
+        if (!s.live || s.in_step || s.gave_up || s.swapped || s.drafts != 0 || !holds) continue;
+        if (static_cast<int>(i) == slot || !gives_way(s, seq(slot))) continue;
+        bool resumed = s.resumed_step != 0 && s.resumed_step + 1 == next_step_;
+        if (best >= 0) {
+            const Seq &other = seq(best);
+            bool other_resumed = other.resumed_step != 0 && other.resumed_step + 1 == next_step_;
+            if (resumed != other_resumed ? resumed : !gives_way(s, other)) continue;
+        }
+        best = static_cast<int>(i);
+    }
+    return best;
+}
+
+int Reference::host_available(int group) const
+{
+    int count = 0;
+    for (const Block &b : host_[static_cast<size_t>(group)]) {
+        count += b.refs == 0 && usable(b.touch, step_.queue);
+    }
+    return count;
+}
+
+int Reference::take_host(int group)
+{
+    auto &blocks = host_[static_cast<size_t>(group)];
+    size_t i = 0;
+    while (blocks[i].refs != 0 || !usable(blocks[i].touch, step_.queue)) ++i;
+    blocks[i].refs = 1;
+    return static_cast<int>(i);
+}
+
+bool Reference::host_room(int slot) const
+{
+    for (size_t g = 0; g < blocks_.size(); ++g) {
+        int need = 0;
+        for (int block : seq(slot).tables[g]) need += block >= 0;
+        if (need > host_available(static_cast<int>(g))) return false;
+    }
+    return true;
+}
+
+void Reference::give_up(int slot, int how)
+{
+    Seq &s = at(slot);
+    for (size_t g = 0; g < blocks_.size(); ++g) {
+        for (size_t i = s.tables[g].size(); i-- > 0;) {
+            int block = s.tables[g][i];
+            if (block < 0) continue;
+            drop_ref(static_cast<int>(g), block, how == 1 ? step_.number : s.last_step);
+            if (how == 1) s.tables[g][i] = take_host(static_cast<int>(g));
+        }
+        if (how == 2) s.tables[g].clear();
+    }
+    s.gave_up = true;
+    s.preempted = true;
+    ++s.preemptions;
+    s.lookahead = 0;
+    s.published = 0;
+    s.cursor = -1;
+    if (how == 1) {
+        s.swapped = true;
+        step_.swapped_victims.push_back(slot);
+    } else {
+        s.computed = 0;
+        s.unpublished = false;
+    }
+}
+
+bool Reference::make_room(Plan *plan, const Item &item, AddResult *missing)
+{
+    std::vector<Reference> before{*this};
+    while (missing->reason == 1) {
+        int victim = choose_victim(plan->slot);
+        if (victim < 0) break;
+        int how = step_.how == 0 ? (host_room(victim) ? 1 : 2) : step_.how;
+        if (how == 1 && !host_room(victim)) how = 2;
+        give_up(victim, how);
+        *plan = make_plan(plan->slot, item);
+        *missing = shortage(*plan);
+    }
+    if (missing->reason == 0) return true;
+    Reference copy = before.front();
+    *this = copy;
+    return false;
+}
+
+void Reference::take_all(const Plan &plan)
+{
+    Seq &s = at(plan.slot);
+    int hits = static_cast<int>(plan.matched.size());
+    int valid = plan.position;
+    for (size_t g = 0; g < blocks_.size(); ++g) {
+        int group = static_cast<int>(g);
+        auto &table = s.tables[g];
+        auto share = [&](int i) {
+            int block = nodes_[static_cast<size_t>(plan.matched[static_cast<size_t>(i)])].blocks[g];
+            if (block < 0) return -1;
+            Block &b = blocks_[g][static_cast<size_t>(block)];
+            int position = i * config_.block_tokens;
+            if (b.ready == step_.number) valid = std::min(valid, position);
+            for (const Step &step : unfinished_) {
+                if (step.number != b.ready) continue;
+                auto [it, fresh] = s.pending.emplace(step.number, position);
+                if (!fresh) it->second = std::min(it->second, position);
+            }
+            ++b.refs;
+            return block;
+        };
+        auto fresh_block = [&] {
+            int block = take(group);
+            blocks_[g][static_cast<size_t>(block)].owner = plan.slot;
+            return block;
+        };
+        if (plan.swapped) {
+            for (size_t i = 0; i < table.size(); ++i) {
+                if (table[i] < 0) continue;
+                int block = static_cast<int>(i) < hits ? share(static_cast<int>(i)) : -1;
+                if (block < 0) valid = 0;
+                Block &host_block = host_[g][static_cast<size_t>(table[i])];
+                host_block.refs = 0;
+                host_block.touch = std::max(host_block.touch, step_.number);
+                table[i] = block >= 0 ? block : fresh_block();
+            }
+        } else if (plan.admission) {
+            for (int i = 0; i < hits; ++i) {
+                table.push_back(i < first_visible(group, plan.position) ? -1 : share(i));
+            }
+        } else if (plan.copy_tail[g]) {
+            size_t index = static_cast<size_t>(plan.position / config_.block_tokens);
+            int block = fresh_block();
+            drop_ref(group, table[index], step_.number);
+            table[index] = block;
+            valid = std::min(valid, static_cast<int>(index) * config_.block_tokens);
+        } else if (plan.position % config_.block_tokens != 0) {
+            Block &b = blocks_[g][static_cast<size_t>(
+                table[static_cast<size_t>(plan.position / config_.block_tokens)])];
+            bool own = b.owner == plan.slot && plan.position % config_.block_tokens >= b.frozen;
+            if (!own) b.owner = plan.slot, b.frozen = 0;
+        }
+        while (static_cast<int>(table.size()) < plan.length[g]) table.push_back(fresh_block());
+    }
+    step_.valid[plan.slot] = valid;
+    step_.first_position[plan.slot] = plan.position;
+}
+
+AddResult Reference::add(const Item &item)
+{
+    AddResult out;
+    Seq &s = at(item.seq);
+    int known = static_cast<int>(s.tokens.size() + item.tokens.size());
+    if (!s.live || s.in_step || s.drafts != 0 || known == s.computed) return out;
+    if (item.drafts > static_cast<int>(item.tokens.size())) return out;
+    if (item.drafts != 0 && item.max_compute != 0 && item.max_compute < known - s.computed) return out;
+    for (const Step &step : unfinished_) {
+        bool unfinished = step.number == s.last_step && !step.complete;
+        if (unfinished && step.queue != step_.queue) return out; // BUSY
+    }
+    if (s.gave_up) {
+        out.outcome = Outcome::wait;
+        out.reason = 4;
+        return out;
+    }
+    std::vector<uint32_t> tokens = s.tokens;
+    s.tokens.insert(s.tokens.end(), item.tokens.begin(), item.tokens.end());
+    Plan plan = make_plan(item.seq, item);
+    AddResult missing = shortage(plan);
+    bool preempts = missing.reason == 1 && !plan.admission && step_.may_preempt;
+    if (preempts) make_room(&plan, item, &missing);
+    Seq &same = at(item.seq); // make_room may have put a copy in its place
+    if (missing.reason != 0) {
+        same.tokens = tokens;
+        return missing;
+    }
+    same.in_step = true;
+    take_all(plan);
+    if (plan.swapped) {
+        same.published = 0;
+        same.cursor = -1;
+    } else if (!plan.matched.empty()) {
+        same.published = static_cast<int>(plan.matched.size());
+        same.cursor = plan.matched.back();
+    }
+    same.computed = plan.position + plan.compute;
+    same.drafts = item.drafts;
+    same.lookahead = same.computed == known ? item.lookahead : 0;
+    if (same.preempted) same.resumed_step = step_.number;
+    same.swapped = same.preempted = same.lost = false;
+    if (same.admitted == 0) same.admitted = ++admissions_;
+    publish(item.seq, step_.number);
+    step_.rows.push_back(item.seq);
+    out.outcome = Outcome::run;
+    out.hit_tokens = plan.swapped ? 0 : static_cast<int>(plan.matched.size()) * config_.block_tokens;
+    out.first_position = plan.position;
+    out.compute_count = plan.compute;
+    return out;
+}
+
+int Reference::preempt(int slot, int how)
+{
+    Seq &s = at(slot);
+    if (s.in_step || s.gave_up || s.drafts != 0) return -1;
+    bool holds = false;
+    for (const auto &table : s.tables) {
+        for (int block : table) holds |= block >= 0;
+    }
+    if (s.swapped || !holds) return 1;
+    if (how == 1 && !host_room(slot)) return 0;
+    if (how == 0) how = host_room(slot) ? 1 : 2;
+    give_up(slot, how);
+    return 1;
+}
+
+void Reference::commit()
+{
+    saved_.clear();
+    for (int node : evicted_) {
+        if (nodes_[static_cast<size_t>(node)].hidden && nodes_[static_cast<size_t>(node)].alive) kill(node);
+    }
+    for (auto [group, block] : parked_) {
+        Block &b = blocks_[static_cast<size_t>(group)][static_cast<size_t>(block)];
+        b.parked = false;
+        b.node = -1;
+        b.stamp = ++clock_;
+    }
+    evicted_.clear();
+    parked_.clear();
+    for (Seq &s : seqs_) {
+        if (s.in_step || s.gave_up) s.last_step = step_.number;
+        s.gave_up = false;
+    }
+    for (int slot : step_.rows) {
+        Seq &s = at(slot);
+        s.in_step = false;
+        int &valid = s.pending.emplace(step_.number, INT32_MAX).first->second;
+        valid = std::min(valid, step_.valid[slot]);
+    }
+    pass_windows();
+    unfinished_.push_back(step_);
+    ++next_step_;
+    open_ = false;
+}
+
+// At commit a window group gives back blocks wholly before the first position's window.
+void Reference::pass_windows()
+{
+    for (int slot : step_.rows) {
+        Seq &s = at(slot);
+        int position = step_.first_position[slot];
+        for (size_t g = 0; g < blocks_.size(); ++g) {
+            int first = first_visible(static_cast<int>(g), position);
+            for (int i = 0; i < first && i < static_cast<int>(s.tables[g].size()); ++i) {
+                int &block = s.tables[g][static_cast<size_t>(i)];
+                if (block >= 0) drop_ref(static_cast<int>(g), block, step_.number);
+                block = -1;
+            }
+        }
+    }
+}
+
+void Reference::lose(int slot, int valid)
+{
+    Seq &s = at(slot);
+    if (!s.live || s.computed <= valid) return;
+    s.lost = true;
+    s.tokens.resize(s.tokens.size() - static_cast<size_t>(s.drafts));
+    s.drafts = s.lookahead = 0;
+    lower_computed(slot, valid, true);
+}
+
+void Reference::finish(int64_t number, bool failed)
+{
+    auto step = std::find_if(unfinished_.begin(), unfinished_.end(),
+                             [&](const Step &s) { return s.number == number; });
+    if (failed) {
+        for (int slot : step->swapped_victims) {
+            if (seq(slot).swapped && seq(slot).last_step == number) lose(slot, 0);
+        }
+        for (size_t i = 0; i < seqs_.size(); ++i) {
+            auto pending = seqs_[i].pending.find(number);
+            if (seqs_[i].live && pending != seqs_[i].pending.end()) {
+                lose(static_cast<int>(i), pending->second);
+            }
+        }
+        for (auto &blocks : blocks_) {
+            for (Block &b : blocks) {
+                if (b.node >= 0 && b.ready == number) kill(b.node);
+            }
+        }
+    }
+    step->complete = true;
+    while (!unfinished_.empty() && unfinished_.front().complete) unfinished_.erase(unfinished_.begin());
+}
+
+} // namespace quire::model

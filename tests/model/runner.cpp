@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "runner.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+namespace quire::model {
+
+namespace {
+
+constexpr int kSlots = 10;
+constexpr int kNamespaces = 3;
+
+template <typename T> T described()
+{
+    T value{};
+    value.struct_size = sizeof value;
+    return value;
+}
+
+class Player {
+  public:
+    Player(const quire_api &api, Tally *tally) : api_(api), tally_(tally)
+    {
+        error_.struct_size = sizeof error_;
+        auto desc = described<quire_instance_desc>();
+        api_.instance_create(&desc, &instance_, &error_);
+    }
+    ~Player()
+    {
+        if (step_ != 0) api_.step_abort(cache_, step_, nullptr);
+        for (auto &[number, handle] : committed_) {
+            api_.step_finish(cache_, handle, nullptr, QUIRE_STEP_OK, nullptr);
+        }
+        if (cache_ != nullptr && api_.cache_destroy(cache_, &error_) < 0) std::abort();
+        api_.instance_destroy(instance_, nullptr);
+    }
+    Player(const Player &) = delete;
+    Player &operator=(const Player &) = delete;
+
+    std::string run(const Op &op)
+    {
+        ++tally_->ops;
+        difference_.clear();
+        perform(op);
+        if (difference_.empty()) compare();
+        return difference_;
+    }
+
+  private:
+    void differ(const std::string &what)
+    {
+        if (difference_.empty()) difference_ = what;
+    }
+    void expect(const char *what, int64_t library, int64_t reference)
+    {
+        if (library == reference) return;
+        differ(std::string(what) + ": library " + std::to_string(library) + ", reference " +
+               std::to_string(reference));
+    }
+    // Both refuse, or neither does.
+    bool agree(quire_status status, bool reference)
+    {
+        if (status < 0 && reference) differ(std::string("the library refuses: ") + error_.message);
+        if (status >= 0 && !reference) differ("the library does what the reference refuses");
+        return status >= 0 && reference;
+    }
+
+    void configure(const std::vector<int> &args);
+    void perform(const Op &op);
+    void perform_in_step(const Op &op);
+    void create(const std::vector<int> &args);
+    void add(const std::vector<int> &args);
+    void drop(int slot);
+    void finish(int which, bool failed);
+    void fork(const std::vector<int> &args);
+    void set_tokens(const std::vector<int> &args);
+    void probe(const std::vector<int> &args);
+    // Does it on the reference, and remembers it while a step is open, unless it was refused.
+    template <typename Operation> bool on_reference(Operation operation)
+    {
+        bool did = operation(reference_[0]);
+        if (did && step_ != 0) events_.push_back(Event{false, {}, operation});
+        return did;
+    }
+    void compare();
+    void compare_sequence(int slot, std::vector<std::map<int, int>> *names);
+    std::vector<uint32_t> tokens(int slot, int content, int count) const;
+
+    const quire_api &api_;
+    Tally *tally_;
+    quire_instance *instance_ = nullptr;
+    quire_cache *cache_ = nullptr;
+    quire_error error_{};
+    quire_namespace namespaces_[kNamespaces] = {};
+    quire_seq seqs_[kSlots] = {};
+    quire_step step_ = 0;
+    std::map<int64_t, quire_step> committed_;
+    std::vector<Reference> reference_;
+    // What happened to the reference since begin. It undoes by going back to begin and doing again what
+    // stays: operations on other sequences, and for a drop the items that are kept.
+    struct Event {
+        bool is_item = false;
+        Item item;
+        std::function<bool(Reference &)> operation;
+    };
+    std::vector<Event> events_;
+    int64_t queue_ = 0;
+    bool may_preempt_ = false;
+    int how_ = 0;
+    bool preempted_ = false;
+    std::string difference_;
+};
+
+void Player::configure(const std::vector<int> &args)
+{
+    Config config;
+    config.block_tokens = args[0];
+    config.host_blocks = args[1];
+    config.watermark = args[2];
+    config.prefix_off = (args[3] & 1) != 0;
+    config.by_priority = (args[3] & 2) != 0;
+    config.max_sequences = kSlots;
+    std::vector<quire_group_desc> groups;
+    for (size_t i = 4; i + 1 < args.size(); i += 2) {
+        config.groups.push_back(GroupShape{args[i], args[i + 1]});
+        auto group = described<quire_group_desc>();
+        group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
+        group.kind = args[i] != 0 ? QUIRE_GROUP_WINDOW : QUIRE_GROUP_FULL;
+        group.window = static_cast<uint32_t>(args[i]);
+        group.blocks = static_cast<uint32_t>(args[i + 1]) + 1;
+        groups.push_back(group);
+    }
+    auto desc = described<quire_cache_desc>();
+    desc.flags = config.prefix_off ? uint32_t{QUIRE_CACHE_NO_PREFIX} : 0u;
+    desc.groups = groups.data();
+    desc.group_count = static_cast<uint32_t>(groups.size());
+    desc.group_stride = sizeof(quire_group_desc);
+    desc.block_tokens = static_cast<uint32_t>(args[0]);
+    desc.host_blocks = static_cast<uint32_t>(args[1]);
+    desc.watermark_blocks = static_cast<uint32_t>(args[2]);
+    desc.victim = config.by_priority ? QUIRE_VICTIM_PRIORITY : QUIRE_VICTIM_NEWEST;
+    desc.max_sequences = kSlots;
+    if (api_.cache_create(instance_, &desc, &cache_, &error_) < 0) return differ(error_.message);
+    auto ns = described<quire_namespace_desc>();
+    for (int i = 1; i < kNamespaces; ++i) {
+        if (api_.namespace_create(cache_, &ns, &namespaces_[i], &error_) < 0) differ(error_.message);
+    }
+    reference_.emplace_back(config);
+}
+
+std::vector<uint32_t> Player::tokens(int slot, int content, int count) const
+{
+    std::vector<uint32_t> out;
+    int known = static_cast<int>(reference_[0].seq(slot).tokens.size());
+    for (int i = 0; i < count; ++i) out.push_back(token_of(content, known + i));
+    return out;
+}
+
+void Player::create(const std::vector<int> &args)
+{
+    int slot = args[0];
+    if (seqs_[slot] != 0) return;
+    uint32_t salt = static_cast<uint32_t>(args[2]);
+    quire_key key{QUIRE_KEY_SALT, sizeof salt, &salt, 0, 0};
+    auto desc = described<quire_seq_desc>();
+    desc.ns = namespaces_[args[1]];
+    desc.priority = args[3];
+    desc.keys = &key;
+    desc.key_count = args[2] != 0 ? 1 : 0;
+    desc.key_stride = sizeof key;
+    if (api_.seq_create(cache_, &desc, &seqs_[slot], &error_) < 0) return differ(error_.message);
+    std::string root = std::to_string(args[1]) + "/" + std::to_string(args[2]);
+    on_reference([=](Reference &r) { return r.create(slot, root, args[1], args[3]), true; });
+}
+
+void Player::add(const std::vector<int> &args)
+{
+    int slot = args[0];
+    if (step_ == 0 || seqs_[slot] == 0) return;
+    Item item;
+    item.seq = slot;
+    item.tokens = tokens(slot, args[1], args[2]);
+    if (args[6] != 0 && !item.tokens.empty()) item.tokens.back() = kUnknown;
+    item.max_compute = args[3];
+    item.drafts = args[4];
+    item.lookahead = args[5];
+    quire_step_item given{};
+    given.seq = seqs_[slot];
+    given.token_count = static_cast<uint32_t>(item.tokens.size());
+    given.max_compute = static_cast<uint32_t>(item.max_compute);
+    given.draft_count = static_cast<uint32_t>(item.drafts);
+    given.lookahead = static_cast<uint32_t>(item.lookahead);
+    quire_step_result result{};
+    quire_status status =
+        api_.step_add(cache_, step_, &given, 1, sizeof given, item.tokens.data(),
+                      given.token_count, &result, sizeof result, &error_);
+    AddResult wanted = reference_[0].add(item);
+    if (!agree(status, wanted.outcome != Outcome::error)) return;
+    expect("outcome", result.outcome, wanted.outcome == Outcome::run ? 1 : 0);
+    expect("reason", result.reason, wanted.reason);
+    expect("hit_tokens", result.hit_tokens, wanted.hit_tokens);
+    expect("first_position", result.first_position, wanted.first_position);
+    expect("compute_count", result.compute_count, wanted.compute_count);
+    expect("blocks_short", result.blocks_short, wanted.blocks_short);
+    if (wanted.outcome == Outcome::run) {
+        events_.push_back(Event{true, item, {}});
+        ++tally_->runs;
+        tally_->hits += wanted.hit_tokens != 0 ? 1 : 0;
+    } else {
+        ++tally_->waits;
+    }
+    quire_preemption who[kSlots];
+    uint32_t count = 0;
+    api_.step_preempted(cache_, step_, who, kSlots, sizeof who[0], &count, &error_);
+    if (count != 0) preempted_ = true;
+}
+
+// The reference takes an item back by starting the step again without it, which is the same for the newest
+// one, as long as the step evicted and preempted nothing. (Others: unit tests.)
+void Player::drop(int slot)
+{
+    if (step_ == 0 || seqs_[slot] == 0 || preempted_ || reference_[0].evicted_in_step()) return;
+    bool in_step = reference_[0].seq(slot).in_step;
+    if (in_step && reference_[0].step().rows.back() != slot) return;
+    quire_seq dropped[kSlots];
+    uint32_t count = 0;
+    quire_status status =
+        api_.step_drop(cache_, step_, seqs_[slot], dropped, kSlots, &count, &error_);
+    if (!agree(status, in_step)) return;
+    reference_[0].abort();
+    reference_[0].begin(queue_, may_preempt_, how_);
+    std::vector<Event> kept;
+    for (const Event &event : events_) {
+        bool gone = event.is_item && std::find(dropped, dropped + count, seqs_[event.item.seq]) !=
+                                         dropped + count;
+        if (gone) continue;
+        kept.push_back(event);
+        if (!event.is_item) {
+            event.operation(reference_[0]);
+        } else if (reference_[0].add(event.item).outcome != Outcome::run) {
+            differ("a kept item does not run again");
+        }
+    }
+    events_ = kept;
+}
+
+void Player::finish(int which, bool failed)
+{
+    if (committed_.empty()) return;
+    auto it = committed_.begin();
+    std::advance(it, std::min<size_t>(static_cast<size_t>(which), committed_.size() - 1));
+    if (failed && step_ != 0) return; // BUSY, see quire_step_finish
+    quire_status status = api_.step_finish(
+        cache_, it->second, nullptr, failed ? QUIRE_STEP_FAILED : QUIRE_STEP_OK, &error_);
+    if (!agree(status, true)) return;
+    int64_t number = it->first;
+    on_reference([=](Reference &r) { return r.finish(number, failed), true; });
+    committed_.erase(it);
+    tally_->failures += failed ? 1 : 0;
+}
+
+void Player::fork(const std::vector<int> &args)
+{
+    int slot = args[0], child = args[1];
+    if (seqs_[slot] == 0 || seqs_[child] != 0) return;
+    int known = static_cast<int>(reference_[0].seq(slot).tokens.size());
+    int count = std::min(args[2], known);
+    quire_seq handle = 0;
+    quire_status status =
+        api_.seq_fork(cache_, seqs_[slot], static_cast<uint32_t>(count), &handle, &error_);
+    bool forked = on_reference([=](Reference &r) { return r.fork(slot, child, count); });
+    if (!agree(status, forked)) return;
+    seqs_[child] = handle;
+    ++tally_->forks;
+}
+
+void Player::set_tokens(const std::vector<int> &args)
+{
+    int slot = args[0];
+    if (seqs_[slot] == 0) return;
+    const Seq &s = reference_[0].seq(slot);
+    auto first = std::find(s.tokens.begin(), s.tokens.end(), kUnknown);
+    if (first == s.tokens.end()) return;
+    int position = static_cast<int>(first - s.tokens.begin());
+    int count = 0;
+    while (count < args[1] && first + count != s.tokens.end() && first[count] == kUnknown) ++count;
+    std::vector<uint32_t> named;
+    for (int i = 0; i < count; ++i) named.push_back(token_of(args[2], position + i));
+    quire_token_span span{seqs_[slot], static_cast<uint32_t>(position), 0,
+                          static_cast<uint32_t>(count), 0};
+    quire_status status = api_.seq_set_tokens(cache_, &span, 1, sizeof span, named.data(),
+                                              static_cast<uint32_t>(count), &error_);
+    agree(status,
+          on_reference([=](Reference &r) { return r.set_tokens(slot, position, named); }));
+}
+
+void Player::probe(const std::vector<int> &args)
+{
+    int slot = args[0];
+    if (seqs_[slot] == 0) return;
+    std::vector<uint32_t> more = tokens(slot, args[1], args[2]);
+    uint32_t hits = 0;
+    quire_status status = api_.prefix_probe(cache_, seqs_[slot], more.data(),
+                                            static_cast<uint32_t>(more.size()), &hits, &error_);
+    if (agree(status, true)) expect("probe", hits, reference_[0].probe(slot, more));
+}
+
+void Player::perform_in_step(const Op &op)
+{
+    if (step_ == 0) return;
+    if (op.name == "abort") {
+        if (!agree(api_.step_abort(cache_, step_, &error_), true)) return;
+        reference_[0].abort();
+        step_ = 0;
+        for (const Event &event : events_) {
+            if (!event.is_item) event.operation(reference_[0]);
+        }
+    } else if (op.name == "commit") {
+        if (!agree(api_.step_commit(cache_, step_, nullptr, &error_), true)) return;
+        committed_[reference_[0].step().number] = step_;
+        reference_[0].commit();
+        step_ = 0;
+    } else if (op.name == "preempt" && seqs_[op.args[0]] != 0) {
+        uint32_t freed = 0;
+        quire_status status = api_.step_preempt(cache_, step_, seqs_[op.args[0]],
+                                                static_cast<uint32_t>(op.args[1]), &freed, &error_);
+        int wanted = reference_[0].preempt(op.args[0], op.args[1]);
+        if (agree(status, wanted >= 0)) expect("preempt", status == QUIRE_S_NO_BLOCKS, wanted == 0);
+        preempted_ = true;
+        ++tally_->preemptions;
+    }
+}
+
+void Player::perform(const Op &op)
+{
+    const std::vector<int> &a = op.args;
+    if (op.name == "config") return configure(a);
+    if (op.name == "create") return create(a);
+    if (op.name == "add") return add(a);
+    if (op.name == "drop") return drop(a[0]);
+    if (op.name == "finish") return finish(a[0], a[1] != 0);
+    if (op.name == "fork") return fork(a);
+    if (op.name == "set") return set_tokens(a);
+    if (op.name == "probe") return probe(a);
+    if (op.name == "abort" || op.name == "commit" || op.name == "preempt") return perform_in_step(op);
+    if (op.name == "begin") {
+        auto desc = described<quire_step_desc>();
+        desc.queue_tag = static_cast<uint64_t>(a[0]);
+        desc.flags = a[1] != 0 ? uint32_t{QUIRE_STEP_MAY_PREEMPT} : 0u;
+        desc.preempt = static_cast<uint32_t>(a[2]);
+        quire_step step = 0;
+        quire_status status = api_.step_begin(cache_, &desc, nullptr, 0, sizeof(quire_step_item),
+                                              nullptr, 0, nullptr, 0, &step, &error_);
+        if (!agree(status, reference_[0].begin(a[0], a[1] != 0, a[2]))) return;
+        step_ = step;
+        queue_ = a[0], may_preempt_ = a[1] != 0, how_ = a[2], preempted_ = false;
+        events_.clear();
+    } else if (op.name == "reset") {
+        if (!agree(api_.cache_reset(cache_, &error_), !reference_[0].open())) return;
+        reference_[0].reset();
+    } else if (seqs_[a[0]] != 0) {
+        int slot = a[0];
+        if (op.name == "end") {
+            const Seq &s = reference_[0].seq(slot);
+            bool may = !s.in_step && !s.gave_up;
+            bool drop = a[1] != 0 && step_ == 0; // who else uses a block depends on the step's fate
+            uint32_t flags = drop ? uint32_t{QUIRE_END_DROP_PREFIX} : 0u;
+            if (!agree(api_.seq_end(cache_, seqs_[slot], flags, &error_), may)) return;
+            on_reference([=](Reference &r) { return r.end(slot, drop), true; });
+            seqs_[slot] = 0;
+        } else if (op.name == "truncate") {
+            agree(api_.seq_truncate(cache_, seqs_[slot], static_cast<uint32_t>(a[1]), &error_),
+                  on_reference([=, n = a[1]](Reference &r) { return r.truncate(slot, n); }));
+        } else if (op.name == "accept") {
+            agree(api_.seq_accept(cache_, seqs_[slot], static_cast<uint32_t>(a[1]), &error_),
+                  on_reference([=, n = a[1]](Reference &r) { return r.accept(slot, n); }));
+        }
+    }
+}
+
+void Player::compare_sequence(int slot, std::vector<std::map<int, int>> *names)
+{
+    const Seq &s = reference_[0].seq(slot);
+    auto info = described<quire_seq_info>();
+    if (api_.seq_get_info(cache_, seqs_[slot], &info, &error_) < 0) return differ(error_.message);
+    expect("known", info.known_tokens, static_cast<int64_t>(s.tokens.size()));
+    expect("computed", info.computed_tokens, s.computed);
+    expect("drafts", info.draft_tokens, s.drafts);
+    expect("lookahead", info.lookahead_tokens, s.lookahead);
+    expect("swapped", (info.flags & QUIRE_SEQ_SWAPPED) != 0, s.swapped);
+    expect("lost", (info.flags & QUIRE_SEQ_LOST) != 0, s.lost);
+    expect("preempted", (info.flags & QUIRE_SEQ_PREEMPTED) != 0, s.preempted);
+    expect("unpublished", (info.flags & QUIRE_SEQ_UNPUBLISHED) != 0, s.unpublished);
+    for (size_t g = 0; g < s.tables.size() && !s.swapped; ++g) {
+        int32_t ids[128];
+        uint32_t count = 0;
+        if (api_.step_blocks(cache_, 0, seqs_[slot], static_cast<uint32_t>(g), 0, ids, 128, &count,
+                             &error_) != QUIRE_OK) {
+            return differ("step_blocks failed");
+        }
+        expect("table length", count, static_cast<int64_t>(s.tables[g].size()));
+        for (uint32_t i = 0; i < count && difference_.empty(); ++i) {
+            int wanted = s.tables[g][i];
+            expect("null block", ids[i] == 0, wanted < 0);
+            if (wanted < 0) continue;
+            auto [it, fresh] = (*names)[g].emplace(wanted, ids[i]);
+            if (!fresh) expect("shared block", ids[i], it->second);
+        }
+    }
+}
+
+void Player::compare()
+{
+    const Reference &reference = reference_[0];
+    if (api_.cache_check(cache_, &error_) < 0) return differ(error_.message);
+    auto stats = described<quire_cache_stats>();
+    api_.cache_get_stats(cache_, &stats, &error_);
+    std::vector<std::map<int, int>> names(8);
+    int64_t held = 0, free = 0, cached = 0;
+    uint32_t groups = 0;
+    auto info = described<quire_cache_info>();
+    api_.cache_get_info(cache_, &info, &error_);
+    for (; groups < info.group_count; ++groups) {
+        held += reference.count_held(static_cast<int>(groups));
+        free += reference.count_free(static_cast<int>(groups));
+        cached += reference.count_cached(static_cast<int>(groups));
+    }
+    expect("blocks held", static_cast<int64_t>(stats.blocks_held), held);
+    expect("blocks free", static_cast<int64_t>(stats.blocks_free), free);
+    expect("blocks cached", static_cast<int64_t>(stats.blocks_cached), cached);
+    expect("host blocks", static_cast<int64_t>(stats.host_blocks_used), reference.host_used());
+    for (int slot = 0; slot < kSlots && difference_.empty(); ++slot) {
+        if (seqs_[slot] != 0) compare_sequence(slot, &names);
+    }
+    // Two blocks of the reference must be two of the library.
+    for (const auto &group : names) {
+        std::map<int, int> back;
+        for (auto [wanted, id] : group) {
+            if (!back.emplace(id, wanted).second) differ("two blocks became one");
+        }
+    }
+    tally_->evictions = std::max<uint64_t>(tally_->evictions, stats.evictions);
+    tally_->swaps_in = std::max<uint64_t>(tally_->swaps_in, stats.blocks_swapped_in);
+    tally_->lost = std::max<uint64_t>(tally_->lost, stats.sequences_lost);
+}
+
+} // namespace
+
+std::string play(const quire_api &api, const Script &script, Tally *tally)
+{
+    Player player(api, tally);
+    for (size_t i = 0; i < script.size(); ++i) {
+        std::string difference = player.run(script[i]);
+        if (!difference.empty()) {
+            return "op " + std::to_string(i) + " (" + script[i].text() + "): " + difference;
+        }
+    }
+    return {};
+}
+
+} // namespace quire::model

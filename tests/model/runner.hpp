@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// runner: plays a script on the library, through the C ABI, and on the reference, and compares results,
+// counts, tables and the library's own check after every operation.
+#pragma once
+
+#include <quire/quire.h>
+
+#include <string>
+
+#include "reference.hpp"
+#include "script.hpp"
+
+namespace quire::model {
+
+struct Tally {
+    uint64_t ops = 0, runs = 0, waits = 0, hits = 0, preemptions = 0, failures = 0, forks = 0,
+             evictions = 0, swaps_in = 0, lost = 0;
+};
+
+// An empty string, or the first difference in words.
+std::string play(const quire_api &api, const Script &script, Tally *tally);
+
+} // namespace quire::model
