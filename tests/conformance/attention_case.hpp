@@ -3,9 +3,9 @@
 // attention_case: one attention call as data: what to compute, over which pages, in what order.
 //
 // A row is a prefix of a content: the value of content c at position p is a function of (seed, c,
-// p), so that a chunk, a decode row and a whole prefill of one content hold the same numbers wherever
-// their pages lie. Whatever no query may read holds poison: unwritten slots, the null block, blocks
-// that have left a window, the other layers, gaps between strides.
+// p), so that a chunk, a decode row and a whole prefill of one content hold the same numbers
+// wherever their pages lie. Whatever no query may read holds poison: unwritten slots, the null
+// block, blocks that have left a window, the other layers, gaps between strides.
 //
 // Threads: none.
 #pragma once
