@@ -174,8 +174,11 @@ typedef struct quire_backend_api {
 
     /* How many devices there are. No device context is made. */
     quire_status (*probe)(uint32_t *device_count, quire_error *error);
+    /* Makes the device's context. `threads` of a host backend; 0 = one per core. */
     quire_status (*device_open)(uint32_t index, uint32_t threads, quire_be_device **out,
                                 quire_error *error);
+    /* Returns when nothing of the device runs any more. Waits of queues for fences that were not
+     * reached end; what is behind them is dropped, and the fences it would have signalled fail. */
     void (*device_close)(quire_be_device *device);
     quire_status (*device_props)(quire_be_device *device, quire_be_device_props *props,
                                  quire_error *error);
@@ -187,10 +190,16 @@ typedef struct quire_backend_api {
                               uint64_t *address, void **host_pointer, quire_error *error);
     void (*mem_free)(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind);
 
+    /* `native` NULL or of kind QUIRE_NATIVE_NONE: a new queue. Releasing waits for nothing: what
+     * was enqueued runs on. */
     quire_status (*queue_bind)(quire_be_device *device, const quire_native *native,
                                quire_be_queue **out, quire_error *error);
     void (*queue_release)(quire_be_queue *queue);
 
+    /* A value that only grows; all ones means that work before it failed. fence_signal_host refuses
+     * a value that would not grow; an enqueued one that would not is ignored. fence_wait_host
+     * returns QUIRE_S_TIMEOUT when time runs out and QUIRE_E_DEVICE_LOST when the fence failed;
+     * UINT64_MAX waits for ever. What was enqueued may outlive fence_destroy. */
     quire_status (*fence_create)(quire_be_device *device, uint64_t value, quire_be_fence **out,
                                  quire_error *error);
     void (*fence_destroy)(quire_be_fence *fence);
@@ -215,7 +224,7 @@ typedef struct quire_backend_api {
     quire_status (*attention)(quire_be_queue *queue, quire_be_plan *plan,
                               const quire_be_attention *args, quire_error *error);
 
-    /* Waits until nothing runs on the device. */
+    /* Waits until nothing runs on the device; QUIRE_S_TIMEOUT when time runs out. */
     quire_status (*quiesce)(quire_be_device *device, uint64_t timeout_ns, quire_error *error);
     /* Called when the last device is closed; live_objects gets how many objects were not released. */
     quire_status (*shutdown)(uint64_t *live_objects, quire_error *error);

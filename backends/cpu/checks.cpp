@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "checks.hpp"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+namespace quire::cpu {
+
+namespace {
+
+// A struct larger than this is not one of a later version but a wild size.
+constexpr uint32_t kLargestStructBytes = 4096;
+
+void fill(quire_error *error, quire_status status, uint32_t domain, int64_t native_code,
+          const char *format, va_list arguments) {
+    if (error == nullptr || error->struct_size == 0) return;
+    quire_error filled{};
+    filled.struct_size = error->struct_size;
+    filled.status = status;
+    filled.domain = domain;
+    filled.native_code = native_code;
+    std::memcpy(filled.backend, kBackendName, sizeof kBackendName);
+    std::vsnprintf(filled.message, sizeof filled.message, format, arguments);
+    std::memcpy(error, &filled, std::min<size_t>(error->struct_size, sizeof filled));
+}
+
+uint32_t size_of(const void *given) {
+    uint32_t struct_size = 0;
+    std::memcpy(&struct_size, given, sizeof struct_size);
+    return struct_size;
+}
+
+}  // namespace
+
+quire_status fail(quire_error *error, quire_status status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fill(error, status, QUIRE_DOMAIN_BACKEND, 0, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+quire_status fail_os(quire_error *error, quire_status status, int error_number, const char *format,
+                     ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fill(error, status, QUIRE_DOMAIN_OS, error_number, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+quire_status check_output(const void *given, uint32_t known_bytes, const char *name,
+                          quire_error *error) {
+    if (given == nullptr) return fail(error, QUIRE_E_ARG, "%s is NULL", name);
+    if (uint32_t size = size_of(given); size < known_bytes) {
+        return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u; set it to sizeof, which is %u",
+                    name, size, known_bytes);
+    }
+    return QUIRE_OK;
+}
+
+quire_status check_struct(const void *given, uint32_t known_bytes, const char *name,
+                          quire_error *error) {
+    if (quire_status status = check_output(given, known_bytes, name, error)) return status;
+    uint32_t size = size_of(given);
+    if (size > kLargestStructBytes) {
+        return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u, which no version has", name,
+                    size);
+    }
+    const auto *bytes = static_cast<const unsigned char *>(given);
+    for (uint32_t i = known_bytes; i < size; ++i) {
+        if (bytes[i] == 0) continue;
+        return fail(error, QUIRE_E_STRUCT,
+                    "%s uses a field at byte %u that this backend does not know; "
+                    "leave it zero or load a newer backend",
+                    name, i);
+    }
+    return QUIRE_OK;
+}
+
+}  // namespace quire::cpu

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// checks: how a slot refuses what it was given, in words.
+//
+// Why here and not in each slot: who has read one message of this backend should recognise all.
+//
+// Threads: any; nothing is kept.
+#pragma once
+
+#include <cstdint>
+
+#include "quire/plugin/backend.h"
+
+namespace quire::cpu {
+
+constexpr char kBackendName[] = "cpu";
+
+// Fills `error` and returns `status`, so that a slot can end with it.
+[[gnu::format(printf, 3, 4)]] quire_status fail(quire_error *error, quire_status status,
+                                                const char *format, ...);
+
+// As fail(), with errno as the native code.
+[[gnu::format(printf, 4, 5)]] quire_status fail_os(quire_error *error, quire_status status,
+                                                   int error_number, const char *format, ...);
+
+// The struct rule of base.h: at least what was first published, and zeros behind what is known.
+quire_status check_struct(const void *given, uint32_t known_bytes, const char *name,
+                          quire_error *error);
+
+// As check_struct() for a struct that the slot writes: what lies behind is the caller's.
+quire_status check_output(const void *given, uint32_t known_bytes, const char *name,
+                          quire_error *error);
+
+}  // namespace quire::cpu

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device.hpp"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "checks.hpp"
+#include "memory.hpp"
+#include "queue.hpp"
+
+namespace quire::cpu {
+
+std::atomic<uint64_t> live_objects{0};
+
+namespace {
+
+// More would be a mistake of the caller, and each costs a stack and its scratch.
+constexpr uint32_t kMostThreads = 1024;
+
+}  // namespace
+
+Deadline::Deadline(uint64_t timeout_ns) {
+    using std::chrono::nanoseconds;
+    auto now = std::chrono::steady_clock::now();
+    auto left = std::chrono::steady_clock::time_point::max() - now;
+    never_ = timeout_ns >= static_cast<uint64_t>(nanoseconds(left).count());
+    if (!never_) end_ = now + nanoseconds(timeout_ns);
+}
+
+quire_status probe(uint32_t *device_count, quire_error *error) {
+    if (device_count == nullptr) return fail(error, QUIRE_E_ARG, "device_count is NULL");
+    *device_count = 1;
+    return QUIRE_OK;
+}
+
+quire_status device_open(uint32_t index, uint32_t threads, quire_be_device **out,
+                         quire_error *error) {
+    if (out == nullptr) return fail(error, QUIRE_E_ARG, "out is NULL");
+    if (index != 0) {
+        return fail(error, QUIRE_E_ARG, "there is no device %u; the only one is 0", index);
+    }
+    if (threads > kMostThreads) {
+        return fail(error, QUIRE_E_LIMIT,
+                    "%u threads are too many; the most is %u, and 0 is one "
+                    "for each core",
+                    threads, kMostThreads);
+    }
+    uint32_t thread_count = threads != 0 ? threads : core_count();
+    auto *device = new (std::nothrow) quire_be_device;
+    auto *scratch = new (std::nothrow) AttendScratch[thread_count];
+    if (device == nullptr || scratch == nullptr) {
+        delete device;
+        delete[] scratch;
+        return fail(error, QUIRE_E_HOST_MEMORY, "no memory for a device of %u threads",
+                    thread_count);
+    }
+    device->scratch = scratch;
+    if (int error_number = device->pool.start(thread_count)) {
+        device->drop_reference();
+        return fail_os(error, QUIRE_E_OS, error_number, "%u threads cannot be started (%s)",
+                       thread_count, std::strerror(error_number));
+    }
+    live_objects.fetch_add(1, std::memory_order_relaxed);
+    *out = device;
+    return QUIRE_OK;
+}
+
+void device_close(quire_be_device *device) {
+    if (device == nullptr) return;
+    {
+        std::unique_lock lock(device->mutex);
+        device->closing.store(true);
+        for (auto *queue = device->running_queues; queue != nullptr; queue = queue->next) {
+            queue->wake();
+        }
+        device->changed.notify_all();
+        device->changed.wait(lock, [device] { return device->running_queues == nullptr; });
+    }
+    device->pool.stop();
+    live_objects.fetch_sub(1, std::memory_order_relaxed);
+    device->drop_reference();
+}
+
+quire_status device_props(quire_be_device *device, quire_be_device_props *props,
+                          quire_error *error) {
+    if (device == nullptr) return fail(error, QUIRE_E_ARG, "device is NULL");
+    if (quire_status status = check_output(props, sizeof *props, "props", error)) return status;
+    MachineMemory memory = machine_memory();
+    props->host_visible = 1;
+    props->memory_total_bytes = memory.total_bytes;
+    props->memory_free_bytes = memory.free_bytes;
+    props->copy_alignment = 64;  // a cache line
+    props->reserved0 = 0;
+    std::memset(props->name, 0, sizeof props->name);
+    std::snprintf(props->name, sizeof props->name, "host processor, %u threads",
+                  device->pool.thread_count());
+    return QUIRE_OK;
+}
+
+quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *error) {
+    if (device == nullptr) return fail(error, QUIRE_E_ARG, "device is NULL");
+    Deadline deadline(timeout_ns);
+    std::unique_lock lock(device->mutex);
+    bool idle =
+        deadline.wait(device->changed, lock, [device] { return device->unfinished.load() == 0; });
+    return idle ? QUIRE_OK : QUIRE_S_TIMEOUT;
+}
+
+quire_status shutdown(uint64_t *live_object_count, quire_error *error) {
+    if (live_object_count == nullptr) return fail(error, QUIRE_E_ARG, "live_objects is NULL");
+    *live_object_count = live_objects.load();
+    return QUIRE_OK;
+}
+
+}  // namespace quire::cpu
+
+void quire_be_device::drop_reference() {
+    if (references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    delete[] scratch;
+    delete this;
+}
+
+void quire_be_device::finish_commands(uint64_t count) {
+    if (unfinished.fetch_sub(count) != count) return;
+    std::lock_guard lock(mutex);  // or a waiter could look before and sleep after
+    changed.notify_all();
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "pool_view.hpp"
+
+#include <cinttypes>
+
+#include "checks.hpp"
+
+namespace quire::cpu {
+
+namespace {
+
+// The largest offset of a walk, in steps that may each overflow.
+class Extent {
+ public:
+    // `count` places `stride_bytes` apart, of which the last may be reached.
+    void walk(uint64_t count, int64_t stride_bytes) {
+        uint64_t distance = 0;
+        valid_ =
+            valid_ && stride_bytes >= 0 && count != 0 &&
+            !__builtin_mul_overflow(count - 1, static_cast<uint64_t>(stride_bytes), &distance) &&
+            !__builtin_add_overflow(bytes_, distance, &bytes_);
+    }
+    bool is_within(uint64_t size_bytes) const { return valid_ && bytes_ <= size_bytes; }
+
+ private:
+    uint64_t bytes_ = 0;
+    bool valid_ = true;
+};
+
+bool is_within(const quire_be_pool &pool, int64_t offset, int64_t head_stride, int64_t token_stride,
+               uint64_t row_bytes) {
+    Extent extent;
+    extent.walk(pool.block_count, pool.block_stride);
+    extent.walk(pool.layer_count, pool.layer_stride);
+    extent.walk(2, offset);
+    extent.walk(pool.kv_heads, head_stride);
+    extent.walk(pool.block_tokens, token_stride);
+    extent.walk(row_bytes + 1, 1);
+    return extent.is_within(pool.size_bytes);
+}
+
+quire_status check_shape(const quire_be_pool &pool, uint32_t layer, quire_error *error) {
+    if (pool.block_count == 0 || pool.block_tokens == 0 || pool.kv_heads == 0 ||
+        pool.k_head_dim == 0 || pool.v_head_dim == 0) {
+        return fail(error, QUIRE_E_ARG,
+                    "the pool has %u blocks of %u tokens, %u KV heads of %u and %u; none may be 0",
+                    pool.block_count, pool.block_tokens, pool.kv_heads, pool.k_head_dim,
+                    pool.v_head_dim);
+    }
+    if (layer >= pool.layer_count) {
+        return fail(error, QUIRE_E_ARG, "layer %u is not one of the pool's %u layers", layer,
+                    pool.layer_count);
+    }
+    return QUIRE_OK;
+}
+
+}  // namespace
+
+quire_status check_pool(const quire_be_pool *pool, uint32_t layer, quire_error *error) {
+    if (quire_status status = check_struct(pool, sizeof *pool, "pool", error)) return status;
+    if (quire_status status = check_shape(*pool, layer, error)) return status;
+    const Element *k = find_element(pool->k_dtype);
+    const Element *v = find_element(pool->v_dtype);
+    if (k == nullptr || v == nullptr) {
+        return fail(error, QUIRE_E_UNSUPPORTED, "pool types 0x%x (K) and 0x%x (V): known are %s",
+                    pool->k_dtype, pool->v_dtype, kElementNames);
+    }
+    auto k_misfit = static_cast<uint64_t>(pool->k_head_stride | pool->k_token_stride);
+    auto v_misfit =
+        static_cast<uint64_t>(pool->v_offset | pool->v_head_stride | pool->v_token_stride);
+    uint64_t misfit = pool->address | static_cast<uint64_t>(pool->block_stride) |
+                      static_cast<uint64_t>(pool->layer_stride);
+    if (pool->address == 0 || (misfit | k_misfit) % k->size_bytes != 0 ||
+        (misfit | v_misfit) % v->size_bytes != 0) {
+        return fail(error, QUIRE_E_ARG,
+                    "the pool's address is NULL, or it or a stride splits an element of %s or %s",
+                    k->name, v->name);
+    }
+    if (!is_within(*pool, 0, pool->k_head_stride, pool->k_token_stride,
+                   uint64_t{pool->k_head_dim} * k->size_bytes) ||
+        !is_within(*pool, pool->v_offset, pool->v_head_stride, pool->v_token_stride,
+                   uint64_t{pool->v_head_dim} * v->size_bytes)) {
+        return fail(error, QUIRE_E_ARG,
+                    "the pool's strides are negative or reach past its %" PRIu64 " bytes",
+                    pool->size_bytes);
+    }
+    return QUIRE_OK;
+}
+
+quire_status check_elements(uint64_t address, const Element &element, const char *name,
+                            quire_error *error) {
+    if (address != 0 && address % element.size_bytes == 0) return QUIRE_OK;
+    return fail(error, QUIRE_E_ARG, "%s is NULL or not aligned to its %s elements", name,
+                element.name);
+}
+
+quire_status resolve_stride(int64_t *stride, uint64_t token_elements, const char *name,
+                            quire_error *error) {
+    if (*stride == 0) *stride = static_cast<int64_t>(token_elements);
+    if (*stride >= 0 && static_cast<uint64_t>(*stride) >= token_elements) return QUIRE_OK;
+    return fail(error, QUIRE_E_ARG, "%s is %" PRId64 ", less than a token's %" PRIu64 " elements",
+                name, *stride, token_elements);
+}
+
+}  // namespace quire::cpu

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// pool_view: whether a described pool can be walked without leaving its memory.
+//
+// Threads: any; nothing is kept.
+#pragma once
+
+#include "kernels/element.hpp"
+#include "quire/plugin/backend.h"
+
+namespace quire::cpu {
+
+// Checks a pool's pointers, formats, strides and extent, and that it has `layer`.
+quire_status check_pool(const quire_be_pool *pool, uint32_t layer, quire_error *error);
+
+// Checks that `address` is memory that elements of this type can be read from.
+quire_status check_elements(uint64_t address, const Element &element, const char *name,
+                            quire_error *error);
+
+// 0 becomes dense; less than one token is refused.
+quire_status resolve_stride(int64_t *stride, uint64_t token_elements, const char *name,
+                            quire_error *error);
+
+}  // namespace quire::cpu

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "queue.hpp"
+
+#include <cfenv>
+#include <cstdarg>
+#include <cstdio>
+
+#include "device.hpp"
+#include "threads.hpp"
+
+namespace quire::cpu {
+
+struct Slab {
+    static constexpr uint32_t kCommands = 64;  // 20 KiB
+    Slab *next;
+    Command commands[kCommands];
+};
+
+void Fault::set(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+}
+
+FenceStep Command::fence_step() const {
+    FenceStep step;
+    std::memcpy(&step, arguments, sizeof step);
+    return step;
+}
+
+namespace {
+
+void stop_queue(quire_be_queue *queue, const Fault &fault) {
+    queue->fault = fault;
+    queue->failed.store(true, std::memory_order_release);
+}
+
+void run_command(quire_be_queue *queue, const Command &command) {
+    bool failed = queue->failed.load(std::memory_order_relaxed);
+    if (command.kind == CommandKind::run) {
+        Fault fault;
+        if (!failed) command.run(command.arguments, queue->device, &fault);
+        if (fault.is_set()) stop_queue(queue, fault);
+        return;
+    }
+    FenceStep step = command.fence_step();
+    if (command.kind == CommandKind::signal) {
+        // One that would not grow is already past; there is nobody here to tell.
+        step.fence->raise(failed ? kFenceFailed : step.value);
+    } else if (!failed && !step.fence->wait_or_closing(step.value)) {
+        Fault fault;
+        fault.set("the device was closed while the queue waited for a fence");
+        stop_queue(queue, fault);
+    }
+    step.fence->drop_reference();
+}
+
+// Takes the next command, or NULL when the queue has no future.
+Command *next_command(quire_be_queue *queue, Command *finished) {
+    std::unique_lock lock(queue->mutex);
+    if (finished != nullptr) {
+        finished->next = queue->spare;
+        queue->spare = finished;
+    }
+    queue->arrived.wait(lock, [queue] {
+        return queue->first != nullptr || queue->released || queue->device->closing.load();
+    });
+    Command *command = queue->first;
+    if (command == nullptr) {
+        queue->released = true;  // a closing device takes no more either
+        return nullptr;
+    }
+    queue->first = command->next;
+    if (queue->first == nullptr) queue->last = nullptr;
+    return command;
+}
+
+void leave_running_queues(quire_be_queue *queue) {
+    quire_be_device *device = queue->device;
+    std::lock_guard lock(device->mutex);
+    if (queue->prev != nullptr) queue->prev->next = queue->next;
+    if (queue->prev == nullptr) device->running_queues = queue->next;
+    if (queue->next != nullptr) queue->next->prev = queue->prev;
+    device->changed.notify_all();
+}
+
+void *serve(void *argument) {
+    std::fesetenv(FE_DFL_ENV);
+    auto *queue = static_cast<quire_be_queue *>(argument);
+    Command *command = nullptr;
+    while ((command = next_command(queue, command)) != nullptr) {
+        run_command(queue, *command);
+        queue->device->finish_commands(1);
+    }
+    leave_running_queues(queue);
+    queue->drop_reference();
+    return nullptr;
+}
+
+quire_status enqueue_fence_step(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                                CommandKind kind, quire_error *error) {
+    if (queue == nullptr || fence == nullptr) {
+        return fail(error, QUIRE_E_ARG, "queue or fence is NULL");
+    }
+    if (fence->device != queue->device) {
+        return fail(error, QUIRE_E_ARG,
+                    "the fence belongs to another device; wait for it on the host instead");
+    }
+    return queue->submit(1, error, [&](uint32_t, Command *command) {
+        fence->add_reference();
+        command->kind = kind;
+        *command->hold<FenceStep>() = {fence, value};
+    });
+}
+
+}  // namespace
+
+quire_status queue_bind(quire_be_device *device, const quire_native *native, quire_be_queue **out,
+                        quire_error *error) {
+    if (device == nullptr || out == nullptr) {
+        return fail(error, QUIRE_E_ARG, "device or out is NULL");
+    }
+    if (native != nullptr && native->kind != QUIRE_NATIVE_NONE) {
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "native kind %u is not known here: a processor has no queue of another API; "
+                    "use QUIRE_NATIVE_NONE",
+                    native->kind);
+    }
+    auto *queue = new (std::nothrow) quire_be_queue;
+    if (queue == nullptr) return fail(error, QUIRE_E_HOST_MEMORY, "no memory for a queue");
+    queue->device = device;
+    std::lock_guard lock(device->mutex);
+    pthread_t thread;
+    // The worker leaves the list under this lock, so it cannot do so before it stands there.
+    if (int error_number = start_thread("quire-cpu-queue", serve, queue, &thread)) {
+        delete queue;
+        return fail_os(error, QUIRE_E_OS, error_number, "the queue's thread cannot be started (%s)",
+                       std::strerror(error_number));
+    }
+    pthread_detach(thread);
+    device->add_reference();
+    queue->next = device->running_queues;
+    if (queue->next != nullptr) queue->next->prev = queue;
+    device->running_queues = queue;
+    live_objects.fetch_add(1, std::memory_order_relaxed);
+    *out = queue;
+    return QUIRE_OK;
+}
+
+void queue_release(quire_be_queue *queue) {
+    if (queue == nullptr) return;
+    {
+        std::lock_guard lock(queue->mutex);
+        queue->released = true;
+        queue->arrived.notify_one();
+    }
+    live_objects.fetch_sub(1, std::memory_order_relaxed);
+    queue->drop_reference();
+}
+
+quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                          quire_error *error) {
+    return enqueue_fence_step(queue, fence, value, CommandKind::signal, error);
+}
+
+quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                        quire_error *error) {
+    return enqueue_fence_step(queue, fence, value, CommandKind::wait, error);
+}
+
+}  // namespace quire::cpu
+
+quire::cpu::Command *quire_be_queue::take(uint32_t count) {
+    uint32_t available = 0;
+    for (Command *command = spare; command != nullptr && available < count;
+         command = command->next) {
+        ++available;
+    }
+    while (available < count) {
+        auto *slab = new (std::nothrow) quire::cpu::Slab;
+        if (slab == nullptr) return nullptr;
+        slab->next = slabs;
+        slabs = slab;
+        for (Command &command : slab->commands) {
+            command.next = spare;
+            spare = &command;
+        }
+        available += quire::cpu::Slab::kCommands;
+    }
+    Command *chain = spare;
+    Command *end = chain;
+    for (uint32_t i = 1; i < count; ++i) end = end->next;
+    spare = end->next;
+    end->next = nullptr;
+    return chain;
+}
+
+void quire_be_queue::append(Command *chain, uint32_t count) {
+    device->unfinished.fetch_add(count);
+    Command *end = chain;
+    while (end->next != nullptr) end = end->next;
+    if (last != nullptr) last->next = chain;
+    if (last == nullptr) first = chain;
+    last = end;
+    arrived.notify_one();
+}
+
+void quire_be_queue::wake() {
+    std::lock_guard lock(mutex);
+    arrived.notify_one();
+}
+
+void quire_be_queue::drop_reference() {
+    if (references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    quire_be_device *owner = device;
+    while (slabs != nullptr) {
+        quire::cpu::Slab *slab = slabs;
+        slabs = slab->next;
+        delete slab;
+    }
+    delete this;
+    owner->drop_reference();
+}
+
+quire_status quire_be_queue::check_usable(quire_error *error) {
+    using quire::cpu::fail;
+    if (failed.load(std::memory_order_acquire)) {
+        return fail(error, QUIRE_E_DEVICE_LOST, "the queue stopped: %s; release it", fault.text);
+    }
+    if (released || device->closing.load()) {
+        return fail(error, QUIRE_E_DEVICE_LOST, "the device of this queue is closed");
+    }
+    return QUIRE_OK;
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// queue: work in order behind the caller's back.
+//
+// A queue is a list of commands and one worker thread. A command is a function and a copy of its
+// arguments, so everything a caller passes may be reused when the call returns; a long list of
+// copies becomes several commands. Commands come in slabs and go back to the queue's own list, so
+// enqueueing allocates nothing once a queue is as deep as it gets.
+//
+// Release   waits for nothing. What was enqueued runs on; the worker leaves after it.
+// Closing   the device's closing ends every wait for a fence that has not been reached. The rest of
+//           that queue is then dropped and its fences fail; other queues run to their end.
+// Faults    a command that finds an index outside its pool stops the queue in the same way, as an
+//           illegal address stops a stream of a GPU; every later call on it says what was found.
+//
+// Invariants
+//   (1) commands run in the order of the calls, one at a time
+//   (2) a chain of commands of one call is enqueued whole or not at all
+//   (3) once failed, a queue runs nothing and every fence it signals gets kFenceFailed
+//
+// Threads: any; the queue's mutex guards its lists, and is never held while a command runs.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <type_traits>
+
+#include "checks.hpp"
+#include "fence.hpp"
+#include "quire/plugin/backend.h"
+
+namespace quire::cpu {
+
+// Why a command could not run; empty when it did.
+struct Fault {
+    char text[192] = {};
+
+    [[gnu::format(printf, 2, 3)]] void set(const char *format, ...);
+    bool is_set() const { return text[0] != 0; }
+};
+
+using Run = void (*)(const void *arguments, quire_be_device *device, Fault *fault);
+
+struct Slab;  // of commands
+
+enum class CommandKind : uint32_t { run, signal, wait };
+
+struct FenceStep {
+    quire_be_fence *fence;
+    uint64_t value;
+};
+
+// The largest arguments are those of attention: call, pool and plan.
+constexpr uint32_t kArgumentBytes = 296;
+
+struct Command {
+    Command *next;
+    Run run;  // for CommandKind::run
+    CommandKind kind;
+    uint32_t reserved0;
+    alignas(8) unsigned char arguments[kArgumentBytes];
+
+    template <typename T>
+    T *hold() {
+        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kArgumentBytes);
+        static_assert(alignof(T) <= 8);
+        return new (static_cast<void *>(arguments)) T;
+    }
+    FenceStep fence_step() const;
+};
+
+quire_status queue_bind(quire_be_device *device, const quire_native *native, quire_be_queue **out,
+                        quire_error *error);
+void queue_release(quire_be_queue *queue);
+quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                          quire_error *error);
+quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                        quire_error *error);
+
+}  // namespace quire::cpu
+
+struct quire_be_queue {
+    using Command = quire::cpu::Command;
+
+    quire_be_device *device = nullptr;
+    std::atomic<uint32_t> references{2};  // the owner's and the worker's
+    quire_be_queue *next = nullptr;       // in the device's running_queues
+    quire_be_queue *prev = nullptr;
+
+    std::mutex mutex;
+    std::condition_variable arrived;
+    Command *first = nullptr;  // to run
+    Command *last = nullptr;
+    Command *spare = nullptr;
+    quire::cpu::Slab *slabs = nullptr;
+    bool released = false;
+    std::atomic<bool> failed{false};
+    quire::cpu::Fault fault;  // written once, before `failed`
+
+    // REQUIRES: the mutex is held. `count` linked commands, or NULL and nothing has changed.
+    Command *take(uint32_t count);
+    // REQUIRES: the mutex is held.
+    void append(Command *chain, uint32_t count);
+    void wake();
+    void drop_reference();
+    quire_status check_usable(quire_error *error);
+
+    // Enqueues `count` commands, each filled by fill(index, command).
+    template <typename Fill>
+    quire_status submit(uint32_t count, quire_error *error, Fill fill) {
+        std::lock_guard lock(mutex);
+        if (quire_status status = check_usable(error)) return status;
+        Command *chain = take(count);
+        if (chain == nullptr) {
+            return quire::cpu::fail(error, QUIRE_E_HOST_MEMORY, "no memory for %u commands", count);
+        }
+        uint32_t index = 0;
+        for (Command *command = chain; command != nullptr; command = command->next) {
+            fill(index++, command);
+        }
+        append(chain, count);
+        return QUIRE_OK;
+    }
+};

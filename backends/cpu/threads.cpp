@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "threads.hpp"
+
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cfenv>
+#include <cstdio>
+#include <new>
+
+namespace quire::cpu {
+
+uint32_t core_count() {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    // Fails on machines with more cores than the set holds; then all that are on line count.
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
+        return static_cast<uint32_t>(std::max(1, CPU_COUNT(&allowed)));
+    }
+    return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+int start_thread(const char *name, void *(*body)(void *), void *argument, pthread_t *out) {
+    // A new thread inherits the mask, so no signal can reach it before it has blocked them itself.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int result = pthread_create(out, nullptr, body, argument);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (result == 0) pthread_setname_np(*out, name);
+    return result;
+}
+
+int ThreadPool::start(uint32_t thread_count) {
+    if (thread_count <= 1) return 0;
+    helpers_ = new (std::nothrow) Helper[thread_count - 1];
+    if (helpers_ == nullptr) return ENOMEM;
+    for (uint32_t i = 0; i < thread_count - 1; ++i) {
+        helpers_[i].pool = this;
+        helpers_[i].thread = i + 1;
+        char name[16];  // the system's limit
+        std::snprintf(name, sizeof name, "quire-cpu-%u", (i + 1) % 10000);
+        if (int result = start_thread(name, &ThreadPool::help, &helpers_[i], &helpers_[i].id)) {
+            stop();
+            return result;
+        }
+        ++helper_count_;
+    }
+    return 0;
+}
+
+void ThreadPool::stop() {
+    {
+        std::lock_guard lock(mutex_);
+        stopping_ = true;
+    }
+    begun_.notify_all();
+    for (uint32_t i = 0; i < helper_count_; ++i) pthread_join(helpers_[i].id, nullptr);
+    delete[] helpers_;
+    helpers_ = nullptr;
+    helper_count_ = 0;
+}
+
+void ThreadPool::run(uint32_t item_count, Task task, const void *context) {
+    std::lock_guard turn(turn_);
+    if (helper_count_ == 0 || item_count <= 1) {
+        for (uint32_t i = 0; i < item_count; ++i) task(context, i, 0);
+        return;
+    }
+    {
+        std::lock_guard lock(mutex_);
+        task_ = task;
+        context_ = context;
+        item_count_ = item_count;
+        next_item_.store(0, std::memory_order_relaxed);
+        helpers_inside_ = helper_count_;
+        ++kernel_number_;
+    }
+    begun_.notify_all();
+    take_items(0);
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return helpers_inside_ == 0; });
+}
+
+void ThreadPool::take_items(uint32_t thread) {
+    for (;;) {
+        uint64_t item = next_item_.fetch_add(1, std::memory_order_relaxed);
+        if (item >= item_count_) return;
+        task_(context_, static_cast<uint32_t>(item), thread);
+    }
+}
+
+void *ThreadPool::help(void *argument) {
+    std::fesetenv(FE_DFL_ENV);
+    auto *helper = static_cast<Helper *>(argument);
+    helper->pool->help_until_stopped(helper->thread);
+    return nullptr;
+}
+
+void ThreadPool::help_until_stopped(uint32_t thread) {
+    uint64_t seen = 0;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        begun_.wait(lock, [&] { return stopping_ || kernel_number_ != seen; });
+        if (stopping_) return;
+        seen = kernel_number_;
+        lock.unlock();
+        take_items(thread);
+        lock.lock();
+        if (--helpers_inside_ == 0) ended_.notify_one();
+    }
+}
+
+}  // namespace quire::cpu

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// transfer: copies and fills.
+//
+// All memory of this backend is host memory, so the four kinds of copy are one.
+//
+// Threads: as queue.
+#pragma once
+
+#include "quire/plugin/backend.h"
+
+namespace quire::cpu {
+
+quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
+                  quire_error *error);
+quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
+                  quire_error *error);
+
+}  // namespace quire::cpu

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Indices in device memory that lie outside the pool. A device may do as it likes with them, so the
+// contract asks nothing; backends/cpu promises to stop the queue and to say why.
+
+#include <cstring>
+
+#include "attention_case.hpp"
+
+namespace quire::conformance {
+
+class FaultTest : public SubjectTest {
+ protected:
+    FaultTest() : SubjectTest(Needs::attention) {}
+    void SetUp() override {
+        if (options().backend != "cpu") GTEST_SKIP() << "a promise of the cpu backend";
+        SubjectTest::SetUp();
+    }
+};
+
+namespace {
+
+AttentionSpec plain_spec() {
+    AttentionSpec spec;
+    spec.shape = {sizeof spec.shape, 0,  4, 2, 64, 64, QUIRE_DTYPE_F32, QUIRE_DTYPE_F32,
+                  QUIRE_DTYPE_F32,   16, 0, 0};
+    spec.rows = {{0, 60, 1}};
+    return spec;
+}
+
+// The case's run ends in a failed fence; afterwards the queue says why.
+void expect_stopped(const AttentionCase &attention, const char *word) {
+    Rig rig;
+    EXPECT_THROW(attention.run(rig), std::runtime_error);
+    Fence fence(rig);
+    Error error;
+    expect_refused(api().fence_signal(rig.queue(), fence.get(), 1, &error), error,
+                   QUIRE_E_DEVICE_LOST);
+    EXPECT_NE(std::strstr(error.message, word), nullptr) << error.message;
+    // Other queues of the device run on.
+    quire_be_queue *other = rig.new_queue();
+    rig.sync(other);
+}
+
+}  // namespace
+
+TEST_F(FaultTest, block_outside_the_pool_stops_the_queue) {
+    for (int32_t block : {-1, 1'000'000, INT32_MAX}) {
+        AttentionCase attention(plain_spec());
+        attention.block_table()[1] = block;
+        expect_stopped(attention, "block");
+    }
+}
+
+TEST_F(FaultTest, length_beyond_the_table_stops_the_queue) {
+    AttentionCase attention(plain_spec());
+    attention.lengths()[0] = 10'000;
+    expect_stopped(attention, "tokens");
+    attention.lengths()[0] = -1;
+    expect_stopped(attention, "length");
+}
+
+TEST_F(FaultTest, slot_outside_the_pool_writes_nothing_and_stops_the_queue) {
+    Rig rig;
+    AttentionSpec spec = plain_spec();
+    quire_be_pool pool = make_pool(spec.shape, Layout::head_major, 1, 4, 0);
+    Guarded memory(rig, pool.size_bytes);
+    std::vector<unsigned char> before = memory.read();
+    pool.address = memory.address();
+    Memory given(rig, 4096);
+    Memory slots(rig, 64);
+    int64_t values[] = {3, 64};  // of 64 slots
+    rig.write(slots.address(), values, sizeof values);
+    quire_be_kv_write args = {
+        sizeof args,     0,   2,  QUIRE_DTYPE_F32, &pool, given.address(), given.address(),
+        slots.address(), 128, 128};
+    Error error;
+    must(api().kv_write(rig.queue(), &args, &error), error);
+    EXPECT_EQ(api().quiesce(rig.device(), kPatience, &error), QUIRE_OK);
+    expect_refused(api().kv_write(rig.queue(), &args, &error), error, QUIRE_E_DEVICE_LOST);
+    EXPECT_NE(std::strstr(error.message, "slot 64"), nullptr) << error.message;
+    quire_be_queue *other = rig.new_queue();
+    EXPECT_TRUE(rig.read_through(other, memory.address(), pool.size_bytes) == before);
+}
+
+TEST_F(FaultTest, work_behind_a_fault_does_not_run) {
+    Rig rig;
+    quire_be_queue *other = rig.new_queue();
+    AttentionSpec spec = plain_spec();
+    quire_be_pool pool = make_pool(spec.shape, Layout::head_major, 1, 4, 0);
+    Memory memory(rig, pool.size_bytes);
+    pool.address = memory.address();
+    Memory slots(rig, 64);
+    int64_t slot = INT64_MAX;
+    rig.write(slots.address(), &slot, sizeof slot);
+    Fence go(rig);
+    Fence done(rig);
+    rig.wait(rig.queue(), go, 1);
+    quire_be_kv_write args = {
+        sizeof args,     0,   1,  QUIRE_DTYPE_F32, &pool, memory.address(), memory.address(),
+        slots.address(), 128, 128};
+    Error error;
+    must(api().kv_write(rig.queue(), &args, &error), error);
+    rig.fill(rig.queue(), memory.address(), 64, 0xEE);
+    rig.signal(rig.queue(), done, 1);
+    go.signal_host(1);
+    EXPECT_EQ(done.wait_host(1), QUIRE_E_DEVICE_LOST);
+    EXPECT_EQ(done.read(), kFenceFailed);
+    EXPECT_EQ(rig.read_through(other, memory.address(), 64), std::vector<unsigned char>(64, 0));
+}
+
+}  // namespace quire::conformance

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kv_write: the right slots, the right values, and not a byte beside them.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "attention_case.hpp"
+
+namespace quire::conformance {
+
+class KvWriteTest : public SubjectTest {
+ protected:
+    KvWriteTest() : SubjectTest(Needs::kv_write) {}
+};
+
+namespace {
+
+constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
+
+struct WriteSpec {
+    quire_be_attention_query shape{};
+    uint32_t dtype = QUIRE_DTYPE_F32;  // of what is given
+    Layout layout = Layout::head_major;
+    uint32_t padding = 0;  // elements between given tokens; 8 times as many bytes in the pool
+    uint32_t block_count = 9;
+};
+
+quire_be_attention_query shape_of(uint32_t k_dtype, uint32_t v_dtype, uint32_t k_dim,
+                                  uint32_t v_dim) {
+    return {sizeof(quire_be_attention_query), 0, 0, 2, k_dim, v_dim, 0, k_dtype, v_dtype, 16, 0, 0};
+}
+
+struct Written {
+    quire_be_pool pool;
+    std::vector<unsigned char> bytes;
+};
+
+template <typename T>
+std::vector<unsigned char> spread(const std::vector<uint32_t> &bits, uint64_t row,
+                                  uint64_t padding) {
+    std::vector<T> values;
+    for (uint64_t i = 0; i < bits.size(); ++i) {
+        values.push_back(static_cast<T>(bits[i]));
+        if ((i + 1) % row == 0) values.resize(values.size() + padding, static_cast<T>(~T{0}));
+    }
+    const auto *bytes = reinterpret_cast<const unsigned char *>(values.data());
+    return {bytes, bytes + values.size() * sizeof(T)};
+}
+
+std::vector<unsigned char> given_bytes(const WriteSpec &spec, const std::vector<uint32_t> &bits,
+                                       uint32_t dim) {
+    uint64_t row = uint64_t{spec.shape.kv_heads} * dim;
+    return size_of(spec.dtype) == 4 ? spread<uint32_t>(bits, row, spec.padding)
+                                    : spread<uint16_t>(bits, row, spec.padding);
+}
+
+// Writes tokens of these bits, dense [slots][kv_heads][dim], into layer 1 of 3 of unwritten memory.
+Written write(Rig &rig, const WriteSpec &spec, const std::vector<int64_t> &slots,
+              const std::vector<uint32_t> &k_bits, const std::vector<uint32_t> &v_bits) {
+    quire_be_pool pool = make_pool(spec.shape, spec.layout, 3, spec.block_count, spec.padding * 8);
+    Guarded memory(rig, pool.size_bytes);
+    pool.address = memory.address();
+    auto k_given = given_bytes(spec, k_bits, spec.shape.k_head_dim);
+    auto v_given = given_bytes(spec, v_bits, spec.shape.v_head_dim);
+    Memory k(rig, k_given.size());
+    Memory v(rig, v_given.size());
+    Memory slot_memory(rig, slots.size() * sizeof(int64_t));
+    rig.write(k.address(), k_given.data(), k_given.size());
+    rig.write(v.address(), v_given.data(), v_given.size());
+    rig.write(slot_memory.address(), slots.data(), slots.size() * sizeof(int64_t));
+    quire_be_kv_write args{};
+    args.struct_size = sizeof args;
+    args.layer = 1;
+    args.token_count = static_cast<uint32_t>(slots.size());
+    args.dtype = spec.dtype;
+    args.pool = &pool;
+    args.k = k.address();
+    args.v = v.address();
+    args.slots = slot_memory.address();
+    args.k_token_stride = int64_t{pool.kv_heads} * pool.k_head_dim + spec.padding;
+    args.v_token_stride = int64_t{pool.kv_heads} * pool.v_head_dim + spec.padding;
+    Error error;
+    must(api().kv_write(rig.queue(), &args, &error), error);
+    rig.sync();
+    return {pool, memory.read()};
+}
+
+int64_t offset_of(const quire_be_pool &pool, int64_t slot, uint32_t head, bool is_v) {
+    int64_t at = slot / pool.block_tokens * pool.block_stride + pool.layer_stride;
+    int64_t place = slot % pool.block_tokens;
+    if (is_v) return at + pool.v_offset + head * pool.v_head_stride + place * pool.v_token_stride;
+    return at + head * pool.k_head_stride + place * pool.k_token_stride;
+}
+
+uint32_t bits_at(const std::vector<unsigned char> &bytes, int64_t at, uint32_t dtype) {
+    uint32_t bits = 0;  // little endian, as every machine that this runs on
+    std::memcpy(&bits, &bytes[static_cast<size_t>(at)], size_of(dtype));
+    return bits;
+}
+
+// A NaN stays a NaN; everything else has exactly one right answer.
+void expect_converted(uint32_t given, uint32_t from, uint32_t stored, uint32_t to) {
+    double value = decode(given, from);
+    if (std::isnan(value)) {
+        ASSERT_TRUE(std::isnan(decode(stored, to))) << std::hex << given << " became " << stored;
+        return;
+    }
+    ASSERT_EQ(stored, encode(value, to))
+        << std::hex << given << " " << name_of(from) << " to " << name_of(to);
+}
+
+// What a pool must hold after the tokens were written into unwritten memory.
+std::vector<unsigned char> expected_pool(const WriteSpec &spec, const quire_be_pool &pool,
+                                         const std::vector<int64_t> &slots,
+                                         const std::vector<uint32_t> &k_bits,
+                                         const std::vector<uint32_t> &v_bits) {
+    std::vector<unsigned char> expected(pool.size_bytes);
+    for (uint64_t i = 0; i < expected.size(); ++i) expected[i] = Guarded::unwritten(i);
+    auto put = [&](const std::vector<uint32_t> &bits, size_t row, uint32_t dim, uint32_t dtype,
+                   int64_t at) {
+        for (uint32_t d = 0; d < dim; ++d, at += size_of(dtype)) {
+            store(decode(bits[row * dim + d], spec.dtype), dtype,
+                  &expected[static_cast<size_t>(at)]);
+        }
+    };
+    for (size_t t = 0; t < slots.size(); ++t) {
+        if (slots[t] < 0) continue;
+        for (uint32_t h = 0; h < pool.kv_heads; ++h) {
+            size_t row = t * pool.kv_heads + h;
+            put(k_bits, row, pool.k_head_dim, pool.k_dtype, offset_of(pool, slots[t], h, false));
+            put(v_bits, row, pool.v_head_dim, pool.v_dtype, offset_of(pool, slots[t], h, true));
+        }
+    }
+    return expected;
+}
+
+// Bit patterns where rounding is hard: around every value of `to` and half way to the next.
+std::vector<uint32_t> hard_values(uint32_t from, uint32_t to) {
+    std::vector<uint32_t> bits;
+    if (size_of(from) == 2) {
+        for (uint32_t i = 0; i <= UINT16_MAX; ++i) bits.push_back(i);
+        return bits;
+    }
+    for (uint32_t i = 0; i <= UINT16_MAX; i += options().is_short ? 13 : 1) {
+        double value = decode(i, to);
+        double next = decode(i + 1 <= UINT16_MAX ? i + 1 : i, to);
+        if (!std::isfinite(value)) value = 1e9;
+        if (!std::isfinite(next)) next = 65536.0;
+        auto half = std::bit_cast<uint32_t>(static_cast<float>((value + next) / 2));
+        for (uint32_t around : {half - 1, half, half + 1}) bits.push_back(around);
+        bits.push_back(static_cast<uint32_t>(mix(i)));
+    }
+    for (uint32_t i : {0u, 1u, 0x7F800000u, 0x7F800001u, 0x7FC00000u, 0x7F7FFFFFu, 0x477FEFFFu,
+                       0x477FF000u, 0x33000000u, 0x33000001u}) {
+        bits.push_back(i);
+        bits.push_back(i | 0x80000000u);
+    }
+    return bits;
+}
+
+}  // namespace
+
+TEST_F(KvWriteTest, every_value_is_rounded_to_the_nearest_even) {
+    Rig rig;
+    constexpr uint32_t kDim = 256;
+    for (uint32_t from : kTypes) {
+        for (uint32_t to : kTypes) {
+            std::vector<uint32_t> bits = hard_values(from, to);
+            WriteSpec spec;
+            spec.shape = shape_of(to, to, kDim, kDim);
+            spec.dtype = from;
+            bits.resize((bits.size() + 2 * kDim - 1) / (2 * kDim) * (2 * kDim));
+            std::vector<int64_t> slots(bits.size() / (2 * kDim));
+            for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int64_t>(i);
+            spec.block_count = static_cast<uint32_t>(slots.size()) / 16 + 1;
+            std::vector<uint32_t> reversed(bits.rbegin(), bits.rend());
+            Written written = write(rig, spec, slots, bits, reversed);
+            for (size_t i = 0; i < bits.size(); ++i) {
+                auto slot = static_cast<int64_t>(i / (2 * kDim));
+                auto head = static_cast<uint32_t>(i / kDim % 2);
+                int64_t in_row = static_cast<int64_t>(i % kDim) * size_of(to);
+                int64_t k = offset_of(written.pool, slot, head, false) + in_row;
+                int64_t v = offset_of(written.pool, slot, head, true) + in_row;
+                expect_converted(bits[i], from, bits_at(written.bytes, k, to), to);
+                expect_converted(reversed[i], from, bits_at(written.bytes, v, to), to);
+                if (HasFatalFailure()) return;
+            }
+        }
+    }
+}
+
+TEST_F(KvWriteTest, tokens_land_in_their_slots_and_nowhere_else) {
+    Rig rig;
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+        Dice dice(seed);
+        WriteSpec spec;
+        spec.shape =
+            shape_of(dice.pick(kTypes), dice.pick(kTypes), dice.roll(1, 80), dice.roll(1, 80));
+        spec.shape.block_tokens = dice.pick({1u, 4u, 16u, dice.roll(1, 64)});
+        spec.shape.kv_heads = dice.roll(1, 4);
+        spec.dtype = dice.pick(kTypes);
+        spec.layout = dice.roll(0, 1) == 0 ? Layout::head_major : Layout::token_major;
+        spec.padding = dice.pick({0u, 1u, 3u});
+        std::vector<int64_t> slots;
+        for (uint32_t s = 0; s < spec.block_count * spec.shape.block_tokens; ++s) {
+            if (dice.roll(0, 2) == 0) slots.push_back(s);
+            if (dice.roll(0, 9) == 0) slots.push_back(-1 - static_cast<int64_t>(s));
+        }
+        slots.push_back(INT64_MIN);
+        for (size_t i = slots.size() - 1; i > 0; --i) {
+            std::swap(slots[i], slots[mix(seed, i) % (i + 1)]);
+        }
+        std::vector<uint32_t> k_bits;
+        std::vector<uint32_t> v_bits;
+        for (size_t i = 0; i < slots.size() * spec.shape.kv_heads; ++i) {
+            for (uint32_t d = 0; d < spec.shape.k_head_dim; ++d) {
+                k_bits.push_back(encode(chance(seed, i, d, 1), spec.dtype));
+            }
+            for (uint32_t d = 0; d < spec.shape.v_head_dim; ++d) {
+                v_bits.push_back(encode(chance(seed, i, d, 2), spec.dtype));
+            }
+        }
+        Written written = write(rig, spec, slots, k_bits, v_bits);
+        auto expected = expected_pool(spec, written.pool, slots, k_bits, v_bits);
+        ASSERT_TRUE(written.bytes == expected) << "seed " << seed;
+    }
+}
+
+TEST_F(KvWriteTest, nan_of_the_pools_own_type_is_kept_bit_for_bit) {
+    Rig rig;
+    WriteSpec spec;
+    spec.shape = shape_of(QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, 2, 2);
+    spec.dtype = QUIRE_DTYPE_F16;
+    std::vector<uint32_t> bits = {0x7C01, 0xFE77, 0x7FFF, 0xFC00};
+    Written written = write(rig, spec, {5}, bits, bits);
+    for (uint32_t i = 0; i < 4; ++i) {
+        int64_t at = offset_of(written.pool, 5, i / 2, false) + i % 2 * 2;
+        EXPECT_EQ(bits_at(written.bytes, at, QUIRE_DTYPE_F16), bits[i]);
+    }
+}
+
+}  // namespace quire::conformance

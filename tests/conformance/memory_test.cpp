@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory: aligned, zeroed, counted, and refused in words when there is none.
+
+#include <algorithm>
+#include <cstring>
+
+#include "subject.hpp"
+
+namespace quire::conformance {
+
+class MemoryTest : public SubjectTest {};
+
+TEST_F(MemoryTest, both_kinds_are_aligned_and_zeroed) {
+    Rig rig;
+    for (uint32_t kind : {QUIRE_BE_MEMORY_DEVICE, QUIRE_BE_MEMORY_HOST}) {
+        for (uint64_t size_bytes : {1ull, 4095ull, 4096ull, 4097ull, 3'000'001ull}) {
+            Memory memory(rig, size_bytes, kind);
+            EXPECT_EQ(memory.address() % 4096, 0u);
+            if (kind == QUIRE_BE_MEMORY_HOST) {
+                ASSERT_NE(memory.host(), nullptr);
+                EXPECT_TRUE(std::all_of(memory.host(), memory.host() + size_bytes,
+                                        [](unsigned char byte) { return byte == 0; }));
+                continue;
+            }
+            auto bytes = rig.read(memory.address(), size_bytes);
+            EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 0), std::ssize(bytes));
+        }
+    }
+}
+
+TEST_F(MemoryTest, host_pointer_is_the_address_where_the_device_is_host_visible) {
+    Rig rig;
+    quire_be_device_props props{};
+    props.struct_size = sizeof props;
+    Error error;
+    must(api().device_props(rig.device(), &props, &error), error);
+    Memory memory(rig, 4096);
+    if (props.host_visible == 0) {
+        GTEST_SKIP() << "the device is not host visible";
+    }
+    EXPECT_EQ(reinterpret_cast<uint64_t>(memory.host()), memory.address());
+}
+
+TEST_F(MemoryTest, freed_memory_comes_back_zeroed) {
+    Rig rig;
+    constexpr uint64_t kSize = 1 << 20;
+    for (int i = 0; i < 8; ++i) {
+        Memory memory(rig, kSize);
+        auto bytes = rig.read(memory.address(), kSize);
+        ASSERT_EQ(std::count(bytes.begin(), bytes.end(), 0), std::ssize(bytes));
+        rig.fill(rig.queue(), memory.address(), kSize, 0xFF);
+        rig.sync();
+    }
+}
+
+TEST_F(MemoryTest, what_cannot_be_had_is_refused_with_its_size) {
+    Rig rig;
+    uint64_t address = 77;
+    int untouched = 0;
+    void *host = &untouched;
+    for (uint64_t size_bytes : {uint64_t{1} << 60, UINT64_MAX - 5}) {
+        for (uint32_t kind : {QUIRE_BE_MEMORY_DEVICE, QUIRE_BE_MEMORY_HOST}) {
+            Error error;
+            expect_refused(api().mem_alloc(rig.device(), size_bytes, kind, &address, &host, &error),
+                           error, QUIRE_E_DEVICE_MEMORY);
+            EXPECT_NE(std::strstr(error.message, std::to_string(size_bytes).c_str()), nullptr)
+                << error.message;
+            EXPECT_EQ(address, 77u);
+            EXPECT_EQ(host, &untouched);
+        }
+    }
+}
+
+TEST_F(MemoryTest, bad_arguments_are_refused) {
+    Rig rig;
+    uint64_t address = 0;
+    void *host = nullptr;
+    Error error;
+    auto alloc = [&](quire_be_device *device, uint64_t size_bytes, uint32_t kind, uint64_t *where,
+                     void **pointer) {
+        return api().mem_alloc(device, size_bytes, kind, where, pointer, &error);
+    };
+    expect_refused(alloc(rig.device(), 0, 0, &address, &host), error, QUIRE_E_ARG);
+    expect_refused(alloc(rig.device(), 1, 2, &address, &host), error, QUIRE_E_ARG);
+    expect_refused(alloc(nullptr, 1, 0, &address, &host), error, QUIRE_E_ARG);
+    expect_refused(alloc(rig.device(), 1, 0, nullptr, &host), error, QUIRE_E_ARG);
+    expect_refused(alloc(rig.device(), 1, 0, &address, nullptr), error, QUIRE_E_ARG);
+}
+
+TEST_F(MemoryTest, properties_are_plausible) {
+    Rig rig;
+    quire_be_device_props props{};
+    Error error;
+    expect_refused(api().device_props(rig.device(), &props, &error), error, QUIRE_E_STRUCT);
+    props.struct_size = sizeof props;
+    must(api().device_props(rig.device(), &props, &error), error);
+    EXPECT_GT(props.memory_total_bytes, 0u);
+    EXPECT_LE(props.memory_free_bytes, props.memory_total_bytes);
+    EXPECT_LE(props.host_visible, 1u);
+    EXPECT_GT(props.copy_alignment, 0u);
+    EXPECT_EQ(props.copy_alignment & (props.copy_alignment - 1), 0u);
+    EXPECT_GT(std::strlen(props.name), 0u);
+}
+
+TEST_F(MemoryTest, shutdown_counts_what_was_not_released) {
+    auto count = [] {
+        Error error;
+        uint64_t live = 0;
+        must(api().shutdown(&live, &error), error);
+        return live;
+    };
+    uint64_t before = count();
+    {
+        Rig rig;  // a device and a queue
+        EXPECT_EQ(count(), before + 2);
+        Memory memory(rig, 1);
+        Fence fence(rig);
+        EXPECT_EQ(count(), before + 4);
+    }
+    EXPECT_EQ(count(), before);
+    Error error;
+    expect_refused(api().shutdown(nullptr, &error), error, QUIRE_E_ARG);
+}
+
+TEST_F(MemoryTest, device_that_does_not_exist_is_refused) {
+    Error error;
+    uint32_t device_count = 0;
+    must(api().probe(&device_count, &error), error);
+    quire_be_device *device = nullptr;
+    expect_refused(api().device_open(device_count, 0, &device, &error), error, QUIRE_E_ARG);
+    EXPECT_EQ(device, nullptr);
+    expect_refused(api().device_open(0, 0, nullptr, &error), error, QUIRE_E_ARG);
+    expect_refused(api().probe(nullptr, &error), error, QUIRE_E_ARG);
+}
+
+}  // namespace quire::conformance

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "subject.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+namespace quire::conformance {
+
+namespace {
+
+quire_backend_query_fn the_query = nullptr;
+const quire_backend_api *the_api = nullptr;
+
+void *allocate(void *, uint64_t size_bytes, uint64_t alignment) {
+    return std::aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment);
+}
+
+void release(void *, void *pointer, uint64_t, uint64_t) { std::free(pointer); }
+
+void log(void *, int32_t level, const char *component, const char *message) {
+    std::fprintf(stderr, "log %d %s: %s\n", level, component, message);
+}
+
+}  // namespace
+
+Options &options() {
+    static Options the_options;
+    return the_options;
+}
+
+quire_host_info host_info() {
+    quire_host_info host{};
+    host.struct_size = sizeof host;
+    host.abi_major = QUIRE_BACKEND_ABI_MAJOR;
+    host.abi_minor = QUIRE_BACKEND_ABI_MINOR;
+    host.allocate = allocate;
+    host.release = release;
+    host.log = log;
+    return host;
+}
+
+bool load_subject() {
+    const char *folder = std::getenv("QUIRE_PLUGIN_PATH");
+    if (folder == nullptr) {
+        std::fprintf(stderr, "QUIRE_PLUGIN_PATH must name the folder of the backends\n");
+        return false;
+    }
+    std::string path = std::string(folder) + "/quire_backend_" + options().backend + ".so";
+    void *module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void *entry = module != nullptr ? dlsym(module, QUIRE_BACKEND_ENTRY) : nullptr;
+    if (entry == nullptr) {
+        std::fprintf(stderr, "%s\n", dlerror());
+        return false;
+    }
+    the_query = reinterpret_cast<quire_backend_query_fn>(entry);
+    quire_host_info host = host_info();
+    Error error;
+    if (the_query(&host, &the_api, &error) == QUIRE_OK && the_api != nullptr) return true;
+    std::fprintf(stderr, "%s: %s\n", path.c_str(), error.message);
+    return false;
+}
+
+const quire_backend_api &api() { return *the_api; }
+quire_backend_query_fn query_function() { return the_query; }
+
+void must(quire_status status, const quire_error &error) {
+    if (status == QUIRE_OK) return;
+    throw std::runtime_error("status " + std::to_string(status) + ": " + error.message);
+}
+
+void expect_refused(quire_status status, const quire_error &error, quire_status expected) {
+    EXPECT_EQ(status, expected) << error.message;
+    EXPECT_EQ(error.status, expected);
+    EXPECT_STREQ(error.backend, options().backend.c_str());
+    EXPECT_GT(std::strlen(error.message), 10u) << "says nothing: '" << error.message << "'";
+}
+
+Memory::Memory(Rig &rig, uint64_t size_bytes, uint32_t kind)
+    : rig_(rig), size_bytes_(size_bytes), kind_(kind) {
+    Error error;
+    must(api().mem_alloc(rig.device(), size_bytes, kind, &address_, &host_, &error), error);
+}
+
+Memory::~Memory() { api().mem_free(rig_.device(), address_, size_bytes_, kind_); }
+
+Fence::Fence(Rig &rig, uint64_t value) {
+    Error error;
+    must(api().fence_create(rig.device(), value, &handle_, &error), error);
+}
+
+uint64_t Fence::read() const {
+    Error error;
+    uint64_t value = 0;
+    must(api().fence_read(handle_, &value, &error), error);
+    return value;
+}
+
+void Fence::signal_host(uint64_t value) const {
+    Error error;
+    must(api().fence_signal_host(handle_, value, &error), error);
+}
+
+quire_status Fence::wait_host(uint64_t value, uint64_t timeout_ns) const {
+    Error error;
+    return api().fence_wait_host(handle_, value, timeout_ns, &error);
+}
+
+Rig::Rig(uint32_t threads) {
+    Error error;
+    must(api().device_open(0, threads, &device_, &error), error);
+    must(api().queue_bind(device_, nullptr, &queue_, &error), error);
+}
+
+Rig::~Rig() {
+    for (quire_be_queue *queue : more_queues_) api().queue_release(queue);
+    api().queue_release(queue_);
+    api().device_close(device_);
+}
+
+quire_be_queue *Rig::new_queue() {
+    Error error;
+    quire_native native{};
+    quire_be_queue *queue = nullptr;
+    must(api().queue_bind(device_, &native, &queue, &error), error);
+    more_queues_.push_back(queue);
+    return queue;
+}
+
+void Rig::copy(quire_be_queue *queue, uint64_t dst, uint64_t src, uint64_t size_bytes,
+               uint32_t kind) {
+    Error error;
+    quire_be_copy one = {dst, src, size_bytes, kind, 0};
+    must(api().copy(queue, &one, 1, &error), error);
+}
+
+void Rig::fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte) {
+    Error error;
+    must(api().fill(queue, address, size_bytes, byte, &error), error);
+}
+
+void Rig::signal(quire_be_queue *queue, const Fence &fence, uint64_t value) {
+    Error error;
+    must(api().fence_signal(queue, fence.get(), value, &error), error);
+}
+
+void Rig::wait(quire_be_queue *queue, const Fence &fence, uint64_t value) {
+    Error error;
+    must(api().fence_wait(queue, fence.get(), value, &error), error);
+}
+
+void Rig::write(uint64_t address, const void *from, uint64_t size_bytes) {
+    if (size_bytes == 0) return;
+    Memory staging(*this, size_bytes, QUIRE_BE_MEMORY_HOST);
+    std::memcpy(staging.host(), from, size_bytes);
+    copy(queue_, address, staging.address(), size_bytes, QUIRE_BE_COPY_H2D);
+    sync();
+}
+
+std::vector<unsigned char> Rig::read(uint64_t address, uint64_t size_bytes) {
+    return read_through(queue_, address, size_bytes);
+}
+
+std::vector<unsigned char> Rig::read_through(quire_be_queue *queue, uint64_t address,
+                                             uint64_t size_bytes) {
+    if (size_bytes == 0) return {};
+    Memory staging(*this, size_bytes, QUIRE_BE_MEMORY_HOST);
+    copy(queue, staging.address(), address, size_bytes, QUIRE_BE_COPY_D2H);
+    sync(queue);
+    return {staging.host(), staging.host() + size_bytes};
+}
+
+void Rig::sync(quire_be_queue *queue) {
+    Fence done(*this);
+    signal(queue, done, 1);
+    if (quire_status status = done.wait_host(1)) {
+        throw std::runtime_error("the queue did not get there: status " + std::to_string(status));
+    }
+}
+
+Guarded::Guarded(Rig &rig, uint64_t size_bytes)
+    : rig_(rig), size_bytes_(size_bytes), memory_(rig, size_bytes + 2 * kZoneBytes) {
+    std::vector<unsigned char> bytes(memory_.size_bytes());
+    for (uint64_t i = 0; i < bytes.size(); ++i) bytes[i] = unwritten(i - kZoneBytes);
+    rig.write(memory_.address(), bytes.data(), bytes.size());
+}
+
+unsigned char Guarded::unwritten(uint64_t index) {
+    return static_cast<unsigned char>(0xA5 ^ (index * 151 >> 3));
+}
+
+std::vector<unsigned char> Guarded::read() {
+    std::vector<unsigned char> bytes = rig_.read(memory_.address(), memory_.size_bytes());
+    for (uint64_t i = 0; i < bytes.size(); ++i) {
+        bool is_zone = i < kZoneBytes || i >= kZoneBytes + size_bytes_;
+        if (!is_zone || bytes[i] == unwritten(i - kZoneBytes)) continue;
+        ADD_FAILURE() << "byte " << static_cast<int64_t>(i - kZoneBytes) << " of a buffer of "
+                      << size_bytes_ << " bytes was written";
+        break;
+    }
+    return {bytes.begin() + kZoneBytes,
+            bytes.begin() + kZoneBytes + static_cast<int64_t>(size_bytes_)};
+}
+
+void SubjectTest::SetUp() {
+    Error error;
+    uint32_t device_count = 0;
+    ASSERT_NE(api().probe, nullptr) << "a backend can at least count its devices";
+    ASSERT_EQ(api().probe(&device_count, &error), QUIRE_OK) << error.message;
+    if (device_count == 0) GTEST_SKIP() << options().backend << " has no device here";
+    const quire_backend_api &a = api();
+    bool has_device = a.device_open && a.device_close && a.device_props && a.mem_alloc &&
+                      a.mem_free && a.queue_bind && a.queue_release && a.fence_create &&
+                      a.fence_destroy && a.fence_read && a.fence_signal_host && a.fence_wait_host &&
+                      a.fence_signal && a.fence_wait && a.copy && a.fill && a.quiesce && a.shutdown;
+    ASSERT_TRUE(has_device) << "a backend with a device needs every slot up to fill, and quiesce "
+                               "and shutdown";
+    if (needs_ == Needs::kv_write && !a.kv_write) GTEST_SKIP() << "kv_write is unsupported";
+    bool attends = a.query_attention && a.plan_create && a.plan_destroy && a.attention;
+    if (needs_ == Needs::attention && !attends) GTEST_SKIP() << "attention is unsupported";
+}
+
+}  // namespace quire::conformance

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// subject: the backend under test, and what a test needs around it.
+//
+// The plugin is opened from the folder QUIRE_PLUGIN_PATH and spoken to through plugin/backend.h
+// alone, so the same tests run on any backend. Nothing here looks through a device address: bytes
+// go there and come back by the backend's own copies.
+//
+// What a test cannot go on without throws std::runtime_error; GoogleTest reports it as a failure.
+//
+// Threads: a Rig belongs to one test thread.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "quire/plugin/backend.h"
+
+namespace quire::conformance {
+
+constexpr uint64_t kMillisecond = 1'000'000;           // ns
+constexpr uint64_t kPatience = 60'000 * kMillisecond;  // longer is a hang
+constexpr uint64_t kFenceFailed = UINT64_MAX;
+
+struct Options {
+    std::string backend = "cpu";
+    std::string readme;  // of the backend; empty: not looked at
+    bool is_short = false;
+};
+Options &options();
+
+// Opens the plugin. False, and the reason on standard error, when it cannot be had.
+bool load_subject();
+const quire_backend_api &api();
+quire_backend_query_fn query_function();
+quire_host_info host_info();
+
+struct Error : quire_error {
+    Error() : quire_error{} { struct_size = sizeof(quire_error); }
+};
+// Throws what the backend said unless `status` is QUIRE_OK.
+void must(quire_status status, const quire_error &error);
+// The call was refused as it should be, and the error says so in words.
+void expect_refused(quire_status status, const quire_error &error, quire_status expected);
+
+class Rig;
+
+class Memory {
+ public:
+    Memory(Rig &rig, uint64_t size_bytes, uint32_t kind = QUIRE_BE_MEMORY_DEVICE);
+    Memory(const Memory &) = delete;
+    Memory &operator=(const Memory &) = delete;
+    ~Memory();
+
+    uint64_t address() const { return address_; }
+    uint64_t size_bytes() const { return size_bytes_; }
+    unsigned char *host() const { return static_cast<unsigned char *>(host_); }
+
+ private:
+    Rig &rig_;
+    uint64_t size_bytes_;
+    uint32_t kind_;
+    uint64_t address_ = 0;
+    void *host_ = nullptr;
+};
+
+class Fence {
+ public:
+    explicit Fence(Rig &rig, uint64_t value = 0);
+    Fence(const Fence &) = delete;
+    Fence &operator=(const Fence &) = delete;
+    ~Fence() { api().fence_destroy(handle_); }
+
+    quire_be_fence *get() const { return handle_; }
+    uint64_t read() const;
+    void signal_host(uint64_t value) const;
+    quire_status wait_host(uint64_t value, uint64_t timeout_ns = kPatience) const;
+
+ private:
+    quire_be_fence *handle_ = nullptr;
+};
+
+// A device with one queue, and bytes to and from it.
+class Rig {
+ public:
+    explicit Rig(uint32_t threads = 0);
+    Rig(const Rig &) = delete;
+    Rig &operator=(const Rig &) = delete;
+    ~Rig();
+
+    quire_be_device *device() const { return device_; }
+    quire_be_queue *queue() const { return queue_; }
+    quire_be_queue *new_queue();  // released with the rig
+
+    void copy(quire_be_queue *queue, uint64_t dst, uint64_t src, uint64_t size_bytes,
+              uint32_t kind = QUIRE_BE_COPY_D2D);
+    void fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte);
+    void signal(quire_be_queue *queue, const Fence &fence, uint64_t value);
+    void wait(quire_be_queue *queue, const Fence &fence, uint64_t value);
+
+    // These return when it is done. The rig's own queue does it, but for read_through().
+    void write(uint64_t address, const void *from, uint64_t size_bytes);
+    std::vector<unsigned char> read(uint64_t address, uint64_t size_bytes);
+    std::vector<unsigned char> read_through(quire_be_queue *queue, uint64_t address,
+                                            uint64_t size_bytes);
+    void sync() { sync(queue_); }
+    void sync(quire_be_queue *queue);
+
+ private:
+    quire_be_device *device_ = nullptr;
+    quire_be_queue *queue_ = nullptr;
+    std::vector<quire_be_queue *> more_queues_;
+};
+
+// Device memory between two zones that nobody may write.
+class Guarded {
+ public:
+    Guarded(Rig &rig, uint64_t size_bytes);
+
+    uint64_t address() const { return memory_.address() + kZoneBytes; }
+    uint64_t size_bytes() const { return size_bytes_; }
+    // The bytes between the zones; a test fails when a zone has changed.
+    std::vector<unsigned char> read();
+    // What an unwritten byte holds.
+    static unsigned char unwritten(uint64_t index);
+
+ private:
+    static constexpr uint64_t kZoneBytes = 4096;
+    Rig &rig_;
+    uint64_t size_bytes_;
+    Memory memory_;
+};
+
+// Skips, with the reason, what the backend leaves out.
+class SubjectTest : public testing::Test {
+ protected:
+    enum class Needs { device, kv_write, attention };
+    explicit SubjectTest(Needs needs = Needs::device) : needs_(needs) {}
+    void SetUp() override;
+
+ private:
+    Needs needs_;
+};
+
+}  // namespace quire::conformance
