@@ -7,6 +7,7 @@
 // the least that finding a block's record takes.
 
 #include <benchmark/benchmark.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -25,11 +26,23 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kBlocks = 1u << 20;
 
+// As the library's own allocator does for large tables.
+void use_large_pages(void *memory, uint64_t size_bytes)
+{
+    constexpr uintptr_t large = uintptr_t{2} << 20;
+    uintptr_t begin = (reinterpret_cast<uintptr_t>(memory) + large - 1) / large * large;
+    uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + size_bytes) / large * large;
+    if (begin < end) madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
+}
+
 HostAllocator host_allocator()
 {
     return HostAllocator{
         [](void *, uint64_t size, uint64_t alignment) {
-            return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+            void *memory =
+                std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+            use_large_pages(memory, size);
+            return memory;
         },
         [](void *, void *pointer, uint64_t, uint64_t) { std::free(pointer); }, nullptr};
 }
@@ -40,7 +53,9 @@ double floor_nanoseconds()
         uint32_t value;
         uint32_t rest[15];
     };
-    std::vector<Line> lines(kBlocks);
+    HostAllocator host = host_allocator();
+    Array<Line> lines(&host);
+    if (!lines.create(kBlocks)) std::abort();
     std::vector<uint32_t> order(kBlocks);
     std::iota(order.begin(), order.end(), 0u);
     std::shuffle(order.begin(), order.end(), std::mt19937(1));
@@ -139,16 +154,17 @@ void evict(benchmark::State &state)
     if (!cached.ok) state.SkipWithError("no memory");
     StepRecord record;
     record.bind(&cached.host);
-    if (!cached.ledger.reserve(&record, batch, 0) || !record.changes.reserve(1)) {
+    if (!record.edits.reserve(batch) || !record.changes.reserve(1)) {
         state.SkipWithError("no memory");
     }
     cached.fill();
     for (auto _ : state) {
         cached.ledger.resume(&record);
         for (uint32_t i = 0; i < batch; ++i) cached.ledger.take(0, kNoBarrier, 0);
-        Change change;
-        change.edit_end = batch;
-        record.changes.push(change);
+        Change *change = record.changes.push_uninitialized();
+        change->begin(ChangeKind::item, 0, SequenceState{});
+        change->first_edit = 0;
+        change->edit_end = batch;
         cached.ledger.settle(&record);
         record.changes.shrink(0);
     }
