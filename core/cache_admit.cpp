@@ -12,7 +12,8 @@ namespace quire {
 Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence)
 {
     const quire_step_item &item = list.item(i);
-    QUIRE_TRY(find_sequence(item.seq, sequence));
+    *sequence = sequence_handles_.find(item.seq);
+    if (*sequence == HandleTable::kNone) return find_sequence(item.seq, sequence);
     const Sequence &s = sequences_[*sequence];
     const SequenceState &state = s.state;
     bool preempted_now = s.change != kNone && open_record().changes[s.change].kind == ChangeKind::victim;
