@@ -88,12 +88,10 @@ Status Cache::add_items(const ItemList &list)
 void Cache::note_tokens(Sequence *s, const quire_token *tokens, uint32_t count)
 {
     SequenceState &state = s->state;
-    uint32_t *out = s->tokens.data + state.known;
-    for (uint32_t i = 0; i < count; ++i) {
-        out[i] = tokens[i];
-        if (tokens[i] == QUIRE_TOKEN_UNKNOWN && state.first_unknown == kNone) {
-            state.first_unknown = state.known + i;
-        }
+    if (count != 0) std::memcpy(s->tokens.data + state.known, tokens, uint64_t{count} * 4);
+    if (state.first_unknown == kNone) {
+        uint32_t unknown = find_unknown(tokens, count);
+        if (unknown != count) state.first_unknown = state.known + unknown;
     }
     state.known += count;
 }

@@ -173,10 +173,8 @@ Status Cache::probe(uint64_t handle, const quire_token *tokens, uint32_t token_c
     if (token_count != 0) {
         std::memcpy(s.tokens.data + s.state.known, tokens, uint64_t{token_count} * 4);
     }
-    uint32_t settled = s.state.first_unknown < known ? s.state.first_unknown : known;
-    for (uint32_t i = s.state.known; i < settled; ++i) {
-        if (s.tokens.data[i] == QUIRE_TOKEN_UNKNOWN) settled = i;
-    }
+    uint32_t settled = s.state.first_unknown;
+    if (settled == kNone) settled = s.state.known + find_unknown(tokens, token_count);
     if (settled == known && known != 0) --settled; // one token is always computed
     if (!hash_blocks(s, settled >> geometry_.block_shift)) return no_host_memory();
     uint64_t compared = ledger_.tree().bytes_compared();
