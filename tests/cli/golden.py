@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""golden: the replay of a production trace gives the numbers of exact LRU, to the token.
+
+The conversation trace of kvcache-ai/Mooncake (FAST'25, Apache-2.0) is looked for in QUIRE_TRACES, else beside
+the project in shared/traces. The golden columns come from two independent programs.
+
+    golden.py QUIRE SOURCE_ROOT BLOCKS...
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+GOLDEN = {  # blocks: hit tokens, cached blocks at the end
+    16384: (6229248, 16382),
+    65536: (8082640, 65534),
+    262144: (26641616, 262142),
+    1048576: (49165984, 1048574),
+    8000000: (54097440, 5919726),
+}
+
+command, source_root, *pools = sys.argv[1:]
+folder = os.environ.get("QUIRE_TRACES") or pathlib.Path(source_root).parent / "shared" / "traces"
+trace = pathlib.Path(folder) / "mooncake_fast25_conversation_trace.jsonl"
+if not trace.exists():
+    print(f"no {trace.name} in QUIRE_TRACES or ../shared/traces")
+    sys.exit(77)
+for blocks in map(int, pools):
+    out = subprocess.run([command, "replay", trace, "--blocks", str(blocks), "--json"], check=True,
+                         capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    result = json.loads(out)
+    got = (result["hit_tokens"], result["cached_blocks"])
+    print(f"{blocks} blocks: {got[0]} tokens hit, {got[1]} blocks cached")
+    if got != GOLDEN[blocks]:
+        sys.exit(f"FAILED: {blocks} blocks must give {GOLDEN[blocks]}")
