@@ -121,6 +121,7 @@ class Cache {
         uint32_t hit_blocks; // the prefix that is found
         uint32_t query_tokens;
         bool admission;      // nothing of it is on the device yet
+        bool takes;          // any block, or hits
         bool swapped;
         uint32_t length[kMaxGroups];     // of the table, in the end
         uint32_t fresh[kMaxGroups];      // blocks to take
@@ -165,11 +166,14 @@ class Cache {
     Status add_items(const ItemList &list);
     Status add_item(const quire_step_item &item, const quire_token *tokens, quire_step_result *result);
     void note_tokens(Sequence *s, const quire_token *tokens, uint32_t count);
+    Status make_plan(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
+                     Plan *plan);
     void run_item(const quire_step_item &item, Plan *plan, Change *change, quire_step_result *result);
     Status find_prefix(Plan *plan);
     void measure(Plan *plan);
     bool tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position);
     Short shortage(const Plan &plan) const;
+    bool reserve_record(uint64_t changes, uint64_t edits, uint64_t copies, uint64_t preemptions);
     Status reserve(const Plan &plan);
     void take_all(Plan *plan, Change *change);
     void take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index);

@@ -101,7 +101,7 @@ void Cache::note_tokens(Sequence *s, const quire_token *tokens, uint32_t count)
 Status Cache::find_prefix(Plan *plan)
 {
     Sequence &s = sequences_[plan->sequence];
-    if (prefix_off_ || !plan->admission || (s.state.flags & Sequence::kUnpublished) != 0) {
+    if (prefix_off_ || (s.state.flags & Sequence::kUnpublished) != 0) {
         return Status{};
     }
     uint32_t settled = plan->swapped ? s.state.computed : plan->known - 1;
@@ -137,6 +137,7 @@ bool Cache::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t positio
 
 void Cache::measure(Plan *plan)
 {
+    plan->takes = plan->admission;
     uint32_t end = plan->position + plan->compute;
     uint32_t reserved = end == plan->known ? end + plan->lookahead : end;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -170,6 +171,7 @@ void Cache::measure(Plan *plan)
         uint32_t target = geometry_.blocks_of(reserved);
         plan->length[g] = target > length ? target : length;
         plan->fresh[g] += plan->length[g] - length;
+        plan->takes = plan->takes || plan->fresh[g] != 0 || plan->copy_tail[g];
     }
 }
 
@@ -203,13 +205,32 @@ Cache::Short Cache::shortage(const Plan &plan) const
     return out;
 }
 
+// Room in the open step's record. All records grow together, so that each step finds the room that any
+// step before it needed.
+bool Cache::reserve_record(uint64_t changes, uint64_t edits, uint64_t copies, uint64_t preemptions)
+{
+    const StepRecord &open = open_record();
+    changes += open.changes.size();
+    edits += open.edits.size();
+    copies += open.copies.size();
+    preemptions += open.preemptions.size();
+    if (open.has_room(changes, edits, copies, preemptions)) [[likely]]
+        return true;
+    for (StepRecord &record : records_) {
+        bool grown = record.changes.reserve(changes) && record.edits.reserve(edits) &&
+                     record.copies.reserve(copies) && record.preemptions.reserve(preemptions);
+        if (!grown) return false;
+    }
+    return !has_memory_ || binding_.reserve(copies);
+}
+
 // Room for everything that taking the plan writes, so that it cannot fail half-way.
 Status Cache::reserve(const Plan &plan)
 {
     Sequence &s = sequences_[plan.sequence];
-    uint64_t edits = publish_edits(plan);
+    uint64_t edits = publish_edits(plan) + 2 * geometry_.group_count; // an adopted tail
     uint64_t copies = 0;
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+    for (uint32_t g = 0; plan.takes && g < geometry_.group_count; ++g) {
         BlockTable &t = ledger_.table(plan.sequence, g);
         edits += 8 + uint64_t{plan.fresh[g]};
         copies += 1;
@@ -220,9 +241,7 @@ Status Cache::reserve(const Plan &plan)
         if (!ledger_.buffers().grow(&t.ids, plan.length[g], t.length)) return no_host_memory();
     }
     if (s.span_words != 0 && !words_.reserve(s.span_words)) return no_host_memory();
-    if (!ledger_.reserve(&open_record(), edits, copies)) return no_host_memory();
-    if (has_memory_ && !binding_.reserve(open_record().copies.size() + copies)) return no_host_memory();
-    return Status{};
+    return reserve_record(1, edits, copies, 0) ? Status{} : no_host_memory();
 }
 
 // Shares a found block; if the step that writes it fails, what is built on it is wrong.
@@ -318,6 +337,26 @@ void Cache::take_all(Plan *plan, Change *change)
     }
 }
 
+// Known tokens grow by the item's; then what it needs is worked out.
+Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
+                        Plan *plan)
+{
+    Sequence &s = sequences_[sequence];
+    note_tokens(&s, tokens, item.token_count);
+    plan->sequence = sequence;
+    plan->known = s.state.known;
+    plan->position = s.state.computed;
+    plan->lookahead = item.lookahead;
+    plan->hit_blocks = plan->query_tokens = 0;
+    plan->swapped = (s.state.flags & Sequence::kSwapped) != 0;
+    plan->admission = s.state.computed == 0 || plan->swapped;
+    if (plan->admission) QUIRE_TRY(find_prefix(plan));
+    uint32_t left = plan->known - plan->position;
+    plan->compute = item.max_compute != 0 && item.max_compute < left ? item.max_compute : left;
+    measure(plan);
+    return Status{};
+}
+
 Status Cache::add_item(const quire_step_item &item, const quire_token *tokens,
                        quire_step_result *result)
 {
@@ -332,39 +371,26 @@ Status Cache::add_item(const quire_step_item &item, const quire_token *tokens,
     if (!ledger_.buffers().grow(&s.tokens, s.state.known + item.token_count, s.state.known)) {
         return no_host_memory();
     }
-    Change change{};
-    change.sequence = sequence;
-    change.before = s.state;
-    note_tokens(&s, tokens, item.token_count);
+    SequenceState before = s.state;
     Plan plan;
-    plan.sequence = sequence;
-    plan.known = s.state.known;
-    plan.position = s.state.computed;
-    plan.lookahead = item.lookahead;
-    plan.hit_blocks = plan.query_tokens = 0;
-    plan.swapped = (s.state.flags & Sequence::kSwapped) != 0;
-    plan.admission = s.state.computed == 0 || plan.swapped;
-    Status status = find_prefix(&plan);
-    uint32_t left = plan.known - plan.position;
-    plan.compute = item.max_compute != 0 && item.max_compute < left ? item.max_compute : left;
-    measure(&plan);
-    Short missing = shortage(plan);
+    Short missing;
+    Status status = make_plan(item, tokens, sequence, &plan);
+    if (status.ok() && plan.takes) missing = shortage(plan);
     if (status.ok() && missing.reason == QUIRE_WAIT_POOL && !plan.admission &&
         (record.flags & QUIRE_STEP_MAY_PREEMPT) != 0) {
         status = make_room(&plan, &missing);
     }
     if (status.ok() && missing.reason == 0) status = reserve(plan);
-    if (status.ok() && missing.reason == 0 && !record.changes.reserve(record.changes.size() + 1)) {
-        status = no_host_memory();
-    }
     if (!status.ok() || missing.reason != 0) {
         hashed_ = 0;
-        s.state = change.before;
+        s.state = before;
         result->reason = missing.reason;
         result->blocks_short = missing.blocks;
         return status;
     }
-    run_item(item, &plan, &change, result);
+    Change *change = record.changes.push_uninitialized();
+    change->begin(ChangeKind::item, sequence, before);
+    run_item(item, &plan, change, result);
     return Status{};
 }
 
@@ -404,8 +430,7 @@ void Cache::run_item(const quire_step_item &item, Plan *plan, Change *change,
     hashed_ = 0; // they are this sequence's
     change->edit_end = static_cast<uint32_t>(record.edits.size());
     change->copy_end = static_cast<uint32_t>(record.copies.size());
-    s.change = static_cast<uint32_t>(record.changes.size());
-    record.changes.push(*change);
+    s.change = static_cast<uint32_t>(record.changes.size() - 1);
     result->outcome = QUIRE_ITEM_RUN;
     result->hit_tokens = change->hit_tokens;
     result->first_position = change->first_position;

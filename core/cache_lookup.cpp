@@ -106,6 +106,7 @@ uint64_t Cache::publish_edits(const Plan &plan) const
 {
     const Sequence &s = sequences_[plan.sequence];
     uint64_t blocks = (uint64_t{plan.position} + plan.compute) >> geometry_.block_shift;
+    if (blocks <= s.state.published && !plan.swapped) return 0;
     uint64_t walked = ledger_.tree().alive(s.state.cursor) && !plan.swapped ? s.state.published : 0;
     return blocks > walked ? (blocks - walked) * (1 + uint64_t{geometry_.group_count}) : 0;
 }

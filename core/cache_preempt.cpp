@@ -126,15 +126,9 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq)
     Sequence &s = sequences_[sequence];
     uint64_t entries = 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) entries += 1 + ledger_.table(sequence, g).length;
-    bool ok = record.changes.reserve(record.changes.size() + 1) &&
-              record.preemptions.reserve(record.preemptions.size() + 1) &&
-              ledger_.reserve(&record, 3 * entries, entries) &&
-              (!has_memory_ || binding_.reserve(record.copies.size() + entries));
-    if (!ok) return no_host_memory();
-    Change change{};
-    change.kind = ChangeKind::victim;
-    change.sequence = sequence;
-    change.before = s.state;
+    if (!reserve_record(1, 3 * entries, entries, 1)) return no_host_memory();
+    Change change;
+    change.begin(ChangeKind::victim, sequence, s.state);
     change.first_edit = static_cast<uint32_t>(record.edits.size());
     change.first_copy = static_cast<uint32_t>(record.copies.size());
     record.preemptions.push(quire_preemption{sequence_handles_.handle(sequence), how,

@@ -90,6 +90,11 @@ template <typename T> class Array {
         QUIRE_ASSERT(size_ < capacity_);
         data_[size_++] = value;
     }
+    T *push_uninitialized()
+    {
+        QUIRE_ASSERT(size_ < capacity_);
+        return data_ + size_++;
+    }
     [[nodiscard]] bool push_growing(const T &value)
     {
         if (size_ == capacity_ && !reserve(size_ + 1)) return false;
@@ -111,6 +116,7 @@ template <typename T> class Array {
     T *data() { return data_; }
     const T *data() const { return data_; }
     uint64_t size() const { return size_; }
+    uint64_t capacity() const { return capacity_; }
     bool empty() const { return size_ == 0; }
     T &operator[](uint64_t i) { return data_[i]; }
     const T &operator[](uint64_t i) const { return data_[i]; }

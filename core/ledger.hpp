@@ -4,7 +4,7 @@
 // to take each change back.
 //
 // Calls that belong to the open step are made between resume() and pause(); outside of it changes are final
-// at once. reserve() makes room for the edits beforehand, so that no change fails half-way.
+// at once. The caller made room for the edits beforehand, so that no change fails half-way.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -43,12 +43,6 @@ class Ledger {
     // Changes from here on belong to the step.
     void resume(StepRecord *record) { record_ = record; }
     void pause() { record_ = nullptr; }
-    bool reserve(StepRecord *record, uint64_t edits, uint64_t copies)
-    {
-        return record->edits.reserve(record->edits.size() + edits) &&
-               record->copies.reserve(record->copies.size() + copies);
-    }
-
     // A block for `sequence` to write, free or by eviction. REQUIRES: one is available behind the barrier.
     uint32_t take(uint32_t group, uint64_t barrier, uint32_t sequence);
     // Adds a reference to a held or cached block.

@@ -54,22 +54,31 @@ enum class ChangeKind : uint8_t { item, victim, dropped };
 
 // An item that runs, or a victim.
 struct Change {
-    ChangeKind kind = ChangeKind::item;
-    uint32_t sequence = 0;
-    uint32_t first_edit = 0;
-    uint32_t edit_end = 0;
-    uint32_t first_copy = 0;
-    uint32_t copy_end = 0;
-    uint32_t first_position = 0; // of the tokens to compute
-    uint32_t compute_count = 0;
-    uint32_t valid_tokens = 0; // computed tokens that are right if the step fails
-    uint32_t hit_tokens = 0;
-    uint32_t query_tokens = 0; // looked up
+    ChangeKind kind;
+    bool doomed;      // to be dropped, see Cache::drop
+    bool has_pending; // then pending_position counts
+    uint32_t sequence;
+    uint32_t first_edit;
+    uint32_t edit_end;
+    uint32_t first_copy;
+    uint32_t copy_end;
+    uint32_t first_position; // of the tokens to compute
+    uint32_t compute_count;
+    uint32_t valid_tokens; // computed tokens that are right if the step fails
+    uint32_t hit_tokens;
+    uint32_t query_tokens; // looked up
+    // For each unfinished step, by its slot: tokens that stay right if it fails, UINT32_MAX = all.
+    uint32_t pending_position[kMaxUnfinished];
     SequenceState before;
-    bool doomed = false;      // to be dropped, see Cache::drop
-    bool has_pending = false; // then for each unfinished step by its slot: tokens that stay right if
-    uint32_t pending_position[kMaxUnfinished]; // it fails, UINT32_MAX = all
 
+    void begin(ChangeKind what, uint32_t index, const SequenceState &state)
+    {
+        kind = what;
+        doomed = has_pending = false;
+        sequence = index;
+        hit_tokens = query_tokens = compute_count = 0;
+        before = state;
+    }
     void note_pending(uint64_t step, uint32_t position)
     {
         if (!has_pending) {
@@ -108,6 +117,12 @@ struct StepRecord {
         edits.bind(host);
         copies.bind(host);
         preemptions.bind(host);
+    }
+    bool has_room(uint64_t change_count, uint64_t edit_count, uint64_t copy_count,
+                  uint64_t preemption_count) const
+    {
+        return changes.capacity() >= change_count && edits.capacity() >= edit_count &&
+               copies.capacity() >= copy_count && preemptions.capacity() >= preemption_count;
     }
     void clear()
     {

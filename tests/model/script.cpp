@@ -85,9 +85,10 @@ Op idle_op(Dice *dice)
 
 std::string Op::text() const
 {
-    std::string out = name;
-    for (int arg : args) out += " " + std::to_string(arg);
-    return out;
+    std::ostringstream out;
+    out << name;
+    for (int arg : args) out << ' ' << arg;
+    return out.str();
 }
 
 // An op that makes no sense at its place is one that both sides refuse.
