@@ -18,8 +18,7 @@ namespace {
 
 using namespace quire::model;
 
-std::vector<std::string> scripts()
-{
+std::vector<std::string> scripts() {
     std::vector<std::string> paths;
     for (const auto &entry : std::filesystem::directory_iterator(QUIRE_SCRIPTS)) {
         if (entry.path().extension() == ".script") paths.push_back(entry.path().string());
@@ -28,8 +27,7 @@ std::vector<std::string> scripts()
     return paths;
 }
 
-std::string contents(const std::string &path)
-{
+std::string contents(const std::string &path) {
     std::ifstream file(path);
     std::stringstream text;
     text << file.rdbuf();
@@ -38,8 +36,7 @@ std::string contents(const std::string &path)
 
 class Regress : public testing::TestWithParam<std::string> {};
 
-TEST_P(Regress, gives_what_the_reference_says)
-{
+TEST_P(Regress, gives_what_the_reference_says) {
     const quire_api *api = nullptr;
     char why[512] = "";
     ASSERT_EQ(quire_dyn_load(nullptr, &api, why, sizeof why), QUIRE_OK) << why;
@@ -54,4 +51,4 @@ INSTANTIATE_TEST_SUITE_P(Script, Regress, testing::ValuesIn(scripts()), [](const
     return name;
 });
 
-} // namespace
+}  // namespace
