@@ -5,7 +5,8 @@
 //   cache.cpp            creation, namespaces, statistics, reset, check
 //   cache_sequence.cpp   create, end, fork, truncate, accept, set_tokens
 //   cache_lookup.cpp     finding and publishing prefixes
-//   cache_admit.cpp      what an item needs, and taking it
+//   cache_admit.cpp      what an item needs
+//   cache_take.cpp       taking it
 //   cache_preempt.cpp    giving up blocks: swap or recompute
 //   cache_step.cpp       begin, add, drop, abort, commit
 //   cache_finish.cpp     finish, fences, the rollback of failed steps
@@ -168,18 +169,25 @@ class Cache {
     void note_tokens(Sequence *s, const quire_token *tokens, uint32_t count);
     Status make_plan(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
                      Plan *plan);
-    void run_item(const quire_step_item &item, Plan *plan, Change *change, quire_step_result *result);
+    bool stays_in_place(const quire_step_item &item, uint32_t sequence) const;
     Status find_prefix(Plan *plan);
     void measure(Plan *plan);
     bool tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position);
     Short shortage(const Plan &plan) const;
     bool reserve_record(uint64_t changes, uint64_t edits, uint64_t copies, uint64_t preemptions);
     Status reserve(const Plan &plan);
-    void take_all(Plan *plan, Change *change);
+
+    // cache_take.cpp
     void take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index);
     void take_hits(const Plan &plan, Change *change, uint32_t group);
     void swap_in(const Plan &plan, Change *change, uint32_t group);
     void copy_tail(const Plan &plan, uint32_t group);
+    void take_all(Plan *plan, Change *change);
+    void run_item(const quire_step_item &item, Plan *plan, Change *change, quire_step_result *result);
+    void run_in_place(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
+                      quire_step_result *result);
+    void open_change(Change *change, uint32_t position, uint32_t count);
+    void note_item(const quire_step_item &item, const Change &change, quire_step_result *result);
 
     // cache_preempt.cpp
     Status make_room(Plan *plan, Short *missing);

@@ -315,8 +315,10 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
     };
     for (uint32_t i = 0; i < count; ++i) {
         const quire_token_span &span = span_at(i);
-        uint32_t index = 0;
-        QUIRE_TRY(find_idle_sequence(span.seq, &index));
+        uint32_t index = sequence_handles_.find(span.seq);
+        if (index == HandleTable::kNone || sequences_[index].change != kNone) {
+            return find_idle_sequence(span.seq, &index);
+        }
         const Sequence &s = sequences_[index];
         if (span.reserved0 != 0) return fail(QUIRE_E_STRUCT, "spans[{}].reserved0 is not 0", i);
         if (uint64_t{span.token_offset} + span.token_count > token_count) {
@@ -345,7 +347,7 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
         uint32_t &unknown = s.state.first_unknown;
         while (unknown < s.state.known && own[unknown] != QUIRE_TOKEN_UNKNOWN) ++unknown;
         if (unknown >= s.state.known) unknown = kNone;
-        publish(index, s.last_step);
+        if (s.publishable(geometry_.block_shift) > s.state.published) publish(index, s.last_step);
     }
     return Status{};
 }

@@ -61,7 +61,7 @@ enum {
 enum { QUIRE_EVICT_LRU = 0 };
 
 enum {
-    QUIRE_VICTIM_NEWEST = 0, /* the running sequence that was admitted last */
+    QUIRE_VICTIM_NEWEST = 0, /* the sequence that was first admitted last; a fork is admitted when made */
     QUIRE_VICTIM_PRIORITY = 1 /* the lowest priority, among equals the newest */
 };
 
@@ -163,7 +163,7 @@ typedef struct quire_cache_stats {
     uint64_t blocks_total;           /* usable, over all groups: without the null blocks */
     uint64_t blocks_free;            /* free or draining */
     uint64_t blocks_cached;          /* of no sequence, content findable */
-    uint64_t blocks_held;            /* by sequences */
+    uint64_t blocks_held;            /* by sequences; a shared block counts once */
     uint64_t nodes;                  /* of the prefix tree */
     double kv_cache_usage_perc;      /* blocks_held / blocks_total */
 } quire_cache_stats;
@@ -261,7 +261,7 @@ typedef struct quire_seq_info {
     uint32_t computed_tokens;
     uint32_t draft_tokens; /* provisional ones at the end, see quire_seq_accept */
     uint32_t lookahead_tokens; /* reserved behind the last known token by its last item */
-    uint32_t blocks_held;  /* table entries that are not null, over all groups */
+    uint32_t blocks_held;  /* table entries that are not null, over all groups, shared ones included */
     uint32_t preemptions;
     int32_t priority;
     uint32_t reserved0;

@@ -22,8 +22,9 @@ typedef struct quire_instance_desc {
     uint32_t struct_size;
     uint32_t flags; /* 0 */
     const quire_chain *next;
-    /* Host allocator; both NULL for the library's own. Called from any thread, without locks held; must
-     * not unwind. `alignment` is a power of two. `release` gets the size that was asked for. */
+    /* Host allocator of the caches; both NULL for the library's own. Called from any thread, with a cache's
+     * lock held: calling back into that cache is QUIRE_E_REENTRANT. Must not unwind. `alignment` is a power
+     * of two. `release` gets the size that was asked for. */
     void *(*allocate)(void *user, uint64_t size_bytes, uint64_t alignment);
     void (*release)(void *user, void *pointer, uint64_t size_bytes, uint64_t alignment);
     void *allocator_user;

@@ -21,7 +21,12 @@ extern "C" {
 
 #define QUIRE_UNFINISHED_STEPS 8u
 
-enum { QUIRE_STEP_MAY_PREEMPT = 1 << 0 /* Quire may preempt sequences that are not in the step */ };
+/* With it an item that is short of blocks makes Quire preempt sequences that have no item in the step yet:
+ * those that quire_cache_desc.victim names first, and only ones that were admitted after the item's own
+ * (or have a lower priority), so that the oldest always gets through. So list items oldest first. Items whose
+ * sequence has nothing on the device never preempt. How: quire_step_desc.preempt; a swap that the host
+ * tier has no room for becomes a recompute. */
+enum { QUIRE_STEP_MAY_PREEMPT = 1 << 0 };
 
 enum { QUIRE_PREEMPT_AUTO = 0, QUIRE_PREEMPT_SWAP = 1, QUIRE_PREEMPT_RECOMPUTE = 2 };
 
@@ -73,7 +78,9 @@ typedef struct quire_step_result {
     uint32_t reserved0;
 } quire_step_result;
 
-/* Opens a step and adds items; item_count may be 0. Results are written one an item, in order.
+/* Opens a step and adds items; item_count may be 0. Items are handled in their order, each all or nothing
+ * over all groups, and results are written one an item. A later item of the same call may be preempted by an
+ * earlier one; it then waits with QUIRE_WAIT_PREEMPTED.
  *
  * tokens   [token_count] the flat array that the items' ranges point into.
  * Errors   QUIRE_E_BUSY   a step is open, QUIRE_UNFINISHED_STEPS are unfinished, a sequence has drafts

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Taking what a plan found to be there: hits, blocks from the host tier, a copied tail, fresh blocks. By now
+// nothing can fail.
+
+#include "cache.hpp"
+
+namespace quire {
+
+// Shares a found block; if the step that writes it fails, what is built on it is wrong.
+void Cache::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index)
+{
+    const Block &b = ledger_.pool(group)[block];
+    uint32_t position = index << geometry_.block_shift;
+    if (b.ready == open_record().number) {
+        if (position < change->valid_tokens) change->valid_tokens = position;
+    } else if (!timeline_.done(b.ready)) {
+        change->note_pending(b.ready, position);
+    }
+    ledger_.add_ref(group, block);
+}
+
+void Cache::take_hits(const Plan &plan, Change *change, uint32_t group)
+{
+    Sequence &s = sequences_[plan.sequence];
+    uint32_t first =
+        geometry_.groups[group].first_visible_block(plan.position, geometry_.block_tokens);
+    for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
+        uint32_t block = i < first ? kNullBlock : ledger_.tree().blocks(matches_[i])[group];
+        if (block != kNullBlock) take_hit(change, group, block, i);
+        ledger_.append_entry(&s, plan.sequence, group, block);
+    }
+}
+
+// Brings a swapped table back: blocks that are still cached are shared, the others copied in.
+void Cache::swap_in(const Plan &plan, Change *change, uint32_t group)
+{
+    Sequence &s = sequences_[plan.sequence];
+    BlockTable &t = ledger_.table(plan.sequence, group);
+    uint64_t number = open_record().number;
+    for (uint32_t i = t.null_front; i < t.length; ++i) {
+        uint32_t host_block = t.ids.data[i];
+        uint32_t block =
+            i < plan.hit_blocks ? ledger_.tree().blocks(matches_[i])[group] : kNullBlock;
+        if (block != kNullBlock) {
+            take_hit(change, group, block, i);
+        } else {
+            block = ledger_.take(group, open_record().barrier, plan.sequence);
+            ledger_.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
+            change->valid_tokens = 0; // if the copy fails
+        }
+        ledger_.set_entry(&s, plan.sequence, group, i, block);
+        ledger_.drop_host(group, host_block, number);
+    }
+}
+
+void Cache::copy_tail(const Plan &plan, uint32_t group)
+{
+    Sequence &s = sequences_[plan.sequence];
+    uint32_t index = plan.position >> geometry_.block_shift;
+    uint32_t shared = ledger_.table(plan.sequence, group).ids.data[index];
+    uint32_t block = ledger_.take(group, open_record().barrier, plan.sequence);
+    ledger_.copy(QUIRE_COPY_ON_WRITE, group, shared, block);
+    ledger_.set_entry(&s, plan.sequence, group, index, block);
+    ledger_.drop_ref(group, shared, open_record().number); // the copy reads it
+}
+
+void Cache::take_all(Plan *plan, Change *change)
+{
+    uint32_t sequence = plan->sequence;
+    Sequence &s = sequences_[sequence];
+    uint32_t mask = geometry_.block_tokens - 1;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        BlockTable &t = ledger_.table(sequence, g);
+        bool inside_block = (plan->position & mask) != 0;
+        bool grows = plan->length[g] != t.length;
+        if (grows || plan->copy_tail[g] || plan->admission) ledger_.note_shape(s, sequence, g);
+        if (plan->swapped) {
+            swap_in(*plan, change, g);
+        } else if (plan->admission) {
+            take_hits(*plan, change, g);
+        } else if (plan->copy_tail[g]) {
+            copy_tail(*plan, g);
+            uint32_t kept = plan->position & ~mask;
+            if (kept < change->valid_tokens) change->valid_tokens = kept;
+        } else if (inside_block && t.writable != plan->position >> geometry_.block_shift) {
+            uint32_t block = t.ids.data[plan->position >> geometry_.block_shift];
+            const Block &b = ledger_.pool(g)[block];
+            bool own = b.owner == sequence && (plan->position & mask) >= b.frozen_slots;
+            if (!own) {
+                ledger_.note_shape(s, sequence, g); // undoing it forgets that the tail is writable
+                ledger_.own(g, block, sequence, 0);
+            }
+        }
+        while (t.length < plan->length[g]) {
+            uint32_t block = ledger_.take(g, open_record().barrier, sequence);
+            ledger_.append_entry(&s, sequence, g, block);
+        }
+        t.writable = (plan->position + plan->compute - 1) >> geometry_.block_shift;
+    }
+}
+
+// Takes what the plan found to be there. Nothing can fail any more.
+void Cache::run_item(const quire_step_item &item, Plan *plan, Change *change,
+                     quire_step_result *result)
+{
+    StepRecord &record = open_record();
+    Sequence &s = sequences_[plan->sequence];
+    open_change(change, plan->position, plan->compute);
+    change->hit_tokens = plan->swapped ? 0 : plan->hit_blocks << geometry_.block_shift;
+    change->query_tokens = plan->query_tokens;
+    uint32_t charged_before = charged(s);
+    ledger_.resume(&record);
+    take_all(plan, change);
+    SequenceState &state = s.state;
+    if (plan->swapped) {
+        state.published = 0;
+        state.cursor = ledger_.tree().root_cursor(s.root);
+    } else if (plan->hit_blocks != 0) {
+        state.published = plan->hit_blocks;
+        state.cursor = ledger_.tree().cursor(matches_[plan->hit_blocks - 1]);
+    }
+    note_item(item, *change, result);
+    charge(s, charged_before);
+    publish(plan->sequence, record.number);
+    ledger_.pause();
+    hashed_ = 0; // they are this sequence's
+    change->edit_end = static_cast<uint32_t>(record.edits.size());
+    change->copy_end = static_cast<uint32_t>(record.copies.size());
+}
+
+void Cache::run_in_place(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
+                         quire_step_result *result)
+{
+    Sequence &s = sequences_[sequence];
+    Change *change = open_record().changes.push_uninitialized();
+    change->begin(ChangeKind::item, sequence, s.state);
+    note_tokens(&s, tokens, item.token_count);
+    open_change(change, s.state.computed, s.state.known - s.state.computed);
+    note_item(item, *change, result);
+}
+
+// The change begins here, without edits so far.
+void Cache::open_change(Change *change, uint32_t position, uint32_t count)
+{
+    const StepRecord &record = open_record();
+    change->first_edit = change->edit_end = static_cast<uint32_t>(record.edits.size());
+    change->first_copy = change->copy_end = static_cast<uint32_t>(record.copies.size());
+    change->first_position = position;
+    change->compute_count = count;
+    change->valid_tokens = position;
+}
+
+// What running does to a sequence's state, and what the caller is told.
+void Cache::note_item(const quire_step_item &item, const Change &change, quire_step_result *result)
+{
+    StepRecord &record = open_record();
+    Sequence &s = sequences_[change.sequence];
+    SequenceState &state = s.state;
+    state.computed = change.first_position + change.compute_count;
+    state.drafts = item.draft_count;
+    state.lookahead = state.computed == state.known ? item.lookahead : 0;
+    if ((state.flags & Sequence::kPreempted) != 0) state.resumed_step = record.number;
+    state.flags &= ~(Sequence::kSwapped | Sequence::kPreempted | Sequence::kLost);
+    if (state.admitted == 0) state.admitted = ++admissions_;
+    s.change = static_cast<uint32_t>(record.changes.size() - 1);
+    result->outcome = QUIRE_ITEM_RUN;
+    result->hit_tokens = change.hit_tokens;
+    result->first_position = change.first_position;
+    result->compute_count = change.compute_count;
+    result->row = record.rows++;
+}
+
+} // namespace quire

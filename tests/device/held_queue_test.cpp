@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Asynchrony that is real: a queue of the cpu backend is held by a fence, so that the work of a committed
+// step has certainly not run, and the cache is asked what it allows meanwhile.
+
+#include <numeric>
+
+#include "cpu_cache.hpp"
+
+namespace {
+
+using namespace quire::test;
+
+constexpr uint32_t kBlocks = 9; // 8 usable
+constexpr uint32_t kPrompt = 65; // 4 full blocks and one token
+
+class HeldQueue : public ::testing::Test {
+  protected:
+    HeldQueue() : cache_(CacheShape{kBlocks, 16, 64}), tokens_(kPrompt)
+    {
+        std::iota(tokens_.begin(), tokens_.end(), 100u);
+        for (quire_queue *&queue : queues_) {
+            cache_.must(api().queue_create(cache_.device, nullptr, &queue, error()));
+        }
+        cache_.must(api().fence_create(cache_.device, 0, &gate_, error()));
+        cache_.must(api().queue_after(queues_[0], gate_, 1, error()));
+    }
+    ~HeldQueue() override
+    {
+        release();
+        for (quire_queue *queue : queues_) {
+            // A step is done when a call has seen its fence.
+            auto desc = described<quire_step_desc>();
+            desc.queues = &queue;
+            desc.queue_count = 1;
+            quire_step step = 0;
+            if (api().step_begin(cache_.cache, &desc, nullptr, 0, sizeof(quire_step_item), nullptr, 0,
+                                 nullptr, 0, &step, error()) >= 0) {
+                api().step_abort(cache_.cache, step, nullptr);
+            }
+        }
+        for (quire_queue *queue : queues_) EXPECT_GE(api().queue_destroy(queue, error()), 0);
+        EXPECT_GE(api().fence_destroy(gate_, error()), 0);
+    }
+
+    const quire_api &api() { return cache_.api; }
+    quire_error *error() { return &cache_.error; }
+
+    void release()
+    {
+        api().fence_signal(gate_, 1, nullptr);
+        for (quire_queue *queue : queues_) cache_.must(api().queue_sync(queue, error()));
+    }
+
+    // A whole step of one item; returns its result.
+    quire_step_result run(quire_queue *queue, quire_seq seq, const std::vector<uint32_t> &tokens)
+    {
+        quire_step_result result{};
+        quire_step step = cache_.begin(queue, seq, tokens, &result);
+        cache_.must(api().step_commit(cache_.cache, step, nullptr, error()));
+        cache_.must(api().step_finish(cache_.cache, step, nullptr, QUIRE_STEP_OK, error()));
+        return result;
+    }
+
+    CpuCache cache_;
+    std::vector<uint32_t> tokens_;
+    quire_queue *queues_[2] = {};
+    quire_fence *gate_ = nullptr;
+};
+
+TEST_F(HeldQueue, commit_and_finish_return_while_the_queue_is_held)
+{
+    EXPECT_EQ(run(queues_[0], cache_.create(), tokens_).outcome, uint32_t{QUIRE_ITEM_RUN});
+    uint64_t value = 1;
+    cache_.must(api().fence_read(gate_, &value, error()));
+    EXPECT_EQ(value, 0u); // nothing behind the gate can have run
+}
+
+TEST_F(HeldQueue, blocks_of_unfinished_work_go_to_the_same_queue_and_to_no_other)
+{
+    quire_seq first = cache_.create();
+    run(queues_[0], first, tokens_);
+    cache_.must(api().seq_end(cache_.cache, first, QUIRE_END_DROP_PREFIX, error()));
+
+    std::vector<uint32_t> other(8 * 16, 7u); // needs every usable block
+    quire_seq second = cache_.create();
+    quire_step_result elsewhere{};
+    quire_step step = cache_.begin(queues_[1], second, other, &elsewhere);
+    EXPECT_EQ(elsewhere.outcome, uint32_t{QUIRE_ITEM_WAIT});
+    EXPECT_EQ(elsewhere.blocks_short, 5u);
+    cache_.must(api().step_abort(cache_.cache, step, error()));
+
+    EXPECT_EQ(run(queues_[0], second, other).outcome, uint32_t{QUIRE_ITEM_RUN});
+}
+
+TEST_F(HeldQueue, blocks_come_back_to_other_queues_when_the_work_has_run)
+{
+    quire_seq first = cache_.create();
+    run(queues_[0], first, tokens_);
+    cache_.must(api().seq_end(cache_.cache, first, QUIRE_END_DROP_PREFIX, error()));
+    release();
+    std::vector<uint32_t> other(8 * 16, 7u);
+    EXPECT_EQ(run(queues_[1], cache_.create(), other).outcome, uint32_t{QUIRE_ITEM_RUN});
+}
+
+TEST_F(HeldQueue, a_prefix_is_found_on_its_own_queue_at_once_and_on_others_behind_the_fence)
+{
+    run(queues_[0], cache_.create(), tokens_);
+    quire_step_result result{};
+
+    quire_step step = cache_.begin(queues_[0], cache_.create(), tokens_, &result);
+    EXPECT_EQ(result.hit_tokens, 64u);
+    cache_.must(api().step_abort(cache_.cache, step, error()));
+
+    quire_seq foreign = cache_.create();
+    step = cache_.begin(queues_[1], foreign, std::vector<uint32_t>(tokens_.begin(), tokens_.end() - 20),
+                        &result);
+    EXPECT_EQ(result.hit_tokens, 0u);
+    cache_.must(api().step_abort(cache_.cache, step, error()));
+
+    release();
+    step = cache_.begin(queues_[1], foreign, tokens_, &result);
+    EXPECT_EQ(result.hit_tokens, 64u);
+    cache_.must(api().step_abort(cache_.cache, step, error()));
+}
+
+TEST_F(HeldQueue, a_queue_with_a_running_step_is_not_destroyed)
+{
+    run(queues_[0], cache_.create(), tokens_);
+    EXPECT_EQ(api().queue_destroy(queues_[0], error()), QUIRE_E_BUSY);
+}
+
+} // namespace
