@@ -164,11 +164,8 @@ uint32_t PrefixTree::insert(uint32_t root, const TreeCursor &at, uint64_t hash,
     node.children = 0;
     for (uint32_t g = 0; g < group_count_; ++g) blocks(index)[g] = kNullBlock;
     std::memcpy(tokens_of(index), tokens, uint64_t{block_tokens_} * sizeof(uint32_t));
-    if (at.node == kNone) {
-        ++roots_[root].references;
-    } else if (counts_children_) {
-        ++header(at.node).children;
-    }
+    ++roots_[root].references;
+    if (at.node != kNone && counts_children_) ++header(at.node).children;
     ++node_count_;
     relink(index);
     return index;
@@ -196,11 +193,11 @@ void PrefixTree::relink(uint32_t index)
 
 void PrefixTree::leave_parent(const Node &node)
 {
-    if (node.parent == kNone) {
-        release_root(node.root);
-    } else if (counts_children_ && header(node.parent).generation == node.parent_generation) {
+    if (node.parent != kNone && counts_children_ &&
+        header(node.parent).generation == node.parent_generation) {
         --header(node.parent).children;
     }
+    release_root(node.root);
 }
 
 void PrefixTree::free_node(uint32_t index)

@@ -143,7 +143,7 @@ class PrefixTree {
     struct Root {
         Buffer words;
         uint32_t count;
-        uint32_t references; // sequences and first nodes
+        uint32_t references; // sequences and nodes: a node out of reach still names its root
         uint32_t next;       // in the bucket, or the free list
         uint32_t reserved0;
         uint64_t hash;

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// geometry: strides and sizes, and every description that is refused.
+
+#include "core/geometry.hpp"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace quire;
+
+struct Described {
+    quire_cache_desc cache{};
+    quire_group_desc groups[2] = {};
+
+    Described() {
+        cache.blocks = 16;
+        cache.group_count = 1;
+        for (quire_group_desc &g : groups)
+            g.layer_count = g.kv_heads = g.k_head_dim = g.v_head_dim = 2;
+    }
+    quire_status compute(Geometry *out, uint64_t free_bytes = 0) {
+        return compute_geometry(cache, groups, free_bytes, out).code;
+    }
+    quire_status compute() {
+        Geometry out;
+        return compute(&out);
+    }
+};
+
+TEST(Geometry, a_block_is_layer_then_k_and_v_then_head_then_token) {
+    Described d;
+    d.groups[0].layer_count = 3;
+    d.groups[0].kv_heads = 4;
+    d.groups[0].k_head_dim = 8;
+    d.groups[0].v_head_dim = 16;
+    d.groups[0].k_dtype = QUIRE_DTYPE_F32;
+    d.groups[0].v_dtype = QUIRE_DTYPE_BF16;
+    Geometry out;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    const GroupGeometry &g = out.groups[0];
+    EXPECT_EQ(g.k_token_stride, 8 * 4);
+    EXPECT_EQ(g.k_head_stride, 16 * 8 * 4);
+    EXPECT_EQ(g.v_offset, 4 * 16 * 8 * 4);
+    EXPECT_EQ(g.v_head_stride, 16 * 16 * 2);
+    EXPECT_EQ(g.layer_stride, 4 * 16 * 8 * 4 + 4 * 16 * 16 * 2);
+    EXPECT_EQ(g.block_stride, 3 * g.layer_stride);
+}
+
+TEST(Geometry, dimensions_that_overflow_are_refused) {
+    Described d;
+    d.groups[0].k_head_dim = d.groups[0].kv_heads = 0xFFFFFFFF;
+    EXPECT_EQ(d.compute(), QUIRE_E_LIMIT);
+    d.groups[0].kv_heads = 1 << 20;
+    d.groups[0].layer_count = 4096;
+    EXPECT_EQ(d.compute(), QUIRE_E_LIMIT);
+    d = Described();
+    d.groups[0].k_head_dim = 1 << 30;
+    d.cache.blocks = 0x7FFFFFFF;
+    EXPECT_EQ(d.compute(), QUIRE_E_LIMIT);
+}
+
+TEST(Geometry, every_wrong_field_is_refused) {
+    auto refused = [](auto change, quire_status expected) {
+        Described d;
+        change(&d);
+        EXPECT_EQ(d.compute(), expected);
+    };
+    using D = Described *;
+    refused([](D d) { d->cache.group_count = 0; }, QUIRE_E_ARG);
+    refused([](D d) { d->cache.group_count = 17; }, QUIRE_E_ARG);
+    refused([](D d) { d->cache.block_tokens = 12; }, QUIRE_E_ARG);
+    refused([](D d) { d->cache.block_tokens = 512; }, QUIRE_E_ARG);
+    refused([](D d) { d->cache.max_sequence_tokens = 0x80000000; }, QUIRE_E_ARG);
+    refused([](D d) { d->cache.blocks = 0; }, QUIRE_E_ARG);
+    refused([](D d) { d->cache.blocks = 1; }, QUIRE_E_ARG);
+    refused([](D d) { d->cache.blocks = 0x80000000; }, QUIRE_E_ARG);
+    refused([](D d) { d->cache.pool_bytes = 1 << 20; }, QUIRE_E_ARG);
+    refused([](D d) { d->cache.host_bytes = d->cache.host_blocks = 64; }, QUIRE_E_ARG);
+    refused([](D d) { d->groups[0].kind = 2; }, QUIRE_E_UNSUPPORTED);
+    refused([](D d) { d->groups[0].kind = QUIRE_GROUP_WINDOW; }, QUIRE_E_ARG);
+    refused([](D d) { d->groups[0].window = 4; }, QUIRE_E_ARG);
+    refused([](D d) { d->groups[0].layer_count = 0; }, QUIRE_E_ARG);
+    refused([](D d) { d->groups[0].layer_count = 4097; }, QUIRE_E_ARG);
+    refused([](D d) { d->groups[0].kv_heads = 0; }, QUIRE_E_ARG);
+    refused([](D d) { d->groups[0].k_head_dim = 0; }, QUIRE_E_ARG);
+    refused([](D d) { d->groups[0].v_head_dim = 0; }, QUIRE_E_ARG);
+    refused([](D d) { d->groups[0].k_dtype = 5; }, QUIRE_E_UNSUPPORTED);
+}
+
+TEST(Geometry, bytes_and_fractions_buy_whole_blocks_of_every_group) {
+    Described d;
+    d.cache.group_count = 2;
+    d.cache.blocks = 0;
+    Geometry out;
+    uint64_t row =
+        2 * 2 * 16 * (2 + 2) * 2 * 2;  // both groups: layers, heads, tokens, K and V, bytes
+    d.cache.pool_bytes = 10 * row + row - 1;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    EXPECT_EQ(out.groups[0].blocks, 10u);
+    EXPECT_EQ(out.groups[1].blocks, 10u);
+    d.cache.pool_bytes = 2 * row - 1;
+    EXPECT_EQ(d.compute(), QUIRE_E_ARG);
+    d.cache.pool_bytes = 0;
+    d.cache.pool_fraction = 0.5F;
+    d.cache.reserve_bytes = 3 * row;
+    ASSERT_EQ(d.compute(&out, 20 * row), QUIRE_OK);
+    EXPECT_EQ(out.groups[0].blocks, 7u);
+    EXPECT_EQ(d.compute(&out, 6 * row), QUIRE_E_ARG);
+    for (float fraction : {-0.1F, 1.1F, __builtin_nanf("")}) {
+        d.cache.pool_fraction = fraction;
+        EXPECT_EQ(d.compute(&out, 20 * row), QUIRE_E_ARG);
+    }
+}
+
+TEST(Geometry, layers_lie_where_they_are_said_to) {
+    Described d;
+    d.cache.group_count = 2;
+    Geometry out;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    LayerPlace places[4];
+    const uint32_t alternating[] = {1, 0, 1, 0};
+    ASSERT_TRUE(place_layers(alternating, out, places).ok());
+    EXPECT_EQ(places[2].group, 1u);
+    EXPECT_EQ(places[2].layer, 1u);
+    ASSERT_TRUE(place_layers(nullptr, out, places).ok());
+    EXPECT_EQ(places[1].group, 0u);
+    EXPECT_EQ(places[2].group, 1u);
+    const uint32_t unequal[] = {0, 0, 0, 1}, unknown[] = {0, 0, 1, 2};
+    EXPECT_EQ(place_layers(unequal, out, places).code, QUIRE_E_ARG);
+    EXPECT_EQ(place_layers(unknown, out, places).code, QUIRE_E_ARG);
+}
+
+TEST(Geometry, a_window_sees_its_newest_tokens_and_its_own_is_among_them) {
+    GroupGeometry g;
+    g.windowed = true;
+    for (uint32_t window = 1; window < 40; ++window) {
+        g.window = window;
+        for (uint32_t position = 0; position < 100; ++position) {
+            uint32_t oldest = position + 1 > window ? position + 1 - window : 0;
+            ASSERT_EQ(g.first_visible_block(position, 8), oldest / 8);
+        }
+    }
+}
+
+}  // namespace
