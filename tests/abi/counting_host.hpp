@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// counting_host: an instance's host allocator that counts what lives, returns NULL at a chosen call, and can
-// call back into the library.
+// counting_host: an instance's host allocator that counts what lives, returns NULL at a chosen
+// call, and can call back into the library.
 //
 // Threads: any; the callback is set while nobody allocates.
 #pragma once

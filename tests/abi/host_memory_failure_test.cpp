@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host allocator fails at its first call, its second, and so on: each time a clear error, nothing leaked,
-// and a cache that is as it was.
+// The host allocator fails at its first call, its second, and so on: each time a clear error,
+// nothing leaked, and a cache that is as it was.
 
 #include <string>
 
@@ -100,8 +100,8 @@ struct Case {
         }
         return out;
     }
-    // Calls with the n-th allocation failing, for n = 1, 2, ... until the call needs no n-th. Each failure
-    // must leave the state as it was. Returns how many failed.
+    // Calls with the n-th allocation failing, for n = 1, 2, ... until the call needs no n-th. Each
+    // failure must leave the state as it was. Returns how many failed.
     template <typename Call>
     uint64_t fail_each(Call call) {
         std::string before = cache != nullptr ? state() : "";

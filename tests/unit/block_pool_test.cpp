@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// block_pool by itself: states, their order, fences, and that its assertions and its check can fire.
+// block_pool by itself: states, their order, fences, and that its assertions and its check can
+// fire.
 
 #include "core/block_pool.hpp"
 

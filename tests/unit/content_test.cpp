@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An engine of one number a token: it executes the listed copies and writes tokens at their slots, so that
-// a block that was handed out too early, copied too late or named by the wrong sequence shows up as a wrong
-// number in somebody's context.
+// An engine of one number a token: it executes the listed copies and writes tokens at their slots,
+// so that a block that was handed out too early, copied too late or named by the wrong sequence
+// shows up as a wrong number in somebody's context.
 
 #include <algorithm>
 #include <map>

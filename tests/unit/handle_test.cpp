@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles that are ended, forged or foreign, and calls that are refused: an error, and nothing changed.
+// Handles that are ended, forged or foreign, and calls that are refused: an error, and nothing
+// changed.
 
 #include "manager.hpp"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// host: an allocator for tests of the core's parts: counts what lives, and fails when it is told to.
+// host: an allocator for tests of the core's parts: counts what lives, and fails when it is told
+// to.
 //
 // Threads: none.
 #pragma once

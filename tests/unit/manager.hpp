@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// manager: a cache that keeps books only, driven through the C ABI as an engine would, with the words that
-// tests use.
+// manager: a cache that keeps books only, driven through the C ABI as an engine would, with the
+// words that tests use.
 //
-// Every call that changes something is followed by the library's own check. A call that a test expects to
-// succeed fails the test with the library's message when it does not.
+// Every call that changes something is followed by the library's own check. A call that a test
+// expects to succeed fails the test with the library's message when it does not.
 //
 // Threads: none.
 #pragma once
@@ -108,7 +108,8 @@ class Manager {
     std::vector<quire_preemption> preempted(quire_step step);
     quire_cache_stats stats();
     quire_seq_info info(quire_seq seq);
-    // Counts, and what is known of the sequences: equal before and after means that nothing changed.
+    // Counts, and what is known of the sequences: equal before and after means that nothing
+    // changed.
     std::string snapshot();
     void check();
 

@@ -140,8 +140,8 @@ TEST(Preemption, auto_swaps_while_there_is_room_and_recomputes_after) {
 }
 
 TEST(Preemption, auto_takes_the_cheaper_way_when_it_knows_both_rates) {
-    // A block of one layer and head of one f16 element: 4 tokens * (K + V) * 2 B = 16 B. Three of them
-    // out and in are 96 B; ten tokens are computed in 10 s at 1 token/s.
+    // A block of one layer and head of one f16 element: 4 tokens * (K + V) * 2 B = 16 B. Three of
+    // them out and in are 96 B; ten tokens are computed in 10 s at 1 token/s.
     for (float bytes_per_second : {100.0F, 1.0F}) {
         Manager m({.host_blocks = 3,
                    .swap_bytes_per_second = bytes_per_second,

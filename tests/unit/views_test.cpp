@@ -2,8 +2,8 @@
 //
 // Every view of a batch against what step_blocks says, while sequences move between rows.
 //
-// Rows are rewritten only where they changed, so the run makes them change owner, shrink, fork, lose their
-// front and come back; a stale entry shows up as a difference.
+// Rows are rewritten only where they changed, so the run makes them change owner, shrink, fork,
+// lose their front and come back; a stale entry shows up as a difference.
 
 #include <algorithm>
 #include <random>
