@@ -148,4 +148,46 @@ TEST(Manager, a_window_near_the_largest_integer_has_a_size)
     EXPECT_EQ(info.max_sequences, 0u);
 }
 
+TEST(Manager, a_prefix_dropped_while_the_step_evicts_it_survives_abort)
+{
+    for (bool abort : {true, false}) {
+        Manager m(Shape{{0, 16}, {16, 6}});
+        quire_seq seq = m.sequence();
+        for (uint32_t i = 0; i < 4; ++i) m.run(seq, text(i * kBlock, kBlock)); // window passes blocks
+        quire_step step = m.begin();
+        quire_seq other = m.sequence();
+        ASSERT_EQ(m.add(step, other, text(1000, 3 * kBlock)).outcome, uint32_t{QUIRE_ITEM_RUN});
+        ASSERT_EQ(api().seq_end(m.cache, seq, QUIRE_END_DROP_PREFIX, nullptr), QUIRE_OK);
+        m.check();
+        if (abort) {
+            ASSERT_EQ(api().step_abort(m.cache, step, nullptr), QUIRE_OK);
+        } else {
+            m.commit(step);
+            m.finish(step);
+        }
+        m.check();
+        quire_seq last = m.sequence();
+        if (abort) m.run(last, text(2000, 5 * kBlock));
+        m.check();
+    }
+}
+
+TEST(Manager, a_dropped_item_does_not_bring_back_half_a_node)
+{
+    // Two full-attention groups of one size: one item evicts a node's block of the first, the other one of both.
+    Manager m(Shape{{0, 0}, {6, 7}});
+    quire_seq old = m.sequence();
+    m.run(old, text(0, 2 * kBlock));
+    ASSERT_EQ(api().seq_end(m.cache, old, 0, nullptr), QUIRE_OK);
+    quire_step step = m.begin();
+    quire_seq a = m.sequence(), b = m.sequence();
+    ASSERT_EQ(m.add(step, a, text(1000, 4 * kBlock)).outcome, uint32_t{QUIRE_ITEM_RUN});
+    ASSERT_EQ(m.add(step, b, text(2000, kBlock)).outcome, uint32_t{QUIRE_ITEM_RUN});
+    m.drop(step, a);
+    m.check();
+    m.commit(step);
+    m.finish(step);
+    m.check();
+}
+
 } // namespace
