@@ -31,6 +31,7 @@ Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *
     record.flags = options.flags;
     record.preempt = options.preempt;
     open_slot_ = slot;
+    if (has_memory_) ++record.device_queue->unfinished_steps;
     Status added = add_items(list);
     if (!added.ok()) {
         close(&record);
@@ -51,6 +52,7 @@ Status Cache::add(uint64_t step, const ItemList &list)
 void Cache::close(StepRecord *record)
 {
     step_handles_.end(record->handle_index);
+    if (has_memory_) --record->device_queue->unfinished_steps;
     record->clear();
     open_slot_ = kNone;
 }
@@ -293,7 +295,6 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error)
     open_slot_ = kNone;
     timeline_.commit(record->queue);
     if (!has_memory_) return Status{};
-    ++record->device_queue->unfinished_steps;
     Status enqueued = enqueue(*record, batch, error);
     if (enqueued.ok()) return enqueued;
     if (batch != nullptr) batch->failed();
