@@ -258,6 +258,7 @@ Status Cache::wait_for_other_queues(const StepRecord &record, quire_error *error
         if (waited[slot]) continue;
         waited[slot] = true;
         const StepRecord &other = records_[slot];
+        if (other.phase == StepPhase::unused) continue; // its work has run, and its queue may be gone
         Queue *queue = record.device_queue;
         quire_status status = queue->device->api->fence_wait(
             queue->handle, other.device_queue->fence, other.fence_value, error);
