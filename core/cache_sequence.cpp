@@ -313,11 +313,10 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
     auto span_at = [&](uint32_t i) -> const quire_token_span & {
         return *reinterpret_cast<const quire_token_span *>(spans + uint64_t{i} * stride);
     };
-    for (uint32_t i = 0; i < count; ++i) {
+    auto check_span = [&](uint32_t i, uint32_t *sequence) -> Status {
         const quire_token_span &span = span_at(i);
-        uint32_t index = 0;
-        QUIRE_TRY(find_idle_sequence(span.seq, &index));
-        const Sequence &s = sequences_[index];
+        QUIRE_TRY(find_idle_sequence(span.seq, sequence));
+        const Sequence &s = sequences_[*sequence];
         if (span.reserved0 != 0) return fail(QUIRE_E_STRUCT, "spans[{}].reserved0 is not 0", i);
         if (uint64_t{span.token_offset} + span.token_count > token_count) {
             return fail(QUIRE_E_ARG, "spans[{}] reaches past the {} tokens given", i, token_count);
@@ -333,15 +332,32 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
                 return fail(QUIRE_E_ARG, "spans[{}] names position {} as unknown", i, span.position + k);
             }
         }
-    }
+        return Status{};
+    };
+    // Each span is written as soon as it is checked, so that a later one for the same position is refused.
     for (uint32_t i = 0; i < count; ++i) {
+        uint32_t index = 0;
+        Status checked = check_span(i, &index);
+        if (!checked.ok()) {
+            while (i-- > 0) {
+                const quire_token_span &span = span_at(i);
+                uint32_t *own = sequences_[sequence_handles_.find(span.seq)].tokens.data;
+                for (uint32_t k = 0; k < span.token_count; ++k) {
+                    own[span.position + k] = QUIRE_TOKEN_UNKNOWN;
+                }
+            }
+            return checked;
+        }
         const quire_token_span &span = span_at(i);
-        uint32_t index = sequence_handles_.find(span.seq);
-        Sequence &s = sequences_[index];
-        uint32_t *own = s.tokens.data;
+        uint32_t *own = sequences_[index].tokens.data;
         for (uint32_t k = 0; k < span.token_count; ++k) {
             own[span.position + k] = tokens[span.token_offset + k];
         }
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+        uint32_t index = sequence_handles_.find(span_at(i).seq);
+        Sequence &s = sequences_[index];
+        const uint32_t *own = s.tokens.data;
         uint32_t &unknown = s.state.first_unknown;
         while (unknown < s.state.known && own[unknown] != QUIRE_TOKEN_UNKNOWN) ++unknown;
         if (unknown >= s.state.known) unknown = kNone;
