@@ -125,6 +125,7 @@ class Cache {
         bool swapped;
         uint32_t length[kMaxGroups];     // of the table, in the end
         uint32_t fresh[kMaxGroups];      // blocks to take
+        uint32_t shared[kMaxGroups]; // hits that the table will name
         uint32_t from_cached[kMaxGroups]; // hits that nobody holds now
         bool copy_tail[kMaxGroups];      // the block written first is shared
     };

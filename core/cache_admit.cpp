@@ -143,7 +143,7 @@ void Cache::measure(Plan *plan)
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockTable &t = ledger_.table(plan->sequence, g);
         uint32_t length = t.length;
-        plan->fresh[g] = plan->from_cached[g] = 0;
+        plan->fresh[g] = plan->shared[g] = plan->from_cached[g] = 0;
         plan->copy_tail[g] = false;
         if (plan->admission) [[unlikely]] {
             const BlockPool &pool = ledger_.pool(g);
@@ -151,17 +151,16 @@ void Cache::measure(Plan *plan)
                                  ? t.null_front
                                  : geometry_.groups[g].first_visible_block(plan->position,
                                                                            geometry_.block_tokens);
-            uint32_t found = 0;
             for (uint32_t i = first; i < plan->hit_blocks; ++i) {
                 uint32_t block = ledger_.tree().blocks(matches_[i])[g];
                 if (block == kNullBlock) continue;
-                ++found;
+                ++plan->shared[g];
                 const Block &b = pool[block];
                 bool counted = b.state == BlockState::cached && b.touch < open_record().barrier;
                 plan->from_cached[g] += counted ? 1 : 0;
             }
             if (plan->swapped) {
-                plan->fresh[g] = length - t.null_front - found;
+                plan->fresh[g] = length - t.null_front - plan->shared[g];
             } else {
                 length = plan->hit_blocks;
             }
@@ -185,7 +184,7 @@ Cache::Short Cache::shortage(const Plan &plan) const
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockPool &pool = ledger_.pool(g);
         uint32_t need = plan.fresh[g] + (plan.copy_tail[g] ? 1 : 0);
-        wanted += plan.fresh[g] + (plan.admission ? plan.hit_blocks : 0);
+        wanted += plan.fresh[g] + plan.shared[g];
         if (need == 0 && !plan.admission) continue;
         uint32_t available = pool.available(barrier) - plan.from_cached[g];
         uint32_t reason = QUIRE_WAIT_POOL;

@@ -190,4 +190,18 @@ TEST(Manager, a_dropped_item_does_not_bring_back_half_a_node)
     m.check();
 }
 
+TEST(Manager, a_quota_does_not_count_blocks_that_a_window_has_passed)
+{
+    Manager m(Shape{{0, 16}, {32, 32}});
+    auto desc = described<quire_namespace_desc>();
+    desc.quota_blocks = 9;
+    quire_namespace ns = 0;
+    ASSERT_EQ(api().namespace_create(m.cache, &desc, &ns, nullptr), QUIRE_OK);
+    quire_seq seq = m.sequence(ns);
+    for (uint32_t i = 0; i < 5; ++i) m.run(seq, text(i * kBlock, kBlock));
+    ASSERT_EQ(api().seq_end(m.cache, seq, 0, nullptr), QUIRE_OK);
+    seq = m.sequence(ns);
+    m.run(seq, text(0, 5 * kBlock + 1)); // 6 blocks of the first group, 2 of the second
+}
+
 } // namespace
