@@ -122,9 +122,8 @@ void Cache::lower_computed(uint32_t sequence, uint32_t token_count, bool withdra
     s.state.computed = whole_window_length(sequence, computed);
     release_from(sequence, geometry_.blocks_of(s.state.computed), withdraw);
     rewind_cursor(sequence);
-    if ((s.state.flags & Sequence::kSwapped) != 0 && s.state.computed == 0) {
-        s.state.flags &= ~Sequence::kSwapped;
-    }
+    // With nothing computed nothing is in the host tier, and nothing is left of old weights.
+    if (s.state.computed == 0) s.state.flags &= ~(Sequence::kSwapped | Sequence::kUnpublished);
 }
 
 // Nodes that only this sequence's blocks stand behind.
@@ -245,7 +244,7 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     s.state.computed = computed;
     s.state.lookahead = 0;
     s.state.preemptions = 0;
-    s.state.flags = p.state.flags & Sequence::kUnpublished;
+    s.state.flags = computed != 0 ? p.state.flags & Sequence::kUnpublished : 0;
     if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
     s.state.admitted = computed != 0 ? ++admissions_ : 0;
     rewind_cursor(child);

@@ -204,4 +204,14 @@ TEST(Manager, a_quota_does_not_count_blocks_that_a_window_has_passed)
     m.run(seq, text(0, 5 * kBlock + 1)); // 6 blocks of the first group, 2 of the second
 }
 
+TEST(Manager, a_sequence_that_starts_over_after_a_reset_is_published_again)
+{
+    Manager m(Shape{});
+    quire_seq seq = m.sequence();
+    m.run(seq, text(0, kBlock));
+    ASSERT_EQ(api().cache_reset(m.cache, nullptr), QUIRE_OK);
+    ASSERT_EQ(api().seq_truncate(m.cache, seq, 0, nullptr), QUIRE_OK);
+    EXPECT_EQ(m.info(seq).flags & QUIRE_SEQ_UNPUBLISHED, 0u);
+}
+
 } // namespace
