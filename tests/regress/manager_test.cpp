@@ -148,6 +148,21 @@ TEST(Manager, a_window_near_the_largest_integer_has_a_size)
     EXPECT_EQ(info.max_sequences, 0u);
 }
 
+TEST(Manager, two_spans_cannot_name_one_position)
+{
+    Manager m(Shape{});
+    quire_seq seq = m.sequence();
+    m.run(seq, std::vector<uint32_t>(kBlock, QUIRE_TOKEN_UNKNOWN));
+    quire_token_span spans[2] = {{seq, 0, 0, kBlock, 0}, {seq, 3, 5, 1, 0}};
+    auto tokens = text(0, kBlock);
+    EXPECT_EQ(api().seq_set_tokens(m.cache, spans, 2, sizeof spans[0], tokens.data(), kBlock, nullptr),
+              QUIRE_E_ARG);
+    // Nothing of the refused call stayed.
+    EXPECT_EQ(api().seq_set_tokens(m.cache, spans, 1, sizeof spans[0], tokens.data(), kBlock, nullptr),
+              QUIRE_OK);
+    m.check();
+}
+
 TEST(Manager, a_prefix_dropped_while_the_step_evicts_it_survives_abort)
 {
     for (bool abort : {true, false}) {
