@@ -187,6 +187,7 @@ class Cache {
     uint32_t choose_victim(const Plan &plan) const;
     Candidate candidate(const Sequence &s) const;
     bool may_be_victim(const Sequence &s) const;
+    bool still_written_elsewhere(const Sequence &s) const;
     Status give_up(uint32_t sequence, uint32_t how, uint64_t for_seq);
     bool host_has_room(uint32_t sequence) const;
     void swap_out(uint32_t sequence, uint32_t group);

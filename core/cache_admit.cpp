@@ -42,12 +42,8 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence)
         return fail(QUIRE_E_ARG, "items[{}].max_compute {} would leave drafts uncomputed", i,
                     item.max_compute);
     }
-    const StepRecord &record = open_record();
-    if (!timeline_.done(s.last_step) && timeline_.queue_of(s.last_step) != record.queue) {
-        const StepRecord &last = records_[Timeline::slot(s.last_step)];
-        if (last.phase == StepPhase::committed) {
-            return fail(QUIRE_E_BUSY, "items[{}]: its step on another queue is not finished", i);
-        }
+    if (still_written_elsewhere(s)) {
+        return fail(QUIRE_E_BUSY, "items[{}]: its step on another queue is not finished", i);
     }
     return Status{};
 }

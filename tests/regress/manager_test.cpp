@@ -205,6 +205,20 @@ TEST(Manager, a_dropped_item_does_not_bring_back_half_a_node)
     m.check();
 }
 
+TEST(Manager, what_another_queue_still_writes_is_not_swapped_out)
+{
+    Manager m(Shape{{0}, {16}, 8});
+    quire_seq seq = m.sequence();
+    quire_step first = m.begin(1);
+    m.add(first, seq, text(0, 8));
+    m.commit(first);
+    quire_step second = m.begin(2);
+    uint32_t freed = 0;
+    EXPECT_EQ(api().step_preempt(m.cache, second, seq, QUIRE_PREEMPT_SWAP, &freed, nullptr), QUIRE_E_BUSY);
+    ASSERT_EQ(api().step_abort(m.cache, second, nullptr), QUIRE_OK);
+    m.finish(first);
+}
+
 TEST(Manager, a_quota_does_not_count_blocks_that_a_window_has_passed)
 {
     Manager m(Shape{{0, 16}, {32, 32}});
