@@ -83,8 +83,9 @@ void Cache::info(quire_cache_info *out) const
         bool counts = !group.windowed || !geometry_.any_full;
         if (counts && usable * geometry_.block_tokens < tokens) tokens = usable * geometry_.block_tokens;
         uint32_t longest = geometry_.max_sequence_tokens;
-        if (group.windowed && longest > group.window + 2 * geometry_.block_tokens) {
-            longest = group.window + 2 * geometry_.block_tokens; // dead slots in front, a part behind
+        uint64_t in_window = uint64_t{group.window} + 2 * geometry_.block_tokens;
+        if (group.windowed && longest > in_window) {
+            longest = static_cast<uint32_t>(in_window); // dead slots in front, a part behind
         }
         uint64_t fit = usable / ceil_div(longest, geometry_.block_tokens);
         if (fit < sequences) sequences = fit;

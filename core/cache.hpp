@@ -126,6 +126,7 @@ class Cache {
         bool swapped;
         uint32_t length[kMaxGroups];     // of the table, in the end
         uint32_t fresh[kMaxGroups];      // blocks to take
+        uint32_t shared[kMaxGroups]; // hits that the table will name
         uint32_t from_cached[kMaxGroups]; // hits that nobody holds now
         bool copy_tail[kMaxGroups];      // the block written first is shared
     };
@@ -194,6 +195,7 @@ class Cache {
     uint32_t choose_victim(const Plan &plan) const;
     Candidate candidate(const Sequence &s) const;
     bool may_be_victim(const Sequence &s) const;
+    bool still_written_elsewhere(const Sequence &s) const;
     Status give_up(uint32_t sequence, uint32_t how, uint64_t for_seq);
     bool host_has_room(uint32_t sequence) const;
     void swap_out(uint32_t sequence, uint32_t group);

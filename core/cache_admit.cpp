@@ -43,12 +43,8 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence)
         return fail(QUIRE_E_ARG, "items[{}].max_compute {} would leave drafts uncomputed", i,
                     item.max_compute);
     }
-    const StepRecord &record = open_record();
-    if (!timeline_.done(s.last_step) && timeline_.queue_of(s.last_step) != record.queue) {
-        const StepRecord &last = records_[Timeline::slot(s.last_step)];
-        if (last.phase == StepPhase::committed) {
-            return fail(QUIRE_E_BUSY, "items[{}]: its step on another queue is not finished", i);
-        }
+    if (still_written_elsewhere(s)) {
+        return fail(QUIRE_E_BUSY, "items[{}]: its step on another queue is not finished", i);
     }
     return Status{};
 }
@@ -142,7 +138,7 @@ void Cache::measure(Plan *plan)
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockTable &t = ledger_.table(plan->sequence, g);
         uint32_t length = t.length;
-        plan->fresh[g] = plan->from_cached[g] = 0;
+        plan->fresh[g] = plan->shared[g] = plan->from_cached[g] = 0;
         plan->copy_tail[g] = false;
         if (plan->admission) [[unlikely]] {
             const BlockPool &pool = ledger_.pool(g);
@@ -150,17 +146,16 @@ void Cache::measure(Plan *plan)
                                  ? t.null_front
                                  : geometry_.groups[g].first_visible_block(plan->position,
                                                                            geometry_.block_tokens);
-            uint32_t found = 0;
             for (uint32_t i = first; i < plan->hit_blocks; ++i) {
                 uint32_t block = ledger_.tree().blocks(matches_[i])[g];
                 if (block == kNullBlock) continue;
-                ++found;
+                ++plan->shared[g];
                 const Block &b = pool[block];
                 bool counted = b.state == BlockState::cached && b.touch < open_record().barrier;
                 plan->from_cached[g] += counted ? 1 : 0;
             }
             if (plan->swapped) {
-                plan->fresh[g] = length - t.null_front - found;
+                plan->fresh[g] = length - t.null_front - plan->shared[g];
             } else {
                 length = plan->hit_blocks;
             }
@@ -184,7 +179,7 @@ Cache::Short Cache::shortage(const Plan &plan) const
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockPool &pool = ledger_.pool(g);
         uint32_t need = plan.fresh[g] + (plan.copy_tail[g] ? 1 : 0);
-        wanted += plan.fresh[g] + (plan.admission ? plan.hit_blocks : 0);
+        wanted += plan.fresh[g] + plan.shared[g];
         if (need == 0 && !plan.admission) continue;
         uint32_t available = pool.available(barrier) - plan.from_cached[g];
         uint32_t reason = QUIRE_WAIT_POOL;

@@ -15,9 +15,18 @@ Candidate Cache::candidate(const Sequence &s) const
     return Candidate{s.state.admitted, s.priority, resumed != 0 && resumed + 1 == timeline_.next()};
 }
 
+// Is the sequence's last step on another queue than the open step's, with its fence not yet enqueued? Then
+// nothing of this step can wait for what that one writes.
+bool Cache::still_written_elsewhere(const Sequence &s) const
+{
+    const StepRecord &last = records_[Timeline::slot(s.last_step)];
+    return !timeline_.done(s.last_step) && last.phase == StepPhase::committed &&
+           last.queue != records_[open_slot_].queue;
+}
+
 bool Cache::may_be_victim(const Sequence &s) const
 {
-    return s.change == kNone && s.blocks_held != 0 && s.state.drafts == 0 &&
+    return !still_written_elsewhere(s) && s.change == kNone && s.blocks_held != 0 && s.state.drafts == 0 &&
            (s.state.flags & Sequence::kSwapped) == 0;
 }
 
@@ -182,6 +191,12 @@ Status Cache::preempt(uint64_t step, uint64_t seq, uint32_t how, uint32_t *freed
     *freed = 0;
     if ((s.state.flags & Sequence::kSwapped) != 0 || s.blocks_held == 0) return Status{};
     bool room = host_has_room(index);
+    if (still_written_elsewhere(s)) {
+        if (how == QUIRE_PREEMPT_SWAP) {
+            return fail(QUIRE_E_BUSY, "the sequence's step on another queue is not finished");
+        }
+        how = QUIRE_PREEMPT_RECOMPUTE;
+    }
     if (how == QUIRE_PREEMPT_SWAP && !room) return Status{QUIRE_S_NO_BLOCKS, nullptr, 0, 0};
     how = choose_preemption(how, room, held_bytes(index), s.state.computed, swap_cost_);
     uint32_t before = usable_blocks();

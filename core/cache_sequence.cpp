@@ -122,9 +122,8 @@ void Cache::lower_computed(uint32_t sequence, uint32_t token_count, bool withdra
     s.state.computed = whole_window_length(sequence, computed);
     release_from(sequence, geometry_.blocks_of(s.state.computed), withdraw);
     rewind_cursor(sequence);
-    if ((s.state.flags & Sequence::kSwapped) != 0 && s.state.computed == 0) {
-        s.state.flags &= ~Sequence::kSwapped;
-    }
+    // With nothing computed nothing is in the host tier, and nothing is left of old weights.
+    if (s.state.computed == 0) s.state.flags &= ~(Sequence::kSwapped | Sequence::kUnpublished);
 }
 
 // Nodes that only this sequence's blocks stand behind.
@@ -245,7 +244,7 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     s.state.computed = computed;
     s.state.lookahead = 0;
     s.state.preemptions = 0;
-    s.state.flags = p.state.flags & Sequence::kUnpublished;
+    s.state.flags = computed != 0 ? p.state.flags & Sequence::kUnpublished : 0;
     if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
     s.state.admitted = computed != 0 ? ++admissions_ : 0;
     rewind_cursor(child);
@@ -313,13 +312,13 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
     auto span_at = [&](uint32_t i) -> const quire_token_span & {
         return *reinterpret_cast<const quire_token_span *>(spans + uint64_t{i} * stride);
     };
-    for (uint32_t i = 0; i < count; ++i) {
+    auto check_span = [&](uint32_t i, uint32_t *sequence) -> Status {
         const quire_token_span &span = span_at(i);
-        uint32_t index = sequence_handles_.find(span.seq);
-        if (index == HandleTable::kNone || sequences_[index].change != kNone) {
-            return find_idle_sequence(span.seq, &index);
+        *sequence = sequence_handles_.find(span.seq);
+        if (*sequence == HandleTable::kNone || sequences_[*sequence].change != kNone) {
+            return find_idle_sequence(span.seq, sequence);
         }
-        const Sequence &s = sequences_[index];
+        const Sequence &s = sequences_[*sequence];
         if (span.reserved0 != 0) return fail(QUIRE_E_STRUCT, "spans[{}].reserved0 is not 0", i);
         if (uint64_t{span.token_offset} + span.token_count > token_count) {
             return fail(QUIRE_E_ARG, "spans[{}] reaches past the {} tokens given", i, token_count);
@@ -335,15 +334,32 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
                 return fail(QUIRE_E_ARG, "spans[{}] names position {} as unknown", i, span.position + k);
             }
         }
-    }
+        return Status{};
+    };
+    // Each span is written as soon as it is checked, so that a later one for the same position is refused.
     for (uint32_t i = 0; i < count; ++i) {
+        uint32_t index = 0;
+        Status checked = check_span(i, &index);
+        if (!checked.ok()) {
+            while (i-- > 0) {
+                const quire_token_span &span = span_at(i);
+                uint32_t *own = sequences_[sequence_handles_.find(span.seq)].tokens.data;
+                for (uint32_t k = 0; k < span.token_count; ++k) {
+                    own[span.position + k] = QUIRE_TOKEN_UNKNOWN;
+                }
+            }
+            return checked;
+        }
         const quire_token_span &span = span_at(i);
-        uint32_t index = sequence_handles_.find(span.seq);
-        Sequence &s = sequences_[index];
-        uint32_t *own = s.tokens.data;
+        uint32_t *own = sequences_[index].tokens.data;
         for (uint32_t k = 0; k < span.token_count; ++k) {
             own[span.position + k] = tokens[span.token_offset + k];
         }
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+        uint32_t index = sequence_handles_.find(span_at(i).seq);
+        Sequence &s = sequences_[index];
+        const uint32_t *own = s.tokens.data;
         uint32_t &unknown = s.state.first_unknown;
         while (unknown < s.state.known && own[unknown] != QUIRE_TOKEN_UNKNOWN) ++unknown;
         if (unknown >= s.state.known) unknown = kNone;

@@ -31,6 +31,7 @@ Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *
     record.flags = options.flags;
     record.preempt = options.preempt;
     open_slot_ = slot;
+    if (has_memory_) ++record.device_queue->unfinished_steps;
     Status added = add_items(list);
     if (!added.ok()) {
         close(&record);
@@ -51,6 +52,7 @@ Status Cache::add(uint64_t step, const ItemList &list)
 void Cache::close(StepRecord *record)
 {
     step_handles_.end(record->handle_index);
+    if (has_memory_) --record->device_queue->unfinished_steps;
     record->clear();
     open_slot_ = kNone;
 }
@@ -256,6 +258,7 @@ Status Cache::wait_for_other_queues(const StepRecord &record, quire_error *error
         if (waited[slot]) continue;
         waited[slot] = true;
         const StepRecord &other = records_[slot];
+        if (other.phase == StepPhase::unused) continue; // its work has run, and its queue may be gone
         Queue *queue = record.device_queue;
         quire_status status = queue->device->api->fence_wait(
             queue->handle, other.device_queue->fence, other.fence_value, error);
@@ -293,7 +296,6 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error)
     open_slot_ = kNone;
     timeline_.commit(record->queue);
     if (!has_memory_) return Status{};
-    ++record->device_queue->unfinished_steps;
     Status enqueued = enqueue(*record, batch, error);
     if (enqueued.ok()) return enqueued;
     if (batch != nullptr) batch->failed();

@@ -119,6 +119,7 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence)
     Edit *edit = log(EditKind::evict, group);
     edit->block = block;
     edit->node = b.node;
+    edit->index = tree_.generation(b.node);
     edit->hint = pool.next_in_list(block);
     look_ahead(group, edit->hint);
     edit->unlinked = !windowed_[group] && tree_.linked(b.node);
@@ -302,20 +303,32 @@ void Ledger::restore_owner(const Edit &edit)
     b.frozen_slots = edit.frozen_slots;
 }
 
+// The block is cached again, if its node still waits for it. Meanwhile the node may have been forgotten, have
+// got another block in this group, or have lost one in another group to an item that stays.
+void Ledger::undo_evict(const Edit &edit)
+{
+    BlockPool &pool = *pools_[edit.group];
+    uint32_t *named = &tree_.blocks(edit.node)[edit.group];
+    restore_owner(edit);
+    bool wanted = tree_.generation(edit.node) == edit.index && *named == kNullBlock;
+    if (wanted) {
+        *named = edit.block;
+        wanted = !edit.unlinked || tree_.whole(edit.node);
+        if (!wanted) *named = kNullBlock;
+    }
+    if (!wanted) return pool.undo_take_free(edit.block);
+    pool[edit.block].node = edit.node;
+    pool[edit.block].ready = edit.ready;
+    if (edit.unlinked) tree_.relink(edit.node);
+    pool.undo_claim(edit.block, edit.hint);
+    --evictions_;
+}
+
 void Ledger::undo_tree_edit(const Edit &edit)
 {
     BlockPool &pool = *pools_[edit.group];
     uint32_t *named = &tree_.blocks(edit.node)[edit.group];
     switch (edit.kind) {
-    case EditKind::evict:
-        pool[edit.block].node = edit.node;
-        pool[edit.block].ready = edit.ready;
-        *named = edit.block;
-        if (edit.unlinked) tree_.relink(edit.node);
-        restore_owner(edit);
-        pool.undo_claim(edit.block, edit.hint);
-        --evictions_;
-        break;
     case EditKind::publish:
         detach(edit.node);
         tree_.unlink(edit.node);
@@ -372,6 +385,7 @@ void Ledger::undo_edit(const Edit &edit, Sequence *s)
         s->blocks_held = edit.hint;
         break;
     }
+    case EditKind::evict: undo_evict(edit); break;
     case EditKind::owner: restore_owner(edit); break;
     case EditKind::host_take: host_pools_[edit.group]->undo_take_free(edit.block); break;
     case EditKind::host_drop:
@@ -406,7 +420,8 @@ void Ledger::settle(StepRecord *record)
             if (edit.kind == EditKind::replace) {
                 pools_[edit.group]->free_unpublished(edit.block);
             } else if (edit.kind == EditKind::evict) {
-                if (edit.unlinked) {
+                if (tree_.generation(edit.node) != edit.index) continue; // forgotten, or freed just now
+                if (!tree_.linked(edit.node)) {
                     detach(edit.node);
                     tree_.free_node(edit.node);
                 } else if (!any_full_) {

@@ -96,6 +96,7 @@ class Ledger {
     void restore_owner(const Edit &edit);
     Edit *log(EditKind kind, uint32_t group);
     void undo_edit(const Edit &edit, Sequence *s);
+    void undo_evict(const Edit &edit);
     void undo_tree_edit(const Edit &edit);
     void detach(uint32_t node);
     BlockPool *make_pool(uint32_t block_count);

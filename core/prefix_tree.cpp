@@ -255,6 +255,17 @@ Status PrefixTree::check(const BlockPool *const *pools) const
             }
         }
     }
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        const BlockPool &pool = *pools[g];
+        for (uint32_t b = 1; b < pool.block_count(); ++b) {
+            uint32_t node = pool[b].node;
+            if (node == kNone || pool[b].state == BlockState::parked) continue;
+            if ((generation(node) & 1) == 0 || blocks(node)[g] != b) {
+                return fail(QUIRE_E_INTERNAL, "prefix_tree: block {} names node {}, not the other way round",
+                            b, node);
+            }
+        }
+    }
     return Status{};
 }
 

@@ -13,7 +13,7 @@
 // names a block or has children.
 //
 // Invariants (check()): (1) every linked node is in the bucket of its hash; (2) a linked node names a block
-// in each full-attention group, and those blocks name it.
+// in each full-attention group, and those blocks name it; (3) a block names a node in use that names it.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -101,6 +101,17 @@ class PrefixTree {
     // [group_count] the node's blocks; kNullBlock = none.
     uint32_t *blocks(uint32_t node) { return record(node) + kHeaderWords; }
     const uint32_t *blocks(uint32_t node) const { return record(node) + kHeaderWords; }
+
+    // Moves on when the node is freed: a record with another one is another node.
+    uint32_t generation(uint32_t node) const { return header(node).generation; }
+    // Does it name a block in each full-attention group?
+    bool whole(uint32_t node) const
+    {
+        for (uint32_t g = 0; g < group_count_; ++g) {
+            if (full_group_[g] && blocks(node)[g] == kNullBlock) return false;
+        }
+        return true;
+    }
 
     // Takes a node out of reach, or back; its record and generation stay.
     void unlink(uint32_t node);

@@ -17,7 +17,7 @@ namespace quire {
 
 enum class EditKind : uint8_t {
     take_free,    // block: left the free list; owner, frozen_slots = before, as below
-    evict,        // block: left the tree; node, unlinked = its node was taken out of reach
+    evict,        // block: left the tree; node, index = its generation; unlinked = it was put out of reach
     add_ref,      // block: one more table; claimed = it was cached, hint = its neighbour
     drop_ref,     // block: one table less; stamp, touch = before
     table_entry,  // tables[sequence][group][index] was `block`

@@ -106,7 +106,9 @@ QUIRE_EXPORT quire_status quire_step_drop(quire_cache *cache, quire_step step, q
                                           quire_error *error);
 /* Gives up the blocks of a sequence that is not in the step. It keeps its known tokens and comes back by
  * being added again. freed_blocks counts those that this step can use, over all groups.
- * Returns  QUIRE_S_NO_BLOCKS  how is QUIRE_PREEMPT_SWAP and the host tier is short; nothing changed. */
+ * Returns  QUIRE_S_NO_BLOCKS  how is QUIRE_PREEMPT_SWAP and the host tier is short; nothing changed.
+ * Errors   QUIRE_E_BUSY       how is QUIRE_PREEMPT_SWAP and its last step, on another queue, is not
+ *                             finished; or it has drafts that were not accepted. */
 QUIRE_EXPORT quire_status quire_step_preempt(quire_cache *cache, quire_step step, quire_seq seq,
                                              uint32_t how, uint32_t *freed_blocks, quire_error *error);
 

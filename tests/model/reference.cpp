@@ -334,7 +334,7 @@ void Reference::lower_computed(int slot, int tokens, bool withdraw)
         }
     }
     rewind(slot);
-    if (s.computed == 0) s.swapped = false;
+    if (s.computed == 0) s.swapped = s.unpublished = false;
 }
 
 void Reference::end(int slot, bool drop_prefix)
@@ -363,6 +363,7 @@ bool Reference::fork(int slot, int child, int token_count)
     s.lookahead = s.preemptions = 0;
     s.lost = s.preempted = false;
     s.admitted = s.computed != 0 ? ++admissions_ : 0;
+    s.unpublished = s.unpublished && s.computed != 0;
     for (size_t g = 0; g < blocks_.size(); ++g) {
         s.tables[g].resize(static_cast<size_t>(block_count(s.computed)));
         for (size_t i = 0; i < s.tables[g].size(); ++i) {

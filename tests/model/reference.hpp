@@ -147,6 +147,7 @@ class Reference {
     int first_visible(int group, int position) const;
     int first_unknown(const Seq &s) const;
     bool done(int64_t step) const;
+    bool still_written_elsewhere(const Seq &s) const;
     bool usable(int64_t touch, int64_t queue) const;
     bool visible(int64_t ready, int64_t queue, bool any_queue) const;
     int available(int group) const;

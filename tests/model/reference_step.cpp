@@ -131,6 +131,7 @@ int Reference::choose_victim(int slot) const
             for (int block : table) holds |= block >= 0;
         }
         if (!s.live || s.in_step || s.gave_up || s.swapped || s.drafts != 0 || !holds) continue;
+        if (still_written_elsewhere(s)) continue;
         if (static_cast<int>(i) == slot || !gives_way(s, seq(slot))) continue;
         bool resumed = s.resumed_step != 0 && s.resumed_step + 1 == next_step_;
         if (best >= 0) {
@@ -282,6 +283,14 @@ void Reference::take_all(const Plan &plan)
     step_.first_position[plan.slot] = plan.position;
 }
 
+bool Reference::still_written_elsewhere(const Seq &s) const
+{
+    for (const Step &step : unfinished_) {
+        if (step.number == s.last_step && !step.complete && step.queue != step_.queue) return true;
+    }
+    return false;
+}
+
 AddResult Reference::add(const Item &item)
 {
     AddResult out;
@@ -290,10 +299,7 @@ AddResult Reference::add(const Item &item)
     if (!s.live || s.in_step || s.drafts != 0 || known == s.computed) return out;
     if (item.drafts > static_cast<int>(item.tokens.size())) return out;
     if (item.drafts != 0 && item.max_compute != 0 && item.max_compute < known - s.computed) return out;
-    for (const Step &step : unfinished_) {
-        bool unfinished = step.number == s.last_step && !step.complete;
-        if (unfinished && step.queue != step_.queue) return out; // BUSY
-    }
+    if (still_written_elsewhere(s)) return out; // BUSY
     if (s.gave_up) {
         out.outcome = Outcome::wait;
         out.reason = 4;
@@ -343,6 +349,10 @@ int Reference::preempt(int slot, int how)
         for (int block : table) holds |= block >= 0;
     }
     if (s.swapped || !holds) return 1;
+    if (still_written_elsewhere(s)) {
+        if (how == 1) return -1;
+        how = 2;
+    }
     if (how == 1 && !host_room(slot)) return 0;
     if (how == 0) how = host_room(slot) ? 1 : 2;
     give_up(slot, how);
