@@ -40,11 +40,11 @@ struct Block {
     BlockState state;
     uint8_t reserved0;
     uint64_t stamp; // of the last release, orders the cached list
-    uint64_t ready; // the step that wrote its content
+    uint64_t begun; // the first step that wrote of its content
+    uint64_t ready; // the last one, once published
     uint64_t touch; // the last step that may read or write it
     uint32_t copied_to;   // run of copies in which it was a destination
     uint32_t copied_from; // run of copies in which it was a source
-    uint64_t reserved1;
 };
 static_assert(sizeof(Block) == 64);
 

@@ -74,13 +74,14 @@ Status Cache::poll(quire_error *error)
     return Status{};
 }
 
-// Blocks that the step published, by the sequences' own hands or by set_tokens.
+// Published blocks that the step may have written of, whoever published them and when.
 void Cache::withdraw_published(uint64_t step)
 {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockPool &pool = ledger_.pool(g);
         for (uint32_t b = 1; b < pool.block_count(); ++b) {
-            if (pool[b].node != kNone && pool[b].ready == step) ledger_.forget(pool[b].node);
+            bool of_the_step = pool[b].begun <= step && step <= pool[b].ready;
+            if (pool[b].node != kNone && of_the_step) ledger_.forget(pool[b].node);
         }
     }
 }
@@ -100,12 +101,6 @@ void Cache::lose(uint32_t sequence, uint32_t valid_tokens)
 
 void Cache::fail_step(const StepRecord &record)
 {
-    // Host blocks of its victims were never written.
-    for (const Change &change : record.changes) {
-        const Sequence &s = sequences_[change.sequence];
-        if (change.kind != ChangeKind::victim || s.last_step != record.number) continue;
-        if ((s.state.flags & Sequence::kSwapped) != 0) lose(change.sequence, 0);
-    }
     uint32_t slot = Timeline::slot(record.number);
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         const Sequence &s = sequences_[i];

@@ -196,7 +196,11 @@ void Cache::settle_items(StepRecord *record, Batch *batch)
         Sequence &s = sequences_[change.sequence];
         s.change = kNone;
         s.last_step = record->number;
-        if (change.kind == ChangeKind::victim) continue;
+        if (change.kind == ChangeKind::victim) {
+            // If the step fails, its host blocks were never written.
+            if ((s.state.flags & Sequence::kSwapped) != 0) s.note_pending(record->number, 0);
+            continue;
+        }
         s.note_pending(record->number, change.valid_tokens);
         for (uint64_t step = timeline_.oldest(); change.has_pending && step < record->number; ++step) {
             uint32_t position = change.pending_position[Timeline::slot(step)];

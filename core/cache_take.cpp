@@ -14,9 +14,9 @@ void Cache::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t in
     uint32_t position = index << geometry_.block_shift;
     if (b.ready == open_record().number) {
         if (position < change->valid_tokens) change->valid_tokens = position;
-    } else if (!timeline_.done(b.ready)) {
-        change->note_pending(b.ready, position);
     }
+    uint64_t step = b.begun > timeline_.oldest() ? b.begun : timeline_.oldest();
+    for (; step <= b.ready && step < open_record().number; ++step) change->note_pending(step, position);
     ledger_.add_ref(group, block);
 }
 

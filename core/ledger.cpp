@@ -104,11 +104,13 @@ void Ledger::note_owner(Edit *edit, const Block &b) const
 uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence)
 {
     BlockPool &pool = *pools_[group];
+    QUIRE_ASSERT(record_ != nullptr); // settle() frees the nodes of what is evicted
     uint32_t block = pool.take_free(barrier);
     if (block != kNone) [[likely]] {
         Edit *edit = log(EditKind::take_free, group);
         edit->block = block;
         note_owner(edit, pool[block]);
+        pool[block].begun = record_->number;
         pool[block].owner = sequence;
         pool[block].frozen_slots = 0;
         return block;
@@ -127,12 +129,13 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence)
     tree_.blocks(b.node)[group] = kNullBlock;
     note_owner(edit, b);
     edit->ready = b.ready;
+    edit->touch = b.begun;
+    b.begun = record_->number;
     b.node = kNone;
     b.owner = sequence;
     b.frozen_slots = 0;
     pool.claim(block);
     ++evictions_;
-    QUIRE_ASSERT(record_ != nullptr); // settle() frees the node
     return block;
 }
 
@@ -222,6 +225,10 @@ void Ledger::drop_host(uint32_t group, uint32_t block, uint64_t touch)
 void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst)
 {
     QUIRE_ASSERT(record_ != nullptr);
+    // The copy is right only if every step is that wrote of the original.
+    BlockPool &sources = kind == QUIRE_COPY_SWAP_IN ? *host_pools_[group] : *pools_[group];
+    BlockPool &targets = kind == QUIRE_COPY_SWAP_OUT ? *host_pools_[group] : *pools_[group];
+    targets[dst].begun = sources[src].begun;
     record_->copies.push(
         quire_block_copy{kind, group, static_cast<int32_t>(src), static_cast<int32_t>(dst)});
 }
@@ -319,6 +326,7 @@ void Ledger::undo_evict(const Edit &edit)
     if (!wanted) return pool.undo_take_free(edit.block);
     pool[edit.block].node = edit.node;
     pool[edit.block].ready = edit.ready;
+    pool[edit.block].begun = edit.touch;
     if (edit.unlinked) tree_.relink(edit.node);
     pool.undo_claim(edit.block, edit.hint);
     --evictions_;

@@ -47,7 +47,7 @@ struct Edit {
         uint64_t stamp;
         uint64_t ready; // evict
     };
-    uint64_t touch;
+    uint64_t touch; // evict: begun
 };
 
 enum class ChangeKind : uint8_t { item, victim, dropped };

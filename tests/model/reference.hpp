@@ -57,6 +57,7 @@ struct Block {
     int owner = -1;
     int frozen = 0;
     int64_t stamp = 0;
+    int64_t begun = 0;
     int64_t ready = 0;
     int64_t touch = 0;
     bool parked = false;
@@ -103,7 +104,6 @@ struct Step {
     std::vector<int> rows;            // sequences in item order
     std::map<int, int> valid;         // sequence -> tokens that stay right
     std::map<int, int> first_position;
-    std::vector<int> swapped_victims;
     bool may_preempt = false;
     int how = 0;
 };

@@ -187,7 +187,9 @@ void Reference::give_up(int slot, int how)
             int block = s.tables[g][i];
             if (block < 0) continue;
             drop_ref(static_cast<int>(g), block, how == 1 ? step_.number : s.last_step);
-            if (how == 1) s.tables[g][i] = take_host(static_cast<int>(g));
+            if (how != 1) continue;
+            s.tables[g][i] = take_host(static_cast<int>(g));
+            host_[g][static_cast<size_t>(s.tables[g][i])].begun = blocks_[g][static_cast<size_t>(block)].begun;
         }
         if (how == 2) s.tables[g].clear();
     }
@@ -199,7 +201,6 @@ void Reference::give_up(int slot, int how)
     s.cursor = -1;
     if (how == 1) {
         s.swapped = true;
-        step_.swapped_victims.push_back(slot);
     } else {
         s.computed = 0;
         s.unpublished = false;
@@ -239,7 +240,7 @@ void Reference::take_all(const Plan &plan)
             int position = i * config_.block_tokens;
             if (b.ready == step_.number) valid = std::min(valid, position);
             for (const Step &step : unfinished_) {
-                if (step.number != b.ready) continue;
+                if (step.number < b.begun || step.number > b.ready) continue;
                 auto [it, fresh] = s.pending.emplace(step.number, position);
                 if (!fresh) it->second = std::min(it->second, position);
             }
@@ -249,6 +250,7 @@ void Reference::take_all(const Plan &plan)
         auto fresh_block = [&] {
             int block = take(group);
             blocks_[g][static_cast<size_t>(block)].owner = plan.slot;
+            blocks_[g][static_cast<size_t>(block)].begun = step_.number;
             return block;
         };
         if (plan.swapped) {
@@ -259,7 +261,9 @@ void Reference::take_all(const Plan &plan)
                 Block &host_block = host_[g][static_cast<size_t>(table[i])];
                 host_block.refs = 0;
                 host_block.touch = std::max(host_block.touch, step_.number);
+                int64_t begun = host_block.begun;
                 table[i] = block >= 0 ? block : fresh_block();
+                if (block < 0) blocks_[g][static_cast<size_t>(table[i])].begun = begun;
             }
         } else if (plan.admission) {
             for (int i = 0; i < hits; ++i) {
@@ -268,6 +272,8 @@ void Reference::take_all(const Plan &plan)
         } else if (plan.copy_tail[g]) {
             size_t index = static_cast<size_t>(plan.position / config_.block_tokens);
             int block = fresh_block();
+            blocks_[g][static_cast<size_t>(block)].begun =
+                blocks_[g][static_cast<size_t>(table[index])].begun;
             drop_ref(group, table[index], step_.number);
             table[index] = block;
             valid = std::min(valid, static_cast<int>(index) * config_.block_tokens);
@@ -376,6 +382,7 @@ void Reference::commit()
     parked_.clear();
     for (Seq &s : seqs_) {
         if (s.in_step || s.gave_up) s.last_step = step_.number;
+        if (s.gave_up && s.swapped) s.pending[step_.number] = 0;
         s.gave_up = false;
     }
     for (int slot : step_.rows) {
@@ -422,9 +429,6 @@ void Reference::finish(int64_t number, bool failed)
     auto step = std::find_if(unfinished_.begin(), unfinished_.end(),
                              [&](const Step &s) { return s.number == number; });
     if (failed) {
-        for (int slot : step->swapped_victims) {
-            if (seq(slot).swapped && seq(slot).last_step == number) lose(slot, 0);
-        }
         for (size_t i = 0; i < seqs_.size(); ++i) {
             auto pending = seqs_[i].pending.find(number);
             if (seqs_[i].live && pending != seqs_[i].pending.end()) {
@@ -433,7 +437,7 @@ void Reference::finish(int64_t number, bool failed)
         }
         for (auto &blocks : blocks_) {
             for (Block &b : blocks) {
-                if (b.node >= 0 && b.ready == number) kill(b.node);
+                if (b.node >= 0 && b.begun <= number && number <= b.ready) kill(b.node);
             }
         }
     }

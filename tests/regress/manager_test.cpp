@@ -205,6 +205,50 @@ TEST(Manager, a_dropped_item_does_not_bring_back_half_a_node)
     m.check();
 }
 
+TEST(Manager, a_failed_step_withdraws_blocks_that_a_later_step_filled)
+{
+    Manager m(Shape{});
+    quire_seq writer = m.sequence(), taker = m.sequence();
+    quire_step first = m.begin();
+    m.add(first, writer, text(0, 8));
+    m.commit(first);
+    quire_step second = m.begin();
+    m.add(second, writer, text(8, 8));
+    m.commit(second);
+    ASSERT_EQ(api().seq_end(m.cache, writer, 0, nullptr), QUIRE_OK);
+    quire_step third = m.begin();
+    EXPECT_EQ(m.add(third, taker, text(0, kBlock + 1)).hit_tokens, kBlock);
+    m.commit(third);
+    m.finish(first, QUIRE_STEP_FAILED);
+    m.finish(second);
+    m.finish(third);
+    EXPECT_EQ(m.info(taker).computed_tokens, 0u);
+    EXPECT_NE(m.info(taker).flags & QUIRE_SEQ_LOST, 0u);
+    quire_seq late = m.sequence();
+    quire_step step = m.begin();
+    EXPECT_EQ(m.add(step, late, text(0, kBlock + 1)).hit_tokens, 0u);
+    ASSERT_EQ(api().step_abort(m.cache, step, nullptr), QUIRE_OK);
+    m.check();
+}
+
+TEST(Manager, a_failed_swap_out_is_not_believed_after_the_swap_in)
+{
+    Manager m(Shape{{0}, {16}, 8});
+    quire_seq seq = m.sequence();
+    m.run(seq, text(0, 8));
+    quire_step out = m.begin();
+    uint32_t freed = 0;
+    ASSERT_EQ(api().step_preempt(m.cache, out, seq, QUIRE_PREEMPT_SWAP, &freed, nullptr), QUIRE_OK);
+    m.commit(out);
+    quire_step in = m.begin();
+    ASSERT_EQ(m.add(in, seq, text(8, 1)).outcome, uint32_t{QUIRE_ITEM_RUN});
+    m.commit(in);
+    m.finish(out, QUIRE_STEP_FAILED);
+    m.finish(in);
+    EXPECT_EQ(m.info(seq).computed_tokens, 0u);
+    m.check();
+}
+
 TEST(Manager, what_another_queue_still_writes_is_not_swapped_out)
 {
     Manager m(Shape{{0}, {16}, 8});
