@@ -99,6 +99,7 @@ void Ledger::note_owner(Edit *edit, const Block &b) const
 {
     edit->owner = b.owner;
     edit->frozen_slots = b.frozen_slots;
+    edit->begun = b.begun;
 }
 
 uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence)
@@ -129,7 +130,6 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence)
     tree_.blocks(b.node)[group] = kNullBlock;
     note_owner(edit, b);
     edit->ready = b.ready;
-    edit->touch = b.begun;
     b.begun = record_->number;
     b.node = kNone;
     b.owner = sequence;
@@ -308,6 +308,7 @@ void Ledger::restore_owner(const Edit &edit)
     Block &b = (*pools_[edit.group])[edit.block];
     b.owner = edit.owner;
     b.frozen_slots = edit.frozen_slots;
+    b.begun = edit.begun;
 }
 
 // The block is cached again, if its node still waits for it. Meanwhile the node may have been forgotten, have
@@ -326,7 +327,6 @@ void Ledger::undo_evict(const Edit &edit)
     if (!wanted) return pool.undo_take_free(edit.block);
     pool[edit.block].node = edit.node;
     pool[edit.block].ready = edit.ready;
-    pool[edit.block].begun = edit.touch;
     if (edit.unlinked) tree_.relink(edit.node);
     pool.undo_claim(edit.block, edit.hint);
     --evictions_;

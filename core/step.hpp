@@ -47,7 +47,10 @@ struct Edit {
         uint64_t stamp;
         uint64_t ready; // evict
     };
-    uint64_t touch; // evict: begun
+    union {
+        uint64_t touch;
+        uint64_t begun; // with owner and frozen_slots
+    };
 };
 
 enum class ChangeKind : uint8_t { item, victim, dropped };
