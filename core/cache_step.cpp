@@ -218,14 +218,25 @@ void Cache::settle_items(StepRecord *record, Batch *batch)
     }
 }
 
-// An item that was dropped may have published what a later one has as well: then that one's counts.
+// An item that was dropped may have published what a later one has as well, or what a later one published
+// below. The later one's blocks count then, from the root on.
 void Cache::publish_again(const StepRecord &record)
 {
+    PrefixTree &tree = ledger_.tree();
     for (const Change &change : record.changes) {
         Sequence &s = sequences_[change.sequence];
-        if (change.kind != ChangeKind::item || ledger_.tree().alive(s.state.cursor)) continue;
+        const TreeCursor &at = s.state.cursor;
+        if (change.kind != ChangeKind::item) continue;
+        if (tree.alive(at) && tree.reachable(at.node)) continue;
+        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+            const BlockTable &t = ledger_.table(change.sequence, g);
+            for (uint32_t i = t.null_front; i < t.length; ++i) {
+                uint32_t node = ledger_.pool(g)[t.ids.data[i]].node;
+                if (node != kNone && !tree.reachable(node)) ledger_.forget(node);
+            }
+        }
         s.state.published = 0;
-        s.state.cursor = ledger_.tree().root_cursor(s.root);
+        s.state.cursor = tree.root_cursor(s.root);
         publish(change.sequence, record.number);
     }
 }

@@ -113,6 +113,18 @@ class PrefixTree {
         return true;
     }
 
+    // Does a walk from the root come to the node?
+    bool reachable(uint32_t node) const
+    {
+        while (node != kNone) {
+            if (!linked(node)) return false;
+            uint32_t above = header(node).parent;
+            if (above != kNone && parent(node) == kNone) return false;
+            node = above;
+        }
+        return true;
+    }
+
     // Takes a node out of reach, or back; its record and generation stay.
     void unlink(uint32_t node);
     void relink(uint32_t node);

@@ -105,6 +105,7 @@ struct Step {
     std::map<int, int> valid;         // sequence -> tokens that stay right
     std::map<int, int> first_position;
     bool may_preempt = false;
+    bool dropped = false; // an item was taken back
     int how = 0;
 };
 
@@ -126,6 +127,7 @@ class Reference {
     // 1: done, 0: the host tier is short, -1: an error.
     int preempt(int slot, int how);
     void abort();
+    void note_drop() { step_.dropped = true; }
     void commit();
     void finish(int64_t step, bool failed);
 
@@ -175,6 +177,8 @@ class Reference {
     void give_up(int slot, int how);
     void take_all(const Plan &plan);
     void pass_windows();
+    bool reachable(int node) const;
+    void publish_again();
     void lose(int slot, int valid);
 
     Config config_;

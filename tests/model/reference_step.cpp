@@ -392,9 +392,37 @@ void Reference::commit()
         valid = std::min(valid, step_.valid[slot]);
     }
     pass_windows();
+    if (step_.dropped) publish_again();
     unfinished_.push_back(step_);
     ++next_step_;
     open_ = false;
+}
+
+bool Reference::reachable(int node) const
+{
+    for (; node >= 0; node = nodes_[static_cast<size_t>(node)].parent) {
+        const Node &n = nodes_[static_cast<size_t>(node)];
+        if (!n.alive || n.hidden) return false;
+    }
+    return true;
+}
+
+// After a drop, sequences whose path in the tree is broken publish from the root on.
+void Reference::publish_again()
+{
+    for (int slot : step_.rows) {
+        Seq &s = at(slot);
+        if (reachable(s.cursor)) continue;
+        for (size_t g = 0; g < blocks_.size(); ++g) {
+            for (int block : s.tables[g]) {
+                int node = block >= 0 ? blocks_[g][static_cast<size_t>(block)].node : -1;
+                if (node >= 0 && !reachable(node)) kill(node);
+            }
+        }
+        s.published = 0;
+        s.cursor = -1;
+        publish(slot, step_.number);
+    }
 }
 
 // At commit a window group gives back blocks wholly before the first position's window.

@@ -247,6 +247,7 @@ void Player::drop(int slot)
         }
     }
     events_ = kept;
+    reference_[0].note_drop();
 }
 
 void Player::finish(int which, bool failed)
