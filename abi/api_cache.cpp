@@ -88,7 +88,6 @@ quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc
 
 quire_status quire_cache_destroy(quire_cache *cache, quire_error *error)
 {
-    Status entered;
     quire_status status =
         cache_call("cache_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
             if (core.batches != 0) return fail(QUIRE_E_BUSY, "{} batches are alive", core.batches);

@@ -61,7 +61,7 @@ inline Status not_forked()
 {
     if (!os::forked()) [[likely]]
         return Status{};
-    return fail(QUIRE_E_FORKED, "the process forked after a device was opened: open devices anew");
+    return fail(QUIRE_E_FORKED, "the process forked after a device was opened: only a process that did not can use devices");
 }
 
 } // namespace quire::abi

@@ -89,12 +89,13 @@ template <typename T> Status check_output(const T *out)
     return check_output(RuleOf<T>::value, out);
 }
 
-// Writes `full` into the caller's struct, up to the caller's size, and leaves its head alone but for
-// the flags. REQUIRES: check_output().
+// Writes `full` into the caller's struct, up to the caller's size; of its head only the flags.
+// REQUIRES: check_output().
 template <typename T> void write(const T &full, T *out)
 {
-    constexpr uint32_t head = offsetof(T, flags);
+    constexpr uint32_t head = offsetof(T, next) + sizeof(T::next);
     uint32_t size = out->struct_size < sizeof(T) ? out->struct_size : uint32_t{sizeof(T)};
+    out->flags = full.flags;
     std::memcpy(reinterpret_cast<char *>(out) + head, reinterpret_cast<const char *>(&full) + head,
                 size - head);
 }

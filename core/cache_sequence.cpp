@@ -126,15 +126,28 @@ void Cache::lower_computed(uint32_t sequence, uint32_t token_count, bool withdra
     if (s.state.computed == 0) s.state.flags &= ~(Sequence::kSwapped | Sequence::kUnpublished);
 }
 
-// Nodes that only this sequence's blocks stand behind.
+// Does anybody but the sequence hold a block that the node of its block `index` names?
+bool Cache::used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const
+{
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        uint32_t named = ledger_.tree().blocks(node)[g];
+        if (named == kNullBlock) continue;
+        const Block &b = ledger_.pool(g)[named];
+        bool own = ledger_.table(sequence, g).ids.data[index] == named;
+        if (b.refs > (own ? 1u : 0u)) return true;
+    }
+    return false;
+}
+
+// Forgets the nodes that only this sequence's blocks stand behind.
 void Cache::drop_published(uint32_t sequence)
 {
     if ((sequences_[sequence].state.flags & Sequence::kSwapped) != 0) return;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockTable &t = ledger_.table(sequence, g);
-        for (uint32_t i = t.length; i-- > 0;) {
-            const Block &b = ledger_.pool(g)[t.ids.data[i]];
-            if (b.state == BlockState::held && b.refs == 1 && b.node != kNone) ledger_.forget(b.node);
+        for (uint32_t i = t.length; i-- > t.null_front;) {
+            uint32_t node = ledger_.pool(g)[t.ids.data[i]].node;
+            if (node != kNone && !used_by_others(sequence, i, node)) ledger_.forget(node);
         }
     }
 }

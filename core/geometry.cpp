@@ -148,6 +148,11 @@ Status size_host_tier(const quire_cache_desc &desc, Geometry *out)
     }
     if (usable >= kMaxBlocks) usable = kMaxBlocks - 1;
     for (uint32_t g = 0; g < out->group_count; ++g) {
+        uint64_t bytes = 0;
+        uint64_t stride = static_cast<uint64_t>(out->groups[g].block_stride);
+        if (!checked_mul(usable + 1, stride, &bytes) || bytes >> 62 != 0) {
+            return fail(QUIRE_E_LIMIT, "group {}: the host tier is larger than 2^62 bytes", g);
+        }
         out->groups[g].host_blocks = usable != 0 ? static_cast<uint32_t>(usable) + 1 : 0;
     }
     return Status{};

@@ -24,15 +24,6 @@ inline Status fail(quire_status code, const char *text, uint64_t first = 0, uint
     return Status{code, text, first, second};
 }
 
-template <typename T> struct [[nodiscard]] Result {
-    Status status;
-    T value{};
-
-    Result(T v) : value(v) {}
-    Result(Status s) : status(s) {}
-    bool ok() const { return status.ok(); }
-};
-
 // Called when an invariant of the library is broken; must not return. A test replaces it to prove
 // that a check fires.
 using AssertionHook = void (*)(const char *expression, const char *file, int line);

@@ -19,8 +19,11 @@ constexpr uint64_t kMaxLength = 1u << 24; // tokens of one request; a longer one
 
 uint32_t length_of(const nlohmann::json &line, const char *key)
 {
+    if (!line.at(key).is_number_unsigned()) {
+        throw std::runtime_error(std::string(key) + " is not a whole number");
+    }
     uint64_t value = line.at(key).get<uint64_t>();
-    if (line.at(key).is_number_float() || value > kMaxLength) {
+    if (value > kMaxLength) {
         throw std::runtime_error(std::string(key) + " is not a whole number up to 2^24");
     }
     return static_cast<uint32_t>(value);
@@ -34,6 +37,7 @@ Request parse(const std::string &text)
     request.output_length = length_of(line, "output_length");
     if (request.input_length == 0) throw std::runtime_error("input_length is 0");
     for (const auto &id : line.at("hash_ids")) {
+        if (!id.is_number_unsigned()) throw std::runtime_error("a hash id is not a whole number");
         uint64_t value = id.get<uint64_t>();
         if (value > kMaxHashId) throw std::runtime_error("a hash id is above 4,194,302");
         request.hash_ids.push_back(static_cast<uint32_t>(value));

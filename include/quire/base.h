@@ -4,8 +4,8 @@
  *
  * Structs   Begin with {struct_size, flags, next}. Set struct_size to sizeof; zero is the default of
  *           every other field. Smaller than the first published size: QUIRE_E_STRUCT. Larger than the
- *           library knows: accepted when the extra bytes are zero. An unknown flag bit, or any `next`
- *           that is not NULL: QUIRE_E_STRUCT. Elements of arrays have no such head; their
+ *           library knows: accepted when the extra bytes are zero. In an input an unknown flag
+ *           bit, or a `next` that is not NULL: QUIRE_E_STRUCT. Elements of arrays have no such head; their
  *           explicit stride plays its part under the same rule.
  * Outputs   Written up to the caller's struct_size, never past it.
  * Failure   A call that returns a negative status changed nothing.

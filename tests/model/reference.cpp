@@ -343,9 +343,16 @@ void Reference::end(int slot, bool drop_prefix)
     for (size_t g = 0; g < blocks_.size() && drop_prefix && !s.swapped; ++g) {
         for (size_t i = s.tables[g].size(); i-- > 0;) {
             int block = s.tables[g][i];
-            if (block < 0) continue;
-            const Block &b = blocks_[g][static_cast<size_t>(block)];
-            if (b.refs == 1 && b.node >= 0) kill(b.node);
+            int node = block >= 0 ? blocks_[g][static_cast<size_t>(block)].node : -1;
+            if (node < 0) continue;
+            bool others = false;
+            for (size_t h = 0; h < blocks_.size(); ++h) {
+                int named = nodes_[static_cast<size_t>(node)].blocks[h];
+                if (named < 0) continue;
+                int own = s.tables[h][i] == named ? 1 : 0;
+                others |= blocks_[h][static_cast<size_t>(named)].refs > own;
+            }
+            if (!others) kill(node);
         }
     }
     lower_computed(slot, 0, false);
