@@ -6,16 +6,14 @@
 
 namespace {
 
-Status null_argument()
-{
-    return fail(QUIRE_E_ARG, "an argument is NULL");
-}
+Status null_argument() { return fail(QUIRE_E_ARG, "an argument is NULL"); }
 
-Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out, quire_error *sink)
-{
+Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out,
+                    quire_error *sink) {
     quire_attention_desc attention[kMaxGroups];
     if (desc.attention_count > kMaxGroups) {
-        return fail(QUIRE_E_ARG, "attention_count is {}: at most one a group", desc.attention_count);
+        return fail(QUIRE_E_ARG, "attention_count is {}: at most one a group",
+                    desc.attention_count);
     }
     for (uint32_t i = 0; i < desc.attention_count; ++i) {
         QUIRE_TRY(read_element(desc.attention, i, desc.attention_stride, &attention[i]));
@@ -35,8 +33,7 @@ Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out
 
 // What both launches check. Without the cache's lock: only what a commit before wrote is read.
 Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t layer,
-                    const LayerPlace **place)
-{
+                    const LayerPlace **place) {
     if (batch == nullptr || queue == nullptr) return null_argument();
     const quire_cache *cache = batch->cache;
     if (cache->device == nullptr) {
@@ -44,19 +41,19 @@ Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t
     }
     QUIRE_TRY(not_forked());
     if (queue->device != cache->device) return fail(QUIRE_E_ARG, "the queue is of another device");
-    if (!batch->core.committed()) return fail(QUIRE_E_ARG, "no step with rows is committed in the batch");
+    if (!batch->core.committed())
+        return fail(QUIRE_E_ARG, "no step with rows is committed in the batch");
     *place = cache->core.place(layer);
     if (*place == nullptr) return fail(QUIRE_E_ARG, "layer is {}: the cache has fewer", layer);
     return Status{};
 }
 
-} // namespace
+}  // namespace
 
 extern "C" {
 
 quire_status quire_batch_create(quire_cache *cache, const quire_batch_desc *desc, quire_batch **out,
-                                quire_error *error)
-{
+                                quire_error *error) {
     return cache_call("batch_create", cache, error, [&](Cache &, quire_error *sink) -> Status {
         quire_batch_desc full;
         QUIRE_TRY(read(desc, &full));
@@ -65,8 +62,7 @@ quire_status quire_batch_create(quire_cache *cache, const quire_batch_desc *desc
     });
 }
 
-quire_status quire_batch_destroy(quire_batch *batch, quire_error *error)
-{
+quire_status quire_batch_destroy(quire_batch *batch, quire_error *error) {
     quire_cache *cache = batch != nullptr ? batch->cache : nullptr;
     return cache_call("batch_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
         QUIRE_TRY(core.poll(sink));
@@ -80,8 +76,7 @@ quire_status quire_batch_destroy(quire_batch *batch, quire_error *error)
 }
 
 quire_status quire_batch_get_views(quire_batch *batch, uint32_t group, uint32_t shard,
-                                   quire_batch_views *views, quire_error *error)
-{
+                                   quire_batch_views *views, quire_error *error) {
     quire_cache *cache = batch != nullptr ? batch->cache : nullptr;
     return cache_call("batch_get_views", cache, error, [&](Cache &, quire_error *) -> Status {
         QUIRE_TRY(check_output(views));
@@ -94,8 +89,7 @@ quire_status quire_batch_get_views(quire_batch *batch, uint32_t group, uint32_t 
 }
 
 quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args, quire_queue *queue,
-                            quire_error *error)
-{
+                            quire_error *error) {
     return guard("kv_write", error, [&](quire_error *sink) -> Status {
         quire_kv_args full;
         QUIRE_TRY(read(args, &full));
@@ -104,7 +98,8 @@ quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args, quire
         quire_be_kv_write write{};
         write.struct_size = sizeof write;
         batch->core.fill_kv_write(place->group, &write);
-        if (write.slots == 0) return fail(QUIRE_E_ARG, "the batch keeps no slots: QUIRE_VIEW_SLOTS");
+        if (write.slots == 0)
+            return fail(QUIRE_E_ARG, "the batch keeps no slots: QUIRE_VIEW_SLOTS");
         if (full.k == 0 || full.v == 0) return fail(QUIRE_E_ARG, "k or v is 0");
         write.layer = place->layer;
         write.dtype = full.dtype != 0 ? full.dtype : uint32_t{QUIRE_DTYPE_F32};
@@ -125,8 +120,7 @@ quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args, quire
 }
 
 quire_status quire_attend(quire_batch *batch, const quire_attend_args *args, quire_queue *queue,
-                          quire_error *error)
-{
+                          quire_error *error) {
     return guard("attend", error, [&](quire_error *sink) -> Status {
         quire_attend_args full;
         QUIRE_TRY(read(args, &full));
@@ -145,8 +139,9 @@ quire_status quire_attend(quire_batch *batch, const quire_attend_args *args, qui
         int64_t q_heads = batch->core.q_heads(place->group);
         attention.q_token_stride =
             full.q_token_stride != 0 ? full.q_token_stride : q_heads * attention.pool->k_head_dim;
-        attention.out_token_stride =
-            full.out_token_stride != 0 ? full.out_token_stride : q_heads * attention.pool->v_head_dim;
+        attention.out_token_stride = full.out_token_stride != 0
+                                         ? full.out_token_stride
+                                         : q_heads * attention.pool->v_head_dim;
         std::lock_guard<std::mutex> lock(queue->core.mutex);
         quire_status status =
             queue->device->core.api->attention(queue->core.handle, plan, &attention, sink);
@@ -154,4 +149,4 @@ quire_status quire_attend(quire_batch *batch, const quire_attend_args *args, qui
     });
 }
 
-} // extern "C"
+}  // extern "C"

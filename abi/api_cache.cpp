@@ -6,18 +6,15 @@
 
 namespace {
 
-Status null_argument()
-{
-    return fail(QUIRE_E_ARG, "an argument is NULL");
-}
+Status null_argument() { return fail(QUIRE_E_ARG, "an argument is NULL"); }
 
 // The cache's one shard, or nullptr device when there is none.
-Status read_shards(const quire_cache_desc &desc, quire_device **device)
-{
+Status read_shards(const quire_cache_desc &desc, quire_device **device) {
     *device = nullptr;
     if (desc.shard_count == 0) return Status{};
     if (desc.shard_count > 1) {
-        return fail(QUIRE_E_UNSUPPORTED, "shard_count is {}: this version takes one", desc.shard_count);
+        return fail(QUIRE_E_UNSUPPORTED, "shard_count is {}: this version takes one",
+                    desc.shard_count);
     }
     quire_shard_desc shard;
     QUIRE_TRY(read_element(desc.shards, 0, desc.shard_stride, &shard));
@@ -25,14 +22,14 @@ Status read_shards(const quire_cache_desc &desc, quire_device **device)
     bool whole = shard.layer_begin == 0 && shard.layer_count == 0 && shard.head_begin == 0 &&
                  shard.head_count == 0;
     if (!whole) {
-        return fail(QUIRE_E_UNSUPPORTED, "shards[0] is a part: this version takes one shard of it all");
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "shards[0] is a part: this version takes one shard of it all");
     }
     *device = shard.device;
     return Status{};
 }
 
-Status read_groups(const quire_cache_desc &desc, quire_group_desc *groups)
-{
+Status read_groups(const quire_cache_desc &desc, quire_group_desc *groups) {
     if (desc.group_count == 0 || desc.group_count > kMaxGroups) {
         return fail(QUIRE_E_ARG, "group_count is {}: needs 1 to {}", desc.group_count, kMaxGroups);
     }
@@ -42,17 +39,16 @@ Status read_groups(const quire_cache_desc &desc, quire_group_desc *groups)
     return Status{};
 }
 
-Status draw_seeds(const quire_cache_desc &desc, uint64_t *hash_seed, uint32_t *salt)
-{
-    bool drawn = os::random_bytes(hash_seed, sizeof *hash_seed) && os::random_bytes(salt, sizeof *salt);
+Status draw_seeds(const quire_cache_desc &desc, uint64_t *hash_seed, uint32_t *salt) {
+    bool drawn =
+        os::random_bytes(hash_seed, sizeof *hash_seed) && os::random_bytes(salt, sizeof *salt);
     if (!drawn) return fail(QUIRE_E_OS, "the system gave no random bytes for the cache's keys");
     if ((desc.flags & QUIRE_CACHE_FIXED_HASH) != 0) *hash_seed = desc.hash_seed;
     return Status{};
 }
 
 Status create_cache(quire_instance *instance, const quire_cache_desc &desc, quire_cache **out,
-                    quire_error *sink)
-{
+                    quire_error *sink) {
     quire_device *device = nullptr;
     quire_group_desc groups[kMaxGroups];
     QUIRE_TRY(read_shards(desc, &device));
@@ -64,20 +60,19 @@ Status create_cache(quire_instance *instance, const quire_cache_desc &desc, quir
     auto cache = std::make_unique<quire_cache>(instance->host, salt);
     cache->instance = instance;
     cache->device = device;
-    QUIRE_TRY(cache->core.create(desc, groups, device != nullptr ? &device->core : nullptr, hash_seed,
-                                 sink));
+    QUIRE_TRY(cache->core.create(desc, groups, device != nullptr ? &device->core : nullptr,
+                                 hash_seed, sink));
     ++instance->children;
     *out = cache.release();
     return Status{};
 }
 
-} // namespace
+}  // namespace
 
 extern "C" {
 
 quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc *desc,
-                                quire_cache **out, quire_error *error)
-{
+                                quire_cache **out, quire_error *error) {
     return guard("cache_create", error, [&](quire_error *sink) -> Status {
         quire_cache_desc full;
         QUIRE_TRY(read(desc, &full));
@@ -86,8 +81,7 @@ quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc
     });
 }
 
-quire_status quire_cache_destroy(quire_cache *cache, quire_error *error)
-{
+quire_status quire_cache_destroy(quire_cache *cache, quire_error *error) {
     quire_status status =
         cache_call("cache_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
             if (core.batches != 0) return fail(QUIRE_E_BUSY, "{} batches are alive", core.batches);
@@ -104,8 +98,7 @@ quire_status quire_cache_destroy(quire_cache *cache, quire_error *error)
     });
 }
 
-quire_status quire_cache_get_info(quire_cache *cache, quire_cache_info *info, quire_error *error)
-{
+quire_status quire_cache_get_info(quire_cache *cache, quire_cache_info *info, quire_error *error) {
     return cache_call("cache_get_info", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output(info));
         quire_cache_info full{};
@@ -116,8 +109,7 @@ quire_status quire_cache_get_info(quire_cache *cache, quire_cache_info *info, qu
 }
 
 quire_status quire_cache_get_pool(quire_cache *cache, uint32_t group, uint32_t shard,
-                                  quire_pool_info *info, quire_error *error)
-{
+                                  quire_pool_info *info, quire_error *error) {
     return cache_call("cache_get_pool", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output(info));
         quire_pool_info full{};
@@ -127,8 +119,8 @@ quire_status quire_cache_get_pool(quire_cache *cache, uint32_t group, uint32_t s
     });
 }
 
-quire_status quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats, quire_error *error)
-{
+quire_status quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats,
+                                   quire_error *error) {
     return cache_call("cache_get_stats", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output(stats));
         quire_cache_stats full{};
@@ -138,21 +130,18 @@ quire_status quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats,
     });
 }
 
-quire_status quire_cache_reset(quire_cache *cache, quire_error *error)
-{
+quire_status quire_cache_reset(quire_cache *cache, quire_error *error) {
     return cache_call("cache_reset", cache, error,
                       [&](Cache &core, quire_error *) -> Status { return core.reset(); });
 }
 
-quire_status quire_cache_check(quire_cache *cache, quire_error *error)
-{
+quire_status quire_cache_check(quire_cache *cache, quire_error *error) {
     return cache_call("cache_check", cache, error,
                       [&](Cache &core, quire_error *) -> Status { return core.check(); });
 }
 
 quire_status quire_namespace_create(quire_cache *cache, const quire_namespace_desc *desc,
-                                    quire_namespace *out, quire_error *error)
-{
+                                    quire_namespace *out, quire_error *error) {
     return cache_call("namespace_create", cache, error, [&](Cache &core, quire_error *) -> Status {
         quire_namespace_desc full;
         QUIRE_TRY(read(desc, &full));
@@ -161,28 +150,26 @@ quire_status quire_namespace_create(quire_cache *cache, const quire_namespace_de
     });
 }
 
-quire_status quire_namespace_destroy(quire_cache *cache, quire_namespace ns, quire_error *error)
-{
+quire_status quire_namespace_destroy(quire_cache *cache, quire_namespace ns, quire_error *error) {
     return cache_call("namespace_destroy", cache, error, [&](Cache &core, quire_error *) -> Status {
         return core.destroy_namespace(ns);
     });
 }
 
 quire_status quire_namespace_get_info(quire_cache *cache, quire_namespace ns,
-                                      quire_namespace_info *info, quire_error *error)
-{
-    return cache_call("namespace_get_info", cache, error, [&](Cache &core, quire_error *) -> Status {
-        QUIRE_TRY(check_output(info));
-        quire_namespace_info full{};
-        QUIRE_TRY(core.namespace_info(ns, &full));
-        write(full, info);
-        return Status{};
-    });
+                                      quire_namespace_info *info, quire_error *error) {
+    return cache_call("namespace_get_info", cache, error,
+                      [&](Cache &core, quire_error *) -> Status {
+                          QUIRE_TRY(check_output(info));
+                          quire_namespace_info full{};
+                          QUIRE_TRY(core.namespace_info(ns, &full));
+                          write(full, info);
+                          return Status{};
+                      });
 }
 
 quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc, quire_seq *out,
-                              quire_error *error)
-{
+                              quire_error *error) {
     return cache_call("seq_create", cache, error, [&](Cache &core, quire_error *) -> Status {
         quire_seq_desc full;
         QUIRE_TRY(read(desc, &full));
@@ -193,23 +180,22 @@ quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc, qu
         QUIRE_TRY(check_array(full.keys, full.key_count, full.key_stride, sizeof(quire_key), 8));
         quire_key keys[kMaxKeys];
         for (uint32_t i = 0; i < full.key_count; ++i) {
-            const char *at = reinterpret_cast<const char *>(full.keys) + uint64_t{i} * full.key_stride;
+            const char *at =
+                reinterpret_cast<const char *>(full.keys) + uint64_t{i} * full.key_stride;
             std::memcpy(&keys[i], at, sizeof keys[i]);
         }
         return core.create_sequence(full, keys, out);
     });
 }
 
-quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint32_t flags, quire_error *error)
-{
+quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint32_t flags, quire_error *error) {
     return cache_call("seq_end", cache, error, [&](Cache &core, quire_error *) -> Status {
         return core.end_sequence(seq, flags);
     });
 }
 
 quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_count, quire_seq *out,
-                            quire_error *error)
-{
+                            quire_error *error) {
     return cache_call("seq_fork", cache, error, [&](Cache &core, quire_error *) -> Status {
         if (out == nullptr) return null_argument();
         return core.fork_sequence(seq, token_count, out);
@@ -217,15 +203,14 @@ quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_co
 }
 
 quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq, uint32_t token_count,
-                                quire_error *error)
-{
+                                quire_error *error) {
     return cache_call("seq_truncate", cache, error, [&](Cache &core, quire_error *) -> Status {
         return core.truncate(seq, token_count);
     });
 }
 
-quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count, quire_error *error)
-{
+quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
+                              quire_error *error) {
     return cache_call("seq_accept", cache, error, [&](Cache &core, quire_error *) -> Status {
         return core.accept(seq, count);
     });
@@ -233,8 +218,8 @@ quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
 
 quire_status quire_seq_set_tokens(quire_cache *cache, const quire_token_span *spans,
                                   uint32_t span_count, uint32_t span_stride,
-                                  const quire_token *tokens, uint32_t token_count, quire_error *error)
-{
+                                  const quire_token *tokens, uint32_t token_count,
+                                  quire_error *error) {
     return cache_call("seq_set_tokens", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_array(spans, span_count, span_stride, sizeof(quire_token_span), 8));
         if (tokens == nullptr && token_count != 0) return null_argument();
@@ -244,8 +229,7 @@ quire_status quire_seq_set_tokens(quire_cache *cache, const quire_token_span *sp
 }
 
 quire_status quire_seq_get_info(quire_cache *cache, quire_seq seq, quire_seq_info *info,
-                                quire_error *error)
-{
+                                quire_error *error) {
     return cache_call("seq_get_info", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output(info));
         quire_seq_info full{};
@@ -256,12 +240,12 @@ quire_status quire_seq_get_info(quire_cache *cache, quire_seq seq, quire_seq_inf
 }
 
 quire_status quire_prefix_probe(quire_cache *cache, quire_seq seq, const quire_token *tokens,
-                                uint32_t token_count, uint32_t *hit_tokens, quire_error *error)
-{
+                                uint32_t token_count, uint32_t *hit_tokens, quire_error *error) {
     return cache_call("prefix_probe", cache, error, [&](Cache &core, quire_error *) -> Status {
-        if (hit_tokens == nullptr || (tokens == nullptr && token_count != 0)) return null_argument();
+        if (hit_tokens == nullptr || (tokens == nullptr && token_count != 0))
+            return null_argument();
         return core.probe(seq, tokens, token_count, hit_tokens);
     });
 }
 
-} // extern "C"
+}  // extern "C"

@@ -13,14 +13,12 @@ using namespace quire::abi;
 namespace {
 
 // A plugin stays loaded when an instance goes, so what it is given is the library's own.
-void *host_allocate(void *, uint64_t size_bytes, uint64_t alignment)
-{
+void *host_allocate(void *, uint64_t size_bytes, uint64_t alignment) {
     HostAllocator host = default_allocator();
     return host.allocate(host.user, size_bytes, alignment);
 }
 
-void host_release(void *, void *pointer, uint64_t size_bytes, uint64_t alignment)
-{
+void host_release(void *, void *pointer, uint64_t size_bytes, uint64_t alignment) {
     HostAllocator host = default_allocator();
     host.release(host.user, pointer, size_bytes, alignment);
 }
@@ -28,9 +26,9 @@ void host_release(void *, void *pointer, uint64_t size_bytes, uint64_t alignment
 void host_log(void *, int32_t, const char *, const char *) {}
 
 void log_to(const quire_instance *instance, int32_t level, const char *component,
-            const std::string &message)
-{
-    if (instance->log != nullptr) instance->log(instance->log_user, level, component, message.c_str());
+            const std::string &message) {
+    if (instance->log != nullptr)
+        instance->log(instance->log_user, level, component, message.c_str());
 }
 
 constexpr quire_host_info kHostInfo{sizeof(quire_host_info),
@@ -42,33 +40,26 @@ constexpr quire_host_info kHostInfo{sizeof(quire_host_info),
                                     host_release,
                                     host_log};
 
-Status missing(const char *what)
-{
-    return fail(QUIRE_E_ARG, what);
-}
+Status missing(const char *what) { return fail(QUIRE_E_ARG, what); }
 
-template <size_t N> void copy_text(char (&out)[N], const std::string &text)
-{
+template <size_t N>
+void copy_text(char (&out)[N], const std::string &text) {
     std::snprintf(out, N, "%s", text.c_str());
 }
 
 // The backend's answer, trusted to be nothing but a number.
-Status from_backend(quire_status status)
-{
-    return Status{status, nullptr, 0, 0};
-}
+Status from_backend(quire_status status) { return Status{status, nullptr, 0, 0}; }
 
-Backend *choose_backend(quire_instance *instance, const char *name)
-{
+Backend *choose_backend(quire_instance *instance, const char *name) {
     for (const auto &backend : instance->backends) {
         if (backend->status < 0) continue;
-        if (name != nullptr ? backend->name == name : backend->device_count != 0) return backend.get();
+        if (name != nullptr ? backend->name == name : backend->device_count != 0)
+            return backend.get();
     }
     return nullptr;
 }
 
-Status no_backend(const quire_instance *instance, const char *name, quire_error *error)
-{
+Status no_backend(const quire_instance *instance, const char *name, quire_error *error) {
     std::string words = name != nullptr ? std::string("no backend named \"") + name + "\" is loaded"
                                         : std::string("no loaded backend has a device");
     for (const auto &backend : instance->backends) {
@@ -79,8 +70,7 @@ Status no_backend(const quire_instance *instance, const char *name, quire_error 
 }
 
 Status open_device(quire_instance *instance, const quire_device_desc &desc, quire_device **out,
-                   quire_error *error)
-{
+                   quire_error *error) {
     std::lock_guard<std::mutex> lock(instance->mutex);
     Backend *backend = choose_backend(instance, desc.backend);
     if (backend == nullptr) return no_backend(instance, desc.backend, error);
@@ -118,13 +108,12 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     return Status{};
 }
 
-} // namespace
+}  // namespace
 
 extern "C" {
 
 quire_status quire_instance_create(const quire_instance_desc *desc, quire_instance **out,
-                                   quire_error *error)
-{
+                                   quire_error *error) {
     return guard("instance_create", error, [&](quire_error *) -> Status {
         quire_instance_desc full;
         QUIRE_TRY(read(desc, &full));
@@ -142,15 +131,15 @@ quire_status quire_instance_create(const quire_instance_desc *desc, quire_instan
         discover(instance.get(), full.plugin_path);
         for (const auto &backend : instance->backends) {
             if (backend->status >= 0) continue;
-            log_to(instance.get(), QUIRE_LOG_INFO, "loader", backend->path + ": " + backend->message);
+            log_to(instance.get(), QUIRE_LOG_INFO, "loader",
+                   backend->path + ": " + backend->message);
         }
         *out = instance.release();
         return Status{};
     });
 }
 
-quire_status quire_instance_destroy(quire_instance *instance, quire_error *error)
-{
+quire_status quire_instance_destroy(quire_instance *instance, quire_error *error) {
     return guard("instance_destroy", error, [&](quire_error *) -> Status {
         if (instance == nullptr) return missing("instance is NULL");
         if (instance->children != 0) {
@@ -161,8 +150,7 @@ quire_status quire_instance_destroy(quire_instance *instance, quire_error *error
     });
 }
 
-quire_status quire_backend_count(quire_instance *instance, uint32_t *count, quire_error *error)
-{
+quire_status quire_backend_count(quire_instance *instance, uint32_t *count, quire_error *error) {
     return guard("backend_count", error, [&](quire_error *) -> Status {
         if (instance == nullptr || count == nullptr) return missing("an argument is NULL");
         std::lock_guard<std::mutex> lock(instance->mutex);
@@ -172,8 +160,7 @@ quire_status quire_backend_count(quire_instance *instance, uint32_t *count, quir
 }
 
 quire_status quire_backend_get_info(quire_instance *instance, uint32_t index,
-                                    quire_backend_info *info, quire_error *error)
-{
+                                    quire_backend_info *info, quire_error *error) {
     return guard("backend_get_info", error, [&](quire_error *) -> Status {
         if (instance == nullptr) return missing("instance is NULL");
         QUIRE_TRY(check_output(info));
@@ -198,8 +185,7 @@ quire_status quire_backend_get_info(quire_instance *instance, uint32_t index,
 }
 
 quire_status quire_backend_load(quire_instance *instance, const char *path, uint32_t *index,
-                                quire_error *error)
-{
+                                quire_error *error) {
     return guard("backend_load", error, [&](quire_error *sink) -> Status {
         if (instance == nullptr || path == nullptr || index == nullptr) {
             return missing("an argument is NULL");
@@ -218,8 +204,7 @@ quire_status quire_backend_load(quire_instance *instance, const char *path, uint
 }
 
 quire_status quire_device_open(quire_instance *instance, const quire_device_desc *desc,
-                               quire_device **out, quire_error *error)
-{
+                               quire_device **out, quire_error *error) {
     return guard("device_open", error, [&](quire_error *sink) -> Status {
         quire_device_desc full;
         QUIRE_TRY(read(desc, &full));
@@ -228,8 +213,7 @@ quire_status quire_device_open(quire_instance *instance, const quire_device_desc
     });
 }
 
-quire_status quire_device_close(quire_device *device, quire_error *error)
-{
+quire_status quire_device_close(quire_device *device, quire_error *error) {
     return guard("device_close", error, [&](quire_error *sink) -> Status {
         if (device == nullptr) return missing("device is NULL");
         if (device->core.children != 0) {
@@ -254,8 +238,8 @@ quire_status quire_device_close(quire_device *device, quire_error *error)
     });
 }
 
-quire_status quire_device_get_info(quire_device *device, quire_device_info *info, quire_error *error)
-{
+quire_status quire_device_get_info(quire_device *device, quire_device_info *info,
+                                   quire_error *error) {
     return guard("device_get_info", error, [&](quire_error *sink) -> Status {
         if (device == nullptr) return missing("device is NULL");
         QUIRE_TRY(check_output(info));
@@ -276,4 +260,4 @@ quire_status quire_device_get_info(quire_device *device, quire_device_info *info
     });
 }
 
-} // extern "C"
+}  // extern "C"

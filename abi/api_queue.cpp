@@ -11,36 +11,27 @@ namespace {
 
 std::atomic<uint64_t> g_next_queue{1};
 
-Status null_argument()
-{
-    return fail(QUIRE_E_ARG, "an argument is NULL");
-}
+Status null_argument() { return fail(QUIRE_E_ARG, "an argument is NULL"); }
 
-Status from_backend(quire_status status)
-{
-    return Status{status, nullptr, 0, 0};
-}
+Status from_backend(quire_status status) { return Status{status, nullptr, 0, 0}; }
 
 // Is [offset, offset + size) inside the memory?
-bool inside(const quire_memory *memory, uint64_t offset, uint64_t size_bytes)
-{
+bool inside(const quire_memory *memory, uint64_t offset, uint64_t size_bytes) {
     return offset <= memory->size_bytes && size_bytes <= memory->size_bytes - offset;
 }
 
-uint32_t copy_kind(const quire_memory *dst, const quire_memory *src)
-{
+uint32_t copy_kind(const quire_memory *dst, const quire_memory *src) {
     bool to_host = dst->kind == QUIRE_MEMORY_HOST, from_host = src->kind == QUIRE_MEMORY_HOST;
     if (to_host) return from_host ? QUIRE_BE_COPY_H2H : QUIRE_BE_COPY_D2H;
     return from_host ? QUIRE_BE_COPY_H2D : QUIRE_BE_COPY_D2D;
 }
 
-} // namespace
+}  // namespace
 
 extern "C" {
 
 quire_status quire_queue_create(quire_device *device, const quire_native *native, quire_queue **out,
-                                quire_error *error)
-{
+                                quire_error *error) {
     return guard("queue_create", error, [&](quire_error *sink) -> Status {
         if (device == nullptr || out == nullptr) return null_argument();
         QUIRE_TRY(not_forked());
@@ -64,8 +55,7 @@ quire_status quire_queue_create(quire_device *device, const quire_native *native
     });
 }
 
-quire_status quire_queue_destroy(quire_queue *queue, quire_error *error)
-{
+quire_status quire_queue_destroy(quire_queue *queue, quire_error *error) {
     return guard("queue_destroy", error, [&](quire_error *) -> Status {
         if (queue == nullptr) return null_argument();
         if (queue->core.unfinished_steps != 0) {
@@ -83,8 +73,7 @@ quire_status quire_queue_destroy(quire_queue *queue, quire_error *error)
     });
 }
 
-quire_status quire_queue_sync(quire_queue *queue, quire_error *error)
-{
+quire_status quire_queue_sync(quire_queue *queue, quire_error *error) {
     return guard("queue_sync", error, [&](quire_error *sink) -> Status {
         if (queue == nullptr) return null_argument();
         QUIRE_TRY(not_forked());
@@ -93,7 +82,8 @@ quire_status quire_queue_sync(quire_queue *queue, quire_error *error)
         uint64_t value = 0;
         {
             std::lock_guard<std::mutex> lock(core.mutex);
-            QUIRE_TRY(from_backend(api.fence_signal(core.handle, core.fence, core.signalled + 1, sink)));
+            QUIRE_TRY(
+                from_backend(api.fence_signal(core.handle, core.fence, core.signalled + 1, sink)));
             value = ++core.signalled;
         }
         return from_backend(api.fence_wait_host(core.fence, value, UINT64_MAX, sink));
@@ -101,8 +91,7 @@ quire_status quire_queue_sync(quire_queue *queue, quire_error *error)
 }
 
 quire_status quire_fence_create(quire_device *device, uint64_t value, quire_fence **out,
-                                quire_error *error)
-{
+                                quire_error *error) {
     return guard("fence_create", error, [&](quire_error *sink) -> Status {
         if (device == nullptr || out == nullptr) return null_argument();
         QUIRE_TRY(not_forked());
@@ -116,8 +105,7 @@ quire_status quire_fence_create(quire_device *device, uint64_t value, quire_fenc
     });
 }
 
-quire_status quire_fence_destroy(quire_fence *fence, quire_error *error)
-{
+quire_status quire_fence_destroy(quire_fence *fence, quire_error *error) {
     return guard("fence_destroy", error, [&](quire_error *) -> Status {
         if (fence == nullptr) return null_argument();
         if (!os::forked()) fence->device->core.api->fence_destroy(fence->handle);
@@ -127,8 +115,7 @@ quire_status quire_fence_destroy(quire_fence *fence, quire_error *error)
     });
 }
 
-quire_status quire_fence_read(quire_fence *fence, uint64_t *value, quire_error *error)
-{
+quire_status quire_fence_read(quire_fence *fence, uint64_t *value, quire_error *error) {
     return guard("fence_read", error, [&](quire_error *sink) -> Status {
         if (fence == nullptr || value == nullptr) return null_argument();
         QUIRE_TRY(not_forked());
@@ -136,8 +123,7 @@ quire_status quire_fence_read(quire_fence *fence, uint64_t *value, quire_error *
     });
 }
 
-quire_status quire_fence_signal(quire_fence *fence, uint64_t value, quire_error *error)
-{
+quire_status quire_fence_signal(quire_fence *fence, uint64_t value, quire_error *error) {
     return guard("fence_signal", error, [&](quire_error *sink) -> Status {
         if (fence == nullptr) return null_argument();
         QUIRE_TRY(not_forked());
@@ -146,8 +132,7 @@ quire_status quire_fence_signal(quire_fence *fence, uint64_t value, quire_error 
 }
 
 quire_status quire_fence_wait(quire_fence *fence, uint64_t value, uint64_t timeout_ns,
-                              quire_error *error)
-{
+                              quire_error *error) {
     return guard("fence_wait", error, [&](quire_error *sink) -> Status {
         if (fence == nullptr) return null_argument();
         QUIRE_TRY(not_forked());
@@ -157,11 +142,11 @@ quire_status quire_fence_wait(quire_fence *fence, uint64_t value, uint64_t timeo
 }
 
 quire_status quire_queue_signal(quire_queue *queue, quire_fence *fence, uint64_t value,
-                                quire_error *error)
-{
+                                quire_error *error) {
     return guard("queue_signal", error, [&](quire_error *sink) -> Status {
         if (queue == nullptr || fence == nullptr) return null_argument();
-        if (queue->device != fence->device) return fail(QUIRE_E_ARG, "the fence is of another device");
+        if (queue->device != fence->device)
+            return fail(QUIRE_E_ARG, "the fence is of another device");
         QUIRE_TRY(not_forked());
         std::lock_guard<std::mutex> lock(queue->core.mutex);
         return from_backend(
@@ -170,11 +155,11 @@ quire_status quire_queue_signal(quire_queue *queue, quire_fence *fence, uint64_t
 }
 
 quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t value,
-                               quire_error *error)
-{
+                               quire_error *error) {
     return guard("queue_after", error, [&](quire_error *sink) -> Status {
         if (queue == nullptr || fence == nullptr) return null_argument();
-        if (queue->device != fence->device) return fail(QUIRE_E_ARG, "the fence is of another device");
+        if (queue->device != fence->device)
+            return fail(QUIRE_E_ARG, "the fence is of another device");
         QUIRE_TRY(not_forked());
         std::lock_guard<std::mutex> lock(queue->core.mutex);
         return from_backend(
@@ -183,21 +168,21 @@ quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t 
 }
 
 quire_status quire_memory_create(quire_device *device, const quire_memory_desc *desc,
-                                 quire_memory **out, quire_error *error)
-{
+                                 quire_memory **out, quire_error *error) {
     return guard("memory_create", error, [&](quire_error *sink) -> Status {
         quire_memory_desc full;
         QUIRE_TRY(read(desc, &full));
         if (device == nullptr || out == nullptr) return null_argument();
         if (full.size_bytes == 0) return fail(QUIRE_E_ARG, "size_bytes is 0");
-        if (full.kind > QUIRE_MEMORY_HOST) return fail(QUIRE_E_ARG, "kind {} is not known", full.kind);
+        if (full.kind > QUIRE_MEMORY_HOST)
+            return fail(QUIRE_E_ARG, "kind {} is not known", full.kind);
         QUIRE_TRY(not_forked());
         auto memory = std::make_unique<quire_memory>();
         uint32_t kind =
             full.kind == QUIRE_MEMORY_HOST ? QUIRE_BE_MEMORY_HOST : QUIRE_BE_MEMORY_DEVICE;
-        QUIRE_TRY(from_backend(device->core.api->mem_alloc(device->core.handle, full.size_bytes, kind,
-                                                           &memory->address, &memory->host_pointer,
-                                                           sink)));
+        QUIRE_TRY(from_backend(device->core.api->mem_alloc(device->core.handle, full.size_bytes,
+                                                           kind, &memory->address,
+                                                           &memory->host_pointer, sink)));
         memory->device = device;
         memory->size_bytes = full.size_bytes;
         memory->kind = full.kind;
@@ -207,8 +192,7 @@ quire_status quire_memory_create(quire_device *device, const quire_memory_desc *
     });
 }
 
-quire_status quire_memory_destroy(quire_memory *memory, quire_error *error)
-{
+quire_status quire_memory_destroy(quire_memory *memory, quire_error *error) {
     return guard("memory_destroy", error, [&](quire_error *) -> Status {
         if (memory == nullptr) return null_argument();
         uint32_t kind =
@@ -223,8 +207,8 @@ quire_status quire_memory_destroy(quire_memory *memory, quire_error *error)
     });
 }
 
-quire_status quire_memory_get_info(quire_memory *memory, quire_memory_info *info, quire_error *error)
-{
+quire_status quire_memory_get_info(quire_memory *memory, quire_memory_info *info,
+                                   quire_error *error) {
     return guard("memory_get_info", error, [&](quire_error *) -> Status {
         if (memory == nullptr) return null_argument();
         QUIRE_TRY(check_output(info));
@@ -239,15 +223,15 @@ quire_status quire_memory_get_info(quire_memory *memory, quire_memory_info *info
 
 quire_status quire_memory_copy(quire_queue *queue, quire_memory *dst, uint64_t dst_offset,
                                quire_memory *src, uint64_t src_offset, uint64_t size_bytes,
-                               quire_error *error)
-{
+                               quire_error *error) {
     return guard("memory_copy", error, [&](quire_error *sink) -> Status {
         if (queue == nullptr || dst == nullptr || src == nullptr) return null_argument();
         if (dst->device != queue->device || src->device != queue->device) {
             return fail(QUIRE_E_ARG, "queue and memories must be of one device");
         }
         if (!inside(dst, dst_offset, size_bytes) || !inside(src, src_offset, size_bytes)) {
-            return fail(QUIRE_E_ARG, "the copy of {} bytes reaches past a memory's end", size_bytes);
+            return fail(QUIRE_E_ARG, "the copy of {} bytes reaches past a memory's end",
+                        size_bytes);
         }
         bool overlaps = dst == src && dst_offset < src_offset + size_bytes &&
                         src_offset < dst_offset + size_bytes;
@@ -261,4 +245,4 @@ quire_status quire_memory_copy(quire_queue *queue, quire_memory *dst, uint64_t d
     });
 }
 
-} // extern "C"
+}  // extern "C"

@@ -6,30 +6,27 @@
 
 namespace {
 
-Status null_argument()
-{
-    return fail(QUIRE_E_ARG, "an argument is NULL");
-}
+Status null_argument() { return fail(QUIRE_E_ARG, "an argument is NULL"); }
 
 Status make_list(const quire_step_item *items, uint32_t item_count, uint32_t item_stride,
                  const quire_token *tokens, uint32_t token_count, quire_step_result *results,
-                 uint32_t result_stride, ItemList *out)
-{
+                 uint32_t result_stride, ItemList *out) {
     QUIRE_TRY(check_array(items, item_count, item_stride, sizeof(quire_step_item), 8));
     // Results of a newer layout: what is beyond the known fields stays as it is.
-    if (item_count != 0 && (results == nullptr || result_stride < sizeof(quire_step_result) ||
-                            result_stride % 4 != 0 || reinterpret_cast<uintptr_t>(results) % 4 != 0)) {
+    if (item_count != 0 &&
+        (results == nullptr || result_stride < sizeof(quire_step_result) ||
+         result_stride % 4 != 0 || reinterpret_cast<uintptr_t>(results) % 4 != 0)) {
         return fail(QUIRE_E_ARG, "results is NULL or misaligned, or its stride {} is not sizeof",
                     result_stride);
     }
     if (tokens == nullptr && token_count != 0) return null_argument();
-    *out = ItemList{reinterpret_cast<const uint8_t *>(items), item_count, item_stride, tokens,
-                    token_count, reinterpret_cast<uint8_t *>(results), result_stride};
+    *out = ItemList{
+        reinterpret_cast<const uint8_t *>(items), item_count,   item_stride, tokens, token_count,
+        reinterpret_cast<uint8_t *>(results),     result_stride};
     return Status{};
 }
 
-Status make_options(const quire_cache *cache, const quire_step_desc &desc, StepOptions *out)
-{
+Status make_options(const quire_cache *cache, const quire_step_desc &desc, StepOptions *out) {
     if (desc.preempt > QUIRE_PREEMPT_RECOMPUTE) {
         return fail(QUIRE_E_ARG, "preempt {} is not known", desc.preempt);
     }
@@ -44,7 +41,8 @@ Status make_options(const quire_cache *cache, const quire_step_desc &desc, StepO
         return Status{};
     }
     if (desc.queue_count != 1 || desc.queues == nullptr || desc.queues[0] == nullptr) {
-        return fail(QUIRE_E_ARG, "queue_count is {}: needs one queue a shard, here 1", desc.queue_count);
+        return fail(QUIRE_E_ARG, "queue_count is {}: needs one queue a shard, here 1",
+                    desc.queue_count);
     }
     if (desc.queues[0]->device != cache->device) {
         return fail(QUIRE_E_ARG, "queues[0] is of another device than shard 0");
@@ -54,8 +52,8 @@ Status make_options(const quire_cache *cache, const quire_step_desc &desc, StepO
     return Status{};
 }
 
-template <typename T> Status check_output_array(const T *out, uint32_t capacity, uint32_t stride)
-{
+template <typename T>
+Status check_output_array(const T *out, uint32_t capacity, uint32_t stride) {
     if (capacity == 0) return Status{};
     if (out == nullptr || stride < sizeof(T) || stride % alignof(T) != 0) {
         return fail(QUIRE_E_ARG, "an output array is NULL, or its stride {} is not sizeof", stride);
@@ -63,7 +61,7 @@ template <typename T> Status check_output_array(const T *out, uint32_t capacity,
     return Status{};
 }
 
-} // namespace
+}  // namespace
 
 extern "C" {
 
@@ -71,8 +69,7 @@ quire_status quire_step_begin(quire_cache *cache, const quire_step_desc *desc,
                               const quire_step_item *items, uint32_t item_count,
                               uint32_t item_stride, const quire_token *tokens, uint32_t token_count,
                               quire_step_result *results, uint32_t result_stride, quire_step *out,
-                              quire_error *error)
-{
+                              quire_error *error) {
     return cache_call("step_begin", cache, error, [&](Cache &core, quire_error *sink) -> Status {
         quire_step_desc full;
         ItemList list;
@@ -89,8 +86,7 @@ quire_status quire_step_begin(quire_cache *cache, const quire_step_desc *desc,
 quire_status quire_step_add(quire_cache *cache, quire_step step, const quire_step_item *items,
                             uint32_t item_count, uint32_t item_stride, const quire_token *tokens,
                             uint32_t token_count, quire_step_result *results,
-                            uint32_t result_stride, quire_error *error)
-{
+                            uint32_t result_stride, quire_error *error) {
     return cache_call("step_add", cache, error, [&](Cache &core, quire_error *) -> Status {
         ItemList list;
         QUIRE_TRY(make_list(items, item_count, item_stride, tokens, token_count, results,
@@ -100,8 +96,7 @@ quire_status quire_step_add(quire_cache *cache, quire_step step, const quire_ste
 }
 
 quire_status quire_step_drop(quire_cache *cache, quire_step step, quire_seq seq, quire_seq *dropped,
-                             uint32_t capacity, uint32_t *count, quire_error *error)
-{
+                             uint32_t capacity, uint32_t *count, quire_error *error) {
     return cache_call("step_drop", cache, error, [&](Cache &core, quire_error *) -> Status {
         if (count == nullptr || (dropped == nullptr && capacity != 0)) return null_argument();
         return core.drop(step, seq, dropped, capacity, count);
@@ -109,8 +104,7 @@ quire_status quire_step_drop(quire_cache *cache, quire_step step, quire_seq seq,
 }
 
 quire_status quire_step_preempt(quire_cache *cache, quire_step step, quire_seq seq, uint32_t how,
-                                uint32_t *freed_blocks, quire_error *error)
-{
+                                uint32_t *freed_blocks, quire_error *error) {
     return cache_call("step_preempt", cache, error, [&](Cache &core, quire_error *) -> Status {
         if (freed_blocks == nullptr) return null_argument();
         return core.preempt(step, seq, how, freed_blocks);
@@ -119,8 +113,7 @@ quire_status quire_step_preempt(quire_cache *cache, quire_step step, quire_seq s
 
 quire_status quire_step_preempted(quire_cache *cache, quire_step step, quire_preemption *out,
                                   uint32_t capacity, uint32_t stride, uint32_t *count,
-                                  quire_error *error)
-{
+                                  quire_error *error) {
     return cache_call("step_preempted", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output_array(out, capacity, stride));
         if (count == nullptr) return null_argument();
@@ -128,15 +121,13 @@ quire_status quire_step_preempted(quire_cache *cache, quire_step step, quire_pre
     });
 }
 
-quire_status quire_step_abort(quire_cache *cache, quire_step step, quire_error *error)
-{
+quire_status quire_step_abort(quire_cache *cache, quire_step step, quire_error *error) {
     return cache_call("step_abort", cache, error,
                       [&](Cache &core, quire_error *) -> Status { return core.abort(step); });
 }
 
 quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch *batch,
-                               quire_error *error)
-{
+                               quire_error *error) {
     return cache_call("step_commit", cache, error, [&](Cache &core, quire_error *sink) -> Status {
         if (batch != nullptr && batch->cache != cache) {
             return fail(QUIRE_E_ARG, "the batch is of another cache");
@@ -146,8 +137,7 @@ quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch 
 }
 
 quire_status quire_step_finish(quire_cache *cache, quire_step step, const quire_native *signal,
-                               uint32_t outcome, quire_error *error)
-{
+                               uint32_t outcome, quire_error *error) {
     return cache_call("step_finish", cache, error, [&](Cache &core, quire_error *sink) -> Status {
         if (signal != nullptr) {
             return fail(QUIRE_E_UNSUPPORTED, "native signals are not in this version: pass NULL");
@@ -158,8 +148,7 @@ quire_status quire_step_finish(quire_cache *cache, quire_step step, const quire_
 
 quire_status quire_step_blocks(quire_cache *cache, quire_step step, quire_seq seq, uint32_t group,
                                uint32_t first, int32_t *ids, uint32_t capacity, uint32_t *count,
-                               quire_error *error)
-{
+                               quire_error *error) {
     return cache_call("step_blocks", cache, error, [&](Cache &core, quire_error *) -> Status {
         if (count == nullptr || (ids == nullptr && capacity != 0)) return null_argument();
         return core.blocks(step, seq, group, first, ids, capacity, count);
@@ -168,8 +157,7 @@ quire_status quire_step_blocks(quire_cache *cache, quire_step step, quire_seq se
 
 quire_status quire_step_copies(quire_cache *cache, quire_step step, quire_block_copy *out,
                                uint32_t capacity, uint32_t stride, uint32_t *count,
-                               quire_error *error)
-{
+                               quire_error *error) {
     return cache_call("step_copies", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output_array(out, capacity, stride));
         if (count == nullptr) return null_argument();
@@ -177,4 +165,4 @@ quire_status quire_step_copies(quire_cache *cache, quire_step step, quire_block_
     });
 }
 
-} // extern "C"
+}  // extern "C"

@@ -11,29 +11,29 @@ constexpr quire_api kTable = {sizeof(quire_api), QUIRE_VERSION_MAJOR, QUIRE_VERS
                               QUIRE_API_LIST(QUIRE_TABLE_ENTRY)};
 #undef QUIRE_TABLE_ENTRY
 
-} // namespace
+}  // namespace
 
 extern "C" {
 
 quire_status quire_get_api(uint32_t major, uint32_t min_minor, const quire_api **out,
-                           quire_error *error)
-{
+                           quire_error *error) {
     return quire::abi::guard("get_api", error, [&](quire_error *) -> quire::Status {
         if (out == nullptr) return quire::fail(QUIRE_E_ARG, "out is NULL");
         if (major != QUIRE_VERSION_MAJOR || min_minor > QUIRE_VERSION_MINOR) {
             return quire::fail(QUIRE_E_INCOMPATIBLE,
-                               "version {}.{} was asked for, this library is 0.1", major, min_minor);
+                               "version {}.{} was asked for, this library is 0.1", major,
+                               min_minor);
         }
         *out = &kTable;
         return quire::Status{};
     });
 }
 
-const char *quire_status_name(quire_status status)
-{
+const char *quire_status_name(quire_status status) {
     switch (status) {
-#define QUIRE_NAME(code)                                                                           \
-    case code: return #code;
+#define QUIRE_NAME(code) \
+    case code:           \
+        return #code;
         QUIRE_NAME(QUIRE_OK)
         QUIRE_NAME(QUIRE_S_INCOMPLETE)
         QUIRE_NAME(QUIRE_S_NO_BLOCKS)
@@ -54,8 +54,9 @@ const char *quire_status_name(quire_status status)
         QUIRE_NAME(QUIRE_E_OS)
         QUIRE_NAME(QUIRE_E_INTERNAL)
 #undef QUIRE_NAME
-    default: return "unknown status";
+        default:
+            return "unknown status";
     }
 }
 
-} // extern "C"
+}  // extern "C"

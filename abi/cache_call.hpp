@@ -10,8 +10,7 @@ using namespace quire::abi;
 
 template <typename Body>
 quire_status cache_call(const char *function, quire_cache *cache, quire_error *error,
-                        Body &&body) noexcept
-{
+                        Body &&body) noexcept {
     return guard(function, error, [&](quire_error *sink) -> Status {
         if (cache == nullptr) return fail(QUIRE_E_ARG, "cache is NULL");
         if (cache->device != nullptr) QUIRE_TRY(not_forked());

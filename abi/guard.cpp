@@ -16,16 +16,14 @@ struct Writer {
     uint64_t capacity;
     uint64_t length = 0;
 
-    void put(const char *text, uint64_t count)
-    {
+    void put(const char *text, uint64_t count) {
         for (uint64_t i = 0; i < count && length + 1 < capacity; ++i) out[length++] = text[i];
         out[length] = '\0';
     }
     void put(const char *text) { put(text, std::strlen(text)); }
 };
 
-void put_text(Writer *writer, const Status &status)
-{
+void put_text(Writer *writer, const Status &status) {
     uint64_t numbers[2] = {status.first, status.second};
     uint32_t used = 0;
     for (const char *at = status.text; *at != '\0';) {
@@ -41,10 +39,9 @@ void put_text(Writer *writer, const Status &status)
     }
 }
 
-} // namespace
+}  // namespace
 
-void report(const char *function, const Status &status, const ErrorSink &sink, quire_error *out)
-{
+void report(const char *function, const Status &status, const ErrorSink &sink, quire_error *out) {
     if (out == nullptr || out->struct_size < kFirstErrorSize) return;
     out->status = status.code;
     out->reserved0 = 0;
@@ -60,4 +57,4 @@ void report(const char *function, const Status &status, const ErrorSink &sink, q
     message.put(sink.error.message, strnlen(sink.error.message, sizeof sink.error.message));
 }
 
-} // namespace quire::abi
+}  // namespace quire::abi

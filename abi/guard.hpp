@@ -13,12 +13,12 @@
 
 namespace quire::abi {
 
-// Where a backend's own words go. Only what is needed is initialised: it lives on the stack of hot calls.
+// Where a backend's own words go. Only what is needed is initialised: it lives on the stack of hot
+// calls.
 struct ErrorSink {
     quire_error error;
 
-    ErrorSink()
-    {
+    ErrorSink() {
         error.struct_size = sizeof error;
         error.status = QUIRE_OK;
         error.domain = QUIRE_DOMAIN_QUIRE;
@@ -32,8 +32,7 @@ struct ErrorSink {
 void report(const char *function, const Status &status, const ErrorSink &sink, quire_error *out);
 
 template <typename Body>
-quire_status guard(const char *function, quire_error *out, Body &&body) noexcept
-{
+quire_status guard(const char *function, quire_error *out, Body &&body) noexcept {
     ErrorSink sink;
     Status status;
     try {
@@ -48,4 +47,4 @@ quire_status guard(const char *function, quire_error *out, Body &&body) noexcept
     return status.code;
 }
 
-} // namespace quire::abi
+}  // namespace quire::abi

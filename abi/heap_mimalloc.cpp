@@ -14,62 +14,32 @@ namespace quire::abi {
 
 namespace {
 
-constexpr uint64_t kLargeBytes = uint64_t{8} << 20; // tables of a large cache, used all over
+constexpr uint64_t kLargeBytes = uint64_t{8} << 20;  // tables of a large cache, used all over
 
-void *allocate(void *, uint64_t size_bytes, uint64_t alignment)
-{
+void *allocate(void *, uint64_t size_bytes, uint64_t alignment) {
     void *memory = mi_malloc_aligned(size_bytes, alignment);
     if (memory != nullptr && size_bytes >= kLargeBytes) os::advise_large(memory, size_bytes);
     return memory;
 }
 
-void release(void *, void *pointer, uint64_t size_bytes, uint64_t alignment)
-{
+void release(void *, void *pointer, uint64_t size_bytes, uint64_t alignment) {
     mi_free_size_aligned(pointer, size_bytes, alignment);
 }
 
-} // namespace
+}  // namespace
 
-HostAllocator default_allocator()
-{
-    return HostAllocator{allocate, release, nullptr};
-}
+HostAllocator default_allocator() { return HostAllocator{allocate, release, nullptr}; }
 
-} // namespace quire::abi
+}  // namespace quire::abi
 
-void *operator new(std::size_t size)
-{
-    return mi_new(size);
-}
-void *operator new[](std::size_t size)
-{
-    return mi_new(size);
-}
-void *operator new(std::size_t size, std::align_val_t alignment)
-{
+void *operator new(std::size_t size) { return mi_new(size); }
+void *operator new[](std::size_t size) { return mi_new(size); }
+void *operator new(std::size_t size, std::align_val_t alignment) {
     return mi_new_aligned(size, static_cast<std::size_t>(alignment));
 }
-void operator delete(void *pointer) noexcept
-{
-    mi_free(pointer);
-}
-void operator delete[](void *pointer) noexcept
-{
-    mi_free(pointer);
-}
-void operator delete(void *pointer, std::size_t) noexcept
-{
-    mi_free(pointer);
-}
-void operator delete[](void *pointer, std::size_t) noexcept
-{
-    mi_free(pointer);
-}
-void operator delete(void *pointer, std::align_val_t) noexcept
-{
-    mi_free(pointer);
-}
-void operator delete(void *pointer, std::size_t, std::align_val_t) noexcept
-{
-    mi_free(pointer);
-}
+void operator delete(void *pointer) noexcept { mi_free(pointer); }
+void operator delete[](void *pointer) noexcept { mi_free(pointer); }
+void operator delete(void *pointer, std::size_t) noexcept { mi_free(pointer); }
+void operator delete[](void *pointer, std::size_t) noexcept { mi_free(pointer); }
+void operator delete(void *pointer, std::align_val_t) noexcept { mi_free(pointer); }
+void operator delete(void *pointer, std::size_t, std::align_val_t) noexcept { mi_free(pointer); }

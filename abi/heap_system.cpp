@@ -10,21 +10,14 @@ namespace quire::abi {
 
 namespace {
 
-void *allocate(void *, uint64_t size_bytes, uint64_t alignment)
-{
+void *allocate(void *, uint64_t size_bytes, uint64_t alignment) {
     return std::aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment);
 }
 
-void release(void *, void *pointer, uint64_t, uint64_t)
-{
-    std::free(pointer);
-}
+void release(void *, void *pointer, uint64_t, uint64_t) { std::free(pointer); }
 
-} // namespace
+}  // namespace
 
-HostAllocator default_allocator()
-{
-    return HostAllocator{allocate, release, nullptr};
-}
+HostAllocator default_allocator() { return HostAllocator{allocate, release, nullptr}; }
 
-} // namespace quire::abi
+}  // namespace quire::abi

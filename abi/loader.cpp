@@ -13,15 +13,13 @@ constexpr const char *kPrefix = "quire_backend_";
 constexpr const char *kSuffix = ".so";
 constexpr uint32_t kSmallestTable = offsetof(quire_backend_api, device_open);
 
-void refuse(Backend *backend, quire_status status, const std::string &why)
-{
+void refuse(Backend *backend, quire_status status, const std::string &why) {
     backend->status = status;
     backend->message = why;
 }
 
 // What the file's name says, for one that does not load.
-std::string name_of(const std::string &path)
-{
+std::string name_of(const std::string &path) {
     std::string name = path.substr(path.rfind('/') + 1);
     if (name.starts_with(kPrefix)) name = name.substr(std::strlen(kPrefix));
     if (name.ends_with(kSuffix)) name = name.substr(0, name.size() - std::strlen(kSuffix));
@@ -29,23 +27,23 @@ std::string name_of(const std::string &path)
 }
 
 // The plugin's text is not trusted to be terminated.
-std::string bounded(const char *text, size_t capacity)
-{
+std::string bounded(const char *text, size_t capacity) {
     return text != nullptr ? std::string(text, strnlen(text, capacity)) : std::string();
 }
 
 // Takes the table over, zero-extended to the length that this library knows.
-void adopt_table(Backend *backend, const quire_backend_api *table)
-{
+void adopt_table(Backend *backend, const quire_backend_api *table) {
     char words[256];
     if (table == nullptr || table->struct_size < kSmallestTable) {
         return refuse(backend, QUIRE_E_BACKEND, "its table of functions is missing or too short");
     }
-    if (table->abi_major != QUIRE_BACKEND_ABI_MAJOR || table->min_host_minor > QUIRE_BACKEND_ABI_MINOR) {
-        std::snprintf(words, sizeof words,
-                      "it speaks plugin ABI %u.%u and needs at least minor %u; this library speaks %u.%u",
-                      table->abi_major, table->abi_minor, table->min_host_minor,
-                      QUIRE_BACKEND_ABI_MAJOR, QUIRE_BACKEND_ABI_MINOR);
+    if (table->abi_major != QUIRE_BACKEND_ABI_MAJOR ||
+        table->min_host_minor > QUIRE_BACKEND_ABI_MINOR) {
+        std::snprintf(
+            words, sizeof words,
+            "it speaks plugin ABI %u.%u and needs at least minor %u; this library speaks %u.%u",
+            table->abi_major, table->abi_minor, table->min_host_minor, QUIRE_BACKEND_ABI_MAJOR,
+            QUIRE_BACKEND_ABI_MINOR);
         return refuse(backend, QUIRE_E_INCOMPATIBLE, words);
     }
     uint32_t size = table->struct_size < sizeof backend->api ? table->struct_size
@@ -60,12 +58,12 @@ void adopt_table(Backend *backend, const quire_backend_api *table)
     ErrorSink sink;
     quire_status probed = backend->api.probe(&backend->device_count, &sink.error);
     if (probed < 0) {
-        refuse(backend, probed, "probe failed: " + bounded(sink.error.message, sizeof sink.error.message));
+        refuse(backend, probed,
+               "probe failed: " + bounded(sink.error.message, sizeof sink.error.message));
     }
 }
 
-void query(quire_instance *instance, Backend *backend)
-{
+void query(quire_instance *instance, Backend *backend) {
     char why[480] = "";
     void *symbol = os::load_symbol(backend->path.c_str(), QUIRE_BACKEND_ENTRY, why, sizeof why);
     if (symbol == nullptr) return refuse(backend, QUIRE_E_BACKEND, why);
@@ -81,32 +79,29 @@ void query(quire_instance *instance, Backend *backend)
     adopt_table(backend, table);
 }
 
-bool known_name(const quire_instance *instance, const Backend *fresh)
-{
+bool known_name(const quire_instance *instance, const Backend *fresh) {
     for (const auto &backend : instance->backends) {
         if (backend->status >= 0 && backend->name == fresh->name) return true;
     }
     return false;
 }
 
-void visit(void *user, const char *path)
-{
+void visit(void *user, const char *path) {
     auto *instance = static_cast<quire_instance *>(user);
     for (const auto &backend : instance->backends) {
-        if (backend->path == path || (backend->status >= 0 && backend->name == name_of(path))) return;
+        if (backend->path == path || (backend->status >= 0 && backend->name == name_of(path)))
+            return;
     }
     load_backend(instance, path);
 }
 
-void search_directory(quire_instance *instance, const std::string &directory)
-{
+void search_directory(quire_instance *instance, const std::string &directory) {
     if (!directory.empty() && directory[0] == '/') {
         os::list_files(directory.c_str(), kPrefix, kSuffix, visit, instance);
     }
 }
 
-void search_path(quire_instance *instance, const char *path)
-{
+void search_path(quire_instance *instance, const char *path) {
     if (path == nullptr) return;
     std::string rest = path;
     while (!rest.empty()) {
@@ -116,10 +111,9 @@ void search_path(quire_instance *instance, const char *path)
     }
 }
 
-} // namespace
+}  // namespace
 
-Backend *load_backend(quire_instance *instance, const char *path)
-{
+Backend *load_backend(quire_instance *instance, const char *path) {
     auto backend = std::make_unique<Backend>();
     backend->path = path;
     backend->name = name_of(path);
@@ -131,8 +125,7 @@ Backend *load_backend(quire_instance *instance, const char *path)
     return instance->backends.back().get();
 }
 
-void discover(quire_instance *instance, const char *plugin_path)
-{
+void discover(quire_instance *instance, const char *plugin_path) {
     search_path(instance, plugin_path);
     search_path(instance, os::environment("QUIRE_PLUGIN_PATH"));
     char directory[4096];
@@ -142,9 +135,8 @@ void discover(quire_instance *instance, const char *plugin_path)
     search_directory(instance, QUIRE_BACKEND_DIR);
 }
 
-const char *missing_slot(const quire_backend_api &api)
-{
-#define QUIRE_NEED(slot)                                                                           \
+const char *missing_slot(const quire_backend_api &api) {
+#define QUIRE_NEED(slot) \
     if (api.slot == nullptr) return #slot;
     QUIRE_NEED(device_open)
     QUIRE_NEED(device_close)
@@ -171,4 +163,4 @@ const char *missing_slot(const quire_backend_api &api)
     return nullptr;
 }
 
-} // namespace quire::abi
+}  // namespace quire::abi

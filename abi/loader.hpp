@@ -20,4 +20,4 @@ Backend *load_backend(quire_instance *instance, const char *path);
 // The name of a slot that a device cannot do without and that is missing, or nullptr.
 const char *missing_slot(const quire_backend_api &api);
 
-} // namespace quire::abi
+}  // namespace quire::abi

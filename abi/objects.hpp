@@ -5,8 +5,8 @@
 // A parent counts its children and refuses to go while it has any. Objects are made with new, which
 // within libquire is mimalloc's; the core's memory goes through the instance's allocator.
 //
-// Threads: an instance's backends are guarded by its mutex, a cache by its own; the rest is constant
-// once made, or atomic.
+// Threads: an instance's backends are guarded by its mutex, a cache by its own; the rest is
+// constant once made, or atomic.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ namespace quire::abi {
 // A candidate that was found: loaded, or with the reason why not.
 struct Backend {
     std::string path;
-    quire_backend_api api{}; // our own copy, as long as we know it
+    quire_backend_api api{};  // our own copy, as long as we know it
     quire_status status = QUIRE_OK;
     std::string message;
     std::string name;
@@ -35,9 +35,8 @@ struct Backend {
 
 // Held while a call runs; refuses a thread that holds it already, which is one in a callback.
 class CallLock {
-  public:
-    Status enter()
-    {
+ public:
+    Status enter() {
         uintptr_t self = os::thread_number();
         if (owner_.load(std::memory_order_relaxed) == self) {
             return fail(QUIRE_E_REENTRANT, "called from a callback of the same cache");
@@ -46,25 +45,25 @@ class CallLock {
         owner_.store(self, std::memory_order_relaxed);
         return Status{};
     }
-    void leave()
-    {
+    void leave() {
         owner_.store(0, std::memory_order_relaxed);
         mutex_.unlock();
     }
 
-  private:
+ private:
     std::mutex mutex_;
     std::atomic<uintptr_t> owner_{0};
 };
 
-inline Status not_forked()
-{
+inline Status not_forked() {
     if (!os::forked()) [[likely]]
         return Status{};
-    return fail(QUIRE_E_FORKED, "the process forked after a device was opened: only a process that did not can use devices");
+    return fail(QUIRE_E_FORKED,
+                "the process forked after a device was opened: only a process that did not can use "
+                "devices");
 }
 
-} // namespace quire::abi
+}  // namespace quire::abi
 
 struct quire_instance {
     quire::HostAllocator host;
@@ -106,7 +105,7 @@ struct quire_cache {
     quire::abi::CallLock lock;
     quire::Cache core;
     quire_instance *instance = nullptr;
-    quire_device *device = nullptr; // nullptr: bookkeeping only
+    quire_device *device = nullptr;  // nullptr: bookkeeping only
 };
 
 struct quire_batch {

@@ -26,40 +26,34 @@ namespace {
 // One page that the kernel zeroes in a forked child (MADV_WIPEONFORK).
 std::atomic<const volatile char *> g_process_page{nullptr};
 
-bool writable_by_others(const struct stat &info)
-{
+bool writable_by_others(const struct stat &info) {
     return (info.st_mode & S_IWOTH) != 0 || (info.st_uid != 0 && info.st_uid != geteuid());
 }
 
 // Why a file must not be loaded, or nullptr.
-const char *distrust(const char *path)
-{
+const char *distrust(const char *path) {
     struct stat info;
     if (path[0] != '/') return "the path is not absolute";
     if (lstat(path, &info) != 0) return std::strerror(errno);
     if (S_ISLNK(info.st_mode)) return "it is a symbolic link";
     if (!S_ISREG(info.st_mode)) return "it is not a regular file";
-    if (writable_by_others(info)) return "others than its owner may write it, or it is another user's";
+    if (writable_by_others(info))
+        return "others than its owner may write it, or it is another user's";
     std::string directory(path, std::strrchr(path, '/'));
     if (stat(directory.empty() ? "/" : directory.c_str(), &info) != 0) return std::strerror(errno);
     if (writable_by_others(info)) return "others may write its directory";
     return nullptr;
 }
 
-} // namespace
+}  // namespace
 
-bool random_bytes(void *out, uint64_t size_bytes)
-{
+bool random_bytes(void *out, uint64_t size_bytes) {
     return getrandom(out, size_bytes, 0) == static_cast<ssize_t>(size_bytes);
 }
 
-const char *environment(const char *name)
-{
-    return secure_getenv(name);
-}
+const char *environment(const char *name) { return secure_getenv(name); }
 
-bool own_directory(char *out, uint64_t capacity)
-{
+bool own_directory(char *out, uint64_t capacity) {
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(&own_directory), &info) == 0 || info.dli_fname == nullptr) {
         return false;
@@ -78,8 +72,7 @@ bool own_directory(char *out, uint64_t capacity)
 }
 
 bool list_files(const char *directory, const char *prefix, const char *suffix,
-                void (*visit)(void *user, const char *path), void *user)
-{
+                void (*visit)(void *user, const char *path), void *user) {
     DIR *dir = opendir(directory);
     if (dir == nullptr) return false;
     std::vector<std::string> names;
@@ -89,12 +82,12 @@ bool list_files(const char *directory, const char *prefix, const char *suffix,
     }
     closedir(dir);
     std::sort(names.begin(), names.end());
-    for (const std::string &name : names) visit(user, (std::string(directory) + "/" + name).c_str());
+    for (const std::string &name : names)
+        visit(user, (std::string(directory) + "/" + name).c_str());
     return true;
 }
 
-void *load_symbol(const char *path, const char *symbol, char *why, uint64_t why_capacity)
-{
+void *load_symbol(const char *path, const char *symbol, char *why, uint64_t why_capacity) {
     const char *reason = distrust(path);
     if (reason != nullptr) {
         std::snprintf(why, why_capacity, "not loaded: %s", reason);
@@ -108,20 +101,19 @@ void *load_symbol(const char *path, const char *symbol, char *why, uint64_t why_
         return nullptr;
     }
     void *found = dlsym(library, symbol);
-    if (found == nullptr) std::snprintf(why, why_capacity, "it has no symbol %s: no plugin", symbol);
+    if (found == nullptr)
+        std::snprintf(why, why_capacity, "it has no symbol %s: no plugin", symbol);
     return found;
 }
 
-void advise_large(void *memory, uint64_t size_bytes)
-{
+void advise_large(void *memory, uint64_t size_bytes) {
     constexpr uintptr_t huge = uintptr_t{2} << 20;
     uintptr_t begin = (reinterpret_cast<uintptr_t>(memory) + huge - 1) / huge * huge;
     uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + size_bytes) / huge * huge;
     if (begin < end) madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
 }
 
-bool remember_process()
-{
+bool remember_process() {
     if (g_process_page.load() != nullptr) return true;
     long page_bytes = sysconf(_SC_PAGESIZE);
     size_t size = page_bytes > 0 ? static_cast<size_t>(page_bytes) : 4096;
@@ -134,20 +126,18 @@ bool remember_process()
     *static_cast<char *>(page) = 1;
     const volatile char *expected = nullptr;
     if (!g_process_page.compare_exchange_strong(expected, static_cast<char *>(page))) {
-        munmap(page, size); // another thread was first
+        munmap(page, size);  // another thread was first
     }
     return true;
 }
 
-bool forked()
-{
+bool forked() {
     const volatile char *page = g_process_page.load(std::memory_order_relaxed);
     return page != nullptr && *page == 0;
 }
 
-uintptr_t thread_number()
-{
+uintptr_t thread_number() {
     return reinterpret_cast<uintptr_t>(reinterpret_cast<void *>(pthread_self()));
 }
 
-} // namespace quire::os
+}  // namespace quire::os

@@ -20,8 +20,8 @@ const char *environment(const char *name);
 // The directory of the file that libquire was loaded from, without a slash at the end.
 bool own_directory(char *out, uint64_t capacity);
 
-// Calls visit(user, path) for each regular file of the directory whose name begins and ends so, in the
-// order of their names. False when the directory is not there.
+// Calls visit(user, path) for each regular file of the directory whose name begins and ends so, in
+// the order of their names. False when the directory is not there.
 bool list_files(const char *directory, const char *prefix, const char *suffix,
                 void (*visit)(void *user, const char *path), void *user);
 
@@ -39,4 +39,4 @@ bool forked();
 // Names the calling thread, for detecting calls from within callbacks.
 uintptr_t thread_number();
 
-} // namespace quire::os
+}  // namespace quire::os

@@ -2,9 +2,9 @@
 //
 // structs: the rules of base.h for every struct that crosses the boundary, from one table.
 //
-// read() gives the library its own full copy: shorter structs are filled up with zeros, longer ones are
-// accepted when what is beyond is zero, unknown flags, `next` and reserved fields are refused. After it
-// no code needs to ask how large the caller's struct was.
+// read() gives the library its own full copy: shorter structs are filled up with zeros, longer ones
+// are accepted when what is beyond is zero, unknown flags, `next` and reserved fields are refused.
+// After it no code needs to ask how large the caller's struct was.
 //
 // Threads: any.
 #pragma once
@@ -25,18 +25,21 @@ struct ReservedField {
 
 struct StructRule {
     const char *name;
-    uint32_t first_size; // of its first published version: frozen
+    uint32_t first_size;  // of its first published version: frozen
     uint32_t size;
     uint32_t known_flags;
     ReservedField reserved;
 };
 
-template <typename T> struct RuleOf;
+template <typename T>
+struct RuleOf;
 
-#define QUIRE_RULE(type, first_bytes, flags_mask, ...)                                             \
-    template <> struct RuleOf<type> {                                                              \
-        static constexpr StructRule value{#type, first_bytes, sizeof(type), flags_mask, {__VA_ARGS__}}; \
-        static_assert(first_bytes <= sizeof(type));                                                \
+#define QUIRE_RULE(type, first_bytes, flags_mask, ...)                    \
+    template <>                                                           \
+    struct RuleOf<type> {                                                 \
+        static constexpr StructRule value{                                \
+            #type, first_bytes, sizeof(type), flags_mask, {__VA_ARGS__}}; \
+        static_assert(first_bytes <= sizeof(type));                       \
     };
 
 #define QUIRE_RESERVED(type, field) offsetof(type, field), sizeof(type::field)
@@ -76,23 +79,23 @@ Status check_output(const StructRule &rule, const void *out);
 
 // Checks an array of headless elements: pointer, stride, alignment, and that bytes of an element
 // beyond the `size` known ones are zero.
-Status check_array(const void *array, uint32_t count, uint32_t stride,
-                   uint32_t size, uint32_t alignment);
+Status check_array(const void *array, uint32_t count, uint32_t stride, uint32_t size,
+                   uint32_t alignment);
 
-template <typename T> Status read(const T *in, T *out)
-{
+template <typename T>
+Status read(const T *in, T *out) {
     return read_struct(RuleOf<T>::value, in, out);
 }
 
-template <typename T> Status check_output(const T *out)
-{
+template <typename T>
+Status check_output(const T *out) {
     return check_output(RuleOf<T>::value, out);
 }
 
 // Writes `full` into the caller's struct, up to the caller's size; of its head only the flags.
 // REQUIRES: check_output().
-template <typename T> void write(const T &full, T *out)
-{
+template <typename T>
+void write(const T &full, T *out) {
     constexpr uint32_t head = offsetof(T, next) + sizeof(T::next);
     uint32_t size = out->struct_size < sizeof(T) ? out->struct_size : uint32_t{sizeof(T)};
     out->flags = full.flags;
@@ -102,11 +105,11 @@ template <typename T> void write(const T &full, T *out)
 
 // Reads element `index` of an array of structs that have heads.
 template <typename T>
-Status read_element(const T *array, uint32_t index, uint32_t stride, T *out)
-{
+Status read_element(const T *array, uint32_t index, uint32_t stride, T *out) {
     if (array == nullptr) return fail(QUIRE_E_ARG, "an array of the description is NULL");
     if (stride < RuleOf<T>::value.first_size || stride % 8 != 0) {
-        return fail(QUIRE_E_ARG, "an array's stride is {}: set it to sizeof of its element", stride);
+        return fail(QUIRE_E_ARG, "an array's stride is {}: set it to sizeof of its element",
+                    stride);
     }
     const char *at = reinterpret_cast<const char *>(array) + uint64_t{index} * stride;
     const T *element = reinterpret_cast<const T *>(at);
@@ -117,4 +120,4 @@ Status read_element(const T *array, uint32_t index, uint32_t stride, T *out)
     return read(element, out);
 }
 
-} // namespace quire::abi
+}  // namespace quire::abi

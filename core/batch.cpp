@@ -10,8 +10,7 @@ constexpr uint32_t kAttentionViews =
     QUIRE_VIEW_BLOCK_TABLE | QUIRE_VIEW_SLOTS | QUIRE_VIEW_LENGTHS | QUIRE_VIEW_CU_Q;
 
 // Reserves `count` elements behind what is laid out; every view begins on a cache line.
-bool place(uint64_t *end, uint64_t *offset, uint64_t count, uint64_t size_bytes)
-{
+bool place(uint64_t *end, uint64_t *offset, uint64_t count, uint64_t size_bytes) {
     uint64_t bytes = 0;
     if (!checked_mul(count, size_bytes, &bytes) || bytes >> 48 != 0) return false;
     *offset = *end;
@@ -19,10 +18,9 @@ bool place(uint64_t *end, uint64_t *offset, uint64_t count, uint64_t size_bytes)
     return true;
 }
 
-} // namespace
+}  // namespace
 
-Batch::~Batch()
-{
+Batch::~Batch() {
     for (uint32_t g = 0; g < group_count_; ++g) {
         if (plans_[g] != nullptr) binding_->device()->api->plan_destroy(plans_[g]);
     }
@@ -42,10 +40,9 @@ Batch::~Batch()
     }
 }
 
-Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry)
-{
+Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry) {
     uint32_t views = desc.views | (desc.attention_count != 0 ? kAttentionViews : 0);
-    uint64_t end = kCacheLine; // offset 0 means "not kept"
+    uint64_t end = kCacheLine;  // offset 0 means "not kept"
     bool ok = true;
     auto keep = [&](uint32_t view, uint64_t *offset, uint64_t count, uint64_t size_bytes) {
         if ((views & view) != 0) ok = ok && place(&end, offset, count, size_bytes);
@@ -63,7 +60,8 @@ Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry)
         keep(QUIRE_VIEW_CONTEXT_SLOTS, &o.context_slots, max_context_, 4);
         uint64_t slots = uint64_t{geometry.groups[g].blocks} << block_shift_;
         if (o.context_slots != 0 && slots >> 31 != 0) {
-            return fail(QUIRE_E_UNSUPPORTED, "context slots are int32: group {} has {} slots", g, slots);
+            return fail(QUIRE_E_UNSUPPORTED, "context slots are int32: group {} has {} slots", g,
+                        slots);
         }
     }
     if (!ok || end >> 48 != 0) return fail(QUIRE_E_LIMIT, "the batch is larger than 2^48 bytes");
@@ -71,8 +69,7 @@ Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry)
     return Status{};
 }
 
-Status Batch::allocate(quire_error *error)
-{
+Status Batch::allocate(quire_error *error) {
     image_count_ = binding_ == nullptr ? 1 : kImages;
     if (!rows_.create(uint64_t{image_count_} * group_count_ * max_rows_)) return no_host_memory();
     for (uint32_t i = 0; i < image_count_; ++i) {
@@ -95,19 +92,21 @@ Status Batch::allocate(quire_error *error)
     if (binding_ == nullptr) return Status{};
     Device *device = binding_->device();
     void *pointer = nullptr;
-    quire_status status = device->api->mem_alloc(device->handle, size_bytes_, QUIRE_BE_MEMORY_DEVICE,
-                                                 &base_, &pointer, error);
+    quire_status status = device->api->mem_alloc(device->handle, size_bytes_,
+                                                 QUIRE_BE_MEMORY_DEVICE, &base_, &pointer, error);
     return status < 0 ? fail(status, nullptr) : Status{};
 }
 
-Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry, quire_error *error)
-{
+Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry,
+                         quire_error *error) {
     if (desc.attention_count == 0) return Status{};
     if (binding_ == nullptr) {
-        return fail(QUIRE_E_UNSUPPORTED, "attention in a cache without memory: set attention_count 0");
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "attention in a cache without memory: set attention_count 0");
     }
     if (desc.attention_count != 1 && desc.attention_count != group_count_) {
-        return fail(QUIRE_E_ARG, "attention_count is {}: needs 0, 1 or one a group", desc.attention_count);
+        return fail(QUIRE_E_ARG, "attention_count is {}: needs 0, 1 or one a group",
+                    desc.attention_count);
     }
     Device *device = binding_->device();
     for (uint32_t g = 0; g < group_count_; ++g) {
@@ -121,9 +120,18 @@ Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry,
         quire_be_plan_desc plan{};
         plan.struct_size = sizeof plan;
         plan.shape = quire_be_attention_query{
-            sizeof plan.shape, options.flags, options.q_heads, pool.kv_heads, pool.k_head_dim,
-            pool.v_head_dim, options.q_dtype != 0 ? options.q_dtype : uint32_t{QUIRE_DTYPE_F32},
-            pool.k_dtype, pool.v_dtype, block_tokens_, geometry.groups[g].window, 0};
+            sizeof plan.shape,
+            options.flags,
+            options.q_heads,
+            pool.kv_heads,
+            pool.k_head_dim,
+            pool.v_head_dim,
+            options.q_dtype != 0 ? options.q_dtype : uint32_t{QUIRE_DTYPE_F32},
+            pool.k_dtype,
+            pool.v_dtype,
+            block_tokens_,
+            geometry.groups[g].window,
+            0};
         plan.scale = options.scale;
         plan.max_rows = max_rows_;
         plan.max_query_tokens = max_query_;
@@ -135,8 +143,7 @@ Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry,
 }
 
 Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, Binding *binding,
-                     quire_error *error)
-{
+                     quire_error *error) {
     binding_ = binding;
     group_count_ = geometry.group_count;
     block_tokens_ = geometry.block_tokens;
@@ -158,46 +165,45 @@ Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, Bin
     QUIRE_TRY(allocate(error));
     QUIRE_TRY(make_plans(desc, geometry, error));
     for (current_ = 0; current_ < image_count_; ++current_) {
-        images_[current_].query_tokens = max_query_; // pad everything once
+        images_[current_].query_tokens = max_query_;  // pad everything once
         images_[current_].rows = max_rows_;
         begin_write();
         pad();
         images_[current_].rows = images_[current_].query_tokens = 0;
     }
     current_ = 0;
-    uploaded_rows_ = max_rows_; // the first upload carries the padding
+    uploaded_rows_ = max_rows_;  // the first upload carries the padding
     uploaded_tokens_ = max_query_;
     return Status{};
 }
 
 Status Batch::fits(uint32_t rows, uint32_t query_tokens, uint32_t blocks,
-                   uint64_t context_tokens) const
-{
+                   uint64_t context_tokens) const {
     if (rows > max_rows_) {
         return fail(QUIRE_E_LIMIT, "the step has {} rows, the batch max_rows {}", rows, max_rows_);
     }
     if (query_tokens > max_query_) {
-        return fail(QUIRE_E_LIMIT, "the step computes {} tokens, the batch's max_query_tokens is {}",
-                    query_tokens, max_query_);
+        return fail(QUIRE_E_LIMIT,
+                    "the step computes {} tokens, the batch's max_query_tokens is {}", query_tokens,
+                    max_query_);
     }
     if (blocks > max_blocks_) {
         return fail(QUIRE_E_LIMIT, "a row has {} blocks, the batch max_blocks_per_row {}", blocks,
                     max_blocks_);
     }
     if (max_context_ != 0 && context_tokens > max_context_) {
-        return fail(QUIRE_E_LIMIT, "the contexts hold {} tokens, the batch's max_context_tokens is {}",
+        return fail(QUIRE_E_LIMIT,
+                    "the contexts hold {} tokens, the batch's max_context_tokens is {}",
                     context_tokens, max_context_);
     }
     return Status{};
 }
 
-bool Batch::writable(const Timeline &timeline) const
-{
+bool Batch::writable(const Timeline &timeline) const {
     return binding_ == nullptr || timeline.done(images_[(current_ + 1) % image_count_].step);
 }
 
-void Batch::begin_write()
-{
+void Batch::begin_write() {
     row_count_ = query_tokens_ = max_length_ = 0;
     context_tokens_ = 0;
     for (uint32_t g = 0; g < group_count_; ++g) {
@@ -207,8 +213,7 @@ void Batch::begin_write()
     if (cu_q_ != 0) at<int32_t>(cu_q_)[0] = 0;
 }
 
-void Batch::write_table(uint32_t group, uint32_t row, uint64_t handle, const BlockTable &table)
-{
+void Batch::write_table(uint32_t group, uint32_t row, uint64_t handle, const BlockTable &table) {
     RowState &state = row_state(group, row);
     uint32_t *ids = at<uint32_t>(groups_[group].table) + uint64_t{row} * max_blocks_;
     bool same = state.handle == handle && state.epoch == table.epoch;
@@ -216,7 +221,8 @@ void Batch::write_table(uint32_t group, uint32_t row, uint64_t handle, const Blo
     uint32_t from = 0;
     if (same && state.length <= table.length) {
         from = state.length;
-        for (uint32_t i = state.null_front; i < table.null_front && i < from; ++i) ids[i] = kNullBlock;
+        for (uint32_t i = state.null_front; i < table.null_front && i < from; ++i)
+            ids[i] = kNullBlock;
     }
     if (from < table.length) {
         std::memcpy(ids + from, table.ids.data + from, uint64_t{table.length - from} * 4);
@@ -227,8 +233,7 @@ void Batch::write_table(uint32_t group, uint32_t row, uint64_t handle, const Blo
     state = RowState{handle, table.epoch, table.length, table.null_front, 0};
 }
 
-void Batch::write_csr(uint32_t group, uint32_t row, uint32_t length, const BlockTable &table)
-{
+void Batch::write_csr(uint32_t group, uint32_t row, uint32_t length, const BlockTable &table) {
     const GroupOffsets &o = groups_[group];
     uint32_t blocks = (length + block_tokens_ - 1) >> block_shift_;
     uint64_t begin = csr_blocks_[group];
@@ -239,8 +244,7 @@ void Batch::write_csr(uint32_t group, uint32_t row, uint32_t length, const Block
     at<int32_t>(o.csr_last)[row] = static_cast<int32_t>(rest != 0 ? rest : block_tokens_);
 }
 
-void Batch::write_slots(uint32_t group, uint32_t first, uint32_t count, const BlockTable &table)
-{
+void Batch::write_slots(uint32_t group, uint32_t first, uint32_t count, const BlockTable &table) {
     int64_t *out = at<int64_t>(groups_[group].slots) + query_tokens_;
     uint32_t mask = block_tokens_ - 1;
     for (uint32_t i = 0; i < count; ++i) {
@@ -250,8 +254,7 @@ void Batch::write_slots(uint32_t group, uint32_t first, uint32_t count, const Bl
     }
 }
 
-void Batch::write_context(uint32_t group, uint32_t length, const BlockTable &table)
-{
+void Batch::write_context(uint32_t group, uint32_t length, const BlockTable &table) {
     int32_t *out = at<int32_t>(groups_[group].context_slots) + context_tokens_;
     uint32_t mask = block_tokens_ - 1;
     for (uint32_t position = 0; position < length; ++position) {
@@ -260,8 +263,7 @@ void Batch::write_context(uint32_t group, uint32_t length, const BlockTable &tab
     }
 }
 
-void Batch::add_row(uint64_t handle, const Change &change, const BlockTable *tables)
-{
+void Batch::add_row(uint64_t handle, const Change &change, const BlockTable *tables) {
     uint32_t row = row_count_;
     uint32_t first = change.first_position;
     uint32_t count = change.compute_count;
@@ -286,8 +288,7 @@ void Batch::add_row(uint64_t handle, const Change &change, const BlockTable *tab
 }
 
 // Padding behind what this step wrote and in front of what is padded already.
-void Batch::pad()
-{
+void Batch::pad() {
     Image &image = images_[current_];
     for (uint32_t row = row_count_; row < image.rows; ++row) {
         for (uint32_t g = 0; g < group_count_; ++g) {
@@ -312,8 +313,7 @@ void Batch::pad()
     }
 }
 
-void Batch::end_write(uint64_t step)
-{
+void Batch::end_write(uint64_t step) {
     pad();
     Image &image = images_[current_];
     image.rows = row_count_;
@@ -322,8 +322,7 @@ void Batch::end_write(uint64_t step)
     last_step_ = step;
 }
 
-Status Batch::upload(Queue *queue, quire_error *error)
-{
+Status Batch::upload(Queue *queue, quire_error *error) {
     uint32_t rows = row_count_ > uploaded_rows_ ? row_count_ : uploaded_rows_;
     uint32_t tokens = query_tokens_ > uploaded_tokens_ ? query_tokens_ : uploaded_tokens_;
     quire_be_copy copies[3 + 6 * kMaxGroups];
@@ -351,8 +350,7 @@ Status Batch::upload(Queue *queue, quire_error *error)
     return status < 0 ? fail(status, nullptr) : Status{};
 }
 
-Status Batch::views(uint32_t group, quire_batch_views *out) const
-{
+Status Batch::views(uint32_t group, quire_batch_views *out) const {
     if (group >= group_count_) {
         return fail(QUIRE_E_ARG, "group is {}: the cache has {}", group, group_count_);
     }
@@ -373,15 +371,13 @@ Status Batch::views(uint32_t group, quire_batch_views *out) const
     return Status{};
 }
 
-void Batch::fill_kv_write(uint32_t group, quire_be_kv_write *args) const
-{
+void Batch::fill_kv_write(uint32_t group, quire_be_kv_write *args) const {
     args->pool = &binding_->pool(group);
     args->slots = address(groups_[group].slots);
     args->token_count = query_tokens_;
 }
 
-void Batch::fill_attention(uint32_t group, quire_be_attention *args) const
-{
+void Batch::fill_attention(uint32_t group, quire_be_attention *args) const {
     args->pool = &binding_->pool(group);
     args->block_table = address(groups_[group].table);
     args->lengths = address(lengths_);
@@ -392,4 +388,4 @@ void Batch::fill_attention(uint32_t group, quire_be_attention *args) const
     args->max_length = max_length_;
 }
 
-} // namespace quire
+}  // namespace quire

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// batch: memory with fixed addresses in which a step's tables lie: block tables, CSR, slots, lengths.
+// batch: memory with fixed addresses in which a step's tables lie: block tables, CSR, slots,
+// lengths.
 //
-// A step is written into a host image. Without a device the image is what the engine reads; with one
-// it is uploaded on the step's queue, and there are several images, so that a step can be written
-// while the upload of an earlier one still waits on its queue.
+// A step is written into a host image. Without a device the image is what the engine reads; with
+// one it is uploaded on the step's queue, and there are several images, so that a step can be
+// written while the upload of an earlier one still waits on its queue.
 //
 // Each image remembers what its rows hold. A decoding sequence in the same row costs what is new of
 // its table, not its whole length.
@@ -17,7 +18,7 @@
 namespace quire {
 
 class Batch {
-  public:
+ public:
     static constexpr uint32_t kImages = 4;
 
     explicit Batch(const HostAllocator *host) : host_(host), rows_(host) {}
@@ -27,7 +28,8 @@ class Batch {
                   quire_error *error);
 
     // Would the rows fit? blocks: of the longest row. context_*: sums over all rows.
-    Status fits(uint32_t rows, uint32_t query_tokens, uint32_t blocks, uint64_t context_tokens) const;
+    Status fits(uint32_t rows, uint32_t query_tokens, uint32_t blocks,
+                uint64_t context_tokens) const;
     // May an image be written? False while uploads of earlier steps wait.
     bool writable(const Timeline &timeline) const;
 
@@ -52,16 +54,16 @@ class Batch {
     void fill_attention(uint32_t group, quire_be_attention *args) const;
     uint32_t query_tokens() const { return query_tokens_; }
 
-  private:
+ private:
     // Byte offsets into an image; 0 = the view is not kept (the image begins with a spare line).
     struct GroupOffsets {
         uint64_t table, csr_indptr, csr_indices, csr_last, slots, context_slots;
     };
     struct Image {
         uint8_t *bytes = nullptr;
-        uint32_t rows = 0;          // written in it
+        uint32_t rows = 0;  // written in it
         uint32_t query_tokens = 0;
-        uint64_t step = 0;          // whose upload reads it
+        uint64_t step = 0;  // whose upload reads it
     };
     // What a row of an image's block table holds.
     struct RowState {
@@ -80,12 +82,11 @@ class Batch {
     void write_slots(uint32_t group, uint32_t first, uint32_t count, const BlockTable &table);
     void write_context(uint32_t group, uint32_t length, const BlockTable &table);
     void pad();
-    template <typename T> T *at(uint64_t offset)
-    {
+    template <typename T>
+    T *at(uint64_t offset) {
         return reinterpret_cast<T *>(images_[current_].bytes + offset);
     }
-    RowState &row_state(uint32_t group, uint32_t row)
-    {
+    RowState &row_state(uint32_t group, uint32_t row) {
         return rows_[(uint64_t{current_} * group_count_ + group) * max_rows_ + row];
     }
     uint64_t address(uint64_t offset) const { return offset != 0 ? base_ + offset : 0; }
@@ -101,17 +102,17 @@ class Batch {
     uint64_t max_context_ = 0;
     uint64_t max_context_blocks_ = 0;
     int64_t pad_slot_ = -1;
-    uint64_t cu_q_ = 0, lengths_ = 0, positions_ = 0; // offsets shared by all groups
+    uint64_t cu_q_ = 0, lengths_ = 0, positions_ = 0;  // offsets shared by all groups
     GroupOffsets groups_[kMaxGroups] = {};
     uint64_t size_bytes_ = 0;
-    uint64_t base_ = 0; // address of the memory that views point into
+    uint64_t base_ = 0;  // address of the memory that views point into
     uint32_t image_count_ = 0;
     uint32_t current_ = 0;
     Image images_[kImages];
-    Array<RowState> rows_; // [image][group][row]
+    Array<RowState> rows_;  // [image][group][row]
     quire_be_plan *plans_[kMaxGroups] = {};
     uint32_t q_heads_[kMaxGroups] = {};
-    uint64_t csr_blocks_[kMaxGroups] = {}; // written so far
+    uint64_t csr_blocks_[kMaxGroups] = {};  // written so far
     uint64_t context_tokens_ = 0;
     uint32_t uploaded_rows_ = 0;
     uint32_t uploaded_tokens_ = 0;
@@ -121,4 +122,4 @@ class Batch {
     uint64_t last_step_ = 0;
 };
 
-} // namespace quire
+}  // namespace quire

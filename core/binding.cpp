@@ -6,8 +6,7 @@ namespace quire {
 
 namespace {
 
-quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens)
-{
+quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens) {
     quire_be_pool pool{};
     pool.struct_size = sizeof pool;
     pool.block_count = g.blocks;
@@ -29,9 +28,8 @@ quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens)
     return pool;
 }
 
-Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometry &g, uint32_t index,
-                   quire_error *error)
-{
+Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometry &g,
+                   uint32_t index, quire_error *error) {
     quire_be_attention_query query{};
     query.struct_size = sizeof query;
     query.kv_heads = pool.kv_heads;
@@ -54,10 +52,9 @@ Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometr
     return Status{};
 }
 
-} // namespace
+}  // namespace
 
-Binding::~Binding()
-{
+Binding::~Binding() {
     for (uint32_t g = 0; g < group_count_; ++g) {
         const quire_be_pool &pool = pools_[g];
         if (pool.address != 0) {
@@ -72,8 +69,7 @@ Binding::~Binding()
     if (device_ != nullptr) --device_->children;
 }
 
-Status Binding::create(Device *device, const Geometry &geometry, quire_error *error)
-{
+Status Binding::create(Device *device, const Geometry &geometry, quire_error *error) {
     device_ = device;
     ++device_->children;
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
@@ -85,7 +81,8 @@ Status Binding::create(Device *device, const Geometry &geometry, quire_error *er
             device->api->mem_alloc(device->handle, pool.size_bytes, QUIRE_BE_MEMORY_DEVICE,
                                    &pool.address, &host_pointer, error);
         if (status < 0) return fail(status, nullptr);
-        if (pool.address == 0) return fail(QUIRE_E_BACKEND, "mem_alloc answered success and no address");
+        if (pool.address == 0)
+            return fail(QUIRE_E_BACKEND, "mem_alloc answered success and no address");
         pools_[g] = pool;
         group_count_ = g + 1;
         if (group.host_blocks == 0) continue;
@@ -98,22 +95,19 @@ Status Binding::create(Device *device, const Geometry &geometry, quire_error *er
     return Status{};
 }
 
-uint64_t Binding::pool_bytes() const
-{
+uint64_t Binding::pool_bytes() const {
     uint64_t bytes = 0;
     for (uint32_t g = 0; g < group_count_; ++g) bytes += pools_[g].size_bytes;
     return bytes;
 }
 
-uint64_t Binding::host_bytes() const
-{
+uint64_t Binding::host_bytes() const {
     uint64_t bytes = 0;
     for (uint32_t g = 0; g < group_count_; ++g) bytes += host_[g].size_bytes;
     return bytes;
 }
 
-quire_be_copy Binding::describe(const quire_block_copy &copy) const
-{
+quire_be_copy Binding::describe(const quire_block_copy &copy) const {
     const quire_be_pool &pool = pools_[copy.group];
     uint64_t stride = static_cast<uint64_t>(pool.block_stride);
     bool from_host = copy.kind == QUIRE_COPY_SWAP_IN;
@@ -129,8 +123,7 @@ quire_be_copy Binding::describe(const quire_block_copy &copy) const
 }
 
 // May the copy run beside the others of the current run? If so it is marked as one of them.
-bool Binding::joins_run(const quire_block_copy &copy, Ledger *ledger)
-{
+bool Binding::joins_run(const quire_block_copy &copy, Ledger *ledger) {
     bool from_host = copy.kind == QUIRE_COPY_SWAP_IN;
     bool to_host = copy.kind == QUIRE_COPY_SWAP_OUT;
     BlockPool &sources = from_host ? *ledger->host_pool(copy.group) : ledger->pool(copy.group);
@@ -144,8 +137,7 @@ bool Binding::joins_run(const quire_block_copy &copy, Ledger *ledger)
 }
 
 Status Binding::enqueue(Queue *queue, const Array<quire_block_copy> &copies, Ledger *ledger,
-                        quire_error *error)
-{
+                        quire_error *error) {
     uint64_t i = 0;
     while (i < copies.size()) {
         descriptors_.shrink(0);
@@ -156,12 +148,11 @@ Status Binding::enqueue(Queue *queue, const Array<quire_block_copy> &copies, Led
             descriptors_.push(describe(copies[i]));
         }
         if (descriptors_.empty()) continue;
-        quire_status status =
-            device_->api->copy(queue->handle, descriptors_.data(),
-                               static_cast<uint32_t>(descriptors_.size()), error);
+        quire_status status = device_->api->copy(queue->handle, descriptors_.data(),
+                                                 static_cast<uint32_t>(descriptors_.size()), error);
         if (status < 0) return fail(status, nullptr);
     }
     return Status{};
 }
 
-} // namespace quire
+}  // namespace quire

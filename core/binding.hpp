@@ -2,7 +2,8 @@
 //
 // binding: the memory of a cache on a device: one pool a group, and the host tier's blocks.
 //
-// Vendor-free: it knows addresses and the backend's table of functions. A bookkeeping-only cache has none.
+// Vendor-free: it knows addresses and the backend's table of functions. A bookkeeping-only cache
+// has none.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -14,7 +15,7 @@
 namespace quire {
 
 class Binding {
-  public:
+ public:
     explicit Binding(const HostAllocator *host) : descriptors_(host) {}
     ~Binding();
 
@@ -32,7 +33,7 @@ class Binding {
     Status enqueue(Queue *queue, const Array<quire_block_copy> &copies, Ledger *ledger,
                    quire_error *error);
 
-  private:
+ private:
     struct HostMemory {
         uint64_t address;
         uint64_t size_bytes;
@@ -46,7 +47,7 @@ class Binding {
     quire_be_pool pools_[kMaxGroups] = {};
     HostMemory host_[kMaxGroups] = {};
     Array<quire_be_copy> descriptors_;
-    uint32_t run_ = 0; // number of the current run of independent copies
+    uint32_t run_ = 0;  // number of the current run of independent copies
 };
 
-} // namespace quire
+}  // namespace quire

@@ -4,8 +4,7 @@
 
 namespace quire {
 
-bool BlockPool::create(uint32_t block_count)
-{
+bool BlockPool::create(uint32_t block_count) {
     QUIRE_ASSERT(block_count >= 2);
     if (!blocks_.create(block_count)) return false;
     for (uint32_t i = 0; i < block_count; ++i) {
@@ -15,24 +14,23 @@ bool BlockPool::create(uint32_t block_count)
         blocks_[i].state = BlockState::free;
     }
     blocks_[kNullBlock].state = BlockState::null;
-    for (uint32_t i = 1; i < block_count; ++i) push_back(kFree, i); // lowest id first
+    for (uint32_t i = 1; i < block_count; ++i) push_back(kFree, i);  // lowest id first
     return true;
 }
 
-uint32_t BlockPool::available(uint64_t barrier) const
-{
+uint32_t BlockPool::available(uint64_t barrier) const {
     uint32_t count = lists_[kFree].count + draining_ + lists_[kCached].count;
     if (barrier == kNoBarrier) [[likely]]
         return count;
-    // The open step counts too: a block that it touches may have been touched behind the barrier before.
+    // The open step counts too: a block that it touches may have been touched behind the barrier
+    // before.
     for (uint64_t step = barrier; step <= timeline_->next(); ++step) {
         count -= lists_[draining_list(step)].count + cached_pending_[Timeline::slot(step)];
     }
     return count;
 }
 
-uint32_t BlockPool::take_free(uint64_t barrier)
-{
+uint32_t BlockPool::take_free(uint64_t barrier) {
     uint32_t block = lists_[kFree].head;
     if (block == kNone && draining_ != 0) {
         uint64_t end = barrier == kNoBarrier ? timeline_->next() + 1 : barrier;
@@ -46,23 +44,20 @@ uint32_t BlockPool::take_free(uint64_t barrier)
     return block;
 }
 
-uint32_t BlockPool::oldest_cached(uint64_t barrier) const
-{
+uint32_t BlockPool::oldest_cached(uint64_t barrier) const {
     uint32_t block = lists_[kCached].head;
     // Blocks that running work touches were released lately, so they stand at the far end.
     while (block != kNone && blocks_[block].touch >= barrier) block = blocks_[block].next;
     return block;
 }
 
-void BlockPool::become_held(uint32_t block)
-{
+void BlockPool::become_held(uint32_t block) {
     blocks_[block].state = BlockState::held;
     blocks_[block].refs = 1;
     ++held_;
 }
 
-void BlockPool::drop_ref(uint32_t block, uint64_t touch)
-{
+void BlockPool::drop_ref(uint32_t block, uint64_t touch) {
     Block &b = blocks_[block];
     QUIRE_ASSERT(b.state == BlockState::held && b.refs > 0);
     if (touch > b.touch) b.touch = touch;
@@ -78,16 +73,14 @@ void BlockPool::drop_ref(uint32_t block, uint64_t touch)
 }
 
 // What was given back last is the warmest in the caches, so it is handed out first.
-void BlockPool::push_unused(uint32_t block)
-{
+void BlockPool::push_unused(uint32_t block) {
     Block &b = blocks_[block];
     bool drained = timeline_->done(b.touch);
     b.state = drained ? BlockState::free : BlockState::draining;
     push_front(drained ? uint32_t{kFree} : draining_list(b.touch), block);
 }
 
-void BlockPool::undo_take_free(uint32_t block)
-{
+void BlockPool::undo_take_free(uint32_t block) {
     Block &b = blocks_[block];
     QUIRE_ASSERT(b.state == BlockState::held && b.refs == 1 && b.node == kNone);
     b.refs = 0;
@@ -95,8 +88,7 @@ void BlockPool::undo_take_free(uint32_t block)
     push_unused(block);
 }
 
-void BlockPool::undo_claim(uint32_t block, uint32_t next_hint)
-{
+void BlockPool::undo_claim(uint32_t block, uint32_t next_hint) {
     Block &b = blocks_[block];
     QUIRE_ASSERT(b.state == BlockState::held && b.refs == 1);
     b.refs = 0;
@@ -105,8 +97,7 @@ void BlockPool::undo_claim(uint32_t block, uint32_t next_hint)
     insert_by_stamp(block, next_hint);
 }
 
-void BlockPool::undo_drop_ref(uint32_t block, uint64_t stamp, uint64_t touch)
-{
+void BlockPool::undo_drop_ref(uint32_t block, uint64_t stamp, uint64_t touch) {
     Block &b = blocks_[block];
     if (b.state == BlockState::held) {
         ++b.refs;
@@ -118,23 +109,20 @@ void BlockPool::undo_drop_ref(uint32_t block, uint64_t stamp, uint64_t touch)
     b.touch = touch;
 }
 
-void BlockPool::park(uint32_t block)
-{
+void BlockPool::park(uint32_t block) {
     leave_list(block);
     blocks_[block].state = BlockState::parked;
     ++parked_;
 }
 
-void BlockPool::unpark_cached(uint32_t block, uint32_t next_hint)
-{
+void BlockPool::unpark_cached(uint32_t block, uint32_t next_hint) {
     QUIRE_ASSERT(blocks_[block].state == BlockState::parked);
     --parked_;
     blocks_[block].state = BlockState::cached;
     insert_by_stamp(block, next_hint);
 }
 
-void BlockPool::free_unpublished(uint32_t block)
-{
+void BlockPool::free_unpublished(uint32_t block) {
     Block &b = blocks_[block];
     if (b.state == BlockState::cached) {
         leave_list(block);
@@ -147,8 +135,7 @@ void BlockPool::free_unpublished(uint32_t block)
     push_unused(block);
 }
 
-void BlockPool::retire(uint64_t old_oldest)
-{
+void BlockPool::retire(uint64_t old_oldest) {
     for (uint64_t step = old_oldest; step < timeline_->oldest(); ++step) {
         cached_pending_[Timeline::slot(step)] = 0;
         List &list = lists_[draining_list(step)];
@@ -163,18 +150,20 @@ void BlockPool::retire(uint64_t old_oldest)
     }
 }
 
-uint32_t BlockPool::list_of(uint32_t block) const
-{
+uint32_t BlockPool::list_of(uint32_t block) const {
     switch (blocks_[block].state) {
-    case BlockState::free: return kFree;
-    case BlockState::draining: return draining_list(blocks_[block].touch);
-    case BlockState::cached: return kCached;
-    default: assertion_failed("the block is on a list", __FILE__, __LINE__);
+        case BlockState::free:
+            return kFree;
+        case BlockState::draining:
+            return draining_list(blocks_[block].touch);
+        case BlockState::cached:
+            return kCached;
+        default:
+            assertion_failed("the block is on a list", __FILE__, __LINE__);
     }
 }
 
-void BlockPool::insert_before(uint32_t name, uint32_t block, uint32_t next)
-{
+void BlockPool::insert_before(uint32_t name, uint32_t block, uint32_t next) {
     List &list = lists_[name];
     Block &b = blocks_[block];
     uint32_t prev = next != kNone ? blocks_[next].prev : list.tail;
@@ -187,8 +176,7 @@ void BlockPool::insert_before(uint32_t name, uint32_t block, uint32_t next)
     if (name == kCached && !timeline_->done(b.touch)) ++cached_pending_[Timeline::slot(b.touch)];
 }
 
-void BlockPool::leave_list(uint32_t block)
-{
+void BlockPool::leave_list(uint32_t block) {
     uint32_t name = list_of(block);
     List &list = lists_[name];
     Block &b = blocks_[block];
@@ -199,13 +187,13 @@ void BlockPool::leave_list(uint32_t block)
     if (name == kCached && !timeline_->done(b.touch)) --cached_pending_[Timeline::slot(b.touch)];
 }
 
-// O(1) when the hint still is the right neighbour, which it is when a step is undone in reverse; else the
-// place is searched from the old end.
-void BlockPool::insert_by_stamp(uint32_t block, uint32_t next_hint)
-{
+// O(1) when the hint still is the right neighbour, which it is when a step is undone in reverse;
+// else the place is searched from the old end.
+void BlockPool::insert_by_stamp(uint32_t block, uint32_t next_hint) {
     uint64_t stamp = blocks_[block].stamp;
     auto fits_before = [&](uint32_t next) {
-        if (next != kNone && (blocks_[next].state != BlockState::cached || blocks_[next].stamp < stamp)) {
+        if (next != kNone &&
+            (blocks_[next].state != BlockState::cached || blocks_[next].stamp < stamp)) {
             return false;
         }
         uint32_t prev = next != kNone ? blocks_[next].prev : lists_[kCached].tail;
@@ -219,8 +207,7 @@ void BlockPool::insert_by_stamp(uint32_t block, uint32_t next_hint)
     insert_before(kCached, block, next);
 }
 
-Status BlockPool::check_list(uint32_t name) const
-{
+Status BlockPool::check_list(uint32_t name) const {
     const List &list = lists_[name];
     uint32_t count = 0;
     uint32_t prev = kNone;
@@ -236,7 +223,8 @@ Status BlockPool::check_list(uint32_t name) const
         }
         if (name != kCached) continue;
         if (b.node == kNone || b.stamp <= stamp) {
-            return fail(QUIRE_E_INTERNAL, "block_pool: cached block {} has no node or is out of order", i);
+            return fail(QUIRE_E_INTERNAL,
+                        "block_pool: cached block {} has no node or is out of order", i);
         }
         stamp = b.stamp;
         if (!timeline_->done(b.touch)) ++pending[Timeline::slot(b.touch)];
@@ -247,8 +235,7 @@ Status BlockPool::check_list(uint32_t name) const
     return Status{};
 }
 
-Status BlockPool::check() const
-{
+Status BlockPool::check() const {
     for (uint32_t name = 0; name < kLists; ++name) QUIRE_TRY(check_list(name));
     uint32_t held = 0, parked = 0;
     for (uint32_t i = 1; i < block_count(); ++i) {
@@ -267,4 +254,4 @@ Status BlockPool::check() const
     return Status{};
 }
 
-} // namespace quire
+}  // namespace quire

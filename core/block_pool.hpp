@@ -34,25 +34,24 @@ struct Block {
     uint32_t refs;
     uint32_t prev;
     uint32_t next;
-    uint32_t node;  // in the prefix tree, kNone = unpublished
-    uint32_t owner; // index of the sequence that may write in place; kNone = nobody
-    uint16_t frozen_slots; // that others than the owner may read
+    uint32_t node;          // in the prefix tree, kNone = unpublished
+    uint32_t owner;         // index of the sequence that may write in place; kNone = nobody
+    uint16_t frozen_slots;  // that others than the owner may read
     BlockState state;
     uint8_t reserved0;
-    uint64_t stamp; // of the last release, orders the cached list
-    uint64_t begun; // the first step that wrote of its content
-    uint64_t ready; // the last one, once published
-    uint64_t touch; // the last step that may read or write it
-    uint32_t copied_to;   // run of copies in which it was a destination
-    uint32_t copied_from; // run of copies in which it was a source
+    uint64_t stamp;        // of the last release, orders the cached list
+    uint64_t begun;        // the first step that wrote of its content
+    uint64_t ready;        // the last one, once published
+    uint64_t touch;        // the last step that may read or write it
+    uint32_t copied_to;    // run of copies in which it was a destination
+    uint32_t copied_from;  // run of copies in which it was a source
 };
 static_assert(sizeof(Block) == 64);
 
 class BlockPool {
-  public:
-    BlockPool(const HostAllocator *host, const Timeline *timeline) : blocks_(host), timeline_(timeline)
-    {
-    }
+ public:
+    BlockPool(const HostAllocator *host, const Timeline *timeline)
+        : blocks_(host), timeline_(timeline) {}
 
     [[nodiscard]] bool create(uint32_t block_count);
 
@@ -75,8 +74,7 @@ class BlockPool {
     // A cached block leaves its list and becomes held by one.
     void claim(uint32_t block) { leave_list(block), become_held(block); }
     // Adds a reference; claims a cached block.
-    void add_ref(uint32_t block)
-    {
+    void add_ref(uint32_t block) {
         Block &b = blocks_[block];
         if (b.state == BlockState::cached) {
             claim(block);
@@ -85,11 +83,12 @@ class BlockPool {
         QUIRE_ASSERT(b.state == BlockState::held);
         ++b.refs;
     }
-    // Drops a reference. At the last one the block is cached if it is published, else it is free, or
-    // draining while `touch` is not done.
+    // Drops a reference. At the last one the block is cached if it is published, else it is free,
+    // or draining while `touch` is not done.
     void drop_ref(uint32_t block, uint64_t touch);
 
-    // What the undoing of the open step needs: each is the exact reverse of the call it is named for.
+    // What the undoing of the open step needs: each is the exact reverse of the call it is named
+    // for.
     void undo_take_free(uint32_t block);
     void undo_claim(uint32_t block, uint32_t next_hint);
     void undo_drop_ref(uint32_t block, uint64_t stamp, uint64_t touch);
@@ -106,8 +105,9 @@ class BlockPool {
 
     Status check() const;
 
-  private:
-    // One list of draining blocks for each unfinished step, by its slot: the last that touches them.
+ private:
+    // One list of draining blocks for each unfinished step, by its slot: the last that touches
+    // them.
     enum ListName : uint32_t { kFree, kCached, kDraining, kLists = kDraining + kMaxUnfinished };
     struct List {
         uint32_t head = kNone;
@@ -119,7 +119,9 @@ class BlockPool {
     uint32_t list_of(uint32_t block) const;
     void insert_before(uint32_t name, uint32_t block, uint32_t next);
     void leave_list(uint32_t block);
-    void push_front(uint32_t name, uint32_t block) { insert_before(name, block, lists_[name].head); }
+    void push_front(uint32_t name, uint32_t block) {
+        insert_before(name, block, lists_[name].head);
+    }
     void push_back(uint32_t name, uint32_t block) { insert_before(name, block, kNone); }
     void push_unused(uint32_t block);
     void insert_by_stamp(uint32_t block, uint32_t next_hint);
@@ -129,11 +131,12 @@ class BlockPool {
     Array<Block> blocks_;
     const Timeline *timeline_;
     List lists_[kLists];
-    uint32_t cached_pending_[kMaxUnfinished] = {}; // cached blocks by the unfinished step touching them
+    uint32_t cached_pending_[kMaxUnfinished] =
+        {};  // cached blocks by the unfinished step touching them
     uint32_t draining_ = 0;
-    uint64_t clock_ = 0; // stamps given
+    uint64_t clock_ = 0;  // stamps given
     uint32_t held_ = 0;
     uint32_t parked_ = 0;
 };
 
-} // namespace quire
+}  // namespace quire

@@ -8,23 +8,29 @@ namespace {
 
 constexpr uint32_t kDefaultSequences = 1024;
 constexpr uint32_t kMaxSequences = 1u << 22;
-constexpr uint32_t kMaxNamespaces = 65536; // the default one included
+constexpr uint32_t kMaxNamespaces = 65536;  // the default one included
 constexpr uint32_t kMaxNamespaceKeyBytes = 256;
 
-} // namespace
+}  // namespace
 
 Cache::Cache(const HostAllocator &host, uint32_t salt)
-    : host_(host), salt_(salt), ledger_(&host_, &timeline_), binding_(&host_),
+    : host_(host),
+      salt_(salt),
+      ledger_(&host_, &timeline_),
+      binding_(&host_),
       sequence_handles_(&host_, HandleType::sequence, salt),
       step_handles_(&host_, HandleType::step, salt),
-      namespace_handles_(&host_, HandleType::name_space, salt), places_(&host_), sequences_(&host_),
-      namespaces_(&host_), hashes_(&host_), matches_(&host_), words_(&host_)
-{
+      namespace_handles_(&host_, HandleType::name_space, salt),
+      places_(&host_),
+      sequences_(&host_),
+      namespaces_(&host_),
+      hashes_(&host_),
+      matches_(&host_),
+      words_(&host_) {
     for (StepRecord &record : records_) record.bind(&host_);
 }
 
-Cache::~Cache()
-{
+Cache::~Cache() {
     for (Sequence &s : sequences_) {
         ledger_.buffers().give_back(&s.tokens);
         ledger_.buffers().give_back(&s.spans);
@@ -32,8 +38,7 @@ Cache::~Cache()
 }
 
 Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *groups, Device *device,
-                     uint64_t seed, quire_error *error)
-{
+                     uint64_t seed, quire_error *error) {
     uint64_t free_bytes = device != nullptr ? device->props.memory_free_bytes : 0;
     QUIRE_TRY(compute_geometry(desc, groups, free_bytes, &geometry_));
     if (desc.eviction != QUIRE_EVICT_LRU) {
@@ -43,7 +48,8 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
         return fail(QUIRE_E_UNSUPPORTED, "victim {} is not known", desc.victim);
     }
     if (device == nullptr && (desc.host_bytes != 0 || desc.pool_fraction != 0)) {
-        return fail(QUIRE_E_ARG, "host_bytes and pool_fraction need a device: give counts of blocks");
+        return fail(QUIRE_E_ARG,
+                    "host_bytes and pool_fraction need a device: give counts of blocks");
     }
     uint32_t max_sequences = desc.max_sequences != 0 ? desc.max_sequences : kDefaultSequences;
     if (max_sequences > kMaxSequences) {
@@ -68,8 +74,7 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     return binding_.create(device, geometry_, error);
 }
 
-void Cache::info(quire_cache_info *out) const
-{
+void Cache::info(quire_cache_info *out) const {
     out->group_count = geometry_.group_count;
     out->layer_count = geometry_.layer_count;
     out->block_tokens = geometry_.block_tokens;
@@ -81,11 +86,12 @@ void Cache::info(quire_cache_info *out) const
         const GroupGeometry &group = geometry_.groups[g];
         uint64_t usable = group.blocks - 1;
         bool counts = !group.windowed || !geometry_.any_full;
-        if (counts && usable * geometry_.block_tokens < tokens) tokens = usable * geometry_.block_tokens;
+        if (counts && usable * geometry_.block_tokens < tokens)
+            tokens = usable * geometry_.block_tokens;
         uint32_t longest = geometry_.max_sequence_tokens;
         uint64_t in_window = uint64_t{group.window} + 2 * geometry_.block_tokens;
         if (group.windowed && longest > in_window) {
-            longest = static_cast<uint32_t>(in_window); // dead slots in front, a part behind
+            longest = static_cast<uint32_t>(in_window);  // dead slots in front, a part behind
         }
         uint64_t fit = usable / ceil_div(longest, geometry_.block_tokens);
         if (fit < sequences) sequences = fit;
@@ -94,8 +100,7 @@ void Cache::info(quire_cache_info *out) const
     out->max_sequences = sequences;
 }
 
-Status Cache::pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) const
-{
+Status Cache::pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) const {
     if (group >= geometry_.group_count) {
         return fail(QUIRE_E_ARG, "group is {}: the cache has {}", group, geometry_.group_count);
     }
@@ -116,8 +121,7 @@ Status Cache::pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) co
     return Status{};
 }
 
-void Cache::stats(quire_cache_stats *out) const
-{
+void Cache::stats(quire_cache_stats *out) const {
     uint32_t struct_size = out->struct_size;
     *out = counts_;
     out->struct_size = struct_size;
@@ -139,8 +143,7 @@ void Cache::stats(quire_cache_stats *out) const
         static_cast<double>(out->blocks_held) / static_cast<double>(out->blocks_total);
 }
 
-Status Cache::reset()
-{
+Status Cache::reset() {
     if (step_open()) return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockPool &pool = ledger_.pool(g);
@@ -148,16 +151,17 @@ Status Cache::reset()
             if (pool[b].node != kNone) ledger_.forget(pool[b].node);
         }
     }
-    // What they computed so far comes from the old weights, so nothing they build on it may be found.
+    // What they computed so far comes from the old weights, so nothing they build on it may be
+    // found.
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         SequenceState &state = sequences_[i].state;
-        if (sequence_handles_.is_live(i) && state.computed != 0) state.flags |= Sequence::kUnpublished;
+        if (sequence_handles_.is_live(i) && state.computed != 0)
+            state.flags |= Sequence::kUnpublished;
     }
     return Status{};
 }
 
-Status Cache::create_namespace(const quire_namespace_desc &desc, uint64_t *out)
-{
+Status Cache::create_namespace(const quire_namespace_desc &desc, uint64_t *out) {
     if (desc.key_size_bytes > kMaxNamespaceKeyBytes) {
         return fail(QUIRE_E_LIMIT, "key_size_bytes is {}: at most {}", desc.key_size_bytes,
                     kMaxNamespaceKeyBytes);
@@ -165,7 +169,8 @@ Status Cache::create_namespace(const quire_namespace_desc &desc, uint64_t *out)
     if (desc.key_size_bytes != 0 && desc.key == nullptr) return fail(QUIRE_E_ARG, "key is NULL");
     uint32_t index = namespace_handles_.take();
     if (index == HandleTable::kNone) {
-        return fail(QUIRE_E_LIMIT, "{} namespaces are alive: destroy one first", kMaxNamespaces - 1);
+        return fail(QUIRE_E_LIMIT, "{} namespaces are alive: destroy one first",
+                    kMaxNamespaces - 1);
     }
     namespaces_[index] = Namespace{};
     namespaces_[index].number = next_namespace_++;
@@ -174,8 +179,7 @@ Status Cache::create_namespace(const quire_namespace_desc &desc, uint64_t *out)
     return Status{};
 }
 
-Status Cache::destroy_namespace(uint64_t handle)
-{
+Status Cache::destroy_namespace(uint64_t handle) {
     uint32_t index = namespace_handles_.find(handle);
     if (index == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such namespace");
     if (namespaces_[index].sequences != 0) {
@@ -195,8 +199,7 @@ Status Cache::destroy_namespace(uint64_t handle)
     return Status{};
 }
 
-Status Cache::namespace_info(uint64_t handle, quire_namespace_info *out) const
-{
+Status Cache::namespace_info(uint64_t handle, quire_namespace_info *out) const {
     uint32_t index = handle == 0 ? 0 : namespace_handles_.find(handle);
     if (index == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such namespace");
     const Namespace &ns = namespaces_[index];
@@ -208,16 +211,14 @@ Status Cache::namespace_info(uint64_t handle, quire_namespace_info *out) const
     return Status{};
 }
 
-Status Cache::find_sequence(uint64_t handle, uint32_t *index) const
-{
+Status Cache::find_sequence(uint64_t handle, uint32_t *index) const {
     *index = sequence_handles_.find(handle);
     if (*index != HandleTable::kNone) [[likely]]
         return Status{};
     return fail(QUIRE_E_STALE, "no such sequence: it was ended, or is of another cache");
 }
 
-Status Cache::find_idle_sequence(uint64_t handle, uint32_t *index) const
-{
+Status Cache::find_idle_sequence(uint64_t handle, uint32_t *index) const {
     QUIRE_TRY(find_sequence(handle, index));
     if (sequences_[*index].change != kNone) {
         return fail(QUIRE_E_BUSY, "the sequence is in the open step: drop its item first");
@@ -225,10 +226,10 @@ Status Cache::find_idle_sequence(uint64_t handle, uint32_t *index) const
     return Status{};
 }
 
-Status Cache::find_step(uint64_t handle, bool must_be_open, StepRecord **out)
-{
+Status Cache::find_step(uint64_t handle, bool must_be_open, StepRecord **out) {
     uint32_t index = step_handles_.find(handle);
-    if (index == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such step: it was finished or aborted");
+    if (index == HandleTable::kNone)
+        return fail(QUIRE_E_STALE, "no such step: it was finished or aborted");
     for (StepRecord &record : records_) {
         if (record.handle_index != index || record.phase == StepPhase::unused ||
             record.phase == StepPhase::finished) {
@@ -243,20 +244,17 @@ Status Cache::find_step(uint64_t handle, bool must_be_open, StepRecord **out)
     return fail(QUIRE_E_STALE, "no such step: it was finished or aborted");
 }
 
-bool Cache::idle(quire_error *error)
-{
+bool Cache::idle(quire_error *error) {
     Status polled = poll(error);
     return polled.ok() && !step_open() && timeline_.idle();
 }
 
-Status Cache::create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error)
-{
+Status Cache::create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error) {
     return batch->create(desc, geometry_, binding(), error);
 }
 
 // References that tables hold must be those that pools count.
-Status Cache::check()
-{
+Status Cache::check() {
     QUIRE_TRY(ledger_.check());
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint64_t entries = 0, host_entries = 0, references = 0;
@@ -268,7 +266,8 @@ Status Cache::check()
             for (uint32_t k = 0; k < t.length; ++k) {
                 bool null = t.ids.data[k] == kNullBlock;
                 if (null != (k < t.null_front)) {
-                    return fail(QUIRE_E_INTERNAL, "cache: sequence {} has a wrong null at block {}", i, k);
+                    return fail(QUIRE_E_INTERNAL, "cache: sequence {} has a wrong null at block {}",
+                                i, k);
                 }
                 if (!null) ++(swapped ? host_entries : entries);
             }
@@ -281,7 +280,8 @@ Status Cache::check()
         }
         const BlockPool &pool = ledger_.pool(g);
         for (uint32_t b = 1; b < pool.block_count(); ++b) references += pool[b].refs;
-        uint64_t host_held = ledger_.host_pool(g) != nullptr ? ledger_.host_pool(g)->held_count() : 0;
+        uint64_t host_held =
+            ledger_.host_pool(g) != nullptr ? ledger_.host_pool(g)->held_count() : 0;
         if (references != entries || host_held != host_entries) {
             return fail(QUIRE_E_INTERNAL, "cache: {} references, but {} table entries", references,
                         entries);
@@ -290,4 +290,4 @@ Status Cache::check()
     return Status{};
 }
 
-} // namespace quire
+}  // namespace quire

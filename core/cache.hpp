@@ -23,7 +23,7 @@
 namespace quire {
 
 struct Namespace {
-    uint32_t number = 0; // never used twice in a cache
+    uint32_t number = 0;  // never used twice in a cache
     uint32_t quota_blocks = 0;
     uint64_t sequences = 0;
     uint64_t blocks_held = 0;
@@ -41,12 +41,10 @@ struct ItemList {
     uint8_t *results = nullptr;
     uint32_t result_stride = 0;
 
-    const quire_step_item &item(uint32_t i) const
-    {
+    const quire_step_item &item(uint32_t i) const {
         return *reinterpret_cast<const quire_step_item *>(items + uint64_t{i} * stride);
     }
-    quire_step_result &result(uint32_t i) const
-    {
+    quire_step_result &result(uint32_t i) const {
         return *reinterpret_cast<quire_step_result *>(results + uint64_t{i} * result_stride);
     }
 };
@@ -54,12 +52,12 @@ struct ItemList {
 struct StepOptions {
     uint32_t flags = 0;
     uint32_t preempt = 0;
-    Queue *queue = nullptr; // nullptr in a bookkeeping-only cache
+    Queue *queue = nullptr;  // nullptr in a bookkeeping-only cache
     uint64_t queue_number = 0;
 };
 
 class Cache {
-  public:
+ public:
     Cache(const HostAllocator &host, uint32_t salt);
     ~Cache();
 
@@ -82,12 +80,13 @@ class Cache {
     Status fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out);
     Status truncate(uint64_t handle, uint32_t token_count);
     Status accept(uint64_t handle, uint32_t count);
-    Status set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride, const quire_token *tokens,
-                      uint32_t token_count);
+    Status set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
+                      const quire_token *tokens, uint32_t token_count);
     Status sequence_info(uint64_t handle, quire_seq_info *out) const;
     Status probe(uint64_t handle, const quire_token *tokens, uint32_t token_count, uint32_t *hits);
 
-    Status begin(const StepOptions &options, const ItemList &list, uint64_t *out, quire_error *error);
+    Status begin(const StepOptions &options, const ItemList &list, uint64_t *out,
+                 quire_error *error);
     Status add(uint64_t step, const ItemList &list);
     Status drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capacity, uint32_t *count);
     Status preempt(uint64_t step, uint64_t seq, uint32_t how, uint32_t *freed);
@@ -104,31 +103,30 @@ class Cache {
     // Reads fences: steps whose work has run are done.
     Status poll(quire_error *error);
     bool batch_busy(const Batch &batch) const { return !timeline_.done(batch.last_step()); }
-    const LayerPlace *place(uint32_t layer) const
-    {
+    const LayerPlace *place(uint32_t layer) const {
         return layer < geometry_.layer_count ? &places_[layer] : nullptr;
     }
     Binding *binding() { return has_memory_ ? &binding_ : nullptr; }
-    uint32_t batches = 0; // alive
+    uint32_t batches = 0;  // alive
 
-  private:
+ private:
     // What an item needs before anything is changed.
     struct Plan {
         uint32_t sequence;
-        uint32_t known;      // after the item's tokens
-        uint32_t position;   // of the first token to compute
+        uint32_t known;     // after the item's tokens
+        uint32_t position;  // of the first token to compute
         uint32_t compute;
         uint32_t lookahead;
-        uint32_t hit_blocks; // the prefix that is found
+        uint32_t hit_blocks;  // the prefix that is found
         uint32_t query_tokens;
-        bool admission;      // nothing of it is on the device yet
-        bool takes;          // any block, or hits
+        bool admission;  // nothing of it is on the device yet
+        bool takes;      // any block, or hits
         bool swapped;
-        uint32_t length[kMaxGroups];     // of the table, in the end
-        uint32_t fresh[kMaxGroups];      // blocks to take
-        uint32_t shared[kMaxGroups]; // hits that the table will name
-        uint32_t from_cached[kMaxGroups]; // hits that nobody holds now
-        bool copy_tail[kMaxGroups];      // the block written first is shared
+        uint32_t length[kMaxGroups];       // of the table, in the end
+        uint32_t fresh[kMaxGroups];        // blocks to take
+        uint32_t shared[kMaxGroups];       // hits that the table will name
+        uint32_t from_cached[kMaxGroups];  // hits that nobody holds now
+        bool copy_tail[kMaxGroups];        // the block written first is shared
     };
     struct Short {
         uint32_t blocks = 0;
@@ -167,7 +165,8 @@ class Cache {
     Status check_item(const ItemList &list, uint32_t i, uint32_t *sequence);
     Status mark_items(const ItemList &list);
     Status add_items(const ItemList &list);
-    Status add_item(const quire_step_item &item, const quire_token *tokens, quire_step_result *result);
+    Status add_item(const quire_step_item &item, const quire_token *tokens,
+                    quire_step_result *result);
     void note_tokens(Sequence *s, const quire_token *tokens, uint32_t count);
     Status make_plan(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
                      Plan *plan);
@@ -185,7 +184,8 @@ class Cache {
     void swap_in(const Plan &plan, Change *change, uint32_t group);
     void copy_tail(const Plan &plan, uint32_t group);
     void take_all(Plan *plan, Change *change);
-    void run_item(const quire_step_item &item, Plan *plan, Change *change, quire_step_result *result);
+    void run_item(const quire_step_item &item, Plan *plan, Change *change,
+                  quire_step_result *result);
     void run_in_place(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
                       quire_step_result *result);
     void open_change(Change *change, uint32_t position, uint32_t count);
@@ -241,8 +241,8 @@ class Cache {
     Array<uint32_t> words_;    // scratch for keys
     StepRecord records_[kMaxUnfinished];
     uint32_t open_slot_ = kNone;
-    uint32_t hashed_ = 0;      // valid entries of hashes_
-    uint64_t call_ = 0;        // number of begin and add calls, marks their sequences
+    uint32_t hashed_ = 0;  // valid entries of hashes_
+    uint64_t call_ = 0;    // number of begin and add calls, marks their sequences
     bool has_memory_ = false;
     bool prefix_off_ = false;
     uint32_t watermark_ = 0;
@@ -253,4 +253,4 @@ class Cache {
     quire_cache_stats counts_{};
 };
 
-} // namespace quire
+}  // namespace quire

@@ -9,14 +9,14 @@
 
 namespace quire {
 
-Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence)
-{
+Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
     const quire_step_item &item = list.item(i);
     *sequence = sequence_handles_.find(item.seq);
     if (*sequence == HandleTable::kNone) return find_sequence(item.seq, sequence);
     const Sequence &s = sequences_[*sequence];
     const SequenceState &state = s.state;
-    bool preempted_now = s.change != kNone && open_record().changes[s.change].kind == ChangeKind::victim;
+    bool preempted_now =
+        s.change != kNone && open_record().changes[s.change].kind == ChangeKind::victim;
     if (s.marked == call_ || (s.change != kNone && !preempted_now)) {
         return fail(QUIRE_E_BUSY, "items[{}]: the sequence is in the step already", i);
     }
@@ -27,8 +27,8 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence)
         return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);
     }
     if (state.drafts != 0) {
-        return fail(QUIRE_E_BUSY, "items[{}]: {} drafts were not accepted: call quire_seq_accept", i,
-                    state.drafts);
+        return fail(QUIRE_E_BUSY, "items[{}]: {} drafts were not accepted: call quire_seq_accept",
+                    i, state.drafts);
     }
     uint64_t known = uint64_t{state.known} + item.token_count;
     if (known + item.lookahead > geometry_.max_sequence_tokens) {
@@ -37,9 +37,11 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence)
     }
     if (known == state.computed) return fail(QUIRE_E_ARG, "items[{}] has nothing to compute", i);
     if (item.draft_count > item.token_count) {
-        return fail(QUIRE_E_ARG, "items[{}].draft_count {} is above its token_count", i, item.draft_count);
+        return fail(QUIRE_E_ARG, "items[{}].draft_count {} is above its token_count", i,
+                    item.draft_count);
     }
-    if (item.draft_count != 0 && item.max_compute != 0 && item.max_compute < known - state.computed) {
+    if (item.draft_count != 0 && item.max_compute != 0 &&
+        item.max_compute < known - state.computed) {
         return fail(QUIRE_E_ARG, "items[{}].max_compute {} would leave drafts uncomputed", i,
                     item.max_compute);
     }
@@ -49,8 +51,7 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence)
     return Status{};
 }
 
-Status Cache::mark_items(const ItemList &list)
-{
+Status Cache::mark_items(const ItemList &list) {
     ++call_;
     for (uint32_t i = 0; i < list.count; ++i) {
         uint32_t sequence = 0;
@@ -60,11 +61,10 @@ Status Cache::mark_items(const ItemList &list)
     return Status{};
 }
 
-Status Cache::add_items(const ItemList &list)
-{
+Status Cache::add_items(const ItemList &list) {
     Status marked = mark_items(list);
     if (!marked.ok()) {
-        ++call_; // whatever was marked is not any more
+        ++call_;  // whatever was marked is not any more
         return marked;
     }
     StepRecord &record = open_record();
@@ -81,8 +81,7 @@ Status Cache::add_items(const ItemList &list)
 }
 
 // Appends tokens behind the known ones. REQUIRES: room.
-void Cache::note_tokens(Sequence *s, const quire_token *tokens, uint32_t count)
-{
+void Cache::note_tokens(Sequence *s, const quire_token *tokens, uint32_t count) {
     SequenceState &state = s->state;
     if (count != 0) std::memcpy(s->tokens.data + state.known, tokens, uint64_t{count} * 4);
     if (state.first_unknown == kNone) {
@@ -93,8 +92,7 @@ void Cache::note_tokens(Sequence *s, const quire_token *tokens, uint32_t count)
 }
 
 // Looks up what is on the device already, when nothing of the sequence is.
-Status Cache::find_prefix(Plan *plan)
-{
+Status Cache::find_prefix(Plan *plan) {
     Sequence &s = sequences_[plan->sequence];
     if (prefix_off_ || (s.state.flags & Sequence::kUnpublished) != 0) {
         return Status{};
@@ -106,7 +104,7 @@ Status Cache::find_prefix(Plan *plan)
     counts_.bytes_hashed += uint64_t{blocks} * geometry_.block_tokens * 4;
     uint32_t matched = match(s, blocks, open_record().queue);
     if (plan->swapped) {
-        plan->hit_blocks = matched; // any of them may stand in for its copy in the host tier
+        plan->hit_blocks = matched;  // any of them may stand in for its copy in the host tier
         return Status{};
     }
     plan->query_tokens = settled;
@@ -116,8 +114,7 @@ Status Cache::find_prefix(Plan *plan)
 }
 
 // May the sequence write at `position` into the block that is there?
-bool Cache::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position)
-{
+bool Cache::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position) {
     const BlockTable &t = ledger_.table(sequence, group);
     uint32_t index = position >> geometry_.block_shift;
     if (t.writable == index) return true;
@@ -127,11 +124,10 @@ bool Cache::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t positio
     if (b.node != kNone) return false;
     uint32_t slot = position & (geometry_.block_tokens - 1);
     if (b.owner == sequence && slot >= b.frozen_slots) return true;
-    return b.refs == 1 && b.touch < open_record().barrier; // adopted, whoever owned it
+    return b.refs == 1 && b.touch < open_record().barrier;  // adopted, whoever owned it
 }
 
-void Cache::measure(Plan *plan)
-{
+void Cache::measure(Plan *plan) {
     plan->takes = plan->admission;
     uint32_t end = plan->position + plan->compute;
     uint32_t reserved = end == plan->known ? end + plan->lookahead : end;
@@ -142,10 +138,9 @@ void Cache::measure(Plan *plan)
         plan->copy_tail[g] = false;
         if (plan->admission) [[unlikely]] {
             const BlockPool &pool = ledger_.pool(g);
-            uint32_t first = plan->swapped
-                                 ? t.null_front
-                                 : geometry_.groups[g].first_visible_block(plan->position,
-                                                                           geometry_.block_tokens);
+            uint32_t first = plan->swapped ? t.null_front
+                                           : geometry_.groups[g].first_visible_block(
+                                                 plan->position, geometry_.block_tokens);
             for (uint32_t i = first; i < plan->hit_blocks; ++i) {
                 uint32_t block = ledger_.tree().blocks(matches_[i])[g];
                 if (block == kNullBlock) continue;
@@ -169,8 +164,7 @@ void Cache::measure(Plan *plan)
     }
 }
 
-Cache::Short Cache::shortage(const Plan &plan) const
-{
+Cache::Short Cache::shortage(const Plan &plan) const {
     const Sequence &s = sequences_[plan.sequence];
     const Namespace &ns = namespaces_[s.name_space];
     uint64_t barrier = records_[open_slot_].barrier;
@@ -199,10 +193,10 @@ Cache::Short Cache::shortage(const Plan &plan) const
     return out;
 }
 
-// Room in the open step's record. All records grow together, so that each step finds the room that any
-// step before it needed.
-bool Cache::reserve_record(uint64_t changes, uint64_t edits, uint64_t copies, uint64_t preemptions)
-{
+// Room in the open step's record. All records grow together, so that each step finds the room that
+// any step before it needed.
+bool Cache::reserve_record(uint64_t changes, uint64_t edits, uint64_t copies,
+                           uint64_t preemptions) {
     const StepRecord &open = open_record();
     changes += open.changes.size();
     edits += open.edits.size();
@@ -219,10 +213,9 @@ bool Cache::reserve_record(uint64_t changes, uint64_t edits, uint64_t copies, ui
 }
 
 // Room for everything that taking the plan writes, so that it cannot fail half-way.
-Status Cache::reserve(const Plan &plan)
-{
+Status Cache::reserve(const Plan &plan) {
     Sequence &s = sequences_[plan.sequence];
-    uint64_t edits = publish_edits(plan) + 2 * geometry_.group_count; // an adopted tail
+    uint64_t edits = publish_edits(plan) + 2 * geometry_.group_count;  // an adopted tail
     uint64_t copies = 0;
     for (uint32_t g = 0; plan.takes && g < geometry_.group_count; ++g) {
         BlockTable &t = ledger_.table(plan.sequence, g);
@@ -240,8 +233,7 @@ Status Cache::reserve(const Plan &plan)
 
 // Known tokens grow by the item's; then what it needs is worked out.
 Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
-                        Plan *plan)
-{
+                        Plan *plan) {
     Sequence &s = sequences_[sequence];
     note_tokens(&s, tokens, item.token_count);
     plan->sequence = sequence;
@@ -258,10 +250,9 @@ Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, 
     return Status{};
 }
 
-// Almost every decode step: its tokens go behind others into blocks that the sequence writes anyway, and
-// fill none. It takes nothing and publishes nothing.
-bool Cache::stays_in_place(const quire_step_item &item, uint32_t sequence) const
-{
+// Almost every decode step: its tokens go behind others into blocks that the sequence writes
+// anyway, and fill none. It takes nothing and publishes nothing.
+bool Cache::stays_in_place(const quire_step_item &item, uint32_t sequence) const {
     const SequenceState &state = sequences_[sequence].state;
     if (state.computed == 0 || (state.flags & Sequence::kSwapped) != 0) return false;
     if (item.max_compute != 0 || item.lookahead != 0) return false;
@@ -275,8 +266,7 @@ bool Cache::stays_in_place(const quire_step_item &item, uint32_t sequence) const
 }
 
 Status Cache::add_item(const quire_step_item &item, const quire_token *tokens,
-                       quire_step_result *result)
-{
+                       quire_step_result *result) {
     uint32_t sequence = sequence_handles_.find(item.seq);
     Sequence &s = sequences_[sequence];
     StepRecord &record = open_record();
@@ -316,4 +306,4 @@ Status Cache::add_item(const quire_step_item &item, const quire_token *tokens,
     return Status{};
 }
 
-} // namespace quire
+}  // namespace quire

@@ -2,17 +2,16 @@
 //
 // The end of steps: finish, reading fences, and the rollback of steps that failed.
 //
-// A failed step takes *computed* back in every sequence that it computed, and in those that shared or forked
-// what it wrote; each of those noted at the time how many of its tokens would stay right. What was
-// published on top of it is withdrawn.
+// A failed step takes *computed* back in every sequence that it computed, and in those that shared
+// or forked what it wrote; each of those noted at the time how many of its tokens would stay right.
+// What was published on top of it is withdrawn.
 
 #include "cache.hpp"
 #include "quire/device.h"
 
 namespace quire {
 
-Status Cache::finish(uint64_t step, uint32_t outcome, quire_error *error)
-{
+Status Cache::finish(uint64_t step, uint32_t outcome, quire_error *error) {
     StepRecord *record = nullptr;
     QUIRE_TRY(find_step(step, false, &record));
     if (record->phase != StepPhase::committed) {
@@ -42,8 +41,7 @@ Status Cache::finish(uint64_t step, uint32_t outcome, quire_error *error)
 }
 
 // The work of the step has run.
-void Cache::complete(StepRecord *record)
-{
+void Cache::complete(StepRecord *record) {
     if (record->handle_index != kNone) step_handles_.end(record->handle_index);
     if (record->device_queue != nullptr) --record->device_queue->unfinished_steps;
     uint64_t old_oldest = timeline_.oldest();
@@ -54,8 +52,7 @@ void Cache::complete(StepRecord *record)
     if (step_open()) open_record().barrier = timeline_.barrier(open_record().queue);
 }
 
-Status Cache::poll(quire_error *error)
-{
+Status Cache::poll(quire_error *error) {
     if (!has_memory_) return Status{};
     for (uint64_t step = timeline_.oldest(); step < timeline_.next(); ++step) {
         StepRecord &record = records_[Timeline::slot(step)];
@@ -66,7 +63,7 @@ Status Cache::poll(quire_error *error)
         if (status < 0) return fail(status, nullptr);
         if (value < record.fence_value) continue;
         if (value == QUIRE_FENCE_FAILED) {
-            if (step_open()) continue; // rolled back at the next begin
+            if (step_open()) continue;  // rolled back at the next begin
             fail_step(record);
         }
         complete(&record);
@@ -75,8 +72,7 @@ Status Cache::poll(quire_error *error)
 }
 
 // Published blocks that the step may have written of, whoever published them and when.
-void Cache::withdraw_published(uint64_t step)
-{
+void Cache::withdraw_published(uint64_t step) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockPool &pool = ledger_.pool(g);
         for (uint32_t b = 1; b < pool.block_count(); ++b) {
@@ -87,8 +83,7 @@ void Cache::withdraw_published(uint64_t step)
 }
 
 // Only the first valid_tokens computed tokens are right. Drafts are forgotten: nobody judged them.
-void Cache::lose(uint32_t sequence, uint32_t valid_tokens)
-{
+void Cache::lose(uint32_t sequence, uint32_t valid_tokens) {
     Sequence &s = sequences_[sequence];
     SequenceState &state = s.state;
     if (state.computed <= valid_tokens) return;
@@ -99,8 +94,7 @@ void Cache::lose(uint32_t sequence, uint32_t valid_tokens)
     lower_computed(sequence, valid_tokens < state.known ? valid_tokens : state.known, true);
 }
 
-void Cache::fail_step(const StepRecord &record)
-{
+void Cache::fail_step(const StepRecord &record) {
     uint32_t slot = Timeline::slot(record.number);
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         const Sequence &s = sequences_[i];
@@ -113,4 +107,4 @@ void Cache::fail_step(const StepRecord &record)
     withdraw_published(record.number);
 }
 
-} // namespace quire
+}  // namespace quire

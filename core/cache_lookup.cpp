@@ -9,15 +9,15 @@ namespace quire {
 
 namespace {
 
-// How far ahead the loops ask for memory: buckets, then the nodes in them, then their block records.
+// How far ahead the loops ask for memory: buckets, then the nodes in them, then their block
+// records.
 constexpr uint32_t kBucketAhead = 24;
 constexpr uint32_t kNodeAhead = 16;
 constexpr uint32_t kBlockAhead = 8;
 
-} // namespace
+}  // namespace
 
-Extra Cache::extra_of(const Sequence &s, uint32_t block)
-{
+Extra Cache::extra_of(const Sequence &s, uint32_t block) {
     if (s.span_words == 0) [[likely]]
         return Extra{};
     uint32_t begin = block << geometry_.block_shift;
@@ -28,8 +28,7 @@ Extra Cache::extra_of(const Sequence &s, uint32_t block)
 }
 
 // Fills hashes_[0, block_count) with the chain from the sequence's root.
-bool Cache::hash_blocks(const Sequence &s, uint32_t block_count)
-{
+bool Cache::hash_blocks(const Sequence &s, uint32_t block_count) {
     if (!hashes_.reserve(block_count) || !matches_.reserve(block_count)) return false;
     // Room for the words of one block's spans, so that extra_of cannot fail.
     if (s.span_words != 0 && !words_.reserve(s.span_words)) return false;
@@ -46,8 +45,7 @@ bool Cache::hash_blocks(const Sequence &s, uint32_t block_count)
 }
 
 // May work on the queue read the node's blocks of full-attention groups?
-bool Cache::visible(uint32_t node, uint64_t queue) const
-{
+bool Cache::visible(uint32_t node, uint64_t queue) const {
     if (timeline_.idle()) return true;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint32_t block = ledger_.tree().blocks(node)[g];
@@ -58,8 +56,7 @@ bool Cache::visible(uint32_t node, uint64_t queue) const
 }
 
 // Fills matches_ with the nodes of the longest verified chain. REQUIRES: hash_blocks(max_blocks).
-uint32_t Cache::match(const Sequence &s, uint32_t max_blocks, uint64_t queue)
-{
+uint32_t Cache::match(const Sequence &s, uint32_t max_blocks, uint64_t queue) {
     PrefixTree &tree = ledger_.tree();
     matches_.resize_within(max_blocks);
     for (uint32_t i = 0; i < kBucketAhead && i < max_blocks; ++i) tree.prefetch_bucket(hashes_[i]);
@@ -80,12 +77,11 @@ uint32_t Cache::match(const Sequence &s, uint32_t max_blocks, uint64_t queue)
     return max_blocks;
 }
 
-// The longest hit within the matched chain for which every window is whole; full-attention groups have
-// a block in every node.
-uint32_t Cache::best_hit(uint32_t matched) const
-{
+// The longest hit within the matched chain for which every window is whole; full-attention groups
+// have a block in every node.
+uint32_t Cache::best_hit(uint32_t matched) const {
     if (!geometry_.any_window) return matched;
-    uint32_t run[kMaxGroups] = {}; // present blocks of each window group that end here
+    uint32_t run[kMaxGroups] = {};  // present blocks of each window group that end here
     uint32_t best = 0;
     for (uint32_t n = 1; n <= matched; ++n) {
         bool whole = true;
@@ -102,8 +98,7 @@ uint32_t Cache::best_hit(uint32_t matched) const
     return best;
 }
 
-uint64_t Cache::publish_edits(const Plan &plan) const
-{
+uint64_t Cache::publish_edits(const Plan &plan) const {
     const Sequence &s = sequences_[plan.sequence];
     uint64_t blocks = (uint64_t{plan.position} + plan.compute) >> geometry_.block_shift;
     if (blocks <= s.state.published && !plan.swapped) return 0;
@@ -111,8 +106,7 @@ uint64_t Cache::publish_edits(const Plan &plan) const
     return blocks > walked ? (blocks - walked) * (1 + uint64_t{geometry_.group_count}) : 0;
 }
 
-bool Cache::named_elsewhere(uint32_t sequence, uint32_t index)
-{
+bool Cache::named_elsewhere(uint32_t sequence, uint32_t index) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint32_t block = ledger_.table(sequence, g).ids.data[index];
         if (block != kNullBlock && ledger_.pool(g)[block].node != kNone) return true;
@@ -120,10 +114,9 @@ bool Cache::named_elsewhere(uint32_t sequence, uint32_t index)
     return false;
 }
 
-// Publishes what became full and known; `ready` is the step that computes it. Stops early, to go on at
-// the next publication, when the tree is full or memory is short.
-void Cache::publish(uint32_t sequence, uint64_t ready)
-{
+// Publishes what became full and known; `ready` is the step that computes it. Stops early, to go on
+// at the next publication, when the tree is full or memory is short.
+void Cache::publish(uint32_t sequence, uint64_t ready) {
     Sequence &s = sequences_[sequence];
     SequenceState &state = s.state;
     uint32_t full = s.publishable(geometry_.block_shift);
@@ -135,12 +128,13 @@ void Cache::publish(uint32_t sequence, uint64_t ready)
         state.published = 0;
         state.cursor = tree.root_cursor(s.root);
     }
-    bool under_new = false; // then no child can be there already
+    bool under_new = false;  // then no child can be there already
     for (uint32_t i = state.published; i < full; ++i) {
         if (i + kBucketAhead < hashed_) tree.prefetch_bucket(hashes_[i + kBucketAhead]);
         const uint32_t *tokens = s.tokens.data + (uint64_t{i} << geometry_.block_shift);
         Extra extra = extra_of(s, i);
-        uint64_t hash = i < hashed_ ? hashes_[i] : tree.hash_block(state.cursor.hash, tokens, extra);
+        uint64_t hash =
+            i < hashed_ ? hashes_[i] : tree.hash_block(state.cursor.hash, tokens, extra);
         if (i >= hashed_) counts_.bytes_hashed += uint64_t{geometry_.block_tokens} * 4;
         uint32_t node = under_new ? kNone : tree.find(s.root, state.cursor, hash, tokens, extra);
         if (node == kNone) {
@@ -156,8 +150,8 @@ void Cache::publish(uint32_t sequence, uint64_t ready)
     }
 }
 
-Status Cache::probe(uint64_t handle, const quire_token *tokens, uint32_t token_count, uint32_t *hits)
-{
+Status Cache::probe(uint64_t handle, const quire_token *tokens, uint32_t token_count,
+                    uint32_t *hits) {
     uint32_t index = 0;
     QUIRE_TRY(find_sequence(handle, &index));
     Sequence &s = sequences_[index];
@@ -175,7 +169,7 @@ Status Cache::probe(uint64_t handle, const quire_token *tokens, uint32_t token_c
     }
     uint32_t settled = s.state.first_unknown;
     if (settled == kNone) settled = s.state.known + find_unknown(tokens, token_count);
-    if (settled == known && known != 0) --settled; // one token is always computed
+    if (settled == known && known != 0) --settled;  // one token is always computed
     if (!hash_blocks(s, settled >> geometry_.block_shift)) return no_host_memory();
     uint64_t compared = ledger_.tree().bytes_compared();
     uint32_t matched = match(s, hashed_, kAnyQueue);
@@ -185,4 +179,4 @@ Status Cache::probe(uint64_t handle, const quire_token *tokens, uint32_t token_c
     return Status{};
 }
 
-} // namespace quire
+}  // namespace quire

@@ -2,38 +2,35 @@
 //
 // Giving up blocks: the caller's choice or Quire's, by swap to the host tier or by computing again.
 //
-// A victim keeps its known tokens and comes back by being added again. What it published stays cached
-// until somebody needs the room, so that a victim often finds its own prefix when it returns.
+// A victim keeps its known tokens and comes back by being added again. What it published stays
+// cached until somebody needs the room, so that a victim often finds its own prefix when it
+// returns.
 
 #include "cache.hpp"
 
 namespace quire {
 
-Candidate Cache::candidate(const Sequence &s) const
-{
+Candidate Cache::candidate(const Sequence &s) const {
     uint64_t resumed = s.state.resumed_step;
     return Candidate{s.state.admitted, s.priority, resumed != 0 && resumed + 1 == timeline_.next()};
 }
 
-// Is the sequence's last step on another queue than the open step's, with its fence not yet enqueued? Then
-// nothing of this step can wait for what that one writes.
-bool Cache::still_written_elsewhere(const Sequence &s) const
-{
+// Is the sequence's last step on another queue than the open step's, with its fence not yet
+// enqueued? Then nothing of this step can wait for what that one writes.
+bool Cache::still_written_elsewhere(const Sequence &s) const {
     const StepRecord &last = records_[Timeline::slot(s.last_step)];
     return !timeline_.done(s.last_step) && last.phase == StepPhase::committed &&
            last.queue != records_[open_slot_].queue;
 }
 
-bool Cache::may_be_victim(const Sequence &s) const
-{
-    return !still_written_elsewhere(s) && s.change == kNone && s.blocks_held != 0 && s.state.drafts == 0 &&
-           (s.state.flags & Sequence::kSwapped) == 0;
+bool Cache::may_be_victim(const Sequence &s) const {
+    return !still_written_elsewhere(s) && s.change == kNone && s.blocks_held != 0 &&
+           s.state.drafts == 0 && (s.state.flags & Sequence::kSwapped) == 0;
 }
 
-// The sequence that gives way first among those that give way to the plan's, or kNone. One that came
-// back in the last step is left alone while there is another.
-uint32_t Cache::choose_victim(const Plan &plan) const
-{
+// The sequence that gives way first among those that give way to the plan's, or kNone. One that
+// came back in the last step is left alone while there is another.
+uint32_t Cache::choose_victim(const Plan &plan) const {
     bool by_priority = victim_order_ == QUIRE_VICTIM_PRIORITY;
     Candidate self = candidate(sequences_[plan.sequence]);
     uint32_t best = kNone;
@@ -55,8 +52,7 @@ uint32_t Cache::choose_victim(const Plan &plan) const
 }
 
 // Preempts until the plan's need is met. If it cannot be met, nobody is preempted.
-Status Cache::make_room(Plan *plan, Short *missing)
-{
+Status Cache::make_room(Plan *plan, Short *missing) {
     StepRecord &record = open_record();
     uint64_t before = record.changes.size();
     uint64_t for_seq = sequence_handles_.handle(plan->sequence);
@@ -79,8 +75,7 @@ Status Cache::make_room(Plan *plan, Short *missing)
     return Status{};
 }
 
-bool Cache::host_has_room(uint32_t sequence) const
-{
+bool Cache::host_has_room(uint32_t sequence) const {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockTable &t = ledger_.table(sequence, g);
         const BlockPool *host = ledger_.host_pool(g);
@@ -90,20 +85,19 @@ bool Cache::host_has_room(uint32_t sequence) const
     return true;
 }
 
-uint64_t Cache::held_bytes(uint32_t sequence) const
-{
+uint64_t Cache::held_bytes(uint32_t sequence) const {
     uint64_t bytes = 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockTable &t = ledger_.table(sequence, g);
-        bytes += static_cast<uint64_t>(geometry_.groups[g].block_stride) * (t.length - t.null_front);
+        bytes +=
+            static_cast<uint64_t>(geometry_.groups[g].block_stride) * (t.length - t.null_front);
     }
     return bytes;
 }
 
-// The table's entries become blocks of the host tier; those on the device are given back. The tail goes
-// first, so that what stays cached is evicted from its end.
-void Cache::swap_out(uint32_t sequence, uint32_t group)
-{
+// The table's entries become blocks of the host tier; those on the device are given back. The tail
+// goes first, so that what stays cached is evicted from its end.
+void Cache::swap_out(uint32_t sequence, uint32_t group) {
     Sequence &s = sequences_[sequence];
     BlockTable &t = ledger_.table(sequence, group);
     for (uint32_t i = t.length; i-- > t.null_front;) {
@@ -111,12 +105,11 @@ void Cache::swap_out(uint32_t sequence, uint32_t group)
         uint32_t host_block = ledger_.take_host(group, open_record().barrier);
         ledger_.copy(QUIRE_COPY_SWAP_OUT, group, block, host_block);
         ledger_.set_entry(&s, sequence, group, i, host_block);
-        ledger_.drop_ref(group, block, open_record().number); // the copy reads it
+        ledger_.drop_ref(group, block, open_record().number);  // the copy reads it
     }
 }
 
-void Cache::drop_blocks(uint32_t sequence, uint32_t group)
-{
+void Cache::drop_blocks(uint32_t sequence, uint32_t group) {
     Sequence &s = sequences_[sequence];
     BlockTable &t = ledger_.table(sequence, group);
     for (uint32_t i = t.length; i-- > t.null_front;) {
@@ -129,20 +122,20 @@ void Cache::drop_blocks(uint32_t sequence, uint32_t group)
 }
 
 // how: SWAP, then the host tier has room, or RECOMPUTE.
-Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq)
-{
+Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
     StepRecord &record = open_record();
     Sequence &s = sequences_[sequence];
     uint64_t entries = 0;
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) entries += 1 + ledger_.table(sequence, g).length;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g)
+        entries += 1 + ledger_.table(sequence, g).length;
     if (!reserve_record(1, 3 * entries, entries, 1)) return no_host_memory();
     Change change;
     change.begin(ChangeKind::victim, sequence, s.state);
     change.first_edit = static_cast<uint32_t>(record.edits.size());
     change.first_copy = static_cast<uint32_t>(record.copies.size());
     record.preemptions.push(quire_preemption{sequence_handles_.handle(sequence), how,
-                                             for_seq != 0 ? 1u : 0u, s.state.computed, s.blocks_held,
-                                             for_seq});
+                                             for_seq != 0 ? 1u : 0u, s.state.computed,
+                                             s.blocks_held, for_seq});
     uint32_t charged_before = charged(s);
     ledger_.resume(&record);
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -158,7 +151,7 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq)
         state.flags |= Sequence::kSwapped;
     } else {
         state.computed = 0;
-        state.flags &= ~Sequence::kUnpublished; // all of it will be computed anew
+        state.flags &= ~Sequence::kUnpublished;  // all of it will be computed anew
     }
     state.published = 0;
     state.cursor = ledger_.tree().root_cursor(s.root);
@@ -170,8 +163,7 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq)
     return Status{};
 }
 
-uint32_t Cache::usable_blocks() const
-{
+uint32_t Cache::usable_blocks() const {
     uint32_t count = 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         count += ledger_.pool(g).available(records_[open_slot_].barrier);
@@ -179,15 +171,15 @@ uint32_t Cache::usable_blocks() const
     return count;
 }
 
-Status Cache::preempt(uint64_t step, uint64_t seq, uint32_t how, uint32_t *freed)
-{
+Status Cache::preempt(uint64_t step, uint64_t seq, uint32_t how, uint32_t *freed) {
     StepRecord *record = nullptr;
     QUIRE_TRY(find_step(step, true, &record));
     uint32_t index = 0;
     QUIRE_TRY(find_idle_sequence(seq, &index));
     const Sequence &s = sequences_[index];
     if (how > QUIRE_PREEMPT_RECOMPUTE) return fail(QUIRE_E_ARG, "how {} is not known", how);
-    if (s.state.drafts != 0) return fail(QUIRE_E_BUSY, "the sequence has drafts: accept them first");
+    if (s.state.drafts != 0)
+        return fail(QUIRE_E_BUSY, "the sequence has drafts: accept them first");
     *freed = 0;
     if ((s.state.flags & Sequence::kSwapped) != 0 || s.blocks_held == 0) return Status{};
     bool room = host_has_room(index);
@@ -206,8 +198,7 @@ Status Cache::preempt(uint64_t step, uint64_t seq, uint32_t how, uint32_t *freed
 }
 
 Status Cache::preempted(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride,
-                        uint32_t *count)
-{
+                        uint32_t *count) {
     StepRecord *record = nullptr;
     QUIRE_TRY(find_step(step, false, &record));
     *count = static_cast<uint32_t>(record->preemptions.size());
@@ -218,4 +209,4 @@ Status Cache::preempted(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t
     return Status{fits ? quire_status{QUIRE_OK} : quire_status{QUIRE_S_INCOMPLETE}, nullptr, 0, 0};
 }
 
-} // namespace quire
+}  // namespace quire

@@ -6,14 +6,15 @@
 
 namespace quire {
 
-Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys, uint64_t *out)
-{
+Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys, uint64_t *out) {
     uint32_t ns = desc.ns == 0 ? 0 : namespace_handles_.find(desc.ns);
     if (ns == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such namespace");
     QUIRE_TRY(check_keys(keys, desc.key_count));
     words_.shrink(0);
-    if (!encode_root(namespaces_[ns].number, keys, desc.key_count, &words_)) return no_host_memory();
-    uint32_t root = ledger_.tree().acquire_root(words_.data(), static_cast<uint32_t>(words_.size()));
+    if (!encode_root(namespaces_[ns].number, keys, desc.key_count, &words_))
+        return no_host_memory();
+    uint32_t root =
+        ledger_.tree().acquire_root(words_.data(), static_cast<uint32_t>(words_.size()));
     if (root == kNone) return no_host_memory();
     words_.shrink(0);
     Sequence fresh{};
@@ -40,21 +41,18 @@ Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys,
 }
 
 // Blocks on the device that count against the namespace's quota.
-uint32_t Cache::charged(const Sequence &s) const
-{
+uint32_t Cache::charged(const Sequence &s) const {
     return (s.state.flags & Sequence::kSwapped) != 0 ? 0 : s.blocks_held;
 }
 
-void Cache::charge(const Sequence &s, uint32_t charged_before)
-{
+void Cache::charge(const Sequence &s, uint32_t charged_before) {
     Namespace &ns = namespaces_[s.name_space];
     ns.blocks_held += charged(s);
     ns.blocks_held -= charged_before;
 }
 
 // Gives back a table's blocks from `first_block` on, the tail first.
-void Cache::release_from(uint32_t sequence, uint32_t first_block, bool withdraw)
-{
+void Cache::release_from(uint32_t sequence, uint32_t first_block, bool withdraw) {
     Sequence &s = sequences_[sequence];
     uint32_t charged_before = charged(s);
     bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
@@ -83,11 +81,11 @@ void Cache::release_from(uint32_t sequence, uint32_t first_block, bool withdraw)
 }
 
 // The longest length up to token_count whose windows are whole.
-uint32_t Cache::whole_window_length(uint32_t sequence, uint32_t token_count)
-{
+uint32_t Cache::whole_window_length(uint32_t sequence, uint32_t token_count) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint32_t null_front = ledger_.table(sequence, g).null_front;
-        uint32_t first = geometry_.groups[g].first_visible_block(token_count, geometry_.block_tokens);
+        uint32_t first =
+            geometry_.groups[g].first_visible_block(token_count, geometry_.block_tokens);
         // A shorter length needs blocks that lie still further in front, and those are gone too.
         if (null_front > first) return 0;
     }
@@ -95,8 +93,7 @@ uint32_t Cache::whole_window_length(uint32_t sequence, uint32_t token_count)
 }
 
 // Puts the cursor on the last published block that is still there.
-void Cache::rewind_cursor(uint32_t sequence)
-{
+void Cache::rewind_cursor(uint32_t sequence) {
     Sequence &s = sequences_[sequence];
     uint32_t full = s.state.computed >> geometry_.block_shift;
     if (s.state.published <= full) return;
@@ -111,12 +108,11 @@ void Cache::rewind_cursor(uint32_t sequence)
             return;
         }
     }
-    s.state.published = 0; // walked again from the root at the next publication
+    s.state.published = 0;  // walked again from the root at the next publication
     s.state.cursor = ledger_.tree().root_cursor(s.root);
 }
 
-void Cache::lower_computed(uint32_t sequence, uint32_t token_count, bool withdraw)
-{
+void Cache::lower_computed(uint32_t sequence, uint32_t token_count, bool withdraw) {
     Sequence &s = sequences_[sequence];
     uint32_t computed = s.state.computed < token_count ? s.state.computed : token_count;
     s.state.computed = whole_window_length(sequence, computed);
@@ -127,8 +123,7 @@ void Cache::lower_computed(uint32_t sequence, uint32_t token_count, bool withdra
 }
 
 // Does anybody but the sequence hold a block that the node of its block `index` names?
-bool Cache::used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const
-{
+bool Cache::used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint32_t named = ledger_.tree().blocks(node)[g];
         if (named == kNullBlock) continue;
@@ -140,8 +135,7 @@ bool Cache::used_by_others(uint32_t sequence, uint32_t index, uint32_t node) con
 }
 
 // Forgets the nodes that only this sequence's blocks stand behind.
-void Cache::drop_published(uint32_t sequence)
-{
+void Cache::drop_published(uint32_t sequence) {
     if ((sequences_[sequence].state.flags & Sequence::kSwapped) != 0) return;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockTable &t = ledger_.table(sequence, g);
@@ -152,8 +146,7 @@ void Cache::drop_published(uint32_t sequence)
     }
 }
 
-Status Cache::end_sequence(uint64_t handle, uint32_t flags)
-{
+Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     uint32_t index = 0;
     QUIRE_TRY(find_idle_sequence(handle, &index));
     if ((flags & ~uint32_t{QUIRE_END_DROP_PREFIX}) != 0) {
@@ -168,7 +161,8 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags)
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockTable &t = ledger_.table(index, g);
         ledger_.buffers().give_back(&t.ids);
-        t.length = t.null_front = 0; // the epoch moves on, so that no batch row takes it for the next
+        t.length = t.null_front =
+            0;  // the epoch moves on, so that no batch row takes it for the next
         ++t.epoch;
     }
     --namespaces_[s.name_space].sequences;
@@ -178,11 +172,11 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags)
 }
 
 // The child's tables name the parent's blocks; what both can read is frozen.
-Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed)
-{
+Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
     uint32_t blocks = geometry_.blocks_of(computed);
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        if (!ledger_.buffers().grow(&ledger_.table(child, g).ids, blocks, 0)) return no_host_memory();
+        if (!ledger_.buffers().grow(&ledger_.table(child, g).ids, blocks, 0))
+            return no_host_memory();
     }
     Sequence &s = sequences_[child];
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -205,8 +199,7 @@ Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed)
     return Status{};
 }
 
-Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out)
-{
+Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out) {
     uint32_t parent = 0;
     QUIRE_TRY(find_idle_sequence(handle, &parent));
     Sequence &p = sequences_[parent];
@@ -222,8 +215,8 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     }
     Sequence fresh{};
     BufferPool &buffers = ledger_.buffers();
-    bool ok = buffers.grow(&fresh.tokens, token_count, 0) &&
-              buffers.grow(&fresh.spans, p.span_words, 0);
+    bool ok =
+        buffers.grow(&fresh.tokens, token_count, 0) && buffers.grow(&fresh.spans, p.span_words, 0);
     uint32_t child = ok ? sequence_handles_.take() : HandleTable::kNone;
     if (child == HandleTable::kNone) {
         buffers.give_back(&fresh.tokens);
@@ -272,8 +265,7 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     return Status{};
 }
 
-Status Cache::truncate(uint64_t handle, uint32_t token_count)
-{
+Status Cache::truncate(uint64_t handle, uint32_t token_count) {
     uint32_t index = 0;
     QUIRE_TRY(find_idle_sequence(handle, &index));
     Sequence &s = sequences_[index];
@@ -290,8 +282,7 @@ Status Cache::truncate(uint64_t handle, uint32_t token_count)
     return Status{};
 }
 
-Status Cache::accept(uint64_t handle, uint32_t count)
-{
+Status Cache::accept(uint64_t handle, uint32_t count) {
     uint32_t index = 0;
     QUIRE_TRY(find_idle_sequence(handle, &index));
     Sequence &s = sequences_[index];
@@ -320,8 +311,7 @@ Status Cache::accept(uint64_t handle, uint32_t count)
 }
 
 Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
-                         const quire_token *tokens, uint32_t token_count)
-{
+                         const quire_token *tokens, uint32_t token_count) {
     auto span_at = [&](uint32_t i) -> const quire_token_span & {
         return *reinterpret_cast<const quire_token_span *>(spans + uint64_t{i} * stride);
     };
@@ -337,19 +327,23 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
             return fail(QUIRE_E_ARG, "spans[{}] reaches past the {} tokens given", i, token_count);
         }
         if (uint64_t{span.position} + span.token_count > s.state.known) {
-            return fail(QUIRE_E_ARG, "spans[{}] reaches past the {} known tokens", i, s.state.known);
+            return fail(QUIRE_E_ARG, "spans[{}] reaches past the {} known tokens", i,
+                        s.state.known);
         }
         for (uint32_t k = 0; k < span.token_count; ++k) {
             if (s.tokens.data[span.position + k] != QUIRE_TOKEN_UNKNOWN) {
-                return fail(QUIRE_E_ARG, "spans[{}]: position {} is known already", i, span.position + k);
+                return fail(QUIRE_E_ARG, "spans[{}]: position {} is known already", i,
+                            span.position + k);
             }
             if (tokens[span.token_offset + k] == QUIRE_TOKEN_UNKNOWN) {
-                return fail(QUIRE_E_ARG, "spans[{}] names position {} as unknown", i, span.position + k);
+                return fail(QUIRE_E_ARG, "spans[{}] names position {} as unknown", i,
+                            span.position + k);
             }
         }
         return Status{};
     };
-    // Each span is written as soon as it is checked, so that a later one for the same position is refused.
+    // Each span is written as soon as it is checked, so that a later one for the same position is
+    // refused.
     for (uint32_t i = 0; i < count; ++i) {
         uint32_t index = 0;
         Status checked = check_span(i, &index);
@@ -381,8 +375,7 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
     return Status{};
 }
 
-Status Cache::sequence_info(uint64_t handle, quire_seq_info *out) const
-{
+Status Cache::sequence_info(uint64_t handle, quire_seq_info *out) const {
     uint32_t index = 0;
     QUIRE_TRY(find_sequence(handle, &index));
     const Sequence &s = sequences_[index];
@@ -398,8 +391,7 @@ Status Cache::sequence_info(uint64_t handle, quire_seq_info *out) const
 }
 
 Status Cache::blocks(uint64_t step, uint64_t seq, uint32_t group, uint32_t first, int32_t *ids,
-                     uint32_t capacity, uint32_t *count)
-{
+                     uint32_t capacity, uint32_t *count) {
     StepRecord *record = nullptr;
     if (step != 0) QUIRE_TRY(find_step(step, false, &record));
     uint32_t index = 0;
@@ -410,12 +402,14 @@ Status Cache::blocks(uint64_t step, uint64_t seq, uint32_t group, uint32_t first
     const BlockTable &t = ledger_.table(index, group);
     bool swapped = (sequences_[index].state.flags & Sequence::kSwapped) != 0;
     uint32_t length = swapped ? 0 : t.length;
-    if (first > length) return fail(QUIRE_E_ARG, "first is {}: the table has {} blocks", first, length);
+    if (first > length)
+        return fail(QUIRE_E_ARG, "first is {}: the table has {} blocks", first, length);
     uint32_t written = length - first < capacity ? length - first : capacity;
     if (written != 0) std::memcpy(ids, t.ids.data + first, uint64_t{written} * 4);
     *count = length;
-    return Status{length - first > capacity ? quire_status{QUIRE_S_INCOMPLETE} : quire_status{QUIRE_OK},
-                  nullptr, 0, 0};
+    return Status{
+        length - first > capacity ? quire_status{QUIRE_S_INCOMPLETE} : quire_status{QUIRE_OK},
+        nullptr, 0, 0};
 }
 
-} // namespace quire
+}  // namespace quire

@@ -7,8 +7,7 @@
 namespace quire {
 
 Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *out,
-                    quire_error *error)
-{
+                    quire_error *error) {
     QUIRE_TRY(poll(error));
     if (step_open()) return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
     if (timeline_.full()) {
@@ -41,24 +40,21 @@ Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *
     return Status{};
 }
 
-Status Cache::add(uint64_t step, const ItemList &list)
-{
+Status Cache::add(uint64_t step, const ItemList &list) {
     StepRecord *record = nullptr;
     QUIRE_TRY(find_step(step, true, &record));
     return add_items(list);
 }
 
 // The open step is no more. REQUIRES: its changes are undone.
-void Cache::close(StepRecord *record)
-{
+void Cache::close(StepRecord *record) {
     step_handles_.end(record->handle_index);
     if (has_memory_) --record->device_queue->unfinished_steps;
     record->clear();
     open_slot_ = kNone;
 }
 
-void Cache::undo_change(StepRecord *record, Change *change)
-{
+void Cache::undo_change(StepRecord *record, Change *change) {
     if (change->kind == ChangeKind::dropped) return;
     Sequence &s = sequences_[change->sequence];
     if (change->kind == ChangeKind::item) --record->rows;
@@ -68,8 +64,7 @@ void Cache::undo_change(StepRecord *record, Change *change)
 }
 
 // Undoes the newest changes down to the first `keep`.
-void Cache::undo_changes(StepRecord *record, uint64_t keep)
-{
+void Cache::undo_changes(StepRecord *record, uint64_t keep) {
     while (record->changes.size() > keep) {
         Change &last = *(record->changes.end() - 1);
         if (last.kind == ChangeKind::victim) {
@@ -85,8 +80,7 @@ void Cache::undo_changes(StepRecord *record, uint64_t keep)
     }
 }
 
-Status Cache::abort(uint64_t step)
-{
+Status Cache::abort(uint64_t step) {
     StepRecord *record = nullptr;
     QUIRE_TRY(find_step(step, true, &record));
     undo_changes(record, 0);
@@ -95,8 +89,7 @@ Status Cache::abort(uint64_t step)
 }
 
 // Does the item share a block that a doomed item of this step publishes?
-bool Cache::hits_doomed(const StepRecord &record, const Change &change) const
-{
+bool Cache::hits_doomed(const StepRecord &record, const Change &change) const {
     for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
         const Edit &edit = record.edits[i];
         if (edit.kind != EditKind::add_ref) continue;
@@ -108,8 +101,7 @@ bool Cache::hits_doomed(const StepRecord &record, const Change &change) const
     return false;
 }
 
-void Cache::mark_doomed(StepRecord *record, uint32_t first)
-{
+void Cache::mark_doomed(StepRecord *record, uint32_t first) {
     record->changes[first].doomed = true;
     for (uint64_t i = first + 1; i < record->changes.size(); ++i) {
         Change &change = record->changes[i];
@@ -117,8 +109,8 @@ void Cache::mark_doomed(StepRecord *record, uint32_t first)
     }
 }
 
-Status Cache::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capacity, uint32_t *count)
-{
+Status Cache::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capacity,
+                   uint32_t *count) {
     StepRecord *record = nullptr;
     QUIRE_TRY(find_step(step, true, &record));
     uint32_t index = 0;
@@ -146,8 +138,7 @@ Status Cache::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capa
     return Status{fits ? quire_status{QUIRE_OK} : quire_status{QUIRE_S_INCOMPLETE}, nullptr, 0, 0};
 }
 
-Status Cache::check_batch(const StepRecord &record, Batch *batch) const
-{
+Status Cache::check_batch(const StepRecord &record, Batch *batch) const {
     if (batch == nullptr) return Status{};
     uint32_t rows = 0, longest = 0;
     uint64_t tokens = 0, context = 0;
@@ -170,8 +161,7 @@ Status Cache::check_batch(const StepRecord &record, Batch *batch) const
 }
 
 // Block ids that the window has passed are given back; the queue's later work may use them.
-void Cache::pass_windows(const Change &change)
-{
+void Cache::pass_windows(const Change &change) {
     Sequence &s = sequences_[change.sequence];
     uint32_t charged_before = charged(s);
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -189,8 +179,7 @@ void Cache::pass_windows(const Change &change)
 }
 
 // Sequences leave the step and remember it; their rows are written.
-void Cache::settle_items(StepRecord *record, Batch *batch)
-{
+void Cache::settle_items(StepRecord *record, Batch *batch) {
     for (const Change &change : record->changes) {
         if (change.kind == ChangeKind::dropped) continue;
         Sequence &s = sequences_[change.sequence];
@@ -202,7 +191,8 @@ void Cache::settle_items(StepRecord *record, Batch *batch)
             continue;
         }
         s.note_pending(record->number, change.valid_tokens);
-        for (uint64_t step = timeline_.oldest(); change.has_pending && step < record->number; ++step) {
+        for (uint64_t step = timeline_.oldest(); change.has_pending && step < record->number;
+             ++step) {
             uint32_t position = change.pending_position[Timeline::slot(step)];
             if (position != UINT32_MAX) s.note_pending(step, position);
         }
@@ -218,10 +208,9 @@ void Cache::settle_items(StepRecord *record, Batch *batch)
     }
 }
 
-// An item that was dropped may have published what a later one has as well, or what a later one published
-// below. The later one's blocks count then, from the root on.
-void Cache::publish_again(const StepRecord &record)
-{
+// An item that was dropped may have published what a later one has as well, or what a later one
+// published below. The later one's blocks count then, from the root on.
+void Cache::publish_again(const StepRecord &record) {
     PrefixTree &tree = ledger_.tree();
     for (const Change &change : record.changes) {
         Sequence &s = sequences_[change.sequence];
@@ -241,8 +230,7 @@ void Cache::publish_again(const StepRecord &record)
     }
 }
 
-void Cache::count_copies(const StepRecord &record)
-{
+void Cache::count_copies(const StepRecord &record) {
     for (const quire_block_copy &copy : record.copies) {
         counts_.copies_on_write += copy.kind == QUIRE_COPY_ON_WRITE ? 1 : 0;
         counts_.blocks_swapped_out += copy.kind == QUIRE_COPY_SWAP_OUT ? 1 : 0;
@@ -260,8 +248,7 @@ void Cache::count_copies(const StepRecord &record)
 }
 
 // A sequence that last ran on another queue runs here only behind that step's fence.
-Status Cache::wait_for_other_queues(const StepRecord &record, quire_error *error)
-{
+Status Cache::wait_for_other_queues(const StepRecord &record, quire_error *error) {
     bool waited[kMaxUnfinished] = {};
     if (timeline_.idle()) return Status{};
     std::lock_guard<std::mutex> lock(record.device_queue->mutex);
@@ -273,7 +260,8 @@ Status Cache::wait_for_other_queues(const StepRecord &record, quire_error *error
         if (waited[slot]) continue;
         waited[slot] = true;
         const StepRecord &other = records_[slot];
-        if (other.phase == StepPhase::unused) continue; // its work has run, and its queue may be gone
+        if (other.phase == StepPhase::unused)
+            continue;  // its work has run, and its queue may be gone
         Queue *queue = record.device_queue;
         quire_status status = queue->device->api->fence_wait(
             queue->handle, other.device_queue->fence, other.fence_value, error);
@@ -282,16 +270,14 @@ Status Cache::wait_for_other_queues(const StepRecord &record, quire_error *error
     return Status{};
 }
 
-Status Cache::enqueue(const StepRecord &record, Batch *batch, quire_error *error)
-{
+Status Cache::enqueue(const StepRecord &record, Batch *batch, quire_error *error) {
     Queue *queue = record.device_queue;
     std::lock_guard<std::mutex> lock(queue->mutex);
     QUIRE_TRY(binding_.enqueue(queue, record.copies, &ledger_, error));
     return batch != nullptr ? batch->upload(queue, error) : Status{};
 }
 
-Status Cache::commit(uint64_t step, Batch *batch, quire_error *error)
-{
+Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     StepRecord *record = nullptr;
     QUIRE_TRY(find_step(step, true, &record));
     QUIRE_TRY(poll(error));
@@ -319,8 +305,8 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error)
     return enqueued;
 }
 
-Status Cache::copies(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride, uint32_t *count)
-{
+Status Cache::copies(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride,
+                     uint32_t *count) {
     StepRecord *record = nullptr;
     QUIRE_TRY(find_step(step, false, &record));
     *count = 0;
@@ -333,4 +319,4 @@ Status Cache::copies(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t st
     return Status{fits ? quire_status{QUIRE_OK} : quire_status{QUIRE_S_INCOMPLETE}, nullptr, 0, 0};
 }
 
-} // namespace quire
+}  // namespace quire

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Taking what a plan found to be there: hits, blocks from the host tier, a copied tail, fresh blocks. By now
-// nothing can fail.
+// Taking what a plan found to be there: hits, blocks from the host tier, a copied tail, fresh
+// blocks. By now nothing can fail.
 
 #include "cache.hpp"
 
 namespace quire {
 
 // Shares a found block; if the step that writes it fails, what is built on it is wrong.
-void Cache::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index)
-{
+void Cache::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
     const Block &b = ledger_.pool(group)[block];
     uint32_t position = index << geometry_.block_shift;
     if (b.ready == open_record().number) {
         if (position < change->valid_tokens) change->valid_tokens = position;
     }
     uint64_t step = b.begun > timeline_.oldest() ? b.begun : timeline_.oldest();
-    for (; step <= b.ready && step < open_record().number; ++step) change->note_pending(step, position);
+    for (; step <= b.ready && step < open_record().number; ++step)
+        change->note_pending(step, position);
     ledger_.add_ref(group, block);
 }
 
-void Cache::take_hits(const Plan &plan, Change *change, uint32_t group)
-{
+void Cache::take_hits(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
     uint32_t first =
         geometry_.groups[group].first_visible_block(plan.position, geometry_.block_tokens);
@@ -33,8 +32,7 @@ void Cache::take_hits(const Plan &plan, Change *change, uint32_t group)
 }
 
 // Brings a swapped table back: blocks that are still cached are shared, the others copied in.
-void Cache::swap_in(const Plan &plan, Change *change, uint32_t group)
-{
+void Cache::swap_in(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
     BlockTable &t = ledger_.table(plan.sequence, group);
     uint64_t number = open_record().number;
@@ -47,26 +45,24 @@ void Cache::swap_in(const Plan &plan, Change *change, uint32_t group)
         } else {
             block = ledger_.take(group, open_record().barrier, plan.sequence);
             ledger_.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
-            change->valid_tokens = 0; // if the copy fails
+            change->valid_tokens = 0;  // if the copy fails
         }
         ledger_.set_entry(&s, plan.sequence, group, i, block);
         ledger_.drop_host(group, host_block, number);
     }
 }
 
-void Cache::copy_tail(const Plan &plan, uint32_t group)
-{
+void Cache::copy_tail(const Plan &plan, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
     uint32_t index = plan.position >> geometry_.block_shift;
     uint32_t shared = ledger_.table(plan.sequence, group).ids.data[index];
     uint32_t block = ledger_.take(group, open_record().barrier, plan.sequence);
     ledger_.copy(QUIRE_COPY_ON_WRITE, group, shared, block);
     ledger_.set_entry(&s, plan.sequence, group, index, block);
-    ledger_.drop_ref(group, shared, open_record().number); // the copy reads it
+    ledger_.drop_ref(group, shared, open_record().number);  // the copy reads it
 }
 
-void Cache::take_all(Plan *plan, Change *change)
-{
+void Cache::take_all(Plan *plan, Change *change) {
     uint32_t sequence = plan->sequence;
     Sequence &s = sequences_[sequence];
     uint32_t mask = geometry_.block_tokens - 1;
@@ -88,7 +84,7 @@ void Cache::take_all(Plan *plan, Change *change)
             const Block &b = ledger_.pool(g)[block];
             bool own = b.owner == sequence && (plan->position & mask) >= b.frozen_slots;
             if (!own) {
-                ledger_.note_shape(s, sequence, g); // undoing it forgets that the tail is writable
+                ledger_.note_shape(s, sequence, g);  // undoing it forgets that the tail is writable
                 ledger_.own(g, block, sequence, 0);
             }
         }
@@ -102,8 +98,7 @@ void Cache::take_all(Plan *plan, Change *change)
 
 // Takes what the plan found to be there. Nothing can fail any more.
 void Cache::run_item(const quire_step_item &item, Plan *plan, Change *change,
-                     quire_step_result *result)
-{
+                     quire_step_result *result) {
     StepRecord &record = open_record();
     Sequence &s = sequences_[plan->sequence];
     open_change(change, plan->position, plan->compute);
@@ -124,14 +119,13 @@ void Cache::run_item(const quire_step_item &item, Plan *plan, Change *change,
     charge(s, charged_before);
     publish(plan->sequence, record.number);
     ledger_.pause();
-    hashed_ = 0; // they are this sequence's
+    hashed_ = 0;  // they are this sequence's
     change->edit_end = static_cast<uint32_t>(record.edits.size());
     change->copy_end = static_cast<uint32_t>(record.copies.size());
 }
 
 void Cache::run_in_place(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
-                         quire_step_result *result)
-{
+                         quire_step_result *result) {
     Sequence &s = sequences_[sequence];
     Change *change = open_record().changes.push_uninitialized();
     change->begin(ChangeKind::item, sequence, s.state);
@@ -141,8 +135,7 @@ void Cache::run_in_place(const quire_step_item &item, const quire_token *tokens,
 }
 
 // The change begins here, without edits so far.
-void Cache::open_change(Change *change, uint32_t position, uint32_t count)
-{
+void Cache::open_change(Change *change, uint32_t position, uint32_t count) {
     const StepRecord &record = open_record();
     change->first_edit = change->edit_end = static_cast<uint32_t>(record.edits.size());
     change->first_copy = change->copy_end = static_cast<uint32_t>(record.copies.size());
@@ -152,8 +145,8 @@ void Cache::open_change(Change *change, uint32_t position, uint32_t count)
 }
 
 // What running does to a sequence's state, and what the caller is told.
-void Cache::note_item(const quire_step_item &item, const Change &change, quire_step_result *result)
-{
+void Cache::note_item(const quire_step_item &item, const Change &change,
+                      quire_step_result *result) {
     StepRecord &record = open_record();
     Sequence &s = sequences_[change.sequence];
     SequenceState &state = s.state;
@@ -171,4 +164,4 @@ void Cache::note_item(const quire_step_item &item, const Change &change, quire_s
     result->row = record.rows++;
 }
 
-} // namespace quire
+}  // namespace quire

@@ -17,17 +17,17 @@ struct Device {
     const quire_backend_api *api = nullptr;
     quire_be_device *handle = nullptr;
     quire_be_device_props props{};
-    std::atomic<uint32_t> children{0}; // queues, fences, memories, caches
+    std::atomic<uint32_t> children{0};  // queues, fences, memories, caches
 };
 
 struct Queue {
     Device *device = nullptr;
     quire_be_queue *handle = nullptr;
-    quire_be_fence *fence = nullptr; // signalled once a finished step
-    uint64_t signalled = 0;          // last value enqueued; under the mutex
-    uint64_t number = 0;             // names the queue on the timeline
+    quire_be_fence *fence = nullptr;  // signalled once a finished step
+    uint64_t signalled = 0;           // last value enqueued; under the mutex
+    uint64_t number = 0;              // names the queue on the timeline
     std::atomic<uint32_t> unfinished_steps{0};
     std::mutex mutex;
 };
 
-} // namespace quire
+}  // namespace quire

@@ -6,8 +6,7 @@ namespace quire {
 
 namespace {
 
-Status check_group(const quire_group_desc &desc, uint32_t index)
-{
+Status check_group(const quire_group_desc &desc, uint32_t index) {
     if (desc.kind != QUIRE_GROUP_FULL && desc.kind != QUIRE_GROUP_WINDOW) {
         return fail(QUIRE_E_UNSUPPORTED, "groups[{}].kind {} is not known", index, desc.kind);
     }
@@ -29,12 +28,11 @@ Status check_group(const quire_group_desc &desc, uint32_t index)
 }
 
 // Strides of one group's block; everything fits an int64 or the call fails.
-Status compute_strides(GroupGeometry *g, uint32_t block_tokens, uint32_t index)
-{
+Status compute_strides(GroupGeometry *g, uint32_t block_tokens, uint32_t index) {
     Status too_large = fail(QUIRE_E_LIMIT, "groups[{}]: a block is larger than 2^62 bytes", index);
     uint64_t k_token = uint64_t{g->k_head_dim} * dtype_size_bytes(g->k_dtype);
     uint64_t v_token = uint64_t{g->v_head_dim} * dtype_size_bytes(g->v_dtype);
-    uint64_t k_head = k_token * block_tokens; // < 2^32 * 2^2 * 2^8
+    uint64_t k_head = k_token * block_tokens;  // < 2^32 * 2^2 * 2^8
     uint64_t v_head = v_token * block_tokens;
     uint64_t k_plane = 0, v_plane = 0, layer = 0, block = 0;
     if (!checked_mul(k_head, g->kv_heads, &k_plane)) return too_large;
@@ -53,8 +51,7 @@ Status compute_strides(GroupGeometry *g, uint32_t block_tokens, uint32_t index)
 }
 
 Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_tokens,
-                  GroupGeometry *g)
-{
+                  GroupGeometry *g) {
     QUIRE_TRY(check_group(desc, index));
     g->windowed = desc.kind == QUIRE_GROUP_WINDOW;
     g->window = desc.window;
@@ -72,9 +69,8 @@ Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_t
 }
 
 // The number of blocks that pool_bytes or pool_fraction pay for, the same in each group.
-Status blocks_from_bytes(const quire_cache_desc &desc, uint64_t free_bytes, const Geometry &geometry,
-                         uint64_t *blocks)
-{
+Status blocks_from_bytes(const quire_cache_desc &desc, uint64_t free_bytes,
+                         const Geometry &geometry, uint64_t *blocks) {
     uint64_t bytes = desc.pool_bytes;
     if (desc.pool_fraction != 0) {
         if (!(desc.pool_fraction > 0 && desc.pool_fraction <= 1)) {
@@ -88,7 +84,7 @@ Status blocks_from_bytes(const quire_cache_desc &desc, uint64_t free_bytes, cons
         }
         bytes -= desc.reserve_bytes;
     }
-    uint64_t row_bytes = 0; // one block of each group
+    uint64_t row_bytes = 0;  // one block of each group
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         uint64_t block_bytes = static_cast<uint64_t>(geometry.groups[g].block_stride);
         if (!checked_add(row_bytes, block_bytes, &row_bytes)) {
@@ -104,14 +100,14 @@ Status blocks_from_bytes(const quire_cache_desc &desc, uint64_t free_bytes, cons
     return Status{};
 }
 
-Status size_pools(const quire_cache_desc &desc, uint64_t free_bytes, Geometry *out)
-{
+Status size_pools(const quire_cache_desc &desc, uint64_t free_bytes, Geometry *out) {
     int ways = (desc.blocks != 0) + (desc.pool_bytes != 0) + (desc.pool_fraction != 0);
     bool all_stated = true;
     for (uint32_t g = 0; g < out->group_count; ++g) all_stated &= out->groups[g].blocks != 0;
     if (ways > 1) return fail(QUIRE_E_ARG, "give one of blocks, pool_bytes and pool_fraction");
     if (ways == 0 && !all_stated) {
-        return fail(QUIRE_E_ARG, "the pool has zero blocks: give blocks, pool_bytes or pool_fraction");
+        return fail(QUIRE_E_ARG,
+                    "the pool has zero blocks: give blocks, pool_bytes or pool_fraction");
     }
     uint64_t blocks = desc.blocks;
     if (desc.pool_bytes != 0 || desc.pool_fraction != 0) {
@@ -121,8 +117,9 @@ Status size_pools(const quire_cache_desc &desc, uint64_t free_bytes, Geometry *o
         GroupGeometry &group = out->groups[g];
         if (group.blocks == 0) group.blocks = static_cast<uint32_t>(blocks);
         if (group.blocks < 2 || group.blocks > kMaxBlocks) {
-            return fail(QUIRE_E_ARG, "group {} has {} blocks: needs 2 (one is the null block) to 2^31-1",
-                        g, group.blocks);
+            return fail(QUIRE_E_ARG,
+                        "group {} has {} blocks: needs 2 (one is the null block) to 2^31-1", g,
+                        group.blocks);
         }
         uint64_t bytes = 0;
         if (!checked_mul(group.blocks, static_cast<uint64_t>(group.block_stride), &bytes) ||
@@ -134,14 +131,14 @@ Status size_pools(const quire_cache_desc &desc, uint64_t free_bytes, Geometry *o
 }
 
 // The same number of host blocks a group, as with the device's.
-Status size_host_tier(const quire_cache_desc &desc, Geometry *out)
-{
+Status size_host_tier(const quire_cache_desc &desc, Geometry *out) {
     uint64_t usable = desc.host_blocks;
     if (desc.host_bytes != 0) {
         if (desc.host_blocks != 0) return fail(QUIRE_E_ARG, "give host_bytes or host_blocks");
         uint64_t row_bytes = 0;
         for (uint32_t g = 0; g < out->group_count; ++g) {
-            row_bytes += static_cast<uint64_t>(out->groups[g].block_stride); // 16 * 2^62 is checked:
+            row_bytes +=
+                static_cast<uint64_t>(out->groups[g].block_stride);  // 16 * 2^62 is checked:
             if (row_bytes >> 63 != 0) return fail(QUIRE_E_LIMIT, "host blocks are too large");
         }
         usable = desc.host_bytes / row_bytes;
@@ -158,21 +155,22 @@ Status size_host_tier(const quire_cache_desc &desc, Geometry *out)
     return Status{};
 }
 
-} // namespace
+}  // namespace
 
-uint32_t dtype_size_bytes(uint32_t dtype)
-{
+uint32_t dtype_size_bytes(uint32_t dtype) {
     switch (dtype) {
-    case QUIRE_DTYPE_F32: return 4;
-    case QUIRE_DTYPE_F16:
-    case QUIRE_DTYPE_BF16: return 2;
-    default: return 0;
+        case QUIRE_DTYPE_F32:
+            return 4;
+        case QUIRE_DTYPE_F16:
+        case QUIRE_DTYPE_BF16:
+            return 2;
+        default:
+            return 0;
     }
 }
 
 Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *groups,
-                        uint64_t free_bytes, Geometry *out)
-{
+                        uint64_t free_bytes, Geometry *out) {
     *out = Geometry{};
     out->block_tokens = desc.block_tokens != 0 ? desc.block_tokens : 16;
     if (!is_power_of_two(out->block_tokens) || out->block_tokens > kMaxBlockTokens) {
@@ -184,7 +182,8 @@ Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *gr
         return fail(QUIRE_E_ARG, "group_count is {}: needs 1 to {}", desc.group_count, kMaxGroups);
     }
     out->group_count = desc.group_count;
-    out->max_sequence_tokens = desc.max_sequence_tokens != 0 ? desc.max_sequence_tokens : kMaxTokens;
+    out->max_sequence_tokens =
+        desc.max_sequence_tokens != 0 ? desc.max_sequence_tokens : kMaxTokens;
     if (out->max_sequence_tokens > kMaxTokens) {
         return fail(QUIRE_E_ARG, "max_sequence_tokens is {}: at most 2^31-1",
                     desc.max_sequence_tokens);
@@ -201,12 +200,12 @@ Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *gr
     return size_host_tier(desc, out);
 }
 
-Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, LayerPlace *places)
-{
+Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, LayerPlace *places) {
     uint32_t next[kMaxGroups] = {};
     uint32_t by_default = 0;
     for (uint32_t layer = 0; layer < geometry.layer_count; ++layer) {
-        if (layer_groups == nullptr && next[by_default] == geometry.groups[by_default].layer_count) {
+        if (layer_groups == nullptr &&
+            next[by_default] == geometry.groups[by_default].layer_count) {
             ++by_default;
         }
         uint32_t group = layer_groups != nullptr ? layer_groups[layer] : by_default;
@@ -217,11 +216,12 @@ Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, Laye
     }
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         if (next[g] != geometry.groups[g].layer_count) {
-            return fail(QUIRE_E_ARG, "layer_groups gives group {} another number of layers than its {}",
-                        g, geometry.groups[g].layer_count);
+            return fail(QUIRE_E_ARG,
+                        "layer_groups gives group {} another number of layers than its {}", g,
+                        geometry.groups[g].layer_count);
         }
     }
     return Status{};
 }
 
-} // namespace quire
+}  // namespace quire

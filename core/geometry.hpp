@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// geometry: the shape of a cache: groups of layers, their strides and pool sizes; computed once, with
-// checked arithmetic.
+// geometry: the shape of a cache: groups of layers, their strides and pool sizes; computed once,
+// with checked arithmetic.
 //
 // Quire-owned memory is block-major, [block][layer][K|V][kv_head][token][dim]: a swap moves whole
 // blocks, and a (block, layer) is one contiguous piece.
@@ -30,7 +30,7 @@ struct GroupGeometry {
     uint32_t k_dtype = 0;
     uint32_t v_dtype = 0;
     uint32_t blocks = 0;
-    uint32_t host_blocks = 0; // the null one included; 0 = no host tier
+    uint32_t host_blocks = 0;  // the null one included; 0 = no host tier
     int64_t k_token_stride = 0;
     int64_t v_token_stride = 0;
     int64_t k_head_stride = 0;
@@ -40,14 +40,12 @@ struct GroupGeometry {
     int64_t block_stride = 0;
 
     // First block that a token at `position` can see.
-    uint32_t first_visible_block(uint32_t position, uint32_t block_tokens) const
-    {
+    uint32_t first_visible_block(uint32_t position, uint32_t block_tokens) const {
         if (!windowed || position < window) return 0;
         return (position - window + 1) / block_tokens;
     }
     // Number of blocks before token `n` (a block border) that the token at n needs.
-    uint32_t needed_before(uint32_t n, uint32_t block_tokens) const
-    {
+    uint32_t needed_before(uint32_t n, uint32_t block_tokens) const {
         return n / block_tokens - first_visible_block(n, block_tokens);
     }
 };
@@ -62,16 +60,13 @@ struct Geometry {
     bool any_window = false;
     GroupGeometry groups[kMaxGroups];
 
-    uint32_t blocks_of(uint32_t tokens) const
-    {
-        return (tokens + block_tokens - 1) >> block_shift;
-    }
+    uint32_t blocks_of(uint32_t tokens) const { return (tokens + block_tokens - 1) >> block_shift; }
 };
 
 // Where a layer of the model lies.
 struct LayerPlace {
     uint32_t group;
-    uint32_t layer; // within the group
+    uint32_t layer;  // within the group
 };
 
 // Bytes of one element; 0 for a type that does not exist.
@@ -85,4 +80,4 @@ Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *gr
 // Maps layers to groups; places has room for geometry.layer_count.
 Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, LayerPlace *places);
 
-} // namespace quire
+}  // namespace quire

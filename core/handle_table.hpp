@@ -16,21 +16,19 @@ namespace quire {
 enum class HandleType : uint8_t { sequence = 1, step = 2, name_space = 3 };
 
 class HandleTable {
-  public:
+ public:
     static constexpr uint32_t kNone = 0xFFFFFFFF;
     static constexpr uint32_t kGenerationBits = 24;
     static constexpr uint32_t kGenerationMask = (1u << kGenerationBits) - 1;
 
     HandleTable(const HostAllocator *host, HandleType type, uint32_t salt)
-        : slots_(host), type_(type), salt_(salt & kGenerationMask & ~1u)
-    {
-    }
+        : slots_(host), type_(type), salt_(salt & kGenerationMask & ~1u) {}
 
-    [[nodiscard]] bool create(uint32_t capacity)
-    {
+    [[nodiscard]] bool create(uint32_t capacity) {
         if (!slots_.create(capacity)) return false;
         // Lowest index first, as a person reading a log would expect.
-        for (uint32_t i = 0; i < capacity; ++i) slots_[i] = Slot{0, i + 1 < capacity ? i + 1 : kNone};
+        for (uint32_t i = 0; i < capacity; ++i)
+            slots_[i] = Slot{0, i + 1 < capacity ? i + 1 : kNone};
         free_ = capacity != 0 ? 0 : kNone;
         return true;
     }
@@ -39,8 +37,7 @@ class HandleTable {
     uint32_t live() const { return live_; }
 
     // kNone when all are in use.
-    uint32_t take()
-    {
+    uint32_t take() {
         uint32_t index = free_;
         if (index == kNone) return kNone;
         free_ = slots_[index].next;
@@ -49,39 +46,35 @@ class HandleTable {
         return index;
     }
 
-    void end(uint32_t index)
-    {
+    void end(uint32_t index) {
         QUIRE_ASSERT(is_live(index));
         Slot &slot = slots_[index];
         slot.generation = (slot.generation + 1) & kGenerationMask;
         --live_;
-        if (slot.generation == 0) return; // wrapped: retired
+        if (slot.generation == 0) return;  // wrapped: retired
         slot.next = free_;
         free_ = index;
     }
 
-    bool is_live(uint32_t index) const
-    {
+    bool is_live(uint32_t index) const {
         return index < slots_.size() && (slots_[index].generation & 1) != 0;
     }
 
-    uint64_t handle(uint32_t index) const
-    {
+    uint64_t handle(uint32_t index) const {
         uint64_t generation = slots_[index].generation ^ salt_;
         return uint64_t{static_cast<uint8_t>(type_)} << 56 | generation << 32 | index;
     }
 
     // The record's index, or kNone for a handle that is not one of the living.
-    uint32_t find(uint64_t handle_value) const
-    {
+    uint32_t find(uint64_t handle_value) const {
         uint32_t index = static_cast<uint32_t>(handle_value);
         if (index >= slots_.size()) return kNone;
         return (slots_[index].generation & 1) != 0 && handle(index) == handle_value ? index : kNone;
     }
 
-  private:
+ private:
     struct Slot {
-        uint32_t generation; // odd = live
+        uint32_t generation;  // odd = live
         uint32_t next;
     };
 
@@ -92,4 +85,4 @@ class HandleTable {
     uint32_t live_ = 0;
 };
 
-} // namespace quire
+}  // namespace quire

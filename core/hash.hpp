@@ -17,8 +17,7 @@
 
 namespace quire {
 
-inline uint64_t weaken(uint64_t hash)
-{
+inline uint64_t weaken(uint64_t hash) {
 #ifdef QUIRE_WEAK_HASH_BITS
     return hash & ((uint64_t{1} << QUIRE_WEAK_HASH_BITS) - 1);
 #else
@@ -26,9 +25,8 @@ inline uint64_t weaken(uint64_t hash)
 #endif
 }
 
-inline uint64_t chain_hash(uint64_t previous, const void *bytes, uint64_t size_bytes)
-{
+inline uint64_t chain_hash(uint64_t previous, const void *bytes, uint64_t size_bytes) {
     return weaken(XXH3_64bits_withSeed(bytes, size_bytes, previous));
 }
 
-} // namespace quire
+}  // namespace quire

@@ -6,16 +6,14 @@ namespace quire {
 
 namespace {
 
-uint32_t class_of(uint32_t count, uint32_t smallest_shift)
-{
+uint32_t class_of(uint32_t count, uint32_t smallest_shift) {
     uint32_t shift = 32 - static_cast<uint32_t>(__builtin_clz((count - 1) | 1));
     return shift <= smallest_shift ? 0 : shift - smallest_shift;
 }
 
-} // namespace
+}  // namespace
 
-BufferPool::~BufferPool()
-{
+BufferPool::~BufferPool() {
     for (uint32_t c = 0; c < kClasses; ++c) {
         while (free_[c] != nullptr) {
             void *buffer = free_[c];
@@ -26,8 +24,7 @@ BufferPool::~BufferPool()
     }
 }
 
-bool BufferPool::grow_slowly(Buffer *buffer, uint32_t count, uint32_t kept)
-{
+bool BufferPool::grow_slowly(Buffer *buffer, uint32_t count, uint32_t kept) {
     uint32_t c = class_of(count, kSmallestShift);
     if (c >= kClasses) return false;
     void *fresh = free_[c];
@@ -44,8 +41,7 @@ bool BufferPool::grow_slowly(Buffer *buffer, uint32_t count, uint32_t kept)
     return true;
 }
 
-void BufferPool::give_back(Buffer *buffer)
-{
+void BufferPool::give_back(Buffer *buffer) {
     if (buffer->data == nullptr) return;
     uint32_t c = class_of(buffer->capacity, kSmallestShift);
     std::memcpy(buffer->data, &free_[c], sizeof(void *));
@@ -53,4 +49,4 @@ void BufferPool::give_back(Buffer *buffer)
     *buffer = Buffer{};
 }
 
-} // namespace quire
+}  // namespace quire

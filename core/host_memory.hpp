@@ -3,7 +3,8 @@
 // host_memory: the host allocator, and the two shapes in which the core holds memory.
 //
 // Array      one allocation of plain values, sized at creation, growable by doubling.
-// BufferPool power-of-two buffers that are kept when they are given back. Sequences come and go; after a
+// BufferPool power-of-two buffers that are kept when they are given back. Sequences come and go;
+// after a
 //            while every buffer they need lies here, and nothing is allocated any more.
 //
 // Threads: none. Both return false instead of throwing when the allocator does.
@@ -24,17 +25,17 @@ struct HostAllocator {
     void *user = nullptr;
 };
 
-inline Status no_host_memory()
-{
+inline Status no_host_memory() {
     return fail(QUIRE_E_HOST_MEMORY, "the host allocator has no memory");
 }
 
 constexpr uint64_t kCacheLine = 64;
 
-template <typename T> class Array {
+template <typename T>
+class Array {
     static_assert(std::is_trivially_copyable_v<T>);
 
-  public:
+ public:
     Array() = default;
     explicit Array(const HostAllocator *host) : host_(host) {}
     Array(const Array &) = delete;
@@ -43,8 +44,7 @@ template <typename T> class Array {
 
     void bind(const HostAllocator *host) { host_ = host; }
 
-    void clear()
-    {
+    void clear() {
         if (data_ != nullptr) {
             host_->release(host_->user, data_, capacity_ * sizeof(T), kCacheLine);
         }
@@ -53,8 +53,7 @@ template <typename T> class Array {
     }
 
     // Room for `capacity` elements; contents and size stay.
-    [[nodiscard]] bool reserve(uint64_t capacity)
-    {
+    [[nodiscard]] bool reserve(uint64_t capacity) {
         if (capacity <= capacity_) return true;
         uint64_t grown = next_power_of_two(capacity);
         uint64_t size_bytes = 0;
@@ -71,8 +70,7 @@ template <typename T> class Array {
     }
 
     // `size` zeroed elements, allocated at exactly that size.
-    [[nodiscard]] bool create(uint64_t size)
-    {
+    [[nodiscard]] bool create(uint64_t size) {
         clear();
         uint64_t size_bytes = 0;
         if (!checked_mul(size, sizeof(T), &size_bytes)) return false;
@@ -85,30 +83,25 @@ template <typename T> class Array {
     }
 
     // REQUIRES: reserve() made room.
-    void push(const T &value)
-    {
+    void push(const T &value) {
         QUIRE_ASSERT(size_ < capacity_);
         data_[size_++] = value;
     }
-    T *push_uninitialized()
-    {
+    T *push_uninitialized() {
         QUIRE_ASSERT(size_ < capacity_);
         return data_ + size_++;
     }
-    [[nodiscard]] bool push_growing(const T &value)
-    {
+    [[nodiscard]] bool push_growing(const T &value) {
         if (size_ == capacity_ && !reserve(size_ + 1)) return false;
         data_[size_++] = value;
         return true;
     }
-    void shrink(uint64_t size)
-    {
+    void shrink(uint64_t size) {
         QUIRE_ASSERT(size <= size_);
         size_ = size;
     }
     // REQUIRES: size <= capacity; elements between are whatever was there.
-    void resize_within(uint64_t size)
-    {
+    void resize_within(uint64_t size) {
         QUIRE_ASSERT(size <= capacity_);
         size_ = size;
     }
@@ -125,7 +118,7 @@ template <typename T> class Array {
     const T *begin() const { return data_; }
     const T *end() const { return data_ + size_; }
 
-  private:
+ private:
     const HostAllocator *host_ = nullptr;
     T *data_ = nullptr;
     uint64_t size_ = 0;
@@ -139,29 +132,28 @@ struct Buffer {
 };
 
 class BufferPool {
-  public:
+ public:
     explicit BufferPool(const HostAllocator *host) : host_(host) {}
     BufferPool(const BufferPool &) = delete;
     BufferPool &operator=(const BufferPool &) = delete;
     ~BufferPool();
 
     // Makes room for `count` values and keeps the first `kept` of them.
-    [[nodiscard]] bool grow(Buffer *buffer, uint32_t count, uint32_t kept)
-    {
+    [[nodiscard]] bool grow(Buffer *buffer, uint32_t count, uint32_t kept) {
         if (count <= buffer->capacity) [[likely]]
             return true;
         return grow_slowly(buffer, count, kept);
     }
     void give_back(Buffer *buffer);
 
-  private:
-    static constexpr uint32_t kSmallestShift = 4; // one cache line of 16 values
+ private:
+    static constexpr uint32_t kSmallestShift = 4;  // one cache line of 16 values
     static constexpr uint32_t kClasses = 28;
 
     bool grow_slowly(Buffer *buffer, uint32_t count, uint32_t kept);
 
     const HostAllocator *host_;
-    void *free_[kClasses] = {}; // lists linked through the buffers' first bytes
+    void *free_[kClasses] = {};  // lists linked through the buffers' first bytes
 };
 
-} // namespace quire
+}  // namespace quire

@@ -6,8 +6,7 @@
 
 namespace quire {
 
-Ledger::~Ledger()
-{
+Ledger::~Ledger() {
     for (BlockTable &table : tables_) buffers_.give_back(&table.ids);
     auto destroy = [&](BlockPool *pool) {
         if (pool == nullptr) return;
@@ -18,8 +17,7 @@ Ledger::~Ledger()
     for (BlockPool *pool : host_pools_) destroy(pool);
 }
 
-BlockPool *Ledger::make_pool(uint32_t block_count)
-{
+BlockPool *Ledger::make_pool(uint32_t block_count) {
     void *memory = host_->allocate(host_->user, sizeof(BlockPool), kCacheLine);
     if (memory == nullptr) return nullptr;
     auto *pool = new (memory) BlockPool(host_, timeline_);
@@ -29,8 +27,7 @@ BlockPool *Ledger::make_pool(uint32_t block_count)
     return nullptr;
 }
 
-Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed)
-{
+Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed) {
     group_count_ = geometry.group_count;
     block_tokens_ = static_cast<uint16_t>(geometry.block_tokens);
     any_full_ = geometry.any_full;
@@ -47,9 +44,9 @@ Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t
         host_pools_[g] = make_pool(group.host_blocks);
         if (host_pools_[g] == nullptr) return no_host_memory();
     }
-    // A node has a block in every full-attention group, and the open step keeps the nodes that it evicts
-    // until its commit. Without such a group nodes outlive their blocks while they have children: room for
-    // chains four times as long as the pool holds.
+    // A node has a block in every full-attention group, and the open step keeps the nodes that it
+    // evicts until its commit. Without such a group nodes outlive their blocks while they have
+    // children: room for chains four times as long as the pool holds.
     uint64_t nodes = any_full_ ? 2 * fewest_full : 4 * all_blocks;
     if (nodes >= kNone) nodes = kNone - 1;
     QUIRE_TRY(tree_.create(geometry, static_cast<uint32_t>(nodes), seed));
@@ -58,8 +55,7 @@ Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t
     return Status{};
 }
 
-Edit *Ledger::log(EditKind kind, uint32_t group)
-{
+Edit *Ledger::log(EditKind kind, uint32_t group) {
     if (record_ == nullptr) return &unlogged_;
     record_->edits.push(Edit{});
     Edit *edit = record_->edits.end() - 1;
@@ -68,11 +64,10 @@ Edit *Ledger::log(EditKind kind, uint32_t group)
     return edit;
 }
 
-// Eviction goes down the list of cached blocks, and each record, node and bucket on the way is a cache miss.
-// So a cursor runs a few blocks ahead and asks for them: first the record, which names the next one, then
-// its node, then the node's bucket.
-void Ledger::look_ahead(uint32_t group, uint32_t next)
-{
+// Eviction goes down the list of cached blocks, and each record, node and bucket on the way is a
+// cache miss. So a cursor runs a few blocks ahead and asks for them: first the record, which names
+// the next one, then its node, then the node's bucket.
+void Ledger::look_ahead(uint32_t group, uint32_t next) {
     BlockPool &pool = *pools_[group];
     LookAhead &ahead = ahead_[group];
     uint32_t last = ahead.blocks[ahead.at % kLookAhead];
@@ -92,20 +87,19 @@ void Ledger::look_ahead(uint32_t group, uint32_t next)
     uint32_t earlier = ahead.blocks[(ahead.at - 2) % kLookAhead];
     if (earlier != kNone && pool[earlier].node != kNone) tree_.prefetch_node(pool[earlier].node);
     earlier = ahead.blocks[(ahead.at - 4) % kLookAhead];
-    if (earlier != kNone && pool[earlier].node != kNone) tree_.prefetch_bucket_of(pool[earlier].node);
+    if (earlier != kNone && pool[earlier].node != kNone)
+        tree_.prefetch_bucket_of(pool[earlier].node);
 }
 
-void Ledger::note_owner(Edit *edit, const Block &b) const
-{
+void Ledger::note_owner(Edit *edit, const Block &b) const {
     edit->owner = b.owner;
     edit->frozen_slots = b.frozen_slots;
     edit->begun = b.begun;
 }
 
-uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence)
-{
+uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence) {
     BlockPool &pool = *pools_[group];
-    QUIRE_ASSERT(record_ != nullptr); // settle() frees the nodes of what is evicted
+    QUIRE_ASSERT(record_ != nullptr);  // settle() frees the nodes of what is evicted
     uint32_t block = pool.take_free(barrier);
     if (block != kNone) [[likely]] {
         Edit *edit = log(EditKind::take_free, group);
@@ -139,8 +133,7 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence)
     return block;
 }
 
-void Ledger::add_ref(uint32_t group, uint32_t block)
-{
+void Ledger::add_ref(uint32_t group, uint32_t block) {
     BlockPool &pool = *pools_[group];
     Edit *edit = log(EditKind::add_ref, group);
     edit->block = block;
@@ -149,8 +142,7 @@ void Ledger::add_ref(uint32_t group, uint32_t block)
     pool.add_ref(block);
 }
 
-void Ledger::drop_ref(uint32_t group, uint32_t block, uint64_t touch)
-{
+void Ledger::drop_ref(uint32_t group, uint32_t block, uint64_t touch) {
     BlockPool &pool = *pools_[group];
     Edit *edit = log(EditKind::drop_ref, group);
     edit->block = block;
@@ -159,8 +151,7 @@ void Ledger::drop_ref(uint32_t group, uint32_t block, uint64_t touch)
     pool.drop_ref(block, touch);
 }
 
-void Ledger::own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots)
-{
+void Ledger::own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots) {
     Block &b = (*pools_[group])[block];
     Edit *edit = log(EditKind::owner, group);
     edit->block = block;
@@ -169,8 +160,8 @@ void Ledger::own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t fro
     b.frozen_slots = static_cast<uint16_t>(frozen_slots);
 }
 
-void Ledger::set_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t index, uint32_t block)
-{
+void Ledger::set_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t index,
+                       uint32_t block) {
     BlockTable &t = table(sequence, group);
     Edit *edit = log(EditKind::table_entry, group);
     edit->sequence = sequence;
@@ -182,8 +173,7 @@ void Ledger::set_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t 
     s->blocks_held -= (edit->block != kNullBlock ? 1u : 0u);
 }
 
-void Ledger::note_shape(const Sequence &s, uint32_t sequence, uint32_t group)
-{
+void Ledger::note_shape(const Sequence &s, uint32_t sequence, uint32_t group) {
     BlockTable &t = table(sequence, group);
     Edit *edit = log(EditKind::table_shape, group);
     edit->sequence = sequence;
@@ -192,8 +182,7 @@ void Ledger::note_shape(const Sequence &s, uint32_t sequence, uint32_t group)
     edit->hint = s.blocks_held;
 }
 
-void Ledger::append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block)
-{
+void Ledger::append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block) {
     BlockTable &t = table(sequence, group);
     QUIRE_ASSERT(t.length < t.ids.capacity);
     t.ids.data[t.length++] = block;
@@ -204,16 +193,14 @@ void Ledger::append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32
     }
 }
 
-uint32_t Ledger::take_host(uint32_t group, uint64_t barrier)
-{
+uint32_t Ledger::take_host(uint32_t group, uint64_t barrier) {
     uint32_t block = host_pools_[group]->take_free(barrier);
     QUIRE_ASSERT(block != kNone);
     log(EditKind::host_take, group)->block = block;
     return block;
 }
 
-void Ledger::drop_host(uint32_t group, uint32_t block, uint64_t touch)
-{
+void Ledger::drop_host(uint32_t group, uint32_t block, uint64_t touch) {
     BlockPool &pool = *host_pools_[group];
     Edit *edit = log(EditKind::host_drop, group);
     edit->block = block;
@@ -222,8 +209,7 @@ void Ledger::drop_host(uint32_t group, uint32_t block, uint64_t touch)
     pool.drop_ref(block, touch);
 }
 
-void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst)
-{
+void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
     QUIRE_ASSERT(record_ != nullptr);
     // The copy is right only if every step is that wrote of the original.
     BlockPool &sources = kind == QUIRE_COPY_SWAP_IN ? *host_pools_[group] : *pools_[group];
@@ -234,22 +220,20 @@ void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst)
 }
 
 uint32_t Ledger::publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
-                         Extra extra)
-{
+                         Extra extra) {
     uint32_t node = tree_.insert(root, at, hash, tokens, extra);
     if (node != kNone) log(EditKind::publish, 0)->node = node;
     return node;
 }
 
-void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready)
-{
+void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready) {
     for (uint32_t g = 0; g < group_count_; ++g) {
         const BlockTable &t = table(sequence, g);
         uint32_t block = index < t.length ? t.ids.data[index] : kNullBlock;
         uint32_t *named = &tree_.blocks(node)[g];
         if (block == kNullBlock || *named == block) continue;
         BlockPool &pool = *pools_[g];
-        if (pool[block].node != kNone) continue; // it is named by a node that is out of reach
+        if (pool[block].node != kNone) continue;  // it is named by a node that is out of reach
         if (*named == kNullBlock) {
             Edit *edit = log(EditKind::adopt, g);
             edit->node = node;
@@ -279,8 +263,7 @@ void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t r
 }
 
 // Blocks of a node forget it; those that nobody holds are free.
-void Ledger::detach(uint32_t node)
-{
+void Ledger::detach(uint32_t node) {
     for (uint32_t g = 0; g < group_count_; ++g) {
         uint32_t block = tree_.blocks(node)[g];
         if (block == kNullBlock) continue;
@@ -294,8 +277,7 @@ void Ledger::detach(uint32_t node)
     }
 }
 
-void Ledger::forget(uint32_t node)
-{
+void Ledger::forget(uint32_t node) {
     detach(node);
     if (tree_.linked(node)) tree_.unlink(node);
     uint32_t parent = tree_.parent(node);
@@ -303,18 +285,17 @@ void Ledger::forget(uint32_t node)
     if (!any_full_ && parent != kNone) tree_.free_if_bare(parent);
 }
 
-void Ledger::restore_owner(const Edit &edit)
-{
+void Ledger::restore_owner(const Edit &edit) {
     Block &b = (*pools_[edit.group])[edit.block];
     b.owner = edit.owner;
     b.frozen_slots = edit.frozen_slots;
     b.begun = edit.begun;
 }
 
-// The block is cached again, if its node still waits for it. Meanwhile the node may have been forgotten, have
-// got another block in this group, or have lost one in another group to an item that stays.
-void Ledger::undo_evict(const Edit &edit)
-{
+// The block is cached again, if its node still waits for it. Meanwhile the node may have been
+// forgotten, have got another block in this group, or have lost one in another group to an item
+// that stays.
+void Ledger::undo_evict(const Edit &edit) {
     BlockPool &pool = *pools_[edit.group];
     uint32_t *named = &tree_.blocks(edit.node)[edit.group];
     restore_owner(edit);
@@ -332,79 +313,83 @@ void Ledger::undo_evict(const Edit &edit)
     --evictions_;
 }
 
-void Ledger::undo_tree_edit(const Edit &edit)
-{
+void Ledger::undo_tree_edit(const Edit &edit) {
     BlockPool &pool = *pools_[edit.group];
     uint32_t *named = &tree_.blocks(edit.node)[edit.group];
     switch (edit.kind) {
-    case EditKind::publish:
-        detach(edit.node);
-        tree_.unlink(edit.node);
-        tree_.free_node(edit.node);
-        break;
-    case EditKind::adopt:
-        if (*named != edit.block) break; // another sequence's took its place meanwhile
-        *named = kNullBlock;
-        pool[edit.block].node = kNone;
-        pool[edit.block].frozen_slots = edit.frozen_slots;
-        break;
-    default: // replace
-        pool.unpark_cached(edit.block, edit.hint);
-        if (*named == edit.index) {
-            pool[edit.index].node = kNone;
-            pool[edit.index].frozen_slots = edit.frozen_slots;
-            *named = edit.block;
-        } else {
-            pool[edit.block].node = edit.node;
-            pool.free_unpublished(edit.block);
-        }
+        case EditKind::publish:
+            detach(edit.node);
+            tree_.unlink(edit.node);
+            tree_.free_node(edit.node);
+            break;
+        case EditKind::adopt:
+            if (*named != edit.block) break;  // another sequence's took its place meanwhile
+            *named = kNullBlock;
+            pool[edit.block].node = kNone;
+            pool[edit.block].frozen_slots = edit.frozen_slots;
+            break;
+        default:  // replace
+            pool.unpark_cached(edit.block, edit.hint);
+            if (*named == edit.index) {
+                pool[edit.index].node = kNone;
+                pool[edit.index].frozen_slots = edit.frozen_slots;
+                *named = edit.block;
+            } else {
+                pool[edit.block].node = edit.node;
+                pool.free_unpublished(edit.block);
+            }
     }
 }
 
-void Ledger::undo_edit(const Edit &edit, Sequence *s)
-{
+void Ledger::undo_edit(const Edit &edit, Sequence *s) {
     switch (edit.kind) {
-    case EditKind::take_free:
-        pools_[edit.group]->undo_take_free(edit.block);
-        restore_owner(edit);
-        break;
-    case EditKind::add_ref:
-        if (edit.claimed && (*pools_[edit.group])[edit.block].refs == 1) {
-            pools_[edit.group]->undo_claim(edit.block, edit.hint);
-        } else {
-            pools_[edit.group]->drop_ref(edit.block, 0);
+        case EditKind::take_free:
+            pools_[edit.group]->undo_take_free(edit.block);
+            restore_owner(edit);
+            break;
+        case EditKind::add_ref:
+            if (edit.claimed && (*pools_[edit.group])[edit.block].refs == 1) {
+                pools_[edit.group]->undo_claim(edit.block, edit.hint);
+            } else {
+                pools_[edit.group]->drop_ref(edit.block, 0);
+            }
+            break;
+        case EditKind::drop_ref:
+            pools_[edit.group]->undo_drop_ref(edit.block, edit.stamp, edit.touch);
+            break;
+        case EditKind::table_entry: {
+            BlockTable &t = table(edit.sequence, edit.group);
+            t.ids.data[edit.index] = edit.block;
+            ++t.epoch;
+            break;
         }
-        break;
-    case EditKind::drop_ref:
-        pools_[edit.group]->undo_drop_ref(edit.block, edit.stamp, edit.touch);
-        break;
-    case EditKind::table_entry: {
-        BlockTable &t = table(edit.sequence, edit.group);
-        t.ids.data[edit.index] = edit.block;
-        ++t.epoch;
-        break;
-    }
-    case EditKind::table_shape: {
-        BlockTable &t = table(edit.sequence, edit.group);
-        t.length = edit.index;
-        t.null_front = edit.block;
-        t.writable = kNone;
-        ++t.epoch;
-        s->blocks_held = edit.hint;
-        break;
-    }
-    case EditKind::evict: undo_evict(edit); break;
-    case EditKind::owner: restore_owner(edit); break;
-    case EditKind::host_take: host_pools_[edit.group]->undo_take_free(edit.block); break;
-    case EditKind::host_drop:
-        host_pools_[edit.group]->undo_drop_ref(edit.block, edit.stamp, edit.touch);
-        break;
-    default: undo_tree_edit(edit);
+        case EditKind::table_shape: {
+            BlockTable &t = table(edit.sequence, edit.group);
+            t.length = edit.index;
+            t.null_front = edit.block;
+            t.writable = kNone;
+            ++t.epoch;
+            s->blocks_held = edit.hint;
+            break;
+        }
+        case EditKind::evict:
+            undo_evict(edit);
+            break;
+        case EditKind::owner:
+            restore_owner(edit);
+            break;
+        case EditKind::host_take:
+            host_pools_[edit.group]->undo_take_free(edit.block);
+            break;
+        case EditKind::host_drop:
+            host_pools_[edit.group]->undo_drop_ref(edit.block, edit.stamp, edit.touch);
+            break;
+        default:
+            undo_tree_edit(edit);
     }
 }
 
-void Ledger::undo(StepRecord *record, Change *change, Sequence *s)
-{
+void Ledger::undo(StepRecord *record, Change *change, Sequence *s) {
     pause();
     for (uint32_t i = change->edit_end; i > change->first_edit; --i) {
         undo_edit(record->edits[i - 1], s);
@@ -418,8 +403,7 @@ void Ledger::undo(StepRecord *record, Change *change, Sequence *s)
     change->edit_end = change->first_edit;
 }
 
-void Ledger::settle(StepRecord *record)
-{
+void Ledger::settle(StepRecord *record) {
     pause();
     for (const Change &change : record->changes) {
         if (change.kind == ChangeKind::dropped) continue;
@@ -428,7 +412,8 @@ void Ledger::settle(StepRecord *record)
             if (edit.kind == EditKind::replace) {
                 pools_[edit.group]->free_unpublished(edit.block);
             } else if (edit.kind == EditKind::evict) {
-                if (tree_.generation(edit.node) != edit.index) continue; // forgotten, or freed just now
+                if (tree_.generation(edit.node) != edit.index)
+                    continue;  // forgotten, or freed just now
                 if (!tree_.linked(edit.node)) {
                     detach(edit.node);
                     tree_.free_node(edit.node);
@@ -441,16 +426,14 @@ void Ledger::settle(StepRecord *record)
     record->edits.shrink(0);
 }
 
-void Ledger::retire(uint64_t old_oldest)
-{
+void Ledger::retire(uint64_t old_oldest) {
     for (uint32_t g = 0; g < group_count_; ++g) {
         pools_[g]->retire(old_oldest);
         if (host_pools_[g] != nullptr) host_pools_[g]->retire(old_oldest);
     }
 }
 
-Status Ledger::check() const
-{
+Status Ledger::check() const {
     for (uint32_t g = 0; g < group_count_; ++g) {
         QUIRE_TRY(pools_[g]->check());
         if (host_pools_[g] != nullptr) QUIRE_TRY(host_pools_[g]->check());
@@ -458,4 +441,4 @@ Status Ledger::check() const
     return tree_.check(pools_);
 }
 
-} // namespace quire
+}  // namespace quire

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ledger: the only code that changes pools, tables and tree; while a step is open it writes down how
-// to take each change back.
+// ledger: the only code that changes pools, tables and tree; while a step is open it writes down
+// how to take each change back.
 //
-// Calls that belong to the open step are made between resume() and pause(); outside of it changes are final
-// at once. The caller made room for the edits beforehand, so that no change fails half-way.
+// Calls that belong to the open step are made between resume() and pause(); outside of it changes
+// are final at once. The caller made room for the edits beforehand, so that no change fails
+// half-way.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -14,11 +15,9 @@
 namespace quire {
 
 class Ledger {
-  public:
+ public:
     Ledger(const HostAllocator *host, const Timeline *timeline)
-        : host_(host), timeline_(timeline), buffers_(host), tree_(host, &buffers_), tables_(host)
-    {
-    }
+        : host_(host), timeline_(timeline), buffers_(host), tree_(host, &buffers_), tables_(host) {}
     ~Ledger();
 
     Status create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed);
@@ -31,28 +30,27 @@ class Ledger {
     PrefixTree &tree() { return tree_; }
     const PrefixTree &tree() const { return tree_; }
     BufferPool &buffers() { return buffers_; }
-    BlockTable &table(uint32_t sequence, uint32_t group)
-    {
+    BlockTable &table(uint32_t sequence, uint32_t group) {
         return tables_[uint64_t{sequence} * group_count_ + group];
     }
-    const BlockTable &table(uint32_t sequence, uint32_t group) const
-    {
+    const BlockTable &table(uint32_t sequence, uint32_t group) const {
         return tables_[uint64_t{sequence} * group_count_ + group];
     }
 
     // Changes from here on belong to the step.
     void resume(StepRecord *record) { record_ = record; }
     void pause() { record_ = nullptr; }
-    // A block for `sequence` to write, free or by eviction. REQUIRES: one is available behind the barrier.
+    // A block for `sequence` to write, free or by eviction. REQUIRES: one is available behind the
+    // barrier.
     uint32_t take(uint32_t group, uint64_t barrier, uint32_t sequence);
     // Adds a reference to a held or cached block.
     void add_ref(uint32_t group, uint32_t block);
     void drop_ref(uint32_t group, uint32_t block, uint64_t touch);
     // Makes `sequence` the one that may write into a block in place.
     void own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots);
-    // A block that the sequence gave back for good is not its to write, should others still hold it.
-    void disown(uint32_t group, uint32_t block, uint32_t sequence)
-    {
+    // A block that the sequence gave back for good is not its to write, should others still hold
+    // it.
+    void disown(uint32_t group, uint32_t block, uint32_t sequence) {
         Block &b = (*pools_[group])[block];
         if (b.owner == sequence) b.owner = kNone;
     }
@@ -65,8 +63,8 @@ class Ledger {
     void drop_host(uint32_t group, uint32_t block, uint64_t touch);
     void copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst);
 
-    // Names the content of a sequence's block `index` by `node`, in each group where the node has no
-    // better one.
+    // Names the content of a sequence's block `index` by `node`, in each group where the node has
+    // no better one.
     void attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready);
     // A new node under `at`; kNone when the tree is full.
     uint32_t publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
@@ -84,7 +82,7 @@ class Ledger {
     const BlockPool *const *pools() const { return pools_; }
     Status check() const;
 
-  private:
+ private:
     static constexpr uint32_t kLookAhead = 8;
     struct LookAhead {
         uint32_t at = 0;
@@ -118,4 +116,4 @@ class Ledger {
     uint64_t evictions_ = 0;
 };
 
-} // namespace quire
+}  // namespace quire

@@ -6,24 +6,21 @@ namespace quire {
 
 namespace {
 
-constexpr uint32_t kRootBuckets = 1024; // a chain of 64 at 65,536 roots, met once a sequence
+constexpr uint32_t kRootBuckets = 1024;  // a chain of 64 at 65,536 roots, met once a sequence
 
-uint32_t round_up_words(uint32_t words)
-{
+uint32_t round_up_words(uint32_t words) {
     constexpr uint32_t line = kCacheLine / sizeof(uint32_t);
     return (words + line - 1) / line * line;
 }
 
-} // namespace
+}  // namespace
 
-PrefixTree::~PrefixTree()
-{
+PrefixTree::~PrefixTree() {
     for (ExtraRecord &extra : extras_) buffers_->give_back(&extra.words);
     for (Root &root : roots_) buffers_->give_back(&root.words);
 }
 
-Status PrefixTree::create(const Geometry &geometry, uint32_t node_capacity, uint64_t seed)
-{
+Status PrefixTree::create(const Geometry &geometry, uint32_t node_capacity, uint64_t seed) {
     static_assert(sizeof(Node) == 40);
     capacity_ = node_capacity;
     block_tokens_ = geometry.block_tokens;
@@ -46,8 +43,7 @@ Status PrefixTree::create(const Geometry &geometry, uint32_t node_capacity, uint
     return Status{};
 }
 
-uint32_t PrefixTree::acquire_root(const uint32_t *words, uint32_t word_count)
-{
+uint32_t PrefixTree::acquire_root(const uint32_t *words, uint32_t word_count) {
     uint64_t hash = chain_hash(seed_, words, uint64_t{word_count} * 4);
     uint32_t *bucket = &root_buckets_[hash % kRootBuckets];
     for (uint32_t i = *bucket; i != kNone; i = roots_[i].next) {
@@ -80,8 +76,7 @@ uint32_t PrefixTree::acquire_root(const uint32_t *words, uint32_t word_count)
     return index;
 }
 
-void PrefixTree::release_root(uint32_t index)
-{
+void PrefixTree::release_root(uint32_t index) {
     Root &root = roots_[index];
     QUIRE_ASSERT(root.references > 0);
     if (--root.references != 0) return;
@@ -93,22 +88,20 @@ void PrefixTree::release_root(uint32_t index)
     free_root_ = index;
 }
 
-bool PrefixTree::same_extra(uint32_t extra, Extra wanted) const
-{
+bool PrefixTree::same_extra(uint32_t extra, Extra wanted) const {
     if (extra == kNone) return wanted.count == 0;
     const ExtraRecord &record = extras_[extra];
     return record.count == wanted.count &&
            std::memcmp(record.words.data, wanted.words, uint64_t{wanted.count} * 4) == 0;
 }
 
-uint32_t PrefixTree::find(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
-                          Extra extra)
-{
+uint32_t PrefixTree::find(uint32_t root, const TreeCursor &at, uint64_t hash,
+                          const uint32_t *tokens, Extra extra) {
     uint64_t size_bytes = uint64_t{block_tokens_} * sizeof(uint32_t);
     for (uint32_t i = buckets_[hash & bucket_mask_]; i != kNone; i = header(i).bucket_next) {
         const Node &node = header(i);
-        if (node.hash != hash || node.parent != at.node || node.parent_generation != at.generation ||
-            node.root != root) {
+        if (node.hash != hash || node.parent != at.node ||
+            node.parent_generation != at.generation || node.root != root) {
             continue;
         }
         bytes_compared_ += size_bytes;
@@ -119,8 +112,7 @@ uint32_t PrefixTree::find(uint32_t root, const TreeCursor &at, uint64_t hash, co
     return kNone;
 }
 
-bool PrefixTree::store_extra(Node *node, Extra extra)
-{
+bool PrefixTree::store_extra(Node *node, Extra extra) {
     node->extra = kNone;
     if (extra.count == 0) return true;
     ExtraRecord record{};
@@ -143,8 +135,7 @@ bool PrefixTree::store_extra(Node *node, Extra extra)
 }
 
 uint32_t PrefixTree::insert(uint32_t root, const TreeCursor &at, uint64_t hash,
-                            const uint32_t *tokens, Extra extra)
-{
+                            const uint32_t *tokens, Extra extra) {
     uint32_t index = free_node_ != kNone ? free_node_ : first_unused_;
     if (index == capacity_) return kNone;
     Node &node = header(index);
@@ -171,8 +162,7 @@ uint32_t PrefixTree::insert(uint32_t root, const TreeCursor &at, uint64_t hash,
     return index;
 }
 
-void PrefixTree::unlink(uint32_t index)
-{
+void PrefixTree::unlink(uint32_t index) {
     Node &node = header(index);
     QUIRE_ASSERT((node.flags & kLinked) != 0);
     uint32_t *link = &buckets_[node.hash & bucket_mask_];
@@ -181,8 +171,7 @@ void PrefixTree::unlink(uint32_t index)
     node.flags &= ~kLinked;
 }
 
-void PrefixTree::relink(uint32_t index)
-{
+void PrefixTree::relink(uint32_t index) {
     Node &node = header(index);
     QUIRE_ASSERT((node.flags & kLinked) == 0);
     uint32_t *bucket = &buckets_[node.hash & bucket_mask_];
@@ -191,8 +180,7 @@ void PrefixTree::relink(uint32_t index)
     node.flags |= kLinked;
 }
 
-void PrefixTree::leave_parent(const Node &node)
-{
+void PrefixTree::leave_parent(const Node &node) {
     if (node.parent != kNone && counts_children_ &&
         header(node.parent).generation == node.parent_generation) {
         --header(node.parent).children;
@@ -200,8 +188,7 @@ void PrefixTree::leave_parent(const Node &node)
     release_root(node.root);
 }
 
-void PrefixTree::free_node(uint32_t index)
-{
+void PrefixTree::free_node(uint32_t index) {
     Node &node = header(index);
     QUIRE_ASSERT((node.flags & kLinked) == 0 && (node.generation & 1) != 0);
     leave_parent(node);
@@ -211,17 +198,16 @@ void PrefixTree::free_node(uint32_t index)
         extras_[node.extra].next_free = free_extra_;
         free_extra_ = node.extra;
     }
-    ++node.generation; // 2^31 lives of one record before a number returns
+    ++node.generation;  // 2^31 lives of one record before a number returns
     node.bucket_next = free_node_;
     free_node_ = index;
     --node_count_;
 }
 
-void PrefixTree::free_if_bare(uint32_t index)
-{
+void PrefixTree::free_if_bare(uint32_t index) {
     while (index != kNone) {
         Node &node = header(index);
-        if ((node.generation & 1) == 0 || node.children != 0) return; // freed before, or needed
+        if ((node.generation & 1) == 0 || node.children != 0) return;  // freed before, or needed
         for (uint32_t g = 0; g < group_count_; ++g) {
             if (blocks(index)[g] != kNullBlock) return;
         }
@@ -233,24 +219,25 @@ void PrefixTree::free_if_bare(uint32_t index)
     }
 }
 
-Status PrefixTree::check(const BlockPool *const *pools) const
-{
+Status PrefixTree::check(const BlockPool *const *pools) const {
     uint32_t found = 0;
     for (uint64_t bucket = 0; bucket <= bucket_mask_; ++bucket) {
         for (uint32_t i = buckets_[bucket]; i != kNone; i = header(i).bucket_next) {
             const Node &node = header(i);
             if (++found > node_count_ || (node.hash & bucket_mask_) != bucket ||
                 (node.flags & kLinked) == 0) {
-                return fail(QUIRE_E_INTERNAL, "prefix_tree: bucket {} is broken at node {}", bucket, i);
+                return fail(QUIRE_E_INTERNAL, "prefix_tree: bucket {} is broken at node {}", bucket,
+                            i);
             }
             for (uint32_t g = 0; g < group_count_; ++g) {
                 uint32_t block = blocks(i)[g];
                 if (block == kNullBlock && full_group_[g]) {
-                    return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has no block in group {}", i, g);
+                    return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has no block in group {}",
+                                i, g);
                 }
                 if (block != kNullBlock && (*pools[g])[block].node != i) {
-                    return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} and its block {} disagree", i,
-                                block);
+                    return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} and its block {} disagree",
+                                i, block);
                 }
             }
         }
@@ -261,12 +248,13 @@ Status PrefixTree::check(const BlockPool *const *pools) const
             uint32_t node = pool[b].node;
             if (node == kNone || pool[b].state == BlockState::parked) continue;
             if ((generation(node) & 1) == 0 || blocks(node)[g] != b) {
-                return fail(QUIRE_E_INTERNAL, "prefix_tree: block {} names node {}, not the other way round",
-                            b, node);
+                return fail(QUIRE_E_INTERNAL,
+                            "prefix_tree: block {} names node {}, not the other way round", b,
+                            node);
             }
         }
     }
     return Status{};
 }
 
-} // namespace quire
+}  // namespace quire

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// pressure: who gives up blocks when the pool is short, and how. Pure functions of what they are given.
+// pressure: who gives up blocks when the pool is short, and how. Pure functions of what they are
+// given.
 //
 // A sequence only gives way to one that was admitted before it (or has a higher priority), so
 // that the oldest always gets through and no two sequences push each other out for ever.
@@ -13,14 +14,13 @@
 namespace quire {
 
 struct Candidate {
-    uint64_t admitted; // order of first admission
+    uint64_t admitted;  // order of first admission
     int32_t priority;
-    bool just_resumed; // it came back in the step before this one
+    bool just_resumed;  // it came back in the step before this one
 };
 
 // Does `a` give way before `b`? newest: by admission alone; else by priority first.
-inline bool gives_way_before(const Candidate &a, const Candidate &b, bool by_priority)
-{
+inline bool gives_way_before(const Candidate &a, const Candidate &b, bool by_priority) {
     if (by_priority && a.priority != b.priority) return a.priority < b.priority;
     return a.admitted > b.admitted;
 }
@@ -31,9 +31,8 @@ struct SwapCost {
 };
 
 // Swap or compute again? bytes: of its blocks. tokens: to compute again if they are dropped.
-inline uint32_t choose_preemption(uint32_t asked, bool host_has_room, uint64_t bytes, uint64_t tokens,
-                                  const SwapCost &cost)
-{
+inline uint32_t choose_preemption(uint32_t asked, bool host_has_room, uint64_t bytes,
+                                  uint64_t tokens, const SwapCost &cost) {
     if (asked != QUIRE_PREEMPT_AUTO) return asked;
     if (!host_has_room) return QUIRE_PREEMPT_RECOMPUTE;
     if (cost.swap_bytes_per_second <= 0 || cost.prefill_tokens_per_second <= 0) {
@@ -44,4 +43,4 @@ inline uint32_t choose_preemption(uint32_t asked, bool host_has_room, uint64_t b
     return swap_seconds <= compute_seconds ? QUIRE_PREEMPT_SWAP : QUIRE_PREEMPT_RECOMPUTE;
 }
 
-} // namespace quire
+}  // namespace quire

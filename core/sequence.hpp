@@ -2,12 +2,12 @@
 //
 // sequence: one token stream: what is known of it, what is computed, and its block tables.
 //
-// known     its tokens. computed: how many of them have K and V in its blocks, those that an open or
-//           committed step computes included. drafts: the last ones, provisional.
+// known     its tokens. computed: how many of them have K and V in its blocks, those that an open
+//           or committed step computes included. drafts: the last ones, provisional.
 // published full blocks that the cursor has walked in the prefix tree.
 //
-// Invariants: (1) computed <= known; drafts <= known; (2) a table's first null_front entries are null,
-// the others are blocks, in the host tier while kSwapped; (3) tables cover `computed` tokens.
+// Invariants: (1) computed <= known; drafts <= known; (2) a table's first null_front entries are
+// null, the others are blocks, in the host tier while kSwapped; (3) tables cover `computed` tokens.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -17,8 +17,7 @@
 namespace quire {
 
 // Index of the first unnamed token, or count. Prompts are long and all named: sixteen at a time.
-inline uint32_t find_unknown(const uint32_t *tokens, uint32_t count)
-{
+inline uint32_t find_unknown(const uint32_t *tokens, uint32_t count) {
     constexpr uint32_t stride = 16;
     uint32_t i = 0;
     for (; i + stride <= count; i += stride) {
@@ -34,9 +33,9 @@ inline uint32_t find_unknown(const uint32_t *tokens, uint32_t count)
 struct BlockTable {
     Buffer ids;
     uint32_t length = 0;
-    uint32_t null_front = 0; // entries given up because the window passed them
-    uint32_t epoch = 0;      // moves on when an entry that was there changes
-    uint32_t writable = kNone; // logical block that was found writable in place at its end
+    uint32_t null_front = 0;    // entries given up because the window passed them
+    uint32_t epoch = 0;         // moves on when an entry that was there changes
+    uint32_t writable = kNone;  // logical block that was found writable in place at its end
 };
 
 // What a step may change, and an abort restores.
@@ -45,13 +44,13 @@ struct SequenceState {
     uint32_t computed = 0;
     uint32_t drafts = 0;
     uint32_t lookahead = 0;
-    uint32_t first_unknown = kNone; // position of the first unnamed token
+    uint32_t first_unknown = kNone;  // position of the first unnamed token
     uint32_t published = 0;
     TreeCursor cursor;
     uint32_t flags = 0;
     uint32_t preemptions = 0;
-    uint64_t admitted = 0;     // order of first admission, for victims; 0 = never
-    uint64_t resumed_step = 0; // the step in which it came back
+    uint64_t admitted = 0;      // order of first admission, for victims; 0 = never
+    uint64_t resumed_step = 0;  // the step in which it came back
 };
 
 struct Sequence {
@@ -61,30 +60,28 @@ struct Sequence {
     static constexpr uint32_t kUnpublished = QUIRE_SEQ_UNPUBLISHED;
 
     SequenceState state;
-    uint32_t change = kNone; // its item, or its giving up, in the open step
-    uint64_t marked = 0;     // the begin or add call that names it
-    uint32_t root = kNone;   // of the prefix tree
+    uint32_t change = kNone;  // its item, or its giving up, in the open step
+    uint64_t marked = 0;      // the begin or add call that names it
+    uint32_t root = kNone;    // of the prefix tree
     uint32_t name_space = 0;
     int32_t priority = 0;
-    uint32_t blocks_held = 0; // entries that are not null
+    uint32_t blocks_held = 0;  // entries that are not null
     uint32_t span_words = 0;
-    uint64_t last_step = 0; // that touches its blocks
+    uint64_t last_step = 0;  // that touches its blocks
     Buffer tokens;
-    Buffer spans; // SequenceKeys encodes them
+    Buffer spans;  // SequenceKeys encodes them
     // If pending_step[i] fails, only the first pending_position[i] computed tokens are right.
     uint64_t pending_step[kMaxUnfinished] = {};
     uint32_t pending_position[kMaxUnfinished] = {};
 
-    void note_pending(uint64_t step, uint32_t position)
-    {
+    void note_pending(uint64_t step, uint32_t position) {
         uint32_t slot = Timeline::slot(step);
         if (pending_step[slot] == step && pending_position[slot] <= position) return;
         pending_step[slot] = step;
         pending_position[slot] = position;
     }
     // Full blocks that may be published.
-    uint32_t publishable(uint32_t block_shift) const
-    {
+    uint32_t publishable(uint32_t block_shift) const {
         uint32_t settled = state.computed;
         if (state.drafts != 0) {
             uint32_t firm = state.known - state.drafts;
@@ -95,4 +92,4 @@ struct Sequence {
     }
 };
 
-} // namespace quire
+}  // namespace quire

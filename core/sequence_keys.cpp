@@ -8,40 +8,31 @@ namespace quire {
 
 namespace {
 
-bool is_span(const quire_key &key)
-{
-    return key.begin != 0 || key.end != 0;
-}
+bool is_span(const quire_key &key) { return key.begin != 0 || key.end != 0; }
 
-uint32_t words_of(uint32_t size_bytes)
-{
-    return (size_bytes + 3) / 4;
-}
+uint32_t words_of(uint32_t size_bytes) { return (size_bytes + 3) / 4; }
 
-bool append_bytes(const void *bytes, uint32_t size_bytes, Array<uint32_t> *out)
-{
+bool append_bytes(const void *bytes, uint32_t size_bytes, Array<uint32_t> *out) {
     uint64_t at = out->size();
     uint32_t words = words_of(size_bytes);
     if (!out->reserve(at + words)) return false;
     out->resize_within(at + words);
     if (words == 0) return true;
-    (*out)[at + words - 1] = 0; // padding
+    (*out)[at + words - 1] = 0;  // padding
     std::memcpy(out->data() + at, bytes, size_bytes);
     return true;
 }
 
-bool append_words(std::initializer_list<uint32_t> words, Array<uint32_t> *out)
-{
+bool append_words(std::initializer_list<uint32_t> words, Array<uint32_t> *out) {
     for (uint32_t word : words) {
         if (!out->push_growing(word)) return false;
     }
     return true;
 }
 
-} // namespace
+}  // namespace
 
-Status check_keys(const quire_key *keys, uint32_t key_count)
-{
+Status check_keys(const quire_key *keys, uint32_t key_count) {
     if (key_count > kMaxKeys) {
         return fail(QUIRE_E_LIMIT, "key_count is {}: at most {}", key_count, kMaxKeys);
     }
@@ -51,7 +42,8 @@ Status check_keys(const quire_key *keys, uint32_t key_count)
             return fail(QUIRE_E_UNSUPPORTED, "keys[{}].type {} is not known", i, key.type);
         }
         if (key.size_bytes > kMaxKeyBytes) {
-            return fail(QUIRE_E_LIMIT, "keys[{}].size_bytes is {}: at most 4096", i, key.size_bytes);
+            return fail(QUIRE_E_LIMIT, "keys[{}].size_bytes is {}: at most 4096", i,
+                        key.size_bytes);
         }
         if (key.size_bytes != 0 && key.bytes == nullptr) {
             return fail(QUIRE_E_ARG, "keys[{}].bytes is NULL", i);
@@ -64,8 +56,7 @@ Status check_keys(const quire_key *keys, uint32_t key_count)
 }
 
 bool encode_root(uint32_t name_space, const quire_key *keys, uint32_t key_count,
-                 Array<uint32_t> *out)
-{
+                 Array<uint32_t> *out) {
     uint32_t whole = 0;
     for (uint32_t i = 0; i < key_count; ++i) whole += is_span(keys[i]) ? 0 : 1;
     if (!append_words({name_space, whole}, out)) return false;
@@ -79,8 +70,7 @@ bool encode_root(uint32_t name_space, const quire_key *keys, uint32_t key_count,
     return true;
 }
 
-bool encode_spans(const quire_key *keys, uint32_t key_count, Array<uint32_t> *out)
-{
+bool encode_spans(const quire_key *keys, uint32_t key_count, Array<uint32_t> *out) {
     for (uint32_t i = 0; i < key_count; ++i) {
         const quire_key &key = keys[i];
         if (!is_span(key)) continue;
@@ -93,8 +83,7 @@ bool encode_spans(const quire_key *keys, uint32_t key_count, Array<uint32_t> *ou
 }
 
 bool encode_block(const uint32_t *spans, uint32_t span_words, uint32_t begin, uint32_t end,
-                  Array<uint32_t> *out)
-{
+                  Array<uint32_t> *out) {
     out->shrink(0);
     for (uint32_t at = 0; at < span_words;) {
         uint32_t span_begin = spans[at], span_end = spans[at + 1];
@@ -111,4 +100,4 @@ bool encode_block(const uint32_t *spans, uint32_t span_words, uint32_t begin, ui
     return true;
 }
 
-} // namespace quire
+}  // namespace quire

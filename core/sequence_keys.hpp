@@ -2,11 +2,12 @@
 //
 // sequence_keys: what beside tokens decides a sequence's K and V, encoded without ambiguity.
 //
-// Root words:  namespace number, key count, then per key {type, size_bytes, bytes padded with zeros}.
-// Span words:  per span {begin, end, type, size_bytes, padded bytes}; kept with the sequence.
-// Block words: per span that overlaps the block {type, begin and end relative to the block, size_bytes,
-//              padded bytes}. Every field has a fixed width or its length before it, so different inputs
-//              never encode alike.
+// Root words:  namespace number, key count, then per key {type, size_bytes, bytes padded with
+// zeros}. Span words:  per span {begin, end, type, size_bytes, padded bytes}; kept with the
+// sequence. Block words: per span that overlaps the block {type, begin and end relative to the
+// block, size_bytes,
+//              padded bytes}. Every field has a fixed width or its length before it, so different
+//              inputs never encode alike.
 //
 // Threads: none.
 #pragma once
@@ -34,4 +35,4 @@ bool encode_spans(const quire_key *keys, uint32_t key_count, Array<uint32_t> *ou
 bool encode_block(const uint32_t *spans, uint32_t span_words, uint32_t begin, uint32_t end,
                   Array<uint32_t> *out);
 
-} // namespace quire
+}  // namespace quire

@@ -12,15 +12,14 @@ namespace quire {
 
 struct [[nodiscard]] Status {
     quire_status code = QUIRE_OK;
-    const char *text = nullptr; // each "{}" stands for the next of the two numbers
+    const char *text = nullptr;  // each "{}" stands for the next of the two numbers
     uint64_t first = 0;
     uint64_t second = 0;
 
     bool ok() const { return code >= 0; }
 };
 
-inline Status fail(quire_status code, const char *text, uint64_t first = 0, uint64_t second = 0)
-{
+inline Status fail(quire_status code, const char *text, uint64_t first = 0, uint64_t second = 0) {
     return Status{code, text, first, second};
 }
 
@@ -30,17 +29,17 @@ using AssertionHook = void (*)(const char *expression, const char *file, int lin
 AssertionHook set_assertion_hook(AssertionHook hook);
 [[noreturn]] void assertion_failed(const char *expression, const char *file, int line);
 
-} // namespace quire
+}  // namespace quire
 
 // Stays on in release builds: a wrong table is worse than a stopped process.
-#define QUIRE_ASSERT(condition)                                                                    \
-    do {                                                                                           \
-        if (!(condition)) [[unlikely]]                                                             \
-            ::quire::assertion_failed(#condition, __FILE__, __LINE__);                             \
+#define QUIRE_ASSERT(condition)                                        \
+    do {                                                               \
+        if (!(condition)) [[unlikely]]                                 \
+            ::quire::assertion_failed(#condition, __FILE__, __LINE__); \
     } while (0)
 
-#define QUIRE_TRY(expression)                                                                      \
-    do {                                                                                           \
-        ::quire::Status quire_try_status_ = (expression);                                          \
-        if (!quire_try_status_.ok()) return quire_try_status_;                                     \
+#define QUIRE_TRY(expression)                                  \
+    do {                                                       \
+        ::quire::Status quire_try_status_ = (expression);      \
+        if (!quire_try_status_.ok()) return quire_try_status_; \
     } while (0)

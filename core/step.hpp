@@ -16,10 +16,10 @@
 namespace quire {
 
 enum class EditKind : uint8_t {
-    take_free,    // block: left the free list; owner, frozen_slots = before, as below
-    evict,        // block: left the tree; node, index = its generation; unlinked = it was put out of reach
-    add_ref,      // block: one more table; claimed = it was cached, hint = its neighbour
-    drop_ref,     // block: one table less; stamp, touch = before
+    take_free,  // block: left the free list; owner, frozen_slots = before, as below
+    evict,      // block: left the tree; node, index = its generation, unlinked = it is out of reach
+    add_ref,    // block: one more table; claimed = it was cached, hint = its neighbour
+    drop_ref,   // block: one table less; stamp, touch = before
     table_entry,  // tables[sequence][group][index] was `block`
     table_shape,  // the table's length was index, its null_front block, its held entries hint
     publish,      // node: new in the tree
@@ -33,8 +33,8 @@ enum class EditKind : uint8_t {
 struct Edit {
     EditKind kind;
     uint8_t group;
-    bool claimed;  // add_ref
-    bool unlinked; // evict
+    bool claimed;   // add_ref
+    bool unlinked;  // evict
     uint16_t frozen_slots;
     uint16_t reserved0;
     uint32_t owner;
@@ -45,11 +45,11 @@ struct Edit {
     uint32_t hint;
     union {
         uint64_t stamp;
-        uint64_t ready; // evict
+        uint64_t ready;  // evict
     };
     union {
         uint64_t touch;
-        uint64_t begun; // with owner and frozen_slots
+        uint64_t begun;  // with owner and frozen_slots
     };
 };
 
@@ -58,32 +58,30 @@ enum class ChangeKind : uint8_t { item, victim, dropped };
 // An item that runs, or a victim.
 struct Change {
     ChangeKind kind;
-    bool doomed;      // to be dropped, see Cache::drop
-    bool has_pending; // then pending_position counts
+    bool doomed;       // to be dropped, see Cache::drop
+    bool has_pending;  // then pending_position counts
     uint32_t sequence;
     uint32_t first_edit;
     uint32_t edit_end;
     uint32_t first_copy;
     uint32_t copy_end;
-    uint32_t first_position; // of the tokens to compute
+    uint32_t first_position;  // of the tokens to compute
     uint32_t compute_count;
-    uint32_t valid_tokens; // computed tokens that are right if the step fails
+    uint32_t valid_tokens;  // computed tokens that are right if the step fails
     uint32_t hit_tokens;
-    uint32_t query_tokens; // looked up
+    uint32_t query_tokens;  // looked up
     // For each unfinished step, by its slot: tokens that stay right if it fails, UINT32_MAX = all.
     uint32_t pending_position[kMaxUnfinished];
     SequenceState before;
 
-    void begin(ChangeKind what, uint32_t index, const SequenceState &state)
-    {
+    void begin(ChangeKind what, uint32_t index, const SequenceState &state) {
         kind = what;
         doomed = has_pending = false;
         sequence = index;
         hit_tokens = query_tokens = compute_count = 0;
         before = state;
     }
-    void note_pending(uint64_t step, uint32_t position)
-    {
+    void note_pending(uint64_t step, uint32_t position) {
         if (!has_pending) {
             for (uint32_t &tokens : pending_position) tokens = UINT32_MAX;
         }
@@ -93,42 +91,39 @@ struct Change {
     }
 };
 
-constexpr uint32_t kVoidCopy = 0xFFFFFFFF; // the kind of a copy whose item was dropped
+constexpr uint32_t kVoidCopy = 0xFFFFFFFF;  // the kind of a copy whose item was dropped
 
 enum class StepPhase : uint8_t { unused, open, committed, finished };
 
 struct StepRecord {
     StepPhase phase = StepPhase::unused;
-    uint64_t number = 0; // on the timeline
+    uint64_t number = 0;  // on the timeline
     uint64_t queue = 0;
     uint64_t barrier = kNoBarrier;
     uint32_t handle_index = kNone;
     uint32_t flags = 0;
     uint32_t preempt = 0;
     uint32_t rows = 0;
-    bool dropped = false; // some item was
+    bool dropped = false;  // some item was
     Queue *device_queue = nullptr;
-    uint64_t fence_value = 0; // on its queue, once finished
+    uint64_t fence_value = 0;  // on its queue, once finished
     Array<Change> changes;
     Array<Edit> edits;
     Array<quire_block_copy> copies;
     Array<quire_preemption> preemptions;
 
-    void bind(const HostAllocator *host)
-    {
+    void bind(const HostAllocator *host) {
         changes.bind(host);
         edits.bind(host);
         copies.bind(host);
         preemptions.bind(host);
     }
     bool has_room(uint64_t change_count, uint64_t edit_count, uint64_t copy_count,
-                  uint64_t preemption_count) const
-    {
+                  uint64_t preemption_count) const {
         return changes.capacity() >= change_count && edits.capacity() >= edit_count &&
                copies.capacity() >= copy_count && preemptions.capacity() >= preemption_count;
     }
-    void clear()
-    {
+    void clear() {
         changes.shrink(0);
         edits.shrink(0);
         copies.shrink(0);
@@ -142,4 +137,4 @@ struct StepRecord {
     }
 };
 
-} // namespace quire
+}  // namespace quire

@@ -2,12 +2,13 @@
 //
 // timeline: which steps may still be running, and what that allows (DESIGN's "fence" unit).
 //
-// Steps are numbered in the order of their commits. A block remembers the last step that may touch it.
-// It may be reused by a queue when every step up to that one is done or runs on the same queue, where
-// later work waits anyway. Steps count as done in their order, so that the highest number is
+// Steps are numbered in the order of their commits. A block remembers the last step that may touch
+// it. It may be reused by a queue when every step up to that one is done or runs on the same queue,
+// where later work waits anyway. Steps count as done in their order, so that the highest number is
 // enough.
 //
-// Invariants: (1) oldest_ <= next_ <= oldest_ + kMaxUnfinished;  (2) numbers below oldest_ are done.
+// Invariants: (1) oldest_ <= next_ <= oldest_ + kMaxUnfinished;  (2) numbers below oldest_ are
+// done.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -19,10 +20,10 @@ namespace quire {
 
 constexpr uint32_t kMaxUnfinished = QUIRE_UNFINISHED_STEPS;
 constexpr uint64_t kNoBarrier = UINT64_MAX;
-constexpr uint64_t kAnyQueue = UINT64_MAX; // no queue has this number
+constexpr uint64_t kAnyQueue = UINT64_MAX;  // no queue has this number
 
 class Timeline {
-  public:
+ public:
     // Number of the step that is open, or will be opened next.
     uint64_t next() const { return next_; }
     uint64_t oldest() const { return oldest_; }
@@ -33,8 +34,7 @@ class Timeline {
     bool done(uint64_t step) const { return step < oldest_; }
 
     // The open step becomes a committed one.
-    void commit(uint64_t queue)
-    {
+    void commit(uint64_t queue) {
         QUIRE_ASSERT(!full());
         queues_[slot(next_)] = queue;
         complete_[slot(next_)] = false;
@@ -42,16 +42,14 @@ class Timeline {
     }
 
     // REQUIRES: step is committed and not done.
-    void complete(uint64_t step)
-    {
+    void complete(uint64_t step) {
         QUIRE_ASSERT(step >= oldest_ && step < next_);
         complete_[slot(step)] = true;
         while (oldest_ < next_ && complete_[slot(oldest_)]) ++oldest_;
     }
 
     // The first step that `queue` would have to wait for; kNoBarrier when there is none.
-    uint64_t barrier(uint64_t queue) const
-    {
+    uint64_t barrier(uint64_t queue) const {
         for (uint64_t step = oldest_; step < next_; ++step) {
             if (queues_[slot(step)] != queue) return step;
         }
@@ -59,18 +57,18 @@ class Timeline {
     }
 
     // May work on `queue` read what `step` wrote?
-    bool visible(uint64_t step, uint64_t queue) const
-    {
-        return step < oldest_ || step >= next_ || queue == kAnyQueue || queues_[slot(step)] == queue;
+    bool visible(uint64_t step, uint64_t queue) const {
+        return step < oldest_ || step >= next_ || queue == kAnyQueue ||
+               queues_[slot(step)] == queue;
     }
 
     uint64_t queue_of(uint64_t step) const { return queues_[slot(step)]; }
 
-  private:
+ private:
     uint64_t next_ = 1;
     uint64_t oldest_ = 1;
     uint64_t queues_[kMaxUnfinished] = {};
     bool complete_[kMaxUnfinished] = {};
 };
 
-} // namespace quire
+}  // namespace quire

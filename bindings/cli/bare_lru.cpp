@@ -12,17 +12,15 @@ constexpr uint32_t kNone = 0xFFFFFFFF;
 
 // A pool of `capacity` blocks, each under a 64-bit name.
 class Lru {
-  public:
-    explicit Lru(uint32_t capacity) : entries_(capacity)
-    {
+ public:
+    explicit Lru(uint32_t capacity) : entries_(capacity) {
         uint32_t buckets = 1;
         while (buckets < capacity * 2) buckets *= 2;
         buckets_.assign(buckets, kNone);
         mask_ = buckets - 1;
     }
 
-    bool find(uint64_t name)
-    {
+    bool find(uint64_t name) {
         for (uint32_t i = buckets_[slot(name)]; i != kNone; i = entries_[i].chain) {
             if (entries_[i].name != name) continue;
             leave(i);
@@ -32,8 +30,7 @@ class Lru {
         return false;
     }
 
-    void add(uint64_t name)
-    {
+    void add(uint64_t name) {
         uint32_t i = used_ < entries_.size() ? used_++ : evict();
         entries_[i].name = name;
         entries_[i].chain = buckets_[slot(name)];
@@ -42,8 +39,7 @@ class Lru {
     }
 
     // The request is over: its blocks age, the tail first.
-    void release()
-    {
+    void release() {
         for (size_t k = held_.size(); k-- > 0;) {
             uint32_t i = held_[k];
             entries_[i].prev = newest_;
@@ -54,23 +50,23 @@ class Lru {
         held_.clear();
     }
 
-  private:
+ private:
     struct Entry {
         uint64_t name;
         uint32_t chain, prev, next;
     };
 
-    uint32_t slot(uint64_t name) const { return static_cast<uint32_t>(name * 0x9E3779B97F4A7C15ull >> 32) & mask_; }
+    uint32_t slot(uint64_t name) const {
+        return static_cast<uint32_t>(name * 0x9E3779B97F4A7C15ull >> 32) & mask_;
+    }
 
-    void leave(uint32_t i)
-    {
+    void leave(uint32_t i) {
         Entry &e = entries_[i];
         (e.prev != kNone ? entries_[e.prev].next : oldest_) = e.next;
         (e.next != kNone ? entries_[e.next].prev : newest_) = e.prev;
     }
 
-    uint32_t evict()
-    {
+    uint32_t evict() {
         uint32_t i = oldest_;
         leave(i);
         uint32_t *link = &buckets_[slot(entries_[i].name)];
@@ -88,17 +84,16 @@ class Lru {
     uint32_t newest_ = kNone;
 };
 
-} // namespace
+}  // namespace
 
-double process_seconds()
-{
+double process_seconds() {
     timespec now{};
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double run_bare_lru(const Trace &trace, uint32_t blocks, uint32_t block_tokens, uint64_t *hit_tokens)
-{
+double run_bare_lru(const Trace &trace, uint32_t blocks, uint32_t block_tokens,
+                    uint64_t *hit_tokens) {
     Lru lru(blocks - 1);
     *hit_tokens = 0;
     uint64_t unique = uint64_t{1} << 40;
@@ -125,4 +120,4 @@ double run_bare_lru(const Trace &trace, uint32_t blocks, uint32_t block_tokens, 
     return process_seconds() - begin;
 }
 
-} // namespace quire::cli
+}  // namespace quire::cli

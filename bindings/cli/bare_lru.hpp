@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bare_lru: what a replay costs at the least: blocks known by a number, a hash table, one list by age;
-// no tokens, no steps, no verification. Only a yardstick for `quire replay --baseline`.
+// bare_lru: what a replay costs at the least: blocks known by a number, a hash table, one list by
+// age; no tokens, no steps, no verification. Only a yardstick for `quire replay --baseline`.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,10 @@
 namespace quire::cli {
 
 // CPU seconds, the hits in tokens counted into *hit_tokens.
-double run_bare_lru(const Trace &trace, uint32_t blocks, uint32_t block_tokens, uint64_t *hit_tokens);
+double run_bare_lru(const Trace &trace, uint32_t blocks, uint32_t block_tokens,
+                    uint64_t *hit_tokens);
 
 // CPU time of the whole process, all threads, in seconds.
 double process_seconds();
 
-} // namespace quire::cli
+}  // namespace quire::cli

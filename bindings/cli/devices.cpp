@@ -11,8 +11,8 @@ namespace quire::cli {
 
 namespace {
 
-nlohmann::ordered_json describe_device(quire_instance *instance, const char *backend, uint32_t index)
-{
+nlohmann::ordered_json describe_device(quire_instance *instance, const char *backend,
+                                       uint32_t index) {
     const quire_api &api = library();
     Error error;
     auto desc = described<quire_device_desc>();
@@ -34,8 +34,7 @@ nlohmann::ordered_json describe_device(quire_instance *instance, const char *bac
     return out;
 }
 
-nlohmann::ordered_json describe_backend(quire_instance *instance, uint32_t index)
-{
+nlohmann::ordered_json describe_backend(quire_instance *instance, uint32_t index) {
     const quire_api &api = library();
     Error error;
     auto info = described<quire_backend_info>();
@@ -56,8 +55,7 @@ nlohmann::ordered_json describe_backend(quire_instance *instance, uint32_t index
     return out;
 }
 
-void print_backend(const nlohmann::ordered_json &backend)
-{
+void print_backend(const nlohmann::ordered_json &backend) {
     std::string name = backend["name"], path = backend["path"];
     if (!backend["loaded"].get<bool>()) {
         std::printf("%-10s not loaded: %s\n%-10s   %s\n", name.c_str(),
@@ -81,10 +79,9 @@ void print_backend(const nlohmann::ordered_json &backend)
     }
 }
 
-} // namespace
+}  // namespace
 
-void devices(bool json)
-{
+void devices(bool json) {
     Instance instance;
     Error error;
     uint32_t count = 0;
@@ -97,9 +94,10 @@ void devices(bool json)
     }
     for (const auto &backend : out) print_backend(backend);
     if (count == 0) {
-        std::printf("no backend was found: set QUIRE_PLUGIN_PATH to a directory that holds "
-                    "quire_backend_*.so\n");
+        std::printf(
+            "no backend was found: set QUIRE_PLUGIN_PATH to a directory that holds "
+            "quire_backend_*.so\n");
     }
 }
 
-} // namespace quire::cli
+}  // namespace quire::cli

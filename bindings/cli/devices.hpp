@@ -7,4 +7,4 @@ namespace quire::cli {
 
 void devices(bool json);
 
-} // namespace quire::cli
+}  // namespace quire::cli

@@ -8,8 +8,7 @@ namespace quire::cli {
 
 namespace {
 
-std::string beside_this_program()
-{
+std::string beside_this_program() {
     namespace fs = std::filesystem;
     std::error_code failed;
     fs::path directory = fs::read_symlink("/proc/self/exe", failed).parent_path();
@@ -22,8 +21,7 @@ std::string beside_this_program()
     return {};
 }
 
-const quire_api *load()
-{
+const quire_api *load() {
     const quire_api *api = nullptr;
     char why[1024] = "";
     std::string path;
@@ -34,12 +32,11 @@ const quire_api *load()
     return api;
 }
 
-} // namespace
+}  // namespace
 
-const quire_api &library()
-{
+const quire_api &library() {
     static const quire_api *api = load();
     return *api;
 }
 
-} // namespace quire::cli
+}  // namespace quire::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// library: opens libquire as any other program would, by dlopen, and turns its errors into exceptions.
+// library: opens libquire as any other program would, by dlopen, and turns its errors into
+// exceptions.
 //
 // Looked for: the environment's QUIRE_LIBRARY, places relative to this program (a build tree, an
 // installed tree), and where the dynamic linker looks.
@@ -30,13 +31,12 @@ struct Error : quire_error {
     Error() : quire_error{} { struct_size = sizeof(quire_error); }
 };
 
-inline void check(quire_status status, const quire_error &error)
-{
+inline void check(quire_status status, const quire_error &error) {
     if (status < 0) throw Failure(error.message, kFailed);
 }
 
-template <typename T> T described()
-{
+template <typename T>
+T described() {
     T value{};
     value.struct_size = sizeof value;
     return value;
@@ -44,9 +44,8 @@ template <typename T> T described()
 
 // An instance for the length of a scope.
 class Instance {
-  public:
-    Instance()
-    {
+ public:
+    Instance() {
         auto desc = described<quire_instance_desc>();
         Error error;
         check(library().instance_create(&desc, &handle_, &error), error);
@@ -56,8 +55,8 @@ class Instance {
     Instance &operator=(const Instance &) = delete;
     quire_instance *get() const { return handle_; }
 
-  private:
+ private:
     quire_instance *handle_ = nullptr;
 };
 
-} // namespace quire::cli
+}  // namespace quire::cli

@@ -10,27 +10,32 @@
 #include "library.hpp"
 #include "replay.hpp"
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     CLI::App app{"Looks at Quire's devices, and replays traffic through its cache manager."};
     app.require_subcommand(1);
     app.footer("example: quire replay conversation_trace.jsonl --blocks 65536");
 
     bool json = false;
-    CLI::App *devices = app.add_subcommand("devices", "list backends and devices, and why some did not load");
+    CLI::App *devices =
+        app.add_subcommand("devices", "list backends and devices, and why some did not load");
     devices->add_flag("--json", json, "print JSON");
     devices->footer("example: quire devices --json");
 
     quire::cli::ReplayOptions options;
-    CLI::App *replay = app.add_subcommand("replay", "run a trace of requests through the cache manager");
-    replay->add_option("trace", options.trace, "a Mooncake trace, one JSON object a line")->required();
-    replay->add_option("--blocks", options.blocks, "blocks of the pool, the null block included")->required();
-    replay->add_option("--block-tokens", options.block_tokens, "tokens of a block")->capture_default_str();
+    CLI::App *replay =
+        app.add_subcommand("replay", "run a trace of requests through the cache manager");
+    replay->add_option("trace", options.trace, "a Mooncake trace, one JSON object a line")
+        ->required();
+    replay->add_option("--blocks", options.blocks, "blocks of the pool, the null block included")
+        ->required();
+    replay->add_option("--block-tokens", options.block_tokens, "tokens of a block")
+        ->capture_default_str();
     replay->add_option("--policy", options.policy, "eviction: lru")->capture_default_str();
     replay->add_option("--limit", options.limit, "replay only the first requests; 0 = all");
     replay->add_flag("--baseline", options.baseline, "run a bare LRU of block names beside it");
     replay->add_flag("--json", options.json, "print JSON");
-    replay->footer("example: quire replay conversation_trace.jsonl --blocks 65536 --limit 1000 --json");
+    replay->footer(
+        "example: quire replay conversation_trace.jsonl --blocks 65536 --limit 1000 --json");
 
     CLI11_PARSE(app, argc, argv);
     try {

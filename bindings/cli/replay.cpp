@@ -18,34 +18,32 @@ namespace {
 struct Counts {
     uint64_t hit_tokens = 0;
     uint64_t steps = 0;
-    uint64_t checksum = 0; // keeps the loop without calls from being removed
+    uint64_t checksum = 0;  // keeps the loop without calls from being removed
 };
 
 class Progress {
-  public:
+ public:
     explicit Progress(uint64_t total) : total_(total), shown_(isatty(STDERR_FILENO) != 0) {}
-    ~Progress()
-    {
+    ~Progress() {
         if (shown_) std::fputs("\r\033[K", stderr);
     }
-    void at(uint64_t done) const
-    {
+    void at(uint64_t done) const {
         if (shown_ && done % 256 == 0) {
-            std::fprintf(stderr, "\rreplaying request %llu of %llu", static_cast<unsigned long long>(done),
+            std::fprintf(stderr, "\rreplaying request %llu of %llu",
+                         static_cast<unsigned long long>(done),
                          static_cast<unsigned long long>(total_));
         }
     }
 
-  private:
+ private:
     uint64_t total_;
     bool shown_;
 };
 
 // The manager behind one interface with the loop that leaves the calls out.
 class Manager {
-  public:
-    Manager(const ReplayOptions &options) : api_(library())
-    {
+ public:
+    Manager(const ReplayOptions &options) : api_(library()) {
         auto group = described<quire_group_desc>();
         group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
         auto desc = described<quire_cache_desc>();
@@ -65,8 +63,7 @@ class Manager {
 
     void begin_request() { check(api_.seq_create(cache_, &seq_desc_, &seq_, &error_), error_); }
 
-    uint32_t step(const uint32_t *tokens, uint32_t count, uint64_t request)
-    {
+    uint32_t step(const uint32_t *tokens, uint32_t count, uint64_t request) {
         quire_step_item item{};
         item.seq = seq_;
         item.token_count = count;
@@ -76,8 +73,8 @@ class Manager {
                               sizeof result, &step, &error_),
               error_);
         if (result.outcome != QUIRE_ITEM_RUN) {
-            throw Failure("request " + std::to_string(request + 1) + " does not fit the pool: " +
-                              std::to_string(result.blocks_short) +
+            throw Failure("request " + std::to_string(request + 1) +
+                              " does not fit the pool: " + std::to_string(result.blocks_short) +
                               " blocks are missing; raise --blocks",
                           kFailed);
         }
@@ -88,14 +85,13 @@ class Manager {
 
     void end_request() { check(api_.seq_end(cache_, seq_, 0, &error_), error_); }
 
-    quire_cache_stats stats()
-    {
+    quire_cache_stats stats() {
         auto stats = described<quire_cache_stats>();
         check(api_.cache_get_stats(cache_, &stats, &error_), error_);
         return stats;
     }
 
-  private:
+ private:
     const quire_api &api_;
     Instance instance_;
     Error error_;
@@ -105,8 +101,8 @@ class Manager {
     quire_seq_desc seq_desc_{};
 };
 
-template <bool kCalls> Counts run(const Trace &trace, Manager *manager)
-{
+template <bool kCalls>
+Counts run(const Trace &trace, Manager *manager) {
     Counts counts;
     Progress progress(trace.requests.size());
     for (uint64_t i = 0; i < trace.requests.size(); ++i) {
@@ -132,8 +128,8 @@ template <bool kCalls> Counts run(const Trace &trace, Manager *manager)
 }
 
 nlohmann::ordered_json summarise(const ReplayOptions &options, const Trace &trace,
-                                 const Counts &counts, const quire_cache_stats &stats, double seconds)
-{
+                                 const Counts &counts, const quire_cache_stats &stats,
+                                 double seconds) {
     double rate = static_cast<double>(counts.hit_tokens) / static_cast<double>(trace.input_tokens);
     nlohmann::ordered_json out;
     out["requests"] = trace.requests.size();
@@ -154,8 +150,7 @@ nlohmann::ordered_json summarise(const ReplayOptions &options, const Trace &trac
     return out;
 }
 
-void print_table(const nlohmann::ordered_json &summary)
-{
+void print_table(const nlohmann::ordered_json &summary) {
     for (const auto &[key, value] : summary.items()) {
         std::string text = value.is_string() ? value.get<std::string>() : value.dump();
         if (value.is_number_float()) {
@@ -169,10 +164,9 @@ void print_table(const nlohmann::ordered_json &summary)
     }
 }
 
-} // namespace
+}  // namespace
 
-void replay(const ReplayOptions &options)
-{
+void replay(const ReplayOptions &options) {
     if (options.policy != "lru") {
         throw Failure("--policy " + options.policy + " is not known: this version has lru", kUsage);
     }
@@ -184,7 +178,8 @@ void replay(const ReplayOptions &options)
     begin = process_seconds();
     Counts without = run<false>(trace, nullptr);
     double bare_loop = process_seconds() - begin;
-    if (without.checksum != counts.checksum) throw Failure("the two loops differ: a defect", kFailed);
+    if (without.checksum != counts.checksum)
+        throw Failure("the two loops differ: a defect", kFailed);
     double seconds = with_calls - bare_loop;
     nlohmann::ordered_json summary = summarise(options, trace, counts, manager.stats(), seconds);
     if (options.baseline) {
@@ -201,4 +196,4 @@ void replay(const ReplayOptions &options)
     }
 }
 
-} // namespace quire::cli
+}  // namespace quire::cli

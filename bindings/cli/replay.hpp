@@ -21,4 +21,4 @@ struct ReplayOptions {
 
 void replay(const ReplayOptions &options);
 
-} // namespace quire::cli
+}  // namespace quire::cli

@@ -13,12 +13,11 @@ namespace quire::cli {
 
 namespace {
 
-constexpr uint32_t kFirstOutput = 0x80000000u; // input ids lie below
+constexpr uint32_t kFirstOutput = 0x80000000u;  // input ids lie below
 constexpr uint64_t kMaxHashId = kFirstOutput / kTokensPerHash - 1;
-constexpr uint64_t kMaxLength = 1u << 24; // tokens of one request; a longer one is a broken line
+constexpr uint64_t kMaxLength = 1u << 24;  // tokens of one request; a longer one is a broken line
 
-uint32_t length_of(const nlohmann::json &line, const char *key)
-{
+uint32_t length_of(const nlohmann::json &line, const char *key) {
     if (!line.at(key).is_number_unsigned()) {
         throw std::runtime_error(std::string(key) + " is not a whole number");
     }
@@ -29,8 +28,7 @@ uint32_t length_of(const nlohmann::json &line, const char *key)
     return static_cast<uint32_t>(value);
 }
 
-Request parse(const std::string &text)
-{
+Request parse(const std::string &text) {
     nlohmann::json line = nlohmann::json::parse(text);
     Request request;
     request.input_length = length_of(line, "input_length");
@@ -50,8 +48,7 @@ Request parse(const std::string &text)
     return request;
 }
 
-void expand(Trace *trace)
-{
+void expand(Trace *trace) {
     trace->inputs.resize(trace->input_tokens);
     uint64_t at = 0, output = kFirstOutput;
     for (Request &request : trace->requests) {
@@ -66,10 +63,9 @@ void expand(Trace *trace)
     }
 }
 
-} // namespace
+}  // namespace
 
-Trace read_trace(const std::string &path, uint64_t limit)
-{
+Trace read_trace(const std::string &path, uint64_t limit) {
     std::ifstream file(path);
     if (!file) throw Failure("cannot open " + path + ": " + std::strerror(errno), kUsage);
     Trace trace;
@@ -81,8 +77,9 @@ Trace read_trace(const std::string &path, uint64_t limit)
         try {
             trace.requests.push_back(parse(text));
         } catch (const std::exception &reason) {
-            throw Failure(path + ":" + std::to_string(number) + ": not a trace line: " + reason.what(),
-                          kUsage);
+            throw Failure(
+                path + ":" + std::to_string(number) + ": not a trace line: " + reason.what(),
+                kUsage);
         }
         trace.input_tokens += trace.requests.back().input_length;
         trace.output_tokens += trace.requests.back().output_length;
@@ -92,4 +89,4 @@ Trace read_trace(const std::string &path, uint64_t limit)
     return trace;
 }
 
-} // namespace quire::cli
+}  // namespace quire::cli

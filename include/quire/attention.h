@@ -2,13 +2,13 @@
  *
  * attention: writing K and V into the blocks of a committed batch, and attention over them.
  *
- * Both calls only enqueue on the given queue and take no lock of the cache, so layers of one batch may
- * be launched while another thread plans the next step. One thread at a time per batch.
+ * Both calls only enqueue on the given queue and take no lock of the cache, so layers of one batch
+ * may be launched while another thread plans the next step. One thread at a time per batch.
  *
- * Semantics: a row's new tokens sit at its last positions; the token at position p sees keys 0..p, in a
- * window group only the `window` newest of them. Accumulation is fp32 or better. An empty context gives
- * zeros and LSE = -inf. Slots behind a row's length may hold anything, NaN too. On the cpu backend the
- * result of a row is bit-equal whatever else is in the batch.
+ * Semantics: a row's new tokens sit at its last positions; the token at position p sees keys 0..p,
+ * in a window group only the `window` newest of them. Accumulation is fp32 or better. An empty
+ * context gives zeros and LSE = -inf. Slots behind a row's length may hold anything, NaN too. On
+ * the cpu backend the result of a row is bit-equal whatever else is in the batch.
  */
 #ifndef QUIRE_ATTENTION_H
 #define QUIRE_ATTENTION_H
@@ -27,9 +27,9 @@ typedef struct quire_attention_desc {
     uint32_t struct_size;
     uint32_t flags; /* QUIRE_ATTENTION_* */
     const quire_chain *next;
-    uint32_t q_heads;   /* a multiple of the group's kv_heads */
-    uint32_t q_dtype;   /* of q and out; 0 = QUIRE_DTYPE_F32 */
-    float scale;        /* 0 = 1 / sqrt(k_head_dim) */
+    uint32_t q_heads; /* a multiple of the group's kv_heads */
+    uint32_t q_dtype; /* of q and out; 0 = QUIRE_DTYPE_F32 */
+    float scale;      /* 0 = 1 / sqrt(k_head_dim) */
     uint32_t reserved0;
 } quire_attention_desc;
 
@@ -40,8 +40,8 @@ typedef struct quire_kv_args {
     uint64_t k; /* address: [query_tokens][kv_heads][k_head_dim] */
     uint64_t v; /* address: [query_tokens][kv_heads][v_head_dim] */
     uint32_t layer;
-    uint32_t dtype;          /* of k and v as given; 0 = QUIRE_DTYPE_F32. Converted to the pool's */
-    int64_t k_token_stride;  /* elements; 0 = kv_heads * k_head_dim */
+    uint32_t dtype;         /* of k and v as given; 0 = QUIRE_DTYPE_F32. Converted to the pool's */
+    int64_t k_token_stride; /* elements; 0 = kv_heads * k_head_dim */
     int64_t v_token_stride;
 } quire_kv_args;
 
@@ -59,12 +59,14 @@ typedef struct quire_attend_args {
 } quire_attend_args;
 
 /* Writes the new tokens' K and V of one layer into their slots.
- * Errors   QUIRE_E_ARG          no step is committed in the batch, or `layer` is not one of the cache's.
+ * Errors   QUIRE_E_ARG          no step is committed in the batch, or `layer` is not one of the
+ *                               cache's.
  *          QUIRE_E_UNSUPPORTED  the cache has no memory. */
-QUIRE_EXPORT quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args, quire_queue *queue,
-                                         quire_error *error);
+QUIRE_EXPORT quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args,
+                                         quire_queue *queue, quire_error *error);
 
-/* Attention of the new tokens over their sequences, this layer's kv_write having been enqueued before.
+/* Attention of the new tokens over their sequences, this layer's kv_write having been enqueued
+ * before.
  * Errors   as quire_kv_write; QUIRE_E_ARG also when the batch has no attention options. */
 QUIRE_EXPORT quire_status quire_attend(quire_batch *batch, const quire_attend_args *args,
                                        quire_queue *queue, quire_error *error);

@@ -2,19 +2,20 @@
  *
  * base: status codes, errors, and the rules that every other header follows.
  *
- * Structs   Begin with {struct_size, flags, next}. Set struct_size to sizeof; zero is the default of
- *           every other field. Smaller than the first published size: QUIRE_E_STRUCT. Larger than the
- *           library knows: accepted when the extra bytes are zero. In an input an unknown flag
- *           bit, or a `next` that is not NULL: QUIRE_E_STRUCT. Elements of arrays have no such head; their
- *           explicit stride plays its part under the same rule.
+ * Structs   Begin with {struct_size, flags, next}. Set struct_size to sizeof; zero is the default
+ *           of every other field. Smaller than the first published size: QUIRE_E_STRUCT. Larger
+ *           than the library knows: accepted when the extra bytes are zero. In an input an unknown
+ *           flag bit, or a `next` that is not NULL: QUIRE_E_STRUCT. Elements of arrays have no such
+ *           head; their explicit stride plays its part under the same rule.
  * Outputs   Written up to the caller's struct_size, never past it.
  * Failure   A call that returns a negative status changed nothing.
  * Errors    Each call takes an optional quire_error of the caller's, filled only on failure.
- * Threads   Every function may be called from any thread unless its comment says otherwise. Calls on
- *           one cache are serialised inside. Only functions whose names end in _wait or _sync wait for
- *           a device. Destroying an object that another thread is using is the caller's mistake.
- * Memory    Nothing that the library allocated is freed by the caller, nor the other way round; every
- *           pointer given is read before the call returns and not kept, unless said.
+ * Threads   Every function may be called from any thread unless its comment says otherwise. Calls
+ *           on one cache are serialised inside. Only functions whose names end in _wait or _sync
+ *           wait for a device. Destroying an object that another thread is using is the caller's
+ *           mistake.
+ * Memory    Nothing that the library allocated is freed by the caller, nor the other way round;
+ *           every pointer given is read before the call returns and not kept, unless said.
  * Version   0.x: a minor version may change anything. 1.0 freezes.
  */
 #ifndef QUIRE_BASE_H
@@ -45,11 +46,11 @@ enum {
     QUIRE_S_NO_BLOCKS = 2,  /* the pool or the host tier is short; nothing changed */
     QUIRE_S_TIMEOUT = 3,    /* a _wait ran out of time */
 
-    QUIRE_E_ARG = -1,           /* an argument is wrong; the message says which and why */
-    QUIRE_E_STALE = -2,         /* a handle is ended, foreign or forged */
-    QUIRE_E_BUSY = -3,          /* the object is in use; the message says by what */
-    QUIRE_E_UNSUPPORTED = -4,   /* not offered by this library, backend or cache */
-    QUIRE_E_STRUCT = -5,        /* struct_size, flags, next or a reserved field break the struct rules */
+    QUIRE_E_ARG = -1,         /* an argument is wrong; the message says which and why */
+    QUIRE_E_STALE = -2,       /* a handle is ended, foreign or forged */
+    QUIRE_E_BUSY = -3,        /* the object is in use; the message says by what */
+    QUIRE_E_UNSUPPORTED = -4, /* not offered by this library, backend or cache */
+    QUIRE_E_STRUCT = -5, /* struct_size, flags, next or a reserved field break the struct rules */
     QUIRE_E_HOST_MEMORY = -6,   /* the host allocator returned NULL */
     QUIRE_E_DEVICE_MEMORY = -7, /* the device is out of memory */
     QUIRE_E_DEVICE_LOST = -8,   /* the device failed; its caches keep their bookkeeping */
@@ -83,8 +84,8 @@ typedef struct quire_chain {
     const struct quire_chain *next;
 } quire_chain;
 
-/* A stream or event of another API as a tagged integer. Only QUIRE_NATIVE_NONE exists in 0.1; a backend
- * refuses a kind that it does not know with QUIRE_E_UNSUPPORTED. */
+/* A stream or event of another API as a tagged integer. Only QUIRE_NATIVE_NONE exists in 0.1; a
+ * backend refuses a kind that it does not know with QUIRE_E_UNSUPPORTED. */
 typedef struct quire_native {
     uint32_t kind;
     uint32_t reserved0;
@@ -102,13 +103,14 @@ enum {
     QUIRE_DTYPE_BF16 = (4 << 16) | (16 << 8) | 1
 };
 
-/* Handles: type 8 | generation 24 | index 32. 0 is never a live handle. A handle belongs to its cache and
- * may be used from any thread. */
+/* Handles: type 8 | generation 24 | index 32. 0 is never a live handle. A handle belongs to its
+ * cache and may be used from any thread. */
 typedef uint64_t quire_seq;
 typedef uint64_t quire_step;
 typedef uint64_t quire_namespace;
 
-/* A token id; any value but QUIRE_TOKEN_UNKNOWN, which stands for one that is still being sampled. */
+/* A token id; any value but QUIRE_TOKEN_UNKNOWN, which stands for one that is still being
+ * sampled. */
 typedef uint32_t quire_token;
 #define QUIRE_TOKEN_UNKNOWN 0xFFFFFFFFu
 

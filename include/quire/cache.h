@@ -2,11 +2,12 @@
  *
  * cache: the paged KV cache, its namespaces and its sequences.
  *
- * A cache holds, for each group of layers, a pool of blocks of `block_tokens` tokens. A sequence is one
- * token stream: what is *known* of it (its tokens), and how many of those are *computed* (their K and V
- * are in blocks, or will be once the steps that were committed have run). Steps (step.h) extend both.
- * Full blocks of computed, known tokens are published in a prefix tree, where sequences of the same
- * namespace and keys find them; a found block is compared token by token before it is used.
+ * A cache holds, for each group of layers, a pool of blocks of `block_tokens` tokens. A sequence is
+ * one token stream: what is *known* of it (its tokens), and how many of those are *computed* (their
+ * K and V are in blocks, or will be once the steps that were committed have run). Steps (step.h)
+ * extend both. Full blocks of computed, known tokens are published in a prefix tree, where
+ * sequences of the same namespace and keys find them; a found block is compared token by token
+ * before it is used.
  *
  * Limits: 16 groups, 4,096 layers, 2^31 - 1 blocks a group, 2^31 - 1 tokens a sequence.
  */
@@ -54,14 +55,16 @@ typedef struct quire_shard_desc {
 } quire_shard_desc;
 
 enum {
-    QUIRE_CACHE_NO_PREFIX = 1 << 0,   /* publish nothing, look nothing up */
-    QUIRE_CACHE_FIXED_HASH = 1 << 1   /* key the prefix hash with hash_seed, not at random; for tests */
+    QUIRE_CACHE_NO_PREFIX = 1 << 0, /* publish nothing, look nothing up */
+    QUIRE_CACHE_FIXED_HASH =
+        1 << 1 /* key the prefix hash with hash_seed, not at random; for tests */
 };
 
 enum { QUIRE_EVICT_LRU = 0 };
 
 enum {
-    QUIRE_VICTIM_NEWEST = 0, /* the sequence that was first admitted last; a fork is admitted when made */
+    QUIRE_VICTIM_NEWEST =
+        0, /* the sequence that was first admitted last; a fork is admitted when made */
     QUIRE_VICTIM_PRIORITY = 1 /* the lowest priority, among equals the newest */
 };
 
@@ -69,11 +72,13 @@ typedef struct quire_cache_desc {
     uint32_t struct_size;
     uint32_t flags; /* QUIRE_CACHE_* */
     const quire_chain *next;
-    /* [shard_count], stride bytes apart. None: a bookkeeping-only cache, which has no memory; kv_write
-     * and attend are unsupported, and the copies that a commit needs come back as a list. */
+    /* [shard_count], stride bytes apart. None: a bookkeeping-only cache, which has no memory;
+     * kv_write and attend are unsupported, and the copies that a commit needs come back as a
+     * list. */
     const quire_shard_desc *shards;
     const quire_group_desc *groups; /* [group_count] */
-    /* [sum of layer_counts] group of each layer; NULL: group 0's layers come first, then group 1's. */
+    /* [sum of layer_counts] group of each layer; NULL: group 0's layers come first, then group
+     * 1's. */
     const uint32_t *layer_groups;
     uint32_t shard_count;
     uint32_t shard_stride;
@@ -82,12 +87,13 @@ typedef struct quire_cache_desc {
     uint32_t block_tokens;        /* a power of two, 1 to 256; 0 = 16 */
     uint32_t max_sequences;       /* live at once; 0 = 1024 */
     uint32_t max_sequence_tokens; /* 0 = 2^31 - 1 */
-    /* Size of each group's pool. Exactly one of these, unless every group states its own `blocks`; with
-     * pool_bytes and pool_fraction all groups get the same number. The null block is one of them. */
+    /* Size of each group's pool. Exactly one of these, unless every group states its own `blocks`;
+     * with pool_bytes and pool_fraction all groups get the same number. The null block is one of
+     * them. */
     uint32_t blocks;
     uint64_t pool_bytes;
-    uint64_t reserve_bytes; /* left free when pool_fraction is used */
-    float pool_fraction;    /* of the device's free memory */
+    uint64_t reserve_bytes;    /* left free when pool_fraction is used */
+    float pool_fraction;       /* of the device's free memory */
     uint32_t watermark_blocks; /* left free by the admission of new sequences, in each group */
     /* Host tier for swapping: bytes for a cache with memory, blocks a group for one without. */
     uint64_t host_bytes;
@@ -110,15 +116,16 @@ typedef struct quire_cache_info {
     uint32_t layer_count;
     uint32_t block_tokens;
     uint32_t shard_count;
-    uint64_t pool_tokens;   /* tokens held by the smallest full-attention pool, or the smallest pool */
+    uint64_t
+        pool_tokens; /* tokens held by the smallest full-attention pool, or the smallest pool */
     uint64_t max_sequences; /* of max_sequence_tokens each that fit at once */
     uint64_t pool_bytes;
     uint64_t host_bytes;
 } quire_cache_info;
 
 /* Where a group's K and V lie. Byte offset of an element of K:
- * block * block_stride + layer * layer_stride + head * k_head_stride + slot * k_token_stride + dim * size,
- * where `layer` counts within the group; V starts v_offset after K. All in bytes. */
+ * block * block_stride + layer * layer_stride + head * k_head_stride + slot * k_token_stride + dim
+ * * size, where `layer` counts within the group; V starts v_offset after K. All in bytes. */
 typedef struct quire_pool_info {
     uint32_t struct_size;
     uint32_t flags;
@@ -143,29 +150,29 @@ typedef struct quire_cache_stats {
     uint32_t struct_size;
     uint32_t flags;
     const quire_chain *next;
-    uint64_t prefix_cache_queries;   /* tokens looked up */
-    uint64_t prefix_cache_hits;      /* tokens found */
-    uint64_t num_preemptions;        /* of both kinds */
+    uint64_t prefix_cache_queries; /* tokens looked up */
+    uint64_t prefix_cache_hits;    /* tokens found */
+    uint64_t num_preemptions;      /* of both kinds */
     uint64_t preemptions_swap;
     uint64_t preemptions_recompute;
-    uint64_t tokens_preempted;       /* computed tokens given up by recompute */
-    uint64_t evictions;              /* cached blocks given to another content */
+    uint64_t tokens_preempted; /* computed tokens given up by recompute */
+    uint64_t evictions;        /* cached blocks given to another content */
     uint64_t copies_on_write;
     uint64_t blocks_swapped_out;
     uint64_t blocks_swapped_in;
     uint64_t forks;
-    uint64_t steps;                  /* committed */
+    uint64_t steps; /* committed */
     uint64_t bytes_hashed;
     uint64_t bytes_compared;
-    uint64_t sequences;              /* live */
-    uint64_t sequences_lost;         /* that had computed tokens taken back by a failed step of others */
-    uint64_t host_blocks_used;       /* over all groups */
-    uint64_t blocks_total;           /* usable, over all groups: without the null blocks */
-    uint64_t blocks_free;            /* free or draining */
-    uint64_t blocks_cached;          /* of no sequence, content findable */
-    uint64_t blocks_held;            /* by sequences; a shared block counts once */
-    uint64_t nodes;                  /* of the prefix tree */
-    double kv_cache_usage_perc;      /* blocks_held / blocks_total */
+    uint64_t sequences;         /* live */
+    uint64_t sequences_lost;    /* that had computed tokens taken back by a failed step of others */
+    uint64_t host_blocks_used;  /* over all groups */
+    uint64_t blocks_total;      /* usable, over all groups: without the null blocks */
+    uint64_t blocks_free;       /* free or draining */
+    uint64_t blocks_cached;     /* of no sequence, content findable */
+    uint64_t blocks_held;       /* by sequences; a shared block counts once */
+    uint64_t nodes;             /* of the prefix tree */
+    double kv_cache_usage_perc; /* blocks_held / blocks_total */
 } quire_cache_stats;
 
 /* Creates a cache. `instance` provides the host allocator.
@@ -183,8 +190,8 @@ QUIRE_EXPORT quire_status quire_cache_get_pool(quire_cache *cache, uint32_t grou
                                                quire_pool_info *info, quire_error *error);
 QUIRE_EXPORT quire_status quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats,
                                                 quire_error *error);
-/* Forgets every published prefix (after a change of weights). Blocks of live sequences stay theirs, and
- * are not published any more. Errors   QUIRE_E_BUSY  a step is open. */
+/* Forgets every published prefix (after a change of weights). Blocks of live sequences stay theirs,
+ * and are not published any more. Errors   QUIRE_E_BUSY  a step is open. */
 QUIRE_EXPORT quire_status quire_cache_reset(quire_cache *cache, quire_error *error);
 /* Walks all structures and proves their invariants; O(everything), for tests and operators.
  * Errors   QUIRE_E_INTERNAL  one is broken; the message says which. */
@@ -210,11 +217,13 @@ typedef struct quire_namespace_info {
     uint64_t prefix_cache_hits;
 } quire_namespace_info;
 
-/* A tenant's sharing domain: sequences of two namespaces never share a block. Namespace 0 always exists.
- * Two namespaces are two tenants even if their keys are equal. At most 65,535 at once. */
-QUIRE_EXPORT quire_status quire_namespace_create(quire_cache *cache, const quire_namespace_desc *desc,
+/* A tenant's sharing domain: sequences of two namespaces never share a block. Namespace 0 always
+ * exists. Two namespaces are two tenants even if their keys are equal. At most 65,535 at once. */
+QUIRE_EXPORT quire_status quire_namespace_create(quire_cache *cache,
+                                                 const quire_namespace_desc *desc,
                                                  quire_namespace *out, quire_error *error);
-/* Errors   QUIRE_E_BUSY  sequences live in it, or a step is open. Its cached prefixes are forgotten. */
+/* Errors   QUIRE_E_BUSY  sequences live in it, or a step is open. Its cached prefixes are
+ * forgotten. */
 QUIRE_EXPORT quire_status quire_namespace_destroy(quire_cache *cache, quire_namespace ns,
                                                   quire_error *error);
 QUIRE_EXPORT quire_status quire_namespace_get_info(quire_cache *cache, quire_namespace ns,
@@ -246,11 +255,11 @@ typedef struct quire_seq_desc {
 } quire_seq_desc;
 
 enum {
-    QUIRE_SEQ_SWAPPED = 1 << 0,     /* its blocks are in the host tier */
-    QUIRE_SEQ_LOST = 1 << 1,        /* a failed step took computed tokens back; cleared when added */
-    QUIRE_SEQ_IN_STEP = 1 << 2,     /* in the open step */
-    QUIRE_SEQ_PREEMPTED = 1 << 3,   /* preempted and not back yet */
-    QUIRE_SEQ_UNPUBLISHED = 1 << 4  /* publishes nothing any more, see quire_cache_reset */
+    QUIRE_SEQ_SWAPPED = 1 << 0,    /* its blocks are in the host tier */
+    QUIRE_SEQ_LOST = 1 << 1,       /* a failed step took computed tokens back; cleared when added */
+    QUIRE_SEQ_IN_STEP = 1 << 2,    /* in the open step */
+    QUIRE_SEQ_PREEMPTED = 1 << 3,  /* preempted and not back yet */
+    QUIRE_SEQ_UNPUBLISHED = 1 << 4 /* publishes nothing any more, see quire_cache_reset */
 };
 
 typedef struct quire_seq_info {
@@ -259,16 +268,17 @@ typedef struct quire_seq_info {
     const quire_chain *next;
     uint32_t known_tokens;
     uint32_t computed_tokens;
-    uint32_t draft_tokens; /* provisional ones at the end, see quire_seq_accept */
+    uint32_t draft_tokens;     /* provisional ones at the end, see quire_seq_accept */
     uint32_t lookahead_tokens; /* reserved behind the last known token by its last item */
-    uint32_t blocks_held;  /* table entries that are not null, over all groups, shared ones included */
+    uint32_t
+        blocks_held; /* table entries that are not null, over all groups, shared ones included */
     uint32_t preemptions;
     int32_t priority;
     uint32_t reserved0;
 } quire_seq_info;
 
-QUIRE_EXPORT quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc, quire_seq *out,
-                                           quire_error *error);
+QUIRE_EXPORT quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc,
+                                           quire_seq *out, quire_error *error);
 
 enum { QUIRE_END_DROP_PREFIX = 1 << 0 /* forget what it published, unless others use it */ };
 
@@ -277,19 +287,21 @@ enum { QUIRE_END_DROP_PREFIX = 1 << 0 /* forget what it published, unless others
  * Errors   QUIRE_E_STALE  it was ended before.  QUIRE_E_BUSY  it is in the open step. */
 QUIRE_EXPORT quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint32_t flags,
                                         quire_error *error);
-/* Makes a sequence of the first `token_count` known tokens, sharing their blocks; whichever of the two
- * writes into a shared block first gets its own copy. What was computed, counting committed steps, stays so.
- * Errors   QUIRE_E_BUSY  the sequence is in the open step, swapped out, or has drafts not accepted. */
+/* Makes a sequence of the first `token_count` known tokens, sharing their blocks; whichever of the
+ * two writes into a shared block first gets its own copy. What was computed, counting committed
+ * steps, stays so.
+ * Errors   QUIRE_E_BUSY  the sequence is in the open step, swapped out, or has drafts not
+ *                        accepted. */
 QUIRE_EXPORT quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_count,
                                          quire_seq *out, quire_error *error);
-/* Shortens to the first `token_count` known tokens and gives the blocks behind them back. With window
- * groups *computed* may fall further: to the longest length whose windows are whole. */
-QUIRE_EXPORT quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq, uint32_t token_count,
-                                             quire_error *error);
-/* Keeps the first `count` of the draft tokens of the last item and forgets the others. A count above the
- * drafts reaches into that item's lookahead: what the engine wrote there becomes known, as
- * QUIRE_TOKEN_UNKNOWN until quire_seq_set_tokens names it, and computed. A sequence is accepted before
- * its next item. Errors   QUIRE_E_ARG  count is above drafts + lookahead. */
+/* Shortens to the first `token_count` known tokens and gives the blocks behind them back. With
+ * window groups *computed* may fall further: to the longest length whose windows are whole. */
+QUIRE_EXPORT quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq,
+                                             uint32_t token_count, quire_error *error);
+/* Keeps the first `count` of the draft tokens of the last item and forgets the others. A count
+ * above the drafts reaches into that item's lookahead: what the engine wrote there becomes known,
+ * as QUIRE_TOKEN_UNKNOWN until quire_seq_set_tokens names it, and computed. A sequence is accepted
+ * before its next item. Errors   QUIRE_E_ARG  count is above drafts + lookahead. */
 QUIRE_EXPORT quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
                                            quire_error *error);
 
@@ -302,22 +314,22 @@ typedef struct quire_token_span {
     uint32_t reserved0;
 } quire_token_span;
 
-/* Gives tokens that were added as QUIRE_TOKEN_UNKNOWN their ids; blocks that become wholly known are
- * published. All spans are checked before any is applied.
+/* Gives tokens that were added as QUIRE_TOKEN_UNKNOWN their ids; blocks that become wholly known
+ * are published. All spans are checked before any is applied.
  * Errors   QUIRE_E_ARG   a position holds a known token, or is past the end.
  *          QUIRE_E_BUSY  a sequence is in the open step. */
 QUIRE_EXPORT quire_status quire_seq_set_tokens(quire_cache *cache, const quire_token_span *spans,
                                                uint32_t span_count, uint32_t span_stride,
                                                const quire_token *tokens, uint32_t token_count,
                                                quire_error *error);
-QUIRE_EXPORT quire_status quire_seq_get_info(quire_cache *cache, quire_seq seq, quire_seq_info *info,
-                                             quire_error *error);
+QUIRE_EXPORT quire_status quire_seq_get_info(quire_cache *cache, quire_seq seq,
+                                             quire_seq_info *info, quire_error *error);
 
-/* How many of the sequence's known tokens followed by `tokens` would be found if it were added now, on
- * the queue that wrote them. 0 when anything of it is computed. No effect, no statistics. */
-QUIRE_EXPORT quire_status quire_prefix_probe(quire_cache *cache, quire_seq seq, const quire_token *tokens,
-                                             uint32_t token_count, uint32_t *hit_tokens,
-                                             quire_error *error);
+/* How many of the sequence's known tokens followed by `tokens` would be found if it were added now,
+ * on the queue that wrote them. 0 when anything of it is computed. No effect, no statistics. */
+QUIRE_EXPORT quire_status quire_prefix_probe(quire_cache *cache, quire_seq seq,
+                                             const quire_token *tokens, uint32_t token_count,
+                                             uint32_t *hit_tokens, quire_error *error);
 
 #ifdef __cplusplus
 }

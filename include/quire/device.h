@@ -4,8 +4,8 @@
  *
  * An instance owns backends, a backend has devices, a device has queues, fences and memory. Destroy
  * children first; destroying a parent with live children is QUIRE_E_BUSY.
- * Nothing device-related runs before quire_device_open, so a process may fork until then; after that,
- * calls in the child are QUIRE_E_FORKED.
+ * Nothing device-related runs before quire_device_open, so a process may fork until then; after
+ * that, calls in the child are QUIRE_E_FORKED.
  */
 #ifndef QUIRE_DEVICE_H
 #define QUIRE_DEVICE_H
@@ -22,9 +22,9 @@ typedef struct quire_instance_desc {
     uint32_t struct_size;
     uint32_t flags; /* 0 */
     const quire_chain *next;
-    /* Host allocator of the caches; both NULL for the library's own. Called from any thread, with a cache's
-     * lock held: calling back into that cache is QUIRE_E_REENTRANT. Must not unwind. `alignment` is a power
-     * of two. `release` gets the size that was asked for. */
+    /* Host allocator of the caches; both NULL for the library's own. Called from any thread, with a
+     * cache's lock held: calling back into that cache is QUIRE_E_REENTRANT. Must not unwind.
+     * `alignment` is a power of two. `release` gets the size that was asked for. */
     void *(*allocate)(void *user, uint64_t size_bytes, uint64_t alignment);
     void (*release)(void *user, void *pointer, uint64_t size_bytes, uint64_t alignment);
     void *allocator_user;
@@ -35,11 +35,12 @@ typedef struct quire_instance_desc {
     const char *plugin_path;
 } quire_instance_desc;
 
-/* Creates an instance and looks for backends: desc->plugin_path, the environment's QUIRE_PLUGIN_PATH
+/* Creates an instance and looks for backends: desc->plugin_path, the environment's
+ * QUIRE_PLUGIN_PATH
  * (ignored in a privileged process), the directory beside libquire, the compiled-in one. Never the
  * working directory. A file that does not load leaves a reason, see quire_backend_get_info. */
-QUIRE_EXPORT quire_status quire_instance_create(const quire_instance_desc *desc, quire_instance **out,
-                                                quire_error *error);
+QUIRE_EXPORT quire_status quire_instance_create(const quire_instance_desc *desc,
+                                                quire_instance **out, quire_error *error);
 
 /* Errors   QUIRE_E_BUSY  devices or bookkeeping-only caches are still open. */
 QUIRE_EXPORT quire_status quire_instance_destroy(quire_instance *instance, quire_error *error);
@@ -65,11 +66,12 @@ QUIRE_EXPORT quire_status quire_backend_count(quire_instance *instance, uint32_t
 QUIRE_EXPORT quire_status quire_backend_get_info(quire_instance *instance, uint32_t index,
                                                  quire_backend_info *info, quire_error *error);
 
-/* Loads a plugin by absolute path and appends it to the list. It stays loaded until the process ends.
+/* Loads a plugin by absolute path and appends it to the list. It stays loaded until the process
+ * ends.
  * Errors   QUIRE_E_BACKEND       not there, not a plugin, or refused; nothing was added.
  *          QUIRE_E_INCOMPATIBLE  it speaks another major version. */
-QUIRE_EXPORT quire_status quire_backend_load(quire_instance *instance, const char *path, uint32_t *index,
-                                             quire_error *error);
+QUIRE_EXPORT quire_status quire_backend_load(quire_instance *instance, const char *path,
+                                             uint32_t *index, quire_error *error);
 
 typedef struct quire_device_desc {
     uint32_t struct_size;
@@ -102,20 +104,23 @@ QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_devi
  * order; queues run independently. */
 QUIRE_EXPORT quire_status quire_queue_create(quire_device *device, const quire_native *native,
                                              quire_queue **out, quire_error *error);
-/* Errors   QUIRE_E_BUSY  a step that is not finished uses it. Waits for nothing: enqueued work runs on. */
+/* Errors   QUIRE_E_BUSY  a step that is not finished uses it. Waits for nothing: enqueued work runs
+ * on. */
 QUIRE_EXPORT quire_status quire_queue_destroy(quire_queue *queue, quire_error *error);
 /* Waits until all that was enqueued has run. */
 QUIRE_EXPORT quire_status quire_queue_sync(quire_queue *queue, quire_error *error);
 
-/* A fence is a 64-bit value that only grows; QUIRE_FENCE_FAILED means that work before it failed. */
+/* A fence is a 64-bit value that only grows; QUIRE_FENCE_FAILED means that work before it
+ * failed. */
 #define QUIRE_FENCE_FAILED 0xFFFFFFFFFFFFFFFFull
 
-QUIRE_EXPORT quire_status quire_fence_create(quire_device *device, uint64_t value, quire_fence **out,
-                                             quire_error *error);
+QUIRE_EXPORT quire_status quire_fence_create(quire_device *device, uint64_t value,
+                                             quire_fence **out, quire_error *error);
 QUIRE_EXPORT quire_status quire_fence_destroy(quire_fence *fence, quire_error *error);
 QUIRE_EXPORT quire_status quire_fence_read(quire_fence *fence, uint64_t *value, quire_error *error);
 /* Sets the value from the host. Errors   QUIRE_E_ARG  it would not grow. */
-QUIRE_EXPORT quire_status quire_fence_signal(quire_fence *fence, uint64_t value, quire_error *error);
+QUIRE_EXPORT quire_status quire_fence_signal(quire_fence *fence, uint64_t value,
+                                             quire_error *error);
 /* Waits for the value or the time, whichever comes first (then QUIRE_S_TIMEOUT). */
 QUIRE_EXPORT quire_status quire_fence_wait(quire_fence *fence, uint64_t value, uint64_t timeout_ns,
                                            quire_error *error);
@@ -141,8 +146,8 @@ typedef struct quire_memory_info {
     uint32_t struct_size;
     uint32_t flags;
     const quire_chain *next;
-    uint64_t address;    /* for the arguments of kernels */
-    void *host_pointer;  /* NULL where the host cannot reach it */
+    uint64_t address;   /* for the arguments of kernels */
+    void *host_pointer; /* NULL where the host cannot reach it */
     uint64_t size_bytes;
 } quire_memory_info;
 
@@ -152,9 +157,11 @@ QUIRE_EXPORT quire_status quire_memory_create(quire_device *device, const quire_
 QUIRE_EXPORT quire_status quire_memory_destroy(quire_memory *memory, quire_error *error);
 QUIRE_EXPORT quire_status quire_memory_get_info(quire_memory *memory, quire_memory_info *info,
                                                 quire_error *error);
-/* Enqueues a copy between two memories of the queue's device, of any kinds. The ranges must not overlap. */
-QUIRE_EXPORT quire_status quire_memory_copy(quire_queue *queue, quire_memory *dst, uint64_t dst_offset,
-                                            quire_memory *src, uint64_t src_offset, uint64_t size_bytes,
+/* Enqueues a copy between two memories of the queue's device, of any kinds. The ranges must not
+ * overlap. */
+QUIRE_EXPORT quire_status quire_memory_copy(quire_queue *queue, quire_memory *dst,
+                                            uint64_t dst_offset, quire_memory *src,
+                                            uint64_t src_offset, uint64_t size_bytes,
                                             quire_error *error);
 
 #ifdef __cplusplus

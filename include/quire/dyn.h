@@ -19,11 +19,11 @@
 
 #include "api.h"
 
-/* Opens `path`; NULL: the file named by the environment's QUIRE_LIBRARY, else libquire.so.0 where the
- * dynamic linker looks. On failure writes into why[why_size] what was tried and why it failed. */
+/* Opens `path`; NULL: the file named by the environment's QUIRE_LIBRARY, else libquire.so.0 where
+ * the dynamic linker looks. On failure writes into why[why_size] what was tried and why it
+ * failed. */
 static inline quire_status quire_dyn_load(const char *path, const quire_api **out, char *why,
-                                          size_t why_size)
-{
+                                          size_t why_size) {
     void *library;
     void *symbol;
     quire_get_api_fn get_api;

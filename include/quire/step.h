@@ -2,9 +2,9 @@
  *
  * step: what one engine iteration changes; batch: the memory that a step's tables are written to.
  *
- * begin, (add | drop | preempt)*, then commit or abort; after commit the engine enqueues its kernels,
- * then finish. One step is open per cache at a time; several may be committed and unfinished (at most
- * QUIRE_UNFINISHED_STEPS), so that step n + 1 is planned while step n runs.
+ * begin, (add | drop | preempt)*, then commit or abort; after commit the engine enqueues its
+ * kernels, then finish. One step is open per cache at a time; several may be committed and
+ * unfinished (at most QUIRE_UNFINISHED_STEPS), so that step n + 1 is planned while step n runs.
  *
  * A step is all promises until commit: abort undoes every effect. After commit only a lost device
  * fails it.
@@ -21,11 +21,11 @@ extern "C" {
 
 #define QUIRE_UNFINISHED_STEPS 8u
 
-/* With it an item that is short of blocks makes Quire preempt sequences that have no item in the step yet:
- * those that quire_cache_desc.victim names first, and only ones that were admitted after the item's own
- * (or have a lower priority), so that the oldest always gets through. So list items oldest first. Items whose
- * sequence has nothing on the device never preempt. How: quire_step_desc.preempt; a swap that the host
- * tier has no room for becomes a recompute. */
+/* With it an item that is short of blocks makes Quire preempt sequences that have no item in the
+ * step yet: those that quire_cache_desc.victim names first, and only ones that were admitted after
+ * the item's own (or have a lower priority), so that the oldest always gets through. So list items
+ * oldest first. Items whose sequence has nothing on the device never preempt. How:
+ * quire_step_desc.preempt; a swap that the host tier has no room for becomes a recompute. */
 enum { QUIRE_STEP_MAY_PREEMPT = 1 << 0 };
 
 enum { QUIRE_PREEMPT_AUTO = 0, QUIRE_PREEMPT_SWAP = 1, QUIRE_PREEMPT_RECOMPUTE = 2 };
@@ -36,7 +36,7 @@ typedef struct quire_step_desc {
     const quire_chain *next;
     quire_queue *const *queues; /* [queue_count], one a shard: where all of the step runs */
     uint32_t queue_count;
-    uint32_t preempt; /* QUIRE_PREEMPT_*, for QUIRE_STEP_MAY_PREEMPT */
+    uint32_t preempt;   /* QUIRE_PREEMPT_*, for QUIRE_STEP_MAY_PREEMPT */
     uint64_t queue_tag; /* bookkeeping-only caches: any number that names the engine's queue */
 } quire_step_desc;
 
@@ -48,9 +48,10 @@ typedef struct quire_step_item {
     uint32_t token_offset; /* into the tokens given beside the items */
     uint32_t token_count;
     uint32_t max_compute; /* 0 = all */
-    uint32_t draft_count; /* the last ones are provisional: see quire_seq_accept. All must be computed now */
-    uint32_t lookahead;   /* slots to reserve behind the last known token */
-    uint32_t reserved0;   /* for tree masks */
+    uint32_t
+        draft_count;    /* the last ones are provisional, and all computed now: quire_seq_accept */
+    uint32_t lookahead; /* slots to reserve behind the last known token */
+    uint32_t reserved0; /* for tree masks */
     uint64_t reserved1;
 } quire_step_item;
 
@@ -68,8 +69,8 @@ enum {
 };
 
 typedef struct quire_step_result {
-    uint32_t outcome; /* QUIRE_ITEM_* */
-    uint32_t reason;  /* QUIRE_WAIT_*, 0 when it runs */
+    uint32_t outcome;        /* QUIRE_ITEM_* */
+    uint32_t reason;         /* QUIRE_WAIT_*, 0 when it runs */
     uint32_t hit_tokens;     /* found by lookup in this step */
     uint32_t first_position; /* of the tokens to compute */
     uint32_t compute_count;
@@ -78,52 +79,57 @@ typedef struct quire_step_result {
     uint32_t reserved0;
 } quire_step_result;
 
-/* Opens a step and adds items; item_count may be 0. Items are handled in their order, each all or nothing
- * over all groups, and results are written one an item. A later item of the same call may be preempted by an
- * earlier one; it then waits with QUIRE_WAIT_PREEMPTED.
+/* Opens a step and adds items; item_count may be 0. Items are handled in their order, each all or
+ * nothing over all groups, and results are written one an item. A later item of the same call may
+ * be preempted by an earlier one; it then waits with QUIRE_WAIT_PREEMPTED.
  *
  * tokens   [token_count] the flat array that the items' ranges point into.
- * Errors   QUIRE_E_BUSY   a step is open, QUIRE_UNFINISHED_STEPS are unfinished, a sequence has drafts
- *                         that were not accepted, or the step's own queue is another cache's device.
+ * Errors   QUIRE_E_BUSY   a step is open, QUIRE_UNFINISHED_STEPS are unfinished, a sequence has
+ *                         drafts that were not accepted, or the step's own queue is another cache's
+ *                         device.
  *          QUIRE_E_ARG    an item is wrong; the message names its index. No step was opened.
  *          QUIRE_E_LIMIT  an item would grow past max_sequence_tokens. */
 QUIRE_EXPORT quire_status quire_step_begin(quire_cache *cache, const quire_step_desc *desc,
                                            const quire_step_item *items, uint32_t item_count,
                                            uint32_t item_stride, const quire_token *tokens,
                                            uint32_t token_count, quire_step_result *results,
-                                           uint32_t result_stride, quire_step *out, quire_error *error);
+                                           uint32_t result_stride, quire_step *out,
+                                           quire_error *error);
 /* Adds items to the open step, as quire_step_begin does. On an error none of them was added. */
 QUIRE_EXPORT quire_status quire_step_add(quire_cache *cache, quire_step step,
                                          const quire_step_item *items, uint32_t item_count,
                                          uint32_t item_stride, const quire_token *tokens,
                                          uint32_t token_count, quire_step_result *results,
                                          uint32_t result_stride, quire_error *error);
-/* Takes a sequence's item back, and with it later items that hit its blocks. Their sequences, the named
- * one first, are written to dropped[capacity]; `count` gets how many. Rows behind it move up.
+/* Takes a sequence's item back, and with it later items that hit its blocks. Their sequences, the
+ * named one first, are written to dropped[capacity]; `count` gets how many. Rows behind it move up.
  * Errors   QUIRE_S_INCOMPLETE  capacity is too short; nothing changed. */
 QUIRE_EXPORT quire_status quire_step_drop(quire_cache *cache, quire_step step, quire_seq seq,
                                           quire_seq *dropped, uint32_t capacity, uint32_t *count,
                                           quire_error *error);
-/* Gives up the blocks of a sequence that is not in the step. It keeps its known tokens and comes back by
- * being added again. freed_blocks counts those that this step can use, over all groups.
- * Returns  QUIRE_S_NO_BLOCKS  how is QUIRE_PREEMPT_SWAP and the host tier is short; nothing changed.
+/* Gives up the blocks of a sequence that is not in the step. It keeps its known tokens and comes
+ * back by being added again. freed_blocks counts those that this step can use, over all groups.
+ * Returns  QUIRE_S_NO_BLOCKS  how is QUIRE_PREEMPT_SWAP and the host tier is short; nothing
+ *                             changed.
  * Errors   QUIRE_E_BUSY       how is QUIRE_PREEMPT_SWAP and its last step, on another queue, is not
  *                             finished; or it has drafts that were not accepted. */
 QUIRE_EXPORT quire_status quire_step_preempt(quire_cache *cache, quire_step step, quire_seq seq,
-                                             uint32_t how, uint32_t *freed_blocks, quire_error *error);
+                                             uint32_t how, uint32_t *freed_blocks,
+                                             quire_error *error);
 
 typedef struct quire_preemption {
     quire_seq seq;
-    uint32_t how;       /* QUIRE_PREEMPT_SWAP or QUIRE_PREEMPT_RECOMPUTE */
-    uint32_t chosen_by; /* 0 the caller, 1 Quire */
+    uint32_t how;             /* QUIRE_PREEMPT_SWAP or QUIRE_PREEMPT_RECOMPUTE */
+    uint32_t chosen_by;       /* 0 the caller, 1 Quire */
     uint32_t computed_tokens; /* that it had */
     uint32_t blocks;          /* that it gave up */
     quire_seq for_seq;        /* whose item needed the room; 0 when the caller chose */
 } quire_preemption;
 
 /* Lists who was preempted in the step, from begin until finish. */
-QUIRE_EXPORT quire_status quire_step_preempted(quire_cache *cache, quire_step step, quire_preemption *out,
-                                               uint32_t capacity, uint32_t stride, uint32_t *count,
+QUIRE_EXPORT quire_status quire_step_preempted(quire_cache *cache, quire_step step,
+                                               quire_preemption *out, uint32_t capacity,
+                                               uint32_t stride, uint32_t *count,
                                                quire_error *error);
 
 /* Undoes everything since begin. The handle is stale afterwards. */
@@ -132,7 +138,8 @@ QUIRE_EXPORT quire_status quire_step_abort(quire_cache *cache, quire_step step, 
 /* Makes the step real: copies on write, swaps and the batch's tables are enqueued on its queues.
  *
  * batch    NULL when the engine reads tables with quire_step_blocks.
- * Errors   QUIRE_E_LIMIT        the step has more rows, tokens or blocks than the batch holds; still open.
+ * Errors   QUIRE_E_LIMIT        the step has more rows, tokens or blocks than the batch holds;
+ *                               still open.
  *          QUIRE_E_BUSY         the batch's last steps still run; use another or wait. Still open.
  *          QUIRE_E_DEVICE_LOST  the step was undone as by finish with QUIRE_STEP_FAILED. */
 QUIRE_EXPORT quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch *batch,
@@ -141,16 +148,17 @@ QUIRE_EXPORT quire_status quire_step_commit(quire_cache *cache, quire_step step,
 enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
 
 /* Says that everything of the step has been enqueued on its queues: a fence goes behind it. In a
- * bookkeeping-only cache it says that the step is done. QUIRE_STEP_FAILED takes *computed* back in every
- * sequence that the step computed or that used its blocks since (QUIRE_SEQ_LOST); known tokens stay.
- * The handle is stale afterwards.
+ * bookkeeping-only cache it says that the step is done. QUIRE_STEP_FAILED takes *computed* back in
+ * every sequence that the step computed or that used its blocks since (QUIRE_SEQ_LOST); known
+ * tokens stay. The handle is stale afterwards.
  *
  * signal   NULL. (Native signals: not in 0.1.) */
-QUIRE_EXPORT quire_status quire_step_finish(quire_cache *cache, quire_step step, const quire_native *signal,
-                                            uint32_t outcome, quire_error *error);
+QUIRE_EXPORT quire_status quire_step_finish(quire_cache *cache, quire_step step,
+                                            const quire_native *signal, uint32_t outcome,
+                                            quire_error *error);
 
-/* Writes ids [first, first + capacity) of a sequence's block table in a group, planned changes of the
- * open step included; `count` gets the table's length. 0 is the null block. `step` may be 0. */
+/* Writes ids [first, first + capacity) of a sequence's block table in a group, planned changes of
+ * the open step included; `count` gets the table's length. 0 is the null block. `step` may be 0. */
 QUIRE_EXPORT quire_status quire_step_blocks(quire_cache *cache, quire_step step, quire_seq seq,
                                             uint32_t group, uint32_t first, int32_t *ids,
                                             uint32_t capacity, uint32_t *count, quire_error *error);
@@ -165,25 +173,27 @@ typedef struct quire_block_copy {
     int32_t dst;
 } quire_block_copy;
 
-/* Lists the copies of an open or committed step, in the order in which they must run. A bookkeeping-only
- * engine executes them after commit, before its kernels. */
-QUIRE_EXPORT quire_status quire_step_copies(quire_cache *cache, quire_step step, quire_block_copy *out,
-                                            uint32_t capacity, uint32_t stride, uint32_t *count,
-                                            quire_error *error);
+/* Lists the copies of an open or committed step, in the order in which they must run. A
+ * bookkeeping-only engine executes them after commit, before its kernels. */
+QUIRE_EXPORT quire_status quire_step_copies(quire_cache *cache, quire_step step,
+                                            quire_block_copy *out, uint32_t capacity,
+                                            uint32_t stride, uint32_t *count, quire_error *error);
 
 /* Which views a batch keeps. */
 enum {
-    QUIRE_VIEW_BLOCK_TABLE = 1 << 0,  /* int32 [rows][max_blocks_per_row], as vLLM and FlashAttention */
-    QUIRE_VIEW_CSR = 1 << 1,          /* int32 indptr, indices, last_page_len, as FlashInfer */
-    QUIRE_VIEW_SLOTS = 1 << 2,        /* int64, one a new token: block * block_tokens + offset */
+    QUIRE_VIEW_BLOCK_TABLE =
+        1 << 0,                /* int32 [rows][max_blocks_per_row], as vLLM and FlashAttention */
+    QUIRE_VIEW_CSR = 1 << 1,   /* int32 indptr, indices, last_page_len, as FlashInfer */
+    QUIRE_VIEW_SLOTS = 1 << 2, /* int64, one a new token: block * block_tokens + offset */
     QUIRE_VIEW_CONTEXT_SLOTS = 1 << 3, /* int32, one a context token, as SGLang and ggml */
-    QUIRE_VIEW_LENGTHS = 1 << 4,      /* int32 [rows]: context length, new tokens included */
-    QUIRE_VIEW_POSITIONS = 1 << 5,    /* int32, one a new token */
-    QUIRE_VIEW_CU_Q = 1 << 6          /* int32 [rows + 1]: where each row's new tokens begin */
+    QUIRE_VIEW_LENGTHS = 1 << 4,       /* int32 [rows]: context length, new tokens included */
+    QUIRE_VIEW_POSITIONS = 1 << 5,     /* int32, one a new token */
+    QUIRE_VIEW_CU_Q = 1 << 6           /* int32 [rows + 1]: where each row's new tokens begin */
 };
 
 enum {
-    QUIRE_BATCH_PAD_NULL_SLOT = 1 << 0 /* pad slots with 0, a slot of the null block, instead of -1 */
+    QUIRE_BATCH_PAD_NULL_SLOT =
+        1 << 0 /* pad slots with 0, a slot of the null block, instead of -1 */
 };
 
 typedef struct quire_batch_desc {
@@ -201,20 +211,20 @@ typedef struct quire_batch_desc {
     const quire_attention_desc *attention;
 } quire_batch_desc;
 
-/* Fixed addresses for the life of the batch; 0 where the view is not kept. Device addresses in a cache
- * with memory, host addresses in a bookkeeping-only cache. Rows behind row_count hold padding: block 0, length 0,
- * slot -1 (or 0), position 0, and cu_q repeats its last value. A block table's entries behind the row's
- * last block are 0. */
+/* Fixed addresses for the life of the batch; 0 where the view is not kept. Device addresses in a
+ * cache with memory, host addresses in a bookkeeping-only cache. Rows behind row_count hold
+ * padding: block 0, length 0, slot -1 (or 0), position 0, and cu_q repeats its last value. A block
+ * table's entries behind the row's last block are 0. */
 typedef struct quire_batch_views {
     uint32_t struct_size;
     uint32_t flags;
     const quire_chain *next;
     uint64_t block_table;
-    uint64_t csr_indptr;        /* [rows + 1] */
+    uint64_t csr_indptr; /* [rows + 1] */
     uint64_t csr_indices;
     uint64_t csr_last_page_len; /* [rows] */
     uint64_t slots;
-    uint64_t context_slots;     /* rows one behind another, cu by lengths */
+    uint64_t context_slots; /* rows one behind another, cu by lengths */
     uint64_t lengths;
     uint64_t positions;
     uint64_t cu_q;
@@ -224,8 +234,8 @@ typedef struct quire_batch_views {
     uint32_t max_length;         /* longest context of the last commit */
 } quire_batch_views;
 
-/* Makes a batch of a cache. Errors   QUIRE_E_UNSUPPORTED  an attention option that no kernel instance of
- * the backend serves; or context slots in a pool of 2^31 slots or more. */
+/* Makes a batch of a cache. Errors   QUIRE_E_UNSUPPORTED  an attention option that no kernel
+ * instance of the backend serves; or context slots in a pool of 2^31 slots or more. */
 QUIRE_EXPORT quire_status quire_batch_create(quire_cache *cache, const quire_batch_desc *desc,
                                              quire_batch **out, quire_error *error);
 /* Errors   QUIRE_E_BUSY  a step that was committed into it is not done. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""command: the `quire` command as a person uses it: what it prints, and what it says to bad input."""
+"""command: the `quire` command as a person uses it: what it prints, what it says to bad input."""
 
 import json
 import os
@@ -15,7 +15,8 @@ LINE = '{"timestamp": 0, "input_length": 1100, "output_length": 20, "hash_ids": 
 
 def run(*arguments, env=None):
     process = subprocess.run([QUIRE, *map(str, arguments)], capture_output=True, text=True,
-                             stdin=subprocess.DEVNULL, timeout=60, env={**os.environ, **(env or {})})
+                             stdin=subprocess.DEVNULL, timeout=60,
+                             env={**os.environ, **(env or {})})
     return process.returncode, process.stdout, process.stderr
 
 
@@ -29,8 +30,9 @@ def replay_counts_hits(folder):
     trace.write_text(LINE % 3 + LINE % 4)
     code, out, _ = run("replay", trace, "--blocks", 1000, "--json")
     result = json.loads(out)
-    keys = ("requests input_tokens output_tokens hit_tokens hit_rate cached_blocks preemptions evictions "
-            "steps bytes_hashed bytes_compared manager_seconds blocks block_tokens policy").split()
+    keys = ("requests input_tokens output_tokens hit_tokens hit_rate cached_blocks preemptions "
+            "evictions steps bytes_hashed bytes_compared manager_seconds blocks block_tokens "
+            "policy").split()
     expect(code == 0 and list(result) == keys, f"the keys of --json are {keys}, not {list(result)}")
     expect(result["hit_tokens"] == 1024, "two shared ids of 512 tokens are hit")
     expect(result["bytes_compared"] == 1024 * 4, "every hit token was compared")
@@ -53,7 +55,8 @@ def replay_refuses(folder):
         (("replay",), "required"),
     ]
     (folder / "good.jsonl").write_text(LINE % 3)
-    (folder / "short.jsonl").write_text('{"input_length": 999, "output_length": 2, "hash_ids": [1]}\n')
+    short = '{"input_length": 999, "output_length": 2, "hash_ids": [1]}\n'
+    (folder / "short.jsonl").write_text(short)
     for arguments, words in cases:
         code, out, err = run(*arguments)
         expect(code != 0 and words in err and out == "",
@@ -70,8 +73,9 @@ def devices_explain_themselves(folder):
     (plugins / "quire_backend_link.so").symlink_to(plugins / "quire_backend_cpu.so")
     code, out, _ = run("devices", "--json", env={"QUIRE_PLUGIN_PATH": str(plugins)})
     found = {backend["name"]: backend for backend in json.loads(out)}
-    expect(code == 0 and found["cpu"]["loaded"] and len(found["cpu"]["devices"]) == 1, "cpu is there")
-    expect(found["null"]["loaded"] and found["null"]["devices"] == [], "null loads and has no device")
+    cpu, null = found["cpu"], found["null"]
+    expect(code == 0 and cpu["loaded"] and len(cpu["devices"]) == 1, "cpu is there")
+    expect(null["loaded"] and null["devices"] == [], "null loads and has no device")
     expect("dynamic linker" in found["broken"]["reason"], "a file that is no plugin gives a reason")
     expect("symbolic link" in found["link"]["reason"], "a link is not followed")
     expect(found["broken"]["path"].endswith("quire_backend_broken.so"), "and says where it is")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """golden: the replay of a production trace gives the numbers of exact LRU, to the token.
 
-The conversation trace of kvcache-ai/Mooncake (FAST'25, Apache-2.0) is looked for in QUIRE_TRACES, else beside
-the project in shared/traces. The golden columns come from two independent programs.
+The conversation trace of kvcache-ai/Mooncake (FAST'25, Apache-2.0) is looked for in QUIRE_TRACES,
+else beside the project in shared/traces. The golden columns come from two independent programs.
 
     golden.py QUIRE SOURCE_ROOT BLOCKS...
 """

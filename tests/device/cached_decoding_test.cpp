@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The textbook example of why a KV cache exists: one layer, one head, width 64, a prompt of 16 tokens and 48
-// more, the last of them not fed back. Decoding through the cache gives what decoding without one gives,
-// with 1,305,600 multiply-accumulates instead of 41,829,376.
+// The textbook example of why a KV cache exists: one layer, one head, width 64, a prompt of 16
+// tokens and 48 more, the last of them not fed back. Decoding through the cache gives what decoding
+// without one gives, with 1,305,600 multiply-accumulates instead of 41,829,376.
 //
-// Counted: the projections Q, K, V, O (width * width a token) and QK^T and PV (width a query and key each),
-// the prompt's scores unmasked.
+// Counted: the projections Q, K, V, O (width * width a token) and QK^T and PV (width a query and
+// key each), the prompt's scores unmasked.
 
 #include <algorithm>
 #include <cmath>
@@ -26,8 +26,7 @@ constexpr uint32_t kVocabulary = 50;
 using Vector = std::vector<float>;
 
 struct Model {
-    Model()
-    {
+    Model() {
         std::mt19937 random(3);
         auto draw = [&](uint32_t count, float scale) {
             Vector out(count);
@@ -41,8 +40,7 @@ struct Model {
     }
 
     // out = w x, counted.
-    Vector project(uint32_t which, const float *x)
-    {
+    Vector project(uint32_t which, const float *x) {
         Vector out(kWidth, 0.0f);
         for (uint32_t row = 0; row < kWidth; ++row) {
             for (uint32_t i = 0; i < kWidth; ++i) {
@@ -56,8 +54,7 @@ struct Model {
     const float *embed(uint32_t token) const { return &embedding[token * kWidth]; }
 
     // The next token: the embedding that is nearest to x plus the attention's output.
-    uint32_t choose(const float *x, const Vector &attention)
-    {
+    uint32_t choose(const float *x, const Vector &attention) {
         Vector out = project(3, attention.data());
         for (uint32_t i = 0; i < kWidth; ++i) out[i] += x[i];
         uint32_t best = 0;
@@ -71,12 +68,11 @@ struct Model {
     }
 
     Vector embedding;
-    Vector projections[4]; // Q, K, V, O
+    Vector projections[4];  // Q, K, V, O
     uint64_t multiplications = 0;
 };
 
-Vector attend(const Vector &q, const std::vector<Vector> &keys, const std::vector<Vector> &values)
-{
+Vector attend(const Vector &q, const std::vector<Vector> &keys, const std::vector<Vector> &values) {
     std::vector<double> weights;
     double sum = 0, largest = -INFINITY;
     for (const Vector &key : keys) {
@@ -95,16 +91,14 @@ Vector attend(const Vector &q, const std::vector<Vector> &keys, const std::vecto
     return out;
 }
 
-std::vector<uint32_t> prompt()
-{
+std::vector<uint32_t> prompt() {
     std::vector<uint32_t> tokens;
     for (uint32_t i = 0; i < kPrompt; ++i) tokens.push_back(i * 7 % kVocabulary);
     return tokens;
 }
 
 // Everything is computed again for each token.
-std::vector<uint32_t> decode_without_cache(Model *model)
-{
+std::vector<uint32_t> decode_without_cache(Model *model) {
     std::vector<uint32_t> tokens = prompt();
     while (tokens.size() < kTotal) {
         std::vector<Vector> keys, values, queries;
@@ -116,8 +110,10 @@ std::vector<uint32_t> decode_without_cache(Model *model)
         uint32_t next = 0;
         for (size_t i = 0; i < tokens.size(); ++i) {
             std::vector<Vector> seen_keys(keys.begin(), keys.begin() + static_cast<long>(i) + 1);
-            std::vector<Vector> seen_values(values.begin(), values.begin() + static_cast<long>(i) + 1);
-            next = model->choose(model->embed(tokens[i]), attend(queries[i], seen_keys, seen_values));
+            std::vector<Vector> seen_values(values.begin(),
+                                            values.begin() + static_cast<long>(i) + 1);
+            next =
+                model->choose(model->embed(tokens[i]), attend(queries[i], seen_keys, seen_values));
         }
         model->multiplications += 2 * tokens.size() * tokens.size() * kWidth;
         tokens.push_back(next);
@@ -126,9 +122,8 @@ std::vector<uint32_t> decode_without_cache(Model *model)
 }
 
 class CachedDecoder {
-  public:
-    CachedDecoder() : cache_(CacheShape{8, 16, kWidth})
-    {
+ public:
+    CachedDecoder() : cache_(CacheShape{8, 16, kWidth}) {
         cache_.must(cache_.api.queue_create(cache_.device, nullptr, &queue_, &cache_.error));
         auto attention = described<quire_attention_desc>();
         attention.q_heads = 1;
@@ -142,15 +137,13 @@ class CachedDecoder {
         cache_.must(cache_.api.batch_create(cache_.cache, &desc, &batch_, &cache_.error));
         seq_ = cache_.create();
     }
-    ~CachedDecoder()
-    {
+    ~CachedDecoder() {
         EXPECT_GE(cache_.api.batch_destroy(batch_, &cache_.error), 0) << cache_.error.message;
         EXPECT_GE(cache_.api.queue_destroy(queue_, &cache_.error), 0) << cache_.error.message;
     }
 
     // Feeds tokens and gives the attention of the last one.
-    Vector feed(Model *model, const std::vector<uint32_t> &tokens, Vector *all = nullptr)
-    {
+    Vector feed(Model *model, const std::vector<uint32_t> &tokens, Vector *all = nullptr) {
         quire_step_result result{};
         quire_step step = cache_.begin(queue_, seq_, tokens, &result);
         EXPECT_EQ(result.compute_count, tokens.size());
@@ -181,8 +174,7 @@ class CachedDecoder {
     }
 
     // Changes one element of K of a token that was written.
-    void corrupt(uint32_t position)
-    {
+    void corrupt(uint32_t position) {
         auto pool = described<quire_pool_info>();
         cache_.must(cache_.api.cache_get_pool(cache_.cache, 0, 0, &pool, &cache_.error));
         int32_t block = 0;
@@ -195,7 +187,7 @@ class CachedDecoder {
         *element += 40.0f;
     }
 
-  private:
+ private:
     CpuCache cache_;
     quire_queue *queue_ = nullptr;
     quire_batch *batch_ = nullptr;
@@ -203,14 +195,13 @@ class CachedDecoder {
     uint32_t length_ = 0;
 };
 
-std::vector<uint32_t> decode_with_cache(Model *model)
-{
+std::vector<uint32_t> decode_with_cache(Model *model) {
     CachedDecoder decoder;
     std::vector<uint32_t> tokens = prompt();
     Vector all;
     decoder.feed(model, tokens, &all);
     uint32_t next = 0;
-    for (uint32_t i = 0; i < kPrompt; ++i) { // O for every token of the prompt, as without a cache
+    for (uint32_t i = 0; i < kPrompt; ++i) {  // O for every token of the prompt, as without a cache
         Vector row(all.begin() + i * kWidth, all.begin() + (i + 1) * kWidth);
         next = model->choose(model->embed(tokens[i]), row);
     }
@@ -222,16 +213,14 @@ std::vector<uint32_t> decode_with_cache(Model *model)
     return tokens;
 }
 
-TEST(CachedDecoding, gives_the_tokens_of_decoding_without_a_cache)
-{
+TEST(CachedDecoding, gives_the_tokens_of_decoding_without_a_cache) {
     Model with, without;
     EXPECT_EQ(decode_with_cache(&with), decode_without_cache(&without));
     EXPECT_EQ(with.multiplications, 1305600u);
     EXPECT_EQ(without.multiplications, 41829376u);
 }
 
-TEST(CachedDecoding, one_corrupted_entry_changes_the_output)
-{
+TEST(CachedDecoding, one_corrupted_entry_changes_the_output) {
     Model model;
     CachedDecoder right, wrong;
     right.feed(&model, prompt());
@@ -241,8 +230,7 @@ TEST(CachedDecoding, one_corrupted_entry_changes_the_output)
     EXPECT_NE(right.feed(&model, {9}), wrong.feed(&model, {9}));
 }
 
-TEST(CachedDecoding, one_missing_entry_changes_the_output)
-{
+TEST(CachedDecoding, one_missing_entry_changes_the_output) {
     Model model;
     CachedDecoder whole, shorter;
     std::vector<uint32_t> tokens = prompt();
@@ -252,4 +240,4 @@ TEST(CachedDecoding, one_missing_entry_changes_the_output)
     EXPECT_NE(whole.feed(&model, {9}), shorter.feed(&model, {9}));
 }
 
-} // namespace
+}  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cpu_cache: a cache with memory on the cpu backend, through the C ABI, for tests that need a device.
+// cpu_cache: a cache with memory on the cpu backend, through the C ABI, for tests that need a
+// device.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,15 +13,14 @@
 
 namespace quire::test {
 
-template <typename T> T described()
-{
+template <typename T>
+T described() {
     T value{};
     value.struct_size = sizeof value;
     return value;
 }
 
-inline const quire_api &library()
-{
+inline const quire_api &library() {
     static const quire_api *api = [] {
         const quire_api *loaded = nullptr;
         char why[512] = "";
@@ -41,9 +41,8 @@ struct CacheShape {
 
 // One layer, one head, f32.
 class CpuCache {
-  public:
-    explicit CpuCache(const CacheShape &shape)
-    {
+ public:
+    explicit CpuCache(const CacheShape &shape) {
         error.struct_size = sizeof error;
         auto instance_desc = described<quire_instance_desc>();
         must(api.instance_create(&instance_desc, &instance, &error));
@@ -67,8 +66,7 @@ class CpuCache {
         desc.block_tokens = shape.block_tokens;
         must(api.cache_create(instance, &desc, &cache, &error));
     }
-    ~CpuCache()
-    {
+    ~CpuCache() {
         EXPECT_GE(api.cache_destroy(cache, &error), 0) << error.message;
         EXPECT_GE(api.device_close(device, &error), 0) << error.message;
         EXPECT_GE(api.instance_destroy(instance, &error), 0) << error.message;
@@ -78,8 +76,7 @@ class CpuCache {
 
     void must(quire_status status) { ASSERT_GE(status, 0) << error.message; }
 
-    quire_seq create()
-    {
+    quire_seq create() {
         auto desc = described<quire_seq_desc>();
         quire_seq seq = 0;
         must(api.seq_create(cache, &desc, &seq, &error));
@@ -88,8 +85,7 @@ class CpuCache {
 
     // Opens a step with one item.
     quire_step begin(quire_queue *queue, quire_seq seq, const std::vector<uint32_t> &tokens,
-                     quire_step_result *result)
-    {
+                     quire_step_result *result) {
         auto desc = described<quire_step_desc>();
         desc.queues = &queue;
         desc.queue_count = 1;
@@ -109,4 +105,4 @@ class CpuCache {
     quire_cache *cache = nullptr;
 };
 
-} // namespace quire::test
+}  // namespace quire::test

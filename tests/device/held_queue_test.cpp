@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asynchrony that is real: a queue of the cpu backend is held by a fence, so that the work of a committed
-// step has certainly not run, and the cache is asked what it allows meanwhile.
+// Asynchrony that is real: a queue of the cpu backend is held by a fence, so that the work of a
+// committed step has certainly not run, and the cache is asked what it allows meanwhile.
 
 #include <numeric>
 
@@ -11,13 +11,12 @@ namespace {
 
 using namespace quire::test;
 
-constexpr uint32_t kBlocks = 9; // 8 usable
-constexpr uint32_t kPrompt = 65; // 4 full blocks and one token
+constexpr uint32_t kBlocks = 9;   // 8 usable
+constexpr uint32_t kPrompt = 65;  // 4 full blocks and one token
 
 class HeldQueue : public ::testing::Test {
-  protected:
-    HeldQueue() : cache_(CacheShape{kBlocks, 16, 64}), tokens_(kPrompt)
-    {
+ protected:
+    HeldQueue() : cache_(CacheShape{kBlocks, 16, 64}), tokens_(kPrompt) {
         std::iota(tokens_.begin(), tokens_.end(), 100u);
         for (quire_queue *&queue : queues_) {
             cache_.must(api().queue_create(cache_.device, nullptr, &queue, error()));
@@ -25,8 +24,7 @@ class HeldQueue : public ::testing::Test {
         cache_.must(api().fence_create(cache_.device, 0, &gate_, error()));
         cache_.must(api().queue_after(queues_[0], gate_, 1, error()));
     }
-    ~HeldQueue() override
-    {
+    ~HeldQueue() override {
         release();
         for (quire_queue *queue : queues_) {
             // A step is done when a call has seen its fence.
@@ -34,8 +32,8 @@ class HeldQueue : public ::testing::Test {
             desc.queues = &queue;
             desc.queue_count = 1;
             quire_step step = 0;
-            if (api().step_begin(cache_.cache, &desc, nullptr, 0, sizeof(quire_step_item), nullptr, 0,
-                                 nullptr, 0, &step, error()) >= 0) {
+            if (api().step_begin(cache_.cache, &desc, nullptr, 0, sizeof(quire_step_item), nullptr,
+                                 0, nullptr, 0, &step, error()) >= 0) {
                 api().step_abort(cache_.cache, step, nullptr);
             }
         }
@@ -46,15 +44,13 @@ class HeldQueue : public ::testing::Test {
     const quire_api &api() { return cache_.api; }
     quire_error *error() { return &cache_.error; }
 
-    void release()
-    {
+    void release() {
         api().fence_signal(gate_, 1, nullptr);
         for (quire_queue *queue : queues_) cache_.must(api().queue_sync(queue, error()));
     }
 
     // A whole step of one item; returns its result.
-    quire_step_result run(quire_queue *queue, quire_seq seq, const std::vector<uint32_t> &tokens)
-    {
+    quire_step_result run(quire_queue *queue, quire_seq seq, const std::vector<uint32_t> &tokens) {
         quire_step_result result{};
         quire_step step = cache_.begin(queue, seq, tokens, &result);
         cache_.must(api().step_commit(cache_.cache, step, nullptr, error()));
@@ -68,21 +64,19 @@ class HeldQueue : public ::testing::Test {
     quire_fence *gate_ = nullptr;
 };
 
-TEST_F(HeldQueue, commit_and_finish_return_while_the_queue_is_held)
-{
+TEST_F(HeldQueue, commit_and_finish_return_while_the_queue_is_held) {
     EXPECT_EQ(run(queues_[0], cache_.create(), tokens_).outcome, uint32_t{QUIRE_ITEM_RUN});
     uint64_t value = 1;
     cache_.must(api().fence_read(gate_, &value, error()));
-    EXPECT_EQ(value, 0u); // nothing behind the gate can have run
+    EXPECT_EQ(value, 0u);  // nothing behind the gate can have run
 }
 
-TEST_F(HeldQueue, blocks_of_unfinished_work_go_to_the_same_queue_and_to_no_other)
-{
+TEST_F(HeldQueue, blocks_of_unfinished_work_go_to_the_same_queue_and_to_no_other) {
     quire_seq first = cache_.create();
     run(queues_[0], first, tokens_);
     cache_.must(api().seq_end(cache_.cache, first, QUIRE_END_DROP_PREFIX, error()));
 
-    std::vector<uint32_t> other(8 * 16, 7u); // needs every usable block
+    std::vector<uint32_t> other(8 * 16, 7u);  // needs every usable block
     quire_seq second = cache_.create();
     quire_step_result elsewhere{};
     quire_step step = cache_.begin(queues_[1], second, other, &elsewhere);
@@ -93,8 +87,7 @@ TEST_F(HeldQueue, blocks_of_unfinished_work_go_to_the_same_queue_and_to_no_other
     EXPECT_EQ(run(queues_[0], second, other).outcome, uint32_t{QUIRE_ITEM_RUN});
 }
 
-TEST_F(HeldQueue, blocks_come_back_to_other_queues_when_the_work_has_run)
-{
+TEST_F(HeldQueue, blocks_come_back_to_other_queues_when_the_work_has_run) {
     quire_seq first = cache_.create();
     run(queues_[0], first, tokens_);
     cache_.must(api().seq_end(cache_.cache, first, QUIRE_END_DROP_PREFIX, error()));
@@ -103,8 +96,7 @@ TEST_F(HeldQueue, blocks_come_back_to_other_queues_when_the_work_has_run)
     EXPECT_EQ(run(queues_[1], cache_.create(), other).outcome, uint32_t{QUIRE_ITEM_RUN});
 }
 
-TEST_F(HeldQueue, a_prefix_is_found_on_its_own_queue_at_once_and_on_others_behind_the_fence)
-{
+TEST_F(HeldQueue, a_prefix_is_found_on_its_own_queue_at_once_and_on_others_behind_the_fence) {
     run(queues_[0], cache_.create(), tokens_);
     quire_step_result result{};
 
@@ -113,8 +105,8 @@ TEST_F(HeldQueue, a_prefix_is_found_on_its_own_queue_at_once_and_on_others_behin
     cache_.must(api().step_abort(cache_.cache, step, error()));
 
     quire_seq foreign = cache_.create();
-    step = cache_.begin(queues_[1], foreign, std::vector<uint32_t>(tokens_.begin(), tokens_.end() - 20),
-                        &result);
+    step = cache_.begin(queues_[1], foreign,
+                        std::vector<uint32_t>(tokens_.begin(), tokens_.end() - 20), &result);
     EXPECT_EQ(result.hit_tokens, 0u);
     cache_.must(api().step_abort(cache_.cache, step, error()));
 
@@ -124,10 +116,9 @@ TEST_F(HeldQueue, a_prefix_is_found_on_its_own_queue_at_once_and_on_others_behin
     cache_.must(api().step_abort(cache_.cache, step, error()));
 }
 
-TEST_F(HeldQueue, a_queue_with_a_running_step_is_not_destroyed)
-{
+TEST_F(HeldQueue, a_queue_with_a_running_step_is_not_destroyed) {
     run(queues_[0], cache_.create(), tokens_);
     EXPECT_EQ(api().queue_destroy(queues_[0], error()), QUIRE_E_BUSY);
 }
 
-} // namespace
+}  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random scripts on the library and on the reference. A failure prints the seed and the script up to the
-// operation that differs; QUIRE_SCRIPT=FILE plays a script from a file.
+// Random scripts on the library and on the reference. A failure prints the seed and the script up
+// to the operation that differs; QUIRE_SCRIPT=FILE plays a script from a file.
 
 #include <gtest/gtest.h>
 #include <quire/dyn.h>
@@ -16,8 +16,7 @@ namespace {
 
 using namespace quire::model;
 
-const quire_api &library()
-{
+const quire_api &library() {
     static const quire_api *api = [] {
         const quire_api *loaded = nullptr;
         char why[512] = "";
@@ -30,13 +29,9 @@ const quire_api &library()
     return *api;
 }
 
-bool short_run()
-{
-    return std::getenv("QUIRE_TEST_SHORT") != nullptr;
-}
+bool short_run() { return std::getenv("QUIRE_TEST_SHORT") != nullptr; }
 
-void play_seeds(uint64_t first, uint64_t count, int length, Tally *tally)
-{
+void play_seeds(uint64_t first, uint64_t count, int length, Tally *tally) {
     for (uint64_t seed = first; seed < first + count; ++seed) {
         Script script = make_script(seed, length);
         std::string difference = play(library(), script, tally);
@@ -44,8 +39,7 @@ void play_seeds(uint64_t first, uint64_t count, int length, Tally *tally)
     }
 }
 
-TEST(Model, random_scripts_give_what_the_reference_says)
-{
+TEST(Model, random_scripts_give_what_the_reference_says) {
     Tally tally;
     play_seeds(1, short_run() ? 40 : 1500, 400, &tally);
     // The scripts must reach what they are made for.
@@ -60,21 +54,18 @@ TEST(Model, random_scripts_give_what_the_reference_says)
     EXPECT_GT(tally.lost, 0u);
 }
 
-TEST(Model, long_scripts_give_what_the_reference_says)
-{
+TEST(Model, long_scripts_give_what_the_reference_says) {
     Tally tally;
     play_seeds(1000000, short_run() ? 2 : 20, 4000, &tally);
 }
 
-TEST(Model, a_script_survives_being_written_down)
-{
+TEST(Model, a_script_survives_being_written_down) {
     Script script = make_script(7, 200);
     Script again = parse_script(script_text(script));
     ASSERT_EQ(script_text(again), script_text(script));
 }
 
-TEST(Model, a_script_from_a_file_gives_what_the_reference_says)
-{
+TEST(Model, a_script_from_a_file_gives_what_the_reference_says) {
     const char *path = std::getenv("QUIRE_SCRIPT");
     if (path == nullptr) GTEST_SKIP() << "QUIRE_SCRIPT names no file to play";
     std::ifstream file(path);
@@ -84,4 +75,4 @@ TEST(Model, a_script_from_a_file_gives_what_the_reference_says)
     ASSERT_EQ(play(library(), parse_script(text.str()), &tally), "");
 }
 
-} // namespace
+}  // namespace

@@ -6,8 +6,7 @@
 
 namespace quire::model {
 
-Reference::Reference(const Config &config) : config_(config)
-{
+Reference::Reference(const Config &config) : config_(config) {
     for (const GroupShape &group : config.groups) {
         blocks_.emplace_back(static_cast<size_t>(group.blocks));
         host_.emplace_back(static_cast<size_t>(config.host_blocks));
@@ -15,67 +14,59 @@ Reference::Reference(const Config &config) : config_(config)
     seqs_.resize(static_cast<size_t>(config.max_sequences));
 }
 
-int Reference::block_count(int tokens) const
-{
+int Reference::block_count(int tokens) const {
     return (tokens + config_.block_tokens - 1) / config_.block_tokens;
 }
 
-int Reference::first_visible(int group, int position) const
-{
+int Reference::first_visible(int group, int position) const {
     int window = config_.groups[static_cast<size_t>(group)].window;
     return window == 0 || position < window ? 0 : (position - window + 1) / config_.block_tokens;
 }
 
-int Reference::first_unknown(const Seq &s) const
-{
+int Reference::first_unknown(const Seq &s) const {
     auto found = std::find(s.tokens.begin(), s.tokens.end(), kUnknown);
     return static_cast<int>(found - s.tokens.begin());
 }
 
-bool Reference::done(int64_t step) const
-{
+bool Reference::done(int64_t step) const {
     return unfinished_.empty() ? step < next_step_ : step < unfinished_.front().number;
 }
 
-bool Reference::usable(int64_t touch, int64_t queue) const
-{
+bool Reference::usable(int64_t touch, int64_t queue) const {
     for (const Step &step : unfinished_) {
         if (step.number <= touch && step.queue != queue) return false;
     }
     return true;
 }
 
-bool Reference::visible(int64_t ready, int64_t queue, bool any_queue) const
-{
+bool Reference::visible(int64_t ready, int64_t queue, bool any_queue) const {
     for (const Step &step : unfinished_) {
         if (step.number == ready && !any_queue && step.queue != queue) return false;
     }
     return true;
 }
 
-int Reference::count_free(int group) const
-{
+int Reference::count_free(int group) const {
     int count = 0;
-    for (const Block &b : blocks_[static_cast<size_t>(group)]) count += b.refs == 0 && (b.node < 0 || b.parked);
+    for (const Block &b : blocks_[static_cast<size_t>(group)])
+        count += b.refs == 0 && (b.node < 0 || b.parked);
     return count;
 }
 
-int Reference::count_cached(int group) const
-{
+int Reference::count_cached(int group) const {
     int count = 0;
-    for (const Block &b : blocks_[static_cast<size_t>(group)]) count += b.refs == 0 && b.node >= 0 && !b.parked;
+    for (const Block &b : blocks_[static_cast<size_t>(group)])
+        count += b.refs == 0 && b.node >= 0 && !b.parked;
     return count;
 }
 
-int Reference::count_held(int group) const
-{
+int Reference::count_held(int group) const {
     int count = 0;
     for (const Block &b : blocks_[static_cast<size_t>(group)]) count += b.refs > 0;
     return count;
 }
 
-int Reference::host_used() const
-{
+int Reference::host_used() const {
     int count = 0;
     for (const auto &blocks : host_) {
         for (const Block &b : blocks) count += b.refs;
@@ -83,8 +74,7 @@ int Reference::host_used() const
     return count;
 }
 
-int Reference::available(int group) const
-{
+int Reference::available(int group) const {
     int count = 0;
     for (const Block &b : blocks_[static_cast<size_t>(group)]) {
         count += b.refs == 0 && !b.parked && usable(b.touch, step_.queue);
@@ -92,10 +82,9 @@ int Reference::available(int group) const
     return count;
 }
 
-// Free blocks that nothing touches come first, then free ones that only this queue's work touches, those of
-// the oldest step first, then the cached one that was given back longest ago.
-int Reference::take(int group)
-{
+// Free blocks that nothing touches come first, then free ones that only this queue's work touches,
+// those of the oldest step first, then the cached one that was given back longest ago.
+int Reference::take(int group) {
     auto &blocks = blocks_[static_cast<size_t>(group)];
     int best = -1, best_class = 3;
     for (size_t i = 0; i < blocks.size(); ++i) {
@@ -124,16 +113,14 @@ int Reference::take(int group)
     return best;
 }
 
-void Reference::drop_ref(int group, int block, int64_t touch)
-{
+void Reference::drop_ref(int group, int block, int64_t touch) {
     Block &b = blocks_[static_cast<size_t>(group)][static_cast<size_t>(block)];
     b.touch = std::max(b.touch, touch);
     if (--b.refs == 0) b.stamp = ++clock_;
 }
 
 // Blocks of a node forget it.
-void Reference::free_parts(int node)
-{
+void Reference::free_parts(int node) {
     for (size_t g = 0; g < blocks_.size(); ++g) {
         int block = nodes_[static_cast<size_t>(node)].blocks[g];
         if (block < 0) continue;
@@ -144,16 +131,14 @@ void Reference::free_parts(int node)
     }
 }
 
-void Reference::kill(int node)
-{
+void Reference::kill(int node) {
     free_parts(node);
     nodes_[static_cast<size_t>(node)].alive = false;
     free_if_bare(nodes_[static_cast<size_t>(node)].parent);
 }
 
 // Without full-attention groups a node lives while it names a block or has children.
-void Reference::free_if_bare(int node)
-{
+void Reference::free_if_bare(int node) {
     for (const GroupShape &group : config_.groups) {
         if (group.window == 0) return;
     }
@@ -169,8 +154,8 @@ void Reference::free_if_bare(int node)
     }
 }
 
-int Reference::find_child(const std::string &root, int parent, const std::vector<uint32_t> &tokens) const
-{
+int Reference::find_child(const std::string &root, int parent,
+                          const std::vector<uint32_t> &tokens) const {
     for (size_t i = 0; i < nodes_.size(); ++i) {
         const Node &n = nodes_[i];
         if (n.alive && !n.hidden && n.parent == parent && n.root == root && n.tokens == tokens) {
@@ -180,8 +165,7 @@ int Reference::find_child(const std::string &root, int parent, const std::vector
     return -1;
 }
 
-std::vector<int> Reference::match(const Seq &s, int max_blocks, bool any_queue) const
-{
+std::vector<int> Reference::match(const Seq &s, int max_blocks, bool any_queue) const {
     std::vector<int> out;
     int parent = -1;
     for (int i = 0; i < max_blocks; ++i) {
@@ -192,7 +176,8 @@ std::vector<int> Reference::match(const Seq &s, int max_blocks, bool any_queue) 
         for (size_t g = 0; g < blocks_.size(); ++g) {
             int block = nodes_[static_cast<size_t>(node)].blocks[g];
             if (block < 0) continue;
-            all_visible &= visible(blocks_[g][static_cast<size_t>(block)].ready, step_.queue, any_queue);
+            all_visible &=
+                visible(blocks_[g][static_cast<size_t>(block)].ready, step_.queue, any_queue);
         }
         if (!all_visible) break;
         out.push_back(node);
@@ -201,13 +186,13 @@ std::vector<int> Reference::match(const Seq &s, int max_blocks, bool any_queue) 
     return out;
 }
 
-int Reference::best_hit(const std::vector<int> &matched) const
-{
+int Reference::best_hit(const std::vector<int> &matched) const {
     for (int n = static_cast<int>(matched.size()); n > 0; --n) {
         bool whole = true;
         for (size_t g = 0; g < blocks_.size(); ++g) {
             for (int i = first_visible(static_cast<int>(g), n * config_.block_tokens); i < n; ++i) {
-                whole &= nodes_[static_cast<size_t>(matched[static_cast<size_t>(i)])].blocks[g] >= 0;
+                whole &=
+                    nodes_[static_cast<size_t>(matched[static_cast<size_t>(i)])].blocks[g] >= 0;
             }
         }
         if (whole) return n;
@@ -215,8 +200,7 @@ int Reference::best_hit(const std::vector<int> &matched) const
     return 0;
 }
 
-void Reference::attach(int slot, int index, int node, int64_t ready)
-{
+void Reference::attach(int slot, int index, int node, int64_t ready) {
     for (size_t g = 0; g < blocks_.size(); ++g) {
         const auto &table = at(slot).tables[g];
         int block = index < static_cast<int>(table.size()) ? table[static_cast<size_t>(index)] : -1;
@@ -243,10 +227,10 @@ void Reference::attach(int slot, int index, int node, int64_t ready)
     }
 }
 
-void Reference::publish(int slot, int64_t ready)
-{
+void Reference::publish(int slot, int64_t ready) {
     Seq &s = at(slot);
-    int settled = std::min({s.computed, static_cast<int>(s.tokens.size()) - s.drafts, first_unknown(s)});
+    int settled =
+        std::min({s.computed, static_cast<int>(s.tokens.size()) - s.drafts, first_unknown(s)});
     int full = settled / config_.block_tokens;
     if (full <= s.published || config_.prefix_off || s.unpublished || s.swapped) return;
     if (s.cursor >= 0 && !nodes_[static_cast<size_t>(s.cursor)].alive) {
@@ -263,8 +247,8 @@ void Reference::publish(int slot, int64_t ready)
                 if (block >= 0 && blocks_[g][static_cast<size_t>(block)].node >= 0) return;
             }
             node = static_cast<int>(nodes_.size());
-            nodes_.push_back(Node{true, false, s.cursor, s.root, tokens,
-                                  std::vector<int>(blocks_.size(), -1)});
+            nodes_.push_back(
+                Node{true, false, s.cursor, s.root, tokens, std::vector<int>(blocks_.size(), -1)});
         }
         attach(slot, i, node, ready);
         s.cursor = node;
@@ -272,8 +256,7 @@ void Reference::publish(int slot, int64_t ready)
     }
 }
 
-int Reference::create(int slot, const std::string &root, int ns, int priority)
-{
+int Reference::create(int slot, const std::string &root, int ns, int priority) {
     at(slot) = Seq{};
     at(slot).live = true;
     at(slot).root = root;
@@ -283,18 +266,18 @@ int Reference::create(int slot, const std::string &root, int ns, int priority)
     return slot;
 }
 
-int Reference::whole_windows(const Seq &s, int tokens) const
-{
+int Reference::whole_windows(const Seq &s, int tokens) const {
     for (size_t g = 0; g < blocks_.size(); ++g) {
         int nulls = 0;
-        while (nulls < static_cast<int>(s.tables[g].size()) && s.tables[g][static_cast<size_t>(nulls)] < 0) ++nulls;
+        while (nulls < static_cast<int>(s.tables[g].size()) &&
+               s.tables[g][static_cast<size_t>(nulls)] < 0)
+            ++nulls;
         if (nulls > first_visible(static_cast<int>(g), tokens)) return 0;
     }
     return tokens;
 }
 
-void Reference::rewind(int slot)
-{
+void Reference::rewind(int slot) {
     Seq &s = at(slot);
     int full = s.computed / config_.block_tokens;
     if (s.published <= full) return;
@@ -310,8 +293,7 @@ void Reference::rewind(int slot)
     s.cursor = -1;
 }
 
-void Reference::lower_computed(int slot, int tokens, bool withdraw)
-{
+void Reference::lower_computed(int slot, int tokens, bool withdraw) {
     Seq &s = at(slot);
     s.computed = whole_windows(s, std::min(s.computed, tokens));
     size_t keep = static_cast<size_t>(block_count(s.computed));
@@ -337,8 +319,7 @@ void Reference::lower_computed(int slot, int tokens, bool withdraw)
     if (s.computed == 0) s.swapped = s.unpublished = false;
 }
 
-void Reference::end(int slot, bool drop_prefix)
-{
+void Reference::end(int slot, bool drop_prefix) {
     Seq &s = at(slot);
     for (size_t g = 0; g < blocks_.size() && drop_prefix && !s.swapped; ++g) {
         for (size_t i = s.tables[g].size(); i-- > 0;) {
@@ -359,8 +340,7 @@ void Reference::end(int slot, bool drop_prefix)
     s = Seq{};
 }
 
-bool Reference::fork(int slot, int child, int token_count)
-{
+bool Reference::fork(int slot, int child, int token_count) {
     Seq &p = at(slot);
     if (p.in_step || p.gave_up || p.swapped || p.drafts != 0) return false;
     if (token_count > static_cast<int>(p.tokens.size())) return false;
@@ -377,7 +357,8 @@ bool Reference::fork(int slot, int child, int token_count)
             if (s.tables[g][i] < 0) continue;
             Block &b = blocks_[g][static_cast<size_t>(s.tables[g][i])];
             ++b.refs;
-            int readable = std::min(config_.block_tokens, s.computed - static_cast<int>(i) * config_.block_tokens);
+            int readable = std::min(config_.block_tokens,
+                                    s.computed - static_cast<int>(i) * config_.block_tokens);
             b.frozen = std::max(b.frozen, readable);
         }
     }
@@ -389,8 +370,7 @@ bool Reference::fork(int slot, int child, int token_count)
     return true;
 }
 
-bool Reference::truncate(int slot, int token_count)
-{
+bool Reference::truncate(int slot, int token_count) {
     Seq &s = at(slot);
     int known = static_cast<int>(s.tokens.size());
     if (s.in_step || s.gave_up || token_count > known) return false;
@@ -401,13 +381,13 @@ bool Reference::truncate(int slot, int token_count)
     return true;
 }
 
-bool Reference::accept(int slot, int count)
-{
+bool Reference::accept(int slot, int count) {
     Seq &s = at(slot);
     if (s.in_step || s.gave_up || count > s.drafts + s.lookahead || s.swapped) return false;
     size_t old_known = s.tokens.size();
     size_t known = old_known - static_cast<size_t>(s.drafts) + static_cast<size_t>(count);
-    if (known > old_known && s.computed == static_cast<int>(old_known)) s.computed = static_cast<int>(known);
+    if (known > old_known && s.computed == static_cast<int>(old_known))
+        s.computed = static_cast<int>(known);
     s.tokens.resize(known, kUnknown);
     s.drafts = s.lookahead = 0;
     lower_computed(slot, static_cast<int>(known), false);
@@ -415,8 +395,7 @@ bool Reference::accept(int slot, int count)
     return true;
 }
 
-bool Reference::set_tokens(int slot, int position, const std::vector<uint32_t> &tokens)
-{
+bool Reference::set_tokens(int slot, int position, const std::vector<uint32_t> &tokens) {
     Seq &s = at(slot);
     if (s.in_step || s.gave_up) return false;
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -428,8 +407,7 @@ bool Reference::set_tokens(int slot, int position, const std::vector<uint32_t> &
     return true;
 }
 
-int Reference::probe(int slot, const std::vector<uint32_t> &tokens) const
-{
+int Reference::probe(int slot, const std::vector<uint32_t> &tokens) const {
     Seq s = seq(slot);
     if (config_.prefix_off || s.computed != 0 || s.in_step || s.gave_up) return 0;
     s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
@@ -438,8 +416,7 @@ int Reference::probe(int slot, const std::vector<uint32_t> &tokens) const
     return best_hit(match(s, settled / config_.block_tokens, true)) * config_.block_tokens;
 }
 
-void Reference::reset()
-{
+void Reference::reset() {
     for (Node &node : nodes_) node.alive = false;
     for (auto &blocks : blocks_) {
         for (Block &b : blocks) b.node = -1;
@@ -449,4 +426,4 @@ void Reference::reset()
     }
 }
 
-} // namespace quire::model
+}  // namespace quire::model

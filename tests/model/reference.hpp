@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// reference: the whole manager once more, as simply as it can be said: vectors, linear searches, whole
-// copies for undoing. It shares no code with the library and states what must come out, not how fast.
+// reference: the whole manager once more, as simply as it can be said: vectors, linear searches,
+// whole copies for undoing. It shares no code with the library and states what must come out, not
+// how fast.
 //
 // What it leaves open: which free block is handed out. Blocks are compared up to renaming.
 //
@@ -16,8 +17,8 @@
 namespace quire::model {
 
 struct GroupShape {
-    int window = 0; // 0: full attention
-    int blocks = 0; // usable ones
+    int window = 0;  // 0: full attention
+    int blocks = 0;  // usable ones
 };
 
 struct Config {
@@ -64,12 +65,12 @@ struct Block {
 };
 
 struct Node {
-    bool alive = true;  // not freed
-    bool hidden = false; // evicted by the open step
+    bool alive = true;    // not freed
+    bool hidden = false;  // evicted by the open step
     int parent = -1;
     std::string root;
     std::vector<uint32_t> tokens;
-    std::vector<int> blocks; // one a group, -1 = none
+    std::vector<int> blocks;  // one a group, -1 = none
 };
 
 struct Seq {
@@ -77,7 +78,7 @@ struct Seq {
     std::string root;
     int ns = 0;
     int priority = 0;
-    std::vector<uint32_t> tokens; // known ones
+    std::vector<uint32_t> tokens;  // known ones
     int computed = 0;
     int drafts = 0;
     int lookahead = 0;
@@ -85,32 +86,32 @@ struct Seq {
     bool lost = false;
     bool preempted = false;
     bool unpublished = false;
-    int published = 0;   // blocks walked
-    int cursor = -1;     // node
+    int published = 0;  // blocks walked
+    int cursor = -1;    // node
     int preemptions = 0;
     int64_t admitted = 0;
     int64_t resumed_step = 0;
     int64_t last_step = 0;
-    bool in_step = false;  // has an item
-    bool gave_up = false;  // is a victim of the open step
-    std::vector<std::vector<int>> tables; // per group, -1 = null
-    std::map<int64_t, int> pending;       // step -> computed tokens that stay right if it fails
+    bool in_step = false;                  // has an item
+    bool gave_up = false;                  // is a victim of the open step
+    std::vector<std::vector<int>> tables;  // per group, -1 = null
+    std::map<int64_t, int> pending;        // step -> computed tokens that stay right if it fails
 };
 
 struct Step {
     int64_t number = 0;
     int64_t queue = 0;
     bool complete = false;
-    std::vector<int> rows;            // sequences in item order
-    std::map<int, int> valid;         // sequence -> tokens that stay right
+    std::vector<int> rows;     // sequences in item order
+    std::map<int, int> valid;  // sequence -> tokens that stay right
     std::map<int, int> first_position;
     bool may_preempt = false;
-    bool dropped = false; // an item was taken back
+    bool dropped = false;  // an item was taken back
     int how = 0;
 };
 
 class Reference {
-  public:
+ public:
     explicit Reference(const Config &config);
 
     int create(int slot, const std::string &root, int ns, int priority);
@@ -141,7 +142,7 @@ class Reference {
     int64_t next_step() const { return next_step_; }
     bool evicted_in_step() const { return !evicted_.empty() || !parked_.empty(); }
 
-  private:
+ private:
     struct Plan;
 
     Seq &at(int slot) { return seqs_[static_cast<size_t>(slot)]; }
@@ -182,19 +183,20 @@ class Reference {
     void lose(int slot, int valid);
 
     Config config_;
-    std::vector<std::vector<Block>> blocks_; // per group
-    std::vector<std::vector<Block>> host_;   // per group
+    std::vector<std::vector<Block>> blocks_;  // per group
+    std::vector<std::vector<Block>> host_;    // per group
     std::vector<Node> nodes_;
     std::vector<Seq> seqs_;
-    std::vector<Step> unfinished_; // committed, the oldest first
+    std::vector<Step> unfinished_;  // committed, the oldest first
     Step step_;
     bool open_ = false;
-    std::vector<int> evicted_; // nodes that lost a block of a full-attention group in the open step
-    std::vector<std::pair<int, int>> parked_; // group, block
-    std::vector<Reference> saved_; // the state at begin, for abort
+    std::vector<int>
+        evicted_;  // nodes that lost a block of a full-attention group in the open step
+    std::vector<std::pair<int, int>> parked_;  // group, block
+    std::vector<Reference> saved_;             // the state at begin, for abort
     int64_t clock_ = 0;
     int64_t admissions_ = 0;
     int64_t next_step_ = 1;
 };
 
-} // namespace quire::model
+}  // namespace quire::model

@@ -16,9 +16,9 @@ struct Reference::Plan {
     int known = 0;
     bool admission = false;
     bool swapped = false;
-    std::vector<int> matched; // nodes whose blocks are shared
+    std::vector<int> matched;  // nodes whose blocks are shared
     std::vector<int> length, fresh, from_cached;
     std::vector<bool> copy_tail;
 };
 
-} // namespace quire::model
+}  // namespace quire::model

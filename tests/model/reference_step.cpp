@@ -10,8 +10,7 @@
 
 namespace quire::model {
 
-bool Reference::begin(int64_t queue, bool may_preempt, int how)
-{
+bool Reference::begin(int64_t queue, bool may_preempt, int how) {
     if (open_ || unfinished_.size() == 8) return false;
     saved_.clear();
     Reference copy = *this;
@@ -25,14 +24,12 @@ bool Reference::begin(int64_t queue, bool may_preempt, int how)
     return true;
 }
 
-void Reference::abort()
-{
+void Reference::abort() {
     Reference copy = saved_.front();
     *this = copy;
 }
 
-bool Reference::tail_writable(int slot, int group, int position) const
-{
+bool Reference::tail_writable(int slot, int group, int position) const {
     const Seq &s = seq(slot);
     size_t g = static_cast<size_t>(group);
     int block = s.tables[g][static_cast<size_t>(position / config_.block_tokens)];
@@ -43,8 +40,7 @@ bool Reference::tail_writable(int slot, int group, int position) const
     return b.refs == 1 && usable(b.touch, step_.queue);
 }
 
-Reference::Plan Reference::make_plan(int slot, const Item &item)
-{
+Reference::Plan Reference::make_plan(int slot, const Item &item) {
     const Seq &s = seq(slot);
     Plan plan;
     plan.slot = slot;
@@ -96,8 +92,7 @@ Reference::Plan Reference::make_plan(int slot, const Item &item)
     return plan;
 }
 
-AddResult Reference::shortage(const Plan &plan) const
-{
+AddResult Reference::shortage(const Plan &plan) const {
     AddResult out;
     out.outcome = Outcome::wait;
     for (size_t g = 0; g < blocks_.size(); ++g) {
@@ -117,8 +112,7 @@ AddResult Reference::shortage(const Plan &plan) const
     return out;
 }
 
-int Reference::choose_victim(int slot) const
-{
+int Reference::choose_victim(int slot) const {
     auto gives_way = [&](const Seq &a, const Seq &b) {
         if (config_.by_priority && a.priority != b.priority) return a.priority < b.priority;
         return a.admitted > b.admitted;
@@ -144,8 +138,7 @@ int Reference::choose_victim(int slot) const
     return best;
 }
 
-int Reference::host_available(int group) const
-{
+int Reference::host_available(int group) const {
     int count = 0;
     for (const Block &b : host_[static_cast<size_t>(group)]) {
         count += b.refs == 0 && usable(b.touch, step_.queue);
@@ -153,15 +146,15 @@ int Reference::host_available(int group) const
     return count;
 }
 
-int Reference::take_host(int group)
-{
+int Reference::take_host(int group) {
     auto &blocks = host_[static_cast<size_t>(group)];
     int best = -1;
     int64_t best_touch = 0;
     for (size_t i = 0; i < blocks.size(); ++i) {
         const Block &b = blocks[i];
         int64_t touch = done(b.touch) ? 0 : b.touch;
-        if (b.refs != 0 || !usable(b.touch, step_.queue) || (best >= 0 && touch >= best_touch)) continue;
+        if (b.refs != 0 || !usable(b.touch, step_.queue) || (best >= 0 && touch >= best_touch))
+            continue;
         best = static_cast<int>(i);
         best_touch = touch;
     }
@@ -169,8 +162,7 @@ int Reference::take_host(int group)
     return best;
 }
 
-bool Reference::host_room(int slot) const
-{
+bool Reference::host_room(int slot) const {
     for (size_t g = 0; g < blocks_.size(); ++g) {
         int need = 0;
         for (int block : seq(slot).tables[g]) need += block >= 0;
@@ -179,8 +171,7 @@ bool Reference::host_room(int slot) const
     return true;
 }
 
-void Reference::give_up(int slot, int how)
-{
+void Reference::give_up(int slot, int how) {
     Seq &s = at(slot);
     for (size_t g = 0; g < blocks_.size(); ++g) {
         for (size_t i = s.tables[g].size(); i-- > 0;) {
@@ -189,7 +180,8 @@ void Reference::give_up(int slot, int how)
             drop_ref(static_cast<int>(g), block, how == 1 ? step_.number : s.last_step);
             if (how != 1) continue;
             s.tables[g][i] = take_host(static_cast<int>(g));
-            host_[g][static_cast<size_t>(s.tables[g][i])].begun = blocks_[g][static_cast<size_t>(block)].begun;
+            host_[g][static_cast<size_t>(s.tables[g][i])].begun =
+                blocks_[g][static_cast<size_t>(block)].begun;
         }
         if (how == 2) s.tables[g].clear();
     }
@@ -207,8 +199,7 @@ void Reference::give_up(int slot, int how)
     }
 }
 
-bool Reference::make_room(Plan *plan, const Item &item, AddResult *missing)
-{
+bool Reference::make_room(Plan *plan, const Item &item, AddResult *missing) {
     std::vector<Reference> before{*this};
     while (missing->reason == 1) {
         int victim = choose_victim(plan->slot);
@@ -225,8 +216,7 @@ bool Reference::make_room(Plan *plan, const Item &item, AddResult *missing)
     return false;
 }
 
-void Reference::take_all(const Plan &plan)
-{
+void Reference::take_all(const Plan &plan) {
     Seq &s = at(plan.slot);
     int hits = static_cast<int>(plan.matched.size());
     int valid = plan.position;
@@ -289,23 +279,22 @@ void Reference::take_all(const Plan &plan)
     step_.first_position[plan.slot] = plan.position;
 }
 
-bool Reference::still_written_elsewhere(const Seq &s) const
-{
+bool Reference::still_written_elsewhere(const Seq &s) const {
     for (const Step &step : unfinished_) {
         if (step.number == s.last_step && !step.complete && step.queue != step_.queue) return true;
     }
     return false;
 }
 
-AddResult Reference::add(const Item &item)
-{
+AddResult Reference::add(const Item &item) {
     AddResult out;
     Seq &s = at(item.seq);
     int known = static_cast<int>(s.tokens.size() + item.tokens.size());
     if (!s.live || s.in_step || s.drafts != 0 || known == s.computed) return out;
     if (item.drafts > static_cast<int>(item.tokens.size())) return out;
-    if (item.drafts != 0 && item.max_compute != 0 && item.max_compute < known - s.computed) return out;
-    if (still_written_elsewhere(s)) return out; // BUSY
+    if (item.drafts != 0 && item.max_compute != 0 && item.max_compute < known - s.computed)
+        return out;
+    if (still_written_elsewhere(s)) return out;  // BUSY
     if (s.gave_up) {
         out.outcome = Outcome::wait;
         out.reason = 4;
@@ -317,7 +306,7 @@ AddResult Reference::add(const Item &item)
     AddResult missing = shortage(plan);
     bool preempts = missing.reason == 1 && !plan.admission && step_.may_preempt;
     if (preempts) make_room(&plan, item, &missing);
-    Seq &same = at(item.seq); // make_room may have put a copy in its place
+    Seq &same = at(item.seq);  // make_room may have put a copy in its place
     if (missing.reason != 0) {
         same.tokens = tokens;
         return missing;
@@ -340,14 +329,14 @@ AddResult Reference::add(const Item &item)
     publish(item.seq, step_.number);
     step_.rows.push_back(item.seq);
     out.outcome = Outcome::run;
-    out.hit_tokens = plan.swapped ? 0 : static_cast<int>(plan.matched.size()) * config_.block_tokens;
+    out.hit_tokens =
+        plan.swapped ? 0 : static_cast<int>(plan.matched.size()) * config_.block_tokens;
     out.first_position = plan.position;
     out.compute_count = plan.compute;
     return out;
 }
 
-int Reference::preempt(int slot, int how)
-{
+int Reference::preempt(int slot, int how) {
     Seq &s = at(slot);
     if (s.in_step || s.gave_up || s.drafts != 0) return -1;
     bool holds = false;
@@ -365,11 +354,11 @@ int Reference::preempt(int slot, int how)
     return 1;
 }
 
-void Reference::commit()
-{
+void Reference::commit() {
     saved_.clear();
     for (int node : evicted_) {
-        if (nodes_[static_cast<size_t>(node)].hidden && nodes_[static_cast<size_t>(node)].alive) kill(node);
+        if (nodes_[static_cast<size_t>(node)].hidden && nodes_[static_cast<size_t>(node)].alive)
+            kill(node);
         free_if_bare(node);
     }
     for (auto [group, block] : parked_) {
@@ -398,8 +387,7 @@ void Reference::commit()
     open_ = false;
 }
 
-bool Reference::reachable(int node) const
-{
+bool Reference::reachable(int node) const {
     for (; node >= 0; node = nodes_[static_cast<size_t>(node)].parent) {
         const Node &n = nodes_[static_cast<size_t>(node)];
         if (!n.alive || n.hidden) return false;
@@ -408,8 +396,7 @@ bool Reference::reachable(int node) const
 }
 
 // After a drop, sequences whose path in the tree is broken publish from the root on.
-void Reference::publish_again()
-{
+void Reference::publish_again() {
     for (int slot : step_.rows) {
         Seq &s = at(slot);
         if (reachable(s.cursor)) continue;
@@ -426,8 +413,7 @@ void Reference::publish_again()
 }
 
 // At commit a window group gives back blocks wholly before the first position's window.
-void Reference::pass_windows()
-{
+void Reference::pass_windows() {
     for (int slot : step_.rows) {
         Seq &s = at(slot);
         int position = step_.first_position[slot];
@@ -442,8 +428,7 @@ void Reference::pass_windows()
     }
 }
 
-void Reference::lose(int slot, int valid)
-{
+void Reference::lose(int slot, int valid) {
     Seq &s = at(slot);
     if (!s.live || s.computed <= valid) return;
     s.lost = true;
@@ -452,8 +437,7 @@ void Reference::lose(int slot, int valid)
     lower_computed(slot, std::min(valid, static_cast<int>(s.tokens.size())), true);
 }
 
-void Reference::finish(int64_t number, bool failed)
-{
+void Reference::finish(int64_t number, bool failed) {
     auto step = std::find_if(unfinished_.begin(), unfinished_.end(),
                              [&](const Step &s) { return s.number == number; });
     if (failed) {
@@ -470,7 +454,8 @@ void Reference::finish(int64_t number, bool failed)
         }
     }
     step->complete = true;
-    while (!unfinished_.empty() && unfinished_.front().complete) unfinished_.erase(unfinished_.begin());
+    while (!unfinished_.empty() && unfinished_.front().complete)
+        unfinished_.erase(unfinished_.begin());
 }
 
-} // namespace quire::model
+}  // namespace quire::model

@@ -13,23 +13,21 @@ namespace {
 constexpr int kSlots = 10;
 constexpr int kNamespaces = 3;
 
-template <typename T> T described()
-{
+template <typename T>
+T described() {
     T value{};
     value.struct_size = sizeof value;
     return value;
 }
 
 class Player {
-  public:
-    Player(const quire_api &api, Tally *tally) : api_(api), tally_(tally)
-    {
+ public:
+    Player(const quire_api &api, Tally *tally) : api_(api), tally_(tally) {
         error_.struct_size = sizeof error_;
         auto desc = described<quire_instance_desc>();
         api_.instance_create(&desc, &instance_, &error_);
     }
-    ~Player()
-    {
+    ~Player() {
         if (step_ != 0) api_.step_abort(cache_, step_, nullptr);
         for (auto &[number, handle] : committed_) {
             api_.step_finish(cache_, handle, nullptr, QUIRE_STEP_OK, nullptr);
@@ -40,8 +38,7 @@ class Player {
     Player(const Player &) = delete;
     Player &operator=(const Player &) = delete;
 
-    std::string run(const Op &op)
-    {
+    std::string run(const Op &op) {
         ++tally_->ops;
         difference_.clear();
         perform(op);
@@ -49,20 +46,17 @@ class Player {
         return difference_;
     }
 
-  private:
-    void differ(const std::string &what)
-    {
+ private:
+    void differ(const std::string &what) {
         if (difference_.empty()) difference_ = what;
     }
-    void expect(const char *what, int64_t library, int64_t reference)
-    {
+    void expect(const char *what, int64_t library, int64_t reference) {
         if (library == reference) return;
         differ(std::string(what) + ": library " + std::to_string(library) + ", reference " +
                std::to_string(reference));
     }
     // Both refuse, or neither does.
-    bool agree(quire_status status, bool reference)
-    {
+    bool agree(quire_status status, bool reference) {
         if (status < 0 && reference) differ(std::string("the library refuses: ") + error_.message);
         if (status >= 0 && !reference) differ("the library does what the reference refuses");
         return status >= 0 && reference;
@@ -79,8 +73,8 @@ class Player {
     void set_tokens(const std::vector<int> &args);
     void probe(const std::vector<int> &args);
     // Does it on the reference, and remembers it while a step is open, unless it was refused.
-    template <typename Operation> bool on_reference(Operation operation)
-    {
+    template <typename Operation>
+    bool on_reference(Operation operation) {
         bool did = operation(reference_[0]);
         if (did && step_ != 0) events_.push_back(Event{false, {}, operation});
         return did;
@@ -99,8 +93,8 @@ class Player {
     quire_step step_ = 0;
     std::map<int64_t, quire_step> committed_;
     std::vector<Reference> reference_;
-    // What happened to the reference since begin. It undoes by going back to begin and doing again what
-    // stays: operations on other sequences, and for a drop the items that are kept.
+    // What happened to the reference since begin. It undoes by going back to begin and doing again
+    // what stays: operations on other sequences, and for a drop the items that are kept.
     struct Event {
         bool is_item = false;
         Item item;
@@ -110,13 +104,12 @@ class Player {
     int64_t queue_ = 0;
     bool may_preempt_ = false;
     int how_ = 0;
-    bool preempted_ = false; // since begin
-    bool published_ = false; // by other calls, since begin
+    bool preempted_ = false;  // since begin
+    bool published_ = false;  // by other calls, since begin
     std::string difference_;
 };
 
-void Player::configure(const std::vector<int> &args)
-{
+void Player::configure(const std::vector<int> &args) {
     Config config;
     config.block_tokens = args[0];
     config.host_blocks = args[1];
@@ -147,21 +140,20 @@ void Player::configure(const std::vector<int> &args)
     if (api_.cache_create(instance_, &desc, &cache_, &error_) < 0) return differ(error_.message);
     auto ns = described<quire_namespace_desc>();
     for (int i = 1; i < kNamespaces; ++i) {
-        if (api_.namespace_create(cache_, &ns, &namespaces_[i], &error_) < 0) differ(error_.message);
+        if (api_.namespace_create(cache_, &ns, &namespaces_[i], &error_) < 0)
+            differ(error_.message);
     }
     reference_.emplace_back(config);
 }
 
-std::vector<uint32_t> Player::tokens(int slot, int content, int count) const
-{
+std::vector<uint32_t> Player::tokens(int slot, int content, int count) const {
     std::vector<uint32_t> out;
     int known = static_cast<int>(reference_[0].seq(slot).tokens.size());
     for (int i = 0; i < count; ++i) out.push_back(token_of(content, known + i));
     return out;
 }
 
-void Player::create(const std::vector<int> &args)
-{
+void Player::create(const std::vector<int> &args) {
     int slot = args[0];
     if (seqs_[slot] != 0) return;
     uint32_t salt = static_cast<uint32_t>(args[2]);
@@ -177,8 +169,7 @@ void Player::create(const std::vector<int> &args)
     on_reference([=](Reference &r) { return r.create(slot, root, args[1], args[3]), true; });
 }
 
-void Player::add(const std::vector<int> &args)
-{
+void Player::add(const std::vector<int> &args) {
     int slot = args[0];
     if (step_ == 0 || seqs_[slot] == 0) return;
     Item item;
@@ -195,9 +186,8 @@ void Player::add(const std::vector<int> &args)
     given.draft_count = static_cast<uint32_t>(item.drafts);
     given.lookahead = static_cast<uint32_t>(item.lookahead);
     quire_step_result result{};
-    quire_status status =
-        api_.step_add(cache_, step_, &given, 1, sizeof given, item.tokens.data(),
-                      given.token_count, &result, sizeof result, &error_);
+    quire_status status = api_.step_add(cache_, step_, &given, 1, sizeof given, item.tokens.data(),
+                                        given.token_count, &result, sizeof result, &error_);
     AddResult wanted = reference_[0].add(item);
     if (!agree(status, wanted.outcome != Outcome::error)) return;
     expect("outcome", result.outcome, wanted.outcome == Outcome::run ? 1 : 0);
@@ -219,10 +209,9 @@ void Player::add(const std::vector<int> &args)
     if (count != 0) preempted_ = true;
 }
 
-// The reference takes an item back by starting the step again without it, which is the same for the newest
-// one, as long as the step evicted and preempted nothing. (Others: unit tests.)
-void Player::drop(int slot)
-{
+// The reference takes an item back by starting the step again without it, which is the same for the
+// newest one, as long as the step evicted and preempted nothing. (Others: unit tests.)
+void Player::drop(int slot) {
     if (step_ == 0 || seqs_[slot] == 0 || preempted_ || published_) return;
     if (reference_[0].evicted_in_step()) return;
     bool in_step = reference_[0].seq(slot).in_step;
@@ -236,8 +225,8 @@ void Player::drop(int slot)
     reference_[0].begin(queue_, may_preempt_, how_);
     std::vector<Event> kept;
     for (const Event &event : events_) {
-        bool gone = event.is_item && std::find(dropped, dropped + count, seqs_[event.item.seq]) !=
-                                         dropped + count;
+        bool gone = event.is_item &&
+                    std::find(dropped, dropped + count, seqs_[event.item.seq]) != dropped + count;
         if (gone) continue;
         kept.push_back(event);
         if (!event.is_item) {
@@ -250,14 +239,13 @@ void Player::drop(int slot)
     reference_[0].note_drop();
 }
 
-void Player::finish(int which, bool failed)
-{
+void Player::finish(int which, bool failed) {
     if (committed_.empty()) return;
     auto it = committed_.begin();
     std::advance(it, std::min<size_t>(static_cast<size_t>(which), committed_.size() - 1));
-    if (failed && step_ != 0) return; // BUSY, see quire_step_finish
-    quire_status status = api_.step_finish(
-        cache_, it->second, nullptr, failed ? QUIRE_STEP_FAILED : QUIRE_STEP_OK, &error_);
+    if (failed && step_ != 0) return;  // BUSY, see quire_step_finish
+    quire_status status = api_.step_finish(cache_, it->second, nullptr,
+                                           failed ? QUIRE_STEP_FAILED : QUIRE_STEP_OK, &error_);
     if (!agree(status, true)) return;
     int64_t number = it->first;
     on_reference([=](Reference &r) { return r.finish(number, failed), true; });
@@ -265,8 +253,7 @@ void Player::finish(int which, bool failed)
     tally_->failures += failed ? 1 : 0;
 }
 
-void Player::fork(const std::vector<int> &args)
-{
+void Player::fork(const std::vector<int> &args) {
     int slot = args[0], child = args[1];
     if (seqs_[slot] == 0 || seqs_[child] != 0) return;
     int known = static_cast<int>(reference_[0].seq(slot).tokens.size());
@@ -280,8 +267,7 @@ void Player::fork(const std::vector<int> &args)
     ++tally_->forks;
 }
 
-void Player::set_tokens(const std::vector<int> &args)
-{
+void Player::set_tokens(const std::vector<int> &args) {
     int slot = args[0];
     if (seqs_[slot] == 0) return;
     const Seq &s = reference_[0].seq(slot);
@@ -297,12 +283,10 @@ void Player::set_tokens(const std::vector<int> &args)
     quire_status status = api_.seq_set_tokens(cache_, &span, 1, sizeof span, named.data(),
                                               static_cast<uint32_t>(count), &error_);
     published_ = true;
-    agree(status,
-          on_reference([=](Reference &r) { return r.set_tokens(slot, position, named); }));
+    agree(status, on_reference([=](Reference &r) { return r.set_tokens(slot, position, named); }));
 }
 
-void Player::probe(const std::vector<int> &args)
-{
+void Player::probe(const std::vector<int> &args) {
     int slot = args[0];
     if (seqs_[slot] == 0) return;
     std::vector<uint32_t> more = tokens(slot, args[1], args[2]);
@@ -312,10 +296,10 @@ void Player::probe(const std::vector<int> &args)
     if (agree(status, true)) expect("probe", hits, reference_[0].probe(slot, more));
 }
 
-void Player::perform_in_step(const Op &op)
-{
+void Player::perform_in_step(const Op &op) {
     if (step_ == 0) return;
-    // What set and accept publish depends on what the step holds, so going back would give another result.
+    // What set and accept publish depends on what the step holds, so going back would give another
+    // result.
     if (op.name == "abort" && !published_) {
         if (!agree(api_.step_abort(cache_, step_, &error_), true)) return;
         reference_[0].abort();
@@ -339,8 +323,7 @@ void Player::perform_in_step(const Op &op)
     }
 }
 
-void Player::perform(const Op &op)
-{
+void Player::perform(const Op &op) {
     const std::vector<int> &a = op.args;
     if (op.name == "config") return configure(a);
     if (op.name == "create") return create(a);
@@ -350,7 +333,8 @@ void Player::perform(const Op &op)
     if (op.name == "fork") return fork(a);
     if (op.name == "set") return set_tokens(a);
     if (op.name == "probe") return probe(a);
-    if (op.name == "abort" || op.name == "commit" || op.name == "preempt") return perform_in_step(op);
+    if (op.name == "abort" || op.name == "commit" || op.name == "preempt")
+        return perform_in_step(op);
     if (op.name == "begin") {
         auto desc = described<quire_step_desc>();
         desc.queue_tag = static_cast<uint64_t>(a[0]);
@@ -371,7 +355,8 @@ void Player::perform(const Op &op)
         if (op.name == "end") {
             const Seq &s = reference_[0].seq(slot);
             bool may = !s.in_step && !s.gave_up;
-            bool drop = a[1] != 0 && step_ == 0; // who else uses a block depends on the step's fate
+            bool drop =
+                a[1] != 0 && step_ == 0;  // who else uses a block depends on the step's fate
             uint32_t flags = drop ? uint32_t{QUIRE_END_DROP_PREFIX} : 0u;
             if (!agree(api_.seq_end(cache_, seqs_[slot], flags, &error_), may)) return;
             on_reference([=](Reference &r) { return r.end(slot, drop), true; });
@@ -387,8 +372,7 @@ void Player::perform(const Op &op)
     }
 }
 
-void Player::compare_sequence(int slot, std::vector<std::map<int, int>> *names)
-{
+void Player::compare_sequence(int slot, std::vector<std::map<int, int>> *names) {
     const Seq &s = reference_[0].seq(slot);
     auto info = described<quire_seq_info>();
     if (api_.seq_get_info(cache_, seqs_[slot], &info, &error_) < 0) return differ(error_.message);
@@ -418,8 +402,7 @@ void Player::compare_sequence(int slot, std::vector<std::map<int, int>> *names)
     }
 }
 
-void Player::compare()
-{
+void Player::compare() {
     const Reference &reference = reference_[0];
     if (api_.cache_check(cache_, &error_) < 0) return differ(error_.message);
     auto stats = described<quire_cache_stats>();
@@ -453,10 +436,9 @@ void Player::compare()
     tally_->lost = std::max<uint64_t>(tally_->lost, stats.sequences_lost);
 }
 
-} // namespace
+}  // namespace
 
-std::string play(const quire_api &api, const Script &script, Tally *tally)
-{
+std::string play(const quire_api &api, const Script &script, Tally *tally) {
     Player player(api, tally);
     for (size_t i = 0; i < script.size(); ++i) {
         std::string difference = player.run(script[i]);
@@ -467,4 +449,4 @@ std::string play(const quire_api &api, const Script &script, Tally *tally)
     return {};
 }
 
-} // namespace quire::model
+}  // namespace quire::model

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// runner: plays a script on the library, through the C ABI, and on the reference, and compares results,
-// counts, tables and the library's own check after every operation.
+// runner: plays a script on the library, through the C ABI, and on the reference, and compares
+// results, counts, tables and the library's own check after every operation.
 #pragma once
 
 #include <quire/quire.h>
@@ -21,4 +21,4 @@ struct Tally {
 // An empty string, or the first difference in words.
 std::string play(const quire_api &api, const Script &script, Tally *tally);
 
-} // namespace quire::model
+}  // namespace quire::model

@@ -14,19 +14,18 @@ constexpr int kSlots = 10;
 
 // Plain arithmetic on the generator's words, the same on every machine.
 class Dice {
-  public:
+ public:
     explicit Dice(uint64_t seed) : words_(seed) {}
     int below(int limit) { return static_cast<int>(words_() % static_cast<uint64_t>(limit)); }
     bool one_in(int n) { return below(n) == 0; }
 
-  private:
+ private:
     std::mt19937_64 words_;
 };
 
-Op config_op(Dice *dice)
-{
-    constexpr int shapes[][4] = {{0, 24, -1, 0}, {0, 40, -1, 0}, {0, 30, 9, 26}, {10, 24, -1, 0},
-                                 {0, 28, 0, 22}, {7, 30, 0, 36}};
+Op config_op(Dice *dice) {
+    constexpr int shapes[][4] = {{0, 24, -1, 0},  {0, 40, -1, 0}, {0, 30, 9, 26},
+                                 {10, 24, -1, 0}, {0, 28, 0, 22}, {7, 30, 0, 36}};
     const int *shape = shapes[dice->below(6)];
     int block_tokens = dice->one_in(3) ? 8 : 4;
     int host_blocks = dice->one_in(3) ? 0 : 8 + dice->below(40);
@@ -37,54 +36,64 @@ Op config_op(Dice *dice)
     return op;
 }
 
-Op step_op(Dice *dice)
-{
+Op step_op(Dice *dice) {
     int slot = dice->below(kSlots);
     switch (dice->below(12)) {
-    case 0: return {"preempt", {slot, dice->below(3)}};
-    case 1: return {"drop", {slot}};
-    case 2:
-    case 3: return {"commit", {}};
-    case 4: return dice->one_in(3) ? Op{"abort", {}} : Op{"commit", {}};
-    default: {
-        int count = dice->one_in(3) ? dice->below(40) : 1 + dice->below(4);
-        int drafts = dice->one_in(6) ? std::min(count, dice->below(4)) : 0;
-        int chunk = drafts == 0 && dice->one_in(4) ? 1 + dice->below(12) : 0;
-        int lookahead = dice->one_in(6) ? dice->below(6) : 0;
-        int unknown = drafts == 0 && dice->one_in(5) ? 1 : 0;
-        return {"add", {slot, dice->below(5), count, chunk, drafts, lookahead, unknown}};
-    }
+        case 0:
+            return {"preempt", {slot, dice->below(3)}};
+        case 1:
+            return {"drop", {slot}};
+        case 2:
+        case 3:
+            return {"commit", {}};
+        case 4:
+            return dice->one_in(3) ? Op{"abort", {}} : Op{"commit", {}};
+        default: {
+            int count = dice->one_in(3) ? dice->below(40) : 1 + dice->below(4);
+            int drafts = dice->one_in(6) ? std::min(count, dice->below(4)) : 0;
+            int chunk = drafts == 0 && dice->one_in(4) ? 1 + dice->below(12) : 0;
+            int lookahead = dice->one_in(6) ? dice->below(6) : 0;
+            int unknown = drafts == 0 && dice->one_in(5) ? 1 : 0;
+            return {"add", {slot, dice->below(5), count, chunk, drafts, lookahead, unknown}};
+        }
     }
 }
 
-Op idle_op(Dice *dice)
-{
+Op idle_op(Dice *dice) {
     int slot = dice->below(kSlots);
     switch (dice->below(20)) {
-    case 0:
-    case 1:
-    case 2: return {"create", {slot, dice->below(3), dice->below(2), dice->below(3)}};
-    case 3: return {"end", {slot, dice->one_in(5) ? 1 : 0}};
-    case 4: return {"fork", {slot, dice->below(kSlots), dice->below(60)}};
-    case 5: return {"truncate", {slot, dice->below(50)}};
-    case 6:
-    case 7: return {"accept", {slot, dice->below(5)}};
-    case 8:
-    case 9: return {"set", {slot, 1 + dice->below(3), dice->below(5)}};
-    case 10: return {"probe", {slot, dice->below(5), dice->below(40)}};
-    case 11:
-    case 12:
-    case 13: return {"finish", {dice->below(3), dice->one_in(8) ? 1 : 0}};
-    case 14: return dice->one_in(30) ? Op{"reset", {}} : Op{"finish", {0, 0}};
-    default:
-        return {"begin", {dice->one_in(5) ? 1 : 0, dice->one_in(2) ? 1 : 0, dice->below(3)}};
+        case 0:
+        case 1:
+        case 2:
+            return {"create", {slot, dice->below(3), dice->below(2), dice->below(3)}};
+        case 3:
+            return {"end", {slot, dice->one_in(5) ? 1 : 0}};
+        case 4:
+            return {"fork", {slot, dice->below(kSlots), dice->below(60)}};
+        case 5:
+            return {"truncate", {slot, dice->below(50)}};
+        case 6:
+        case 7:
+            return {"accept", {slot, dice->below(5)}};
+        case 8:
+        case 9:
+            return {"set", {slot, 1 + dice->below(3), dice->below(5)}};
+        case 10:
+            return {"probe", {slot, dice->below(5), dice->below(40)}};
+        case 11:
+        case 12:
+        case 13:
+            return {"finish", {dice->below(3), dice->one_in(8) ? 1 : 0}};
+        case 14:
+            return dice->one_in(30) ? Op{"reset", {}} : Op{"finish", {0, 0}};
+        default:
+            return {"begin", {dice->one_in(5) ? 1 : 0, dice->one_in(2) ? 1 : 0, dice->below(3)}};
     }
 }
 
-} // namespace
+}  // namespace
 
-std::string Op::text() const
-{
+std::string Op::text() const {
     std::ostringstream out;
     out << name;
     for (int arg : args) out << ' ' << arg;
@@ -92,8 +101,7 @@ std::string Op::text() const
 }
 
 // An op that makes no sense at its place is one that both sides refuse.
-Script make_script(uint64_t seed, int length)
-{
+Script make_script(uint64_t seed, int length) {
     Dice dice(seed);
     Script script{config_op(&dice)};
     bool open = false;
@@ -106,8 +114,7 @@ Script make_script(uint64_t seed, int length)
     return script;
 }
 
-Script parse_script(const std::string &text)
-{
+Script parse_script(const std::string &text) {
     Script script;
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
@@ -120,18 +127,16 @@ Script parse_script(const std::string &text)
     return script;
 }
 
-std::string script_text(const Script &script)
-{
+std::string script_text(const Script &script) {
     std::string out;
     for (const Op &op : script) out += op.text() + "\n";
     return out;
 }
 
-uint32_t token_of(int content, int position)
-{
-    int shared = 6 + 7 * content; // content 0 leaves the common prefix first
+uint32_t token_of(int content, int position) {
+    int shared = 6 + 7 * content;  // content 0 leaves the common prefix first
     if (position < shared) return static_cast<uint32_t>(1 + position % 11);
     return static_cast<uint32_t>(100 * (content + 1) + position % 13);
 }
 
-} // namespace quire::model
+}  // namespace quire::model

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// script: operations on a cache as data: one line of text each, made from a seed or read from a file.
+// script: operations on a cache as data: one line of text each, made from a seed or read from a
+// file.
 //
 //   config BLOCK_TOKENS HOST_BLOCKS WATERMARK FLAGS (WINDOW BLOCKS)...
 //   create SLOT NAMESPACE SALT PRIORITY        end SLOT DROP_PREFIX
-//   begin QUEUE MAY_PREEMPT HOW                add SLOT CONTENT COUNT MAX_COMPUTE DRAFTS LOOKAHEAD UNKNOWN
-//   preempt SLOT HOW                           drop SLOT
+//   begin QUEUE MAY_PREEMPT HOW                add SLOT CONTENT COUNT MAX_COMPUTE DRAFTS LOOKAHEAD
+//   UNKNOWN preempt SLOT HOW                           drop SLOT
 //   abort                                      commit
 //   finish WHICH FAILED                        fork SLOT CHILD TOKENS
 //   truncate SLOT TOKENS                       accept SLOT COUNT
 //   set SLOT COUNT CONTENT                     probe SLOT CONTENT COUNT
 //   reset
 //
-// Contents share prefixes: content c and content c' have the same tokens up to a length that their numbers
-// decide, so that random scripts hit, miss and duplicate.
+// Contents share prefixes: content c and content c' have the same tokens up to a length that their
+// numbers decide, so that random scripts hit, miss and duplicate.
 #pragma once
 
 #include <cstdint>
@@ -37,4 +38,4 @@ std::string script_text(const Script &script);
 // Token `position` of a content.
 uint32_t token_of(int content, int position);
 
-} // namespace quire::model
+}  // namespace quire::model

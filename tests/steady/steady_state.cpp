@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// steady_state: after a warm-up, steps with churn, forks, preemption and prefix hits allocate nothing.
+// steady_state: after a warm-up, steps with churn, forks, preemption and prefix hits allocate
+// nothing.
 //
 // Counted in two ways: at the host-allocator interface, and by standing in front of malloc, its
 // relatives, mmap and brk for the whole process, so that nothing inside the library can hide.
 //
 //   steady_state STEPS [--plant]     --plant lets one step allocate, and that must be noticed
 //
-// The warm-up brings all sequences through all lengths at once, so that the library has as many buffers of
-// each size as it can ever need; what is counted afterwards is the steady state of a server.
+// The warm-up brings all sequences through all lengths at once, so that the library has as many
+// buffers of each size as it can ever need; what is counted afterwards is the steady state of a
+// server.
 
 #include <dlfcn.h>
 #include <quire/dyn.h>
@@ -30,20 +32,19 @@ std::atomic<bool> g_counting{false};
 std::atomic<uint64_t> g_process_calls{0};
 std::atomic<uint64_t> g_interface_calls{0};
 
-void count_process_call()
-{
+void count_process_call() {
     if (g_counting.load(std::memory_order_relaxed)) ++g_process_calls;
 }
 
-template <typename Function> Function next(const char *name)
-{
+template <typename Function>
+Function next(const char *name) {
     Function function = nullptr;
     void *symbol = dlsym(RTLD_NEXT, name);
     std::memcpy(&function, &symbol, sizeof function);
     return function;
 }
 
-} // namespace
+}  // namespace
 
 // Names that the dynamic linker finds here before it finds those of libc.
 extern "C" {
@@ -58,35 +59,30 @@ void *malloc(size_t size) { return count_process_call(), __libc_malloc(size); }
 void *calloc(size_t count, size_t size) { return count_process_call(), __libc_calloc(count, size); }
 void *realloc(void *old, size_t size) { return count_process_call(), __libc_realloc(old, size); }
 void free(void *pointer) { __libc_free(pointer); }
-void *memalign(size_t alignment, size_t size)
-{
+void *memalign(size_t alignment, size_t size) {
     return count_process_call(), __libc_memalign(alignment, size);
 }
-void *aligned_alloc(size_t alignment, size_t size)
-{
+void *aligned_alloc(size_t alignment, size_t size) {
     return count_process_call(), __libc_memalign(alignment, size);
 }
-int posix_memalign(void **out, size_t alignment, size_t size)
-{
+int posix_memalign(void **out, size_t alignment, size_t size) {
     count_process_call();
     *out = __libc_memalign(alignment, size);
-    return *out != nullptr ? 0 : 12; // ENOMEM
+    return *out != nullptr ? 0 : 12;  // ENOMEM
 }
-void *mmap(void *address, size_t length, int protection, int flags, int file, off_t offset) noexcept
-{
+void *mmap(void *address, size_t length, int protection, int flags, int file,
+           off_t offset) noexcept {
     using Mmap = void *(*)(void *, size_t, int, int, int, off_t);
     static Mmap real = next<Mmap>("mmap");
     count_process_call();
     return real(address, length, protection, flags, file, offset);
 }
-int brk(void *end) noexcept
-{
+int brk(void *end) noexcept {
     static auto real = next<int (*)(void *)>("brk");
     count_process_call();
     return real(end);
 }
-void *sbrk(intptr_t increment) noexcept
-{
+void *sbrk(intptr_t increment) noexcept {
     static auto real = next<void *(*)(intptr_t)>("sbrk");
     count_process_call();
     return real(increment);
@@ -96,19 +92,18 @@ void *sbrk(intptr_t increment) noexcept
 namespace {
 
 constexpr uint32_t kSequences = 48;
-constexpr uint32_t kSlots = 64; // with room for forks
+constexpr uint32_t kSlots = 64;  // with room for forks
 constexpr uint32_t kMaxLength = 768;
-constexpr uint32_t kBlocks = 600; // about half of what all of them would want
+constexpr uint32_t kBlocks = 600;  // about half of what all of them would want
 
-template <typename T> T described()
-{
+template <typename T>
+T described() {
     T value{};
     value.struct_size = sizeof value;
     return value;
 }
 
-void *interface_allocate(void *, uint64_t size_bytes, uint64_t alignment)
-{
+void *interface_allocate(void *, uint64_t size_bytes, uint64_t alignment) {
     if (g_counting.load(std::memory_order_relaxed)) ++g_interface_calls;
     return __libc_memalign(alignment, size_bytes);
 }
@@ -120,9 +115,8 @@ struct Tally {
 };
 
 class Server {
-  public:
-    explicit Server(const quire_api &api) : api_(api), random_(11)
-    {
+ public:
+    explicit Server(const quire_api &api) : api_(api), random_(11) {
         error_.struct_size = sizeof error_;
         auto instance_desc = described<quire_instance_desc>();
         instance_desc.allocate = interface_allocate;
@@ -150,8 +144,7 @@ class Server {
         must(api_.batch_create(cache_, &batch_desc, &batch_, &error_));
         tokens_.resize(kMaxLength);
     }
-    ~Server()
-    {
+    ~Server() {
         for (quire_seq &seq : seqs_) {
             if (seq != 0) must(api_.seq_end(cache_, seq, 0, &error_));
         }
@@ -163,8 +156,7 @@ class Server {
     Server &operator=(const Server &) = delete;
 
     // All sequences alive at every length at which their buffers grow, each alone on the device.
-    void warm_up()
-    {
+    void warm_up() {
         quire_seq all[kSlots];
         for (quire_seq &seq : all) seq = create();
         for (uint32_t length = 16; length <= 1024; length *= 2) {
@@ -178,11 +170,11 @@ class Server {
     }
 
     // As many as fit in one step, out to the host tier in the next, and back: no step copies more.
-    void swap_all(const quire_seq *all)
-    {
+    void swap_all(const quire_seq *all) {
         for (uint32_t round = 0; round < 2; ++round) {
             quire_step step = begin(0);
-            for (uint32_t i = 0; i < kSlots; ++i) add(step, all[i], pending(all[i]) != 0 ? 0 : 1, i);
+            for (uint32_t i = 0; i < kSlots; ++i)
+                add(step, all[i], pending(all[i]) != 0 ? 0 : 1, i);
             must(api_.step_commit(cache_, step, batch_, &error_));
             must(api_.step_finish(cache_, step, nullptr, QUIRE_STEP_OK, &error_));
             step = begin(0);
@@ -195,8 +187,7 @@ class Server {
         }
     }
 
-    void run_alone(quire_seq seq, uint32_t count, uint64_t content)
-    {
+    void run_alone(quire_seq seq, uint32_t count, uint64_t content) {
         quire_step step = begin(0);
         add(step, seq, count, content);
         must(api_.step_commit(cache_, step, batch_, &error_));
@@ -208,8 +199,7 @@ class Server {
         must(api_.step_finish(cache_, step, nullptr, QUIRE_STEP_OK, &error_));
     }
 
-    void step(Tally *tally)
-    {
+    void step(Tally *tally) {
         quire_step step = begin(QUIRE_STEP_MAY_PREEMPT);
         for (uint32_t i = 0; i < kSlots; ++i) {
             if (seqs_[i] == 0) {
@@ -229,57 +219,50 @@ class Server {
         churn(tally);
     }
 
-    quire_cache_stats stats()
-    {
+    quire_cache_stats stats() {
         auto stats = described<quire_cache_stats>();
         must(api_.cache_get_stats(cache_, &stats, &error_));
         return stats;
     }
 
-  private:
-    void must(quire_status status)
-    {
+ private:
+    void must(quire_status status) {
         if (status >= 0) return;
         std::fprintf(stderr, "steady_state: %s\n", error_.message);
         std::exit(1);
     }
 
-    quire_seq create()
-    {
+    quire_seq create() {
         auto desc = described<quire_seq_desc>();
         quire_seq seq = 0;
         must(api_.seq_create(cache_, &desc, &seq, &error_));
         return seq;
     }
 
-    quire_step begin(uint32_t flags)
-    {
+    quire_step begin(uint32_t flags) {
         auto desc = described<quire_step_desc>();
         desc.flags = flags;
         quire_step step = 0;
-        must(api_.step_begin(cache_, &desc, nullptr, 0, sizeof(quire_step_item), nullptr, 0, nullptr, 0,
-                             &step, &error_));
+        must(api_.step_begin(cache_, &desc, nullptr, 0, sizeof(quire_step_item), nullptr, 0,
+                             nullptr, 0, &step, &error_));
         return step;
     }
 
-    quire_seq_info info(quire_seq seq)
-    {
+    quire_seq_info info(quire_seq seq) {
         auto info = described<quire_seq_info>();
         must(api_.seq_get_info(cache_, seq, &info, &error_));
         return info;
     }
     uint32_t known(quire_seq seq) { return info(seq).known_tokens; }
-    uint32_t pending(quire_seq seq)
-    {
+    uint32_t pending(quire_seq seq) {
         quire_seq_info now = info(seq);
         return now.known_tokens - now.computed_tokens;
     }
 
-    bool add(quire_step step, quire_seq seq, uint32_t count, uint64_t content)
-    {
+    bool add(quire_step step, quire_seq seq, uint32_t count, uint64_t content) {
         uint32_t position = known(seq);
         for (uint32_t i = 0; i < count; ++i) {
-            uint32_t at = position + i; // contents share their first 64 tokens
+            uint32_t at = position + i;  // contents share their first 64 tokens
             tokens_[i] = at < 64 ? at : static_cast<uint32_t>(1000 * (content + 1) + at);
         }
         quire_step_item item{};
@@ -292,8 +275,7 @@ class Server {
     }
 
     // Ends what is long enough, and forks now and then.
-    void churn(Tally *tally)
-    {
+    void churn(Tally *tally) {
         for (uint32_t i = 0; i < kSlots; ++i) {
             if (seqs_[i] == 0 || known(seqs_[i]) < goals_[i]) continue;
             must(api_.seq_end(cache_, seqs_[i], 0, &error_));
@@ -323,10 +305,9 @@ class Server {
     std::vector<uint32_t> tokens_;
 };
 
-} // namespace
+}  // namespace
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     uint64_t steps = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20000;
     bool plant = argc > 2 && std::strcmp(argv[2], "--plant") == 0;
     const quire_api *api = nullptr;
@@ -348,16 +329,17 @@ int main(int argc, char **argv)
     }
     g_counting = false;
     quire_cache_stats after = server.stats();
-    std::printf("%llu steps, %llu items ran, %llu waited, %llu ends, %llu forks, %llu copies on write,\n"
-                "%llu preemptions (%llu swaps), %llu evictions, %llu tokens hit\n",
-                static_cast<unsigned long long>(tally.steps), static_cast<unsigned long long>(tally.runs),
-                static_cast<unsigned long long>(tally.waits), static_cast<unsigned long long>(tally.ends),
-                static_cast<unsigned long long>(tally.forks),
-                static_cast<unsigned long long>(after.copies_on_write - before.copies_on_write),
-                static_cast<unsigned long long>(after.num_preemptions - before.num_preemptions),
-                static_cast<unsigned long long>(after.preemptions_swap - before.preemptions_swap),
-                static_cast<unsigned long long>(after.evictions - before.evictions),
-                static_cast<unsigned long long>(after.prefix_cache_hits - before.prefix_cache_hits));
+    std::printf(
+        "%llu steps, %llu items ran, %llu waited, %llu ends, %llu forks, %llu copies on write,\n"
+        "%llu preemptions (%llu swaps), %llu evictions, %llu tokens hit\n",
+        static_cast<unsigned long long>(tally.steps), static_cast<unsigned long long>(tally.runs),
+        static_cast<unsigned long long>(tally.waits), static_cast<unsigned long long>(tally.ends),
+        static_cast<unsigned long long>(tally.forks),
+        static_cast<unsigned long long>(after.copies_on_write - before.copies_on_write),
+        static_cast<unsigned long long>(after.num_preemptions - before.num_preemptions),
+        static_cast<unsigned long long>(after.preemptions_swap - before.preemptions_swap),
+        static_cast<unsigned long long>(after.evictions - before.evictions),
+        static_cast<unsigned long long>(after.prefix_cache_hits - before.prefix_cache_hits));
     uint64_t interface_calls = g_interface_calls, process_calls = g_process_calls;
     std::printf("allocations: %llu at the host-allocator interface, %llu at malloc, mmap and brk\n",
                 static_cast<unsigned long long>(interface_calls),

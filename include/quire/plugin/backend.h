@@ -2,13 +2,14 @@
  *
  * backend: what a device vendor implements. One shared object, one exported symbol, one table.
  *
- * A plugin exports quire_backend_query_v0. The core calls it once per load; it is pure: no threads, no
- * driver, no environment writes. Everything a backend offers is a slot of quire_backend_api; a NULL slot
- * means "unsupported" and never "does nothing". Copy backends/null to begin.
+ * A plugin exports quire_backend_query_v0. The core calls it once per load; it is pure: no threads,
+ * no driver, no environment writes. Everything a backend offers is a slot of quire_backend_api; a
+ * NULL slot means "unsupported" and never "does nothing". Copy backends/null to begin.
  *
  * Threads   Slots may be called from any thread; calls on one queue are serialised by the core.
- * Enqueue   Slots that take a queue only enqueue, and run in order on it. Only *_wait_host and quiesce
- *           wait. None may unwind, change the caller's current device context, or install signal handlers.
+ * Enqueue   Slots that take a queue only enqueue, and run in order on it. Only *_wait_host and
+ *           quiesce wait. None may unwind, change the caller's current device context, or install
+ *           signal handlers.
  * Failure   A negative status means that nothing was enqueued or allocated. `error` is never NULL.
  * Memory    Addresses are uint64_t: device addresses, or host pointers where host_visible is 1.
  * Version   The plugin answers min(host minor, own minor) in abi_minor and behaves as that version.
@@ -53,8 +54,8 @@ typedef struct quire_be_device_props {
     char name[64];
 } quire_be_device_props;
 
-/* One group's blocks in memory: quire_pool_info, for a backend. Strides in bytes; `layer` counts within
- * the group. */
+/* One group's blocks in memory: quire_pool_info, for a backend. Strides in bytes; `layer` counts
+ * within the group. */
 typedef struct quire_be_pool {
     uint32_t struct_size;
     uint32_t block_count;
@@ -82,7 +83,7 @@ enum { QUIRE_BE_NO = 0, QUIRE_BE_YES = 1, QUIRE_BE_SLOW = 2 };
 /* May a kernel of this shape be had? Everything that decides a kernel instance is here. */
 typedef struct quire_be_attention_query {
     uint32_t struct_size;
-    uint32_t flags; /* QUIRE_ATTENTION_* */
+    uint32_t flags;   /* QUIRE_ATTENTION_* */
     uint32_t q_heads; /* 0: only kv_write and copies are asked about */
     uint32_t kv_heads;
     uint32_t k_head_dim;
@@ -97,7 +98,7 @@ typedef struct quire_be_attention_query {
 
 typedef struct quire_be_answer {
     uint32_t struct_size;
-    uint32_t support; /* QUIRE_BE_* */
+    uint32_t support;   /* QUIRE_BE_* */
     uint32_t alignment; /* of the pool's address, bytes */
     uint32_t reserved0;
     uint64_t workspace_bytes;
@@ -108,8 +109,9 @@ enum { QUIRE_BE_MEMORY_DEVICE = 0, QUIRE_BE_MEMORY_HOST = 1 };
 
 enum { QUIRE_BE_COPY_D2D = 0, QUIRE_BE_COPY_D2H = 1, QUIRE_BE_COPY_H2D = 2, QUIRE_BE_COPY_H2H = 3 };
 
-/* Descriptors of one call are independent: no destination overlaps any other range of the call. Host
- * addresses lie in memory of kind QUIRE_BE_MEMORY_HOST and stay untouched until the copy has run. */
+/* Descriptors of one call are independent: no destination overlaps any other range of the call.
+ * Host addresses lie in memory of kind QUIRE_BE_MEMORY_HOST and stay untouched until the copy has
+ * run. */
 typedef struct quire_be_copy {
     uint64_t dst;
     uint64_t src;
@@ -128,7 +130,7 @@ typedef struct quire_be_kv_write {
     const quire_be_pool *pool;
     uint64_t k; /* address: [token_count][kv_heads][k_head_dim] */
     uint64_t v;
-    uint64_t slots; /* address: int64 [token_count] */
+    uint64_t slots;         /* address: int64 [token_count] */
     int64_t k_token_stride; /* elements */
     int64_t v_token_stride;
 } quire_be_kv_write;
@@ -152,10 +154,10 @@ typedef struct quire_be_attention {
     const quire_be_pool *pool;
     uint64_t q;
     uint64_t out;
-    uint64_t lse;         /* 0 = not wanted */
-    uint64_t block_table; /* int32 [row_count][block_table_stride] */
-    uint64_t lengths;     /* int32 [row_count] */
-    uint64_t cu_q;        /* int32 [row_count + 1] */
+    uint64_t lse;           /* 0 = not wanted */
+    uint64_t block_table;   /* int32 [row_count][block_table_stride] */
+    uint64_t lengths;       /* int32 [row_count] */
+    uint64_t cu_q;          /* int32 [row_count + 1] */
     int64_t q_token_stride; /* elements */
     int64_t out_token_stride;
     uint32_t block_table_stride;
@@ -185,7 +187,8 @@ typedef struct quire_backend_api {
     quire_status (*query_attention)(quire_be_device *device, const quire_be_attention_query *query,
                                     quire_be_answer *answer, quire_error *error);
 
-    /* Zeroed memory, aligned to 4,096 bytes. host_pointer gets NULL where the host cannot reach it. */
+    /* Zeroed memory, aligned to 4,096 bytes. host_pointer gets NULL where the host cannot reach
+     * it. */
     quire_status (*mem_alloc)(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
                               uint64_t *address, void **host_pointer, quire_error *error);
     void (*mem_free)(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind);
@@ -214,9 +217,10 @@ typedef struct quire_backend_api {
 
     quire_status (*copy)(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
                          quire_error *error);
-    quire_status (*fill)(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
-                         quire_error *error);
-    quire_status (*kv_write)(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error);
+    quire_status (*fill)(quire_be_queue *queue, uint64_t address, uint64_t size_bytes,
+                         uint32_t byte, quire_error *error);
+    quire_status (*kv_write)(quire_be_queue *queue, const quire_be_kv_write *args,
+                             quire_error *error);
 
     quire_status (*plan_create)(quire_be_device *device, const quire_be_plan_desc *desc,
                                 quire_be_plan **out, quire_error *error);
@@ -226,7 +230,8 @@ typedef struct quire_backend_api {
 
     /* Waits until nothing runs on the device; QUIRE_S_TIMEOUT when time runs out. */
     quire_status (*quiesce)(quire_be_device *device, uint64_t timeout_ns, quire_error *error);
-    /* Called when the last device is closed; live_objects gets how many objects were not released. */
+    /* Called when the last device is closed; live_objects gets how many objects were not
+     * released. */
     quire_status (*shutdown)(uint64_t *live_objects, quire_error *error);
 } quire_backend_api;
 

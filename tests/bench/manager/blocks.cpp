@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a block costs: taking and giving back after a pool of a million was churned, and evicting from a
-// million cached ones. On the core's own structures; an engine adds the calls.
+// What a block costs: taking and giving back after a pool of a million was churned, and evicting
+// from a million cached ones. On the core's own structures; an engine adds the calls.
 //
-// Floor: one read-modify-write of a random cache line of an array as large as the pool's records, which is
-// the least that finding a block's record takes.
+// Floor: one read-modify-write of a random cache line of an array as large as the pool's records,
+// which is the least that finding a block's record takes.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -27,16 +27,14 @@ using Clock = std::chrono::steady_clock;
 constexpr uint32_t kBlocks = 1u << 20;
 
 // As the library's own allocator does for large tables.
-void use_large_pages(void *memory, uint64_t size_bytes)
-{
+void use_large_pages(void *memory, uint64_t size_bytes) {
     constexpr uintptr_t large = uintptr_t{2} << 20;
     uintptr_t begin = (reinterpret_cast<uintptr_t>(memory) + large - 1) / large * large;
     uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + size_bytes) / large * large;
     if (begin < end) madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
 }
 
-HostAllocator host_allocator()
-{
+HostAllocator host_allocator() {
     return HostAllocator{
         [](void *, uint64_t size, uint64_t alignment) {
             void *memory =
@@ -47,8 +45,7 @@ HostAllocator host_allocator()
         [](void *, void *pointer, uint64_t, uint64_t) { std::free(pointer); }, nullptr};
 }
 
-double floor_nanoseconds()
-{
+double floor_nanoseconds() {
     struct alignas(64) Line {
         uint32_t value;
         uint32_t rest[15];
@@ -66,8 +63,7 @@ double floor_nanoseconds()
 }
 
 // Takes everything and gives it back in random order.
-void churn(BlockPool *pool)
-{
+void churn(BlockPool *pool) {
     std::vector<uint32_t> held;
     for (uint32_t block = pool->take_free(kNoBarrier); block != kNone;
          block = pool->take_free(kNoBarrier)) {
@@ -77,14 +73,14 @@ void churn(BlockPool *pool)
     for (uint32_t block : held) pool->drop_ref(block, 0);
 }
 
-void append_and_free(benchmark::State &state)
-{
+void append_and_free(benchmark::State &state) {
     HostAllocator host = host_allocator();
     Timeline timeline;
     BlockPool pool(&host, &timeline);
     if (!pool.create(kBlocks)) state.SkipWithError("no memory");
     churn(&pool);
-    // Batches of other sequences lie between, so that the same few blocks do not come back each time.
+    // Batches of other sequences lie between, so that the same few blocks do not come back each
+    // time.
     uint32_t batch = static_cast<uint32_t>(state.range(0));
     std::vector<std::vector<uint32_t>> ring(1024, std::vector<uint32_t>(batch));
     for (auto &blocks : ring) {
@@ -106,19 +102,17 @@ BENCHMARK(append_and_free)->ArgName("batch")->Arg(64)->Arg(1)->MinTime(1);
 
 // A ledger whose every block is cached, in random order of age.
 struct CachedPool {
-    CachedPool() : host(host_allocator()), ledger(&host, &timeline)
-    {
+    CachedPool() : host(host_allocator()), ledger(&host, &timeline) {
         quire_cache_desc desc{};
         desc.blocks = kBlocks;
         desc.group_count = 1;
         quire_group_desc group{};
         group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
-        ok = compute_geometry(desc, &group, 0, &geometry).ok() &&
-             ledger.create(geometry, 1, 1).ok();
+        ok =
+            compute_geometry(desc, &group, 0, &geometry).ok() && ledger.create(geometry, 1, 1).ok();
     }
 
-    void fill()
-    {
+    void fill() {
         BlockPool &pool = ledger.pool(0);
         uint32_t root_words[2] = {0, 0};
         root = ledger.tree().acquire_root(root_words, 2);
@@ -147,8 +141,7 @@ struct CachedPool {
     bool ok = false;
 };
 
-void evict(benchmark::State &state)
-{
+void evict(benchmark::State &state) {
     constexpr uint32_t batch = 64;
     CachedPool cached;
     if (!cached.ok) state.SkipWithError("no memory");
@@ -176,4 +169,4 @@ void evict(benchmark::State &state)
 }
 BENCHMARK(evict)->Iterations(kBlocks / 64 - 1);
 
-} // namespace
+}  // namespace

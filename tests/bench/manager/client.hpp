@@ -12,8 +12,7 @@
 
 namespace quire::bench {
 
-inline const quire_api &library()
-{
+inline const quire_api &library() {
     static const quire_api *api = [] {
         const quire_api *loaded = nullptr;
         char why[512] = "";
@@ -26,24 +25,23 @@ inline const quire_api &library()
     return *api;
 }
 
-template <typename T> T described()
-{
+template <typename T>
+T described() {
     T value{};
     value.struct_size = sizeof value;
     return value;
 }
 
 struct Shape {
-    uint32_t groups = 1; // the second one is a sliding window
+    uint32_t groups = 1;  // the second one is a sliding window
     uint32_t blocks = 0;
     uint32_t max_sequences = 1024;
     uint32_t window = 256;
 };
 
 class Client {
-  public:
-    explicit Client(const Shape &shape)
-    {
+ public:
+    explicit Client(const Shape &shape) {
         error_.struct_size = sizeof error_;
         auto instance_desc = described<quire_instance_desc>();
         must(api.instance_create(&instance_desc, &instance_, &error_));
@@ -63,24 +61,21 @@ class Client {
         desc.max_sequences = shape.max_sequences;
         must(api.cache_create(instance_, &desc, &cache, &error_));
     }
-    ~Client()
-    {
+    ~Client() {
         api.cache_destroy(cache, nullptr);
         api.instance_destroy(instance_, nullptr);
     }
     Client(const Client &) = delete;
     Client &operator=(const Client &) = delete;
 
-    void must(quire_status status) const
-    {
+    void must(quire_status status) const {
         if (status >= 0) return;
         std::fprintf(stderr, "%s\n", error_.message);
         std::exit(1);
     }
     quire_error *error() { return &error_; }
 
-    quire_seq create()
-    {
+    quire_seq create() {
         auto desc = described<quire_seq_desc>();
         quire_seq seq = 0;
         must(api.seq_create(cache, &desc, &seq, &error_));
@@ -88,8 +83,7 @@ class Client {
     }
 
     // One step with one item; the blocks must suffice.
-    void run(quire_seq seq, const std::vector<uint32_t> &tokens)
-    {
+    void run(quire_seq seq, const std::vector<uint32_t> &tokens) {
         auto desc = described<quire_step_desc>();
         quire_step_item item{};
         item.seq = seq;
@@ -105,9 +99,9 @@ class Client {
     const quire_api &api = library();
     quire_cache *cache = nullptr;
 
-  private:
+ private:
     quire_instance *instance_ = nullptr;
     quire_error error_{};
 };
 
-} // namespace quire::bench
+}  // namespace quire::bench

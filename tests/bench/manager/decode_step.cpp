@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A decode step of 256 sequences as an engine with asynchronous scheduling runs it: set_tokens for the last
-// step's samples, begin with one unknown token each, commit into a batch with a padded block table and
-// slots, finish.
+// A decode step of 256 sequences as an engine with asynchronous scheduling runs it: set_tokens for
+// the last step's samples, begin with one unknown token each, commit into a batch with a padded
+// block table and slots, finish.
 //
-// Floor: the same numbers (token, length, slot) written to plain arrays, without a lock, a check or a
-// table to look into.
+// Floor: the same numbers (token, length, slot) written to plain arrays, without a lock, a check or
+// a table to look into.
 
 #include <benchmark/benchmark.h>
 
@@ -22,13 +22,11 @@ constexpr uint32_t kSequences = 256;
 constexpr uint32_t kPrompt = 512;
 constexpr uint32_t kMaxTokens = 8192;
 
-double nanoseconds_since(Clock::time_point begin)
-{
+double nanoseconds_since(Clock::time_point begin) {
     return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
 }
 
-double floor_nanoseconds()
-{
+double floor_nanoseconds() {
     std::vector<std::vector<uint32_t>> tokens(kSequences, std::vector<uint32_t>(kMaxTokens));
     std::vector<int32_t> lengths(kSequences, kPrompt);
     std::vector<int64_t> slots(kSequences);
@@ -48,8 +46,7 @@ double floor_nanoseconds()
 
 struct Engine {
     explicit Engine(uint32_t groups)
-        : client(Shape{groups, kSequences * (kMaxTokens / 16 + 1) + 1, kSequences + 1, 256})
-    {
+        : client(Shape{groups, kSequences * (kMaxTokens / 16 + 1) + 1, kSequences + 1, 256}) {
         auto desc = described<quire_batch_desc>();
         desc.max_rows = kSequences;
         desc.max_blocks_per_row = kMaxTokens / 16;
@@ -61,8 +58,7 @@ struct Engine {
     ~Engine() { client.api.batch_destroy(batch, nullptr); }
 
     // Fresh sequences with a prompt each, and one unknown token behind it.
-    void start()
-    {
+    void start() {
         for (const quire_step_item &item : items) {
             client.must(client.api.seq_end(client.cache, item.seq, QUIRE_END_DROP_PREFIX, nullptr));
         }
@@ -84,8 +80,7 @@ struct Engine {
         decode(false);
     }
 
-    void decode(bool name_last)
-    {
+    void decode(bool name_last) {
         if (name_last) {
             for (quire_token_span &span : spans) span.position = length - 1;
             client.must(client.api.seq_set_tokens(client.cache, spans.data(), kSequences,
@@ -93,9 +88,9 @@ struct Engine {
                                                   client.error()));
         }
         quire_step step = 0;
-        client.must(client.api.step_begin(client.cache, &desc, items.data(), kSequences,
-                                          sizeof items[0], unknown.data(), kSequences,
-                                          results.data(), sizeof results[0], &step, client.error()));
+        client.must(client.api.step_begin(
+            client.cache, &desc, items.data(), kSequences, sizeof items[0], unknown.data(),
+            kSequences, results.data(), sizeof results[0], &step, client.error()));
         client.must(client.api.step_commit(client.cache, step, batch, client.error()));
         client.must(
             client.api.step_finish(client.cache, step, nullptr, QUIRE_STEP_OK, client.error()));
@@ -113,8 +108,7 @@ struct Engine {
     uint32_t length = 0;
 };
 
-void decode_step_of_256(benchmark::State &state)
-{
+void decode_step_of_256(benchmark::State &state) {
     Engine engine(static_cast<uint32_t>(state.range(0)));
     for (auto _ : state) {
         if (engine.length == kMaxTokens) {
@@ -134,4 +128,4 @@ BENCHMARK(decode_step_of_256)
     ->Iterations(20000)
     ->Unit(benchmark::kMicrosecond);
 
-} // namespace
+}  // namespace

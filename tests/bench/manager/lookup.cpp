@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A verified lookup of a prompt of 50,000 tokens (3,125 blocks) that is wholly cached: hash, probe and
-// comparison, after other prompts' nodes, four times the last-level cache of them, were looked up.
+// A verified lookup of a prompt of 50,000 tokens (3,125 blocks) that is wholly cached: hash, probe
+// and comparison, after other prompts' nodes, four times the last-level cache of them, were looked
+// up.
 //
-// Floor: 3,125 times the four cache lines that a block's lookup must read: its bucket at a random place of a
-// buffer of that size, node, tokens and block record one behind another, with the same prefetch.
+// Floor: 3,125 times the four cache lines that a block's lookup must read: its bucket at a random
+// place of a buffer of that size, node, tokens and block record one behind another, with the same
+// prefetch.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -24,24 +26,21 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kLookupBlocks = 3125;
 constexpr uint32_t kBlockTokens = 16;
-constexpr uint64_t kBytesPerBlock = 128 + 64 + 16; // node with tokens, block record, two buckets
-constexpr uint32_t kPromptBlocks = 4096;           // of the prompts in between
+constexpr uint64_t kBytesPerBlock = 128 + 64 + 16;  // node with tokens, block record, two buckets
+constexpr uint32_t kPromptBlocks = 4096;            // of the prompts in between
 
-uint64_t last_level_cache_bytes()
-{
+uint64_t last_level_cache_bytes() {
     long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
     return bytes > 0 ? static_cast<uint64_t>(bytes) : uint64_t{32} << 20;
 }
 
-std::vector<uint32_t> prompt(uint32_t number, uint32_t blocks)
-{
+std::vector<uint32_t> prompt(uint32_t number, uint32_t blocks) {
     std::vector<uint32_t> tokens(blocks * kBlockTokens + 1);
     for (uint32_t i = 0; i < tokens.size(); ++i) tokens[i] = number * 70001u + i;
     return tokens;
 }
 
-uint32_t probe(Client *client, quire_seq seq, const std::vector<uint32_t> &tokens)
-{
+uint32_t probe(Client *client, quire_seq seq, const std::vector<uint32_t> &tokens) {
     uint32_t hits = 0;
     client->must(client->api.prefix_probe(client->cache, seq, tokens.data(),
                                           static_cast<uint32_t>(tokens.size()), &hits,
@@ -49,8 +48,7 @@ uint32_t probe(Client *client, quire_seq seq, const std::vector<uint32_t> &token
     return hits;
 }
 
-double floor_microseconds(uint64_t buffer_bytes)
-{
+double floor_microseconds(uint64_t buffer_bytes) {
     struct alignas(64) Line {
         uint64_t words[8];
     };
@@ -58,7 +56,7 @@ double floor_microseconds(uint64_t buffer_bytes)
     void *memory = mmap(nullptr, count * sizeof(Line), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) std::abort();
-    madvise(memory, count * sizeof(Line), MADV_HUGEPAGE); // as the library's tables
+    madvise(memory, count * sizeof(Line), MADV_HUGEPAGE);  // as the library's tables
     Line *lines = static_cast<Line *>(memory);
     std::memset(memory, 1, count * sizeof(Line));
     std::vector<uint32_t> order(kLookupBlocks * 4);
@@ -80,8 +78,7 @@ double floor_microseconds(uint64_t buffer_bytes)
     return time;
 }
 
-void verified_lookup_of_3125_blocks(benchmark::State &state)
-{
+void verified_lookup_of_3125_blocks(benchmark::State &state) {
     uint64_t other_bytes = 4 * last_level_cache_bytes();
     uint32_t others = static_cast<uint32_t>(other_bytes / kBytesPerBlock / kPromptBlocks) + 1;
     Client client(Shape{1, others * (kPromptBlocks + 1) + kLookupBlocks + 64, 8, 0});
@@ -99,7 +96,8 @@ void verified_lookup_of_3125_blocks(benchmark::State &state)
         uint32_t hits = probe(&client, seq, wanted);
         times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
         state.SetIterationTime(times.back() / 1e6);
-        if (hits != kLookupBlocks * kBlockTokens) state.SkipWithError("the prompt was not found whole");
+        if (hits != kLookupBlocks * kBlockTokens)
+            state.SkipWithError("the prompt was not found whole");
     }
     std::sort(times.begin(), times.end());
     state.counters["median_us"] = times[times.size() / 2];
@@ -112,6 +110,6 @@ BENCHMARK(verified_lookup_of_3125_blocks)
     ->Iterations(9)
     ->Unit(benchmark::kMicrosecond);
 
-} // namespace
+}  // namespace
 
 BENCHMARK_MAIN();
