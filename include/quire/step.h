@@ -48,10 +48,9 @@ typedef struct quire_step_item {
     uint32_t token_offset; /* into the tokens given beside the items */
     uint32_t token_count;
     uint32_t max_compute; /* 0 = all */
-    uint32_t
-        draft_count;    /* the last ones are provisional, and all computed now: quire_seq_accept */
-    uint32_t lookahead; /* slots to reserve behind the last known token */
-    uint32_t reserved0; /* for tree masks */
+    uint32_t draft_count; /* the last ones are provisional, all computed now: quire_seq_accept */
+    uint32_t lookahead;   /* slots to reserve behind the last known token */
+    uint32_t reserved0;   /* for tree masks */
     uint64_t reserved1;
 } quire_step_item;
 
