@@ -65,7 +65,11 @@ Status no_backend(const quire_instance *instance, const char *name, quire_error 
     for (const auto &backend : instance->backends) {
         if (backend->status < 0) words += "; " + backend->path + ": " + backend->message;
     }
-    copy_text(error->message, words + "; quire_backend_get_info says more");
+    if (instance->backends.empty()) {
+        words +=
+            ": no plugin was found; set QUIRE_PLUGIN_PATH to the directory of quire_backend_*.so";
+    }
+    copy_text(error->message, words);
     return fail(QUIRE_E_BACKEND, nullptr);
 }
 

@@ -55,6 +55,9 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     if (max_sequences > kMaxSequences) {
         return fail(QUIRE_E_LIMIT, "max_sequences is {}: at most {}", max_sequences, kMaxSequences);
     }
+    has_memory_ = device != nullptr;
+    // The pool first: a size that the device cannot hold is refused before books of it are made.
+    if (has_memory_) QUIRE_TRY(binding_.create(device, geometry_, error));
     QUIRE_TRY(ledger_.create(geometry_, max_sequences, seed));
     bool ok = sequence_handles_.create(max_sequences) && step_handles_.create(kMaxUnfinished) &&
               namespace_handles_.create(kMaxNamespaces) && sequences_.create(max_sequences) &&
@@ -69,9 +72,7 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     victim_order_ = desc.victim;
     swap_cost_ = SwapCost{static_cast<double>(desc.swap_bytes_per_second),
                           static_cast<double>(desc.prefill_tokens_per_second)};
-    if (device == nullptr) return Status{};
-    has_memory_ = true;
-    return binding_.create(device, geometry_, error);
+    return Status{};
 }
 
 void Cache::info(quire_cache_info *out) const {

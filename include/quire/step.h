@@ -6,6 +6,10 @@
  * kernels, then finish. One step is open per cache at a time; several may be committed and
  * unfinished (at most QUIRE_UNFINISHED_STEPS), so that step n + 1 is planned while step n runs.
  *
+ * A step is *committed* when its copies and tables are enqueued, *finished* when the engine said
+ * that its kernels are too, and *done* when all of that has run, which a later call on the cache
+ * notices (quire_queue_sync, then any quire_step_begin). Queues and batches are freed when done.
+ *
  * A step is all promises until commit: abort undoes every effect. After commit only a lost device
  * fails it.
  */
@@ -24,8 +28,9 @@ extern "C" {
 /* With it an item that is short of blocks makes Quire preempt sequences that have no item in the
  * step yet: those that quire_cache_desc.victim names first, and only ones that were admitted after
  * the item's own (or have a lower priority), so that the oldest always gets through. So list items
- * oldest first. Items whose sequence has nothing on the device never preempt. How:
- * quire_step_desc.preempt; a swap that the host tier has no room for becomes a recompute. */
+ * oldest first. Items whose sequence has nothing on the device never preempt, and Quire admits
+ * whatever fits: hold newer items back while an older one waits. How: quire_step_desc.preempt; a
+ * swap that the host tier has no room for becomes a recompute. */
 enum { QUIRE_STEP_MAY_PREEMPT = 1 << 0 };
 
 enum { QUIRE_PREEMPT_AUTO = 0, QUIRE_PREEMPT_SWAP = 1, QUIRE_PREEMPT_RECOMPUTE = 2 };
@@ -70,7 +75,7 @@ enum {
 typedef struct quire_step_result {
     uint32_t outcome;        /* QUIRE_ITEM_* */
     uint32_t reason;         /* QUIRE_WAIT_*, 0 when it runs */
-    uint32_t hit_tokens;     /* found by lookup in this step */
+    uint32_t hit_tokens;     /* found by lookup, those that earlier rows compute included */
     uint32_t first_position; /* of the tokens to compute */
     uint32_t compute_count;
     uint32_t blocks_short; /* in the group that is shortest of blocks */
@@ -80,7 +85,8 @@ typedef struct quire_step_result {
 
 /* Opens a step and adds items; item_count may be 0. Items are handled in their order, each all or
  * nothing over all groups, and results are written one an item. A later item of the same call may
- * be preempted by an earlier one; it then waits with QUIRE_WAIT_PREEMPTED.
+ * be preempted by an earlier one; it then waits with QUIRE_WAIT_PREEMPTED. A row may read blocks that
+ * an earlier row computes: of each layer write all rows' K and V before any row attends.
  *
  * tokens   [token_count] the flat array that the items' ranges point into.
  * Errors   QUIRE_E_BUSY   a step is open, QUIRE_UNFINISHED_STEPS are unfinished, a sequence has
