@@ -85,8 +85,8 @@ typedef struct quire_step_result {
 
 /* Opens a step and adds items; item_count may be 0. Items are handled in their order, each all or
  * nothing over all groups, and results are written one an item. A later item of the same call may
- * be preempted by an earlier one; it then waits with QUIRE_WAIT_PREEMPTED. A row may read blocks that
- * an earlier row computes: of each layer write all rows' K and V before any row attends.
+ * be preempted by an earlier one; it then waits with QUIRE_WAIT_PREEMPTED. A row may read blocks
+ * that an earlier row computes: of each layer write all rows' K and V before any row attends.
  *
  * tokens   [token_count] the flat array that the items' ranges point into.
  * Errors   QUIRE_E_BUSY   a step is open, QUIRE_UNFINISHED_STEPS are unfinished, a sequence has
