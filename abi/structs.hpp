@@ -61,6 +61,7 @@ QUIRE_RULE(quire_attention_desc, 32, QUIRE_ATTENTION_NOT_CAUSAL,
            QUIRE_RESERVED(quire_attention_desc, reserved0))
 QUIRE_RULE(quire_kv_args, 56, 0, 0, 0)
 QUIRE_RULE(quire_attend_args, 64, 0, QUIRE_RESERVED(quire_attend_args, reserved0))
+QUIRE_RULE(quire_size_desc, 112, 0, 0, 0)
 // Outputs.
 QUIRE_RULE(quire_backend_info, 1088, 0, 0, 0)
 QUIRE_RULE(quire_device_info, 136, 0, 0, 0)
@@ -71,6 +72,7 @@ QUIRE_RULE(quire_cache_stats, 200, 0, 0, 0)
 QUIRE_RULE(quire_namespace_info, 56, 0, 0, 0)
 QUIRE_RULE(quire_seq_info, 48, 0, 0, 0)
 QUIRE_RULE(quire_batch_views, 104, 0, 0, 0)
+QUIRE_RULE(quire_size_info, 80, 0, 0, 0)
 
 #undef QUIRE_RULE
 

@@ -13,6 +13,7 @@
 #include "base.h"
 #include "cache.h"
 #include "device.h"
+#include "size.h"
 #include "step.h"
 
 #ifdef __cplusplus
@@ -123,7 +124,9 @@ extern "C" {
     QUIRE_FN(kv_write, (quire_batch * batch, const quire_kv_args *args, quire_queue *queue,        \
                         quire_error *error))                                                       \
     QUIRE_FN(attend, (quire_batch * batch, const quire_attend_args *args, quire_queue *queue,      \
-                      quire_error *error))
+                      quire_error *error))                                                         \
+    QUIRE_FN(size_estimate,                                                                        \
+             (const quire_size_desc *desc, quire_size_info *info, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

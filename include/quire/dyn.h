@@ -49,7 +49,16 @@ static inline quire_status quire_dyn_load(const char *path, const quire_api **ou
     memset(&error, 0, sizeof error);
     error.struct_size = (uint32_t)sizeof error;
     status = get_api(QUIRE_VERSION_MAJOR, QUIRE_VERSION_MINOR, out, &error);
-    if (status < 0) snprintf(why, why_size, "%s: %s", path, error.message);
+    if (status < 0) {
+        snprintf(why, why_size, "%s: %s", path, error.message);
+        return status;
+    }
+    if ((*out)->struct_size < sizeof(quire_api)) {
+        snprintf(why, why_size, "%s is older than the headers: its table has %u bytes, not %u",
+                 path, (unsigned)(*out)->struct_size, (unsigned)sizeof(quire_api));
+        *out = NULL;
+        return QUIRE_E_INCOMPATIBLE;
+    }
     return status;
 }
 
