@@ -6,11 +6,11 @@ namespace quire {
 
 bool BlockPool::create(uint32_t block_count) {
     QUIRE_ASSERT(block_count >= 2);
-    if (!blocks_.create(block_count)) return false;
+    if (!blocks_.create(block_count) || !links_.create(block_count)) return false;
     for (uint32_t i = 0; i < block_count; ++i) {
         blocks_[i].node = kNone;
         blocks_[i].owner = kNone;
-        blocks_[i].prev = blocks_[i].next = kNone;
+        links_[i] = BlockLink{kNone, kNone};
         blocks_[i].state = BlockState::free;
     }
     blocks_[kNullBlock].state = BlockState::null;
@@ -47,7 +47,7 @@ uint32_t BlockPool::take_free(uint64_t barrier) {
 uint32_t BlockPool::oldest_cached(uint64_t barrier) const {
     uint32_t block = lists_[kCached].head;
     // Blocks that running work touches were released lately, so they stand at the far end.
-    while (block != kNone && blocks_[block].touch >= barrier) block = blocks_[block].next;
+    while (block != kNone && blocks_[block].touch >= barrier) block = links_[block].next;
     return block;
 }
 
@@ -143,7 +143,7 @@ void BlockPool::retire(uint64_t old_oldest) {
         uint32_t block = list.head;
         list = List{};
         while (block != kNone) {
-            uint32_t next = blocks_[block].next;
+            uint32_t next = links_[block].next;
             push_unused(block);
             block = next;
         }
@@ -165,12 +165,11 @@ uint32_t BlockPool::list_of(uint32_t block) const {
 
 void BlockPool::insert_before(uint32_t name, uint32_t block, uint32_t next) {
     List &list = lists_[name];
-    Block &b = blocks_[block];
-    uint32_t prev = next != kNone ? blocks_[next].prev : list.tail;
-    b.prev = prev;
-    b.next = next;
-    (prev != kNone ? blocks_[prev].next : list.head) = block;
-    (next != kNone ? blocks_[next].prev : list.tail) = block;
+    const Block &b = blocks_[block];
+    uint32_t prev = next != kNone ? links_[next].prev : list.tail;
+    links_[block] = BlockLink{prev, next};
+    (prev != kNone ? links_[prev].next : list.head) = block;
+    (next != kNone ? links_[next].prev : list.tail) = block;
     ++list.count;
     if (name >= kDraining) ++draining_;
     if (name == kCached && !timeline_->done(b.touch)) ++cached_pending_[Timeline::slot(b.touch)];
@@ -179,9 +178,10 @@ void BlockPool::insert_before(uint32_t name, uint32_t block, uint32_t next) {
 void BlockPool::leave_list(uint32_t block) {
     uint32_t name = list_of(block);
     List &list = lists_[name];
-    Block &b = blocks_[block];
-    (b.prev != kNone ? blocks_[b.prev].next : list.head) = b.next;
-    (b.next != kNone ? blocks_[b.next].prev : list.tail) = b.prev;
+    const Block &b = blocks_[block];
+    const BlockLink link = links_[block];
+    (link.prev != kNone ? links_[link.prev].next : list.head) = link.next;
+    (link.next != kNone ? links_[link.next].prev : list.tail) = link.prev;
     --list.count;
     if (name >= kDraining) --draining_;
     if (name == kCached && !timeline_->done(b.touch)) --cached_pending_[Timeline::slot(b.touch)];
@@ -196,13 +196,13 @@ void BlockPool::insert_by_stamp(uint32_t block, uint32_t next_hint) {
             (blocks_[next].state != BlockState::cached || blocks_[next].stamp < stamp)) {
             return false;
         }
-        uint32_t prev = next != kNone ? blocks_[next].prev : lists_[kCached].tail;
+        uint32_t prev = next != kNone ? links_[next].prev : lists_[kCached].tail;
         return prev == kNone || blocks_[prev].stamp < stamp;
     };
     uint32_t next = next_hint;
     if (!fits_before(next)) {
         next = lists_[kCached].head;
-        while (next != kNone && blocks_[next].stamp < stamp) next = blocks_[next].next;
+        while (next != kNone && blocks_[next].stamp < stamp) next = links_[next].next;
     }
     insert_before(kCached, block, next);
 }
@@ -213,9 +213,9 @@ Status BlockPool::check_list(uint32_t name) const {
     uint32_t prev = kNone;
     uint64_t stamp = 0;
     uint32_t pending[kMaxUnfinished] = {};
-    for (uint32_t i = list.head; i != kNone; prev = i, i = blocks_[i].next) {
+    for (uint32_t i = list.head; i != kNone; prev = i, i = links_[i].next) {
         const Block &b = blocks_[i];
-        if (b.prev != prev || ++count > list.count) {
+        if (links_[i].prev != prev || ++count > list.count) {
             return fail(QUIRE_E_INTERNAL, "block_pool: list {} is broken at block {}", name, i);
         }
         if (list_of(i) != name || b.refs != 0) {

@@ -30,10 +30,8 @@ constexpr uint32_t kNullBlock = 0;
 enum class BlockState : uint8_t { free, draining, held, cached, parked, null };
 
 // One cache line a block; the first half is what allocation and sharing touch.
-struct Block {
+struct alignas(kCacheLine) Block {
     uint32_t refs;
-    uint32_t prev;
-    uint32_t next;
     uint32_t node;          // in the prefix tree, kNone = unpublished
     uint32_t owner;         // index of the sequence that may write in place; kNone = nobody
     uint16_t frozen_slots;  // that others than the owner may read
@@ -48,21 +46,31 @@ struct Block {
 };
 static_assert(sizeof(Block) == 64);
 
+// Neighbours on a list. Apart from the records: eviction walks far down the list to ask for what it
+// will need, and eight of these come with one cache line.
+struct BlockLink {
+    uint32_t prev;
+    uint32_t next;
+};
+
 class BlockPool {
  public:
     BlockPool(const HostAllocator *host, const Timeline *timeline)
-        : blocks_(host), timeline_(timeline) {}
+        : blocks_(host), links_(host), timeline_(timeline) {}
 
     [[nodiscard]] bool create(uint32_t block_count);
 
     uint32_t block_count() const { return static_cast<uint32_t>(blocks_.size()); }
     Block &operator[](uint32_t block) { return blocks_[block]; }
+    BlockLink &link(uint32_t block) { return links_[block]; }  // for tests that break it
     const Block &operator[](uint32_t block) const { return blocks_[block]; }
 
     uint32_t free_count() const { return lists_[kFree].count + draining_; }
     uint32_t cached_count() const { return lists_[kCached].count; }
     uint32_t held_count() const { return held_; }
     uint32_t parked_count() const { return parked_; }
+
+    void prefetch(uint32_t block) const { __builtin_prefetch(&blocks_[block], 1); }
 
     // Blocks that a step behind `barrier` can get, free or by eviction.
     uint32_t available(uint64_t barrier) const;
@@ -92,7 +100,7 @@ class BlockPool {
     void undo_take_free(uint32_t block);
     void undo_claim(uint32_t block, uint32_t next_hint);
     void undo_drop_ref(uint32_t block, uint64_t stamp, uint64_t touch);
-    uint32_t next_in_list(uint32_t block) const { return blocks_[block].next; }
+    uint32_t next_in_list(uint32_t block) const { return links_[block].next; }
 
     // A cached block leaves its list for the length of the open step.
     void park(uint32_t block);
@@ -129,6 +137,7 @@ class BlockPool {
     Status check_list(uint32_t name) const;
 
     Array<Block> blocks_;
+    Array<BlockLink> links_;
     const Timeline *timeline_;
     List lists_[kLists];
     uint32_t cached_pending_[kMaxUnfinished] =

@@ -132,6 +132,15 @@ class Cache {
         uint32_t blocks = 0;
         uint32_t reason = 0;
     };
+    // An item that had to wait, whose tokens lie in its sequence's buffer and whose hashes are in
+    // hashes_: a scheduler tries it again at every step, and then only compares the tokens.
+    struct Waiting {
+        uint64_t handle = 0;         // 0: none
+        uint32_t known = 0;          // without the item's tokens
+        uint32_t token_count = 0;    // of the item
+        uint32_t first_unknown = 0;  // with the item's tokens
+        uint32_t blocks = 0;         // hashed
+    };
 
     // cache.cpp
     StepRecord &open_record() { return records_[open_slot_]; }
@@ -167,11 +176,13 @@ class Cache {
     Status add_items(const ItemList &list);
     Status add_item(const quire_step_item &item, const quire_token *tokens,
                     quire_step_result *result);
-    void note_tokens(Sequence *s, const quire_token *tokens, uint32_t count);
+    void note_tokens(const quire_step_item &item, const quire_token *tokens, Sequence *s);
     Status make_plan(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
                      Plan *plan);
     bool stays_in_place(const quire_step_item &item, uint32_t sequence) const;
-    Status find_prefix(Plan *plan);
+    bool has_waited(const quire_step_item &item, const Sequence &s,
+                    const quire_token *tokens) const;
+    Status find_prefix(Plan *plan, bool has_waited);
     void measure(Plan *plan);
     bool tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position);
     Short shortage(const Plan &plan) const;
@@ -241,8 +252,9 @@ class Cache {
     Array<uint32_t> words_;    // scratch for keys
     StepRecord records_[kMaxUnfinished];
     uint32_t open_slot_ = kNone;
-    uint32_t hashed_ = 0;  // valid entries of hashes_
-    uint64_t call_ = 0;    // number of begin and add calls, marks their sequences
+    uint32_t hashed_ = 0;  // valid entries of hashes_ for the item that is being added
+    Waiting waiting_;
+    uint64_t call_ = 0;  // number of begin and add calls, marks their sequences
     bool has_memory_ = false;
     bool prefix_off_ = false;
     uint32_t watermark_ = 0;

@@ -80,9 +80,19 @@ Status Cache::add_items(const ItemList &list) {
     return Status{};
 }
 
-// Appends tokens behind the known ones. REQUIRES: room.
-void Cache::note_tokens(Sequence *s, const quire_token *tokens, uint32_t count) {
+// Are these the item and the tokens that had to wait last?
+bool Cache::has_waited(const quire_step_item &item, const Sequence &s,
+                       const quire_token *tokens) const {
+    return waiting_.handle == item.seq && waiting_.known == s.state.known &&
+           waiting_.token_count == item.token_count &&
+           std::memcmp(s.tokens.data + s.state.known, tokens, uint64_t{item.token_count} * 4) == 0;
+}
+
+// Appends the item's tokens behind the known ones. REQUIRES: room.
+void Cache::note_tokens(const quire_step_item &item, const quire_token *tokens, Sequence *s) {
     SequenceState &state = s->state;
+    uint32_t count = item.token_count;
+    if (waiting_.handle == item.seq) waiting_ = Waiting{};
     if (count != 0) std::memcpy(s->tokens.data + state.known, tokens, uint64_t{count} * 4);
     if (state.first_unknown == kNone) {
         uint32_t unknown = find_unknown(tokens, count);
@@ -92,7 +102,7 @@ void Cache::note_tokens(Sequence *s, const quire_token *tokens, uint32_t count) 
 }
 
 // Looks up what is on the device already, when nothing of the sequence is.
-Status Cache::find_prefix(Plan *plan) {
+Status Cache::find_prefix(Plan *plan, bool has_waited) {
     Sequence &s = sequences_[plan->sequence];
     if (prefix_off_ || (s.state.flags & Sequence::kUnpublished) != 0) {
         return Status{};
@@ -100,8 +110,12 @@ Status Cache::find_prefix(Plan *plan) {
     uint32_t settled = plan->swapped ? s.state.computed : plan->known - 1;
     if (s.state.first_unknown < settled) settled = s.state.first_unknown;
     uint32_t blocks = settled >> geometry_.block_shift;
-    if (!hash_blocks(s, blocks)) return no_host_memory();
-    counts_.bytes_hashed += uint64_t{blocks} * geometry_.block_tokens * 4;
+    if (has_waited && waiting_.blocks == blocks) {
+        hashed_ = blocks;
+    } else {
+        if (!hash_blocks(s, blocks)) return no_host_memory();
+        counts_.bytes_hashed += uint64_t{blocks} * geometry_.block_tokens * 4;
+    }
     uint32_t matched = match(s, blocks, open_record().queue);
     if (plan->swapped) {
         plan->hit_blocks = matched;  // any of them may stand in for its copy in the host tier
@@ -235,7 +249,13 @@ Status Cache::reserve(const Plan &plan) {
 Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
                         Plan *plan) {
     Sequence &s = sequences_[sequence];
-    note_tokens(&s, tokens, item.token_count);
+    bool waited = has_waited(item, s, tokens);
+    if (waited) {
+        s.state.known += item.token_count;
+        s.state.first_unknown = waiting_.first_unknown;
+    } else {
+        note_tokens(item, tokens, &s);
+    }
     plan->sequence = sequence;
     plan->known = s.state.known;
     plan->position = s.state.computed;
@@ -243,7 +263,7 @@ Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, 
     plan->hit_blocks = plan->query_tokens = 0;
     plan->swapped = (s.state.flags & Sequence::kSwapped) != 0;
     plan->admission = s.state.computed == 0 || plan->swapped;
-    if (plan->admission) QUIRE_TRY(find_prefix(plan));
+    if (plan->admission) QUIRE_TRY(find_prefix(plan, waited));
     uint32_t left = plan->known - plan->position;
     plan->compute = item.max_compute != 0 && item.max_compute < left ? item.max_compute : left;
     measure(plan);
@@ -294,6 +314,10 @@ Status Cache::add_item(const quire_step_item &item, const quire_token *tokens,
     }
     if (status.ok() && missing.reason == 0) status = reserve(plan);
     if (!status.ok() || missing.reason != 0) {
+        if (status.ok() && plan.admission && hashed_ != 0) {
+            waiting_ =
+                Waiting{item.seq, before.known, item.token_count, s.state.first_unknown, hashed_};
+        }
         hashed_ = 0;
         s.state = before;
         result->reason = missing.reason;

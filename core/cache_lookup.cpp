@@ -29,6 +29,7 @@ Extra Cache::extra_of(const Sequence &s, uint32_t block) {
 
 // Fills hashes_[0, block_count) with the chain from the sequence's root.
 bool Cache::hash_blocks(const Sequence &s, uint32_t block_count) {
+    waiting_ = Waiting{};
     if (!hashes_.reserve(block_count) || !matches_.reserve(block_count)) return false;
     // Room for the words of one block's spans, so that extra_of cannot fail.
     if (s.span_words != 0 && !words_.reserve(s.span_words)) return false;
@@ -132,7 +133,7 @@ void Cache::publish(uint32_t sequence, uint64_t ready) {
     for (uint32_t i = state.published; i < full; ++i) {
         if (i + kBucketAhead < hashed_) tree.prefetch_bucket(hashes_[i + kBucketAhead]);
         const uint32_t *tokens = s.tokens.data + (uint64_t{i} << geometry_.block_shift);
-        Extra extra = extra_of(s, i);
+        const Extra extra = extra_of(s, i);
         uint64_t hash =
             i < hashed_ ? hashes_[i] : tree.hash_block(state.cursor.hash, tokens, extra);
         if (i >= hashed_) counts_.bytes_hashed += uint64_t{geometry_.block_tokens} * 4;

@@ -6,6 +6,12 @@
 
 namespace quire {
 
+namespace {
+
+constexpr uint32_t kReleaseAhead = 24;  // block records that a release asks for early
+
+}  // namespace
+
 Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys, uint64_t *out) {
     uint32_t ns = desc.ns == 0 ? 0 : namespace_handles_.find(desc.ns);
     if (ns == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such namespace");
@@ -62,6 +68,8 @@ void Cache::release_from(uint32_t sequence, uint32_t first_block, bool withdraw)
         if (t.length <= first_block) continue;
         for (uint32_t i = t.length; i-- > first_block;) {
             uint32_t block = t.ids.data[i];
+            if (i >= kReleaseAhead && !swapped)
+                ledger_.pool(g).prefetch(t.ids.data[i - kReleaseAhead]);
             if (block == kNullBlock) continue;
             --s.blocks_held;
             if (swapped) {
@@ -359,6 +367,7 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
         }
         const quire_token_span &span = span_at(i);
         uint32_t *own = sequences_[index].tokens.data;
+        if (waiting_.handle == span.seq) waiting_ = Waiting{};
         for (uint32_t k = 0; k < span.token_count; ++k) {
             own[span.position + k] = tokens[span.token_offset + k];
         }

@@ -129,7 +129,7 @@ void Cache::run_in_place(const quire_step_item &item, const quire_token *tokens,
     Sequence &s = sequences_[sequence];
     Change *change = open_record().changes.push_uninitialized();
     change->begin(ChangeKind::item, sequence, s.state);
-    note_tokens(&s, tokens, item.token_count);
+    note_tokens(item, tokens, &s);
     open_change(change, s.state.computed, s.state.known - s.state.computed);
     note_item(item, *change, result);
 }

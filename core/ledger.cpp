@@ -6,6 +6,12 @@
 
 namespace quire {
 
+namespace {
+
+constexpr uint32_t kSettleAhead = 16;  // edits whose nodes settling asks for early
+
+}  // namespace
+
 Ledger::~Ledger() {
     for (BlockTable &table : tables_) buffers_.give_back(&table.ids);
     auto destroy = [&](BlockPool *pool) {
@@ -65,30 +71,31 @@ Edit *Ledger::log(EditKind kind, uint32_t group) {
 }
 
 // Eviction goes down the list of cached blocks, and each record, node and bucket on the way is a
-// cache miss. So a cursor runs a few blocks ahead and asks for them: first the record, which names
-// the next one, then its node, then the node's bucket.
-void Ledger::look_ahead(uint32_t group, uint32_t next) {
+// cache miss. So a cursor runs ahead on the list's links and asks for them in time: the record,
+// which names its node, then the node, which names its bucket. Where the list has changed under the
+// cursor, it asked for too much, and begins anew.
+void Ledger::look_ahead(uint32_t group, uint32_t block) {
+    constexpr uint32_t node_distance = kLookAhead * 5 / 8, bucket_distance = kLookAhead / 4;
     BlockPool &pool = *pools_[group];
-    LookAhead &ahead = ahead_[group];
-    uint32_t last = ahead.blocks[ahead.at % kLookAhead];
-    if (last == kNone || pool[last].state != BlockState::cached) {
-        // The cursor's block was taken or shared meanwhile: run ahead anew.
-        last = next;
-        for (uint32_t i = 0; i < kLookAhead - 2 && last != kNone; ++i) {
-            ahead.blocks[++ahead.at % kLookAhead] = last;
-            last = pool.next_in_list(last);
+    LookAhead &ring = ahead_[group];
+    auto next_of = [&](uint32_t b) { return b != kNone ? pool.next_in_list(b) : kNone; };
+    auto node_of = [&](uint32_t b) { return b != kNone ? pool[b].node : kNone; };
+    if (ring.ahead(0) != block) {
+        ring.at = 0;
+        ring.ahead(0) = block;
+        for (uint32_t i = 1; i < kLookAhead; ++i) {
+            ring.ahead(i) = next_of(ring.ahead(i - 1));
+            if (ring.ahead(i) != kNone) pool.prefetch(ring.ahead(i));
         }
-    } else {
-        last = pool.next_in_list(last);
     }
-    ahead.blocks[++ahead.at % kLookAhead] = last;
-    if (last == kNone) return;
-    __builtin_prefetch(&pool[last]);
-    uint32_t earlier = ahead.blocks[(ahead.at - 2) % kLookAhead];
-    if (earlier != kNone && pool[earlier].node != kNone) tree_.prefetch_node(pool[earlier].node);
-    earlier = ahead.blocks[(ahead.at - 4) % kLookAhead];
-    if (earlier != kNone && pool[earlier].node != kNone)
-        tree_.prefetch_bucket_of(pool[earlier].node);
+    uint32_t newest = next_of(ring.ahead(kLookAhead - 1));
+    ring.ahead(0) = newest;
+    ++ring.at;
+    if (newest != kNone) pool.prefetch(newest);
+    uint32_t node = node_of(ring.ahead(node_distance));
+    if (node != kNone) tree_.prefetch_node(node);
+    node = node_of(ring.ahead(bucket_distance));
+    if (node != kNone) tree_.prefetch_bucket_of(node);
 }
 
 void Ledger::note_owner(Edit *edit, const Block &b) const {
@@ -118,7 +125,7 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence) {
     edit->node = b.node;
     edit->index = tree_.generation(b.node);
     edit->hint = pool.next_in_list(block);
-    look_ahead(group, edit->hint);
+    look_ahead(group, block);
     edit->unlinked = !windowed_[group] && tree_.linked(b.node);
     if (edit->unlinked) tree_.unlink(b.node);
     tree_.blocks(b.node)[group] = kNullBlock;
@@ -220,7 +227,7 @@ void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
 }
 
 uint32_t Ledger::publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
-                         Extra extra) {
+                         const Extra &extra) {
     uint32_t node = tree_.insert(root, at, hash, tokens, extra);
     if (node != kNone) log(EditKind::publish, 0)->node = node;
     return node;
@@ -409,6 +416,10 @@ void Ledger::settle(StepRecord *record) {
         if (change.kind == ChangeKind::dropped) continue;
         for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
             const Edit &edit = record->edits[i];
+            if (i + kSettleAhead < change.edit_end) {
+                const Edit &later = record->edits[i + kSettleAhead];
+                if (later.kind == EditKind::evict) tree_.prefetch_node(later.node);
+            }
             if (edit.kind == EditKind::replace) {
                 pools_[edit.group]->free_unpublished(edit.block);
             } else if (edit.kind == EditKind::evict) {

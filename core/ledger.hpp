@@ -68,7 +68,7 @@ class Ledger {
     void attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready);
     // A new node under `at`; kNone when the tree is full.
     uint32_t publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
-                     Extra extra);
+                     const Extra &extra);
     // Takes a node out of the tree for good; its cached blocks are free. Not for the open step.
     void forget(uint32_t node);
 
@@ -83,13 +83,15 @@ class Ledger {
     Status check() const;
 
  private:
-    static constexpr uint32_t kLookAhead = 8;
+    // The cached blocks that will be evicted next, as a ring: the one expected now is at `at`.
+    static constexpr uint32_t kLookAhead = 32;
     struct LookAhead {
         uint32_t at = 0;
-        uint32_t blocks[kLookAhead] = {kNone, kNone, kNone, kNone, kNone, kNone, kNone, kNone};
+        uint32_t blocks[kLookAhead] = {};  // the null block is never evicted
+        uint32_t &ahead(uint32_t distance) { return blocks[(at + distance) % kLookAhead]; }
     };
 
-    void look_ahead(uint32_t group, uint32_t next);
+    void look_ahead(uint32_t group, uint32_t block);
     void note_owner(Edit *edit, const Block &b) const;
     void restore_owner(const Edit &edit);
     Edit *log(EditKind kind, uint32_t group);

@@ -8,6 +8,8 @@ namespace {
 
 constexpr uint32_t kRootBuckets = 1024;  // a chain of 64 at 65,536 roots, met once a sequence
 
+constexpr uint32_t kInsertAhead = 4;  // records that an insertion asks for early
+
 uint32_t round_up_words(uint32_t words) {
     constexpr uint32_t line = kCacheLine / sizeof(uint32_t);
     return (words + line - 1) / line * line;
@@ -35,7 +37,7 @@ Status PrefixTree::create(const Geometry &geometry, uint32_t node_capacity, uint
     uint64_t bucket_count = next_power_of_two(uint64_t{capacity_} * 2);
     bucket_mask_ = bucket_count - 1;
     if (!records_.create(words) || !buckets_.create(bucket_count) ||
-        !root_buckets_.create(kRootBuckets)) {
+        !free_stack_.create(capacity_) || !root_buckets_.create(kRootBuckets)) {
         return no_host_memory();
     }
     for (uint32_t &bucket : buckets_) bucket = kNone;
@@ -88,7 +90,7 @@ void PrefixTree::release_root(uint32_t index) {
     free_root_ = index;
 }
 
-bool PrefixTree::same_extra(uint32_t extra, Extra wanted) const {
+bool PrefixTree::same_extra(uint32_t extra, const Extra &wanted) const {
     if (extra == kNone) return wanted.count == 0;
     const ExtraRecord &record = extras_[extra];
     return record.count == wanted.count &&
@@ -96,7 +98,7 @@ bool PrefixTree::same_extra(uint32_t extra, Extra wanted) const {
 }
 
 uint32_t PrefixTree::find(uint32_t root, const TreeCursor &at, uint64_t hash,
-                          const uint32_t *tokens, Extra extra) {
+                          const uint32_t *tokens, const Extra &extra) {
     uint64_t size_bytes = uint64_t{block_tokens_} * sizeof(uint32_t);
     for (uint32_t i = buckets_[hash & bucket_mask_]; i != kNone; i = header(i).bucket_next) {
         const Node &node = header(i);
@@ -112,7 +114,7 @@ uint32_t PrefixTree::find(uint32_t root, const TreeCursor &at, uint64_t hash,
     return kNone;
 }
 
-bool PrefixTree::store_extra(Node *node, Extra extra) {
+bool PrefixTree::store_extra(Node *node, const Extra &extra) {
     node->extra = kNone;
     if (extra.count == 0) return true;
     ExtraRecord record{};
@@ -135,14 +137,15 @@ bool PrefixTree::store_extra(Node *node, Extra extra) {
 }
 
 uint32_t PrefixTree::insert(uint32_t root, const TreeCursor &at, uint64_t hash,
-                            const uint32_t *tokens, Extra extra) {
-    uint32_t index = free_node_ != kNone ? free_node_ : first_unused_;
+                            const uint32_t *tokens, const Extra &extra) {
+    uint32_t index = free_nodes_ != 0 ? free_stack_[free_nodes_ - 1] : first_unused_;
     if (index == capacity_) return kNone;
     Node &node = header(index);
-    uint32_t next_free = node.bucket_next;
     if (!store_extra(&node, extra)) return kNone;
-    if (free_node_ != kNone) {
-        free_node_ = next_free;
+    if (free_nodes_ != 0) {
+        --free_nodes_;
+        // Most insertions come in rows.
+        if (free_nodes_ > kInsertAhead) prefetch_record(free_stack_[free_nodes_ - kInsertAhead]);
     } else {
         ++first_unused_;
     }
@@ -199,8 +202,7 @@ void PrefixTree::free_node(uint32_t index) {
         free_extra_ = node.extra;
     }
     ++node.generation;  // 2^31 lives of one record before a number returns
-    node.bucket_next = free_node_;
-    free_node_ = index;
+    free_stack_[free_nodes_++] = index;
     --node_count_;
 }
 

@@ -43,6 +43,7 @@ class PrefixTree {
     PrefixTree(const HostAllocator *host, BufferPool *buffers)
         : records_(host),
           buckets_(host),
+          free_stack_(host),
           extras_(host),
           roots_(host),
           root_buckets_(host),
@@ -58,7 +59,7 @@ class PrefixTree {
     void share_root(uint32_t root) { ++roots_[root].references; }
     TreeCursor root_cursor(uint32_t root) const { return TreeCursor{kNone, 0, roots_[root].hash}; }
 
-    uint64_t hash_block(uint64_t previous, const uint32_t *tokens, Extra extra) const {
+    uint64_t hash_block(uint64_t previous, const uint32_t *tokens, const Extra &extra) const {
         uint64_t hash = chain_hash(previous, tokens, uint64_t{block_tokens_} * sizeof(uint32_t));
         if (extra.count != 0) hash = chain_hash(hash, extra.words, uint64_t{extra.count} * 4);
         return hash;
@@ -66,7 +67,7 @@ class PrefixTree {
 
     // The child of `at` with this content, or kNone. Counts compared bytes.
     uint32_t find(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
-                  Extra extra);
+                  const Extra &extra);
     void prefetch_bucket(uint64_t hash) const {
         __builtin_prefetch(&buckets_[hash & bucket_mask_]);
     }
@@ -84,7 +85,7 @@ class PrefixTree {
 
     // Adds a child that is not there yet; it names no block. kNone when no node is left.
     uint32_t insert(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
-                    Extra extra);
+                    const Extra &extra);
     bool alive(const TreeCursor &at) const {
         return at.node == kNone || header(at.node).generation == at.generation;
     }
@@ -182,12 +183,17 @@ class PrefixTree {
     }
     uint32_t *tokens_of(uint32_t node) { return record(node) + header_words_; }
     const uint32_t *tokens_of(uint32_t node) const { return record(node) + header_words_; }
-    bool same_extra(uint32_t extra, Extra wanted) const;
-    bool store_extra(Node *node, Extra extra);
+    void prefetch_record(uint32_t node) const {
+        __builtin_prefetch(&header(node), 1);
+        __builtin_prefetch(tokens_of(node), 1);
+    }
+    bool same_extra(uint32_t extra, const Extra &wanted) const;
+    bool store_extra(Node *node, const Extra &extra);
     void leave_parent(const Node &node);
 
     Array<uint32_t> records_;  // node i at i * stride_words_
     Array<uint32_t> buckets_;
+    Array<uint32_t> free_stack_;  // [capacity] records that were used, the last freed on top
     Array<ExtraRecord> extras_;
     Array<Root> roots_;
     Array<uint32_t> root_buckets_;
@@ -198,7 +204,7 @@ class PrefixTree {
     uint32_t header_words_ = 0;
     uint32_t stride_words_ = 0;
     uint32_t first_unused_ = 0;  // records from here on were never used
-    uint32_t free_node_ = kNone;
+    uint32_t free_nodes_ = 0;    // on the stack
     uint32_t free_extra_ = kNone;
     uint32_t free_root_ = kNone;
     uint32_t node_count_ = 0;

@@ -16,13 +16,15 @@
 
 namespace quire {
 
-// Index of the first unnamed token, or count. Prompts are long and all named: sixteen at a time.
+// Index of the first unnamed token, or count. Prompts are long and all named: so many at
+// a time that the compiler keeps the inner loop, as one of vectors.
 inline uint32_t find_unknown(const uint32_t *tokens, uint32_t count) {
-    constexpr uint32_t stride = 16;
+    constexpr uint32_t stride = 64;
     uint32_t i = 0;
     for (; i + stride <= count; i += stride) {
-        uint32_t any = 0;
-        for (uint32_t k = 0; k < stride; ++k) any |= tokens[i + k] == QUIRE_TOKEN_UNKNOWN ? 1u : 0u;
+        uint32_t any = 0;  // all ones or none: what a vector's comparison gives
+        for (uint32_t k = 0; k < stride; ++k)
+            any |= tokens[i + k] == QUIRE_TOKEN_UNKNOWN ? ~0u : 0u;
         if (any != 0) break;
     }
     while (i < count && tokens[i] != QUIRE_TOKEN_UNKNOWN) ++i;

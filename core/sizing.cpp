@@ -10,9 +10,7 @@ namespace quire {
 
 namespace {
 
-Status too_large() {
-    return fail(QUIRE_E_LIMIT, "the numbers multiply to more than 2^64 bytes");
-}
+Status too_large() { return fail(QUIRE_E_LIMIT, "the numbers multiply to more than 2^64 bytes"); }
 
 bool is_element(uint32_t bits) { return bits == 4 || bits == 8 || bits == 16 || bits == 32; }
 
@@ -39,8 +37,7 @@ Status check_model(const quire_size_desc &desc) {
 
 Status check_machine(const quire_size_desc &desc) {
     if (!is_power_of_two(desc.block_tokens) || desc.block_tokens > 256) {
-        return fail(QUIRE_E_ARG, "block_tokens is {}: a power of two, 1 to 256",
-                    desc.block_tokens);
+        return fail(QUIRE_E_ARG, "block_tokens is {}: a power of two, 1 to 256", desc.block_tokens);
     }
     if (!(desc.utilization > 0.0 && desc.utilization <= 1.0))
         return fail(QUIRE_E_ARG, "utilization is a share: above 0, at most 1");
@@ -77,8 +74,8 @@ Status measure_model(Plan *plan) {
         return too_large();
     }
     plan->weight_bytes = weight_bits / 8 + (weight_bits % 8 != 0);
-    plan->device_weight_bytes = plan->weight_bytes / desc.device_count +
-                                (plan->weight_bytes % desc.device_count != 0);
+    plan->device_weight_bytes =
+        plan->weight_bytes / desc.device_count + (plan->weight_bytes % desc.device_count != 0);
     return Status{};
 }
 
@@ -87,8 +84,8 @@ Status fill_pool(const Plan &plan, quire_size_info *info) {
     // The largest double below 2^64 still fits when the share is 1.
     auto usable = desc.utilization == 1.0
                       ? desc.memory_bytes
-                      : static_cast<uint64_t>(std::floor(static_cast<double>(desc.memory_bytes) *
-                                                         desc.utilization));
+                      : static_cast<uint64_t>(
+                            std::floor(static_cast<double>(desc.memory_bytes) * desc.utilization));
     usable = usable > desc.reserve_bytes ? usable - desc.reserve_bytes : 0;
     if (plan.device_weight_bytes > usable) {
         return fail(QUIRE_E_LIMIT,
@@ -113,8 +110,8 @@ Status fill_pool(const Plan &plan, quire_size_info *info) {
 
 Status fill_sequences(const Plan &plan, quire_size_info *info) {
     const quire_size_desc &desc = plan.desc;
-    uint64_t each = desc.context_tokens / desc.block_tokens +
-                    (desc.context_tokens % desc.block_tokens != 0);
+    uint64_t each =
+        desc.context_tokens / desc.block_tokens + (desc.context_tokens % desc.block_tokens != 0);
     info->max_sequences = info->blocks / each;
     if (info->max_sequences == 0) {
         return fail(QUIRE_E_LIMIT, "not one sequence of {} tokens fits: the pool holds {}",

@@ -155,8 +155,8 @@ TEST(BlockPool, its_check_sees_what_is_broken) {
     sees([](B b, uint32_t held, uint32_t) { (*b)[held].state = BlockState::free; });
     sees([](B b, uint32_t, uint32_t cached) { (*b)[cached].node = kNone; });
     sees([](B b, uint32_t, uint32_t cached) { (*b)[cached].refs = 1; });
-    sees([](B b, uint32_t, uint32_t) { (*b)[4].next = 4; });
-    sees([](B b, uint32_t, uint32_t) { (*b)[4].prev = 1; });
+    sees([](B b, uint32_t, uint32_t) { b->link(4).next = 4; });
+    sees([](B b, uint32_t, uint32_t) { b->link(4).prev = 1; });
     sees([](B b, uint32_t, uint32_t cached) { (*b)[cached].touch = 99; });
 }
 
