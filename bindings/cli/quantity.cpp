@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "quantity.hpp"
+
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "library.hpp"
+
+namespace quire::cli {
+
+namespace {
+
+constexpr double kLargestWhole = 9223372036854775808.0;  // 2^63
+
+// The factor of a unit such as "GiB", "T" or "B/s"; 0 when it is none.
+double factor_of(std::string unit) {
+    if (unit.ends_with("/s")) unit.resize(unit.size() - 2);
+    if (unit == "B") return 1;
+    if (unit.ends_with("B")) unit.pop_back();
+    if (unit.empty()) return 1;
+    size_t power = std::string("KMGTP").find(static_cast<char>(std::toupper(unit[0])));
+    if (power == std::string::npos || unit.size() > 2 || (unit.size() == 2 && unit[1] != 'i'))
+        return 0;
+    return std::pow(unit.size() == 2 ? 1024.0 : 1000.0, static_cast<double>(power + 1));
+}
+
+std::string printed(const char *format, double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, format, value);
+    return text;
+}
+
+}  // namespace
+
+double parse_quantity(const std::string &option, const std::string &text) {
+    char *end = nullptr;
+    bool begins_well =
+        !text.empty() && (std::isdigit(static_cast<unsigned char>(text[0])) != 0 || text[0] == '.');
+    double number = begins_well ? std::strtod(text.c_str(), &end) : 0;
+    double factor = begins_well && end != text.c_str() ? factor_of(end) : 0;
+    if (factor <= 0 || !std::isfinite(number * factor)) {
+        throw Failure(option + " " + text + " is no quantity: write it like 80e9, 80GB or 45GiB",
+                      kUsage);
+    }
+    return number * factor;
+}
+
+uint64_t parse_whole(const std::string &option, const std::string &text) {
+    double value = parse_quantity(option, text);
+    if (value != std::floor(value) || value > kLargestWhole)
+        throw Failure(option + " " + text + " is no whole number up to 2^63", kUsage);
+    return static_cast<uint64_t>(value);
+}
+
+std::string with_commas(uint64_t value) {
+    const std::string digits = std::to_string(value);
+    std::string text;
+    for (size_t i = 0; i < digits.size(); ++i) {
+        if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
+        text += digits[i];
+    }
+    return text;
+}
+
+std::string gigabytes(double bytes) { return printed("%.2f GB", bytes / 1e9); }
+
+std::string short_seconds(double seconds) {
+    return seconds < 1e-3 ? printed("%.1f us", seconds * 1e6) : printed("%.2f ms", seconds * 1e3);
+}
+
+}  // namespace quire::cli
