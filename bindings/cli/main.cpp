@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The `quire` command: a client of the C ABI like any other.
+// The `quire` command: a client of the C ABI like any other. Its options, one function a command;
+// what a command does is in the file of its name.
+//
+// Exit status: 0 done, 1 failed, 2 not understood or refused; the reason is on standard error.
 
 #include <CLI/CLI.hpp>
 
@@ -9,44 +12,129 @@
 #include "devices.hpp"
 #include "library.hpp"
 #include "replay.hpp"
+#include "size.hpp"
+#include "trace_make.hpp"
+
+namespace {
+
+using namespace quire::cli;
+
+void add_devices(CLI::App *app, bool *json) {
+    CLI::App *devices =
+        app->add_subcommand("devices", "list backends and devices, and why some did not load");
+    devices->add_flag("--json", *json, "print JSON");
+    devices->footer("example: quire devices --json");
+    devices->callback([json] { quire::cli::devices(*json); });
+}
+
+void add_replay(CLI::App *app, ReplayOptions *options) {
+    CLI::App *replay =
+        app->add_subcommand("replay", "run a trace of requests through the cache manager");
+    replay->add_option("trace", options->trace, "a trace as Mooncake or Azure publish them")
+        ->required();
+    replay->add_option("--blocks", options->blocks, "blocks of the pool, the null block included")
+        ->required();
+    replay->add_option("--block-tokens", options->block_tokens, "tokens of a block")
+        ->capture_default_str();
+    replay->add_option("--mode", options->mode, "sequential: one request after another; concurrent")
+        ->capture_default_str();
+    replay->add_option("--running", options->running, "requests at once, in concurrent mode");
+    replay->add_option("--policy", options->policy, "eviction: lru")->capture_default_str();
+    replay->add_option("--limit", options->limit, "replay only the first requests; 0 = all");
+    replay->add_flag("--baseline", options->baseline, "run a bare LRU of block names beside it");
+    replay->add_flag("--json", options->json, "print JSON");
+    replay->footer(
+        "example: quire replay conversation_trace.jsonl --blocks 65536 --limit 1000 --json\n"
+        "         quire replay AzureLLMInferenceTrace_conv.csv --blocks 65536 --mode concurrent "
+        "--running 64");
+    replay->callback([options] { quire::cli::replay(*options); });
+}
+
+void add_trace(CLI::App *app, TraceOptions *options) {
+    CLI::App *trace = app->add_subcommand("trace", "make a trace from a seed, for quire replay");
+    trace->add_option("--kind", options->kind, "mooncake (chats that share prefixes) or azure")
+        ->capture_default_str();
+    trace->add_option("--requests", options->requests, "how many")->capture_default_str();
+    trace->add_option("--seed", options->seed, "the same seed gives the same trace")
+        ->capture_default_str();
+    trace->add_option("--output", options->output, "the file to write; default: standard output");
+    trace->footer("example: quire trace --kind azure --requests 5000 --output day.csv");
+    trace->callback([options] { make_trace(*options); });
+}
+
+void add_size(CLI::App *app, SizeOptions *options) {
+    CLI::App *size = app->add_subcommand(
+        "size", "how many sequences fit beside a model, and how fast they can decode");
+    auto add = [size](const char *name, std::string *value, const char *what) {
+        return size->add_option(name, *value, what);
+    };
+    add("--model", &options->model, "a known model (--list), or its numbers:");
+    add("--layers", &options->layers, "layers");
+    add("--kv-heads", &options->kv_heads, "KV heads");
+    add("--q-heads", &options->q_heads, "query heads; without them attention's operations count 0");
+    add("--head-dim", &options->head_dim, "elements of a head");
+    add("--params", &options->params, "parameters, like 8.19e9; without them weights take no room");
+    add("--weight-dtype", &options->weight_dtype, "f32, f16, bf16, fp8, int8, int4")
+        ->default_str("bf16");
+    add("--kv-dtype", &options->kv_dtype, "f32, f16, bf16, fp8, int8, int4")->default_str("f16");
+    add("--gpu", &options->gpu, "a known GPU (--list), or its numbers:");
+    add("--hbm", &options->hbm, "memory of one device, like 80e9 or 80GiB");
+    add("--bandwidth", &options->bandwidth, "bytes a second of one device, like 3.35e12");
+    add("--flops", &options->flops, "operations a second of one device, like 989e12");
+    add("--util", &options->util, "share of the memory to use; default 1, with --gpu 0.9");
+    add("--reserve", &options->reserve, "bytes of each device to leave alone besides");
+    add("--tp", &options->tp, "devices that share the model; default 1");
+    add("--ctx", &options->ctx, "tokens of a sequence");
+    add("--batch", &options->batch, "sequences decoded at once; default 1");
+    add("--block-tokens", &options->block_tokens, "tokens of a block; default 16");
+    size->add_flag("--list", options->list, "list the known models and GPUs");
+    size->add_flag("--json", options->json, "print JSON");
+    size->footer(
+        "example: quire size --model llama-3.1-70b --gpu h100-sxm --tp 4 --ctx 8192\n"
+        "         quire size --layers 36 --kv-heads 8 --head-dim 128 --params 8.19e9 "
+        "--hbm 80e9 --util 0.9 --ctx 8192 --json");
+    size->callback([options] { quire::cli::size(*options); });
+}
+
+// CLI11 would only say that a command is missing.
+void check_command(const CLI::App &app, int argc, char **argv) {
+    if (argc < 2 || argv[1][0] == '-') return;
+    for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; })) {
+        if (command->get_name() == argv[1]) return;
+    }
+    throw Failure(std::string("there is no command '") + argv[1] + "'; quire --help lists them",
+                  kUsage);
+}
+
+}  // namespace
 
 int main(int argc, char **argv) {
-    CLI::App app{"Looks at Quire's devices, and replays traffic through its cache manager."};
+    CLI::App app{
+        "Looks at Quire's devices, sizes a deployment, and replays traffic through its "
+        "cache manager.",
+        "quire"};
     app.require_subcommand(1);
+    app.failure_message(CLI::FailureMessage::simple);
     app.footer("example: quire replay conversation_trace.jsonl --blocks 65536");
-
     bool json = false;
-    CLI::App *devices =
-        app.add_subcommand("devices", "list backends and devices, and why some did not load");
-    devices->add_flag("--json", json, "print JSON");
-    devices->footer("example: quire devices --json");
-
-    quire::cli::ReplayOptions options;
-    CLI::App *replay =
-        app.add_subcommand("replay", "run a trace of requests through the cache manager");
-    replay->add_option("trace", options.trace, "a Mooncake trace, one JSON object a line")
-        ->required();
-    replay->add_option("--blocks", options.blocks, "blocks of the pool, the null block included")
-        ->required();
-    replay->add_option("--block-tokens", options.block_tokens, "tokens of a block")
-        ->capture_default_str();
-    replay->add_option("--policy", options.policy, "eviction: lru")->capture_default_str();
-    replay->add_option("--limit", options.limit, "replay only the first requests; 0 = all");
-    replay->add_flag("--baseline", options.baseline, "run a bare LRU of block names beside it");
-    replay->add_flag("--json", options.json, "print JSON");
-    replay->footer(
-        "example: quire replay conversation_trace.jsonl --blocks 65536 --limit 1000 --json");
-
-    CLI11_PARSE(app, argc, argv);
+    ReplayOptions replay;
+    TraceOptions trace;
+    SizeOptions size;
+    add_devices(&app, &json);
+    add_replay(&app, &replay);
+    add_trace(&app, &trace);
+    add_size(&app, &size);
     try {
-        if (devices->parsed()) quire::cli::devices(json);
-        if (replay->parsed()) quire::cli::replay(options);
-    } catch (const quire::cli::Failure &failure) {
+        check_command(app, argc, argv);
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError &failure) {
+        return app.exit(failure) == 0 ? 0 : kUsage;
+    } catch (const Failure &failure) {
         std::fprintf(stderr, "quire: %s\n", failure.what());
         return failure.exit_code;
     } catch (const std::exception &failure) {
         std::fprintf(stderr, "quire: %s\n", failure.what());
-        return quire::cli::kFailed;
+        return kFailed;
     }
     return 0;
 }

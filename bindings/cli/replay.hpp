@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// replay: drives the real manager through a trace, in a bookkeeping-only cache, one request after
-// another and one step per decoded token.
+// replay: drives the real manager through a trace, in a bookkeeping-only cache, and says what the
+// prefix cache gave and what the manager's calls took.
 #pragma once
 
 #include <cstdint>
 #include <string>
+
+#include "library.hpp"
 
 namespace quire::cli {
 
@@ -14,9 +16,20 @@ struct ReplayOptions {
     uint32_t blocks = 0;
     uint32_t block_tokens = 16;
     std::string policy = "lru";
+    std::string mode = "sequential";
+    uint32_t running = 0;  // at once, in concurrent mode
     uint64_t limit = 0;
     bool baseline = false;
     bool json = false;
+};
+
+// What a run through a trace gave.
+struct ReplayCounts {
+    uint64_t hit_tokens = 0;          // of first admissions
+    uint64_t resumed_hit_tokens = 0;  // of those that had been preempted
+    uint64_t steps = 0;
+    double seconds = 0;  // CPU time of the manager's calls
+    quire_cache_stats stats{};
 };
 
 void replay(const ReplayOptions &options);

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// trace: requests of a production service, as Mooncake publishes them: one JSON object a line with
-// input_length, output_length (tokens) and hash_ids, one id per 512 input tokens; equal ids at
-// equal positions mean equal prefixes (kvcache-ai/Mooncake, FAST'25 traces).
+// trace: requests of a production service, in either of two published formats, told apart by the
+// file's first line.
+//
+//   Mooncake  one JSON object a line with input_length, output_length (tokens) and hash_ids, one id
+//             per 512 input tokens; equal ids at equal positions mean equal prefixes
+//             (kvcache-ai/Mooncake, FAST'25 traces).
+//   Azure     comma-separated values under the header TIMESTAMP,ContextTokens,GeneratedTokens, with
+//             or without carriage returns; lengths only, so no two prompts share anything
+//             (Azure/AzurePublicDataset, LLM inference traces of 2023 and 2024).
 #pragma once
 
 #include <cstdint>
@@ -16,9 +22,9 @@ constexpr uint32_t kTokensPerHash = 512;
 struct Request {
     uint32_t input_length = 0;
     uint32_t output_length = 0;
-    uint64_t first_input = 0;   // index into Trace::inputs
-    uint32_t first_output = 0;  // token id of its first output token; the others follow it
-    std::vector<uint32_t> hash_ids;
+    uint64_t first_input = 0;        // index into Trace::inputs
+    uint32_t first_output = 0;       // token id of its first output token; the others follow it
+    std::vector<uint32_t> hash_ids;  // none: its tokens are like no other's
 };
 
 struct Trace {
@@ -29,7 +35,15 @@ struct Trace {
 };
 
 // Reads and expands at most `limit` requests (0 = all). Id h becomes the tokens h * 512 + j; output
-// tokens get ids from 2^31 on, each used once. Throws Failure that names the file and line.
+// tokens get ids from 2^31 on, each used once, and so do inputs without hash ids. Throws Failure
+// that names the file and line.
 Trace read_trace(const std::string &path, uint64_t limit);
+
+// One line of each format, without expansion. Throw std::runtime_error with what is wrong.
+Request parse_mooncake(const std::string &line);
+Request parse_azure(const std::string &line);
+constexpr char kAzureHeader[] = "TIMESTAMP,ContextTokens,GeneratedTokens";
+
+constexpr uint64_t kMaxLength = 1u << 24;  // tokens of one request; a longer one is a broken line
 
 }  // namespace quire::cli

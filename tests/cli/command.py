@@ -5,24 +5,12 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 import tempfile
 
-QUIRE = sys.argv[1]
+from program import expect, refuses, run
+
 LINE = '{"timestamp": 0, "input_length": 1100, "output_length": 20, "hash_ids": [1, 2, %d]}\n'
-
-
-def run(*arguments, env=None):
-    process = subprocess.run([QUIRE, *map(str, arguments)], capture_output=True, text=True,
-                             stdin=subprocess.DEVNULL, timeout=60,
-                             env={**os.environ, **(env or {})})
-    return process.returncode, process.stdout, process.stderr
-
-
-def expect(condition, what):
-    if not condition:
-        sys.exit(f"FAILED: {what}")
+HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 
 
 def replay_counts_hits(folder):
@@ -32,7 +20,7 @@ def replay_counts_hits(folder):
     result = json.loads(out)
     keys = ("requests input_tokens output_tokens hit_tokens hit_rate cached_blocks preemptions "
             "evictions steps bytes_hashed bytes_compared manager_seconds blocks block_tokens "
-            "policy").split()
+            "policy mode").split()
     expect(code == 0 and list(result) == keys, f"the keys of --json are {keys}, not {list(result)}")
     expect(result["hit_tokens"] == 1024, "two shared ids of 512 tokens are hit")
     expect(result["bytes_compared"] == 1024 * 4, "every hit token was compared")
@@ -52,15 +40,43 @@ def replay_refuses(folder):
         (("replay", folder / "good.jsonl", "--blocks", 100, "--policy", "mru"), "mru"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--block-tokens", 17), "power of two"),
         (("replay", folder / "short.jsonl", "--blocks", 100), "hash_ids has 1 ids"),
+        (("replay", folder / "good.jsonl", "--blocks", 100, "--mode", "both"), "both"),
+        (("replay", folder / "good.jsonl", "--blocks", 100, "--mode", "concurrent"), "--running"),
+        (("replay", folder / "good.jsonl", "--blocks", 100, "--running", 3), "--mode concurrent"),
+        (("replay", folder / "good.jsonl", "--blocks", 20, "--mode", "concurrent", "--running", 3),
+         "request 1 does not fit the pool"),
         (("replay",), "required"),
+        ((), "subcommand is required"),
+        (("sing",), "sing"),
     ]
     (folder / "good.jsonl").write_text(LINE % 3)
     short = '{"input_length": 999, "output_length": 2, "hash_ids": [1]}\n'
     (folder / "short.jsonl").write_text(short)
-    for arguments, words in cases:
-        code, out, err = run(*arguments)
-        expect(code != 0 and words in err and out == "",
-               f"{arguments} must say {words!r} on stderr, said {err!r}")
+    refuses(cases)
+
+
+def replay_reads_azure_traces(folder):
+    trace = folder / "azure.csv"
+    rows = "2023-11-16 18:15:46.6805900,374,44\r\n2023-11-16 18:15:50.9951690,396,1\r\n"
+    trace.write_bytes((HEADER + rows).encode())
+    for mode in ([], ["--mode", "concurrent", "--running", 2]):
+        code, out, err = run("replay", trace, "--blocks", 100, "--json", *mode)
+        result = json.loads(out)
+        expect(code == 0 and err == "", "a trace with carriage returns is read")
+        counts = [result[key] for key in ("requests", "input_tokens", "output_tokens")]
+        expect(counts == [2, 770, 45],
+               "its lengths are the two columns")
+        expect(result["hit_tokens"] == 0, "its prompts share nothing")
+    bad = folder / "bad.csv"
+    for row, words in (("2023,374", "bad.csv:2: not a trace line: it has not three columns"),
+                       ("2023,1,2,3", "three columns"),
+                       ("2023,many,2", "ContextTokens is 'many'"),
+                       ("2023,5,-2", "GeneratedTokens is '-2'"),
+                       ("2023,0,2", "ContextTokens is 0")):
+        bad.write_bytes((HEADER + row + "\r\n").encode())
+        refuses([(("replay", bad, "--blocks", 100), words)])
+    bad.write_bytes(HEADER.encode())
+    refuses([(("replay", bad, "--blocks", 100), "holds no request")])
 
 
 def devices_explain_themselves(folder):
@@ -84,7 +100,8 @@ def devices_explain_themselves(folder):
 
 
 def help_has_an_example():
-    for arguments in (("--help",), ("replay", "--help"), ("devices", "--help")):
+    for arguments in (("--help",), ("replay", "--help"), ("devices", "--help"),
+                      ("size", "--help"), ("trace", "--help")):
         code, out, _ = run(*arguments)
         expect(code == 0 and "example:" in out, f"{arguments} shows an example")
 
@@ -92,5 +109,6 @@ def help_has_an_example():
 with tempfile.TemporaryDirectory() as name:
     replay_counts_hits(pathlib.Path(name))
     replay_refuses(pathlib.Path(name))
+    replay_reads_azure_traces(pathlib.Path(name))
     devices_explain_themselves(pathlib.Path(name))
     help_has_an_example()

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// replay_sequential: one request after another, the prompt in one step and each decoded token in
+// one.
+#pragma once
+
+#include "replay.hpp"
+#include "trace.hpp"
+
+namespace quire::cli {
+
+ReplayCounts replay_sequential(const ReplayOptions &options, const Trace &trace);
+
+}  // namespace quire::cli

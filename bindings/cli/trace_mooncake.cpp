@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "trace.hpp"
+
+namespace quire::cli {
+
+namespace {
+
+constexpr uint64_t kMaxHashId = (uint64_t{1} << 31) / kTokensPerHash - 1;
+
+uint32_t length_of(const nlohmann::json &line, const char *key) {
+    auto found = line.find(key);
+    if (found == line.end()) throw std::runtime_error(std::string("it has no ") + key);
+    uint64_t value = found->is_number_unsigned() ? found->get<uint64_t>() : UINT64_MAX;
+    if (value > kMaxLength)
+        throw std::runtime_error(std::string(key) + " is not a whole number up to 2^24");
+    return static_cast<uint32_t>(value);
+}
+
+std::vector<uint32_t> ids_of(const nlohmann::json &line) {
+    auto found = line.find("hash_ids");
+    if (found == line.end() || !found->is_array())
+        throw std::runtime_error("it has no list hash_ids");
+    std::vector<uint32_t> ids;
+    for (const auto &id : *found) {
+        uint64_t value = id.is_number_unsigned() ? id.get<uint64_t>() : UINT64_MAX;
+        if (value > kMaxHashId) {
+            throw std::runtime_error("a hash id is not a whole number up to " +
+                                     std::to_string(kMaxHashId));
+        }
+        ids.push_back(static_cast<uint32_t>(value));
+    }
+    return ids;
+}
+
+}  // namespace
+
+Request parse_mooncake(const std::string &text) {
+    nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+    if (!line.is_object()) throw std::runtime_error("it is no JSON object");
+    Request request;
+    request.input_length = length_of(line, "input_length");
+    request.output_length = length_of(line, "output_length");
+    if (request.input_length == 0) throw std::runtime_error("input_length is 0");
+    request.hash_ids = ids_of(line);
+    uint64_t wanted = (uint64_t{request.input_length} + kTokensPerHash - 1) / kTokensPerHash;
+    if (request.hash_ids.size() < wanted) {
+        throw std::runtime_error("hash_ids has " + std::to_string(request.hash_ids.size()) +
+                                 " ids, input_length needs " + std::to_string(wanted));
+    }
+    return request;
+}
+
+}  // namespace quire::cli
