@@ -103,9 +103,9 @@ TEST_F(Waiting, tokens_named_in_between_count) {
     // Preempted, it comes back with its tokens, of which one is still unknown.
     m.begin();
     uint32_t freed = 0;
-    ASSERT_EQ(m.api().step_preempt(m.cache(), m.open(), seq, QUIRE_PREEMPT_RECOMPUTE, &freed,
-                                   m.error()),
-              QUIRE_OK);
+    ASSERT_EQ(
+        m.api().step_preempt(m.cache(), m.open(), seq, QUIRE_PREEMPT_RECOMPUTE, &freed, m.error()),
+        QUIRE_OK);
     m.finish(m.commit());
     quire_seq third = m.sequence();
     m.compute(third, tokens_from(300, 16));
