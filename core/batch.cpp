@@ -200,7 +200,7 @@ Status Batch::fits(uint32_t rows, uint32_t query_tokens, uint32_t blocks,
 }
 
 bool Batch::writable(const Timeline &timeline) const {
-    return binding_ == nullptr || timeline.done(images_[(current_ + 1) % image_count_].step);
+    return binding_ == nullptr || timeline.has_run(images_[(current_ + 1) % image_count_].step);
 }
 
 void Batch::begin_write() {

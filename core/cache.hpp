@@ -102,7 +102,7 @@ class Cache {
     Status create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error);
     // Reads fences: steps whose work has run are done.
     Status poll(quire_error *error);
-    bool batch_busy(const Batch &batch) const { return !timeline_.done(batch.last_step()); }
+    bool batch_busy(const Batch &batch) const { return !timeline_.has_run(batch.last_step()); }
     const LayerPlace *place(uint32_t layer) const {
         return layer < geometry_.layer_count ? &places_[layer] : nullptr;
     }

@@ -31,7 +31,12 @@ class Timeline {
     bool idle() const { return next_ == oldest_; }
     static uint32_t slot(uint64_t step) { return static_cast<uint32_t>(step % kMaxUnfinished); }
 
+    // Everything up to the step has run.
     bool done(uint64_t step) const { return step < oldest_; }
+    // The step itself has run, whatever older ones on other queues do.
+    bool has_run(uint64_t step) const {
+        return done(step) || (step < next_ && complete_[slot(step)]);
+    }
 
     // The open step becomes a committed one.
     void commit(uint64_t queue) {
