@@ -3,7 +3,7 @@
 #
 # build: configures a build folder if it must be, and brings it up to date.
 #
-#   build.sh KIND [TARGET...]     KIND: release, sanitize or weak_hash
+#   build.sh KIND [TARGET...]     KIND: see below
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . .ci/step.sh
@@ -15,8 +15,11 @@ case $kind in
 release) options=(-Dbuildtype=release) ;;
 # A sanitizer's instrumentation makes gcc warn of things that are not there.
 sanitize) options=(-Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dwerror=false) ;;
+threads) options=(-Dbuildtype=debugoptimized -Db_sanitize=thread -Dwerror=false
+    -Dbenchmarks=disabled) ;;
+valgrind) options=(-Dbuildtype=debugoptimized -Dmimalloc=false -Dbenchmarks=disabled) ;;
 weak_hash) options=(-Dbuildtype=release -Dweak_hash_bits=4) ;;
-*) fail "there is no build called '$kind': release, sanitize or weak_hash" ;;
+*) fail "there is no build called '$kind': release, sanitize, threads, valgrind or weak_hash" ;;
 esac
 
 # Other options or another Meson: start again, for an old folder may not be readable any more.
