@@ -139,6 +139,7 @@ quire_status quire_instance_create(const quire_instance_desc *desc, quire_instan
         if ((full.allocate == nullptr) != (full.release == nullptr)) {
             return fail(QUIRE_E_ARG, "allocate and release must be given together");
         }
+        wake_unwinder();
         auto instance = std::make_unique<quire_instance>();
         instance->host = full.allocate != nullptr
                              ? HostAllocator{full.allocate, full.release, full.allocator_user}

@@ -48,12 +48,13 @@ const char *name_of(uint32_t offset) {
     return slot != nullptr ? slot->name : "function";
 }
 
-// An error of somebody else's making: whose it is.
+// An error of a backend's making: whose it is, whatever the backend says, and with an end.
 void sign(const quire_backend_api &api, quire_error *error) {
     error->domain = QUIRE_DOMAIN_BACKEND;
-    if (error->backend[0] == '\0' && api.name != nullptr) {
+    if (api.name != nullptr) {
         std::snprintf(error->backend, sizeof error->backend, "%s", api.name);
     }
+    error->message[sizeof error->message - 1] = '\0';
 }
 
 }  // namespace
