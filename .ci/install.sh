@@ -16,6 +16,7 @@ packages=(
     xz-utils ca-certificates                # to fetch and unpack mimalloc's source
     libxxhash-dev libcli11-dev nlohmann-json3-dev
     libgtest-dev libbenchmark-dev
+    clang                                   # the headers are compiled by both compilers
 )
 
 missing_packages() {
