@@ -156,6 +156,9 @@ Status read_element(const T *array, uint32_t index, uint32_t stride, T *out) {
                     "an array's stride is {}: set it to sizeof of its element, here {}", stride,
                     sizeof(T));
     }
+    if (reinterpret_cast<uintptr_t>(array) % alignof(T) != 0) {
+        return fail(QUIRE_E_ARG, "an array is not aligned to {} bytes", alignof(T));
+    }
     const char *at = reinterpret_cast<const char *>(array) + uint64_t{index} * stride;
     const T *element = reinterpret_cast<const T *>(at);
     if (element->struct_size > stride) {

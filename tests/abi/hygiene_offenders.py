@@ -21,7 +21,8 @@ VISIBLE = '__attribute__((visibility("default")))'
 OFFENDERS = [
     ("shared C++ runtime", "#include <iostream>\nvoid f() { std::cout << 1; }\n", [],
      "needs libstdc++.so.6"),
-    ("shared unwinder", "void g(); void f() { try { g(); } catch (...) {} }\nvoid g() { throw 1; }\n",
+    ("shared unwinder",
+     "void g(); void f() { try { g(); } catch (...) {} }\nvoid g() { throw 1; }\n",
      ["-static-libstdc++", "-shared-libgcc"], "needs libgcc_s.so.1"),
     ("another library", "", ["-Wl,--no-as-needed", "-lresolv"], "needs libresolv.so.2"),
     ("unique symbol",
