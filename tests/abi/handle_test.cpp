@@ -159,8 +159,8 @@ const Row kRows[] = {
      }},
 };
 
-// Draws what is no live handle of the cache: any bits, live ones with a few bits changed, handles of
-// another kind, ended ones, and another cache's.
+// Draws what is no live handle of the cache: any bits, live ones with a few bits changed, handles
+// of another kind, ended ones, and another cache's.
 class Forger {
  public:
     Forger(const Population &p, const Population &other, uint64_t seed) : random_(seed) {
