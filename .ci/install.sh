@@ -16,7 +16,7 @@ packages=(
     xz-utils ca-certificates                # to fetch and unpack mimalloc's source
     libxxhash-dev libcli11-dev nlohmann-json3-dev
     libgtest-dev libbenchmark-dev
-    valgrind
+    clang valgrind                          # headers under both compilers; extended tests
 )
 
 missing_packages() {

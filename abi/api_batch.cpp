@@ -6,8 +6,6 @@
 
 namespace {
 
-Status null_argument() { return fail(QUIRE_E_ARG, "an argument is NULL"); }
-
 Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out,
                     quire_error *sink) {
     quire_attention_desc attention[kMaxGroups];
@@ -34,7 +32,8 @@ Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out
 // What both launches check. Without the cache's lock: only what a commit before wrote is read.
 Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t layer,
                     const LayerPlace **place) {
-    if (batch == nullptr || queue == nullptr) return null_argument();
+    QUIRE_TRY(need(batch, "batch is NULL"));
+    QUIRE_TRY(need(queue, "queue is NULL"));
     const quire_cache *cache = batch->cache;
     if (cache->device == nullptr) {
         return fail(QUIRE_E_UNSUPPORTED, "the cache has no memory: it keeps books only");
@@ -57,7 +56,7 @@ quire_status quire_batch_create(quire_cache *cache, const quire_batch_desc *desc
     return cache_call("batch_create", cache, error, [&](Cache &, quire_error *sink) -> Status {
         quire_batch_desc full;
         QUIRE_TRY(read(desc, &full));
-        if (out == nullptr) return null_argument();
+        QUIRE_TRY(need(out, "out is NULL"));
         return create_batch(cache, full, out, sink);
     });
 }
@@ -114,8 +113,8 @@ quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args, quire
         write.v_token_stride =
             full.v_token_stride != 0 ? full.v_token_stride : heads * write.pool->v_head_dim;
         std::lock_guard<std::mutex> lock(queue->core.mutex);
-        quire_status status = queue->device->core.api->kv_write(queue->core.handle, &write, sink);
-        return Status{status, nullptr, 0, 0};
+        return ask<&quire_backend_api::kv_write>(*queue->device->core.api, sink, queue->core.handle,
+                                                 static_cast<const quire_be_kv_write *>(&write));
     });
 }
 
@@ -143,9 +142,9 @@ quire_status quire_attend(quire_batch *batch, const quire_attend_args *args, qui
                                          ? full.out_token_stride
                                          : q_heads * attention.pool->v_head_dim;
         std::lock_guard<std::mutex> lock(queue->core.mutex);
-        quire_status status =
-            queue->device->core.api->attention(queue->core.handle, plan, &attention, sink);
-        return Status{status, nullptr, 0, 0};
+        return ask<&quire_backend_api::attention>(
+            *queue->device->core.api, sink, queue->core.handle, plan,
+            static_cast<const quire_be_attention *>(&attention));
     });
 }
 

@@ -6,8 +6,6 @@
 
 namespace {
 
-Status null_argument() { return fail(QUIRE_E_ARG, "an argument is NULL"); }
-
 // The cache's one shard, or nullptr device when there is none.
 Status read_shards(const quire_cache_desc &desc, quire_device **device) {
     *device = nullptr;
@@ -76,7 +74,8 @@ quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc
     return guard("cache_create", error, [&](quire_error *sink) -> Status {
         quire_cache_desc full;
         QUIRE_TRY(read(desc, &full));
-        if (instance == nullptr || out == nullptr) return null_argument();
+        QUIRE_TRY(need(instance, "instance is NULL"));
+        QUIRE_TRY(need(out, "out is NULL"));
         return create_cache(instance, full, out, sink);
     });
 }
@@ -84,7 +83,8 @@ quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc
 quire_status quire_cache_destroy(quire_cache *cache, quire_error *error) {
     quire_status status =
         cache_call("cache_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
-            if (core.batches != 0) return fail(QUIRE_E_BUSY, "{} batches are alive", core.batches);
+            if (core.batches != 0)
+                return fail(QUIRE_E_BUSY, "batches are alive: {} of them", core.batches);
             if (!core.idle(sink)) {
                 return fail(QUIRE_E_BUSY, "a step is open, unfinished, or still running");
             }
@@ -145,7 +145,7 @@ quire_status quire_namespace_create(quire_cache *cache, const quire_namespace_de
     return cache_call("namespace_create", cache, error, [&](Cache &core, quire_error *) -> Status {
         quire_namespace_desc full;
         QUIRE_TRY(read(desc, &full));
-        if (out == nullptr) return null_argument();
+        QUIRE_TRY(need(out, "out is NULL"));
         return core.create_namespace(full, out);
     });
 }
@@ -173,11 +173,11 @@ quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc, qu
     return cache_call("seq_create", cache, error, [&](Cache &core, quire_error *) -> Status {
         quire_seq_desc full;
         QUIRE_TRY(read(desc, &full));
-        if (out == nullptr) return null_argument();
+        QUIRE_TRY(need(out, "out is NULL"));
         if (full.key_count > kMaxKeys) {
             return fail(QUIRE_E_LIMIT, "key_count is {}: at most {}", full.key_count, kMaxKeys);
         }
-        QUIRE_TRY(check_array(full.keys, full.key_count, full.key_stride, sizeof(quire_key), 8));
+        QUIRE_TRY(check_array(full.keys, full.key_count, full.key_stride));
         quire_key keys[kMaxKeys];
         for (uint32_t i = 0; i < full.key_count; ++i) {
             const char *at =
@@ -197,7 +197,7 @@ quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint32_t flags, qu
 quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_count, quire_seq *out,
                             quire_error *error) {
     return cache_call("seq_fork", cache, error, [&](Cache &core, quire_error *) -> Status {
-        if (out == nullptr) return null_argument();
+        QUIRE_TRY(need(out, "out is NULL"));
         return core.fork_sequence(seq, token_count, out);
     });
 }
@@ -221,8 +221,8 @@ quire_status quire_seq_set_tokens(quire_cache *cache, const quire_token_span *sp
                                   const quire_token *tokens, uint32_t token_count,
                                   quire_error *error) {
     return cache_call("seq_set_tokens", cache, error, [&](Cache &core, quire_error *) -> Status {
-        QUIRE_TRY(check_array(spans, span_count, span_stride, sizeof(quire_token_span), 8));
-        if (tokens == nullptr && token_count != 0) return null_argument();
+        QUIRE_TRY(check_array(spans, span_count, span_stride));
+        if (token_count != 0) QUIRE_TRY(need(tokens, "tokens is NULL"));
         return core.set_tokens(reinterpret_cast<const uint8_t *>(spans), span_count, span_stride,
                                tokens, token_count);
     });
@@ -242,8 +242,8 @@ quire_status quire_seq_get_info(quire_cache *cache, quire_seq seq, quire_seq_inf
 quire_status quire_prefix_probe(quire_cache *cache, quire_seq seq, const quire_token *tokens,
                                 uint32_t token_count, uint32_t *hit_tokens, quire_error *error) {
     return cache_call("prefix_probe", cache, error, [&](Cache &core, quire_error *) -> Status {
-        if (hit_tokens == nullptr || (tokens == nullptr && token_count != 0))
-            return null_argument();
+        QUIRE_TRY(need(hit_tokens, "hit_tokens is NULL"));
+        if (token_count != 0) QUIRE_TRY(need(tokens, "tokens is NULL"));
         return core.probe(seq, tokens, token_count, hit_tokens);
     });
 }

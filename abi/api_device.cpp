@@ -2,6 +2,7 @@
 //
 // Exported functions of device.h.
 
+#include <bit>
 #include <cstdio>
 
 #include "abi/heap.hpp"
@@ -40,15 +41,10 @@ constexpr quire_host_info kHostInfo{sizeof(quire_host_info),
                                     host_release,
                                     host_log};
 
-Status missing(const char *what) { return fail(QUIRE_E_ARG, what); }
-
 template <size_t N>
 void copy_text(char (&out)[N], const std::string &text) {
     std::snprintf(out, N, "%s", text.c_str());
 }
-
-// The backend's answer, trusted to be nothing but a number.
-Status from_backend(quire_status status) { return Status{status, nullptr, 0, 0}; }
 
 Backend *choose_backend(quire_instance *instance, const char *name) {
     for (const auto &backend : instance->backends) {
@@ -73,6 +69,25 @@ Status no_backend(const quire_instance *instance, const char *name, quire_error 
     return fail(QUIRE_E_BACKEND, nullptr);
 }
 
+// What the backend says of the device, refused when it cannot be so.
+Status ask_props(const Device &device, quire_be_device_props *out, quire_error *error) {
+    quire_be_device_props props{};
+    props.struct_size = sizeof props;
+    QUIRE_TRY(ask<&quire_backend_api::device_props>(*device.api, error, device.handle, &props));
+    if (props.memory_free_bytes > props.memory_total_bytes) {
+        return slot_lied(*device.api, error, "device_props has more memory free than there is");
+    }
+    if (!std::has_single_bit(props.copy_alignment)) {
+        return slot_lied(*device.api, error, "device_props has a copy_alignment of no power of 2");
+    }
+    if (props.host_visible > 1) {
+        return slot_lied(*device.api, error, "device_props has a host_visible above 1");
+    }
+    props.name[sizeof props.name - 1] = '\0';
+    *out = props;
+    return Status{};
+}
+
 Status open_device(quire_instance *instance, const quire_device_desc &desc, quire_device **out,
                    quire_error *error) {
     std::lock_guard<std::mutex> lock(instance->mutex);
@@ -80,12 +95,13 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     if (backend == nullptr) return no_backend(instance, desc.backend, error);
     copy_text(error->backend, backend->name);
     if (desc.index >= backend->device_count) {
-        return fail(QUIRE_E_ARG, "index is {}: the backend has {} devices", desc.index,
+        return fail(QUIRE_E_ARG, "index is {}: devices of the backend: {}", desc.index,
                     backend->device_count);
     }
-    const char *slot = missing_slot(backend->api);
+    const SlotInfo *slot = missing_slot(backend->api);
     if (slot != nullptr) {
-        copy_text(error->message, std::string("the backend has no function ") + slot);
+        copy_text(error->message,
+                  "backend \"" + backend->name + "\" has no function " + slot->name);
         return fail(QUIRE_E_UNSUPPORTED, nullptr);
     }
     if (!os::remember_process()) return fail(QUIRE_E_OS, "the system has no MADV_WIPEONFORK");
@@ -94,17 +110,15 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     device->instance = instance;
     device->backend = backend;
     device->core.api = &backend->api;
-    QUIRE_TRY(from_backend(
-        backend->api.device_open(desc.index, desc.threads, &device->core.handle, error)));
+    QUIRE_TRY(ask<&quire_backend_api::device_open>(backend->api, error, desc.index, desc.threads,
+                                                   &device->core.handle));
     if (device->core.handle == nullptr) {
-        return fail(QUIRE_E_BACKEND, "device_open answered success and no device");
+        return slot_lied(backend->api, error, "device_open gave no device");
     }
-    device->core.props.struct_size = sizeof device->core.props;
-    quire_status status =
-        backend->api.device_props(device->core.handle, &device->core.props, error);
-    if (status < 0) {
-        backend->api.device_close(device->core.handle);
-        return from_backend(status);
+    Status asked = ask_props(device->core, &device->core.props, error);
+    if (!asked.ok()) {
+        tell<&quire_backend_api::device_close>(backend->api, device->core.handle);
+        return asked;
     }
     ++backend->open_devices;
     ++instance->children;
@@ -121,10 +135,11 @@ quire_status quire_instance_create(const quire_instance_desc *desc, quire_instan
     return guard("instance_create", error, [&](quire_error *) -> Status {
         quire_instance_desc full;
         QUIRE_TRY(read(desc, &full));
-        if (out == nullptr) return missing("out is NULL");
+        QUIRE_TRY(need(out, "out is NULL"));
         if ((full.allocate == nullptr) != (full.release == nullptr)) {
-            return missing("allocate and release must be given together");
+            return fail(QUIRE_E_ARG, "allocate and release must be given together");
         }
+        wake_unwinder();
         auto instance = std::make_unique<quire_instance>();
         instance->host = full.allocate != nullptr
                              ? HostAllocator{full.allocate, full.release, full.allocator_user}
@@ -145,9 +160,10 @@ quire_status quire_instance_create(const quire_instance_desc *desc, quire_instan
 
 quire_status quire_instance_destroy(quire_instance *instance, quire_error *error) {
     return guard("instance_destroy", error, [&](quire_error *) -> Status {
-        if (instance == nullptr) return missing("instance is NULL");
+        QUIRE_TRY(need(instance, "instance is NULL"));
         if (instance->children != 0) {
-            return fail(QUIRE_E_BUSY, "{} devices and caches are alive", instance->children.load());
+            return fail(QUIRE_E_BUSY, "devices and caches are alive: {} of them",
+                        instance->children.load());
         }
         delete instance;
         return Status{};
@@ -156,7 +172,8 @@ quire_status quire_instance_destroy(quire_instance *instance, quire_error *error
 
 quire_status quire_backend_count(quire_instance *instance, uint32_t *count, quire_error *error) {
     return guard("backend_count", error, [&](quire_error *) -> Status {
-        if (instance == nullptr || count == nullptr) return missing("an argument is NULL");
+        QUIRE_TRY(need(instance, "instance is NULL"));
+        QUIRE_TRY(need(count, "count is NULL"));
         std::lock_guard<std::mutex> lock(instance->mutex);
         *count = static_cast<uint32_t>(instance->backends.size());
         return Status{};
@@ -166,11 +183,11 @@ quire_status quire_backend_count(quire_instance *instance, uint32_t *count, quir
 quire_status quire_backend_get_info(quire_instance *instance, uint32_t index,
                                     quire_backend_info *info, quire_error *error) {
     return guard("backend_get_info", error, [&](quire_error *) -> Status {
-        if (instance == nullptr) return missing("instance is NULL");
+        QUIRE_TRY(need(instance, "instance is NULL"));
         QUIRE_TRY(check_output(info));
         std::lock_guard<std::mutex> lock(instance->mutex);
         if (index >= instance->backends.size()) {
-            return fail(QUIRE_E_ARG, "index is {}: {} candidates were found", index,
+            return fail(QUIRE_E_ARG, "index is {}: candidates that were found: {}", index,
                         instance->backends.size());
         }
         const Backend &backend = *instance->backends[index];
@@ -191,9 +208,9 @@ quire_status quire_backend_get_info(quire_instance *instance, uint32_t index,
 quire_status quire_backend_load(quire_instance *instance, const char *path, uint32_t *index,
                                 quire_error *error) {
     return guard("backend_load", error, [&](quire_error *sink) -> Status {
-        if (instance == nullptr || path == nullptr || index == nullptr) {
-            return missing("an argument is NULL");
-        }
+        QUIRE_TRY(need(instance, "instance is NULL"));
+        QUIRE_TRY(need(path, "path is NULL"));
+        QUIRE_TRY(need(index, "index is NULL"));
         std::lock_guard<std::mutex> lock(instance->mutex);
         Backend *backend = load_backend(instance, path);
         if (backend->status < 0) {
@@ -212,25 +229,26 @@ quire_status quire_device_open(quire_instance *instance, const quire_device_desc
     return guard("device_open", error, [&](quire_error *sink) -> Status {
         quire_device_desc full;
         QUIRE_TRY(read(desc, &full));
-        if (instance == nullptr || out == nullptr) return missing("an argument is NULL");
+        QUIRE_TRY(need(instance, "instance is NULL"));
+        QUIRE_TRY(need(out, "out is NULL"));
         return open_device(instance, full, out, sink);
     });
 }
 
 quire_status quire_device_close(quire_device *device, quire_error *error) {
     return guard("device_close", error, [&](quire_error *sink) -> Status {
-        if (device == nullptr) return missing("device is NULL");
+        QUIRE_TRY(need(device, "device is NULL"));
         if (device->core.children != 0) {
-            return fail(QUIRE_E_BUSY, "{} queues, fences, memories and caches are alive",
+            return fail(QUIRE_E_BUSY, "queues, fences, memories and caches are alive: {} of them",
                         device->core.children.load());
         }
         Backend *backend = device->backend;
         if (!os::forked()) {
-            backend->api.device_close(device->core.handle);
+            tell<&quire_backend_api::device_close>(backend->api, device->core.handle);
             uint64_t live = 0;
             if (--backend->open_devices == 0 && backend->api.shutdown != nullptr) {
-                quire_status status = backend->api.shutdown(&live, sink);
-                if (status < 0 || live != 0) {
+                Status status = ask<&quire_backend_api::shutdown>(backend->api, sink, &live);
+                if (!status.ok() || live != 0) {
                     log_to(device->instance, QUIRE_LOG_WARNING, backend->name.c_str(),
                            "it still holds objects after its last device was closed");
                 }
@@ -245,18 +263,16 @@ quire_status quire_device_close(quire_device *device, quire_error *error) {
 quire_status quire_device_get_info(quire_device *device, quire_device_info *info,
                                    quire_error *error) {
     return guard("device_get_info", error, [&](quire_error *sink) -> Status {
-        if (device == nullptr) return missing("device is NULL");
+        QUIRE_TRY(need(device, "device is NULL"));
         QUIRE_TRY(check_output(info));
         QUIRE_TRY(not_forked());
         quire_be_device_props props{};
-        props.struct_size = sizeof props;
-        QUIRE_TRY(from_backend(device->core.api->device_props(device->core.handle, &props, sink)));
+        QUIRE_TRY(ask_props(device->core, &props, sink));
         quire_device_info full{};
         full.memory_total_bytes = props.memory_total_bytes;
         full.memory_free_bytes = props.memory_free_bytes;
         full.copy_alignment = props.copy_alignment;
         full.host_visible = props.host_visible;
-        props.name[sizeof props.name - 1] = '\0';
         copy_text(full.name, props.name);
         copy_text(full.backend, device->backend->name);
         write(full, info);

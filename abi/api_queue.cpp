@@ -11,9 +11,14 @@ namespace {
 
 std::atomic<uint64_t> g_next_queue{1};
 
-Status null_argument() { return fail(QUIRE_E_ARG, "an argument is NULL"); }
-
-Status from_backend(quire_status status) { return Status{status, nullptr, 0, 0}; }
+Status create_fence(const Device &device, uint64_t value, quire_be_fence **out, quire_error *sink) {
+    quire_be_fence *made = nullptr;
+    QUIRE_TRY(
+        ask<&quire_backend_api::fence_create>(*device.api, sink, device.handle, value, &made));
+    if (made == nullptr) return slot_lied(*device.api, sink, "fence_create gave no fence");
+    *out = made;
+    return Status{};
+}
 
 // Is [offset, offset + size) inside the memory?
 bool inside(const quire_memory *memory, uint64_t offset, uint64_t size_bytes) {
@@ -33,18 +38,22 @@ extern "C" {
 quire_status quire_queue_create(quire_device *device, const quire_native *native, quire_queue **out,
                                 quire_error *error) {
     return guard("queue_create", error, [&](quire_error *sink) -> Status {
-        if (device == nullptr || out == nullptr) return null_argument();
+        QUIRE_TRY(need(device, "device is NULL"));
+        QUIRE_TRY(need(out, "out is NULL"));
         QUIRE_TRY(not_forked());
-        quire_native none{};
+        const quire_native none{};
         auto queue = std::make_unique<quire_queue>();
         const quire_backend_api &api = *device->core.api;
         quire_be_device *handle = device->core.handle;
-        QUIRE_TRY(from_backend(
-            api.queue_bind(handle, native != nullptr ? native : &none, &queue->core.handle, sink)));
-        quire_status status = api.fence_create(handle, 0, &queue->core.fence, sink);
-        if (status < 0) {
-            api.queue_release(queue->core.handle);
-            return from_backend(status);
+        QUIRE_TRY(ask<&quire_backend_api::queue_bind>(
+            api, sink, handle, native != nullptr ? native : &none, &queue->core.handle));
+        if (queue->core.handle == nullptr) {
+            return slot_lied(api, sink, "queue_bind gave no queue");
+        }
+        Status fenced = create_fence(device->core, 0, &queue->core.fence, sink);
+        if (!fenced.ok()) {
+            tell<&quire_backend_api::queue_release>(api, queue->core.handle);
+            return fenced;
         }
         queue->core.device = &device->core;
         queue->core.number = g_next_queue++;
@@ -57,15 +66,15 @@ quire_status quire_queue_create(quire_device *device, const quire_native *native
 
 quire_status quire_queue_destroy(quire_queue *queue, quire_error *error) {
     return guard("queue_destroy", error, [&](quire_error *) -> Status {
-        if (queue == nullptr) return null_argument();
+        QUIRE_TRY(need(queue, "queue is NULL"));
         if (queue->core.unfinished_steps != 0) {
-            return fail(QUIRE_E_BUSY, "{} steps of a cache on this queue are not done",
+            return fail(QUIRE_E_BUSY, "steps of a cache on this queue are not done: {} of them",
                         queue->core.unfinished_steps.load());
         }
         if (!os::forked()) {
             const quire_backend_api &api = *queue->device->core.api;
-            api.queue_release(queue->core.handle);
-            api.fence_destroy(queue->core.fence);
+            tell<&quire_backend_api::queue_release>(api, queue->core.handle);
+            tell<&quire_backend_api::fence_destroy>(api, queue->core.fence);
         }
         --queue->device->core.children;
         delete queue;
@@ -75,29 +84,34 @@ quire_status quire_queue_destroy(quire_queue *queue, quire_error *error) {
 
 quire_status quire_queue_sync(quire_queue *queue, quire_error *error) {
     return guard("queue_sync", error, [&](quire_error *sink) -> Status {
-        if (queue == nullptr) return null_argument();
+        QUIRE_TRY(need(queue, "queue is NULL"));
         QUIRE_TRY(not_forked());
         Queue &core = queue->core;
         const quire_backend_api &api = *core.device->api;
         uint64_t value = 0;
         {
             std::lock_guard<std::mutex> lock(core.mutex);
-            QUIRE_TRY(
-                from_backend(api.fence_signal(core.handle, core.fence, core.signalled + 1, sink)));
+            QUIRE_TRY(ask<&quire_backend_api::fence_signal>(api, sink, core.handle, core.fence,
+                                                            core.signalled + 1));
             value = ++core.signalled;
         }
-        return from_backend(api.fence_wait_host(core.fence, value, UINT64_MAX, sink));
+        Status waited =
+            ask<&quire_backend_api::fence_wait_host>(api, sink, core.fence, value, UINT64_MAX);
+        if (waited.code == QUIRE_S_TIMEOUT) {
+            return slot_lied(api, sink, "fence_wait_host timed out of a wait without an end");
+        }
+        return waited;
     });
 }
 
 quire_status quire_fence_create(quire_device *device, uint64_t value, quire_fence **out,
                                 quire_error *error) {
     return guard("fence_create", error, [&](quire_error *sink) -> Status {
-        if (device == nullptr || out == nullptr) return null_argument();
+        QUIRE_TRY(need(device, "device is NULL"));
+        QUIRE_TRY(need(out, "out is NULL"));
         QUIRE_TRY(not_forked());
         auto fence = std::make_unique<quire_fence>();
-        QUIRE_TRY(from_backend(
-            device->core.api->fence_create(device->core.handle, value, &fence->handle, sink)));
+        QUIRE_TRY(create_fence(device->core, value, &fence->handle, sink));
         fence->device = device;
         ++device->core.children;
         *out = fence.release();
@@ -107,8 +121,10 @@ quire_status quire_fence_create(quire_device *device, uint64_t value, quire_fenc
 
 quire_status quire_fence_destroy(quire_fence *fence, quire_error *error) {
     return guard("fence_destroy", error, [&](quire_error *) -> Status {
-        if (fence == nullptr) return null_argument();
-        if (!os::forked()) fence->device->core.api->fence_destroy(fence->handle);
+        QUIRE_TRY(need(fence, "fence is NULL"));
+        if (!os::forked()) {
+            tell<&quire_backend_api::fence_destroy>(*fence->device->core.api, fence->handle);
+        }
         --fence->device->core.children;
         delete fence;
         return Status{};
@@ -117,53 +133,58 @@ quire_status quire_fence_destroy(quire_fence *fence, quire_error *error) {
 
 quire_status quire_fence_read(quire_fence *fence, uint64_t *value, quire_error *error) {
     return guard("fence_read", error, [&](quire_error *sink) -> Status {
-        if (fence == nullptr || value == nullptr) return null_argument();
+        QUIRE_TRY(need(fence, "fence is NULL"));
+        QUIRE_TRY(need(value, "value is NULL"));
         QUIRE_TRY(not_forked());
-        return from_backend(fence->device->core.api->fence_read(fence->handle, value, sink));
+        return ask<&quire_backend_api::fence_read>(*fence->device->core.api, sink, fence->handle,
+                                                   value);
     });
 }
 
 quire_status quire_fence_signal(quire_fence *fence, uint64_t value, quire_error *error) {
     return guard("fence_signal", error, [&](quire_error *sink) -> Status {
-        if (fence == nullptr) return null_argument();
+        QUIRE_TRY(need(fence, "fence is NULL"));
         QUIRE_TRY(not_forked());
-        return from_backend(fence->device->core.api->fence_signal_host(fence->handle, value, sink));
+        return ask<&quire_backend_api::fence_signal_host>(*fence->device->core.api, sink,
+                                                          fence->handle, value);
     });
 }
 
 quire_status quire_fence_wait(quire_fence *fence, uint64_t value, uint64_t timeout_ns,
                               quire_error *error) {
     return guard("fence_wait", error, [&](quire_error *sink) -> Status {
-        if (fence == nullptr) return null_argument();
+        QUIRE_TRY(need(fence, "fence is NULL"));
         QUIRE_TRY(not_forked());
-        return from_backend(
-            fence->device->core.api->fence_wait_host(fence->handle, value, timeout_ns, sink));
+        return ask<&quire_backend_api::fence_wait_host>(*fence->device->core.api, sink,
+                                                        fence->handle, value, timeout_ns);
     });
 }
 
 quire_status quire_queue_signal(quire_queue *queue, quire_fence *fence, uint64_t value,
                                 quire_error *error) {
     return guard("queue_signal", error, [&](quire_error *sink) -> Status {
-        if (queue == nullptr || fence == nullptr) return null_argument();
+        QUIRE_TRY(need(queue, "queue is NULL"));
+        QUIRE_TRY(need(fence, "fence is NULL"));
         if (queue->device != fence->device)
             return fail(QUIRE_E_ARG, "the fence is of another device");
         QUIRE_TRY(not_forked());
         std::lock_guard<std::mutex> lock(queue->core.mutex);
-        return from_backend(
-            queue->device->core.api->fence_signal(queue->core.handle, fence->handle, value, sink));
+        return ask<&quire_backend_api::fence_signal>(*queue->device->core.api, sink,
+                                                     queue->core.handle, fence->handle, value);
     });
 }
 
 quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t value,
                                quire_error *error) {
     return guard("queue_after", error, [&](quire_error *sink) -> Status {
-        if (queue == nullptr || fence == nullptr) return null_argument();
+        QUIRE_TRY(need(queue, "queue is NULL"));
+        QUIRE_TRY(need(fence, "fence is NULL"));
         if (queue->device != fence->device)
             return fail(QUIRE_E_ARG, "the fence is of another device");
         QUIRE_TRY(not_forked());
         std::lock_guard<std::mutex> lock(queue->core.mutex);
-        return from_backend(
-            queue->device->core.api->fence_wait(queue->core.handle, fence->handle, value, sink));
+        return ask<&quire_backend_api::fence_wait>(*queue->device->core.api, sink,
+                                                   queue->core.handle, fence->handle, value);
     });
 }
 
@@ -172,7 +193,8 @@ quire_status quire_memory_create(quire_device *device, const quire_memory_desc *
     return guard("memory_create", error, [&](quire_error *sink) -> Status {
         quire_memory_desc full;
         QUIRE_TRY(read(desc, &full));
-        if (device == nullptr || out == nullptr) return null_argument();
+        QUIRE_TRY(need(device, "device is NULL"));
+        QUIRE_TRY(need(out, "out is NULL"));
         if (full.size_bytes == 0) return fail(QUIRE_E_ARG, "size_bytes is 0");
         if (full.kind > QUIRE_MEMORY_HOST)
             return fail(QUIRE_E_ARG, "kind {} is not known", full.kind);
@@ -180,9 +202,8 @@ quire_status quire_memory_create(quire_device *device, const quire_memory_desc *
         auto memory = std::make_unique<quire_memory>();
         uint32_t kind =
             full.kind == QUIRE_MEMORY_HOST ? QUIRE_BE_MEMORY_HOST : QUIRE_BE_MEMORY_DEVICE;
-        QUIRE_TRY(from_backend(device->core.api->mem_alloc(device->core.handle, full.size_bytes,
-                                                           kind, &memory->address,
-                                                           &memory->host_pointer, sink)));
+        QUIRE_TRY(allocate_memory(device->core, full.size_bytes, kind, &memory->address,
+                                  &memory->host_pointer, sink));
         memory->device = device;
         memory->size_bytes = full.size_bytes;
         memory->kind = full.kind;
@@ -194,12 +215,12 @@ quire_status quire_memory_create(quire_device *device, const quire_memory_desc *
 
 quire_status quire_memory_destroy(quire_memory *memory, quire_error *error) {
     return guard("memory_destroy", error, [&](quire_error *) -> Status {
-        if (memory == nullptr) return null_argument();
+        QUIRE_TRY(need(memory, "memory is NULL"));
         uint32_t kind =
             memory->kind == QUIRE_MEMORY_HOST ? QUIRE_BE_MEMORY_HOST : QUIRE_BE_MEMORY_DEVICE;
         Device &device = memory->device->core;
         if (!os::forked()) {
-            device.api->mem_free(device.handle, memory->address, memory->size_bytes, kind);
+            free_memory(device, memory->address, memory->size_bytes, kind);
         }
         --device.children;
         delete memory;
@@ -210,7 +231,7 @@ quire_status quire_memory_destroy(quire_memory *memory, quire_error *error) {
 quire_status quire_memory_get_info(quire_memory *memory, quire_memory_info *info,
                                    quire_error *error) {
     return guard("memory_get_info", error, [&](quire_error *) -> Status {
-        if (memory == nullptr) return null_argument();
+        QUIRE_TRY(need(memory, "memory is NULL"));
         QUIRE_TRY(check_output(info));
         quire_memory_info full{};
         full.address = memory->address;
@@ -225,7 +246,9 @@ quire_status quire_memory_copy(quire_queue *queue, quire_memory *dst, uint64_t d
                                quire_memory *src, uint64_t src_offset, uint64_t size_bytes,
                                quire_error *error) {
     return guard("memory_copy", error, [&](quire_error *sink) -> Status {
-        if (queue == nullptr || dst == nullptr || src == nullptr) return null_argument();
+        QUIRE_TRY(need(queue, "queue is NULL"));
+        QUIRE_TRY(need(dst, "dst is NULL"));
+        QUIRE_TRY(need(src, "src is NULL"));
         if (dst->device != queue->device || src->device != queue->device) {
             return fail(QUIRE_E_ARG, "queue and memories must be of one device");
         }
@@ -241,7 +264,9 @@ quire_status quire_memory_copy(quire_queue *queue, quire_memory *dst, uint64_t d
         quire_be_copy copy{dst->address + dst_offset, src->address + src_offset, size_bytes,
                            copy_kind(dst, src), 0};
         std::lock_guard<std::mutex> lock(queue->core.mutex);
-        return from_backend(queue->device->core.api->copy(queue->core.handle, &copy, 1, sink));
+        return ask<&quire_backend_api::copy>(*queue->device->core.api, sink, queue->core.handle,
+                                             static_cast<const quire_be_copy *>(&copy),
+                                             uint32_t{1});
     });
 }
 

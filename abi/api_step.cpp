@@ -6,20 +6,18 @@
 
 namespace {
 
-Status null_argument() { return fail(QUIRE_E_ARG, "an argument is NULL"); }
-
 Status make_list(const quire_step_item *items, uint32_t item_count, uint32_t item_stride,
                  const quire_token *tokens, uint32_t token_count, quire_step_result *results,
                  uint32_t result_stride, ItemList *out) {
-    QUIRE_TRY(check_array(items, item_count, item_stride, sizeof(quire_step_item), 8));
+    QUIRE_TRY(check_array(items, item_count, item_stride));
     // Results of a newer layout: what is beyond the known fields stays as it is.
     if (item_count != 0 &&
         (results == nullptr || result_stride < sizeof(quire_step_result) ||
          result_stride % 4 != 0 || reinterpret_cast<uintptr_t>(results) % 4 != 0)) {
-        return fail(QUIRE_E_ARG, "results is NULL or misaligned, or its stride {} is not sizeof",
+        return fail(QUIRE_E_ARG, "results is NULL or misaligned, or result_stride {} is not sizeof",
                     result_stride);
     }
-    if (tokens == nullptr && token_count != 0) return null_argument();
+    if (token_count != 0) QUIRE_TRY(need(tokens, "tokens is NULL"));
     *out = ItemList{
         reinterpret_cast<const uint8_t *>(items), item_count,   item_stride, tokens, token_count,
         reinterpret_cast<uint8_t *>(results),     result_stride};
@@ -56,7 +54,7 @@ template <typename T>
 Status check_output_array(const T *out, uint32_t capacity, uint32_t stride) {
     if (capacity == 0) return Status{};
     if (out == nullptr || stride < sizeof(T) || stride % alignof(T) != 0) {
-        return fail(QUIRE_E_ARG, "an output array is NULL, or its stride {} is not sizeof", stride);
+        return fail(QUIRE_E_ARG, "out is NULL, or stride {} is not sizeof", stride);
     }
     return Status{};
 }
@@ -75,7 +73,7 @@ quire_status quire_step_begin(quire_cache *cache, const quire_step_desc *desc,
         ItemList list;
         StepOptions options;
         QUIRE_TRY(read(desc, &full));
-        if (out == nullptr) return null_argument();
+        QUIRE_TRY(need(out, "out is NULL"));
         QUIRE_TRY(make_list(items, item_count, item_stride, tokens, token_count, results,
                             result_stride, &list));
         QUIRE_TRY(make_options(cache, full, &options));
@@ -98,7 +96,8 @@ quire_status quire_step_add(quire_cache *cache, quire_step step, const quire_ste
 quire_status quire_step_drop(quire_cache *cache, quire_step step, quire_seq seq, quire_seq *dropped,
                              uint32_t capacity, uint32_t *count, quire_error *error) {
     return cache_call("step_drop", cache, error, [&](Cache &core, quire_error *) -> Status {
-        if (count == nullptr || (dropped == nullptr && capacity != 0)) return null_argument();
+        QUIRE_TRY(need(count, "count is NULL"));
+        if (capacity != 0) QUIRE_TRY(need(dropped, "dropped is NULL"));
         return core.drop(step, seq, dropped, capacity, count);
     });
 }
@@ -106,7 +105,7 @@ quire_status quire_step_drop(quire_cache *cache, quire_step step, quire_seq seq,
 quire_status quire_step_preempt(quire_cache *cache, quire_step step, quire_seq seq, uint32_t how,
                                 uint32_t *freed_blocks, quire_error *error) {
     return cache_call("step_preempt", cache, error, [&](Cache &core, quire_error *) -> Status {
-        if (freed_blocks == nullptr) return null_argument();
+        QUIRE_TRY(need(freed_blocks, "freed_blocks is NULL"));
         return core.preempt(step, seq, how, freed_blocks);
     });
 }
@@ -116,7 +115,7 @@ quire_status quire_step_preempted(quire_cache *cache, quire_step step, quire_pre
                                   quire_error *error) {
     return cache_call("step_preempted", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output_array(out, capacity, stride));
-        if (count == nullptr) return null_argument();
+        QUIRE_TRY(need(count, "count is NULL"));
         return core.preempted(step, reinterpret_cast<uint8_t *>(out), capacity, stride, count);
     });
 }
@@ -150,7 +149,8 @@ quire_status quire_step_blocks(quire_cache *cache, quire_step step, quire_seq se
                                uint32_t first, int32_t *ids, uint32_t capacity, uint32_t *count,
                                quire_error *error) {
     return cache_call("step_blocks", cache, error, [&](Cache &core, quire_error *) -> Status {
-        if (count == nullptr || (ids == nullptr && capacity != 0)) return null_argument();
+        QUIRE_TRY(need(count, "count is NULL"));
+        if (capacity != 0) QUIRE_TRY(need(ids, "ids is NULL"));
         return core.blocks(step, seq, group, first, ids, capacity, count);
     });
 }
@@ -160,7 +160,7 @@ quire_status quire_step_copies(quire_cache *cache, quire_step step, quire_block_
                                quire_error *error) {
     return cache_call("step_copies", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output_array(out, capacity, stride));
-        if (count == nullptr) return null_argument();
+        QUIRE_TRY(need(count, "count is NULL"));
         return core.copies(step, reinterpret_cast<uint8_t *>(out), capacity, stride, count);
     });
 }

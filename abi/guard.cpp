@@ -2,6 +2,8 @@
 
 #include "abi/guard.hpp"
 
+#include <unwind.h>
+
 #include <cstdio>
 
 namespace quire::abi {
@@ -40,6 +42,10 @@ void put_text(Writer *writer, const Status &status) {
 }
 
 }  // namespace
+
+void wake_unwinder() {
+    _Unwind_Backtrace([](_Unwind_Context *, void *) { return _URC_END_OF_STACK; }, nullptr);
+}
 
 void report(const char *function, const Status &status, const ErrorSink &sink, quire_error *out) {
     if (out == nullptr || out->struct_size < kFirstErrorSize) return;

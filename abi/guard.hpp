@@ -28,6 +28,11 @@ struct ErrorSink {
     }
 };
 
+// The unwinder that is linked into this library fills its table of register sizes when it first
+// walks a stack. What a plugin or a callback throws comes with an unwinder of its own, and our
+// handlers would meet it with an empty table, which ends the process. So: once before either runs.
+void wake_unwinder();
+
 // Writes the caller's error: function name, the status's text, the backend's words.
 void report(const char *function, const Status &status, const ErrorSink &sink, quire_error *out);
 

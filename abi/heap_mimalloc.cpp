@@ -32,10 +32,21 @@ HostAllocator default_allocator() { return HostAllocator{allocate, release, null
 
 }  // namespace quire::abi
 
-void *operator new(std::size_t size) { return mi_new(size); }
-void *operator new[](std::size_t size) { return mi_new(size); }
+namespace {
+
+// mimalloc is C: its own mi_new cannot throw, and ends the process instead.
+void *or_throw(void *memory) {
+    if (memory == nullptr) [[unlikely]]
+        throw std::bad_alloc();
+    return memory;
+}
+
+}  // namespace
+
+void *operator new(std::size_t size) { return or_throw(mi_malloc(size)); }
+void *operator new[](std::size_t size) { return or_throw(mi_malloc(size)); }
 void *operator new(std::size_t size, std::align_val_t alignment) {
-    return mi_new_aligned(size, static_cast<std::size_t>(alignment));
+    return or_throw(mi_malloc_aligned(size, static_cast<std::size_t>(alignment)));
 }
 void operator delete(void *pointer) noexcept { mi_free(pointer); }
 void operator delete[](void *pointer) noexcept { mi_free(pointer); }

@@ -2,6 +2,7 @@
 
 #include "abi/loader.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -12,6 +13,9 @@ namespace {
 constexpr const char *kPrefix = "quire_backend_";
 constexpr const char *kSuffix = ".so";
 constexpr uint32_t kSmallestTable = offsetof(quire_backend_api, device_open);
+constexpr uint32_t kLargestTable = 4096;
+constexpr size_t kNameCapacity = 32;
+constexpr uint32_t kMostDevices = 1024;  // more is a count that was never written
 
 void refuse(Backend *backend, quire_status status, const std::string &why) {
     backend->status = status;
@@ -31,36 +35,89 @@ std::string bounded(const char *text, size_t capacity) {
     return text != nullptr ? std::string(text, strnlen(text, capacity)) : std::string();
 }
 
-// Takes the table over, zero-extended to the length that this library knows.
-void adopt_table(Backend *backend, const quire_backend_api *table) {
-    char words[256];
-    if (table == nullptr || table->struct_size < kSmallestTable) {
-        return refuse(backend, QUIRE_E_BACKEND, "its table of functions is missing or too short");
+// Calls the plugin's code at load: an exception stops here.
+template <typename Call>
+quire_status contained(const char *what, std::string *why, Call &&call) {
+    ErrorSink sink;
+    quire_status status = QUIRE_OK;
+    try {
+        status = call(&sink.error);
+    } catch (...) {
+        *why = std::string(what) + " threw an exception, which no backend may";
+        return QUIRE_E_BACKEND;
     }
-    if (table->abi_major != QUIRE_BACKEND_ABI_MAJOR ||
-        table->min_host_minor > QUIRE_BACKEND_ABI_MINOR) {
+    if (status == QUIRE_OK) return QUIRE_OK;
+    if (!known_failure(status)) {
+        *why = std::string(what) + " answered " + std::to_string(status) +
+               ", which the contract does not have";
+        return QUIRE_E_BACKEND;
+    }
+    *why =
+        std::string(what) + " refused: " + bounded(sink.error.message, sizeof sink.error.message);
+    if (sink.error.message[0] == '\0') *why += "it gave no reason";
+    return status;
+}
+
+// A name is shown to people and names files: nothing but what a file name may have is in it.
+const char *wrong_name(const char *name) {
+    if (name == nullptr || name[0] == '\0') return "its table has no name";
+    size_t length = strnlen(name, kNameCapacity);
+    if (length == kNameCapacity) return "its name is longer than 31 bytes, or has no end";
+    for (size_t i = 0; i < length; ++i) {
+        bool plain = (name[i] >= 'a' && name[i] <= 'z') || (name[i] >= '0' && name[i] <= '9') ||
+                     name[i] == '_' || name[i] == '-';
+        if (!plain) return "its name has other than a-z, 0-9, _ and -";
+    }
+    return nullptr;
+}
+
+// Copies the table, zero-extended to the length that this library knows, before anything of it is
+// looked at: the plugin's own may change.
+bool copy_table(Backend *backend, const quire_backend_api *table) {
+    uint32_t size = 0;
+    if (table != nullptr) std::memcpy(&size, table, sizeof size);
+    // Whole slots, and no size that only garbage has.
+    if (size < kSmallestTable || size > kLargestTable || size % sizeof(void *) != 0) return false;
+    std::memcpy(&backend->api, table, std::min<size_t>(size, sizeof backend->api));
+    backend->api.struct_size = size;
+    return true;
+}
+
+void adopt_table(Backend *backend, const quire_backend_api *table) {
+    if (!copy_table(backend, table)) {
+        return refuse(backend, QUIRE_E_BACKEND,
+                      "its table of functions is missing, or its struct_size cannot be");
+    }
+    quire_backend_api &api = backend->api;
+    if (api.abi_major != QUIRE_BACKEND_ABI_MAJOR || api.abi_minor > QUIRE_BACKEND_ABI_MINOR ||
+        api.min_host_minor > QUIRE_BACKEND_ABI_MINOR) {
+        char words[256];
         std::snprintf(
             words, sizeof words,
             "it speaks plugin ABI %u.%u and needs at least minor %u; this library speaks %u.%u",
-            table->abi_major, table->abi_minor, table->min_host_minor, QUIRE_BACKEND_ABI_MAJOR,
+            api.abi_major, api.abi_minor, api.min_host_minor, QUIRE_BACKEND_ABI_MAJOR,
             QUIRE_BACKEND_ABI_MINOR);
         return refuse(backend, QUIRE_E_INCOMPATIBLE, words);
     }
-    uint32_t size = table->struct_size < sizeof backend->api ? table->struct_size
-                                                             : uint32_t{sizeof backend->api};
-    std::memcpy(&backend->api, table, size);
-    backend->name = bounded(backend->api.name, 31);
-    backend->version = bounded(backend->api.version, 31);
-    if (backend->name.empty()) return refuse(backend, QUIRE_E_BACKEND, "its table has no name");
-    if (backend->api.probe == nullptr) {
+    const char *wrong = wrong_name(api.name);
+    if (wrong != nullptr) return refuse(backend, QUIRE_E_BACKEND, wrong);
+    backend->name = api.name;
+    api.name = backend->name.c_str();  // from here on nothing reads the plugin's
+    backend->version = bounded(api.version, kNameCapacity - 1);
+    if (api.probe == nullptr) {
         return refuse(backend, QUIRE_E_BACKEND, "its table has no probe function");
     }
-    ErrorSink sink;
-    quire_status probed = backend->api.probe(&backend->device_count, &sink.error);
-    if (probed < 0) {
-        refuse(backend, probed,
-               "probe failed: " + bounded(sink.error.message, sizeof sink.error.message));
+    std::string why;
+    uint32_t count = 0;
+    quire_status probed =
+        contained("probe", &why, [&](quire_error *error) { return api.probe(&count, error); });
+    if (probed < 0) return refuse(backend, probed, why);
+    if (count > kMostDevices) {
+        return refuse(backend, QUIRE_E_BACKEND,
+                      "its probe counts " + std::to_string(count) + " devices: at most " +
+                          std::to_string(kMostDevices) + " are believed");
     }
+    backend->device_count = count;
 }
 
 void query(quire_instance *instance, Backend *backend) {
@@ -70,12 +127,11 @@ void query(quire_instance *instance, Backend *backend) {
     quire_backend_query_fn entry = nullptr;
     std::memcpy(&entry, &symbol, sizeof entry);
     const quire_backend_api *table = nullptr;
-    ErrorSink sink;
-    quire_status status = entry(instance->host_info, &table, &sink.error);
-    if (status < 0) {
-        std::string words = bounded(sink.error.message, sizeof sink.error.message);
-        return refuse(backend, status, words.empty() ? "it refused without a reason" : words);
-    }
+    std::string words;
+    quire_status status = contained(QUIRE_BACKEND_ENTRY, &words, [&](quire_error *error) {
+        return entry(instance->host_info, &table, error);
+    });
+    if (status < 0) return refuse(backend, status, words);
     adopt_table(backend, table);
 }
 
@@ -133,34 +189,6 @@ void discover(quire_instance *instance, const char *plugin_path) {
         search_directory(instance, std::string(directory) + "/quire/backends-0");
     }
     search_directory(instance, QUIRE_BACKEND_DIR);
-}
-
-const char *missing_slot(const quire_backend_api &api) {
-#define QUIRE_NEED(slot) \
-    if (api.slot == nullptr) return #slot;
-    QUIRE_NEED(device_open)
-    QUIRE_NEED(device_close)
-    QUIRE_NEED(device_props)
-    QUIRE_NEED(query_attention)
-    QUIRE_NEED(mem_alloc)
-    QUIRE_NEED(mem_free)
-    QUIRE_NEED(queue_bind)
-    QUIRE_NEED(queue_release)
-    QUIRE_NEED(fence_create)
-    QUIRE_NEED(fence_destroy)
-    QUIRE_NEED(fence_read)
-    QUIRE_NEED(fence_signal_host)
-    QUIRE_NEED(fence_wait_host)
-    QUIRE_NEED(fence_signal)
-    QUIRE_NEED(fence_wait)
-    QUIRE_NEED(copy)
-    QUIRE_NEED(kv_write)
-    QUIRE_NEED(plan_create)
-    QUIRE_NEED(plan_destroy)
-    QUIRE_NEED(attention)
-    QUIRE_NEED(quiesce)
-#undef QUIRE_NEED
-    return nullptr;
 }
 
 }  // namespace quire::abi

@@ -17,7 +17,4 @@ void discover(quire_instance *instance, const char *plugin_path);
 // Loads one file and appends it to the list, whether it could be used or not.
 Backend *load_backend(quire_instance *instance, const char *path);
 
-// The name of a slot that a device cannot do without and that is missing, or nullptr.
-const char *missing_slot(const quire_backend_api &api);
-
 }  // namespace quire::abi

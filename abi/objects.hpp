@@ -18,6 +18,7 @@
 #include "abi/guard.hpp"
 #include "abi/os.hpp"
 #include "core/cache.hpp"
+#include "core/slot.hpp"
 
 namespace quire::abi {
 

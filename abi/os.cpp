@@ -26,22 +26,58 @@ namespace {
 // One page that the kernel zeroes in a forked child (MADV_WIPEONFORK).
 std::atomic<const volatile char *> g_process_page{nullptr};
 
-bool writable_by_others(const struct stat &info) {
-    return (info.st_mode & S_IWOTH) != 0 || (info.st_uid != 0 && info.st_uid != geteuid());
+// Where a user has a group of his own, of the same number, tools let that group write. Any other
+// group is others.
+bool others_write(const struct stat &info) {
+    bool own_group = info.st_gid == info.st_uid;
+    return (info.st_mode & S_IWOTH) != 0 || ((info.st_mode & S_IWGRP) != 0 && !own_group);
 }
 
-// Why a file must not be loaded, or nullptr.
-const char *distrust(const char *path) {
+bool another_users(const struct stat &info) { return info.st_uid != 0 && info.st_uid != geteuid(); }
+
+// Why a directory, of a path without links, lets others put another file there; or nullptr.
+// Of a parent the owner is believed: a checkout that is mounted into a container has a stranger's.
+// In a sticky one (/tmp) others cannot replace what is not theirs, so it does as a parent only.
+const char *distrust_directory(const std::string &directory) {
     struct stat info;
+    if (stat(directory.c_str(), &info) != 0) return std::strerror(errno);
+    if (others_write(info) || another_users(info)) {
+        return "others may write its directory, or it is another user's";
+    }
+    for (size_t end = directory.rfind('/'); end != std::string::npos && end != 0;
+         end = directory.rfind('/', end - 1)) {
+        if (stat(directory.substr(0, end).c_str(), &info) != 0) return std::strerror(errno);
+        if (others_write(info) && (info.st_mode & S_ISVTX) == 0) {
+            return "others may write a directory above it";
+        }
+    }
+    if (stat("/", &info) != 0 || others_write(info)) return "others may write /";
+    return nullptr;
+}
+
+// Why a file must not be loaded, or nullptr. `path` has no links in it.
+const char *distrust(const std::string &path) {
+    struct stat info;
+    if (lstat(path.c_str(), &info) != 0) return std::strerror(errno);
+    if (!S_ISREG(info.st_mode)) return "it is not a regular file";
+    if (others_write(info) || another_users(info)) {
+        return "others than its owner may write it, or it is another user's";
+    }
+    size_t slash = path.rfind('/');
+    return distrust_directory(slash != 0 ? path.substr(0, slash) : "/");
+}
+
+// The path without links in its directories: what is judged is then what is loaded, for nobody but
+// its owner can change any part of it. The file itself may not be a link. Or why not.
+const char *resolve(const char *path, std::string *out) {
     if (path[0] != '/') return "the path is not absolute";
+    struct stat info;
     if (lstat(path, &info) != 0) return std::strerror(errno);
     if (S_ISLNK(info.st_mode)) return "it is a symbolic link";
-    if (!S_ISREG(info.st_mode)) return "it is not a regular file";
-    if (writable_by_others(info))
-        return "others than its owner may write it, or it is another user's";
-    std::string directory(path, std::strrchr(path, '/'));
-    if (stat(directory.empty() ? "/" : directory.c_str(), &info) != 0) return std::strerror(errno);
-    if (writable_by_others(info)) return "others may write its directory";
+    char *resolved = realpath(path, nullptr);
+    if (resolved == nullptr) return std::strerror(errno);
+    *out = resolved;
+    std::free(resolved);
     return nullptr;
 }
 
@@ -88,12 +124,14 @@ bool list_files(const char *directory, const char *prefix, const char *suffix,
 }
 
 void *load_symbol(const char *path, const char *symbol, char *why, uint64_t why_capacity) {
-    const char *reason = distrust(path);
+    std::string file;
+    const char *reason = resolve(path, &file);
+    if (reason == nullptr) reason = distrust(file);
     if (reason != nullptr) {
         std::snprintf(why, why_capacity, "not loaded: %s", reason);
         return nullptr;
     }
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) {
         const char *words = dlerror();
         std::snprintf(why, why_capacity, "the dynamic linker refused it: %s",

@@ -26,7 +26,9 @@ bool list_files(const char *directory, const char *prefix, const char *suffix,
                 void (*visit)(void *user, const char *path), void *user);
 
 // Loads a plugin for good and finds one symbol of it. On failure returns nullptr and writes why.
-// Only regular files that neither a group nor the world may write are loaded, by absolute path.
+// Only regular files of this user or root are loaded, by absolute path, that others can neither
+// write nor replace: no directory on the way may be written by the world (but a sticky parent) or
+// by a group other than the owner's own. Links in directories are resolved first.
 void *load_symbol(const char *path, const char *symbol, char *why, uint64_t why_capacity);
 
 // Memory of this size will be used all over: large pages serve it better.

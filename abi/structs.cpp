@@ -26,7 +26,7 @@ bool all_zero(const char *bytes, uint32_t count) {
 }  // namespace
 
 Status read_struct(const StructRule &rule, const void *in, void *out) {
-    if (in == nullptr) return fail(QUIRE_E_ARG, "the description is NULL");
+    if (in == nullptr) return fail(QUIRE_E_ARG, rule.null_text);
     uint32_t size = 0;
     std::memcpy(&size, in, sizeof size);
     if (size < rule.first_size || size > kLargestStruct) {
@@ -57,7 +57,7 @@ Status read_struct(const StructRule &rule, const void *in, void *out) {
 }
 
 Status check_output(const StructRule &rule, const void *out) {
-    if (out == nullptr) return fail(QUIRE_E_ARG, "the struct to write is NULL");
+    if (out == nullptr) return fail(QUIRE_E_ARG, rule.null_text);
     uint32_t size = 0;
     std::memcpy(&size, out, sizeof size);
     if (size < rule.first_size || size > kLargestStruct) {
@@ -67,23 +67,22 @@ Status check_output(const StructRule &rule, const void *out) {
     return Status{};
 }
 
-Status check_array(const void *array, uint32_t count, uint32_t stride, uint32_t size,
-                   uint32_t alignment) {
+Status check_array(const ArrayRule &rule, const void *array, uint32_t count, uint32_t stride) {
     if (count == 0) return Status{};
-    if (array == nullptr) return fail(QUIRE_E_ARG, "an array is NULL, but its count is {}", count);
-    if (stride < size || stride % alignment != 0) {
-        return fail(QUIRE_E_ARG, "a stride is {}: set it to sizeof of the element, here {}", stride,
-                    size);
+    uint32_t size = rule.size;
+    if (array == nullptr) return fail(QUIRE_E_ARG, rule.null_text, count);
+    if (stride < size || stride % rule.alignment != 0) {
+        return fail(QUIRE_E_ARG, rule.stride_text, stride, size);
     }
-    if (reinterpret_cast<uintptr_t>(array) % alignment != 0) {
-        return fail(QUIRE_E_ARG, "an array is not aligned to {} bytes", alignment);
+    if (reinterpret_cast<uintptr_t>(array) % rule.alignment != 0) {
+        return fail(QUIRE_E_ARG, rule.alignment_text, rule.alignment);
     }
     if (stride == size) [[likely]]
         return Status{};
     const char *bytes = static_cast<const char *>(array);
     for (uint32_t i = 0; i < count; ++i) {
         if (!all_zero(bytes + uint64_t{i} * stride + size, stride - size)) {
-            return fail(QUIRE_E_STRUCT, "element {} of an array sets a field that is not known", i);
+            return fail(QUIRE_E_STRUCT, rule.unknown_text, i);
         }
     }
     return Status{};

@@ -25,6 +25,7 @@ struct ReservedField {
 
 struct StructRule {
     const char *name;
+    const char *null_text;
     uint32_t first_size;  // of its first published version: frozen
     uint32_t size;
     uint32_t known_flags;
@@ -34,55 +35,98 @@ struct StructRule {
 template <typename T>
 struct RuleOf;
 
-#define QUIRE_RULE(type, first_bytes, flags_mask, ...)                    \
-    template <>                                                           \
-    struct RuleOf<type> {                                                 \
-        static constexpr StructRule value{                                \
-            #type, first_bytes, sizeof(type), flags_mask, {__VA_ARGS__}}; \
-        static_assert(first_bytes <= sizeof(type));                       \
-    };
+// type, size of the first published version, known flags, reserved field: QUIRE_RESERVED or 0, 0.
+#define QUIRE_INPUT_RULES(RULE)                                                  \
+    RULE(quire_instance_desc, 64, 0, 0, 0)                                       \
+    RULE(quire_device_desc, 32, 0, 0, 0)                                         \
+    RULE(quire_memory_desc, 32, 0, QUIRE_RESERVED(quire_memory_desc, reserved0)) \
+    RULE(quire_group_desc, 56, 0, QUIRE_RESERVED(quire_group_desc, reserved0))   \
+    RULE(quire_shard_desc, 40, 0, 0, 0)                                          \
+    RULE(quire_cache_desc, 136, QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH,  \
+         QUIRE_RESERVED(quire_cache_desc, reserved0))                            \
+    RULE(quire_namespace_desc, 32, 0, 0, 0)                                      \
+    RULE(quire_seq_desc, 48, 0, QUIRE_RESERVED(quire_seq_desc, reserved0))       \
+    RULE(quire_step_desc, 40, QUIRE_STEP_MAY_PREEMPT, 0, 0)                      \
+    RULE(quire_batch_desc, 56, QUIRE_BATCH_PAD_NULL_SLOT,                        \
+         QUIRE_RESERVED(quire_batch_desc, reserved0))                            \
+    RULE(quire_attention_desc, 32, QUIRE_ATTENTION_NOT_CAUSAL,                   \
+         QUIRE_RESERVED(quire_attention_desc, reserved0))                        \
+    RULE(quire_kv_args, 56, 0, 0, 0)                                             \
+    RULE(quire_attend_args, 64, 0, QUIRE_RESERVED(quire_attend_args, reserved0)) \
+    RULE(quire_size_desc, 112, 0, 0, 0)
+
+#define QUIRE_OUTPUT_RULES(RULE)            \
+    RULE(quire_backend_info, 1088, 0, 0, 0) \
+    RULE(quire_device_info, 136, 0, 0, 0)   \
+    RULE(quire_memory_info, 40, 0, 0, 0)    \
+    RULE(quire_cache_info, 64, 0, 0, 0)     \
+    RULE(quire_pool_info, 104, 0, 0, 0)     \
+    RULE(quire_cache_stats, 200, 0, 0, 0)   \
+    RULE(quire_namespace_info, 56, 0, 0, 0) \
+    RULE(quire_seq_info, 48, 0, 0, 0)       \
+    RULE(quire_batch_views, 104, 0, 0, 0)   \
+    RULE(quire_size_info, 80, 0, 0, 0)
 
 #define QUIRE_RESERVED(type, field) offsetof(type, field), sizeof(type::field)
 
-// Inputs.
-QUIRE_RULE(quire_instance_desc, 64, 0, 0, 0)
-QUIRE_RULE(quire_device_desc, 32, 0, 0, 0)
-QUIRE_RULE(quire_memory_desc, 32, 0, QUIRE_RESERVED(quire_memory_desc, reserved0))
-QUIRE_RULE(quire_group_desc, 56, 0, QUIRE_RESERVED(quire_group_desc, reserved0))
-QUIRE_RULE(quire_shard_desc, 40, 0, 0, 0)
-QUIRE_RULE(quire_cache_desc, 136, QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH,
-           QUIRE_RESERVED(quire_cache_desc, reserved0))
-QUIRE_RULE(quire_namespace_desc, 32, 0, 0, 0)
-QUIRE_RULE(quire_seq_desc, 48, 0, QUIRE_RESERVED(quire_seq_desc, reserved0))
-QUIRE_RULE(quire_step_desc, 40, QUIRE_STEP_MAY_PREEMPT, 0, 0)
-QUIRE_RULE(quire_batch_desc, 56, QUIRE_BATCH_PAD_NULL_SLOT,
-           QUIRE_RESERVED(quire_batch_desc, reserved0))
-QUIRE_RULE(quire_attention_desc, 32, QUIRE_ATTENTION_NOT_CAUSAL,
-           QUIRE_RESERVED(quire_attention_desc, reserved0))
-QUIRE_RULE(quire_kv_args, 56, 0, 0, 0)
-QUIRE_RULE(quire_attend_args, 64, 0, QUIRE_RESERVED(quire_attend_args, reserved0))
-QUIRE_RULE(quire_size_desc, 112, 0, 0, 0)
-// Outputs.
-QUIRE_RULE(quire_backend_info, 1088, 0, 0, 0)
-QUIRE_RULE(quire_device_info, 136, 0, 0, 0)
-QUIRE_RULE(quire_memory_info, 40, 0, 0, 0)
-QUIRE_RULE(quire_cache_info, 64, 0, 0, 0)
-QUIRE_RULE(quire_pool_info, 104, 0, 0, 0)
-QUIRE_RULE(quire_cache_stats, 200, 0, 0, 0)
-QUIRE_RULE(quire_namespace_info, 56, 0, 0, 0)
-QUIRE_RULE(quire_seq_info, 48, 0, 0, 0)
-QUIRE_RULE(quire_batch_views, 104, 0, 0, 0)
-QUIRE_RULE(quire_size_info, 80, 0, 0, 0)
-
+#define QUIRE_RULE(type, first_bytes, flags_mask, ...)                                    \
+    template <>                                                                           \
+    struct RuleOf<type> {                                                                 \
+        static constexpr StructRule value{#type,        #type " is NULL", first_bytes,    \
+                                          sizeof(type), flags_mask,       {__VA_ARGS__}}; \
+        static_assert(first_bytes <= sizeof(type));                                       \
+    };
+QUIRE_INPUT_RULES(QUIRE_RULE)
+QUIRE_OUTPUT_RULES(QUIRE_RULE)
 #undef QUIRE_RULE
+
+// An array's elements, which have no head; the texts name the type.
+struct ArrayRule {
+    uint32_t size;
+    uint32_t alignment;
+    const char *null_text;
+    const char *stride_text;
+    const char *alignment_text;
+    const char *unknown_text;
+};
+
+template <typename T>
+struct ArrayOf;
+
+#define QUIRE_ARRAY(type)                                                            \
+    template <>                                                                      \
+    struct ArrayOf<type> {                                                           \
+        static constexpr ArrayRule value{                                            \
+            sizeof(type),                                                            \
+            alignof(type),                                                           \
+            "the array of " #type " is NULL, but its count is {}",                   \
+            "the stride of the array of " #type " is {}: set it to sizeof, here {}", \
+            "the array of " #type " is not aligned to {} bytes",                     \
+            "element {} of the array of " #type " sets a field that is not known"};  \
+    };
+QUIRE_ARRAY(quire_key)
+QUIRE_ARRAY(quire_token_span)
+QUIRE_ARRAY(quire_step_item)
+#undef QUIRE_ARRAY
 
 Status read_struct(const StructRule &rule, const void *in, void *out);
 Status check_output(const StructRule &rule, const void *out);
 
 // Checks an array of headless elements: pointer, stride, alignment, and that bytes of an element
-// beyond the `size` known ones are zero.
-Status check_array(const void *array, uint32_t count, uint32_t stride, uint32_t size,
-                   uint32_t alignment);
+// beyond the known ones are zero.
+Status check_array(const ArrayRule &rule, const void *array, uint32_t count, uint32_t stride);
+
+// An argument that may not be NULL; `text` says which it is.
+inline Status need(const void *pointer, const char *text) {
+    if (pointer != nullptr) [[likely]]
+        return Status{};
+    return fail(QUIRE_E_ARG, text);
+}
+
+template <typename T>
+Status check_array(const T *array, uint32_t count, uint32_t stride) {
+    return check_array(ArrayOf<T>::value, array, count, stride);
+}
 
 template <typename T>
 Status read(const T *in, T *out) {
@@ -108,10 +152,14 @@ void write(const T &full, T *out) {
 // Reads element `index` of an array of structs that have heads.
 template <typename T>
 Status read_element(const T *array, uint32_t index, uint32_t stride, T *out) {
-    if (array == nullptr) return fail(QUIRE_E_ARG, "an array of the description is NULL");
+    QUIRE_TRY(need(array, RuleOf<T>::value.null_text));
     if (stride < RuleOf<T>::value.first_size || stride % 8 != 0) {
-        return fail(QUIRE_E_ARG, "an array's stride is {}: set it to sizeof of its element",
-                    stride);
+        return fail(QUIRE_E_ARG,
+                    "an array's stride is {}: set it to sizeof of its element, here {}", stride,
+                    sizeof(T));
+    }
+    if (reinterpret_cast<uintptr_t>(array) % alignof(T) != 0) {
+        return fail(QUIRE_E_ARG, "an array is not aligned to {} bytes", alignof(T));
     }
     const char *at = reinterpret_cast<const char *>(array) + uint64_t{index} * stride;
     const T *element = reinterpret_cast<const T *>(at);

@@ -2,6 +2,8 @@
 
 #include "batch.hpp"
 
+#include "slot.hpp"
+
 namespace quire {
 
 namespace {
@@ -22,21 +24,19 @@ bool place(uint64_t *end, uint64_t *offset, uint64_t count, uint64_t size_bytes)
 
 Batch::~Batch() {
     for (uint32_t g = 0; g < group_count_; ++g) {
-        if (plans_[g] != nullptr) binding_->device()->api->plan_destroy(plans_[g]);
+        if (plans_[g] == nullptr) continue;
+        tell<&quire_backend_api::plan_destroy>(*binding_->device()->api, plans_[g]);
     }
     for (uint32_t i = 0; i < image_count_; ++i) {
         if (images_[i].bytes == nullptr) continue;
         if (binding_ == nullptr) {
             host_->release(host_->user, images_[i].bytes, size_bytes_, kCacheLine);
         } else {
-            Device *device = binding_->device();
-            device->api->mem_free(device->handle, reinterpret_cast<uint64_t>(images_[i].bytes),
-                                  size_bytes_, QUIRE_BE_MEMORY_HOST);
+            free_memory(*binding_->device(), images_[i].address, size_bytes_, QUIRE_BE_MEMORY_HOST);
         }
     }
     if (binding_ != nullptr && base_ != 0) {
-        Device *device = binding_->device();
-        device->api->mem_free(device->handle, base_, size_bytes_, QUIRE_BE_MEMORY_DEVICE);
+        free_memory(*binding_->device(), base_, size_bytes_, QUIRE_BE_MEMORY_DEVICE);
     }
 }
 
@@ -80,21 +80,16 @@ Status Batch::allocate(quire_error *error) {
             std::memset(images_[i].bytes, 0, size_bytes_);
             base_ = reinterpret_cast<uint64_t>(images_[i].bytes);
         } else {
-            Device *device = binding_->device();
-            uint64_t host_address = 0;
             void *pointer = nullptr;
-            quire_status status = device->api->mem_alloc(
-                device->handle, size_bytes_, QUIRE_BE_MEMORY_HOST, &host_address, &pointer, error);
-            if (status < 0) return fail(status, nullptr);
+            QUIRE_TRY(allocate_memory(*binding_->device(), size_bytes_, QUIRE_BE_MEMORY_HOST,
+                                      &images_[i].address, &pointer, error));
             images_[i].bytes = static_cast<uint8_t *>(pointer);
         }
     }
     if (binding_ == nullptr) return Status{};
-    Device *device = binding_->device();
     void *pointer = nullptr;
-    quire_status status = device->api->mem_alloc(device->handle, size_bytes_,
-                                                 QUIRE_BE_MEMORY_DEVICE, &base_, &pointer, error);
-    return status < 0 ? fail(status, nullptr) : Status{};
+    return allocate_memory(*binding_->device(), size_bytes_, QUIRE_BE_MEMORY_DEVICE, &base_,
+                           &pointer, error);
 }
 
 Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry,
@@ -136,8 +131,11 @@ Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry,
         plan.max_rows = max_rows_;
         plan.max_query_tokens = max_query_;
         plan.max_blocks_per_row = max_blocks_;
-        quire_status status = device->api->plan_create(device->handle, &plan, &plans_[g], error);
-        if (status < 0) return fail(status, nullptr);
+        quire_be_plan *made = nullptr;
+        QUIRE_TRY(ask<&quire_backend_api::plan_create>(*device->api, error, device->handle, &plan,
+                                                       &made));
+        if (made == nullptr) return slot_lied(*device->api, error, "plan_create gave no plan");
+        plans_[g] = made;
     }
     return Status{};
 }
@@ -329,7 +327,7 @@ Status Batch::upload(Queue *queue, quire_error *error) {
     uint32_t count = 0;
     auto add = [&](uint64_t offset, uint64_t size_bytes) {
         if (offset == 0 || size_bytes == 0) return;
-        uint64_t src = reinterpret_cast<uint64_t>(images_[current_].bytes) + offset;
+        uint64_t src = images_[current_].address + offset;
         copies[count++] = quire_be_copy{base_ + offset, src, size_bytes, QUIRE_BE_COPY_H2D, 0};
     };
     add(cu_q_, 4 * (uint64_t{max_rows_} + 1));
@@ -344,10 +342,11 @@ Status Batch::upload(Queue *queue, quire_error *error) {
         add(o.slots, 8 * uint64_t{tokens});
         add(o.context_slots, 4 * context_tokens_);
     }
+    QUIRE_TRY(ask<&quire_backend_api::copy>(*binding_->device()->api, error, queue->handle,
+                                            static_cast<const quire_be_copy *>(copies), count));
     uploaded_rows_ = row_count_;
     uploaded_tokens_ = query_tokens_;
-    quire_status status = binding_->device()->api->copy(queue->handle, copies, count, error);
-    return status < 0 ? fail(status, nullptr) : Status{};
+    return Status{};
 }
 
 Status Batch::views(uint32_t group, quire_batch_views *out) const {

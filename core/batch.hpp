@@ -61,7 +61,8 @@ class Batch {
     };
     struct Image {
         uint8_t *bytes = nullptr;
-        uint32_t rows = 0;  // written in it
+        uint64_t address = 0;  // of `bytes`, as the backend calls it
+        uint32_t rows = 0;     // written in it
         uint32_t query_tokens = 0;
         uint64_t step = 0;  // whose upload reads it
     };

@@ -2,6 +2,8 @@
 
 #include "binding.hpp"
 
+#include "slot.hpp"
+
 namespace quire {
 
 namespace {
@@ -41,8 +43,11 @@ Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometr
     query.window = g.window;
     quire_be_answer answer{};
     answer.struct_size = sizeof answer;
-    quire_status status = device->api->query_attention(device->handle, &query, &answer, error);
-    if (status < 0) return fail(status, nullptr);
+    QUIRE_TRY(ask<&quire_backend_api::query_attention>(*device->api, error, device->handle, &query,
+                                                       &answer));
+    if (answer.support > QUIRE_BE_SLOW) {
+        return slot_lied(*device->api, error, "query_attention gave an answer that is none");
+    }
     if (answer.support == QUIRE_BE_NO) {
         answer.reason[sizeof answer.reason - 1] = '\0';
         std::memcpy(error->message, answer.reason, sizeof answer.reason);
@@ -58,12 +63,10 @@ Binding::~Binding() {
     for (uint32_t g = 0; g < group_count_; ++g) {
         const quire_be_pool &pool = pools_[g];
         if (pool.address != 0) {
-            device_->api->mem_free(device_->handle, pool.address, pool.size_bytes,
-                                   QUIRE_BE_MEMORY_DEVICE);
+            free_memory(*device_, pool.address, pool.size_bytes, QUIRE_BE_MEMORY_DEVICE);
         }
         if (host_[g].address != 0) {
-            device_->api->mem_free(device_->handle, host_[g].address, host_[g].size_bytes,
-                                   QUIRE_BE_MEMORY_HOST);
+            free_memory(*device_, host_[g].address, host_[g].size_bytes, QUIRE_BE_MEMORY_HOST);
         }
     }
     if (device_ != nullptr) --device_->children;
@@ -77,19 +80,14 @@ Status Binding::create(Device *device, const Geometry &geometry, quire_error *er
         quire_be_pool pool = describe_pool(group, geometry.block_tokens);
         QUIRE_TRY(ask_backend(device, pool, group, g, error));
         void *host_pointer = nullptr;
-        quire_status status =
-            device->api->mem_alloc(device->handle, pool.size_bytes, QUIRE_BE_MEMORY_DEVICE,
-                                   &pool.address, &host_pointer, error);
-        if (status < 0) return fail(status, nullptr);
-        if (pool.address == 0)
-            return fail(QUIRE_E_BACKEND, "mem_alloc answered success and no address");
+        QUIRE_TRY(allocate_memory(*device, pool.size_bytes, QUIRE_BE_MEMORY_DEVICE, &pool.address,
+                                  &host_pointer, error));
         pools_[g] = pool;
         group_count_ = g + 1;
         if (group.host_blocks == 0) continue;
         HostMemory memory{0, static_cast<uint64_t>(group.block_stride) * group.host_blocks};
-        status = device->api->mem_alloc(device->handle, memory.size_bytes, QUIRE_BE_MEMORY_HOST,
-                                        &memory.address, &host_pointer, error);
-        if (status < 0) return fail(status, nullptr);
+        QUIRE_TRY(allocate_memory(*device, memory.size_bytes, QUIRE_BE_MEMORY_HOST, &memory.address,
+                                  &host_pointer, error));
         host_[g] = memory;
     }
     return Status{};
@@ -148,9 +146,9 @@ Status Binding::enqueue(Queue *queue, const Array<quire_block_copy> &copies, Led
             descriptors_.push(describe(copies[i]));
         }
         if (descriptors_.empty()) continue;
-        quire_status status = device_->api->copy(queue->handle, descriptors_.data(),
-                                                 static_cast<uint32_t>(descriptors_.size()), error);
-        if (status < 0) return fail(status, nullptr);
+        QUIRE_TRY(ask<&quire_backend_api::copy>(*device_->api, error, queue->handle,
+                                                descriptors_.data(),
+                                                static_cast<uint32_t>(descriptors_.size())));
     }
     return Status{};
 }

@@ -8,6 +8,7 @@
 
 #include "cache.hpp"
 #include "quire/device.h"
+#include "slot.hpp"
 
 namespace quire {
 
@@ -27,9 +28,8 @@ Status Cache::finish(uint64_t step, uint32_t outcome, quire_error *error) {
         // Even a failed step's kernels may still run: its blocks wait for the fence.
         Queue *queue = record->device_queue;
         std::lock_guard<std::mutex> lock(queue->mutex);
-        quire_status status = queue->device->api->fence_signal(queue->handle, queue->fence,
-                                                               queue->signalled + 1, error);
-        if (status < 0) return fail(status, nullptr);
+        QUIRE_TRY(ask<&quire_backend_api::fence_signal>(*queue->device->api, error, queue->handle,
+                                                        queue->fence, queue->signalled + 1));
         record->fence_value = ++queue->signalled;
     }
     record->phase = StepPhase::finished;
@@ -59,8 +59,8 @@ Status Cache::poll(quire_error *error) {
         if (record.phase != StepPhase::finished) continue;
         uint64_t value = 0;
         Queue *queue = record.device_queue;
-        quire_status status = queue->device->api->fence_read(queue->fence, &value, error);
-        if (status < 0) return fail(status, nullptr);
+        QUIRE_TRY(
+            ask<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence, &value));
         if (value < record.fence_value) continue;
         if (value == QUIRE_FENCE_FAILED) {
             if (step_open()) continue;  // rolled back at the next begin

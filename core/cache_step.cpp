@@ -4,6 +4,8 @@
 
 #include "cache.hpp"
 
+#include "slot.hpp"
+
 namespace quire {
 
 Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *out,
@@ -263,9 +265,9 @@ Status Cache::wait_for_other_queues(const StepRecord &record, quire_error *error
         if (other.phase == StepPhase::unused)
             continue;  // its work has run, and its queue may be gone
         Queue *queue = record.device_queue;
-        quire_status status = queue->device->api->fence_wait(
-            queue->handle, other.device_queue->fence, other.fence_value, error);
-        if (status < 0) return fail(status, nullptr);
+        QUIRE_TRY(ask<&quire_backend_api::fence_wait>(*queue->device->api, error, queue->handle,
+                                                      other.device_queue->fence,
+                                                      other.fence_value));
     }
     return Status{};
 }

@@ -62,8 +62,13 @@ Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_t
     g->k_dtype = desc.k_dtype != 0 ? desc.k_dtype : uint32_t{QUIRE_DTYPE_F16};
     g->v_dtype = desc.v_dtype != 0 ? desc.v_dtype : g->k_dtype;
     g->blocks = desc.blocks;
-    if (dtype_size_bytes(g->k_dtype) == 0 || dtype_size_bytes(g->v_dtype) == 0) {
-        return fail(QUIRE_E_UNSUPPORTED, "groups[{}]: a KV dtype is not f32, f16 or bf16", index);
+    if (dtype_size_bytes(g->k_dtype) == 0) {
+        return fail(QUIRE_E_UNSUPPORTED, "groups[{}]: k_dtype {} is not f32, f16 or bf16", index,
+                    g->k_dtype);
+    }
+    if (dtype_size_bytes(g->v_dtype) == 0) {
+        return fail(QUIRE_E_UNSUPPORTED, "groups[{}]: v_dtype {} is not f32, f16 or bf16", index,
+                    g->v_dtype);
     }
     return compute_strides(g, block_tokens, index);
 }

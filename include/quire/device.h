@@ -67,7 +67,9 @@ QUIRE_EXPORT quire_status quire_backend_get_info(quire_instance *instance, uint3
                                                  quire_backend_info *info, quire_error *error);
 
 /* Loads a plugin by absolute path and appends it to the list. It stays loaded until the process
- * ends.
+ * ends. Like those that are searched for, it must be a file of this user or root that others can
+ * neither write nor replace: no link, and no directory above it that the world writes (but /tmp and
+ * its like, above its own directory) or a group other than its owner's own.
  * Errors   QUIRE_E_BACKEND       not there, not a plugin, or refused; nothing was added.
  *          QUIRE_E_INCOMPATIBLE  it speaks another major version. */
 QUIRE_EXPORT quire_status quire_backend_load(quire_instance *instance, const char *path,

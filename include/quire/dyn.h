@@ -16,12 +16,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
 
 #include "api.h"
 
-/* Opens `path`; NULL: the file named by the environment's QUIRE_LIBRARY, else libquire.so.0 where
- * the dynamic linker looks. On failure writes into why[why_size] what was tried and why it
- * failed. */
+/* Opens `path`; NULL: the file named by the environment's QUIRE_LIBRARY (ignored in a privileged
+ * process), else libquire.so.0 where the dynamic linker looks. On failure writes into why[why_size]
+ * what was tried and why it failed. */
 static inline quire_status quire_dyn_load(const char *path, const quire_api **out, char *why,
                                           size_t why_size) {
     void *library;
@@ -29,9 +32,13 @@ static inline quire_status quire_dyn_load(const char *path, const quire_api **ou
     quire_get_api_fn get_api;
     quire_error error;
     quire_status status;
+    int privileged = 0;
 
     *out = NULL;
-    if (path == NULL) path = getenv("QUIRE_LIBRARY");
+#if defined(__linux__)
+    privileged = getauxval(AT_SECURE) != 0;
+#endif
+    if (path == NULL && !privileged) path = getenv("QUIRE_LIBRARY");
     if (path == NULL || path[0] == '\0') path = "libquire.so.0";
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {

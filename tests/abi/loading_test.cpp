@@ -10,16 +10,12 @@
 #include <fstream>
 #include <functional>
 
+#include "library_copy.hpp"
 #include "tests/unit/manager.hpp"
 
 namespace {
 
 using namespace quire::test;
-
-std::string library_path() {
-    const char *path = std::getenv("QUIRE_LIBRARY");
-    return path != nullptr ? path : "libquire.so.0";
-}
 
 TEST(Api, every_entry_of_the_table_is_the_exported_function) {
     void *handle = dlopen(library_path().c_str(), RTLD_NOW | RTLD_LOCAL);

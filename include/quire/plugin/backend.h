@@ -11,6 +11,8 @@
  *           quiesce wait. None may unwind, change the caller's current device context, or install
  *           signal handlers.
  * Failure   A negative status means that nothing was enqueued or allocated. `error` is never NULL.
+ *           An exception, a status that base.h does not have, QUIRE_S_TIMEOUT of a slot that does
+ *           not wait, or success without an object reaches the caller as QUIRE_E_BACKEND.
  * Memory    Addresses are uint64_t: device addresses, or host pointers where host_visible is 1.
  * Version   The plugin answers min(host minor, own minor) in abi_minor and behaves as that version.
  */
@@ -46,10 +48,10 @@ typedef struct quire_host_info {
 
 typedef struct quire_be_device_props {
     uint32_t struct_size;
-    uint32_t host_visible;
+    uint32_t host_visible; /* 0 or 1 */
     uint64_t memory_total_bytes;
     uint64_t memory_free_bytes;
-    uint32_t copy_alignment;
+    uint32_t copy_alignment; /* a power of 2 */
     uint32_t reserved0;
     char name[64];
 } quire_be_device_props;
@@ -171,7 +173,7 @@ typedef struct quire_backend_api {
     uint32_t abi_major;
     uint32_t abi_minor;
     uint32_t min_host_minor;
-    const char *name;    /* at most 31 bytes */
+    const char *name;    /* 1 to 31 bytes of a-z, 0-9, _ and - */
     const char *version; /* at most 31 bytes */
 
     /* How many devices there are. No device context is made. */

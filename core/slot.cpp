@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "slot.hpp"
+
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+
+namespace quire {
+
+namespace {
+
+#define QUIRE_SLOT(name, needed) {offsetof(quire_backend_api, name), needed, #name}
+constexpr SlotInfo kSlots[] = {
+    QUIRE_SLOT(probe, true),
+    QUIRE_SLOT(device_open, true),
+    QUIRE_SLOT(device_close, true),
+    QUIRE_SLOT(device_props, true),
+    QUIRE_SLOT(query_attention, true),
+    QUIRE_SLOT(mem_alloc, true),
+    QUIRE_SLOT(mem_free, true),
+    QUIRE_SLOT(queue_bind, true),
+    QUIRE_SLOT(queue_release, true),
+    QUIRE_SLOT(fence_create, true),
+    QUIRE_SLOT(fence_destroy, true),
+    QUIRE_SLOT(fence_read, true),
+    QUIRE_SLOT(fence_signal_host, true),
+    QUIRE_SLOT(fence_wait_host, true),
+    QUIRE_SLOT(fence_signal, true),
+    QUIRE_SLOT(fence_wait, true),
+    QUIRE_SLOT(copy, true),
+    QUIRE_SLOT(fill, false),  // the library asks no backend for it yet
+    QUIRE_SLOT(kv_write, true),
+    QUIRE_SLOT(plan_create, true),
+    QUIRE_SLOT(plan_destroy, true),
+    QUIRE_SLOT(attention, true),
+    QUIRE_SLOT(quiesce, true),
+    QUIRE_SLOT(shutdown, false),  // it only reports
+};
+#undef QUIRE_SLOT
+
+static_assert(kSlots[0].offset + std::size(kSlots) * sizeof(void *) == sizeof(quire_backend_api),
+              "a slot of the table is not listed");
+
+const char *name_of(uint32_t offset) {
+    const SlotInfo *slot = find_slot(offset);
+    return slot != nullptr ? slot->name : "function";
+}
+
+// An error of a backend's making: whose it is, whatever the backend says, and with an end.
+void sign(const quire_backend_api &api, quire_error *error) {
+    error->domain = QUIRE_DOMAIN_BACKEND;
+    if (api.name != nullptr) {
+        std::snprintf(error->backend, sizeof error->backend, "%s", api.name);
+    }
+    error->message[sizeof error->message - 1] = '\0';
+}
+
+}  // namespace
+
+const SlotInfo *find_slot(uint32_t offset) {
+    for (const SlotInfo &slot : kSlots) {
+        if (slot.offset == offset) return &slot;
+    }
+    return nullptr;
+}
+
+const SlotInfo *missing_slot(const quire_backend_api &api) {
+    for (const SlotInfo &slot : kSlots) {
+        void *function = nullptr;
+        std::memcpy(&function, reinterpret_cast<const char *>(&api) + slot.offset, sizeof function);
+        if (slot.needed && function == nullptr) return &slot;
+    }
+    return nullptr;
+}
+
+Status slot_threw(const quire_backend_api &api, uint32_t offset, quire_error *error) {
+    sign(api, error);
+    std::snprintf(error->message, sizeof error->message,
+                  "backend \"%s\" threw an exception out of %s, which no backend may", api.name,
+                  name_of(offset));
+    return fail(QUIRE_E_BACKEND, nullptr);
+}
+
+Status slot_refused(const quire_backend_api &api, uint32_t offset, quire_status status,
+                    quire_error *error) {
+    sign(api, error);
+    if (!known_failure(status)) {
+        error->native_code = status;
+        std::snprintf(error->message, sizeof error->message,
+                      "backend \"%s\" answered %d out of %s, which the contract does not have",
+                      api.name, static_cast<int>(status), name_of(offset));
+        return fail(QUIRE_E_BACKEND, nullptr);
+    }
+    if (error->message[0] == '\0') {
+        std::snprintf(error->message, sizeof error->message,
+                      "backend \"%s\" refused %s without a reason", api.name, name_of(offset));
+    }
+    return fail(status, nullptr);
+}
+
+Status slot_lied(const quire_backend_api &api, quire_error *error, const char *what) {
+    sign(api, error);
+    std::snprintf(error->message, sizeof error->message, "backend \"%s\" answered success, but %s",
+                  api.name, what);
+    return fail(QUIRE_E_BACKEND, nullptr);
+}
+
+Status allocate_memory(const Device &device, uint64_t size_bytes, uint32_t kind, uint64_t *address,
+                       void **host_pointer, quire_error *error) {
+    const quire_backend_api &api = *device.api;
+    uint64_t found = 0;
+    void *pointer = nullptr;
+    QUIRE_TRY(ask<&quire_backend_api::mem_alloc>(api, error, device.handle, size_bytes, kind,
+                                                 &found, &pointer));
+    const char *lie = nullptr;
+    if (found == 0) {
+        lie = "mem_alloc gave no address";
+    } else if (found % kDeviceAlignment != 0) {
+        lie = "mem_alloc gave an address that is not aligned to 4096 bytes";
+    } else if (found > UINT64_MAX - size_bytes) {
+        lie = "mem_alloc gave memory that reaches past the address space";
+    } else if (kind == QUIRE_BE_MEMORY_HOST && pointer == nullptr) {
+        lie = "mem_alloc gave memory of the host that the host cannot reach";
+    }
+    if (lie != nullptr) {
+        if (found != 0) free_memory(device, found, size_bytes, kind);
+        return slot_lied(api, error, lie);
+    }
+    *address = found;
+    *host_pointer = pointer;
+    return Status{};
+}
+
+void free_memory(const Device &device, uint64_t address, uint64_t size_bytes, uint32_t kind) {
+    tell<&quire_backend_api::mem_free>(*device.api, device.handle, address, size_bytes, kind);
+}
+
+}  // namespace quire

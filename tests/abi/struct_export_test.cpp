@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every struct with a head, at every size, through the exported function that takes it. One of the
+// lists of abi/structs.hpp that has no case here fails the test.
+
+#include <set>
+
+#include "objects.hpp"
+#include "struct_check.hpp"
+#include "tests/unit/manager.hpp"
+
+namespace {
+
+using namespace quire::test;
+
+class Exported : public testing::Test {
+ protected:
+    Exported() : w(library()) {
+        quire_instance_desc host = described<quire_instance_desc>();
+        EXPECT_TRUE(w.make(host)) << w.problem();
+        auto info = described<quire_memory_info>();
+        w.must("memory_get_info", w.api.memory_get_info(w.memory, &info, &w.error));
+        address = info.address;
+        add_plain();
+        add_of_the_cache();
+        add_elements();
+        add_launches();
+        add_sizing();
+        add_outputs();
+    }
+    ~Exported() override {
+        w.destroy();
+        EXPECT_STREQ(w.problem(), "");
+    }
+
+    template <typename T, typename Set, typename Body>
+    void input(Set &&set, Body &&body, bool element = false) {
+        inputs.push_back({&RuleOf<T>::value, element,
+                          [set](void *data) { set(static_cast<T *>(data)); },
+                          [body](void *data, uint32_t stride) {
+                              return body(static_cast<const T *>(data), stride);
+                          }});
+    }
+    template <typename T, typename Body>
+    void output(Body &&body) {
+        outputs.push_back({&RuleOf<T>::value, false, [](void *) {},
+                           [body](void *data, uint32_t) { return body(static_cast<T *>(data)); }});
+    }
+
+    void add_plain() {
+        input<quire_instance_desc>([](quire_instance_desc *) {},
+                                   [this](const quire_instance_desc *desc, uint32_t) {
+                                       quire_instance *out = nullptr;
+                                       quire_status s = w.api.instance_create(desc, &out, nullptr);
+                                       if (s == 0) w.api.instance_destroy(out, nullptr);
+                                       return s;
+                                   });
+        input<quire_device_desc>(
+            [](quire_device_desc *desc) { desc->backend = "cpu", desc->threads = 1; },
+            [this](const quire_device_desc *desc, uint32_t) {
+                quire_device *out = nullptr;
+                quire_status s = w.api.device_open(w.instance, desc, &out, nullptr);
+                if (s == 0) w.api.device_close(out, nullptr);
+                return s;
+            });
+        input<quire_memory_desc>([](quire_memory_desc *desc) { desc->size_bytes = 64; },
+                                 [this](const quire_memory_desc *desc, uint32_t) {
+                                     quire_memory *out = nullptr;
+                                     quire_status s =
+                                         w.api.memory_create(w.device, desc, &out, nullptr);
+                                     if (s == 0) w.api.memory_destroy(out, nullptr);
+                                     return s;
+                                 });
+    }
+
+    quire_status create_cache(const quire_cache_desc *desc) {
+        quire_cache *out = nullptr;
+        quire_status s = w.api.cache_create(w.instance, desc, &out, nullptr);
+        if (s == 0) w.api.cache_destroy(out, nullptr);
+        return s;
+    }
+    static quire_group_desc group() {
+        auto desc = described<quire_group_desc>();
+        desc.layer_count = desc.kv_heads = 1;
+        desc.k_head_dim = desc.v_head_dim = 64;
+        return desc;
+    }
+    static quire_cache_desc cache_of(const quire_group_desc *groups, uint32_t stride) {
+        auto desc = described<quire_cache_desc>();
+        desc.groups = groups;
+        desc.group_count = 1;
+        desc.group_stride = stride;
+        desc.blocks = 8;
+        return desc;
+    }
+
+    void add_of_the_cache() {
+        input<quire_cache_desc>(
+            [](quire_cache_desc *desc) {
+                static const quire_group_desc groups = group();
+                desc->groups = &groups;
+                desc->group_count = 1;
+                desc->group_stride = sizeof groups;
+                desc->blocks = 8;
+            },
+            [this](const quire_cache_desc *desc, uint32_t) { return create_cache(desc); });
+        input<quire_namespace_desc>([](quire_namespace_desc *) {},
+                                    [this](const quire_namespace_desc *desc, uint32_t) {
+                                        quire_namespace out = 0;
+                                        quire_status s =
+                                            w.api.namespace_create(w.cache, desc, &out, nullptr);
+                                        if (s == 0) w.api.namespace_destroy(w.cache, out, nullptr);
+                                        return s;
+                                    });
+        input<quire_seq_desc>([](quire_seq_desc *) {},
+                              [this](const quire_seq_desc *desc, uint32_t) {
+                                  quire_seq out = 0;
+                                  quire_status s = w.api.seq_create(w.cache, desc, &out, nullptr);
+                                  if (s == 0) w.api.seq_end(w.cache, out, 0, nullptr);
+                                  return s;
+                              });
+        input<quire_step_desc>(
+            [this](quire_step_desc *desc) { desc->queues = &w.queue, desc->queue_count = 1; },
+            [this](const quire_step_desc *desc, uint32_t) {
+                quire_step out = 0;
+                quire_status s = w.api.step_begin(w.cache, desc, nullptr, 0, 0, nullptr, 0, nullptr,
+                                                  0, &out, nullptr);
+                if (s == 0) w.api.step_abort(w.cache, out, nullptr);
+                return s;
+            });
+        input<quire_batch_desc>(
+            [](quire_batch_desc *desc) {
+                desc->max_rows = desc->max_blocks_per_row = desc->max_query_tokens = 4;
+                desc->views = QUIRE_VIEW_SLOTS;
+            },
+            [this](const quire_batch_desc *desc, uint32_t) { return create_batch(desc); });
+    }
+
+    quire_status create_batch(const quire_batch_desc *desc) {
+        quire_batch *out = nullptr;
+        quire_status s = w.api.batch_create(w.cache, desc, &out, nullptr);
+        if (s == 0) w.api.batch_destroy(out, nullptr);
+        return s;
+    }
+
+    void add_elements() {
+        input<quire_group_desc>(
+            [](quire_group_desc *desc) {
+                desc->layer_count = desc->kv_heads = 1;
+                desc->k_head_dim = desc->v_head_dim = 64;
+            },
+            [this](const quire_group_desc *desc, uint32_t stride) {
+                quire_cache_desc cache = cache_of(desc, stride);
+                return create_cache(&cache);
+            },
+            true);
+        input<quire_shard_desc>([this](quire_shard_desc *desc) { desc->device = w.device; },
+                                [this](const quire_shard_desc *desc, uint32_t stride) {
+                                    quire_group_desc one = group();
+                                    quire_cache_desc cache = cache_of(&one, sizeof one);
+                                    cache.shards = desc;
+                                    cache.shard_count = 1;
+                                    cache.shard_stride = stride;
+                                    return create_cache(&cache);
+                                },
+                                true);
+        input<quire_attention_desc>([](quire_attention_desc *desc) { desc->q_heads = 1; },
+                                    [this](const quire_attention_desc *desc, uint32_t stride) {
+                                        auto batch = described<quire_batch_desc>();
+                                        batch.max_rows = batch.max_blocks_per_row =
+                                            batch.max_query_tokens = 4;
+                                        batch.attention = desc;
+                                        batch.attention_count = 1;
+                                        batch.attention_stride = stride;
+                                        return create_batch(&batch);
+                                    },
+                                    true);
+    }
+
+    void add_launches() {
+        input<quire_kv_args>([this](quire_kv_args *args) { args->k = args->v = address; },
+                             [this](const quire_kv_args *args, uint32_t) {
+                                 return w.api.kv_write(w.batch, args, w.queue, nullptr);
+                             });
+        input<quire_attend_args>(
+            [this](quire_attend_args *args) { args->q = address, args->out = address + 1024; },
+            [this](const quire_attend_args *args, uint32_t) {
+                return w.api.attend(w.batch, args, w.queue, nullptr);
+            });
+    }
+
+    void add_sizing() {
+        input<quire_size_desc>(
+            [](quire_size_desc *desc) {
+                desc->layer_count = desc->kv_heads = desc->k_head_dim = 1;
+            },
+            [this](const quire_size_desc *desc, uint32_t) {
+                auto info = described<quire_size_info>();
+                return w.api.size_estimate(desc, &info, nullptr);
+            });
+        output<quire_size_info>([this](quire_size_info *out) {
+            auto desc = described<quire_size_desc>();
+            desc.layer_count = desc.kv_heads = desc.k_head_dim = 1;
+            return w.api.size_estimate(&desc, out, nullptr);
+        });
+    }
+
+    void add_outputs() {
+        output<quire_backend_info>([this](quire_backend_info *out) {
+            return w.api.backend_get_info(w.instance, 0, out, nullptr);
+        });
+        output<quire_device_info>([this](quire_device_info *out) {
+            return w.api.device_get_info(w.device, out, nullptr);
+        });
+        output<quire_memory_info>([this](quire_memory_info *out) {
+            return w.api.memory_get_info(w.memory, out, nullptr);
+        });
+        output<quire_cache_info>(
+            [this](quire_cache_info *out) { return w.api.cache_get_info(w.cache, out, nullptr); });
+        output<quire_pool_info>([this](quire_pool_info *out) {
+            return w.api.cache_get_pool(w.cache, 0, 0, out, nullptr);
+        });
+        output<quire_cache_stats>([this](quire_cache_stats *out) {
+            return w.api.cache_get_stats(w.cache, out, nullptr);
+        });
+        output<quire_namespace_info>([this](quire_namespace_info *out) {
+            return w.api.namespace_get_info(w.cache, w.ns, out, nullptr);
+        });
+        output<quire_seq_info>([this](quire_seq_info *out) {
+            return w.api.seq_get_info(w.cache, w.seq, out, nullptr);
+        });
+        output<quire_batch_views>([this](quire_batch_views *out) {
+            return w.api.batch_get_views(w.batch, 0, 0, out, nullptr);
+        });
+    }
+
+    Objects w;
+    uint64_t address = 0;
+    std::vector<Case> inputs, outputs;
+};
+
+std::set<std::string> names_of(const std::vector<Case> &cases) {
+    std::set<std::string> names;
+    for (const Case &c : cases) names.insert(c.rule->name);
+    return names;
+}
+
+TEST_F(Exported, every_struct_of_the_rules_has_a_case) {
+#define QUIRE_NAME_OF(type, ...) #type,
+    EXPECT_EQ(names_of(inputs), (std::set<std::string>{QUIRE_INPUT_RULES(QUIRE_NAME_OF)}));
+    EXPECT_EQ(names_of(outputs), (std::set<std::string>{QUIRE_OUTPUT_RULES(QUIRE_NAME_OF)}));
+#undef QUIRE_NAME_OF
+}
+
+TEST_F(Exported, an_input_of_every_size_is_read_within_it) {
+    for (const Case &c : inputs) EXPECT_EQ(InputCheck(c).problem(), "");
+}
+
+TEST_F(Exported, an_output_of_every_size_is_written_within_it) {
+    for (const Case &c : outputs) EXPECT_EQ(output_problem(c), "") << c.rule->name;
+}
+
+TEST_F(Exported, an_error_is_written_within_its_size) {
+    for (uint32_t size : {4u, 8u, 64u, uint32_t{sizeof(quire_error)} - 8}) {
+        Guarded data(size, kPattern, size);
+        EXPECT_EQ(w.api.seq_end(w.cache, 1, 0, data.as<quire_error>()), QUIRE_E_STALE);
+        for (uint32_t i = 4; i < size; ++i) ASSERT_EQ(data.data()[i], kPattern) << size;
+    }
+    uint32_t size = sizeof(quire_error) + kBeyond;
+    Guarded exact(sizeof(quire_error), kPattern, sizeof(quire_error)), longer(size, kPattern, size);
+    EXPECT_EQ(w.api.seq_end(w.cache, 1, 0, exact.as<quire_error>()), QUIRE_E_STALE);
+    EXPECT_EQ(exact.as<quire_error>()->status, QUIRE_E_STALE);
+    EXPECT_EQ(w.api.seq_end(w.cache, 1, 0, longer.as<quire_error>()), QUIRE_E_STALE);
+    for (uint32_t i = sizeof(quire_error); i < size; ++i) ASSERT_EQ(longer.data()[i], kPattern);
+}
+
+}  // namespace
