@@ -27,6 +27,10 @@ int main(int argc, char **argv) {
     }
     const char *is_short = std::getenv("QUIRE_TEST_SHORT");
     options().is_short = is_short != nullptr && std::strcmp(is_short, "0") != 0;
-    if (!load_subject()) return 1;
+    std::string reason = load_subject();
+    if (!reason.empty()) {
+        std::fprintf(stderr, "%s\n", reason.c_str());
+        return 1;
+    }
     return RUN_ALL_TESTS();
 }
