@@ -6,12 +6,13 @@
 
 #include <cstdio>
 
+#include "conform.hpp"
 #include "devices.hpp"
 #include "library.hpp"
 #include "replay.hpp"
 
 int main(int argc, char **argv) {
-    CLI::App app{"Looks at Quire's devices, and replays traffic through its cache manager."};
+    CLI::App app{"Looks at Quire's devices, holds a backend to its contract, and replays traffic."};
     app.require_subcommand(1);
     app.footer("example: quire replay conversation_trace.jsonl --blocks 65536");
 
@@ -37,9 +38,15 @@ int main(int argc, char **argv) {
     replay->footer(
         "example: quire replay conversation_trace.jsonl --blocks 65536 --limit 1000 --json");
 
+    quire::cli::ConformOptions conform_options;
+    CLI::App *conform =
+        app.add_subcommand("conform", "run the conformance suite on a backend, and report");
+    quire::cli::add_conform_options(conform, &conform_options);
+
     CLI11_PARSE(app, argc, argv);
     try {
         if (devices->parsed()) quire::cli::devices(json);
+        if (conform->parsed()) quire::cli::conform(conform_options);
         if (replay->parsed()) quire::cli::replay(options);
     } catch (const quire::cli::Failure &failure) {
         std::fprintf(stderr, "quire: %s\n", failure.what());

@@ -129,7 +129,7 @@ quire_status Fence::wait_host(uint64_t value, uint64_t timeout_ns) const {
 Rig::Rig(uint32_t threads) {
     Error error;
     must(api().device_open(0, threads, &device_, &error), error);
-    if (api().queue_bind == nullptr) return;
+    if (api().queue_bind == nullptr || api().queue_release == nullptr) return;
     must(api().queue_bind(device_, nullptr, &queue_, &error), error);
 }
 
@@ -268,6 +268,14 @@ const char *missing_slot(Needs needs) {
         if (slot.stage <= needs && !slot.is_there) return slot.name;
     }
     return nullptr;
+}
+
+std::vector<std::string> filled_slots() {
+    std::vector<std::string> names;
+    for (const Slot &slot : slots_of(api())) {
+        if (slot.is_there) names.push_back(slot.name);
+    }
+    return names;
 }
 
 void SubjectTest::SetUp() {

@@ -143,6 +143,7 @@ class Guarded {
 enum class Needs { devices, memory, queues, transfers, kv_write, attention };
 // The first slot of the stage, or of one before it, that is NULL; or NULL.
 const char *missing_slot(Needs needs);
+std::vector<std::string> filled_slots();
 
 // Skips, with the reason, what the backend leaves out.
 class SubjectTest : public testing::Test {
