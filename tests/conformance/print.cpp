@@ -64,6 +64,7 @@ void put_failures(std::string *out, const RunResult &result) {
             put(out, "    %.600s\n", text.substr(at, end - at).c_str());
             at = end + 1;
         }
+        *out += "    again: " + harmless(result.again + one.name) + "\n";
     }
 }
 

@@ -152,6 +152,15 @@ std::vector<std::string> chosen_cases(const RunOptions &options, const Json &off
     return chosen;
 }
 
+// For a person to paste, and for a debugger.
+std::string command_of(const std::string &backend) {
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+    std::string program =
+        length > 0 ? std::string(path, static_cast<size_t>(length)) : "quire-conform";
+    return program + " --cases --backend=" + backend + " --gtest_filter=";
+}
+
 std::string time_now() {
     char text[32];
     std::time_t now = std::time(nullptr);
@@ -178,6 +187,7 @@ std::vector<std::string> all_cases() {
 RunResult run_suite(const RunOptions &options) {
     RunResult result;
     result.started = time_now();
+    result.again = command_of(options.backend);
     auto begin = std::chrono::steady_clock::now();
     Runner runner(options);
     runner.ask_subject(&result);

@@ -34,6 +34,7 @@ struct RunResult {
     uint64_t random_shapes = 0;
     double largest_error = 0.0;  // in units of the bound
     std::string started;         // UTC, ISO 8601
+    std::string again;           // the command that runs a case alone, less the case's name
     std::string library;         // version of the libquire that asked; empty: none did
 };
 
