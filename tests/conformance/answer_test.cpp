@@ -47,15 +47,19 @@ void expect_agreement(Rig &rig, const quire_be_attention_query &shape) {
 std::string text_of(const quire_be_attention_query &shape) {
     AttentionSpec spec;
     spec.shape = shape;
-    return spec.text();
+    std::string text = spec.text();
+    return text.substr(text.find(": ") + 2, text.find(", rows") - text.find(": ") - 2);
 }
 
 }  // namespace
 
 TEST_F(AnswerTest, query_and_plan_agree_on_every_shape_of_the_matrix) {
     Rig rig;
+    uint32_t index = 0;
     for (const SweptShape &swept : swept_shapes()) {
         if (swept.kind == Kind::write) continue;
+        // A plan may cost the compilation of a kernel. 7 divides no side of the matrix.
+        if (options().is_short && index++ % 7 != 0) continue;
         SCOPED_TRACE(text_of(swept.shape));
         expect_agreement(rig, swept.shape);
         if (HasFailure()) return;

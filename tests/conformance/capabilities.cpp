@@ -49,7 +49,7 @@ const std::vector<Capability> &capabilities() {
          "probe", "Load.*", nullptr, nullptr},
         {"devices", must, "Devices are counted, opened, described and closed.", kDeviceSlots,
          "DeviceTest.*", nullptr, nullptr},
-        {"memory", must, "Memory is aligned to 4,096 bytes, fresh memory is zero, none is refused.",
+        {"memory", must, "Aligned to 4,096 bytes, zero when fresh, an error when there is none.",
          "mem_alloc mem_free", "MemoryTest.*:ScrubTest.*", nullptr, nullptr},
         {"fences", must, "64-bit values that only grow, raised and awaited by hosts and queues.",
          "fence_create fence_destroy fence_read fence_signal_host fence_wait_host fence_signal "

@@ -59,7 +59,7 @@ quire_be_plan_desc desc_of(quire_be_plan *plan) {
 quire_status wrong_page(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
                         quire_error *error) {
     if (plan == nullptr || args == nullptr || args->pool == nullptr || args->block_table == 0 ||
-        args->pool->k_head_dim != 128 || args->pool->block_tokens != 16) {
+        args->pool->k_head_dim != 40 || args->pool->block_tokens != 16) {
         return right().attention(queue, plan, args, error);
     }
     const auto *table = host<const int32_t>(args->block_table);

@@ -20,4 +20,7 @@ const quire_backend_api &right();
 // Puts the fault into the table; false: there is none of this name.
 bool plant(const char *fault, quire_backend_api *table);
 
+// "stage_N": leaves out the slots of the stages behind N of backends/README.md, from 1 on.
+bool stop_at_stage(const char *name, quire_backend_api *table);
+
 }  // namespace quire::wrong

@@ -40,7 +40,7 @@ quire_status quire_backend_query_v0(const quire_host_info *host, const quire_bac
     if (quire_status status = query(host, out == nullptr ? nullptr : &table, error)) return status;
     the_right = the_wrong = *table;
     const char *fault = std::getenv("QUIRE_WRONG");
-    if (fault != nullptr && !plant(fault, &the_wrong)) {
+    if (fault != nullptr && !plant(fault, &the_wrong) && !stop_at_stage(fault, &the_wrong)) {
         std::fprintf(stderr, "there is no fault '%s'\n", fault);
         return QUIRE_E_BACKEND;
     }
