@@ -59,14 +59,15 @@ std::string hero_of(const RunResult &result) {
     const Verdict &verdict = result.verdict;
     const Json &subject = result.subject;
     std::string name = subject.value("name", "The plugin");
-    const char *kind = verdict.is_partial ? "skip" : verdict.has_passed ? "yes" : "no";
-    const char *words = verdict.is_partial   ? " was asked in part"
-                        : verdict.has_passed ? " conforms"
-                                             : " does not conform";
+    bool is_whole = !verdict.is_partial;
+    const char *kind = !verdict.has_passed ? "no" : is_whole ? "yes" : "skip";
+    const char *words = verdict.has_passed ? (is_whole ? " conforms" : " was asked in part")
+                                           : (is_whole ? " does not conform" : " failed in part");
     std::string out = std::string("<section class=\"card hero ") + kind + "\">\n";
     out += "<div class=\"kicker\">Quire backend conformance</div>\n<h1>" + escape(name) +
            "<span class=\"" + kind + "\">" + words + "</span></h1>\n";
-    if (!verdict.has_passed) out += "<div>" + escape(sentence_of(verdict)) + "</div>\n";
+    if (!verdict.has_passed || !is_whole)
+        out += "<div>" + escape(sentence_of(verdict)) + "</div>\n";
     if (!result.cannot.empty()) out += "<pre>" + escape(result.cannot) + "</pre>\n";
     out += bar_of(verdict);
     out += "<div class=\"small\">capabilities: <b class=\"yes\">" +
