@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -161,6 +162,15 @@ def bad_usage_is_refused(folder):
     expect(sorted(os.listdir(folder)) == ["plain.so"], "nothing was left behind")
 
 
+def suite_that_is_not_there_is_said(folder):
+    alone = folder / "bin" / "quire"
+    alone.parent.mkdir()
+    shutil.copy(QUIRE, alone)
+    process = subprocess.run([alone, "conform"], capture_output=True, text=True)
+    expect(process.returncode == 1 and "the conformance suite is not here" in process.stderr and
+           "libgtest-dev" in process.stderr, f"where it is not, and why: {process.stderr}")
+
+
 def report_is_a_page(folder):
     page = folder / "cpu.html"
     code, _, _ = run("cpu", "--short", "--only", "Load.*:FillTest.*", "--report", page)
@@ -190,5 +200,7 @@ stages_are_as_the_page_says()
 promise_can_be_left_out()
 with tempfile.TemporaryDirectory() as name:
     bad_usage_is_refused(pathlib.Path(name))
+with tempfile.TemporaryDirectory() as name:
+    suite_that_is_not_there_is_said(pathlib.Path(name))
 with tempfile.TemporaryDirectory() as name:
     report_is_a_page(pathlib.Path(name))
