@@ -57,6 +57,14 @@ quire_status check_copy(const quire_be_copy &one, uint32_t index, quire_error *e
                     "copy %u of %" PRIu64 " bytes begins or ends outside memory", index,
                     one.size_bytes);
     }
+    uint64_t distance = one.dst > one.src ? one.dst - one.src : one.src - one.dst;
+    if (distance < one.size_bytes) {
+        return fail(error, QUIRE_E_ARG,
+                    "copy %u of %" PRIu64
+                    " bytes overlaps itself: destination and source lie "
+                    "%" PRIu64 " bytes apart",
+                    index, one.size_bytes, distance);
+    }
     return QUIRE_OK;
 }
 

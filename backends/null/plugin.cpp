@@ -2,9 +2,9 @@
 //
 // null: a backend that loads, says that it has no device, and can do nothing else.
 //
-// Copy this folder to begin a backend for your hardware; README.md gives an order in which to fill
-// the table. The contract is include/quire/plugin/backend.h; `./dev test conformance` says how far
-// you are, and skips what a NULL slot leaves out.
+// Copy this to begin a backend for your hardware; "Write a backend in a day" (backends/README.md)
+// gives an order in which to fill the table. The contract is quire/plugin/backend.h, and `quire
+// conform` says how far you are.
 //
 // Threads: any.
 

@@ -9,6 +9,7 @@
 
 #include <cstdio>
 
+#include "conform.hpp"
 #include "devices.hpp"
 #include "library.hpp"
 #include "replay.hpp"
@@ -25,6 +26,13 @@ void add_devices(CLI::App *app, bool *json) {
     devices->add_flag("--json", *json, "print JSON");
     devices->footer("example: quire devices --json");
     devices->callback([json] { quire::cli::devices(*json); });
+}
+
+void add_conform(CLI::App *app, ConformOptions *options) {
+    CLI::App *conform =
+        app->add_subcommand("conform", "run the conformance suite on a backend, and report");
+    add_conform_options(conform, options);
+    conform->callback([options] { quire::cli::conform(*options); });
 }
 
 void add_replay(CLI::App *app, ReplayOptions *options) {
@@ -110,8 +118,8 @@ void check_command(const CLI::App &app, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     CLI::App app{
-        "Looks at Quire's devices, sizes a deployment, and replays traffic through its "
-        "cache manager.",
+        "Looks at Quire's devices, holds a backend to its contract, sizes a deployment, and "
+        "replays traffic through the cache manager.",
         "quire"};
     app.require_subcommand(1);
     app.failure_message(CLI::FailureMessage::simple);
@@ -120,7 +128,9 @@ int main(int argc, char **argv) {
     ReplayOptions replay;
     TraceOptions trace;
     SizeOptions size;
+    ConformOptions conform;
     add_devices(&app, &json);
+    add_conform(&app, &conform);
     add_replay(&app, &replay);
     add_trace(&app, &trace);
     add_size(&app, &size);

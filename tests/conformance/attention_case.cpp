@@ -97,7 +97,7 @@ std::string AttentionSpec::text() const {
     return text.str();
 }
 
-AttentionSpec random_spec(uint64_t seed) {
+AttentionSpec random_spec(uint64_t seed, const quire_be_attention_query *fit) {
     Dice dice(seed);
     constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
     AttentionSpec spec;
@@ -113,6 +113,14 @@ AttentionSpec random_spec(uint64_t seed) {
     shape.k_head_dim = dice.pick({8u, 16u, 40u, 64u, 80u, 128u, 256u, dice.roll(1, 256)});
     shape.v_head_dim = dice.roll(0, 3) == 0 ? dice.roll(1, 256) : shape.k_head_dim;
     shape.block_tokens = dice.pick({1u, 4u, 8u, 16u, 16u, 32u, 64u, dice.roll(1, 64)});
+    if (fit != nullptr) {
+        shape.q_dtype = fit->q_dtype;
+        shape.k_dtype = fit->k_dtype;
+        shape.v_dtype = fit->v_dtype;
+        shape.k_head_dim = fit->k_head_dim;
+        shape.v_head_dim = fit->v_head_dim;
+        shape.block_tokens = fit->block_tokens;
+    }
     if (dice.roll(0, 3) == 0)
         shape.flags = QUIRE_ATTENTION_NOT_CAUSAL;
     else if (dice.roll(0, 2) == 0)
@@ -185,6 +193,7 @@ void AttentionCase::assign_blocks() {
         const RowSpec &row = spec_.rows[r];
         uint32_t blocks = blocks_of(row.length, spec_.shape.block_tokens);
         uint32_t shared = static_cast<uint32_t>(row.shared_tokens) / spec_.shape.block_tokens;
+        if (!spec_.shares_pages) shared = 0;
         int32_t *table = &input_.block_table[size_t{r} * stride];
         for (uint32_t i = 0; i < blocks; ++i) {
             if (i < shared) {
@@ -202,6 +211,7 @@ void AttentionCase::store_contents() {
     uint32_t stride = input_.block_table_stride;
     for (uint32_t r = 0; r < spec_.rows.size(); ++r) {
         const int32_t *table = &input_.block_table[size_t{r} * stride];
+        auto first_key = static_cast<uint64_t>(spec_.rows[r].first_key);
         for (int64_t p = 0; p < spec_.rows[r].length; ++p) {
             uint64_t content = content_at(r, p);
             int64_t token =
@@ -212,7 +222,7 @@ void AttentionCase::store_contents() {
                                                                place * pool.k_token_stride)];
                 unsigned char *v = &bytes_[static_cast<size_t>(
                     token + pool.v_offset + h * pool.v_head_stride + place * pool.v_token_stride)];
-                uint64_t where = mix(spec_.seed, content, static_cast<uint64_t>(p), h);
+                uint64_t where = mix(spec_.seed, content, first_key + static_cast<uint64_t>(p), h);
                 for (uint32_t d = 0; d < pool.k_head_dim; ++d) {
                     store(chance(where, d, 1), pool.k_dtype, k + d * size_of(pool.k_dtype));
                 }
@@ -244,9 +254,10 @@ void AttentionCase::store_queries() {
         spec_.poison);
     for (uint32_t r = 0; r < spec_.rows.size(); ++r) {
         for (int32_t t = 0; t < spec_.rows[r].new_tokens; ++t) {
-            int64_t position = spec_.rows[r].length - spec_.rows[r].new_tokens + t;
+            const RowSpec &row = spec_.rows[r];
+            int64_t first = row.first_query >= 0 ? row.first_query : row.length - row.new_tokens;
             int64_t at = (input_.cu_q[r] + t) * input_.q_token_stride;
-            auto p = static_cast<uint64_t>(position);
+            auto p = static_cast<uint64_t>(first + t);
             for (uint64_t i = 0; i < uint64_t{shape.q_heads} * shape.k_head_dim; ++i) {
                 double value = spec_.q_size * chance(spec_.seed, spec_.rows[r].content, p, i, 3);
                 store(value, shape.q_dtype,
@@ -330,7 +341,7 @@ AttentionResult AttentionCase::collect(std::vector<unsigned char> out,
 double AttentionCase::compare(const AttentionResult &result) const {
     constexpr double kUnit = 5e-7;
     const quire_be_attention_query &shape = spec_.shape;
-    OracleOutput exact = oracle_attention(input_);
+    OracleOutput exact = this->exact();
     double worst = 0.0;
     for (size_t i = 0; i < exact.out.size(); ++i) {
         size_t query = i / shape.v_head_dim;

@@ -30,6 +30,8 @@ struct RowSpec {
     int32_t length = 0;
     int32_t new_tokens = 0;
     int32_t shared_tokens = 0;  // whole blocks of the row before, whose content this row continues
+    int32_t first_key = 0;      // of the content: what the row holds at position 0
+    int32_t first_query = -1;   // of the content: the first new token; -1: where it lies in the row
 };
 
 struct AttentionSpec {
@@ -43,11 +45,13 @@ struct AttentionSpec {
     Layout layout = Layout::head_major;
     uint32_t padding = 0;  // elements between tokens of q and out; 8 times as many bytes in strides
     bool wants_lse = true;
+    bool shares_pages = true;  // false: shared tokens lie on pages of the row's own
 
     std::string text() const;
 };
 
-AttentionSpec random_spec(uint64_t seed);
+// Any shape at all; with `fit`, one of that one's types, head dims and block size.
+AttentionSpec random_spec(uint64_t seed, const quire_be_attention_query *fit = nullptr);
 
 struct AttentionResult {
     std::vector<unsigned char> out;  // dense: [tokens][q_heads][v_head_dim]
@@ -67,6 +71,7 @@ class AttentionCase {
 
     // Runs on the rig's queue and checks that nothing but the result was written.
     AttentionResult run(Rig &rig) const;
+    OracleOutput exact() const { return oracle_attention(input_); }
     // The largest error against the oracle, in units of the bound: at most 1 is right.
     double compare(const AttentionResult &result) const;
 

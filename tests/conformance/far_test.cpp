@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "attention_case.hpp"
+#include "shapes.hpp"
 
 namespace quire::conformance {
 
@@ -90,11 +91,16 @@ std::vector<unsigned char> write_and_attend(Rig &rig, const Far &far, uint64_t p
     desc.max_blocks_per_row = static_cast<uint32_t>(far.blocks.size());
     quire_be_plan *plan = nullptr;
     must(api().plan_create(rig.device(), &desc, &plan, &error), error);
-    Guarded out(rig, shape.q_heads * shape.v_head_dim * sizeof(float));
+    std::vector<unsigned char> q(uint64_t{shape.q_heads} * shape.k_head_dim *
+                                 size_of(shape.q_dtype));
+    for (size_t i = 0; i < q.size() / size_of(shape.q_dtype); ++i) {
+        store(chance(i, 78), shape.q_dtype, &q[i * size_of(shape.q_dtype)]);
+    }
+    Guarded out(rig, uint64_t{shape.q_heads} * shape.v_head_dim * size_of(shape.q_dtype));
     quire_be_attention args{};
     args.struct_size = sizeof args;
     args.pool = &pool;
-    args.q = write.k;
+    args.q = upload(rig, scratch, &used, q);
     args.out = out.address();
     args.block_table = upload(rig, scratch, &used, far.blocks);
     args.lengths = upload(rig, scratch, &used, std::vector<uint32_t>{length});
@@ -111,10 +117,8 @@ std::vector<unsigned char> write_and_attend(Rig &rig, const Far &far, uint64_t p
 
 void expect_like_near(const Far &far) {
     Rig rig;
-    quire_be_answer answer{};
-    answer.struct_size = sizeof answer;
     Error error;
-    must(api().query_attention(rig.device(), &far.shape, &answer, &error), error);
+    Answer answer = ask(rig, far.shape);
     if (answer.support == QUIRE_BE_NO) GTEST_SKIP() << answer.reason;
     uint64_t size_bytes = far.pool.size_bytes;
     uint64_t address = 0;
@@ -137,8 +141,8 @@ void expect_like_near(const Far &far) {
 }  // namespace
 
 TEST_F(FarTest, offsets_past_4_gib_are_reached) {
-    quire_be_attention_query shape = {
-        sizeof shape, 0, 4, 2, 64, 64, QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, 16, 0, 0};
+    Rig rig;
+    quire_be_attention_query shape = plain_shape(rig);
     constexpr int64_t kStride = int64_t{768} << 20;
     expect_like_near(make_far(shape, 9, kStride, {8, 1, 6, 3, 7, 5}));
 }

@@ -13,7 +13,7 @@ class FaultTest : public SubjectTest {
  protected:
     FaultTest() : SubjectTest(Needs::attention) {}
     void SetUp() override {
-        if (options().backend != "cpu") GTEST_SKIP() << "a promise of the cpu backend";
+        if (std::strcmp(api().name, "cpu") != 0) GTEST_SKIP() << "a promise of the cpu backend";
         SubjectTest::SetUp();
     }
 };
@@ -76,7 +76,7 @@ TEST_F(FaultTest, slot_outside_the_pool_writes_nothing_and_stops_the_queue) {
         slots.address(), 128, 128};
     Error error;
     must(api().kv_write(rig.queue(), &args, &error), error);
-    EXPECT_EQ(api().quiesce(rig.device(), kPatience, &error), QUIRE_OK);
+    EXPECT_EQ(api().quiesce(rig.device(), patience_ns(), &error), QUIRE_OK);
     expect_refused(api().kv_write(rig.queue(), &args, &error), error, QUIRE_E_DEVICE_LOST);
     EXPECT_NE(std::strstr(error.message, "slot 64"), nullptr) << error.message;
     quire_be_queue *other = rig.new_queue();

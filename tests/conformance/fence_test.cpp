@@ -8,7 +8,10 @@
 
 namespace quire::conformance {
 
-class FenceTest : public SubjectTest {};
+class FenceTest : public SubjectTest {
+ protected:
+    FenceTest() : SubjectTest(Needs::queues) {}
+};
 
 TEST_F(FenceTest, starts_at_its_first_value_and_grows) {
     Rig rig;

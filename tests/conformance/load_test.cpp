@@ -14,7 +14,7 @@ TEST(Load, query_gives_the_same_table_every_time) {
     for (int i = 0; i < 3; ++i) {
         const quire_backend_api *table = nullptr;
         ASSERT_EQ(query_function()(&host, &table, &error), QUIRE_OK) << error.message;
-        EXPECT_EQ(table, &api());
+        EXPECT_EQ(table, quire::conformance::table());
     }
 }
 
@@ -24,7 +24,10 @@ TEST(Load, table_names_itself_and_its_version) {
     EXPECT_LE(api().abi_minor, QUIRE_BACKEND_ABI_MINOR);
     EXPECT_LE(api().min_host_minor, QUIRE_BACKEND_ABI_MINOR);
     ASSERT_NE(api().name, nullptr);
-    EXPECT_EQ(api().name, options().backend);
+    EXPECT_LE(std::strlen(api().name), 31u);
+    if (!promised_name().empty()) {
+        EXPECT_EQ(api().name, promised_name()) << "the name of the file";
+    }
     ASSERT_NE(api().version, nullptr);
     EXPECT_LE(std::strlen(api().version), 31u);
 }
@@ -82,20 +85,6 @@ TEST(Load, probe_counts_the_same_devices_every_time) {
     ASSERT_EQ(api().probe(&first, &error), QUIRE_OK) << error.message;
     ASSERT_EQ(api().probe(&second, &error), QUIRE_OK) << error.message;
     EXPECT_EQ(first, second);
-    if (options().backend == "null") {
-        EXPECT_EQ(first, 0u);
-    }
-}
-
-TEST(Load, slot_of_a_backend_without_devices_is_null) {
-    if (options().backend != "null") GTEST_SKIP() << "a promise of the null backend";
-    const quire_backend_api &a = api();
-    EXPECT_TRUE(!a.device_open && !a.device_close && !a.device_props && !a.query_attention);
-    EXPECT_TRUE(!a.mem_alloc && !a.mem_free && !a.queue_bind && !a.queue_release);
-    EXPECT_TRUE(!a.fence_create && !a.fence_destroy && !a.fence_read && !a.fence_signal_host);
-    EXPECT_TRUE(!a.fence_wait_host && !a.fence_signal && !a.fence_wait && !a.copy && !a.fill);
-    EXPECT_TRUE(!a.kv_write && !a.plan_create && !a.plan_destroy && !a.attention);
-    EXPECT_TRUE(!a.quiesce && !a.shutdown);
 }
 
 }  // namespace quire::conformance

@@ -1,30 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory: aligned, zeroed, counted, and refused in words when there is none.
+// Devices and memory: counted, described, aligned, zeroed, and refused in words when there is none.
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "subject.hpp"
 
 namespace quire::conformance {
 
-class MemoryTest : public SubjectTest {};
+class DeviceTest : public SubjectTest {
+ protected:
+    DeviceTest() : SubjectTest(Needs::devices) {}
+};
 
-TEST_F(MemoryTest, both_kinds_are_aligned_and_zeroed) {
+class MemoryTest : public SubjectTest {
+ protected:
+    MemoryTest() : SubjectTest(Needs::memory) {}
+};
+
+// What device memory holds can be seen only once there are copies.
+class ScrubTest : public SubjectTest {};
+
+TEST_F(DeviceTest, properties_are_plausible) {
     Rig rig;
-    for (uint32_t kind : {QUIRE_BE_MEMORY_DEVICE, QUIRE_BE_MEMORY_HOST}) {
-        for (uint64_t size_bytes : {1ull, 4095ull, 4096ull, 4097ull, 3'000'001ull}) {
-            Memory memory(rig, size_bytes, kind);
-            EXPECT_EQ(memory.address() % 4096, 0u);
-            if (kind == QUIRE_BE_MEMORY_HOST) {
-                ASSERT_NE(memory.host(), nullptr);
-                EXPECT_TRUE(std::all_of(memory.host(), memory.host() + size_bytes,
-                                        [](unsigned char byte) { return byte == 0; }));
-                continue;
-            }
-            auto bytes = rig.read(memory.address(), size_bytes);
-            EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 0), std::ssize(bytes));
+    quire_be_device_props props{};
+    Error error;
+    expect_refused(api().device_props(rig.device(), &props, &error), error, QUIRE_E_STRUCT);
+    props.struct_size = sizeof props;
+    must(api().device_props(rig.device(), &props, &error), error);
+    EXPECT_GT(props.memory_total_bytes, 0u);
+    EXPECT_LE(props.memory_free_bytes, props.memory_total_bytes);
+    EXPECT_LE(props.host_visible, 1u);
+    EXPECT_GT(props.copy_alignment, 0u);
+    EXPECT_EQ(props.copy_alignment & (props.copy_alignment - 1), 0u);
+    EXPECT_GT(std::strlen(props.name), 0u);
+}
+
+TEST_F(DeviceTest, device_that_does_not_exist_is_refused) {
+    Error error;
+    uint32_t device_count = 0;
+    must(api().probe(&device_count, &error), error);
+    quire_be_device *device = nullptr;
+    expect_refused(api().device_open(device_count, 0, &device, &error), error, QUIRE_E_ARG);
+    EXPECT_EQ(device, nullptr);
+    expect_refused(api().device_open(0, 0, nullptr, &error), error, QUIRE_E_ARG);
+    expect_refused(api().probe(nullptr, &error), error, QUIRE_E_ARG);
+}
+
+TEST_F(DeviceTest, opens_again_after_it_was_closed) {
+    for (uint32_t threads : {0u, 1u, 3u}) {
+        Error error;
+        quire_be_device *first = nullptr;
+        quire_be_device *second = nullptr;
+        must(api().device_open(0, threads, &first, &error), error);
+        must(api().device_open(0, threads, &second, &error), error);
+        EXPECT_NE(first, second) << "two openings share one device";
+        api().device_close(first);
+        api().device_close(second);
+    }
+}
+
+TEST_F(MemoryTest, host_memory_is_aligned_and_zeroed) {
+    Rig rig;
+    for (uint64_t size_bytes : {1ull, 4095ull, 4096ull, 4097ull, 3'000'001ull}) {
+        Memory memory(rig, size_bytes, QUIRE_BE_MEMORY_HOST);
+        EXPECT_EQ(memory.address() % 4096, 0u);
+        ASSERT_NE(memory.host(), nullptr);
+        EXPECT_EQ(std::count(memory.host(), memory.host() + size_bytes, 0),
+                  static_cast<int64_t>(size_bytes));
+    }
+}
+
+TEST_F(MemoryTest, allocations_do_not_overlap) {
+    Rig rig;
+    std::vector<std::unique_ptr<Memory>> all;
+    for (uint64_t i = 0; i < 64; ++i) {
+        uint32_t kind = i % 2 == 0 ? QUIRE_BE_MEMORY_DEVICE : QUIRE_BE_MEMORY_HOST;
+        all.push_back(std::make_unique<Memory>(rig, 1 + i * 777, kind));
+    }
+    for (uint64_t i = 0; i < 64; ++i) {
+        for (uint64_t j = 0; j < 64; j += 2) {
+            if (i == j || i % 2 != j % 2) continue;
+            uint64_t end = all[j]->address() + all[j]->size_bytes();
+            EXPECT_TRUE(all[i]->address() >= end || all[i]->address() < all[j]->address());
         }
     }
 }
@@ -40,18 +100,6 @@ TEST_F(MemoryTest, host_pointer_is_the_address_where_the_device_is_host_visible)
         GTEST_SKIP() << "the device is not host visible";
     }
     EXPECT_EQ(reinterpret_cast<uint64_t>(memory.host()), memory.address());
-}
-
-TEST_F(MemoryTest, freed_memory_comes_back_zeroed) {
-    Rig rig;
-    constexpr uint64_t kSize = 1 << 20;
-    for (int i = 0; i < 8; ++i) {
-        Memory memory(rig, kSize);
-        auto bytes = rig.read(memory.address(), kSize);
-        ASSERT_EQ(std::count(bytes.begin(), bytes.end(), 0), std::ssize(bytes));
-        rig.fill(rig.queue(), memory.address(), kSize, 0xFF);
-        rig.sync();
-    }
 }
 
 TEST_F(MemoryTest, what_cannot_be_had_is_refused_with_its_size) {
@@ -88,50 +136,26 @@ TEST_F(MemoryTest, bad_arguments_are_refused) {
     expect_refused(alloc(rig.device(), 1, 0, &address, nullptr), error, QUIRE_E_ARG);
 }
 
-TEST_F(MemoryTest, properties_are_plausible) {
+TEST_F(ScrubTest, device_memory_is_aligned_and_zeroed) {
     Rig rig;
-    quire_be_device_props props{};
-    Error error;
-    expect_refused(api().device_props(rig.device(), &props, &error), error, QUIRE_E_STRUCT);
-    props.struct_size = sizeof props;
-    must(api().device_props(rig.device(), &props, &error), error);
-    EXPECT_GT(props.memory_total_bytes, 0u);
-    EXPECT_LE(props.memory_free_bytes, props.memory_total_bytes);
-    EXPECT_LE(props.host_visible, 1u);
-    EXPECT_GT(props.copy_alignment, 0u);
-    EXPECT_EQ(props.copy_alignment & (props.copy_alignment - 1), 0u);
-    EXPECT_GT(std::strlen(props.name), 0u);
-}
-
-TEST_F(MemoryTest, shutdown_counts_what_was_not_released) {
-    auto count = [] {
-        Error error;
-        uint64_t live = 0;
-        must(api().shutdown(&live, &error), error);
-        return live;
-    };
-    uint64_t before = count();
-    {
-        Rig rig;  // a device and a queue
-        EXPECT_EQ(count(), before + 2);
-        Memory memory(rig, 1);
-        Fence fence(rig);
-        EXPECT_EQ(count(), before + 4);
+    for (uint64_t size_bytes : {1ull, 4095ull, 4096ull, 4097ull, 3'000'001ull}) {
+        Memory memory(rig, size_bytes);
+        EXPECT_EQ(memory.address() % 4096, 0u);
+        auto bytes = rig.read(memory.address(), size_bytes);
+        EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 0), std::ssize(bytes));
     }
-    EXPECT_EQ(count(), before);
-    Error error;
-    expect_refused(api().shutdown(nullptr, &error), error, QUIRE_E_ARG);
 }
 
-TEST_F(MemoryTest, device_that_does_not_exist_is_refused) {
-    Error error;
-    uint32_t device_count = 0;
-    must(api().probe(&device_count, &error), error);
-    quire_be_device *device = nullptr;
-    expect_refused(api().device_open(device_count, 0, &device, &error), error, QUIRE_E_ARG);
-    EXPECT_EQ(device, nullptr);
-    expect_refused(api().device_open(0, 0, nullptr, &error), error, QUIRE_E_ARG);
-    expect_refused(api().probe(nullptr, &error), error, QUIRE_E_ARG);
+TEST_F(ScrubTest, freed_memory_comes_back_zeroed) {
+    Rig rig;
+    constexpr uint64_t kSize = 1 << 20;
+    for (int i = 0; i < 8; ++i) {
+        Memory memory(rig, kSize);
+        auto bytes = rig.read(memory.address(), kSize);
+        ASSERT_EQ(std::count(bytes.begin(), bytes.end(), 0), std::ssize(bytes));
+        rig.fill(rig.queue(), memory.address(), kSize, 0xFF);
+        rig.sync();
+    }
 }
 
 }  // namespace quire::conformance

@@ -9,7 +9,9 @@
 #include <chrono>
 #include <thread>
 
+#include "attention_case.hpp"
 #include "number.hpp"
+#include "shapes.hpp"
 #include "subject.hpp"
 
 namespace quire::conformance {
@@ -68,6 +70,55 @@ TEST_F(QueueTest, work_runs_in_the_order_of_the_calls) {
     for (uint64_t i = 0; i < bytes.size(); ++i) ASSERT_EQ(bytes[i], model[i / kCellBytes]) << i;
 }
 
+TEST_F(QueueTest, copy_behind_a_wait_runs_after_it_and_after_what_was_before) {
+    Rig rig;
+    quire_be_queue *other = rig.new_queue();
+    Memory memory(rig, 4096);
+    Fence go(rig);
+    rig.wait(rig.queue(), go, 1);
+    rig.fill(rig.queue(), memory.address(), 1024, 1);
+    rig.copy(rig.queue(), memory.address() + 1024, memory.address(), 1024);
+    rig.fill(rig.queue(), memory.address(), 1024, 2);
+    rig.copy(rig.queue(), memory.address() + 2048, memory.address(), 1024);
+    EXPECT_TRUE(all_are(rig.read_through(other, memory.address(), 4096), 0)) << "ran too soon";
+    go.signal_host(1);
+    auto bytes = rig.read(memory.address(), 4096);
+    EXPECT_EQ(bytes[0], 2);
+    EXPECT_EQ(bytes[1024], 1);
+    EXPECT_EQ(bytes[2048], 2);
+}
+
+TEST_F(QueueTest, kv_write_behind_a_wait_runs_after_it) {
+    if (const char *slot = missing_slot(Needs::kv_write)) GTEST_SKIP() << slot << " is NULL";
+    Rig rig;
+    quire_be_queue *other = rig.new_queue();
+    quire_be_pool pool = make_pool(plain_shape(rig), Layout::head_major, 1, 2, 0);
+    Memory memory(rig, pool.size_bytes);
+    Memory given(rig, 1 << 16);
+    pool.address = memory.address();
+    rig.fill(rig.queue(), given.address(), given.size_bytes(), 0x3C);
+    int64_t slot = 0;
+    rig.write(given.address() + 4096, &slot, sizeof slot);
+    int64_t stride = int64_t{pool.kv_heads} * pool.k_head_dim;
+    Fence go(rig);
+    rig.wait(rig.queue(), go, 1);
+    quire_be_kv_write args = {sizeof args,
+                              0,
+                              1,
+                              QUIRE_DTYPE_F32,
+                              &pool,
+                              given.address(),
+                              given.address(),
+                              given.address() + 4096,
+                              stride,
+                              stride};
+    Error error;
+    must(api().kv_write(rig.queue(), &args, &error), error);
+    EXPECT_TRUE(all_are(rig.read_through(other, memory.address(), 64), 0)) << "ran too soon";
+    go.signal_host(1);
+    EXPECT_FALSE(all_are(rig.read(memory.address(), 64), 0)) << "did not run";
+}
+
 TEST_F(QueueTest, queue_waits_for_the_fence_of_another) {
     Rig rig;
     quire_be_queue *second = rig.new_queue();
@@ -117,7 +168,7 @@ TEST_F(QueueTest, quiesce_waits_for_every_queue_or_for_the_time) {
     Memory memory(rig, kSize);
     Fence go(rig);
     Error error;
-    EXPECT_EQ(api().quiesce(rig.device(), kPatience, &error), QUIRE_OK);
+    EXPECT_EQ(api().quiesce(rig.device(), patience_ns(), &error), QUIRE_OK);
     rig.wait(other, go, 1);
     rig.fill(other, memory.address(), kSize, 9);
     EXPECT_EQ(api().quiesce(rig.device(), kMoment, &error), QUIRE_S_TIMEOUT);
@@ -127,7 +178,7 @@ TEST_F(QueueTest, quiesce_waits_for_every_queue_or_for_the_time) {
         std::this_thread::sleep_for(std::chrono::nanoseconds(kMoment));
         go.signal_host(1);
     });
-    EXPECT_EQ(api().quiesce(rig.device(), kPatience, &error), QUIRE_OK);
+    EXPECT_EQ(api().quiesce(rig.device(), patience_ns(), &error), QUIRE_OK);
     later.join();
     EXPECT_TRUE(all_are(rig.read(memory.address(), kSize), 9));
     expect_refused(api().quiesce(nullptr, 0, &error), error, QUIRE_E_ARG);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "attention_case.hpp"
+#include "shapes.hpp"
 
 namespace quire::conformance {
 
@@ -18,30 +19,20 @@ class GoodCall {
  public:
     explicit GoodCall(Rig &rig)
         : rig_(rig),
-          memory_(rig, 1 << 20),
-          shape{sizeof shape,    0,  4, 2, 16, 16, QUIRE_DTYPE_F32, QUIRE_DTYPE_F16,
-                QUIRE_DTYPE_F16, 16, 0, 0},
+          memory_(rig, 4 << 20),
+          shape(plain_shape(rig)),
           pool(make_pool(shape, Layout::head_major, 3, 8, 0)) {
-        uint64_t base = memory_.address();
-        pool.address = base;
-        write = {sizeof write,   1,  2, QUIRE_DTYPE_F32, &pool, base + 0x40000, base + 0x50000,
-                 base + 0x60000, 32, 32};
+        uint64_t pool_address = memory_.address();  // at most 786,432 bytes
+        uint64_t place = pool_address + (1 << 20);
+        auto next = [&place] { return place += 1 << 18; };
+        pool.address = pool_address;
+        int64_t kv_stride = int64_t{shape.kv_heads} * shape.k_head_dim;
+        write = {sizeof write, 1,      2,      QUIRE_DTYPE_F32, &pool,
+                 next(),       next(), next(), kv_stride,       kv_stride};
         desc = {sizeof desc, 0, shape, 0.0f, 4, 4, 4};
-        args = {sizeof args,
-                1,
-                &pool,
-                base + 0x40000,
-                base + 0x80000,
-                base + 0x90000,
-                base + 0x60000,
-                base + 0x70000,
-                base + 0xA0000,
-                64,
-                64,
-                4,
-                1,
-                1,
-                16};
+        int64_t q_stride = int64_t{shape.q_heads} * shape.k_head_dim;
+        args = {sizeof args, 1,        &pool,    write.k, next(), next(), write.slots, next(),
+                next(),      q_stride, q_stride, 4,       1,      1,      16};
         int32_t cu_q[] = {0, 1};
         rig.write(args.cu_q, cu_q, sizeof cu_q);
         int32_t length = 16;
@@ -106,8 +97,8 @@ const Spoilt kSpoiltWrites[] = {
     {QUIRE_E_ARG, "no v", [](auto &c) { c.write.v = 0; }},
     {QUIRE_E_ARG, "no slots", [](auto &c) { c.write.slots = 0; }},
     {QUIRE_E_ARG, "k between elements", [](auto &c) { c.write.k += 2; }},
-    {QUIRE_E_ARG, "k stride", [](auto &c) { c.write.k_token_stride = 31; }},
-    {QUIRE_E_ARG, "v stride", [](auto &c) { c.write.v_token_stride = -32; }},
+    {QUIRE_E_ARG, "k stride", [](auto &c) { c.write.k_token_stride -= 1; }},
+    {QUIRE_E_ARG, "v stride", [](auto &c) { c.write.v_token_stride *= -1; }},
 };
 
 const Spoilt kSpoiltAttentions[] = {
@@ -121,12 +112,17 @@ const Spoilt kSpoiltAttentions[] = {
     {QUIRE_E_ARG, "no cu_q", [](auto &c) { c.args.cu_q = 0; }},
     {QUIRE_E_ARG, "out between elements", [](auto &c) { c.args.out += 1; }},
     {QUIRE_E_ARG, "lse between elements", [](auto &c) { c.args.lse += 2; }},
-    {QUIRE_E_ARG, "q stride", [](auto &c) { c.args.q_token_stride = 63; }},
-    {QUIRE_E_ARG, "out stride", [](auto &c) { c.args.out_token_stride = -64; }},
+    {QUIRE_E_ARG, "q stride", [](auto &c) { c.args.q_token_stride -= 1; }},
+    {QUIRE_E_ARG, "out stride", [](auto &c) { c.args.out_token_stride *= -1; }},
     {QUIRE_E_ARG, "more rows than planned", [](auto &c) { c.args.row_count = 5; }},
     {QUIRE_E_ARG, "more tokens than planned", [](auto &c) { c.args.query_tokens = 5; }},
     {QUIRE_E_ARG, "pool of other heads", [](auto &c) { c.pool.kv_heads = 1; }},
-    {QUIRE_E_ARG, "pool of another type", [](auto &c) { c.pool.k_dtype = QUIRE_DTYPE_BF16; }},
+    {QUIRE_E_ARG, "pool of another type",
+     [](auto &c) {
+         // Of the same size or smaller, so that only the plan can tell.
+         bool is_bf16 = c.pool.k_dtype == QUIRE_DTYPE_BF16;
+         c.pool.k_dtype = is_bf16 ? QUIRE_DTYPE_F16 : QUIRE_DTYPE_BF16;
+     }},
 };
 
 const Spoilt kSpoiltPlans[] = {
@@ -257,6 +253,8 @@ TEST_F(RefusalTest, query_without_q_heads_asks_about_kv_write_only) {
     GoodCall call(rig);
     call.shape.q_heads = 0;
     call.shape.q_dtype = 0;
+    call.shape.k_dtype = call.pool.k_dtype;
+    call.shape.v_dtype = call.pool.v_dtype;
     quire_be_answer answer{};
     Error error;
     auto ask = [&] { return api().query_attention(rig.device(), &call.shape, &answer, &error); };

@@ -15,7 +15,8 @@ namespace quire::conformance {
 namespace {
 
 quire_backend_query_fn the_query = nullptr;
-const quire_backend_api *the_api = nullptr;
+const quire_backend_api *the_table = nullptr;
+quire_backend_api the_api{};
 
 void *allocate(void *, uint64_t size_bytes, uint64_t alignment) {
     return std::aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment);
@@ -45,28 +46,42 @@ quire_host_info host_info() {
     return host;
 }
 
-bool load_subject() {
-    const char *folder = std::getenv("QUIRE_PLUGIN_PATH");
-    if (folder == nullptr) {
-        std::fprintf(stderr, "QUIRE_PLUGIN_PATH must name the folder of the backends\n");
-        return false;
+std::string promised_name() {
+    std::string file = options().backend.substr(options().backend.rfind('/') + 1);
+    if (options().backend.find('/') == std::string::npos) return file;
+    constexpr std::string_view kBegin = "quire_backend_", kEnd = ".so";
+    if (!file.starts_with(kBegin) || !file.ends_with(kEnd)) return {};
+    return file.substr(kBegin.size(), file.size() - kBegin.size() - kEnd.size());
+}
+
+std::string load_subject() {
+    std::string path = options().backend;
+    if (path.find('/') == std::string::npos) {
+        const char *folder = std::getenv("QUIRE_PLUGIN_PATH");
+        if (folder == nullptr) return "QUIRE_PLUGIN_PATH must name the folder of the backends";
+        path = std::string(folder) + "/quire_backend_" + path + ".so";
     }
-    std::string path = std::string(folder) + "/quire_backend_" + options().backend + ".so";
     void *module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     void *entry = module != nullptr ? dlsym(module, QUIRE_BACKEND_ENTRY) : nullptr;
-    if (entry == nullptr) {
-        std::fprintf(stderr, "%s\n", dlerror());
-        return false;
-    }
+    if (entry == nullptr) return dlerror();
     the_query = reinterpret_cast<quire_backend_query_fn>(entry);
     quire_host_info host = host_info();
     Error error;
-    if (the_query(&host, &the_api, &error) == QUIRE_OK && the_api != nullptr) return true;
-    std::fprintf(stderr, "%s: %s\n", path.c_str(), error.message);
-    return false;
+    quire_status status = the_query(&host, &the_table, &error);
+    error.message[sizeof error.message - 1] = 0;
+    if (status != QUIRE_OK) {
+        return path + " refused with status " + std::to_string(status) + ": " + error.message;
+    }
+    if (the_table == nullptr || the_table->struct_size < offsetof(quire_backend_api, device_open)) {
+        return path + ": its table of functions is missing or too short";
+    }
+    if (the_table->name == nullptr) return path + ": its table has no name";
+    std::memcpy(&the_api, the_table, std::min<size_t>(the_table->struct_size, sizeof the_api));
+    return {};
 }
 
-const quire_backend_api &api() { return *the_api; }
+const quire_backend_api &api() { return the_api; }
+const quire_backend_api *table() { return the_table; }
 quire_backend_query_fn query_function() { return the_query; }
 
 void must(quire_status status, const quire_error &error) {
@@ -77,7 +92,7 @@ void must(quire_status status, const quire_error &error) {
 void expect_refused(quire_status status, const quire_error &error, quire_status expected) {
     EXPECT_EQ(status, expected) << error.message;
     EXPECT_EQ(error.status, expected);
-    EXPECT_STREQ(error.backend, options().backend.c_str());
+    EXPECT_STREQ(error.backend, api().name);
     EXPECT_GT(std::strlen(error.message), 10u) << "says nothing: '" << error.message << "'";
 }
 
@@ -114,12 +129,13 @@ quire_status Fence::wait_host(uint64_t value, uint64_t timeout_ns) const {
 Rig::Rig(uint32_t threads) {
     Error error;
     must(api().device_open(0, threads, &device_, &error), error);
+    if (api().queue_bind == nullptr || api().queue_release == nullptr) return;
     must(api().queue_bind(device_, nullptr, &queue_, &error), error);
 }
 
 Rig::~Rig() {
     for (quire_be_queue *queue : more_queues_) api().queue_release(queue);
-    api().queue_release(queue_);
+    if (queue_ != nullptr) api().queue_release(queue_);
     api().device_close(device_);
 }
 
@@ -207,22 +223,67 @@ std::vector<unsigned char> Guarded::read() {
             bytes.begin() + kZoneBytes + static_cast<int64_t>(size_bytes_)};
 }
 
+namespace {
+
+struct Slot {
+    Needs stage;
+    const char *name;
+    bool is_there;
+};
+
+std::vector<Slot> slots_of(const quire_backend_api &a) {
+    using enum Needs;
+    return {
+        {devices, "probe", a.probe != nullptr},
+        {devices, "device_open", a.device_open != nullptr},
+        {devices, "device_close", a.device_close != nullptr},
+        {devices, "device_props", a.device_props != nullptr},
+        {devices, "shutdown", a.shutdown != nullptr},
+        {memory, "mem_alloc", a.mem_alloc != nullptr},
+        {memory, "mem_free", a.mem_free != nullptr},
+        {queues, "queue_bind", a.queue_bind != nullptr},
+        {queues, "queue_release", a.queue_release != nullptr},
+        {queues, "fence_create", a.fence_create != nullptr},
+        {queues, "fence_destroy", a.fence_destroy != nullptr},
+        {queues, "fence_read", a.fence_read != nullptr},
+        {queues, "fence_signal_host", a.fence_signal_host != nullptr},
+        {queues, "fence_wait_host", a.fence_wait_host != nullptr},
+        {queues, "fence_signal", a.fence_signal != nullptr},
+        {queues, "fence_wait", a.fence_wait != nullptr},
+        {queues, "quiesce", a.quiesce != nullptr},
+        {transfers, "copy", a.copy != nullptr},
+        {transfers, "fill", a.fill != nullptr},
+        {kv_write, "query_attention", a.query_attention != nullptr},
+        {kv_write, "kv_write", a.kv_write != nullptr},
+        {attention, "plan_create", a.plan_create != nullptr},
+        {attention, "plan_destroy", a.plan_destroy != nullptr},
+        {attention, "attention", a.attention != nullptr},
+    };
+}
+
+}  // namespace
+
+const char *missing_slot(Needs needs) {
+    for (const Slot &slot : slots_of(api())) {
+        if (slot.stage <= needs && !slot.is_there) return slot.name;
+    }
+    return nullptr;
+}
+
+std::vector<std::string> filled_slots() {
+    std::vector<std::string> names;
+    for (const Slot &slot : slots_of(api())) {
+        if (slot.is_there) names.push_back(slot.name);
+    }
+    return names;
+}
+
 void SubjectTest::SetUp() {
+    if (const char *slot = missing_slot(needs_)) GTEST_SKIP() << slot << " is NULL";
     Error error;
     uint32_t device_count = 0;
-    ASSERT_NE(api().probe, nullptr) << "a backend can at least count its devices";
     ASSERT_EQ(api().probe(&device_count, &error), QUIRE_OK) << error.message;
-    if (device_count == 0) GTEST_SKIP() << options().backend << " has no device here";
-    const quire_backend_api &a = api();
-    bool has_device = a.device_open && a.device_close && a.device_props && a.mem_alloc &&
-                      a.mem_free && a.queue_bind && a.queue_release && a.fence_create &&
-                      a.fence_destroy && a.fence_read && a.fence_signal_host && a.fence_wait_host &&
-                      a.fence_signal && a.fence_wait && a.copy && a.fill && a.quiesce && a.shutdown;
-    ASSERT_TRUE(has_device) << "a backend with a device needs every slot up to fill, and quiesce "
-                               "and shutdown";
-    if (needs_ == Needs::kv_write && !a.kv_write) GTEST_SKIP() << "kv_write is unsupported";
-    bool attends = a.query_attention && a.plan_create && a.plan_destroy && a.attention;
-    if (needs_ == Needs::attention && !attends) GTEST_SKIP() << "attention is unsupported";
+    if (device_count == 0) GTEST_SKIP() << api().name << " has no device here";
 }
 
 }  // namespace quire::conformance

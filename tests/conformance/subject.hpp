@@ -2,9 +2,9 @@
 //
 // subject: the backend under test, and what a test needs around it.
 //
-// The plugin is opened from the folder QUIRE_PLUGIN_PATH and spoken to through plugin/backend.h
-// alone, so the same tests run on any backend. Nothing here looks through a device address: bytes
-// go there and come back by the backend's own copies.
+// The plugin is opened by its path, or by its name from the folder QUIRE_PLUGIN_PATH, and spoken to
+// through plugin/backend.h alone, so the same tests run on any backend. Nothing here looks through
+// a device address: bytes go there and come back by the backend's own copies.
 //
 // What a test cannot go on without throws std::runtime_error; GoogleTest reports it as a failure.
 //
@@ -21,20 +21,25 @@
 
 namespace quire::conformance {
 
-constexpr uint64_t kMillisecond = 1'000'000;           // ns
-constexpr uint64_t kPatience = 60'000 * kMillisecond;  // longer is a hang
+constexpr uint64_t kMillisecond = 1'000'000;  // ns
 constexpr uint64_t kFenceFailed = UINT64_MAX;
 
 struct Options {
-    std::string backend = "cpu";
-    std::string readme;  // of the backend; empty: not looked at
-    bool is_short = false;
+    std::string backend = "cpu";  // a name, or a path: what holds a slash
+    std::string readme;           // of the backend; empty: not looked at
+    bool is_short = false;        // fewer shapes
+    bool is_huge = false;         // copy more than 4 GiB too
+    uint32_t patience_s = 60;     // longer is a hang
 };
 Options &options();
+inline uint64_t patience_ns() { return options().patience_s * uint64_t{1'000'000'000}; }
 
-// Opens the plugin. False, and the reason on standard error, when it cannot be had.
-bool load_subject();
-const quire_backend_api &api();
+// Opens the plugin. Empty, or why it cannot be had.
+std::string load_subject();
+// The name that the file's name promises; empty where it promises none.
+std::string promised_name();
+const quire_backend_api &api();  // what a shorter table leaves out is NULL
+const quire_backend_api *table();
 quire_backend_query_fn query_function();
 quire_host_info host_info();
 
@@ -77,13 +82,13 @@ class Fence {
     quire_be_fence *get() const { return handle_; }
     uint64_t read() const;
     void signal_host(uint64_t value) const;
-    quire_status wait_host(uint64_t value, uint64_t timeout_ns = kPatience) const;
+    quire_status wait_host(uint64_t value, uint64_t timeout_ns = patience_ns()) const;
 
  private:
     quire_be_fence *handle_ = nullptr;
 };
 
-// A device with one queue, and bytes to and from it.
+// A device with one queue, where the backend has queues, and bytes to and from it.
 class Rig {
  public:
     explicit Rig(uint32_t threads = 0);
@@ -134,11 +139,16 @@ class Guarded {
     Memory memory_;
 };
 
+// Slots in the order in which a backend grows; each stage needs those before it.
+enum class Needs { devices, memory, queues, transfers, kv_write, attention };
+// The first slot of the stage, or of one before it, that is NULL; or NULL.
+const char *missing_slot(Needs needs);
+std::vector<std::string> filled_slots();
+
 // Skips, with the reason, what the backend leaves out.
 class SubjectTest : public testing::Test {
  protected:
-    enum class Needs { device, kv_write, attention };
-    explicit SubjectTest(Needs needs = Needs::device) : needs_(needs) {}
+    explicit SubjectTest(Needs needs = Needs::transfers) : needs_(needs) {}
     void SetUp() override;
 
  private:

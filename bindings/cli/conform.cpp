@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "conform.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "library.hpp"
+
+namespace quire::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// In a build tree, in an installed one.
+constexpr const char *kPlaces[] = {"../../tests/quire-conform", "../libexec/quire/quire-conform"};
+
+std::string find_program() {
+    if (const char *path = std::getenv("QUIRE_CONFORM"); path != nullptr && *path != 0) return path;
+    std::error_code failed;
+    fs::path directory = fs::read_symlink("/proc/self/exe", failed).parent_path();
+    std::string tried;
+    for (const char *place : kPlaces) {
+        fs::path candidate = (directory / place).lexically_normal();
+        if (fs::exists(candidate, failed)) return candidate;
+        tried += "\n  " + candidate.string();
+    }
+    throw Failure(
+        "the conformance suite is not here: it is built and installed where GoogleTest is found "
+        "(libgtest-dev) and -Dtests is not disabled; QUIRE_CONFORM may name it. Looked for:" +
+            tried,
+        kFailed);
+}
+
+bool is_path(const std::string &backend) {
+    return backend.find('/') != std::string::npos || backend.ends_with(".so");
+}
+
+// The file that the library would load for a name.
+std::string find_backend(const std::string &name) {
+    Instance instance;
+    Error error;
+    uint32_t count = 0;
+    check(library().backend_count(instance.get(), &count, &error), error);
+    std::string known;
+    for (uint32_t i = 0; i < count; ++i) {
+        auto info = described<quire_backend_info>();
+        check(library().backend_get_info(instance.get(), i, &info, &error), error);
+        if (name == info.name) return info.path;
+        known += std::string(known.empty() ? "" : ", ") + info.name;
+    }
+    if (known.empty()) known = "none; QUIRE_PLUGIN_PATH names a directory of quire_backend_*.so";
+    throw Failure("there is no backend '" + name + "'; found: " + known, kUsage);
+}
+
+std::string file_of(const std::string &backend) {
+    if (!is_path(backend)) return find_backend(backend);
+    std::error_code failed;
+    fs::path path = fs::canonical(backend, failed);
+    if (failed) throw Failure(backend + ": " + failed.message(), kUsage);
+    return path;
+}
+
+}  // namespace
+
+void add_conform_options(CLI::App *app, ConformOptions *options) {
+    app->add_option("backend", options->backend, "its name, or the path of its .so")
+        ->capture_default_str();
+    auto value = [=](const std::string &name, const char *type, const char *meaning) {
+        auto pass = [=](const std::string &given) {
+            options->passed.push_back(name + "=" + given);
+        };
+        app->add_option_function<std::string>(name, pass, meaning)
+            ->type_name(type)
+            ->trigger_on_parse();
+    };
+    auto flag = [=](const std::string &name, const char *meaning) {
+        app->add_flag_callback(name, [=] { options->passed.push_back(name); }, meaning);
+    };
+    value("--report", "FILE", "write a page about the run into this file");
+    flag("--json", "print JSON");
+    value("--only", "PATTERN", "run the cases whose names fit, such as 'Copy*:Fill*'");
+    value("--without", "NAME", "a capability that is not promised; repeatable");
+    value("--patience", "SECONDS", "silence that means a hang (default 120)");
+    flag("--short", "fewer random shapes");
+    flag("--huge", "also copy more than 4 GiB");
+    flag("--list", "print capabilities and cases, and run nothing");
+    app->footer("example: quire conform cpu --report cpu.html");
+}
+
+void conform(const ConformOptions &options) {
+    std::string program = find_program();
+    std::vector<std::string> words = {program, file_of(options.backend)};
+    const quire_api &api = library();
+    words.push_back("--library=" + std::to_string(api.major) + "." + std::to_string(api.minor));
+    words.insert(words.end(), options.passed.begin(), options.passed.end());
+    std::vector<char *> arguments;
+    for (std::string &word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execv(program.c_str(), arguments.data());
+    throw Failure(program + " cannot be run: " + std::strerror(errno), kFailed);
+}
+
+}  // namespace quire::cli

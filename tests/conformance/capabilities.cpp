@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "capabilities.hpp"
+
+#include <sstream>
+
+namespace quire::conformance {
+
+namespace {
+
+bool is_any(const SweptShape &swept) { return swept.kind == Kind::causal; }
+
+template <uint32_t k, uint32_t v>
+bool has_pool(const SweptShape &swept) {
+    return is_any(swept) && swept.shape.k_dtype == k && swept.shape.v_dtype == v;
+}
+
+bool is_mixed(const SweptShape &swept) {
+    return is_any(swept) && swept.shape.k_dtype != swept.shape.v_dtype;
+}
+
+bool has_other_query(const SweptShape &swept) {
+    return is_any(swept) && swept.shape.q_dtype != swept.shape.k_dtype &&
+           swept.shape.k_dtype == swept.shape.v_dtype;
+}
+
+bool has_window(const SweptShape &swept) { return swept.kind == Kind::window; }
+bool is_not_causal(const SweptShape &swept) { return swept.kind == Kind::not_causal; }
+bool has_odd_dim(const SweptShape &swept) {
+    return is_any(swept) && (swept.shape.k_head_dim == 40 || swept.shape.k_head_dim == 8);
+}
+bool has_other_block(const SweptShape &swept) {
+    return is_any(swept) && swept.shape.block_tokens != 16;
+}
+bool has_two_dims(const SweptShape &swept) {
+    return is_any(swept) && swept.shape.k_head_dim != swept.shape.v_head_dim;
+}
+
+constexpr char kDeviceSlots[] = "probe device_open device_close device_props shutdown";
+constexpr char kAttentionSlots[] = "query_attention plan_create plan_destroy attention";
+
+}  // namespace
+
+const std::vector<Capability> &capabilities() {
+    using enum Need;
+    constexpr uint32_t f32 = QUIRE_DTYPE_F32, f16 = QUIRE_DTYPE_F16, bf16 = QUIRE_DTYPE_BF16;
+    static const std::vector<Capability> list = {
+        {"loading", must, "The one exported function is pure, repeatable, and refuses in words.",
+         "probe", "Load.*", nullptr, nullptr},
+        {"devices", must, "Devices are counted, opened, described and closed.", kDeviceSlots,
+         "DeviceTest.*", nullptr, nullptr},
+        {"memory", must, "Aligned to 4,096 bytes, zero when fresh, an error when there is none.",
+         "mem_alloc mem_free", "MemoryTest.*:ScrubTest.*", nullptr, nullptr},
+        {"fences", must, "64-bit values that only grow, raised and awaited by hosts and queues.",
+         "fence_create fence_destroy fence_read fence_signal_host fence_wait_host fence_signal "
+         "fence_wait",
+         "FenceTest.*", nullptr, nullptr},
+        {"queues", must, "Calls only enqueue; a queue runs in order; queues hold up nobody else.",
+         "queue_bind queue_release quiesce", "QueueTest.*", nullptr, nullptr},
+        {"copies", must, "Between device and host, none to very many bytes, to the byte.", "copy",
+         "CopyTest.*", nullptr, nullptr},
+        {"fills", must, "A byte over a range.", "fill", "FillTest.*", nullptr, nullptr},
+        {"life of objects", must, "Live objects are counted, and nothing is left behind.",
+         "shutdown", "LifeTest.*", nullptr, nullptr},
+        {"kv write", must, "New tokens go to their slots, rounded to nearest even.",
+         "query_attention kv_write", "KvWriteTest.*", nullptr, nullptr},
+        {"refusals", must, "A wrong argument is refused in words, and nothing ran.",
+         "query_attention kv_write plan_create attention", "RefusalTest.*", nullptr, nullptr},
+        {"answers", must, "What query_attention says is what plan_create does.", kAttentionSlots,
+         "AnswerTest.*", nullptr, nullptr},
+        {"attention", must,
+         "Within the bound of an oracle in double, whatever unused memory holds.", kAttentionSlots,
+         "AttentionTest.random_shapes_*:AttentionTest.one_common_shape_*:AttentionTest.scale_*:"
+         "AttentionTest.every_combination_*:AttentionTest.many_query_heads_*:"
+         "AttentionTest.long_row_*:AttentionTest.empty_context_*:"
+         "AttentionTest.nothing_to_compute_*:AttentionTest.wrong_block_*:"
+         "AttentionTest.unwritten_slot_*",
+         nullptr, nullptr},
+        {"consistency", must, "Split, merged, chunked, batched or on other pages: the same result.",
+         kAttentionSlots, "MetamorphicTest.*", nullptr, nullptr},
+        {"f32 pools", may, "K and V stored as f32.", kAttentionSlots,
+         "AttentionTest.random_shapes_over_f32_*", has_pool<f32, f32>, nullptr},
+        {"f16 pools", may, "K and V stored as f16.", kAttentionSlots,
+         "AttentionTest.random_shapes_over_f16_*", has_pool<f16, f16>, nullptr},
+        {"bf16 pools", may, "K and V stored as bf16.", kAttentionSlots,
+         "AttentionTest.random_shapes_over_bf16_*", has_pool<bf16, bf16>, nullptr},
+        {"K and V of two types", may, "A pool whose K and V differ in type.", kAttentionSlots,
+         "AttentionTest.random_shapes_over_mixed_*:AttentionTest.every_combination_*", is_mixed,
+         nullptr},
+        {"queries of another type", may, "q and out in f32 over a pool in a half type.",
+         kAttentionSlots, "AttentionTest.every_combination_*", has_other_query, nullptr},
+        {"windows", may, "A query sees only its newest keys.", kAttentionSlots,
+         "AttentionTest.window_*", has_window, nullptr},
+        {"not causal", may, "Every new token sees the whole context.", kAttentionSlots,
+         "AttentionTest.not_causal_*:MetamorphicTest.*_of_many_queries", is_not_causal, nullptr},
+        {"odd head dims", may, "Head dims that fit no tile, such as 8 and 40.", kAttentionSlots,
+         "AttentionTest.every_head_dim_*", has_odd_dim, nullptr},
+        {"two head dims", may, "K and V of different head dims.", kAttentionSlots,
+         "AttentionTest.every_head_dim_*", has_two_dims, nullptr},
+        {"other block sizes", may, "Blocks of another size than 16 tokens.", kAttentionSlots,
+         "AttentionTest.blocks_of_every_size_*", has_other_block, nullptr},
+        {"far places", may,
+         "Offsets past 4 GiB and ids of 31 bits, where there is that much memory.", kAttentionSlots,
+         "FarTest.*", nullptr, nullptr},
+        {"batch invariance", may,
+         "The bits of a row do not depend on the batch, the chunks or the block size.",
+         kAttentionSlots, "InvarianceTest.*", nullptr, nullptr},
+        {"promises of backends/cpu", may, "Faults stop a queue, threads are quiet, README is true.",
+         "attention", "FaultTest.*:ThreadTest.*:ReadmeTest.*", nullptr, "cpu"},
+    };
+    return list;
+}
+
+namespace {
+
+std::vector<std::string> parts_of(const std::string &patterns) {
+    std::vector<std::string> parts;
+    std::istringstream in(patterns);
+    for (std::string part; std::getline(in, part, ':');) parts.push_back(part);
+    return parts;
+}
+
+bool fits(const char *pattern, const char *name) {
+    if (*pattern == 0) return *name == 0;
+    if (*pattern == '*') return fits(pattern + 1, name) || (*name != 0 && fits(pattern, name + 1));
+    return *pattern == *name && fits(pattern + 1, name + 1);
+}
+
+}  // namespace
+
+bool matches(const std::string &patterns, const std::string &name) {
+    for (const std::string &pattern : parts_of(patterns)) {
+        if (fits(pattern.c_str(), name.c_str())) return true;
+    }
+    return false;
+}
+
+std::vector<std::string> list_problems(const std::vector<Capability> &list,
+                                       const std::vector<std::string> &cases) {
+    std::vector<std::string> problems;
+    for (const std::string &name : cases) {
+        bool is_claimed = false;
+        for (const Capability &one : list) is_claimed = is_claimed || matches(one.cases, name);
+        if (!is_claimed) problems.push_back("the case " + name + " proves no capability");
+    }
+    for (const Capability &one : list) {
+        if (parts_of(one.cases).empty()) {
+            problems.push_back(std::string("the capability '") + one.name + "' names no case");
+        }
+        for (const std::string &pattern : parts_of(one.cases)) {
+            bool is_used = false;
+            for (const std::string &name : cases) is_used = is_used || matches(pattern, name);
+            if (is_used) continue;
+            problems.push_back(std::string("the capability '") + one.name + "' names " + pattern +
+                               ", which fits no case");
+        }
+    }
+    return problems;
+}
+
+}  // namespace quire::conformance

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""conform: `quire conform` as a vendor runs it, and a proof that the suite sees what is wrong.
+
+    conform.py QUIRE SUITE WRONG_BACKEND README
+
+Each fault of tests/conformance/wrong must fail the run, in a case that has to do with it; the same
+plugin without a fault must pass. README is backends/README.md, whose table of stages must be true.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+QUIRE, SUITE, WRONG, README = sys.argv[1:5]
+
+# fault, the cases that run, one that must fail
+FAULTS = [
+    ("wrong_page", "AttentionTest.random_shapes_over_f16_*",
+     "AttentionTest.random_shapes_over_f16_agree_with_the_oracle_whatever_the_poison"),
+    ("write_beside", "AttentionTest.scale_*",
+     "AttentionTest.scale_is_the_plans_or_one_over_the_root_of_the_head_dim"),
+    ("read_poison", "AttentionTest.random_*:AttentionTest.long_row_*",
+     "AttentionTest.random_shapes_over_f32_agree_with_the_oracle_whatever_the_poison"),
+    ("ignore_window", "AttentionTest.window_*", "AttentionTest.window_sees_only_its_newest_keys"),
+    ("ignore_scale", "AttentionTest.scale_*",
+     "AttentionTest.scale_is_the_plans_or_one_over_the_root_of_the_head_dim"),
+    ("vary_with_batch", "InvarianceTest.row_*",
+     "InvarianceTest.row_gives_the_same_bits_alone_and_in_a_batch"),
+    ("say_yes", "AnswerTest.*", "AnswerTest.query_and_plan_agree_on_random_shapes"),
+    ("truncate", "KvWriteTest.*", "KvWriteTest.every_value_is_rounded_to_the_nearest_even"),
+    ("signal_at_once", "QueueTest.held_*",
+     "QueueTest.held_queue_runs_nothing_and_holds_up_nobody"),
+    ("copy_beside", "QueueTest.copy_behind_*",
+     "QueueTest.copy_behind_a_wait_runs_after_it_and_after_what_was_before"),
+    ("drop_last_byte", "CopyTest.large_*", "CopyTest.large_copy_moves_every_byte"),
+    ("leak_fence", "LifeTest.*", "LifeTest.shutdown_counts_what_was_not_released"),
+    ("leak_fence_and_hide_it", "LifeTest.*",
+     "LifeTest.fences_that_come_and_go_leave_no_memory_behind"),
+]
+
+
+def run(*arguments, fault=None, env=None):
+    environment = {**os.environ, **(env or {})}
+    environment.pop("QUIRE_WRONG", None)
+    if fault:
+        environment["QUIRE_WRONG"] = fault
+    process = subprocess.run([QUIRE, "conform", *map(str, arguments)], capture_output=True,
+                             text=True, stdin=subprocess.DEVNULL, timeout=300, env=environment)
+    return process.returncode, process.stdout, process.stderr
+
+
+def expect(condition, what):
+    if not condition:
+        sys.exit(f"FAILED: {what}")
+
+
+def outcomes(out):
+    return {case["name"]: case for case in json.loads(out)["cases"]}
+
+
+def faults_are_found():
+    for fault, only, expected in FAULTS:
+        # A leak shows in memory only where no sanitizer holds on to what is freed.
+        if fault == "leak_fence_and_hide_it" and sanitized():
+            continue
+        code, out, err = run(WRONG, "--short", "--json", "--only", only, fault=fault)
+        expect(out.startswith("{"), f"{fault}: no result: {err}")
+        case = outcomes(out)[expected]
+        expect(code == 1 and case["outcome"] == "failed", f"{fault} was not seen by {expected}")
+        print(f"{fault}: {case['text'].splitlines()[0]}")
+
+
+def sanitized():
+    return b"__asan_init" in pathlib.Path(SUITE).read_bytes()
+
+
+def death_is_a_result():
+    code, out, _ = run(WRONG, "--json", "--only", "FillTest.*", fault="crash")
+    cases = outcomes(out)
+    dead = [name for name, case in cases.items() if case["outcome"] == "failed"]
+    expect(code == 1 and dead == ["FillTest.nothing_to_fill_is_done"], "one case died")
+    print(f"crash: {cases[dead[0]]['text'].splitlines()[0]}")
+    expect("signal 6" in cases[dead[0]]["text"], "and it says of what")
+    expect(sum(case["outcome"] == "passed" for case in cases.values()) == len(cases) - 1,
+           "the others of its group ran all the same")
+    code, out, _ = run(WRONG, "--json", "--only", "QueueTest.q*", "--patience", 8, fault="hang")
+    cases = outcomes(out)
+    text = cases["QueueTest.quiesce_waits_for_every_queue_or_for_the_time"]["text"]
+    print(f"hang: {text.splitlines()[0]}")
+    expect(code == 1 and "did not go on for 8 s" in text, f"a hang is said to be one: {text}")
+    expect(cases["QueueTest.queue_waits_for_the_fence_of_another"]["outcome"] == "passed",
+           "and the rest ran")
+
+
+def without_a_fault_it_passes():
+    code, out, err = run(WRONG, "--short", "--json")
+    result = json.loads(out)
+    failed = [case["name"] for case in result["cases"] if case["outcome"] == "failed"]
+    expect(code == 0 and result["passed"] and not failed, f"the wrapping alone fails: {failed}")
+    expect(result["random_shapes"] > 0 and 0 < result["largest_error"] <= 1, "shapes are counted")
+
+
+def missing_musts_are_named():
+    code, out, _ = run("null", "--json")
+    result = json.loads(out)
+    musts = {one["name"] for one in result["capabilities"] if one["need"] == "must"}
+    expect(code == 1 and set(result["missing"]) == musts - {"loading"} and len(musts) > 10,
+           "null lacks every must but to load")
+    code, out, _ = run("null")
+    last = out.strip().splitlines()[-1]
+    expect(code == 1 and all(name in last for name in result["missing"]), "the verdict names them")
+    expect("capabilities: 1 yes, 12 no, 13 skip" in out, "and counts: " + out)
+    code, out, _ = run(WRONG, "--json", "--only", "Load.*:FillTest.*", fault="no_fill")
+    fills = [one for one in json.loads(out)["capabilities"] if one["name"] == "fills"][0]
+    expect(code == 1 and fills["outcome"] == "no" and "fill is NULL" in fills["reason"],
+           "one slot that is missing is named")
+
+
+def stages_are_as_the_page_says():
+    rows = re.findall(r"^\| (\d) \|.*`(\d+ yes, \d+ no)", pathlib.Path(README).read_text(), re.M)
+    expect([int(stage) for stage, _ in rows] == list(range(6)), f"six stages with counts: {rows}")
+    for stage, counts in rows:
+        arguments = ("null",) if stage == "0" else (WRONG, "--short")
+        code, out, _ = run(*arguments, fault=f"stage_{stage}")
+        said = re.search(r"^capabilities: (\d+ yes, \d+ no)", out, re.M).group(1)
+        expect(code == 1 and said == counts, f"stage {stage}: the page says {counts}, it is {said}")
+        expect(", 0 failed," in out, f"stage {stage}: what is there passes: {out}")
+
+
+def promise_can_be_left_out():
+    code, out, _ = run(WRONG, "--short", "--json", "--only", "InvarianceTest.row_*:Load.*",
+                       "--without", "batch invariance", fault="vary_with_batch")
+    one = [o for o in json.loads(out)["capabilities"] if o["name"] == "batch invariance"][0]
+    expect(code == 0 and one["outcome"] == "not run", "what is not promised is not run")
+    code, _, err = run("cpu", "--without", "fences")
+    expect(code == 2 and "must" in err, "a must cannot be left out")
+
+
+def bad_usage_is_refused(folder):
+    not_a_plugin = folder / "plain.so"
+    not_a_plugin.write_text("no plugin")
+    for arguments, words, status in [
+            (("nobody",), "found:", 2),
+            ((folder / "none.so",), "No such file", 2),
+            (("cpu", "--only", "Nothing.*"), "no case fits", 2),
+            (("cpu", "--report", folder / "no" / "report.html"), "cannot be written", 2),
+            (("cpu", "--bogus"), "bogus", None),
+            (("cpu", "--without", "wings"), "wings", 2)]:
+        code, out, err = run(*arguments)
+        is_refused = code != 0 if status is None else code == status
+        expect(is_refused and words in err and out == "",
+               f"{arguments}: {status} and {words!r} on stderr, not {code} and {err!r}")
+    code, out, _ = run(not_a_plugin)
+    expect(code == 1 and "FAILED" in out, "a file that is no plugin fails, with the reason")
+    code, _, err = run("cpu", env={"QUIRE_CONFORM": str(folder / "none")})
+    expect(code == 1 and "cannot be run" in err, "a suite that is not there is said")
+    expect(sorted(os.listdir(folder)) == ["plain.so"], "nothing was left behind")
+
+
+def suite_that_is_not_there_is_said(folder):
+    alone = folder / "bin" / "quire"
+    alone.parent.mkdir()
+    shutil.copy(QUIRE, alone)
+    process = subprocess.run([alone, "conform"], capture_output=True, text=True)
+    expect(process.returncode == 1 and "the conformance suite is not here" in process.stderr and
+           "libgtest-dev" in process.stderr, f"where it is not, and why: {process.stderr}")
+
+
+def report_is_a_page(folder):
+    page = folder / "cpu.html"
+    code, _, _ = run("cpu", "--short", "--only", "Load.*:FillTest.*", "--report", page)
+    text = page.read_text(encoding="utf-8")
+    expect(code == 0 and text.startswith("<!doctype html>") and text.endswith("</html>\n"),
+           "the report is a whole page")
+    expect("576 / 512" in text and "host processor" in text, "it shows device and matrix")
+
+
+def help_has_an_example():
+    code, out, _ = run("--help")
+    expect(code == 0 and "example:" in out, "--help shows an example")
+
+
+def list_fits_the_cases():
+    process = subprocess.run([SUITE, "--check-list"], capture_output=True, text=True)
+    expect(process.returncode == 0, "the list of capabilities: " + process.stdout)
+
+
+help_has_an_example()
+list_fits_the_cases()
+faults_are_found()
+death_is_a_result()
+without_a_fault_it_passes()
+missing_musts_are_named()
+stages_are_as_the_page_says()
+promise_can_be_left_out()
+with tempfile.TemporaryDirectory() as name:
+    bad_usage_is_refused(pathlib.Path(name))
+with tempfile.TemporaryDirectory() as name:
+    suite_that_is_not_there_is_said(pathlib.Path(name))
+with tempfile.TemporaryDirectory() as name:
+    report_is_a_page(pathlib.Path(name))

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// print: a run's result for a person on a terminal, and as JSON for programs.
+//
+// Threads: none.
+#pragma once
+
+#include <string>
+
+#include "runner.hpp"
+
+namespace quire::conformance {
+
+std::string table_of(const RunResult &result);
+Json json_of(const RunResult &result);
+
+// Text of a plugin for a terminal: control characters replaced, so that it cannot steer it.
+std::string harmless(const std::string &text);
+
+}  // namespace quire::conformance

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// shapes: which attention shapes the backend is asked about, and which of them a plain case takes.
+//
+// Why not one fixed shape: a backend may offer two head dims and one type and still be whole. So a
+// case that is about something else takes the first common shape that the backend offers.
+//
+// Threads: any; nothing is kept.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "subject.hpp"
+
+namespace quire::conformance {
+
+struct Answer {
+    uint32_t support = QUIRE_BE_NO;
+    uint64_t workspace_bytes = 0;
+    std::string reason;  // of a no
+};
+// REQUIRES: query_attention is there.
+Answer ask(Rig &rig, const quire_be_attention_query &shape);
+bool is_offered(Rig &rig, const quire_be_attention_query &shape);
+
+// Causal, without a window, 4 heads over 2. Throws when none of the common shapes is offered.
+quire_be_attention_query plain_shape(Rig &rig);
+// The shapes that plain_shape() tries, in order.
+std::vector<quire_be_attention_query> common_shapes();
+
+// What the report's matrix asks: attention, window, types, head dims, block sizes.
+enum class Kind { write, causal, window, not_causal };
+struct SweptShape {
+    Kind kind;
+    quire_be_attention_query shape;
+};
+std::vector<SweptShape> swept_shapes();
+
+}  // namespace quire::conformance

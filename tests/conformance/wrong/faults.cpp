@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "faults.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace quire::wrong {
+
+namespace {
+
+// What a fault had to copy to change it. Never freed: a queue may still read it.
+template <typename T>
+T *kept(std::vector<T> values) {
+    static std::mutex mutex;
+    static std::vector<std::unique_ptr<std::vector<T>>> all;
+    std::lock_guard lock(mutex);
+    all.push_back(std::make_unique<std::vector<T>>(std::move(values)));
+    return all.back()->data();
+}
+
+template <typename T>
+T *host(uint64_t address) {
+    return reinterpret_cast<T *>(address);
+}
+
+uint64_t address_of(const void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+uint32_t bytes_of(uint32_t dtype) { return dtype == QUIRE_DTYPE_F32 ? 4 : 2; }
+
+// What a plan was made for, which an attention call alone does not say.
+std::mutex plans_mutex;
+std::map<quire_be_plan *, quire_be_plan_desc> plans;
+
+quire_status remember_plan(quire_be_device *device, const quire_be_plan_desc *desc,
+                           quire_be_plan **out, quire_error *error) {
+    quire_status status = right().plan_create(device, desc, out, error);
+    if (status != QUIRE_OK) return status;
+    std::lock_guard lock(plans_mutex);
+    plans[*out] = *desc;
+    return status;
+}
+
+quire_be_plan_desc desc_of(quire_be_plan *plan) {
+    std::lock_guard lock(plans_mutex);
+    return plans[plan];
+}
+
+// Faults of attention. ----------------------------------------------------------------------------
+
+// The second block of a row is read from where its first lies, at one head dim and block size.
+quire_status wrong_page(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
+                        quire_error *error) {
+    if (plan == nullptr || args == nullptr || args->pool == nullptr || args->block_table == 0 ||
+        args->pool->k_head_dim != 40 || args->pool->block_tokens != 16) {
+        return right().attention(queue, plan, args, error);
+    }
+    const auto *table = host<const int32_t>(args->block_table);
+    size_t stride = args->block_table_stride;
+    std::vector<int32_t> changed(table, table + args->row_count * stride);
+    for (size_t row = 0; row < args->row_count && stride > 1; ++row) {
+        changed[row * stride + 1] = changed[row * stride];
+    }
+    quire_be_attention other = *args;
+    other.block_table = address_of(kept(std::move(changed)));
+    return right().attention(queue, plan, &other, error);
+}
+
+// One element behind the result is cleared.
+quire_status write_beside(quire_be_queue *queue, quire_be_plan *plan,
+                          const quire_be_attention *args, quire_error *error) {
+    quire_status status = right().attention(queue, plan, args, error);
+    if (status != QUIRE_OK || args->query_tokens == 0) return status;
+    const quire_be_attention_query shape = desc_of(plan).shape;
+    uint64_t elements = (args->query_tokens - 1) * static_cast<uint64_t>(args->out_token_stride) +
+                        uint64_t{shape.q_heads} * shape.v_head_dim;
+    uint32_t size = bytes_of(shape.q_dtype);
+    return right().fill(queue, args->out + elements * size, size, 0, error);
+}
+
+// A slot behind the end of a row has weight 0 and is read all the same: 0 * NaN is NaN.
+quire_status read_poison(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
+                         quire_error *error) {
+    quire_status status = right().attention(queue, plan, args, error);
+    if (status != QUIRE_OK || args->query_tokens == 0) return status;
+    const quire_be_pool &pool = *args->pool;
+    auto length = static_cast<uint32_t>(host<const int32_t>(args->lengths)[0]);
+    uint32_t place = length % pool.block_tokens;
+    bool has_query = host<const int32_t>(args->cu_q)[1] > 0;
+    if (place == 0 || !has_query) return status;
+    int64_t block = host<const int32_t>(args->block_table)[length / pool.block_tokens];
+    const auto *v = host<const unsigned char>(pool.address) + block * pool.block_stride +
+                    args->layer * pool.layer_stride + pool.v_offset + place * pool.v_token_stride;
+    if (v[0] != 0xFF || v[1] != 0xFF) return status;  // the suite's poison
+    return right().fill(queue, args->out, bytes_of(desc_of(plan).shape.q_dtype), 0xFF, error);
+}
+
+quire_status ignore_window(quire_be_device *device, const quire_be_plan_desc *desc,
+                           quire_be_plan **out, quire_error *error) {
+    if (desc == nullptr || desc->struct_size < sizeof *desc) {
+        return right().plan_create(device, desc, out, error);
+    }
+    quire_be_plan_desc other = *desc;
+    other.shape.window = 0;
+    return right().plan_create(device, &other, out, error);
+}
+
+quire_status ignore_scale(quire_be_device *device, const quire_be_plan_desc *desc,
+                          quire_be_plan **out, quire_error *error) {
+    if (desc == nullptr || desc->struct_size < sizeof *desc) {
+        return right().plan_create(device, desc, out, error);
+    }
+    quire_be_plan_desc other = *desc;
+    other.scale = 0.0f;
+    return right().plan_create(device, &other, out, error);
+}
+
+// More rows, another order of the sums: within the bound, and not the same bits.
+quire_status vary_with_batch(quire_be_device *device, const quire_be_plan_desc *desc,
+                             quire_be_plan **out, quire_error *error) {
+    if (desc == nullptr || desc->struct_size < sizeof *desc || desc->max_rows < 2 ||
+        desc->scale == 0.0f) {
+        return right().plan_create(device, desc, out, error);
+    }
+    quire_be_plan_desc other = *desc;
+    other.scale *= 1.0f + 2.4e-7f;  // two units in the last place
+    return right().plan_create(device, &other, out, error);
+}
+
+quire_status say_yes(quire_be_device *device, const quire_be_attention_query *query,
+                     quire_be_answer *answer, quire_error *error) {
+    quire_status status = right().query_attention(device, query, answer, error);
+    if (status != QUIRE_OK || answer->support != QUIRE_BE_NO || query->window == 0) return status;
+    answer->support = QUIRE_BE_YES;
+    answer->alignment = 64;
+    answer->reason[0] = 0;
+    return status;
+}
+
+// A half type gets the high bits of f32 as they are.
+quire_status truncate(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error) {
+    bool is_bf16 = args != nullptr && args->pool != nullptr &&
+                   args->pool->k_dtype == QUIRE_DTYPE_BF16 && args->dtype == QUIRE_DTYPE_F32;
+    if (!is_bf16 || args->k == 0 || args->token_count == 0)
+        return right().kv_write(queue, args, error);
+    const auto *k = host<const uint32_t>(args->k);
+    size_t count = (args->token_count - 1) * static_cast<size_t>(args->k_token_stride) +
+                   size_t{args->pool->kv_heads} * args->pool->k_head_dim;
+    std::vector<uint32_t> cut(k, k + count);
+    for (uint32_t &bits : cut) bits &= 0xFFFF0000;
+    quire_be_kv_write other = *args;
+    other.k = address_of(kept(std::move(cut)));
+    return right().kv_write(queue, &other, error);
+}
+
+// Faults of the order of things. ------------------------------------------------------------------
+
+quire_status signal_at_once(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                            quire_error *error) {
+    if (queue == nullptr || fence == nullptr) {
+        return right().fence_signal(queue, fence, value, error);
+    }
+    quire_error unheard{};  // one that would not grow is ignored
+    right().fence_signal_host(fence, value, &unheard);
+    return right().fence_signal(queue, fence, value, error);
+}
+
+// Copies take a second queue, beside the fills of the first.
+std::mutex partners_mutex;
+std::map<quire_be_queue *, quire_be_queue *> partners;
+
+quire_status bind_two(quire_be_device *device, const quire_native *native, quire_be_queue **out,
+                      quire_error *error) {
+    quire_status status = right().queue_bind(device, native, out, error);
+    if (status != QUIRE_OK) return status;
+    std::lock_guard lock(partners_mutex);
+    return right().queue_bind(device, native, &partners[*out], error);
+}
+
+void release_two(quire_be_queue *queue) {
+    std::lock_guard lock(partners_mutex);
+    right().queue_release(partners[queue]);
+    partners.erase(queue);
+    right().queue_release(queue);
+}
+
+quire_status copy_beside(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
+                         quire_error *error) {
+    std::lock_guard lock(partners_mutex);
+    auto partner = partners.find(queue);
+    return right().copy(partner == partners.end() ? queue : partner->second, copies, count, error);
+}
+
+quire_status drop_last_byte(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
+                            quire_error *error) {
+    if (copies == nullptr) return right().copy(queue, copies, count, error);
+    std::vector<quire_be_copy> cut(copies, copies + count);
+    for (quire_be_copy &one : cut) one.size_bytes -= one.size_bytes > 8 << 20;
+    return right().copy(queue, cut.data(), count, error);
+}
+
+// Faults of life and limb. ------------------------------------------------------------------------
+
+std::atomic<uint64_t> leaked{0};
+
+void leak_fence(quire_be_fence *fence) { leaked += fence != nullptr; }
+
+quire_status hide_leaks(uint64_t *live_objects, quire_error *error) {
+    quire_status status = right().shutdown(live_objects, error);
+    if (status == QUIRE_OK) *live_objects -= leaked;
+    return status;
+}
+
+quire_status crash(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
+                   quire_error *error) {
+    if (queue != nullptr && size_bytes == 0) std::abort();
+    return right().fill(queue, address, size_bytes, byte, error);
+}
+
+quire_status hang(quire_be_device *device, uint64_t timeout_ns, quire_error *error) {
+    while (timeout_ns == 0) pause();
+    return right().quiesce(device, timeout_ns, error);
+}
+
+}  // namespace
+
+bool plant(const char *fault, quire_backend_api *table) {
+    struct {
+        const char *name;
+        void (*plant)(quire_backend_api *table);
+    } const faults[] = {
+        {"wrong_page", [](auto *t) { t->attention = wrong_page; }},
+        {"write_beside",
+         [](auto *t) {
+             t->plan_create = remember_plan;
+             t->attention = write_beside;
+         }},
+        {"read_poison",
+         [](auto *t) {
+             t->plan_create = remember_plan;
+             t->attention = read_poison;
+         }},
+        {"ignore_window", [](auto *t) { t->plan_create = ignore_window; }},
+        {"ignore_scale", [](auto *t) { t->plan_create = ignore_scale; }},
+        {"vary_with_batch", [](auto *t) { t->plan_create = vary_with_batch; }},
+        {"say_yes", [](auto *t) { t->query_attention = say_yes; }},
+        {"truncate", [](auto *t) { t->kv_write = truncate; }},
+        {"signal_at_once", [](auto *t) { t->fence_signal = signal_at_once; }},
+        {"copy_beside",
+         [](auto *t) {
+             t->queue_bind = bind_two;
+             t->queue_release = release_two;
+             t->copy = copy_beside;
+         }},
+        {"drop_last_byte", [](auto *t) { t->copy = drop_last_byte; }},
+        {"leak_fence", [](auto *t) { t->fence_destroy = leak_fence; }},
+        {"leak_fence_and_hide_it",
+         [](auto *t) {
+             t->fence_destroy = leak_fence;
+             t->shutdown = hide_leaks;
+         }},
+        {"crash", [](auto *t) { t->fill = crash; }},
+        {"hang", [](auto *t) { t->quiesce = hang; }},
+        {"no_fill", [](auto *t) { t->fill = nullptr; }},
+    };
+    for (const auto &one : faults) {
+        if (std::strcmp(one.name, fault) != 0) continue;
+        one.plant(table);
+        return true;
+    }
+    return false;
+}
+
+}  // namespace quire::wrong
