@@ -38,7 +38,7 @@ Op config_op(Dice *dice) {
 
 Op step_op(Dice *dice) {
     int slot = dice->below(kSlots);
-    switch (dice->below(12)) {
+    switch (dice->below(16)) {
         case 0:
             return {"preempt", {slot, dice->below(3)}};
         case 1:
@@ -91,6 +91,26 @@ Op idle_op(Dice *dice) {
     }
 }
 
+// Which slots hold a sequence, if nothing was refused.
+class Slots {
+ public:
+    void note(const Op &op) {
+        if (op.name == "create") live_[op.args[0]] = true;
+        if (op.name == "end") live_[op.args[0]] = false;
+        if (op.name == "fork" && live_[op.args[0]]) live_[op.args[1]] = true;
+    }
+    // The slot, or the next one that holds a sequence.
+    int live_from(int slot) const {
+        for (int i = 0; i < kSlots; ++i) {
+            if (live_[(slot + i) % kSlots]) return (slot + i) % kSlots;
+        }
+        return slot;
+    }
+
+ private:
+    bool live_[kSlots] = {};
+};
+
 }  // namespace
 
 std::string Op::text() const {
@@ -104,9 +124,12 @@ std::string Op::text() const {
 Script make_script(uint64_t seed, int length) {
     Dice dice(seed);
     Script script{config_op(&dice)};
+    Slots slots;
     bool open = false;
     while (static_cast<int>(script.size()) < length) {
         Op op = open && !dice.one_in(6) ? step_op(&dice) : idle_op(&dice);
+        if (op.name == "add" && !dice.one_in(12)) op.args[0] = slots.live_from(op.args[0]);
+        slots.note(op);
         if (op.name == "begin") open = true;
         if (op.name == "commit" || op.name == "abort") open = false;
         script.push_back(op);
