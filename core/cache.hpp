@@ -150,9 +150,9 @@ class Cache {
     Status find_step(uint64_t handle, bool must_be_open, StepRecord **out);
 
     // cache_sequence.cpp
-    void lower_computed(uint32_t sequence, uint32_t token_count, bool withdraw);
+    void lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wrong_from);
     uint32_t whole_window_length(uint32_t sequence, uint32_t token_count);
-    void release_from(uint32_t sequence, uint32_t first_block, bool withdraw);
+    void release_from(uint32_t sequence, uint32_t first_block, uint32_t first_wrong);
     void rewind_cursor(uint32_t sequence);
     uint32_t charged(const Sequence &s) const;
     void charge(const Sequence &s, uint32_t charged_before);

@@ -91,7 +91,7 @@ void Cache::lose(uint32_t sequence, uint32_t valid_tokens) {
     state.known -= state.drafts;
     state.drafts = state.lookahead = 0;
     if (state.first_unknown >= state.known) state.first_unknown = kNone;
-    lower_computed(sequence, valid_tokens < state.known ? valid_tokens : state.known, true);
+    lower_computed(sequence, valid_tokens < state.known ? valid_tokens : state.known, valid_tokens);
 }
 
 void Cache::fail_step(const StepRecord &record) {

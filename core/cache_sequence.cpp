@@ -57,8 +57,9 @@ void Cache::charge(const Sequence &s, uint32_t charged_before) {
     ns.blocks_held -= charged_before;
 }
 
-// Gives back a table's blocks from `first_block` on, the tail first.
-void Cache::release_from(uint32_t sequence, uint32_t first_block, bool withdraw) {
+// Gives back a table's blocks from `first_block` on, the tail first. What is published of those
+// from `first_wrong` on is withdrawn; kNone: it is all right.
+void Cache::release_from(uint32_t sequence, uint32_t first_block, uint32_t first_wrong) {
     Sequence &s = sequences_[sequence];
     uint32_t charged_before = charged(s);
     bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
@@ -77,7 +78,7 @@ void Cache::release_from(uint32_t sequence, uint32_t first_block, bool withdraw)
                 continue;
             }
             uint32_t node = ledger_.pool(g)[block].node;
-            if (withdraw && node != kNone) ledger_.forget(node);
+            if (i >= first_wrong && node != kNone) ledger_.forget(node);
             ledger_.drop_ref(g, block, s.last_step);
             ledger_.disown(g, block, sequence);
         }
@@ -120,11 +121,14 @@ void Cache::rewind_cursor(uint32_t sequence) {
     s.state.cursor = ledger_.tree().root_cursor(s.root);
 }
 
-void Cache::lower_computed(uint32_t sequence, uint32_t token_count, bool withdraw) {
+// Tokens from `wrong_from` on were computed wrongly. An incomplete window may take more tokens away
+// than are wrong; those stay published for whoever finds them.
+void Cache::lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wrong_from) {
     Sequence &s = sequences_[sequence];
     uint32_t computed = s.state.computed < token_count ? s.state.computed : token_count;
     s.state.computed = whole_window_length(sequence, computed);
-    release_from(sequence, geometry_.blocks_of(s.state.computed), withdraw);
+    uint32_t first_wrong = wrong_from == kNone ? kNone : wrong_from >> geometry_.block_shift;
+    release_from(sequence, geometry_.blocks_of(s.state.computed), first_wrong);
     rewind_cursor(sequence);
     // With nothing computed nothing is in the host tier, and nothing is left of old weights.
     if (s.state.computed == 0) s.state.flags &= ~(Sequence::kSwapped | Sequence::kUnpublished);
@@ -162,7 +166,7 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     }
     Sequence &s = sequences_[index];
     if ((flags & QUIRE_END_DROP_PREFIX) != 0) drop_published(index);
-    release_from(index, 0, false);
+    release_from(index, 0, kNone);
     ledger_.tree().release_root(s.root);
     ledger_.buffers().give_back(&s.tokens);
     ledger_.buffers().give_back(&s.spans);
@@ -286,7 +290,7 @@ Status Cache::truncate(uint64_t handle, uint32_t token_count) {
     s.state.known = token_count;
     s.state.lookahead = 0;
     if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
-    lower_computed(index, token_count, false);
+    lower_computed(index, token_count, kNone);
     return Status{};
 }
 
@@ -313,7 +317,7 @@ Status Cache::accept(uint64_t handle, uint32_t count) {
     state.drafts = 0;
     state.lookahead = 0;
     if (state.first_unknown >= known) state.first_unknown = kNone;
-    lower_computed(index, known, false);
+    lower_computed(index, known, kNone);
     publish(index, s.last_step);
     return Status{};
 }

@@ -59,6 +59,29 @@ TEST(Model, long_scripts_give_what_the_reference_says) {
     play_seeds(1000000, short_run() ? 2 : 20, 4000, &tally);
 }
 
+// Behind every operation of a script, one more: the failure of each unfinished step, the end of the
+// open one, or one of its items dropped.
+TEST(Model, failure_abort_and_drop_at_every_point_give_what_the_reference_says) {
+    const Op inserted[] = {{"finish", {0, 1}}, {"finish", {1, 1}}, {"finish", {2, 1}},
+                           {"abort", {}},      {"drop", {0}},      {"drop", {3}}};
+    Tally tally;
+    for (uint64_t seed = 1; seed <= (short_run() ? 3 : 12); ++seed) {
+        const Script script = make_script(seed, 150);
+        for (size_t at = 1; at <= script.size(); ++at) {
+            for (const Op &op : inserted) {
+                Script more = script;
+                more.insert(more.begin() + static_cast<long>(at), op);
+                std::string difference = play(library(), more, &tally);
+                if (!difference.empty()) {
+                    FAIL() << "seed " << seed << ", " << op.text() << " at " << at << ": "
+                           << report(more, difference);
+                }
+            }
+        }
+    }
+    EXPECT_GT(tally.failures, 100u);
+}
+
 TEST(Model, a_script_survives_being_written_down) {
     Script script = make_script(7, 200);
     Script again = parse_script(script_text(script));

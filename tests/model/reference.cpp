@@ -293,7 +293,7 @@ void Reference::rewind(int slot) {
     s.cursor = -1;
 }
 
-void Reference::lower_computed(int slot, int tokens, bool withdraw) {
+void Reference::lower_computed(int slot, int tokens, int wrong_from) {
     Seq &s = at(slot);
     s.computed = whole_windows(s, std::min(s.computed, tokens));
     size_t keep = static_cast<size_t>(block_count(s.computed));
@@ -309,7 +309,8 @@ void Reference::lower_computed(int slot, int tokens, bool withdraw) {
                 continue;
             }
             int node = blocks_[g][static_cast<size_t>(block)].node;
-            if (withdraw && node >= 0) kill(node);
+            int end = (static_cast<int>(s.tables[g].size()) + 1) * config_.block_tokens;
+            if (wrong_from >= 0 && end > wrong_from && node >= 0) kill(node);
             drop_ref(static_cast<int>(g), block, s.last_step);
             int &owner = blocks_[g][static_cast<size_t>(block)].owner;
             if (owner == slot) owner = -1;
@@ -336,7 +337,7 @@ void Reference::end(int slot, bool drop_prefix) {
             if (!others) kill(node);
         }
     }
-    lower_computed(slot, 0, false);
+    lower_computed(slot, 0, -1);
     s = Seq{};
 }
 
@@ -377,7 +378,7 @@ bool Reference::truncate(int slot, int token_count) {
     s.drafts = std::max(0, token_count - (known - s.drafts));
     s.tokens.resize(static_cast<size_t>(token_count));
     s.lookahead = 0;
-    lower_computed(slot, token_count, false);
+    lower_computed(slot, token_count, -1);
     return true;
 }
 
@@ -390,7 +391,7 @@ bool Reference::accept(int slot, int count) {
         s.computed = static_cast<int>(known);
     s.tokens.resize(known, kUnknown);
     s.drafts = s.lookahead = 0;
-    lower_computed(slot, static_cast<int>(known), false);
+    lower_computed(slot, static_cast<int>(known), -1);
     publish(slot, s.last_step);
     return true;
 }

@@ -164,7 +164,7 @@ class Reference {
     int best_hit(const std::vector<int> &matched) const;
     void publish(int slot, int64_t ready);
     void attach(int slot, int index, int node, int64_t ready);
-    void lower_computed(int slot, int tokens, bool withdraw);
+    void lower_computed(int slot, int tokens, int wrong_from);  // -1: nothing is wrong
     void rewind(int slot);
     int whole_windows(const Seq &s, int tokens) const;
     bool tail_writable(int slot, int group, int position) const;

@@ -434,7 +434,7 @@ void Reference::lose(int slot, int valid) {
     s.lost = true;
     s.tokens.resize(s.tokens.size() - static_cast<size_t>(s.drafts));
     s.drafts = s.lookahead = 0;
-    lower_computed(slot, std::min(valid, static_cast<int>(s.tokens.size())), true);
+    lower_computed(slot, std::min(valid, static_cast<int>(s.tokens.size())), valid);
 }
 
 void Reference::finish(int64_t number, bool failed) {

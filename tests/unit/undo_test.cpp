@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Taking a step back, in part or whole, behind every one of its operations: the cache is then what
+// it was, state for state, and goes on as one that never began the step.
+//
+// State is all that a caller can see: counts, tables to the block id, what every content would hit.
+// What cannot be seen, such as who is evicted next, shows in the future: the same further traffic
+// must then hit, evict and share alike. Free blocks may be handed out in another order, so there
+// blocks are compared up to renaming.
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+
+#include "manager.hpp"
+
+namespace {
+
+using namespace quire::test;
+
+constexpr uint32_t kContents = 9;
+
+// Content c is eight blocks; contents of one family of three share their first four.
+Tokens content(uint32_t c, uint32_t count) {
+    Tokens tokens = tokens_from(10'000 * (c / 3 + 1), std::min(count, 16u));
+    if (count > 16) tokens = joined(tokens, tokens_from(1000 * (c + 1), count - 16));
+    return tokens;
+}
+
+// A cache in the middle of things: cached prefixes, forks, a window group, a swapped sequence,
+// drafts, and little room.
+struct World {
+    Manager m;
+    quire_seq old, fork, swapped, partial, fresh, twin, other;
+
+    explicit World(uint32_t blocks)
+        : m({.blocks = blocks, .host_blocks = 40, .groups = {{0, blocks}, {9, blocks}}}) {
+        for (uint32_t c = 3; c < 6; ++c) {
+            quire_seq seq = m.sequence();
+            m.compute(seq, content(c, 22));
+            m.end(seq);
+        }
+        old = m.sequence();
+        m.compute(old, content(0, 30));
+        fork = m.fork(old, 27);  // inside a block
+        swapped = m.sequence();
+        m.compute(swapped, content(1, 19));
+        m.begin();
+        give_up(swapped, QUIRE_PREEMPT_SWAP);
+        m.finish(m.commit());
+        partial = m.sequence();
+        m.compute(partial, content(6, 20), {.max_compute = 7});
+        fresh = m.sequence();
+        twin = m.sequence();
+        other = m.sequence();
+    }
+
+    void give_up(quire_seq seq, uint32_t how) {
+        uint32_t freed = 0;
+        EXPECT_GE(m.api().step_preempt(m.cache(), m.open(), seq, how, &freed, m.error()), 0)
+            << m.message();
+    }
+
+    // What the step does, one after another. Each is an item but for the preemption.
+    std::vector<std::function<void()>> operations() {
+        return {
+            [this] { m.add(old, {1, 2, 3}); },
+            [this] { m.add(fork, {4, 5}); },  // copies the block that it shares
+            [this] { m.add(fresh, content(4, 26)); },
+            [this] { m.add(twin, content(4, 28), {.drafts = 2}); },  // hits what `fresh` computes
+            [this] { m.add(swapped, {6}); },
+            [this] { m.add(partial, {}, {.max_compute = 9}); },
+            [this] { give_up(old_or_other(), QUIRE_PREEMPT_RECOMPUTE); },
+            [this] { m.add(other, content(8, 21), {.lookahead = 6}); },
+        };
+    }
+    std::vector<quire_seq> items() const { return {old, fork, fresh, twin, swapped, partial}; }
+    // A sequence of the step is dropped before it is preempted.
+    quire_seq old_or_other() {
+        m.drop(old);
+        return old;
+    }
+
+    std::string hits() {
+        std::string out;
+        for (uint32_t c = 0; c < kContents; ++c) {
+            out += std::to_string(m.probe(content(c, 33))) + " ";
+        }
+        return out;
+    }
+    std::string state() { return m.snapshot() + "/ " + hits(); }
+
+    // Blocks by the order in which they are met.
+    std::string tables() {
+        std::map<std::pair<uint32_t, int32_t>, size_t> names;
+        std::string out;
+        for (quire_seq seq : {old, fork, swapped, partial, fresh, twin, other}) {
+            for (uint32_t g = 0; g < 2; ++g) {
+                out += "| ";
+                for (int32_t id : m.table(seq, g)) {
+                    size_t name =
+                        id == 0 ? 0
+                                : names.emplace(std::pair(g, id), names.size() + 1).first->second;
+                    out += std::to_string(name) + " ";
+                }
+            }
+        }
+        return out;
+    }
+
+    // Newcomers one after another, with what everybody hits then.
+    std::string future() {
+        std::string out;
+        for (uint32_t c : {2u, 7u, 0u, 5u, 8u, 1u, 6u}) {
+            m.begin({.may_preempt = true});
+            quire_seq seq = m.sequence();
+            quire_step_result result = m.add(seq, content(c, 25 + c));
+            m.add(other, {c});
+            m.finish(m.commit());
+            out += std::to_string(result.outcome) + ":" + std::to_string(result.hit_tokens) + " ";
+            out += hits() + tables() + "\n";
+            m.end(seq);
+        }
+        return out;
+    }
+};
+
+TEST(Undo, steps_tried_here_copy_hit_evict_swap_and_preempt) {
+    for (uint32_t blocks : {26u, 60u}) {
+        World w(blocks);
+        quire_cache_stats before = w.m.stats();
+        w.m.begin();
+        for (auto &operation : w.operations()) operation();
+        w.m.finish(w.m.commit());
+        quire_cache_stats after = w.m.stats();
+        EXPECT_GT(after.copies_on_write, before.copies_on_write);
+        EXPECT_GT(after.prefix_cache_hits, before.prefix_cache_hits);
+        EXPECT_GT(after.blocks_swapped_in, before.blocks_swapped_in);
+        EXPECT_GT(after.num_preemptions, before.num_preemptions);
+        EXPECT_EQ(after.evictions > before.evictions, blocks == 26);
+    }
+}
+
+TEST(Undo, abort_behind_every_operation_leaves_state_and_future) {
+    for (uint32_t blocks : {26u, 60u}) {
+        World never(blocks);
+        const std::string future = never.future();
+        for (size_t count = 0; count <= World(blocks).operations().size(); ++count) {
+            World w(blocks);
+            const std::string before = w.state();
+            w.m.begin({.may_preempt = true});
+            auto operations = w.operations();
+            for (size_t i = 0; i < count; ++i) operations[i]();
+            w.m.abort();
+            EXPECT_EQ(w.state(), before) << count << " operations, " << blocks << " blocks";
+            EXPECT_EQ(w.future(), future) << count << " operations, " << blocks << " blocks";
+        }
+    }
+}
+
+TEST(Undo, items_dropped_in_any_order_leave_state_and_future) {
+    for (uint32_t blocks : {26u, 60u}) {
+        World never(blocks);
+        const std::string future = never.future();
+        for (uint32_t seed = 1; seed <= 40; ++seed) {
+            World w(blocks);
+            const std::string before = w.state();
+            w.m.begin();
+            auto operations = w.operations();
+            std::vector<quire_seq> in_step = w.items();
+            for (size_t i = 0; i < in_step.size(); ++i) operations[i]();
+            std::shuffle(in_step.begin(), in_step.end(), std::mt19937(seed));
+            for (quire_seq seq : in_step) {
+                if ((w.m.info(seq).flags & QUIRE_SEQ_IN_STEP) != 0) w.m.drop(seq);
+            }
+            EXPECT_EQ(w.state(), before) << "seed " << seed << ", " << blocks << " blocks";
+            w.m.abort();
+            EXPECT_EQ(w.future(), future) << "seed " << seed << ", " << blocks << " blocks";
+        }
+    }
+}
+
+// With room for all, so that nobody evicted for the dropped item what another would have hit.
+TEST(Undo, step_without_one_dropped_item_is_the_step_that_never_had_it) {
+    for (size_t gone = 0; gone < 6; ++gone) {
+        World w(60), never(60);
+        quire_seq out = w.items()[gone];
+        w.m.begin();
+        for (size_t i = 0; i < 6; ++i) w.operations()[i]();
+        std::vector<quire_seq> dropped = w.m.drop(out);
+        w.m.finish(w.m.commit());
+        never.m.begin();
+        for (size_t i = 0; i < 6; ++i) {
+            // The two caches gave the same places to the same sequences, but other handles.
+            quire_seq same = w.items()[i];
+            bool kept = std::find(dropped.begin(), dropped.end(), same) == dropped.end();
+            if (kept) never.operations()[i]();
+        }
+        never.m.finish(never.m.commit());
+        EXPECT_EQ(w.tables(), never.tables()) << "item " << gone;
+        EXPECT_EQ(w.hits(), never.hits()) << "item " << gone;
+        EXPECT_EQ(w.future(), never.future()) << "item " << gone;
+    }
+}
+
+}  // namespace
