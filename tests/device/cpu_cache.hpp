@@ -37,6 +37,8 @@ struct CacheShape {
     uint32_t blocks = 0;
     uint32_t block_tokens = 16;
     uint32_t head_dim = 64;
+    const char *backend = "cpu";
+    const char *path = nullptr;  // of a plugin that is not where backends are found
 };
 
 // One layer, one head, f32.
@@ -47,7 +49,9 @@ class CpuCache {
         auto instance_desc = described<quire_instance_desc>();
         must(api.instance_create(&instance_desc, &instance, &error));
         auto device_desc = described<quire_device_desc>();
-        device_desc.backend = "cpu";
+        device_desc.backend = shape.backend;
+        uint32_t index = 0;
+        if (shape.path != nullptr) must(api.backend_load(instance, shape.path, &index, &error));
         must(api.device_open(instance, &device_desc, &device, &error));
         auto group = described<quire_group_desc>();
         group.layer_count = group.kv_heads = 1;

@@ -167,7 +167,7 @@ typedef struct quire_be_attention {
     uint32_t block_table_stride;
     uint32_t row_count;
     uint32_t query_tokens;
-    uint32_t max_length;
+    uint32_t max_length; /* longest row at the commit; a call that is replayed meets longer ones */
 } quire_be_attention;
 
 typedef struct quire_backend_api {
