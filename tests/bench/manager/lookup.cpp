@@ -6,7 +6,7 @@
 //
 // Floor: 3,125 times the four cache lines that a block's lookup must read: its bucket at a random
 // place of a buffer of that size, node, tokens and block record one behind another, with the same
-// prefetch.
+// prefetch and as cold; the best of nine passes.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -28,6 +28,7 @@ constexpr uint32_t kLookupBlocks = 3125;
 constexpr uint32_t kBlockTokens = 16;
 constexpr uint64_t kBytesPerBlock = 128 + 64 + 16;  // node with tokens, block record, two buckets
 constexpr uint32_t kPromptBlocks = 4096;            // of the prompts in between
+constexpr uint32_t kPasses = 9;                     // of the lookup, and of its floor
 
 uint64_t last_level_cache_bytes() {
     long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -48,34 +49,45 @@ uint32_t probe(Client *client, quire_seq seq, const std::vector<uint32_t> &token
     return hits;
 }
 
-double floor_microseconds(uint64_t buffer_bytes) {
-    struct alignas(64) Line {
-        uint64_t words[8];
-    };
-    size_t count = buffer_bytes / sizeof(Line);
-    void *memory = mmap(nullptr, count * sizeof(Line), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) std::abort();
-    madvise(memory, count * sizeof(Line), MADV_HUGEPAGE);  // as the library's tables
-    Line *lines = static_cast<Line *>(memory);
-    std::memset(memory, 1, count * sizeof(Line));
+struct alignas(64) Line {
+    uint64_t words[8];
+};
+
+// Reads the lines of one lookup, and before it all others, so that it meets them as cold as the
+// lookup does.
+double cold_pass_microseconds(const Line *lines, size_t count, std::mt19937_64 *random) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; ++i) sum += lines[i].words[0];
     std::vector<uint32_t> order(kLookupBlocks * 4);
-    std::mt19937_64 random(5);
-    uint32_t row = static_cast<uint32_t>(random() % (count - order.size()));
+    uint32_t row = static_cast<uint32_t>((*random)() % (count - order.size()));
     for (uint32_t i = 0; i < order.size(); ++i) {
-        order[i] = i % 4 == 0 ? static_cast<uint32_t>(random() % count) : row + i;
+        order[i] = i % 4 == 0 ? static_cast<uint32_t>((*random)() % count) : row + i;
     }
     constexpr uint32_t ahead = 24 * 4;
-    uint64_t sum = 0;
     auto begin = Clock::now();
     for (uint32_t i = 0; i < order.size(); ++i) {
         if (i + ahead < order.size()) __builtin_prefetch(&lines[order[i + ahead]]);
         sum += lines[order[i]].words[0];
     }
     benchmark::DoNotOptimize(sum);
-    double time = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+    return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+
+// The best of several passes: what slows one of them down is not what every lookup must pay.
+double floor_microseconds(uint64_t buffer_bytes) {
+    size_t count = buffer_bytes / sizeof(Line);
+    void *memory = mmap(nullptr, count * sizeof(Line), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) std::abort();
+    madvise(memory, count * sizeof(Line), MADV_HUGEPAGE);  // as the library's tables
+    std::memset(memory, 1, count * sizeof(Line));
+    std::mt19937_64 random(5);
+    double best = 1e9;
+    for (uint32_t pass = 0; pass < kPasses; ++pass) {
+        best = std::min(best, cold_pass_microseconds(static_cast<Line *>(memory), count, &random));
+    }
     munmap(memory, count * sizeof(Line));
-    return time;
+    return best;
 }
 
 void verified_lookup_of_3125_blocks(benchmark::State &state) {
@@ -107,7 +119,7 @@ void verified_lookup_of_3125_blocks(benchmark::State &state) {
 }
 BENCHMARK(verified_lookup_of_3125_blocks)
     ->UseManualTime()
-    ->Iterations(9)
+    ->Iterations(kPasses)
     ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
