@@ -45,7 +45,7 @@ FAULTS = [
 
 
 def run(*arguments, fault=None, env=None):
-    environment = {**os.environ, **(env or {})}
+    environment = {**os.environ, "QUIRE_CONFORM": SUITE, **(env or {})}
     environment.pop("QUIRE_WRONG", None)
     if fault:
         environment["QUIRE_WRONG"] = fault
@@ -166,7 +166,8 @@ def suite_that_is_not_there_is_said(folder):
     alone = folder / "bin" / "quire"
     alone.parent.mkdir()
     shutil.copy(QUIRE, alone)
-    process = subprocess.run([alone, "conform"], capture_output=True, text=True)
+    environment = {key: value for key, value in os.environ.items() if key != "QUIRE_CONFORM"}
+    process = subprocess.run([alone, "conform"], capture_output=True, text=True, env=environment)
     expect(process.returncode == 1 and "the conformance suite is not here" in process.stderr and
            "libgtest-dev" in process.stderr, f"where it is not, and why: {process.stderr}")
 
