@@ -88,6 +88,11 @@ def death_is_a_result():
     expect("signal 6" in cases[dead[0]]["text"], "and it says of what")
     expect(sum(case["outcome"] == "passed" for case in cases.values()) == len(cases) - 1,
            "the others of its group ran all the same")
+    code, out, _ = run(WRONG, "--json", "--only", "FillTest.*", fault="throw")
+    text = outcomes(out)["FillTest.nothing_to_fill_is_done"]["text"]
+    print(f"throw: {text.splitlines()[0]}")
+    expect(code == 1 and "exception" in text and "signal" not in text,
+           f"an exception of a plugin, which has a runtime of its own, is caught: {text}")
     code, out, _ = run(WRONG, "--json", "--only", "QueueTest.q*", "--patience", 8, fault="hang")
     cases = outcomes(out)
     text = cases["QueueTest.quiesce_waits_for_every_queue_or_for_the_time"]["text"]
