@@ -12,7 +12,8 @@ kind=$1
 shift
 folder=build/$kind
 case $kind in
-release) options=(-Dbuildtype=release) ;;
+# lib: what is installed from here, or packed, goes to any distribution.
+release) options=(-Dbuildtype=release -Dlibdir=lib) ;;
 # A sanitizer's instrumentation makes gcc warn of things that are not there.
 sanitize) options=(-Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dwerror=false) ;;
 threads) options=(-Dbuildtype=debugoptimized -Db_sanitize=thread -Dwerror=false

@@ -152,9 +152,11 @@ void visit(void *user, const char *path) {
 }
 
 void search_directory(quire_instance *instance, const std::string &directory) {
-    if (!directory.empty() && directory[0] == '/') {
-        os::list_files(directory.c_str(), kPrefix, kSuffix, visit, instance);
-    }
+    auto &searched = instance->searched;
+    if (directory.empty() || directory[0] != '/') return;
+    if (std::find(searched.begin(), searched.end(), directory) != searched.end()) return;
+    searched.push_back(directory);
+    os::list_files(directory.c_str(), kPrefix, kSuffix, visit, instance);
 }
 
 void search_path(quire_instance *instance, const char *path) {

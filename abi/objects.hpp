@@ -72,6 +72,7 @@ struct quire_instance {
     void *log_user = nullptr;
     std::mutex mutex;
     std::vector<std::unique_ptr<quire::abi::Backend>> backends;
+    std::vector<std::string> searched;  // directories, for the words when nothing was found
     std::atomic<uint32_t> children{0};
     const quire_host_info *host_info = nullptr;
 };

@@ -17,23 +17,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In a build tree, in an installed one.
-constexpr const char *kPlaces[] = {"../../tests/quire-conform", "../libexec/quire/quire-conform"};
-
 std::string find_program() {
     if (const char *path = std::getenv("QUIRE_CONFORM"); path != nullptr && *path != 0) return path;
     std::error_code failed;
     fs::path directory = fs::read_symlink("/proc/self/exe", failed).parent_path();
-    std::string tried;
-    for (const char *place : kPlaces) {
-        fs::path candidate = (directory / place).lexically_normal();
-        if (fs::exists(candidate, failed)) return candidate;
-        tried += "\n  " + candidate.string();
-    }
+    fs::path candidate = (directory / QUIRE_CONFORM_FROM_BIN).lexically_normal();
+    if (fs::exists(candidate, failed)) return candidate;
     throw Failure(
         "the conformance suite is not here: it is built and installed where GoogleTest is found "
-        "(libgtest-dev) and -Dtests is not disabled; QUIRE_CONFORM may name it. Looked for:" +
-            tried,
+        "(libgtest-dev) and -Dtests is not disabled; QUIRE_CONFORM may name it. Looked for "
+        "it as " +
+            candidate.string(),
         kFailed);
 }
 
@@ -54,7 +48,7 @@ std::string find_backend(const std::string &name) {
         if (name == info.name) return info.path;
         known += std::string(known.empty() ? "" : ", ") + info.name;
     }
-    if (known.empty()) known = "none; QUIRE_PLUGIN_PATH names a directory of quire_backend_*.so";
+    if (known.empty()) throw Failure(why_no_backend(instance.get()), kUsage);
     throw Failure("there is no backend '" + name + "'; found: " + known, kUsage);
 }
 

@@ -88,16 +88,12 @@ void devices(bool json) {
     check(library().backend_count(instance.get(), &count, &error), error);
     nlohmann::ordered_json out = nlohmann::ordered_json::array();
     for (uint32_t i = 0; i < count; ++i) out.push_back(describe_backend(instance.get(), i));
+    if (count == 0) std::fprintf(stderr, "%s\n", why_no_backend(instance.get()).c_str());
     if (json) {
         std::printf("%s\n", out.dump(2).c_str());
         return;
     }
     for (const auto &backend : out) print_backend(backend);
-    if (count == 0) {
-        std::printf(
-            "no backend was found: set QUIRE_PLUGIN_PATH to a directory that holds "
-            "quire_backend_*.so\n");
-    }
 }
 
 }  // namespace quire::cli

@@ -13,21 +13,20 @@ std::string beside_this_program() {
     std::error_code failed;
     fs::path directory = fs::read_symlink("/proc/self/exe", failed).parent_path();
     if (failed) return {};
-    for (const char *place : {"../../abi/libquire.so.0", "../lib/libquire.so.0",
-                              "../lib/x86_64-linux-gnu/libquire.so.0", "libquire.so.0"}) {
-        fs::path candidate = directory / place;
-        if (fs::exists(candidate, failed)) return candidate.lexically_normal();
-    }
-    return {};
+    return (directory / QUIRE_LIBRARY_FROM_BIN).lexically_normal();
 }
 
 const quire_api *load() {
     const quire_api *api = nullptr;
     char why[1024] = "";
+    const char *named = std::getenv("QUIRE_LIBRARY");
     std::string path;
-    if (std::getenv("QUIRE_LIBRARY") == nullptr) path = beside_this_program();
-    if (quire_dyn_load(path.empty() ? nullptr : path.c_str(), &api, why, sizeof why) < 0) {
-        throw Failure(why, kFailed);
+    if (named == nullptr || *named == '\0') path = beside_this_program();
+    std::error_code failed;
+    bool is_there = !path.empty() && std::filesystem::exists(path, failed);
+    if (quire_dyn_load(is_there ? path.c_str() : nullptr, &api, why, sizeof why) < 0) {
+        std::string missing = is_there || path.empty() ? "" : path + " is not there; ";
+        throw Failure(missing + why, kFailed);
     }
     return api;
 }
@@ -37,6 +36,15 @@ const quire_api *load() {
 const quire_api &library() {
     static const quire_api *api = load();
     return *api;
+}
+
+std::string why_no_backend(quire_instance *instance) {
+    auto desc = described<quire_device_desc>();
+    Error error;
+    quire_device *device = nullptr;
+    if (library().device_open(instance, &desc, &device, &error) < 0) return error.message;
+    library().device_close(device, nullptr);
+    return "a backend was found";
 }
 
 }  // namespace quire::cli

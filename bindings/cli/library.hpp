@@ -3,8 +3,9 @@
 // library: opens libquire as any other program would, by dlopen, and turns its errors into
 // exceptions.
 //
-// Looked for: the environment's QUIRE_LIBRARY, places relative to this program (a build tree, an
-// installed tree), and where the dynamic linker looks.
+// Looked for: the environment's QUIRE_LIBRARY, the installed tree that this program lies in,
+// wherever it was moved, and where the dynamic linker looks. No place outside of that tree: a
+// folder above it may be one that anybody writes.
 #pragma once
 
 #include <quire/dyn.h>
@@ -25,6 +26,9 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 const quire_api &library();
+
+// Of an instance that found no backend: where it looked, and what to do.
+std::string why_no_backend(quire_instance *instance);
 
 // An error struct to hand to calls, and the check of what they return.
 struct Error : quire_error {

@@ -16,7 +16,8 @@
  *           mistake.
  * Memory    Nothing that the library allocated is freed by the caller, nor the other way round;
  *           every pointer given is read before the call returns and not kept, unless said.
- * Version   0.x: a minor version may change anything. 1.0 freezes.
+ * Version   0.x: a minor version may change anything but what docs/compatibility.md keeps. 1.0
+ *           freezes.
  */
 #ifndef QUIRE_BASE_H
 #define QUIRE_BASE_H

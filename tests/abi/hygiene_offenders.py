@@ -41,6 +41,12 @@ OFFENDERS = [
      "exports malloc"),
     ("operator new", f"{VISIBLE} void *operator new(unsigned long) {{ return (void *)8; }}\n", [],
      "exports _Znwm"),
+    ("a newer processor's vectors",
+     '__attribute__((target("avx2"))) void quire_g(float *a) '
+     "{ for (int i = 0; i < 64; ++i) a[i] *= 2; }\n", ["-O3"], "has the instruction v"),
+    ("a newer processor's count of bits",
+     '__attribute__((target("popcnt"))) int quire_g(unsigned a) '
+     "{ return __builtin_popcount(a); }\n", [], "has the instruction popcnt, in _Z7quire_gj"),
     ("a newer C library", '#include <dlfcn.h>\nvoid *f() { return dlsym(0, "f"); }\n', [],
      "wants dlsym of glibc 2.34"),
 ]
@@ -59,8 +65,25 @@ def judge(hygiene, target):
     command = [sys.executable, hygiene, "--exports", "quire_", str(target)]
     result = subprocess.run(command, capture_output=True, text=True)
     newer = subprocess.run([sys.executable, hygiene, "--max-glibc", "2.33", "--any-host",
-                            str(target)], capture_output=True, text=True)
+                            "--baseline", str(target)], capture_output=True, text=True)
     return max(result.returncode, newer.returncode), result.stdout + newer.stdout
+
+
+def program_problems(hygiene, compiler, folder):
+    """A program with its own C++ runtime passes, one without does not."""
+    source = pathlib.Path(folder, "program.cpp")
+    source.write_text("#include <iostream>\nint main() { std::cout << 1; }\n")
+    problems = []
+    for static, expected in ((["-static-libstdc++", "-static-libgcc"], ""),
+                             ([], "program needs libstdc++.so.6\n")):
+        target = source.with_suffix("")
+        hard = [flag for flag in CLEAN if flag.startswith("-Wl")]
+        subprocess.run([*compiler, *hard, str(source), *static, "-o", str(target)], check=True)
+        result = subprocess.run([sys.executable, hygiene, "--program", str(target)],
+                                capture_output=True, text=True)
+        if (result.returncode != 0) != bool(expected) or expected not in result.stdout:
+            problems.append(f"program: expected {expected!r}, found {result.stdout!r}")
+    return problems
 
 
 def main():
@@ -77,6 +100,9 @@ def main():
             found = status == 1 and expected in words
             print(f"{what}: {'found' if found else 'NOT FOUND: ' + repr(words)}")
             failed = failed or not found
+        for problem in program_problems(hygiene, compiler, folder):
+            print(problem)
+            failed = True
         empty = build(compiler, folder, "empty", "static int x;\n", ["-Wno-unused"])
         status, words = judge(hygiene, empty)
         if status != 1 or "exports nothing" not in words:

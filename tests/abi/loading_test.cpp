@@ -73,6 +73,20 @@ TEST(Dyn, a_library_of_somebody_else_is_told_apart) {
     EXPECT_NE(std::string(why).find("not libquire"), std::string::npos) << why;
 }
 
+TEST(Dyn, a_library_whose_table_ends_before_the_headers_is_refused_with_both_sizes) {
+    const char *path = std::getenv("QUIRE_SHORT_TABLE");
+    ASSERT_NE(path, nullptr) << "tests/abi/meson.build sets it";
+    const quire_api *api = &library();
+    char why[512] = "";
+    EXPECT_EQ(quire_dyn_load(path, &api, why, sizeof why), QUIRE_E_INCOMPATIBLE);
+    EXPECT_EQ(api, nullptr) << "no table whose end is not there";
+    std::string words = why;
+    size_t size_bytes = sizeof(quire_api);
+    EXPECT_NE(words.find(path), std::string::npos) << words;
+    EXPECT_NE(words.find(std::to_string(size_bytes)), std::string::npos) << words;
+    EXPECT_NE(words.find(std::to_string(size_bytes - sizeof(void *))), std::string::npos) << words;
+}
+
 TEST(Dyn, a_short_buffer_for_the_reason_is_not_overrun) {
     const quire_api *api = nullptr;
     char why[8] = "1234567";

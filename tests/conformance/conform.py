@@ -45,7 +45,7 @@ FAULTS = [
 
 
 def run(*arguments, fault=None, env=None):
-    environment = {**os.environ, **(env or {})}
+    environment = {**os.environ, "QUIRE_CONFORM": SUITE, **(env or {})}
     environment.pop("QUIRE_WRONG", None)
     if fault:
         environment["QUIRE_WRONG"] = fault
@@ -88,6 +88,11 @@ def death_is_a_result():
     expect("signal 6" in cases[dead[0]]["text"], "and it says of what")
     expect(sum(case["outcome"] == "passed" for case in cases.values()) == len(cases) - 1,
            "the others of its group ran all the same")
+    code, out, _ = run(WRONG, "--json", "--only", "FillTest.*", fault="throw")
+    text = outcomes(out)["FillTest.nothing_to_fill_is_done"]["text"]
+    print(f"throw: {text.splitlines()[0]}")
+    expect(code == 1 and "exception" in text and "signal" not in text,
+           f"an exception of a plugin, which has a runtime of its own, is caught: {text}")
     code, out, _ = run(WRONG, "--json", "--only", "QueueTest.q*", "--patience", 8, fault="hang")
     cases = outcomes(out)
     text = cases["QueueTest.quiesce_waits_for_every_queue_or_for_the_time"]["text"]
@@ -166,7 +171,8 @@ def suite_that_is_not_there_is_said(folder):
     alone = folder / "bin" / "quire"
     alone.parent.mkdir()
     shutil.copy(QUIRE, alone)
-    process = subprocess.run([alone, "conform"], capture_output=True, text=True)
+    environment = {key: value for key, value in os.environ.items() if key != "QUIRE_CONFORM"}
+    process = subprocess.run([alone, "conform"], capture_output=True, text=True, env=environment)
     expect(process.returncode == 1 and "the conformance suite is not here" in process.stderr and
            "libgtest-dev" in process.stderr, f"where it is not, and why: {process.stderr}")
 

@@ -224,6 +224,12 @@ quire_status crash(quire_be_queue *queue, uint64_t address, uint64_t size_bytes,
     return right().fill(queue, address, size_bytes, byte, error);
 }
 
+quire_status throw_through(quire_be_queue *queue, uint64_t address, uint64_t size_bytes,
+                           uint32_t byte, quire_error *error) {
+    if (queue != nullptr && size_bytes == 0) throw 7;
+    return right().fill(queue, address, size_bytes, byte, error);
+}
+
 quire_status hang(quire_be_device *device, uint64_t timeout_ns, quire_error *error) {
     while (timeout_ns == 0) pause();
     return right().quiesce(device, timeout_ns, error);
@@ -267,6 +273,7 @@ bool plant(const char *fault, quire_backend_api *table) {
              t->shutdown = hide_leaks;
          }},
         {"crash", [](auto *t) { t->fill = crash; }},
+        {"throw", [](auto *t) { t->fill = throw_through; }},
         {"hang", [](auto *t) { t->quiesce = hang; }},
         {"no_fill", [](auto *t) { t->fill = nullptr; }},
     };

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tarball: packs what `meson install` leaves, to be unpacked and used anywhere.
+
+    tarball.py BUILD PREFIX NAME [--output FOLDER] [--max-glibc VERSION]
+
+Writes FOLDER/NAME.tar.xz, whose files lie in a folder NAME. The binaries are stripped and then held
+to what tests/abi/hygiene.py asks, so that a tarball which needs a newer glibc is never written.
+
+Equal installed files give equal bytes: names are sorted, owners are 0, and times are
+SOURCE_DATE_EPOCH, or else the commit's.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HYGIENE = ROOT / "tests" / "abi" / "hygiene.py"
+
+
+def time_of_source():
+    if "SOURCE_DATE_EPOCH" in os.environ:
+        return int(os.environ["SOURCE_DATE_EPOCH"])
+    commit = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True,
+                            text=True)
+    if commit.returncode != 0:
+        sys.exit("tarball: there is no commit to take the time from; set SOURCE_DATE_EPOCH")
+    return int(commit.stdout)
+
+
+def install(build, stage):
+    command = [sys.executable, "-m", "mesonbuild.mesonmain", "install", "-C", build, "--quiet",
+               "--no-rebuild", "--strip", "--destdir", str(stage)]
+    subprocess.run(command, check=True, stdout=sys.stderr)
+
+
+def binaries(tree):
+    """(shared objects, programs): a program's name does not say .so."""
+    files = [path for path in sorted(tree.rglob("*")) if path.is_file() and not path.is_symlink()]
+    elf = [path for path in files if path.read_bytes()[:4] == b"\x7fELF"]
+    return [path for path in elf if ".so" in path.name], [p for p in elf if ".so" not in p.name]
+
+
+def check(tree, max_glibc):
+    objects, programs = binaries(tree)
+    if not objects or not programs:
+        sys.exit("tarball: the installed tree has no library or no program")
+    every = ["--baseline", "--any-host", "--max-glibc", max_glibc]
+    for kind, paths in ((["--exports", "quire_"], objects), (["--program"], programs)):
+        command = [sys.executable, HYGIENE, *kind, *every, *paths]
+        if subprocess.run([*map(str, command)], stdout=sys.stderr).returncode != 0:
+            sys.exit("tarball: not written, for what is said above")
+
+
+def pack(tree, name, time, path):
+    def same_for_all(entry):
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = "root"
+        entry.mtime = time
+        # What a umask took away from the files of a checkout is no part of them.
+        is_run = entry.isdir() or entry.mode & 0o100
+        entry.mode = 0o777 if entry.issym() else 0o755 if is_run else 0o644
+        return entry
+    with tarfile.open(path, "w:xz", format=tarfile.USTAR_FORMAT) as archive:
+        for member in [tree, *sorted(tree.rglob("*"))]:
+            inside = pathlib.PurePosixPath(name, member.relative_to(tree).as_posix())
+            archive.add(member, str(inside), recursive=False, filter=same_for_all)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("build")
+    parser.add_argument("prefix")
+    parser.add_argument("name")
+    parser.add_argument("--output", type=pathlib.Path, help="default: the build folder")
+    parser.add_argument("--max-glibc", default="2.34")
+    options = parser.parse_args()
+    path = (options.output or pathlib.Path(options.build)) / (options.name + ".tar.xz")
+    time = time_of_source()
+    with tempfile.TemporaryDirectory() as folder:
+        stage = pathlib.Path(folder, "stage")
+        install(options.build, stage)
+        tree = stage / options.prefix.lstrip("/")
+        check(tree, options.max_glibc)
+        half = pathlib.Path(folder, "tarball")
+        pack(tree, options.name, time, half)
+        shutil.copyfile(half, path)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

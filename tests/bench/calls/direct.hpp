@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// direct: the work itself: the same steps as client.c takes, by calls of the core's own functions,
+// linked into the program. No table, guard, lock or check of a struct is on the way.
+//
+// Threads: none.
+#pragma once
+
+#include "core/cache.hpp"
+
+namespace quire::bench {
+
+class Direct {
+ public:
+    Direct();
+    Direct(const Direct &) = delete;
+    Direct &operator=(const Direct &) = delete;
+
+    void run_empty(uint32_t steps);
+    void start();
+    void run_decode(uint32_t steps);
+    void end();
+
+ private:
+    void run_step(const uint32_t *tokens, uint32_t count);
+
+    Cache cache_;
+    StepOptions options_;
+    quire_step_item item_{};
+    quire_error error_{};
+    uint32_t next_token_ = 0;
+};
+
+}  // namespace quire::bench
