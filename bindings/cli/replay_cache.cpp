@@ -19,6 +19,12 @@ ReplayCache::ReplayCache(const ReplayOptions &options, uint32_t max_sequences) :
     seq_desc_ = described<quire_seq_desc>();
 }
 
+// A request that does not fit leaves its step open.
+ReplayCache::~ReplayCache() {
+    if (open_ != 0) api_.step_abort(cache_, open_, nullptr);
+    api_.cache_destroy(cache_, nullptr);
+}
+
 quire_seq ReplayCache::begin_sequence() {
     quire_seq seq = 0;
     must(api_.seq_create(cache_, &seq_desc_, &seq, &error_));

@@ -13,7 +13,7 @@ namespace quire::cli {
 class ReplayCache {
  public:
     ReplayCache(const ReplayOptions &options, uint32_t max_sequences);
-    ~ReplayCache() { api_.cache_destroy(cache_, nullptr); }
+    ~ReplayCache();
     ReplayCache(const ReplayCache &) = delete;
     ReplayCache &operator=(const ReplayCache &) = delete;
 
@@ -27,13 +27,13 @@ class ReplayCache {
 
     quire_step begin(const quire_step_item *items, uint32_t count, const uint32_t *tokens,
                      uint32_t token_count, quire_step_result *results) {
-        quire_step step = 0;
         must(api_.step_begin(cache_, &step_desc_, items, count, sizeof *items, tokens, token_count,
-                             results, sizeof *results, &step, &error_));
-        return step;
+                             results, sizeof *results, &open_, &error_));
+        return open_;
     }
     void commit_and_finish(quire_step step) {
         must(api_.step_commit(cache_, step, nullptr, &error_));
+        open_ = 0;
         must(api_.step_finish(cache_, step, nullptr, QUIRE_STEP_OK, &error_));
     }
 
@@ -44,6 +44,7 @@ class ReplayCache {
     Instance instance_;
     Error error_;
     quire_cache *cache_ = nullptr;
+    quire_step open_ = 0;
     quire_step_desc step_desc_{};
     quire_seq_desc seq_desc_{};
 };
