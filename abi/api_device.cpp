@@ -63,7 +63,8 @@ Status no_backend(const quire_instance *instance, const char *name, quire_error 
     }
     if (instance->backends.empty()) {
         words +=
-            ": no plugin was found; set QUIRE_PLUGIN_PATH to the directory of quire_backend_*.so";
+            ": no plugin was found; set QUIRE_PLUGIN_PATH to the absolute path of the directory of "
+            "quire_backend_*.so";
     }
     copy_text(error->message, words);
     return fail(QUIRE_E_BACKEND, nullptr);

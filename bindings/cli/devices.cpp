@@ -95,8 +95,8 @@ void devices(bool json) {
     for (const auto &backend : out) print_backend(backend);
     if (count == 0) {
         std::printf(
-            "no backend was found: set QUIRE_PLUGIN_PATH to a directory that holds "
-            "quire_backend_*.so\n");
+            "no backend was found: set QUIRE_PLUGIN_PATH to the absolute path of a directory that "
+            "holds quire_backend_*.so\n");
     }
 }
 
