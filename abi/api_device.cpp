@@ -63,8 +63,8 @@ Status no_backend(const quire_instance *instance, const char *name, quire_error 
     }
     if (instance->backends.empty()) {
         words +=
-            ": no plugin was found; set QUIRE_PLUGIN_PATH to the directory of quire_backend_*.so; "
-            "looked in";
+            ": no plugin was found; set QUIRE_PLUGIN_PATH to the absolute path of the directory of "
+            "quire_backend_*.so; looked in";
         for (const std::string &directory : instance->searched) words += " " + directory;
     }
     copy_text(error->message, words);

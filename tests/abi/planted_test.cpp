@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 
 #include "tests/unit/manager.hpp"
@@ -112,6 +113,19 @@ TEST_F(Planted, in_the_working_directory_is_not_found) {
     EXPECT_NE(load("./quire_backend_hostile.so").find("not absolute"), std::string::npos);
     setenv("QUIRE_PLUGIN_PATH", file.parent_path().c_str(), 1);
     EXPECT_EQ(search("/nowhere"), "") << "by its whole path it is found";
+}
+
+TEST_F(Planted, in_a_relative_directory_is_passed_over_and_the_refusal_says_what_to_set) {
+    fs::path file = plant("here");
+    fs::current_path(file.parent_path().parent_path());
+    EXPECT_EQ(search("here"), "nothing was found");
+    quire_instance *instance = create("here");
+    auto desc = described<quire_device_desc>();
+    auto error = described<quire_error>();
+    quire_device *device = nullptr;
+    EXPECT_EQ(library().device_open(instance, &desc, &device, &error), QUIRE_E_BACKEND);
+    EXPECT_NE(std::strstr(error.message, "absolute path"), nullptr) << error.message;
+    library().instance_destroy(instance, nullptr);
 }
 
 TEST_F(Planted, in_a_directory_that_everybody_writes) {
