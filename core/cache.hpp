@@ -219,7 +219,9 @@ class Cache {
     void undo_change(StepRecord *record, Change *change);
     void undo_changes(StepRecord *record, uint64_t keep);
     void close(StepRecord *record);
-    void mark_doomed(StepRecord *record, uint32_t first);
+    bool mark_doomed(StepRecord *record, uint32_t first);
+    void mark_given_up(const StepRecord &record, const Change &change, bool given_up);
+    bool takes_given_up(const Edit &edit) const;
     bool hits_doomed(const StepRecord &record, const Change &change) const;
     Status check_batch(const StepRecord &record, Batch *batch) const;
     void pass_windows(const Change &change);

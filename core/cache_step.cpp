@@ -90,10 +90,40 @@ Status Cache::abort(uint64_t step) {
     return Status{};
 }
 
-// Does the item share a block that a doomed item of this step publishes?
+// Marks the blocks that the change gave up; undoing it takes them back.
+void Cache::mark_given_up(const StepRecord &record, const Change &change, bool given_up) {
+    for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
+        const Edit &edit = record.edits[i];
+        if (edit.kind == EditKind::drop_ref || edit.kind == EditKind::replace) {
+            ledger_.pool(edit.group)[edit.block].given_up = given_up;
+        } else if (edit.kind == EditKind::host_drop) {
+            (*ledger_.host_pool(edit.group))[edit.block].given_up = given_up;
+        }
+    }
+}
+
+// Did the edit lay hands on a block that a doomed change gave up?
+bool Cache::takes_given_up(const Edit &edit) const {
+    switch (edit.kind) {
+        case EditKind::add_ref:
+            return edit.claimed && ledger_.pool(edit.group)[edit.block].given_up;
+        case EditKind::take_free:
+        case EditKind::evict:
+        case EditKind::replace:
+            return ledger_.pool(edit.group)[edit.block].given_up;
+        case EditKind::host_take:
+            return (*ledger_.host_pool(edit.group))[edit.block].given_up;
+        default:
+            return false;
+    }
+}
+
+// Has the change to go with the doomed ones before it: does it use a block that one of them
+// publishes, or one that they gave up?
 bool Cache::hits_doomed(const StepRecord &record, const Change &change) const {
     for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
         const Edit &edit = record.edits[i];
+        if (takes_given_up(edit)) return true;
         if (edit.kind != EditKind::add_ref) continue;
         const Block &b = ledger_.pool(edit.group)[edit.block];
         if (b.ready != record.number || b.owner == kNone || b.node == kNone) continue;
@@ -103,12 +133,21 @@ bool Cache::hits_doomed(const StepRecord &record, const Change &change) const {
     return false;
 }
 
-void Cache::mark_doomed(StepRecord *record, uint32_t first) {
-    record->changes[first].doomed = true;
-    for (uint64_t i = first + 1; i < record->changes.size(); ++i) {
+// False when a preemption would have to go too.
+bool Cache::mark_doomed(StepRecord *record, uint32_t first) {
+    bool possible = true;
+    for (uint64_t i = first; i < record->changes.size(); ++i) {
         Change &change = record->changes[i];
-        if (change.kind == ChangeKind::item) change.doomed = hits_doomed(*record, change);
+        if (change.kind == ChangeKind::dropped) continue;
+        change.doomed = i == first || hits_doomed(*record, change);
+        if (!change.doomed) continue;
+        mark_given_up(*record, change, true);
+        possible = possible && change.kind == ChangeKind::item;
     }
+    for (uint64_t i = first; i < record->changes.size(); ++i) {
+        if (record->changes[i].doomed) mark_given_up(*record, record->changes[i], false);
+    }
+    return possible;
 }
 
 Status Cache::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capacity,
@@ -121,7 +160,7 @@ Status Cache::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capa
     if (first == kNone || record->changes[first].kind != ChangeKind::item) {
         return fail(QUIRE_E_ARG, "the sequence has no item in the step");
     }
-    mark_doomed(record, first);
+    bool possible = mark_doomed(record, first);
     *count = 0;
     for (uint64_t i = first; i < record->changes.size(); ++i) {
         Change &change = record->changes[i];
@@ -134,7 +173,13 @@ Status Cache::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capa
         Change &change = record->changes[i];
         bool doomed = change.doomed;
         change.doomed = false;
-        if (doomed && fits) undo_change(record, &change);
+        if (doomed && fits && possible) undo_change(record, &change);
+    }
+    if (!possible) {
+        *count = 0;
+        return fail(QUIRE_E_BUSY,
+                    "a later preemption uses what the item gave up: abort the step, or drop what "
+                    "comes after it first");
     }
     record->dropped = record->dropped || fits;
     return Status{fits ? quire_status{QUIRE_OK} : quire_status{QUIRE_S_INCOMPLETE}, nullptr, 0, 0};

@@ -86,6 +86,8 @@ class Manager {
     quire_namespace name_space(uint32_t quota_blocks = 0);
     quire_seq sequence(const SequenceOptions &options = {});
     quire_seq fork(quire_seq seq, uint32_t token_count);
+    // A sequence that was made by a call of one's own is in the snapshots too.
+    void adopt(quire_seq seq) { live_.push_back(seq); }
     void end(quire_seq seq, uint32_t flags = 0);
 
     quire_step begin(const StepOptions &options = {});

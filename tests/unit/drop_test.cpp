@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Items dropped anywhere in a step, at random: whatever happens around them, no block is ever where
+// two tables read different tokens in it. The reference model drops the newest item only; this
+// looks at what it cannot.
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <random>
+
+#include "manager.hpp"
+
+namespace {
+
+using namespace quire::test;
+
+constexpr uint32_t kBlockTokens = 4;
+
+struct Player {
+    quire_seq seq = 0;
+    Tokens tokens;
+};
+
+class Game {
+ public:
+    explicit Game(uint32_t seed) : dice_(seed) {
+        bool windows = seed % 2 == 0;
+        CacheOptions options{.blocks = 14 + seed % 20, .host_blocks = 24};
+        if (windows) options.groups = {{0, options.blocks}, {9, options.blocks}};
+        group_count_ = windows ? 2 : 1;
+        m_.emplace(options);
+    }
+
+    void play(uint32_t operations) {
+        for (uint32_t i = 0; i < operations && !testing::Test::HasFailure(); ++i) {
+            one();
+            expect_no_block_of_two_contents();
+        }
+    }
+
+    uint64_t dropped = 0, dropped_along = 0, refused = 0;
+
+ private:
+    uint32_t below(uint32_t bound) { return static_cast<uint32_t>(dice_() % bound); }
+
+    void one() {
+        if (m_->open() == 0) return between_steps();
+        if (players_.empty()) return m_->abort();
+        Player &p = players_[below(static_cast<uint32_t>(players_.size()))];
+        switch (below(10)) {
+            case 0:
+            case 1:
+                return drop(p.seq);
+            case 2:
+                return preempt(p.seq);
+            case 3:
+                return below(2) == 0 ? m_->abort() : m_->finish(m_->commit());
+            default:
+                return add(&p);
+        }
+    }
+
+    void between_steps() {
+        uint32_t choice = below(12);
+        if (players_.size() < 3 || (choice == 0 && players_.size() < 9)) {
+            players_.push_back({m_->sequence(), {}});
+        } else if (choice == 1) {
+            uint32_t i = below(static_cast<uint32_t>(players_.size()));
+            m_->end(players_[i].seq);
+            players_.erase(players_.begin() + i);
+        } else if (choice <= 3 && players_.size() < 9) {
+            fork();
+        } else if (choice == 4) {
+            Player &p = players_[below(static_cast<uint32_t>(players_.size()))];
+            uint32_t known = m_->info(p.seq).known_tokens;
+            // Refused for a swapped one.
+            (void)m_->api().seq_truncate(m_->cache(), p.seq, below(known + 1), m_->error());
+        } else {
+            m_->begin({.may_preempt = below(2) == 0});
+        }
+    }
+
+    void fork() {
+        Player parent = players_[below(static_cast<uint32_t>(players_.size()))];
+        quire_seq child = 0;
+        uint32_t count = below(m_->info(parent.seq).known_tokens + 1);
+        if (m_->api().seq_fork(m_->cache(), parent.seq, count, &child, m_->error()) < 0) return;
+        m_->adopt(child);
+        players_.push_back({child, parent.tokens});
+    }
+
+    // Prompts of four families, so that some hit; an error where the sequence is in the step.
+    void add(Player *p) {
+        uint32_t known = m_->info(p->seq).known_tokens;
+        Tokens more;
+        uint32_t count = below(3) == 0 ? 1 + below(18) : 1 + below(4), family = below(4);
+        for (uint32_t i = 0; i < count; ++i) more.push_back(100 * family + (known + i) % 50);
+        quire_step_result result{};
+        if (m_->try_add(p->seq, more, {}, &result) < 0) return;
+        p->tokens.resize(known);
+        p->tokens.insert(p->tokens.end(), more.begin(), more.end());
+    }
+
+    void drop(quire_seq seq) {
+        std::string before = m_->snapshot();
+        quire_seq out[16];
+        uint32_t count = 0;
+        quire_status status = m_->api().step_drop(m_->cache(), m_->open(), seq, out, 16, &count,
+                                                  m_->error());
+        if (status == QUIRE_OK) {
+            ++dropped;
+            dropped_along += count - 1;
+        } else {
+            ++refused;
+            EXPECT_EQ(m_->snapshot(), before) << "refused, and something changed";
+        }
+    }
+
+    void preempt(quire_seq seq) {
+        uint32_t freed = 0;
+        (void)m_->api().step_preempt(m_->cache(), m_->open(), seq, below(3), &freed, m_->error());
+    }
+
+    void expect_no_block_of_two_contents() {
+        m_->check();
+        for (uint32_t g = 0; g < group_count_; ++g) {
+            std::map<int32_t, std::pair<const Player *, uint32_t>> seen;
+            for (const Player &p : players_) {
+                Blocks table = m_->table(p.seq, g);
+                for (uint32_t i = 0; i < table.size(); ++i) {
+                    if (table[i] == 0) continue;
+                    auto [it, fresh] = seen.emplace(table[i], std::pair(&p, i));
+                    if (!fresh) expect_same(*it->second.first, p, it->second.second, i);
+                }
+            }
+        }
+    }
+    // Two tables may name a block only at one place, behind and over equal tokens.
+    void expect_same(const Player &a, const Player &b, uint32_t place_a, uint32_t place_b) {
+        ASSERT_EQ(place_a, place_b) << "one block at two places";
+        uint32_t end = std::min({m_->info(a.seq).computed_tokens, m_->info(b.seq).computed_tokens,
+                                 (place_a + 1) * kBlockTokens});
+        for (uint32_t i = 0; i < end; ++i) {
+            ASSERT_EQ(a.tokens[i], b.tokens[i]) << "one block holds two contents";
+        }
+    }
+
+    std::mt19937 dice_;
+    std::optional<Manager> m_;
+    uint32_t group_count_ = 1;
+    std::vector<Player> players_;
+};
+
+TEST(Drop, anywhere_in_a_step_leaves_no_block_with_two_contents) {
+    uint64_t dropped = 0, along = 0, refused = 0;
+    bool is_short = std::getenv("QUIRE_TEST_SHORT") != nullptr;
+    for (uint32_t seed = 1; seed <= (is_short ? 100 : 1500); ++seed) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        Game game(seed);
+        game.play(200);
+        dropped += game.dropped, along += game.dropped_along, refused += game.refused;
+        if (HasFailure()) return;
+    }
+    EXPECT_GT(dropped, is_short ? 500u : 8000u);
+    EXPECT_GT(along, is_short ? 5u : 100u) << "later items go with those that they build on";
+    EXPECT_GT(refused, 100u);
+}
+
+// The parent's copy on write gives its block up; the same step hands it to somebody else.
+TEST(Drop, item_that_took_what_another_gave_up_goes_with_it) {
+    Manager m({.blocks = 3});
+    quire_seq a = m.sequence(), c = m.sequence();
+    m.compute(a, tokens_from(1, 8));
+    ASSERT_EQ(m.api().seq_truncate(m.cache(), a, 6, m.error()), QUIRE_OK);
+    Blocks before = m.table(a);
+    m.begin();
+    m.add(a, {77});  // its last block is published: the item copies it and gives it up
+    ASSERT_NE(m.table(a)[1], before[1]);
+    ASSERT_EQ(m.add(c, tokens_from(500, 3)).outcome, uint32_t{QUIRE_ITEM_RUN});
+    ASSERT_EQ(m.table(c)[0], before[1]) << "taken in the same step";
+    EXPECT_EQ(m.drop(a), (std::vector<quire_seq>{a, c}));
+    EXPECT_EQ(m.table(a), before);
+    EXPECT_TRUE(m.table(c).empty());
+}
+
+TEST(Drop, fork_that_published_over_what_the_parent_gave_up_goes_with_it) {
+    Manager m({.blocks = 8});
+    quire_seq parent = m.sequence();
+    m.compute(parent, tokens_from(1, 4));
+    quire_seq fork = m.fork(parent, 3);
+    ASSERT_EQ(m.api().seq_truncate(m.cache(), parent, 3, m.error()), QUIRE_OK);
+    m.begin();
+    m.add(parent, {9});
+    m.add(fork, {4});
+    m.drop(parent);
+    m.abort();
+    m.check();
+    EXPECT_EQ(m.info(parent).computed_tokens, 3u);
+}
+
+}  // namespace
