@@ -36,7 +36,7 @@ struct alignas(kCacheLine) Block {
     uint32_t owner;         // index of the sequence that may write in place; kNone = nobody
     uint16_t frozen_slots;  // that others than the owner may read
     BlockState state;
-    bool given_up;          // by an item that is being dropped
+    bool given_up;         // by an item that is being dropped
     uint64_t stamp;        // of the last release, orders the cached list
     uint64_t begun;        // the first step that wrote of its content
     uint64_t ready;        // the last one, once published

@@ -110,6 +110,11 @@ Status fill_pool(const Plan &plan, quire_size_info *info) {
 
 Status fill_sequences(const Plan &plan, quire_size_info *info) {
     const quire_size_desc &desc = plan.desc;
+    if (desc.context_tokens == 0) {
+        if (desc.batch <= info->blocks) return Status{};
+        return fail(QUIRE_E_LIMIT, "batch {} is past the ceiling: each needs one of {} blocks",
+                    desc.batch, info->blocks);
+    }
     uint64_t each =
         desc.context_tokens / desc.block_tokens + (desc.context_tokens % desc.block_tokens != 0);
     info->max_sequences = info->blocks / each;
@@ -124,8 +129,9 @@ Status fill_sequences(const Plan &plan, quire_size_info *info) {
     return Status{};
 }
 
-void fill_step(const Plan &plan, quire_size_info *info) {
+Status fill_step(const Plan &plan, quire_size_info *info) {
     const quire_size_desc &desc = plan.desc;
+    if (desc.context_tokens == 0) return Status{};  // how much is read is unknown
     double batch = desc.batch, devices = desc.device_count;
     double contexts = batch * static_cast<double>(desc.context_tokens);
     double bytes = static_cast<double>(plan.weight_bytes) +
@@ -134,13 +140,16 @@ void fill_step(const Plan &plan, quire_size_info *info) {
     double attention = 2.0 * desc.q_heads * desc.layer_count * contexts *
                        (static_cast<double>(desc.k_head_dim) + desc.v_head_dim);
     double operations = 2.0 * static_cast<double>(desc.parameters) * batch + attention;
-    double reading = desc.bytes_per_second > 0 ? bytes / (desc.bytes_per_second * devices) : 0;
+    double reading = desc.bytes_per_second > 0 ? bytes / devices / desc.bytes_per_second : 0;
     double computing =
-        desc.operations_per_second > 0 ? operations / (desc.operations_per_second * devices) : 0;
-    if (reading <= 0 && computing <= 0) return;
+        desc.operations_per_second > 0 ? operations / devices / desc.operations_per_second : 0;
+    if (reading <= 0 && computing <= 0) return Status{};
     info->bound = reading >= computing ? QUIRE_BOUND_BANDWIDTH : QUIRE_BOUND_COMPUTE;
     info->step_seconds = reading >= computing ? reading : computing;
     info->tokens_per_second = batch / info->step_seconds;
+    if (std::isfinite(info->step_seconds) && std::isfinite(info->tokens_per_second))
+        return Status{};
+    return fail(QUIRE_E_LIMIT, "a step takes no finite time at these rates");
 }
 
 }  // namespace
@@ -158,9 +167,9 @@ Status estimate_size(const quire_size_desc &desc, quire_size_info *info) {
     full.step_seconds = full.tokens_per_second = 0;
     if (plan.desc.memory_bytes != 0) {
         QUIRE_TRY(fill_pool(plan, &full));
-        if (plan.desc.context_tokens != 0) QUIRE_TRY(fill_sequences(plan, &full));
+        QUIRE_TRY(fill_sequences(plan, &full));
     }
-    fill_step(plan, &full);
+    QUIRE_TRY(fill_step(plan, &full));
     *info = full;
     return Status{};
 }

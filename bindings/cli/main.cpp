@@ -7,7 +7,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "conform.hpp"
 #include "devices.hpp"
@@ -48,7 +50,8 @@ void add_replay(CLI::App *app, ReplayOptions *options) {
         ->capture_default_str();
     replay->add_option("--running", options->running, "requests at once, in concurrent mode");
     replay->add_option("--policy", options->policy, "eviction: lru")->capture_default_str();
-    replay->add_option("--limit", options->limit, "replay only the first requests; 0 = all");
+    replay->add_option("--limit", options->limit, "replay only the first requests; 0 = all")
+        ->check(CLI::NonNegativeNumber);
     replay->add_flag("--baseline", options->baseline, "run a bare LRU of block names beside it");
     replay->add_flag("--json", options->json, "print JSON");
     replay->footer(
@@ -62,8 +65,11 @@ void add_trace(CLI::App *app, TraceOptions *options) {
     CLI::App *trace = app->add_subcommand("trace", "make a trace from a seed, for quire replay");
     trace->add_option("--kind", options->kind, "mooncake (chats that share prefixes) or azure")
         ->capture_default_str();
-    trace->add_option("--requests", options->requests, "how many")->capture_default_str();
+    trace->add_option("--requests", options->requests, "how many")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     trace->add_option("--seed", options->seed, "the same seed gives the same trace")
+        ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     trace->add_option("--output", options->output, "the file to write; default: standard output");
     trace->footer("example: quire trace --kind azure --requests 5000 --output day.csv");
@@ -146,5 +152,7 @@ int main(int argc, char **argv) {
         std::fprintf(stderr, "quire: %s\n", failure.what());
         return kFailed;
     }
-    return 0;
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+    std::fprintf(stderr, "quire: standard output cannot be written: %s\n", std::strerror(errno));
+    return kFailed;
 }

@@ -37,8 +37,8 @@ std::string printed(const char *format, double value) {
 
 double parse_quantity(const std::string &option, const std::string &text) {
     char *end = nullptr;
-    bool begins_well =
-        !text.empty() && (std::isdigit(static_cast<unsigned char>(text[0])) != 0 || text[0] == '.');
+    bool begins_well = !text.empty() && text.find_first_of("xX") == std::string::npos &&
+                       (std::isdigit(static_cast<unsigned char>(text[0])) != 0 || text[0] == '.');
     double number = begins_well ? std::strtod(text.c_str(), &end) : 0;
     double factor = begins_well && end != text.c_str() ? factor_of(end) : 0;
     if (factor <= 0 || !std::isfinite(number * factor)) {

@@ -14,7 +14,9 @@ ReplayCache::ReplayCache(const ReplayOptions &options, uint32_t max_sequences) :
     desc.block_tokens = options.block_tokens;
     desc.blocks = options.blocks;
     desc.max_sequences = max_sequences;
-    must(api_.cache_create(instance_.get(), &desc, &cache_, &error_));
+    // What it refuses, somebody asked for.
+    if (api_.cache_create(instance_.get(), &desc, &cache_, &error_) < 0)
+        throw Failure(error_.message, kUsage);
     step_desc_ = described<quire_step_desc>();
     seq_desc_ = described<quire_seq_desc>();
 }

@@ -81,6 +81,7 @@ class Server {
             // What an earlier one's victim gave up may do for this one too.
             if (preempted_now_ != 0) retry(step, i);
             while (i < running_.size() && results_[i].outcome != QUIRE_ITEM_RUN) {
+                shortage_ = results_[i].blocks_short;
                 preempt_last(step);
                 if (i < running_.size()) retry(step, i);
             }
@@ -92,6 +93,7 @@ class Server {
     void retry(quire_step step, uint32_t i) {
         if (results_[i].outcome == QUIRE_ITEM_RUN) return;
         add(step, items_[i], tokens_.data(), static_cast<uint32_t>(tokens_.size()), &results_[i]);
+        shortage_ = results_[i].blocks_short;
     }
 
     void preempt_last(quire_step step) {

@@ -14,18 +14,14 @@ namespace {
 
 constexpr uint32_t kFirstUnique = 0x80000000u;  // ids made from hash ids lie below
 
-// Hands out ids that no other token has.
+constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 2;  // that ids of their own can name
+
+// Hands out ids that no other token has. REQUIRES: at most kMaxTokens in all.
 class UniqueTokens {
  public:
     uint32_t take(uint64_t count) {
         uint64_t first = next_;
         next_ += count;
-        if (next_ >= QUIRE_TOKEN_UNKNOWN) {
-            throw Failure(
-                "the trace has more than 2^31 tokens of its own: --limit takes the first "
-                "requests only",
-                kUsage);
-        }
         return static_cast<uint32_t>(first);
     }
 
@@ -50,41 +46,75 @@ void expand(Trace *trace) {
     }
 }
 
-// The next line that is not empty, without its line end.
-bool next_line(std::ifstream *file, std::string *text, uint64_t *number) {
-    while (std::getline(*file, *text)) {
-        ++*number;
-        if (text->ends_with('\r')) text->pop_back();
-        if (!text->empty()) return true;
+// The lines of a file that are not empty, without their line ends. A file that cannot be read to
+// its end is refused, not cut short.
+class Lines {
+ public:
+    explicit Lines(const std::string &path) : path_(path), file_(path) {
+        if (!file_) throw Failure("cannot open " + path + ": " + std::strerror(errno), kUsage);
     }
-    return false;
-}
+
+    bool next() {
+        while (read()) {
+            ++number_;
+            if (text_.ends_with('\r')) text_.pop_back();
+            if (!text_.empty()) return true;
+        }
+        return false;
+    }
+    const std::string &text() const { return text_; }
+    std::string place() const { return path_ + ":" + std::to_string(number_); }
+
+ private:
+    static constexpr size_t kLongest = 4u << 20;  // of 2^24 tokens the ids take less
+
+    bool read() {
+        text_.clear();
+        char part[4096];
+        while (file_.getline(part, sizeof part) || file_.gcount() != 0) {
+            text_ += part;
+            if (file_.good() || file_.eof()) return true;
+            file_.clear();  // the line goes on
+            if (text_.size() > kLongest)
+                throw Failure(place() + ": the next line has more than 4 MiB: no trace", kUsage);
+        }
+        if (file_.bad())
+            throw Failure("cannot read " + path_ + ": " + std::strerror(errno), kUsage);
+        return false;
+    }
+
+    std::string path_;
+    std::ifstream file_;
+    std::string text_;
+    uint64_t number_ = 0;
+};
 
 }  // namespace
 
 Trace read_trace(const std::string &path, uint64_t limit) {
-    std::ifstream file(path);
-    if (!file) throw Failure("cannot open " + path + ": " + std::strerror(errno), kUsage);
+    Lines lines(path);
     Trace trace;
-    std::string text;
-    uint64_t number = 0;
-    bool more = next_line(&file, &text, &number);
+    bool more = lines.next();
     auto *parse = &parse_mooncake;
-    if (more && text == kAzureHeader) {
+    if (more && lines.text() == kAzureHeader) {
         parse = &parse_azure;
-        more = next_line(&file, &text, &number);
+        more = lines.next();
     }
     while (more && (limit == 0 || trace.requests.size() < limit)) {
         try {
-            trace.requests.push_back(parse(text));
+            trace.requests.push_back(parse(lines.text()));
         } catch (const std::runtime_error &reason) {
-            throw Failure(
-                path + ":" + std::to_string(number) + ": not a trace line: " + reason.what(),
-                kUsage);
+            throw Failure(lines.place() + ": not a trace line: " + reason.what(), kUsage);
         }
         trace.input_tokens += trace.requests.back().input_length;
         trace.output_tokens += trace.requests.back().output_length;
-        more = next_line(&file, &text, &number);
+        if (trace.input_tokens + trace.output_tokens > kMaxTokens) {
+            throw Failure(lines.place() +
+                              ": more than 2^31 tokens so far: --limit takes the first "
+                              "requests only",
+                          kUsage);
+        }
+        more = lines.next();
     }
     if (trace.requests.empty()) throw Failure(path + " holds no request", kUsage);
     expand(&trace);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The lines of an Azure trace; trace.hpp says what they hold.
 
 #include <charconv>
 #include <stdexcept>

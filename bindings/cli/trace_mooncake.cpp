@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The lines of a Mooncake trace; trace.hpp says what they hold.
 
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -40,7 +42,10 @@ std::vector<uint32_t> ids_of(const nlohmann::json &line) {
 
 Request parse_mooncake(const std::string &text) {
     nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
-    if (!line.is_object()) throw std::runtime_error("it is no JSON object");
+    if (!line.is_object()) {
+        throw std::runtime_error(
+            std::string("it is no JSON object, and the file does not begin with ") + kAzureHeader);
+    }
     Request request;
     request.input_length = length_of(line, "input_length");
     request.output_length = length_of(line, "output_length");

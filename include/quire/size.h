@@ -34,7 +34,7 @@ typedef struct quire_size_desc {
     uint32_t block_tokens;   /* a power of two, 1 to 256; 0 = 16 */
     uint32_t batch;          /* sequences decoded at once; 0 = 1 */
     uint32_t device_count;   /* that share the model (tensor parallelism); 0 = 1 */
-    uint64_t context_tokens; /* of each sequence; 0: unknown */
+    uint64_t context_tokens; /* of each sequence; 0: unknown, and so is the time of a step */
     /* One device. */
     uint64_t memory_bytes;        /* 0: unknown */
     uint64_t reserve_bytes;       /* left alone, beside what utilization leaves */

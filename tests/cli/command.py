@@ -5,9 +5,10 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 
-from program import expect, refuses, run
+from program import QUIRE, expect, refuses, run
 
 LINE = '{"timestamp": 0, "input_length": 1100, "output_length": 20, "hash_ids": [1, 2, %d]}\n'
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
@@ -40,6 +41,12 @@ def replay_refuses(folder):
         (("replay", folder / "good.jsonl", "--blocks", 100, "--policy", "mru"), "mru"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--block-tokens", 17), "power of two"),
         (("replay", folder / "short.jsonl", "--blocks", 100), "hash_ids has 1 ids"),
+        (("replay", folder / "good.jsonl", "--blocks", 100, "--block-tokens", 0, "--baseline"),
+         "--block-tokens 0"),
+        (("replay", folder, "--blocks", 100), "Is a directory"),
+        (("replay", "/dev/zero", "--blocks", 100), "more than 4 MiB"),
+        (("replay", folder / "long.csv", "--blocks", 100), "long.csv:130: more than 2^31 tokens"),
+        (("replay", folder / "good.jsonl", "--blocks", 100, "--limit", -1), "--limit"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--mode", "both"), "both"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--mode", "concurrent"), "--running"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--running", 3), "--mode concurrent"),
@@ -50,6 +57,7 @@ def replay_refuses(folder):
         (("sing",), "sing"),
     ]
     (folder / "good.jsonl").write_text(LINE % 3)
+    (folder / "long.csv").write_text(HEADER + "2023,16777216,1\n" * 200)
     short = '{"input_length": 999, "output_length": 2, "hash_ids": [1]}\n'
     (folder / "short.jsonl").write_text(short)
     refuses(cases)
@@ -99,6 +107,15 @@ def devices_explain_themselves(folder):
     expect(code == 0 and "not loaded" in out, "the table says so too")
 
 
+def full_disk_is_a_failure():
+    for arguments in (["size", "--list"], ["devices"], ["trace"]):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            process = subprocess.run([QUIRE, *arguments], stdout=full, stderr=subprocess.PIPE,
+                                     stdin=subprocess.DEVNULL, text=True)
+        expect(process.returncode == 1 and "written" in process.stderr or
+               "write" in process.stderr, f"{arguments} must notice a full disk")
+
+
 def help_has_an_example():
     for arguments in (("--help",), ("replay", "--help"), ("devices", "--help"),
                       ("size", "--help"), ("trace", "--help")):
@@ -112,3 +129,4 @@ with tempfile.TemporaryDirectory() as name:
     replay_reads_azure_traces(pathlib.Path(name))
     devices_explain_themselves(pathlib.Path(name))
     help_has_an_example()
+    full_disk_is_a_failure()

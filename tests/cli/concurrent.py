@@ -45,6 +45,12 @@ def made_traces(folder):
         preemptions += result["preemptions"]
         hits += result["hit_tokens"] + result["resumed_hit_tokens"]
     expect(preemptions > 20 and hits > 100_000, "the made traces preempt and hit")
+    lengths = folder / "made.csv"
+    code, _, err = run("trace", "--kind", "azure", "--requests", 300, "--output", lengths)
+    expect(code == 0, err)
+    result = compare(lengths, 1_500, 12)
+    expect(result["hit_tokens"] == 0 and result["resumed_hit_tokens"] > 0,
+           "only who was preempted finds something: its own blocks")
 
 
 def conversation_trace(source_root, whole):

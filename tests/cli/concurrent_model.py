@@ -187,5 +187,16 @@ def replay(requests, blocks, limit):
 
 
 def read(path, count=None):
+    """A trace of either format; prompts without hash ids get ids that nobody else has."""
     with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line, _ in zip(file, range(count or 1 << 62))]
+        lines = file.read().split()
+    if not lines[0].startswith("TIMESTAMP"):
+        with open(path, encoding="utf-8") as file:
+            return [json.loads(line) for line, _ in zip(file, range(count or 1 << 62))]
+    requests = []
+    for number, line in enumerate(line for line in lines[1:] if "," in line):
+        _, context, generated = line.split(",")
+        ids = [("own", number, i) for i in range(-(-int(context) // 512))]
+        requests.append({"input_length": int(context), "output_length": int(generated),
+                         "hash_ids": ids})
+    return requests[:count]

@@ -46,6 +46,7 @@ def numbers_worked_out_by_hand():
     gives([*QWEN, *H100, *CTX, "--batch", 44], batch=44, tokens_per_second=2120.0,
           bound="bandwidth")
     gives([*QWEN, *H100, *CTX, "--kv-dtype", "fp8"], max_sequences=88)
+    gives([*QWEN, *H100], max_sequences=None, step_seconds=None, bound=None)
     gives([*LLAMA, "--params", "70.6e9", *H100, *CTX, "--tp", 4], max_sequences=51)
 
 
@@ -91,6 +92,8 @@ def what_cannot_be_is_refused_with_status_2():
         ((*LLAMA, "--hbm", "1e9", "--util", 1.5), "utilization"),
         ((*LLAMA, "--hbm", "1e9", "--util", 0), "--util 0"),
         ((*LLAMA, "--block-tokens", 17), "block_tokens is 17"),
+        ((*LLAMA, "--hbm", "0x50GB"), "is no quantity"),
+        ((*LLAMA, "--hbm", "10e6", "--batch", 1000), "each needs one of 1 blocks"),
         ((*LLAMA, "--kv-dtype", "f8"), "f32, f16, bf16, fp8, int8 or int4"),
         (("--layers", 80), "--kv-heads"),
         (("--model", "gpt-5"), "qwen3-8b"),

@@ -16,6 +16,7 @@
 #include <unwind.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -183,5 +184,10 @@ int main(int argc, char **argv) {
     if (request.check_list) return check_list();
     if (request.list) return list();
     if (request.cases || request.describe) return be_subject(request);
-    return conform(request);
+    // Where it is ignored, nobody learns how a child ended.
+    std::signal(SIGCHLD, SIG_DFL);
+    int status = conform(request);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    std::fprintf(stderr, "standard output cannot be written\n");
+    return kFailed;
 }

@@ -20,12 +20,11 @@ ReportFile::ReportFile(const std::string &path) : path_(path) {
         problem_ = path + " is no file that a report could replace";
         return;
     }
-    temporary_ = path + ".XXXXXX";
-    file_ = mkostemp(temporary_.data(), O_CLOEXEC);
-    if (file_ < 0) {
+    // Looked at before the run, made after it: a run that is stopped leaves nothing behind.
+    size_t slash = path.rfind('/');
+    std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    if (access(folder.c_str(), W_OK | X_OK) != 0)
         problem_ = "the report " + path + " cannot be written: " + std::strerror(errno);
-        temporary_.clear();
-    }
 }
 
 ReportFile::~ReportFile() {
@@ -34,8 +33,11 @@ ReportFile::~ReportFile() {
 }
 
 bool ReportFile::commit(const std::string &content) {
+    temporary_ = path_ + ".XXXXXX";
+    file_ = mkostemp(temporary_.data(), O_CLOEXEC);
+    if (file_ < 0) temporary_.clear();
     size_t written = 0;
-    while (written < content.size()) {
+    while (file_ >= 0 && written < content.size()) {
         ssize_t count = write(file_, content.data() + written, content.size() - written);
         if (count < 0) break;
         written += static_cast<size_t>(count);

@@ -60,8 +60,8 @@ TEST(Model, long_scripts_give_what_the_reference_says) {
 }
 
 // Behind every operation of a script, one more: the failure of each unfinished step, the end of the
-// open one, or one of its items dropped.
-TEST(Model, failure_abort_and_drop_at_every_point_give_what_the_reference_says) {
+// open one, or its newest item dropped. (Any other item: tests/unit/drop_test.cpp.)
+TEST(Model, failure_abort_and_drop_of_the_newest_at_every_point_give_what_the_reference_says) {
     const Op inserted[] = {{"finish", {0, 1}}, {"finish", {1, 1}}, {"finish", {2, 1}},
                            {"abort", {}},      {"drop", {0}},      {"drop", {3}}};
     Tally tally;
@@ -80,6 +80,7 @@ TEST(Model, failure_abort_and_drop_at_every_point_give_what_the_reference_says) 
         }
     }
     EXPECT_GT(tally.failures, 100u);
+    EXPECT_GT(tally.drops, 100u);
 }
 
 TEST(Model, a_script_survives_being_written_down) {

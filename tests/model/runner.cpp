@@ -210,7 +210,8 @@ void Player::add(const std::vector<int> &args) {
 }
 
 // The reference takes an item back by starting the step again without it, which is the same for the
-// newest one, as long as the step evicted and preempted nothing. (Others: unit tests.)
+// newest one, as long as the step evicted and preempted nothing. (Others:
+// tests/unit/drop_test.cpp.)
 void Player::drop(int slot) {
     if (step_ == 0 || seqs_[slot] == 0 || preempted_ || published_) return;
     if (reference_[0].evicted_in_step()) return;
@@ -221,6 +222,7 @@ void Player::drop(int slot) {
     quire_status status =
         api_.step_drop(cache_, step_, seqs_[slot], dropped, kSlots, &count, &error_);
     if (!agree(status, in_step)) return;
+    ++tally_->drops;
     reference_[0].abort();
     reference_[0].begin(queue_, may_preempt_, how_);
     std::vector<Event> kept;

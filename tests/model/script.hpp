@@ -5,9 +5,9 @@
 //
 //   config BLOCK_TOKENS HOST_BLOCKS WATERMARK FLAGS (WINDOW BLOCKS)...
 //   create SLOT NAMESPACE SALT PRIORITY        end SLOT DROP_PREFIX
-//   begin QUEUE MAY_PREEMPT HOW                add SLOT CONTENT COUNT MAX_COMPUTE DRAFTS LOOKAHEAD
-//   UNKNOWN preempt SLOT HOW                           drop SLOT
-//   abort                                      commit
+//   begin QUEUE MAY_PREEMPT HOW                preempt SLOT HOW
+//   add SLOT CONTENT COUNT MAX_COMPUTE DRAFTS LOOKAHEAD UNKNOWN
+//   drop SLOT                                  abort                  commit
 //   finish WHICH FAILED                        fork SLOT CHILD TOKENS
 //   truncate SLOT TOKENS                       accept SLOT COUNT
 //   set SLOT COUNT CONTENT                     probe SLOT CONTENT COUNT

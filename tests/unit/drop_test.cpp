@@ -107,8 +107,8 @@ class Game {
         std::string before = m_->snapshot();
         quire_seq out[16];
         uint32_t count = 0;
-        quire_status status = m_->api().step_drop(m_->cache(), m_->open(), seq, out, 16, &count,
-                                                  m_->error());
+        quire_status status =
+            m_->api().step_drop(m_->cache(), m_->open(), seq, out, 16, &count, m_->error());
         if (status == QUIRE_OK) {
             ++dropped;
             dropped_along += count - 1;

@@ -151,6 +151,26 @@ TEST_F(Size, what_is_unknown_is_not_concluded_from) {
     EXPECT_EQ(info.tokens_per_second, 0.0);
 }
 
+TEST_F(Size, time_of_a_step_is_not_concluded_from_an_unknown_context) {
+    qwen_8b();
+    desc.context_tokens = 0;
+    ASSERT_EQ(estimate(), QUIRE_OK) << error.message;
+    EXPECT_EQ(info.bound, uint32_t{QUIRE_BOUND_UNKNOWN});
+    EXPECT_EQ(info.step_seconds, 0.0);
+    desc.batch = static_cast<uint32_t>(info.blocks) + 1;
+    expect_refused(QUIRE_E_LIMIT, "each needs one of 22727 blocks");
+}
+
+TEST_F(Size, extreme_rates_give_a_finite_time_or_a_refusal) {
+    qwen_8b();
+    desc.bytes_per_second = 5e-324;
+    expect_refused(QUIRE_E_LIMIT, "no finite time");
+    desc.bytes_per_second = 1e308;
+    desc.device_count = 1u << 20;
+    ASSERT_EQ(estimate(), QUIRE_OK) << error.message;
+    EXPECT_GT(info.step_seconds, 0.0);
+}
+
 TEST_F(Size, numbers_that_cannot_be_meant_are_refused) {
     const quire_size_desc good = desc;
     auto refused = [&](auto change, const char *words) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The entry of the wrong backends: backends/cpu's table, with the fault that QUIRE_WRONG names.
 
 #include <dlfcn.h>
 
