@@ -68,19 +68,23 @@ class Lines {
  private:
     static constexpr size_t kLongest = 4u << 20;  // of 2^24 tokens the ids take less
 
+    // A part at a time, so that a file without line ends does not fill the memory.
     bool read() {
         text_.clear();
         char part[4096];
-        while (file_.getline(part, sizeof part) || file_.gcount() != 0) {
-            text_ += part;
-            if (file_.good() || file_.eof()) return true;
+        while (true) {
+            file_.getline(part, sizeof part);
+            auto taken = static_cast<size_t>(file_.gcount());
+            if (file_.bad())
+                throw Failure("cannot read " + path_ + ": " + std::strerror(errno), kUsage);
+            bool has_end = file_.good();  // of the line, which was taken too
+            text_.append(part, has_end ? taken - 1 : taken);
+            if (has_end) return true;
+            if (file_.eof()) return !text_.empty();
             file_.clear();  // the line goes on
             if (text_.size() > kLongest)
                 throw Failure(place() + ": the next line has more than 4 MiB: no trace", kUsage);
         }
-        if (file_.bad())
-            throw Failure("cannot read " + path_ + ": " + std::strerror(errno), kUsage);
-        return false;
     }
 
     std::string path_;

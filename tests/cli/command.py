@@ -45,7 +45,7 @@ def replay_refuses(folder):
          "--block-tokens 0"),
         (("replay", folder, "--blocks", 100), "Is a directory"),
         (("replay", "/dev/zero", "--blocks", 100), "more than 4 MiB"),
-        (("replay", folder / "long.csv", "--blocks", 100), "long.csv:130: more than 2^31 tokens"),
+        (("replay", folder / "long.csv", "--blocks", 100), "long.csv:129: more than 2^31 tokens"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--limit", -1), "--limit"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--mode", "both"), "both"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--mode", "concurrent"), "--running"),
