@@ -37,6 +37,11 @@ void add_conform(CLI::App *app, ConformOptions *options) {
     conform->callback([options] { quire::cli::conform(*options); });
 }
 
+// Read as an unsigned number, -1 would be the largest of all.
+std::string refuse_minus(const std::string &text) {
+    return text.starts_with('-') ? "must not be negative" : "";
+}
+
 void add_replay(CLI::App *app, ReplayOptions *options) {
     CLI::App *replay =
         app->add_subcommand("replay", "run a trace of requests through the cache manager");
@@ -51,7 +56,7 @@ void add_replay(CLI::App *app, ReplayOptions *options) {
     replay->add_option("--running", options->running, "requests at once, in concurrent mode");
     replay->add_option("--policy", options->policy, "eviction: lru")->capture_default_str();
     replay->add_option("--limit", options->limit, "replay only the first requests; 0 = all")
-        ->check(CLI::NonNegativeNumber);
+        ->check(refuse_minus);
     replay->add_flag("--baseline", options->baseline, "run a bare LRU of block names beside it");
     replay->add_flag("--json", options->json, "print JSON");
     replay->footer(
@@ -66,10 +71,10 @@ void add_trace(CLI::App *app, TraceOptions *options) {
     trace->add_option("--kind", options->kind, "mooncake (chats that share prefixes) or azure")
         ->capture_default_str();
     trace->add_option("--requests", options->requests, "how many")
-        ->check(CLI::NonNegativeNumber)
+        ->check(refuse_minus)
         ->capture_default_str();
     trace->add_option("--seed", options->seed, "the same seed gives the same trace")
-        ->check(CLI::NonNegativeNumber)
+        ->check(refuse_minus)
         ->capture_default_str();
     trace->add_option("--output", options->output, "the file to write; default: standard output");
     trace->footer("example: quire trace --kind azure --requests 5000 --output day.csv");
@@ -87,7 +92,7 @@ void add_size(CLI::App *app, SizeOptions *options) {
     add("--kv-heads", &options->kv_heads, "KV heads");
     add("--q-heads", &options->q_heads, "query heads; without them attention's operations count 0");
     add("--head-dim", &options->head_dim, "elements of a head");
-    add("--params", &options->params, "parameters, like 8.19e9; without them weights take no room");
+    add("--params", &options->params, "parameters, like 8B; without them weights take no room");
     add("--weight-dtype", &options->weight_dtype, "f32, f16, bf16, fp8, int8, int4")
         ->default_str("bf16");
     add("--kv-dtype", &options->kv_dtype, "f32, f16, bf16, fp8, int8, int4")->default_str("f16");
@@ -130,6 +135,8 @@ int main(int argc, char **argv) {
     app.require_subcommand(1);
     app.failure_message(CLI::FailureMessage::simple);
     app.footer("example: quire replay conversation_trace.jsonl --blocks 65536");
+    app.set_version_flag("--version", "quire " + std::to_string(QUIRE_VERSION_MAJOR) + "." +
+                                          std::to_string(QUIRE_VERSION_MINOR));
     bool json = false;
     ReplayOptions replay;
     TraceOptions trace;

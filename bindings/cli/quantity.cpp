@@ -49,8 +49,9 @@ double parse_quantity(const std::string &option, const std::string &text) {
 }
 
 uint64_t parse_whole(const std::string &option, const std::string &text) {
-    double value = parse_quantity(option, text);
-    if (value != std::floor(value) || value > kLargestWhole)
+    double given = parse_quantity(option, text);
+    double value = std::nearbyint(given);  // 8.19G is one ulp beside a whole number
+    if (std::fabs(given - value) > value * 1e-12 || value > kLargestWhole)
         throw Failure(option + " " + text + " is no whole number up to 2^63", kUsage);
     return static_cast<uint64_t>(value);
 }

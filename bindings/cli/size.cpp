@@ -3,6 +3,7 @@
 #include "size.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -15,6 +16,7 @@ namespace quire::cli {
 
 namespace {
 
+constexpr uint64_t kFewestParameters = 1000;
 constexpr double kPresetUtilization = 0.9;  // what vLLM takes of a device by default
 
 uint32_t bits_of(const std::string &option, const std::string &dtype) {
@@ -32,6 +34,18 @@ uint32_t parse_count(const std::string &option, const std::string &text) {
     if (value == 0 || value > UINT32_MAX)
         throw Failure(option + " " + text + ": needs 1 to 4294967295", kUsage);
     return static_cast<uint32_t>(value);
+}
+
+// A model's size is written 8B, and means billions; elsewhere B is bytes.
+uint64_t parse_parameters(std::string text) {
+    bool billions = text.size() > 1 && (text.back() == 'B' || text.back() == 'b') &&
+                    (std::isdigit(static_cast<unsigned char>(text[text.size() - 2])) != 0 ||
+                     text[text.size() - 2] == '.');
+    if (billions) text.back() = 'G';
+    uint64_t count = parse_whole("--params", text);
+    if (count > 0 && count < kFewestParameters)
+        throw Failure("--params " + text + " is no model: write it like 8B or 8.03e9", kUsage);
+    return count;
 }
 
 void read_model(const SizeOptions &options, quire_size_desc *desc) {
@@ -52,7 +66,7 @@ void read_model(const SizeOptions &options, quire_size_desc *desc) {
     count("--kv-heads", options.kv_heads, &desc->kv_heads);
     count("--q-heads", options.q_heads, &desc->q_heads);
     count("--head-dim", options.head_dim, &desc->k_head_dim);
-    if (!options.params.empty()) desc->parameters = parse_whole("--params", options.params);
+    if (!options.params.empty()) desc->parameters = parse_parameters(options.params);
     desc->kv_bits = bits_of("--kv-dtype", options.kv_dtype);
     desc->weight_bits = bits_of("--weight-dtype", options.weight_dtype);
 }

@@ -58,7 +58,9 @@ typedef struct quire_attend_args {
     int64_t out_token_stride;
 } quire_attend_args;
 
-/* Writes the new tokens' K and V of one layer into their slots.
+/* Writes the new tokens' K and V of one layer into their slots. The memory behind k and v is read
+ * when `queue` gets there: leave it alone until then. `queue` is the step's own, or one that
+ * quire_queue_after orders behind it and before finish.
  * Errors   QUIRE_E_ARG          no step is committed in the batch, or `layer` is not one of the
  *                               cache's.
  *          QUIRE_E_UNSUPPORTED  the cache has no memory. */
@@ -66,7 +68,8 @@ QUIRE_EXPORT quire_status quire_kv_write(quire_batch *batch, const quire_kv_args
                                          quire_queue *queue, quire_error *error);
 
 /* Attention of the new tokens over their sequences, this layer's kv_write having been enqueued
- * before.
+ * before. The rows of q and out are those of the batch's items, one behind another, each with its
+ * compute_count tokens; memory and queue as for quire_kv_write.
  * Errors   as quire_kv_write; QUIRE_E_ARG also when the batch has no attention options. */
 QUIRE_EXPORT quire_status quire_attend(quire_batch *batch, const quire_attend_args *args,
                                        quire_queue *queue, quire_error *error);

@@ -73,9 +73,11 @@ enum {
 };
 
 typedef struct quire_step_result {
-    uint32_t outcome;        /* QUIRE_ITEM_* */
-    uint32_t reason;         /* QUIRE_WAIT_*, 0 when it runs */
-    uint32_t hit_tokens;     /* found by lookup, those that earlier rows compute included */
+    uint32_t outcome; /* QUIRE_ITEM_* */
+    uint32_t reason;  /* QUIRE_WAIT_*, 0 when it runs */
+    /* Found by lookup, those that earlier rows compute included: whole blocks, and one token at
+     * least is always left to compute. */
+    uint32_t hit_tokens;
     uint32_t first_position; /* of the tokens to compute */
     uint32_t compute_count;
     uint32_t blocks_short; /* in the group that is shortest of blocks */

@@ -46,7 +46,7 @@ def replay_refuses(folder):
         (("replay", folder, "--blocks", 100), "Is a directory"),
         (("replay", "/dev/zero", "--blocks", 100), "more than 4 MiB"),
         (("replay", folder / "long.csv", "--blocks", 100), "long.csv:129: more than 2^31 tokens"),
-        (("replay", folder / "good.jsonl", "--blocks", 100, "--limit", -1), "--limit"),
+        (("replay", folder / "good.jsonl", "--blocks", 100, "--limit", -1), "not be negative"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--mode", "both"), "both"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--mode", "concurrent"), "--running"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--running", 3), "--mode concurrent"),
@@ -116,6 +116,11 @@ def full_disk_is_a_failure():
                "write" in process.stderr, f"{arguments} must notice a full disk")
 
 
+def version_is_said():
+    code, out, _ = run("--version")
+    expect(code == 0 and out.startswith("quire 0."), f"--version says {out!r}")
+
+
 def help_has_an_example():
     for arguments in (("--help",), ("replay", "--help"), ("devices", "--help"),
                       ("size", "--help"), ("trace", "--help")):
@@ -129,4 +134,5 @@ with tempfile.TemporaryDirectory() as name:
     replay_reads_azure_traces(pathlib.Path(name))
     devices_explain_themselves(pathlib.Path(name))
     help_has_an_example()
+    version_is_said()
     full_disk_is_a_failure()

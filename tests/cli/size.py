@@ -47,6 +47,7 @@ def numbers_worked_out_by_hand():
           bound="bandwidth")
     gives([*QWEN, *H100, *CTX, "--kv-dtype", "fp8"], max_sequences=88)
     gives([*QWEN, *H100], max_sequences=None, step_seconds=None, bound=None)
+    gives([*QWEN[:6], "--params", "8.19B", *H100, *CTX], max_sequences=44)
     gives([*LLAMA, "--params", "70.6e9", *H100, *CTX, "--tp", 4], max_sequences=51)
 
 
@@ -93,6 +94,7 @@ def what_cannot_be_is_refused_with_status_2():
         ((*LLAMA, "--hbm", "1e9", "--util", 0), "--util 0"),
         ((*LLAMA, "--block-tokens", 17), "block_tokens is 17"),
         ((*LLAMA, "--hbm", "0x50GB"), "is no quantity"),
+        ((*LLAMA, "--params", 8), "write it like 8B"),
         ((*LLAMA, "--hbm", "10e6", "--batch", 1000), "each needs one of 1 blocks"),
         ((*LLAMA, "--kv-dtype", "f8"), "f32, f16, bf16, fp8, int8 or int4"),
         (("--layers", 80), "--kv-heads"),
