@@ -65,7 +65,7 @@ TEST(Model, failure_abort_and_drop_of_the_newest_at_every_point_give_what_the_re
     const Op inserted[] = {{"finish", {0, 1}}, {"finish", {1, 1}}, {"finish", {2, 1}},
                            {"abort", {}},      {"drop", {0}},      {"drop", {3}}};
     Tally tally;
-    for (uint64_t seed = 1; seed <= (short_run() ? 3 : 12); ++seed) {
+    for (uint64_t seed = 1; seed <= (short_run() ? 8 : 12); ++seed) {
         const Script script = make_script(seed, 150);
         for (size_t at = 1; at <= script.size(); ++at) {
             for (const Op &op : inserted) {
