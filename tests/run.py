@@ -121,8 +121,9 @@ def start(run):
 
 def read_log(folder):
     """Test name -> what Meson knows of its process."""
-    path = folder / "meson-logs" / "testlog.json"
-    lines = path.read_text().splitlines() if path.exists() else []
+    # With a wrapper its name is part of the file's.
+    logs = [*(folder / "meson-logs").glob("testlog*.json")]
+    lines = logs[0].read_text().splitlines() if logs else []
     results = {}
     for line in lines:
         result = json.loads(line)
@@ -134,10 +135,10 @@ def read_log(folder):
 
 def read_cases(folder):
     """Meson's name of a GoogleTest program -> the elements of its cases."""
-    path = folder / "meson-logs" / "testlog.junit.xml"
+    logs = [*(folder / "meson-logs").glob("testlog*.junit.xml")]
     cases = collections.defaultdict(list)
-    if path.exists():
-        for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+    if logs:
+        for suite in ElementTree.parse(logs[0]).getroot().iter("testsuite"):
             program = suite.get("name").partition(".")[2].rpartition(".")[0]
             cases[program] += suite.findall("testcase")
     return cases
