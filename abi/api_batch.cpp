@@ -47,6 +47,28 @@ Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t
     return Status{};
 }
 
+Status check_merge(const quire_merge_args &args, quire_be_merge *out) {
+    if (args.parts == 0 || args.lses == 0 || args.out == 0) {
+        return fail(QUIRE_E_ARG, "parts, lses or out is 0");
+    }
+    if (args.part_count == 0 || args.heads == 0 || args.head_dim == 0) {
+        return fail(QUIRE_E_ARG, "part_count, heads and head_dim must not be 0");
+    }
+    uint32_t dtype = args.dtype != 0 ? args.dtype : uint32_t{QUIRE_DTYPE_F32};
+    if (dtype_size_bytes(dtype) == 0) {
+        return fail(QUIRE_E_UNSUPPORTED, "dtype {} is not known", args.dtype);
+    }
+    uint64_t size = dtype_size_bytes(dtype);
+    for (uint32_t factor : {args.part_count, args.token_count, args.heads, args.head_dim}) {
+        if (!checked_mul(size, factor, &size) || size >> 48 != 0) {
+            return fail(QUIRE_E_LIMIT, "the parts are larger than 2^48 bytes");
+        }
+    }
+    *out = quire_be_merge{sizeof *out, args.part_count, args.token_count, args.heads, args.head_dim,
+                          dtype,       args.parts,      args.lses,        args.out,   args.lse};
+    return Status{};
+}
+
 }  // namespace
 
 extern "C" {
@@ -145,6 +167,23 @@ quire_status quire_attend(quire_batch *batch, const quire_attend_args *args, qui
         return ask<&quire_backend_api::attention>(
             *queue->device->core.api, sink, queue->core.handle, plan,
             static_cast<const quire_be_attention *>(&attention));
+    });
+}
+
+quire_status quire_attention_merge(quire_queue *queue, const quire_merge_args *args,
+                                   quire_error *error) {
+    return guard("attention_merge", error, [&](quire_error *sink) -> Status {
+        quire_merge_args full;
+        QUIRE_TRY(read(args, &full));
+        QUIRE_TRY(need(queue, "queue is NULL"));
+        QUIRE_TRY(not_forked());
+        quire_be_merge merge{};
+        QUIRE_TRY(check_merge(full, &merge));
+        const quire_backend_api &api = *queue->device->core.api;
+        if (api.merge == nullptr) return fail(QUIRE_E_UNSUPPORTED, "the backend merges no states");
+        std::lock_guard<std::mutex> lock(queue->core.mutex);
+        return ask<&quire_backend_api::merge>(api, sink, queue->core.handle,
+                                              static_cast<const quire_be_merge *>(&merge));
     });
 }
 

@@ -216,6 +216,14 @@ quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
     });
 }
 
+quire_status quire_seq_accept_path(quire_cache *cache, quire_seq seq, const uint32_t *path,
+                                   uint32_t count, quire_error *error) {
+    return cache_call("seq_accept_path", cache, error, [&](Cache &core, quire_error *) -> Status {
+        if (count != 0) QUIRE_TRY(need(path, "path is NULL"));
+        return core.accept_path(seq, path, count);
+    });
+}
+
 quire_status quire_seq_set_tokens(quire_cache *cache, const quire_token_span *spans,
                                   uint32_t span_count, uint32_t span_stride,
                                   const quire_token *tokens, uint32_t token_count,

@@ -126,6 +126,10 @@ Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry,
             pool.v_dtype,
             block_tokens_,
             geometry.groups[g].window,
+            QUIRE_GROUP_FULL,
+            0,
+            0,
+            0,
             0};
         plan.scale = options.scale;
         plan.max_rows = max_rows_;

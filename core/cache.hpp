@@ -80,6 +80,7 @@ class Cache {
     Status fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out);
     Status truncate(uint64_t handle, uint32_t token_count);
     Status accept(uint64_t handle, uint32_t count);
+    Status accept_path(uint64_t seq, const uint32_t *path, uint32_t count);
     Status set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
                       const quire_token *tokens, uint32_t token_count);
     Status sequence_info(uint64_t handle, quire_seq_info *out) const;

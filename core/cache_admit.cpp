@@ -20,8 +20,8 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
     if (s.marked == call_ || (s.change != kNone && !preempted_now)) {
         return fail(QUIRE_E_BUSY, "items[{}]: the sequence is in the step already", i);
     }
-    if (item.reserved0 != 0 || item.reserved1 != 0) {
-        return fail(QUIRE_E_STRUCT, "items[{}]: a reserved field is not 0", i);
+    if (item.mask_kind != QUIRE_MASK_NONE) {
+        return fail(QUIRE_E_UNSUPPORTED, "items[{}].mask_kind {} is not known", i, item.mask_kind);
     }
     if (uint64_t{item.token_offset} + item.token_count > list.token_count) {
         return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);

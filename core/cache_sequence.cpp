@@ -322,6 +322,10 @@ Status Cache::accept(uint64_t handle, uint32_t count) {
     return Status{};
 }
 
+Status Cache::accept_path(uint64_t, const uint32_t *, uint32_t) {
+    return fail(QUIRE_E_UNSUPPORTED, "paths through a tree are not built yet");
+}
+
 Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
                          const quire_token *tokens, uint32_t token_count) {
     auto span_at = [&](uint32_t i) -> const quire_token_span & {

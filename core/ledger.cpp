@@ -223,7 +223,7 @@ void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
     BlockPool &targets = kind == QUIRE_COPY_SWAP_OUT ? *host_pools_[group] : *pools_[group];
     targets[dst].begun = sources[src].begun;
     record_->copies.push(
-        quire_block_copy{kind, group, static_cast<int32_t>(src), static_cast<int32_t>(dst)});
+        quire_block_copy{kind, group, static_cast<int32_t>(src), static_cast<int32_t>(dst), 0, 0});
 }
 
 uint32_t Ledger::publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,

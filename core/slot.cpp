@@ -37,6 +37,8 @@ constexpr SlotInfo kSlots[] = {
     QUIRE_SLOT(attention, true),
     QUIRE_SLOT(quiesce, true),
     QUIRE_SLOT(shutdown, false),  // it only reports
+    QUIRE_SLOT(merge, false),
+    QUIRE_SLOT(move_tokens, false),
 };
 #undef QUIRE_SLOT
 

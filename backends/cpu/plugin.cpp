@@ -55,6 +55,8 @@ constexpr quire_backend_api kApi = {
     .attention = attention,
     .quiesce = quiesce,
     .shutdown = shutdown,
+    .merge = nullptr,
+    .move_tokens = nullptr,
 };
 
 }  // namespace

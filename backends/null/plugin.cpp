@@ -99,6 +99,8 @@ constexpr quire_backend_api kApi = {
 
     .quiesce = nullptr,
     .shutdown = nullptr,
+    .merge = nullptr,
+    .move_tokens = nullptr,
 };
 
 }  // namespace

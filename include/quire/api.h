@@ -126,7 +126,11 @@ extern "C" {
     QUIRE_FN(attend, (quire_batch * batch, const quire_attend_args *args, quire_queue *queue,      \
                       quire_error *error))                                                         \
     QUIRE_FN(size_estimate,                                                                        \
-             (const quire_size_desc *desc, quire_size_info *info, quire_error *error))
+             (const quire_size_desc *desc, quire_size_info *info, quire_error *error))             \
+    QUIRE_FN(seq_accept_path, (quire_cache * cache, quire_seq seq, const uint32_t *path,           \
+                               uint32_t count, quire_error *error))                                \
+    QUIRE_FN(attention_merge,                                                                      \
+             (quire_queue * queue, const quire_merge_args *args, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

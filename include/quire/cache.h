@@ -21,8 +21,19 @@ extern "C" {
 #endif
 
 enum {
-    QUIRE_GROUP_FULL = 0,  /* every token sees all tokens before it */
-    QUIRE_GROUP_WINDOW = 1 /* every token sees the `window` newest, itself among them */
+    QUIRE_GROUP_FULL = 0,   /* every token sees all tokens before it */
+    QUIRE_GROUP_WINDOW = 1, /* every token sees the `window` newest, itself among them, and the
+                               sequence's first `sink_tokens` */
+    /* Every token sees those before it of its own chunk: with p the token's position, positions
+     * p - p % window to p. */
+    QUIRE_GROUP_CHUNKED = 2,
+    /* Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): one row of
+     * k_head_dim elements a token, which all query heads share (kv_heads 1). V is its first
+     * v_head_dim elements, the latent; behind them lies the rotated part of the key. */
+    QUIRE_GROUP_LATENT = 3,
+    /* Attention over another input, such as an encoder's output: quire_seq_desc.cross_tokens rows,
+     * written once, read by every step, not causal. */
+    QUIRE_GROUP_CROSS = 4
 };
 
 /* Layers that share attention kind and geometry. */
@@ -31,15 +42,15 @@ typedef struct quire_group_desc {
     uint32_t flags; /* 0 */
     const quire_chain *next;
     uint32_t kind;
-    uint32_t window; /* tokens; only for QUIRE_GROUP_WINDOW, then >= 1 */
+    uint32_t window; /* tokens, >= 1; only for QUIRE_GROUP_WINDOW and QUIRE_GROUP_CHUNKED */
     uint32_t layer_count;
     uint32_t kv_heads;
     uint32_t k_head_dim; /* elements */
     uint32_t v_head_dim;
-    uint32_t k_dtype; /* 0 = QUIRE_DTYPE_F16 */
-    uint32_t v_dtype; /* 0 = as k_dtype */
-    uint32_t blocks;  /* 0: from the cache's blocks, pool_bytes or pool_fraction */
-    uint32_t reserved0;
+    uint32_t k_dtype;     /* 0 = QUIRE_DTYPE_F16 */
+    uint32_t v_dtype;     /* 0 = as k_dtype */
+    uint32_t blocks;      /* 0: from the cache's blocks, pool_bytes or pool_fraction */
+    uint32_t sink_tokens; /* only for QUIRE_GROUP_WINDOW: kept for as long as the sequence lives */
 } quire_group_desc;
 
 /* One device's part of a cache. 0.1 takes one shard that holds everything, or none. */
@@ -251,7 +262,9 @@ typedef struct quire_seq_desc {
     uint32_t key_count;
     uint32_t key_stride;
     int32_t priority; /* higher is served longer */
-    uint32_t reserved0;
+    /* Rows that it has in cross groups. Its own K and V depend on them, and no key of ours names
+     * them: such a sequence publishes nothing and finds nothing. */
+    uint32_t cross_tokens;
 } quire_seq_desc;
 
 enum {
@@ -304,6 +317,18 @@ QUIRE_EXPORT quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq,
  * before its next item. Errors   QUIRE_E_ARG  count is above drafts + lookahead. */
 QUIRE_EXPORT quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
                                            quire_error *error);
+
+/* Keeps the drafts that `path` names by their indices among the drafts of the last item, rising, and
+ * forgets the others: a way through the tree that the item's mask spanned, each its parent's child.
+ * What does not lie where it now belongs in the cache is moved on the device when the sequence's
+ * next step is committed. Until then a fork takes only what comes before the first such token, and
+ * a swap gives the moved tokens up, to be computed again.
+ * path     [count] NULL when count is 0.
+ * Errors   QUIRE_E_ARG          an index is not above the one before it, or no draft's.
+ *          QUIRE_E_UNSUPPORTED  tokens would have to be moved, and the backend cannot. */
+QUIRE_EXPORT quire_status quire_seq_accept_path(quire_cache *cache, quire_seq seq,
+                                                const uint32_t *path, uint32_t count,
+                                                quire_error *error);
 
 /* Names unknown tokens. An element of an array: no struct head. */
 typedef struct quire_token_span {

@@ -55,9 +55,31 @@ typedef struct quire_step_item {
     uint32_t max_compute; /* 0 = all */
     uint32_t draft_count; /* the last ones are provisional, all computed now: quire_seq_accept */
     uint32_t lookahead;   /* slots to reserve behind the last known token */
-    uint32_t reserved0;   /* for tree masks */
-    uint64_t reserved1;
+    uint32_t mask_kind;   /* QUIRE_MASK_* */
+    uint32_t mask_offset; /* into the tokens given beside the items: where the mask's words begin */
+    uint32_t mask_rows;   /* how many of the last known tokens the mask is about */
 } quire_step_item;
+
+/* What the last `mask_rows` known tokens of an item see, and their positions. They lie one behind
+ * another in the cache, whatever their positions; other tokens see what comes before them. Batches
+ * that are to hold masks say so: QUIRE_ATTENTION_MASK, quire_batch_desc.max_mask_words.
+ * A mask over tokens that are no drafts must follow from the tokens and keys, as K and V do: blocks
+ * that were computed under it are found by those. */
+enum {
+    QUIRE_MASK_NONE = 0,
+    /* A tree of drafts; mask_rows is draft_count. Words: for each draft the index of its parent,
+     * an earlier draft, or QUIRE_MASK_ROOT for the last token before the drafts. A draft sees its
+     * ancestors, itself and all that comes before the drafts; its position is one above its
+     * parent's. */
+    QUIRE_MASK_PARENTS = 1,
+    /* Anything. Words: the first key that the bits are about; the positions of the mask_rows tokens,
+     * none below where the first of them lies nor above the last's; then for each of them its bits,
+     * bit i % 32 of word i / 32 for the key at place first + i, ceil((known - first) / 32) words a
+     * row, known counting the item's tokens. It sees the keys before `first`, and those whose bit is
+     * set. In a window or chunked group it must be in sight by its position too. */
+    QUIRE_MASK_BITS = 2
+};
+#define QUIRE_MASK_ROOT 0xFFFFFFFFu
 
 enum {
     QUIRE_ITEM_WAIT = 0, /* not in this step: blocks_short are missing; known is as before */
@@ -82,7 +104,7 @@ typedef struct quire_step_result {
     uint32_t compute_count;
     uint32_t blocks_short; /* in the group that is shortest of blocks */
     uint32_t row;          /* index among the items that run: its row in the batch */
-    uint32_t reserved0;
+    uint32_t cross_tokens; /* whose K and V the engine must write into cross groups in this step */
 } quire_step_result;
 
 /* Opens a step and adds items; item_count may be 0. Items are handled in their order, each all or
@@ -172,7 +194,12 @@ QUIRE_EXPORT quire_status quire_step_blocks(quire_cache *cache, quire_step step,
                                             uint32_t group, uint32_t first, int32_t *ids,
                                             uint32_t capacity, uint32_t *count, quire_error *error);
 
-enum { QUIRE_COPY_ON_WRITE = 0, QUIRE_COPY_SWAP_OUT = 1, QUIRE_COPY_SWAP_IN = 2 };
+enum {
+    QUIRE_COPY_ON_WRITE = 0,
+    QUIRE_COPY_SWAP_OUT = 1,
+    QUIRE_COPY_SWAP_IN = 2,
+    QUIRE_COPY_TOKEN = 3 /* one token of a block, see quire_seq_accept_path */
+};
 
 /* One block to move: device to device, device to host, host to device. */
 typedef struct quire_block_copy {
@@ -180,6 +207,8 @@ typedef struct quire_block_copy {
     uint32_t group;
     int32_t src;
     int32_t dst;
+    uint32_t src_place; /* within its block; only for QUIRE_COPY_TOKEN */
+    uint32_t dst_place;
 } quire_block_copy;
 
 /* Lists the copies of an open or committed step, in the order in which they must run. A
@@ -197,12 +226,19 @@ enum {
     QUIRE_VIEW_CONTEXT_SLOTS = 1 << 3, /* int32, one a context token, as SGLang and ggml */
     QUIRE_VIEW_LENGTHS = 1 << 4,       /* int32 [rows]: context length, new tokens included */
     QUIRE_VIEW_POSITIONS = 1 << 5,     /* int32, one a new token */
-    QUIRE_VIEW_CU_Q = 1 << 6           /* int32 [rows + 1]: where each row's new tokens begin */
+    QUIRE_VIEW_CU_Q = 1 << 6,          /* int32 [rows + 1]: where each row's new tokens begin */
+    /* What items' masks say: mask uint32 words; mask_rows int32 a new token, where its bits begin in
+     * the words, -1 = it has none; mask_first int32 [rows], the first key they are about. */
+    QUIRE_VIEW_MASK = 1 << 7,
+    QUIRE_VIEW_SHARED_PREFIX = 1 << 8 /* int32 [rows]: entries that equal the row before's */
 };
 
 enum {
     QUIRE_BATCH_PAD_NULL_SLOT =
-        1 << 0 /* pad slots with 0, a slot of the null block, instead of -1 */
+        1 << 0, /* pad slots with 0, a slot of the null block, instead of -1 */
+    /* Find out what of each row's table is the same as in the row before it, so that attention may
+     * read a common prefix once for all of them. List such items one behind another. */
+    QUIRE_BATCH_SHARED_PREFIX = 1 << 1
 };
 
 typedef struct quire_batch_desc {
@@ -216,8 +252,10 @@ typedef struct quire_batch_desc {
     uint32_t views;              /* QUIRE_VIEW_*; attention adds what it needs */
     uint32_t attention_count;    /* 0: tables only. 1: for all groups. Else one a group */
     uint32_t attention_stride;
-    uint32_t reserved0;
+    uint32_t max_mask_words; /* of all rows; 0: steps with masks are refused */
     const quire_attention_desc *attention;
+    uint32_t max_cross_tokens; /* written in one step, over all rows */
+    uint32_t reserved0;
 } quire_batch_desc;
 
 /* Fixed addresses for the life of the batch; 0 where the view is not kept. Device addresses in a
@@ -241,6 +279,12 @@ typedef struct quire_batch_views {
     uint32_t row_count;          /* of the last commit */
     uint32_t query_tokens;       /* of the last commit */
     uint32_t max_length;         /* longest context of the last commit */
+    uint64_t mask;
+    uint64_t mask_rows;
+    uint64_t mask_first;
+    uint64_t shared_prefix;
+    uint32_t write_tokens; /* entries of slots: query_tokens, in a cross group cross tokens */
+    uint32_t reserved0;
 } quire_batch_views;
 
 /* Makes a batch of a cache. Errors   QUIRE_E_UNSUPPORTED  an attention option that no kernel

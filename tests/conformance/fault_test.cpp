@@ -22,8 +22,22 @@ namespace {
 
 AttentionSpec plain_spec() {
     AttentionSpec spec;
-    spec.shape = {sizeof spec.shape, 0,  4, 2, 64, 64, QUIRE_DTYPE_F32, QUIRE_DTYPE_F32,
-                  QUIRE_DTYPE_F32,   16, 0, 0};
+    spec.shape = {sizeof spec.shape,
+                  0,
+                  4,
+                  2,
+                  64,
+                  64,
+                  QUIRE_DTYPE_F32,
+                  QUIRE_DTYPE_F32,
+                  QUIRE_DTYPE_F32,
+                  16,
+                  0,
+                  0,
+                  0,
+                  0,
+                  0,
+                  0};
     spec.rows = {{0, 60, 1}};
     return spec;
 }
@@ -71,9 +85,20 @@ TEST_F(FaultTest, slot_outside_the_pool_writes_nothing_and_stops_the_queue) {
     Memory slots(rig, 64);
     int64_t values[] = {3, 64};  // of 64 slots
     rig.write(slots.address(), values, sizeof values);
-    quire_be_kv_write args = {
-        sizeof args,     0,   2,  QUIRE_DTYPE_F32, &pool, given.address(), given.address(),
-        slots.address(), 128, 128};
+    quire_be_kv_write args = {sizeof args,
+                              0,
+                              2,
+                              QUIRE_DTYPE_F32,
+                              &pool,
+                              given.address(),
+                              given.address(),
+                              slots.address(),
+                              128,
+                              128,
+                              nullptr,
+                              0,
+                              0,
+                              0};
     Error error;
     must(api().kv_write(rig.queue(), &args, &error), error);
     EXPECT_EQ(api().quiesce(rig.device(), patience_ns(), &error), QUIRE_OK);
@@ -96,9 +121,20 @@ TEST_F(FaultTest, work_behind_a_fault_does_not_run) {
     Fence go(rig);
     Fence done(rig);
     rig.wait(rig.queue(), go, 1);
-    quire_be_kv_write args = {
-        sizeof args,     0,   1,  QUIRE_DTYPE_F32, &pool, memory.address(), memory.address(),
-        slots.address(), 128, 128};
+    quire_be_kv_write args = {sizeof args,
+                              0,
+                              1,
+                              QUIRE_DTYPE_F32,
+                              &pool,
+                              memory.address(),
+                              memory.address(),
+                              slots.address(),
+                              128,
+                              128,
+                              nullptr,
+                              0,
+                              0,
+                              0};
     Error error;
     must(api().kv_write(rig.queue(), &args, &error), error);
     rig.fill(rig.queue(), memory.address(), 64, 0xEE);

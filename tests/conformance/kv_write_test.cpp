@@ -31,7 +31,22 @@ struct WriteSpec {
 
 quire_be_attention_query shape_of(uint32_t k_dtype, uint32_t v_dtype, uint32_t k_dim,
                                   uint32_t v_dim) {
-    return {sizeof(quire_be_attention_query), 0, 0, 2, k_dim, v_dim, 0, k_dtype, v_dtype, 16, 0, 0};
+    return {sizeof(quire_be_attention_query),
+            0,
+            0,
+            2,
+            k_dim,
+            v_dim,
+            0,
+            k_dtype,
+            v_dtype,
+            16,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0};
 }
 
 struct Written {

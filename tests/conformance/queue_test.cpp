@@ -111,7 +111,11 @@ TEST_F(QueueTest, kv_write_behind_a_wait_runs_after_it) {
                               given.address(),
                               given.address() + 4096,
                               stride,
-                              stride};
+                              stride,
+                              nullptr,
+                              0,
+                              0,
+                              0};
     Error error;
     must(api().kv_write(rig.queue(), &args, &error), error);
     EXPECT_TRUE(all_are(rig.read_through(other, memory.address(), 64), 0)) << "ran too soon";

@@ -27,12 +27,13 @@ class GoodCall {
         auto next = [&place] { return place += 1 << 18; };
         pool.address = pool_address;
         int64_t kv_stride = int64_t{shape.kv_heads} * shape.k_head_dim;
-        write = {sizeof write, 1,      2,      QUIRE_DTYPE_F32, &pool,
-                 next(),       next(), next(), kv_stride,       kv_stride};
-        desc = {sizeof desc, 0, shape, 0.0f, 4, 4, 4};
+        write = {sizeof write, 1,         2,         QUIRE_DTYPE_F32, &pool, next(), next(),
+                 next(),       kv_stride, kv_stride, nullptr,         0,     0,      0};
+        desc = {sizeof desc, 0, shape, 0.0f, 4, 4, 4, 0.0f, nullptr, nullptr};
         int64_t q_stride = int64_t{shape.q_heads} * shape.k_head_dim;
-        args = {sizeof args, 1,        &pool,    write.k, next(), next(), write.slots, next(),
-                next(),      q_stride, q_stride, 4,       1,      1,      16};
+        args = {sizeof args, 1,      &pool,    write.k,  next(), next(), write.slots,
+                next(),      next(), q_stride, q_stride, 4,      1,      1,
+                16,          0,      0,        0,        0,      0,      0};
         int32_t cu_q[] = {0, 1};
         rig.write(args.cu_q, cu_q, sizeof cu_q);
         int32_t length = 16;

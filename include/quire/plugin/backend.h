@@ -77,15 +77,23 @@ typedef struct quire_be_pool {
     uint32_t v_head_dim;
     uint32_t k_dtype;
     uint32_t v_dtype;
-    uint32_t reserved0;
+    uint32_t group_kind; /* QUIRE_GROUP_*; LATENT: V is the first v_head_dim elements of K */
 } quire_be_pool;
 
 enum { QUIRE_BE_NO = 0, QUIRE_BE_YES = 1, QUIRE_BE_SLOW = 2 };
 
+/* In quire_be_attention_query.flags, beside QUIRE_ATTENTION_*: what the plan's pointers and numbers
+ * ask for. */
+enum {
+    QUIRE_BE_ATTENTION_SOFT_CAP = 1 << 16,
+    QUIRE_BE_ATTENTION_ALIBI = 1 << 17,
+    QUIRE_BE_ATTENTION_ROPE = 1 << 18
+};
+
 /* May a kernel of this shape be had? Everything that decides a kernel instance is here. */
 typedef struct quire_be_attention_query {
     uint32_t struct_size;
-    uint32_t flags;   /* QUIRE_ATTENTION_* */
+    uint32_t flags;   /* QUIRE_ATTENTION_*, QUIRE_BE_ATTENTION_* */
     uint32_t q_heads; /* 0: only kv_write and copies are asked about */
     uint32_t kv_heads;
     uint32_t k_head_dim;
@@ -94,7 +102,11 @@ typedef struct quire_be_attention_query {
     uint32_t k_dtype;
     uint32_t v_dtype;
     uint32_t block_tokens;
-    uint32_t window; /* tokens; 0 = none */
+    uint32_t window;      /* tokens, of a window or a chunk; 0 = none */
+    uint32_t group_kind;  /* QUIRE_GROUP_*; a cross group asks for QUIRE_ATTENTION_NOT_CAUSAL */
+    uint32_t sink_tokens; /* kept in front of a window */
+    uint32_t rotated_dim; /* with QUIRE_BE_ATTENTION_ROPE */
+    uint32_t rope_pairing;
     uint32_t reserved0;
 } quire_be_attention_query;
 
@@ -125,7 +137,10 @@ typedef struct quire_be_copy {
 } quire_be_copy;
 
 /* Token t of [0, token_count): slot = slots[t]; negative = skip. Slot s is block s / block_tokens,
- * place s % block_tokens. Converts `dtype` to the pool's types, round to nearest even. */
+ * place s % block_tokens. Converts `dtype` to the pool's types, round to nearest even. In a latent
+ * pool k is [token_count][v_head_dim] and v [token_count][k_head_dim - v_head_dim].
+ * With a plan that has a rope, K is turned by positions[t] before it is rounded, and q, in the
+ * plan's q_dtype, in place, tokens with a negative slot too. */
 typedef struct quire_be_kv_write {
     uint32_t struct_size;
     uint32_t layer;
@@ -137,7 +152,20 @@ typedef struct quire_be_kv_write {
     uint64_t slots;         /* address: int64 [token_count] */
     int64_t k_token_stride; /* elements */
     int64_t v_token_stride;
+    quire_be_plan *plan; /* NULL: no rope */
+    uint64_t positions;  /* address: int32 [token_count]; with a rope */
+    uint64_t q;          /* address: [token_count][q_heads][k_head_dim]; 0 = is not to be turned */
+    int64_t q_token_stride; /* elements */
 } quire_be_kv_write;
+
+/* Angles are positions times frequencies; attention.h says which elements make a pair. Cosine and
+ * sine are multiplied by magnitude. Turned are the first rotated_dim elements of each head, in a
+ * latent pool the last ones. */
+typedef struct quire_be_rope {
+    uint32_t struct_size;
+    float magnitude;
+    const float *frequencies; /* host: [shape.rotated_dim / 2], copied */
+} quire_be_rope;
 
 /* What an attention call does beyond its arguments; a plan holds it, a batch holds the plan. */
 typedef struct quire_be_plan_desc {
@@ -148,10 +176,19 @@ typedef struct quire_be_plan_desc {
     uint32_t max_rows;
     uint32_t max_query_tokens;
     uint32_t max_blocks_per_row;
+    float soft_cap;            /* with QUIRE_BE_ATTENTION_SOFT_CAP: > 0 */
+    const float *alibi_slopes; /* host: [q_heads], copied; with QUIRE_BE_ATTENTION_ALIBI */
+    const quire_be_rope *rope; /* host, copied; with QUIRE_BE_ATTENTION_ROPE */
 } quire_be_plan_desc;
 
 /* Semantics: attention.h. Row r's new tokens are q rows cu_q[r] .. cu_q[r + 1], at positions
- * lengths[r] - (their count) .. lengths[r] - 1. */
+ * lengths[r] - (their count) .. lengths[r] - 1.
+ * Masks: a token with mask_rows[t] >= 0 is at positions[t] and sees the keys before mask_first[r],
+ * and key mask_first[r] + i where bit i % 32 of mask[mask_rows[t] + i / 32] is set, up to the row's
+ * length; windows and chunks take from that by position. A key that is one of the row's new tokens
+ * is at that token's position, any other at its place.
+ * Shared prefixes: the first shared_prefix[r] entries of row r's table equal those of row r - 1; a
+ * backend may read their keys once for both, and refuses, as a fault, a count that is not so. */
 typedef struct quire_be_attention {
     uint32_t struct_size;
     uint32_t layer;
@@ -168,7 +205,33 @@ typedef struct quire_be_attention {
     uint32_t row_count;
     uint32_t query_tokens;
     uint32_t max_length; /* longest row at the commit; a call that is replayed meets longer ones */
+    uint64_t sinks;      /* f32 [q_heads]; with QUIRE_ATTENTION_SINK_LOGITS */
+    uint64_t positions;  /* int32 [query_tokens]; with QUIRE_ATTENTION_MASK */
+    uint64_t mask;       /* uint32; with QUIRE_ATTENTION_MASK, 0 = no token has one */
+    uint64_t mask_rows;  /* int32 [query_tokens] */
+    uint64_t mask_first; /* int32 [row_count] */
+    uint64_t shared_prefix; /* int32 [row_count]; 0 = not known */
 } quire_be_attention;
+
+/* attention.h, quire_attention_merge. */
+typedef struct quire_be_merge {
+    uint32_t struct_size;
+    uint32_t part_count;
+    uint32_t token_count;
+    uint32_t heads;
+    uint32_t head_dim;
+    uint32_t dtype;
+    uint64_t parts;
+    uint64_t lses;
+    uint64_t out;
+    uint64_t lse; /* 0 = not wanted */
+} quire_be_merge;
+
+/* One token's K and V of all layers, from one slot of a pool to another. */
+typedef struct quire_be_move {
+    int64_t src;
+    int64_t dst;
+} quire_be_move;
 
 typedef struct quire_backend_api {
     uint32_t struct_size;
@@ -237,6 +300,12 @@ typedef struct quire_backend_api {
     /* Called when the last device is closed; live_objects gets how many objects were not
      * released. */
     quire_status (*shutdown)(uint64_t *live_objects, quire_error *error);
+
+    quire_status (*merge)(quire_be_queue *queue, const quire_be_merge *args, quire_error *error);
+    /* As if one after another: a slot may be read by one move and written by a later one. `moves` is
+     * host memory and read before the call returns; an index outside the pool is refused. */
+    quire_status (*move_tokens)(quire_be_queue *queue, const quire_be_pool *pool,
+                                const quire_be_move *moves, uint32_t count, quire_error *error);
 } quire_backend_api;
 
 QUIRE_EXPORT quire_status quire_backend_query_v0(const quire_host_info *host,

@@ -241,6 +241,8 @@ constexpr quire_backend_api kHonest = {
     attention,
     quiesce,
     shutdown,
+    nullptr,
+    nullptr,
 };
 
 void spoil_name() {
