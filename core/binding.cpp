@@ -27,6 +27,7 @@ quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens) {
     pool.v_head_dim = g.v_head_dim;
     pool.k_dtype = g.k_dtype;
     pool.v_dtype = g.v_dtype;
+    pool.group_kind = g.kind;
     return pool;
 }
 
@@ -41,6 +42,9 @@ Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometr
     query.v_dtype = pool.v_dtype;
     query.block_tokens = pool.block_tokens;
     query.window = g.window;
+    query.group_kind = g.kind;
+    query.sink_tokens = g.sink_tokens;
+    if (g.cross) query.flags = QUIRE_ATTENTION_NOT_CAUSAL;
     quire_be_answer answer{};
     answer.struct_size = sizeof answer;
     QUIRE_TRY(ask<&quire_backend_api::query_attention>(*device->api, error, device->handle, &query,
@@ -134,6 +138,24 @@ bool Binding::joins_run(const quire_block_copy &copy, Ledger *ledger) {
     return true;
 }
 
+// The moves of one group that stand at *i, in one call; *i goes behind them.
+Status Binding::move(Queue *queue, const Array<quire_block_copy> &copies, uint64_t *i,
+                     quire_error *error) {
+    uint32_t group = copies[*i].group;
+    const quire_be_pool &pool = pools_[group];
+    moves_.shrink(0);
+    for (; *i < copies.size(); ++*i) {
+        const quire_block_copy &copy = copies[*i];
+        if (copy.kind == kVoidCopy) continue;
+        if (copy.kind != QUIRE_COPY_TOKEN || copy.group != group) break;
+        moves_.push(quire_be_move{int64_t{copy.src} * pool.block_tokens + copy.src_place,
+                                  int64_t{copy.dst} * pool.block_tokens + copy.dst_place});
+    }
+    return ask<&quire_backend_api::move_tokens>(*device_->api, error, queue->handle, &pool,
+                                                static_cast<const quire_be_move *>(moves_.data()),
+                                                static_cast<uint32_t>(moves_.size()));
+}
+
 Status Binding::enqueue(Queue *queue, const Array<quire_block_copy> &copies, Ledger *ledger,
                         quire_error *error) {
     uint64_t i = 0;
@@ -142,13 +164,18 @@ Status Binding::enqueue(Queue *queue, const Array<quire_block_copy> &copies, Led
         ++run_;
         for (; i < copies.size(); ++i) {
             if (copies[i].kind == kVoidCopy) continue;
+            if (copies[i].kind == QUIRE_COPY_TOKEN) break;
             if (!joins_run(copies[i], ledger)) break;
             descriptors_.push(describe(copies[i]));
         }
-        if (descriptors_.empty()) continue;
-        QUIRE_TRY(ask<&quire_backend_api::copy>(*device_->api, error, queue->handle,
-                                                descriptors_.data(),
-                                                static_cast<uint32_t>(descriptors_.size())));
+        if (!descriptors_.empty()) {
+            QUIRE_TRY(ask<&quire_backend_api::copy>(*device_->api, error, queue->handle,
+                                                    descriptors_.data(),
+                                                    static_cast<uint32_t>(descriptors_.size())));
+        }
+        if (i < copies.size() && copies[i].kind == QUIRE_COPY_TOKEN) {
+            QUIRE_TRY(move(queue, copies, &i, error));
+        }
     }
     return Status{};
 }

@@ -16,7 +16,7 @@ namespace quire {
 
 class Binding {
  public:
-    explicit Binding(const HostAllocator *host) : descriptors_(host) {}
+    explicit Binding(const HostAllocator *host) : descriptors_(host), moves_(host) {}
     ~Binding();
 
     // Asks the backend whether it serves every group, and allocates. error: the backend's words.
@@ -28,7 +28,7 @@ class Binding {
     uint64_t host_bytes() const;
 
     // Room for the descriptors of that many copies, so that enqueue cannot fail for memory.
-    bool reserve(uint64_t copies) { return descriptors_.reserve(copies); }
+    bool reserve(uint64_t copies) { return descriptors_.reserve(copies) && moves_.reserve(copies); }
     // Enqueues a step's copies in their order; independent neighbours go in one call.
     Status enqueue(Queue *queue, const Array<quire_block_copy> &copies, Ledger *ledger,
                    quire_error *error);
@@ -40,6 +40,8 @@ class Binding {
     };
 
     quire_be_copy describe(const quire_block_copy &copy) const;
+    Status move(Queue *queue, const Array<quire_block_copy> &copies, uint64_t *i,
+                quire_error *error);
     bool joins_run(const quire_block_copy &copy, Ledger *ledger);
 
     Device *device_ = nullptr;
@@ -47,6 +49,7 @@ class Binding {
     quire_be_pool pools_[kMaxGroups] = {};
     HostMemory host_[kMaxGroups] = {};
     Array<quire_be_copy> descriptors_;
+    Array<quire_be_move> moves_;
     uint32_t run_ = 0;  // number of the current run of independent copies
 };
 

@@ -302,8 +302,8 @@ typedef struct quire_backend_api {
     quire_status (*shutdown)(uint64_t *live_objects, quire_error *error);
 
     quire_status (*merge)(quire_be_queue *queue, const quire_be_merge *args, quire_error *error);
-    /* As if one after another: a slot may be read by one move and written by a later one. `moves` is
-     * host memory and read before the call returns; an index outside the pool is refused. */
+    /* As if one after another: a slot may be read by one move and written by a later one. `moves`
+     * is host memory and read before the call returns; an index outside the pool is refused. */
     quire_status (*move_tokens)(quire_be_queue *queue, const quire_be_pool *pool,
                                 const quire_be_move *moves, uint32_t count, quire_error *error);
 } quire_backend_api;
