@@ -8,15 +8,15 @@ namespace {
 
 Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out,
                     quire_error *sink) {
-    quire_attention_desc attention[kMaxGroups];
-    if (desc.attention_count > kMaxGroups) {
-        return fail(QUIRE_E_ARG, "attention_count is {}: at most one a group",
+    if (desc.attention_count > kMaxGroups * kMaxShards) {
+        return fail(QUIRE_E_ARG, "attention_count is {}: at most one a group and shard",
                     desc.attention_count);
     }
+    std::vector<quire_attention_desc> attention(desc.attention_count);
     for (uint32_t i = 0; i < desc.attention_count; ++i) {
         QUIRE_TRY(read_element(desc.attention, i, desc.attention_stride, &attention[i]));
     }
-    desc.attention = attention;
+    desc.attention = attention.data();
     constexpr uint32_t known_views = (QUIRE_VIEW_CU_Q << 1) - 1;
     if ((desc.views & ~known_views) != 0) {
         return fail(QUIRE_E_UNSUPPORTED, "views {} names one that is not known", desc.views);
@@ -29,22 +29,34 @@ Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out
     return Status{};
 }
 
+// Where a launch goes: the shard on the queue's device, the layer's group, and its place there.
+struct Launch {
+    uint32_t shard;
+    uint32_t group;
+    uint32_t layer;
+};
+
 // What both launches check. Without the cache's lock: only what a commit before wrote is read.
 Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t layer,
-                    const LayerPlace **place) {
+                    Launch *launch) {
     QUIRE_TRY(need(batch, "batch is NULL"));
     QUIRE_TRY(need(queue, "queue is NULL"));
     const quire_cache *cache = batch->cache;
-    if (cache->device == nullptr) {
+    if (cache->devices.empty()) {
         return fail(QUIRE_E_UNSUPPORTED, "the cache has no memory: it keeps books only");
     }
     QUIRE_TRY(not_forked());
-    if (queue->device != cache->device) return fail(QUIRE_E_ARG, "the queue is of another device");
+    launch->shard = cache->shard_on(queue->device);
+    if (launch->shard == cache->devices.size())
+        return fail(QUIRE_E_ARG, "the queue is of another device");
     if (!batch->core.committed())
         return fail(QUIRE_E_ARG, "no step with rows is committed in the batch");
-    *place = cache->core.place(layer);
-    if (*place == nullptr) return fail(QUIRE_E_ARG, "layer is {}: the cache has fewer", layer);
-    return Status{};
+    const LayerPlace *place = cache->core.place(layer);
+    if (place == nullptr) return fail(QUIRE_E_ARG, "layer is {}: the cache has fewer", layer);
+    launch->group = place->group;
+    if (cache->core.shards()[launch->shard].find_layer(*place, &launch->layer)) return Status{};
+    return fail(QUIRE_E_ARG, "layer is {}: shard {}, the queue's, does not hold it", layer,
+                launch->shard);
 }
 
 Status check_merge(const quire_merge_args &args, quire_be_merge *out) {
@@ -99,11 +111,11 @@ quire_status quire_batch_destroy(quire_batch *batch, quire_error *error) {
 quire_status quire_batch_get_views(quire_batch *batch, uint32_t group, uint32_t shard,
                                    quire_batch_views *views, quire_error *error) {
     quire_cache *cache = batch != nullptr ? batch->cache : nullptr;
-    return cache_call("batch_get_views", cache, error, [&](Cache &, quire_error *) -> Status {
+    return cache_call("batch_get_views", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output(views));
-        if (shard != 0) return fail(QUIRE_E_ARG, "shard is {}: the cache has one", shard);
+        QUIRE_TRY(core.check_shard(shard));
         quire_batch_views full{};
-        QUIRE_TRY(batch->core.views(group, &full));
+        QUIRE_TRY(batch->core.views(group, shard, &full));
         write(full, views);
         return Status{};
     });
@@ -114,15 +126,15 @@ quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args, quire
     return guard("kv_write", error, [&](quire_error *sink) -> Status {
         quire_kv_args full;
         QUIRE_TRY(read(args, &full));
-        const LayerPlace *place = nullptr;
-        QUIRE_TRY(check_launch(batch, queue, full.layer, &place));
+        Launch launch{};
+        QUIRE_TRY(check_launch(batch, queue, full.layer, &launch));
         quire_be_kv_write write{};
         write.struct_size = sizeof write;
-        batch->core.fill_kv_write(place->group, &write);
+        batch->core.fill_kv_write(launch.shard, launch.group, &write);
         if (write.slots == 0)
             return fail(QUIRE_E_ARG, "the batch keeps no slots: QUIRE_VIEW_SLOTS");
         if (full.k == 0 || full.v == 0) return fail(QUIRE_E_ARG, "k or v is 0");
-        write.layer = place->layer;
+        write.layer = launch.layer;
         write.dtype = full.dtype != 0 ? full.dtype : uint32_t{QUIRE_DTYPE_F32};
         if (dtype_size_bytes(write.dtype) == 0) {
             return fail(QUIRE_E_UNSUPPORTED, "dtype {} is not known", full.dtype);
@@ -145,19 +157,19 @@ quire_status quire_attend(quire_batch *batch, const quire_attend_args *args, qui
     return guard("attend", error, [&](quire_error *sink) -> Status {
         quire_attend_args full;
         QUIRE_TRY(read(args, &full));
-        const LayerPlace *place = nullptr;
-        QUIRE_TRY(check_launch(batch, queue, full.layer, &place));
-        quire_be_plan *plan = batch->core.plan(place->group);
+        Launch launch{};
+        QUIRE_TRY(check_launch(batch, queue, full.layer, &launch));
+        quire_be_plan *plan = batch->core.plan(launch.shard, launch.group);
         if (plan == nullptr) return fail(QUIRE_E_ARG, "the batch has no attention options");
         if (full.q == 0 || full.out == 0) return fail(QUIRE_E_ARG, "q or out is 0");
         quire_be_attention attention{};
         attention.struct_size = sizeof attention;
-        batch->core.fill_attention(place->group, &attention);
-        attention.layer = place->layer;
+        batch->core.fill_attention(launch.shard, launch.group, &attention);
+        attention.layer = launch.layer;
         attention.q = full.q;
         attention.out = full.out;
         attention.lse = full.lse;
-        int64_t q_heads = batch->core.q_heads(place->group);
+        int64_t q_heads = batch->core.q_heads(launch.shard, launch.group);
         attention.q_token_stride =
             full.q_token_stride != 0 ? full.q_token_stride : q_heads * attention.pool->k_head_dim;
         attention.out_token_stride = full.out_token_stride != 0

@@ -6,8 +6,6 @@
 
 namespace quire {
 
-namespace {
-
 quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens) {
     quire_be_pool pool{};
     pool.struct_size = sizeof pool;
@@ -29,6 +27,8 @@ quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens) {
     pool.v_dtype = g.v_dtype;
     return pool;
 }
+
+namespace {
 
 Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometry &g,
                    uint32_t index, quire_error *error) {
@@ -72,18 +72,21 @@ Binding::~Binding() {
     if (device_ != nullptr) --device_->children;
 }
 
-Status Binding::create(Device *device, const Geometry &geometry, quire_error *error) {
+Status Binding::create(Device *device, const ShardGeometry &geometry, quire_error *error) {
     device_ = device;
     ++device_->children;
-    for (uint32_t g = 0; g < geometry.group_count; ++g) {
-        const GroupGeometry &group = geometry.groups[g];
-        quire_be_pool pool = describe_pool(group, geometry.block_tokens);
+    for (uint32_t g = 0; g < geometry.held.group_count; ++g) {
+        const GroupGeometry &group = geometry.held.groups[g];
+        group_count_ = g + 1;
+        first_layer_[g] = geometry.first_layer[g];
+        first_head_[g] = geometry.first_head[g];
+        if (group.layer_count == 0) continue;
+        quire_be_pool pool = describe_pool(group, geometry.held.block_tokens);
         QUIRE_TRY(ask_backend(device, pool, group, g, error));
         void *host_pointer = nullptr;
         QUIRE_TRY(allocate_memory(*device, pool.size_bytes, QUIRE_BE_MEMORY_DEVICE, &pool.address,
                                   &host_pointer, error));
         pools_[g] = pool;
-        group_count_ = g + 1;
         if (group.host_blocks == 0) continue;
         HostMemory memory{0, static_cast<uint64_t>(group.block_stride) * group.host_blocks};
         QUIRE_TRY(allocate_memory(*device, memory.size_bytes, QUIRE_BE_MEMORY_HOST, &memory.address,
@@ -118,39 +121,6 @@ quire_be_copy Binding::describe(const quire_block_copy &copy) const {
     out.size_bytes = stride;
     out.kind = from_host ? QUIRE_BE_COPY_H2D : to_host ? QUIRE_BE_COPY_D2H : QUIRE_BE_COPY_D2D;
     return out;
-}
-
-// May the copy run beside the others of the current run? If so it is marked as one of them.
-bool Binding::joins_run(const quire_block_copy &copy, Ledger *ledger) {
-    bool from_host = copy.kind == QUIRE_COPY_SWAP_IN;
-    bool to_host = copy.kind == QUIRE_COPY_SWAP_OUT;
-    BlockPool &sources = from_host ? *ledger->host_pool(copy.group) : ledger->pool(copy.group);
-    BlockPool &targets = to_host ? *ledger->host_pool(copy.group) : ledger->pool(copy.group);
-    Block &src = sources[static_cast<uint32_t>(copy.src)];
-    Block &dst = targets[static_cast<uint32_t>(copy.dst)];
-    if (src.copied_to == run_ || dst.copied_to == run_ || dst.copied_from == run_) return false;
-    src.copied_from = run_;
-    dst.copied_to = run_;
-    return true;
-}
-
-Status Binding::enqueue(Queue *queue, const Array<quire_block_copy> &copies, Ledger *ledger,
-                        quire_error *error) {
-    uint64_t i = 0;
-    while (i < copies.size()) {
-        descriptors_.shrink(0);
-        ++run_;
-        for (; i < copies.size(); ++i) {
-            if (copies[i].kind == kVoidCopy) continue;
-            if (!joins_run(copies[i], ledger)) break;
-            descriptors_.push(describe(copies[i]));
-        }
-        if (descriptors_.empty()) continue;
-        QUIRE_TRY(ask<&quire_backend_api::copy>(*device_->api, error, queue->handle,
-                                                descriptors_.data(),
-                                                static_cast<uint32_t>(descriptors_.size())));
-    }
-    return Status{};
 }
 
 }  // namespace quire

@@ -223,7 +223,7 @@ bool Cache::reserve_record(uint64_t changes, uint64_t edits, uint64_t copies,
                      record.copies.reserve(copies) && record.preemptions.reserve(preemptions);
         if (!grown) return false;
     }
-    return !has_memory_ || binding_.reserve(copies);
+    return shards_.reserve(copies);
 }
 
 // Room for everything that taking the plan writes, so that it cannot fail half-way.
