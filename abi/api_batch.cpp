@@ -8,19 +8,19 @@ namespace {
 
 Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out,
                     quire_error *sink) {
-    quire_attention_desc attention[kMaxGroups];
-    quire_rope_desc ropes[kMaxGroups];
-    if (desc.attention_count > kMaxGroups) {
-        return fail(QUIRE_E_ARG, "attention_count is {}: at most one a group",
+    if (desc.attention_count > kMaxGroups * kMaxShards) {
+        return fail(QUIRE_E_ARG, "attention_count is {}: at most one a group and shard",
                     desc.attention_count);
     }
+    std::vector<quire_attention_desc> attention(desc.attention_count);
+    std::vector<quire_rope_desc> ropes(desc.attention_count);
     for (uint32_t i = 0; i < desc.attention_count; ++i) {
         QUIRE_TRY(read_element(desc.attention, i, desc.attention_stride, &attention[i]));
         if (attention[i].rope == nullptr) continue;
         QUIRE_TRY(read(attention[i].rope, &ropes[i]));
         attention[i].rope = &ropes[i];
     }
-    desc.attention = attention;
+    desc.attention = attention.data();
     constexpr uint32_t known_views = (QUIRE_VIEW_SHARED_PREFIX << 1) - 1;
     if ((desc.views & ~known_views) != 0) {
         return fail(QUIRE_E_UNSUPPORTED, "views {} names one that is not known", desc.views);
@@ -33,28 +33,40 @@ Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out
     return Status{};
 }
 
+// Where a launch goes: the shard on the queue's device, the layer's group, and its place there.
+struct Launch {
+    uint32_t shard;
+    uint32_t group;
+    uint32_t layer;
+};
+
 // What both launches check. Without the cache's lock: only what a commit before wrote is read.
 Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t layer,
-                    const LayerPlace **place) {
+                    Launch *launch) {
     QUIRE_TRY(need(batch, "batch is NULL"));
     QUIRE_TRY(need(queue, "queue is NULL"));
     const quire_cache *cache = batch->cache;
-    if (cache->device == nullptr) {
+    if (cache->devices.empty()) {
         return fail(QUIRE_E_UNSUPPORTED, "the cache has no memory: it keeps books only");
     }
     QUIRE_TRY(not_forked());
-    if (queue->device != cache->device) return fail(QUIRE_E_ARG, "the queue is of another device");
+    launch->shard = cache->shard_on(queue->device);
+    if (launch->shard == cache->devices.size())
+        return fail(QUIRE_E_ARG, "the queue is of another device");
     if (!batch->core.committed())
         return fail(QUIRE_E_ARG, "no step with rows is committed in the batch");
-    *place = cache->core.place(layer);
-    if (*place == nullptr) return fail(QUIRE_E_ARG, "layer is {}: the cache has fewer", layer);
-    return Status{};
+    const LayerPlace *place = cache->core.place(layer);
+    if (place == nullptr) return fail(QUIRE_E_ARG, "layer is {}: the cache has fewer", layer);
+    launch->group = place->group;
+    if (cache->core.shards()[launch->shard].find_layer(*place, &launch->layer)) return Status{};
+    return fail(QUIRE_E_ARG, "layer is {}: shard {}, the queue's, does not hold it", layer,
+                launch->shard);
 }
 
-Status describe_kv_write(const Batch &batch, const quire_kv_args &args, const LayerPlace &place,
+Status describe_kv_write(const Batch &batch, const quire_kv_args &args, const Launch &launch,
                          quire_be_kv_write *out) {
     out->struct_size = sizeof *out;
-    batch.fill_kv_write(place.group, out);
+    batch.fill_kv_write(launch.shard, launch.group, out);
     const quire_be_pool &pool = *out->pool;
     if (out->slots == 0) return fail(QUIRE_E_ARG, "the batch keeps no slots: QUIRE_VIEW_SLOTS");
     bool latent = pool.group_kind == QUIRE_GROUP_LATENT;
@@ -64,10 +76,10 @@ Status describe_kv_write(const Batch &batch, const quire_kv_args &args, const La
     if (out->token_count != 0 && (args.k == 0 || (args.v == 0 && v_dense != 0))) {
         return fail(QUIRE_E_ARG, "k or v is 0");
     }
-    if (args.q != 0 && !batch.has_rope(place.group)) {
+    if (args.q != 0 && !batch.has_rope(launch.shard, launch.group)) {
         return fail(QUIRE_E_ARG, "q is given to be turned, but the layer's attention has no rope");
     }
-    out->layer = place.layer;
+    out->layer = launch.layer;
     out->dtype = args.dtype != 0 ? args.dtype : uint32_t{QUIRE_DTYPE_F32};
     if (dtype_size_bytes(out->dtype) == 0) {
         return fail(QUIRE_E_UNSUPPORTED, "dtype {} is not known", args.dtype);
@@ -79,14 +91,14 @@ Status describe_kv_write(const Batch &batch, const quire_kv_args &args, const La
     out->v_token_stride = args.v_token_stride != 0 ? args.v_token_stride : v_dense;
     out->q_token_stride = args.q_token_stride != 0
                               ? args.q_token_stride
-                              : int64_t{batch.q_heads(place.group)} * pool.k_head_dim;
+                              : int64_t{batch.q_heads(launch.shard, launch.group)} * pool.k_head_dim;
     return Status{};
 }
 
 Status describe_attention(const Batch &batch, const quire_attend_args &args,
-                          const LayerPlace &place, quire_be_attention *out) {
+                          const Launch &launch, quire_be_attention *out) {
     if (args.q == 0 || args.out == 0) return fail(QUIRE_E_ARG, "q or out is 0");
-    if ((args.sinks != 0) != batch.has_sinks(place.group)) {
+    if ((args.sinks != 0) != batch.has_sinks(launch.shard, launch.group)) {
         return fail(QUIRE_E_ARG,
                     args.sinks == 0
                         ? "sinks is 0, but the attention has QUIRE_ATTENTION_SINK_LOGITS"
@@ -94,13 +106,13 @@ Status describe_attention(const Batch &batch, const quire_attend_args &args,
                           "QUIRE_ATTENTION_SINK_LOGITS");
     }
     out->struct_size = sizeof *out;
-    batch.fill_attention(place.group, out);
-    out->layer = place.layer;
+    batch.fill_attention(launch.shard, launch.group, out);
+    out->layer = launch.layer;
     out->q = args.q;
     out->out = args.out;
     out->lse = args.lse;
     out->sinks = args.sinks;
-    int64_t q_heads = batch.q_heads(place.group);
+    int64_t q_heads = batch.q_heads(launch.shard, launch.group);
     out->q_token_stride =
         args.q_token_stride != 0 ? args.q_token_stride : q_heads * out->pool->k_head_dim;
     out->out_token_stride =
@@ -160,11 +172,11 @@ quire_status quire_batch_destroy(quire_batch *batch, quire_error *error) {
 quire_status quire_batch_get_views(quire_batch *batch, uint32_t group, uint32_t shard,
                                    quire_batch_views *views, quire_error *error) {
     quire_cache *cache = batch != nullptr ? batch->cache : nullptr;
-    return cache_call("batch_get_views", cache, error, [&](Cache &, quire_error *) -> Status {
+    return cache_call("batch_get_views", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output(views));
-        if (shard != 0) return fail(QUIRE_E_ARG, "shard is {}: the cache has one", shard);
+        QUIRE_TRY(core.check_shard(shard));
         quire_batch_views full{};
-        QUIRE_TRY(batch->core.views(group, &full));
+        QUIRE_TRY(batch->core.views(group, shard, &full));
         write(full, views);
         return Status{};
     });
@@ -175,10 +187,10 @@ quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args, quire
     return guard("kv_write", error, [&](quire_error *sink) -> Status {
         quire_kv_args full;
         QUIRE_TRY(read(args, &full));
-        const LayerPlace *place = nullptr;
-        QUIRE_TRY(check_launch(batch, queue, full.layer, &place));
+        Launch launch{};
+        QUIRE_TRY(check_launch(batch, queue, full.layer, &launch));
         quire_be_kv_write write{};
-        QUIRE_TRY(describe_kv_write(batch->core, full, *place, &write));
+        QUIRE_TRY(describe_kv_write(batch->core, full, launch, &write));
         if (write.token_count == 0) return Status{};
         std::lock_guard<std::mutex> lock(queue->core.mutex);
         return ask<&quire_backend_api::kv_write>(*queue->device->core.api, sink, queue->core.handle,
@@ -191,12 +203,12 @@ quire_status quire_attend(quire_batch *batch, const quire_attend_args *args, qui
     return guard("attend", error, [&](quire_error *sink) -> Status {
         quire_attend_args full;
         QUIRE_TRY(read(args, &full));
-        const LayerPlace *place = nullptr;
-        QUIRE_TRY(check_launch(batch, queue, full.layer, &place));
-        quire_be_plan *plan = batch->core.plan(place->group);
+        Launch launch{};
+        QUIRE_TRY(check_launch(batch, queue, full.layer, &launch));
+        quire_be_plan *plan = batch->core.plan(launch.shard, launch.group);
         if (plan == nullptr) return fail(QUIRE_E_ARG, "the batch has no attention options");
         quire_be_attention attention{};
-        QUIRE_TRY(describe_attention(batch->core, full, *place, &attention));
+        QUIRE_TRY(describe_attention(batch->core, full, launch, &attention));
         std::lock_guard<std::mutex> lock(queue->core.mutex);
         return ask<&quire_backend_api::attention>(
             *queue->device->core.api, sink, queue->core.handle, plan,

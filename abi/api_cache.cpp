@@ -6,24 +6,19 @@
 
 namespace {
 
-// The cache's one shard, or nullptr device when there is none.
-Status read_shards(const quire_cache_desc &desc, quire_device **device) {
-    *device = nullptr;
-    if (desc.shard_count == 0) return Status{};
-    if (desc.shard_count > 1) {
-        return fail(QUIRE_E_UNSUPPORTED, "shard_count is {}: this version takes one",
-                    desc.shard_count);
+// One range a shard, and its device.
+Status read_shards(const quire_cache_desc &desc, ShardRange *ranges, quire_cache *cache) {
+    if (desc.shard_count > kMaxShards) {
+        return fail(QUIRE_E_LIMIT, "shard_count is {}: at most {}", desc.shard_count, kMaxShards);
     }
-    quire_shard_desc shard;
-    QUIRE_TRY(read_element(desc.shards, 0, desc.shard_stride, &shard));
-    if (shard.device == nullptr) return fail(QUIRE_E_ARG, "shards[0].device is NULL");
-    bool whole = shard.layer_begin == 0 && shard.layer_count == 0 && shard.head_begin == 0 &&
-                 shard.head_count == 0;
-    if (!whole) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "shards[0] is a part: this version takes one shard of it all");
+    for (uint32_t i = 0; i < desc.shard_count; ++i) {
+        quire_shard_desc shard;
+        QUIRE_TRY(read_element(desc.shards, i, desc.shard_stride, &shard));
+        if (shard.device == nullptr) return fail(QUIRE_E_ARG, "shards[{}].device is NULL", i);
+        ranges[i] = ShardRange{&shard.device->core, shard.layer_begin, shard.layer_count,
+                               shard.head_begin, shard.head_count};
+        cache->devices.push_back(shard.device);
     }
-    *device = shard.device;
     return Status{};
 }
 
@@ -47,19 +42,17 @@ Status draw_seeds(const quire_cache_desc &desc, uint64_t *hash_seed, uint32_t *s
 
 Status create_cache(quire_instance *instance, const quire_cache_desc &desc, quire_cache **out,
                     quire_error *sink) {
-    quire_device *device = nullptr;
     quire_group_desc groups[kMaxGroups];
-    QUIRE_TRY(read_shards(desc, &device));
-    QUIRE_TRY(read_groups(desc, groups));
-    if (device != nullptr) QUIRE_TRY(not_forked());
+    ShardRange ranges[kMaxShards];
     uint64_t hash_seed = 0;
     uint32_t salt = 0;
     QUIRE_TRY(draw_seeds(desc, &hash_seed, &salt));
     auto cache = std::make_unique<quire_cache>(instance->host, salt);
     cache->instance = instance;
-    cache->device = device;
-    QUIRE_TRY(cache->core.create(desc, groups, device != nullptr ? &device->core : nullptr,
-                                 hash_seed, sink));
+    QUIRE_TRY(read_shards(desc, ranges, cache.get()));
+    QUIRE_TRY(read_groups(desc, groups));
+    if (desc.shard_count != 0) QUIRE_TRY(not_forked());
+    QUIRE_TRY(cache->core.create(desc, groups, ranges, hash_seed, sink));
     ++instance->children;
     *out = cache.release();
     return Status{};

@@ -30,23 +30,27 @@ Status make_options(const quire_cache *cache, const quire_step_desc &desc, StepO
     }
     out->flags = desc.flags;
     out->preempt = desc.preempt;
-    if (cache->device == nullptr) {
+    uint32_t shards = static_cast<uint32_t>(cache->devices.size());
+    out->queue_count = shards;
+    if (shards == 0) {
         if (desc.queue_count != 0) {
             return fail(QUIRE_E_ARG, "the cache has no memory: name its queue by queue_tag");
         }
         if (desc.queue_tag == kAnyQueue) return fail(QUIRE_E_ARG, "queue_tag 2^64-1 is reserved");
-        out->queue_number = desc.queue_tag;
+        out->queue_tag = desc.queue_tag;
         return Status{};
     }
-    if (desc.queue_count != 1 || desc.queues == nullptr || desc.queues[0] == nullptr) {
-        return fail(QUIRE_E_ARG, "queue_count is {}: needs one queue a shard, here 1",
-                    desc.queue_count);
+    if (desc.queue_count != shards || desc.queues == nullptr) {
+        return fail(QUIRE_E_ARG, "queue_count is {}: needs one queue a shard, here {}",
+                    desc.queue_count, shards);
     }
-    if (desc.queues[0]->device != cache->device) {
-        return fail(QUIRE_E_ARG, "queues[0] is of another device than shard 0");
+    for (uint32_t i = 0; i < shards; ++i) {
+        if (desc.queues[i] == nullptr) return fail(QUIRE_E_ARG, "queues[{}] is NULL", i);
+        if (desc.queues[i]->device != cache->devices[i]) {
+            return fail(QUIRE_E_ARG, "queues[{}] is of another device than shard {}", i, i);
+        }
+        out->queues[i] = &desc.queues[i]->core;
     }
-    out->queue = &desc.queues[0]->core;
-    out->queue_number = desc.queues[0]->core.number;
     return Status{};
 }
 

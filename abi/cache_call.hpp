@@ -13,7 +13,7 @@ quire_status cache_call(const char *function, quire_cache *cache, quire_error *e
                         Body &&body) noexcept {
     return guard(function, error, [&](quire_error *sink) -> Status {
         if (cache == nullptr) return fail(QUIRE_E_ARG, "cache is NULL");
-        if (cache->device != nullptr) QUIRE_TRY(not_forked());
+        if (!cache->devices.empty()) QUIRE_TRY(not_forked());
         QUIRE_TRY(cache->lock.enter());
         struct Leave {
             CallLock *lock;

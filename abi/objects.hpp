@@ -107,7 +107,14 @@ struct quire_cache {
     quire::abi::CallLock lock;
     quire::Cache core;
     quire_instance *instance = nullptr;
-    quire_device *device = nullptr;  // nullptr: bookkeeping only
+    std::vector<quire_device *> devices;  // of the shards; none: bookkeeping only
+
+    // The shard that is on the device, or as many as there are.
+    uint32_t shard_on(const quire_device *device) const {
+        uint32_t shard = 0;
+        while (shard < devices.size() && devices[shard] != device) ++shard;
+        return shard;
+    }
 };
 
 struct quire_batch {

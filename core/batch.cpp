@@ -24,20 +24,23 @@ bool place(uint64_t *end, uint64_t *offset, uint64_t count, uint64_t size_bytes)
 }  // namespace
 
 Batch::~Batch() {
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        if (plans_[g] == nullptr) continue;
-        tell<&quire_backend_api::plan_destroy>(*binding_->device()->api, plans_[g]);
-    }
-    for (uint32_t i = 0; i < image_count_; ++i) {
-        if (images_[i].bytes == nullptr) continue;
-        if (binding_ == nullptr) {
-            host_->release(host_->user, images_[i].bytes, size_bytes_, kCacheLine);
-        } else {
-            free_memory(*binding_->device(), images_[i].address, size_bytes_, QUIRE_BE_MEMORY_HOST);
+    for (Shard &shard : shards_) {
+        for (quire_be_plan *plan : shard.plans) {
+            if (plan == nullptr) continue;
+            tell<&quire_backend_api::plan_destroy>(*shard.binding->device()->api, plan);
         }
-    }
-    if (binding_ != nullptr && base_ != 0) {
-        free_memory(*binding_->device(), base_, size_bytes_, QUIRE_BE_MEMORY_DEVICE);
+        for (const ImageMemory &image : shard.images) {
+            if (image.bytes == nullptr) continue;
+            if (has_memory_) {
+                free_memory(*shard.binding->device(), image.address, size_bytes_,
+                            QUIRE_BE_MEMORY_HOST);
+            } else {
+                host_->release(host_->user, image.bytes, size_bytes_, kCacheLine);
+            }
+        }
+        if (has_memory_ && shard.base != 0) {
+            free_memory(*shard.binding->device(), shard.base, size_bytes_, QUIRE_BE_MEMORY_DEVICE);
+        }
     }
 }
 
@@ -83,91 +86,114 @@ Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry) {
     return Status{};
 }
 
-Status Batch::allocate(quire_error *error) {
-    image_count_ = binding_ == nullptr ? 1 : kImages;
-    if (!rows_.create(uint64_t{image_count_} * group_count_ * max_rows_)) return no_host_memory();
-    for (uint32_t i = 0; i < image_count_; ++i) {
-        if (binding_ == nullptr) {
-            images_[i].bytes =
-                static_cast<uint8_t *>(host_->allocate(host_->user, size_bytes_, kCacheLine));
-            if (images_[i].bytes == nullptr) return no_host_memory();
-            std::memset(images_[i].bytes, 0, size_bytes_);
-            base_ = reinterpret_cast<uint64_t>(images_[i].bytes);
-        } else {
-            void *pointer = nullptr;
-            QUIRE_TRY(allocate_memory(*binding_->device(), size_bytes_, QUIRE_BE_MEMORY_HOST,
-                                      &images_[i].address, &pointer, error));
-            images_[i].bytes = static_cast<uint8_t *>(pointer);
-        }
-    }
-    if (binding_ == nullptr) return Status{};
+Status Batch::allocate_image(Shard *shard, uint32_t image, quire_error *error) {
+    ImageMemory &memory = shard->images[image];
     void *pointer = nullptr;
-    return allocate_memory(*binding_->device(), size_bytes_, QUIRE_BE_MEMORY_DEVICE, &base_,
-                           &pointer, error);
+    if (has_memory_) {
+        QUIRE_TRY(allocate_memory(*shard->binding->device(), size_bytes_, QUIRE_BE_MEMORY_HOST,
+                                  &memory.address, &pointer, error));
+    } else {
+        pointer = host_->allocate(host_->user, size_bytes_, kCacheLine);
+        if (pointer == nullptr) return no_host_memory();
+        std::memset(pointer, 0, size_bytes_);
+        shard->base = reinterpret_cast<uint64_t>(pointer);
+    }
+    memory.bytes = static_cast<uint8_t *>(pointer);
+    return Status{};
 }
 
-Status Batch::check_attention(const quire_batch_desc &desc, const Geometry &geometry) const {
-    if (desc.attention_count == 0) return Status{};
-    if (binding_ == nullptr) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "attention in a cache without memory: set attention_count 0");
+Status Batch::allocate(const Shards *shards, quire_error *error) {
+    has_memory_ = shards->count() != 0;
+    image_count_ = has_memory_ ? kImages : 1;
+    if (!rows_.create(uint64_t{image_count_} * group_count_ * max_rows_)) return no_host_memory();
+    if (!shards_.create(has_memory_ ? shards->count() : 1)) return no_host_memory();
+    for (uint32_t s = 0; s < shards_.size(); ++s) {
+        Shard &shard = shards_[s];
+        shard.binding = has_memory_ ? &(*shards)[s] : nullptr;
+        shard.uploaded_rows = max_rows_;  // the first upload carries the padding
+        shard.uploaded_tokens = max_query_;
+        shard.uploaded_cross = max_cross_;
+        for (uint32_t i = 0; i < image_count_; ++i) QUIRE_TRY(allocate_image(&shard, i, error));
+        if (!has_memory_) continue;
+        void *pointer = nullptr;
+        QUIRE_TRY(allocate_memory(*shard.binding->device(), size_bytes_, QUIRE_BE_MEMORY_DEVICE,
+                                  &shard.base, &pointer, error));
     }
-    if (desc.attention_count != 1 && desc.attention_count != group_count_) {
-        return fail(QUIRE_E_ARG, "attention_count is {}: needs 0, 1 or one a group",
-                    desc.attention_count);
-    }
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        const quire_attention_desc &options = desc.attention[desc.attention_count == 1 ? 0 : g];
-        const GroupGeometry &group = geometry.groups[g];
-        if (options.q_heads == 0 || options.q_heads % group.kv_heads != 0) {
-            return fail(QUIRE_E_ARG, "q_heads is {}: needs a multiple of the {} KV heads",
-                        options.q_heads, group.kv_heads);
-        }
-        if (group.kind == QUIRE_GROUP_LATENT && options.scale == 0) {
-            return fail(QUIRE_E_ARG,
-                        "attention[{}].scale is 0: a latent group needs one, for its query heads "
-                        "had another dim before they were absorbed",
-                        desc.attention_count == 1 ? 0 : g);
-        }
-        bool masks = (options.flags & QUIRE_ATTENTION_MASK) != 0;
-        if (!group.cross && masks != (max_mask_words_ != 0)) {
-            return fail(QUIRE_E_ARG,
-                        "max_mask_words is {}, which QUIRE_ATTENTION_MASK of group {} contradicts: "
-                        "masks are for all groups or for none",
-                        max_mask_words_, g);
-        }
-    }
+    for (uint32_t i = 0; i < image_count_; ++i) images_[i].bytes = shards_[0].images[i].bytes;
     return Status{};
 }
 
 Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry,
                          quire_error *error) {
-    QUIRE_TRY(check_attention(desc, geometry));
-    for (uint32_t g = 0; desc.attention_count != 0 && g < group_count_; ++g) {
-        const quire_attention_desc &options = desc.attention[desc.attention_count == 1 ? 0 : g];
-        q_heads_[g] = options.q_heads;
-        AttentionPlan plan(host_);
-        QUIRE_TRY(
-            plan.describe(options, geometry.groups[g], binding_->pool(g).kv_heads, block_tokens_));
-        has_rope_[g] = plan.desc.rope != nullptr;
-        has_sinks_[g] = (plan.desc.shape.flags & QUIRE_ATTENTION_SINK_LOGITS) != 0;
-        plan.desc.max_rows = max_rows_;
-        plan.desc.max_query_tokens = max_query_;
-        plan.desc.max_blocks_per_row = max_blocks_;
-        const Device &device = *binding_->device();
-        quire_be_plan *made = nullptr;
-        QUIRE_TRY(ask<&quire_backend_api::plan_create>(
-            *device.api, error, device.handle, static_cast<const quire_be_plan_desc *>(&plan.desc),
-            &made));
-        if (made == nullptr) return slot_lied(*device.api, error, "plan_create gave no plan");
-        plans_[g] = made;
+    uint32_t count = desc.attention_count;
+    if (count == 0) return Status{};
+    if (!has_memory_) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "attention in a cache without memory: set attention_count 0");
+    }
+    bool a_group = count == group_count_, a_shard = count == group_count_ * shards_.size();
+    if (count != 1 && !a_group && !a_shard) {
+        return fail(QUIRE_E_ARG,
+                    "attention_count is {}: needs 0, 1, one a group, or one a group and shard",
+                    count);
+    }
+    for (uint32_t s = 0; s < shards_.size(); ++s) {
+        for (uint32_t g = 0; g < group_count_; ++g) {
+            if (!shards_[s].binding->holds(g)) continue;
+            uint32_t index = a_group ? g : a_shard ? s * group_count_ + g : 0;
+            const quire_attention_desc &options = desc.attention[index];
+            QUIRE_TRY(check_attention(options, index, geometry.groups[g]));
+            QUIRE_TRY(make_plan(options, geometry, &shards_[s], g, error));
+        }
     }
     return Status{};
 }
 
-Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, Binding *binding,
+Status Batch::check_attention(const quire_attention_desc &options, uint32_t index,
+                              const GroupGeometry &group) const {
+    if (group.kind == QUIRE_GROUP_LATENT && options.scale == 0) {
+        return fail(QUIRE_E_ARG,
+                    "attention[{}].scale is 0: a latent group needs one, for its query heads had "
+                    "another dim before they were absorbed",
+                    index);
+    }
+    bool masks = (options.flags & QUIRE_ATTENTION_MASK) != 0;
+    if (!group.cross && masks != (max_mask_words_ != 0)) {
+        return fail(QUIRE_E_ARG,
+                    "max_mask_words is {}, which QUIRE_ATTENTION_MASK of attention[{}] "
+                    "contradicts: masks are for all groups or for none",
+                    max_mask_words_, index);
+    }
+    return Status{};
+}
+
+Status Batch::make_plan(const quire_attention_desc &options, const Geometry &geometry, Shard *shard,
+                        uint32_t g, quire_error *error) {
+    const Device &device = *shard->binding->device();
+    uint32_t kv_heads = shard->binding->pool(g).kv_heads;
+    if (options.q_heads == 0 || options.q_heads % kv_heads != 0) {
+        return fail(QUIRE_E_ARG, "q_heads is {}: needs a multiple of the {} KV heads",
+                    options.q_heads, kv_heads);
+    }
+    AttentionPlan plan(host_);
+    QUIRE_TRY(plan.describe(options, geometry.groups[g], kv_heads, block_tokens_));
+    plan.desc.max_rows = max_rows_;
+    plan.desc.max_query_tokens = max_query_;
+    plan.desc.max_blocks_per_row = max_blocks_;
+    quire_be_plan *made = nullptr;
+    QUIRE_TRY(ask<&quire_backend_api::plan_create>(
+        *device.api, error, device.handle, static_cast<const quire_be_plan_desc *>(&plan.desc),
+        &made));
+    if (made == nullptr) return slot_lied(*device.api, error, "plan_create gave no plan");
+    shard->plans[g] = made;
+    shard->q_heads[g] = options.q_heads;
+    shard->has_rope[g] = plan.desc.rope != nullptr;
+    shard->has_sinks[g] = (plan.desc.shape.flags & QUIRE_ATTENTION_SINK_LOGITS) != 0;
+    return Status{};
+}
+
+Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, const Shards *shards,
                      quire_error *error) {
-    binding_ = binding;
     group_count_ = geometry.group_count;
     block_tokens_ = geometry.block_tokens;
     block_shift_ = geometry.block_shift;
@@ -192,7 +218,7 @@ Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, Bin
     max_context_blocks_ = (max_context_ >> block_shift_) + max_rows_;
     pad_slot_ = (desc.flags & QUIRE_BATCH_PAD_NULL_SLOT) != 0 ? 0 : -1;
     QUIRE_TRY(lay_out(desc, geometry));
-    QUIRE_TRY(allocate(error));
+    QUIRE_TRY(allocate(shards, error));
     QUIRE_TRY(make_plans(desc, geometry, error));
     for (current_ = 0; current_ < image_count_; ++current_) {
         Image &image = images_[current_];
@@ -204,9 +230,6 @@ Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, Bin
         image.rows = image.query_tokens = image.cross_tokens = 0;
     }
     current_ = 0;
-    uploaded_rows_ = max_rows_;  // the first upload carries the padding
-    uploaded_tokens_ = max_query_;
-    uploaded_cross_ = max_cross_;
     return Status{};
 }
 
@@ -245,19 +268,24 @@ Status Batch::fits(const BatchNeed &need) const {
 }
 
 bool Batch::writable(const Timeline &timeline) const {
-    return binding_ == nullptr || timeline.has_run(images_[(current_ + 1) % image_count_].step);
+    return !has_memory_ || timeline.has_run(images_[(current_ + 1) % image_count_].step);
 }
 
-Status Batch::upload(Queue *queue, quire_error *error) {
-    uint32_t rows = row_count_ > uploaded_rows_ ? row_count_ : uploaded_rows_;
-    uint32_t tokens = query_tokens_ > uploaded_tokens_ ? query_tokens_ : uploaded_tokens_;
-    uint32_t cross = cross_tokens_ > uploaded_cross_ ? cross_tokens_ : uploaded_cross_;
+Status Batch::upload(uint32_t index, Queue *queue, quire_error *error) {
+    Shard &shard = shards_[index];
+    const ImageMemory &image = shard.images[current_];
+    uint32_t rows = row_count_ > shard.uploaded_rows ? row_count_ : shard.uploaded_rows;
+    uint32_t tokens = query_tokens_ > shard.uploaded_tokens ? query_tokens_ : shard.uploaded_tokens;
+    uint32_t cross = cross_tokens_ > shard.uploaded_cross ? cross_tokens_ : shard.uploaded_cross;
     quire_be_copy copies[6 + 8 * kMaxGroups];
     uint32_t count = 0;
     auto add = [&](uint64_t offset, uint64_t size_bytes) {
         if (offset == 0 || size_bytes == 0) return;
-        uint64_t src = images_[current_].address + offset;
-        copies[count++] = quire_be_copy{base_ + offset, src, size_bytes, QUIRE_BE_COPY_H2D, 0};
+        if (index != 0) {
+            std::memcpy(image.bytes + offset, images_[current_].bytes + offset, size_bytes);
+        }
+        copies[count++] = quire_be_copy{shard.base + offset, image.address + offset, size_bytes,
+                                        QUIRE_BE_COPY_H2D, 0};
     };
     add(cu_q_, 4 * (uint64_t{max_rows_} + 1));
     add(lengths_, 4 * uint64_t{rows});
@@ -276,63 +304,64 @@ Status Batch::upload(Queue *queue, quire_error *error) {
         add(o.shared, 4 * uint64_t{rows});
         if (cross_[g]) add(o.lengths, 4 * uint64_t{rows});
     }
-    QUIRE_TRY(ask<&quire_backend_api::copy>(*binding_->device()->api, error, queue->handle,
+    QUIRE_TRY(ask<&quire_backend_api::copy>(*queue->device->api, error, queue->handle,
                                             static_cast<const quire_be_copy *>(copies), count));
-    uploaded_rows_ = row_count_;
-    uploaded_tokens_ = query_tokens_;
-    uploaded_cross_ = cross_tokens_;
+    shard.uploaded_rows = row_count_;
+    shard.uploaded_tokens = query_tokens_;
+    shard.uploaded_cross = cross_tokens_;
     return Status{};
 }
 
-Status Batch::views(uint32_t group, quire_batch_views *out) const {
+Status Batch::views(uint32_t group, uint32_t shard, quire_batch_views *out) const {
     if (group >= group_count_) {
         return fail(QUIRE_E_ARG, "group is {}: the cache has {}", group, group_count_);
     }
     const GroupOffsets &o = groups_[group];
-    out->block_table = address(o.table);
-    out->csr_indptr = address(o.csr_indptr);
-    out->csr_indices = address(o.csr_indices);
-    out->csr_last_page_len = address(o.csr_last);
-    out->slots = address(o.slots);
-    out->context_slots = address(o.context_slots);
-    out->lengths = address(o.lengths);
-    out->positions = address(positions_);
-    out->cu_q = address(cu_q_);
+    out->block_table = address(shard, o.table);
+    out->csr_indptr = address(shard, o.csr_indptr);
+    out->csr_indices = address(shard, o.csr_indices);
+    out->csr_last_page_len = address(shard, o.csr_last);
+    out->slots = address(shard, o.slots);
+    out->context_slots = address(shard, o.context_slots);
+    out->lengths = address(shard, o.lengths);
+    out->positions = address(shard, positions_);
+    out->cu_q = address(shard, cu_q_);
     out->block_table_stride = max_blocks_;
     out->row_count = row_count_;
     out->query_tokens = query_tokens_;
     out->max_length = max_length_;
-    out->mask = address(mask_);
-    out->mask_rows = address(mask_rows_);
-    out->mask_first = address(mask_first_);
-    out->shared_prefix = address(o.shared);
+    out->mask = address(shard, mask_);
+    out->mask_rows = address(shard, mask_rows_);
+    out->mask_first = address(shard, mask_first_);
+    out->shared_prefix = address(shard, o.shared);
     out->write_tokens = cross_[group] ? cross_tokens_ : query_tokens_;
     return Status{};
 }
 
-void Batch::fill_kv_write(uint32_t group, quire_be_kv_write *args) const {
-    args->pool = &binding_->pool(group);
-    args->slots = address(groups_[group].slots);
+void Batch::fill_kv_write(uint32_t shard, uint32_t group, quire_be_kv_write *args) const {
+    args->pool = &shards_[shard].binding->pool(group);
+    args->slots = address(shard, groups_[group].slots);
+    const Shard &part = shards_[shard];
     args->token_count = cross_[group] ? cross_tokens_ : query_tokens_;
-    args->positions = cross_[group] ? 0 : address(positions_);
-    args->plan = has_rope_[group] ? plans_[group] : nullptr;
+    args->positions = cross_[group] ? 0 : address(shard, positions_);
+    args->plan = part.has_rope[group] ? part.plans[group] : nullptr;
 }
 
-void Batch::fill_attention(uint32_t group, quire_be_attention *args) const {
-    args->pool = &binding_->pool(group);
-    args->block_table = address(groups_[group].table);
-    args->lengths = address(groups_[group].lengths);
-    args->cu_q = address(cu_q_);
+void Batch::fill_attention(uint32_t shard, uint32_t group, quire_be_attention *args) const {
+    args->pool = &shards_[shard].binding->pool(group);
+    args->block_table = address(shard, groups_[group].table);
+    args->lengths = address(shard, groups_[group].lengths);
+    args->cu_q = address(shard, cu_q_);
     args->block_table_stride = max_blocks_;
     args->row_count = row_count_;
     args->query_tokens = query_tokens_;
     args->max_length = max_length_;
-    args->shared_prefix = address(groups_[group].shared);
+    args->shared_prefix = address(shard, groups_[group].shared);
     if (cross_[group] || mask_rows_ == 0) return;
-    args->positions = address(positions_);
-    args->mask = mask_words_ != 0 ? address(mask_) : 0;
-    args->mask_rows = address(mask_rows_);
-    args->mask_first = address(mask_first_);
+    args->positions = address(shard, positions_);
+    args->mask = mask_words_ != 0 ? address(shard, mask_) : 0;
+    args->mask_rows = address(shard, mask_rows_);
+    args->mask_first = address(shard, mask_first_);
 }
 
 }  // namespace quire

@@ -5,7 +5,9 @@
 //
 // A step is written into a host image. Without a device the image is what the engine reads; with
 // one it is uploaded on the step's queue, and there are several images, so that a step can be
-// written while the upload of an earlier one still waits on its queue.
+// written while the upload of an earlier one still waits on its queue. With several shards each has
+// images of its own, in memory that its device reaches: the first one's are written, and what is
+// uploaded is copied into the others'.
 //
 // Each image remembers what its rows hold. A decoding sequence in the same row costs what is new of
 // its table, not its whole length.
@@ -13,7 +15,7 @@
 // Threads: written under the cache's lock; read by launches on a committed batch without one.
 #pragma once
 
-#include "binding.hpp"
+#include "shards.hpp"
 
 namespace quire {
 
@@ -42,10 +44,11 @@ class Batch {
  public:
     static constexpr uint32_t kImages = 4;
 
-    explicit Batch(const HostAllocator *host) : host_(host), rows_(host) {}
+    explicit Batch(const HostAllocator *host) : host_(host), shards_(host), rows_(host) {}
     ~Batch();
 
-    Status create(const quire_batch_desc &desc, const Geometry &geometry, Binding *binding,
+    // desc.attention: for all groups, one a group, or [shard][group].
+    Status create(const quire_batch_desc &desc, const Geometry &geometry, const Shards *shards,
                   quire_error *error);
 
     Status fits(const BatchNeed &need) const;
@@ -58,21 +61,26 @@ class Batch {
     void begin_write();
     void add_row(const BatchRow &row, const BlockTable *tables);
     void end_write(uint64_t step);
-    Status upload(Queue *queue, quire_error *error);
+    // REQUIRES: the queue's mutex is held.
+    Status upload(uint32_t shard, Queue *queue, quire_error *error);
 
-    Status views(uint32_t group, quire_batch_views *out) const;
+    // REQUIRES: shard is one of the cache's, or 0.
+    Status views(uint32_t group, uint32_t shard, quire_batch_views *out) const;
     uint64_t last_step() const { return last_step_; }
     void failed() { row_count_ = 0, query_tokens_ = 0; }
 
-    // For launches. REQUIRES: group < group_count.
+    // For launches on a shard. REQUIRES: the shard holds layers of the group.
     bool committed() const { return row_count_ != 0; }
-    Binding *binding() const { return binding_; }
-    quire_be_plan *plan(uint32_t group) const { return plans_[group]; }
-    uint32_t q_heads(uint32_t group) const { return q_heads_[group]; }
-    void fill_kv_write(uint32_t group, quire_be_kv_write *args) const;
-    void fill_attention(uint32_t group, quire_be_attention *args) const;
-    bool has_rope(uint32_t group) const { return has_rope_[group]; }
-    bool has_sinks(uint32_t group) const { return has_sinks_[group]; }
+    quire_be_plan *plan(uint32_t shard, uint32_t group) const {
+        return shards_[shard].plans[group];
+    }
+    uint32_t q_heads(uint32_t shard, uint32_t group) const { return shards_[shard].q_heads[group]; }
+    bool has_rope(uint32_t shard, uint32_t group) const { return shards_[shard].has_rope[group]; }
+    bool has_sinks(uint32_t shard, uint32_t group) const {
+        return shards_[shard].has_sinks[group];
+    }
+    void fill_kv_write(uint32_t shard, uint32_t group, quire_be_kv_write *args) const;
+    void fill_attention(uint32_t shard, uint32_t group, quire_be_attention *args) const;
     uint32_t query_tokens() const { return query_tokens_; }
 
  private:
@@ -82,12 +90,28 @@ class Batch {
         uint64_t lengths;  // of its own in a cross group, else those of all
     };
     struct Image {
-        uint8_t *bytes = nullptr;
-        uint64_t address = 0;  // of `bytes`, as the backend calls it
-        uint32_t rows = 0;     // written in it
+        uint8_t *bytes = nullptr;  // of the first shard
+        uint32_t rows = 0;         // written in it
         uint32_t query_tokens = 0;
         uint32_t cross_tokens = 0;
         uint64_t step = 0;  // whose upload reads it
+    };
+    struct ImageMemory {
+        uint8_t *bytes;
+        uint64_t address;  // of `bytes`, as the backend calls it
+    };
+    // What a batch has on one device. Without any there is one, whose memory is an image's.
+    struct Shard {
+        const Binding *binding;
+        uint64_t base;  // address of the memory that views point into
+        ImageMemory images[kImages];
+        quire_be_plan *plans[kMaxGroups];
+        uint32_t q_heads[kMaxGroups];
+        bool has_rope[kMaxGroups];
+        bool has_sinks[kMaxGroups];
+        uint32_t uploaded_rows;
+        uint32_t uploaded_tokens;
+        uint32_t uploaded_cross;
     };
     // What a row of an image's block table holds.
     struct RowState {
@@ -99,12 +123,16 @@ class Batch {
     };
 
     Status lay_out(const quire_batch_desc &desc, const Geometry &geometry);
-    Status allocate(quire_error *error);
-    Status check_attention(const quire_batch_desc &desc, const Geometry &geometry) const;
+    Status allocate(const Shards *shards, quire_error *error);
+    Status allocate_image(Shard *shard, uint32_t image, quire_error *error);
+    Status check_attention(const quire_attention_desc &options, uint32_t index,
+                           const GroupGeometry &group) const;
     Status make_plans(const quire_batch_desc &desc, const Geometry &geometry, quire_error *error);
+    Status make_plan(const quire_attention_desc &options, const Geometry &geometry, Shard *shard,
+                     uint32_t group, quire_error *error);
     void write_table(uint32_t group, uint32_t row, uint64_t handle, const BlockTable &table);
     void write_csr(uint32_t group, uint32_t row, uint32_t length, const BlockTable &table);
-    void write_slots(uint32_t group, uint32_t at, uint32_t first, uint32_t count,
+    void write_slots(uint32_t group, uint32_t at_slot, uint32_t first, uint32_t count,
                      const BlockTable &table);
     void write_context(uint32_t group, uint32_t length, const BlockTable &table);
     void write_shared(uint32_t group, uint32_t row, uint32_t length);
@@ -118,10 +146,13 @@ class Batch {
     RowState &row_state(uint32_t group, uint32_t row) {
         return rows_[(uint64_t{current_} * group_count_ + group) * max_rows_ + row];
     }
-    uint64_t address(uint64_t offset) const { return offset != 0 ? base_ + offset : 0; }
+    uint64_t address(uint32_t shard, uint64_t offset) const {
+        return offset != 0 ? shards_[shard].base + offset : 0;
+    }
 
     const HostAllocator *host_;
-    Binding *binding_ = nullptr;
+    bool has_memory_ = false;
+    Array<Shard> shards_;
     uint32_t group_count_ = 0;
     uint32_t block_tokens_ = 0;
     uint32_t block_shift_ = 0;
@@ -137,25 +168,17 @@ class Batch {
     uint32_t max_cross_ = 0;
     uint32_t flags_ = 0;
     bool cross_[kMaxGroups] = {};
-    bool has_rope_[kMaxGroups] = {};
-    bool has_sinks_[kMaxGroups] = {};
     uint32_t kept_blocks_[kMaxGroups] = {};
     GroupOffsets groups_[kMaxGroups] = {};
     uint64_t size_bytes_ = 0;
-    uint64_t base_ = 0;  // address of the memory that views point into
     uint32_t image_count_ = 0;
     uint32_t current_ = 0;
     Image images_[kImages];
-    Array<RowState> rows_;  // [image][group][row]
-    quire_be_plan *plans_[kMaxGroups] = {};
-    uint32_t q_heads_[kMaxGroups] = {};
+    Array<RowState> rows_;                  // [image][group][row]
     uint64_t csr_blocks_[kMaxGroups] = {};  // written so far
     uint64_t context_tokens_[kMaxGroups] = {};
     uint32_t cross_tokens_ = 0;
     uint32_t mask_words_ = 0;
-    uint32_t uploaded_rows_ = 0;
-    uint32_t uploaded_tokens_ = 0;
-    uint32_t uploaded_cross_ = 0;
     uint32_t row_count_ = 0;
     uint32_t query_tokens_ = 0;
     uint32_t max_length_ = 0;

@@ -6,8 +6,6 @@
 
 namespace quire {
 
-namespace {
-
 quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens) {
     quire_be_pool pool{};
     pool.struct_size = sizeof pool;
@@ -30,6 +28,8 @@ quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens) {
     pool.group_kind = g.kind;
     return pool;
 }
+
+namespace {
 
 Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometry &g,
                    uint32_t index, quire_error *error) {
@@ -76,18 +76,21 @@ Binding::~Binding() {
     if (device_ != nullptr) --device_->children;
 }
 
-Status Binding::create(Device *device, const Geometry &geometry, quire_error *error) {
+Status Binding::create(Device *device, const ShardGeometry &geometry, quire_error *error) {
     device_ = device;
     ++device_->children;
-    for (uint32_t g = 0; g < geometry.group_count; ++g) {
-        const GroupGeometry &group = geometry.groups[g];
-        quire_be_pool pool = describe_pool(group, geometry.block_tokens);
+    for (uint32_t g = 0; g < geometry.held.group_count; ++g) {
+        const GroupGeometry &group = geometry.held.groups[g];
+        group_count_ = g + 1;
+        first_layer_[g] = geometry.first_layer[g];
+        first_head_[g] = geometry.first_head[g];
+        if (group.layer_count == 0) continue;
+        quire_be_pool pool = describe_pool(group, geometry.held.block_tokens);
         QUIRE_TRY(ask_backend(device, pool, group, g, error));
         void *host_pointer = nullptr;
         QUIRE_TRY(allocate_memory(*device, pool.size_bytes, QUIRE_BE_MEMORY_DEVICE, &pool.address,
                                   &host_pointer, error));
         pools_[g] = pool;
-        group_count_ = g + 1;
         if (group.host_blocks == 0) continue;
         HostMemory memory{0, static_cast<uint64_t>(group.block_stride) * group.host_blocks};
         QUIRE_TRY(allocate_memory(*device, memory.size_bytes, QUIRE_BE_MEMORY_HOST, &memory.address,
@@ -122,62 +125,6 @@ quire_be_copy Binding::describe(const quire_block_copy &copy) const {
     out.size_bytes = stride;
     out.kind = from_host ? QUIRE_BE_COPY_H2D : to_host ? QUIRE_BE_COPY_D2H : QUIRE_BE_COPY_D2D;
     return out;
-}
-
-// May the copy run beside the others of the current run? If so it is marked as one of them.
-bool Binding::joins_run(const quire_block_copy &copy, Ledger *ledger) {
-    bool from_host = copy.kind == QUIRE_COPY_SWAP_IN;
-    bool to_host = copy.kind == QUIRE_COPY_SWAP_OUT;
-    BlockPool &sources = from_host ? *ledger->host_pool(copy.group) : ledger->pool(copy.group);
-    BlockPool &targets = to_host ? *ledger->host_pool(copy.group) : ledger->pool(copy.group);
-    Block &src = sources[static_cast<uint32_t>(copy.src)];
-    Block &dst = targets[static_cast<uint32_t>(copy.dst)];
-    if (src.copied_to == run_ || dst.copied_to == run_ || dst.copied_from == run_) return false;
-    src.copied_from = run_;
-    dst.copied_to = run_;
-    return true;
-}
-
-// The moves of one group that stand at *i, in one call; *i goes behind them.
-Status Binding::move(Queue *queue, const Array<quire_block_copy> &copies, uint64_t *i,
-                     quire_error *error) {
-    uint32_t group = copies[*i].group;
-    const quire_be_pool &pool = pools_[group];
-    moves_.shrink(0);
-    for (; *i < copies.size(); ++*i) {
-        const quire_block_copy &copy = copies[*i];
-        if (copy.kind == kVoidCopy) continue;
-        if (copy.kind != QUIRE_COPY_TOKEN || copy.group != group) break;
-        moves_.push(quire_be_move{int64_t{copy.src} * pool.block_tokens + copy.src_place,
-                                  int64_t{copy.dst} * pool.block_tokens + copy.dst_place});
-    }
-    return ask<&quire_backend_api::move_tokens>(*device_->api, error, queue->handle, &pool,
-                                                static_cast<const quire_be_move *>(moves_.data()),
-                                                static_cast<uint32_t>(moves_.size()));
-}
-
-Status Binding::enqueue(Queue *queue, const Array<quire_block_copy> &copies, Ledger *ledger,
-                        quire_error *error) {
-    uint64_t i = 0;
-    while (i < copies.size()) {
-        descriptors_.shrink(0);
-        ++run_;
-        for (; i < copies.size(); ++i) {
-            if (copies[i].kind == kVoidCopy) continue;
-            if (copies[i].kind == QUIRE_COPY_TOKEN) break;
-            if (!joins_run(copies[i], ledger)) break;
-            descriptors_.push(describe(copies[i]));
-        }
-        if (!descriptors_.empty()) {
-            QUIRE_TRY(ask<&quire_backend_api::copy>(*device_->api, error, queue->handle,
-                                                    descriptors_.data(),
-                                                    static_cast<uint32_t>(descriptors_.size())));
-        }
-        if (i < copies.size() && copies[i].kind == QUIRE_COPY_TOKEN) {
-            QUIRE_TRY(move(queue, copies, &i, error));
-        }
-    }
-    return Status{};
 }
 
 }  // namespace quire

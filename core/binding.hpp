@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// binding: the memory of a cache on a device: one pool a group, and the host tier's blocks.
+// binding: the memory of a shard on its device: one pool a group, and the host tier's blocks.
 //
-// Vendor-free: it knows addresses and the backend's table of functions. A bookkeeping-only cache
-// has none.
+// Vendor-free: it knows addresses and the backend's table of functions.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -14,24 +13,35 @@
 
 namespace quire {
 
+// As the backend is told of a group's pool, its address left out.
+quire_be_pool describe_pool(const GroupGeometry &group, uint32_t block_tokens);
+
 class Binding {
  public:
-    explicit Binding(const HostAllocator *host) : descriptors_(host), moves_(host) {}
+    Binding() = default;
     ~Binding();
+    Binding(const Binding &) = delete;
+    Binding &operator=(const Binding &) = delete;
 
     // Asks the backend whether it serves every group, and allocates. error: the backend's words.
-    Status create(Device *device, const Geometry &geometry, quire_error *error);
+    Status create(Device *device, const ShardGeometry &geometry, quire_error *error);
 
     Device *device() const { return device_; }
+    // Is any layer of the group here?
+    bool holds(uint32_t group) const { return pools_[group].layer_count != 0; }
     const quire_be_pool &pool(uint32_t group) const { return pools_[group]; }
+    uint32_t first_layer(uint32_t group) const { return first_layer_[group]; }
+    uint32_t first_head(uint32_t group) const { return first_head_[group]; }
+    // The place of a group's layer among those that are here.
+    bool find_layer(const LayerPlace &place, uint32_t *layer) const {
+        *layer = place.layer - first_layer_[place.group];
+        return place.layer >= first_layer_[place.group] && *layer < pools_[place.group].layer_count;
+    }
     uint64_t pool_bytes() const;
     uint64_t host_bytes() const;
 
-    // Room for the descriptors of that many copies, so that enqueue cannot fail for memory.
-    bool reserve(uint64_t copies) { return descriptors_.reserve(copies) && moves_.reserve(copies); }
-    // Enqueues a step's copies in their order; independent neighbours go in one call.
-    Status enqueue(Queue *queue, const Array<quire_block_copy> &copies, Ledger *ledger,
-                   quire_error *error);
+    // Where a copy of a group that is here reads and writes.
+    quire_be_copy describe(const quire_block_copy &copy) const;
 
  private:
     struct HostMemory {
@@ -39,18 +49,12 @@ class Binding {
         uint64_t size_bytes;
     };
 
-    quire_be_copy describe(const quire_block_copy &copy) const;
-    Status move(Queue *queue, const Array<quire_block_copy> &copies, uint64_t *i,
-                quire_error *error);
-    bool joins_run(const quire_block_copy &copy, Ledger *ledger);
-
     Device *device_ = nullptr;
     uint32_t group_count_ = 0;
+    uint32_t first_layer_[kMaxGroups] = {};
+    uint32_t first_head_[kMaxGroups] = {};
     quire_be_pool pools_[kMaxGroups] = {};
     HostMemory host_[kMaxGroups] = {};
-    Array<quire_be_copy> descriptors_;
-    Array<quire_be_move> moves_;
-    uint32_t run_ = 0;  // number of the current run of independent copies
 };
 
 }  // namespace quire

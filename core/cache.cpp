@@ -17,7 +17,7 @@ Cache::Cache(const HostAllocator &host, uint32_t salt)
     : host_(host),
       salt_(salt),
       ledger_(&host_, &timeline_),
-      binding_(&host_),
+      shards_(&host_),
       sequence_handles_(&host_, HandleType::sequence, salt),
       step_handles_(&host_, HandleType::step, salt),
       namespace_handles_(&host_, HandleType::name_space, salt),
@@ -39,17 +39,16 @@ Cache::~Cache() {
     }
 }
 
-Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *groups, Device *device,
-                     uint64_t seed, quire_error *error) {
-    uint64_t free_bytes = device != nullptr ? device->props.memory_free_bytes : 0;
-    QUIRE_TRY(compute_geometry(desc, groups, free_bytes, &geometry_));
+Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *groups,
+                     const ShardRange *shards, uint64_t seed, quire_error *error) {
+    QUIRE_TRY(compute_shape(desc, groups, &geometry_));
     if (desc.eviction != QUIRE_EVICT_LRU) {
         return fail(QUIRE_E_UNSUPPORTED, "eviction {} is not known", desc.eviction);
     }
     if (desc.victim != QUIRE_VICTIM_NEWEST && desc.victim != QUIRE_VICTIM_PRIORITY) {
         return fail(QUIRE_E_UNSUPPORTED, "victim {} is not known", desc.victim);
     }
-    if (device == nullptr && (desc.host_bytes != 0 || desc.pool_fraction != 0)) {
+    if (desc.shard_count == 0 && (desc.host_bytes != 0 || desc.pool_fraction != 0)) {
         return fail(QUIRE_E_ARG,
                     "host_bytes and pool_fraction need a device: give counts of blocks");
     }
@@ -57,17 +56,18 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     if (max_sequences > kMaxSequences) {
         return fail(QUIRE_E_LIMIT, "max_sequences is {}: at most {}", max_sequences, kMaxSequences);
     }
-    has_memory_ = device != nullptr;
+    has_memory_ = desc.shard_count != 0;
+    if (!places_.create(geometry_.layer_count)) return no_host_memory();
+    QUIRE_TRY(place_layers(desc.layer_groups, geometry_, places_.data()));
     // The pool first: a size that the device cannot hold is refused before books of it are made.
-    if (has_memory_) QUIRE_TRY(binding_.create(device, geometry_, error));
-    can_move_ = !has_memory_ || device->api->move_tokens != nullptr;
+    QUIRE_TRY(shards_.create(desc, shards, desc.shard_count, places_.data(), &geometry_, error));
+    can_move_ = shards_.can_move();
     QUIRE_TRY(ledger_.create(geometry_, max_sequences, seed));
     bool ok = sequence_handles_.create(max_sequences) && step_handles_.create(kMaxUnfinished) &&
               namespace_handles_.create(kMaxNamespaces) && sequences_.create(max_sequences) &&
-              namespaces_.create(kMaxNamespaces) && places_.create(geometry_.layer_count);
+              namespaces_.create(kMaxNamespaces);
     if (!ok) return no_host_memory();
     for (Sequence &s : sequences_) s = Sequence{};
-    QUIRE_TRY(place_layers(desc.layer_groups, geometry_, places_.data()));
     uint32_t default_namespace = namespace_handles_.take();
     QUIRE_ASSERT(default_namespace == 0);
     prefix_off_ = (desc.flags & QUIRE_CACHE_NO_PREFIX) != 0;
@@ -82,9 +82,11 @@ void Cache::info(quire_cache_info *out) const {
     out->group_count = geometry_.group_count;
     out->layer_count = geometry_.layer_count;
     out->block_tokens = geometry_.block_tokens;
-    out->shard_count = has_memory_ ? 1 : 0;
-    out->pool_bytes = has_memory_ ? binding_.pool_bytes() : 0;
-    out->host_bytes = has_memory_ ? binding_.host_bytes() : 0;
+    out->shard_count = shards_.count();
+    for (uint32_t i = 0; i < shards_.count(); ++i) {
+        out->pool_bytes += shards_[i].pool_bytes();
+        out->host_bytes += shards_[i].host_bytes();
+    }
     uint64_t tokens = UINT64_MAX, sequences = UINT64_MAX;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const GroupGeometry &group = geometry_.groups[g];
@@ -110,21 +112,37 @@ Status Cache::pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) co
     if (group >= geometry_.group_count) {
         return fail(QUIRE_E_ARG, "group is {}: the cache has {}", group, geometry_.group_count);
     }
-    if (shard != 0) return fail(QUIRE_E_ARG, "shard is {}: the cache has one", shard);
+    QUIRE_TRY(check_shard(shard));
     const GroupGeometry &g = geometry_.groups[group];
-    out->address = has_memory_ ? binding_.pool(group).address : 0;
-    out->size_bytes = has_memory_ ? binding_.pool(group).size_bytes : 0;
-    out->block_stride = g.block_stride;
-    out->layer_stride = g.layer_stride;
-    out->v_offset = g.v_offset;
-    out->k_head_stride = g.k_head_stride;
-    out->k_token_stride = g.k_token_stride;
-    out->v_head_stride = g.v_head_stride;
-    out->v_token_stride = g.v_token_stride;
     out->blocks = g.blocks;
     out->block_tokens = geometry_.block_tokens;
     out->host_blocks = g.host_blocks;
+    quire_be_pool pool = describe_pool(g, geometry_.block_tokens);
+    pool.size_bytes = 0;
+    if (has_memory_) {
+        pool = shards_[shard].pool(group);
+        out->layer_begin = shards_[shard].first_layer(group);
+        out->head_begin = shards_[shard].first_head(group);
+    }
+    out->address = pool.address;
+    out->size_bytes = pool.size_bytes;
+    out->block_stride = pool.block_stride;
+    out->layer_stride = pool.layer_stride;
+    out->v_offset = pool.v_offset;
+    out->k_head_stride = pool.k_head_stride;
+    out->k_token_stride = pool.k_token_stride;
+    out->v_head_stride = pool.v_head_stride;
+    out->v_token_stride = pool.v_token_stride;
+    out->layer_count = pool.layer_count;
+    out->head_count = pool.kv_heads;
     return Status{};
+}
+
+// A bookkeeping-only cache answers for all of it as shard 0.
+Status Cache::check_shard(uint32_t shard) const {
+    uint32_t count = has_memory_ ? shards_.count() : 1;
+    if (shard < count) return Status{};
+    return fail(QUIRE_E_ARG, "shard is {}: the cache has {}", shard, count);
 }
 
 void Cache::stats(quire_cache_stats *out) const {
@@ -256,7 +274,7 @@ bool Cache::idle(quire_error *error) {
 }
 
 Status Cache::create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error) {
-    return batch->create(desc, geometry_, binding(), error);
+    return batch->create(desc, geometry_, &shards_, error);
 }
 
 // References that tables hold must be those that pools count.

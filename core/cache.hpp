@@ -19,6 +19,7 @@
 #include "batch.hpp"
 #include "handle_table.hpp"
 #include "pressure.hpp"
+#include "queue_tuples.hpp"
 #include "sequence_keys.hpp"
 
 namespace quire {
@@ -53,8 +54,9 @@ struct ItemList {
 struct StepOptions {
     uint32_t flags = 0;
     uint32_t preempt = 0;
-    Queue *queue = nullptr;  // nullptr in a bookkeeping-only cache
-    uint64_t queue_number = 0;
+    uint64_t queue_tag = 0;  // of a bookkeeping-only cache
+    uint32_t queue_count = 0;
+    Queue *queues[kMaxShards];  // one a shard
 };
 
 class Cache {
@@ -62,10 +64,12 @@ class Cache {
     Cache(const HostAllocator &host, uint32_t salt);
     ~Cache();
 
-    Status create(const quire_cache_desc &desc, const quire_group_desc *groups, Device *device,
-                  uint64_t seed, quire_error *error);
+    // shards: [desc.shard_count].
+    Status create(const quire_cache_desc &desc, const quire_group_desc *groups,
+                  const ShardRange *shards, uint64_t seed, quire_error *error);
 
     void info(quire_cache_info *out) const;
+    Status check_shard(uint32_t shard) const;
     Status pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) const;
     void stats(quire_cache_stats *out) const;
     Status reset();
@@ -108,7 +112,7 @@ class Cache {
     const LayerPlace *place(uint32_t layer) const {
         return layer < geometry_.layer_count ? &places_[layer] : nullptr;
     }
-    Binding *binding() { return has_memory_ ? &binding_ : nullptr; }
+    const Shards &shards() const { return shards_; }
     uint32_t batches = 0;  // alive
 
  private:
@@ -240,13 +244,18 @@ class Cache {
     void settle_items(StepRecord *record, Batch *batch);
     void publish_again(const StepRecord &record);
     void count_copies(const StepRecord &record);
+    void hold_queues(StepRecord *record, const StepOptions &options);
     Status enqueue(const StepRecord &record, Batch *batch, quire_error *error);
+    Status enqueue_on(uint32_t shard, const StepRecord &record, Batch *batch, quire_error *error);
     Status wait_for_other_queues(const StepRecord &record, quire_error *error);
 
     // cache_finish.cpp
-    void fail_step(const StepRecord &record);
+    void fail_step(StepRecord *record);
     void lose(uint32_t sequence, uint32_t valid_tokens);
     void withdraw_published(uint64_t step);
+    Status signal(StepRecord *record, uint32_t shard, quire_error *error);
+    void abandon(StepRecord *record);
+    Status read_fences(const StepRecord &record, bool *passed, bool *failed, quire_error *error);
     void complete(StepRecord *record);
 
     HostAllocator host_;
@@ -254,7 +263,8 @@ class Cache {
     Geometry geometry_;
     Timeline timeline_;
     Ledger ledger_;
-    Binding binding_;
+    Shards shards_;
+    QueueTuples queue_tuples_;
     HandleTable sequence_handles_;
     HandleTable step_handles_;
     HandleTable namespace_handles_;

@@ -225,7 +225,7 @@ bool Cache::reserve_record(uint64_t changes, uint64_t edits, uint64_t copies,
                      record.copies.reserve(copies) && record.preemptions.reserve(preemptions);
         if (!grown) return false;
     }
-    return !has_memory_ || binding_.reserve(copies);
+    return shards_.reserve(copies);
 }
 
 // Room for an unfolded mask, in all records as above.

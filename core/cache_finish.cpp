@@ -24,26 +24,47 @@ Status Cache::finish(uint64_t step, uint32_t outcome, quire_error *error) {
     if (step_open() && outcome == QUIRE_STEP_FAILED) {
         return fail(QUIRE_E_BUSY, "a step is open: abort or commit it before failing another");
     }
-    if (has_memory_) {
-        // Even a failed step's kernels may still run: its blocks wait for the fence.
-        Queue *queue = record->device_queue;
-        std::lock_guard<std::mutex> lock(queue->mutex);
-        QUIRE_TRY(ask<&quire_backend_api::fence_signal>(*queue->device->api, error, queue->handle,
-                                                        queue->fence, queue->signalled + 1));
-        record->fence_value = ++queue->signalled;
-    }
+    // Even a failed step's kernels may still run: its blocks wait for the fences. When a later
+    // shard takes none, the earlier ones' count for nothing, and get a higher value next time.
+    for (uint32_t i = 0; i < record->shard_count; ++i) QUIRE_TRY(signal(record, i, error));
     record->phase = StepPhase::finished;
     step_handles_.end(record->handle_index);
     record->handle_index = kNone;
-    if (outcome == QUIRE_STEP_FAILED) fail_step(*record);
+    if (outcome == QUIRE_STEP_FAILED) fail_step(record);
     if (!has_memory_) complete(record);
     return Status{};
+}
+
+Status Cache::signal(StepRecord *record, uint32_t shard, quire_error *error) {
+    Queue *queue = record->queues[shard];
+    std::lock_guard<std::mutex> lock(queue->mutex);
+    QUIRE_TRY(ask<&quire_backend_api::fence_signal>(*queue->device->api, error, queue->handle,
+                                                    queue->fence, queue->signalled + 1));
+    record->fence_values[shard] = ++queue->signalled;
+    return Status{};
+}
+
+// A device refused its part of a committed step, which is undone. Other shards, and what this one
+// took before, may still run copies of it: the blocks wait for fences as after finish.
+void Cache::abandon(StepRecord *record) {
+    quire_error ignored{};
+    ignored.struct_size = sizeof ignored;
+    bool running = false;
+    for (uint32_t i = 0; i < record->shard_count; ++i) {
+        record->fence_values[i] = 0;  // a device that takes not even a fence runs nothing
+        running |= signal(record, i, &ignored).ok();
+    }
+    step_handles_.end(record->handle_index);
+    record->handle_index = kNone;
+    record->phase = StepPhase::finished;
+    fail_step(record);
+    if (!running) complete(record);
 }
 
 // The work of the step has run.
 void Cache::complete(StepRecord *record) {
     if (record->handle_index != kNone) step_handles_.end(record->handle_index);
-    if (record->device_queue != nullptr) --record->device_queue->unfinished_steps;
+    for (uint32_t i = 0; i < record->shard_count; ++i) --record->queues[i]->unfinished_steps;
     uint64_t old_oldest = timeline_.oldest();
     timeline_.complete(record->number);
     record->handle_index = kNone;
@@ -52,19 +73,34 @@ void Cache::complete(StepRecord *record) {
     if (step_open()) open_record().barrier = timeline_.barrier(open_record().queue);
 }
 
+// passed: by all shards. failed: on one of them.
+Status Cache::read_fences(const StepRecord &record, bool *passed, bool *failed,
+                          quire_error *error) {
+    *passed = true;
+    *failed = false;
+    for (uint32_t i = 0; i < record.shard_count && *passed; ++i) {
+        if (record.fence_values[i] == 0) continue;  // nothing of it can run there, see abandon
+        uint64_t value = 0;
+        Queue *queue = record.queues[i];
+        QUIRE_TRY(
+            ask<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence, &value));
+        *passed = value >= record.fence_values[i];
+        *failed |= value == QUIRE_FENCE_FAILED;
+    }
+    return Status{};
+}
+
 Status Cache::poll(quire_error *error) {
     if (!has_memory_) return Status{};
     for (uint64_t step = timeline_.oldest(); step < timeline_.next(); ++step) {
         StepRecord &record = records_[Timeline::slot(step)];
         if (record.phase != StepPhase::finished) continue;
-        uint64_t value = 0;
-        Queue *queue = record.device_queue;
-        QUIRE_TRY(
-            ask<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence, &value));
-        if (value < record.fence_value) continue;
-        if (value == QUIRE_FENCE_FAILED) {
+        bool passed = false, failed = false;
+        QUIRE_TRY(read_fences(record, &passed, &failed, error));
+        if (!passed) continue;
+        if (failed && !record.failed) {
             if (step_open()) continue;  // rolled back at the next begin
-            fail_step(record);
+            fail_step(&record);
         }
         complete(&record);
     }
@@ -94,7 +130,9 @@ void Cache::lose(uint32_t sequence, uint32_t valid_tokens) {
     lower_computed(sequence, valid_tokens < state.known ? valid_tokens : state.known, valid_tokens);
 }
 
-void Cache::fail_step(const StepRecord &record) {
+void Cache::fail_step(StepRecord *failed) {
+    const StepRecord &record = *failed;
+    failed->failed = true;
     uint32_t slot = Timeline::slot(record.number);
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         const Sequence &s = sequences_[i];

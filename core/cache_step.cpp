@@ -25,14 +25,12 @@ Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *
     record.clear();
     record.phase = StepPhase::open;
     record.number = timeline_.next();
-    record.queue = options.queue_number;
-    record.device_queue = options.queue;
-    record.barrier = timeline_.barrier(options.queue_number);
+    hold_queues(&record, options);
+    record.barrier = timeline_.barrier(record.queue);
     record.handle_index = handle_index;
     record.flags = options.flags;
     record.preempt = options.preempt;
     open_slot_ = slot;
-    if (has_memory_) ++record.device_queue->unfinished_steps;
     Status added = add_items(list);
     if (!added.ok()) {
         close(&record);
@@ -40,6 +38,18 @@ Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *
     }
     *out = step_handles_.handle(handle_index);
     return Status{};
+}
+
+// The step's queues, and their name on the timeline.
+void Cache::hold_queues(StepRecord *record, const StepOptions &options) {
+    record->shard_count = options.queue_count;
+    for (uint32_t i = 0; i < options.queue_count; ++i) {
+        record->queues[i] = options.queues[i];
+        record->fence_values[i] = 0;
+        ++record->queues[i]->unfinished_steps;
+    }
+    record->queue = has_memory_ ? queue_tuples_.name(options.queues, options.queue_count, timeline_)
+                                : options.queue_tag;
 }
 
 Status Cache::add(uint64_t step, const ItemList &list) {
@@ -51,7 +61,7 @@ Status Cache::add(uint64_t step, const ItemList &list) {
 // The open step is no more. REQUIRES: its changes are undone.
 void Cache::close(StepRecord *record) {
     step_handles_.end(record->handle_index);
-    if (has_memory_) --record->device_queue->unfinished_steps;
+    for (uint32_t i = 0; i < record->shard_count; ++i) --record->queues[i]->unfinished_steps;
     record->clear();
     open_slot_ = kNone;
 }
@@ -310,7 +320,6 @@ void Cache::count_copies(const StepRecord &record) {
 Status Cache::wait_for_other_queues(const StepRecord &record, quire_error *error) {
     bool waited[kMaxUnfinished] = {};
     if (timeline_.idle()) return Status{};
-    std::lock_guard<std::mutex> lock(record.device_queue->mutex);
     for (const Change &change : record.changes) {
         if (change.kind == ChangeKind::dropped) continue;
         uint64_t last = sequences_[change.sequence].last_step;
@@ -321,19 +330,31 @@ Status Cache::wait_for_other_queues(const StepRecord &record, quire_error *error
         const StepRecord &other = records_[slot];
         if (other.phase == StepPhase::unused)
             continue;  // its work has run, and its queue may be gone
-        Queue *queue = record.device_queue;
-        QUIRE_TRY(ask<&quire_backend_api::fence_wait>(*queue->device->api, error, queue->handle,
-                                                      other.device_queue->fence,
-                                                      other.fence_value));
+        for (uint32_t i = 0; i < record.shard_count; ++i) {
+            Queue *queue = record.queues[i];
+            if (queue == other.queues[i]) continue;
+            std::lock_guard<std::mutex> lock(queue->mutex);
+            QUIRE_TRY(ask<&quire_backend_api::fence_wait>(*queue->device->api, error, queue->handle,
+                                                          other.queues[i]->fence,
+                                                          other.fence_values[i]));
+        }
     }
     return Status{};
 }
 
-Status Cache::enqueue(const StepRecord &record, Batch *batch, quire_error *error) {
-    Queue *queue = record.device_queue;
+Status Cache::enqueue_on(uint32_t shard, const StepRecord &record, Batch *batch,
+                         quire_error *error) {
+    Queue *queue = record.queues[shard];
     std::lock_guard<std::mutex> lock(queue->mutex);
-    QUIRE_TRY(binding_.enqueue(queue, record.copies, &ledger_, error));
-    return batch != nullptr ? batch->upload(queue, error) : Status{};
+    QUIRE_TRY(shards_.enqueue(shard, queue, record.copies, &ledger_, error));
+    return batch != nullptr ? batch->upload(shard, queue, error) : Status{};
+}
+
+Status Cache::enqueue(const StepRecord &record, Batch *batch, quire_error *error) {
+    for (uint32_t i = 0; i < record.shard_count; ++i) {
+        QUIRE_TRY(enqueue_on(i, record, batch, error));
+    }
+    return Status{};
 }
 
 Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
@@ -356,11 +377,11 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     open_slot_ = kNone;
     timeline_.commit(record->queue);
     if (!has_memory_) return Status{};
+    queue_tuples_.commit(record->queue, record->number);
     Status enqueued = enqueue(*record, batch, error);
     if (enqueued.ok()) return enqueued;
     if (batch != nullptr) batch->failed();
-    fail_step(*record);
-    complete(record);
+    abandon(record);
     return enqueued;
 }
 

@@ -107,39 +107,56 @@ Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_t
     return compute_strides(g, block_tokens, index);
 }
 
+// One block of each group.
+Status row_bytes_of(const Geometry &geometry, uint64_t *bytes) {
+    *bytes = 0;
+    for (uint32_t g = 0; g < geometry.group_count; ++g) {
+        uint64_t block_bytes = static_cast<uint64_t>(geometry.groups[g].block_stride);
+        if (!checked_add(*bytes, block_bytes, bytes)) {
+            return fail(QUIRE_E_LIMIT, "one block of each group is larger than 2^64 bytes");
+        }
+    }
+    return Status{};
+}
+
 // The number of blocks that pool_bytes or pool_fraction pay for, the same in each group.
-Status blocks_from_bytes(const quire_cache_desc &desc, uint64_t free_bytes,
-                         const Geometry &geometry, uint64_t *blocks) {
+Status blocks_from_bytes(const quire_cache_desc &desc, const ShardGeometry &shard,
+                         uint64_t *blocks) {
     uint64_t bytes = desc.pool_bytes;
     if (desc.pool_fraction != 0) {
         if (!(desc.pool_fraction > 0 && desc.pool_fraction <= 1)) {
             return fail(QUIRE_E_ARG, "pool_fraction is not in (0, 1]");
         }
-        double share = static_cast<double>(free_bytes) * static_cast<double>(desc.pool_fraction);
+        double share =
+            static_cast<double>(shard.free_bytes) * static_cast<double>(desc.pool_fraction);
         bytes = static_cast<uint64_t>(share);
         if (bytes <= desc.reserve_bytes) {
             return fail(QUIRE_E_ARG, "pool_fraction of {} free bytes is not above reserve_bytes {}",
-                        free_bytes, desc.reserve_bytes);
+                        shard.free_bytes, desc.reserve_bytes);
         }
         bytes -= desc.reserve_bytes;
     }
-    uint64_t row_bytes = 0;  // one block of each group
-    for (uint32_t g = 0; g < geometry.group_count; ++g) {
-        uint64_t block_bytes = static_cast<uint64_t>(geometry.groups[g].block_stride);
-        if (!checked_add(row_bytes, block_bytes, &row_bytes)) {
-            return fail(QUIRE_E_LIMIT, "one block of each group is larger than 2^64 bytes");
-        }
-    }
-    *blocks = bytes / row_bytes;
-    if (*blocks > kMaxBlocks) *blocks = kMaxBlocks;
-    if (*blocks < 2) {
+    uint64_t row_bytes = 0;
+    QUIRE_TRY(row_bytes_of(shard.held, &row_bytes));
+    uint64_t paid = bytes / row_bytes;
+    if (paid < 2) {
         return fail(QUIRE_E_ARG, "{} bytes hold no block beside the null block: one takes {} bytes",
                     bytes, row_bytes);
     }
+    if (paid < *blocks) *blocks = paid;
     return Status{};
 }
 
-Status size_pools(const quire_cache_desc &desc, uint64_t free_bytes, Geometry *out) {
+// Do that many of the shard's blocks have a size? `what`: says of which memory it has none.
+Status check_bytes(const ShardGeometry &shard, uint32_t group, uint64_t blocks, const char *what) {
+    uint64_t bytes = 0;
+    uint64_t stride = static_cast<uint64_t>(shard.held.groups[group].block_stride);
+    if (checked_mul(blocks, stride, &bytes) && bytes >> 62 == 0) return Status{};
+    return fail(QUIRE_E_LIMIT, what, group);
+}
+
+Status size_pools(const quire_cache_desc &desc, const ShardGeometry *shards, uint32_t count,
+                  Geometry *out) {
     int ways = (desc.blocks != 0) + (desc.pool_bytes != 0) + (desc.pool_fraction != 0);
     bool all_stated = true;
     for (uint32_t g = 0; g < out->group_count; ++g) all_stated &= out->groups[g].blocks != 0;
@@ -150,7 +167,8 @@ Status size_pools(const quire_cache_desc &desc, uint64_t free_bytes, Geometry *o
     }
     uint64_t blocks = desc.blocks;
     if (desc.pool_bytes != 0 || desc.pool_fraction != 0) {
-        QUIRE_TRY(blocks_from_bytes(desc, free_bytes, *out, &blocks));
+        blocks = kMaxBlocks;
+        for (uint32_t i = 0; i < count; ++i) QUIRE_TRY(blocks_from_bytes(desc, shards[i], &blocks));
     }
     for (uint32_t g = 0; g < out->group_count; ++g) {
         GroupGeometry &group = out->groups[g];
@@ -160,34 +178,32 @@ Status size_pools(const quire_cache_desc &desc, uint64_t free_bytes, Geometry *o
                         "group {} has {} blocks: needs 2 (one is the null block) to 2^31-1", g,
                         group.blocks);
         }
-        uint64_t bytes = 0;
-        if (!checked_mul(group.blocks, static_cast<uint64_t>(group.block_stride), &bytes) ||
-            bytes >> 62 != 0) {
-            return fail(QUIRE_E_LIMIT, "group {}: the pool is larger than 2^62 bytes", g);
+        for (uint32_t i = 0; i < count; ++i) {
+            QUIRE_TRY(check_bytes(shards[i], g, group.blocks,
+                                  "group {}: the pool is larger than 2^62 bytes"));
         }
     }
     return Status{};
 }
 
 // The same number of host blocks a group, as with the device's.
-Status size_host_tier(const quire_cache_desc &desc, Geometry *out) {
+Status size_host_tier(const quire_cache_desc &desc, const ShardGeometry *shards, uint32_t count,
+                      Geometry *out) {
     uint64_t usable = desc.host_blocks;
     if (desc.host_bytes != 0) {
         if (desc.host_blocks != 0) return fail(QUIRE_E_ARG, "give host_bytes or host_blocks");
-        uint64_t row_bytes = 0;
-        for (uint32_t g = 0; g < out->group_count; ++g) {
-            row_bytes +=
-                static_cast<uint64_t>(out->groups[g].block_stride);  // 16 * 2^62 is checked:
-            if (row_bytes >> 63 != 0) return fail(QUIRE_E_LIMIT, "host blocks are too large");
+        usable = kMaxBlocks - 1;
+        for (uint32_t i = 0; i < count; ++i) {
+            uint64_t row_bytes = 0;
+            QUIRE_TRY(row_bytes_of(shards[i].held, &row_bytes));
+            if (desc.host_bytes / row_bytes < usable) usable = desc.host_bytes / row_bytes;
         }
-        usable = desc.host_bytes / row_bytes;
     }
     if (usable >= kMaxBlocks) usable = kMaxBlocks - 1;
     for (uint32_t g = 0; g < out->group_count; ++g) {
-        uint64_t bytes = 0;
-        uint64_t stride = static_cast<uint64_t>(out->groups[g].block_stride);
-        if (!checked_mul(usable + 1, stride, &bytes) || bytes >> 62 != 0) {
-            return fail(QUIRE_E_LIMIT, "group {}: the host tier is larger than 2^62 bytes", g);
+        for (uint32_t i = 0; i < count; ++i) {
+            QUIRE_TRY(check_bytes(shards[i], g, usable + 1,
+                                  "group {}: the host tier is larger than 2^62 bytes"));
         }
         out->groups[g].host_blocks = usable != 0 ? static_cast<uint32_t>(usable) + 1 : 0;
     }
@@ -208,8 +224,7 @@ uint32_t dtype_size_bytes(uint32_t dtype) {
     }
 }
 
-Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *groups,
-                        uint64_t free_bytes, Geometry *out) {
+Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *groups, Geometry *out) {
     *out = Geometry{};
     out->block_tokens = desc.block_tokens != 0 ? desc.block_tokens : 16;
     if (!is_power_of_two(out->block_tokens) || out->block_tokens > kMaxBlockTokens) {
@@ -237,8 +252,37 @@ Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *gr
             return fail(QUIRE_E_LIMIT, "more than {} layers", kMaxLayers);
         }
     }
-    QUIRE_TRY(size_pools(desc, free_bytes, out));
-    return size_host_tier(desc, out);
+    return Status{};
+}
+
+Status compute_part(const Geometry &whole, uint32_t group, uint32_t layer_count, uint32_t kv_heads,
+                    GroupGeometry *out) {
+    *out = whole.groups[group];
+    out->layer_count = layer_count;
+    out->kv_heads = kv_heads;
+    return compute_strides(out, whole.block_tokens, group);
+}
+
+Status compute_sizes(const quire_cache_desc &desc, ShardGeometry *shards, uint32_t count,
+                     Geometry *out) {
+    QUIRE_TRY(size_pools(desc, shards, count, out));
+    QUIRE_TRY(size_host_tier(desc, shards, count, out));
+    for (uint32_t i = 0; i < count; ++i) {
+        for (uint32_t g = 0; g < out->group_count; ++g) {
+            shards[i].held.groups[g].blocks = out->groups[g].blocks;
+            shards[i].held.groups[g].host_blocks = out->groups[g].host_blocks;
+        }
+    }
+    return Status{};
+}
+
+Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *groups,
+                        uint64_t free_bytes, Geometry *out) {
+    QUIRE_TRY(compute_shape(desc, groups, out));
+    ShardGeometry whole;
+    whole.free_bytes = free_bytes;
+    whole.held = *out;
+    return compute_sizes(desc, &whole, 1, out);
 }
 
 Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, LayerPlace *places) {

@@ -16,6 +16,7 @@ namespace quire {
 
 constexpr uint32_t kMaxGroups = 16;
 constexpr uint32_t kMaxLayers = 4096;
+constexpr uint32_t kMaxShards = 64;
 constexpr uint32_t kMaxBlocks = 0x7FFFFFFF;
 constexpr uint32_t kMaxTokens = 0x7FFFFFFF;
 constexpr uint32_t kMaxBlockTokens = 256;
@@ -100,11 +101,30 @@ struct LayerPlace {
     uint32_t layer;  // within the group
 };
 
+// What one device holds of a geometry: of each group some neighbouring layers and heads, with the
+// strides of a block of just those. A group of which it holds no layer has layer_count 0 there.
+struct ShardGeometry {
+    uint64_t free_bytes = 0;  // of the device, for pool_fraction
+    uint32_t first_layer[kMaxGroups] = {};
+    uint32_t first_head[kMaxGroups] = {};
+    Geometry held;
+};
+
 // Bytes of one element; 0 for a type that does not exist.
 uint32_t dtype_size_bytes(uint32_t dtype);
 
-// Checks the description and computes everything but memory sizes that depend on a device.
-// free_bytes is what the device has, for pool_fraction; 0 without a device.
+// Checks the description and computes everything but the numbers of blocks.
+Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *groups, Geometry *out);
+
+// The part of a group that is `layer_count` layers and `kv_heads` heads: its strides.
+Status compute_part(const Geometry &whole, uint32_t group, uint32_t layer_count, uint32_t kv_heads,
+                    GroupGeometry *out);
+
+// The numbers of blocks, the same on all shards: what the shard pays for that can pay for least.
+Status compute_sizes(const quire_cache_desc &desc, ShardGeometry *shards, uint32_t count,
+                     Geometry *out);
+
+// Shape and sizes of a cache on one device that has free_bytes, 0 without a device.
 Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *groups,
                         uint64_t free_bytes, Geometry *out);
 

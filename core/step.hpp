@@ -111,8 +111,10 @@ struct StepRecord {
     uint32_t preempt = 0;
     uint32_t rows = 0;
     bool dropped = false;  // some item was
-    Queue *device_queue = nullptr;
-    uint64_t fence_value = 0;  // on its queue, once finished
+    bool failed = false;   // and rolled back
+    uint32_t shard_count = 0;
+    Queue *queues[kMaxShards] = {};
+    uint64_t fence_values[kMaxShards] = {};  // on each queue, once finished
     Array<Change> changes;
     Array<Edit> edits;
     Array<quire_block_copy> copies;
@@ -143,8 +145,8 @@ struct StepRecord {
         mask_words.shrink(0);
         rows = 0;
         dropped = false;
-        device_queue = nullptr;
-        fence_value = 0;
+        failed = false;
+        shard_count = 0;
         handle_index = kNone;
         phase = StepPhase::unused;
     }

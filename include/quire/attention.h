@@ -5,6 +5,10 @@
  * Both calls only enqueue on the given queue and take no lock of the cache, so layers of one batch
  * may be launched while another thread plans the next step. One thread at a time per batch.
  *
+ * Shards: the queue's device says which shard of the cache a call is for. `layer` is the model's
+ * number; q, k, v and out have the heads of that shard, and quire_attention_desc.q_heads counts
+ * those of one call. Launch on every shard that holds the layer.
+ *
  * Semantics: a row's new tokens sit at its last positions; the token at position p sees keys 0..p,
  * less what its group (cache.h) or its item's mask (step.h) takes away. For a query q at position p
  * and a key k at position j that it sees
@@ -80,7 +84,7 @@ typedef struct quire_attention_desc {
     uint32_t struct_size;
     uint32_t flags; /* QUIRE_ATTENTION_* */
     const quire_chain *next;
-    uint32_t q_heads; /* a multiple of the group's kv_heads */
+    uint32_t q_heads; /* of a call on one shard; a multiple of the group's KV heads there */
     uint32_t q_dtype; /* of q and out; 0 = QUIRE_DTYPE_F32 */
     float scale;      /* 0 = 1 / sqrt(k_head_dim); a latent group needs one, for its query heads had
                          another dim before they were absorbed */
@@ -143,8 +147,8 @@ typedef struct quire_merge_args {
 /* Writes the new tokens' K and V of one layer into their slots. The memory behind k and v is read
  * when `queue` gets there: leave it alone until then. `queue` is the step's own, or one that
  * quire_queue_after orders behind it and before finish.
- * Errors   QUIRE_E_ARG          no step is committed in the batch, or `layer` is not one of the
- *                               cache's.
+ * Errors   QUIRE_E_ARG          no step is committed in the batch, `layer` is not one of the
+ *                               cache's, or not one of the queue's shard's.
  *          QUIRE_E_UNSUPPORTED  the cache has no memory. */
 QUIRE_EXPORT quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args,
                                          quire_queue *queue, quire_error *error);

@@ -53,16 +53,27 @@ typedef struct quire_group_desc {
     uint32_t sink_tokens; /* only for QUIRE_GROUP_WINDOW: kept for as long as the sequence lives */
 } quire_group_desc;
 
-/* One device's part of a cache. 0.1 takes one shard that holds everything, or none. */
+/* One device's part of a cache: a range of the model's layers and a range of KV heads (tensor and
+ * pipeline parallelism). Block ids, tables and lengths are the same on all shards; a step is done
+ * when it is on all. Every KV head of every layer is held by one shard at least; held by several it
+ * is replicated, and each of them is given it by quire_kv_write.
+ *
+ * Heads are counted in the group that has the most KV heads, `most`. A group with fewer, `own`,
+ * holds its heads from head_begin * own / most, rounded down, up to (head_begin + head_count) * own
+ * / most, rounded up: a group with one KV head, as latent ones, is whole on every shard. A group of
+ * which a shard's range holds no layer has no pool there.
+ *
+ * Each shard needs a quire_device object of its own, be it the same physical device: a launch's
+ * queue says by its device which shard it is for. Devices may be of different backends. */
 typedef struct quire_shard_desc {
     uint32_t struct_size;
     uint32_t flags; /* 0 */
     const quire_chain *next;
     quire_device *device;
     uint32_t layer_begin;
-    uint32_t layer_count; /* 0: all layers */
+    uint32_t layer_count; /* 0: to the last layer */
     uint32_t head_begin;
-    uint32_t head_count; /* KV heads; 0: all */
+    uint32_t head_count; /* KV heads; 0: to the last one */
 } quire_shard_desc;
 
 enum {
@@ -83,9 +94,9 @@ typedef struct quire_cache_desc {
     uint32_t struct_size;
     uint32_t flags; /* QUIRE_CACHE_* */
     const quire_chain *next;
-    /* [shard_count], stride bytes apart. None: a bookkeeping-only cache, which has no memory;
-     * kv_write and attend are unsupported, and the copies that a commit needs come back as a
-     * list. */
+    /* [shard_count], at most 64, stride bytes apart. None: a bookkeeping-only cache, which has no
+     * memory; kv_write and attend are unsupported, and the copies that a commit needs come back as
+     * a list. */
     const quire_shard_desc *shards;
     const quire_group_desc *groups; /* [group_count] */
     /* [sum of layer_counts] group of each layer; NULL: group 0's layers come first, then group
@@ -100,13 +111,15 @@ typedef struct quire_cache_desc {
     uint32_t max_sequence_tokens; /* 0 = 2^31 - 1 */
     /* Size of each group's pool. Exactly one of these, unless every group states its own `blocks`;
      * with pool_bytes and pool_fraction all groups get the same number. The null block is one of
-     * them. */
+     * them. Bytes and fractions are a shard's; the one that can pay for the fewest blocks decides
+     * for all. */
     uint32_t blocks;
     uint64_t pool_bytes;
     uint64_t reserve_bytes;    /* left free when pool_fraction is used */
     float pool_fraction;       /* of the device's free memory */
     uint32_t watermark_blocks; /* left free by the admission of new sequences, in each group */
-    /* Host tier for swapping: bytes for a cache with memory, blocks a group for one without. */
+    /* Host tier for swapping: bytes a shard for a cache with memory, blocks a group for one
+     * without. */
     uint64_t host_bytes;
     uint32_t host_blocks;
     uint32_t eviction; /* QUIRE_EVICT_* */
@@ -130,18 +143,19 @@ typedef struct quire_cache_info {
     uint64_t
         pool_tokens; /* tokens held by the smallest full-attention pool, or the smallest pool */
     uint64_t max_sequences; /* of max_sequence_tokens each that fit at once */
-    uint64_t pool_bytes;
+    uint64_t pool_bytes;    /* over all shards */
     uint64_t host_bytes;
 } quire_cache_info;
 
 /* Where a group's K and V lie. Byte offset of an element of K:
  * block * block_stride + layer * layer_stride + head * k_head_stride + slot * k_token_stride + dim
- * * size, where `layer` counts within the group; V starts v_offset after K. All in bytes. */
+ * * size, where `layer` and `head` count within what the shard holds of the group; V starts
+ * v_offset after K. All in bytes. */
 typedef struct quire_pool_info {
     uint32_t struct_size;
     uint32_t flags;
     const quire_chain *next;
-    uint64_t address; /* of block 0; 0 in a bookkeeping-only cache */
+    uint64_t address; /* of block 0; 0 in a bookkeeping-only cache, and where no layer is held */
     uint64_t size_bytes;
     int64_t block_stride;
     int64_t layer_stride;
@@ -154,6 +168,10 @@ typedef struct quire_pool_info {
     uint32_t block_tokens;
     uint32_t host_blocks;
     uint32_t reserved0;
+    uint32_t layer_begin; /* of the group's layers, the first that the shard holds */
+    uint32_t layer_count; /* 0: none of them, and strides and address are 0 */
+    uint32_t head_begin;
+    uint32_t head_count;
 } quire_pool_info;
 
 /* Counts, as of now. Where vLLM has a metric of the same meaning, the name is vLLM's. */
@@ -187,7 +205,8 @@ typedef struct quire_cache_stats {
 } quire_cache_stats;
 
 /* Creates a cache. `instance` provides the host allocator.
- * Errors   QUIRE_E_ARG            the message names the field.
+ * Errors   QUIRE_E_ARG            the message names the field; for shards also which one, or the
+ *                                 layer and KV head that none holds.
  *          QUIRE_E_UNSUPPORTED    the backend cannot serve a group; the message says which and why.
  *          QUIRE_E_DEVICE_MEMORY  the pool does not fit. */
 QUIRE_EXPORT quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc *desc,

@@ -250,7 +250,9 @@ typedef struct quire_batch_desc {
     uint32_t max_query_tokens;
     uint32_t max_context_tokens; /* of all rows, for CSR (in blocks of tokens) and context slots */
     uint32_t views;              /* QUIRE_VIEW_*; attention adds what it needs */
-    uint32_t attention_count;    /* 0: tables only. 1: for all groups. Else one a group */
+    /* 0: tables only. 1: for all groups and shards. One a group, for all shards; or
+     * [shard][group]. */
+    uint32_t attention_count;
     uint32_t attention_stride;
     uint32_t max_mask_words; /* of all rows; 0: steps with masks are refused */
     const quire_attention_desc *attention;
@@ -258,10 +260,10 @@ typedef struct quire_batch_desc {
     uint32_t reserved0;
 } quire_batch_desc;
 
-/* Fixed addresses for the life of the batch; 0 where the view is not kept. Device addresses in a
- * cache with memory, host addresses in a bookkeeping-only cache. Rows behind row_count hold
- * padding: block 0, length 0, slot -1 (or 0), position 0, and cu_q repeats its last value. A block
- * table's entries behind the row's last block are 0. */
+/* Fixed addresses for the life of the batch; 0 where the view is not kept. The shard's
+ * device addresses in a cache with memory, host addresses in a bookkeeping-only cache. Rows behind
+ * row_count hold padding: block 0, length 0, slot -1 (or 0), position 0, and cu_q repeats its last
+ * value. A block table's entries behind the row's last block are 0. */
 typedef struct quire_batch_views {
     uint32_t struct_size;
     uint32_t flags;

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "shards.hpp"
+
+#include <new>
+
+#include "slot.hpp"
+
+namespace quire {
+
+namespace {
+
+// One past the last of `count` from `begin` on; 0 stands for all.
+uint64_t end_of(uint32_t begin, uint32_t count, uint32_t all) {
+    return count != 0 ? uint64_t{begin} + count : all;
+}
+
+uint32_t most_heads(const Geometry &whole) {
+    uint32_t most = 0;
+    for (uint32_t g = 0; g < whole.group_count; ++g) {
+        if (whole.groups[g].kv_heads > most) most = whole.groups[g].kv_heads;
+    }
+    return most;
+}
+
+Status check_range(const ShardRange *ranges, uint32_t i, const Geometry &whole) {
+    const ShardRange &range = ranges[i];
+    for (uint32_t k = 0; k < i; ++k) {
+        if (ranges[k].device != range.device) continue;
+        return fail(QUIRE_E_ARG,
+                    "shards[{}].device is that of shards[{}]: open the device once for each", i, k);
+    }
+    if (range.layer_begin >= whole.layer_count) {
+        return fail(QUIRE_E_ARG, "shards[{}].layer_begin is past the model's {} layers", i,
+                    whole.layer_count);
+    }
+    if (end_of(range.layer_begin, range.layer_count, whole.layer_count) > whole.layer_count) {
+        return fail(QUIRE_E_ARG, "shards[{}].layer_count reaches past the model's {} layers", i,
+                    whole.layer_count);
+    }
+    uint32_t heads = most_heads(whole);
+    if (range.head_begin >= heads) {
+        return fail(QUIRE_E_ARG, "shards[{}].head_begin is past the {} KV heads", i, heads);
+    }
+    if (end_of(range.head_begin, range.head_count, heads) > heads) {
+        return fail(QUIRE_E_ARG, "shards[{}].head_count reaches past the {} KV heads", i, heads);
+    }
+    return Status{};
+}
+
+// What the shard holds of each group.
+Status compute_shard(const ShardRange &range, const LayerPlace *places, const Geometry &whole,
+                     ShardGeometry *out) {
+    *out = ShardGeometry{};
+    out->free_bytes = range.device->props.memory_free_bytes;
+    out->held = whole;
+    uint32_t layers[kMaxGroups] = {};
+    uint64_t layer_end = end_of(range.layer_begin, range.layer_count, whole.layer_count);
+    for (uint32_t layer = range.layer_begin; layer < layer_end; ++layer) {
+        const LayerPlace &place = places[layer];
+        if (layers[place.group]++ == 0) out->first_layer[place.group] = place.layer;
+    }
+    uint64_t most = most_heads(whole);
+    uint64_t head_end = end_of(range.head_begin, range.head_count, static_cast<uint32_t>(most));
+    for (uint32_t g = 0; g < whole.group_count; ++g) {
+        uint64_t own = whole.groups[g].kv_heads;
+        uint64_t first = range.head_begin * own / most, end = (head_end * own + most - 1) / most;
+        out->first_head[g] = static_cast<uint32_t>(first);
+        QUIRE_TRY(compute_part(whole, g, layers[g], static_cast<uint32_t>(end - first),
+                               &out->held.groups[g]));
+    }
+    return Status{};
+}
+
+bool holds_layer(const ShardGeometry &shard, uint32_t group, uint32_t layer) {
+    uint32_t first = shard.first_layer[group];
+    return layer >= first && layer - first < shard.held.groups[group].layer_count;
+}
+
+// The first head of a layer that no shard holds; the number of heads when there is none.
+uint32_t first_bare_head(const ShardGeometry *shards, uint32_t count, const LayerPlace &place,
+                         uint32_t heads) {
+    uint32_t covered = 0;
+    for (bool grown = true; grown && covered < heads;) {
+        grown = false;
+        for (uint32_t i = 0; i < count; ++i) {
+            uint32_t first = shards[i].first_head[place.group];
+            uint32_t end = first + shards[i].held.groups[place.group].kv_heads;
+            if (!holds_layer(shards[i], place.group, place.layer)) continue;
+            if (first > covered || end <= covered) continue;
+            covered = end;
+            grown = true;
+        }
+    }
+    return covered;
+}
+
+}  // namespace
+
+Shards::~Shards() {
+    for (Binding *binding : bindings_) {
+        if (binding == nullptr) continue;
+        binding->~Binding();
+        host_->release(host_->user, binding, sizeof(Binding), kCacheLine);
+    }
+}
+
+Status Shards::compute(const ShardRange *ranges, uint32_t count, const LayerPlace *places,
+                       const Geometry &whole, ShardGeometry *out) const {
+    for (uint32_t i = 0; i < count; ++i) {
+        QUIRE_TRY(check_range(ranges, i, whole));
+        QUIRE_TRY(compute_shard(ranges[i], places, whole, &out[i]));
+    }
+    for (uint32_t layer = 0; layer < whole.layer_count; ++layer) {
+        uint32_t heads = whole.groups[places[layer].group].kv_heads;
+        uint32_t bare = first_bare_head(out, count, places[layer], heads);
+        if (bare != heads) {
+            return fail(QUIRE_E_ARG, "no shard holds layer {}'s KV head {}: see shards' ranges",
+                        layer, bare);
+        }
+    }
+    return Status{};
+}
+
+Status Shards::create(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
+                      const LayerPlace *places, Geometry *geometry, quire_error *error) {
+    if (count == 0) {
+        ShardGeometry whole;
+        whole.held = *geometry;
+        return compute_sizes(desc, &whole, 1, geometry);
+    }
+    Array<ShardGeometry> parts(host_);
+    if (!parts.create(count)) return no_host_memory();
+    QUIRE_TRY(compute(ranges, count, places, *geometry, parts.data()));
+    QUIRE_TRY(compute_sizes(desc, parts.data(), count, geometry));
+    for (uint32_t i = 0; i < count; ++i) {
+        void *memory = host_->allocate(host_->user, sizeof(Binding), kCacheLine);
+        if (memory == nullptr) return no_host_memory();
+        bindings_[i] = new (memory) Binding();
+        QUIRE_TRY(bindings_[i]->create(ranges[i].device, parts[i], error));
+    }
+    count_ = count;
+    return Status{};
+}
+
+// May the copy run beside the others of the current run? If so it is marked as one of them.
+bool Shards::joins_run(const quire_block_copy &copy, Ledger *ledger) {
+    bool from_host = copy.kind == QUIRE_COPY_SWAP_IN;
+    bool to_host = copy.kind == QUIRE_COPY_SWAP_OUT;
+    BlockPool &sources = from_host ? *ledger->host_pool(copy.group) : ledger->pool(copy.group);
+    BlockPool &targets = to_host ? *ledger->host_pool(copy.group) : ledger->pool(copy.group);
+    Block &src = sources[static_cast<uint32_t>(copy.src)];
+    Block &dst = targets[static_cast<uint32_t>(copy.dst)];
+    if (src.copied_to == run_ || dst.copied_to == run_ || dst.copied_from == run_) return false;
+    src.copied_from = run_;
+    dst.copied_to = run_;
+    return true;
+}
+
+bool Shards::can_move() const {
+    for (uint32_t i = 0; i < count_; ++i) {
+        if (bindings_[i]->device()->api->move_tokens == nullptr) return false;
+    }
+    return true;
+}
+
+// The moves of one group that stand at *i, in one call; *i goes behind them.
+Status Shards::move(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
+                    uint64_t *i, quire_error *error) {
+    uint32_t group = copies[*i].group;
+    const quire_be_pool &pool = binding.pool(group);
+    moves_.shrink(0);
+    for (; *i < copies.size(); ++*i) {
+        const quire_block_copy &copy = copies[*i];
+        if (copy.kind == kVoidCopy) continue;
+        if (copy.kind != QUIRE_COPY_TOKEN || copy.group != group) break;
+        moves_.push(quire_be_move{int64_t{copy.src} * pool.block_tokens + copy.src_place,
+                                  int64_t{copy.dst} * pool.block_tokens + copy.dst_place});
+    }
+    if (!binding.holds(group)) return Status{};
+    return ask<&quire_backend_api::move_tokens>(
+        *binding.device()->api, error, queue->handle, &pool,
+        static_cast<const quire_be_move *>(moves_.data()), static_cast<uint32_t>(moves_.size()));
+}
+
+Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_copy> &copies,
+                       Ledger *ledger, quire_error *error) {
+    const Binding &binding = *bindings_[shard];
+    uint64_t i = 0;
+    while (i < copies.size()) {
+        descriptors_.shrink(0);
+        ++run_;
+        for (; i < copies.size(); ++i) {
+            if (copies[i].kind == QUIRE_COPY_TOKEN) break;
+            if (copies[i].kind == kVoidCopy || !binding.holds(copies[i].group)) continue;
+            if (!joins_run(copies[i], ledger)) break;
+            descriptors_.push(binding.describe(copies[i]));
+        }
+        if (!descriptors_.empty()) {
+            QUIRE_TRY(ask<&quire_backend_api::copy>(*binding.device()->api, error, queue->handle,
+                                                    descriptors_.data(),
+                                                    static_cast<uint32_t>(descriptors_.size())));
+        }
+        if (i < copies.size() && copies[i].kind == QUIRE_COPY_TOKEN) {
+            QUIRE_TRY(move(binding, queue, copies, &i, error));
+        }
+    }
+    return Status{};
+}
+
+}  // namespace quire

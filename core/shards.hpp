@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// shards: the devices that a cache is bound to, what each holds of it, and a step's work on all of
+// them.
+//
+// A shard is a range of the model's layers and a range of KV heads on one device. Block ids are the
+// same on all, so that tables, tree and decisions know nothing of shards: only memory, copies,
+// uploads, launches and fences do. A bookkeeping-only cache has none.
+//
+// Heads are counted in the group that has most. A group with fewer holds the heads of the same
+// share, rounded outwards: with one head (latent groups) every shard holds all of it.
+//
+// Invariants: (1) every layer and head of every group is held by some shard, (2) no two shards have
+// one device object, for a launch's queue says by its device which shard it is for.
+//
+// Threads: none; Cache holds its lock. What launches read is constant once created.
+#pragma once
+
+#include "binding.hpp"
+
+namespace quire {
+
+// As the caller describes one.
+struct ShardRange {
+    Device *device;
+    uint32_t layer_begin;
+    uint32_t layer_count;  // 0: all
+    uint32_t head_begin;
+    uint32_t head_count;  // 0: all
+};
+
+class Shards {
+ public:
+    explicit Shards(const HostAllocator *host)
+        : host_(host), descriptors_(host), moves_(host) {}
+    ~Shards();
+    Shards(const Shards &) = delete;
+    Shards &operator=(const Shards &) = delete;
+
+    // Checks the ranges, sizes every group's pool and allocates. `geometry` has its shape, and gets
+    // its sizes. With no range it only gets its sizes. error: the backend's words.
+    Status create(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
+                  const LayerPlace *places, Geometry *geometry, quire_error *error);
+
+    uint32_t count() const { return count_; }
+    Binding &operator[](uint32_t shard) { return *bindings_[shard]; }
+    const Binding &operator[](uint32_t shard) const { return *bindings_[shard]; }
+
+    // Room for the descriptors of that many copies, so that enqueue cannot fail for memory.
+    bool reserve(uint64_t copies) {
+        return count_ == 0 || (descriptors_.reserve(copies) && moves_.reserve(copies));
+    }
+    // Can all backends move tokens within their pools?
+    bool can_move() const;
+    // Enqueues a step's copies on one shard in their order; independent neighbours go in one call.
+    // REQUIRES: the queue's mutex is held.
+    Status enqueue(uint32_t shard, Queue *queue, const Array<quire_block_copy> &copies,
+                   Ledger *ledger, quire_error *error);
+
+ private:
+    Status compute(const ShardRange *ranges, uint32_t count, const LayerPlace *places,
+                   const Geometry &whole, ShardGeometry *out) const;
+    Status move(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
+                uint64_t *i, quire_error *error);
+    bool joins_run(const quire_block_copy &copy, Ledger *ledger);
+
+    const HostAllocator *host_;
+    uint32_t count_ = 0;
+    Binding *bindings_[kMaxShards] = {};
+    Array<quire_be_copy> descriptors_;
+    Array<quire_be_move> moves_;
+    uint32_t run_ = 0;  // number of the current run of independent copies
+};
+
+}  // namespace quire

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "failing.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <set>
+#include <string>
+
+#include "quire/device.h"
+#include "quire/plugin/backend.h"
+
+namespace {
+
+const quire_backend_api *cpu = nullptr;
+quire_backend_api table{};
+uint32_t copies_left = 0, signals_left = 0, reads_left = 0;  // 0: none fails
+std::set<quire_be_fence *> failed_fences;
+
+bool due(uint32_t *left) { return *left != 0 && --*left == 0; }
+
+quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
+                  quire_error *error) {
+    if (due(&copies_left)) return QUIRE_E_DEVICE_LOST;
+    return cpu->copy(queue, copies, count, error);
+}
+
+quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                          quire_error *error) {
+    if (due(&signals_left)) return QUIRE_E_DEVICE_LOST;
+    return cpu->fence_signal(queue, fence, value, error);
+}
+
+quire_status fence_read(quire_be_fence *fence, uint64_t *value, quire_error *error) {
+    if (due(&reads_left)) failed_fences.insert(fence);
+    if (failed_fences.count(fence) == 0) return cpu->fence_read(fence, value, error);
+    *value = QUIRE_FENCE_FAILED;
+    return QUIRE_OK;
+}
+
+}  // namespace
+
+extern "C" {
+
+QUIRE_EXPORT void quire_failing_plant(uint32_t copies, uint32_t signals, uint32_t reads) {
+    copies_left = copies;
+    signals_left = signals;
+    reads_left = reads;
+    if (reads == 0) failed_fences.clear();
+}
+
+quire_status quire_backend_query_v0(const quire_host_info *host, const quire_backend_api **out,
+                                    quire_error *error) {
+    std::string path = std::string(std::getenv("QUIRE_PLUGIN_PATH")) + "/quire_backend_cpu.so";
+    void *module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void *entry = module != nullptr ? dlsym(module, QUIRE_BACKEND_ENTRY) : nullptr;
+    if (entry == nullptr) return QUIRE_E_BACKEND;
+    quire_status status = reinterpret_cast<quire_backend_query_fn>(entry)(host, &cpu, error);
+    if (status < 0) return status;
+    table = *cpu;
+    table.name = "failing";
+    table.copy = copy;
+    table.fence_signal = fence_signal;
+    table.fence_read = fence_read;
+    *out = &table;
+    return QUIRE_OK;
+}
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// failing: backends/cpu behind a table whose n-th call fails, as a device that is lost.
+//
+// The module and the test that opened it share this function by dlsym.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+// From now on the copies-th copy and the signals-th fence_signal answer QUIRE_E_DEVICE_LOST, and
+// the fence of the reads-th fence_read gives QUIRE_FENCE_FAILED from then on. 0: none; reads 0
+// mends the fences.
+void quire_failing_plant(uint32_t copies, uint32_t signals, uint32_t reads);
+}

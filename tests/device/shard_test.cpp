@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One cache over several devices gives the bits of one over a single device, whatever the split:
+// heads, layers, both, replicas; and descriptions that leave something out are refused with words.
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "sharded_cache.hpp"
+
+namespace {
+
+using namespace quire::test;
+
+const std::vector<Range> kWhole = {{}};
+const std::vector<Range> kHeads = {{0, 0, 0, 2}, {0, 0, 2, 2}};
+const std::vector<Range> kUnevenHeads = {{0, 0, 0, 1}, {0, 0, 1, 2}, {0, 0, 3, 1}};
+const std::vector<Range> kLayers = {{0, 2, 0, 0}, {2, 4, 0, 0}};
+const std::vector<Range> kBoth = {{0, 3, 0, 2}, {0, 3, 2, 2}, {3, 3, 0, 0}};
+const std::vector<Range> kReplicas = {{}, {0, 0, 0, 3}};
+
+// Random traffic whose choices depend on nothing but the seed and the cache's answers.
+class Traffic {
+ public:
+    Traffic(ShardedCache *cache, uint32_t seed) : c_(*cache), random_(seed) {}
+
+    void run(int steps) {
+        for (int i = 0; i < steps; ++i) {
+            change_sequences();
+            step(i);
+        }
+        auto stats = described<quire_cache_stats>();
+        c_.must(c_.api.cache_get_stats(c_.cache, &stats, &c_.error));
+        EXPECT_GT(stats.copies_on_write, 0u);
+        EXPECT_GT(stats.blocks_swapped_in, 0u);
+        EXPECT_GT(stats.preemptions_recompute, 0u);
+        EXPECT_GT(stats.forks, 0u);
+        EXPECT_GT(stats.prefix_cache_hits, 0u);
+    }
+
+    std::vector<float> outputs;      // of all steps
+    std::vector<int32_t> decisions;  // tables after every step
+
+ private:
+    struct Live {
+        quire_seq seq;
+        std::vector<uint32_t> tokens;  // known
+    };
+
+    uint32_t below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
+
+    void change_sequences() {
+        if (live_.size() < 6 && below(3) != 0) {
+            auto desc = described<quire_seq_desc>();
+            quire_seq seq = 0;
+            c_.must(c_.api.seq_create(c_.cache, &desc, &seq, &c_.error));
+            live_.push_back({seq, {}});
+        }
+        if (live_.size() < 8 && !live_.empty() && below(4) == 0) fork(below(size()));
+        if (live_.size() > 3 && below(5) == 0) end(below(size()));
+        if (!live_.empty() && below(6) == 0) {
+            Live &one = live_[below(size())];
+            uint32_t kept = below(static_cast<uint32_t>(one.tokens.size()) + 1);
+            c_.must(c_.api.seq_truncate(c_.cache, one.seq, kept, &c_.error));
+            one.tokens.resize(kept);
+        }
+        for (uint32_t i = 0; i < live_.size();) live_[i].tokens.size() > 50 ? end(i) : void(++i);
+    }
+    uint32_t size() const { return static_cast<uint32_t>(live_.size()); }
+    void end(uint32_t i) {
+        c_.must(c_.api.seq_end(c_.cache, live_[i].seq, 0, &c_.error));
+        live_.erase(live_.begin() + i);
+    }
+    void fork(uint32_t i) {
+        quire_seq child = 0;
+        auto length = static_cast<uint32_t>(live_[i].tokens.size());
+        if (c_.api.seq_fork(c_.cache, live_[i].seq, length, &child, &c_.error) < 0) return;
+        live_.push_back({child, live_[i].tokens});
+    }
+
+    void step(int number) {
+        std::vector<uint32_t> chosen;
+        for (uint32_t i = 0; i < size(); ++i) {
+            if (below(3) != 0) chosen.push_back(i);
+        }
+        std::vector<quire_step_item> items;
+        std::vector<uint32_t> tokens;
+        for (uint32_t i : chosen) {
+            quire_step_item item{};
+            item.seq = live_[i].seq;
+            item.token_offset = static_cast<uint32_t>(tokens.size());
+            item.token_count = 1 + below(7);
+            for (uint32_t k = 0; k < item.token_count; ++k) {
+                // Sequences begin alike, so that prefixes are found.
+                size_t position = live_[i].tokens.size() + k;
+                tokens.push_back(position < 9 ? static_cast<uint32_t>(position) : below(4));
+            }
+            items.push_back(item);
+        }
+        auto desc = c_.step_desc();
+        desc.flags = QUIRE_STEP_MAY_PREEMPT;
+        desc.preempt = number % 2 == 0 ? QUIRE_PREEMPT_SWAP : QUIRE_PREEMPT_RECOMPUTE;
+        std::vector<quire_step_result> results(items.size());
+        quire_step step = 0;
+        c_.must(c_.api.step_begin(c_.cache, &desc, items.data(), items_count(items),
+                                  sizeof items[0], tokens.data(),
+                                  static_cast<uint32_t>(tokens.size()), results.data(),
+                                  sizeof results[0], &step, &c_.error));
+        std::vector<TestRow> rows = take(chosen, items, tokens, results);
+        c_.must(c_.api.step_commit(c_.cache, step, c_.batch, &c_.error));
+        if (!rows.empty()) {
+            std::vector<float> out = c_.launch(rows);
+            outputs.insert(outputs.end(), out.begin(), out.end());
+        }
+        uint32_t outcome = below(12) == 0 ? QUIRE_STEP_FAILED : QUIRE_STEP_OK;
+        c_.must(c_.api.step_finish(c_.cache, step, nullptr, outcome, &c_.error));
+        c_.sync();
+        c_.must(c_.api.cache_check(c_.cache, &c_.error));
+        note_tables();
+    }
+    static uint32_t items_count(const std::vector<quire_step_item> &items) {
+        return static_cast<uint32_t>(items.size());
+    }
+
+    std::vector<TestRow> take(const std::vector<uint32_t> &chosen,
+                              const std::vector<quire_step_item> &items,
+                              const std::vector<uint32_t> &tokens,
+                              const std::vector<quire_step_result> &results) {
+        std::vector<TestRow> rows;
+        for (size_t i = 0; i < items.size(); ++i) {
+            if (results[i].outcome != QUIRE_ITEM_RUN) continue;
+            Live &one = live_[chosen[i]];
+            auto first = tokens.begin() + items[i].token_offset;
+            one.tokens.insert(one.tokens.end(), first, first + items[i].token_count);
+            TestRow row{{}, results[i].first_position};
+            auto begin = one.tokens.begin() + row.first_position;
+            row.tokens.assign(begin, begin + results[i].compute_count);
+            EXPECT_EQ(results[i].row, rows.size());
+            rows.push_back(row);
+        }
+        return rows;
+    }
+
+    void note_tables() {
+        for (const Live &one : live_) {
+            for (uint32_t g = 0; g < kGroups.size(); ++g) {
+                int32_t ids[16] = {};
+                uint32_t count = 0;
+                c_.must(c_.api.step_blocks(c_.cache, 0, one.seq, g, 0, ids, 16, &count, &c_.error));
+                decisions.insert(decisions.end(), ids, ids + count);
+            }
+        }
+    }
+
+    ShardedCache &c_;
+    std::mt19937 random_;
+    std::vector<Live> live_;
+};
+
+class Split : public testing::TestWithParam<std::vector<Range>> {};
+
+TEST_P(Split, gives_the_bits_of_one_device) {
+    for (uint32_t seed : {1u, 2u, 3u}) {
+        ShardedCache one(kWhole), split(GetParam());
+        Traffic expected(&one, seed), got(&split, seed);
+        expected.run(150);
+        got.run(150);
+        ASSERT_EQ(expected.decisions, got.decisions) << "seed " << seed;
+        ASSERT_EQ(expected.outputs.size(), got.outputs.size());
+        ASSERT_EQ(std::memcmp(expected.outputs.data(), got.outputs.data(),
+                              expected.outputs.size() * sizeof(float)),
+                  0)
+            << "seed " << seed;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shards, Split,
+                         testing::Values(kHeads, kUnevenHeads, kLayers, kBoth, kReplicas));
+
+TEST(Shards, pools_hold_the_ranges_and_no_more) {
+    ShardedCache c(kBoth);
+    auto info = described<quire_cache_info>();
+    c.must(c.api.cache_get_info(c.cache, &info, &c.error));
+    EXPECT_EQ(info.shard_count, 3u);
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < 3; ++s) {
+        for (uint32_t g = 0; g < 3; ++g) bytes += c.pool(g, s).size_bytes;
+    }
+    EXPECT_EQ(info.pool_bytes, bytes);
+    // 24 blocks of 3 layers, K and V, 2 heads, 4 tokens of 8 floats.
+    EXPECT_EQ(c.pool(0, 0).size_bytes, 24u * 3 * 2 * 2 * 4 * 8 * 4);
+    EXPECT_EQ(c.pool(0, 1).head_begin, 2u);
+    EXPECT_EQ(c.pool(1, 0).size_bytes, 0u);
+    EXPECT_EQ(c.pool(1, 0).layer_count, 0u);
+    EXPECT_EQ(c.pool(1, 0).blocks, 24u);
+    EXPECT_EQ(c.pool(1, 2).head_count, 2u);
+    EXPECT_EQ(c.pool(0, 2).address, 0u);
+}
+
+TEST(Shards, a_group_with_fewer_heads_holds_its_share_rounded_outwards) {
+    ShardedCache c(kUnevenHeads);
+    EXPECT_EQ(c.pool(1, 0).head_begin, 0u);  // head 0 of 4: half of the first of 2
+    EXPECT_EQ(c.pool(1, 0).head_count, 1u);
+    EXPECT_EQ(c.pool(1, 1).head_begin, 0u);  // heads 1 and 2: a half of each
+    EXPECT_EQ(c.pool(1, 1).head_count, 2u);
+    for (uint32_t s = 0; s < 3; ++s) EXPECT_EQ(c.pool(2, s).head_count, 1u);
+}
+
+TEST(Shards, bytes_are_a_shards_and_the_smallest_count_wins) {
+    ShardedCache c(kLayers);
+    uint64_t block_bytes[2] = {};
+    for (uint32_t s = 0; s < 2; ++s) {
+        for (uint32_t g = 0; g < 3; ++g) {
+            block_bytes[s] += static_cast<uint64_t>(c.pool(g, s).block_stride);
+        }
+    }
+    ASSERT_GT(block_bytes[1], block_bytes[0]);
+    c.must(c.api.batch_destroy(c.batch, &c.error));
+    c.must(c.api.cache_destroy(c.cache, &c.error));
+    c.batch = nullptr;
+    auto groups = ShardedCache::groups();
+    std::vector<quire_shard_desc> shards(2, described<quire_shard_desc>());
+    for (uint32_t s = 0; s < 2; ++s) {
+        shards[s].device = c.devices[s];
+        shards[s].layer_begin = kLayers[s].layer_begin;
+        shards[s].layer_count = kLayers[s].layer_count;
+    }
+    auto desc = described<quire_cache_desc>();
+    desc.groups = groups.data();
+    desc.group_count = 3;
+    desc.group_stride = sizeof groups[0];
+    desc.shards = shards.data();
+    desc.shard_count = 2;
+    desc.shard_stride = sizeof shards[0];
+    desc.block_tokens = 4;
+    desc.pool_bytes = 100 * block_bytes[0];
+    desc.host_bytes = 10 * block_bytes[0];
+    c.must(c.api.cache_create(c.instance, &desc, &c.cache, &c.error));
+    EXPECT_EQ(c.pool(0, 0).blocks, 100 * block_bytes[0] / block_bytes[1]);
+    EXPECT_EQ(c.pool(0, 1).blocks, c.pool(0, 0).blocks);
+    EXPECT_EQ(c.pool(0, 0).host_blocks, 10 * block_bytes[0] / block_bytes[1] + 1);
+}
+
+// The words for a description that must be refused.
+std::string refusal(const std::vector<Range> &ranges, bool one_device = false) {
+    ShardedCache c(std::vector<Range>(ranges.size()));
+    EXPECT_EQ(c.api.batch_destroy(c.batch, &c.error), QUIRE_OK);
+    EXPECT_EQ(c.api.cache_destroy(c.cache, &c.error), QUIRE_OK);
+    c.batch = nullptr;
+    c.cache = nullptr;
+    std::vector<quire_device *> devices = c.devices;
+    if (one_device) c.devices[1] = c.devices[0];
+    quire_status status = c.create(ranges, 24);
+    std::string words = c.error.message;
+    c.devices = devices;
+    EXPECT_EQ(status, QUIRE_E_ARG);
+    return words;
+}
+
+TEST(Shards, bad_ranges_are_refused_by_shard_and_field) {
+    auto holds = [](const std::string &words, const std::string &part) {
+        EXPECT_NE(words.find(part), std::string::npos) << words;
+    };
+    holds(refusal({{}, {6, 0, 0, 0}}), "shards[1].layer_begin is past");
+    holds(refusal({{}, {5, 2, 0, 0}}), "shards[1].layer_count reaches past");
+    holds(refusal({{}, {1, 0xFFFFFFFF, 0, 0}}), "shards[1].layer_count reaches past");
+    holds(refusal({{0, 0, 4, 0}, {}}), "shards[0].head_begin is past");
+    holds(refusal({{0, 0, 3, 2}, {}}), "shards[0].head_count reaches past");
+    holds(refusal({{0, 3, 0, 0}, {4, 2, 0, 0}}), "no shard holds layer 3's KV head 0");
+    holds(refusal({{0, 0, 0, 2}, {0, 0, 3, 1}}), "no shard holds layer 0's KV head 2");
+    holds(refusal({{}, {}}, true), "shards[1].device is that of shards[0]");
+}
+
+TEST(Shards, queues_are_one_a_shard_and_each_of_its_device) {
+    ShardedCache c(kHeads);
+    quire_step step = 0;
+    auto begin = [&](quire_step_desc desc) {
+        return c.api.step_begin(c.cache, &desc, nullptr, 0, sizeof(quire_step_item), nullptr, 0,
+                                nullptr, 0, &step, &c.error);
+    };
+    quire_step_desc desc = c.step_desc();
+    desc.queue_count = 1;
+    EXPECT_EQ(begin(desc), QUIRE_E_ARG);
+    quire_queue *swapped[] = {c.queues[1], c.queues[0]};
+    desc = c.step_desc();
+    desc.queues = swapped;
+    EXPECT_EQ(begin(desc), QUIRE_E_ARG);
+    EXPECT_NE(std::string(c.error.message).find("queues[0] is of another device"),
+              std::string::npos);
+    quire_queue *missing[] = {c.queues[0], nullptr};
+    desc.queues = missing;
+    EXPECT_EQ(begin(desc), QUIRE_E_ARG);
+    EXPECT_EQ(begin(c.step_desc()), QUIRE_OK) << c.error.message;
+    EXPECT_EQ(c.api.queue_destroy(c.queues[1], &c.error), QUIRE_E_BUSY);
+    EXPECT_EQ(c.api.step_abort(c.cache, step, &c.error), QUIRE_OK);
+}
+
+TEST(Shards, a_batch_takes_options_for_all_for_groups_or_for_groups_and_shards) {
+    ShardedCache c(kReplicas);
+    auto make = [&](uint32_t count) {
+        std::vector<quire_attention_desc> options(count, described<quire_attention_desc>());
+        for (auto &one : options) one.q_heads = 12;  // a multiple of 4, 3, 2 and 1
+        auto desc = described<quire_batch_desc>();
+        desc.max_rows = desc.max_blocks_per_row = desc.max_query_tokens = 4;
+        desc.attention = options.data();
+        desc.attention_count = count;
+        desc.attention_stride = sizeof(quire_attention_desc);
+        quire_batch *batch = nullptr;
+        quire_status status = c.api.batch_create(c.cache, &desc, &batch, &c.error);
+        if (status >= 0) c.must(c.api.batch_destroy(batch, &c.error));
+        return status;
+    };
+    for (uint32_t count : {0u, 1u, 3u, 6u}) EXPECT_EQ(make(count), QUIRE_OK) << c.error.message;
+    for (uint32_t count : {2u, 4u, 5u, 7u}) EXPECT_EQ(make(count), QUIRE_E_ARG) << count;
+}
+
+}  // namespace
