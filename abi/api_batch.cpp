@@ -89,14 +89,15 @@ Status describe_kv_write(const Batch &batch, const quire_kv_args &args, const La
     out->q = args.q;
     out->k_token_stride = args.k_token_stride != 0 ? args.k_token_stride : k_dense;
     out->v_token_stride = args.v_token_stride != 0 ? args.v_token_stride : v_dense;
-    out->q_token_stride = args.q_token_stride != 0
-                              ? args.q_token_stride
-                              : int64_t{batch.q_heads(launch.shard, launch.group)} * pool.k_head_dim;
+    out->q_token_stride =
+        args.q_token_stride != 0
+            ? args.q_token_stride
+            : int64_t{batch.q_heads(launch.shard, launch.group)} * pool.k_head_dim;
     return Status{};
 }
 
-Status describe_attention(const Batch &batch, const quire_attend_args &args,
-                          const Launch &launch, quire_be_attention *out) {
+Status describe_attention(const Batch &batch, const quire_attend_args &args, const Launch &launch,
+                          quire_be_attention *out) {
     if (args.q == 0 || args.out == 0) return fail(QUIRE_E_ARG, "q or out is 0");
     if ((args.sinks != 0) != batch.has_sinks(launch.shard, launch.group)) {
         return fail(QUIRE_E_ARG,

@@ -76,9 +76,7 @@ class Batch {
     }
     uint32_t q_heads(uint32_t shard, uint32_t group) const { return shards_[shard].q_heads[group]; }
     bool has_rope(uint32_t shard, uint32_t group) const { return shards_[shard].has_rope[group]; }
-    bool has_sinks(uint32_t shard, uint32_t group) const {
-        return shards_[shard].has_sinks[group];
-    }
+    bool has_sinks(uint32_t shard, uint32_t group) const { return shards_[shard].has_sinks[group]; }
     void fill_kv_write(uint32_t shard, uint32_t group, quire_be_kv_write *args) const;
     void fill_attention(uint32_t shard, uint32_t group, quire_be_attention *args) const;
     uint32_t query_tokens() const { return query_tokens_; }

@@ -178,9 +178,9 @@ Status Shards::move(const Binding &binding, Queue *queue, const Array<quire_bloc
                                   int64_t{copy.dst} * pool.block_tokens + copy.dst_place});
     }
     if (!binding.holds(group)) return Status{};
-    return ask<&quire_backend_api::move_tokens>(
-        *binding.device()->api, error, queue->handle, &pool,
-        static_cast<const quire_be_move *>(moves_.data()), static_cast<uint32_t>(moves_.size()));
+    return ask<&quire_backend_api::move_tokens>(*binding.device()->api, error, queue->handle, &pool,
+                                                static_cast<const quire_be_move *>(moves_.data()),
+                                                static_cast<uint32_t>(moves_.size()));
 }
 
 Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_copy> &copies,

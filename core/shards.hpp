@@ -31,8 +31,7 @@ struct ShardRange {
 
 class Shards {
  public:
-    explicit Shards(const HostAllocator *host)
-        : host_(host), descriptors_(host), moves_(host) {}
+    explicit Shards(const HostAllocator *host) : host_(host), descriptors_(host), moves_(host) {}
     ~Shards();
     Shards(const Shards &) = delete;
     Shards &operator=(const Shards &) = delete;
