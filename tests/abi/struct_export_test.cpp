@@ -177,6 +177,8 @@ class Exported : public testing::Test {
                                     true);
         input<quire_rope_desc>([](quire_rope_desc *) {},
                                [this](const quire_rope_desc *desc, uint32_t) {
+                                   // NULL is no rope, and taken.
+                                   if (desc == nullptr) return quire_status{QUIRE_E_ARG};
                                    auto attention = described<quire_attention_desc>();
                                    attention.q_heads = 1;
                                    attention.rope = desc;

@@ -176,7 +176,8 @@ typedef struct quire_be_plan_desc {
     uint32_t max_rows;
     uint32_t max_query_tokens;
     uint32_t max_blocks_per_row;
-    float soft_cap;            /* with QUIRE_BE_ATTENTION_SOFT_CAP: > 0 */
+    float soft_cap; /* with QUIRE_BE_ATTENTION_SOFT_CAP: > 0 */
+    uint32_t reserved1;
     const float *alibi_slopes; /* host: [q_heads], copied; with QUIRE_BE_ATTENTION_ALIBI */
     const quire_be_rope *rope; /* host, copied; with QUIRE_BE_ATTENTION_ROPE */
 } quire_be_plan_desc;
