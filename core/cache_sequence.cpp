@@ -41,6 +41,7 @@ Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys,
     fresh.priority = desc.priority;
     fresh.state.cursor = ledger_.tree().root_cursor(root);
     sequences_[index] = fresh;
+    leader_.touch(index);
     ++namespaces_[ns].sequences;
     *out = sequence_handles_.handle(index);
     return Status{};
@@ -127,6 +128,7 @@ void Cache::lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wro
     Sequence &s = sequences_[sequence];
     uint32_t computed = s.state.computed < token_count ? s.state.computed : token_count;
     s.state.computed = whole_window_length(sequence, computed);
+    leader_.touch(sequence);
     uint32_t first_wrong = wrong_from == kNone ? kNone : wrong_from >> geometry_.block_shift;
     release_from(sequence, geometry_.blocks_of(s.state.computed), first_wrong);
     rewind_cursor(sequence);
@@ -178,6 +180,7 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
         ++t.epoch;
     }
     --namespaces_[s.name_space].sequences;
+    leader_.touch(index);
     sequence_handles_.end(index);
     s = Sequence{};
     return Status{};
@@ -271,6 +274,7 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
             s.note_pending(p.pending_step[i], p.pending_position[i]);
         }
     }
+    leader_.touch(child);
     ++namespaces_[s.name_space].sequences;
     ++counts_.forks;
     *out = sequence_handles_.handle(child);

@@ -106,6 +106,7 @@ struct StepRecord {
     uint32_t rows = 0;
     bool dropped = false;  // some item was
     bool failed = false;   // and rolled back
+    uint32_t waited = 0;   // bit slot: its queues wait for that step, which is another's
     uint32_t shard_count = 0;
     Queue *queues[kMaxShards] = {};
     uint64_t fence_values[kMaxShards] = {};  // on each queue, once finished
@@ -113,12 +114,14 @@ struct StepRecord {
     Array<Edit> edits;
     Array<quire_block_copy> copies;
     Array<quire_preemption> preemptions;
+    Array<uint8_t> log;  // what a leader tells its followers of it
 
     void bind(const HostAllocator *host) {
         changes.bind(host);
         edits.bind(host);
         copies.bind(host);
         preemptions.bind(host);
+        log.bind(host);
     }
     bool has_room(uint64_t change_count, uint64_t edit_count, uint64_t copy_count,
                   uint64_t preemption_count) const {
@@ -130,9 +133,11 @@ struct StepRecord {
         edits.shrink(0);
         copies.shrink(0);
         preemptions.shrink(0);
+        log.shrink(0);
         rows = 0;
         dropped = false;
         failed = false;
+        waited = 0;
         shard_count = 0;
         handle_index = kNone;
         phase = StepPhase::unused;
