@@ -32,11 +32,10 @@ Status read_groups(const quire_cache_desc &desc, quire_group_desc *groups) {
     return Status{};
 }
 
-Status draw_seeds(const quire_cache_desc &desc, uint64_t *hash_seed, uint32_t *salt) {
-    bool drawn =
-        os::random_bytes(hash_seed, sizeof *hash_seed) && os::random_bytes(salt, sizeof *salt);
+Status draw_seeds(const quire_cache_desc &desc, CacheSeeds *seeds, uint32_t *salt) {
+    bool drawn = os::random_bytes(seeds, sizeof *seeds) && os::random_bytes(salt, sizeof *salt);
     if (!drawn) return fail(QUIRE_E_OS, "the system gave no random bytes for the cache's keys");
-    if ((desc.flags & QUIRE_CACHE_FIXED_HASH) != 0) *hash_seed = desc.hash_seed;
+    if ((desc.flags & QUIRE_CACHE_FIXED_HASH) != 0) seeds->hash = desc.hash_seed;
     return Status{};
 }
 
@@ -44,15 +43,15 @@ Status create_cache(quire_instance *instance, const quire_cache_desc &desc, quir
                     quire_error *sink) {
     quire_group_desc groups[kMaxGroups];
     ShardRange ranges[kMaxShards];
-    uint64_t hash_seed = 0;
+    CacheSeeds seeds{};
     uint32_t salt = 0;
-    QUIRE_TRY(draw_seeds(desc, &hash_seed, &salt));
+    QUIRE_TRY(draw_seeds(desc, &seeds, &salt));
     auto cache = std::make_unique<quire_cache>(instance->host, salt);
     cache->instance = instance;
     QUIRE_TRY(read_shards(desc, ranges, cache.get()));
     QUIRE_TRY(read_groups(desc, groups));
     if (desc.shard_count != 0) QUIRE_TRY(not_forked());
-    QUIRE_TRY(cache->core.create(desc, groups, ranges, hash_seed, sink));
+    QUIRE_TRY(cache->core.create(desc, groups, ranges, seeds, sink));
     ++instance->children;
     *out = cache.release();
     return Status{};
@@ -124,8 +123,8 @@ quire_status quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats,
 }
 
 quire_status quire_cache_reset(quire_cache *cache, quire_error *error) {
-    return cache_call("cache_reset", cache, error,
-                      [&](Cache &core, quire_error *) -> Status { return core.reset(); });
+    return deciding_call("cache_reset", cache, error,
+                         [&](Cache &core, quire_error *) -> Status { return core.reset(); });
 }
 
 quire_status quire_cache_check(quire_cache *cache, quire_error *error) {
@@ -135,35 +134,36 @@ quire_status quire_cache_check(quire_cache *cache, quire_error *error) {
 
 quire_status quire_namespace_create(quire_cache *cache, const quire_namespace_desc *desc,
                                     quire_namespace *out, quire_error *error) {
-    return cache_call("namespace_create", cache, error, [&](Cache &core, quire_error *) -> Status {
-        quire_namespace_desc full;
-        QUIRE_TRY(read(desc, &full));
-        QUIRE_TRY(need(out, "out is NULL"));
-        return core.create_namespace(full, out);
-    });
+    return deciding_call("namespace_create", cache, error,
+                         [&](Cache &core, quire_error *) -> Status {
+                             quire_namespace_desc full;
+                             QUIRE_TRY(read(desc, &full));
+                             QUIRE_TRY(need(out, "out is NULL"));
+                             return core.create_namespace(full, out);
+                         });
 }
 
 quire_status quire_namespace_destroy(quire_cache *cache, quire_namespace ns, quire_error *error) {
-    return cache_call("namespace_destroy", cache, error, [&](Cache &core, quire_error *) -> Status {
-        return core.destroy_namespace(ns);
-    });
+    return deciding_call(
+        "namespace_destroy", cache, error,
+        [&](Cache &core, quire_error *) -> Status { return core.destroy_namespace(ns); });
 }
 
 quire_status quire_namespace_get_info(quire_cache *cache, quire_namespace ns,
                                       quire_namespace_info *info, quire_error *error) {
-    return cache_call("namespace_get_info", cache, error,
-                      [&](Cache &core, quire_error *) -> Status {
-                          QUIRE_TRY(check_output(info));
-                          quire_namespace_info full{};
-                          QUIRE_TRY(core.namespace_info(ns, &full));
-                          write(full, info);
-                          return Status{};
-                      });
+    return deciding_call("namespace_get_info", cache, error,
+                         [&](Cache &core, quire_error *) -> Status {
+                             QUIRE_TRY(check_output(info));
+                             quire_namespace_info full{};
+                             QUIRE_TRY(core.namespace_info(ns, &full));
+                             write(full, info);
+                             return Status{};
+                         });
 }
 
 quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc, quire_seq *out,
                               quire_error *error) {
-    return cache_call("seq_create", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return deciding_call("seq_create", cache, error, [&](Cache &core, quire_error *) -> Status {
         quire_seq_desc full;
         QUIRE_TRY(read(desc, &full));
         QUIRE_TRY(need(out, "out is NULL"));
@@ -182,14 +182,14 @@ quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc, qu
 }
 
 quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint32_t flags, quire_error *error) {
-    return cache_call("seq_end", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return deciding_call("seq_end", cache, error, [&](Cache &core, quire_error *) -> Status {
         return core.end_sequence(seq, flags);
     });
 }
 
 quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_count, quire_seq *out,
                             quire_error *error) {
-    return cache_call("seq_fork", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return deciding_call("seq_fork", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(need(out, "out is NULL"));
         return core.fork_sequence(seq, token_count, out);
     });
@@ -197,31 +197,32 @@ quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_co
 
 quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq, uint32_t token_count,
                                 quire_error *error) {
-    return cache_call("seq_truncate", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return deciding_call("seq_truncate", cache, error, [&](Cache &core, quire_error *) -> Status {
         return core.truncate(seq, token_count);
     });
 }
 
 quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
                               quire_error *error) {
-    return cache_call("seq_accept", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return deciding_call("seq_accept", cache, error, [&](Cache &core, quire_error *) -> Status {
         return core.accept(seq, count);
     });
 }
 
 quire_status quire_seq_accept_path(quire_cache *cache, quire_seq seq, const uint32_t *path,
                                    uint32_t count, quire_error *error) {
-    return cache_call("seq_accept_path", cache, error, [&](Cache &core, quire_error *) -> Status {
-        if (count != 0) QUIRE_TRY(need(path, "path is NULL"));
-        return core.accept_path(seq, path, count);
-    });
+    return deciding_call("seq_accept_path", cache, error,
+                         [&](Cache &core, quire_error *) -> Status {
+                             if (count != 0) QUIRE_TRY(need(path, "path is NULL"));
+                             return core.accept_path(seq, path, count);
+                         });
 }
 
 quire_status quire_seq_set_tokens(quire_cache *cache, const quire_token_span *spans,
                                   uint32_t span_count, uint32_t span_stride,
                                   const quire_token *tokens, uint32_t token_count,
                                   quire_error *error) {
-    return cache_call("seq_set_tokens", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return deciding_call("seq_set_tokens", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_array(spans, span_count, span_stride));
         if (token_count != 0) QUIRE_TRY(need(tokens, "tokens is NULL"));
         return core.set_tokens(reinterpret_cast<const uint8_t *>(spans), span_count, span_stride,
@@ -242,7 +243,7 @@ quire_status quire_seq_get_info(quire_cache *cache, quire_seq seq, quire_seq_inf
 
 quire_status quire_prefix_probe(quire_cache *cache, quire_seq seq, const quire_token *tokens,
                                 uint32_t token_count, uint32_t *hit_tokens, quire_error *error) {
-    return cache_call("prefix_probe", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return deciding_call("prefix_probe", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(need(hit_tokens, "hit_tokens is NULL"));
         if (token_count != 0) QUIRE_TRY(need(tokens, "tokens is NULL"));
         return core.probe(seq, tokens, token_count, hit_tokens);

@@ -3,6 +3,7 @@
 // Exported functions of step.h and attention.h.
 
 #include "abi/cache_call.hpp"
+#include "abi/step_options.hpp"
 
 namespace {
 
@@ -24,36 +25,6 @@ Status make_list(const quire_step_item *items, uint32_t item_count, uint32_t ite
     return Status{};
 }
 
-Status make_options(const quire_cache *cache, const quire_step_desc &desc, StepOptions *out) {
-    if (desc.preempt > QUIRE_PREEMPT_RECOMPUTE) {
-        return fail(QUIRE_E_ARG, "preempt {} is not known", desc.preempt);
-    }
-    out->flags = desc.flags;
-    out->preempt = desc.preempt;
-    uint32_t shards = static_cast<uint32_t>(cache->devices.size());
-    out->queue_count = shards;
-    if (shards == 0) {
-        if (desc.queue_count != 0) {
-            return fail(QUIRE_E_ARG, "the cache has no memory: name its queue by queue_tag");
-        }
-        if (desc.queue_tag == kAnyQueue) return fail(QUIRE_E_ARG, "queue_tag 2^64-1 is reserved");
-        out->queue_tag = desc.queue_tag;
-        return Status{};
-    }
-    if (desc.queue_count != shards || desc.queues == nullptr) {
-        return fail(QUIRE_E_ARG, "queue_count is {}: needs one queue a shard, here {}",
-                    desc.queue_count, shards);
-    }
-    for (uint32_t i = 0; i < shards; ++i) {
-        if (desc.queues[i] == nullptr) return fail(QUIRE_E_ARG, "queues[{}] is NULL", i);
-        if (desc.queues[i]->device != cache->devices[i]) {
-            return fail(QUIRE_E_ARG, "queues[{}] is of another device than shard {}", i, i);
-        }
-        out->queues[i] = &desc.queues[i]->core;
-    }
-    return Status{};
-}
-
 template <typename T>
 Status check_output_array(const T *out, uint32_t capacity, uint32_t stride) {
     if (capacity == 0) return Status{};
@@ -72,7 +43,7 @@ quire_status quire_step_begin(quire_cache *cache, const quire_step_desc *desc,
                               uint32_t item_stride, const quire_token *tokens, uint32_t token_count,
                               quire_step_result *results, uint32_t result_stride, quire_step *out,
                               quire_error *error) {
-    return cache_call("step_begin", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+    return deciding_call("step_begin", cache, error, [&](Cache &core, quire_error *sink) -> Status {
         quire_step_desc full;
         ItemList list;
         StepOptions options;
@@ -89,7 +60,7 @@ quire_status quire_step_add(quire_cache *cache, quire_step step, const quire_ste
                             uint32_t item_count, uint32_t item_stride, const quire_token *tokens,
                             uint32_t token_count, quire_step_result *results,
                             uint32_t result_stride, quire_error *error) {
-    return cache_call("step_add", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return deciding_call("step_add", cache, error, [&](Cache &core, quire_error *) -> Status {
         ItemList list;
         QUIRE_TRY(make_list(items, item_count, item_stride, tokens, token_count, results,
                             result_stride, &list));
@@ -99,7 +70,7 @@ quire_status quire_step_add(quire_cache *cache, quire_step step, const quire_ste
 
 quire_status quire_step_drop(quire_cache *cache, quire_step step, quire_seq seq, quire_seq *dropped,
                              uint32_t capacity, uint32_t *count, quire_error *error) {
-    return cache_call("step_drop", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return deciding_call("step_drop", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(need(count, "count is NULL"));
         if (capacity != 0) QUIRE_TRY(need(dropped, "dropped is NULL"));
         return core.drop(step, seq, dropped, capacity, count);
@@ -108,7 +79,7 @@ quire_status quire_step_drop(quire_cache *cache, quire_step step, quire_seq seq,
 
 quire_status quire_step_preempt(quire_cache *cache, quire_step step, quire_seq seq, uint32_t how,
                                 uint32_t *freed_blocks, quire_error *error) {
-    return cache_call("step_preempt", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return deciding_call("step_preempt", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(need(freed_blocks, "freed_blocks is NULL"));
         return core.preempt(step, seq, how, freed_blocks);
     });
@@ -117,7 +88,7 @@ quire_status quire_step_preempt(quire_cache *cache, quire_step step, quire_seq s
 quire_status quire_step_preempted(quire_cache *cache, quire_step step, quire_preemption *out,
                                   uint32_t capacity, uint32_t stride, uint32_t *count,
                                   quire_error *error) {
-    return cache_call("step_preempted", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return deciding_call("step_preempted", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output_array(out, capacity, stride));
         QUIRE_TRY(need(count, "count is NULL"));
         return core.preempted(step, reinterpret_cast<uint8_t *>(out), capacity, stride, count);
@@ -125,18 +96,19 @@ quire_status quire_step_preempted(quire_cache *cache, quire_step step, quire_pre
 }
 
 quire_status quire_step_abort(quire_cache *cache, quire_step step, quire_error *error) {
-    return cache_call("step_abort", cache, error,
-                      [&](Cache &core, quire_error *) -> Status { return core.abort(step); });
+    return deciding_call("step_abort", cache, error,
+                         [&](Cache &core, quire_error *) -> Status { return core.abort(step); });
 }
 
 quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch *batch,
                                quire_error *error) {
-    return cache_call("step_commit", cache, error, [&](Cache &core, quire_error *sink) -> Status {
-        if (batch != nullptr && batch->cache != cache) {
-            return fail(QUIRE_E_ARG, "the batch is of another cache");
-        }
-        return core.commit(step, batch != nullptr ? &batch->core : nullptr, sink);
-    });
+    return deciding_call(
+        "step_commit", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+            if (batch != nullptr && batch->cache != cache) {
+                return fail(QUIRE_E_ARG, "the batch is of another cache");
+            }
+            return core.commit(step, batch != nullptr ? &batch->core : nullptr, sink);
+        });
 }
 
 quire_status quire_step_finish(quire_cache *cache, quire_step step, const quire_native *signal,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // cache_call: an exported function on a cache: guarded, serialised, refused in a forked child.
+// deciding_call: one that decides what is in the cache; a follower has no such.
 #pragma once
 
 #include "abi/objects.hpp"
@@ -20,5 +21,17 @@ quire_status cache_call(const char *function, quire_cache *cache, quire_error *e
             ~Leave() { lock->leave(); }
         } leave{&cache->lock};
         return body(cache->core, sink);
+    });
+}
+
+template <typename Body>
+quire_status deciding_call(const char *function, quire_cache *cache, quire_error *error,
+                           Body &&body) noexcept {
+    return cache_call(function, cache, error, [&](Cache &core, quire_error *sink) -> Status {
+        if (core.follows()) [[unlikely]] {
+            return fail(QUIRE_E_UNSUPPORTED,
+                        "the cache follows a leader and decides nothing: call the leader's");
+        }
+        return body(core, sink);
     });
 }

@@ -18,6 +18,8 @@ Cache::Cache(const HostAllocator &host, uint32_t salt)
       salt_(salt),
       ledger_(&host_, &timeline_),
       shards_(&host_),
+      leader_(&host_, &ledger_.buffers()),
+      follower_(&host_),
       sequence_handles_(&host_, HandleType::sequence, salt),
       step_handles_(&host_, HandleType::step, salt),
       namespace_handles_(&host_, HandleType::name_space, salt),
@@ -40,8 +42,12 @@ Cache::~Cache() {
 }
 
 Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *groups,
-                     const ShardRange *shards, uint64_t seed, quire_error *error) {
+                     const ShardRange *shards, const CacheSeeds &seeds, quire_error *error) {
     QUIRE_TRY(compute_shape(desc, groups, &geometry_));
+    constexpr uint32_t both = QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER;
+    if ((desc.flags & both) == both) {
+        return fail(QUIRE_E_ARG, "flags: a cache leads or follows, not both");
+    }
     if (desc.eviction != QUIRE_EVICT_LRU) {
         return fail(QUIRE_E_UNSUPPORTED, "eviction {} is not known", desc.eviction);
     }
@@ -62,7 +68,13 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     // The pool first: a size that the device cannot hold is refused before books of it are made.
     QUIRE_TRY(shards_.create(desc, shards, desc.shard_count, places_.data(), &geometry_, error));
     can_move_ = shards_.can_move();
-    QUIRE_TRY(ledger_.create(geometry_, max_sequences, seed));
+    bool follows = (desc.flags & QUIRE_CACHE_FOLLOWER) != 0;
+    QUIRE_TRY(ledger_.create(geometry_, max_sequences, seeds.hash, !follows));
+    uint64_t digest = digest_geometry(geometry_, places_.data(), max_sequences);
+    if (follows) QUIRE_TRY(follower_.create(digest, geometry_, max_sequences));
+    if ((desc.flags & QUIRE_CACHE_LOG) != 0) {
+        QUIRE_TRY(leader_.create(seeds.identity, digest, max_sequences, geometry_));
+    }
     bool ok = sequence_handles_.create(max_sequences) && step_handles_.create(kMaxUnfinished) &&
               namespace_handles_.create(kMaxNamespaces) && sequences_.create(max_sequences) &&
               namespaces_.create(kMaxNamespaces);
@@ -162,6 +174,10 @@ void Cache::stats(quire_cache_stats *out) const {
         out->blocks_held += pool.held_count();
         const BlockPool *host = ledger_.host_pool(g);
         if (host != nullptr) out->host_blocks_used += host->held_count();
+        if (!follower_.active()) continue;
+        out->blocks_held += follower_.held()[g];
+        out->blocks_free -= follower_.held()[g];
+        out->host_blocks_used += follower_.host_held()[g];
     }
     out->kv_cache_usage_perc =
         static_cast<double>(out->blocks_held) / static_cast<double>(out->blocks_total);
@@ -179,8 +195,9 @@ Status Cache::reset() {
     // found.
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         SequenceState &state = sequences_[i].state;
-        if (sequence_handles_.is_live(i) && state.computed != 0)
-            state.flags |= Sequence::kUnpublished;
+        if (!sequence_handles_.is_live(i) || state.computed == 0) continue;
+        state.flags |= Sequence::kUnpublished;
+        leader_.touch(i);
     }
     return Status{};
 }
@@ -279,6 +296,7 @@ Status Cache::create_batch(const quire_batch_desc &desc, Batch *batch, quire_err
 
 // References that tables hold must be those that pools count.
 Status Cache::check() {
+    if (follower_.active()) return check_followed();
     QUIRE_TRY(ledger_.check());
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint64_t entries = 0, host_entries = 0, references = 0;

@@ -11,13 +11,18 @@
 //   cache_preempt.cpp    giving up blocks: swap or recompute
 //   cache_step.cpp       begin, add, drop, abort, commit
 //   cache_finish.cpp     finish, fences, the rollback of failed steps
+//   cache_log.cpp        the log of a leader
+//   cache_follow.cpp     applying one
 //
 // Threads: none; whoever owns the Cache holds a lock around every call.
 // Units: counts are blocks, positions and lengths tokens.
 #pragma once
 
 #include "batch.hpp"
+#include "follower.hpp"
 #include "handle_table.hpp"
+#include "leader.hpp"
+#include "log_reader.hpp"
 #include "pressure.hpp"
 #include "queue_tuples.hpp"
 #include "sequence_keys.hpp"
@@ -59,6 +64,12 @@ struct StepOptions {
     Queue *queues[kMaxShards];  // one a shard
 };
 
+// Random numbers of a cache: the prefix hash's key, and its name as a leader.
+struct CacheSeeds {
+    uint64_t hash;
+    uint64_t identity;
+};
+
 class Cache {
  public:
     Cache(const HostAllocator &host, uint32_t salt);
@@ -66,7 +77,7 @@ class Cache {
 
     // shards: [desc.shard_count].
     Status create(const quire_cache_desc &desc, const quire_group_desc *groups,
-                  const ShardRange *shards, uint64_t seed, quire_error *error);
+                  const ShardRange *shards, const CacheSeeds &seeds, quire_error *error);
 
     void info(quire_cache_info *out) const;
     Status check_shard(uint32_t shard) const;
@@ -104,6 +115,11 @@ class Cache {
     Status blocks(uint64_t step, uint64_t seq, uint32_t group, uint32_t first, int32_t *ids,
                   uint32_t capacity, uint32_t *count);
     Status copies(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride, uint32_t *count);
+
+    Status step_log(uint64_t step, void *buffer, uint64_t capacity, uint64_t *size_bytes);
+    Status apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOptions &options,
+                     Batch *batch, uint64_t *out, quire_error *error);
+    bool follows() const { return follower_.active(); }
 
     Status create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error);
     // Reads fences: steps whose work has run are done.
@@ -247,7 +263,8 @@ class Cache {
     void hold_queues(StepRecord *record, const StepOptions &options);
     Status enqueue(const StepRecord &record, Batch *batch, quire_error *error);
     Status enqueue_on(uint32_t shard, const StepRecord &record, Batch *batch, quire_error *error);
-    Status wait_for_other_queues(const StepRecord &record, quire_error *error);
+    Status wait_for_other_queues(StepRecord *record, quire_error *error);
+    Status wait_for_step(const StepRecord &record, const StepRecord &other, quire_error *error);
 
     // cache_finish.cpp
     void fail_step(StepRecord *record);
@@ -258,6 +275,35 @@ class Cache {
     Status read_fences(const StepRecord &record, bool *passed, bool *failed, quire_error *error);
     void complete(StepRecord *record);
 
+    // cache_log.cpp
+    LogSequence log_sequence(uint32_t index) const;
+    Status reserve_log(StepRecord *record);
+    uint32_t log_order(const StepRecord &record) const;
+    void write_log(StepRecord *record);
+
+    // cache_follow.cpp
+    LogSequence followed(uint32_t slot) const;
+    void read_change(const LogSequence &after, const TableChange *tables,
+                     SequenceChange *change) const;
+    SequenceChange read_end(uint32_t slot) const;
+    Status check_table(const SequenceChange &change, uint32_t group) const;
+    Status check_sequence(const SequenceChange &change);
+    Status check_copy(const quire_block_copy &copy) const;
+    Status check_row(const LogRow &row);
+    Status check_masks(const LogReader &log) const;
+    Status check_log(const LogReader &log);
+    template <typename Visit>
+    void each_change(const LogReader &log, Visit visit);
+    Status check_digest(const LogReader &log);
+    Status check_log_batch(const LogReader &log, const Batch *batch) const;
+    Status reserve_applied(const LogReader &log, StepRecord *record);
+    Status order_behind(const StepRecord &record, uint32_t order, quire_error *error);
+    void apply_end(uint32_t slot);
+    void apply_change(const SequenceChange &change);
+    void apply(const LogReader &log, StepRecord *record, Batch *batch);
+    Status commit_applied(StepRecord *record, Batch *batch, quire_error *error);
+    Status check_followed();
+
     HostAllocator host_;
     uint32_t salt_;
     Geometry geometry_;
@@ -265,6 +311,8 @@ class Cache {
     Ledger ledger_;
     Shards shards_;
     QueueTuples queue_tuples_;
+    Leader leader_;
+    Follower follower_;
     HandleTable sequence_handles_;
     HandleTable step_handles_;
     HandleTable namespace_handles_;

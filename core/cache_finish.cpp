@@ -21,6 +21,9 @@ Status Cache::finish(uint64_t step, uint32_t outcome, quire_error *error) {
     if (outcome != QUIRE_STEP_OK && outcome != QUIRE_STEP_FAILED) {
         return fail(QUIRE_E_ARG, "outcome {} is not known", outcome);
     }
+    if (follower_.active() && outcome == QUIRE_STEP_FAILED) {
+        return fail(QUIRE_E_UNSUPPORTED, "a follower fails no step: let its leader do so");
+    }
     if (step_open() && outcome == QUIRE_STEP_FAILED) {
         return fail(QUIRE_E_BUSY, "a step is open: abort or commit it before failing another");
     }
@@ -133,6 +136,12 @@ void Cache::lose(uint32_t sequence, uint32_t valid_tokens) {
 void Cache::fail_step(StepRecord *failed) {
     const StepRecord &record = *failed;
     failed->failed = true;
+    if (follower_.active()) {
+        return follower_.stop(fail(QUIRE_E_DEVICE_LOST,
+                                   "a device of this follower failed in log number {}: it stopped, "
+                                   "and the ranks have to start anew",
+                                   record.number));
+    }
     uint32_t slot = Timeline::slot(record.number);
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         const Sequence &s = sequences_[i];

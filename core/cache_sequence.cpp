@@ -50,6 +50,7 @@ Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys,
     fresh.cross_tokens = desc.cross_tokens;
     fresh.state.cursor = ledger_.tree().root_cursor(root);
     sequences_[index] = fresh;
+    leader_.touch(index);
     ++namespaces_[ns].sequences;
     *out = sequence_handles_.handle(index);
     return Status{};
@@ -139,6 +140,7 @@ void Cache::lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wro
     uint32_t computed = s.state.computed < token_count ? s.state.computed : token_count;
     s.state.computed = whole_window_length(sequence, computed);
     s.trim_moves(s.state.computed);
+    leader_.touch(sequence);
     uint32_t first_wrong = wrong_from == kNone ? kNone : wrong_from >> geometry_.block_shift;
     release_from(sequence, geometry_.blocks_of(s.covered()), first_wrong);
     rewind_cursor(sequence);
@@ -193,6 +195,7 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
         ++t.epoch;
     }
     --namespaces_[s.name_space].sequences;
+    leader_.touch(index);
     sequence_handles_.end(index);
     s = Sequence{};
     return Status{};
@@ -294,6 +297,7 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
             s.note_pending(p.pending_step[i], p.pending_position[i]);
         }
     }
+    leader_.touch(child);
     ++namespaces_[s.name_space].sequences;
     ++counts_.forks;
     *out = sequence_handles_.handle(child);

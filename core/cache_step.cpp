@@ -251,6 +251,7 @@ void Cache::settle_items(StepRecord *record, Batch *batch) {
         Sequence &s = sequences_[change.sequence];
         s.change = kNone;
         s.last_step = record->number;
+        leader_.touch(change.sequence);
         if (change.kind == ChangeKind::victim) {
             // If the step fails, its host blocks were never written.
             if ((s.state.flags & Sequence::kSwapped) != 0) s.note_pending(record->number, 0);
@@ -317,27 +318,32 @@ void Cache::count_copies(const StepRecord &record) {
 }
 
 // A sequence that last ran on another queue runs here only behind that step's fence.
-Status Cache::wait_for_other_queues(const StepRecord &record, quire_error *error) {
-    bool waited[kMaxUnfinished] = {};
+Status Cache::wait_for_other_queues(StepRecord *record, quire_error *error) {
     if (timeline_.idle()) return Status{};
-    for (const Change &change : record.changes) {
+    for (const Change &change : record->changes) {
         if (change.kind == ChangeKind::dropped) continue;
         uint64_t last = sequences_[change.sequence].last_step;
-        if (timeline_.done(last) || timeline_.queue_of(last) == record.queue) continue;
+        if (timeline_.done(last) || timeline_.queue_of(last) == record->queue) continue;
         uint32_t slot = Timeline::slot(last);
-        if (waited[slot]) continue;
-        waited[slot] = true;
+        if ((record->waited >> slot & 1) != 0) continue;
+        record->waited |= 1u << slot;
         const StepRecord &other = records_[slot];
         if (other.phase == StepPhase::unused)
             continue;  // its work has run, and its queue may be gone
-        for (uint32_t i = 0; i < record.shard_count; ++i) {
-            Queue *queue = record.queues[i];
-            if (queue == other.queues[i]) continue;
-            std::lock_guard<std::mutex> lock(queue->mutex);
-            QUIRE_TRY(ask<&quire_backend_api::fence_wait>(*queue->device->api, error, queue->handle,
-                                                          other.queues[i]->fence,
-                                                          other.fence_values[i]));
-        }
+        QUIRE_TRY(wait_for_step(*record, other, error));
+    }
+    return Status{};
+}
+
+// The step's queues wait for another one's fences, on the devices.
+Status Cache::wait_for_step(const StepRecord &record, const StepRecord &other, quire_error *error) {
+    for (uint32_t i = 0; i < record.shard_count; ++i) {
+        Queue *queue = record.queues[i];
+        if (queue == other.queues[i]) continue;
+        std::lock_guard<std::mutex> lock(queue->mutex);
+        QUIRE_TRY(ask<&quire_backend_api::fence_wait>(*queue->device->api, error, queue->handle,
+                                                      other.queues[i]->fence,
+                                                      other.fence_values[i]));
     }
     return Status{};
 }
@@ -362,7 +368,9 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     QUIRE_TRY(find_step(step, true, &record));
     QUIRE_TRY(poll(error));
     QUIRE_TRY(check_batch(*record, batch));
-    if (has_memory_) QUIRE_TRY(wait_for_other_queues(*record, error));
+    QUIRE_TRY(reserve_log(record));
+    record->waited = 0;
+    if (has_memory_) QUIRE_TRY(wait_for_other_queues(record, error));
     // From here on nothing fails but the device.
     if (batch != nullptr) {
         batch->turn();
@@ -376,13 +384,17 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     record->phase = StepPhase::committed;
     open_slot_ = kNone;
     timeline_.commit(record->queue);
-    if (!has_memory_) return Status{};
-    queue_tuples_.commit(record->queue, record->number);
-    Status enqueued = enqueue(*record, batch, error);
-    if (enqueued.ok()) return enqueued;
-    if (batch != nullptr) batch->failed();
-    abandon(record);
-    return enqueued;
+    if (has_memory_) {
+        queue_tuples_.commit(record->queue, record->number);
+        Status enqueued = enqueue(*record, batch, error);
+        if (!enqueued.ok()) {
+            if (batch != nullptr) batch->failed();
+            abandon(record);
+            return enqueued;
+        }
+    }
+    write_log(record);
+    return Status{};
 }
 
 Status Cache::copies(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride,

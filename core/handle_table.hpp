@@ -56,6 +56,19 @@ class HandleTable {
         free_ = index;
     }
 
+    // A handle that another table gave out: its slot lives under it here too. For a table of which
+    // take() is never called. REQUIRES: could_be(handle), and its slot does not live.
+    void adopt(uint64_t handle_value) {
+        slots_[static_cast<uint32_t>(handle_value)].generation = generation_of(handle_value);
+        ++live_;
+    }
+    // Could it be a living record's handle, of whatever table?
+    bool could_be(uint64_t handle_value) const {
+        return static_cast<uint32_t>(handle_value) < slots_.size() &&
+               handle_value >> 56 == static_cast<uint8_t>(type_) &&
+               (generation_of(handle_value) & 1) != 0;
+    }
+
     bool is_live(uint32_t index) const {
         return index < slots_.size() && (slots_[index].generation & 1) != 0;
     }
@@ -73,6 +86,10 @@ class HandleTable {
     }
 
  private:
+    uint32_t generation_of(uint64_t handle_value) const {
+        return (static_cast<uint32_t>(handle_value >> 32) & kGenerationMask) ^ salt_;
+    }
+
     struct Slot {
         uint32_t generation;  // odd = live
         uint32_t next;

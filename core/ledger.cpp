@@ -33,7 +33,8 @@ BlockPool *Ledger::make_pool(uint32_t block_count) {
     return nullptr;
 }
 
-Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed) {
+Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed,
+                      bool has_tree) {
     group_count_ = geometry.group_count;
     block_tokens_ = static_cast<uint16_t>(geometry.block_tokens);
     any_full_ = geometry.any_full;
@@ -56,6 +57,7 @@ Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t
     // children: room for chains four times as long as the pool holds.
     uint64_t nodes = any_full_ ? 2 * fewest_full : 4 * all_blocks;
     if (nodes >= kNone) nodes = kNone - 1;
+    if (!has_tree) nodes = 1;
     QUIRE_TRY(tree_.create(geometry, static_cast<uint32_t>(nodes), seed));
     if (!tables_.create(uint64_t{max_sequences} * group_count_)) return no_host_memory();
     for (BlockTable &table : tables_) table = BlockTable{};

@@ -20,7 +20,9 @@ class Ledger {
         : host_(host), timeline_(timeline), buffers_(host), tree_(host, &buffers_), tables_(host) {}
     ~Ledger();
 
-    Status create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed);
+    // has_tree: else nothing can be published.
+    Status create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed,
+                  bool has_tree = true);
 
     BlockPool &pool(uint32_t group) { return *pools_[group]; }
     const BlockPool &pool(uint32_t group) const { return *pools_[group]; }

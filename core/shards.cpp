@@ -106,12 +106,12 @@ Shards::~Shards() {
 }
 
 Status Shards::compute(const ShardRange *ranges, uint32_t count, const LayerPlace *places,
-                       const Geometry &whole, ShardGeometry *out) const {
+                       const Geometry &whole, bool partial, ShardGeometry *out) const {
     for (uint32_t i = 0; i < count; ++i) {
         QUIRE_TRY(check_range(ranges, i, whole));
         QUIRE_TRY(compute_shard(ranges[i], places, whole, &out[i]));
     }
-    for (uint32_t layer = 0; layer < whole.layer_count; ++layer) {
+    for (uint32_t layer = 0; !partial && layer < whole.layer_count; ++layer) {
         uint32_t heads = whole.groups[places[layer].group].kv_heads;
         uint32_t bare = first_bare_head(out, count, places[layer], heads);
         if (bare != heads) {
@@ -131,7 +131,8 @@ Status Shards::create(const quire_cache_desc &desc, const ShardRange *ranges, ui
     }
     Array<ShardGeometry> parts(host_);
     if (!parts.create(count)) return no_host_memory();
-    QUIRE_TRY(compute(ranges, count, places, *geometry, parts.data()));
+    bool partial = (desc.flags & (QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER)) != 0;
+    QUIRE_TRY(compute(ranges, count, places, *geometry, partial, parts.data()));
     QUIRE_TRY(compute_sizes(desc, parts.data(), count, geometry));
     for (uint32_t i = 0; i < count; ++i) {
         void *memory = host_->allocate(host_->user, sizeof(Binding), kCacheLine);

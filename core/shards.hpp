@@ -10,8 +10,9 @@
 // Heads are counted in the group that has most. A group with fewer holds the heads of the same
 // share, rounded outwards: with one head (latent groups) every shard holds all of it.
 //
-// Invariants: (1) every layer and head of every group is held by some shard, (2) no two shards have
-// one device object, for a launch's queue says by its device which shard it is for.
+// Invariants: (1) every layer and head of every group is held by some shard, of this cache or,
+// where there is a leader and followers, of theirs; (2) no two shards have one device object, for a
+// launch's queue says by its device which shard it is for.
 //
 // Threads: none; Cache holds its lock. What launches read is constant once created.
 #pragma once
@@ -58,7 +59,7 @@ class Shards {
 
  private:
     Status compute(const ShardRange *ranges, uint32_t count, const LayerPlace *places,
-                   const Geometry &whole, ShardGeometry *out) const;
+                   const Geometry &whole, bool partial, ShardGeometry *out) const;
     Status move(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
                 uint64_t *i, quire_error *error);
     bool joins_run(const quire_block_copy &copy, Ledger *ledger);

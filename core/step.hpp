@@ -84,7 +84,8 @@ struct Change {
         kind = what;
         doomed = has_pending = false;
         sequence = index;
-        hit_tokens = query_tokens = compute_count = cross_tokens = mask_rows = 0;
+        hit_tokens = query_tokens = compute_count = cross_tokens = 0;
+        mask_rows = mask_first = mask_stride = 0;
         before = state;
     }
     void note_pending(uint64_t step, uint32_t position) {
@@ -112,6 +113,7 @@ struct StepRecord {
     uint32_t rows = 0;
     bool dropped = false;  // some item was
     bool failed = false;   // and rolled back
+    uint32_t waited = 0;   // bit slot: its queues wait for that step, which is another's
     uint32_t shard_count = 0;
     Queue *queues[kMaxShards] = {};
     uint64_t fence_values[kMaxShards] = {};  // on each queue, once finished
@@ -120,6 +122,7 @@ struct StepRecord {
     Array<quire_block_copy> copies;
     Array<quire_preemption> preemptions;
     Array<uint32_t> mask_words;
+    Array<uint8_t> log;  // what a leader tells its followers of it
 
     MaskView mask(const Change &change) const {
         return MaskView{mask_words.data() + change.mask_at, change.mask_rows, change.mask_first,
@@ -131,6 +134,7 @@ struct StepRecord {
         copies.bind(host);
         preemptions.bind(host);
         mask_words.bind(host);
+        log.bind(host);
     }
     bool has_room(uint64_t change_count, uint64_t edit_count, uint64_t copy_count,
                   uint64_t preemption_count) const {
@@ -143,9 +147,11 @@ struct StepRecord {
         copies.shrink(0);
         preemptions.shrink(0);
         mask_words.shrink(0);
+        log.shrink(0);
         rows = 0;
         dropped = false;
         failed = false;
+        waited = 0;
         shard_count = 0;
         handle_index = kNone;
         phase = StepPhase::unused;

@@ -57,19 +57,19 @@ uint32_t element_bytes(const Range &) {
 
 Cache::Cache(const quire_api &api, const CacheOptions &options)
     : api_(api), pool_blocks_(options.pool_blocks) {
-    open_device(options);
+    open_devices(options);
     create_cache(options);
     create_batch(options);
-    const size_t head_numbers = size_t{options.max_query_tokens} * options.head_dim;
-    q_ = create_activation(head_numbers * options.q_heads);
-    k_ = create_activation(head_numbers * options.kv_heads);
-    v_ = create_activation(head_numbers * options.kv_heads);
-    attended_ = create_activation(head_numbers * options.q_heads);
 }
 
-Cache::~Cache() { api_.queue_sync(queue_.get(), nullptr); }
+Cache::~Cache() {
+    for (const Shard &shard : shards_) {
+        api_.queue_sync(shard.queue.get(), nullptr);
+    }
+}
 
-void Cache::open_device(const CacheOptions &options) {
+// Each shard has a device object of its own, and may share the device with others.
+void Cache::open_devices(const CacheOptions &options) {
     const auto instance_desc = described<quire_instance_desc>();
     quire_instance *instance = nullptr;
     call(api_.instance_create, &instance_desc, &instance);
@@ -78,17 +78,33 @@ void Cache::open_device(const CacheOptions &options) {
     auto device_desc = described<quire_device_desc>();
     device_desc.backend = options.backend.c_str();
     device_desc.index = options.device_index;
-    quire_device *device = nullptr;
-    try {
-        call(api_.device_open, instance, &device_desc, &device);
-    } catch (const Failure &failure) {
-        throw Failure(failure.what() + absent_backends(api_, instance));
+    const size_t head_numbers = size_t{options.max_query_tokens} * options.head_dim;
+    for (const HeadRange &heads : options.shards) {
+        Shard &shard = shards_.emplace_back();
+        shard.heads = heads;
+        quire_device *device = nullptr;
+        try {
+            call(api_.device_open, instance, &device_desc, &device);
+        } catch (const Failure &failure) {
+            throw Failure(failure.what() + absent_backends(api_, instance));
+        }
+        shard.device = {device, {api_.device_close}};
+        quire_queue *queue = nullptr;
+        call(api_.queue_create, device, nullptr, &queue);
+        shard.queue = {queue, {api_.queue_destroy}};
+        shard.q = create_activation(device, head_numbers * heads.q_count);
+        shard.k = create_activation(device, head_numbers * heads.kv_count);
+        shard.v = create_activation(device, head_numbers * heads.kv_count);
+        shard.attended = create_activation(device, head_numbers * heads.q_count);
     }
-    device_ = {device, {api_.device_close}};
+}
 
-    quire_queue *queue = nullptr;
-    call(api_.queue_create, device, nullptr, &queue);
-    queue_ = {queue, {api_.queue_destroy}};
+std::vector<quire_queue *> Cache::queues() const {
+    std::vector<quire_queue *> queues;
+    for (const Shard &shard : shards_) {
+        queues.push_back(shard.queue.get());
+    }
+    return queues;
 }
 
 void Cache::create_cache(const CacheOptions &options) {
@@ -100,13 +116,19 @@ void Cache::create_cache(const CacheOptions &options) {
     group.v_head_dim = options.head_dim;
     group.k_dtype = QUIRE_DTYPE_F32;  // what the dense run keeps: texts are compared token by token
     group.v_dtype = QUIRE_DTYPE_F32;
-    auto shard = described<quire_shard_desc>();
-    shard.device = device_.get();
+    std::vector<quire_shard_desc> shards;
+    for (const Shard &shard : shards_) {
+        shards.push_back(described<quire_shard_desc>());
+        shards.back().device = shard.device.get();
+        shards.back().head_begin = shard.heads.kv_begin;
+        shards.back().head_count = shard.heads.kv_count;
+    }
 
     auto desc = described<quire_cache_desc>();
-    desc.shards = &shard;
-    desc.shard_count = 1;
-    desc.shard_stride = sizeof shard;
+    desc.flags = options.flags;
+    desc.shards = shards.data();
+    desc.shard_count = size_u32(shards);
+    desc.shard_stride = element_bytes(shards);
     desc.groups = &group;
     desc.group_count = 1;
     desc.group_stride = sizeof group;
@@ -114,7 +136,8 @@ void Cache::create_cache(const CacheOptions &options) {
     desc.blocks = options.pool_blocks;
     desc.max_sequences = options.max_sequences;
     desc.max_sequence_tokens = options.max_sequence_tokens;
-    desc.host_bytes = options.host_bytes;
+    // Every shard holds as many heads: its share of the bytes, and the same blocks on all.
+    desc.host_bytes = options.host_bytes * shards_.front().heads.kv_count / options.kv_heads;
     // One block in a hundred for the growth of those that run already, as vLLM keeps free.
     desc.watermark_blocks = options.pool_blocks / 100;
     quire_cache *cache = nullptr;
@@ -124,7 +147,7 @@ void Cache::create_cache(const CacheOptions &options) {
 
 void Cache::create_batch(const CacheOptions &options) {
     auto attention = described<quire_attention_desc>();
-    attention.q_heads = options.q_heads;
+    attention.q_heads = shards_.front().heads.q_count;
     attention.q_dtype = QUIRE_DTYPE_F32;
     attention.flags = options.max_mask_words != 0 ? uint32_t{QUIRE_ATTENTION_MASK} : 0U;
 
@@ -144,12 +167,12 @@ void Cache::create_batch(const CacheOptions &options) {
     batch_ = {batch, {api_.batch_destroy}};
 }
 
-Activation Cache::create_activation(size_t count) const {
+Activation Cache::create_activation(quire_device *device, size_t count) const {
     auto desc = described<quire_memory_desc>();
     desc.kind = QUIRE_MEMORY_HOST;
     desc.size_bytes = count * sizeof(float);
     quire_memory *memory = nullptr;
-    call(api_.memory_create, device_.get(), &desc, &memory);
+    call(api_.memory_create, device, &desc, &memory);
     Activation activation{{memory, {api_.memory_destroy}}, 0, {}};
     auto info = described<quire_memory_info>();
     call(api_.memory_get_info, memory, &info);
@@ -205,29 +228,33 @@ quire_cache_stats Cache::stats() const {
 void Cache::check() const { call(api_.cache_check, cache_.get()); }
 
 void Cache::attend(uint32_t layer) {
-    auto kv = described<quire_kv_args>();
-    kv.k = k_.address;
-    kv.v = v_.address;
-    kv.layer = layer;
-    call(api_.kv_write, batch_.get(), &kv, queue_.get());
+    for (const Shard &shard : shards_) {
+        auto kv = described<quire_kv_args>();
+        kv.k = shard.k.address;
+        kv.v = shard.v.address;
+        kv.layer = layer;
+        call(api_.kv_write, batch_.get(), &kv, shard.queue.get());
 
-    auto attend = described<quire_attend_args>();
-    attend.q = q_.address;
-    attend.out = attended_.address;
-    attend.layer = layer;
-    call(api_.attend, batch_.get(), &attend, queue_.get());
-    call(api_.queue_sync, queue_.get());
+        auto attend = described<quire_attend_args>();
+        attend.q = shard.q.address;
+        attend.out = shard.attended.address;
+        attend.layer = layer;
+        call(api_.attend, batch_.get(), &attend, shard.queue.get());
+    }
+    for (const Shard &shard : shards_) {
+        call(api_.queue_sync, shard.queue.get());
+    }
 }
 
 void Cache::plant_wrong_block() {
     auto device = described<quire_device_info>();
-    call(api_.device_get_info, device_.get(), &device);
+    call(api_.device_get_info, shards_.front().device.get(), &device);
     if (device.host_visible == 0) {
         throw Failure("--fault wrong-block needs a device whose memory the host can write");
     }
     auto views = described<quire_batch_views>();
     call(api_.batch_get_views, batch_.get(), 0U, 0U, &views);
-    call(api_.queue_sync, queue_.get());  // the table is written by the queue
+    call(api_.queue_sync, shards_.front().queue.get());  // the table is written by the queue
     for (const uint64_t address : {views.block_table, views.csr_indices}) {
         if (address != 0) {
             int32_t &id = *reinterpret_cast<int32_t *>(address);
@@ -238,15 +265,24 @@ void Cache::plant_wrong_block() {
 
 Step::Step(Cache &cache, uint32_t preempt, Items items, Tokens tokens)
     : cache_(cache), results_(items.size()) {
-    quire_queue *queue = cache.queue_.get();
+    const std::vector<quire_queue *> queues = cache.queues();
     auto desc = described<quire_step_desc>();
     desc.flags = QUIRE_STEP_MAY_PREEMPT;
     desc.preempt = preempt;
-    desc.queues = &queue;
-    desc.queue_count = 1;
+    desc.queues = queues.data();
+    desc.queue_count = size_u32(queues);
     call(cache.api_.step_begin, cache.cache_.get(), &desc, items.data(), size_u32(items),
          element_bytes(items), tokens.data(), size_u32(tokens), results_.data(),
          element_bytes(results_), &step_);
+}
+
+Step::Step(Cache &cache, std::span<const uint8_t> log) : cache_(cache), phase_(Phase::committed) {
+    const std::vector<quire_queue *> queues = cache.queues();
+    auto desc = described<quire_step_desc>();
+    desc.queues = queues.data();
+    desc.queue_count = size_u32(queues);
+    call(cache.api_.log_apply, cache.cache_.get(), log.data(), uint64_t{log.size()}, &desc,
+         cache.batch_.get(), &step_);
 }
 
 Step::~Step() {
@@ -284,6 +320,21 @@ std::vector<quire_preemption> Step::preempted() const {
 void Step::commit() {
     call(cache_.api_.step_commit, cache_.cache_.get(), step_, cache_.batch_.get());
     phase_ = Phase::committed;
+}
+
+std::vector<uint8_t> Step::log() const {
+    std::vector<uint8_t> bytes(4096);
+    uint64_t size_bytes = 0;
+    const auto ask = [&] {
+        return call(cache_.api_.step_log, cache_.cache_.get(), step_, bytes.data(),
+                    uint64_t{bytes.size()}, &size_bytes);
+    };
+    if (ask() == QUIRE_S_INCOMPLETE) {
+        bytes.resize(size_bytes);
+        ask();
+    }
+    bytes.resize(size_bytes);
+    return bytes;
 }
 
 void Step::finish() {

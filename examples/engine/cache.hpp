@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cache: Quire's C ABI as the engine uses it: one device, one queue, one cache, one batch.
+// cache: Quire's C ABI as the engine uses it: one cache and one batch over one or several devices.
 //
 // Why so thin: this file shows what calls an engine makes, in which order. It decides nothing.
 //
@@ -12,6 +12,7 @@
 #pragma once
 
 #include "quire/api.h"
+#include "ranks.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -35,8 +36,10 @@ struct CacheOptions {
     uint32_t max_query_tokens = 0;
     uint32_t max_sequences = 0;
     uint32_t max_sequence_tokens = 0;
-    uint64_t host_bytes = 0;
-    uint32_t max_mask_words = 0;  // of trees of drafts in a step; 0: no trees
+    uint64_t host_bytes = 0;        // of all shards
+    std::vector<HeadRange> shards;  // held by this process, each on a device of its own
+    uint32_t flags = 0;             // QUIRE_CACHE_*
+    uint32_t max_mask_words = 0;    // of trees of drafts in a step; 0: no trees
 };
 
 template <typename T>
@@ -52,6 +55,15 @@ struct Activation {
     Owned<quire_memory> memory;
     uint64_t address = 0;
     std::span<float> numbers;
+};
+
+// A device's part: activations of one layer for the tokens of a step, in the order of its rows:
+// q and attended [max_query_tokens][q_count][head_dim], k and v [..][kv_count][head_dim].
+struct Shard {
+    HeadRange heads;
+    Owned<quire_device> device;
+    Owned<quire_queue> queue;
+    Activation q, k, v, attended;
 };
 
 class Cache {
@@ -76,15 +88,10 @@ class Cache {
     // Lets Quire prove its invariants. Errors   throws Failure naming the one that is broken.
     void check() const;
 
-    // Activations of one layer for the tokens of a step, in the order of its rows:
-    // q and attended [max_query_tokens][q_heads][head_dim], k and v [..][kv_heads][head_dim].
-    std::span<float> q() const { return q_.numbers; }
-    std::span<float> k() const { return k_.numbers; }
-    std::span<float> v() const { return v_.numbers; }
-    std::span<float> attended() const { return attended_.numbers; }
+    std::span<const Shard> shards() const { return shards_; }
 
-    // For the committed step: k and v go into its blocks, then q attends over its sequences.
-    // Waits until `attended` is there.
+    // For the committed step: on every shard k and v go into its blocks, then q attends over its
+    // sequences. Waits until `attended` is there.
     void attend(uint32_t layer);
 
     // Test aid: points the first row's first block at another one, behind Quire's back.
@@ -93,19 +100,18 @@ class Cache {
  private:
     friend class Step;
 
-    void open_device(const CacheOptions &options);
+    void open_devices(const CacheOptions &options);
     void create_cache(const CacheOptions &options);
     void create_batch(const CacheOptions &options);
-    Activation create_activation(size_t count) const;
+    Activation create_activation(quire_device *device, size_t count) const;
+    std::vector<quire_queue *> queues() const;
 
     const quire_api &api_;
     // Children behind their parents: destroyed in the opposite order.
     Owned<quire_instance> instance_;
-    Owned<quire_device> device_;
-    Owned<quire_queue> queue_;
+    std::vector<Shard> shards_;
     Owned<quire_cache> cache_;
     Owned<quire_batch> batch_;
-    Activation q_, k_, v_, attended_;
     uint32_t pool_blocks_;
 };
 
@@ -120,6 +126,8 @@ class Step {
     //
     // preempt  QUIRE_PREEMPT_*: how Quire may make room.
     Step(Cache &cache, uint32_t preempt, Items items, Tokens tokens);
+    // The step of a leader's log, committed already.
+    Step(Cache &cache, std::span<const uint8_t> log);
     ~Step();
     Step(const Step &) = delete;
     Step &operator=(const Step &) = delete;
@@ -131,6 +139,8 @@ class Step {
 
     std::vector<quire_preemption> preempted() const;
     void commit();
+    // What followers need of the committed step, when the cache leads.
+    std::vector<uint8_t> log() const;
     void finish();
 
  private:

@@ -3,14 +3,41 @@
 #include "forward.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace engine {
 
-Forward::Forward(const Model &model, Cache &cache, Fault fault)
+Forward::Forward(const Model &model, Cache &cache, Fault fault, Ranks *others,
+                 std::vector<HeadRange> ranges)
     : model_(model),
       cache_(cache),
       fault_(fault),
+      others_(others),
+      ranges_(std::move(ranges)),
       rope_(model.config().head_dim(), model.config().seq_len) {}
+
+void Forward::announce(const Step &step, std::span<const ForwardRow> rows) {
+    if (others_ == nullptr) {
+        return;
+    }
+    RankStep told;
+    told.log = step.log();
+    for (const ForwardRow &row : rows) {
+        told.rows.push_back(
+            {static_cast<uint32_t>(row.tokens.size()), static_cast<uint32_t>(row.first_position)});
+        told.tokens.insert(told.tokens.end(), row.tokens.begin(), row.tokens.end());
+    }
+    others_->send_step(told);
+}
+
+void Forward::drop_log_if_asked() {
+    if (others_ == nullptr || !others_->drops_next_log()) {
+        return;
+    }
+    Step step(cache_, 0, {}, {});
+    step.commit();
+    step.finish();
+}
 
 std::span<const float> Forward::run(std::span<const ForwardRow> rows) {
     load(rows);
@@ -37,6 +64,7 @@ void Forward::load(std::span<const ForwardRow> rows) {
         }
     }
     normed_.resize(x_.size());
+    attended_.resize(x_.size());
     projected_.resize(x_.size());
     gate_.resize(positions_.size() * config.hidden_dim);
     up_.resize(gate_.size());
@@ -47,7 +75,7 @@ void Forward::run_layer(size_t index) {
     const LayerWeights &layer = model_.layer(index);
     rmsnorm(normed_, x_, layer.attention_norm);
     attend(index);
-    matmul(projected_, cache_.attended().first(x_.size()), layer.wo, config.dim);
+    matmul(projected_, attended_, layer.wo, config.dim);
     add(x_, projected_);
 
     rmsnorm(normed_, x_, layer.ffn_norm);
@@ -58,24 +86,47 @@ void Forward::run_layer(size_t index) {
     add(x_, projected_);
 }
 
-// Rotated K goes into the cache: a cached position never changes, so it is rotated once.
-void Forward::attend(size_t index) {
-    const ModelConfig &config = model_.config();
-    const LayerWeights &layer = model_.layer(index);
+// The shard's heads of Q, K and V. Rotated K goes into the cache: a cached position never changes,
+// so it is rotated once.
+void Forward::project(const Shard &shard, const LayerWeights &layer) {
+    const size_t dim = model_.config().dim, head_dim = model_.config().head_dim();
     const size_t count = positions_.size();
-    const std::span<float> q = cache_.q().first(count * config.dim);
-    const std::span<float> k = cache_.k().first(count * config.kv_dim());
-    const std::span<float> v = cache_.v().first(count * config.kv_dim());
-    matmul(q, normed_, layer.wq, config.dim);
-    matmul(k, normed_, layer.wk, config.dim);
-    matmul(v, normed_, layer.wv, config.dim);
+    const auto heads = [&](std::span<float> out, std::span<const float> weight, size_t begin,
+                           size_t number) {
+        const size_t row = number * head_dim;
+        const std::span<float> numbers = out.first(count * row);
+        matmul(numbers, normed_, weight.subspan(begin * head_dim * dim, row * dim), dim);
+        return numbers;
+    };
+    const HeadRange &held = shard.heads;
+    const auto q = heads(shard.q.numbers, layer.wq, held.q_begin, held.q_count);
+    const auto k = heads(shard.k.numbers, layer.wk, held.kv_begin, held.kv_count);
+    heads(shard.v.numbers, layer.wv, held.kv_begin, held.kv_count);
+    const size_t q_row = held.q_count * head_dim, k_row = held.kv_count * head_dim;
     for (size_t i = 0; i < count; ++i) {
-        rope_.rotate(q.subspan(i * config.dim, config.dim), positions_[i]);
-        rope_.rotate(k.subspan(i * config.kv_dim(), config.kv_dim()), positions_[i]);
+        rope_.rotate(q.subspan(i * q_row, q_row), positions_[i]);
+        rope_.rotate(k.subspan(i * k_row, k_row), positions_[i]);
+    }
+}
+
+void Forward::attend(size_t index) {
+    const size_t dim = model_.config().dim, head_dim = model_.config().head_dim();
+    for (const Shard &shard : cache_.shards()) {
+        project(shard, model_.layer(index));
     }
     cache_.attend(static_cast<uint32_t>(index));
+    for (const Shard &shard : cache_.shards()) {
+        const size_t row = shard.heads.q_count * head_dim;
+        for (size_t i = 0; i < positions_.size(); ++i) {
+            std::ranges::copy(shard.attended.numbers.subspan(i * row, row),
+                              &attended_[i * dim + shard.heads.q_begin * head_dim]);
+        }
+    }
+    if (others_ != nullptr) {
+        others_->gather(attended_, ranges_, head_dim);
+    }
     if (fault_ == Fault::zero_attention) {
-        std::ranges::fill(cache_.attended(), 0.0F);
+        std::ranges::fill(attended_, 0.0F);
     }
 }
 

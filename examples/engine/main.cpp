@@ -15,6 +15,7 @@
 #include "model.hpp"
 #include "options.hpp"
 #include "progress.hpp"
+#include "ranks.hpp"
 #include "report.hpp"
 #include "scheduler.hpp"
 #include "tokenizer.hpp"
@@ -32,8 +33,19 @@ namespace engine {
 namespace {
 
 Model make_model(const Options &options) {
-    return options.weights.empty() ? Model::seeded(Model::demo_config(), options.seed)
-                                   : Model::load(options.weights);
+    if (!options.weights.empty()) {
+        return Model::load(options.weights);
+    }
+    ModelConfig config = Model::demo_config();
+    if (options.kv_heads != 0) {
+        if (config.head_count % options.kv_heads != 0) {
+            throw Failure("--kv-heads " + std::to_string(options.kv_heads) +
+                          " does not divide the model's " + std::to_string(config.head_count) +
+                          " query heads");
+        }
+        config.kv_head_count = options.kv_heads;
+    }
+    return Model::seeded(config, options.seed);
 }
 
 Tokenizer make_tokenizer(const Options &options, const Model &model) {
@@ -85,7 +97,50 @@ CacheOptions cache_options(const Options &options, const ModelConfig &config,
             // Every row may fork all its samples at once, and one request asks to be admitted.
             .max_sequences = options.max_batch * most_samples + 1,
             .max_sequence_tokens = static_cast<uint32_t>(config.seq_len),
-            .host_bytes = options.host_bytes};
+            .host_bytes = options.host_bytes,
+            .shards = {},
+            .flags = 0};
+}
+
+// What each rank holds.
+std::vector<HeadRange> rank_heads(const Options &options, const ModelConfig &config) {
+    std::vector<HeadRange> ranges;
+    for (uint32_t rank = 0; rank < options.tp; ++rank) {
+        ranges.push_back(heads_of(rank, options.tp, static_cast<uint32_t>(config.head_count),
+                                  static_cast<uint32_t>(config.kv_head_count)));
+    }
+    return ranges;
+}
+
+// Another rank's life: applies the leader's logs and computes its heads until the leader is done.
+int follow(const Model &model, CacheOptions cache_options, const std::vector<HeadRange> &ranges,
+           uint32_t rank, Ranks &leader) {
+    try {
+        cache_options.shards = {ranges[rank]};
+        cache_options.flags = QUIRE_CACHE_FOLLOWER;
+        Cache cache(load_library(), cache_options);
+        Forward forward(model, cache, Fault::none, &leader, ranges);
+        RankStep told;
+        while (leader.receive_step(told)) {
+            Step step(cache, told.log);
+            std::vector<ForwardRow> rows;
+            size_t first = 0;
+            for (const RankRow &row : told.rows) {
+                rows.push_back({.tokens = std::span(told.tokens).subspan(first, row.token_count),
+                                .first_position = row.first_position,
+                                .wants_logits = false});
+                first += row.token_count;
+            }
+            if (!rows.empty()) {
+                forward.run(rows);
+            }
+            step.finish();
+        }
+        return 0;
+    } catch (const std::exception &failure) {
+        std::fprintf(stderr, "quire-engine: rank %u: %s\n", rank, failure.what());
+        return 1;
+    }
 }
 
 SchedulerOptions scheduler_options(const Options &options, const ModelConfig &config) {
@@ -133,8 +188,19 @@ int run(const Options &options) {
         options.prompt ? std::vector{prompt_request(options, tokenizer, config.seq_len)}
                        : chat_workload(tokenizer, config.seq_len, options.seed);
 
-    Cache cache(load_library(), cache_options(options, config, requests));
-    Forward forward(model, cache, options.fault);
+    CacheOptions own = cache_options(options, config, requests);
+    const std::vector<HeadRange> ranges = rank_heads(options, config);
+    std::optional<Ranks> others;
+    if (options.processes) {
+        const auto be_follower = [&](uint32_t rank, Ranks &leader) {
+            return follow(model, own, ranges, rank, leader);
+        };
+        others.emplace(Ranks::lead(options.tp, options.log_fault, be_follower));
+        own.flags = QUIRE_CACHE_LOG;
+    }
+    own.shards = options.processes ? std::vector{ranges.front()} : ranges;
+    Cache cache(load_library(), own);
+    Forward forward(model, cache, options.fault, others ? &*others : nullptr, ranges);
     std::optional<Comparison> comparison = dense_comparison(options, model, requests);
     Scheduler scheduler(requests, cache, forward, scheduler_options(options, config),
                         comparison ? &*comparison : nullptr);
@@ -147,6 +213,9 @@ int run(const Options &options) {
     progress.finish(scheduler);
     if (options.check) {
         cache.check();
+    }
+    if (others) {
+        others->finish();
     }
 
     if (options.prompt) {

@@ -44,6 +44,9 @@ const std::map<std::string, Fault> kFaults = {{"none", Fault::none},
                                               {"zero-attention", Fault::zero_attention},
                                               {"wrong-block", Fault::wrong_block}};
 
+const std::map<std::string, LogFault> kLogFaults = {
+    {"damage", LogFault::damage}, {"repeat", LogFault::repeat}, {"drop", LogFault::drop}};
+
 std::string power_of_two(const std::string &text) {
     uint32_t value = 0;
     const bool number = CLI::detail::lexical_cast(text, value);
@@ -68,6 +71,10 @@ void add_model_options(CLI::App &app, Options &options) {
     weights->needs(tokenizer);
     tokenizer->needs(weights);
     app.add_option("--seed", options.seed, "of the model, the workload and sampling, default 1");
+    app.add_option("--kv-heads", options.kv_heads,
+                   "KV heads of the model made from a seed, a divisor of its query heads")
+        ->check(CLI::Range(1U, 64U))
+        ->excludes(weights);
 }
 
 void add_pool_options(CLI::App &app, Options &options, Given &given) {
@@ -88,6 +95,20 @@ void add_pool_options(CLI::App &app, Options &options, Given &given) {
         ->check(CLI::Range(1U, 4096U));
     app.add_option("--chunk", options.chunk_tokens, "prompt tokens in a step, default 64")
         ->check(CLI::Range(1U, 1U << 20));
+}
+
+void add_rank_options(CLI::App &app, Options &options) {
+    auto *tp = app.add_option("--tp", options.tp,
+                              "tensor parallelism: devices that share the heads, default 1")
+                   ->check(CLI::Range(1U, 64U));
+    auto *processes = app.add_flag("--processes", options.processes,
+                                   "each of them in a process of its own, which follows the first")
+                          ->needs(tp);
+    // Hidden: lets tests prove that a log which went wrong does not go unnoticed.
+    app.add_option("--log-fault", options.log_fault)
+        ->transform(CLI::CheckedTransformer(kLogFaults))
+        ->needs(processes)
+        ->group("");
 }
 
 void add_text_options(CLI::App &app, Options &options, Given &given) {
@@ -115,6 +136,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
     app.footer(kExample);
     add_model_options(app, options);
     add_pool_options(app, options, given);
+    add_rank_options(app, options);
     add_text_options(app, options, given);
     auto *check = app.add_flag("--check", options.check,
                                "compare every text with a dense run; the workload's default");

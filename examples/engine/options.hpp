@@ -31,7 +31,11 @@ struct Options {
     uint64_t seed = 1;
     bool check = false;
     bool json = false;
+    uint32_t tp = 1;         // ranks that share the heads
+    bool processes = false;  // each rank in a process of its own
+    uint32_t kv_heads = 0;   // of the model made from a seed; 0: as it is
     Fault fault = Fault::none;
+    LogFault log_fault = LogFault::none;
 };
 
 // Reads the command line. Help goes to stdout, what is wrong with an option to stderr.

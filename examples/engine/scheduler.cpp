@@ -52,6 +52,7 @@ bool Scheduler::step() {
     }
     Plan plan;
     plan.chunk_left = options_.chunk_tokens;
+    forward_.drop_log_if_asked();
     for (Text *text : running_) {
         append_item(plan, *text);
     }
@@ -71,6 +72,7 @@ bool Scheduler::step() {
     step.commit();
     observe(plan);
     const std::vector<ForwardRow> rows = forward_rows(plan);
+    forward_.announce(step, rows);
     const std::span<const float> logits =
         rows.empty() ? std::span<const float>{} : forward_.run(rows);
     step.finish();

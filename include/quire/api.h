@@ -13,6 +13,7 @@
 #include "base.h"
 #include "cache.h"
 #include "device.h"
+#include "log.h"
 #include "size.h"
 #include "step.h"
 
@@ -130,7 +131,12 @@ extern "C" {
     QUIRE_FN(seq_accept_path, (quire_cache * cache, quire_seq seq, const uint32_t *path,           \
                                uint32_t count, quire_error *error))                                \
     QUIRE_FN(attention_merge,                                                                      \
-             (quire_queue * queue, const quire_merge_args *args, quire_error *error))
+             (quire_queue * queue, const quire_merge_args *args, quire_error *error))              \
+    QUIRE_FN(step_log, (quire_cache * cache, quire_step step, void *buffer, uint64_t capacity,     \
+                        uint64_t *size_bytes, quire_error *error))                                 \
+    QUIRE_FN(log_apply, (quire_cache * cache, const void *bytes, uint64_t size_bytes,              \
+                         const quire_step_desc *desc, quire_batch *batch, quire_step *out,         \
+                         quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

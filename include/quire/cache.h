@@ -79,7 +79,11 @@ typedef struct quire_shard_desc {
 enum {
     QUIRE_CACHE_NO_PREFIX = 1 << 0, /* publish nothing, look nothing up */
     QUIRE_CACHE_FIXED_HASH =
-        1 << 1 /* key the prefix hash with hash_seed, not at random; for tests */
+        1 << 1, /* key the prefix hash with hash_seed, not at random; for tests */
+    /* log.h: a leader, whose steps have logs, or a follower, which only applies them. Shards are
+     * then what this process holds; the heads and layers that they leave out are other ranks'. */
+    QUIRE_CACHE_LOG = 1 << 2,
+    QUIRE_CACHE_FOLLOWER = 1 << 3
 };
 
 enum { QUIRE_EVICT_LRU = 0 };

@@ -7,6 +7,7 @@
  *   cache.h      cache, namespaces, sequences, statistics
  *   step.h       begin / add / commit / finish, and batches with their table views
  *   attention.h  kv_write and attend on a committed batch
+ *   log.h        one cache over several processes: a leader and its followers
  *   size.h       what a deployment will hold, from numbers alone
  *   api.h        the table of all functions;  dyn.h loads it with dlopen
  *
@@ -25,6 +26,7 @@
 #include "base.h"
 #include "cache.h"
 #include "device.h"
+#include "log.h"
 #include "size.h"
 #include "step.h"
 

@@ -161,6 +161,11 @@ const Row kRows[] = {
          uint32_t count = 0;
          return m->api().step_copies(m->cache(), h, nullptr, 0, 0, &count, nullptr);
      }},
+    {"step_log", Kind::step,
+     [](Manager *m, uint64_t h) {
+         uint64_t size = 0;
+         return m->api().step_log(m->cache(), h, nullptr, 0, &size, nullptr);
+     }},
 };
 
 // Draws what is no live handle of the cache: any bits, live ones with a few bits changed, handles

@@ -48,7 +48,9 @@ class ShardedCache {
  public:
     explicit ShardedCache(
         const std::vector<Range> &ranges, uint32_t blocks = 24, const char *path = nullptr,
-        const quire_instance_desc &instance_desc = described<quire_instance_desc>()) {
+        const quire_instance_desc &instance_desc = described<quire_instance_desc>(),
+        uint32_t cache_flags = 0)
+        : flags(cache_flags) {
         error.struct_size = sizeof error;
         must(api.instance_create(&instance_desc, &instance, &error));
         uint32_t index = 0;
@@ -121,6 +123,7 @@ class ShardedCache {
         desc.blocks = blocks;
         desc.block_tokens = 4;
         desc.host_blocks = 12;
+        desc.flags = flags;
         return api.cache_create(instance, &desc, &cache, &error);
     }
 
@@ -152,6 +155,7 @@ class ShardedCache {
     }
 
     const quire_api &api = library();
+    uint32_t flags;  // QUIRE_CACHE_*
     quire_error error{};
     quire_instance *instance = nullptr;
     std::vector<quire_device *> devices;

@@ -10,13 +10,17 @@ that QUIRE_WEIGHTS names, else WEIGHTS_FOLDER.
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 SKIPPED = 77
 # 256 tokens are 16 blocks of 16, so this pool holds one and a half of the golden story.
 TIGHT_POOL = ["--pool-blocks", "24", "--block-tokens", "16"]
+IN_ONE_PROCESS = ["--tp", "2"]
+IN_PROCESSES = ["--tp", "2", "--processes"]
 
 
 class Engine:
@@ -62,8 +66,9 @@ def golden_story(engine):
         expect(result.stdout == engine.golden(), f"{options} tell another story")
 
 
-def samples_under_pressure(engine, how):
-    result = engine.story("--samples", "8", *TIGHT_POOL, "--preempt", how, "--check", "--json")
+def samples_under_pressure(engine, how, *options):
+    result = engine.story("--samples", "8", *TIGHT_POOL, "--preempt", how, "--check", "--json",
+                          *options)
     expect(result.returncode == 0, result.stderr.decode())
     expect(result.stdout == 8 * engine.golden(), "a sample tells another story")
     table = json.loads(result.stderr)
@@ -80,6 +85,77 @@ def samples_swap(engine):
 
 def samples_recompute(engine):
     samples_under_pressure(engine, "recompute")
+
+
+def golden_story_over_devices(engine, *how):
+    for ranks in ("2", "4", "8"):  # the model has 4 KV heads: 8 ranks hold each one twice
+        for options in ([], ["--block-tokens", "1", "--pool-blocks", "300"]):
+            result = engine.story("--tp", ranks, *how, *options)
+            expect(result.returncode == 0, result.stderr.decode())
+            expect(result.stdout == engine.golden(), f"{ranks} ranks tell another story")
+
+
+def golden_story_over_devices_in_one_process(engine):
+    golden_story_over_devices(engine)
+
+
+def golden_story_over_devices_in_processes(engine):
+    golden_story_over_devices(engine, "--processes")
+
+
+def samples_over_devices(engine):
+    for how in (IN_ONE_PROCESS, IN_PROCESSES):
+        for preempt in ("swap", "recompute"):
+            samples_under_pressure(engine, preempt, *how)
+
+
+def one_kv_head_on_both_devices(engine):
+    for how in (IN_ONE_PROCESS, IN_PROCESSES):
+        result = engine.run("--kv-heads", "1", "--prompt", "Tell me", "--steps", "60",
+                            "--samples", "4", "--temperature", "1", "--check", "--json", *how)
+        expect(result.returncode == 0, result.stderr.decode())
+        expect(json.loads(result.stderr)["equal_texts"] == 4, result.stderr.decode())
+
+
+def workload_over_devices(engine):
+    for how in (IN_ONE_PROCESS, IN_PROCESSES):
+        table = engine.workload(*how)
+        expect(table["requests"] == 36 and table["equal_texts"] == table["texts"], table)
+        for key in ("prefix_cache_hits", "forks", "copies_on_write", "num_preemptions"):
+            expect(table[key] > 0, f"{how}: {key}: {table}")
+
+
+def a_log_that_goes_wrong_stops_the_run(engine):
+    for fault, words in (("damage", "damaged log: its checksum"),
+                         ("repeat", "repeated log: number 2 was applied"),
+                         ("drop", "missing log: number 3 is next, this is 4")):
+        result = engine.run("--prompt", "Tell me", *IN_PROCESSES, "--log-fault", fault)
+        shown = f"{fault}: {result.returncode}, {result.stderr.decode()}"
+        expect(result.returncode == 1 and result.stdout == b"", shown)
+        expect("rank 1: quire_log_apply: " + words in result.stderr.decode(), shown)
+
+
+def ranks_end_with_the_first(engine):
+    process = subprocess.Popen([engine.program, "--tp", "4", "--processes", "--no-check"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process.stderr.read(1)  # progress: the ranks are at work
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    ranks = [int(rank) for rank in children.read_text().split()]
+    expect(len(ranks) == 3, f"the engine has {len(ranks)} children")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 20
+    while any(is_running(rank) for rank in ranks):
+        expect(time.monotonic() < deadline, "a rank outlives the one that it follows")
+        time.sleep(0.01)
+
+
+def is_running(process):
+    try:
+        state = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
 
 
 def prompt_in_chunks(engine):
@@ -163,7 +239,13 @@ def mistakes_are_explained(engine):
     refused(engine, 2, "surplus", "surplus")
     refused(engine, 2, "--device", "--device", "cpu:one")
     refused(engine, 2, "--host-bytes", "--preempt", "swap", "--host-bytes", "0")
+    refused(engine, 2, "--tp", "--processes")
+    refused(engine, 2, "--tp", "--tp", "0")
+    refused(engine, 2, "--processes", "--tp", "2", "--log-fault", "drop")
+    refused(engine, 1, "cannot be divided evenly", "--tp", "3")
+    refused(engine, 1, "does not divide", "--kv-heads", "3")
     refused(engine, 1, "abacus", "--device", "abacus")
+    refused(engine, 1, "abacus", "--device", "abacus", *IN_PROCESSES)
     refused(engine, 1, "cannot be read", "--weights", "/nowhere/a", "--tokenizer", "/nowhere/b")
     refused(engine, 1, "--pool-blocks", "--pool-blocks", "4", "--prompt", "hello")
     refused(engine, 1, "longest sequence is 512", "--prompt", "x" * 600)
@@ -192,6 +274,9 @@ def missing_library_is_explained(engine):
 
 
 CASES = [golden_story, samples_swap, samples_recompute, prompt_in_chunks, trained_workload,
+         golden_story_over_devices_in_one_process, golden_story_over_devices_in_processes,
+         samples_over_devices, one_kv_head_on_both_devices, workload_over_devices,
+         a_log_that_goes_wrong_stops_the_run, ranks_end_with_the_first,
          sampled_texts_differ_and_equal_the_dense_run, workload, workload_recomputed,
          faults_change_the_text, faults_change_the_story, mistakes_are_explained,
          damaged_files_are_refused, missing_library_is_explained]

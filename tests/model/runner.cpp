@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
+
+#include "followed.hpp"
 
 namespace quire::model {
 
@@ -34,6 +37,7 @@ class Player {
         for (auto &[number, handle] : committed_) {
             api_.step_finish(cache_, handle, nullptr, QUIRE_STEP_OK, nullptr);
         }
+        followed_.reset();
         if (cache_ != nullptr && api_.cache_destroy(cache_, &error_) < 0) std::abort();
         api_.instance_destroy(instance_, nullptr);
     }
@@ -62,6 +66,10 @@ class Player {
         if (status < 0 && reference) differ(std::string("the library refuses: ") + error_.message);
         if (status >= 0 && !reference) differ("the library does what the reference refuses");
         return status >= 0 && reference;
+    }
+
+    void expect_followed(const std::string &wrong) {
+        if (!wrong.empty()) differ(wrong);
     }
 
     void configure(const std::vector<int> &args);
@@ -95,6 +103,7 @@ class Player {
     quire_seq seqs_[kSlots] = {};
     quire_step step_ = 0;
     std::map<int64_t, quire_step> committed_;
+    std::unique_ptr<Followed> followed_;
     std::vector<Reference> reference_;
     // What happened to the reference since begin. It undoes by going back to begin and doing again
     // what stays: operations on other sequences, and for a drop the items that are kept.
@@ -135,7 +144,7 @@ void Player::configure(const std::vector<int> &args) {
         groups.push_back(group);
     }
     auto desc = described<quire_cache_desc>();
-    desc.flags = config.prefix_off ? uint32_t{QUIRE_CACHE_NO_PREFIX} : 0u;
+    desc.flags = QUIRE_CACHE_LOG | (config.prefix_off ? uint32_t{QUIRE_CACHE_NO_PREFIX} : 0u);
     desc.groups = groups.data();
     desc.group_count = static_cast<uint32_t>(groups.size());
     desc.group_stride = sizeof(quire_group_desc);
@@ -145,6 +154,8 @@ void Player::configure(const std::vector<int> &args) {
     desc.victim = config.by_priority ? QUIRE_VICTIM_PRIORITY : QUIRE_VICTIM_NEWEST;
     desc.max_sequences = kSlots;
     if (api_.cache_create(instance_, &desc, &cache_, &error_) < 0) return differ(error_.message);
+    followed_ = std::make_unique<Followed>(api_);
+    expect_followed(followed_->create(instance_, desc));
     auto ns = described<quire_namespace_desc>();
     for (int i = 1; i < kNamespaces; ++i) {
         if (api_.namespace_create(cache_, &ns, &namespaces_[i], &error_) < 0)
@@ -272,6 +283,7 @@ void Player::finish(int which, bool failed) {
     quire_status status = api_.step_finish(cache_, it->second, nullptr,
                                            failed ? QUIRE_STEP_FAILED : QUIRE_STEP_OK, &error_);
     if (!agree(status, true)) return;
+    expect_followed(followed_->finish(it->second));
     int64_t number = it->first;
     on_reference([=](Reference &r) { return r.finish(number, failed), true; });
     committed_.erase(it);
@@ -355,6 +367,10 @@ void Player::perform_in_step(const Op &op) {
     } else if (op.name == "commit" || op.name == "abort") {
         if (!agree(api_.step_commit(cache_, step_, nullptr, &error_), true)) return;
         committed_[reference_[0].step().number] = step_;
+        expect_followed(followed_->commit(cache_, step_, static_cast<uint64_t>(queue_)));
+        for (quire_seq seq : seqs_) {
+            if (seq != 0) expect_followed(followed_->compare(cache_, seq));
+        }
         reference_[0].commit();
         step_ = 0;
     } else if (op.name == "preempt" && seqs_[op.args[0]] != 0) {

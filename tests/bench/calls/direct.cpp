@@ -35,7 +35,7 @@ Direct::Direct() : cache_(HostAllocator{allocate, release, nullptr}, 1) {
     desc.group_count = 1;
     desc.group_stride = sizeof group;
     desc.blocks = BENCH_BLOCKS;
-    must(cache_.create(desc, &group, nullptr, BENCH_SEED, &error_));
+    must(cache_.create(desc, &group, nullptr, CacheSeeds{BENCH_SEED, 0}, &error_));
 }
 
 void Direct::run_empty(uint32_t steps) {

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A following cache: it applies the logs of a leader and decides nothing itself.
+//
+// A log is read several times: all of it is checked, then counted, so that a digest that does not
+// match is found before anything is applied; then memory is made ready, then it is applied, and
+// from there only the device can fail.
+
+#include "cache.hpp"
+#include "slot.hpp"
+
+namespace quire {
+
+namespace {
+
+Status wrong_slot(uint32_t slot) {
+    return fail(QUIRE_E_ARG, "damaged log: slot {} is named twice, or there is none", slot);
+}
+
+}  // namespace
+
+// The slot as it is, without its tables.
+LogSequence Cache::followed(uint32_t slot) const {
+    return sequence_handles_.is_live(slot) ? log_sequence(slot) : LogSequence{};
+}
+
+void Cache::read_change(const LogSequence &after, const TableChange *tables,
+                        SequenceChange *change) const {
+    change->before = followed(after.slot());
+    change->after = after;
+    change->old_tables = &ledger_.table(after.slot(), 0);
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) change->tables[g] = tables[g];
+}
+
+SequenceChange Cache::read_end(uint32_t slot) const {
+    SequenceChange change{};
+    change.before = followed(slot);
+    change.old_tables = &ledger_.table(slot, 0);
+    return change;
+}
+
+Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
+    const BlockTable &old = change.old_tables[group];
+    const TableChange &table = change.tables[group];
+    const LogTable &shape = table.shape;
+    const GroupGeometry &g = geometry_.groups[group];
+    uint32_t gap = shape.null_front > g.kept_blocks ? shape.null_front : g.kept_blocks;
+    bool was_null = old.null_front > gap && shape.first > gap;  // behind the new gap
+    if (shape.first != 0 && (!change.continues() || was_null || shape.first > old.length)) {
+        return fail(QUIRE_E_ARG, "damaged log: slot {} keeps entries that it has not",
+                    change.after.slot());
+    }
+    const LogSequence &s = change.after;
+    uint32_t least =
+        s.computed != 0 ? geometry_.table_length(group, s.computed, s.cross_tokens) : 0;
+    if (shape.length < least || shape.length > geometry_.blocks_of(kMaxTokens)) {
+        return fail(QUIRE_E_ARG, "damaged log: slot {} has a table of {} blocks",
+                    change.after.slot(), shape.length);
+    }
+    uint32_t blocks = change.after.swapped() ? g.host_blocks : g.blocks;
+    for (uint32_t i = shape.first; i < shape.length; ++i) {
+        if ((table.id(i) == kNullBlock) != table.is_null(i) || table.id(i) >= blocks) {
+            return fail(QUIRE_E_ARG, "damaged log: slot {} names block {}", change.after.slot(),
+                        table.id(i));
+        }
+    }
+    return Status{};
+}
+
+Status Cache::check_sequence(const SequenceChange &change) {
+    const LogSequence &s = change.after;
+    uint32_t longest = 0;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        QUIRE_TRY(check_table(change, g));
+        const LogTable &shape = change.tables[g].shape;
+        if (shape.length > longest) longest = shape.length;
+    }
+    if (s.computed > s.known || s.drafts > s.known || s.known > geometry_.max_sequence_tokens ||
+        s.cross_tokens > geometry_.max_sequence_tokens) {
+        return fail(QUIRE_E_ARG, "damaged log: slot {} has {} known tokens", s.slot(), s.known);
+    }
+    follower_.see(s.slot(), {s.swapped() ? 0 : s.computed, longest, s.cross_tokens});
+    return Status{};
+}
+
+Status Cache::check_copy(const quire_block_copy &copy) const {
+    if (copy.group >= geometry_.group_count || copy.kind > QUIRE_COPY_TOKEN) {
+        return fail(QUIRE_E_ARG, "damaged log: a copy of kind {} in group {}", copy.kind,
+                    copy.group);
+    }
+    const GroupGeometry &g = geometry_.groups[copy.group];
+    uint32_t sources = copy.kind == QUIRE_COPY_SWAP_IN ? g.host_blocks : g.blocks;
+    uint32_t targets = copy.kind == QUIRE_COPY_SWAP_OUT ? g.host_blocks : g.blocks;
+    bool inside = copy.src > 0 && static_cast<uint32_t>(copy.src) < sources && copy.dst > 0 &&
+                  static_cast<uint32_t>(copy.dst) < targets &&
+                  copy.src_place < geometry_.block_tokens &&
+                  copy.dst_place < geometry_.block_tokens;
+    if (inside) return Status{};
+    return fail(QUIRE_E_ARG, "damaged log: a copy from block {} to {}",
+                static_cast<uint32_t>(copy.src), static_cast<uint32_t>(copy.dst));
+}
+
+Status Cache::check_row(const LogRow &row) {
+    bool known = row.slot < sequences_.size();
+    if (known && !follower_.seen(row.slot)) {
+        const Sequence &s = sequences_[row.slot];
+        bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
+        uint32_t longest = 0;
+        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+            uint32_t length = ledger_.table(row.slot, g).length;
+            if (length > longest) longest = length;
+        }
+        follower_.see(row.slot, {swapped ? 0 : s.state.computed, longest, s.cross_tokens});
+    }
+    uint64_t end = uint64_t{row.first_position} + row.compute_count;
+    bool inside = known && row.compute_count != 0 && end <= follower_.slot(row.slot).computed;
+    uint32_t cross = inside ? follower_.slot(row.slot).cross_tokens : 0;
+    if (inside && (row.cross_tokens == 0 || row.cross_tokens == cross)) return Status{};
+    return fail(QUIRE_E_ARG, "damaged log: a row of slot {} computes up to {}", row.slot, end);
+}
+
+// The masks of all rows, which must be as long as their words.
+Status Cache::check_masks(const LogReader &log) const {
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < log.header().row_count; ++i) {
+        LogRow row = log.row(i);
+        if (row.mask_rows == 0) continue;
+        uint32_t end = row.first_position + row.compute_count;
+        bool fits = row.mask_rows <= row.compute_count && row.mask_first <= end - row.mask_rows &&
+                    row.mask_stride == ceil_div(end - row.mask_first, 32) &&
+                    row.mask_words() <= log.header().mask_words - at;
+        for (uint32_t k = 0; fits && k < row.mask_rows; ++k) {
+            uint32_t position = log.mask_word(at + k);
+            fits = position >= end - row.mask_rows && position < end;
+        }
+        if (!fits) return fail(QUIRE_E_ARG, "damaged log: the mask of row {}", i);
+        at += row.mask_words();
+    }
+    if (at == log.header().mask_words) return Status{};
+    return fail(QUIRE_E_ARG, "damaged log: {} words of masks, and its rows have {}",
+                log.header().mask_words, at);
+}
+
+// Every part by itself and against what is here; nothing is changed.
+Status Cache::check_log(const LogReader &log) {
+    const LogHeader &header = log.header();
+    follower_.begin_check();
+    for (uint32_t i = 0; i < header.ended_count; ++i) {
+        uint32_t slot = log.ended(i);
+        if (!sequence_handles_.is_live(slot) || follower_.seen(slot)) return wrong_slot(slot);
+        follower_.see(slot, {});
+    }
+    for (uint32_t i = 0; i < header.copy_count; ++i) QUIRE_TRY(check_copy(log.copy(i)));
+    QUIRE_TRY(log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
+        uint32_t slot = after.slot();
+        if (!sequence_handles_.could_be(after.handle) || follower_.seen(slot))
+            return wrong_slot(slot);
+        SequenceChange change;
+        read_change(after, tables, &change);
+        return check_sequence(change);
+    }));
+    for (uint32_t i = 0; i < header.row_count; ++i) QUIRE_TRY(check_row(log.row(i)));
+    return check_masks(log);
+}
+
+// Calls visit(change) for all that ended or changed. REQUIRES: check_log().
+template <typename Visit>
+void Cache::each_change(const LogReader &log, Visit visit) {
+    for (uint32_t i = 0; i < log.header().ended_count; ++i) visit(read_end(log.ended(i)));
+    Status read =
+        log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
+            SequenceChange change;
+            read_change(after, tables, &change);
+            visit(change);
+            return Status{};
+        });
+    QUIRE_ASSERT(read.ok());
+}
+
+// Does what the log makes of the state have the digest that its leader's has? If not, this is the
+// last log that was looked at.
+Status Cache::check_digest(const LogReader &log) {
+    each_change(log, [&](const SequenceChange &change) { follower_.count(change); });
+    if (follower_.digest() == log.header().digest) return Status{};
+    each_change(log, [&](const SequenceChange &change) { follower_.uncount(change); });
+    Status wrong = fail(QUIRE_E_INTERNAL,
+                        "log number {} leads to another state than its leader's: this follower "
+                        "stopped, and the ranks have to start anew",
+                        log.header().number);
+    follower_.stop(wrong);
+    return wrong;
+}
+
+Status Cache::check_log_batch(const LogReader &log, const Batch *batch) const {
+    if (batch == nullptr) return Status{};
+    BatchNeed need;
+    need.rows = log.header().row_count;
+    for (uint32_t i = 0; i < need.rows; ++i) {
+        LogRow row = log.row(i);
+        const FollowedSlot &slot = follower_.slot(row.slot);
+        need.query_tokens += row.compute_count;
+        need.context_tokens += uint64_t{row.first_position} + row.compute_count;
+        need.cross_context_tokens += slot.cross_tokens;
+        need.cross_tokens += row.cross_tokens;
+        need.mask_words += uint64_t{row.mask_rows} * row.mask_stride;
+        if (slot.longest > need.longest_table) need.longest_table = slot.longest;
+    }
+    QUIRE_TRY(batch->fits(need));
+    if (batch->writable(timeline_)) return Status{};
+    return fail(QUIRE_E_BUSY, "earlier steps of this batch still run: use another or wait");
+}
+
+// Memory for all that applying the log writes.
+Status Cache::reserve_applied(const LogReader &log, StepRecord *record) {
+    bool ok = record->copies.reserve(log.header().copy_count) &&
+              shards_.reserve(log.header().copy_count) &&
+              record->mask_words.reserve(log.header().mask_words);
+    Status grown =
+        log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
+            for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+                BlockTable &t = ledger_.table(after.slot(), g);
+                if (!ledger_.buffers().grow(&t.ids, tables[g].shape.length, t.length))
+                    return no_host_memory();
+            }
+            return Status{};
+        });
+    return ok ? grown : no_host_memory();
+}
+
+// Where the leader knew that an earlier step comes before this one, and here it may still run, this
+// one's queues wait for it. It must be finished, or there is no fence to wait for.
+Status Cache::order_behind(const StepRecord &record, uint32_t order, quire_error *error) {
+    for (uint32_t pass = 0; pass < 2; ++pass) {
+        for (uint32_t back = 0; back < kLogOrderBits; ++back) {
+            if ((order >> back & 1) == 0 || record.number <= back + 1) continue;
+            uint64_t step = record.number - 1 - back;
+            if (timeline_.has_run(step) || timeline_.queue_of(step) == record.queue) continue;
+            const StepRecord &other = records_[Timeline::slot(step)];
+            if (other.phase != StepPhase::finished) {
+                return fail(QUIRE_E_BUSY,
+                            "log number {} comes behind number {}, which runs on another queue: "
+                            "finish that step first",
+                            record.number, step);
+            }
+            if (pass == 1) QUIRE_TRY(wait_for_step(record, other, error));
+        }
+    }
+    return Status{};
+}
+
+void Cache::apply_end(uint32_t slot) {
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        BlockTable &t = ledger_.table(slot, g);
+        t.length = t.null_front = 0;
+        ++t.epoch;
+    }
+    sequence_handles_.end(slot);
+    sequences_[slot] = Sequence{};
+}
+
+void Cache::apply_change(const SequenceChange &change) {
+    uint32_t slot = change.after.slot();
+    if (change.after.handle != change.before.handle) {
+        if (change.before.handle != 0) apply_end(slot);
+        sequence_handles_.adopt(change.after.handle);
+    }
+    Sequence &s = sequences_[slot];
+    s.blocks_held = 0;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        BlockTable &t = ledger_.table(slot, g);
+        const TableChange &table = change.tables[g];
+        const LogTable &shape = table.shape;
+        bool grows = change.continues() && shape.first >= t.length && shape.length >= t.length;
+        const GroupGeometry &group = geometry_.groups[g];
+        uint32_t from = t.null_front > group.kept_blocks ? t.null_front : group.kept_blocks;
+        for (uint32_t i = from; i < shape.null_front && i < shape.first; ++i) {
+            t.ids.data[i] = kNullBlock;
+        }
+        for (uint32_t i = shape.first; i < shape.length; ++i) t.ids.data[i] = table.id(i);
+        t.length = shape.length;
+        t.null_front = shape.null_front;
+        if (!grows) ++t.epoch;
+        s.blocks_held += group.held_entries(t.length, t.null_front);
+    }
+    s.cross_tokens = change.after.cross_tokens;
+    s.state.known = change.after.known;
+    s.state.computed = change.after.computed;
+    s.state.drafts = change.after.drafts;
+    s.state.lookahead = change.after.lookahead;
+    s.state.flags = change.after.flags;
+    s.state.preemptions = change.after.preemptions;
+    s.priority = change.after.priority;
+}
+
+// From here on nothing fails.
+void Cache::apply(const LogReader &log, StepRecord *record, Batch *batch) {
+    each_change(log, [&](const SequenceChange &change) {
+        change.after.handle == 0 ? apply_end(change.before.slot()) : apply_change(change);
+    });
+    for (uint32_t i = 0; i < log.header().copy_count; ++i) record->copies.push(log.copy(i));
+    follower_.applied(log.header());
+    if (batch == nullptr) return;
+    batch->turn();
+    batch->begin_write();
+    record->mask_words.resize_within(log.header().mask_words);
+    for (uint64_t i = 0; i < log.header().mask_words; ++i) record->mask_words[i] = log.mask_word(i);
+    uint64_t mask_at = 0;
+    for (uint32_t i = 0; i < log.header().row_count; ++i) {
+        LogRow row = log.row(i);
+        MaskView mask{record->mask_words.data() + mask_at, row.mask_rows, row.mask_first,
+                      row.mask_stride};
+        if (row.mask_rows != 0) mask_at += row.mask_words();
+        batch->add_row(BatchRow{sequence_handles_.handle(row.slot), row.first_position,
+                                row.compute_count, sequences_[row.slot].cross_tokens,
+                                row.cross_tokens, mask},
+                       &ledger_.table(row.slot, 0));
+    }
+    batch->end_write(record->number);
+}
+
+Status Cache::apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOptions &options,
+                        Batch *batch, uint64_t *out, quire_error *error) {
+    if (!follower_.active()) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "the cache follows nobody: create it with QUIRE_CACHE_FOLLOWER");
+    }
+    QUIRE_TRY(poll(error));
+    QUIRE_TRY(follower_.stopped());
+    LogHeader header;
+    LogReader log;
+    QUIRE_TRY(check_sealed(bytes, size_bytes, &header));
+    QUIRE_TRY(follower_.check_header(header));
+    QUIRE_TRY(log.open(bytes, header, geometry_));
+    QUIRE_TRY(check_log(log));
+    QUIRE_TRY(check_log_batch(log, batch));
+    if (timeline_.full()) {
+        return fail(QUIRE_E_BUSY, "{} steps are unfinished or still running: wait for the oldest",
+                    kMaxUnfinished);
+    }
+    StepRecord &record = records_[Timeline::slot(timeline_.next())];
+    record.clear();
+    QUIRE_TRY(reserve_applied(log, &record));
+    uint32_t handle_index = step_handles_.take();
+    QUIRE_ASSERT(handle_index != HandleTable::kNone);  // no more than the timeline holds
+    record.phase = StepPhase::open;
+    record.handle_index = handle_index;
+    record.number = timeline_.next();
+    hold_queues(&record, options);
+    Status ready = order_behind(record, header.order, error);
+    if (ready.ok()) ready = check_digest(log);
+    if (!ready.ok()) {
+        close(&record);
+        return ready;
+    }
+    apply(log, &record, batch);
+    ++counts_.steps;
+    *out = step_handles_.handle(handle_index);
+    return commit_applied(&record, batch, error);
+}
+
+// A device that refuses its part leaves this rank without what the log wrote: it stops.
+Status Cache::commit_applied(StepRecord *record, Batch *batch, quire_error *error) {
+    record->phase = StepPhase::committed;
+    timeline_.commit(record->queue);
+    if (!has_memory_) return Status{};
+    queue_tuples_.commit(record->queue, record->number);
+    Status enqueued = enqueue(*record, batch, error);
+    if (enqueued.ok()) return enqueued;
+    if (batch != nullptr) batch->failed();
+    abandon(record);
+    return enqueued;
+}
+
+// Counted anew, the tables must give what was counted change by change.
+Status Cache::check_followed() {
+    uint64_t held = 0, counted = 0;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        counted += follower_.held()[g] + follower_.host_held()[g];
+    }
+    uint64_t sum = 0;
+    const BlockTable none[kMaxGroups] = {};
+    for (uint32_t slot = 0; slot < sequences_.size(); ++slot) {
+        if (!sequence_handles_.is_live(slot)) continue;
+        SequenceChange change{};
+        change.after = log_sequence(slot);
+        change.old_tables = none;
+        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+            const BlockTable &t = ledger_.table(slot, g);
+            change.tables[g] = {
+                {t.length, t.null_front, 0}, t.ids.data, geometry_.groups[g].kept_blocks};
+        }
+        sum += digest_change(change, geometry_.group_count);
+        held += sequences_[slot].blocks_held;
+    }
+    if (sum != follower_.sum() || counted > held) {
+        return fail(QUIRE_E_INTERNAL, "follower: tables name {} blocks, {} were counted", held,
+                    counted);
+    }
+    return Status{};
+}
+
+}  // namespace quire

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// follower: what a following cache knows beside its sequences and tables: whom it follows, how far,
+// the digest, and how often tables name each block.
+//
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "ledger.hpp"
+#include "log.hpp"
+
+namespace quire {
+
+// What a log that is being checked makes of a slot.
+struct FollowedSlot {
+    uint32_t computed = 0;  // 0 when it ended
+    uint32_t longest = 0;   // table, in blocks
+    uint32_t cross_tokens = 0;
+};
+
+class Follower {
+ public:
+    explicit Follower(const HostAllocator *host) : slots_(host), rounds_(host) {
+        for (Array<uint32_t> &refs : refs_) refs.bind(host);
+        for (Array<uint32_t> &refs : host_refs_) refs.bind(host);
+    }
+
+    Status create(uint64_t geometry_digest, const Geometry &geometry, uint32_t max_sequences);
+    bool active() const { return active_; }
+
+    // Is it the next log of the leader that is followed?
+    Status check_header(const LogHeader &header) const;
+    // Nothing is applied any more; `why` becomes the words of every later call.
+    void stop(const Status &why) { stopped_ = why; }
+    const Status &stopped() const { return stopped_; }
+
+    // A log's check begins, and no slot was seen in it.
+    void begin_check() { ++round_; }
+    bool seen(uint32_t slot) const { return rounds_[slot] == round_; }
+    void see(uint32_t slot, const FollowedSlot &as) {
+        slots_[slot] = as;
+        rounds_[slot] = round_;
+    }
+    const FollowedSlot &slot(uint32_t slot) const { return slots_[slot]; }
+
+    // A change's blocks are counted, or not any more; and what it adds to the digest's sum.
+    void count(const SequenceChange &change);
+    void uncount(const SequenceChange &change);
+    uint64_t digest() const;
+    void applied(const LogHeader &header);
+
+    const uint32_t *held() const { return held_; }
+    const uint32_t *host_held() const { return host_held_; }
+    uint64_t sum() const { return sum_; }
+
+ private:
+    void add(bool swapped, uint32_t group, uint32_t id);
+    void remove(bool swapped, uint32_t group, uint32_t id);
+
+    bool active_ = false;
+    uint32_t group_count_ = 0;
+    uint64_t geometry_ = 0;
+    uint64_t leader_ = 0;
+    uint64_t number_ = 0;  // of the last log
+    uint64_t sum_ = 0;
+    uint64_t round_ = 0;
+    Status stopped_{};
+    Array<FollowedSlot> slots_;
+    Array<uint64_t> rounds_;  // the check that set a slot
+    Array<uint32_t> refs_[kMaxGroups];
+    Array<uint32_t> host_refs_[kMaxGroups];
+    uint32_t held_[kMaxGroups] = {};
+    uint32_t host_held_[kMaxGroups] = {};
+};
+
+}  // namespace quire

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "leader.hpp"
+
+namespace quire {
+
+namespace {
+
+void append(Array<uint8_t> *log, const void *bytes, uint64_t size_bytes) {
+    uint64_t at = log->size();
+    log->resize_within(at + size_bytes);
+    if (size_bytes != 0) std::memcpy(log->data() + at, bytes, size_bytes);
+}
+
+}  // namespace
+
+Leader::~Leader() {
+    for (BlockTable &table : tables_) buffers_->give_back(&table.ids);
+}
+
+Status Leader::create(uint64_t identity, uint64_t geometry_digest, uint32_t max_sequences,
+                      const Geometry &geometry) {
+    group_count_ = geometry.group_count;
+    for (uint32_t g = 0; g < group_count_; ++g) kept_blocks_[g] = geometry.groups[g].kept_blocks;
+    identity_ = identity;
+    geometry_ = geometry_digest;
+    bool ok = told_.create(max_sequences) && touched_.create(max_sequences) &&
+              is_touched_.create(max_sequences) &&
+              tables_.create(uint64_t{max_sequences} * group_count_);
+    if (!ok) return no_host_memory();
+    touched_.shrink(0);
+    for (BlockTable &table : tables_) table = BlockTable{};
+    active_ = true;
+    return Status{};
+}
+
+bool Leader::reserve(uint32_t slot, bool alive, const BlockTable *tables, uint64_t *size_bytes) {
+    *size_bytes += sizeof slot;  // it ended
+    if (!alive) return true;
+    *size_bytes += sizeof(LogSequence) + group_count_ * sizeof(LogTable);
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        BlockTable &told = tables_of(slot)[g];
+        uint32_t length = tables[g].length;
+        // The epoch moves on with the sequence and the tier, too.
+        bool grown = told.epoch == tables[g].epoch && told.length <= length;
+        *size_bytes += uint64_t{4} * (grown ? length - told.length : length);
+        if (!buffers_->grow(&told.ids, length, told.length)) return false;
+    }
+    return true;
+}
+
+void Leader::find_change(const LogSequence &now, const BlockTable *tables, SequenceChange *change) {
+    change->before = told_[now.slot()];
+    change->after = now;
+    change->old_tables = tables_of(now.slot());
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        const BlockTable &old = change->old_tables[g], &table = tables[g];
+        uint32_t end = old.length < table.length ? old.length : table.length;
+        uint32_t first = 0;
+        if (change->continues() && old.epoch == table.epoch) {
+            first = end;
+        } else if (change->continues()) {
+            const uint32_t *was = old.ids.data, *is = table.ids.data;
+            while (first < end && (was[first] == is[first] || is[first] == kNullBlock)) ++first;
+        }
+        change->tables[g] = TableChange{{table.length, table.null_front, first},
+                                        table.ids.data + first,
+                                        kept_blocks_[g]};
+    }
+}
+
+// The told tables become as the change says. Their epochs are set by whoever knows the new ones.
+void Leader::remember(const SequenceChange &change) {
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        BlockTable &told = tables_of(change.after.slot())[g];
+        const LogTable &shape = change.tables[g].shape;
+        uint32_t from = told.null_front > kept_blocks_[g] ? told.null_front : kept_blocks_[g];
+        for (uint32_t i = from; i < shape.null_front && i < shape.first; ++i) {
+            told.ids.data[i] = kNullBlock;
+        }
+        if (shape.length > shape.first) {
+            std::memcpy(told.ids.data + shape.first, change.tables[g].ids,
+                        uint64_t{shape.length - shape.first} * 4);
+        }
+        told.length = shape.length;
+        told.null_front = shape.null_front;
+    }
+    told_[change.after.slot()] = change.after;
+}
+
+void Leader::tell_ended(uint32_t slot, bool alive, Array<uint8_t> *log, LogHeader *header) {
+    if (alive || told_[slot].handle == 0) return;
+    SequenceChange change{};
+    change.before = told_[slot];
+    change.old_tables = tables_of(slot);
+    sum_ += digest_change(change, group_count_);
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        BlockTable &told = tables_of(slot)[g];
+        buffers_->give_back(&told.ids);
+        told = BlockTable{};
+    }
+    told_[slot] = LogSequence{};
+    append(log, &slot, sizeof slot);
+    ++header->ended_count;
+}
+
+void Leader::tell(const LogSequence &now, const BlockTable *tables, Array<uint8_t> *log,
+                  LogHeader *header) {
+    SequenceChange change;
+    find_change(now, tables, &change);
+    bool same = std::memcmp(&change.before, &change.after, sizeof now) == 0;
+    for (uint32_t g = 0; same && g < group_count_; ++g) {
+        const LogTable &shape = change.tables[g].shape;
+        same = shape.first == shape.length && shape.length == change.old_tables[g].length &&
+               shape.null_front == change.old_tables[g].null_front;
+    }
+    if (same) return;
+    sum_ += digest_change(change, group_count_);
+    append(log, &now, sizeof now);
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        append(log, &change.tables[g].shape, sizeof(LogTable));
+    }
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        const LogTable &shape = change.tables[g].shape;
+        append(log, change.tables[g].ids, uint64_t{shape.length - shape.first} * 4);
+    }
+    remember(change);
+    for (uint32_t g = 0; g < group_count_; ++g) tables_of(now.slot())[g].epoch = tables[g].epoch;
+    ++header->sequence_count;
+}
+
+void Leader::close(const uint32_t *held, const uint32_t *host_held, uint64_t step,
+                   LogHeader *header) {
+    header->leader = identity_;
+    header->geometry = geometry_;
+    header->number = ++number_;
+    header->digest = digest_state(sum_, held, host_held, group_count_);
+    steps_[number_ % kLogOrderBits] = step;
+    for (uint32_t slot : touched_) is_touched_[slot] = 0;
+    touched_.shrink(0);
+}
+
+}  // namespace quire
