@@ -50,7 +50,7 @@ Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
                     change.after.slot());
     }
     if (shape.length < geometry_.blocks_of(change.after.computed) ||
-        shape.length > geometry_.blocks_of(kMaxTokens)) {
+        shape.length > geometry_.blocks_of(geometry_.max_sequence_tokens)) {
         return fail(QUIRE_E_ARG, "damaged log: slot {} has a table of {} blocks",
                     change.after.slot(), shape.length);
     }
@@ -185,8 +185,11 @@ Status Cache::check_log_batch(const LogReader &log, const Batch *batch) const {
 
 // Memory for all that applying the log writes.
 Status Cache::reserve_applied(const LogReader &log, StepRecord *record) {
-    bool ok =
-        record->copies.reserve(log.header().copy_count) && shards_.reserve(log.header().copy_count);
+    uint64_t copies = log.header().copy_count;
+    bool ok = shards_.reserve(copies);
+    if (record->copies.capacity() < copies) {
+        for (StepRecord &other : records_) ok = ok && other.copies.reserve(copies);
+    }
     Status grown =
         log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
             for (uint32_t g = 0; g < geometry_.group_count; ++g) {
