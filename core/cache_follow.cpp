@@ -53,7 +53,7 @@ Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
     const LogSequence &s = change.after;
     uint32_t least =
         s.computed != 0 ? geometry_.table_length(group, s.computed, s.cross_tokens) : 0;
-    if (shape.length < least || shape.length > geometry_.blocks_of(kMaxTokens)) {
+    if (shape.length < least || shape.length > geometry_.blocks_of(geometry_.max_sequence_tokens)) {
         return fail(QUIRE_E_ARG, "damaged log: slot {} has a table of {} blocks",
                     change.after.slot(), shape.length);
     }
@@ -212,9 +212,15 @@ Status Cache::check_log_batch(const LogReader &log, const Batch *batch) const {
 
 // Memory for all that applying the log writes.
 Status Cache::reserve_applied(const LogReader &log, StepRecord *record) {
-    bool ok = record->copies.reserve(log.header().copy_count) &&
-              shards_.reserve(log.header().copy_count) &&
-              record->mask_words.reserve(log.header().mask_words);
+    uint64_t copies = log.header().copy_count;
+    bool ok = shards_.reserve(copies);
+    if (record->copies.capacity() < copies) {
+        for (StepRecord &other : records_) ok = ok && other.copies.reserve(copies);
+    }
+    uint64_t words = log.header().mask_words;
+    if (record->mask_words.capacity() < words) {
+        for (StepRecord &other : records_) ok = ok && other.mask_words.reserve(words);
+    }
     Status grown =
         log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
             for (uint32_t g = 0; g < geometry_.group_count; ++g) {

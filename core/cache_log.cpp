@@ -38,7 +38,12 @@ Status Cache::reserve_log(StepRecord *record) {
         if (!leader_.reserve(slot, alive, &ledger_.table(slot, 0), &size_bytes))
             return no_host_memory();
     }
-    return record->log.reserve(size_bytes) ? Status{} : no_host_memory();
+    if (record->log.capacity() >= size_bytes) [[likely]]
+        return Status{};
+    for (StepRecord &other : records_) {
+        if (!other.log.reserve(size_bytes)) return no_host_memory();
+    }
+    return Status{};
 }
 
 // The log's steps before this one that followers must order before it: those that were over here,

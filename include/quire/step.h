@@ -39,7 +39,9 @@ typedef struct quire_step_desc {
     uint32_t struct_size;
     uint32_t flags; /* QUIRE_STEP_* */
     const quire_chain *next;
-    quire_queue *const *queues; /* [queue_count], one a shard: where all of the step runs */
+    /* [queue_count], one a shard: where all of the step runs. Steps are on the same queue, and need
+     * no fence between them, when every shard's is the same. */
+    quire_queue *const *queues;
     uint32_t queue_count;
     uint32_t preempt;   /* QUIRE_PREEMPT_*, for QUIRE_STEP_MAY_PREEMPT */
     uint64_t queue_tag; /* bookkeeping-only caches: any number that names the engine's queue */

@@ -7,6 +7,7 @@
 // relatives, mmap and brk for the whole process, so that nothing inside the library can hide.
 //
 //   steady_state STEPS [--plant]     --plant lets one step allocate, and that must be noticed
+//   steady_state STEPS --followed    each step has a log, which a follower applies
 //
 // The warm-up brings all sequences through all lengths at once, so that the library has as many
 // buffers of each size as it can ever need; what is counted afterwards is the steady state of a
@@ -116,7 +117,7 @@ struct Tally {
 
 class Server {
  public:
-    explicit Server(const quire_api &api) : api_(api), random_(11) {
+    Server(const quire_api &api, bool followed) : api_(api), random_(11) {
         error_.struct_size = sizeof error_;
         auto instance_desc = described<quire_instance_desc>();
         instance_desc.allocate = interface_allocate;
@@ -135,16 +136,25 @@ class Server {
         desc.blocks = kBlocks;
         desc.host_blocks = kBlocks / 2;
         desc.max_sequences = kSlots;
+        desc.flags = followed ? uint32_t{QUIRE_CACHE_LOG} : 0u;
         must(api_.cache_create(instance_, &desc, &cache_, &error_));
+        desc.flags = QUIRE_CACHE_FOLLOWER;
+        if (followed) must(api_.cache_create(instance_, &desc, &follower_, &error_));
         auto batch_desc = described<quire_batch_desc>();
         batch_desc.max_rows = kSlots;
         batch_desc.max_blocks_per_row = kMaxLength / 16 + 1;
         batch_desc.max_query_tokens = kSlots * kMaxLength;
         batch_desc.views = QUIRE_VIEW_BLOCK_TABLE | QUIRE_VIEW_SLOTS | QUIRE_VIEW_LENGTHS;
         must(api_.batch_create(cache_, &batch_desc, &batch_, &error_));
+        if (followed) must(api_.batch_create(follower_, &batch_desc, &follower_batch_, &error_));
         tokens_.resize(kMaxLength);
+        log_.resize(1 << 20);
     }
     ~Server() {
+        if (follower_ != nullptr) {
+            must(api_.batch_destroy(follower_batch_, &error_));
+            must(api_.cache_destroy(follower_, &error_));
+        }
         for (quire_seq &seq : seqs_) {
             if (seq != 0) must(api_.seq_end(cache_, seq, 0, &error_));
         }
@@ -175,28 +185,24 @@ class Server {
             quire_step step = begin(0);
             for (uint32_t i = 0; i < kSlots; ++i)
                 add(step, all[i], pending(all[i]) != 0 ? 0 : 1, i);
-            must(api_.step_commit(cache_, step, batch_, &error_));
-            must(api_.step_finish(cache_, step, nullptr, QUIRE_STEP_OK, &error_));
+            complete(step, batch_);
             step = begin(0);
             for (uint32_t i = 0; i < kSlots; ++i) {
                 uint32_t freed = 0;
                 must(api_.step_preempt(cache_, step, all[i], QUIRE_PREEMPT_AUTO, &freed, &error_));
             }
-            must(api_.step_commit(cache_, step, nullptr, &error_));
-            must(api_.step_finish(cache_, step, nullptr, QUIRE_STEP_OK, &error_));
+            complete(step, nullptr);
         }
     }
 
     void run_alone(quire_seq seq, uint32_t count, uint64_t content) {
         quire_step step = begin(0);
         add(step, seq, count, content);
-        must(api_.step_commit(cache_, step, batch_, &error_));
-        must(api_.step_finish(cache_, step, nullptr, QUIRE_STEP_OK, &error_));
+        complete(step, batch_);
         step = begin(0);
         uint32_t freed = 0;
         must(api_.step_preempt(cache_, step, seq, QUIRE_PREEMPT_RECOMPUTE, &freed, &error_));
-        must(api_.step_commit(cache_, step, nullptr, &error_));
-        must(api_.step_finish(cache_, step, nullptr, QUIRE_STEP_OK, &error_));
+        complete(step, nullptr);
     }
 
     void step(Tally *tally) {
@@ -213,11 +219,28 @@ class Server {
             bool ran = add(step, seqs_[i], count, contents_[i]);
             ++(ran ? tally->runs : tally->waits);
         }
-        must(api_.step_commit(cache_, step, batch_, &error_));
-        must(api_.step_finish(cache_, step, nullptr, QUIRE_STEP_OK, &error_));
+        complete(step, batch_);
         ++tally->steps;
         churn(tally);
     }
+
+    // Commits and finishes, here and at the follower.
+    void complete(quire_step step, quire_batch *batch) {
+        must(api_.step_commit(cache_, step, batch, &error_));
+        if (follower_ != nullptr) {
+            uint64_t size = 0;
+            must(api_.step_log(cache_, step, log_.data(), log_.size(), &size, &error_));
+            auto desc = described<quire_step_desc>();
+            quire_step applied = 0;
+            must(api_.log_apply(follower_, log_.data(), size, &desc, follower_batch_, &applied,
+                                &error_));
+            must(api_.step_finish(follower_, applied, nullptr, QUIRE_STEP_OK, &error_));
+            log_bytes += size;
+        }
+        must(api_.step_finish(cache_, step, nullptr, QUIRE_STEP_OK, &error_));
+    }
+
+    uint64_t log_bytes = 0;
 
     quire_cache_stats stats() {
         auto stats = described<quire_cache_stats>();
@@ -299,6 +322,9 @@ class Server {
     quire_instance *instance_ = nullptr;
     quire_cache *cache_ = nullptr;
     quire_batch *batch_ = nullptr;
+    quire_cache *follower_ = nullptr;
+    quire_batch *follower_batch_ = nullptr;
+    std::vector<uint8_t> log_;
     quire_seq seqs_[kSlots] = {};
     uint32_t goals_[kSlots] = {};
     uint64_t contents_[kSlots] = {};
@@ -310,6 +336,7 @@ class Server {
 int main(int argc, char **argv) {
     uint64_t steps = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20000;
     bool plant = argc > 2 && std::strcmp(argv[2], "--plant") == 0;
+    bool followed = argc > 2 && std::strcmp(argv[2], "--followed") == 0;
     const quire_api *api = nullptr;
     char why[512];
     if (quire_dyn_load(nullptr, &api, why, sizeof why) < 0) {
@@ -317,11 +344,12 @@ int main(int argc, char **argv) {
         return 1;
     }
     Tally tally;
-    Server server(*api);
+    Server server(*api, followed);
     server.warm_up();
     for (uint32_t i = 0; i < 5000; ++i) server.step(&tally);
     quire_cache_stats before = server.stats();
     tally = Tally{};
+    server.log_bytes = 0;
     g_counting = true;
     for (uint64_t i = 0; i < steps; ++i) {
         server.step(&tally);
@@ -340,6 +368,7 @@ int main(int argc, char **argv) {
         static_cast<unsigned long long>(after.preemptions_swap - before.preemptions_swap),
         static_cast<unsigned long long>(after.evictions - before.evictions),
         static_cast<unsigned long long>(after.prefix_cache_hits - before.prefix_cache_hits));
+    std::printf("%llu bytes of logs\n", static_cast<unsigned long long>(server.log_bytes));
     uint64_t interface_calls = g_interface_calls, process_calls = g_process_calls;
     std::printf("allocations: %llu at the host-allocator interface, %llu at malloc, mmap and brk\n",
                 static_cast<unsigned long long>(interface_calls),

@@ -37,6 +37,7 @@ struct Shape {
     uint32_t blocks = 0;
     uint32_t max_sequences = 1024;
     uint32_t window = 256;
+    uint32_t flags = 0;  // QUIRE_CACHE_*
 };
 
 class Client {
@@ -54,6 +55,7 @@ class Client {
             groups[g].window = g == 0 ? 0 : shape.window;
         }
         auto desc = described<quire_cache_desc>();
+        desc.flags = shape.flags;
         desc.groups = groups;
         desc.group_count = shape.groups;
         desc.group_stride = sizeof groups[0];
@@ -93,15 +95,34 @@ class Client {
         must(api.step_begin(cache, &desc, &item, 1, sizeof item, tokens.data(), item.token_count,
                             &result, sizeof result, &step, &error_));
         must(api.step_commit(cache, step, nullptr, &error_));
+        if (follower != nullptr) send_log(step, nullptr);
         must(api.step_finish(cache, step, nullptr, QUIRE_STEP_OK, &error_));
     }
 
+    // The step's log goes to the follower. Returns its bytes.
+    uint64_t read_log(quire_step step) {
+        uint64_t size = 0;
+        must(api.step_log(cache, step, log_.data(), log_.size(), &size, &error_));
+        return size;
+    }
+    void apply_log(uint64_t size, quire_batch *batch) {
+        auto desc = described<quire_step_desc>();
+        quire_step applied = 0;
+        follower->must(api.log_apply(follower->cache, log_.data(), size, &desc, batch, &applied,
+                                     follower->error()));
+        follower->must(
+            api.step_finish(follower->cache, applied, nullptr, QUIRE_STEP_OK, follower->error()));
+    }
+    void send_log(quire_step step, quire_batch *batch) { apply_log(read_log(step), batch); }
+
     const quire_api &api = library();
     quire_cache *cache = nullptr;
+    Client *follower = nullptr;
 
  private:
     quire_instance *instance_ = nullptr;
     quire_error error_{};
+    std::vector<uint8_t> log_ = std::vector<uint8_t>(1 << 20);
 };
 
 }  // namespace quire::bench

@@ -4,12 +4,16 @@
 // the last step's samples, begin with one unknown token each, commit into a batch with a padded
 // block table and slots, finish.
 //
+// With a log: the leader's step, its log read, and a follower's step beside it, which applies it and
+// writes the same batch; apply_us is the follower's part.
+//
 // Floor: the same numbers (token, length, slot) written to plain arrays, without a lock, a check or
 // a table to look into.
 
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <memory>
 
 #include "client.hpp"
 
@@ -45,17 +49,30 @@ double floor_nanoseconds() {
 }
 
 struct Engine {
-    explicit Engine(uint32_t groups)
-        : client(Shape{groups, kSequences * (kMaxTokens / 16 + 1) + 1, kSequences + 1, 256}) {
+    static Shape shape(uint32_t groups, uint32_t flags) {
+        return {groups, kSequences * (kMaxTokens / 16 + 1) + 1, kSequences + 1, 256, flags};
+    }
+
+    explicit Engine(uint32_t groups, bool logged = false)
+        : client(shape(groups, logged ? uint32_t{QUIRE_CACHE_LOG} : 0u)) {
         auto desc = described<quire_batch_desc>();
         desc.max_rows = kSequences;
         desc.max_blocks_per_row = kMaxTokens / 16;
         desc.max_query_tokens = kSequences;
         desc.views = QUIRE_VIEW_BLOCK_TABLE | QUIRE_VIEW_SLOTS;
         client.must(client.api.batch_create(client.cache, &desc, &batch, client.error()));
+        if (logged) {
+            follower = std::make_unique<Client>(shape(groups, QUIRE_CACHE_FOLLOWER));
+            client.follower = follower.get();
+            follower->must(client.api.batch_create(follower->cache, &desc, &follower_batch,
+                                                   follower->error()));
+        }
         start();
     }
-    ~Engine() { client.api.batch_destroy(batch, nullptr); }
+    ~Engine() {
+        client.api.batch_destroy(batch, nullptr);
+        if (follower_batch != nullptr) client.api.batch_destroy(follower_batch, nullptr);
+    }
 
     // Fresh sequences with a prompt each, and one unknown token behind it.
     void start() {
@@ -92,6 +109,12 @@ struct Engine {
             client.cache, &desc, items.data(), kSequences, sizeof items[0], unknown.data(),
             kSequences, results.data(), sizeof results[0], &step, client.error()));
         client.must(client.api.step_commit(client.cache, step, batch, client.error()));
+        if (follower != nullptr) {
+            log_bytes = client.read_log(step);
+            auto begin = Clock::now();
+            client.apply_log(log_bytes, follower_batch);
+            apply_nanoseconds += nanoseconds_since(begin);
+        }
         client.must(
             client.api.step_finish(client.cache, step, nullptr, QUIRE_STEP_OK, client.error()));
         ++length;
@@ -99,6 +122,10 @@ struct Engine {
 
     Client client;
     quire_batch *batch = nullptr;
+    std::unique_ptr<Client> follower;
+    quire_batch *follower_batch = nullptr;
+    uint64_t log_bytes = 0;  // of the last step
+    double apply_nanoseconds = 0;
     quire_step_desc desc = described<quire_step_desc>();
     std::vector<quire_step_item> items;
     std::vector<quire_token_span> spans;
@@ -122,6 +149,28 @@ void decode_step_of_256(benchmark::State &state) {
     state.counters["target_us"] = state.range(0) == 1 ? 15 : 25;
 }
 BENCHMARK(decode_step_of_256)
+    ->ArgName("groups")
+    ->Arg(1)
+    ->Arg(2)
+    ->Iterations(20000)
+    ->Unit(benchmark::kMicrosecond);
+
+void decode_step_of_256_logged(benchmark::State &state) {
+    Engine engine(static_cast<uint32_t>(state.range(0)), true);
+    engine.apply_nanoseconds = 0;
+    for (auto _ : state) {
+        if (engine.length == kMaxTokens) {
+            state.PauseTiming();
+            engine.start();
+            state.ResumeTiming();
+        }
+        engine.decode(true);
+    }
+    state.counters["apply_us"] =
+        engine.apply_nanoseconds / 1000 / static_cast<double>(state.iterations());
+    state.counters["log_bytes"] = static_cast<double>(engine.log_bytes);
+}
+BENCHMARK(decode_step_of_256_logged)
     ->ArgName("groups")
     ->Arg(1)
     ->Arg(2)
