@@ -316,10 +316,10 @@ void Cache::apply(const LogReader &log, StepRecord *record, Batch *batch) {
         MaskView mask{record->mask_words.data() + mask_at, row.mask_rows, row.mask_first,
                       row.mask_stride};
         if (row.mask_rows != 0) mask_at += row.mask_words();
-        batch->add_row(BatchRow{sequence_handles_.handle(row.slot), row.first_position,
-                                row.compute_count, sequences_[row.slot].cross_tokens,
-                                row.cross_tokens, mask},
-                       &ledger_.table(row.slot, 0));
+        batch->add_row(
+            BatchRow{sequence_handles_.handle(row.slot), row.first_position, row.compute_count,
+                     sequences_[row.slot].cross_tokens, row.cross_tokens, mask},
+            &ledger_.table(row.slot, 0));
     }
     batch->end_write(record->number);
 }

@@ -84,9 +84,9 @@ void Cache::write_log(StepRecord *record) {
     }
     for (const Change &change : record->changes) {
         if (change.kind != ChangeKind::item) continue;
-        LogRow row{change.sequence,  change.first_position, change.compute_count,
-                   change.cross_tokens, change.mask_rows,   change.mask_first,
-                   change.mask_stride,  0};
+        LogRow row{
+            change.sequence,  change.first_position, change.compute_count, change.cross_tokens,
+            change.mask_rows, change.mask_first,     change.mask_stride,   0};
         append(&row, sizeof row);
         ++header.row_count;
     }

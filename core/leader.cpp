@@ -63,9 +63,8 @@ void Leader::find_change(const LogSequence &now, const BlockTable *tables, Seque
             const uint32_t *was = old.ids.data, *is = table.ids.data;
             while (first < end && (was[first] == is[first] || is[first] == kNullBlock)) ++first;
         }
-        change->tables[g] = TableChange{{table.length, table.null_front, first},
-                                        table.ids.data + first,
-                                        kept_blocks_[g]};
+        change->tables[g] = TableChange{
+            {table.length, table.null_front, first}, table.ids.data + first, kept_blocks_[g]};
     }
 }
 

@@ -3,18 +3,21 @@
 #include "decoder.hpp"
 
 #include "failure.hpp"
+#include "ranks.hpp"
 
 namespace decoding {
 namespace {
 
 engine::CacheOptions cache_options(const engine::ModelConfig &config,
                                    const DecoderOptions &options) {
+    const auto q_heads = static_cast<uint32_t>(config.head_count);
+    const auto kv_heads = static_cast<uint32_t>(config.kv_head_count);
     const uint32_t words_a_row = (options.max_tree + 31) / 32;
     return {.backend = options.backend,
             .device_index = options.device_index,
             .layer_count = static_cast<uint32_t>(config.layer_count),
-            .q_heads = static_cast<uint32_t>(config.head_count),
-            .kv_heads = static_cast<uint32_t>(config.kv_head_count),
+            .q_heads = q_heads,
+            .kv_heads = kv_heads,
             .head_dim = static_cast<uint32_t>(config.head_dim()),
             .pool_blocks = options.pool_blocks,
             .block_tokens = options.block_tokens,
@@ -23,6 +26,8 @@ engine::CacheOptions cache_options(const engine::ModelConfig &config,
             .max_sequences = 2 * options.max_texts + 1,
             .max_sequence_tokens = static_cast<uint32_t>(config.seq_len),
             .host_bytes = 0,
+            .shards = {engine::heads_of(0, 1, q_heads, kv_heads)},
+            .flags = 0,
             .max_mask_words = options.max_tree * words_a_row};
 }
 
