@@ -13,11 +13,15 @@ Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out
                     desc.attention_count);
     }
     std::vector<quire_attention_desc> attention(desc.attention_count);
+    std::vector<quire_rope_desc> ropes(desc.attention_count);
     for (uint32_t i = 0; i < desc.attention_count; ++i) {
         QUIRE_TRY(read_element(desc.attention, i, desc.attention_stride, &attention[i]));
+        if (attention[i].rope == nullptr) continue;
+        QUIRE_TRY(read(attention[i].rope, &ropes[i]));
+        attention[i].rope = &ropes[i];
     }
     desc.attention = attention.data();
-    constexpr uint32_t known_views = (QUIRE_VIEW_CU_Q << 1) - 1;
+    constexpr uint32_t known_views = (QUIRE_VIEW_SHARED_PREFIX << 1) - 1;
     if ((desc.views & ~known_views) != 0) {
         return fail(QUIRE_E_UNSUPPORTED, "views {} names one that is not known", desc.views);
     }
@@ -57,6 +61,64 @@ Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t
     if (cache->core.shards()[launch->shard].find_layer(*place, &launch->layer)) return Status{};
     return fail(QUIRE_E_ARG, "layer is {}: shard {}, the queue's, does not hold it", layer,
                 launch->shard);
+}
+
+Status describe_kv_write(const Batch &batch, const quire_kv_args &args, const Launch &launch,
+                         quire_be_kv_write *out) {
+    out->struct_size = sizeof *out;
+    batch.fill_kv_write(launch.shard, launch.group, out);
+    const quire_be_pool &pool = *out->pool;
+    if (out->slots == 0) return fail(QUIRE_E_ARG, "the batch keeps no slots: QUIRE_VIEW_SLOTS");
+    bool latent = pool.group_kind == QUIRE_GROUP_LATENT;
+    int64_t k_dense = int64_t{pool.kv_heads} * (latent ? pool.v_head_dim : pool.k_head_dim);
+    int64_t v_dense = latent ? int64_t{pool.k_head_dim} - pool.v_head_dim
+                             : int64_t{pool.kv_heads} * pool.v_head_dim;
+    if (out->token_count != 0 && (args.k == 0 || (args.v == 0 && v_dense != 0))) {
+        return fail(QUIRE_E_ARG, "k or v is 0");
+    }
+    if (args.q != 0 && !batch.has_rope(launch.shard, launch.group)) {
+        return fail(QUIRE_E_ARG, "q is given to be turned, but the layer's attention has no rope");
+    }
+    out->layer = launch.layer;
+    out->dtype = args.dtype != 0 ? args.dtype : uint32_t{QUIRE_DTYPE_F32};
+    if (dtype_size_bytes(out->dtype) == 0) {
+        return fail(QUIRE_E_UNSUPPORTED, "dtype {} is not known", args.dtype);
+    }
+    out->k = args.k;
+    out->v = args.v;
+    out->q = args.q;
+    out->k_token_stride = args.k_token_stride != 0 ? args.k_token_stride : k_dense;
+    out->v_token_stride = args.v_token_stride != 0 ? args.v_token_stride : v_dense;
+    out->q_token_stride =
+        args.q_token_stride != 0
+            ? args.q_token_stride
+            : int64_t{batch.q_heads(launch.shard, launch.group)} * pool.k_head_dim;
+    return Status{};
+}
+
+Status describe_attention(const Batch &batch, const quire_attend_args &args, const Launch &launch,
+                          quire_be_attention *out) {
+    if (args.q == 0 || args.out == 0) return fail(QUIRE_E_ARG, "q or out is 0");
+    if ((args.sinks != 0) != batch.has_sinks(launch.shard, launch.group)) {
+        return fail(QUIRE_E_ARG,
+                    args.sinks == 0
+                        ? "sinks is 0, but the attention has QUIRE_ATTENTION_SINK_LOGITS"
+                        : "sinks are given, but the attention was made without "
+                          "QUIRE_ATTENTION_SINK_LOGITS");
+    }
+    out->struct_size = sizeof *out;
+    batch.fill_attention(launch.shard, launch.group, out);
+    out->layer = launch.layer;
+    out->q = args.q;
+    out->out = args.out;
+    out->lse = args.lse;
+    out->sinks = args.sinks;
+    int64_t q_heads = batch.q_heads(launch.shard, launch.group);
+    out->q_token_stride =
+        args.q_token_stride != 0 ? args.q_token_stride : q_heads * out->pool->k_head_dim;
+    out->out_token_stride =
+        args.out_token_stride != 0 ? args.out_token_stride : q_heads * out->pool->v_head_dim;
+    return Status{};
 }
 
 Status check_merge(const quire_merge_args &args, quire_be_merge *out) {
@@ -129,23 +191,8 @@ quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args, quire
         Launch launch{};
         QUIRE_TRY(check_launch(batch, queue, full.layer, &launch));
         quire_be_kv_write write{};
-        write.struct_size = sizeof write;
-        batch->core.fill_kv_write(launch.shard, launch.group, &write);
-        if (write.slots == 0)
-            return fail(QUIRE_E_ARG, "the batch keeps no slots: QUIRE_VIEW_SLOTS");
-        if (full.k == 0 || full.v == 0) return fail(QUIRE_E_ARG, "k or v is 0");
-        write.layer = launch.layer;
-        write.dtype = full.dtype != 0 ? full.dtype : uint32_t{QUIRE_DTYPE_F32};
-        if (dtype_size_bytes(write.dtype) == 0) {
-            return fail(QUIRE_E_UNSUPPORTED, "dtype {} is not known", full.dtype);
-        }
-        write.k = full.k;
-        write.v = full.v;
-        int64_t heads = write.pool->kv_heads;
-        write.k_token_stride =
-            full.k_token_stride != 0 ? full.k_token_stride : heads * write.pool->k_head_dim;
-        write.v_token_stride =
-            full.v_token_stride != 0 ? full.v_token_stride : heads * write.pool->v_head_dim;
+        QUIRE_TRY(describe_kv_write(batch->core, full, launch, &write));
+        if (write.token_count == 0) return Status{};
         std::lock_guard<std::mutex> lock(queue->core.mutex);
         return ask<&quire_backend_api::kv_write>(*queue->device->core.api, sink, queue->core.handle,
                                                  static_cast<const quire_be_kv_write *>(&write));
@@ -161,20 +208,8 @@ quire_status quire_attend(quire_batch *batch, const quire_attend_args *args, qui
         QUIRE_TRY(check_launch(batch, queue, full.layer, &launch));
         quire_be_plan *plan = batch->core.plan(launch.shard, launch.group);
         if (plan == nullptr) return fail(QUIRE_E_ARG, "the batch has no attention options");
-        if (full.q == 0 || full.out == 0) return fail(QUIRE_E_ARG, "q or out is 0");
         quire_be_attention attention{};
-        attention.struct_size = sizeof attention;
-        batch->core.fill_attention(launch.shard, launch.group, &attention);
-        attention.layer = launch.layer;
-        attention.q = full.q;
-        attention.out = full.out;
-        attention.lse = full.lse;
-        int64_t q_heads = batch->core.q_heads(launch.shard, launch.group);
-        attention.q_token_stride =
-            full.q_token_stride != 0 ? full.q_token_stride : q_heads * attention.pool->k_head_dim;
-        attention.out_token_stride = full.out_token_stride != 0
-                                         ? full.out_token_stride
-                                         : q_heads * attention.pool->v_head_dim;
+        QUIRE_TRY(describe_attention(batch->core, full, launch, &attention));
         std::lock_guard<std::mutex> lock(queue->core.mutex);
         return ask<&quire_backend_api::attention>(
             *queue->device->core.api, sink, queue->core.handle, plan,

@@ -2,6 +2,7 @@
 
 #include "batch.hpp"
 
+#include "attention_plan.hpp"
 #include "slot.hpp"
 
 namespace quire {
@@ -45,6 +46,13 @@ Batch::~Batch() {
 
 Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry) {
     uint32_t views = desc.views | (desc.attention_count != 0 ? kAttentionViews : 0);
+    if (max_mask_words_ != 0) views |= QUIRE_VIEW_MASK | QUIRE_VIEW_POSITIONS;
+    if ((flags_ & QUIRE_BATCH_SHARED_PREFIX) != 0) {
+        views |= QUIRE_VIEW_SHARED_PREFIX | QUIRE_VIEW_BLOCK_TABLE;
+    }
+    for (uint32_t i = 0; i < desc.attention_count; ++i) {
+        if (desc.attention[i].rope != nullptr) views |= QUIRE_VIEW_POSITIONS;
+    }
     uint64_t end = kCacheLine;  // offset 0 means "not kept"
     bool ok = true;
     auto keep = [&](uint32_t view, uint64_t *offset, uint64_t count, uint64_t size_bytes) {
@@ -53,14 +61,20 @@ Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry) {
     keep(QUIRE_VIEW_CU_Q, &cu_q_, uint64_t{max_rows_} + 1, 4);
     keep(QUIRE_VIEW_LENGTHS, &lengths_, max_rows_, 4);
     keep(QUIRE_VIEW_POSITIONS, &positions_, max_query_, 4);
+    keep(QUIRE_VIEW_MASK, &mask_, max_mask_words_, 4);
+    keep(QUIRE_VIEW_MASK, &mask_rows_, max_query_, 4);
+    keep(QUIRE_VIEW_MASK, &mask_first_, max_rows_, 4);
     for (uint32_t g = 0; g < group_count_; ++g) {
         GroupOffsets &o = groups_[g];
         keep(QUIRE_VIEW_BLOCK_TABLE, &o.table, uint64_t{max_rows_} * max_blocks_, 4);
         keep(QUIRE_VIEW_CSR, &o.csr_indptr, uint64_t{max_rows_} + 1, 4);
         keep(QUIRE_VIEW_CSR, &o.csr_indices, max_context_blocks_, 4);
         keep(QUIRE_VIEW_CSR, &o.csr_last, max_rows_, 4);
-        keep(QUIRE_VIEW_SLOTS, &o.slots, max_query_, 8);
+        keep(QUIRE_VIEW_SLOTS, &o.slots, cross_[g] ? max_cross_ : max_query_, 8);
         keep(QUIRE_VIEW_CONTEXT_SLOTS, &o.context_slots, max_context_, 4);
+        keep(QUIRE_VIEW_SHARED_PREFIX, &o.shared, max_rows_, 4);
+        o.lengths = lengths_;
+        if (cross_[g]) keep(QUIRE_VIEW_LENGTHS, &o.lengths, max_rows_, 4);
         uint64_t slots = uint64_t{geometry.groups[g].blocks} << block_shift_;
         if (o.context_slots != 0 && slots >> 31 != 0) {
             return fail(QUIRE_E_UNSUPPORTED, "context slots are int32: group {} has {} slots", g,
@@ -98,6 +112,7 @@ Status Batch::allocate(const Shards *shards, quire_error *error) {
         shard.binding = has_memory_ ? &(*shards)[s] : nullptr;
         shard.uploaded_rows = max_rows_;  // the first upload carries the padding
         shard.uploaded_tokens = max_query_;
+        shard.uploaded_cross = max_cross_;
         for (uint32_t i = 0; i < image_count_; ++i) QUIRE_TRY(allocate_image(&shard, i, error));
         if (!has_memory_) continue;
         void *pointer = nullptr;
@@ -126,49 +141,54 @@ Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry,
         for (uint32_t g = 0; g < group_count_; ++g) {
             if (!shards_[s].binding->holds(g)) continue;
             uint32_t index = a_group ? g : a_shard ? s * group_count_ + g : 0;
-            QUIRE_TRY(make_plan(desc.attention[index], geometry, &shards_[s], g, error));
+            const quire_attention_desc &options = desc.attention[index];
+            QUIRE_TRY(check_attention(options, index, geometry.groups[g]));
+            QUIRE_TRY(make_plan(options, geometry, &shards_[s], g, error));
         }
+    }
+    return Status{};
+}
+
+Status Batch::check_attention(const quire_attention_desc &options, uint32_t index,
+                              const GroupGeometry &group) const {
+    if (group.kind == QUIRE_GROUP_LATENT && options.scale == 0) {
+        return fail(QUIRE_E_ARG,
+                    "attention[{}].scale is 0: a latent group needs one, for its query heads had "
+                    "another dim before they were absorbed",
+                    index);
+    }
+    bool masks = (options.flags & QUIRE_ATTENTION_MASK) != 0;
+    if (!group.cross && masks != (max_mask_words_ != 0)) {
+        return fail(QUIRE_E_ARG,
+                    "max_mask_words is {}, which QUIRE_ATTENTION_MASK of attention[{}] "
+                    "contradicts: masks are for all groups or for none",
+                    max_mask_words_, index);
     }
     return Status{};
 }
 
 Status Batch::make_plan(const quire_attention_desc &options, const Geometry &geometry, Shard *shard,
                         uint32_t g, quire_error *error) {
-    Device *device = shard->binding->device();
-    const quire_be_pool &pool = shard->binding->pool(g);
-    if (options.q_heads == 0 || options.q_heads % pool.kv_heads != 0) {
+    const Device &device = *shard->binding->device();
+    uint32_t kv_heads = shard->binding->pool(g).kv_heads;
+    if (options.q_heads == 0 || options.q_heads % kv_heads != 0) {
         return fail(QUIRE_E_ARG, "q_heads is {}: needs a multiple of the {} KV heads",
-                    options.q_heads, pool.kv_heads);
+                    options.q_heads, kv_heads);
     }
-    shard->q_heads[g] = options.q_heads;
-    quire_be_plan_desc plan{};
-    plan.struct_size = sizeof plan;
-    plan.shape =
-        quire_be_attention_query{sizeof plan.shape,
-                                 options.flags,
-                                 options.q_heads,
-                                 pool.kv_heads,
-                                 pool.k_head_dim,
-                                 pool.v_head_dim,
-                                 options.q_dtype != 0 ? options.q_dtype : uint32_t{QUIRE_DTYPE_F32},
-                                 pool.k_dtype,
-                                 pool.v_dtype,
-                                 block_tokens_,
-                                 geometry.groups[g].window,
-                                 QUIRE_GROUP_FULL,
-                                 0,
-                                 0,
-                                 0,
-                                 0};
-    plan.scale = options.scale;
-    plan.max_rows = max_rows_;
-    plan.max_query_tokens = max_query_;
-    plan.max_blocks_per_row = max_blocks_;
+    AttentionPlan plan(host_);
+    QUIRE_TRY(plan.describe(options, geometry.groups[g], kv_heads, block_tokens_));
+    plan.desc.max_rows = max_rows_;
+    plan.desc.max_query_tokens = max_query_;
+    plan.desc.max_blocks_per_row = max_blocks_;
     quire_be_plan *made = nullptr;
-    QUIRE_TRY(
-        ask<&quire_backend_api::plan_create>(*device->api, error, device->handle, &plan, &made));
-    if (made == nullptr) return slot_lied(*device->api, error, "plan_create gave no plan");
+    QUIRE_TRY(ask<&quire_backend_api::plan_create>(
+        *device.api, error, device.handle, static_cast<const quire_be_plan_desc *>(&plan.desc),
+        &made));
+    if (made == nullptr) return slot_lied(*device.api, error, "plan_create gave no plan");
     shard->plans[g] = made;
+    shard->q_heads[g] = options.q_heads;
+    shard->has_rope[g] = plan.desc.rope != nullptr;
+    shard->has_sinks[g] = (plan.desc.shape.flags & QUIRE_ATTENTION_SINK_LOGITS) != 0;
     return Status{};
 }
 
@@ -180,6 +200,13 @@ Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, con
     max_rows_ = desc.max_rows;
     max_blocks_ = desc.max_blocks_per_row;
     max_query_ = desc.max_query_tokens;
+    max_mask_words_ = desc.max_mask_words;
+    max_cross_ = desc.max_cross_tokens;
+    flags_ = desc.flags;
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        cross_[g] = geometry.groups[g].cross;
+        kept_blocks_[g] = geometry.groups[g].kept_blocks;
+    }
     if (max_rows_ == 0 || max_blocks_ == 0 || max_query_ == 0) {
         return fail(QUIRE_E_ARG, "max_rows, max_blocks_per_row and max_query_tokens must not be 0");
     }
@@ -194,34 +221,48 @@ Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, con
     QUIRE_TRY(allocate(shards, error));
     QUIRE_TRY(make_plans(desc, geometry, error));
     for (current_ = 0; current_ < image_count_; ++current_) {
-        images_[current_].query_tokens = max_query_;  // pad everything once
-        images_[current_].rows = max_rows_;
+        Image &image = images_[current_];
+        image.query_tokens = max_query_;  // pad everything once
+        image.cross_tokens = max_cross_;
+        image.rows = max_rows_;
         begin_write();
         pad();
-        images_[current_].rows = images_[current_].query_tokens = 0;
+        image.rows = image.query_tokens = image.cross_tokens = 0;
     }
     current_ = 0;
     return Status{};
 }
 
-Status Batch::fits(uint32_t rows, uint32_t query_tokens, uint32_t blocks,
-                   uint64_t context_tokens) const {
-    if (rows > max_rows_) {
-        return fail(QUIRE_E_LIMIT, "the step has {} rows, the batch max_rows {}", rows, max_rows_);
+Status Batch::fits(const BatchNeed &need) const {
+    if (need.rows > max_rows_) {
+        return fail(QUIRE_E_LIMIT, "the step has {} rows, the batch max_rows {}", need.rows,
+                    max_rows_);
     }
-    if (query_tokens > max_query_) {
+    if (need.query_tokens > max_query_) {
         return fail(QUIRE_E_LIMIT,
-                    "the step computes {} tokens, the batch's max_query_tokens is {}", query_tokens,
-                    max_query_);
+                    "the step computes {} tokens, the batch's max_query_tokens is {}",
+                    need.query_tokens, max_query_);
     }
-    if (blocks > max_blocks_) {
-        return fail(QUIRE_E_LIMIT, "a row has {} blocks, the batch max_blocks_per_row {}", blocks,
-                    max_blocks_);
+    if (need.longest_table > max_blocks_) {
+        return fail(QUIRE_E_LIMIT, "a row has {} blocks, the batch max_blocks_per_row {}",
+                    need.longest_table, max_blocks_);
     }
-    if (max_context_ != 0 && context_tokens > max_context_) {
+    uint64_t context = need.context_tokens > need.cross_context_tokens ? need.context_tokens
+                                                                       : need.cross_context_tokens;
+    if (max_context_ != 0 && context > max_context_) {
         return fail(QUIRE_E_LIMIT,
-                    "the contexts hold {} tokens, the batch's max_context_tokens is {}",
-                    context_tokens, max_context_);
+                    "the contexts hold {} tokens, the batch's max_context_tokens is {}", context,
+                    max_context_);
+    }
+    if (need.cross_tokens > max_cross_) {
+        return fail(QUIRE_E_LIMIT,
+                    "the step writes {} cross tokens, the batch's max_cross_tokens is {}",
+                    need.cross_tokens, max_cross_);
+    }
+    if (need.mask_words > max_mask_words_) {
+        return fail(QUIRE_E_LIMIT,
+                    "the step's masks have {} words, the batch's max_mask_words is {}",
+                    need.mask_words, max_mask_words_);
     }
     return Status{};
 }
@@ -230,131 +271,13 @@ bool Batch::writable(const Timeline &timeline) const {
     return !has_memory_ || timeline.has_run(images_[(current_ + 1) % image_count_].step);
 }
 
-void Batch::begin_write() {
-    row_count_ = query_tokens_ = max_length_ = 0;
-    context_tokens_ = 0;
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        csr_blocks_[g] = 0;
-        if (groups_[g].csr_indptr != 0) at<int32_t>(groups_[g].csr_indptr)[0] = 0;
-    }
-    if (cu_q_ != 0) at<int32_t>(cu_q_)[0] = 0;
-}
-
-void Batch::write_table(uint32_t group, uint32_t row, uint64_t handle, const BlockTable &table) {
-    RowState &state = row_state(group, row);
-    uint32_t *ids = at<uint32_t>(groups_[group].table) + uint64_t{row} * max_blocks_;
-    bool same = state.handle == handle && state.epoch == table.epoch;
-    if (same && state.length == table.length && state.null_front == table.null_front) return;
-    uint32_t from = 0;
-    if (same && state.length <= table.length) {
-        from = state.length;
-        for (uint32_t i = state.null_front; i < table.null_front && i < from; ++i)
-            ids[i] = kNullBlock;
-    }
-    if (from < table.length) {
-        std::memcpy(ids + from, table.ids.data + from, uint64_t{table.length - from} * 4);
-    }
-    if (state.length > table.length) {
-        std::memset(ids + table.length, 0, uint64_t{state.length - table.length} * 4);
-    }
-    state = RowState{handle, table.epoch, table.length, table.null_front, 0};
-}
-
-void Batch::write_csr(uint32_t group, uint32_t row, uint32_t length, const BlockTable &table) {
-    const GroupOffsets &o = groups_[group];
-    uint32_t blocks = (length + block_tokens_ - 1) >> block_shift_;
-    uint64_t begin = csr_blocks_[group];
-    std::memcpy(at<uint32_t>(o.csr_indices) + begin, table.ids.data, uint64_t{blocks} * 4);
-    csr_blocks_[group] = begin + blocks;
-    at<int32_t>(o.csr_indptr)[row + 1] = static_cast<int32_t>(begin + blocks);
-    uint32_t rest = length & (block_tokens_ - 1);
-    at<int32_t>(o.csr_last)[row] = static_cast<int32_t>(rest != 0 ? rest : block_tokens_);
-}
-
-void Batch::write_slots(uint32_t group, uint32_t first, uint32_t count, const BlockTable &table) {
-    int64_t *out = at<int64_t>(groups_[group].slots) + query_tokens_;
-    uint32_t mask = block_tokens_ - 1;
-    for (uint32_t i = 0; i < count; ++i) {
-        uint32_t position = first + i;
-        uint64_t block = table.ids.data[position >> block_shift_];
-        out[i] = static_cast<int64_t>(block << block_shift_ | (position & mask));
-    }
-}
-
-void Batch::write_context(uint32_t group, uint32_t length, const BlockTable &table) {
-    int32_t *out = at<int32_t>(groups_[group].context_slots) + context_tokens_;
-    uint32_t mask = block_tokens_ - 1;
-    for (uint32_t position = 0; position < length; ++position) {
-        uint32_t block = table.ids.data[position >> block_shift_];
-        out[position] = static_cast<int32_t>(block << block_shift_ | (position & mask));
-    }
-}
-
-void Batch::add_row(uint64_t handle, const Change &change, const BlockTable *tables) {
-    uint32_t row = row_count_;
-    uint32_t first = change.first_position;
-    uint32_t count = change.compute_count;
-    uint32_t length = first + count;
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        const GroupOffsets &o = groups_[g];
-        if (o.table != 0) write_table(g, row, handle, tables[g]);
-        if (o.csr_indptr != 0) write_csr(g, row, length, tables[g]);
-        if (o.slots != 0) write_slots(g, first, count, tables[g]);
-        if (o.context_slots != 0) write_context(g, length, tables[g]);
-    }
-    if (positions_ != 0) {
-        int32_t *positions = at<int32_t>(positions_) + query_tokens_;
-        for (uint32_t i = 0; i < count; ++i) positions[i] = static_cast<int32_t>(first + i);
-    }
-    query_tokens_ += count;
-    context_tokens_ += length;
-    if (length > max_length_) max_length_ = length;
-    if (lengths_ != 0) at<int32_t>(lengths_)[row] = static_cast<int32_t>(length);
-    if (cu_q_ != 0) at<int32_t>(cu_q_)[row + 1] = static_cast<int32_t>(query_tokens_);
-    row_count_ = row + 1;
-}
-
-// Padding behind what this step wrote and in front of what is padded already.
-void Batch::pad() {
-    Image &image = images_[current_];
-    for (uint32_t row = row_count_; row < image.rows; ++row) {
-        for (uint32_t g = 0; g < group_count_; ++g) {
-            if (groups_[g].table != 0) write_table(g, row, 0, BlockTable{});
-            if (groups_[g].csr_last != 0) at<int32_t>(groups_[g].csr_last)[row] = 0;
-        }
-        if (lengths_ != 0) at<int32_t>(lengths_)[row] = 0;
-    }
-    // What is repeated changes with every step.
-    for (uint32_t row = row_count_; row < max_rows_; ++row) {
-        if (cu_q_ != 0) at<int32_t>(cu_q_)[row + 1] = static_cast<int32_t>(query_tokens_);
-        for (uint32_t g = 0; g < group_count_; ++g) {
-            if (groups_[g].csr_indptr == 0) continue;
-            at<int32_t>(groups_[g].csr_indptr)[row + 1] = static_cast<int32_t>(csr_blocks_[g]);
-        }
-    }
-    for (uint32_t i = query_tokens_; i < image.query_tokens; ++i) {
-        if (positions_ != 0) at<int32_t>(positions_)[i] = 0;
-        for (uint32_t g = 0; g < group_count_; ++g) {
-            if (groups_[g].slots != 0) at<int64_t>(groups_[g].slots)[i] = pad_slot_;
-        }
-    }
-}
-
-void Batch::end_write(uint64_t step) {
-    pad();
-    Image &image = images_[current_];
-    image.rows = row_count_;
-    image.query_tokens = query_tokens_;
-    image.step = step;
-    last_step_ = step;
-}
-
 Status Batch::upload(uint32_t index, Queue *queue, quire_error *error) {
     Shard &shard = shards_[index];
     const ImageMemory &image = shard.images[current_];
     uint32_t rows = row_count_ > shard.uploaded_rows ? row_count_ : shard.uploaded_rows;
     uint32_t tokens = query_tokens_ > shard.uploaded_tokens ? query_tokens_ : shard.uploaded_tokens;
-    quire_be_copy copies[3 + 6 * kMaxGroups];
+    uint32_t cross = cross_tokens_ > shard.uploaded_cross ? cross_tokens_ : shard.uploaded_cross;
+    quire_be_copy copies[6 + 8 * kMaxGroups];
     uint32_t count = 0;
     auto add = [&](uint64_t offset, uint64_t size_bytes) {
         if (offset == 0 || size_bytes == 0) return;
@@ -367,19 +290,25 @@ Status Batch::upload(uint32_t index, Queue *queue, quire_error *error) {
     add(cu_q_, 4 * (uint64_t{max_rows_} + 1));
     add(lengths_, 4 * uint64_t{rows});
     add(positions_, 4 * uint64_t{tokens});
+    add(mask_, 4 * uint64_t{mask_words_});
+    add(mask_rows_, 4 * uint64_t{tokens});
+    add(mask_first_, 4 * uint64_t{rows});
     for (uint32_t g = 0; g < group_count_; ++g) {
         const GroupOffsets &o = groups_[g];
         add(o.table, 4 * uint64_t{rows} * max_blocks_);
         add(o.csr_indptr, 4 * (uint64_t{max_rows_} + 1));
         add(o.csr_indices, 4 * csr_blocks_[g]);
         add(o.csr_last, 4 * uint64_t{rows});
-        add(o.slots, 8 * uint64_t{tokens});
-        add(o.context_slots, 4 * context_tokens_);
+        add(o.slots, 8 * uint64_t{cross_[g] ? cross : tokens});
+        add(o.context_slots, 4 * context_tokens_[g]);
+        add(o.shared, 4 * uint64_t{rows});
+        if (cross_[g]) add(o.lengths, 4 * uint64_t{rows});
     }
     QUIRE_TRY(ask<&quire_backend_api::copy>(*queue->device->api, error, queue->handle,
                                             static_cast<const quire_be_copy *>(copies), count));
     shard.uploaded_rows = row_count_;
     shard.uploaded_tokens = query_tokens_;
+    shard.uploaded_cross = cross_tokens_;
     return Status{};
 }
 
@@ -394,31 +323,45 @@ Status Batch::views(uint32_t group, uint32_t shard, quire_batch_views *out) cons
     out->csr_last_page_len = address(shard, o.csr_last);
     out->slots = address(shard, o.slots);
     out->context_slots = address(shard, o.context_slots);
-    out->lengths = address(shard, lengths_);
+    out->lengths = address(shard, o.lengths);
     out->positions = address(shard, positions_);
     out->cu_q = address(shard, cu_q_);
     out->block_table_stride = max_blocks_;
     out->row_count = row_count_;
     out->query_tokens = query_tokens_;
     out->max_length = max_length_;
+    out->mask = address(shard, mask_);
+    out->mask_rows = address(shard, mask_rows_);
+    out->mask_first = address(shard, mask_first_);
+    out->shared_prefix = address(shard, o.shared);
+    out->write_tokens = cross_[group] ? cross_tokens_ : query_tokens_;
     return Status{};
 }
 
 void Batch::fill_kv_write(uint32_t shard, uint32_t group, quire_be_kv_write *args) const {
     args->pool = &shards_[shard].binding->pool(group);
     args->slots = address(shard, groups_[group].slots);
-    args->token_count = query_tokens_;
+    const Shard &part = shards_[shard];
+    args->token_count = cross_[group] ? cross_tokens_ : query_tokens_;
+    args->positions = cross_[group] ? 0 : address(shard, positions_);
+    args->plan = part.has_rope[group] ? part.plans[group] : nullptr;
 }
 
 void Batch::fill_attention(uint32_t shard, uint32_t group, quire_be_attention *args) const {
     args->pool = &shards_[shard].binding->pool(group);
     args->block_table = address(shard, groups_[group].table);
-    args->lengths = address(shard, lengths_);
+    args->lengths = address(shard, groups_[group].lengths);
     args->cu_q = address(shard, cu_q_);
     args->block_table_stride = max_blocks_;
     args->row_count = row_count_;
     args->query_tokens = query_tokens_;
     args->max_length = max_length_;
+    args->shared_prefix = address(shard, groups_[group].shared);
+    if (cross_[group] || mask_rows_ == 0) return;
+    args->positions = address(shard, positions_);
+    args->mask = mask_words_ != 0 ? address(shard, mask_) : 0;
+    args->mask_rows = address(shard, mask_rows_);
+    args->mask_first = address(shard, mask_first_);
 }
 
 }  // namespace quire

@@ -19,6 +19,27 @@
 
 namespace quire {
 
+// What a step writes of one item.
+struct BatchRow {
+    uint64_t handle;
+    uint32_t first_position;  // of the tokens to compute
+    uint32_t compute_count;
+    uint32_t cross_length;   // rows of the other input
+    uint32_t cross_written;  // of them in this step: all or none
+    MaskView mask;           // of the last mask.rows tokens
+};
+
+// What a step asks of a batch, for all its rows or the longest.
+struct BatchNeed {
+    uint32_t rows = 0;
+    uint32_t longest_table = 0;
+    uint64_t query_tokens = 0;
+    uint64_t context_tokens = 0;
+    uint64_t cross_context_tokens = 0;
+    uint64_t cross_tokens = 0;
+    uint64_t mask_words = 0;
+};
+
 class Batch {
  public:
     static constexpr uint32_t kImages = 4;
@@ -30,9 +51,7 @@ class Batch {
     Status create(const quire_batch_desc &desc, const Geometry &geometry, const Shards *shards,
                   quire_error *error);
 
-    // Would the rows fit? blocks: of the longest row. context_*: sums over all rows.
-    Status fits(uint32_t rows, uint32_t query_tokens, uint32_t blocks,
-                uint64_t context_tokens) const;
+    Status fits(const BatchNeed &need) const;
     // May an image be written? False while uploads of earlier steps wait.
     bool writable(const Timeline &timeline) const;
 
@@ -40,7 +59,7 @@ class Batch {
     void turn() { current_ = (current_ + 1) % image_count_; }
     // Between begin_write and end_write rows are added in item order.
     void begin_write();
-    void add_row(uint64_t handle, const Change &change, const BlockTable *tables);
+    void add_row(const BatchRow &row, const BlockTable *tables);
     void end_write(uint64_t step);
     // REQUIRES: the queue's mutex is held.
     Status upload(uint32_t shard, Queue *queue, quire_error *error);
@@ -56,6 +75,8 @@ class Batch {
         return shards_[shard].plans[group];
     }
     uint32_t q_heads(uint32_t shard, uint32_t group) const { return shards_[shard].q_heads[group]; }
+    bool has_rope(uint32_t shard, uint32_t group) const { return shards_[shard].has_rope[group]; }
+    bool has_sinks(uint32_t shard, uint32_t group) const { return shards_[shard].has_sinks[group]; }
     void fill_kv_write(uint32_t shard, uint32_t group, quire_be_kv_write *args) const;
     void fill_attention(uint32_t shard, uint32_t group, quire_be_attention *args) const;
     uint32_t query_tokens() const { return query_tokens_; }
@@ -63,12 +84,14 @@ class Batch {
  private:
     // Byte offsets into an image; 0 = the view is not kept (the image begins with a spare line).
     struct GroupOffsets {
-        uint64_t table, csr_indptr, csr_indices, csr_last, slots, context_slots;
+        uint64_t table, csr_indptr, csr_indices, csr_last, slots, context_slots, shared;
+        uint64_t lengths;  // of its own in a cross group, else those of all
     };
     struct Image {
         uint8_t *bytes = nullptr;  // of the first shard
         uint32_t rows = 0;         // written in it
         uint32_t query_tokens = 0;
+        uint32_t cross_tokens = 0;
         uint64_t step = 0;  // whose upload reads it
     };
     struct ImageMemory {
@@ -82,8 +105,11 @@ class Batch {
         ImageMemory images[kImages];
         quire_be_plan *plans[kMaxGroups];
         uint32_t q_heads[kMaxGroups];
+        bool has_rope[kMaxGroups];
+        bool has_sinks[kMaxGroups];
         uint32_t uploaded_rows;
         uint32_t uploaded_tokens;
+        uint32_t uploaded_cross;
     };
     // What a row of an image's block table holds.
     struct RowState {
@@ -97,13 +123,19 @@ class Batch {
     Status lay_out(const quire_batch_desc &desc, const Geometry &geometry);
     Status allocate(const Shards *shards, quire_error *error);
     Status allocate_image(Shard *shard, uint32_t image, quire_error *error);
+    Status check_attention(const quire_attention_desc &options, uint32_t index,
+                           const GroupGeometry &group) const;
     Status make_plans(const quire_batch_desc &desc, const Geometry &geometry, quire_error *error);
     Status make_plan(const quire_attention_desc &options, const Geometry &geometry, Shard *shard,
                      uint32_t group, quire_error *error);
     void write_table(uint32_t group, uint32_t row, uint64_t handle, const BlockTable &table);
     void write_csr(uint32_t group, uint32_t row, uint32_t length, const BlockTable &table);
-    void write_slots(uint32_t group, uint32_t first, uint32_t count, const BlockTable &table);
+    void write_slots(uint32_t group, uint32_t at_slot, uint32_t first, uint32_t count,
+                     const BlockTable &table);
     void write_context(uint32_t group, uint32_t length, const BlockTable &table);
+    void write_shared(uint32_t group, uint32_t row, uint32_t length);
+    void write_positions(const BatchRow &row);
+    void write_mask(uint32_t row, const BatchRow &item);
     void pad();
     template <typename T>
     T *at(uint64_t offset) {
@@ -129,6 +161,12 @@ class Batch {
     uint64_t max_context_blocks_ = 0;
     int64_t pad_slot_ = -1;
     uint64_t cu_q_ = 0, lengths_ = 0, positions_ = 0;  // offsets shared by all groups
+    uint64_t mask_ = 0, mask_rows_ = 0, mask_first_ = 0;
+    uint32_t max_mask_words_ = 0;
+    uint32_t max_cross_ = 0;
+    uint32_t flags_ = 0;
+    bool cross_[kMaxGroups] = {};
+    uint32_t kept_blocks_[kMaxGroups] = {};
     GroupOffsets groups_[kMaxGroups] = {};
     uint64_t size_bytes_ = 0;
     uint32_t image_count_ = 0;
@@ -136,7 +174,9 @@ class Batch {
     Image images_[kImages];
     Array<RowState> rows_;                  // [image][group][row]
     uint64_t csr_blocks_[kMaxGroups] = {};  // written so far
-    uint64_t context_tokens_ = 0;
+    uint64_t context_tokens_[kMaxGroups] = {};
+    uint32_t cross_tokens_ = 0;
+    uint32_t mask_words_ = 0;
     uint32_t row_count_ = 0;
     uint32_t query_tokens_ = 0;
     uint32_t max_length_ = 0;

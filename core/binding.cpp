@@ -25,6 +25,7 @@ quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens) {
     pool.v_head_dim = g.v_head_dim;
     pool.k_dtype = g.k_dtype;
     pool.v_dtype = g.v_dtype;
+    pool.group_kind = g.kind;
     return pool;
 }
 
@@ -41,6 +42,9 @@ Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometr
     query.v_dtype = pool.v_dtype;
     query.block_tokens = pool.block_tokens;
     query.window = g.window;
+    query.group_kind = g.kind;
+    query.sink_tokens = g.sink_tokens;
+    if (g.cross) query.flags = QUIRE_ATTENTION_NOT_CAUSAL;
     quire_be_answer answer{};
     answer.struct_size = sizeof answer;
     QUIRE_TRY(ask<&quire_backend_api::query_attention>(*device->api, error, device->handle, &query,

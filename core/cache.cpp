@@ -36,6 +36,8 @@ Cache::~Cache() {
     for (Sequence &s : sequences_) {
         ledger_.buffers().give_back(&s.tokens);
         ledger_.buffers().give_back(&s.spans);
+        ledger_.buffers().give_back(&s.tree);
+        ledger_.buffers().give_back(&s.moves);
     }
 }
 
@@ -65,12 +67,13 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     QUIRE_TRY(place_layers(desc.layer_groups, geometry_, places_.data()));
     // The pool first: a size that the device cannot hold is refused before books of it are made.
     QUIRE_TRY(shards_.create(desc, shards, desc.shard_count, places_.data(), &geometry_, error));
+    can_move_ = shards_.can_move();
     bool follows = (desc.flags & QUIRE_CACHE_FOLLOWER) != 0;
     QUIRE_TRY(ledger_.create(geometry_, max_sequences, seeds.hash, !follows));
     uint64_t digest = digest_geometry(geometry_, places_.data(), max_sequences);
     if (follows) QUIRE_TRY(follower_.create(digest, geometry_, max_sequences));
     if ((desc.flags & QUIRE_CACHE_LOG) != 0) {
-        QUIRE_TRY(leader_.create(seeds.identity, digest, max_sequences, geometry_.group_count));
+        QUIRE_TRY(leader_.create(seeds.identity, digest, max_sequences, geometry_));
     }
     bool ok = sequence_handles_.create(max_sequences) && step_handles_.create(kMaxUnfinished) &&
               namespace_handles_.create(kMaxNamespaces) && sequences_.create(max_sequences) &&
@@ -100,13 +103,15 @@ void Cache::info(quire_cache_info *out) const {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const GroupGeometry &group = geometry_.groups[g];
         uint64_t usable = group.blocks - 1;
-        bool counts = !group.windowed || !geometry_.any_full;
+        if (group.cross) continue;
+        bool counts = group.full || !geometry_.any_full;
         if (counts && usable * geometry_.block_tokens < tokens)
             tokens = usable * geometry_.block_tokens;
         uint32_t longest = geometry_.max_sequence_tokens;
-        uint64_t in_window = uint64_t{group.window} + 2 * geometry_.block_tokens;
+        uint64_t in_window =
+            uint64_t{group.sink_tokens} + group.window + 3 * uint64_t{geometry_.block_tokens};
         if (group.windowed && longest > in_window) {
-            longest = static_cast<uint32_t>(in_window);  // dead slots in front, a part behind
+            longest = static_cast<uint32_t>(in_window);  // dead slots between, a part behind
         }
         uint64_t fit = usable / ceil_div(longest, geometry_.block_tokens);
         if (fit < sequences) sequences = fit;
@@ -302,13 +307,14 @@ Status Cache::check() {
             bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
             for (uint32_t k = 0; k < t.length; ++k) {
                 bool null = t.ids.data[k] == kNullBlock;
-                if (null != (k < t.null_front)) {
+                if (null != geometry_.groups[g].is_null(k, t.null_front)) {
                     return fail(QUIRE_E_INTERNAL, "cache: sequence {} has a wrong null at block {}",
                                 i, k);
                 }
                 if (!null) ++(swapped ? host_entries : entries);
             }
-            if (t.length < geometry_.blocks_of(s.state.computed)) {
+            if (s.state.computed != 0 &&
+                t.length < geometry_.table_length(g, s.state.computed, s.cross_tokens)) {
                 return fail(QUIRE_E_INTERNAL, "cache: sequence {} has fewer blocks than tokens", i);
             }
             if (s.state.computed > s.state.known) {

@@ -3,7 +3,8 @@
 // cache: orders the parts; the only unit that knows all others.
 //
 //   cache.cpp            creation, namespaces, statistics, reset, check
-//   cache_sequence.cpp   create, end, fork, truncate, accept, set_tokens
+//   cache_sequence.cpp   create, end, fork, truncate, set_tokens
+//   cache_accept.cpp     accepting drafts
 //   cache_lookup.cpp     finding and publishing prefixes
 //   cache_admit.cpp      what an item needs
 //   cache_take.cpp       taking it
@@ -143,6 +144,8 @@ class Cache {
         bool admission;  // nothing of it is on the device yet
         bool takes;      // any block, or hits
         bool swapped;
+        uint32_t first_masked;             // of the known tokens
+        uint32_t drafts;                   // that are a tree
         uint32_t length[kMaxGroups];       // of the table, in the end
         uint32_t fresh[kMaxGroups];        // blocks to take
         uint32_t shared[kMaxGroups];       // hits that the table will name
@@ -181,12 +184,16 @@ class Cache {
     void drop_published(uint32_t sequence);
     Status share_tables(uint32_t parent, uint32_t child, uint32_t computed);
 
+    // cache_accept.cpp
+    Status check_path(const Sequence &s, const uint32_t *path, uint32_t count) const;
+
     // cache_lookup.cpp
     bool hash_blocks(const Sequence &s, uint32_t block_count);
     Extra extra_of(const Sequence &s, uint32_t block);
     uint32_t match(const Sequence &s, uint32_t max_blocks, uint64_t queue);
     bool visible(uint32_t node, uint64_t queue) const;
     uint32_t best_hit(uint32_t matched) const;
+    uint32_t publishable(uint32_t sequence) const;
     void publish(uint32_t sequence, uint64_t ready);
     uint64_t publish_edits(const Plan &plan) const;
     bool named_elsewhere(uint32_t sequence, uint32_t index);
@@ -195,8 +202,7 @@ class Cache {
     Status check_item(const ItemList &list, uint32_t i, uint32_t *sequence);
     Status mark_items(const ItemList &list);
     Status add_items(const ItemList &list);
-    Status add_item(const quire_step_item &item, const quire_token *tokens,
-                    quire_step_result *result);
+    Status add_item(const ItemList &list, uint32_t i);
     void note_tokens(const quire_step_item &item, const quire_token *tokens, Sequence *s);
     Status make_plan(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
                      Plan *plan);
@@ -207,6 +213,7 @@ class Cache {
     void measure(Plan *plan);
     bool tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position);
     Short shortage(const Plan &plan) const;
+    bool reserve_mask(uint64_t words);
     bool reserve_record(uint64_t changes, uint64_t edits, uint64_t copies, uint64_t preemptions);
     Status reserve(const Plan &plan);
 
@@ -216,11 +223,14 @@ class Cache {
     void swap_in(const Plan &plan, Change *change, uint32_t group);
     void copy_tail(const Plan &plan, uint32_t group);
     void take_all(Plan *plan, Change *change);
-    void run_item(const quire_step_item &item, Plan *plan, Change *change,
+    void run_item(const quire_step_item &item, const uint32_t *words, Plan *plan, Change *change,
                   quire_step_result *result);
     void run_in_place(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
                       quire_step_result *result);
     void open_change(Change *change, uint32_t position, uint32_t count);
+    void note_drafts(const quire_step_item &item, const uint32_t *words, Sequence *s);
+    void move_tokens(uint32_t sequence, Change *change);
+    void note_mask(const quire_step_item &item, const uint32_t *words, Change *change);
     void note_item(const quire_step_item &item, const Change &change, quire_step_result *result);
 
     // cache_preempt.cpp
@@ -244,6 +254,7 @@ class Cache {
     void mark_given_up(const StepRecord &record, const Change &change, bool given_up);
     bool takes_given_up(const Edit &edit) const;
     bool hits_doomed(const StepRecord &record, const Change &change) const;
+    BatchNeed need_of(const StepRecord &record) const;
     Status check_batch(const StepRecord &record, Batch *batch) const;
     void pass_windows(const Change &change);
     void settle_items(StepRecord *record, Batch *batch);
@@ -278,7 +289,7 @@ class Cache {
     Status check_table(const SequenceChange &change, uint32_t group) const;
     Status check_sequence(const SequenceChange &change);
     Status check_copy(const quire_block_copy &copy) const;
-    Status check_row(const LogRow &row);
+    Status check_row(const LogRow &row, uint32_t mask_word_count);
     Status check_log(const LogReader &log);
     template <typename Visit>
     void each_change(const LogReader &log, Visit visit);
@@ -316,6 +327,7 @@ class Cache {
     Waiting waiting_;
     uint64_t call_ = 0;  // number of begin and add calls, marks their sequences
     bool has_memory_ = false;
+    bool can_move_ = true;  // tokens, on every device
     bool prefix_off_ = false;
     uint32_t watermark_ = 0;
     uint32_t victim_order_ = 0;

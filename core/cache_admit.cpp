@@ -20,9 +20,6 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
     if (s.marked == call_ || (s.change != kNone && !preempted_now)) {
         return fail(QUIRE_E_BUSY, "items[{}]: the sequence is in the step already", i);
     }
-    if (item.mask_kind != QUIRE_MASK_NONE) {
-        return fail(QUIRE_E_UNSUPPORTED, "items[{}].mask_kind {} is not known", i, item.mask_kind);
-    }
     if (uint64_t{item.token_offset} + item.token_count > list.token_count) {
         return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);
     }
@@ -45,6 +42,8 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
         return fail(QUIRE_E_ARG, "items[{}].max_compute {} would leave drafts uncomputed", i,
                     item.max_compute);
     }
+    QUIRE_TRY(check_mask(item, i, list.tokens, list.token_count, static_cast<uint32_t>(known),
+                         state.computed));
     if (still_written_elsewhere(s)) {
         return fail(QUIRE_E_BUSY, "items[{}]: its step on another queue is not finished", i);
     }
@@ -70,8 +69,7 @@ Status Cache::add_items(const ItemList &list) {
     StepRecord &record = open_record();
     uint64_t before = record.changes.size();
     for (uint32_t i = 0; i < list.count; ++i) {
-        const quire_step_item &item = list.item(i);
-        Status added = add_item(item, list.tokens + item.token_offset, &list.result(i));
+        Status added = add_item(list, i);
         if (!added.ok()) {
             undo_changes(&record, before);
             return added;
@@ -104,11 +102,13 @@ void Cache::note_tokens(const quire_step_item &item, const quire_token *tokens, 
 // Looks up what is on the device already, when nothing of the sequence is.
 Status Cache::find_prefix(Plan *plan, bool has_waited) {
     Sequence &s = sequences_[plan->sequence];
-    if (prefix_off_ || (s.state.flags & Sequence::kUnpublished) != 0) {
+    if (prefix_off_ || (s.state.flags & Sequence::kUnpublished) != 0 || s.cross_tokens != 0) {
         return Status{};
     }
     uint32_t settled = plan->swapped ? s.state.computed : plan->known - 1;
     if (s.state.first_unknown < settled) settled = s.state.first_unknown;
+    // What a mask is about is computed together.
+    if (plan->first_masked < settled) settled = plan->first_masked;
     uint32_t blocks = settled >> geometry_.block_shift;
     if (has_waited && waiting_.blocks == blocks) {
         hashed_ = blocks;
@@ -142,36 +142,38 @@ bool Cache::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t positio
 }
 
 void Cache::measure(Plan *plan) {
-    plan->takes = plan->admission;
+    plan->takes = plan->admission || sequences_[plan->sequence].state.move_count != 0;
     uint32_t end = plan->position + plan->compute;
     uint32_t reserved = end == plan->known ? end + plan->lookahead : end;
+    uint32_t cross_tokens = sequences_[plan->sequence].cross_tokens;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const GroupGeometry &group = geometry_.groups[g];
         const BlockTable &t = ledger_.table(plan->sequence, g);
         uint32_t length = t.length;
         plan->fresh[g] = plan->shared[g] = plan->from_cached[g] = 0;
         plan->copy_tail[g] = false;
         if (plan->admission) [[unlikely]] {
             const BlockPool &pool = ledger_.pool(g);
-            uint32_t first = plan->swapped ? t.null_front
-                                           : geometry_.groups[g].first_visible_block(
-                                                 plan->position, geometry_.block_tokens);
-            for (uint32_t i = first; i < plan->hit_blocks; ++i) {
+            uint32_t first =
+                plan->swapped ? t.null_front
+                              : group.first_visible_block(plan->position, geometry_.block_tokens);
+            for (uint32_t i = 0; i < plan->hit_blocks; ++i) {
                 uint32_t block = ledger_.tree().blocks(matches_[i])[g];
-                if (block == kNullBlock) continue;
+                if (block == kNullBlock || group.is_null(i, first)) continue;
                 ++plan->shared[g];
                 const Block &b = pool[block];
                 bool counted = b.state == BlockState::cached && b.touch < open_record().barrier;
                 plan->from_cached[g] += counted ? 1 : 0;
             }
             if (plan->swapped) {
-                plan->fresh[g] = length - t.null_front - plan->shared[g];
+                plan->fresh[g] = group.held_entries(length, t.null_front) - plan->shared[g];
             } else {
-                length = plan->hit_blocks;
+                length = group.cross ? 0 : plan->hit_blocks;
             }
-        } else if ((plan->position & (geometry_.block_tokens - 1)) != 0) {
+        } else if ((plan->position & (geometry_.block_tokens - 1)) != 0 && !group.cross) {
             plan->copy_tail[g] = !tail_is_writable(plan->sequence, g, plan->position);
         }
-        uint32_t target = geometry_.blocks_of(reserved);
+        uint32_t target = geometry_.table_length(g, reserved, cross_tokens);
         plan->length[g] = target > length ? target : length;
         plan->fresh[g] += plan->length[g] - length;
         plan->takes = plan->takes || plan->fresh[g] != 0 || plan->copy_tail[g];
@@ -226,6 +228,17 @@ bool Cache::reserve_record(uint64_t changes, uint64_t edits, uint64_t copies,
     return shards_.reserve(copies);
 }
 
+// Room for an unfolded mask, in all records as above.
+bool Cache::reserve_mask(uint64_t words) {
+    words += open_record().mask_words.size();
+    if (open_record().mask_words.capacity() >= words) [[likely]]
+        return true;
+    for (StepRecord &record : records_) {
+        if (!record.mask_words.reserve(words)) return false;
+    }
+    return true;
+}
+
 // Room for everything that taking the plan writes, so that it cannot fail half-way.
 Status Cache::reserve(const Plan &plan) {
     Sequence &s = sequences_[plan.sequence];
@@ -234,7 +247,7 @@ Status Cache::reserve(const Plan &plan) {
     for (uint32_t g = 0; plan.takes && g < geometry_.group_count; ++g) {
         BlockTable &t = ledger_.table(plan.sequence, g);
         edits += 8 + uint64_t{plan.fresh[g]};
-        copies += 1;
+        copies += 1 + uint64_t{s.state.move_count};
         if (plan.admission) {
             edits += 2 * uint64_t{plan.hit_blocks} + 3 * uint64_t{t.length};
             copies += plan.swapped ? t.length : 0;
@@ -242,6 +255,7 @@ Status Cache::reserve(const Plan &plan) {
         if (!ledger_.buffers().grow(&t.ids, plan.length[g], t.length)) return no_host_memory();
     }
     if (s.span_words != 0 && !words_.reserve(s.span_words)) return no_host_memory();
+    if (!ledger_.buffers().grow(&s.tree, plan.drafts, 0)) return no_host_memory();
     return reserve_record(1, edits, copies, 0) ? Status{} : no_host_memory();
 }
 
@@ -260,6 +274,8 @@ Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, 
     plan->known = s.state.known;
     plan->position = s.state.computed;
     plan->lookahead = item.lookahead;
+    plan->drafts = item.mask_kind == QUIRE_MASK_PARENTS ? item.draft_count : 0;
+    plan->first_masked = first_masked(item, plan->known);
     plan->hit_blocks = plan->query_tokens = 0;
     plan->swapped = (s.state.flags & Sequence::kSwapped) != 0;
     plan->admission = s.state.computed == 0 || plan->swapped;
@@ -275,18 +291,22 @@ Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, 
 bool Cache::stays_in_place(const quire_step_item &item, uint32_t sequence) const {
     const SequenceState &state = sequences_[sequence].state;
     if (state.computed == 0 || (state.flags & Sequence::kSwapped) != 0) return false;
-    if (item.max_compute != 0 || item.lookahead != 0) return false;
+    if (state.move_count != 0) return false;
+    if (item.max_compute != 0 || item.lookahead != 0 || item.mask_kind != 0) return false;
     uint32_t end = state.known + item.token_count;
     uint32_t index = state.computed >> geometry_.block_shift;
     if (end >> geometry_.block_shift != index) return false;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        if (ledger_.table(sequence, g).writable != index) return false;
+        if (ledger_.table(sequence, g).writable != index && !geometry_.groups[g].cross)
+            return false;
     }
     return true;
 }
 
-Status Cache::add_item(const quire_step_item &item, const quire_token *tokens,
-                       quire_step_result *result) {
+Status Cache::add_item(const ItemList &list, uint32_t i) {
+    const quire_step_item &item = list.item(i);
+    const quire_token *tokens = list.tokens + item.token_offset;
+    quire_step_result *result = &list.result(i);
     uint32_t sequence = sequence_handles_.find(item.seq);
     Sequence &s = sequences_[sequence];
     StepRecord &record = open_record();
@@ -313,6 +333,10 @@ Status Cache::add_item(const quire_step_item &item, const quire_token *tokens,
         status = make_room(&plan, &missing);
     }
     if (status.ok() && missing.reason == 0) status = reserve(plan);
+    if (status.ok() && item.mask_kind != QUIRE_MASK_NONE &&
+        !reserve_mask(unfolded_words(item, list.tokens, plan.known))) {
+        status = no_host_memory();
+    }
     if (!status.ok() || missing.reason != 0) {
         if (status.ok() && plan.admission && hashed_ != 0) {
             waiting_ =
@@ -326,7 +350,7 @@ Status Cache::add_item(const quire_step_item &item, const quire_token *tokens,
     }
     Change *change = record.changes.push_uninitialized();
     change->begin(ChangeKind::item, sequence, before);
-    run_item(item, &plan, change, result);
+    run_item(item, list.tokens, &plan, change, result);
     return Status{};
 }
 

@@ -36,6 +36,9 @@ SequenceChange Cache::read_end(uint32_t slot) const {
     SequenceChange change{};
     change.before = followed(slot);
     change.old_tables = &ledger_.table(slot, 0);
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        change.tables[g].kept = geometry_.groups[g].kept_blocks;
+    }
     return change;
 }
 
@@ -43,26 +46,28 @@ Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
     const BlockTable &old = change.old_tables[group];
     const TableChange &table = change.tables[group];
     const LogTable &shape = table.shape;
-    bool stays = shape.first > shape.null_front;
-    if (stays &&
-        (!change.continues() || shape.null_front < old.null_front || shape.first > old.length)) {
+    // What stays was there, and was not null unless it is now.
+    uint32_t gap_end = shape.null_front > table.kept ? shape.null_front : table.kept;
+    bool stays = change.continues() && shape.first <= old.length &&
+                 (old.null_front <= gap_end || shape.first <= gap_end);
+    if (shape.first != 0 && !stays) {
         return fail(QUIRE_E_ARG, "damaged log: slot {} keeps entries that it has not",
                     change.after.slot());
     }
-    if (shape.length < geometry_.blocks_of(change.after.computed) ||
-        shape.length > geometry_.blocks_of(geometry_.max_sequence_tokens)) {
-        return fail(QUIRE_E_ARG, "damaged log: slot {} has a table of {} blocks",
-                    change.after.slot(), shape.length);
+    const LogSequence &s = change.after;
+    uint32_t least =
+        s.computed != 0 ? geometry_.table_length(group, s.computed, s.cross_tokens) : 0;
+    if (shape.length < least || shape.length > geometry_.blocks_of(geometry_.max_sequence_tokens)) {
+        return fail(QUIRE_E_ARG, "damaged log: slot {} has a table of {} blocks", s.slot(),
+                    shape.length);
     }
     const GroupGeometry &g = geometry_.groups[group];
-    uint32_t blocks = change.after.swapped() ? g.host_blocks : g.blocks;
-    for (uint32_t i = shape.first; i < shape.length; ++i) {
-        if (table.id(i) == kNullBlock || table.id(i) >= blocks) {
-            return fail(QUIRE_E_ARG, "damaged log: slot {} names block {}", change.after.slot(),
-                        table.id(i));
-        }
-    }
-    return Status{};
+    uint32_t blocks = s.swapped() ? g.host_blocks : g.blocks, wrong = 0;
+    table.each_told([&](uint32_t i) {
+        if (table.id(i) == kNullBlock || table.id(i) >= blocks) ++wrong;
+    });
+    if (wrong == 0) return Status{};
+    return fail(QUIRE_E_ARG, "damaged log: slot {} names {} blocks that are none", s.slot(), wrong);
 }
 
 Status Cache::check_sequence(const SequenceChange &change) {
@@ -73,10 +78,11 @@ Status Cache::check_sequence(const SequenceChange &change) {
         const LogTable &shape = change.tables[g].shape;
         if (shape.length > longest) longest = shape.length;
     }
-    if (s.computed > s.known || s.drafts > s.known || s.known > geometry_.max_sequence_tokens) {
+    if (s.computed > s.known || s.drafts > s.known || s.known > geometry_.max_sequence_tokens ||
+        s.cross_tokens > (geometry_.any_cross ? geometry_.max_sequence_tokens : 0)) {
         return fail(QUIRE_E_ARG, "damaged log: slot {} has {} known tokens", s.slot(), s.known);
     }
-    follower_.see(s.slot(), s.swapped() ? 0 : s.computed, longest);
+    follower_.see(s.slot(), FollowedSlot{0, s.swapped() ? 0 : s.computed, longest, s.cross_tokens});
     return Status{};
 }
 
@@ -84,6 +90,9 @@ Status Cache::check_copy(const quire_block_copy &copy) const {
     if (copy.group >= geometry_.group_count || copy.kind > QUIRE_COPY_TOKEN) {
         return fail(QUIRE_E_ARG, "damaged log: a copy of kind {} in group {}", copy.kind,
                     copy.group);
+    }
+    if (copy.kind == QUIRE_COPY_TOKEN && !can_move_) {
+        return fail(QUIRE_E_UNSUPPORTED, "the log moves tokens, and a device here cannot");
     }
     const GroupGeometry &g = geometry_.groups[copy.group];
     uint32_t sources = copy.kind == QUIRE_COPY_SWAP_IN ? g.host_blocks : g.blocks;
@@ -97,7 +106,7 @@ Status Cache::check_copy(const quire_block_copy &copy) const {
                 static_cast<uint32_t>(copy.src), static_cast<uint32_t>(copy.dst));
 }
 
-Status Cache::check_row(const LogRow &row) {
+Status Cache::check_row(const LogRow &row, uint32_t mask_word_count) {
     bool known = row.slot < sequences_.size();
     if (known && !follower_.seen(row.slot)) {
         const Sequence &s = sequences_[row.slot];
@@ -107,11 +116,15 @@ Status Cache::check_row(const LogRow &row) {
             uint32_t length = ledger_.table(row.slot, g).length;
             if (length > longest) longest = length;
         }
-        follower_.see(row.slot, swapped ? 0 : s.state.computed, longest);
+        follower_.see(row.slot,
+                      FollowedSlot{0, swapped ? 0 : s.state.computed, longest, s.cross_tokens});
     }
     uint64_t end = uint64_t{row.first_position} + row.compute_count;
-    bool inside = known && row.compute_count != 0 && end <= follower_.slot(row.slot).computed;
-    if (inside) return Status{};
+    bool inside = known && row.compute_count != 0 && end <= follower_.slot(row.slot).computed &&
+                  row.cross_tokens <= follower_.slot(row.slot).cross_tokens;
+    bool masked = row.mask_rows <= row.compute_count && row.mask_at <= mask_word_count &&
+                  row.mask_words() <= mask_word_count - row.mask_at;
+    if (inside && masked) return Status{};
     return fail(QUIRE_E_ARG, "damaged log: a row of slot {} computes up to {}", row.slot, end);
 }
 
@@ -122,7 +135,7 @@ Status Cache::check_log(const LogReader &log) {
     for (uint32_t i = 0; i < header.ended_count; ++i) {
         uint32_t slot = log.ended(i);
         if (!sequence_handles_.is_live(slot) || follower_.seen(slot)) return wrong_slot(slot);
-        follower_.see(slot, 0, 0);
+        follower_.see(slot, FollowedSlot{});
     }
     for (uint32_t i = 0; i < header.copy_count; ++i) QUIRE_TRY(check_copy(log.copy(i)));
     QUIRE_TRY(log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
@@ -133,7 +146,8 @@ Status Cache::check_log(const LogReader &log) {
         read_change(after, tables, &change);
         return check_sequence(change);
     }));
-    for (uint32_t i = 0; i < header.row_count; ++i) QUIRE_TRY(check_row(log.row(i)));
+    for (uint32_t i = 0; i < header.row_count; ++i)
+        QUIRE_TRY(check_row(log.row(i), header.mask_word_count));
     return Status{};
 }
 
@@ -167,18 +181,19 @@ Status Cache::check_digest(const LogReader &log) {
 
 Status Cache::check_log_batch(const LogReader &log, const Batch *batch) const {
     if (batch == nullptr) return Status{};
-    uint32_t longest = 0;
-    uint64_t tokens = 0, context = 0;
-    for (uint32_t i = 0; i < log.header().row_count; ++i) {
+    BatchNeed need;
+    need.rows = log.header().row_count;
+    for (uint32_t i = 0; i < need.rows; ++i) {
         LogRow row = log.row(i);
-        tokens += row.compute_count;
-        context += uint64_t{row.first_position} + row.compute_count;
-        uint32_t length = follower_.slot(row.slot).longest;
-        if (length > longest) longest = length;
+        const FollowedSlot &slot = follower_.slot(row.slot);
+        need.query_tokens += row.compute_count;
+        need.context_tokens += uint64_t{row.first_position} + row.compute_count;
+        need.cross_context_tokens += slot.cross_tokens;
+        need.cross_tokens += row.cross_tokens;
+        need.mask_words += uint64_t{row.mask_rows} * row.mask_stride;
+        if (slot.longest > need.longest_table) need.longest_table = slot.longest;
     }
-    QUIRE_TRY(batch->fits(log.header().row_count,
-                          tokens > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(tokens), longest,
-                          context));
+    QUIRE_TRY(batch->fits(need));
     if (batch->writable(timeline_)) return Status{};
     return fail(QUIRE_E_BUSY, "earlier steps of this batch still run: use another or wait");
 }
@@ -190,6 +205,7 @@ Status Cache::reserve_applied(const LogReader &log, StepRecord *record) {
     if (record->copies.capacity() < copies) {
         for (StepRecord &other : records_) ok = ok && other.copies.reserve(copies);
     }
+    ok = ok && record->mask_words.reserve(log.header().mask_word_count);
     Status grown =
         log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
             for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -245,15 +261,18 @@ void Cache::apply_change(const SequenceChange &change) {
         BlockTable &t = ledger_.table(slot, g);
         const TableChange &table = change.tables[g];
         const LogTable &shape = table.shape;
-        bool grows = change.continues() && shape.first >= t.length && shape.length >= t.length;
-        uint32_t from = change.continues() ? t.null_front : 0;
-        for (uint32_t i = from; i < shape.null_front; ++i) t.ids.data[i] = kNullBlock;
-        for (uint32_t i = shape.first; i < shape.length; ++i) t.ids.data[i] = table.id(i);
+        bool grows = change.continues() && shape.first >= t.length;
+        uint32_t nulled = shape.first < shape.null_front ? shape.first : shape.null_front;
+        uint32_t from = t.null_front > table.kept ? t.null_front : table.kept;
+        for (uint32_t i = from; i < nulled; ++i) t.ids.data[i] = kNullBlock;
+        for (uint32_t i = shape.first; i < shape.length; ++i) t.ids.data[i] = kNullBlock;
+        table.each_told([&](uint32_t i) { t.ids.data[i] = table.id(i); });
         t.length = shape.length;
         t.null_front = shape.null_front;
         if (!grows) ++t.epoch;
-        s.blocks_held += t.length - t.null_front;
+        s.blocks_held += geometry_.groups[g].held_entries(t.length, t.null_front);
     }
+    s.cross_tokens = change.after.cross_tokens;
     s.state.known = change.after.known;
     s.state.computed = change.after.computed;
     s.state.drafts = change.after.drafts;
@@ -271,15 +290,19 @@ void Cache::apply(const LogReader &log, StepRecord *record, Batch *batch) {
     for (uint32_t i = 0; i < log.header().copy_count; ++i) record->copies.push(log.copy(i));
     follower_.applied(log.header());
     if (batch == nullptr) return;
+    uint64_t words = log.header().mask_word_count;
+    record->mask_words.resize_within(words);
+    if (words != 0) std::memcpy(record->mask_words.data(), log.mask_words(), words * 4);
     batch->turn();
     batch->begin_write();
     for (uint32_t i = 0; i < log.header().row_count; ++i) {
         LogRow row = log.row(i);
-        Change change;
-        change.begin(ChangeKind::item, row.slot, sequences_[row.slot].state);
-        change.first_position = row.first_position;
-        change.compute_count = row.compute_count;
-        batch->add_row(sequence_handles_.handle(row.slot), change, &ledger_.table(row.slot, 0));
+        MaskView mask{record->mask_words.data() + row.mask_at, row.mask_rows, row.mask_first,
+                      row.mask_stride};
+        batch->add_row(
+            BatchRow{sequence_handles_.handle(row.slot), row.first_position, row.compute_count,
+                     sequences_[row.slot].cross_tokens, row.cross_tokens, mask},
+            &ledger_.table(row.slot, 0));
     }
     batch->end_write(record->number);
 }
@@ -296,7 +319,7 @@ Status Cache::apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOpt
     LogReader log;
     QUIRE_TRY(check_sealed(bytes, size_bytes, &header));
     QUIRE_TRY(follower_.check_header(header));
-    QUIRE_TRY(log.open(bytes, header, geometry_.group_count));
+    QUIRE_TRY(log.open(bytes, header, geometry_));
     QUIRE_TRY(check_log(log));
     QUIRE_TRY(check_log_batch(log, batch));
     if (timeline_.full()) {
@@ -352,7 +375,8 @@ Status Cache::check_followed() {
         change.old_tables = none;
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
             const BlockTable &t = ledger_.table(slot, g);
-            change.tables[g] = {{t.length, t.null_front, t.null_front}, t.ids.data + t.null_front};
+            change.tables[g] = TableChange{
+                {t.length, t.null_front, 0}, geometry_.groups[g].kept_blocks, false, t.ids.data};
         }
         sum += digest_change(change, geometry_.group_count);
         held += sequences_[slot].blocks_held;

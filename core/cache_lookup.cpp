@@ -82,7 +82,8 @@ uint32_t Cache::match(const Sequence &s, uint32_t max_blocks, uint64_t queue) {
 // have a block in every node.
 uint32_t Cache::best_hit(uint32_t matched) const {
     if (!geometry_.any_window) return matched;
-    uint32_t run[kMaxGroups] = {};  // present blocks of each window group that end here
+    uint32_t run[kMaxGroups] = {};   // present blocks of each window group that end here
+    uint32_t kept[kMaxGroups] = {};  // those that begin at the first
     uint32_t best = 0;
     for (uint32_t n = 1; n <= matched; ++n) {
         bool whole = true;
@@ -91,8 +92,10 @@ uint32_t Cache::best_hit(uint32_t matched) const {
             const GroupGeometry &group = geometry_.groups[g];
             if (!group.windowed) continue;
             run[g] = blocks[g] != kNullBlock ? run[g] + 1 : 0;
+            if (run[g] == n) kept[g] = n;
             uint32_t tokens = n << geometry_.block_shift;
-            whole = whole && run[g] >= group.needed_before(tokens, geometry_.block_tokens);
+            whole = whole && run[g] >= group.needed_before(tokens, geometry_.block_tokens) &&
+                    kept[g] >= (group.kept_blocks < n ? group.kept_blocks : n);
         }
         if (whole) best = n;
     }
@@ -109,10 +112,28 @@ uint64_t Cache::publish_edits(const Plan &plan) const {
 
 bool Cache::named_elsewhere(uint32_t sequence, uint32_t index) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        if (geometry_.groups[g].cross) continue;
         uint32_t block = ledger_.table(sequence, g).ids.data[index];
         if (block != kNullBlock && ledger_.pool(g)[block].node != kNone) return true;
     }
     return false;
+}
+
+// Blocks that may be published. Without a full-attention group the last ones may all have left
+// their windows; a node that nothing stands behind would stay for ever.
+uint32_t Cache::publishable(uint32_t sequence) const {
+    const Sequence &s = sequences_[sequence];
+    uint32_t full = s.publishable(geometry_.block_shift);
+    if (geometry_.any_full) return full;
+    auto is_bare = [&](uint32_t index) {
+        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+            const BlockTable &t = ledger_.table(sequence, g);
+            if (!geometry_.groups[g].cross && t.ids.data[index] != kNullBlock) return false;
+        }
+        return true;
+    };
+    while (full > s.state.published && is_bare(full - 1)) --full;
+    return full;
 }
 
 // Publishes what became full and known; `ready` is the step that computes it. Stops early, to go on
@@ -120,9 +141,10 @@ bool Cache::named_elsewhere(uint32_t sequence, uint32_t index) {
 void Cache::publish(uint32_t sequence, uint64_t ready) {
     Sequence &s = sequences_[sequence];
     SequenceState &state = s.state;
-    uint32_t full = s.publishable(geometry_.block_shift);
+    uint32_t full = publishable(sequence);
     constexpr uint32_t silent = Sequence::kUnpublished | Sequence::kSwapped;
     if (full <= state.published || prefix_off_ || (state.flags & silent) != 0) return;
+    if (s.cross_tokens != 0) return;  // its K and V follow from more than tokens and keys
     PrefixTree &tree = ledger_.tree();
     if (s.span_words != 0 && !words_.reserve(s.span_words)) return;
     if (!tree.alive(state.cursor)) {
@@ -157,7 +179,8 @@ Status Cache::probe(uint64_t handle, const quire_token *tokens, uint32_t token_c
     QUIRE_TRY(find_sequence(handle, &index));
     Sequence &s = sequences_[index];
     *hits = 0;
-    if (prefix_off_ || s.state.computed != 0 || s.change != kNone) return Status{};
+    if (prefix_off_ || s.state.computed != 0 || s.change != kNone || s.cross_tokens != 0)
+        return Status{};
     uint64_t total = uint64_t{s.state.known} + token_count;
     if (total > geometry_.max_sequence_tokens) {
         return fail(QUIRE_E_LIMIT, "{} tokens are more than max_sequence_tokens {}", total,

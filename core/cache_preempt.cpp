@@ -80,7 +80,7 @@ bool Cache::host_has_room(uint32_t sequence) const {
         const BlockTable &t = ledger_.table(sequence, g);
         const BlockPool *host = ledger_.host_pool(g);
         uint32_t available = host != nullptr ? host->available(records_[open_slot_].barrier) : 0;
-        if (t.length - t.null_front > available) return false;
+        if (geometry_.groups[g].held_entries(t.length, t.null_front) > available) return false;
     }
     return true;
 }
@@ -89,8 +89,9 @@ uint64_t Cache::held_bytes(uint32_t sequence) const {
     uint64_t bytes = 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockTable &t = ledger_.table(sequence, g);
+        const GroupGeometry &group = geometry_.groups[g];
         bytes +=
-            static_cast<uint64_t>(geometry_.groups[g].block_stride) * (t.length - t.null_front);
+            static_cast<uint64_t>(group.block_stride) * group.held_entries(t.length, t.null_front);
     }
     return bytes;
 }
@@ -100,8 +101,9 @@ uint64_t Cache::held_bytes(uint32_t sequence) const {
 void Cache::swap_out(uint32_t sequence, uint32_t group) {
     Sequence &s = sequences_[sequence];
     BlockTable &t = ledger_.table(sequence, group);
-    for (uint32_t i = t.length; i-- > t.null_front;) {
+    for (uint32_t i = t.length; i-- > 0;) {
         uint32_t block = t.ids.data[i];
+        if (block == kNullBlock) continue;
         uint32_t host_block = ledger_.take_host(group, open_record().barrier);
         ledger_.copy(QUIRE_COPY_SWAP_OUT, group, block, host_block);
         ledger_.set_entry(&s, sequence, group, i, host_block);
@@ -112,7 +114,8 @@ void Cache::swap_out(uint32_t sequence, uint32_t group) {
 void Cache::drop_blocks(uint32_t sequence, uint32_t group) {
     Sequence &s = sequences_[sequence];
     BlockTable &t = ledger_.table(sequence, group);
-    for (uint32_t i = t.length; i-- > t.null_front;) {
+    for (uint32_t i = t.length; i-- > 0;) {
+        if (t.ids.data[i] == kNullBlock) continue;
         ledger_.drop_ref(group, t.ids.data[i], s.last_step);
         --s.blocks_held;
     }
@@ -133,6 +136,7 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
     change.begin(ChangeKind::victim, sequence, s.state);
     change.first_edit = static_cast<uint32_t>(record.edits.size());
     change.first_copy = static_cast<uint32_t>(record.copies.size());
+    change.mask_at = record.mask_words.size();
     record.preemptions.push(quire_preemption{sequence_handles_.handle(sequence), how,
                                              for_seq != 0 ? 1u : 0u, s.state.computed,
                                              s.blocks_held, for_seq});
@@ -149,10 +153,12 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
     state.lookahead = 0;
     if (how == QUIRE_PREEMPT_SWAP) {
         state.flags |= Sequence::kSwapped;
+        if (state.move_count != 0) state.computed = state.move_begin;
     } else {
         state.computed = 0;
         state.flags &= ~Sequence::kUnpublished;  // all of it will be computed anew
     }
+    state.move_count = 0;
     state.published = 0;
     state.cursor = ledger_.tree().root_cursor(s.root);
     charge(s, charged_before);

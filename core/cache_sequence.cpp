@@ -15,6 +15,14 @@ constexpr uint32_t kReleaseAhead = 24;  // block records that a release asks for
 Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys, uint64_t *out) {
     uint32_t ns = desc.ns == 0 ? 0 : namespace_handles_.find(desc.ns);
     if (ns == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such namespace");
+    if (desc.cross_tokens != 0 && !geometry_.any_cross) {
+        return fail(QUIRE_E_ARG, "cross_tokens is {}: the cache has no cross group",
+                    desc.cross_tokens);
+    }
+    if (desc.cross_tokens > geometry_.max_sequence_tokens) {
+        return fail(QUIRE_E_LIMIT, "cross_tokens {} are more than max_sequence_tokens {}",
+                    desc.cross_tokens, geometry_.max_sequence_tokens);
+    }
     QUIRE_TRY(check_keys(keys, desc.key_count));
     words_.shrink(0);
     if (!encode_root(namespaces_[ns].number, keys, desc.key_count, &words_))
@@ -39,6 +47,7 @@ Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys,
     fresh.root = root;
     fresh.name_space = ns;
     fresh.priority = desc.priority;
+    fresh.cross_tokens = desc.cross_tokens;
     fresh.state.cursor = ledger_.tree().root_cursor(root);
     sequences_[index] = fresh;
     leader_.touch(index);
@@ -67,7 +76,7 @@ void Cache::release_from(uint32_t sequence, uint32_t first_block, uint32_t first
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockTable &t = ledger_.table(sequence, g);
         t.writable = kNone;
-        if (t.length <= first_block) continue;
+        if (t.length <= first_block || (geometry_.groups[g].cross && first_block != 0)) continue;
         for (uint32_t i = t.length; i-- > first_block;) {
             uint32_t block = t.ids.data[i];
             if (i >= kReleaseAhead && !swapped)
@@ -90,14 +99,15 @@ void Cache::release_from(uint32_t sequence, uint32_t first_block, uint32_t first
     charge(s, charged_before);
 }
 
-// The longest length up to token_count whose windows are whole.
+// The longest length up to token_count whose windows are whole: what one group takes away may open
+// another's, so they are asked until none objects.
 uint32_t Cache::whole_window_length(uint32_t sequence, uint32_t token_count) {
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+    for (uint32_t g = 0; g < geometry_.group_count;) {
         uint32_t null_front = ledger_.table(sequence, g).null_front;
-        uint32_t first =
-            geometry_.groups[g].first_visible_block(token_count, geometry_.block_tokens);
-        // A shorter length needs blocks that lie still further in front, and those are gone too.
-        if (null_front > first) return 0;
+        uint32_t whole =
+            geometry_.groups[g].longest_whole(token_count, null_front, geometry_.block_tokens);
+        g = whole == token_count ? g + 1 : 0;
+        token_count = whole;
     }
     return token_count;
 }
@@ -110,6 +120,7 @@ void Cache::rewind_cursor(uint32_t sequence) {
     s.state.published = full;
     if (full != 0 && (s.state.flags & Sequence::kSwapped) == 0) {
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+            if (geometry_.groups[g].cross) continue;
             const BlockTable &t = ledger_.table(sequence, g);
             uint32_t block = t.ids.data[full - 1];
             uint32_t node = block != kNullBlock ? ledger_.pool(g)[block].node : kNone;
@@ -129,8 +140,9 @@ void Cache::lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wro
     uint32_t computed = s.state.computed < token_count ? s.state.computed : token_count;
     s.state.computed = whole_window_length(sequence, computed);
     leader_.touch(sequence);
+    s.trim_moves(s.state.computed);
     uint32_t first_wrong = wrong_from == kNone ? kNone : wrong_from >> geometry_.block_shift;
-    release_from(sequence, geometry_.blocks_of(s.state.computed), first_wrong);
+    release_from(sequence, geometry_.blocks_of(s.covered()), first_wrong);
     rewind_cursor(sequence);
     // With nothing computed nothing is in the host tier, and nothing is left of old weights.
     if (s.state.computed == 0) s.state.flags &= ~(Sequence::kSwapped | Sequence::kUnpublished);
@@ -153,7 +165,8 @@ void Cache::drop_published(uint32_t sequence) {
     if ((sequences_[sequence].state.flags & Sequence::kSwapped) != 0) return;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockTable &t = ledger_.table(sequence, g);
-        for (uint32_t i = t.length; i-- > t.null_front;) {
+        for (uint32_t i = t.length; i-- > 0;) {
+            if (t.ids.data[i] == kNullBlock) continue;
             uint32_t node = ledger_.pool(g)[t.ids.data[i]].node;
             if (node != kNone && !used_by_others(sequence, i, node)) ledger_.forget(node);
         }
@@ -172,6 +185,8 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     ledger_.tree().release_root(s.root);
     ledger_.buffers().give_back(&s.tokens);
     ledger_.buffers().give_back(&s.spans);
+    ledger_.buffers().give_back(&s.tree);
+    ledger_.buffers().give_back(&s.moves);
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockTable &t = ledger_.table(index, g);
         ledger_.buffers().give_back(&t.ids);
@@ -188,13 +203,16 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
 
 // The child's tables name the parent's blocks; what both can read is frozen.
 Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
-    uint32_t blocks = geometry_.blocks_of(computed);
+    Sequence &s = sequences_[child];
+    auto length = [&](uint32_t g) {
+        return computed != 0 ? geometry_.table_length(g, computed, s.cross_tokens) : 0;
+    };
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        if (!ledger_.buffers().grow(&ledger_.table(child, g).ids, blocks, 0))
+        if (!ledger_.buffers().grow(&ledger_.table(child, g).ids, length(g), 0))
             return no_host_memory();
     }
-    Sequence &s = sequences_[child];
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        uint32_t blocks = length(g);
         BlockTable &from = ledger_.table(parent, g);
         BlockTable &to = ledger_.table(child, g);
         from.writable = kNone;
@@ -203,6 +221,7 @@ Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
             ledger_.append_entry(&s, child, g, block);
             if (block == kNullBlock) continue;
             ledger_.add_ref(g, block);
+            if (geometry_.groups[g].cross) continue;
             uint32_t readable = computed - (i << geometry_.block_shift);
             if (readable > geometry_.block_tokens) readable = geometry_.block_tokens;
             Block &b = ledger_.pool(g)[block];
@@ -241,7 +260,10 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
                     sequence_handles_.capacity());
     }
     uint32_t computed = p.state.computed < token_count ? p.state.computed : token_count;
+    // What is to be moved lies only where the parent will move it from.
+    if (p.state.move_count != 0 && p.state.move_begin < computed) computed = p.state.move_begin;
     computed = whole_window_length(parent, computed);
+    fresh.cross_tokens = p.cross_tokens;
     sequences_[child] = fresh;
     Status shared = share_tables(parent, child, computed);
     if (!shared.ok()) {
@@ -264,6 +286,7 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     s.state.known = token_count;
     s.state.computed = computed;
     s.state.lookahead = 0;
+    s.state.move_count = 0;
     s.state.preemptions = 0;
     s.state.flags = computed != 0 ? p.state.flags & Sequence::kUnpublished : 0;
     if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
@@ -296,38 +319,6 @@ Status Cache::truncate(uint64_t handle, uint32_t token_count) {
     if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
     lower_computed(index, token_count, kNone);
     return Status{};
-}
-
-Status Cache::accept(uint64_t handle, uint32_t count) {
-    uint32_t index = 0;
-    QUIRE_TRY(find_idle_sequence(handle, &index));
-    Sequence &s = sequences_[index];
-    SequenceState &state = s.state;
-    if (count > state.drafts + state.lookahead) {
-        return fail(QUIRE_E_ARG, "count is {}: the last item had {} drafts and lookahead", count,
-                    state.drafts + state.lookahead);
-    }
-    if ((state.flags & Sequence::kSwapped) != 0) {
-        return fail(QUIRE_E_BUSY, "the sequence is swapped out: add it to a step first");
-    }
-    uint32_t known = state.known - state.drafts + count;
-    if (known > state.known) {
-        if (!ledger_.buffers().grow(&s.tokens, known, state.known)) return no_host_memory();
-        for (uint32_t i = state.known; i < known; ++i) s.tokens.data[i] = QUIRE_TOKEN_UNKNOWN;
-        if (state.first_unknown == kNone) state.first_unknown = state.known;
-        if (state.computed == state.known) state.computed = known;
-    }
-    state.known = known;
-    state.drafts = 0;
-    state.lookahead = 0;
-    if (state.first_unknown >= known) state.first_unknown = kNone;
-    lower_computed(index, known, kNone);
-    publish(index, s.last_step);
-    return Status{};
-}
-
-Status Cache::accept_path(uint64_t, const uint32_t *, uint32_t) {
-    return fail(QUIRE_E_UNSUPPORTED, "paths through a tree are not built yet");
 }
 
 Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,

@@ -84,11 +84,13 @@ void Cache::undo_changes(StepRecord *record, uint64_t keep) {
         }
         bool dropped = last.kind == ChangeKind::dropped;
         uint32_t first_edit = last.first_edit, first_copy = last.first_copy;
+        uint64_t mask_at = last.mask_at;
         undo_change(record, &last);
         record->changes.shrink(record->changes.size() - 1);
         if (dropped) continue;
         record->edits.shrink(first_edit);
         record->copies.shrink(first_copy);
+        record->mask_words.shrink(mask_at);
     }
 }
 
@@ -195,22 +197,27 @@ Status Cache::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capa
     return Status{fits ? quire_status{QUIRE_OK} : quire_status{QUIRE_S_INCOMPLETE}, nullptr, 0, 0};
 }
 
-Status Cache::check_batch(const StepRecord &record, Batch *batch) const {
-    if (batch == nullptr) return Status{};
-    uint32_t rows = 0, longest = 0;
-    uint64_t tokens = 0, context = 0;
+BatchNeed Cache::need_of(const StepRecord &record) const {
+    BatchNeed need;
     for (const Change &change : record.changes) {
         if (change.kind != ChangeKind::item) continue;
-        ++rows;
-        tokens += change.compute_count;
-        context += uint64_t{change.first_position} + change.compute_count;
+        ++need.rows;
+        need.query_tokens += change.compute_count;
+        need.context_tokens += uint64_t{change.first_position} + change.compute_count;
+        need.cross_context_tokens += sequences_[change.sequence].cross_tokens;
+        need.cross_tokens += change.cross_tokens;
+        need.mask_words += uint64_t{change.mask_rows} * change.mask_stride;
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
             uint32_t length = ledger_.table(change.sequence, g).length;
-            if (length > longest) longest = length;
+            if (length > need.longest_table) need.longest_table = length;
         }
     }
-    QUIRE_TRY(batch->fits(rows, tokens > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(tokens),
-                          longest, context));
+    return need;
+}
+
+Status Cache::check_batch(const StepRecord &record, Batch *batch) const {
+    if (batch == nullptr) return Status{};
+    QUIRE_TRY(batch->fits(need_of(record)));
     if (!batch->writable(timeline_)) {
         return fail(QUIRE_E_BUSY, "earlier steps of this batch still run: use another or wait");
     }
@@ -226,9 +233,11 @@ void Cache::pass_windows(const Change &change) {
         if (!group.windowed) continue;
         BlockTable &t = ledger_.table(change.sequence, g);
         uint32_t first = group.first_visible_block(change.first_position, geometry_.block_tokens);
-        for (; t.null_front < first && t.null_front < t.length; ++t.null_front) {
-            ledger_.drop_ref(g, t.ids.data[t.null_front], timeline_.next());
-            t.ids.data[t.null_front] = kNullBlock;
+        uint32_t i = t.null_front > group.kept_blocks ? t.null_front : group.kept_blocks;
+        for (; i < first && i < t.length; ++i) {
+            ledger_.drop_ref(g, t.ids.data[i], timeline_.next());
+            t.ids.data[i] = kNullBlock;
+            t.null_front = i + 1;
             --s.blocks_held;
         }
     }
@@ -260,7 +269,9 @@ void Cache::settle_items(StepRecord *record, Batch *batch) {
         namespaces_[s.name_space].hits += change.hit_tokens;
         if (geometry_.any_window) pass_windows(change);
         if (batch != nullptr) {
-            batch->add_row(sequence_handles_.handle(change.sequence), change,
+            batch->add_row(BatchRow{sequence_handles_.handle(change.sequence),
+                                    change.first_position, change.compute_count, s.cross_tokens,
+                                    change.cross_tokens, record->mask(change)},
                            &ledger_.table(change.sequence, 0));
         }
     }
@@ -277,7 +288,8 @@ void Cache::publish_again(const StepRecord &record) {
         if (tree.alive(at) && tree.reachable(at.node)) continue;
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
             const BlockTable &t = ledger_.table(change.sequence, g);
-            for (uint32_t i = t.null_front; i < t.length; ++i) {
+            for (uint32_t i = 0; i < t.length; ++i) {
+                if (t.ids.data[i] == kNullBlock) continue;
                 uint32_t node = ledger_.pool(g)[t.ids.data[i]].node;
                 if (node != kNone && !tree.reachable(node)) ledger_.forget(node);
             }

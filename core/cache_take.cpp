@@ -22,10 +22,12 @@ void Cache::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t in
 
 void Cache::take_hits(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
-    uint32_t first =
-        geometry_.groups[group].first_visible_block(plan.position, geometry_.block_tokens);
+    const GroupGeometry &geometry = geometry_.groups[group];
+    uint32_t first = geometry.first_visible_block(plan.position, geometry_.block_tokens);
+    if (geometry.cross) return;  // no prefix is of another input
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
-        uint32_t block = i < first ? kNullBlock : ledger_.tree().blocks(matches_[i])[group];
+        uint32_t block =
+            geometry.is_null(i, first) ? kNullBlock : ledger_.tree().blocks(matches_[i])[group];
         if (block != kNullBlock) take_hit(change, group, block, i);
         ledger_.append_entry(&s, plan.sequence, group, block);
     }
@@ -36,8 +38,9 @@ void Cache::swap_in(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
     BlockTable &t = ledger_.table(plan.sequence, group);
     uint64_t number = open_record().number;
-    for (uint32_t i = t.null_front; i < t.length; ++i) {
+    for (uint32_t i = 0; i < t.length; ++i) {
         uint32_t host_block = t.ids.data[i];
+        if (host_block == kNullBlock) continue;
         uint32_t block =
             i < plan.hit_blocks ? ledger_.tree().blocks(matches_[i])[group] : kNullBlock;
         if (block != kNullBlock) {
@@ -68,7 +71,7 @@ void Cache::take_all(Plan *plan, Change *change) {
     uint32_t mask = geometry_.block_tokens - 1;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockTable &t = ledger_.table(sequence, g);
-        bool inside_block = (plan->position & mask) != 0;
+        bool inside_block = (plan->position & mask) != 0 && !geometry_.groups[g].cross;
         bool grows = plan->length[g] != t.length;
         if (grows || plan->copy_tail[g] || plan->admission) ledger_.note_shape(s, sequence, g);
         if (plan->swapped) {
@@ -97,15 +100,18 @@ void Cache::take_all(Plan *plan, Change *change) {
 }
 
 // Takes what the plan found to be there. Nothing can fail any more.
-void Cache::run_item(const quire_step_item &item, Plan *plan, Change *change,
+void Cache::run_item(const quire_step_item &item, const uint32_t *words, Plan *plan, Change *change,
                      quire_step_result *result) {
     StepRecord &record = open_record();
     Sequence &s = sequences_[plan->sequence];
     open_change(change, plan->position, plan->compute);
     change->hit_tokens = plan->swapped ? 0 : plan->hit_blocks << geometry_.block_shift;
     change->query_tokens = plan->query_tokens;
+    if (plan->admission && !plan->swapped) change->cross_tokens = s.cross_tokens;
+    if (item.mask_kind != QUIRE_MASK_NONE) note_mask(item, words, change);
     uint32_t charged_before = charged(s);
     ledger_.resume(&record);
+    move_tokens(plan->sequence, change);
     take_all(plan, change);
     SequenceState &state = s.state;
     if (plan->swapped) {
@@ -116,6 +122,7 @@ void Cache::run_item(const quire_step_item &item, Plan *plan, Change *change,
         state.cursor = ledger_.tree().cursor(matches_[plan->hit_blocks - 1]);
     }
     note_item(item, *change, result);
+    note_drafts(item, words, &s);
     charge(s, charged_before);
     publish(plan->sequence, record.number);
     ledger_.pause();
@@ -132,6 +139,7 @@ void Cache::run_in_place(const quire_step_item &item, const quire_token *tokens,
     note_tokens(item, tokens, &s);
     open_change(change, s.state.computed, s.state.known - s.state.computed);
     note_item(item, *change, result);
+    s.state.draft_shape = DraftShape::chain;
 }
 
 // The change begins here, without edits so far.
@@ -139,9 +147,45 @@ void Cache::open_change(Change *change, uint32_t position, uint32_t count) {
     const StepRecord &record = open_record();
     change->first_edit = change->edit_end = static_cast<uint32_t>(record.edits.size());
     change->first_copy = change->copy_end = static_cast<uint32_t>(record.copies.size());
+    change->mask_at = record.mask_words.size();
     change->first_position = position;
     change->compute_count = count;
     change->valid_tokens = position;
+}
+
+// Remembers what the drafts see of each other. REQUIRES: room in s->tree.
+void Cache::note_drafts(const quire_step_item &item, const uint32_t *words, Sequence *s) {
+    DraftShape &shape = s->state.draft_shape;
+    shape = item.mask_kind == QUIRE_MASK_BITS ? DraftShape::bits : DraftShape::chain;
+    if (item.mask_kind != QUIRE_MASK_PARENTS) return;
+    shape = DraftShape::tree;
+    std::memcpy(s->tree.data, words + item.mask_offset, uint64_t{item.draft_count} * 4);
+}
+
+// Brings accepted tokens to their places, before anything of the step reads or writes there.
+void Cache::move_tokens(uint32_t sequence, Change *change) {
+    Sequence &s = sequences_[sequence];
+    SequenceState &state = s.state;
+    if (state.move_count == 0) return;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        if (geometry_.groups[g].cross) continue;
+        for (uint32_t i = 0; i < state.move_count; ++i) {
+            ledger_.move_token(sequence, g, s.moves.data[i], state.move_begin + i);
+        }
+    }
+    if (state.move_begin < change->valid_tokens) change->valid_tokens = state.move_begin;
+    state.move_count = 0;
+}
+
+// Unfolds the item's mask into the record. REQUIRES: reserve_mask().
+void Cache::note_mask(const quire_step_item &item, const uint32_t *words, Change *change) {
+    Array<uint32_t> &kept = open_record().mask_words;
+    uint32_t known = sequences_[change->sequence].state.known;
+    kept.resize_within(change->mask_at + unfolded_words(item, words, known));
+    MaskView mask = unfold_mask(item, words, known, kept.data() + change->mask_at);
+    change->mask_rows = mask.rows;
+    change->mask_first = mask.first;
+    change->mask_stride = mask.stride;
 }
 
 // What running does to a sequence's state, and what the caller is told.
@@ -161,6 +205,7 @@ void Cache::note_item(const quire_step_item &item, const Change &change,
     result->hit_tokens = change.hit_tokens;
     result->first_position = change.first_position;
     result->compute_count = change.compute_count;
+    result->cross_tokens = change.cross_tokens;
     result->row = record.rows++;
 }
 

@@ -16,6 +16,7 @@ struct FollowedSlot {
     uint64_t round;     // the check that set the rest
     uint32_t computed;  // 0 when it ended
     uint32_t longest;   // table, in blocks
+    uint32_t cross_tokens;
 };
 
 class Follower {
@@ -37,8 +38,9 @@ class Follower {
     // A log's check begins, and no slot was seen in it.
     void begin_check() { ++round_; }
     bool seen(uint32_t slot) const { return slots_[slot].round == round_; }
-    void see(uint32_t slot, uint32_t computed, uint32_t longest) {
-        slots_[slot] = FollowedSlot{round_, computed, longest};
+    void see(uint32_t slot, FollowedSlot made) {
+        made.round = round_;
+        slots_[slot] = made;
     }
     const FollowedSlot &slot(uint32_t slot) const { return slots_[slot]; }
 

@@ -6,16 +6,44 @@ namespace quire {
 
 namespace {
 
+Status check_latent(const quire_group_desc &desc, uint32_t index) {
+    if (desc.kv_heads != 1) {
+        return fail(QUIRE_E_ARG, "groups[{}].kv_heads is {}: all heads share a latent row, set 1",
+                    index, desc.kv_heads);
+    }
+    if (desc.v_head_dim > desc.k_head_dim) {
+        return fail(QUIRE_E_ARG,
+                    "groups[{}].v_head_dim {} is above k_head_dim: V is the front part of the row",
+                    index, desc.v_head_dim);
+    }
+    if (desc.v_dtype != 0 && desc.v_dtype != desc.k_dtype) {
+        return fail(QUIRE_E_ARG, "groups[{}].v_dtype {} is not k_dtype: they are one row", index,
+                    desc.v_dtype);
+    }
+    return Status{};
+}
+
 Status check_group(const quire_group_desc &desc, uint32_t index) {
-    if (desc.kind != QUIRE_GROUP_FULL && desc.kind != QUIRE_GROUP_WINDOW) {
+    if (desc.kind > QUIRE_GROUP_CROSS) {
         return fail(QUIRE_E_UNSUPPORTED, "groups[{}].kind {} is not known", index, desc.kind);
     }
-    if (desc.kind == QUIRE_GROUP_WINDOW && desc.window == 0) {
-        return fail(QUIRE_E_ARG, "groups[{}].window is 0: a window group needs at least 1", index);
+    bool windowed = desc.kind == QUIRE_GROUP_WINDOW || desc.kind == QUIRE_GROUP_CHUNKED;
+    if (windowed && desc.window == 0) {
+        return fail(QUIRE_E_ARG, "groups[{}].window is 0: a window or a chunk needs at least 1",
+                    index);
     }
-    if (desc.kind == QUIRE_GROUP_FULL && desc.window != 0) {
-        return fail(QUIRE_E_ARG, "groups[{}].window is {} in a full-attention group: set it to 0",
+    if (!windowed && desc.window != 0) {
+        return fail(QUIRE_E_ARG,
+                    "groups[{}].window is {} in a group of a kind that has none: set it to 0",
                     index, desc.window);
+    }
+    if (desc.kind != QUIRE_GROUP_WINDOW && desc.sink_tokens != 0) {
+        return fail(QUIRE_E_ARG, "groups[{}].sink_tokens is {}: only a window group keeps sinks",
+                    index, desc.sink_tokens);
+    }
+    if (desc.sink_tokens > kMaxTokens) {
+        return fail(QUIRE_E_ARG, "groups[{}].sink_tokens is {}: at most 2^31-1", index,
+                    desc.sink_tokens);
     }
     if (desc.layer_count == 0 || desc.layer_count > kMaxLayers) {
         return fail(QUIRE_E_ARG, "groups[{}].layer_count is {}: needs 1 to 4096", index,
@@ -24,27 +52,28 @@ Status check_group(const quire_group_desc &desc, uint32_t index) {
     if (desc.kv_heads == 0) return fail(QUIRE_E_ARG, "groups[{}].kv_heads is 0", index);
     if (desc.k_head_dim == 0) return fail(QUIRE_E_ARG, "groups[{}].k_head_dim is 0", index);
     if (desc.v_head_dim == 0) return fail(QUIRE_E_ARG, "groups[{}].v_head_dim is 0", index);
-    return Status{};
+    return desc.kind == QUIRE_GROUP_LATENT ? check_latent(desc, index) : Status{};
 }
 
 // Strides of one group's block; everything fits an int64 or the call fails.
 Status compute_strides(GroupGeometry *g, uint32_t block_tokens, uint32_t index) {
     Status too_large = fail(QUIRE_E_LIMIT, "groups[{}]: a block is larger than 2^62 bytes", index);
     uint64_t k_token = uint64_t{g->k_head_dim} * dtype_size_bytes(g->k_dtype);
-    uint64_t v_token = uint64_t{g->v_head_dim} * dtype_size_bytes(g->v_dtype);
+    bool latent = g->kind == QUIRE_GROUP_LATENT;  // V lies within K
+    uint64_t v_token = latent ? k_token : uint64_t{g->v_head_dim} * dtype_size_bytes(g->v_dtype);
     uint64_t k_head = k_token * block_tokens;  // < 2^32 * 2^2 * 2^8
     uint64_t v_head = v_token * block_tokens;
     uint64_t k_plane = 0, v_plane = 0, layer = 0, block = 0;
     if (!checked_mul(k_head, g->kv_heads, &k_plane)) return too_large;
     if (!checked_mul(v_head, g->kv_heads, &v_plane)) return too_large;
-    if (!checked_add(k_plane, v_plane, &layer)) return too_large;
+    if (!checked_add(k_plane, latent ? 0 : v_plane, &layer)) return too_large;
     if (!checked_mul(layer, g->layer_count, &block)) return too_large;
     if (block >> 62 != 0) return too_large;
     g->k_token_stride = static_cast<int64_t>(k_token);
     g->v_token_stride = static_cast<int64_t>(v_token);
     g->k_head_stride = static_cast<int64_t>(k_head);
     g->v_head_stride = static_cast<int64_t>(v_head);
-    g->v_offset = static_cast<int64_t>(k_plane);
+    g->v_offset = latent ? 0 : static_cast<int64_t>(k_plane);
     g->layer_stride = static_cast<int64_t>(layer);
     g->block_stride = static_cast<int64_t>(block);
     return Status{};
@@ -53,8 +82,13 @@ Status compute_strides(GroupGeometry *g, uint32_t block_tokens, uint32_t index) 
 Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_tokens,
                   GroupGeometry *g) {
     QUIRE_TRY(check_group(desc, index));
-    g->windowed = desc.kind == QUIRE_GROUP_WINDOW;
+    g->kind = desc.kind;
+    g->full = desc.kind == QUIRE_GROUP_FULL || desc.kind == QUIRE_GROUP_LATENT;
+    g->windowed = desc.kind == QUIRE_GROUP_WINDOW || desc.kind == QUIRE_GROUP_CHUNKED;
+    g->cross = desc.kind == QUIRE_GROUP_CROSS;
     g->window = desc.window;
+    g->sink_tokens = desc.sink_tokens;
+    g->kept_blocks = static_cast<uint32_t>(ceil_div(desc.sink_tokens, block_tokens));
     g->layer_count = desc.layer_count;
     g->kv_heads = desc.kv_heads;
     g->k_head_dim = desc.k_head_dim;
@@ -211,7 +245,9 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
     for (uint32_t g = 0; g < desc.group_count; ++g) {
         QUIRE_TRY(fill_group(groups[g], g, out->block_tokens, &out->groups[g]));
         out->layer_count += out->groups[g].layer_count;
-        (out->groups[g].windowed ? out->any_window : out->any_full) = true;
+        out->any_full |= out->groups[g].full;
+        out->any_window |= out->groups[g].windowed;
+        out->any_cross |= out->groups[g].cross;
         if (out->layer_count > kMaxLayers) {
             return fail(QUIRE_E_LIMIT, "more than {} layers", kMaxLayers);
         }

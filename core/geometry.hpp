@@ -22,8 +22,13 @@ constexpr uint32_t kMaxTokens = 0x7FFFFFFF;
 constexpr uint32_t kMaxBlockTokens = 256;
 
 struct GroupGeometry {
-    bool windowed = false;
+    uint32_t kind = 0;      // QUIRE_GROUP_*
+    bool full = false;      // keeps every token's block: full attention and latent
+    bool windowed = false;  // gives up what has left its window or chunk
+    bool cross = false;     // holds another input; its table does not grow with the tokens
     uint32_t window = 0;
+    uint32_t sink_tokens = 0;
+    uint32_t kept_blocks = 0;  // in front of a window, for the sinks
     uint32_t layer_count = 0;
     uint32_t kv_heads = 0;
     uint32_t k_head_dim = 0;
@@ -40,14 +45,35 @@ struct GroupGeometry {
     int64_t layer_stride = 0;
     int64_t block_stride = 0;
 
-    // First block that a token at `position` can see.
+    // First block that a token at `position` can see, but for the kept ones.
     uint32_t first_visible_block(uint32_t position, uint32_t block_tokens) const {
         if (!windowed || position < window) return 0;
+        if (kind == QUIRE_GROUP_CHUNKED) return (position - position % window) / block_tokens;
         return (position - window + 1) / block_tokens;
     }
-    // Number of blocks before token `n` (a block border) that the token at n needs.
+    // Number of blocks before token `n` (a block border) that the token at n needs, but for the
+    // kept ones.
     uint32_t needed_before(uint32_t n, uint32_t block_tokens) const {
         return n / block_tokens - first_visible_block(n, block_tokens);
+    }
+    // Of a table whose entries [kept_blocks, null_front) are null: how many are not.
+    uint32_t held_entries(uint32_t length, uint32_t null_front) const {
+        return null_front > kept_blocks ? length - (null_front - kept_blocks) : length;
+    }
+    bool is_null(uint32_t index, uint32_t null_front) const {
+        return index >= kept_blocks && index < null_front;
+    }
+    // The longest length up to n that a table with such a gap can go on from.
+    uint32_t longest_whole(uint32_t n, uint32_t null_front, uint32_t block_tokens) const {
+        if (null_front <= kept_blocks || null_front <= first_visible_block(n, block_tokens) ||
+            n <= kept_blocks * block_tokens) {
+            return n;
+        }
+        if (kind != QUIRE_GROUP_CHUNKED) return kept_blocks * block_tokens;
+        // The first token of a chunk sees nothing before it, and needs no block that it begins.
+        uint64_t both = uint64_t{window};  // the least common multiple: block_tokens is 2^k
+        while (both % block_tokens != 0) both *= 2;
+        return static_cast<uint32_t>(n - n % both);
     }
 };
 
@@ -59,9 +85,14 @@ struct Geometry {
     uint32_t max_sequence_tokens = 0;
     bool any_full = false;
     bool any_window = false;
+    bool any_cross = false;
     GroupGeometry groups[kMaxGroups];
 
     uint32_t blocks_of(uint32_t tokens) const { return (tokens + block_tokens - 1) >> block_shift; }
+    // Entries of a group's table that a sequence of so many tokens needs.
+    uint32_t table_length(uint32_t group, uint32_t tokens, uint32_t cross_tokens) const {
+        return blocks_of(groups[group].cross ? cross_tokens : tokens);
+    }
 };
 
 // Where a layer of the model lies.

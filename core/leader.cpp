@@ -19,13 +19,14 @@ Leader::~Leader() {
 }
 
 Status Leader::create(uint64_t identity, uint64_t geometry_digest, uint32_t max_sequences,
-                      uint32_t group_count) {
-    group_count_ = group_count;
+                      const Geometry &geometry) {
+    group_count_ = geometry.group_count;
+    for (uint32_t g = 0; g < group_count_; ++g) kept_blocks_[g] = geometry.groups[g].kept_blocks;
     identity_ = identity;
     geometry_ = geometry_digest;
     bool ok = told_.create(max_sequences) && touched_.create(max_sequences) &&
               is_touched_.create(max_sequences) &&
-              tables_.create(uint64_t{max_sequences} * group_count);
+              tables_.create(uint64_t{max_sequences} * group_count_);
     if (!ok) return no_host_memory();
     touched_.shrink(0);
     for (BlockTable &table : tables_) table = BlockTable{};
@@ -54,17 +55,20 @@ void Leader::find_change(const LogSequence &now, const BlockTable *tables, Seque
     change->old_tables = tables_of(now.slot());
     for (uint32_t g = 0; g < group_count_; ++g) {
         const BlockTable &old = change->old_tables[g], &table = tables[g];
-        uint32_t end = old.length < table.length ? old.length : table.length;
-        uint32_t first = table.null_front;
-        if (change->continues() && old.null_front <= table.null_front) {
-            if (old.epoch == table.epoch) {
-                if (first < end) first = end;
-            } else {
-                while (first < end && old.ids.data[first] == table.ids.data[first]) ++first;
-            }
+        uint32_t end = old.length < table.length ? old.length : table.length, first = 0;
+        TableChange &told = change->tables[g];
+        told = TableChange{{table.length, table.null_front, 0}, kept_blocks_[g], false, nullptr};
+        if (change->continues() && old.epoch == table.epoch) {
+            first = end;
+        } else if (change->continues()) {
+            auto stays = [&](uint32_t i) {
+                return (i >= told.kept && i < table.null_front) ||
+                       old.ids.data[i] == table.ids.data[i];
+            };
+            while (first < end && stays(first)) ++first;
         }
-        change->tables[g] =
-            TableChange{{table.length, table.null_front, first}, table.ids.data + first};
+        told.shape.first = first;
+        told.ids = table.ids.data + first;
     }
 }
 
@@ -73,10 +77,12 @@ void Leader::remember(const SequenceChange &change) {
     for (uint32_t g = 0; g < group_count_; ++g) {
         BlockTable &told = tables_of(change.after.slot())[g];
         const LogTable &shape = change.tables[g].shape;
-        uint32_t from = change.continues() ? told.null_front : 0;
-        for (uint32_t i = from; i < shape.null_front; ++i) told.ids.data[i] = kNullBlock;
+        const TableChange &table = change.tables[g];
+        uint32_t nulled = shape.first < shape.null_front ? shape.first : shape.null_front;
+        uint32_t from = told.null_front > table.kept ? told.null_front : table.kept;
+        for (uint32_t i = from; i < nulled; ++i) told.ids.data[i] = kNullBlock;
         if (shape.length > shape.first) {
-            std::memcpy(told.ids.data + shape.first, change.tables[g].ids,
+            std::memcpy(told.ids.data + shape.first, table.ids,
                         uint64_t{shape.length - shape.first} * 4);
         }
         told.length = shape.length;
@@ -90,6 +96,7 @@ void Leader::tell_ended(uint32_t slot, bool alive, Array<uint8_t> *log, LogHeade
     SequenceChange change{};
     change.before = told_[slot];
     change.old_tables = tables_of(slot);
+    for (uint32_t g = 0; g < group_count_; ++g) change.tables[g].kept = kept_blocks_[g];
     sum_ += digest_change(change, group_count_);
     for (uint32_t g = 0; g < group_count_; ++g) {
         BlockTable &told = tables_of(slot)[g];
@@ -118,8 +125,11 @@ void Leader::tell(const LogSequence &now, const BlockTable *tables, Array<uint8_
         append(log, &change.tables[g].shape, sizeof(LogTable));
     }
     for (uint32_t g = 0; g < group_count_; ++g) {
-        const LogTable &shape = change.tables[g].shape;
-        append(log, change.tables[g].ids, uint64_t{shape.length - shape.first} * 4);
+        const TableChange &table = change.tables[g];
+        table.each_told([&](uint32_t i) {
+            uint32_t id = table.id(i);
+            append(log, &id, sizeof id);
+        });
     }
     remember(change);
     for (uint32_t g = 0; g < group_count_; ++g) tables_of(now.slot())[g].epoch = tables[g].epoch;

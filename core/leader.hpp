@@ -21,7 +21,7 @@ class Leader {
 
     // REQUIRES: once.
     Status create(uint64_t identity, uint64_t geometry_digest, uint32_t max_sequences,
-                  uint32_t group_count);
+                  const Geometry &geometry);
     bool active() const { return active_; }
 
     // The sequence in this slot may be another than was told.
@@ -56,6 +56,7 @@ class Leader {
     BufferPool *buffers_;
     bool active_ = false;
     uint32_t group_count_ = 0;
+    uint32_t kept_blocks_[kMaxGroups] = {};
     uint64_t identity_ = 0;
     uint64_t geometry_ = 0;
     uint64_t number_ = 0;  // of the last log

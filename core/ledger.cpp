@@ -42,9 +42,10 @@ Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t
     uint64_t all_blocks = 0;
     for (uint32_t g = 0; g < group_count_; ++g) {
         const GroupGeometry &group = geometry.groups[g];
-        windowed_[g] = group.windowed;
+        full_[g] = group.full;
+        cross_[g] = group.cross;
         all_blocks += group.blocks;
-        if (!group.windowed && group.blocks < fewest_full) fewest_full = group.blocks;
+        if (group.full && group.blocks < fewest_full) fewest_full = group.blocks;
         pools_[g] = make_pool(group.blocks);
         if (pools_[g] == nullptr) return no_host_memory();
         if (group.host_blocks == 0) continue;
@@ -128,7 +129,7 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence) {
     edit->index = tree_.generation(b.node);
     edit->hint = pool.next_in_list(block);
     look_ahead(group, block);
-    edit->unlinked = !windowed_[group] && tree_.linked(b.node);
+    edit->unlinked = full_[group] && tree_.linked(b.node);
     if (edit->unlinked) tree_.unlink(b.node);
     tree_.blocks(b.node)[group] = kNullBlock;
     note_owner(edit, b);
@@ -198,7 +199,7 @@ void Ledger::append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32
     if (block != kNullBlock) {
         ++s->blocks_held;
     } else {
-        ++t.null_front;
+        t.null_front = t.length;
     }
 }
 
@@ -228,6 +229,15 @@ void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
         quire_block_copy{kind, group, static_cast<int32_t>(src), static_cast<int32_t>(dst), 0, 0});
 }
 
+void Ledger::move_token(uint32_t sequence, uint32_t group, uint32_t src, uint32_t dst) {
+    const uint32_t *ids = table(sequence, group).ids.data;
+    uint32_t from = ids[src / block_tokens_], to = ids[dst / block_tokens_];
+    QUIRE_ASSERT(record_ != nullptr && (*pools_[group])[to].owner == sequence);
+    record_->copies.push(quire_block_copy{QUIRE_COPY_TOKEN, group, static_cast<int32_t>(from),
+                                          static_cast<int32_t>(to), src % block_tokens_,
+                                          dst % block_tokens_});
+}
+
 uint32_t Ledger::publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
                          const Extra &extra) {
     uint32_t node = tree_.insert(root, at, hash, tokens, extra);
@@ -237,6 +247,7 @@ uint32_t Ledger::publish(uint32_t root, const TreeCursor &at, uint64_t hash, con
 
 void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready) {
     for (uint32_t g = 0; g < group_count_; ++g) {
+        if (cross_[g]) continue;
         const BlockTable &t = table(sequence, g);
         uint32_t block = index < t.length ? t.ids.data[index] : kNullBlock;
         uint32_t *named = &tree_.blocks(node)[g];

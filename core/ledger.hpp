@@ -64,6 +64,8 @@ class Ledger {
     uint32_t take_host(uint32_t group, uint64_t barrier);
     void drop_host(uint32_t group, uint32_t block, uint64_t touch);
     void copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst);
+    // One token, between places of a sequence's own blocks.
+    void move_token(uint32_t sequence, uint32_t group, uint32_t src, uint32_t dst);
 
     // Names the content of a sequence's block `index` by `node`, in each group where the node has
     // no better one.
@@ -111,7 +113,8 @@ class Ledger {
     BlockPool *pools_[kMaxGroups] = {};
     BlockPool *host_pools_[kMaxGroups] = {};
     LookAhead ahead_[kMaxGroups];
-    bool windowed_[kMaxGroups] = {};
+    bool full_[kMaxGroups] = {};
+    bool cross_[kMaxGroups] = {};
     bool any_full_ = false;
     uint32_t group_count_ = 0;
     uint16_t block_tokens_ = 0;

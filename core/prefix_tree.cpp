@@ -28,7 +28,7 @@ Status PrefixTree::create(const Geometry &geometry, uint32_t node_capacity, uint
     block_tokens_ = geometry.block_tokens;
     group_count_ = geometry.group_count;
     counts_children_ = !geometry.any_full;
-    for (uint32_t g = 0; g < group_count_; ++g) full_group_[g] = !geometry.groups[g].windowed;
+    for (uint32_t g = 0; g < group_count_; ++g) full_group_[g] = geometry.groups[g].full;
     seed_ = seed;
     header_words_ = round_up_words(kHeaderWords + group_count_);
     stride_words_ = header_words_ + round_up_words(block_tokens_);

@@ -6,8 +6,10 @@
 //           or committed step computes included. drafts: the last ones, provisional.
 // published full blocks that the cursor has walked in the prefix tree.
 //
-// Invariants: (1) computed <= known; drafts <= known; (2) a table's first null_front entries are
-// null, the others are blocks, in the host tier while kSwapped; (3) tables cover `computed` tokens.
+// Invariants: (1) computed <= known; drafts <= known; (2) a table's entries from its
+// group's kept_blocks to null_front are null, the others are blocks, in the host tier while
+// kSwapped; (3) tables cover `computed` tokens; in a cross group all of the other input, once any
+// is computed.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -35,10 +37,14 @@ inline uint32_t find_unknown(const uint32_t *tokens, uint32_t count) {
 struct BlockTable {
     Buffer ids;
     uint32_t length = 0;
-    uint32_t null_front = 0;    // entries given up because the window passed them
-    uint32_t epoch = 0;         // moves on when an entry that was there changes
+    uint32_t null_front =
+        0;               // where the gap ends that a passing window left behind the kept blocks
+    uint32_t epoch = 0;  // moves on when an entry that was there changes
     uint32_t writable = kNone;  // logical block that was found writable in place at its end
 };
+
+// What the drafts of a sequence see of each other.
+enum class DraftShape : uint8_t { chain, tree, bits };
 
 // What a step may change, and an abort restores.
 struct SequenceState {
@@ -46,6 +52,11 @@ struct SequenceState {
     uint32_t computed = 0;
     uint32_t drafts = 0;
     uint32_t lookahead = 0;
+    DraftShape draft_shape = DraftShape::chain;
+    // Accepted tokens [move_begin, move_begin + move_count) lie elsewhere, see Sequence::moves,
+    // until the next step moves them.
+    uint32_t move_begin = 0;
+    uint32_t move_count = 0;
     uint32_t first_unknown = kNone;  // position of the first unnamed token
     uint32_t published = 0;
     TreeCursor cursor;
@@ -69,9 +80,12 @@ struct Sequence {
     int32_t priority = 0;
     uint32_t blocks_held = 0;  // entries that are not null
     uint32_t span_words = 0;
+    uint32_t cross_tokens = 0;
     uint64_t last_step = 0;  // that touches its blocks
     Buffer tokens;
     Buffer spans;  // SequenceKeys encodes them
+    Buffer tree;   // parents of the drafts, while they are a tree
+    Buffer moves;  // where the tokens to be moved lie, rising
     // If pending_step[i] fails, only the first pending_position[i] computed tokens are right.
     uint64_t pending_step[kMaxUnfinished] = {};
     uint32_t pending_position[kMaxUnfinished] = {};
@@ -82,6 +96,16 @@ struct Sequence {
         pending_step[slot] = step;
         pending_position[slot] = position;
     }
+    // Tokens that its tables must cover: what is to be moved too.
+    uint32_t covered() const {
+        if (state.move_count == 0) return state.computed;
+        return moves.data[state.move_count - 1] + 1;
+    }
+    // Moves only what is still among the first `token_count`.
+    void trim_moves(uint32_t token_count) {
+        uint32_t left = token_count > state.move_begin ? token_count - state.move_begin : 0;
+        if (left < state.move_count) state.move_count = left;
+    }
     // Full blocks that may be published.
     uint32_t publishable(uint32_t block_shift) const {
         uint32_t settled = state.computed;
@@ -90,6 +114,7 @@ struct Sequence {
             if (firm < settled) settled = firm;
         }
         if (state.first_unknown < settled) settled = state.first_unknown;
+        if (state.move_count != 0 && state.move_begin < settled) settled = state.move_begin;
         return settled >> block_shift;
     }
 };

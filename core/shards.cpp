@@ -158,6 +158,32 @@ bool Shards::joins_run(const quire_block_copy &copy, Ledger *ledger) {
     return true;
 }
 
+bool Shards::can_move() const {
+    for (uint32_t i = 0; i < count_; ++i) {
+        if (bindings_[i]->device()->api->move_tokens == nullptr) return false;
+    }
+    return true;
+}
+
+// The moves of one group that stand at *i, in one call; *i goes behind them.
+Status Shards::move(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
+                    uint64_t *i, quire_error *error) {
+    uint32_t group = copies[*i].group;
+    const quire_be_pool &pool = binding.pool(group);
+    moves_.shrink(0);
+    for (; *i < copies.size(); ++*i) {
+        const quire_block_copy &copy = copies[*i];
+        if (copy.kind == kVoidCopy) continue;
+        if (copy.kind != QUIRE_COPY_TOKEN || copy.group != group) break;
+        moves_.push(quire_be_move{int64_t{copy.src} * pool.block_tokens + copy.src_place,
+                                  int64_t{copy.dst} * pool.block_tokens + copy.dst_place});
+    }
+    if (!binding.holds(group)) return Status{};
+    return ask<&quire_backend_api::move_tokens>(*binding.device()->api, error, queue->handle, &pool,
+                                                static_cast<const quire_be_move *>(moves_.data()),
+                                                static_cast<uint32_t>(moves_.size()));
+}
+
 Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_copy> &copies,
                        Ledger *ledger, quire_error *error) {
     const Binding &binding = *bindings_[shard];
@@ -166,14 +192,19 @@ Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_cop
         descriptors_.shrink(0);
         ++run_;
         for (; i < copies.size(); ++i) {
+            if (copies[i].kind == QUIRE_COPY_TOKEN) break;
             if (copies[i].kind == kVoidCopy || !binding.holds(copies[i].group)) continue;
             if (!joins_run(copies[i], ledger)) break;
             descriptors_.push(binding.describe(copies[i]));
         }
-        if (descriptors_.empty()) continue;
-        QUIRE_TRY(ask<&quire_backend_api::copy>(*binding.device()->api, error, queue->handle,
-                                                descriptors_.data(),
-                                                static_cast<uint32_t>(descriptors_.size())));
+        if (!descriptors_.empty()) {
+            QUIRE_TRY(ask<&quire_backend_api::copy>(*binding.device()->api, error, queue->handle,
+                                                    descriptors_.data(),
+                                                    static_cast<uint32_t>(descriptors_.size())));
+        }
+        if (i < copies.size() && copies[i].kind == QUIRE_COPY_TOKEN) {
+            QUIRE_TRY(move(binding, queue, copies, &i, error));
+        }
     }
     return Status{};
 }

@@ -32,7 +32,7 @@ struct ShardRange {
 
 class Shards {
  public:
-    explicit Shards(const HostAllocator *host) : host_(host), descriptors_(host) {}
+    explicit Shards(const HostAllocator *host) : host_(host), descriptors_(host), moves_(host) {}
     ~Shards();
     Shards(const Shards &) = delete;
     Shards &operator=(const Shards &) = delete;
@@ -47,7 +47,11 @@ class Shards {
     const Binding &operator[](uint32_t shard) const { return *bindings_[shard]; }
 
     // Room for the descriptors of that many copies, so that enqueue cannot fail for memory.
-    bool reserve(uint64_t copies) { return count_ == 0 || descriptors_.reserve(copies); }
+    bool reserve(uint64_t copies) {
+        return count_ == 0 || (descriptors_.reserve(copies) && moves_.reserve(copies));
+    }
+    // Can all backends move tokens within their pools?
+    bool can_move() const;
     // Enqueues a step's copies on one shard in their order; independent neighbours go in one call.
     // REQUIRES: the queue's mutex is held.
     Status enqueue(uint32_t shard, Queue *queue, const Array<quire_block_copy> &copies,
@@ -56,12 +60,15 @@ class Shards {
  private:
     Status compute(const ShardRange *ranges, uint32_t count, const LayerPlace *places,
                    const Geometry &whole, bool partial, ShardGeometry *out) const;
+    Status move(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
+                uint64_t *i, quire_error *error);
     bool joins_run(const quire_block_copy &copy, Ledger *ledger);
 
     const HostAllocator *host_;
     uint32_t count_ = 0;
     Binding *bindings_[kMaxShards] = {};
     Array<quire_be_copy> descriptors_;
+    Array<quire_be_move> moves_;
     uint32_t run_ = 0;  // number of the current run of independent copies
 };
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "device.hpp"
+#include "mask.hpp"
 #include "sequence.hpp"
 
 namespace quire {
@@ -70,6 +71,11 @@ struct Change {
     uint32_t valid_tokens;  // computed tokens that are right if the step fails
     uint32_t hit_tokens;
     uint32_t query_tokens;  // looked up
+    uint32_t cross_tokens;  // to be written into cross groups
+    uint64_t mask_at;       // in the record's mask_words; the item's mask begins there
+    uint32_t mask_rows;     // 0: it has none
+    uint32_t mask_first;
+    uint32_t mask_stride;
     // For each unfinished step, by its slot: tokens that stay right if it fails, UINT32_MAX = all.
     uint32_t pending_position[kMaxUnfinished];
     SequenceState before;
@@ -78,7 +84,7 @@ struct Change {
         kind = what;
         doomed = has_pending = false;
         sequence = index;
-        hit_tokens = query_tokens = compute_count = 0;
+        hit_tokens = query_tokens = compute_count = cross_tokens = mask_rows = 0;
         before = state;
     }
     void note_pending(uint64_t step, uint32_t position) {
@@ -115,13 +121,19 @@ struct StepRecord {
     Array<quire_block_copy> copies;
     Array<quire_preemption> preemptions;
     Array<uint8_t> log;  // what a leader tells its followers of it
+    Array<uint32_t> mask_words;
 
+    MaskView mask(const Change &change) const {
+        return MaskView{mask_words.data() + change.mask_at, change.mask_rows, change.mask_first,
+                        change.mask_stride};
+    }
     void bind(const HostAllocator *host) {
         changes.bind(host);
         edits.bind(host);
         copies.bind(host);
         preemptions.bind(host);
         log.bind(host);
+        mask_words.bind(host);
     }
     bool has_room(uint64_t change_count, uint64_t edit_count, uint64_t copy_count,
                   uint64_t preemption_count) const {
@@ -134,6 +146,7 @@ struct StepRecord {
         copies.shrink(0);
         preemptions.shrink(0);
         log.shrink(0);
+        mask_words.shrink(0);
         rows = 0;
         dropped = false;
         failed = false;

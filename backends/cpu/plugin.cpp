@@ -12,6 +12,8 @@
 #include "device.hpp"
 #include "fence.hpp"
 #include "memory.hpp"
+#include "plan.hpp"
+#include "pool_write.hpp"
 #include "queue.hpp"
 #include "quire/plugin/backend.h"
 #include "transfer.hpp"
@@ -55,8 +57,8 @@ constexpr quire_backend_api kApi = {
     .attention = attention,
     .quiesce = quiesce,
     .shutdown = shutdown,
-    .merge = nullptr,
-    .move_tokens = nullptr,
+    .merge = merge,
+    .move_tokens = move_tokens,
 };
 
 }  // namespace

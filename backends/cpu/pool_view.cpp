@@ -5,6 +5,7 @@
 #include <cinttypes>
 
 #include "checks.hpp"
+#include "quire/cache.h"
 
 namespace quire::cpu {
 
@@ -55,11 +56,28 @@ quire_status check_shape(const quire_be_pool &pool, uint32_t layer, quire_error 
     return QUIRE_OK;
 }
 
+// A latent row is one plane: V is its first elements.
+quire_status check_kind(const quire_be_pool &pool, quire_error *error) {
+    if (pool.group_kind > QUIRE_GROUP_CROSS) {
+        return fail(error, QUIRE_E_UNSUPPORTED, "group kind %u is not known", pool.group_kind);
+    }
+    if (pool.group_kind != QUIRE_GROUP_LATENT) return QUIRE_OK;
+    if (pool.kv_heads == 1 && pool.v_head_dim <= pool.k_head_dim && pool.k_dtype == pool.v_dtype &&
+        pool.v_offset == 0 && pool.v_head_stride == pool.k_head_stride &&
+        pool.v_token_stride == pool.k_token_stride) {
+        return QUIRE_OK;
+    }
+    return fail(error, QUIRE_E_ARG,
+                "a latent pool has one KV head, and its V lies at the beginning of K: v_offset 0, "
+                "K's strides and type, and no larger head dim");
+}
+
 }  // namespace
 
 quire_status check_pool(const quire_be_pool *pool, uint32_t layer, quire_error *error) {
     if (quire_status status = check_struct(pool, sizeof *pool, "pool", error)) return status;
     if (quire_status status = check_shape(*pool, layer, error)) return status;
+    if (quire_status status = check_kind(*pool, error)) return status;
     const Element *k = find_element(pool->k_dtype);
     const Element *v = find_element(pool->v_dtype);
     if (k == nullptr || v == nullptr) {

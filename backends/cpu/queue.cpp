@@ -7,12 +7,13 @@
 #include <cstdio>
 
 #include "device.hpp"
+#include "plan.hpp"
 #include "threads.hpp"
 
 namespace quire::cpu {
 
 struct Slab {
-    static constexpr uint32_t kCommands = 64;  // 20 KiB
+    static constexpr uint32_t kCommands = 64;  // 21 KiB
     Slab *next;
     Command commands[kCommands];
 };
@@ -22,6 +23,11 @@ void Fault::set(const char *format, ...) {
     va_start(arguments, format);
     std::vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+}
+
+void Command::hold_plan(quire_be_plan *used) {
+    used->add_reference();
+    plan = used;
 }
 
 FenceStep Command::fence_step() const {
@@ -43,6 +49,7 @@ void run_command(quire_be_queue *queue, const Command &command) {
         Fault fault;
         if (!failed) command.run(command.arguments, queue->device, &fault);
         if (fault.is_set()) stop_queue(queue, fault);
+        if (command.plan != nullptr) command.plan->drop_reference();
         return;
     }
     FenceStep step = command.fence_step();

@@ -62,6 +62,7 @@ struct Command {
     Run run;  // for CommandKind::run
     CommandKind kind;
     uint32_t reserved0;
+    quire_be_plan *plan;  // held until the command has run or was dropped; NULL = none
     alignas(8) unsigned char arguments[kArgumentBytes];
 
     template <typename T>
@@ -70,6 +71,7 @@ struct Command {
         static_assert(alignof(T) <= 8);
         return new (static_cast<void *>(arguments)) T;
     }
+    void hold_plan(quire_be_plan *used);
     FenceStep fence_step() const;
 };
 
@@ -120,6 +122,7 @@ struct quire_be_queue {
         }
         uint32_t index = 0;
         for (Command *command = chain; command != nullptr; command = command->next) {
+            command->plan = nullptr;
             fill(index++, command);
         }
         append(chain, count);

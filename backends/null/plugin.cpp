@@ -92,14 +92,20 @@ constexpr quire_backend_api kApi = {
     .fill = nullptr,
     .kv_write = nullptr,
 
-    // All that decides a kernel is in the plan, and is refused there, never ignored.
+    // All that decides a kernel is in the plan, and is refused there, never ignored: an option
+    // that you have no kernel for, too.
     .plan_create = nullptr,
     .plan_destroy = nullptr,
     .attention = nullptr,
 
     .quiesce = nullptr,
     .shutdown = nullptr,
+
+    // States of attention over parts of a context, made one, in the order of the parts. A part
+    // whose LSE is -inf may hold NaN.
     .merge = nullptr,
+    // Tokens from slot to slot, as if one after another. `moves` is the host's, and read before the
+    // call returns.
     .move_tokens = nullptr,
 };
 

@@ -149,6 +149,7 @@ void Cache::create_batch(const CacheOptions &options) {
     auto attention = described<quire_attention_desc>();
     attention.q_heads = shards_.front().heads.q_count;
     attention.q_dtype = QUIRE_DTYPE_F32;
+    attention.flags = options.max_mask_words != 0 ? uint32_t{QUIRE_ATTENTION_MASK} : 0U;
 
     auto desc = described<quire_batch_desc>();
     desc.max_rows = options.max_rows;
@@ -157,6 +158,7 @@ void Cache::create_batch(const CacheOptions &options) {
     desc.max_query_tokens = options.max_query_tokens;
     desc.max_context_tokens = options.max_rows * desc.max_blocks_per_row * options.block_tokens;
     desc.views = QUIRE_VIEW_BLOCK_TABLE;
+    desc.max_mask_words = options.max_mask_words;
     desc.attention = &attention;
     desc.attention_count = 1;
     desc.attention_stride = sizeof attention;
@@ -192,6 +194,23 @@ quire_seq Cache::fork_sequence(quire_seq seq, size_t token_count) {
     quire_seq fork = 0;
     call(api_.seq_fork, cache_.get(), seq, static_cast<uint32_t>(token_count), &fork);
     return fork;
+}
+
+void Cache::truncate_sequence(quire_seq seq, size_t token_count) {
+    call(api_.seq_truncate, cache_.get(), seq, static_cast<uint32_t>(token_count));
+}
+
+void Cache::accept_path(quire_seq seq, std::span<const uint32_t> path) {
+    call(api_.seq_accept_path, cache_.get(), seq, path.data(), size_u32(path));
+}
+
+std::vector<int32_t> Cache::blocks(quire_seq seq) const {
+    uint32_t count = 0;
+    call(api_.step_blocks, cache_.get(), quire_step{0}, seq, 0U, 0U,
+         static_cast<int32_t *>(nullptr), 0U, &count);
+    std::vector<int32_t> ids(count);
+    call(api_.step_blocks, cache_.get(), quire_step{0}, seq, 0U, 0U, ids.data(), count, &count);
+    return ids;
 }
 
 quire_seq_info Cache::sequence_info(quire_seq seq) const {

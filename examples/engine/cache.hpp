@@ -39,6 +39,7 @@ struct CacheOptions {
     uint64_t host_bytes = 0;        // of all shards
     std::vector<HeadRange> shards;  // held by this process, each on a device of its own
     uint32_t flags = 0;             // QUIRE_CACHE_*
+    uint32_t max_mask_words = 0;    // of trees of drafts in a step; 0: no trees
 };
 
 template <typename T>
@@ -76,7 +77,13 @@ class Cache {
     quire_seq create_sequence();
     void end_sequence(quire_seq seq);
     quire_seq fork_sequence(quire_seq seq, size_t token_count);
+    // Shortens it to its first `token_count` tokens.
+    void truncate_sequence(quire_seq seq, size_t token_count);
+    // Keeps the drafts of the last item that `path` names, one below another in their tree.
+    void accept_path(quire_seq seq, std::span<const uint32_t> path);
     quire_seq_info sequence_info(quire_seq seq) const;
+    // Its blocks, in order.
+    std::vector<int32_t> blocks(quire_seq seq) const;
     quire_cache_stats stats() const;
     // Lets Quire prove its invariants. Errors   throws Failure naming the one that is broken.
     void check() const;

@@ -59,7 +59,8 @@ void Forward::load(std::span<const ForwardRow> rows) {
         for (size_t i = 0; i < row.tokens.size(); ++i) {
             const std::span<const float> embedding = model_.embedding(row.tokens[i]);
             x_.insert(x_.end(), embedding.begin(), embedding.end());
-            positions_.push_back(row.first_position + i);
+            const bool given = !row.positions.empty();
+            positions_.push_back(given ? row.positions[i] : row.first_position + i);
         }
     }
     normed_.resize(x_.size());
@@ -134,11 +135,12 @@ std::span<const float> Forward::classify(std::span<const ForwardRow> rows) {
     size_t last = 0;  // token behind the row, over all rows
     size_t picked = 0;
     for (const ForwardRow &row : rows) {
+        const size_t first = last;
         last += row.tokens.size();
-        if (row.wants_logits) {
-            const std::span<const float> x(&x_[(last - 1) * dim], dim);
+        const size_t wanted_from = row.wants_all ? first : row.wants_logits ? last - 1 : last;
+        for (size_t token = wanted_from; token < last; ++token, ++picked) {
+            const std::span<const float> x(&x_[token * dim], dim);
             rmsnorm(std::span(&normed_[picked * dim], dim), x, model_.final_norm());
-            ++picked;
         }
     }
     logits_.resize(picked * model_.config().vocab_size);

@@ -29,6 +29,9 @@ struct ForwardRow {
     std::span<const uint32_t> tokens;  // to compute now
     size_t first_position = 0;
     bool wants_logits = false;  // behind its last token
+    bool wants_all = false;     // behind each of its tokens
+    // Where each token stands in its text; empty: one behind another, from first_position on.
+    std::span<const size_t> positions = {};
 };
 
 class Forward {
@@ -45,7 +48,7 @@ class Forward {
 
     // Computes the rows of the committed step, in the order of its batch.
     //
-    // Returns  logits [rows that want them][vocab_size], valid until the next run.
+    // Returns  logits [rows, or tokens, that want them][vocab_size], valid until the next run.
     std::span<const float> run(std::span<const ForwardRow> rows);
 
  private:

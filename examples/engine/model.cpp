@@ -236,6 +236,18 @@ Model Model::seeded(const ModelConfig &config, uint64_t seed) {
     return model;
 }
 
+Model Model::perturbed(const Model &model, float amount, uint64_t seed) {
+    Model copy;
+    copy.config_ = model.config_;
+    copy.storage_ = model.storage_;
+    for (size_t i = 0; i < copy.storage_.size(); ++i) {
+        const double share = 2.0 * unit_interval(mix(seed, i)) - 1.0;
+        copy.storage_[i] *= 1.0F + amount * static_cast<float>(share);
+    }
+    copy.bind();
+    return copy;
+}
+
 ModelConfig Model::demo_config() {
     return {.dim = 128,
             .hidden_dim = 352,

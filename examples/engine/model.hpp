@@ -50,6 +50,10 @@ class Model {
     // A network that babbles, the same for the same arguments on every machine.
     static Model seeded(const ModelConfig &config, uint64_t seed);
 
+    // A copy whose weights are each off by a random share of up to `amount`: a worse model of the
+    // same kind, such as drafts are made with. The same arguments give the same copy.
+    static Model perturbed(const Model &model, float amount, uint64_t seed);
+
     // Small enough for a few dozen chats in seconds on two cores; GQA 2:1, head_dim 32.
     static ModelConfig demo_config();
 

@@ -17,9 +17,9 @@
  *     score = score - slope[head] * |p - j|         with ALiBi
  *     out   = sum exp(score) v / Z,  Z = sum exp(score) + exp(sink[head])    with sink logits
  *     lse   = ln Z
- * Accumulation is fp32 or better. Without a key in sight out is zeros, and lse what the sink leaves,
- * else -inf. Slots behind a row's length may hold anything, NaN too. On the cpu backend the result
- * of a row is bit-equal whatever else is in the batch.
+ * Accumulation is fp32 or better. Without a key in sight out is zeros, and lse what the sink
+ * leaves, else -inf. Slots behind a row's length may hold anything, NaN too. On the cpu backend the
+ * result of a row is bit-equal whatever else is in the batch.
  */
 #ifndef QUIRE_ATTENTION_H
 #define QUIRE_ATTENTION_H
@@ -94,8 +94,8 @@ typedef struct quire_attention_desc {
 } quire_attention_desc;
 
 /* In a latent group k is the latent, [query_tokens][v_head_dim], and v the rotated part of the key,
- * [query_tokens][k_head_dim - v_head_dim]. In a cross group both have the rows of the sequences that
- * quire_step_result.cross_tokens named, one behind another, instead of query_tokens. */
+ * [query_tokens][k_head_dim - v_head_dim]. In a cross group both have the rows of the sequences
+ * that quire_step_result.cross_tokens named, one behind another, instead of query_tokens. */
 typedef struct quire_kv_args {
     uint32_t struct_size;
     uint32_t flags; /* 0 */

@@ -341,11 +341,11 @@ QUIRE_EXPORT quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq,
 QUIRE_EXPORT quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
                                            quire_error *error);
 
-/* Keeps the drafts that `path` names by their indices among the drafts of the last item, rising, and
- * forgets the others: a way through the tree that the item's mask spanned, each its parent's child.
- * What does not lie where it now belongs in the cache is moved on the device when the sequence's
- * next step is committed. Until then a fork takes only what comes before the first such token, and
- * a swap gives the moved tokens up, to be computed again.
+/* Keeps the drafts that `path` names by their indices among the drafts of the last item, rising,
+ * and forgets the others: a way through the tree that the item's mask spanned, each its parent's
+ * child. What does not lie where it now belongs in the cache is moved on the device when the
+ * sequence's next step is committed. Until then a fork takes only what comes before the first such
+ * token, and a swap gives the moved tokens up, to be computed again.
  * path     [count] NULL when count is 0.
  * Errors   QUIRE_E_ARG          an index is not above the one before it, or no draft's.
  *          QUIRE_E_UNSUPPORTED  tokens would have to be moved, and the backend cannot. */

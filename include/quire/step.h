@@ -74,11 +74,11 @@ enum {
      * ancestors, itself and all that comes before the drafts; its position is one above its
      * parent's. */
     QUIRE_MASK_PARENTS = 1,
-    /* Anything. Words: the first key that the bits are about; the positions of the mask_rows tokens,
-     * none below where the first of them lies nor above the last's; then for each of them its bits,
-     * bit i % 32 of word i / 32 for the key at place first + i, ceil((known - first) / 32) words a
-     * row, known counting the item's tokens. It sees the keys before `first`, and those whose bit is
-     * set. In a window or chunked group it must be in sight by its position too. */
+    /* Anything. Words: the first key that the bits are about; the positions of the mask_rows
+     * tokens, none below where the first of them lies nor above the last's; then for each of them
+     * its bits, bit i % 32 of word i / 32 for the key at place first + i, ceil((known - first) /
+     * 32) words a row, known counting the item's tokens. It sees the keys before `first`, and those
+     * whose bit is set. In a window or chunked group it must be in sight by its position too. */
     QUIRE_MASK_BITS = 2
 };
 #define QUIRE_MASK_ROOT 0xFFFFFFFFu
@@ -229,8 +229,8 @@ enum {
     QUIRE_VIEW_LENGTHS = 1 << 4,       /* int32 [rows]: context length, new tokens included */
     QUIRE_VIEW_POSITIONS = 1 << 5,     /* int32, one a new token */
     QUIRE_VIEW_CU_Q = 1 << 6,          /* int32 [rows + 1]: where each row's new tokens begin */
-    /* What items' masks say: mask uint32 words; mask_rows int32 a new token, where its bits begin in
-     * the words, -1 = it has none; mask_first int32 [rows], the first key they are about. */
+    /* What items' masks say: mask uint32 words; mask_rows int32 a new token, where its bits begin
+     * in the words, -1 = it has none; mask_first int32 [rows], the first key they are about. */
     QUIRE_VIEW_MASK = 1 << 7,
     QUIRE_VIEW_SHARED_PREFIX = 1 << 8 /* int32 [rows]: entries that equal the row before's */
 };

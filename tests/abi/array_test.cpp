@@ -185,7 +185,7 @@ constexpr uint32_t kMost = 0xFFFFFFFF;
 
 TEST_F(Number, of_a_caches_description_is_refused) {
     for (bool memory : {false, true}) {
-        refuse("kind", {2, 77, kMost}, [&](uint32_t value) {
+        refuse("kind", {5, 77, kMost}, [&](uint32_t value) {
             auto group = described<quire_group_desc>();
             group.kind = value;
             return create(group, described<quire_cache_desc>(), memory);
@@ -278,7 +278,7 @@ TEST_F(Number, of_devices_and_launches_is_refused) {
         quire_device *out = nullptr;
         return w.api.device_open(w.instance, &desc, &out, &w.error);
     });
-    refuse("views", {1u << 7, kMost}, [&](uint32_t value) {
+    refuse("views", {1u << 9, kMost}, [&](uint32_t value) {
         auto desc = described<quire_batch_desc>();
         desc.max_rows = desc.max_blocks_per_row = desc.max_query_tokens = 4;
         desc.views = value;

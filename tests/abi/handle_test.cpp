@@ -81,6 +81,10 @@ const Row kRows[] = {
      }},
     {"seq_truncate", Kind::sequence,
      [](Manager *m, uint64_t h) { return m->api().seq_truncate(m->cache(), h, 0, nullptr); }},
+    {"seq_accept_path", Kind::sequence,
+     [](Manager *m, uint64_t h) {
+         return m->api().seq_accept_path(m->cache(), h, nullptr, 0, nullptr);
+     }},
     {"seq_accept", Kind::sequence,
      [](Manager *m, uint64_t h) { return m->api().seq_accept(m->cache(), h, 0, nullptr); }},
     {"seq_set_tokens", Kind::sequence,

@@ -126,8 +126,63 @@ class Work {
         twice("batch_create",
               [&] { return api_.batch_create(cache, &batch_desc, &batch, &error_); });
         if (batch != nullptr) use_step(cache, batch);
+        if (cache != nullptr) use_tree(cache);
+        use_merge();
         twice("batch_destroy", [&] { return api_.batch_destroy(batch, &error_); });
         twice("cache_destroy", [&] { return api_.cache_destroy(cache, &error_); });
+    }
+
+    // A step of one sequence, without a batch. A failed commit has undone it.
+    void use_bare_step(quire_cache *cache, const quire_step_item &item, const uint32_t *words,
+                       uint32_t word_count) {
+        auto desc = described<quire_step_desc>();
+        desc.queues = &queue_;
+        desc.queue_count = 1;
+        quire_step_result result{};
+        quire_step step = 0;
+        ASSERT_EQ(api_.step_begin(cache, &desc, &item, 1, sizeof item, words, word_count, &result,
+                                  sizeof result, &step, &error_),
+                  QUIRE_OK)
+            << error_.message;
+        quire_status status = api_.step_commit(cache, step, nullptr, &error_);
+        if (status == QUIRE_OK) {
+            EXPECT_EQ(api_.step_finish(cache, step, nullptr, QUIRE_STEP_OK, &error_), QUIRE_OK);
+            return;
+        }
+        EXPECT_EQ(failure_, QUIRE_OK) << "a second failure: " << error_.message;
+        failure_ = status;
+        message_ = error_.message;
+    }
+
+    // Two drafts side by side, of which the second is kept and has to be moved.
+    void use_tree(quire_cache *cache) {
+        auto seq_desc = described<quire_seq_desc>();
+        quire_step_item item{};
+        ASSERT_EQ(api_.seq_create(cache, &seq_desc, &item.seq, &error_), QUIRE_OK);
+        uint32_t words[] = {5, 6, 7, QUIRE_MASK_ROOT, QUIRE_MASK_ROOT};
+        item.token_count = 3;
+        item.draft_count = item.mask_rows = 2;
+        item.mask_kind = QUIRE_MASK_PARENTS;
+        item.mask_offset = 3;
+        use_bare_step(cache, item, words, 5);
+        uint32_t path = 1;
+        quire_status status = api_.seq_accept_path(cache, item.seq, &path, 1, &error_);
+        if (status == QUIRE_E_UNSUPPORTED) return;  // without move_tokens
+        ASSERT_EQ(status, QUIRE_OK) << error_.message;
+        quire_step_item more{};
+        more.seq = item.seq;
+        more.token_count = 1;
+        use_bare_step(cache, more, words, 1);
+    }
+
+    void use_merge() {
+        auto merge = described<quire_merge_args>();
+        merge.parts = merge.lses = merge.out = 4096;
+        merge.part_count = merge.token_count = merge.heads = merge.head_dim = 1;
+        twice("attention_merge", [&] {
+            quire_status status = api_.attention_merge(queue_, &merge, &error_);
+            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // without it
+        });
     }
 
     void use_step(quire_cache *cache, quire_batch *batch) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""readme: the README shows the example as it is, and what it prints.
+"""readme: the README shows the first example as it is, and what all of them print.
 
-    readme.py README SOURCE PROGRAM
+    readme.py README SOURCE PROGRAM...
 """
 
 import pathlib
@@ -21,13 +21,14 @@ def main():
     if shown not in blocks_of(readme, "c"):
         print(f"the README's C block is not {sys.argv[2]} from its second line on")
         return 1
-    program = subprocess.run([sys.argv[3]], capture_output=True, text=True)
-    if program.returncode != 0:
-        print(f"the example ended with {program.returncode}: {program.stdout}{program.stderr}")
-        return 1
-    if program.stdout not in blocks_of(readme, "text"):
-        print(f"the README does not show what the example prints:\n{program.stdout}")
-        return 1
+    for path in sys.argv[3:]:
+        program = subprocess.run([path], capture_output=True, text=True)
+        if program.returncode != 0:
+            print(f"{path} ended with {program.returncode}: {program.stdout}{program.stderr}")
+            return 1
+        if program.stdout not in blocks_of(readme, "text"):
+            print(f"the README does not show what {path} prints:\n{program.stdout}")
+            return 1
     return 0
 
 

@@ -175,6 +175,21 @@ class Exported : public testing::Test {
                                         return create_batch(&batch);
                                     },
                                     true);
+        input<quire_rope_desc>([](quire_rope_desc *) {},
+                               [this](const quire_rope_desc *desc, uint32_t) {
+                                   // NULL is no rope, and taken.
+                                   if (desc == nullptr) return quire_status{QUIRE_E_ARG};
+                                   auto attention = described<quire_attention_desc>();
+                                   attention.q_heads = 1;
+                                   attention.rope = desc;
+                                   auto batch = described<quire_batch_desc>();
+                                   batch.max_rows = batch.max_blocks_per_row =
+                                       batch.max_query_tokens = 4;
+                                   batch.attention = &attention;
+                                   batch.attention_count = 1;
+                                   batch.attention_stride = sizeof attention;
+                                   return create_batch(&batch);
+                               });
     }
 
     void add_launches() {
@@ -186,6 +201,15 @@ class Exported : public testing::Test {
             [this](quire_attend_args *args) { args->q = address, args->out = address + 1024; },
             [this](const quire_attend_args *args, uint32_t) {
                 return w.api.attend(w.batch, args, w.queue, nullptr);
+            });
+        input<quire_merge_args>(
+            [this](quire_merge_args *args) {
+                args->parts = args->lses = address;
+                args->out = address + 1024;
+                args->part_count = args->token_count = args->heads = args->head_dim = 1;
+            },
+            [this](const quire_merge_args *args, uint32_t) {
+                return w.api.attention_merge(w.queue, args, nullptr);
             });
     }
 

@@ -61,13 +61,13 @@ TEST(StructSize, an_output_of_an_older_client_is_written_up_to_its_size) {
 // The checks can fail: each of these breaks one rule.
 
 Case careless(const Call &call) {
-    return {&RuleOf<quire_seq_desc>::value, false, [](void *) {}, call};
+    return {&RuleOf<quire_merge_args>::value, false, [](void *) {}, call};
 }
 
 TEST(StructSize, a_reader_that_ignores_the_callers_size_is_caught) {
     Case c = careless([](void *data, uint32_t) {
         if (data == nullptr) return quire_status{QUIRE_E_ARG};
-        quire_seq_desc full;
+        quire_merge_args full;
         std::memcpy(&full, data, sizeof full);
         return full.struct_size < sizeof full ? quire_status{QUIRE_E_STRUCT}
                                               : quire_status{QUIRE_OK};
@@ -89,11 +89,11 @@ TEST(StructSize, rules_that_are_planted_wrong_are_caught) {
     auto with = [](StructRule rule) {
         auto held = std::make_shared<StructRule>(rule);
         return Call([held](void *data, uint32_t) {
-            quire_seq_desc full;
+            quire_merge_args full;
             return quire::abi::read_struct(*held, data, &full).code;
         });
     };
-    StructRule rule = RuleOf<quire_seq_desc>::value;
+    StructRule rule = RuleOf<quire_merge_args>::value;
     Case right = careless(with(rule));
     EXPECT_EQ(InputCheck(right).problem(), "");
     for (auto spoil :

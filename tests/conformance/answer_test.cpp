@@ -36,6 +36,10 @@ void expect_agreement(Rig &rig, const quire_be_attention_query &shape) {
     desc.struct_size = sizeof desc;
     desc.shape = shape;
     desc.max_rows = desc.max_query_tokens = desc.max_blocks_per_row = 4;
+    AttentionSpec spec;
+    spec.shape = shape;
+    PlanOptions options(spec);
+    options.put_into(&desc);
     quire_be_plan *plan = nullptr;
     quire_status status = api().plan_create(rig.device(), &desc, &plan, &error);
     EXPECT_EQ(status == QUIRE_OK, is_offered)
@@ -70,7 +74,11 @@ TEST_F(AnswerTest, query_and_plan_agree_on_random_shapes) {
     Rig rig;
     for (uint64_t seed = 1; seed <= (options().is_short ? 60u : 400u); ++seed) {
         quire_be_attention_query shape = random_spec(seed).shape;
+        if (seed % 2 == 0) {
+            shape = random_variant(kVariants[seed % std::size(kVariants)], seed).shape;
+        }
         if (seed % 3 == 0) shape.window = 9;  // with NOT_CAUSAL too
+        if (seed % 11 == 0) shape.group_kind = static_cast<uint32_t>(seed) / 11 % 6;
         if (seed % 5 == 0) shape.q_heads += 1;
         if (seed % 7 == 0) shape.k_head_dim *= 3;
         SCOPED_TRACE(text_of(shape));

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
-#include <sstream>
 
 #include "quire/attention.h"
+#include "quire/cache.h"
 
 namespace quire::conformance {
 
@@ -17,8 +17,6 @@ namespace {
 constexpr uint32_t kLayers = 3;
 constexpr uint32_t kLayer = 1;  // others lie before and behind it
 
-int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-
 uint32_t blocks_of(int64_t tokens, uint32_t block_tokens) {
     return static_cast<uint32_t>((tokens + block_tokens - 1) / block_tokens);
 }
@@ -26,6 +24,7 @@ uint32_t blocks_of(int64_t tokens, uint32_t block_tokens) {
 class Plan {
  public:
     Plan(Rig &rig, const AttentionSpec &spec, const OracleInput &input) {
+        PlanOptions options(spec);
         quire_be_plan_desc desc{};
         desc.struct_size = sizeof desc;
         desc.shape = spec.shape;
@@ -33,6 +32,7 @@ class Plan {
         desc.max_rows = static_cast<uint32_t>(input.lengths.size());
         desc.max_query_tokens = static_cast<uint32_t>(input.cu_q.back());
         desc.max_blocks_per_row = input.block_table_stride;
+        options.put_into(&desc);
         Error error;
         must(api().plan_create(rig.device(), &desc, &handle_, &error), error);
     }
@@ -57,101 +57,52 @@ class Upload {
     Memory memory_;
 };
 
+// Arrays of a call that options need; what there is none of has address 0.
+class OptionArrays {
+ public:
+    OptionArrays(Rig &rig, const OracleInput &input, const std::vector<int32_t> &shared_prefix)
+        : sinks_(rig, input.sinks),
+          positions_(rig, input.positions),
+          mask_(rig, input.mask),
+          mask_rows_(rig, input.mask_rows),
+          mask_first_(rig, input.mask_first),
+          shared_prefix_(rig, shared_prefix),
+          has_sinks_(!input.sinks.empty()),
+          has_masks_(!input.mask.empty()),
+          has_shared_prefix_(!shared_prefix.empty()) {}
+
+    void put_into(quire_be_attention *args) const {
+        if (has_sinks_) args->sinks = sinks_.address();
+        if (has_shared_prefix_) args->shared_prefix = shared_prefix_.address();
+        if (!has_masks_) return;
+        args->positions = positions_.address();
+        args->mask = mask_.address();
+        args->mask_rows = mask_rows_.address();
+        args->mask_first = mask_first_.address();
+    }
+
+ private:
+    Upload<float> sinks_;
+    Upload<int32_t> positions_;
+    Upload<uint32_t> mask_;
+    Upload<int32_t> mask_rows_;
+    Upload<int32_t> mask_first_;
+    Upload<int32_t> shared_prefix_;
+    bool has_sinks_;
+    bool has_masks_;
+    bool has_shared_prefix_;
+};
+
 }  // namespace
 
-quire_be_pool make_pool(const quire_be_attention_query &shape, Layout layout, uint32_t layer_count,
-                        uint32_t block_count, uint32_t padding_bytes) {
-    quire_be_pool pool{};
-    pool.struct_size = sizeof pool;
-    pool.block_count = block_count;
-    pool.block_tokens = shape.block_tokens;
-    pool.layer_count = layer_count;
-    pool.kv_heads = shape.kv_heads;
-    pool.k_head_dim = shape.k_head_dim;
-    pool.v_head_dim = shape.v_head_dim;
-    pool.k_dtype = shape.k_dtype;
-    pool.v_dtype = shape.v_dtype;
-    int64_t k_row = int64_t{shape.k_head_dim} * size_of(shape.k_dtype) + padding_bytes;
-    int64_t v_row = int64_t{shape.v_head_dim} * size_of(shape.v_dtype) + padding_bytes;
-    bool heads_first = layout == Layout::head_major;
-    pool.k_token_stride = heads_first ? k_row : k_row * shape.kv_heads;
-    pool.v_token_stride = heads_first ? v_row : v_row * shape.kv_heads;
-    pool.k_head_stride = heads_first ? k_row * shape.block_tokens : k_row;
-    pool.v_head_stride = heads_first ? v_row * shape.block_tokens : v_row;
-    int64_t rows = int64_t{shape.kv_heads} * shape.block_tokens;
-    pool.v_offset = round_up(k_row * rows, 16);
-    pool.layer_stride = round_up(pool.v_offset + v_row * rows, 16) + padding_bytes;
-    pool.block_stride = pool.layer_stride * layer_count + padding_bytes;
-    pool.size_bytes = static_cast<uint64_t>(pool.block_stride) * block_count;
-    return pool;
-}
-
-std::string AttentionSpec::text() const {
-    std::ostringstream text;
-    text << "seed " << seed << ": q " << name_of(shape.q_dtype) << " K " << name_of(shape.k_dtype)
-         << " V " << name_of(shape.v_dtype) << ", heads " << shape.q_heads << "/" << shape.kv_heads
-         << ", dims " << shape.k_head_dim << "/" << shape.v_head_dim << ", block "
-         << shape.block_tokens << ", window " << shape.window << ", flags " << shape.flags
-         << ", rows (length+new)";
-    for (const RowSpec &row : rows) text << " " << row.length << "+" << row.new_tokens;
-    return text.str();
-}
-
-AttentionSpec random_spec(uint64_t seed, const quire_be_attention_query *fit) {
-    Dice dice(seed);
-    constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
-    AttentionSpec spec;
-    spec.seed = seed;
-    spec.pages_seed = mix(seed);
-    quire_be_attention_query &shape = spec.shape;
-    shape.struct_size = sizeof shape;
-    shape.q_dtype = dice.pick(kTypes);
-    shape.k_dtype = dice.pick(kTypes);
-    shape.v_dtype = dice.roll(0, 2) == 0 ? dice.pick(kTypes) : shape.k_dtype;
-    shape.kv_heads = dice.pick({1u, 1u, 2u, 3u, 8u});
-    shape.q_heads = shape.kv_heads * dice.pick({1u, 1u, 2u, 4u, 7u});
-    shape.k_head_dim = dice.pick({8u, 16u, 40u, 64u, 80u, 128u, 256u, dice.roll(1, 256)});
-    shape.v_head_dim = dice.roll(0, 3) == 0 ? dice.roll(1, 256) : shape.k_head_dim;
-    shape.block_tokens = dice.pick({1u, 4u, 8u, 16u, 16u, 32u, 64u, dice.roll(1, 64)});
-    if (fit != nullptr) {
-        shape.q_dtype = fit->q_dtype;
-        shape.k_dtype = fit->k_dtype;
-        shape.v_dtype = fit->v_dtype;
-        shape.k_head_dim = fit->k_head_dim;
-        shape.v_head_dim = fit->v_head_dim;
-        shape.block_tokens = fit->block_tokens;
-    }
-    if (dice.roll(0, 3) == 0)
-        shape.flags = QUIRE_ATTENTION_NOT_CAUSAL;
-    else if (dice.roll(0, 2) == 0)
-        shape.window = dice.pick({1u, 7u, 64u, dice.roll(1, 200)});
-    spec.layout = dice.roll(0, 1) == 0 ? Layout::head_major : Layout::token_major;
-    spec.padding = dice.pick({0u, 0u, 1u, 5u});
-    spec.q_size = dice.pick({0.5, 1.0, 4.0});
-    if (dice.roll(0, 1) == 0) spec.scale = 0.1f;
-    spec.wants_lse = dice.roll(0, 3) != 0;
-    for (uint32_t i = dice.roll(1, 6); i > 0; --i) {
-        RowSpec row;
-        row.content = static_cast<uint32_t>(spec.rows.size());
-        row.length = static_cast<int32_t>(dice.pick({0u, 1u, dice.roll(1, 40), dice.roll(1, 300)}));
-        auto length = static_cast<uint32_t>(row.length);
-        row.new_tokens = static_cast<int32_t>(
-            dice.pick({0u, 1u, 1u, length, dice.roll(0, std::min(length, 20u))}));
-        row.new_tokens = std::min(row.new_tokens, std::max(row.length, 1));
-        if (!spec.rows.empty() && dice.roll(0, 2) == 0) {
-            int32_t most = std::min(row.length, spec.rows.back().length);
-            auto block = static_cast<int32_t>(shape.block_tokens);
-            row.shared_tokens = most / block * block;
-        }
-        spec.rows.push_back(row);
-    }
-    return spec;
-}
-
 AttentionCase::AttentionCase(const AttentionSpec &spec) : spec_(spec) {
+    PlanOptions options(spec);
     input_.shape = spec.shape;
     input_.layer = kLayer;
     input_.scale = spec.scale != 0.0f ? double{spec.scale} : 1.0 / std::sqrt(spec.shape.k_head_dim);
+    input_.soft_cap = options.soft_cap;
+    input_.alibi_slopes = options.slopes;
+    input_.sinks = sinks_of(spec);
     input_.cu_q.push_back(0);
     uint32_t own_blocks = 0;
     for (const RowSpec &row : spec.rows) {
@@ -164,16 +115,55 @@ AttentionCase::AttentionCase(const AttentionSpec &spec) : spec_(spec) {
     uint32_t block_count = own_blocks + 5;  // the null block, and some that nobody uses
     input_.pool = make_pool(spec.shape, spec.layout, kLayers, block_count, spec.padding * 8);
     bytes_.assign(input_.pool.size_bytes, spec.poison);
+    if (spec.has(QUIRE_ATTENTION_MASK)) make_masks();
     assign_blocks();
     store_contents();
+    hide_keys();
+    drop_blocks();
+    if (spec.tells_shared) find_shared_prefixes();
     store_queries();
     input_.bytes = bytes_.data();
     input_.q = q_.data();
 }
 
-int64_t AttentionCase::oldest_visible(const RowSpec &row) const {
-    if (spec_.shape.window == 0) return 0;
-    return std::max<int64_t>(0, row.length - row.new_tokens - int64_t{spec_.shape.window} + 1);
+// Words of one token's bits behind those of another; what lies behind the row's end is set.
+void AttentionCase::make_masks() {
+    for (uint32_t r = 0; r < spec_.rows.size(); ++r) {
+        const RowSpec &row = spec_.rows[r];
+        input_.mask_first.push_back(row.mask_first);
+        for (int32_t t = 0; t < row.new_tokens; ++t) {
+            int64_t place = row.length - row.new_tokens + t;
+            MaskedToken token = {row.content, row.length - row.masked_tokens, place};
+            bool is_masked = place >= token.first_masked;
+            input_.positions.push_back(static_cast<int32_t>(
+                is_masked ? mask_position(spec_, token, row.length - 1) : place));
+            input_.mask_rows.push_back(is_masked ? static_cast<int32_t>(input_.mask.size()) : -1);
+            for (int64_t key = row.mask_first; is_masked && key < row.length; key += 32) {
+                uint32_t word = 0;
+                for (int64_t i = 0; i < 32; ++i) {
+                    bool is_set = key + i >= row.length || mask_bit(spec_, token, key + i);
+                    if (is_set) word |= 1u << i;
+                }
+                input_.mask.push_back(word);
+            }
+        }
+    }
+    input_.mask.push_back(0);  // a mask of no words has an address too
+}
+
+// The oldest place that a window or a chunk leaves to the row's new tokens.
+int64_t AttentionCase::oldest_visible(uint32_t row) const {
+    const quire_be_attention_query &shape = spec_.shape;
+    if (shape.window == 0) return 0;
+    int64_t oldest = spec_.rows[row].length - spec_.rows[row].new_tokens;
+    for (int64_t token = input_.cu_q[row]; token < input_.cu_q[row + 1]; ++token) {
+        int64_t position = oracle_position(input_, row, token);
+        bool is_chunked = shape.group_kind == QUIRE_GROUP_CHUNKED;
+        int64_t first =
+            is_chunked ? position - position % shape.window : position + 1 - int64_t{shape.window};
+        oldest = std::min(oldest, first);
+    }
+    return std::max<int64_t>(0, oldest);
 }
 
 uint32_t AttentionCase::content_at(uint32_t row, int64_t position) const {
@@ -206,43 +196,96 @@ void AttentionCase::assign_blocks() {
     }
 }
 
-void AttentionCase::store_contents() {
-    const quire_be_pool &pool = input_.pool;
-    uint32_t stride = input_.block_table_stride;
+// What has left the window of a row, and is none of its sinks, need not be in its table.
+void AttentionCase::drop_blocks() {
+    int64_t block = input_.pool.block_tokens;
+    int32_t nothing = spec_.poison == 0xFF ? 0 : INT32_MAX;
     for (uint32_t r = 0; r < spec_.rows.size(); ++r) {
-        const int32_t *table = &input_.block_table[size_t{r} * stride];
-        auto first_key = static_cast<uint64_t>(spec_.rows[r].first_key);
-        for (int64_t p = 0; p < spec_.rows[r].length; ++p) {
-            uint64_t content = content_at(r, p);
-            int64_t token =
-                table[p / pool.block_tokens] * pool.block_stride + kLayer * pool.layer_stride;
-            int64_t place = p % pool.block_tokens;
-            for (uint32_t h = 0; h < pool.kv_heads; ++h) {
-                unsigned char *k = &bytes_[static_cast<size_t>(token + h * pool.k_head_stride +
-                                                               place * pool.k_token_stride)];
-                unsigned char *v = &bytes_[static_cast<size_t>(
-                    token + pool.v_offset + h * pool.v_head_stride + place * pool.v_token_stride)];
-                uint64_t where = mix(spec_.seed, content, first_key + static_cast<uint64_t>(p), h);
-                for (uint32_t d = 0; d < pool.k_head_dim; ++d) {
-                    store(chance(where, d, 1), pool.k_dtype, k + d * size_of(pool.k_dtype));
-                }
-                for (uint32_t d = 0; d < pool.v_head_dim; ++d) {
-                    store(chance(where, d, 2), pool.v_dtype, v + d * size_of(pool.v_dtype));
-                }
+        int64_t sinks = (int64_t{spec_.shape.sink_tokens} + block - 1) / block;
+        int64_t gone = oldest_visible(r) / block;
+        int32_t *table = &input_.block_table[size_t{r} * input_.block_table_stride];
+        for (int64_t i = sinks; i < gone; ++i) table[i] = nothing;
+    }
+}
+
+// The first byte of layer kLayer of the block, and so of its K.
+unsigned char *AttentionCase::slot_at(uint32_t row, int64_t place) {
+    const quire_be_pool &pool = input_.pool;
+    size_t entry =
+        size_t{row} * input_.block_table_stride + static_cast<size_t>(place / pool.block_tokens);
+    return &bytes_[static_cast<size_t>(input_.block_table[entry] * pool.block_stride +
+                                       kLayer * pool.layer_stride)];
+}
+
+void AttentionCase::store_token(uint32_t row, int64_t place) {
+    const quire_be_pool &pool = input_.pool;
+    int64_t in_block = place % pool.block_tokens;
+    uint64_t content = content_at(row, place);
+    auto key = static_cast<uint64_t>(spec_.rows[row].first_key + place);
+    for (uint32_t h = 0; h < pool.kv_heads; ++h) {
+        unsigned char *k =
+            slot_at(row, place) + h * pool.k_head_stride + in_block * pool.k_token_stride;
+        unsigned char *v = slot_at(row, place) + pool.v_offset + h * pool.v_head_stride +
+                           in_block * pool.v_token_stride;
+        uint64_t where = mix(spec_.seed, content, key, h);
+        for (uint32_t d = 0; d < pool.k_head_dim; ++d) {
+            store(chance(where, d, 1), pool.k_dtype, k + d * size_of(pool.k_dtype));
+        }
+        if (pool.group_kind == QUIRE_GROUP_LATENT) continue;  // V is the beginning of K
+        for (uint32_t d = 0; d < pool.v_head_dim; ++d) {
+            store(chance(where, d, 2), pool.v_dtype, v + d * size_of(pool.v_dtype));
+        }
+    }
+}
+
+void AttentionCase::store_contents() {
+    for (uint32_t r = 0; r < spec_.rows.size(); ++r) {
+        for (int64_t place = 0; place < spec_.rows[r].length; ++place) store_token(r, place);
+    }
+}
+
+// Poison over every slot that no query token of any row sees.
+void AttentionCase::hide_keys() {
+    const quire_be_pool &pool = input_.pool;
+    std::vector<bool> seen(size_t{pool.block_count} * pool.block_tokens, false);
+    auto slot_of = [&](uint32_t r, int64_t place) {
+        size_t entry =
+            size_t{r} * input_.block_table_stride + static_cast<size_t>(place / pool.block_tokens);
+        return static_cast<size_t>(input_.block_table[entry]) * pool.block_tokens +
+               static_cast<size_t>(place % pool.block_tokens);
+    };
+    for (uint32_t r = 0; r < spec_.rows.size(); ++r) {
+        for (int64_t token = input_.cu_q[r]; token < input_.cu_q[r + 1]; ++token) {
+            for (int64_t place = 0; place < spec_.rows[r].length; ++place) {
+                if (oracle_sees(input_, r, token, place)) seen[slot_of(r, place)] = true;
             }
         }
     }
-    // What has left the window of a row is not in its table; if no other row shares it, it is gone.
-    std::vector<bool> used(pool.block_count, false);
-    for (uint32_t r = 0; r < spec_.rows.size(); ++r) {
-        auto gone = static_cast<uint32_t>(oldest_visible(spec_.rows[r]) / pool.block_tokens);
-        int32_t *table = &input_.block_table[size_t{r} * stride];
-        std::fill(table, table + std::min(gone, stride), 0);
-        for (uint32_t i = 0; i < stride; ++i) used[static_cast<size_t>(table[i])] = true;
+    for (size_t slot = 0; slot < seen.size(); ++slot) {
+        if (seen[slot]) continue;
+        auto block = static_cast<int64_t>(slot / pool.block_tokens);
+        auto place = static_cast<int64_t>(slot % pool.block_tokens);
+        unsigned char *layer =
+            &bytes_[static_cast<size_t>(block * pool.block_stride + kLayer * pool.layer_stride)];
+        for (uint32_t h = 0; h < pool.kv_heads; ++h) {
+            unsigned char *k = layer + h * pool.k_head_stride + place * pool.k_token_stride;
+            unsigned char *v =
+                layer + pool.v_offset + h * pool.v_head_stride + place * pool.v_token_stride;
+            std::memset(k, spec_.poison, pool.k_head_dim * size_of(pool.k_dtype));
+            std::memset(v, spec_.poison, pool.v_head_dim * size_of(pool.v_dtype));
+        }
     }
-    for (uint32_t b = 0; b < pool.block_count; ++b) {
-        auto begin = bytes_.begin() + b * pool.block_stride;
-        if (b == 0 || !used[b]) std::fill(begin, begin + pool.block_stride, spec_.poison);
+}
+
+// All that is the same, or less: a count says what is known.
+void AttentionCase::find_shared_prefixes() {
+    uint32_t stride = input_.block_table_stride;
+    for (uint32_t r = 0; r < spec_.rows.size(); ++r) {
+        uint32_t count = 0;
+        const int32_t *table = &input_.block_table[size_t{r} * stride];
+        while (r != 0 && count < stride && table[count] == (table - stride)[count]) ++count;
+        if (mix(spec_.pages_seed, r, 15) % 4 == 0) count /= 2;
+        shared_prefix_.push_back(static_cast<int32_t>(count));
     }
 }
 
@@ -267,6 +310,12 @@ void AttentionCase::store_queries() {
     }
 }
 
+void AttentionCase::take_pool(const AttentionCase &other) {
+    bytes_ = other.bytes_;
+    input_.pool = other.input_.pool;
+    input_.block_table = other.input_.block_table;
+}
+
 AttentionResult AttentionCase::run(Rig &rig) const {
     const quire_be_attention_query &shape = spec_.shape;
     auto tokens = static_cast<uint64_t>(input_.cu_q.back());
@@ -276,6 +325,7 @@ AttentionResult AttentionCase::run(Rig &rig) const {
     Upload table(rig, input_.block_table);
     Upload lengths(rig, input_.lengths);
     Upload cu_q(rig, input_.cu_q);
+    OptionArrays options(rig, input_, shared_prefix_);
     Guarded out(rig, tokens * out_stride * size_of(shape.q_dtype));
     Guarded lse(rig, tokens * shape.q_heads * sizeof(float));
     Plan plan(rig, spec_, input_);
@@ -298,6 +348,7 @@ AttentionResult AttentionCase::run(Rig &rig) const {
     args.query_tokens = static_cast<uint32_t>(tokens);
     auto longest = std::max_element(input_.lengths.begin(), input_.lengths.end());
     args.max_length = static_cast<uint32_t>(*longest);
+    options.put_into(&args);
     Error error;
     must(api().attention(rig.queue(), plan.get(), &args, &error), error);
     rig.sync();
@@ -331,8 +382,9 @@ AttentionResult AttentionCase::collect(std::vector<unsigned char> out,
 }
 
 // The bound. Stored values are exact in f32, so all error is of f32 arithmetic, unit 2^-24 = 6e-8:
-//   a score is a sum of at most 256 products in at least 8 partial sums, some 4 units of the sum of
-//   their sizes (S, the oracle's score_range); its error is the relative error of a weight;
+//   a score is a sum of at most 576 products in at least 8 partial sums, some 4 units of the sum of
+//   their sizes (S, the oracle's score_range; what ALiBi takes away and a sink logit belong to it);
+//   its error is the relative error of a weight;
 //   a weight, its exponential and its sum with others add some 10 units.
 // These errors have random signs, so much less is reached. The bound is 8 units:
 //   |out - exact| <= 5e-7 (1 + S) max |v|, and then the rounding of the result to out's type

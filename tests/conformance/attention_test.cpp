@@ -6,8 +6,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "attention_case.hpp"
+#include "agreement.hpp"
 #include "quire/attention.h"
+#include "quire/cache.h"
 #include "shapes.hpp"
 
 namespace quire::conformance {
@@ -42,7 +43,7 @@ bool find_spec(Rig &rig, uint64_t seed, uint32_t k_dtype, uint32_t v_dtype, Atte
         shape.v_dtype = v_dtype;
         *spec = random_spec(seed, &shape);
         if (is_offered(rig, spec->shape)) return true;
-        spec->shape.flags = spec->shape.window = 0;
+        spec->shape.flags = spec->shape.group_kind = spec->shape.window = 0;
         if (is_offered(rig, spec->shape)) return true;
     }
     return false;
@@ -52,52 +53,33 @@ struct Pools {
     uint32_t k_dtype, v_dtype;
 };
 
-// Each shape twice, with other poison in all that no query may read: within the bound, and the
-// same bits.
-void expect_random_shapes_agree(std::initializer_list<Pools> pools, uint64_t first_seed,
-                                uint32_t count) {
-    Rig rig;
-    uint32_t run_count = 0;
-    double worst = 0.0;
-    for (uint64_t seed = first_seed; seed < first_seed + count; ++seed) {
+void expect_pools_agree(std::initializer_list<Pools> pools, uint64_t first_seed) {
+    auto find = [&](Rig &rig, uint64_t seed, AttentionSpec *spec) {
         Pools types = pools.begin()[seed % pools.size()];
-        AttentionSpec spec;
-        if (!find_spec(rig, seed, types.k_dtype, types.v_dtype, &spec)) continue;
-        ++run_count;
-        AttentionCase attention(spec);
-        AttentionResult result = attention.run(rig);
-        double error = attention.compare(result);
-        ASSERT_LE(error, 1.0) << spec.text();
-        worst = std::max(worst, error);
-        spec.poison = 0x7F;  // NaN in f16, 3e38 in the others
-        ASSERT_TRUE(AttentionCase(spec).run(rig) == result) << "reads poison; " << spec.text();
-    }
-    if (run_count == 0) GTEST_SKIP() << "no shape over such a pool is offered";
-    testing::Test::RecordProperty("random_shapes", std::to_string(run_count));
-    testing::Test::RecordProperty("largest_error", std::to_string(worst));
+        return find_spec(rig, seed, types.k_dtype, types.v_dtype, spec);
+    };
+    expect_random_shapes_agree(first_seed, random_count(), find);
 }
-
-uint32_t random_count() { return options().is_short ? 12 : 75; }
 
 }  // namespace
 
 TEST_F(AttentionTest, random_shapes_over_f32_agree_with_the_oracle_whatever_the_poison) {
-    expect_random_shapes_agree({{QUIRE_DTYPE_F32, QUIRE_DTYPE_F32}}, 1, random_count());
+    expect_pools_agree({{QUIRE_DTYPE_F32, QUIRE_DTYPE_F32}}, 1);
 }
 
 TEST_F(AttentionTest, random_shapes_over_f16_agree_with_the_oracle_whatever_the_poison) {
-    expect_random_shapes_agree({{QUIRE_DTYPE_F16, QUIRE_DTYPE_F16}}, 1001, random_count());
+    expect_pools_agree({{QUIRE_DTYPE_F16, QUIRE_DTYPE_F16}}, 1001);
 }
 
 TEST_F(AttentionTest, random_shapes_over_bf16_agree_with_the_oracle_whatever_the_poison) {
-    expect_random_shapes_agree({{QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16}}, 2001, random_count());
+    expect_pools_agree({{QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16}}, 2001);
 }
 
 TEST_F(AttentionTest, random_shapes_over_mixed_types_agree_with_the_oracle_whatever_the_poison) {
-    expect_random_shapes_agree({{QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16},
-                                {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16},
-                                {QUIRE_DTYPE_BF16, QUIRE_DTYPE_F32}},
-                               3001, random_count());
+    expect_pools_agree({{QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16},
+                        {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16},
+                        {QUIRE_DTYPE_BF16, QUIRE_DTYPE_F32}},
+                       3001);
 }
 
 TEST_F(AttentionTest, one_common_shape_is_offered) {
@@ -110,6 +92,7 @@ TEST_F(AttentionTest, window_sees_only_its_newest_keys) {
     uint32_t run_count = 0;
     for (uint32_t window : {1u, 16u, 17u, 64u, 500u}) {
         AttentionSpec spec = plain_spec(rig);
+        spec.shape.group_kind = QUIRE_GROUP_WINDOW;
         spec.shape.window = window;
         spec.rows = {{0, 200, 1}, {1, 130, 130}, {2, 90, 9}};
         if (!is_offered(rig, spec.shape)) continue;

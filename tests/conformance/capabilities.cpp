@@ -24,8 +24,15 @@ bool has_other_query(const SweptShape &swept) {
            swept.shape.k_dtype == swept.shape.v_dtype;
 }
 
-bool has_window(const SweptShape &swept) { return swept.kind == Kind::window; }
-bool is_not_causal(const SweptShape &swept) { return swept.kind == Kind::not_causal; }
+template <Kind kind>
+bool is_kind(const SweptShape &swept) {
+    return swept.kind == kind;
+}
+
+bool has_rope(const SweptShape &swept) {
+    return swept.kind == Kind::rope_halves || swept.kind == Kind::rope_pairs;
+}
+
 bool has_odd_dim(const SweptShape &swept) {
     return is_any(swept) && (swept.shape.k_head_dim == 40 || swept.shape.k_head_dim == 8);
 }
@@ -39,75 +46,110 @@ bool has_two_dims(const SweptShape &swept) {
 constexpr char kDeviceSlots[] = "probe device_open device_close device_props shutdown";
 constexpr char kAttentionSlots[] = "query_attention plan_create plan_destroy attention";
 
+using enum Need;
+constexpr uint32_t f32 = QUIRE_DTYPE_F32, f16 = QUIRE_DTYPE_F16, bf16 = QUIRE_DTYPE_BF16;
+
+const Capability kCapabilities[] = {
+    {"loading", must, "The one exported function is pure, repeatable, and refuses in words.",
+     "probe", "Load.*", nullptr, nullptr},
+    {"devices", must, "Devices are counted, opened, described and closed.", kDeviceSlots,
+     "DeviceTest.*", nullptr, nullptr},
+    {"memory", must, "Aligned to 4,096 bytes, zero when fresh, an error when there is none.",
+     "mem_alloc mem_free", "MemoryTest.*:ScrubTest.*", nullptr, nullptr},
+    {"fences", must, "64-bit values that only grow, raised and awaited by hosts and queues.",
+     "fence_create fence_destroy fence_read fence_signal_host fence_wait_host fence_signal "
+     "fence_wait",
+     "FenceTest.*", nullptr, nullptr},
+    {"queues", must, "Calls only enqueue; a queue runs in order; queues hold up nobody else.",
+     "queue_bind queue_release quiesce", "QueueTest.*", nullptr, nullptr},
+    {"copies", must, "Between device and host, none to very many bytes, to the byte.", "copy",
+     "CopyTest.*", nullptr, nullptr},
+    {"fills", must, "A byte over a range.", "fill", "FillTest.*", nullptr, nullptr},
+    {"life of objects", must, "Live objects are counted, and nothing is left behind.", "shutdown",
+     "LifeTest.*", nullptr, nullptr},
+    {"kv write", must, "New tokens go to their slots, rounded to nearest even.",
+     "query_attention kv_write", "KvWriteTest.*", nullptr, nullptr},
+    {"refusals", must, "A wrong argument is refused in words, and nothing ran.",
+     "query_attention kv_write plan_create attention", "RefusalTest.*:OptionRefusalTest.*", nullptr,
+     nullptr},
+    {"answers", must, "What query_attention says is what plan_create does.", kAttentionSlots,
+     "AnswerTest.*", nullptr, nullptr},
+    {"attention", must, "Within the bound of an oracle in double, whatever unused memory holds.",
+     kAttentionSlots,
+     "AttentionTest.random_shapes_*:AttentionTest.one_common_shape_*:AttentionTest.scale_*:"
+     "AttentionTest.every_combination_*:AttentionTest.many_query_heads_*:"
+     "AttentionTest.long_row_*:AttentionTest.empty_context_*:"
+     "AttentionTest.nothing_to_compute_*:AttentionTest.wrong_block_*:"
+     "AttentionTest.unwritten_slot_*:OptionTest.random_shapes_over_full_groups_*",
+     nullptr, nullptr},
+    {"consistency", must, "Split, merged, chunked, batched or on other pages: the same result.",
+     kAttentionSlots, "MetamorphicTest.*", nullptr, nullptr},
+    {"f32 pools", may, "K and V stored as f32.", kAttentionSlots,
+     "AttentionTest.random_shapes_over_f32_*", has_pool<f32, f32>, nullptr},
+    {"f16 pools", may, "K and V stored as f16.", kAttentionSlots,
+     "AttentionTest.random_shapes_over_f16_*", has_pool<f16, f16>, nullptr},
+    {"bf16 pools", may, "K and V stored as bf16.", kAttentionSlots,
+     "AttentionTest.random_shapes_over_bf16_*", has_pool<bf16, bf16>, nullptr},
+    {"K and V of two types", may, "A pool whose K and V differ in type.", kAttentionSlots,
+     "AttentionTest.random_shapes_over_mixed_*:AttentionTest.every_combination_*", is_mixed,
+     nullptr},
+    {"queries of another type", may, "q and out in f32 over a pool in a half type.",
+     kAttentionSlots, "AttentionTest.every_combination_*", has_other_query, nullptr},
+    {"windows", may, "A query sees only its newest keys.", kAttentionSlots,
+     "AttentionTest.window_*:OptionTest.random_shapes_over_windows_agree_*", is_kind<Kind::window>,
+     nullptr},
+    {"not causal", may, "Every new token sees the whole context.", kAttentionSlots,
+     "AttentionTest.not_causal_*:MetamorphicTest.*_of_many_queries:"
+     "OptionTest.random_shapes_over_whole_contexts_*",
+     is_kind<Kind::not_causal>, nullptr},
+    {"odd head dims", may, "Head dims that fit no tile, such as 8 and 40.", kAttentionSlots,
+     "AttentionTest.every_head_dim_*", has_odd_dim, nullptr},
+    {"two head dims", may, "K and V of different head dims.", kAttentionSlots,
+     "AttentionTest.every_head_dim_*", has_two_dims, nullptr},
+    {"other block sizes", may, "Blocks of another size than 16 tokens.", kAttentionSlots,
+     "AttentionTest.blocks_of_every_size_*", has_other_block, nullptr},
+    {"sink tokens", may, "A window keeps the sequence's first tokens in sight.", kAttentionSlots,
+     "OptionTest.*_sink_tokens_*:OptionTest.window_keeps_*", is_kind<Kind::window_with_sinks>,
+     nullptr},
+    {"chunked groups", may, "A query sees its own chunk.", kAttentionSlots,
+     "OptionTest.*_chunks_*:OptionTest.chunk_begins_*", is_kind<Kind::chunked>, nullptr},
+    {"latent groups", may, "One row of K a token for all heads, and V its beginning.",
+     kAttentionSlots, "OptionTest.*_latent_*:OptionTest.latent_*:RopeTest.latent_*",
+     is_kind<Kind::latent>, nullptr},
+    {"cross groups", may, "Attention over another input, all of it.", kAttentionSlots,
+     "OptionTest.*_cross_*:OptionTest.cross_*", is_kind<Kind::cross>, nullptr},
+    {"soft cap", may, "Scores are bent under a cap.", kAttentionSlots,
+     "OptionTest.*_soft_caps_*:OptionTest.soft_cap_*", is_kind<Kind::soft_cap>, nullptr},
+    {"ALiBi", may, "Scores fall with the distance.", kAttentionSlots,
+     "OptionTest.*_alibi_*:OptionTest.alibi_*", is_kind<Kind::alibi>, nullptr},
+    {"sink logits", may, "A learned logit joins the denominator.", kAttentionSlots,
+     "OptionTest.*_sink_logits_*:OptionTest.sink_logit_*", is_kind<Kind::sink_logits>, nullptr},
+    {"masks", may, "Bits say which keys a token sees, as for a tree of drafts.", kAttentionSlots,
+     "OptionTest.*_masks_*:OptionTest.mask_*:OptionTest.row_without_a_mask_*", is_kind<Kind::mask>,
+     nullptr},
+    {"shared prefixes", may, "Told of rows that share blocks: the same result.", kAttentionSlots,
+     "OptionTest.*_shared_prefixes_*:OptionTest.shared_prefix_*", nullptr, nullptr},
+    {"options together", may, "Random mixtures of all that may be had together.", kAttentionSlots,
+     "OptionTest.*_mixed_options_*", nullptr, nullptr},
+    {"rope at write", may, "K and q are turned by their positions, and rounded once.",
+     "query_attention kv_write plan_create plan_destroy", "RopeTest.*", has_rope, nullptr},
+    {"merge", may, "States over parts of a context become one, in order.", "merge", "MergeTest.*",
+     nullptr, nullptr},
+    {"token moves", may, "Tokens go from slot to slot, one after another.", "move_tokens",
+     "MoveTest.*", nullptr, nullptr},
+    {"far places", may, "Offsets past 4 GiB and ids of 31 bits, where there is that much memory.",
+     kAttentionSlots, "FarTest.*", nullptr, nullptr},
+    {"batch invariance", may,
+     "The bits of a row do not depend on the batch, the chunks or the block size.", kAttentionSlots,
+     "InvarianceTest.*", is_kind<Kind::batch_invariant>, nullptr},
+    {"promises of backends/cpu", may, "Faults stop a queue, threads are quiet, README is true.",
+     "attention", "FaultTest.*:ThreadTest.*:ReadmeTest.*:RopePrecisionTest.*", nullptr, "cpu"},
+};
+
 }  // namespace
 
 const std::vector<Capability> &capabilities() {
-    using enum Need;
-    constexpr uint32_t f32 = QUIRE_DTYPE_F32, f16 = QUIRE_DTYPE_F16, bf16 = QUIRE_DTYPE_BF16;
-    static const std::vector<Capability> list = {
-        {"loading", must, "The one exported function is pure, repeatable, and refuses in words.",
-         "probe", "Load.*", nullptr, nullptr},
-        {"devices", must, "Devices are counted, opened, described and closed.", kDeviceSlots,
-         "DeviceTest.*", nullptr, nullptr},
-        {"memory", must, "Aligned to 4,096 bytes, zero when fresh, an error when there is none.",
-         "mem_alloc mem_free", "MemoryTest.*:ScrubTest.*", nullptr, nullptr},
-        {"fences", must, "64-bit values that only grow, raised and awaited by hosts and queues.",
-         "fence_create fence_destroy fence_read fence_signal_host fence_wait_host fence_signal "
-         "fence_wait",
-         "FenceTest.*", nullptr, nullptr},
-        {"queues", must, "Calls only enqueue; a queue runs in order; queues hold up nobody else.",
-         "queue_bind queue_release quiesce", "QueueTest.*", nullptr, nullptr},
-        {"copies", must, "Between device and host, none to very many bytes, to the byte.", "copy",
-         "CopyTest.*", nullptr, nullptr},
-        {"fills", must, "A byte over a range.", "fill", "FillTest.*", nullptr, nullptr},
-        {"life of objects", must, "Live objects are counted, and nothing is left behind.",
-         "shutdown", "LifeTest.*", nullptr, nullptr},
-        {"kv write", must, "New tokens go to their slots, rounded to nearest even.",
-         "query_attention kv_write", "KvWriteTest.*", nullptr, nullptr},
-        {"refusals", must, "A wrong argument is refused in words, and nothing ran.",
-         "query_attention kv_write plan_create attention", "RefusalTest.*", nullptr, nullptr},
-        {"answers", must, "What query_attention says is what plan_create does.", kAttentionSlots,
-         "AnswerTest.*", nullptr, nullptr},
-        {"attention", must,
-         "Within the bound of an oracle in double, whatever unused memory holds.", kAttentionSlots,
-         "AttentionTest.random_shapes_*:AttentionTest.one_common_shape_*:AttentionTest.scale_*:"
-         "AttentionTest.every_combination_*:AttentionTest.many_query_heads_*:"
-         "AttentionTest.long_row_*:AttentionTest.empty_context_*:"
-         "AttentionTest.nothing_to_compute_*:AttentionTest.wrong_block_*:"
-         "AttentionTest.unwritten_slot_*",
-         nullptr, nullptr},
-        {"consistency", must, "Split, merged, chunked, batched or on other pages: the same result.",
-         kAttentionSlots, "MetamorphicTest.*", nullptr, nullptr},
-        {"f32 pools", may, "K and V stored as f32.", kAttentionSlots,
-         "AttentionTest.random_shapes_over_f32_*", has_pool<f32, f32>, nullptr},
-        {"f16 pools", may, "K and V stored as f16.", kAttentionSlots,
-         "AttentionTest.random_shapes_over_f16_*", has_pool<f16, f16>, nullptr},
-        {"bf16 pools", may, "K and V stored as bf16.", kAttentionSlots,
-         "AttentionTest.random_shapes_over_bf16_*", has_pool<bf16, bf16>, nullptr},
-        {"K and V of two types", may, "A pool whose K and V differ in type.", kAttentionSlots,
-         "AttentionTest.random_shapes_over_mixed_*:AttentionTest.every_combination_*", is_mixed,
-         nullptr},
-        {"queries of another type", may, "q and out in f32 over a pool in a half type.",
-         kAttentionSlots, "AttentionTest.every_combination_*", has_other_query, nullptr},
-        {"windows", may, "A query sees only its newest keys.", kAttentionSlots,
-         "AttentionTest.window_*", has_window, nullptr},
-        {"not causal", may, "Every new token sees the whole context.", kAttentionSlots,
-         "AttentionTest.not_causal_*:MetamorphicTest.*_of_many_queries", is_not_causal, nullptr},
-        {"odd head dims", may, "Head dims that fit no tile, such as 8 and 40.", kAttentionSlots,
-         "AttentionTest.every_head_dim_*", has_odd_dim, nullptr},
-        {"two head dims", may, "K and V of different head dims.", kAttentionSlots,
-         "AttentionTest.every_head_dim_*", has_two_dims, nullptr},
-        {"other block sizes", may, "Blocks of another size than 16 tokens.", kAttentionSlots,
-         "AttentionTest.blocks_of_every_size_*", has_other_block, nullptr},
-        {"far places", may,
-         "Offsets past 4 GiB and ids of 31 bits, where there is that much memory.", kAttentionSlots,
-         "FarTest.*", nullptr, nullptr},
-        {"batch invariance", may,
-         "The bits of a row do not depend on the batch, the chunks or the block size.",
-         kAttentionSlots, "InvarianceTest.*", nullptr, nullptr},
-        {"promises of backends/cpu", may, "Faults stop a queue, threads are quiet, README is true.",
-         "attention", "FaultTest.*:ThreadTest.*:ReadmeTest.*", nullptr, "cpu"},
-    };
+    static const std::vector<Capability> list(std::begin(kCapabilities), std::end(kCapabilities));
     return list;
 }
 

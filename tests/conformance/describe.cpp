@@ -33,20 +33,6 @@ struct Cell {
     Answer answer;
 };
 
-const char *word_of(Kind kind) {
-    switch (kind) {
-        case Kind::write:
-            return "kv write";
-        case Kind::causal:
-            return "causal";
-        case Kind::window:
-            return "causal, window";
-        case Kind::not_causal:
-            return "not causal";
-    }
-    return "";
-}
-
 const char *word_of(uint32_t support) {
     if (support == QUIRE_BE_YES) return "yes";
     return support == QUIRE_BE_SLOW ? "slow" : "no";
@@ -55,7 +41,7 @@ const char *word_of(uint32_t support) {
 Json describe_cell(const Cell &cell) {
     const quire_be_attention_query &shape = cell.swept.shape;
     Json out;
-    out["kind"] = word_of(cell.swept.kind);
+    out["kind"] = name_of(cell.swept.kind);
     out["q"] = cell.swept.kind == Kind::write ? "" : name_of(shape.q_dtype);
     out["k"] = name_of(shape.k_dtype);
     out["v"] = name_of(shape.v_dtype);
@@ -93,13 +79,16 @@ std::string why_not(const Capability &one, const std::vector<std::string> &slots
     if (std::strcmp(one.name, "loading") == 0) return {};
     if (device_count == 0) return "there is no device here";
     if (one.fits == nullptr) return {};
-    std::string reason = "not asked about";
+    // Of many reasons that of a common head dim: it is about what was asked.
+    std::string reason;
+    bool is_common = false;
     for (const Cell &cell : cells) {
         if (!one.fits(cell.swept)) continue;
         if (cell.answer.support != QUIRE_BE_NO) return {};
-        reason = cell.answer.reason;
+        if (!is_common) reason = cell.answer.reason;
+        is_common = is_common || cell.swept.shape.k_head_dim == 128;
     }
-    return reason;
+    return reason.empty() ? "not asked about" : reason;
 }
 
 Json describe_device(Rig &rig) {

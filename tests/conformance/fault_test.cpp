@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "attention_case.hpp"
+#include "quire/attention.h"
+#include "quire/cache.h"
 
 namespace quire::conformance {
 
@@ -72,6 +74,60 @@ TEST_F(FaultTest, length_beyond_the_table_stops_the_queue) {
     expect_stopped(attention, "tokens");
     attention.lengths()[0] = -1;
     expect_stopped(attention, "length");
+}
+
+TEST_F(FaultTest, mask_that_leads_outside_the_row_stops_the_queue) {
+    AttentionSpec spec = plain_spec();
+    spec.shape.flags = QUIRE_ATTENTION_MASK;
+    spec.rows = {{0, 60, 5}, {1, 20, 3}};
+    spec.rows[1].masked_tokens = 2;
+    spec.rows[1].mask_first = 4;
+    struct {
+        const char *word;
+        void (*plant)(OracleInput &input);
+    } const bad[] = {
+        {"mask at word -2", [](auto &in) { in.mask_rows[6] = -2; }},
+        {"begins at key 21 of 20", [](auto &in) { in.mask_first[1] = 21; }},
+        {"begins at key -1 of 20", [](auto &in) { in.mask_first[1] = -1; }},
+        {"is at position -1", [](auto &in) { in.positions[7] = -1; }},
+    };
+    for (const auto &one : bad) {
+        AttentionCase attention(spec);
+        one.plant(attention.planted());
+        expect_stopped(attention, one.word);
+    }
+    // What belongs to no mask is not looked at.
+    AttentionCase attention(spec);
+    attention.planted().mask_first[0] = -9;
+    attention.planted().positions[0] = -9;
+    Rig rig;
+    EXPECT_LE(AttentionCase(spec).compare(attention.run(rig)), 1.0);
+}
+
+TEST_F(FaultTest, shared_prefix_that_is_none_stops_the_queue) {
+    AttentionSpec spec = plain_spec();
+    spec.tells_shared = true;
+    spec.rows = {{0, 60, 1}, {1, 60, 1, 32}};
+    for (auto [row, count] : {std::pair{1, 3}, {1, -1}, {1, 1'000'000}, {0, 1}}) {
+        AttentionCase attention(spec);
+        attention.shared_prefix()[static_cast<size_t>(row)] = count;
+        expect_stopped(attention, "share");
+    }
+}
+
+TEST_F(FaultTest, sink_block_outside_the_pool_stops_the_queue_and_a_dropped_one_does_not) {
+    AttentionSpec spec = plain_spec();
+    spec.shape.group_kind = QUIRE_GROUP_WINDOW;
+    spec.shape.window = 16;
+    spec.shape.sink_tokens = 4;
+    spec.rows = {{0, 100, 1}};
+    AttentionCase attention(spec);
+    attention.block_table()[0] = 1'000'000;
+    expect_stopped(attention, "block");
+    AttentionCase dropped(spec);
+    dropped.block_table()[1] = 1'000'000;
+    Rig rig;
+    EXPECT_LE(dropped.compare(dropped.run(rig)), 1.0);
 }
 
 TEST_F(FaultTest, slot_outside_the_pool_writes_nothing_and_stops_the_queue) {

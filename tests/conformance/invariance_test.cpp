@@ -5,7 +5,8 @@
 
 #include <functional>
 
-#include "attention_case.hpp"
+#include "agreement.hpp"
+#include "quire/attention.h"
 #include "shapes.hpp"
 
 namespace quire::conformance {
@@ -27,8 +28,9 @@ void for_each_shape(Rig &rig, const std::function<void(AttentionSpec)> &body) {
         if (!is_offered(rig, spec.shape)) {
             quire_be_attention_query plain = plain_shape(rig);
             spec.shape = random_spec(seed, &plain).shape;
-            spec.shape.flags = spec.shape.window = 0;
+            spec.shape.flags = spec.shape.group_kind = spec.shape.window = 0;
         }
+        spec.shape.flags |= QUIRE_ATTENTION_BATCH_INVARIANT;
         body(spec);
     }
 }
@@ -38,7 +40,99 @@ AttentionResult run(Rig &rig, AttentionSpec spec, std::vector<RowSpec> rows) {
     return AttentionCase(spec).run(rig);
 }
 
-bool is_causal(const AttentionSpec &spec) { return spec.shape.flags == 0; }
+bool is_causal(const AttentionSpec &spec) { return !spec.has(QUIRE_ATTENTION_NOT_CAUSAL); }
+
+// Rows that are only there: one may share the prefix of the row before it.
+RowSpec companion(const AttentionSpec &spec, Dice *dice, const std::vector<RowSpec> &rows) {
+    RowSpec row;
+    row.content = dice->roll(1, 9);
+    row.length = static_cast<int32_t>(dice->roll(0, 150));
+    auto most = static_cast<uint32_t>(row.length);
+    row.new_tokens = static_cast<int32_t>(dice->pick({0u, 1u, dice->roll(0, std::min(most, 5u))}));
+    row.new_tokens = std::min(row.new_tokens, row.length);
+    row.masked_tokens = static_cast<int32_t>(dice->roll(0, 5));
+    row.mask_first = static_cast<int32_t>(dice->roll(0, 150));
+    fit_mask(spec, &row);
+    if (rows.empty() || dice->roll(0, 1) == 0) return row;
+    auto block = static_cast<int32_t>(spec.shape.block_tokens);
+    row.shared_tokens = std::min(row.length, rows.back().length) / block * block;
+    return row;
+}
+
+// The row in company; behind a twin it shares all but the last block with that. Returns its part of
+// the result.
+AttentionResult run_in_company(Rig &rig, AttentionSpec spec, RowSpec row, Dice *dice) {
+    spec.pages_seed = dice->roll(0, UINT32_MAX);
+    spec.layout = dice->roll(0, 1) == 0 ? Layout::head_major : Layout::token_major;
+    spec.padding = dice->pick({0u, 1u, 3u});
+    spec.tells_shared = dice->roll(0, 1) == 0;
+    spec.shares_pages = dice->roll(0, 3) != 0;
+    spec.rows.clear();
+    for (uint32_t i = dice->roll(0, 2); i > 0; --i) {
+        spec.rows.push_back(companion(spec, dice, spec.rows));
+    }
+    if (dice->roll(0, 1) == 0) {
+        RowSpec twin = row;
+        twin.new_tokens = std::min(row.length, 1);
+        twin.masked_tokens = 0;
+        fit_mask(spec, &twin);
+        spec.rows.push_back(twin);
+        auto block = static_cast<int32_t>(spec.shape.block_tokens);
+        row.shared_tokens = row.length / block * block;
+    }
+    uint32_t first_token = 0;
+    for (const RowSpec &before : spec.rows) first_token += static_cast<uint32_t>(before.new_tokens);
+    spec.rows.push_back(row);
+    for (uint32_t i = dice->roll(0, 2); i > 0; --i) {
+        spec.rows.push_back(companion(spec, dice, spec.rows));
+    }
+    return slice(AttentionCase(spec).run(rig), spec, first_token,
+                 static_cast<uint32_t>(row.new_tokens));
+}
+
+// One row of the variant, alone and in one go; then its tokens in random pieces, in random company.
+void expect_schedule_gives_the_same_bits(Rig &rig, Rig &other, AttentionSpec spec, Dice *dice) {
+    RowSpec whole;
+    whole.length = static_cast<int32_t>(dice->roll(1, 140));
+    whole.new_tokens = static_cast<int32_t>(
+        dice->roll(1, std::min<uint32_t>(static_cast<uint32_t>(whole.length), 30)));
+    whole.masked_tokens = static_cast<int32_t>(dice->roll(0, 12));
+    whole.mask_first = static_cast<int32_t>(dice->roll(0, 160));
+    fit_mask(spec, &whole);
+    spec.wants_lse = true;
+    spec.tells_shared = false;
+    AttentionResult alone = run(rig, spec, {whole});
+    AttentionResult pieces;
+    // Masked tokens see each other: they stay together. So do all that see the whole context.
+    int32_t together = is_causal(spec) ? whole.masked_tokens : whole.new_tokens;
+    int32_t done = whole.length - whole.new_tokens;
+    while (done < whole.length) {
+        int32_t piece = static_cast<int32_t>(dice->roll(1, 20));
+        if (done + piece > whole.length - together) piece = whole.length - done;
+        done += piece;
+        RowSpec row = whole;
+        row.length = done;
+        row.new_tokens = piece;
+        if (done < whole.length) row.masked_tokens = 0;
+        fit_mask(spec, &row);
+        Rig &one = dice->roll(0, 1) == 0 ? rig : other;
+        pieces = join(pieces, run_in_company(one, spec, row, dice));
+    }
+    EXPECT_TRUE(pieces == alone) << whole.length << "+" << whole.new_tokens << " ("
+                                 << whole.masked_tokens << " masked); " << spec.text();
+}
+
+// A shape of the variant, most of them small.
+bool find_schedule(Rig &rig, Variant variant, uint64_t seed, AttentionSpec *spec) {
+    quire_be_attention_query plain = plain_shape(rig);
+    *spec = random_variant(variant, seed, &plain);
+    uint32_t group = std::min(2u, spec->shape.q_heads / spec->shape.kv_heads);
+    spec->shape.kv_heads = std::min(2u, spec->shape.kv_heads);
+    spec->shape.q_heads = spec->shape.kv_heads * group;
+    if (seed % 8 == 0 && !find_variant(rig, variant, seed, spec)) return false;
+    spec->shape.flags |= QUIRE_ATTENTION_BATCH_INVARIANT;
+    return is_offered(rig, spec->shape);
+}
 
 }  // namespace
 
@@ -138,6 +232,23 @@ TEST_F(InvarianceTest, runs_and_thread_counts_do_not_change_a_bit) {
         EXPECT_TRUE(run(single, spec, rows) == first) << "one thread; " << spec.text();
         EXPECT_TRUE(run(many, spec, rows) == first) << "five threads; " << spec.text();
     });
+}
+
+TEST_F(InvarianceTest, random_schedules_give_the_bits_of_each_row_alone) {
+    Rig rig;
+    Rig other(3);
+    uint32_t count = options().is_short ? 70 : 1'050;
+    uint32_t run_count = 0;
+    for (uint64_t seed = 1; seed <= count && !HasFailure(); ++seed) {
+        Variant variant = kVariants[seed % std::size(kVariants)];
+        AttentionSpec spec;
+        if (!find_schedule(rig, variant, seed, &spec)) continue;
+        SCOPED_TRACE(name_of(variant));
+        Dice dice(seed);
+        expect_schedule_gives_the_same_bits(rig, other, spec, &dice);
+        ++run_count;
+    }
+    RecordProperty("schedules", std::to_string(run_count));
 }
 
 }  // namespace quire::conformance

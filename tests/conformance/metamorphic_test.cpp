@@ -27,7 +27,7 @@ uint32_t seed_count() { return options().is_short ? 3 : 12; }
 AttentionSpec spec_of(Rig &rig, uint64_t seed) {
     quire_be_attention_query plain = plain_shape(rig);
     AttentionSpec spec = random_spec(seed, &plain);
-    spec.shape.flags = spec.shape.window = 0;
+    spec.shape.flags = spec.shape.group_kind = spec.shape.window = 0;
     spec.wants_lse = true;
     spec.rows.clear();
     return spec;

@@ -9,40 +9,61 @@
 
 #include "number.hpp"
 #include "quire/attention.h"
+#include "quire/cache.h"
 
 namespace quire::conformance {
 
 namespace {
 
 struct Query {
+    uint32_t row;
     int64_t token;
-    int64_t position;
     uint32_t head;
 };
 
-// One row's keys and values of one KV head, as numbers: [length][dim].
+bool has_mask(const OracleInput &in, int64_t token) {
+    return !in.mask_rows.empty() && in.mask_rows[static_cast<size_t>(token)] >= 0;
+}
+
+int64_t first_new(const OracleInput &in, uint32_t row) {
+    return in.lengths[row] - (in.cu_q[row + 1] - in.cu_q[row]);
+}
+
+int64_t key_position(const OracleInput &in, uint32_t row, int64_t place) {
+    int64_t since_new = place - first_new(in, row);
+    if (since_new < 0) return place;
+    return oracle_position(in, row, in.cu_q[row] + since_new);
+}
+
+// One row's keys and values of one KV head, as numbers: [length][dim]. Keys that none of its tokens
+// sees are left out: their bytes and blocks may be anything.
 struct Context {
-    int64_t length;
     std::vector<double> k;
     std::vector<double> v;
 };
 
-Context read_context(const OracleInput &in, uint32_t row, uint32_t kv_head) {
-    Context context{in.lengths[row], {}, {}};
-    for (int64_t key = 0; key < context.length; ++key) {
-        int64_t block = in.block_table[row * in.block_table_stride + key / in.pool.block_tokens];
-        int64_t place = key % in.pool.block_tokens;
+Context read_context(const OracleInput &in, uint32_t row, uint32_t kv_head,
+                     const std::vector<bool> &seen) {
+    const quire_be_pool &pool = in.pool;
+    Context context;
+    context.k.resize(seen.size() * pool.k_head_dim);
+    context.v.resize(seen.size() * pool.v_head_dim);
+    for (size_t key = 0; key < seen.size(); ++key) {
+        if (!seen[key]) continue;
+        int64_t block = in.block_table[row * in.block_table_stride + key / pool.block_tokens];
+        auto place = static_cast<int64_t>(key % pool.block_tokens);
         const unsigned char *layer =
-            in.bytes + block * in.pool.block_stride + in.layer * in.pool.layer_stride;
-        const unsigned char *k =
-            layer + kv_head * in.pool.k_head_stride + place * in.pool.k_token_stride;
-        const unsigned char *v = layer + in.pool.v_offset + kv_head * in.pool.v_head_stride +
-                                 place * in.pool.v_token_stride;
-        for (uint32_t d = 0; d < in.pool.k_head_dim; ++d) {
-            context.k.push_back(load(k + d * size_of(in.pool.k_dtype), in.pool.k_dtype));
+            in.bytes + block * pool.block_stride + in.layer * pool.layer_stride;
+        const unsigned char *k = layer + kv_head * pool.k_head_stride + place * pool.k_token_stride;
+        const unsigned char *v =
+            layer + pool.v_offset + kv_head * pool.v_head_stride + place * pool.v_token_stride;
+        for (uint32_t d = 0; d < pool.k_head_dim; ++d) {
+            context.k[key * pool.k_head_dim + d] =
+                load(k + d * size_of(pool.k_dtype), pool.k_dtype);
         }
-        for (uint32_t d = 0; d < in.pool.v_head_dim; ++d) {
-            context.v.push_back(load(v + d * size_of(in.pool.v_dtype), in.pool.v_dtype));
+        for (uint32_t d = 0; d < pool.v_head_dim; ++d) {
+            context.v[key * pool.v_head_dim + d] =
+                load(v + d * size_of(pool.v_dtype), pool.v_dtype);
         }
     }
     return context;
@@ -57,38 +78,57 @@ std::vector<double> read_q(const OracleInput &in, const Query &query) {
     return q;
 }
 
-bool is_visible(const OracleInput &in, const Query &query, int64_t key) {
-    if ((in.shape.flags & QUIRE_ATTENTION_NOT_CAUSAL) != 0) return true;
-    if (key > query.position) return false;
-    return in.shape.window == 0 || key > query.position - int64_t{in.shape.window};
+struct Score {
+    double value;
+    double range;  // the sizes that were summed for it
+};
+
+Score score_of(const OracleInput &in, const Query &query, const std::vector<double> &q,
+               const double *k, int64_t place) {
+    Score score = {0.0, 0.0};
+    for (uint32_t d = 0; d < in.shape.k_head_dim; ++d) {
+        score.value += q[d] * k[d];
+        score.range += std::fabs(q[d] * k[d]);
+    }
+    score.value *= in.scale;
+    score.range *= std::fabs(in.scale);
+    if (in.soft_cap != 0.0) score.value = in.soft_cap * std::tanh(score.value / in.soft_cap);
+    if (!in.alibi_slopes.empty()) {
+        auto distance = static_cast<double>(oracle_position(in, query.row, query.token) -
+                                            key_position(in, query.row, place));
+        double less = double{in.alibi_slopes[query.head]} * std::fabs(distance);
+        score.value -= less;
+        score.range += std::fabs(less);
+    }
+    return score;
 }
 
 void attend(const OracleInput &in, const Context &context, const Query &query,
             OracleOutput *output) {
     size_t index = static_cast<size_t>(query.token) * in.shape.q_heads + query.head;
-    uint32_t k_dim = in.shape.k_head_dim;
     uint32_t v_dim = in.shape.v_head_dim;
     std::vector<double> q = read_q(in, query);
     std::vector<double> scores;
     std::vector<const double *> values;
-    for (int64_t key = 0; key < context.length; ++key) {
-        if (!is_visible(in, query, key)) continue;
-        const double *k = &context.k[static_cast<size_t>(key) * k_dim];
-        double score = 0.0;
-        double range = 0.0;
-        for (uint32_t d = 0; d < k_dim; ++d) {
-            score += q[d] * k[d];
-            range += std::fabs(q[d] * k[d]);
-        }
-        scores.push_back(score * in.scale);
-        values.push_back(&context.v[static_cast<size_t>(key) * v_dim]);
-        output->score_range[index] = std::max(output->score_range[index], range * in.scale);
+    double range = 0.0;
+    for (int64_t key = 0; key < in.lengths[query.row]; ++key) {
+        if (!oracle_sees(in, query.row, query.token, key)) continue;
+        auto at = static_cast<size_t>(key);
+        Score score = score_of(in, query, q, &context.k[at * in.shape.k_head_dim], key);
+        scores.push_back(score.value);
+        values.push_back(&context.v[at * v_dim]);
+        range = std::max(range, score.range);
     }
-    if (scores.empty()) return;
-    double top = *std::max_element(scores.begin(), scores.end());
-    double sum = 0.0;
+    double top = -std::numeric_limits<double>::infinity();
+    for (double score : scores) top = std::max(top, score);
+    double sink =
+        in.sinks.empty() ? -std::numeric_limits<double>::infinity() : double{in.sinks[query.head]};
+    top = std::max(top, sink);
+    if (std::isinf(top)) return;
+    double sum = std::exp(sink - top);
     for (double score : scores) sum += std::exp(score - top);
     output->lse[index] = top + std::log(sum);
+    output->score_range[index] = std::isinf(sink) ? range : std::max(range, std::fabs(sink));
     double *out = &output->out[index * v_dim];
     double largest = 0.0;
     for (size_t j = 0; j < scores.size(); ++j) {
@@ -103,6 +143,31 @@ void attend(const OracleInput &in, const Context &context, const Query &query,
 
 }  // namespace
 
+int64_t oracle_position(const OracleInput &in, uint32_t row, int64_t token) {
+    if (has_mask(in, token)) return in.positions[static_cast<size_t>(token)];
+    return first_new(in, row) + token - in.cu_q[row];
+}
+
+bool oracle_sees(const OracleInput &in, uint32_t row, int64_t token, int64_t place) {
+    if (place >= in.lengths[row]) return false;
+    if ((in.shape.flags & QUIRE_ATTENTION_NOT_CAUSAL) != 0) return true;
+    bool is_masked = has_mask(in, token);
+    int64_t position = oracle_position(in, row, token);
+    int64_t key = key_position(in, row, place);
+    if (!is_masked && place > position) return false;
+    if (is_masked && place >= in.mask_first[row]) {
+        auto bit = static_cast<size_t>(place - in.mask_first[row]);
+        auto words = static_cast<size_t>(in.mask_rows[static_cast<size_t>(token)]);
+        if ((in.mask[words + bit / 32] >> (bit % 32) & 1u) == 0) return false;
+    }
+    if (in.shape.window == 0) return true;
+    if (key > position) return false;
+    if (in.shape.group_kind == QUIRE_GROUP_CHUNKED) {
+        return key / in.shape.window == position / in.shape.window;
+    }
+    return key + in.shape.window > position || key < in.shape.sink_tokens;
+}
+
 OracleOutput oracle_attention(const OracleInput &in) {
     size_t queries = static_cast<size_t>(in.cu_q.back()) * in.shape.q_heads;
     OracleOutput output;
@@ -113,11 +178,18 @@ OracleOutput oracle_attention(const OracleInput &in) {
     uint32_t group = in.shape.q_heads / in.shape.kv_heads;
     for (uint32_t row = 0; row + 1 < in.cu_q.size(); ++row) {
         if (in.cu_q[row] == in.cu_q[row + 1]) continue;
-        for (uint32_t head = 0; head < in.shape.q_heads; ++head) {
-            Context context = read_context(in, row, head / group);
-            for (int64_t token = in.cu_q[row]; token < in.cu_q[row + 1]; ++token) {
-                int64_t position = in.lengths[row] - in.cu_q[row + 1] + token;
-                attend(in, context, {token, position, head}, &output);
+        std::vector<bool> seen(static_cast<size_t>(in.lengths[row]));
+        for (int64_t token = in.cu_q[row]; token < in.cu_q[row + 1]; ++token) {
+            for (size_t key = 0; key < seen.size(); ++key) {
+                seen[key] = seen[key] || oracle_sees(in, row, token, static_cast<int64_t>(key));
+            }
+        }
+        for (uint32_t kv_head = 0; kv_head < in.shape.kv_heads; ++kv_head) {
+            Context context = read_context(in, row, kv_head, seen);
+            for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+                for (int64_t token = in.cu_q[row]; token < in.cu_q[row + 1]; ++token) {
+                    attend(in, context, {row, token, head}, &output);
+                }
             }
         }
     }

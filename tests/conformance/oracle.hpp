@@ -3,8 +3,8 @@
 // oracle: paged attention in double precision, as plainly as it can be said.
 //
 // It reads the bytes that were stored, so the error of storing is not the kernel's. It shares
-// nothing with core or backends but the public headers: it walks pool and table by itself, makes
-// two passes over all keys and knows no tiles.
+// nothing with core or backends but the public headers: it walks pool and table by itself, asks of
+// every key whether it is seen, makes two passes over those that are, and knows no tiles.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -23,10 +23,17 @@ struct OracleInput {
     const unsigned char *bytes;
     quire_be_attention_query shape;
     double scale;
+    double soft_cap;                   // 0 = none
+    std::vector<float> alibi_slopes;   // [q_heads]; empty = none
+    std::vector<float> sinks;          // [q_heads]; empty = none
     std::vector<int32_t> block_table;  // [rows][block_table_stride]
     uint32_t block_table_stride;
     std::vector<int32_t> lengths;
     std::vector<int32_t> cu_q;
+    std::vector<int32_t> positions;  // [tokens]; empty with the three behind it = no masks
+    std::vector<uint32_t> mask;
+    std::vector<int32_t> mask_rows;
+    std::vector<int32_t> mask_first;
     const unsigned char *q;  // [tokens][q_token_stride]
     int64_t q_token_stride;  // elements
 };
@@ -35,9 +42,14 @@ struct OracleOutput {
     std::vector<double> out;          // [tokens][q_heads][v_head_dim]
     std::vector<double> lse;          // [tokens][q_heads]
     std::vector<double> largest_v;    // [tokens][q_heads]: largest visible |v|
-    std::vector<double> score_range;  // [tokens][q_heads]: largest of scale * sum |q_d k_d|
+    std::vector<double> score_range;  // [tokens][q_heads]: largest of the sizes that a score sums
 };
 
 OracleOutput oracle_attention(const OracleInput &input);
+
+// Does the query token of the row see the key at this place?
+bool oracle_sees(const OracleInput &input, uint32_t row, int64_t token, int64_t place);
+// Where the query token of the row stands.
+int64_t oracle_position(const OracleInput &input, uint32_t row, int64_t token);
 
 }  // namespace quire::conformance

@@ -199,7 +199,8 @@ std::string Matrix::html() const {
         "<h2>Attention shapes</h2>\n<p class=\"lead\">What <code>query_attention</code> answers "
         "for "
         "shapes that engines ask for: types of q, K and V down, head dims across, over blocks of "
-        "1, 8, 16, 32, 64 and 128 tokens. The small numbers are the backend's own reasons.</p>\n"
+        "1, 8, 16, 32, 64 and 128 tokens, for options of 16. The small numbers are the backend's "
+        "own reasons.</p>\n"
         "<section class=\"card\">\n";
     for (const Table &table : tables_) {
         out += "<table class=\"matrix\"><caption>" + escape(table.kind) +
@@ -223,17 +224,16 @@ std::string Matrix::html() const {
     return out + "</ol>\n</section>\n";
 }
 
-// The random shapes, by what their pools hold.
+// The random shapes, by what they are over, and the random schedules.
 std::string errors_of(const RunResult &result) {
     std::string rows;
+    uint64_t schedules = 0;
     for (const CaseResult &one : result.cases) {
+        schedules += one.figures.value("schedules", uint64_t{0});
         if (!one.figures.contains("largest_error")) continue;
         double share = one.figures.value("largest_error", 0.0);
-        std::string pool = one.name.substr(one.name.find('.') + 1);
-        size_t over = pool.find("_over_");
-        if (over != std::string::npos) pool = pool.substr(over + 6, pool.find("_agree") - over - 6);
-        std::replace(pool.begin(), pool.end(), '_', ' ');
-        rows += "<div class=\"share\"><span>" + escape(pool) + " <span class=\"small\">" +
+        rows += "<div class=\"share\"><span>" + escape(row_of(one.name)) +
+                " <span class=\"small\">" +
                 plural(one.figures.value("random_shapes", uint64_t{0}), "shape", "shapes") +
                 "</span></span><div><i style=\"width:" +
                 number("%.1f", std::clamp(share, 0.0, 1.0) * 100) +
@@ -243,9 +243,11 @@ std::string errors_of(const RunResult &result) {
     return "<h2>How exact</h2>\n<p class=\"lead\">" +
            plural(result.random_shapes, "random shape", "random shapes") +
            " against an oracle in double precision. The bar is the largest error as a share of the "
-           "bound that f32 arithmetic allows: at 1.00 the case fails.</p>\n"
-           "<section class=\"card\">\n" +
-           rows + "</section>\n";
+           "bound that f32 arithmetic allows: at 1.00 the case fails." +
+           (schedules == 0 ? ""
+                           : " " + plural(schedules, "random schedule", "random schedules") +
+                                 " of the same contents gave the same bits.") +
+           "</p>\n<section class=\"card\">\n" + rows + "</section>\n";
 }
 
 std::string words_of(const std::string &name) {

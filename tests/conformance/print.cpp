@@ -2,6 +2,7 @@
 
 #include "print.hpp"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
@@ -53,6 +54,25 @@ void put_skips(std::string *out, const RunResult &result) {
     }
 }
 
+// What chance has tried, a line a case.
+void put_random(std::string *out, const RunResult &result) {
+    if (result.random_shapes == 0) return;
+    put(out, "\n%llu random attention shapes; the largest error is %.2f of the bound\n",
+        static_cast<unsigned long long>(result.random_shapes), result.largest_error);
+    for (const CaseResult &one : result.cases) {
+        uint64_t shapes = one.figures.value("random_shapes", uint64_t{0});
+        uint64_t schedules = one.figures.value("schedules", uint64_t{0});
+        if (shapes != 0) {
+            put(out, "  %-28s %5llu shapes     %.2f\n", row_of(one.name).c_str(),
+                static_cast<unsigned long long>(shapes), one.figures.value("largest_error", 0.0));
+        }
+        if (schedules != 0) {
+            put(out, "  %-28s %5llu schedules  the same bits\n", "batches, chunks, pages",
+                static_cast<unsigned long long>(schedules));
+        }
+    }
+}
+
 void put_failures(std::string *out, const RunResult &result) {
     for (const CaseResult &one : result.cases) {
         if (one.outcome != Outcome::failed) continue;
@@ -94,6 +114,14 @@ std::string harmless(const std::string &text) {
     return out;
 }
 
+std::string row_of(const std::string &case_name) {
+    std::string row = case_name.substr(case_name.find('.') + 1);
+    size_t over = row.find("_over_");
+    if (over != std::string::npos) row = row.substr(over + 6, row.find("_agree") - over - 6);
+    std::replace(row.begin(), row.end(), '_', ' ');
+    return row;
+}
+
 std::string table_of(const RunResult &result) {
     std::string out;
     put_head(&out, result);
@@ -110,10 +138,7 @@ std::string table_of(const RunResult &result) {
     put_skips(&out, result);
     put_failures(&out, result);
     const Verdict &verdict = result.verdict;
-    if (result.random_shapes != 0) {
-        put(&out, "\n%llu random attention shapes; the largest error is %.2f of the bound\n",
-            static_cast<unsigned long long>(result.random_shapes), result.largest_error);
-    }
+    put_random(&out, result);
     put(&out, "\ncapabilities: %u yes, %u no, %u skip\n", verdict.capabilities.passed,
         verdict.capabilities.failed, verdict.capabilities.skipped);
     put(&out, "cases: %u passed, %u failed, %u skipped, %.1f s\n", verdict.cases.passed,

@@ -11,6 +11,9 @@
 
 namespace quire::conformance {
 
+// What the random shapes of a case are over, by its name: "..._over_THESE_agree...".
+std::string row_of(const std::string &case_name);
+
 std::string table_of(const RunResult &result);
 Json json_of(const RunResult &result);
 

@@ -3,18 +3,20 @@
 // The matrix in a backend's README is what the backend answers. A row of it, between the marks
 // `<!-- matrix -->` and `<!-- /matrix -->`:
 //
-//     | causal | yes | f32, f16, bf16 | 1-256 | any | yes |
+//     | full | causal | f32, f16, bf16 | 1-256 | 1-256 | any | masks, soft cap | yes |
 //
-// attention, window, types of q, K and V, head dims, block_tokens, answer. The four rows of causal
-// or not and window or not must be there; what a row does not name must be refused.
+// group, attention, types of q, K and V, K's head dims, V's, block_tokens, options, answer. Each of
+// the five groups must be there, causal and not; what a row does not name must be refused. In a
+// latent group K and V are of one type, and V is no larger.
 
 #include <fstream>
-#include <map>
+#include <set>
 #include <sstream>
 
 #include "number.hpp"
 #include "quire/attention.h"
-#include "subject.hpp"
+#include "quire/cache.h"
+#include "shapes.hpp"
 
 namespace quire::conformance {
 
@@ -25,12 +27,45 @@ class ReadmeTest : public SubjectTest {
 
 namespace {
 
+struct Group {
+    const char *name;
+    uint32_t kind;
+    uint32_t window;
+};
+
+constexpr Group kGroups[] = {{"full", QUIRE_GROUP_FULL, 0},
+                             {"window", QUIRE_GROUP_WINDOW, 9},
+                             {"chunked", QUIRE_GROUP_CHUNKED, 9},
+                             {"latent", QUIRE_GROUP_LATENT, 0},
+                             {"cross", QUIRE_GROUP_CROSS, 0}};
+
+struct Option {
+    const char *name;  // "": none
+    uint32_t flag;
+};
+
+constexpr Option kOptions[] = {{"", 0},
+                               {"batch invariant", QUIRE_ATTENTION_BATCH_INVARIANT},
+                               {"masks", QUIRE_ATTENTION_MASK},
+                               {"sink logits", QUIRE_ATTENTION_SINK_LOGITS},
+                               {"soft cap", QUIRE_BE_ATTENTION_SOFT_CAP},
+                               {"ALiBi", QUIRE_BE_ATTENTION_ALIBI},
+                               {"rope", QUIRE_BE_ATTENTION_ROPE},
+                               {"sink tokens", 0}};
+
+struct Range {
+    uint32_t low = 0;
+    uint32_t high = 0;
+    bool has(uint32_t value) const { return value >= low && value <= high; }
+};
+
 struct Row {
+    Group group;
     bool is_causal;
-    bool has_window;
     std::string types;
-    uint32_t low;
-    uint32_t high;
+    Range k_dims;
+    Range v_dims;
+    std::string options;
     bool is_offered;
 };
 
@@ -38,6 +73,14 @@ std::string trimmed(const std::string &text) {
     size_t begin = text.find_first_not_of(' ');
     return begin == std::string::npos ? ""
                                       : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+}
+
+Range range_of(const std::string &text) {
+    Range range;
+    if (std::sscanf(text.c_str(), "%u-%u", &range.low, &range.high) != 2) {
+        throw std::runtime_error("not a range of head dims: " + text);
+    }
+    return range;
 }
 
 std::vector<Row> read_matrix(const std::string &path) {
@@ -51,56 +94,67 @@ std::vector<Row> read_matrix(const std::string &path) {
         std::vector<std::string> cells;
         std::istringstream in(line.substr(1));
         for (std::string cell; std::getline(in, cell, '|');) cells.push_back(trimmed(cell));
-        if (cells.size() != 6) throw std::runtime_error("not six cells: " + line);
-        Row row{cells[0] == "causal", cells[1] == "yes", cells[2], 0, 0, cells[5] == "yes"};
-        if (std::sscanf(cells[3].c_str(), "%u-%u", &row.low, &row.high) != 2) {
-            throw std::runtime_error("not a range of head dims: " + cells[3]);
+        if (cells.size() != 8) throw std::runtime_error("not eight cells: " + line);
+        for (const Group &group : kGroups) {
+            if (cells[0] != group.name) continue;
+            rows.push_back({group, cells[1] == "causal", cells[2], range_of(cells[3]),
+                            range_of(cells[4]), cells[6], cells[7] == "yes"});
         }
-        rows.push_back(row);
     }
     return rows;
 }
 
-bool names(const std::string &types, uint32_t dtype) {
-    return (", " + types + ",").find(std::string(", ") + name_of(dtype) + ",") != std::string::npos;
+bool names(const std::string &list, const char *name) {
+    return (", " + list + ",").find(std::string(", ") + name + ",") != std::string::npos;
 }
 
-bool is_offered(Rig &rig, const quire_be_attention_query &shape) {
-    quire_be_answer answer{};
-    answer.struct_size = sizeof answer;
-    Error error;
-    must(api().query_attention(rig.device(), &shape, &answer, &error), error);
-    EXPECT_EQ(answer.support == QUIRE_BE_NO, answer.reason[0] != 0);
-    return answer.support != QUIRE_BE_NO;
+bool says(const Row &row, const Option &option, const quire_be_attention_query &shape) {
+    bool types = names(row.types, name_of(shape.q_dtype)) &&
+                 names(row.types, name_of(shape.k_dtype)) &&
+                 names(row.types, name_of(shape.v_dtype));
+    bool dims = row.k_dims.has(shape.k_head_dim) && row.v_dims.has(shape.v_head_dim);
+    bool options = option.name[0] == 0 || names(row.options, option.name);
+    if (row.group.kind == QUIRE_GROUP_LATENT) {
+        dims = dims && shape.v_head_dim <= shape.k_head_dim;
+        types = types && shape.k_dtype == shape.v_dtype;
+    }
+    return row.is_offered && types && dims && options;
 }
 
-bool says(const Row &row, const quire_be_attention_query &shape) {
-    bool types = names(row.types, shape.q_dtype) && names(row.types, shape.k_dtype) &&
-                 names(row.types, shape.v_dtype);
-    bool k_dim = shape.k_head_dim >= row.low && shape.k_head_dim <= row.high;
-    bool v_dim = shape.v_head_dim >= row.low && shape.v_head_dim <= row.high;
-    return row.is_offered && types && k_dim && v_dim;
-}
-
-void expect_row_is_true(Rig &rig, const Row &row) {
+quire_be_attention_query shape_of(const Row &row, const Option &option, uint32_t i) {
     constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
-    const uint32_t dims[] = {row.low - 1, row.low, 64, row.high, row.high + 1};
+    const uint32_t k_dims[] = {row.k_dims.low - 1, row.k_dims.low, 64, row.k_dims.high,
+                               row.k_dims.high + 1};
+    const uint32_t v_dims[] = {row.v_dims.low - 1, row.v_dims.low, 62, row.v_dims.high,
+                               row.v_dims.high + 1};
+    quire_be_attention_query shape{};
+    shape.struct_size = sizeof shape;
+    shape.q_heads = 8;
+    shape.kv_heads = row.group.kind == QUIRE_GROUP_LATENT ? 1 : 2;
+    shape.q_dtype = kTypes[i % 3];
+    shape.k_dtype = kTypes[i / 3 % 3];
+    shape.v_dtype = kTypes[i / 9 % 3];
+    shape.k_head_dim = k_dims[i / 27 % 5];
+    shape.v_head_dim = v_dims[i / 135 % 5];
+    shape.block_tokens = i / 675 == 0 ? 1 : i / 675 * 50;
+    shape.group_kind = row.group.kind;
+    shape.window = row.group.window;
+    shape.flags = option.flag;
+    if (!row.is_causal) shape.flags |= QUIRE_ATTENTION_NOT_CAUSAL;
+    if (option.flag == QUIRE_BE_ATTENTION_ROPE) shape.rotated_dim = 2;
+    if (std::string(option.name) == "sink tokens") shape.sink_tokens = 3;
+    return shape;
+}
+
+void expect_row_is_true(Rig &rig, const Row &row, const Option &option) {
     for (uint32_t i = 0; i < 27 * 25 * 3; ++i) {
-        quire_be_attention_query shape{};
-        shape.struct_size = sizeof shape;
-        shape.q_heads = 8;
-        shape.kv_heads = 2;
-        shape.q_dtype = kTypes[i % 3];
-        shape.k_dtype = kTypes[i / 3 % 3];
-        shape.v_dtype = kTypes[i / 9 % 3];
-        shape.k_head_dim = dims[i / 27 % 5];
-        shape.v_head_dim = dims[i / 135 % 5];
-        shape.block_tokens = i / 675 == 0 ? 1 : i / 675 * 50;
-        shape.window = row.has_window ? 9 : 0;
-        if (!row.is_causal) shape.flags = QUIRE_ATTENTION_NOT_CAUSAL;
-        EXPECT_EQ(is_offered(rig, shape), says(row, shape))
-            << (row.is_causal ? "causal" : "not causal") << ", window " << shape.window << ", "
-            << name_of(shape.q_dtype) << " " << name_of(shape.k_dtype) << " "
+        quire_be_attention_query shape = shape_of(row, option, i);
+        // A rope of 2 elements needs as many that it may turn.
+        uint32_t latent = row.group.kind == QUIRE_GROUP_LATENT ? shape.v_head_dim : 0;
+        if (shape.rotated_dim != 0 && shape.k_head_dim < latent + 2) continue;
+        ASSERT_EQ(is_offered(rig, shape), says(row, option, shape))
+            << row.group.name << (row.is_causal ? ", causal, '" : ", not causal, '") << option.name
+            << "', " << name_of(shape.q_dtype) << " " << name_of(shape.k_dtype) << " "
             << name_of(shape.v_dtype) << ", dims " << shape.k_head_dim << " " << shape.v_head_dim
             << ", block_tokens " << shape.block_tokens;
     }
@@ -111,14 +165,14 @@ void expect_row_is_true(Rig &rig, const Row &row) {
 TEST_F(ReadmeTest, matrix_is_what_the_backend_answers) {
     if (options().readme.empty()) GTEST_SKIP() << "no --readme was given";
     Rig rig;
+    std::set<std::pair<uint32_t, bool>> seen;
     std::vector<Row> rows = read_matrix(options().readme);
-    std::map<std::pair<bool, bool>, int> seen;
     for (const Row &row : rows) {
-        ++seen[{row.is_causal, row.has_window}];
-        expect_row_is_true(rig, row);
+        seen.insert({row.group.kind, row.is_causal});
+        for (const Option &option : kOptions) expect_row_is_true(rig, row, option);
     }
-    EXPECT_EQ(rows.size(), 4u);
-    EXPECT_EQ(seen.size(), 4u) << "each of the four rows once";
+    EXPECT_EQ(rows.size(), 2 * std::size(kGroups));
+    EXPECT_EQ(seen.size(), rows.size()) << "each group once, causal and not";
 }
 
 }  // namespace quire::conformance

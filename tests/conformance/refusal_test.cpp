@@ -29,7 +29,7 @@ class GoodCall {
         int64_t kv_stride = int64_t{shape.kv_heads} * shape.k_head_dim;
         write = {sizeof write, 1,         2,         QUIRE_DTYPE_F32, &pool, next(), next(),
                  next(),       kv_stride, kv_stride, nullptr,         0,     0,      0};
-        desc = {sizeof desc, 0, shape, 0.0f, 4, 4, 4, 0.0f, nullptr, nullptr};
+        desc = {sizeof desc, 0, shape, 0.0f, 4, 4, 4, 0.0f, 0, nullptr, nullptr};
         int64_t q_stride = int64_t{shape.q_heads} * shape.k_head_dim;
         args = {sizeof args, 1,      &pool,    write.k,  next(), next(), write.slots,
                 next(),      next(), q_stride, q_stride, 4,      1,      1,

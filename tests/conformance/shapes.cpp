@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "quire/attention.h"
+#include "quire/cache.h"
 
 namespace quire::conformance {
 
@@ -86,17 +87,93 @@ quire_be_attention_query plain_shape(Rig &rig) {
         ask(rig, shapes.back()).reason);
 }
 
+namespace {
+
+struct SweptKind {
+    Kind kind;
+    const char *name;
+    void (*put)(quire_be_attention_query *shape);
+    bool is_option;  // asked about at blocks of 16 alone: an option has little to do with them
+};
+
+const SweptKind kSweptKinds[] = {
+    {Kind::write, "kv write", [](auto *s) { s->q_heads = s->q_dtype = 0; }, false},
+    {Kind::causal, "causal", [](auto *) {}, false},
+    {Kind::window, "causal, window",
+     [](auto *s) {
+         s->group_kind = QUIRE_GROUP_WINDOW;
+         s->window = 1024;
+     },
+     false},
+    {Kind::not_causal, "not causal", [](auto *s) { s->flags = QUIRE_ATTENTION_NOT_CAUSAL; }, false},
+    {Kind::window_with_sinks, "causal, window with sink tokens",
+     [](auto *s) {
+         s->group_kind = QUIRE_GROUP_WINDOW;
+         s->window = 1024;
+         s->sink_tokens = 4;
+     },
+     true},
+    {Kind::chunked, "causal, chunked",
+     [](auto *s) {
+         s->group_kind = QUIRE_GROUP_CHUNKED;
+         s->window = 8192;
+     },
+     true},
+    {Kind::latent, "causal, latent",
+     [](auto *s) {
+         s->group_kind = QUIRE_GROUP_LATENT;
+         s->q_heads = 16;
+         s->kv_heads = 1;
+     },
+     true},
+    {Kind::cross, "cross",
+     [](auto *s) {
+         s->group_kind = QUIRE_GROUP_CROSS;
+         s->flags = QUIRE_ATTENTION_NOT_CAUSAL;
+     },
+     true},
+    {Kind::soft_cap, "causal, soft cap", [](auto *s) { s->flags = QUIRE_BE_ATTENTION_SOFT_CAP; },
+     true},
+    {Kind::alibi, "causal, ALiBi", [](auto *s) { s->flags = QUIRE_BE_ATTENTION_ALIBI; }, true},
+    {Kind::sink_logits, "causal, sink logits",
+     [](auto *s) { s->flags = QUIRE_ATTENTION_SINK_LOGITS; }, true},
+    {Kind::mask, "causal, masks", [](auto *s) { s->flags = QUIRE_ATTENTION_MASK; }, true},
+    {Kind::rope_halves, "causal, rope at write in halves",
+     [](auto *s) {
+         s->flags = QUIRE_BE_ATTENTION_ROPE;
+         s->rotated_dim = s->k_head_dim;
+     },
+     true},
+    {Kind::rope_pairs, "causal, rope at write in pairs",
+     [](auto *s) {
+         s->flags = QUIRE_BE_ATTENTION_ROPE;
+         s->rotated_dim = s->k_head_dim;
+         s->rope_pairing = QUIRE_ROPE_PAIRS;
+     },
+     true},
+    {Kind::batch_invariant, "causal, batch invariant",
+     [](auto *s) { s->flags = QUIRE_ATTENTION_BATCH_INVARIANT; }, true},
+};
+
+}  // namespace
+
+const char *name_of(Kind kind) {
+    for (const SweptKind &one : kSweptKinds) {
+        if (one.kind == kind) return one.name;
+    }
+    return "";
+}
+
 std::vector<SweptShape> swept_shapes() {
     std::vector<SweptShape> swept;
-    for (Kind kind : {Kind::write, Kind::causal, Kind::window, Kind::not_causal}) {
+    for (const SweptKind &one : kSweptKinds) {
         for (Types types : kSweptTypes) {
             for (Dims dims : kSweptDims) {
                 for (uint32_t block_tokens : kSweptBlocks) {
+                    if (one.is_option && block_tokens != 16) continue;
                     quire_be_attention_query shape = shape_of(types, dims, block_tokens);
-                    if (kind == Kind::write) shape.q_heads = shape.q_dtype = 0;
-                    if (kind == Kind::window) shape.window = 1024;
-                    if (kind == Kind::not_causal) shape.flags = QUIRE_ATTENTION_NOT_CAUSAL;
-                    swept.push_back({kind, shape});
+                    one.put(&shape);
+                    swept.push_back({one.kind, shape});
                 }
             }
         }

@@ -29,8 +29,25 @@ quire_be_attention_query plain_shape(Rig &rig);
 // The shapes that plain_shape() tries, in order.
 std::vector<quire_be_attention_query> common_shapes();
 
-// What the report's matrix asks: attention, window, types, head dims, block sizes.
-enum class Kind { write, causal, window, not_causal };
+// What the report's matrix asks: attention, its options, types, head dims, block sizes.
+enum class Kind {
+    write,
+    causal,
+    window,
+    not_causal,
+    window_with_sinks,
+    chunked,
+    latent,
+    cross,
+    soft_cap,
+    alibi,
+    sink_logits,
+    mask,
+    rope_halves,
+    rope_pairs,
+    batch_invariant
+};
+const char *name_of(Kind kind);
 struct SweptShape {
     Kind kind;
     quire_be_attention_query shape;

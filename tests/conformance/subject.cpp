@@ -258,6 +258,8 @@ std::vector<Slot> slots_of(const quire_backend_api &a) {
         {attention, "plan_create", a.plan_create != nullptr},
         {attention, "plan_destroy", a.plan_destroy != nullptr},
         {attention, "attention", a.attention != nullptr},
+        {optional, "merge", a.merge != nullptr},
+        {optional, "move_tokens", a.move_tokens != nullptr},
     };
 }
 

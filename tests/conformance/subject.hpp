@@ -139,8 +139,9 @@ class Guarded {
     Memory memory_;
 };
 
-// Slots in the order in which a backend grows; each stage needs those before it.
-enum class Needs { devices, memory, queues, transfers, kv_write, attention };
+// Slots in the order in which a backend grows; each stage needs those before it. Each of the last
+// may be left out by itself: its own cases look.
+enum class Needs { devices, memory, queues, transfers, kv_write, attention, optional };
 // The first slot of the stage, or of one before it, that is NULL; or NULL.
 const char *missing_slot(Needs needs);
 std::vector<std::string> filled_slots();

@@ -52,6 +52,7 @@ TEST(Model, random_scripts_give_what_the_reference_says) {
     EXPECT_GT(tally.evictions, 10u);
     EXPECT_GT(tally.swaps_in, 10u);
     EXPECT_GT(tally.lost, 0u);
+    EXPECT_GT(tally.moves, 100u);
 }
 
 TEST(Model, long_scripts_give_what_the_reference_says) {

@@ -18,9 +18,24 @@ int Reference::block_count(int tokens) const {
     return (tokens + config_.block_tokens - 1) / config_.block_tokens;
 }
 
-int Reference::first_visible(int group, int position) const {
-    int window = config_.groups[static_cast<size_t>(group)].window;
-    return window == 0 || position < window ? 0 : (position - window + 1) / config_.block_tokens;
+bool Reference::sees(int group, int position, int key) const {
+    const GroupShape &shape = config_.groups[static_cast<size_t>(group)];
+    if (key > position) return false;
+    if (shape.kind == Kind::window) return key < shape.sinks || key > position - shape.window;
+    if (shape.kind == Kind::chunked) return key / shape.window == position / shape.window;
+    return true;
+}
+
+bool Reference::needs(int group, int position, int index) const {
+    int begin = index * config_.block_tokens;
+    for (int key = begin; key < std::min(position, begin + config_.block_tokens); ++key) {
+        if (sees(group, position, key)) return true;
+    }
+    return false;
+}
+
+int Reference::table_length(int group, int tokens, const Seq &s) const {
+    return block_count(is_cross(static_cast<size_t>(group)) ? s.cross : tokens);
 }
 
 int Reference::first_unknown(const Seq &s) const {
@@ -105,7 +120,7 @@ int Reference::take(int group) {
         Node &node = nodes_[static_cast<size_t>(b.node)];
         node.blocks[static_cast<size_t>(group)] = -1;
         evicted_.push_back(b.node);
-        if (config_.groups[static_cast<size_t>(group)].window == 0) node.hidden = true;
+        if (config_.groups[static_cast<size_t>(group)].keeps_all()) node.hidden = true;
     }
     b.node = -1;
     b.refs = 1;
@@ -140,7 +155,7 @@ void Reference::kill(int node) {
 // Without full-attention groups a node lives while it names a block or has children.
 void Reference::free_if_bare(int node) {
     for (const GroupShape &group : config_.groups) {
-        if (group.window == 0) return;
+        if (group.keeps_all()) return;
     }
     while (node >= 0 && nodes_[static_cast<size_t>(node)].alive) {
         for (int block : nodes_[static_cast<size_t>(node)].blocks) {
@@ -190,7 +205,9 @@ int Reference::best_hit(const std::vector<int> &matched) const {
     for (int n = static_cast<int>(matched.size()); n > 0; --n) {
         bool whole = true;
         for (size_t g = 0; g < blocks_.size(); ++g) {
-            for (int i = first_visible(static_cast<int>(g), n * config_.block_tokens); i < n; ++i) {
+            for (int i = 0; i < n; ++i) {
+                if (!needs(static_cast<int>(g), n * config_.block_tokens, i) || is_cross(g))
+                    continue;
                 whole &=
                     nodes_[static_cast<size_t>(matched[static_cast<size_t>(i)])].blocks[g] >= 0;
             }
@@ -202,6 +219,7 @@ int Reference::best_hit(const std::vector<int> &matched) const {
 
 void Reference::attach(int slot, int index, int node, int64_t ready) {
     for (size_t g = 0; g < blocks_.size(); ++g) {
+        if (is_cross(g)) continue;
         const auto &table = at(slot).tables[g];
         int block = index < static_cast<int>(table.size()) ? table[static_cast<size_t>(index)] : -1;
         int &named = nodes_[static_cast<size_t>(node)].blocks[g];
@@ -231,8 +249,19 @@ void Reference::publish(int slot, int64_t ready) {
     Seq &s = at(slot);
     int settled =
         std::min({s.computed, static_cast<int>(s.tokens.size()) - s.drafts, first_unknown(s)});
+    if (!s.moves.empty()) settled = std::min(settled, s.move_begin);
     int full = settled / config_.block_tokens;
     if (full <= s.published || config_.prefix_off || s.unpublished || s.swapped) return;
+    if (s.cross != 0) return;
+    // A node stands for a block at least, or for others below it.
+    auto names_a_block = [&](int i) {
+        for (size_t g = 0; g < blocks_.size(); ++g) {
+            if (!is_cross(g) && s.tables[g][static_cast<size_t>(i)] >= 0) return true;
+        }
+        return false;
+    };
+    while (full > s.published && !names_a_block(full - 1)) --full;
+    if (full == s.published) return;
     if (s.cursor >= 0 && !nodes_[static_cast<size_t>(s.cursor)].alive) {
         s.cursor = -1;
         s.published = 0;
@@ -243,6 +272,7 @@ void Reference::publish(int slot, int64_t ready) {
         int node = find_child(s.root, s.cursor, tokens);
         if (node < 0) {
             for (size_t g = 0; g < blocks_.size(); ++g) {
+                if (is_cross(g)) continue;
                 int block = s.tables[g][static_cast<size_t>(i)];
                 if (block >= 0 && blocks_[g][static_cast<size_t>(block)].node >= 0) return;
             }
@@ -256,8 +286,11 @@ void Reference::publish(int slot, int64_t ready) {
     }
 }
 
-int Reference::create(int slot, const std::string &root, int ns, int priority) {
+int Reference::create(int slot, const std::string &root, int ns, int priority, int cross,
+                      int index) {
     at(slot) = Seq{};
+    at(slot).index = index;
+    at(slot).cross = cross;
     at(slot).live = true;
     at(slot).root = root;
     at(slot).ns = ns;
@@ -266,15 +299,22 @@ int Reference::create(int slot, const std::string &root, int ns, int priority) {
     return slot;
 }
 
+// The longest length whose next token finds all that it sees, and the block it goes into if that
+// has tokens already.
 int Reference::whole_windows(const Seq &s, int tokens) const {
-    for (size_t g = 0; g < blocks_.size(); ++g) {
-        int nulls = 0;
-        while (nulls < static_cast<int>(s.tables[g].size()) &&
-               s.tables[g][static_cast<size_t>(nulls)] < 0)
-            ++nulls;
-        if (nulls > first_visible(static_cast<int>(g), tokens)) return 0;
+    for (; tokens > 0; --tokens) {
+        bool whole = true;
+        for (size_t g = 0; g < blocks_.size(); ++g) {
+            if (is_cross(g)) continue;
+            for (int i = 0; i < block_count(tokens); ++i) {
+                bool partly = (i + 1) * config_.block_tokens > tokens;
+                bool wanted = partly || needs(static_cast<int>(g), tokens, i);
+                whole &= !wanted || s.tables[g][static_cast<size_t>(i)] >= 0;
+            }
+        }
+        if (whole) return tokens;
     }
-    return tokens;
+    return 0;
 }
 
 void Reference::rewind(int slot) {
@@ -283,6 +323,7 @@ void Reference::rewind(int slot) {
     if (s.published <= full) return;
     s.published = full;
     for (size_t g = 0; g < blocks_.size() && full > 0 && !s.swapped; ++g) {
+        if (is_cross(g)) continue;
         int block = s.tables[g][static_cast<size_t>(full - 1)];
         int node = block >= 0 ? blocks_[g][static_cast<size_t>(block)].node : -1;
         if (node < 0) continue;
@@ -296,8 +337,12 @@ void Reference::rewind(int slot) {
 void Reference::lower_computed(int slot, int tokens, int wrong_from) {
     Seq &s = at(slot);
     s.computed = whole_windows(s, std::min(s.computed, tokens));
-    size_t keep = static_cast<size_t>(block_count(s.computed));
+    size_t moved = static_cast<size_t>(std::max(0, s.computed - s.move_begin));
+    if (s.moves.size() > moved) s.moves.resize(moved);
+    int covered = s.moves.empty() ? s.computed : s.moves.back() + 1;
     for (size_t g = 0; g < blocks_.size(); ++g) {
+        int length = s.computed == 0 ? 0 : table_length(static_cast<int>(g), covered, s);
+        size_t keep = static_cast<size_t>(length);
         while (s.tables[g].size() > keep) {
             int block = s.tables[g].back();
             s.tables[g].pop_back();
@@ -341,23 +386,29 @@ void Reference::end(int slot, bool drop_prefix) {
     s = Seq{};
 }
 
-bool Reference::fork(int slot, int child, int token_count) {
+bool Reference::fork(int slot, int child, int token_count, int index) {
     Seq &p = at(slot);
     if (p.in_step || p.gave_up || p.swapped || p.drafts != 0) return false;
     if (token_count > static_cast<int>(p.tokens.size())) return false;
     Seq s = p;
+    s.index = index;
     s.tokens.resize(static_cast<size_t>(token_count));
-    s.computed = whole_windows(p, std::min(p.computed, token_count));
+    int computed = std::min(p.computed, token_count);
+    if (!p.moves.empty()) computed = std::min(computed, p.move_begin);
+    s.computed = whole_windows(p, computed);
+    s.moves.clear();
     s.lookahead = s.preemptions = 0;
     s.lost = s.preempted = false;
     s.admitted = s.computed != 0 ? ++admissions_ : 0;
     s.unpublished = s.unpublished && s.computed != 0;
     for (size_t g = 0; g < blocks_.size(); ++g) {
-        s.tables[g].resize(static_cast<size_t>(block_count(s.computed)));
+        int length = s.computed == 0 ? 0 : table_length(static_cast<int>(g), s.computed, s);
+        s.tables[g].resize(static_cast<size_t>(length));
         for (size_t i = 0; i < s.tables[g].size(); ++i) {
             if (s.tables[g][i] < 0) continue;
             Block &b = blocks_[g][static_cast<size_t>(s.tables[g][i])];
             ++b.refs;
+            if (is_cross(g)) continue;
             int readable = std::min(config_.block_tokens,
                                     s.computed - static_cast<int>(i) * config_.block_tokens);
             b.frozen = std::max(b.frozen, readable);
@@ -396,6 +447,30 @@ bool Reference::accept(int slot, int count) {
     return true;
 }
 
+bool Reference::accept_path(int slot, const std::vector<int> &path) {
+    Seq &s = at(slot);
+    if (s.in_step || s.gave_up || s.swapped) return false;
+    for (size_t i = 0; i < path.size(); ++i) {
+        if (path[i] < 0 || path[i] >= s.drafts) return false;
+        int parent = s.draft_parents[static_cast<size_t>(path[i])];
+        if (parent != (i == 0 ? -1 : path[i - 1])) return false;
+    }
+    int base = static_cast<int>(s.tokens.size()) - s.drafts;
+    std::vector<uint32_t> kept(s.tokens.begin(), s.tokens.begin() + base);
+    s.moves.clear();
+    for (size_t i = 0; i < path.size(); ++i) {
+        kept.push_back(s.tokens[static_cast<size_t>(base + path[i])]);
+        if (path[i] == static_cast<int>(i)) continue;
+        if (s.moves.empty()) s.move_begin = base + static_cast<int>(i);
+        s.moves.push_back(base + path[i]);
+    }
+    s.tokens = kept;
+    s.drafts = s.lookahead = 0;
+    lower_computed(slot, static_cast<int>(kept.size()), -1);
+    publish(slot, s.last_step);
+    return true;
+}
+
 bool Reference::set_tokens(int slot, int position, const std::vector<uint32_t> &tokens) {
     Seq &s = at(slot);
     if (s.in_step || s.gave_up) return false;
@@ -410,7 +485,7 @@ bool Reference::set_tokens(int slot, int position, const std::vector<uint32_t> &
 
 int Reference::probe(int slot, const std::vector<uint32_t> &tokens) const {
     Seq s = seq(slot);
-    if (config_.prefix_off || s.computed != 0 || s.in_step || s.gave_up) return 0;
+    if (config_.prefix_off || s.computed != 0 || s.in_step || s.gave_up || s.cross != 0) return 0;
     s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
     int settled = std::min(static_cast<int>(s.tokens.size()) - 1, first_unknown(s));
     if (settled < 0) return 0;

@@ -16,9 +16,16 @@
 
 namespace quire::model {
 
+enum class Kind { full, window, chunked, latent, cross };
+
 struct GroupShape {
-    int window = 0;  // 0: full attention
+    Kind kind = Kind::full;
+    int window = 0;
+    int sinks = 0;
     int blocks = 0;  // usable ones
+
+    // Every token's block stays.
+    bool keeps_all() const { return kind == Kind::full || kind == Kind::latent; }
 };
 
 struct Config {
@@ -42,6 +49,7 @@ struct AddResult {
     int first_position = 0;
     int compute_count = 0;
     int blocks_short = 0;
+    bool begins = false;  // nothing of it was computed or swapped out
 };
 
 struct Item {
@@ -50,6 +58,8 @@ struct Item {
     int max_compute = 0;
     int drafts = 0;
     int lookahead = 0;
+    bool is_tree = false;
+    std::vector<int> parents;  // of the drafts, -1 = none
 };
 
 struct Block {
@@ -82,6 +92,11 @@ struct Seq {
     int computed = 0;
     int drafts = 0;
     int lookahead = 0;
+    int index = 0;
+    int cross = 0;                   // tokens of another input
+    std::vector<int> draft_parents;  // of the last item
+    int move_begin = 0;              // where the first of the moved goes
+    std::vector<int> moves;          // where accepted tokens lie that the next step moves
     bool swapped = false;
     bool lost = false;
     bool preempted = false;
@@ -114,11 +129,13 @@ class Reference {
  public:
     explicit Reference(const Config &config);
 
-    int create(int slot, const std::string &root, int ns, int priority);
+    // index: of the library's handle; a failed step takes back in that order.
+    int create(int slot, const std::string &root, int ns, int priority, int cross, int index);
     void end(int slot, bool drop_prefix);
-    bool fork(int slot, int child, int token_count);
+    bool fork(int slot, int child, int token_count, int index);
     bool truncate(int slot, int token_count);
     bool accept(int slot, int count);
+    bool accept_path(int slot, const std::vector<int> &path);
     bool set_tokens(int slot, int position, const std::vector<uint32_t> &tokens);
     int probe(int slot, const std::vector<uint32_t> &tokens) const;
     void reset();
@@ -147,7 +164,13 @@ class Reference {
 
     Seq &at(int slot) { return seqs_[static_cast<size_t>(slot)]; }
     int block_count(int tokens) const;
-    int first_visible(int group, int position) const;
+    // Does a token at `position` of the group see the one at `key`?
+    bool sees(int group, int position, int key) const;
+    // Is a block needed by a token at `position`, but for its own?
+    bool needs(int group, int position, int index) const;
+    // Blocks of a group for so many tokens.
+    int table_length(int group, int tokens, const Seq &s) const;
+    bool is_cross(size_t group) const { return config_.groups[group].kind == Kind::cross; }
     int first_unknown(const Seq &s) const;
     bool done(int64_t step) const;
     bool still_written_elsewhere(const Seq &s) const;

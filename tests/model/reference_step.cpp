@@ -48,8 +48,9 @@ Reference::Plan Reference::make_plan(int slot, const Item &item) {
     plan.position = s.computed;
     plan.swapped = s.swapped;
     plan.admission = s.computed == 0 || s.swapped;
-    if (plan.admission && !config_.prefix_off && !s.unpublished) {
+    if (plan.admission && !config_.prefix_off && !s.unpublished && s.cross == 0) {
         int settled = std::min(s.swapped ? s.computed : plan.known - 1, first_unknown(s));
+        if (item.is_tree) settled = std::min(settled, plan.known - item.drafts);
         plan.matched = match(s, settled / config_.block_tokens, false);
         if (!s.swapped) {
             plan.matched.resize(static_cast<size_t>(best_hit(plan.matched)));
@@ -65,10 +66,10 @@ Reference::Plan Reference::make_plan(int slot, const Item &item) {
         int length = static_cast<int>(s.tables[g].size());
         int fresh = 0, from_cached = 0, found = 0;
         bool copy_tail = false;
-        int hits = static_cast<int>(plan.matched.size());
+        int hits = is_cross(g) ? 0 : static_cast<int>(plan.matched.size());
         for (int i = 0; i < hits; ++i) {
             bool wanted = plan.swapped ? s.tables[g][static_cast<size_t>(i)] >= 0
-                                       : i >= first_visible(group, plan.position);
+                                       : needs(group, plan.position, i);
             int block = nodes_[static_cast<size_t>(plan.matched[static_cast<size_t>(i)])].blocks[g];
             if (!wanted || block < 0) continue;
             ++found;
@@ -80,10 +81,10 @@ Reference::Plan Reference::make_plan(int slot, const Item &item) {
             fresh -= found;
         } else if (plan.admission) {
             length = hits;
-        } else if (plan.position % config_.block_tokens != 0) {
+        } else if (plan.position % config_.block_tokens != 0 && !is_cross(g)) {
             copy_tail = !tail_writable(slot, group, plan.position);
         }
-        int target = std::max(length, block_count(reserved));
+        int target = std::max(length, table_length(group, reserved, s));
         plan.length.push_back(target);
         plan.fresh.push_back(fresh + target - length);
         plan.from_cached.push_back(from_cached);
@@ -193,10 +194,12 @@ void Reference::give_up(int slot, int how) {
     s.cursor = -1;
     if (how == 1) {
         s.swapped = true;
+        if (!s.moves.empty()) s.computed = s.move_begin;
     } else {
         s.computed = 0;
         s.unpublished = false;
     }
+    s.moves.clear();
 }
 
 bool Reference::make_room(Plan *plan, const Item &item, AddResult *missing) {
@@ -218,11 +221,13 @@ bool Reference::make_room(Plan *plan, const Item &item, AddResult *missing) {
 
 void Reference::take_all(const Plan &plan) {
     Seq &s = at(plan.slot);
-    int hits = static_cast<int>(plan.matched.size());
     int valid = plan.position;
+    if (!s.moves.empty()) valid = std::min(valid, s.move_begin);
+    s.moves.clear();
     for (size_t g = 0; g < blocks_.size(); ++g) {
         int group = static_cast<int>(g);
         auto &table = s.tables[g];
+        int hits = is_cross(g) ? 0 : static_cast<int>(plan.matched.size());
         auto share = [&](int i) {
             int block = nodes_[static_cast<size_t>(plan.matched[static_cast<size_t>(i)])].blocks[g];
             if (block < 0) return -1;
@@ -257,7 +262,7 @@ void Reference::take_all(const Plan &plan) {
             }
         } else if (plan.admission) {
             for (int i = 0; i < hits; ++i) {
-                table.push_back(i < first_visible(group, plan.position) ? -1 : share(i));
+                table.push_back(needs(group, plan.position, i) ? share(i) : -1);
             }
         } else if (plan.copy_tail[g]) {
             size_t index = static_cast<size_t>(plan.position / config_.block_tokens);
@@ -267,7 +272,7 @@ void Reference::take_all(const Plan &plan) {
             drop_ref(group, table[index], step_.number);
             table[index] = block;
             valid = std::min(valid, static_cast<int>(index) * config_.block_tokens);
-        } else if (plan.position % config_.block_tokens != 0) {
+        } else if (plan.position % config_.block_tokens != 0 && !is_cross(g)) {
             Block &b = blocks_[g][static_cast<size_t>(
                 table[static_cast<size_t>(plan.position / config_.block_tokens)])];
             bool own = b.owner == plan.slot && plan.position % config_.block_tokens >= b.frozen;
@@ -294,6 +299,7 @@ AddResult Reference::add(const Item &item) {
     if (item.drafts > static_cast<int>(item.tokens.size())) return out;
     if (item.drafts != 0 && item.max_compute != 0 && item.max_compute < known - s.computed)
         return out;
+    if (item.is_tree && item.max_compute != 0 && item.max_compute < known - s.computed) return out;
     if (still_written_elsewhere(s)) return out;  // BUSY
     if (s.gave_up) {
         out.outcome = Outcome::wait;
@@ -322,6 +328,7 @@ AddResult Reference::add(const Item &item) {
     }
     same.computed = plan.position + plan.compute;
     same.drafts = item.drafts;
+    same.draft_parents = item.parents;
     same.lookahead = same.computed == known ? item.lookahead : 0;
     if (same.preempted) same.resumed_step = step_.number;
     same.swapped = same.preempted = same.lost = false;
@@ -333,6 +340,7 @@ AddResult Reference::add(const Item &item) {
         plan.swapped ? 0 : static_cast<int>(plan.matched.size()) * config_.block_tokens;
     out.first_position = plan.position;
     out.compute_count = plan.compute;
+    out.begins = plan.admission && !plan.swapped;
     return out;
 }
 
@@ -418,9 +426,10 @@ void Reference::pass_windows() {
         Seq &s = at(slot);
         int position = step_.first_position[slot];
         for (size_t g = 0; g < blocks_.size(); ++g) {
-            int first = first_visible(static_cast<int>(g), position);
-            for (int i = 0; i < first && i < static_cast<int>(s.tables[g].size()); ++i) {
+            int past = position / config_.block_tokens;  // blocks before the first position's own
+            for (int i = 0; i < past && i < static_cast<int>(s.tables[g].size()); ++i) {
                 int &block = s.tables[g][static_cast<size_t>(i)];
+                if (is_cross(g) || needs(static_cast<int>(g), position, i)) continue;
                 if (block >= 0) drop_ref(static_cast<int>(g), block, step_.number);
                 block = -1;
             }
@@ -441,11 +450,13 @@ void Reference::finish(int64_t number, bool failed) {
     auto step = std::find_if(unfinished_.begin(), unfinished_.end(),
                              [&](const Step &s) { return s.number == number; });
     if (failed) {
+        std::map<int, int> slots;  // by index
         for (size_t i = 0; i < seqs_.size(); ++i) {
-            auto pending = seqs_[i].pending.find(number);
-            if (seqs_[i].live && pending != seqs_[i].pending.end()) {
-                lose(static_cast<int>(i), pending->second);
-            }
+            if (seqs_[i].live) slots[seqs_[i].index] = static_cast<int>(i);
+        }
+        for (auto [index, slot] : slots) {
+            auto pending = seq(slot).pending.find(number);
+            if (pending != seq(slot).pending.end()) lose(slot, pending->second);
         }
         for (auto &blocks : blocks_) {
             for (Block &b : blocks) {

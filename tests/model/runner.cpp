@@ -23,6 +23,8 @@ T described() {
     return value;
 }
 
+int index_of(uint64_t handle) { return static_cast<int>(handle & 0xFFFFFFFF); }
+
 class Player {
  public:
     Player(const quire_api &api, Tally *tally) : api_(api), tally_(tally) {
@@ -78,6 +80,7 @@ class Player {
     void drop(int slot);
     void finish(int which, bool failed);
     void fork(const std::vector<int> &args);
+    void accept_path(int slot, int choice);
     void set_tokens(const std::vector<int> &args);
     void probe(const std::vector<int> &args);
     // Does it on the reference, and remembers it while a step is open, unless it was refused.
@@ -115,6 +118,7 @@ class Player {
     int how_ = 0;
     bool preempted_ = false;  // since begin
     bool published_ = false;  // by other calls, since begin
+    bool has_cross_ = false;
     std::string difference_;
 };
 
@@ -127,13 +131,16 @@ void Player::configure(const std::vector<int> &args) {
     config.by_priority = (args[3] & 2) != 0;
     config.max_sequences = kSlots;
     std::vector<quire_group_desc> groups;
-    for (size_t i = 4; i + 1 < args.size(); i += 2) {
-        config.groups.push_back(GroupShape{args[i], args[i + 1]});
+    for (size_t i = 4; i + 3 < args.size(); i += 4) {
+        config.groups.push_back(
+            GroupShape{static_cast<Kind>(args[i]), args[i + 1], args[i + 2], args[i + 3]});
         auto group = described<quire_group_desc>();
         group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
-        group.kind = args[i] != 0 ? QUIRE_GROUP_WINDOW : QUIRE_GROUP_FULL;
-        group.window = static_cast<uint32_t>(args[i]);
-        group.blocks = static_cast<uint32_t>(args[i + 1]) + 1;
+        group.kind = static_cast<uint32_t>(args[i]);
+        group.window = static_cast<uint32_t>(args[i + 1]);
+        group.sink_tokens = static_cast<uint32_t>(args[i + 2]);
+        group.blocks = static_cast<uint32_t>(args[i + 3]) + 1;
+        has_cross_ = has_cross_ || group.kind == QUIRE_GROUP_CROSS;
         groups.push_back(group);
     }
     auto desc = described<quire_cache_desc>();
@@ -175,9 +182,13 @@ void Player::create(const std::vector<int> &args) {
     desc.keys = &key;
     desc.key_count = args[2] != 0 ? 1 : 0;
     desc.key_stride = sizeof key;
+    int cross = has_cross_ ? args[4] : 0;
+    desc.cross_tokens = static_cast<uint32_t>(cross);
     if (api_.seq_create(cache_, &desc, &seqs_[slot], &error_) < 0) return differ(error_.message);
     std::string root = std::to_string(args[1]) + "/" + std::to_string(args[2]);
-    on_reference([=](Reference &r) { return r.create(slot, root, args[1], args[3]), true; });
+    int index = index_of(seqs_[slot]);
+    on_reference(
+        [=](Reference &r) { return r.create(slot, root, args[1], args[3], cross, index), true; });
 }
 
 void Player::add(const std::vector<int> &args) {
@@ -190,15 +201,25 @@ void Player::add(const std::vector<int> &args) {
     item.max_compute = args[3];
     item.drafts = args[4];
     item.lookahead = args[5];
+    item.is_tree = args[7] != 0 && item.drafts != 0;
+    for (int i = 0; i < item.drafts; ++i) item.parents.push_back(parent_of(args[7], i));
     quire_step_item given{};
     given.seq = seqs_[slot];
     given.token_count = static_cast<uint32_t>(item.tokens.size());
     given.max_compute = static_cast<uint32_t>(item.max_compute);
     given.draft_count = static_cast<uint32_t>(item.drafts);
     given.lookahead = static_cast<uint32_t>(item.lookahead);
+    std::vector<uint32_t> words = item.tokens;
+    if (item.is_tree) {
+        given.mask_kind = QUIRE_MASK_PARENTS;
+        given.mask_offset = given.token_count;
+        given.mask_rows = given.draft_count;
+        for (int parent : item.parents) words.push_back(static_cast<uint32_t>(parent));
+    }
     quire_step_result result{};
-    quire_status status = api_.step_add(cache_, step_, &given, 1, sizeof given, item.tokens.data(),
-                                        given.token_count, &result, sizeof result, &error_);
+    quire_status status =
+        api_.step_add(cache_, step_, &given, 1, sizeof given, words.data(),
+                      static_cast<uint32_t>(words.size()), &result, sizeof result, &error_);
     AddResult wanted = reference_[0].add(item);
     if (!agree(status, wanted.outcome != Outcome::error)) return;
     expect("outcome", result.outcome, wanted.outcome == Outcome::run ? 1 : 0);
@@ -207,6 +228,8 @@ void Player::add(const std::vector<int> &args) {
     expect("first_position", result.first_position, wanted.first_position);
     expect("compute_count", result.compute_count, wanted.compute_count);
     expect("blocks_short", result.blocks_short, wanted.blocks_short);
+    bool begins = wanted.outcome == Outcome::run && wanted.begins;
+    expect("cross_tokens", result.cross_tokens, begins ? reference_[0].seq(slot).cross : 0);
     if (wanted.outcome == Outcome::run) {
         events_.push_back(Event{true, item, {}});
         ++tally_->runs;
@@ -275,10 +298,30 @@ void Player::fork(const std::vector<int> &args) {
     quire_seq handle = 0;
     quire_status status =
         api_.seq_fork(cache_, seqs_[slot], static_cast<uint32_t>(count), &handle, &error_);
-    bool forked = on_reference([=](Reference &r) { return r.fork(slot, child, count); });
+    int index = index_of(handle);
+    bool forked = on_reference([=](Reference &r) { return r.fork(slot, child, count, index); });
     if (!agree(status, forked)) return;
     seqs_[child] = handle;
     ++tally_->forks;
+}
+
+// A way down the tree of the last item's drafts; some choices spoil its end.
+void Player::accept_path(int slot, int choice) {
+    const Seq &s = reference_[0].seq(slot);
+    std::vector<int> path;
+    for (int i = 0; i < s.drafts; ++i) {
+        int parent = s.draft_parents[static_cast<size_t>(i)];
+        bool follows = parent == (path.empty() ? -1 : path.back());
+        if (follows && (choice >> (i % 4) & 1) == 0) path.push_back(i);
+    }
+    if (choice % 7 == 3 && !path.empty()) path.back() += 1;
+    if (choice % 9 == 4) path.push_back(path.empty() ? 0 : path.back());
+    std::vector<uint32_t> given(path.begin(), path.end());
+    published_ = true;
+    quire_status status = api_.seq_accept_path(cache_, seqs_[slot], given.data(),
+                                               static_cast<uint32_t>(given.size()), &error_);
+    bool did = on_reference([=](Reference &r) { return r.accept_path(slot, path); });
+    if (agree(status, did)) tally_->moves += reference_[0].seq(slot).moves.size();
 }
 
 void Player::set_tokens(const std::vector<int> &args) {
@@ -382,6 +425,8 @@ void Player::perform(const Op &op) {
         } else if (op.name == "truncate") {
             agree(api_.seq_truncate(cache_, seqs_[slot], static_cast<uint32_t>(a[1]), &error_),
                   on_reference([=, n = a[1]](Reference &r) { return r.truncate(slot, n); }));
+        } else if (op.name == "path") {
+            accept_path(slot, a[1]);
         } else if (op.name == "accept") {
             published_ = true;
             agree(api_.seq_accept(cache_, seqs_[slot], static_cast<uint32_t>(a[1]), &error_),

@@ -24,15 +24,26 @@ class Dice {
 };
 
 Op config_op(Dice *dice) {
-    constexpr int shapes[][4] = {{0, 24, -1, 0},  {0, 40, -1, 0}, {0, 30, 9, 26},
-                                 {10, 24, -1, 0}, {0, 28, 0, 22}, {7, 30, 0, 36}};
-    const int *shape = shapes[dice->below(6)];
+    // kind, window, sinks, blocks: full 0, window 1, chunked 2, latent 3, cross 4
+    const std::vector<int> shapes[] = {{0, 0, 0, 24},
+                                       {0, 0, 0, 40},
+                                       {0, 0, 0, 30, 1, 9, 0, 26},
+                                       {1, 10, 0, 24},
+                                       {0, 0, 0, 28, 3, 0, 0, 22},
+                                       {1, 7, 0, 30, 0, 0, 0, 36},
+                                       {1, 9, 5, 30},
+                                       {0, 0, 0, 30, 1, 6, 3, 28},
+                                       {2, 12, 0, 26},
+                                       {0, 0, 0, 30, 2, 10, 0, 26},
+                                       {1, 6, 9, 30, 2, 8, 0, 30},
+                                       {0, 0, 0, 30, 4, 0, 0, 16}};
+    const std::vector<int> &shape = shapes[dice->below(12)];
     int block_tokens = dice->one_in(3) ? 8 : 4;
     int host_blocks = dice->one_in(3) ? 0 : 8 + dice->below(40);
     int watermark = dice->one_in(4) ? 2 : 0;
     int flags = (dice->one_in(10) ? 1 : 0) | (dice->one_in(3) ? 2 : 0);
-    Op op{"config", {block_tokens, host_blocks, watermark, flags, shape[0], shape[1]}};
-    if (shape[2] >= 0) op.args.insert(op.args.end(), {shape[2], shape[3]});
+    Op op{"config", {block_tokens, host_blocks, watermark, flags}};
+    op.args.insert(op.args.end(), shape.begin(), shape.end());
     return op;
 }
 
@@ -50,11 +61,12 @@ Op step_op(Dice *dice) {
             return dice->one_in(3) ? Op{"abort", {}} : Op{"commit", {}};
         default: {
             int count = dice->one_in(3) ? dice->below(40) : 1 + dice->below(4);
-            int drafts = dice->one_in(6) ? std::min(count, dice->below(4)) : 0;
+            int drafts = dice->one_in(4) ? std::min(count, dice->below(8)) : 0;
             int chunk = drafts == 0 && dice->one_in(4) ? 1 + dice->below(12) : 0;
             int lookahead = dice->one_in(6) ? dice->below(6) : 0;
             int unknown = drafts == 0 && dice->one_in(5) ? 1 : 0;
-            return {"add", {slot, dice->below(5), count, chunk, drafts, lookahead, unknown}};
+            int tree = drafts != 0 && dice->one_in(2) ? 1 + dice->below(6) : 0;
+            return {"add", {slot, dice->below(5), count, chunk, drafts, lookahead, unknown, tree}};
         }
     }
 }
@@ -65,7 +77,9 @@ Op idle_op(Dice *dice) {
         case 0:
         case 1:
         case 2:
-            return {"create", {slot, dice->below(3), dice->below(2), dice->below(3)}};
+            return {"create",
+                    {slot, dice->below(3), dice->below(2), dice->below(3),
+                     dice->one_in(2) ? dice->below(14) : 0}};
         case 3:
             return {"end", {slot, dice->one_in(5) ? 1 : 0}};
         case 4:
@@ -73,8 +87,9 @@ Op idle_op(Dice *dice) {
         case 5:
             return {"truncate", {slot, dice->below(50)}};
         case 6:
-        case 7:
             return {"accept", {slot, dice->below(5)}};
+        case 7:
+            return {"path", {slot, dice->below(40)}};
         case 8:
         case 9:
             return {"set", {slot, 1 + dice->below(3), dice->below(5)}};
@@ -128,7 +143,8 @@ Script make_script(uint64_t seed, int length) {
     bool open = false;
     while (static_cast<int>(script.size()) < length) {
         Op op = open && !dice.one_in(6) ? step_op(&dice) : idle_op(&dice);
-        if (op.name == "add" && !dice.one_in(12)) op.args[0] = slots.live_from(op.args[0]);
+        bool to_live = op.name == "add" || op.name == "path" || op.name == "accept";
+        if (to_live && !dice.one_in(12)) op.args[0] = slots.live_from(op.args[0]);
         slots.note(op);
         if (op.name == "begin") open = true;
         if (op.name == "commit" || op.name == "abort") open = false;
@@ -154,6 +170,10 @@ std::string script_text(const Script &script) {
     std::string out;
     for (const Op &op : script) out += op.text() + "\n";
     return out;
+}
+
+int parent_of(int tree, int draft) {
+    return tree == 0 ? draft - 1 : (draft * 5 + tree * 7) % (draft + 1) - 1;
 }
 
 uint32_t token_of(int content, int position) {

@@ -3,13 +3,14 @@
 // script: operations on a cache as data: one line of text each, made from a seed or read from a
 // file.
 //
-//   config BLOCK_TOKENS HOST_BLOCKS WATERMARK FLAGS (WINDOW BLOCKS)...
-//   create SLOT NAMESPACE SALT PRIORITY        end SLOT DROP_PREFIX
+//   config BLOCK_TOKENS HOST_BLOCKS WATERMARK FLAGS (KIND WINDOW SINKS BLOCKS)...
+//   create SLOT NAMESPACE SALT PRIORITY CROSS  end SLOT DROP_PREFIX
 //   begin QUEUE MAY_PREEMPT HOW                preempt SLOT HOW
-//   add SLOT CONTENT COUNT MAX_COMPUTE DRAFTS LOOKAHEAD UNKNOWN
+//   add SLOT CONTENT COUNT MAX_COMPUTE DRAFTS LOOKAHEAD UNKNOWN TREE
 //   drop SLOT                                  abort                  commit
 //   finish WHICH FAILED                        fork SLOT CHILD TOKENS
 //   truncate SLOT TOKENS                       accept SLOT COUNT
+//   path SLOT CHOICE
 //   set SLOT COUNT CONTENT                     probe SLOT CONTENT COUNT
 //   reset
 //
@@ -37,5 +38,8 @@ std::string script_text(const Script &script);
 
 // Token `position` of a content.
 uint32_t token_of(int content, int position);
+
+// The parent of draft i in the tree that TREE names, -1 = none; TREE 0 is a chain.
+int parent_of(int tree, int draft);
 
 }  // namespace quire::model

@@ -17,8 +17,33 @@
 
 #include "pool.h"
 #include "quire/attention.h"
+#include "quire/cache.h"
 
 #define LARGEST_HEAD_DIM 512u /* a row's sum is 4 KiB of stack */
+
+/* Flags that change nothing here are known: a row is computed by itself. */
+#define KNOWN_FLAGS ((uint32_t)(QUIRE_ATTENTION_NOT_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT))
+
+/* Why no kernel sees what such a group sees; NULL if one does. */
+static const char *group_refusal(const quire_be_attention_query *shape) {
+    switch (shape->group_kind) {
+        case QUIRE_GROUP_FULL:
+            if (shape->window != 0) return "a window belongs to a window group";
+            break;
+        case QUIRE_GROUP_WINDOW:
+            if (shape->window == 0) return "a window group needs a window";
+            break;
+        case QUIRE_GROUP_CHUNKED:
+            return "there is no kernel for chunked groups";
+        case QUIRE_GROUP_LATENT:
+            return "there is no kernel for latent groups";
+        case QUIRE_GROUP_CROSS:
+            return "there is no kernel for cross groups";
+        default:
+            return "the group's kind is not known";
+    }
+    return shape->sink_tokens != 0 ? "sink tokens are not kept" : NULL;
+}
 
 /* Why there is no kernel of this shape, in words; NULL if there is. */
 static const char *refusal(const quire_be_attention_query *shape) {
@@ -30,11 +55,20 @@ static const char *refusal(const quire_be_attention_query *shape) {
         shape->v_head_dim > LARGEST_HEAD_DIM) {
         return "head dims are 1 to 512";
     }
+    if (group_refusal(shape) != NULL) return group_refusal(shape);
     if (shape->q_heads == 0) return NULL; /* the pool alone is asked about */
     if (element_bytes(shape->q_dtype) == 0) return "q is f32, f16 or bf16";
     if (shape->q_heads % shape->kv_heads != 0) return "q_heads is no multiple of kv_heads";
-    if ((shape->flags & ~(uint32_t)QUIRE_ATTENTION_NOT_CAUSAL) != 0) return "a flag is not known";
-    if (shape->flags != 0 && shape->window != 0) return "windows are of causal attention only";
+    if ((shape->flags & QUIRE_ATTENTION_MASK) != 0) return "there are no masks";
+    if ((shape->flags & QUIRE_ATTENTION_SINK_LOGITS) != 0) return "there are no sink logits";
+    if ((shape->flags & QUIRE_BE_ATTENTION_SOFT_CAP) != 0) return "there is no soft cap";
+    if ((shape->flags & QUIRE_BE_ATTENTION_ALIBI) != 0) return "there is no ALiBi";
+    if ((shape->flags & QUIRE_BE_ATTENTION_ROPE) != 0) return "there is no rope at write";
+    if ((shape->flags & ~KNOWN_FLAGS) != 0) return "a flag is not known";
+    if (shape->rotated_dim != 0 || shape->rope_pairing != 0) return "no rope, and elements to turn";
+    if ((shape->flags & QUIRE_ATTENTION_NOT_CAUSAL) != 0 && shape->window != 0) {
+        return "windows are of causal attention only";
+    }
     return NULL;
 }
 
@@ -89,6 +123,10 @@ quire_status plan_create(quire_be_device *device, const quire_be_plan_desc *desc
     if (!isfinite(desc->scale)) return fail(error, QUIRE_E_ARG, "scale is not finite");
     reason = refusal(&desc->shape);
     if (reason != NULL) return fail(error, QUIRE_E_UNSUPPORTED, "%s", reason);
+    if (desc->soft_cap != 0 || desc->alibi_slopes != NULL || desc->rope != NULL) {
+        return fail(error, QUIRE_E_ARG,
+                    "soft_cap, alibi_slopes or rope is given, and shape.flags does not ask for it");
+    }
     plan = object_new(sizeof *plan, error);
     if (plan == NULL) return QUIRE_E_HOST_MEMORY;
     plan->device = device;
@@ -191,7 +229,8 @@ static int run_attention(const void *arguments, size_t size_bytes) {
         if (begin < 0 || end < begin || end > call->query_tokens) return 0;
         if (length > (int64_t)call->block_table_stride * shape->block_tokens) return 0;
         for (token = begin; token < end; ++token) {
-            int64_t sees = shape->flags == 0 ? length - (end - token) + 1 : length;
+            int is_causal = (shape->flags & QUIRE_ATTENTION_NOT_CAUSAL) == 0;
+            int64_t sees = is_causal ? length - (end - token) + 1 : length;
             int64_t first = shape->window > 0 ? sees - (int64_t)shape->window : 0;
             for (head = 0; head < shape->q_heads; ++head) {
                 if (!attend(work, row, (uint32_t)token, head, first > 0 ? first : 0, sees))
@@ -209,9 +248,13 @@ static quire_status check_call(const quire_be_plan_desc *plan, const quire_be_at
     const quire_be_pool *pool = args->pool;
     if (pool->kv_heads != shape->kv_heads || pool->k_head_dim != shape->k_head_dim ||
         pool->v_head_dim != shape->v_head_dim || pool->k_dtype != shape->k_dtype ||
-        pool->v_dtype != shape->v_dtype || pool->block_tokens != shape->block_tokens) {
+        pool->v_dtype != shape->v_dtype || pool->block_tokens != shape->block_tokens ||
+        pool->group_kind != shape->group_kind) {
         return fail(error, QUIRE_E_ARG,
-                    "the pool has other heads, dims, types or blocks than the plan");
+                    "the pool has another kind, other heads, dims, types or blocks than the plan");
+    }
+    if (args->sinks != 0 || args->mask != 0) {
+        return fail(error, QUIRE_E_ARG, "sinks or a mask is given, and the plan is for neither");
     }
     if (args->row_count > plan->max_rows || args->query_tokens > plan->max_query_tokens) {
         return fail(error, QUIRE_E_ARG, "%u rows and %u tokens; the plan is for %u and %u",
@@ -227,7 +270,9 @@ static quire_status check_call(const quire_be_plan_desc *plan, const quire_be_at
                   shape->k_head_dim) ||
         !rows_fit(args->out, shape->q_dtype, args->out_token_stride, shape->q_heads,
                   shape->v_head_dim) ||
-        (args->lse | args->block_table | args->lengths | args->cu_q) % sizeof(int32_t) != 0) {
+        (args->lse | args->block_table | args->lengths | args->cu_q | args->shared_prefix) %
+                sizeof(int32_t) !=
+            0) {
         return fail(error, QUIRE_E_ARG,
                     "an address is between two elements, or a token stride is below a token");
     }

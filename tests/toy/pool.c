@@ -13,6 +13,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "quire/cache.h"
+
 struct kv_write {
     quire_be_kv_write call;
     quire_be_pool pool;
@@ -123,6 +125,10 @@ quire_status pool_check(const quire_be_pool *pool, uint32_t layer, quire_error *
     if (element_bytes(pool->k_dtype) == 0 || element_bytes(pool->v_dtype) == 0) {
         return fail(error, QUIRE_E_UNSUPPORTED, "the pool's types 0x%x and 0x%x are not both known",
                     (unsigned)pool->k_dtype, (unsigned)pool->v_dtype);
+    }
+    if (pool->group_kind != QUIRE_GROUP_FULL && pool->group_kind != QUIRE_GROUP_WINDOW) {
+        return fail(error, QUIRE_E_UNSUPPORTED, "the pool is of group kind %u; known are 0 and 1",
+                    (unsigned)pool->group_kind);
     }
     if (pool->address == 0 || pool->address > UINT64_MAX - pool->size_bytes) {
         return fail(error, QUIRE_E_ARG, "the pool's address is 0, or its end past 64 bits");

@@ -78,7 +78,7 @@ TEST(Geometry, every_wrong_field_is_refused) {
     refused([](D d) { d->cache.blocks = 0x80000000; }, QUIRE_E_ARG);
     refused([](D d) { d->cache.pool_bytes = 1 << 20; }, QUIRE_E_ARG);
     refused([](D d) { d->cache.host_bytes = d->cache.host_blocks = 64; }, QUIRE_E_ARG);
-    refused([](D d) { d->groups[0].kind = 2; }, QUIRE_E_UNSUPPORTED);
+    refused([](D d) { d->groups[0].kind = 5; }, QUIRE_E_UNSUPPORTED);
     refused([](D d) { d->groups[0].kind = QUIRE_GROUP_WINDOW; }, QUIRE_E_ARG);
     refused([](D d) { d->groups[0].window = 4; }, QUIRE_E_ARG);
     refused([](D d) { d->groups[0].layer_count = 0; }, QUIRE_E_ARG);

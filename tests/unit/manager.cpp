@@ -40,8 +40,10 @@ Manager::Manager(const CacheOptions &options) : api_(library()) {
     std::vector<quire_group_desc> groups;
     for (const GroupOptions &wanted : options.groups) {
         auto group = described<quire_group_desc>();
-        group.kind = wanted.window != 0 ? QUIRE_GROUP_WINDOW : QUIRE_GROUP_FULL;
+        bool windowed = wanted.kind == 0 && wanted.window != 0;
+        group.kind = windowed ? uint32_t{QUIRE_GROUP_WINDOW} : wanted.kind;
         group.window = wanted.window;
+        group.sink_tokens = wanted.sinks;
         group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
         group.blocks = 1 + (wanted.blocks != 0 ? wanted.blocks : options.blocks);
         groups.push_back(group);
@@ -90,6 +92,7 @@ quire_seq Manager::sequence(const SequenceOptions &options) {
     desc.key_count = static_cast<uint32_t>(options.keys.size());
     desc.key_stride = sizeof(quire_key);
     desc.priority = options.priority;
+    desc.cross_tokens = options.cross_tokens;
     quire_seq out = 0;
     expect_ok(api_.seq_create(cache_, &desc, &out, &error_), "seq_create");
     live_.push_back(out);
@@ -129,8 +132,17 @@ quire_status Manager::try_add(quire_seq seq, const Tokens &tokens, const ItemOpt
     item.max_compute = options.max_compute;
     item.draft_count = options.drafts;
     item.lookahead = options.lookahead;
-    return api_.step_add(cache_, step_, &item, 1, sizeof item, tokens.data(), item.token_count,
-                         result, sizeof *result, &error_);
+    Tokens words = joined(tokens, options.parents.empty() ? options.bits : options.parents);
+    if (!options.parents.empty()) {
+        item.mask_kind = QUIRE_MASK_PARENTS;
+        item.mask_rows = static_cast<uint32_t>(options.parents.size());
+    } else if (!options.bits.empty()) {
+        item.mask_kind = QUIRE_MASK_BITS;
+        item.mask_rows = options.bits_rows;
+    }
+    if (item.mask_kind != QUIRE_MASK_NONE) item.mask_offset = item.token_count;
+    return api_.step_add(cache_, step_, &item, 1, sizeof item, words.data(),
+                         static_cast<uint32_t>(words.size()), result, sizeof *result, &error_);
 }
 
 quire_step_result Manager::add(quire_seq seq, const Tokens &tokens, const ItemOptions &options) {

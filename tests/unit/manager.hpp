@@ -37,6 +37,8 @@ Tokens joined(const Tokens &a, const Tokens &b);
 struct GroupOptions {
     uint32_t window = 0;  // tokens; 0 = full attention
     uint32_t blocks = 0;  // without the null block; 0 = the cache's
+    uint32_t kind = 0;    // QUIRE_GROUP_*; 0 with a window = QUIRE_GROUP_WINDOW
+    uint32_t sinks = 0;   // tokens
 };
 
 struct CacheOptions {
@@ -57,6 +59,7 @@ struct SequenceOptions {
     quire_namespace ns = 0;
     std::vector<quire_key> keys = {};
     int32_t priority = 0;
+    uint32_t cross_tokens = 0;
 };
 
 struct StepOptions {
@@ -69,6 +72,9 @@ struct ItemOptions {
     uint32_t max_compute = 0;
     uint32_t drafts = 0;
     uint32_t lookahead = 0;
+    std::vector<uint32_t> parents = {};  // of the drafts, a tree
+    Tokens bits = {};                    // words of QUIRE_MASK_BITS
+    uint32_t bits_rows = 0;
 };
 
 class Manager {

@@ -6,6 +6,7 @@
 // lose their front and come back; a stale entry shows up as a difference.
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "manager.hpp"
@@ -15,7 +16,8 @@ namespace {
 using namespace quire::test;
 
 constexpr uint32_t kRows = 8, kBlocks = 24, kQuery = 64, kContext = 768;
-constexpr uint32_t kAllViews = (QUIRE_VIEW_CU_Q << 1) - 1;
+constexpr uint32_t kCross = 80;
+constexpr uint32_t kAllViews = (QUIRE_VIEW_SHARED_PREFIX << 1) - 1;
 
 quire_batch_desc all_views(uint32_t flags) {
     auto desc = described<quire_batch_desc>();
@@ -25,6 +27,7 @@ quire_batch_desc all_views(uint32_t flags) {
     desc.max_query_tokens = kQuery;
     desc.max_context_tokens = kContext;
     desc.views = kAllViews;
+    desc.max_cross_tokens = kCross;
     return desc;
 }
 
@@ -36,6 +39,7 @@ const T *at(uint64_t address) {
 struct Placed {
     quire_seq seq = 0;
     uint32_t first = 0, count = 0;
+    uint32_t cross = 0, cross_written = 0;
 };
 
 // What each view must hold, written down as plainly as possible.
@@ -43,7 +47,12 @@ struct Expected {
     std::vector<Blocks> tables;  // of the rows
     std::vector<Placed> rows;
     uint32_t block_tokens = 0;
+    bool is_cross = false;
 
+    uint32_t length(size_t row) const {
+        if (row >= rows.size()) return 0;
+        return is_cross ? rows[row].cross : rows[row].first + rows[row].count;
+    }
     int64_t slot(size_t row, uint32_t position) const {
         return int64_t{tables[row][position / block_tokens]} * block_tokens +
                position % block_tokens;
@@ -66,8 +75,7 @@ void expect_csr(const Expected &wanted, const quire_batch_views &views) {
     int32_t end = 0;
     ASSERT_EQ(indptr[0], 0);
     for (uint32_t row = 0; row < kRows; ++row) {
-        uint32_t length = 0;
-        if (row < wanted.rows.size()) length = wanted.rows[row].first + wanted.rows[row].count;
+        uint32_t length = wanted.length(row);
         uint32_t blocks = (length + wanted.block_tokens - 1) / wanted.block_tokens;
         for (uint32_t i = 0; i < blocks; ++i) {
             ASSERT_EQ(at<int32_t>(views.csr_indices)[end++], wanted.tables[row][i]);
@@ -79,18 +87,22 @@ void expect_csr(const Expected &wanted, const quire_batch_views &views) {
 }
 
 void expect_tokens(const Expected &wanted, const quire_batch_views &views, int64_t pad_slot) {
-    uint32_t token = 0, context = 0, longest = 0;
+    uint32_t token = 0, context = 0, longest = 0, written = 0;
     ASSERT_EQ(at<int32_t>(views.cu_q)[0], 0);
     for (uint32_t row = 0; row < kRows; ++row) {
         Placed placed = row < wanted.rows.size() ? wanted.rows[row] : Placed();
-        uint32_t length = placed.first + placed.count;
-        longest = std::max(longest, length);
-        ASSERT_EQ(at<int32_t>(views.lengths)[row], static_cast<int32_t>(length));
-        for (uint32_t p = placed.first; p < length; ++p, ++token) {
+        longest = std::max(longest, placed.first + placed.count);
+        ASSERT_EQ(at<int32_t>(views.lengths)[row], static_cast<int32_t>(wanted.length(row)));
+        for (uint32_t p = placed.first; p < placed.first + placed.count; ++p, ++token) {
             ASSERT_EQ(at<int32_t>(views.positions)[token], static_cast<int32_t>(p));
-            ASSERT_EQ(at<int64_t>(views.slots)[token], wanted.slot(row, p));
+            ASSERT_EQ(at<int32_t>(views.mask_rows)[token], -1);
+            if (wanted.is_cross) continue;
+            ASSERT_EQ(at<int64_t>(views.slots)[written++], wanted.slot(row, p));
         }
-        for (uint32_t p = 0; p < length; ++p, ++context) {
+        for (uint32_t p = 0; wanted.is_cross && p < placed.cross_written; ++p) {
+            ASSERT_EQ(at<int64_t>(views.slots)[written++], wanted.slot(row, p));
+        }
+        for (uint32_t p = 0; p < wanted.length(row); ++p, ++context) {
             ASSERT_EQ(at<int32_t>(views.context_slots)[context], wanted.slot(row, p));
         }
         ASSERT_EQ(at<int32_t>(views.cu_q)[row + 1], static_cast<int32_t>(token));
@@ -98,16 +110,35 @@ void expect_tokens(const Expected &wanted, const quire_batch_views &views, int64
     ASSERT_EQ(views.query_tokens, token);
     ASSERT_EQ(views.row_count, wanted.rows.size());
     ASSERT_EQ(views.max_length, longest);
+    ASSERT_EQ(views.write_tokens, written);
     for (; token < kQuery; ++token) {
-        ASSERT_EQ(at<int64_t>(views.slots)[token], pad_slot);
         ASSERT_EQ(at<int32_t>(views.positions)[token], 0);
+        ASSERT_EQ(at<int32_t>(views.mask_rows)[token], -1);
+    }
+    for (; written < (wanted.is_cross ? kCross : kQuery); ++written) {
+        ASSERT_EQ(at<int64_t>(views.slots)[written], pad_slot);
+    }
+}
+
+// How much of each row's table is the row's before it.
+void expect_shared(const Expected &wanted, const quire_batch_views &views) {
+    auto blocks = [&](size_t row) {
+        return (wanted.length(row) + wanted.block_tokens - 1) / wanted.block_tokens;
+    };
+    for (uint32_t row = 0; row < kRows; ++row) {
+        int32_t shared = 0;
+        uint32_t most = row != 0 ? std::min(blocks(row), blocks(row - 1)) : 0;
+        for (uint32_t i = 0; i < most; ++i, ++shared) {
+            if (wanted.tables[row][i] != wanted.tables[row - 1][i]) break;
+        }
+        ASSERT_EQ(at<int32_t>(views.shared_prefix)[row], shared) << "row " << row;
     }
 }
 
 class Wander {
  public:
     Wander(const CacheOptions &options, uint32_t flags) : options_(options), m_(options) {
-        pad_slot_ = flags != 0 ? 0 : -1;
+        pad_slot_ = (flags & QUIRE_BATCH_PAD_NULL_SLOT) != 0 ? 0 : -1;
         quire_batch_desc desc = all_views(flags);
         for (quire_batch *&batch : batches_) {
             EXPECT_EQ(m_.api().batch_create(m_.cache(), &desc, &batch, m_.error()), QUIRE_OK)
@@ -123,6 +154,8 @@ class Wander {
     Wander(const Wander &) = delete;
     Wander &operator=(const Wander &) = delete;
 
+    uint64_t shared() const { return shared_; }
+    bool has_cross() const { return options_.groups.back().kind == QUIRE_GROUP_CROSS; }
     void go(uint64_t seed, int steps) {
         dice_.seed(seed);
         for (int i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
@@ -135,7 +168,11 @@ class Wander {
     uint32_t below(uint32_t limit) { return static_cast<uint32_t>(dice_() % limit); }
 
     void change() {
-        if (seqs_.size() < 6) seqs_.push_back(m_.sequence());
+        if (seqs_.size() < 6) {
+            uint32_t cross = has_cross() ? below(10) : 0;
+            seqs_.push_back(m_.sequence({.cross_tokens = cross}));
+            cross_of_[seqs_.back()] = cross;
+        }
         uint32_t who = below(static_cast<uint32_t>(seqs_.size()));
         quire_seq_info info = m_.info(seqs_[who]);
         bool swapped = (info.flags & QUIRE_SEQ_SWAPPED) != 0;
@@ -145,6 +182,7 @@ class Wander {
             seqs_.erase(seqs_.begin() + who);
         } else if (what == 1 && !swapped && seqs_.size() < 10) {
             seqs_.push_back(m_.fork(seqs_[who], below(info.known_tokens + 1)));
+            cross_of_[seqs_.back()] = cross_of_[seqs_[who]];
         } else if (what == 2) {
             ASSERT_EQ(m_.api().seq_truncate(m_.cache(), seqs_[who], info.known_tokens / 2, nullptr),
                       QUIRE_OK);
@@ -163,7 +201,8 @@ class Wander {
                 m_.add(seq, tokens_from(known + 100 * below(2), below(4) == 0 ? 9 : 1), item);
             if (result.outcome != QUIRE_ITEM_RUN) continue;
             EXPECT_EQ(result.row, rows.size());
-            rows.push_back(Placed{seq, result.first_position, result.compute_count});
+            rows.push_back(Placed{seq, result.first_position, result.compute_count, cross_of_[seq],
+                                  result.cross_tokens});
         }
         if (!rows.empty() && below(5) == 0) drop_one(&rows);
         quire_step committed = m_.commit(batch);
@@ -187,10 +226,15 @@ class Wander {
                       const std::vector<Blocks> &tables) {
         auto views = described<quire_batch_views>();
         ASSERT_EQ(m_.api().batch_get_views(batch, group, 0, &views, m_.error()), QUIRE_OK);
-        Expected wanted{tables, rows, options_.block_tokens};
+        bool is_cross = options_.groups[group].kind == QUIRE_GROUP_CROSS;
+        Expected wanted{tables, rows, options_.block_tokens, is_cross};
         expect_tables(wanted, views);
         expect_csr(wanted, views);
         expect_tokens(wanted, views, pad_slot_);
+        if (views.shared_prefix != 0) expect_shared(wanted, views);
+        for (uint32_t row = 0; row < rows.size(); ++row) {
+            shared_ += static_cast<uint64_t>(at<int32_t>(views.shared_prefix)[row]);
+        }
     }
 
     CacheOptions options_;
@@ -198,7 +242,9 @@ class Wander {
     quire_batch *batches_[2] = {};
     int64_t pad_slot_ = 0;
     std::vector<quire_seq> seqs_;
+    std::map<quire_seq, uint32_t> cross_of_;
     std::mt19937_64 dice_;
+    uint64_t shared_ = 0;
 };
 
 TEST(Views, every_view_says_what_step_blocks_says) {
@@ -206,6 +252,15 @@ TEST(Views, every_view_says_what_step_blocks_says) {
         Wander({.blocks = 60, .host_blocks = 40}, 0).go(seed, 120);
         Wander({.blocks = 40, .groups = {{}, {.window = 6}}}, QUIRE_BATCH_PAD_NULL_SLOT)
             .go(seed, 120);
+        Wander({.blocks = 50, .groups = {{.window = 9, .sinks = 5}}}, 0).go(seed, 120);
+        Wander({.blocks = 60, .host_blocks = 40, .groups = {{}, {.kind = QUIRE_GROUP_CROSS}}}, 0)
+            .go(seed, 120);
+        Wander sharing({.blocks = 60,
+                        .host_blocks = 40,
+                        .groups = {{}, {.window = 8, .kind = QUIRE_GROUP_CHUNKED}}},
+                       QUIRE_BATCH_SHARED_PREFIX);
+        sharing.go(seed, 120);
+        EXPECT_GT(sharing.shared(), 0u);
     }
 }
 
@@ -272,7 +327,7 @@ TEST(Views, wrong_descriptions_are_refused) {
     refuse([](D d) { d->max_blocks_per_row = 0; }, QUIRE_E_ARG);
     refuse([](D d) { d->max_query_tokens = 0; }, QUIRE_E_ARG);
     refuse([](D d) { d->max_context_tokens = 0; }, QUIRE_E_ARG);
-    refuse([](D d) { d->views = 1 << 7; }, QUIRE_E_UNSUPPORTED);
+    refuse([](D d) { d->views = 1 << 9; }, QUIRE_E_UNSUPPORTED);
     refuse([](D d) { d->attention_count = 17; }, QUIRE_E_ARG);
     refuse([](D d) { d->max_rows = d->max_blocks_per_row = 0xFFFFFFFF; }, QUIRE_E_LIMIT);
     quire_batch_desc desc = all_views(0);

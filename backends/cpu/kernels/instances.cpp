@@ -5,73 +5,185 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "kernels/attend.hpp"
-#include "kernels/element.hpp"
+#include "kernels/attend_call.hpp"
 #include "quire/attention.h"
+#include "quire/cache.h"
 
 namespace quire::cpu {
 
 namespace {
 
-// Each row holds for every combination of the element types of q, K and V (kernels/element).
+constexpr uint32_t kNotCausal = QUIRE_ATTENTION_NOT_CAUSAL;
+// What every softmax may have. Results are batch invariant without being asked.
+constexpr uint32_t kPlain =
+    QUIRE_ATTENTION_BATCH_INVARIANT | QUIRE_ATTENTION_SINK_LOGITS | QUIRE_BE_ATTENTION_SOFT_CAP;
+// The keys of a cross group have no positions beside the queries'.
+constexpr uint32_t kOwnKeys = kPlain | QUIRE_BE_ATTENTION_ALIBI | QUIRE_BE_ATTENTION_ROPE;
+constexpr uint32_t kCausal = kOwnKeys | QUIRE_ATTENTION_MASK;
+constexpr uint32_t kEvery = kCausal | kNotCausal;
+
+constexpr uint32_t kYes = QUIRE_BE_YES;
+constexpr uint32_t kDim = kMaxHeadDim, kLatentK = kMaxLatentKDim, kLatentV = kMaxLatentVDim;
+
+// Each row holds for every combination of the element types of q, K and V (kernels/element); a
+// latent one for every type of q, and one type of K and V.
 constexpr Instance kInstances[] = {
-    // name, attends, flags, takes_window, max_head_dim, alignment_bytes, support
-    {"kv_write", false, 0, true, kMaxHeadDim, 4, QUIRE_BE_YES},
-    {"causal", true, 0, true, kMaxHeadDim, 4, QUIRE_BE_YES},
-    {"not causal", true, QUIRE_ATTENTION_NOT_CAUSAL, false, kMaxHeadDim, 4, QUIRE_BE_YES},
+    // name, attends, group_kind, needs, may_have, has_window, may_have_sinks, dims, alignment,
+    // support
+    {"kv_write", false, QUIRE_GROUP_FULL, 0, kEvery, false, false, kDim, kDim, 4, kYes},
+    {"kv_write", false, QUIRE_GROUP_WINDOW, 0, kEvery, true, true, kDim, kDim, 4, kYes},
+    {"kv_write", false, QUIRE_GROUP_CHUNKED, 0, kEvery, true, false, kDim, kDim, 4, kYes},
+    {"kv_write", false, QUIRE_GROUP_LATENT, 0, kEvery, false, false, kLatentK, kLatentV, 4, kYes},
+    {"kv_write", false, QUIRE_GROUP_CROSS, 0, kEvery, false, false, kDim, kDim, 4, kYes},
+    {"causal", true, QUIRE_GROUP_FULL, 0, kCausal, false, false, kDim, kDim, 4, kYes},
+    {"not causal", true, QUIRE_GROUP_FULL, kNotCausal, kOwnKeys, false, false, kDim, kDim, 4, kYes},
+    {"window", true, QUIRE_GROUP_WINDOW, 0, kCausal, true, true, kDim, kDim, 4, kYes},
+    {"chunked", true, QUIRE_GROUP_CHUNKED, 0, kCausal, true, false, kDim, kDim, 4, kYes},
+    {"latent", true, QUIRE_GROUP_LATENT, 0, kCausal, false, false, kLatentK, kLatentV, 4, kYes},
+    {"latent, not causal", true, QUIRE_GROUP_LATENT, kNotCausal, kOwnKeys, false, false, kLatentK,
+     kLatentV, 4, kYes},
+    {"cross", true, QUIRE_GROUP_CROSS, kNotCausal, kPlain, false, false, kDim, kDim, 4, kYes},
+};
+
+constexpr const char *kGroupNames[] = {"full", "window", "chunked", "latent", "cross"};
+
+struct FlagName {
+    uint32_t flag;
+    const char *name;
+};
+
+constexpr FlagName kFlagNames[] = {
+    {QUIRE_ATTENTION_NOT_CAUSAL, "NOT_CAUSAL"},   {QUIRE_ATTENTION_MASK, "a mask"},
+    {QUIRE_ATTENTION_SINK_LOGITS, "sink logits"}, {QUIRE_BE_ATTENTION_SOFT_CAP, "a soft cap"},
+    {QUIRE_BE_ATTENTION_ALIBI, "ALiBi"},          {QUIRE_BE_ATTENTION_ROPE, "a rope"},
 };
 
 struct Reason {
     char *text;
     size_t bytes;
 
-    // Returns NULL, for find_instance() to end with.
-    [[gnu::format(printf, 2, 3)]] const Instance *says(const char *format, ...) {
+    // Returns false, for a check to end with.
+    [[gnu::format(printf, 2, 3)]] bool says(const char *format, ...) {
         va_list arguments;
         va_start(arguments, format);
         std::vsnprintf(text, bytes, format, arguments);
         va_end(arguments);
-        return nullptr;
+        return false;
     }
 };
+
+bool check_types(const quire_be_attention_query &query, Reason reason) {
+    if (find_element(query.k_dtype) == nullptr || find_element(query.v_dtype) == nullptr) {
+        return reason.says("K and V types 0x%x and 0x%x: known are %s", query.k_dtype,
+                           query.v_dtype, kElementNames);
+    }
+    if (query.q_heads != 0 && find_element(query.q_dtype) == nullptr) {
+        return reason.says("q type 0x%x: known are %s", query.q_dtype, kElementNames);
+    }
+    if (query.kv_heads == 0 || query.block_tokens == 0) {
+        return reason.says("kv_heads and block_tokens must be at least 1");
+    }
+    if (query.q_heads % query.kv_heads != 0) {
+        return reason.says("q_heads %u is not a multiple of kv_heads %u", query.q_heads,
+                           query.kv_heads);
+    }
+    return true;
+}
+
+const Instance *find_row(const quire_be_attention_query &query, Reason reason) {
+    bool attends = query.q_heads != 0;
+    const Instance *of_kind = nullptr;
+    for (const Instance &instance : kInstances) {
+        if (instance.attends != attends || instance.group_kind != query.group_kind) continue;
+        of_kind = &instance;
+        if (!attends || instance.needs == (query.flags & kNotCausal)) return &instance;
+    }
+    if (of_kind == nullptr) {
+        reason.says("group kind %u is not known", query.group_kind);
+    } else {
+        reason.says("attention of a %s group %s NOT_CAUSAL", kGroupNames[query.group_kind],
+                    of_kind->needs != 0 ? "needs" : "does not go with");
+    }
+    return nullptr;
+}
+
+bool check_flags(const Instance &row, uint32_t flags, Reason reason) {
+    uint32_t excess = flags & ~(row.needs | row.may_have);
+    if (excess == 0) return true;
+    for (const FlagName &one : kFlagNames) {
+        if ((excess & one.flag) == 0) continue;
+        return reason.says("'%s' attention does not go with %s", row.name, one.name);
+    }
+    return reason.says("no kernel knows attention flags 0x%x", excess);
+}
+
+bool check_window(const Instance &row, const quire_be_attention_query &query, Reason reason) {
+    const char *group = kGroupNames[row.group_kind];
+    if (row.has_window && query.window == 0) {
+        return reason.says("a %s group needs a window of at least 1 token", group);
+    }
+    if (!row.has_window && query.window != 0) {
+        return reason.says(
+            "a window of %u tokens in a %s group: only window and chunked groups "
+            "have one",
+            query.window, group);
+    }
+    if (!row.may_have_sinks && query.sink_tokens != 0) {
+        return reason.says("%u sink tokens in a %s group: only window groups keep some",
+                           query.sink_tokens, group);
+    }
+    return true;
+}
+
+bool check_dims(const Instance &row, const quire_be_attention_query &query, Reason reason) {
+    if (query.k_head_dim == 0 || query.k_head_dim > row.max_k_head_dim || query.v_head_dim == 0 ||
+        query.v_head_dim > row.max_v_head_dim) {
+        return reason.says("head dims %u (K) and %u (V) of a %s group: 1 to %u and 1 to %u",
+                           query.k_head_dim, query.v_head_dim, kGroupNames[row.group_kind],
+                           row.max_k_head_dim, row.max_v_head_dim);
+    }
+    if (row.group_kind != QUIRE_GROUP_LATENT) return true;
+    if (query.kv_heads != 1 || query.v_head_dim > query.k_head_dim ||
+        query.k_dtype != query.v_dtype) {
+        return reason.says(
+            "a latent group has one KV head, and its V is the beginning of K: of no "
+            "larger head dim, and of the same type");
+    }
+    return true;
+}
+
+bool check_rope(const quire_be_attention_query &query, Reason reason) {
+    bool has_rope = (query.flags & QUIRE_BE_ATTENTION_ROPE) != 0;
+    if (!has_rope && (query.rotated_dim != 0 || query.rope_pairing != 0)) {
+        return reason.says("rotated_dim %u and pairing %u are of a rope, and none is asked for",
+                           query.rotated_dim, query.rope_pairing);
+    }
+    if (!has_rope) return true;
+    bool is_latent = query.group_kind == QUIRE_GROUP_LATENT;
+    uint32_t most = query.k_head_dim - (is_latent ? query.v_head_dim : 0);
+    if (query.rotated_dim == 0 || query.rotated_dim % 2 != 0 || query.rotated_dim > most) {
+        return reason.says("a rope of %u elements: it turns an even number, at most %u here",
+                           query.rotated_dim, most);
+    }
+    if (query.rope_pairing > QUIRE_ROPE_PAIRS) {
+        return reason.says("rope pairing %u is not known", query.rope_pairing);
+    }
+    return true;
+}
 
 }  // namespace
 
 const Instance *find_instance(const quire_be_attention_query &query, char *reason_text,
                               size_t reason_bytes) {
     Reason reason = {reason_text, reason_bytes};
-    bool attends = query.q_heads != 0;
-    if (find_element(query.k_dtype) == nullptr || find_element(query.v_dtype) == nullptr) {
-        return reason.says("K and V types 0x%x and 0x%x: known are %s", query.k_dtype,
-                           query.v_dtype, kElementNames);
+    if (!check_types(query, reason)) return nullptr;
+    const Instance *row = find_row(query, reason);
+    if (row == nullptr || !check_flags(*row, query.flags, reason) ||
+        !check_window(*row, query, reason) || !check_dims(*row, query, reason) ||
+        !check_rope(query, reason)) {
+        return nullptr;
     }
-    if (attends && find_element(query.q_dtype) == nullptr) {
-        return reason.says("q type 0x%x: known are %s", query.q_dtype, kElementNames);
-    }
-    if (query.kv_heads == 0 || query.block_tokens == 0) {
-        return reason.says("kv_heads and block_tokens must be at least 1");
-    }
-    if (attends && query.q_heads % query.kv_heads != 0) {
-        return reason.says("q_heads %u is not a multiple of kv_heads %u", query.q_heads,
-                           query.kv_heads);
-    }
-    const Instance *found = nullptr;
-    for (const Instance &instance : kInstances) {
-        if (instance.attends != attends) continue;
-        if (!attends || instance.flags == query.flags) found = &instance;
-    }
-    if (found == nullptr) return reason.says("no kernel for attention flags 0x%x", query.flags);
-    if (query.window != 0 && !found->takes_window) {
-        return reason.says("a window of %u tokens is not defined for '%s' attention", query.window,
-                           found->name);
-    }
-    uint32_t most = found->max_head_dim;
-    if (query.k_head_dim == 0 || query.k_head_dim > most || query.v_head_dim == 0 ||
-        query.v_head_dim > most) {
-        return reason.says("head dims %u (K) and %u (V): each must be 1 to %u", query.k_head_dim,
-                           query.v_head_dim, most);
-    }
-    return found;
+    return row;
 }
 
 }  // namespace quire::cpu

@@ -17,10 +17,14 @@ namespace quire::cpu {
 
 struct Instance {
     const char *name;
-    bool attends;    // false: only copies and kv_write
-    uint32_t flags;  // QUIRE_ATTENTION_* that select it
-    bool takes_window;
-    uint32_t max_head_dim;
+    bool attends;         // false: only copies and kv_write
+    uint32_t group_kind;  // QUIRE_GROUP_*
+    uint32_t needs;       // QUIRE_ATTENTION_NOT_CAUSAL or 0
+    uint32_t may_have;    // QUIRE_ATTENTION_*, QUIRE_BE_ATTENTION_*
+    bool has_window;      // of tokens or a chunk: one is needed, or none may be given
+    bool may_have_sinks;  // kept tokens
+    uint32_t max_k_head_dim;
+    uint32_t max_v_head_dim;
     uint32_t alignment_bytes;  // of the pool's address
     uint32_t support;          // QUIRE_BE_*
 };

@@ -176,7 +176,8 @@ typedef struct quire_be_plan_desc {
     uint32_t max_rows;
     uint32_t max_query_tokens;
     uint32_t max_blocks_per_row;
-    float soft_cap;            /* with QUIRE_BE_ATTENTION_SOFT_CAP: > 0 */
+    float soft_cap; /* with QUIRE_BE_ATTENTION_SOFT_CAP: > 0 */
+    uint32_t reserved1;
     const float *alibi_slopes; /* host: [q_heads], copied; with QUIRE_BE_ATTENTION_ALIBI */
     const quire_be_rope *rope; /* host, copied; with QUIRE_BE_ATTENTION_ROPE */
 } quire_be_plan_desc;
@@ -302,8 +303,8 @@ typedef struct quire_backend_api {
     quire_status (*shutdown)(uint64_t *live_objects, quire_error *error);
 
     quire_status (*merge)(quire_be_queue *queue, const quire_be_merge *args, quire_error *error);
-    /* As if one after another: a slot may be read by one move and written by a later one. `moves` is
-     * host memory and read before the call returns; an index outside the pool is refused. */
+    /* As if one after another: a slot may be read by one move and written by a later one. `moves`
+     * is host memory and read before the call returns; an index outside the pool is refused. */
     quire_status (*move_tokens)(quire_be_queue *queue, const quire_be_pool *pool,
                                 const quire_be_move *moves, uint32_t count, quire_error *error);
 } quire_backend_api;

@@ -210,6 +210,14 @@ quire_status shutdown(uint64_t *live, quire_error *error) {
     return done("shutdown", error);
 }
 
+quire_status merge(quire_be_queue *, const quire_be_merge *, quire_error *error) {
+    return done("merge", error);
+}
+quire_status move_tokens(quire_be_queue *, const quire_be_pool *, const quire_be_move *, uint32_t,
+                         quire_error *error) {
+    return done("move_tokens", error);
+}
+
 constexpr quire_backend_api kHonest = {
     sizeof(quire_backend_api),
     QUIRE_BACKEND_ABI_MAJOR,
@@ -241,8 +249,8 @@ constexpr quire_backend_api kHonest = {
     attention,
     quiesce,
     shutdown,
-    nullptr,
-    nullptr,
+    merge,
+    move_tokens,
 };
 
 void spoil_name() {

@@ -4,8 +4,8 @@
 // the last step's samples, begin with one unknown token each, commit into a batch with a padded
 // block table and slots, finish.
 //
-// With a log: the leader's step, its log read, and a follower's step beside it, which applies it and
-// writes the same batch; apply_us is the follower's part.
+// With a log: the leader's step, its log read, and a follower's step beside it, which applies it
+// and writes the same batch; apply_us is the follower's part.
 //
 // Floor: the same numbers (token, length, slot) written to plain arrays, without a lock, a check or
 // a table to look into.

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attend_call: one attention call as the kernels see it.
+//
+// Threads: any; constant while a kernel runs.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/element.hpp"
+#include "quire/plugin/backend.h"
+
+namespace quire::cpu {
+
+constexpr uint32_t kMaxHeadDim = 256;
+constexpr uint32_t kMaxLatentKDim = 576;  // DeepSeek's 512 + 64
+constexpr uint32_t kMaxLatentVDim = 512;
+constexpr uint32_t kTileTokens = 64;  // kernels/attend.hpp
+
+// What a plan fixes.
+struct AttendPlan {
+    const Element *q;
+    const Element *k;
+    const Element *v;
+    float scale;
+    float soft_cap;             // 0 = none
+    const float *alibi_slopes;  // [q_heads]; NULL = none
+    uint32_t q_heads;
+    uint32_t flags;       // QUIRE_ATTENTION_*
+    uint32_t group_kind;  // QUIRE_GROUP_*
+    uint32_t window;      // tokens, of a window or a chunk; 0 = none
+    uint32_t sink_tokens;
+};
+
+struct AttendCall {
+    quire_be_attention args;
+    quire_be_pool pool;
+    const AttendPlan *plan;
+};
+
+// A device address that was checked, as an array.
+template <typename T>
+T *array_at(uint64_t address) {
+    return reinterpret_cast<T *>(address);
+}
+
+}  // namespace quire::cpu

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kernels/move.hpp"
+
+#include <cstring>
+
+#include "kernels/element.hpp"
+#include "kernels/paged.hpp"
+#include "quire/cache.h"
+
+namespace quire::cpu {
+
+void move_token(const quire_be_pool &pool, const quire_be_move &move) {
+    TokenPlace from = {move.src / pool.block_tokens, move.src % pool.block_tokens};
+    TokenPlace to = {move.dst / pool.block_tokens, move.dst % pool.block_tokens};
+    uint64_t k_bytes = uint64_t{pool.k_head_dim} * find_element(pool.k_dtype)->size_bytes;
+    uint64_t v_bytes = uint64_t{pool.v_head_dim} * find_element(pool.v_dtype)->size_bytes;
+    bool has_v = pool.group_kind != QUIRE_GROUP_LATENT;
+    for (uint32_t layer = 0; layer < pool.layer_count; ++layer) {
+        for (uint32_t head = 0; head < pool.kv_heads; ++head) {
+            // A slot may be moved to where it is.
+            std::memmove(k_row(pool, layer, head, to), k_row(pool, layer, head, from), k_bytes);
+            if (!has_v) continue;
+            std::memmove(v_row(pool, layer, head, to), v_row(pool, layer, head, from), v_bytes);
+        }
+    }
+}
+
+}  // namespace quire::cpu

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_plan: a group's attention options as a backend is asked for them.
+//
+// Threads: none. The description points into the plan and the options: both outlive it.
+#pragma once
+
+#include "geometry.hpp"
+#include "quire/plugin/backend.h"
+#include "rope.hpp"
+
+namespace quire {
+
+struct AttentionPlan {
+    explicit AttentionPlan(const HostAllocator *host) : rope_(host) {}
+    AttentionPlan(const AttentionPlan &) = delete;
+    AttentionPlan &operator=(const AttentionPlan &) = delete;
+
+    // Fills in all but the capacities. kv_heads: of the pool that is attended.
+    Status describe(const quire_attention_desc &options, const GroupGeometry &group,
+                    uint32_t kv_heads, uint32_t block_tokens);
+
+    quire_be_plan_desc desc{};
+
+ private:
+    Status describe_rope(const quire_rope_desc &rope, const GroupGeometry &group);
+
+    Rope rope_;
+    quire_be_rope be_rope_{};
+};
+
+}  // namespace quire

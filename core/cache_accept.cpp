@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Accepting drafts: a front part of a chain, or a way through a tree.
+//
+// The tokens of an accepted way lie scattered among the drafts. They count as known and computed at
+// once; the next step of the sequence moves them before anything reads them, so that no other call
+// needs a queue. Until then nobody else may read them (Sequence::publishable, fork), and giving
+// them up costs computing them again.
+
+#include "cache.hpp"
+
+namespace quire {
+
+Status Cache::accept(uint64_t handle, uint32_t count) {
+    uint32_t index = 0;
+    QUIRE_TRY(find_idle_sequence(handle, &index));
+    Sequence &s = sequences_[index];
+    SequenceState &state = s.state;
+    if (count > state.drafts + state.lookahead) {
+        return fail(QUIRE_E_ARG, "count is {}: the last item had {} drafts and lookahead", count,
+                    state.drafts + state.lookahead);
+    }
+    if ((state.flags & Sequence::kSwapped) != 0) {
+        return fail(QUIRE_E_BUSY, "the sequence is swapped out: add it to a step first");
+    }
+    uint32_t known = state.known - state.drafts + count;
+    if (known > state.known) {
+        if (!ledger_.buffers().grow(&s.tokens, known, state.known)) return no_host_memory();
+        for (uint32_t i = state.known; i < known; ++i) s.tokens.data[i] = QUIRE_TOKEN_UNKNOWN;
+        if (state.first_unknown == kNone) state.first_unknown = state.known;
+        if (state.computed == state.known) state.computed = known;
+    }
+    state.known = known;
+    state.drafts = 0;
+    state.lookahead = 0;
+    if (state.first_unknown >= known) state.first_unknown = kNone;
+    lower_computed(index, known, kNone);
+    publish(index, s.last_step);
+    return Status{};
+}
+
+// Is the path a way that the drafts have?
+Status Cache::check_path(const Sequence &s, const uint32_t *path, uint32_t count) const {
+    const SequenceState &state = s.state;
+    for (uint32_t i = 0; i < count; ++i) {
+        if (path[i] >= state.drafts || (i != 0 && path[i] <= path[i - 1])) {
+            return fail(QUIRE_E_ARG, "path[{}] is {}: needs a draft's index, above the one before",
+                        i, path[i]);
+        }
+        uint32_t before = i != 0 ? path[i - 1] : QUIRE_MASK_ROOT;
+        bool follows = state.draft_shape == DraftShape::bits ||
+                       (state.draft_shape == DraftShape::tree && s.tree.data[path[i]] == before) ||
+                       (state.draft_shape == DraftShape::chain && path[i] == i);
+        if (!follows) {
+            return fail(QUIRE_E_ARG, "path[{}] is {}, which is no child of the one before", i,
+                        path[i]);
+        }
+    }
+    return Status{};
+}
+
+Status Cache::accept_path(uint64_t handle, const uint32_t *path, uint32_t count) {
+    uint32_t index = 0;
+    QUIRE_TRY(find_idle_sequence(handle, &index));
+    Sequence &s = sequences_[index];
+    if ((s.state.flags & Sequence::kSwapped) != 0) {
+        return fail(QUIRE_E_BUSY, "the sequence is swapped out: add it to a step first");
+    }
+    QUIRE_TRY(check_path(s, path, count));
+    uint32_t in_place = 0;
+    while (in_place < count && path[in_place] == in_place) ++in_place;
+    uint32_t moved = count - in_place;
+    if (moved != 0 && !can_move_) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "the backend cannot move tokens: {} of the path lie in place, accept those",
+                    in_place);
+    }
+    BufferPool &buffers = ledger_.buffers();
+    if (!buffers.grow(&s.moves, moved, 0)) return no_host_memory();
+    SequenceState &state = s.state;
+    uint32_t base = state.known - state.drafts;
+    for (uint32_t i = in_place; i < count; ++i) {
+        s.moves.data[i - in_place] = base + path[i];
+        s.tokens.data[base + i] = s.tokens.data[base + path[i]];
+    }
+    state.known = base + count;
+    state.drafts = state.lookahead = 0;
+    if (state.first_unknown >= base) {
+        uint32_t unknown = base + find_unknown(s.tokens.data + base, count);
+        state.first_unknown = unknown < state.known ? unknown : kNone;
+    }
+    state.move_begin = base + in_place;
+    state.move_count = moved;
+    lower_computed(index, state.known, kNone);
+    publish(index, s.last_step);
+    return Status{};
+}
+
+}  // namespace quire

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Options of attention, each against the oracle: random shapes of every row of the table, and the
+// edges that chance seldom meets. Hidden keys hold NaN: they are left out, never weighed with 0.
+
+#include <cmath>
+
+#include "agreement.hpp"
+#include "quire/attention.h"
+#include "quire/cache.h"
+#include "shapes.hpp"
+
+namespace quire::conformance {
+
+class OptionTest : public SubjectTest {
+ protected:
+    OptionTest() : SubjectTest(Needs::attention) {}
+};
+
+namespace {
+
+void expect_variant_agrees(Variant variant) {
+    uint64_t first_seed = 10'000 + 1'000 * static_cast<uint64_t>(variant);
+    auto find = [&](Rig &rig, uint64_t seed, AttentionSpec *spec) {
+        return find_variant(rig, variant, seed, spec);
+    };
+    expect_random_shapes_agree(first_seed, random_count(), find);
+}
+
+AttentionSpec plain_spec(Rig &rig) {
+    AttentionSpec spec;
+    spec.shape = plain_shape(rig);
+    return spec;
+}
+
+// The largest error against the oracle; NaN where the shape is not offered.
+double error_of(Rig &rig, const AttentionSpec &spec) {
+    if (!is_offered(rig, spec.shape)) return std::nan("");
+    AttentionCase attention(spec);
+    return attention.compare(attention.run(rig));
+}
+
+}  // namespace
+
+TEST_F(OptionTest, random_shapes_over_full_groups_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::causal);
+}
+
+TEST_F(OptionTest, random_shapes_over_windows_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::window);
+}
+
+TEST_F(OptionTest,
+       random_shapes_over_windows_with_sink_tokens_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::window_with_sinks);
+}
+
+TEST_F(OptionTest, random_shapes_over_chunks_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::chunked);
+}
+
+TEST_F(OptionTest, random_shapes_over_latent_pools_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::latent);
+}
+
+TEST_F(OptionTest, random_shapes_over_cross_groups_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::cross);
+}
+
+TEST_F(OptionTest, random_shapes_over_whole_contexts_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::not_causal);
+}
+
+TEST_F(OptionTest, random_shapes_over_soft_caps_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::soft_cap);
+}
+
+TEST_F(OptionTest, random_shapes_over_alibi_slopes_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::alibi);
+}
+
+TEST_F(OptionTest, random_shapes_over_sink_logits_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::sink_logits);
+}
+
+TEST_F(OptionTest, random_shapes_over_masks_of_bits_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::mask_bits);
+}
+
+TEST_F(OptionTest, random_shapes_over_masks_of_trees_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::mask_trees);
+}
+
+TEST_F(OptionTest, random_shapes_over_shared_prefixes_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::shared_prefix);
+}
+
+TEST_F(OptionTest, random_shapes_over_mixed_options_agree_with_the_oracle_whatever_the_poison) {
+    expect_variant_agrees(Variant::mixed);
+}
+
+TEST_F(OptionTest, window_keeps_its_sinks_and_no_key_between) {
+    Rig rig;
+    uint32_t run_count = 0;
+    for (uint32_t sinks : {1u, 4u, 15u, 16u, 17u, 63u, 64u, 65u, 300u}) {
+        for (uint32_t window : {1u, 16u, 63u, 64u, 65u}) {
+            AttentionSpec spec = plain_spec(rig);
+            spec.shape.group_kind = QUIRE_GROUP_WINDOW;
+            spec.shape.window = window;
+            spec.shape.sink_tokens = sinks;
+            spec.rows = {{0, 250, 1}, {1, 130, 130}, {2, 90, 9}, {3, 3, 3}};
+            double error = error_of(rig, spec);
+            if (std::isnan(error)) continue;
+            ++run_count;
+            EXPECT_LE(error, 1.0) << spec.text();
+        }
+    }
+    if (run_count == 0) GTEST_SKIP() << "no window with sink tokens is offered";
+}
+
+TEST_F(OptionTest, chunk_begins_at_multiples_of_its_size) {
+    Rig rig;
+    uint32_t run_count = 0;
+    for (uint32_t chunk : {1u, 2u, 15u, 16u, 17u, 64u, 100u, 129u, 130u, 131u}) {
+        AttentionSpec spec = plain_spec(rig);
+        spec.shape.group_kind = QUIRE_GROUP_CHUNKED;
+        spec.shape.window = chunk;
+        spec.rows = {{0, 130, 130}, {1, 129, 1}, {2, 100, 1}, {3, 101, 2}, {4, 65, 3}};
+        double error = error_of(rig, spec);
+        if (std::isnan(error)) continue;
+        ++run_count;
+        EXPECT_LE(error, 1.0) << spec.text();
+    }
+    if (run_count == 0) GTEST_SKIP() << "no chunk is offered";
+}
+
+TEST_F(OptionTest, latent_row_of_512_and_64_serves_128_heads) {
+    Rig rig;
+    uint32_t run_count = 0;
+    for (uint32_t type : {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16}) {
+        AttentionSpec spec;
+        spec.shape = plain_shape(rig);
+        spec.shape.group_kind = QUIRE_GROUP_LATENT;
+        spec.shape.q_heads = 128;
+        spec.shape.kv_heads = 1;
+        spec.shape.k_head_dim = 576;
+        spec.shape.v_head_dim = 512;
+        spec.shape.q_dtype = spec.shape.k_dtype = spec.shape.v_dtype = type;
+        spec.scale = 1.0f / std::sqrt(192.0f);
+        spec.rows = {{0, 70, 1}, {1, 9, 2}};
+        double error = error_of(rig, spec);
+        if (std::isnan(error)) continue;
+        ++run_count;
+        EXPECT_LE(error, 1.0) << spec.text();
+    }
+    if (run_count == 0) GTEST_SKIP() << "no latent pool of 576 and 512 is offered";
+}
+
+TEST_F(OptionTest, cross_row_may_have_more_queries_than_keys) {
+    Rig rig;
+    AttentionSpec spec = plain_spec(rig);
+    spec.shape.group_kind = QUIRE_GROUP_CROSS;
+    spec.shape.flags = QUIRE_ATTENTION_NOT_CAUSAL;
+    spec.rows = {{0, 3, 70}, {1, 100, 2}, {2, 0, 4}, {3, 1, 1}};
+    double error = error_of(rig, spec);
+    if (std::isnan(error)) GTEST_SKIP() << ask(rig, spec.shape).reason;
+    EXPECT_LE(error, 1.0);
+}
+
+TEST_F(OptionTest, sink_logit_alone_gives_zeros_and_itself_as_lse) {
+    Rig rig;
+    AttentionSpec spec = plain_spec(rig);
+    spec.shape.flags = QUIRE_ATTENTION_SINK_LOGITS;
+    spec.rows = {{0, 0, 2}, {1, 40, 1}};
+    if (!is_offered(rig, spec.shape)) GTEST_SKIP() << ask(rig, spec.shape).reason;
+    AttentionCase attention(spec);
+    AttentionResult result = attention.run(rig);
+    EXPECT_LE(attention.compare(result), 1.0);
+    AttentionResult empty = slice(result, spec, 0, 2);
+    for (unsigned char byte : empty.out) ASSERT_EQ(byte, 0);
+    std::vector<float> sinks = sinks_of(spec);
+    for (size_t i = 0; i < empty.lse.size(); ++i) {
+        EXPECT_NEAR(empty.lse[i], sinks[i % sinks.size()], 1e-5) << i;
+    }
+}
+
+TEST_F(OptionTest, soft_cap_comes_before_the_mask) {
+    Rig rig;
+    AttentionSpec spec = plain_spec(rig);
+    spec.shape.flags = QUIRE_ATTENTION_MASK;
+    spec.shape.flags |= QUIRE_BE_ATTENTION_SOFT_CAP;
+    spec.soft_cap = 0.25f;  // nearly flat: a hidden key that came back would weigh as much as any
+    spec.rows = {{0, 150, 60}, {1, 40, 5}};
+    spec.rows[0].masked_tokens = 50;
+    spec.rows[1].masked_tokens = 5;
+    spec.rows[1].mask_first = 3;
+    if (!is_offered(rig, spec.shape)) GTEST_SKIP() << ask(rig, spec.shape).reason;
+    EXPECT_LE(error_of(rig, spec), 1.0);
+}
+
+TEST_F(OptionTest, alibi_counts_positions_of_masked_keys_and_not_places) {
+    Rig rig;
+    AttentionSpec spec = plain_spec(rig);
+    spec.shape.flags = QUIRE_ATTENTION_MASK;
+    spec.shape.flags |= QUIRE_BE_ATTENTION_ALIBI;
+    spec.mask_kind = MaskKind::tree;
+    spec.rows = {{0, 90, 40}, {1, 30, 30}};
+    spec.rows[0].masked_tokens = 33;
+    spec.rows[1].masked_tokens = 20;
+    finish_rows(&spec);
+    if (!is_offered(rig, spec.shape)) GTEST_SKIP() << ask(rig, spec.shape).reason;
+    EXPECT_LE(error_of(rig, spec), 1.0);
+}
+
+TEST_F(OptionTest, mask_that_says_what_is_causal_changes_nothing) {
+    Rig rig;
+    AttentionSpec masked = plain_spec(rig);
+    masked.shape.flags = QUIRE_ATTENTION_MASK;
+    masked.rows = {{0, 100, 40}, {1, 70, 7}};
+    if (!is_offered(rig, masked.shape)) GTEST_SKIP() << ask(rig, masked.shape).reason;
+    AttentionSpec plain = masked;
+    plain.shape.flags = 0;
+    for (RowSpec &row : masked.rows) row.masked_tokens = row.new_tokens;
+    finish_rows(&masked);
+    AttentionCase attention(masked);
+    OracleInput &input = attention.planted();
+    for (uint32_t r = 0; r < 2; ++r) {
+        for (int32_t token = input.cu_q[r]; token < input.cu_q[r + 1]; ++token) {
+            auto at = static_cast<size_t>(token);
+            int32_t place = input.lengths[r] - input.cu_q[r + 1] + token;
+            input.positions[at] = place;
+            for (int32_t key = input.mask_first[r]; key < input.lengths[r]; ++key) {
+                auto bit = static_cast<size_t>(key - input.mask_first[r]);
+                uint32_t &word = input.mask[static_cast<size_t>(input.mask_rows[at]) + bit / 32];
+                uint32_t one = 1u << (bit % 32);
+                word = key <= place ? word | one : word & ~one;
+            }
+        }
+    }
+    // Its pool has poison where the random bits hid a key from all; the plain one's does not.
+    attention.take_pool(AttentionCase(plain));
+    EXPECT_LE(AttentionCase(plain).compare(attention.run(rig)), 1.0);
+}
+
+TEST_F(OptionTest, row_without_a_mask_goes_beside_rows_with_one) {
+    Rig rig;
+    AttentionSpec spec = plain_spec(rig);
+    spec.shape.flags = QUIRE_ATTENTION_MASK;
+    spec.rows = {{0, 100, 40}, {1, 70, 7}, {2, 33, 1}, {3, 0, 0}, {4, 5, 5}};
+    spec.rows[1].masked_tokens = 4;
+    spec.rows[4].masked_tokens = 5;
+    finish_rows(&spec);
+    if (!is_offered(rig, spec.shape)) GTEST_SKIP() << ask(rig, spec.shape).reason;
+    EXPECT_LE(error_of(rig, spec), 1.0);
+}
+
+TEST_F(OptionTest, shared_prefix_gives_the_bits_of_one_that_is_not_told) {
+    Rig rig;
+    uint32_t count = options().is_short ? 8 : 40;
+    for (uint64_t seed = 1; seed <= count; ++seed) {
+        AttentionSpec spec;
+        if (!find_variant(rig, Variant::shared_prefix, seed + 700, &spec)) continue;
+        AttentionResult told = AttentionCase(spec).run(rig);
+        spec.tells_shared = false;
+        EXPECT_TRUE(AttentionCase(spec).run(rig) == told) << spec.text();
+    }
+}
+
+TEST_F(OptionTest, shared_prefix_of_many_rows_agrees_with_the_oracle) {
+    Rig rig;
+    AttentionSpec spec = plain_spec(rig);
+    spec.tells_shared = true;
+    int32_t shared = 11 * static_cast<int32_t>(spec.shape.block_tokens);
+    for (uint32_t r = 0; r < 40; ++r) {
+        spec.rows.push_back({r, shared + static_cast<int32_t>(r) % 7, 1});
+    }
+    finish_rows(&spec);
+    EXPECT_LE(error_of(rig, spec), 1.0);
+}
+
+}  // namespace quire::conformance
