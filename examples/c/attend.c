@@ -20,8 +20,9 @@ static void must(quire_status status) {
 /* Memory that host and device reach. `numbers` is where the host sees it. */
 static uint64_t make_memory(const quire_api *q, quire_device *device, uint32_t count,
                             float **numbers, quire_memory **memory) {
-    quire_memory_desc desc = {
-        .struct_size = sizeof desc, .size_bytes = count * sizeof(float), .kind = QUIRE_MEMORY_HOST};
+    quire_memory_desc desc = {.struct_size = sizeof desc,
+                              .size_bytes = count * sizeof(float),
+                              .kind = QUIRE_MEMORY_HOST};
     quire_memory_info info = {.struct_size = sizeof info};
     must(q->memory_create(device, &desc, memory, &error));
     must(q->memory_get_info(*memory, &info, &error));
@@ -81,8 +82,7 @@ int main(void) {
 
     /* One step of one sequence. */
     quire_seq_desc chat = {.struct_size = sizeof chat};
-    quire_step_desc step_desc = {
-        .struct_size = sizeof step_desc, .queues = &queue, .queue_count = 1};
+    quire_step_desc step_desc = {.struct_size = sizeof step_desc, .queues = &queue, .queue_count = 1};
     quire_step_item item = {.token_count = TOKENS};
     quire_step_result result;
     quire_step step;
