@@ -289,7 +289,7 @@ class Cache {
     Status check_table(const SequenceChange &change, uint32_t group) const;
     Status check_sequence(const SequenceChange &change);
     Status check_copy(const quire_block_copy &copy) const;
-    Status check_row(const LogRow &row);
+    Status check_row(const LogRow &row, uint32_t mask_word_count);
     Status check_masks(const LogReader &log) const;
     Status check_log(const LogReader &log);
     template <typename Visit>

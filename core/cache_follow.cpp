@@ -36,6 +36,9 @@ SequenceChange Cache::read_end(uint32_t slot) const {
     SequenceChange change{};
     change.before = followed(slot);
     change.old_tables = &ledger_.table(slot, 0);
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        change.tables[g].kept = geometry_.groups[g].kept_blocks;
+    }
     return change;
 }
 
@@ -43,10 +46,11 @@ Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
     const BlockTable &old = change.old_tables[group];
     const TableChange &table = change.tables[group];
     const LogTable &shape = table.shape;
-    const GroupGeometry &g = geometry_.groups[group];
-    uint32_t gap = shape.null_front > g.kept_blocks ? shape.null_front : g.kept_blocks;
-    bool was_null = old.null_front > gap && shape.first > gap;  // behind the new gap
-    if (shape.first != 0 && (!change.continues() || was_null || shape.first > old.length)) {
+    // What stays was there, and was not null unless it is now.
+    uint32_t gap_end = shape.null_front > table.kept ? shape.null_front : table.kept;
+    bool stays = change.continues() && shape.first <= old.length &&
+                 (old.null_front <= gap_end || shape.first <= gap_end);
+    if (shape.first != 0 && !stays) {
         return fail(QUIRE_E_ARG, "damaged log: slot {} keeps entries that it has not",
                     change.after.slot());
     }
@@ -54,17 +58,16 @@ Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
     uint32_t least =
         s.computed != 0 ? geometry_.table_length(group, s.computed, s.cross_tokens) : 0;
     if (shape.length < least || shape.length > geometry_.blocks_of(geometry_.max_sequence_tokens)) {
-        return fail(QUIRE_E_ARG, "damaged log: slot {} has a table of {} blocks",
-                    change.after.slot(), shape.length);
+        return fail(QUIRE_E_ARG, "damaged log: slot {} has a table of {} blocks", s.slot(),
+                    shape.length);
     }
-    uint32_t blocks = change.after.swapped() ? g.host_blocks : g.blocks;
-    for (uint32_t i = shape.first; i < shape.length; ++i) {
-        if ((table.id(i) == kNullBlock) != table.is_null(i) || table.id(i) >= blocks) {
-            return fail(QUIRE_E_ARG, "damaged log: slot {} names block {}", change.after.slot(),
-                        table.id(i));
-        }
-    }
-    return Status{};
+    const GroupGeometry &g = geometry_.groups[group];
+    uint32_t blocks = s.swapped() ? g.host_blocks : g.blocks, wrong = 0;
+    table.each_told([&](uint32_t i) {
+        if (table.id(i) == kNullBlock || table.id(i) >= blocks) ++wrong;
+    });
+    if (wrong == 0) return Status{};
+    return fail(QUIRE_E_ARG, "damaged log: slot {} names {} blocks that are none", s.slot(), wrong);
 }
 
 Status Cache::check_sequence(const SequenceChange &change) {
@@ -76,10 +79,10 @@ Status Cache::check_sequence(const SequenceChange &change) {
         if (shape.length > longest) longest = shape.length;
     }
     if (s.computed > s.known || s.drafts > s.known || s.known > geometry_.max_sequence_tokens ||
-        s.cross_tokens > geometry_.max_sequence_tokens) {
+        s.cross_tokens > (geometry_.any_cross ? geometry_.max_sequence_tokens : 0)) {
         return fail(QUIRE_E_ARG, "damaged log: slot {} has {} known tokens", s.slot(), s.known);
     }
-    follower_.see(s.slot(), {s.swapped() ? 0 : s.computed, longest, s.cross_tokens});
+    follower_.see(s.slot(), FollowedSlot{0, s.swapped() ? 0 : s.computed, longest, s.cross_tokens});
     return Status{};
 }
 
@@ -87,6 +90,9 @@ Status Cache::check_copy(const quire_block_copy &copy) const {
     if (copy.group >= geometry_.group_count || copy.kind > QUIRE_COPY_TOKEN) {
         return fail(QUIRE_E_ARG, "damaged log: a copy of kind {} in group {}", copy.kind,
                     copy.group);
+    }
+    if (copy.kind == QUIRE_COPY_TOKEN && !can_move_) {
+        return fail(QUIRE_E_UNSUPPORTED, "the log moves tokens, and a device here cannot");
     }
     const GroupGeometry &g = geometry_.groups[copy.group];
     uint32_t sources = copy.kind == QUIRE_COPY_SWAP_IN ? g.host_blocks : g.blocks;
@@ -100,7 +106,7 @@ Status Cache::check_copy(const quire_block_copy &copy) const {
                 static_cast<uint32_t>(copy.src), static_cast<uint32_t>(copy.dst));
 }
 
-Status Cache::check_row(const LogRow &row) {
+Status Cache::check_row(const LogRow &row, uint32_t mask_word_count) {
     bool known = row.slot < sequences_.size();
     if (known && !follower_.seen(row.slot)) {
         const Sequence &s = sequences_[row.slot];
@@ -110,35 +116,34 @@ Status Cache::check_row(const LogRow &row) {
             uint32_t length = ledger_.table(row.slot, g).length;
             if (length > longest) longest = length;
         }
-        follower_.see(row.slot, {swapped ? 0 : s.state.computed, longest, s.cross_tokens});
+        follower_.see(row.slot,
+                      FollowedSlot{0, swapped ? 0 : s.state.computed, longest, s.cross_tokens});
     }
     uint64_t end = uint64_t{row.first_position} + row.compute_count;
-    bool inside = known && row.compute_count != 0 && end <= follower_.slot(row.slot).computed;
-    uint32_t cross = inside ? follower_.slot(row.slot).cross_tokens : 0;
-    if (inside && (row.cross_tokens == 0 || row.cross_tokens == cross)) return Status{};
+    bool inside = known && row.compute_count != 0 && end <= follower_.slot(row.slot).computed &&
+                  row.cross_tokens <= follower_.slot(row.slot).cross_tokens;
+    bool masked = row.mask_rows <= row.compute_count && row.mask_at <= mask_word_count &&
+                  row.mask_words() <= mask_word_count - row.mask_at;
+    if (inside && masked) return Status{};
     return fail(QUIRE_E_ARG, "damaged log: a row of slot {} computes up to {}", row.slot, end);
 }
 
-// The masks of all rows, which must be as long as their words.
+// The rows' masks are what a leader unfolds: bits about keys up to the row's end, and positions
+// among the places of the masked tokens.
 Status Cache::check_masks(const LogReader &log) const {
-    uint64_t at = 0;
     for (uint32_t i = 0; i < log.header().row_count; ++i) {
         LogRow row = log.row(i);
         if (row.mask_rows == 0) continue;
-        uint32_t end = row.first_position + row.compute_count;
-        bool fits = row.mask_rows <= row.compute_count && row.mask_first <= end - row.mask_rows &&
-                    row.mask_stride == ceil_div(end - row.mask_first, 32) &&
-                    row.mask_words() <= log.header().mask_words - at;
+        uint32_t end = row.first_position + row.compute_count, first_masked = end - row.mask_rows;
+        bool fits =
+            row.mask_first <= first_masked && row.mask_stride == ceil_div(end - row.mask_first, 32);
         for (uint32_t k = 0; fits && k < row.mask_rows; ++k) {
-            uint32_t position = log.mask_word(at + k);
-            fits = position >= end - row.mask_rows && position < end;
+            uint32_t position = log.mask_word(row.mask_at + k);
+            fits = position >= first_masked && position < end;
         }
         if (!fits) return fail(QUIRE_E_ARG, "damaged log: the mask of row {}", i);
-        at += row.mask_words();
     }
-    if (at == log.header().mask_words) return Status{};
-    return fail(QUIRE_E_ARG, "damaged log: {} words of masks, and its rows have {}",
-                log.header().mask_words, at);
+    return Status{};
 }
 
 // Every part by itself and against what is here; nothing is changed.
@@ -148,7 +153,7 @@ Status Cache::check_log(const LogReader &log) {
     for (uint32_t i = 0; i < header.ended_count; ++i) {
         uint32_t slot = log.ended(i);
         if (!sequence_handles_.is_live(slot) || follower_.seen(slot)) return wrong_slot(slot);
-        follower_.see(slot, {});
+        follower_.see(slot, FollowedSlot{});
     }
     for (uint32_t i = 0; i < header.copy_count; ++i) QUIRE_TRY(check_copy(log.copy(i)));
     QUIRE_TRY(log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
@@ -159,7 +164,8 @@ Status Cache::check_log(const LogReader &log) {
         read_change(after, tables, &change);
         return check_sequence(change);
     }));
-    for (uint32_t i = 0; i < header.row_count; ++i) QUIRE_TRY(check_row(log.row(i)));
+    for (uint32_t i = 0; i < header.row_count; ++i)
+        QUIRE_TRY(check_row(log.row(i), header.mask_word_count));
     return check_masks(log);
 }
 
@@ -217,7 +223,7 @@ Status Cache::reserve_applied(const LogReader &log, StepRecord *record) {
     if (record->copies.capacity() < copies) {
         for (StepRecord &other : records_) ok = ok && other.copies.reserve(copies);
     }
-    uint64_t words = log.header().mask_words;
+    uint64_t words = log.header().mask_word_count;
     if (record->mask_words.capacity() < words) {
         for (StepRecord &other : records_) ok = ok && other.mask_words.reserve(words);
     }
@@ -276,17 +282,16 @@ void Cache::apply_change(const SequenceChange &change) {
         BlockTable &t = ledger_.table(slot, g);
         const TableChange &table = change.tables[g];
         const LogTable &shape = table.shape;
-        bool grows = change.continues() && shape.first >= t.length && shape.length >= t.length;
-        const GroupGeometry &group = geometry_.groups[g];
-        uint32_t from = t.null_front > group.kept_blocks ? t.null_front : group.kept_blocks;
-        for (uint32_t i = from; i < shape.null_front && i < shape.first; ++i) {
-            t.ids.data[i] = kNullBlock;
-        }
-        for (uint32_t i = shape.first; i < shape.length; ++i) t.ids.data[i] = table.id(i);
+        bool grows = change.continues() && shape.first >= t.length;
+        uint32_t nulled = shape.first < shape.null_front ? shape.first : shape.null_front;
+        uint32_t from = t.null_front > table.kept ? t.null_front : table.kept;
+        for (uint32_t i = from; i < nulled; ++i) t.ids.data[i] = kNullBlock;
+        for (uint32_t i = shape.first; i < shape.length; ++i) t.ids.data[i] = kNullBlock;
+        table.each_told([&](uint32_t i) { t.ids.data[i] = table.id(i); });
         t.length = shape.length;
         t.null_front = shape.null_front;
         if (!grows) ++t.epoch;
-        s.blocks_held += group.held_entries(t.length, t.null_front);
+        s.blocks_held += geometry_.groups[g].held_entries(t.length, t.null_front);
     }
     s.cross_tokens = change.after.cross_tokens;
     s.state.known = change.after.known;
@@ -306,16 +311,15 @@ void Cache::apply(const LogReader &log, StepRecord *record, Batch *batch) {
     for (uint32_t i = 0; i < log.header().copy_count; ++i) record->copies.push(log.copy(i));
     follower_.applied(log.header());
     if (batch == nullptr) return;
+    uint64_t words = log.header().mask_word_count;
+    record->mask_words.resize_within(words);
+    if (words != 0) std::memcpy(record->mask_words.data(), log.mask_words(), words * 4);
     batch->turn();
     batch->begin_write();
-    record->mask_words.resize_within(log.header().mask_words);
-    for (uint64_t i = 0; i < log.header().mask_words; ++i) record->mask_words[i] = log.mask_word(i);
-    uint64_t mask_at = 0;
     for (uint32_t i = 0; i < log.header().row_count; ++i) {
         LogRow row = log.row(i);
-        MaskView mask{record->mask_words.data() + mask_at, row.mask_rows, row.mask_first,
+        MaskView mask{record->mask_words.data() + row.mask_at, row.mask_rows, row.mask_first,
                       row.mask_stride};
-        if (row.mask_rows != 0) mask_at += row.mask_words();
         batch->add_row(
             BatchRow{sequence_handles_.handle(row.slot), row.first_position, row.compute_count,
                      sequences_[row.slot].cross_tokens, row.cross_tokens, mask},
@@ -392,8 +396,8 @@ Status Cache::check_followed() {
         change.old_tables = none;
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
             const BlockTable &t = ledger_.table(slot, g);
-            change.tables[g] = {
-                {t.length, t.null_front, 0}, t.ids.data, geometry_.groups[g].kept_blocks};
+            change.tables[g] = TableChange{
+                {t.length, t.null_front, 0}, geometry_.groups[g].kept_blocks, false, t.ids.data};
         }
         sum += digest_change(change, geometry_.group_count);
         held += sequences_[slot].blocks_held;

@@ -32,7 +32,8 @@ Status Cache::reserve_log(StepRecord *record) {
     }
     for (const Change &change : record->changes) leader_.touch(change.sequence);
     uint64_t size_bytes = sizeof(LogHeader) + record->copies.size() * sizeof(quire_block_copy) +
-                          record->changes.size() * sizeof(LogRow) + record->mask_words.size() * 4;
+                          record->changes.size() * sizeof(LogRow) +
+                          record->mask_words.size() * sizeof(uint32_t);
     for (uint32_t slot : leader_.touched()) {
         bool alive = sequence_handles_.is_live(slot);
         if (!leader_.reserve(slot, alive, &ledger_.table(slot, 0), &size_bytes))
@@ -84,17 +85,18 @@ void Cache::write_log(StepRecord *record) {
     }
     for (const Change &change : record->changes) {
         if (change.kind != ChangeKind::item) continue;
-        LogRow row{
-            change.sequence,  change.first_position, change.compute_count, change.cross_tokens,
-            change.mask_rows, change.mask_first,     change.mask_stride,   0};
+        LogRow row{change.sequence,     change.first_position,  change.compute_count,
+                   change.cross_tokens, header.mask_word_count, change.mask_rows,
+                   change.mask_first,   change.mask_stride};
+        if (row.mask_rows == 0) row.mask_at = row.mask_first = row.mask_stride = 0;
         append(&row, sizeof row);
+        header.mask_word_count += static_cast<uint32_t>(row.mask_words());
         ++header.row_count;
     }
     for (const Change &change : record->changes) {
         if (change.kind != ChangeKind::item || change.mask_rows == 0) continue;
-        uint64_t words = change.mask_rows * (1 + uint64_t{change.mask_stride});
-        append(record->mask(change).words, words * 4);
-        header.mask_words += static_cast<uint32_t>(words);
+        uint64_t words = uint64_t{change.mask_rows} * (uint64_t{change.mask_stride} + 1);
+        append(record->mask(change).words, words * sizeof(uint32_t));
     }
     for (uint32_t slot : leader_.touched()) {
         if (!sequence_handles_.is_live(slot)) continue;

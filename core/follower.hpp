@@ -13,14 +13,15 @@ namespace quire {
 
 // What a log that is being checked makes of a slot.
 struct FollowedSlot {
-    uint32_t computed = 0;  // 0 when it ended
-    uint32_t longest = 0;   // table, in blocks
-    uint32_t cross_tokens = 0;
+    uint64_t round;     // the check that set the rest
+    uint32_t computed;  // 0 when it ended
+    uint32_t longest;   // table, in blocks
+    uint32_t cross_tokens;
 };
 
 class Follower {
  public:
-    explicit Follower(const HostAllocator *host) : slots_(host), rounds_(host) {
+    explicit Follower(const HostAllocator *host) : slots_(host) {
         for (Array<uint32_t> &refs : refs_) refs.bind(host);
         for (Array<uint32_t> &refs : host_refs_) refs.bind(host);
     }
@@ -36,10 +37,10 @@ class Follower {
 
     // A log's check begins, and no slot was seen in it.
     void begin_check() { ++round_; }
-    bool seen(uint32_t slot) const { return rounds_[slot] == round_; }
-    void see(uint32_t slot, const FollowedSlot &as) {
-        slots_[slot] = as;
-        rounds_[slot] = round_;
+    bool seen(uint32_t slot) const { return slots_[slot].round == round_; }
+    void see(uint32_t slot, FollowedSlot made) {
+        made.round = round_;
+        slots_[slot] = made;
     }
     const FollowedSlot &slot(uint32_t slot) const { return slots_[slot]; }
 
@@ -66,7 +67,6 @@ class Follower {
     uint64_t round_ = 0;
     Status stopped_{};
     Array<FollowedSlot> slots_;
-    Array<uint64_t> rounds_;  // the check that set a slot
     Array<uint32_t> refs_[kMaxGroups];
     Array<uint32_t> host_refs_[kMaxGroups];
     uint32_t held_[kMaxGroups] = {};

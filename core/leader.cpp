@@ -55,16 +55,20 @@ void Leader::find_change(const LogSequence &now, const BlockTable *tables, Seque
     change->old_tables = tables_of(now.slot());
     for (uint32_t g = 0; g < group_count_; ++g) {
         const BlockTable &old = change->old_tables[g], &table = tables[g];
-        uint32_t end = old.length < table.length ? old.length : table.length;
-        uint32_t first = 0;
+        uint32_t end = old.length < table.length ? old.length : table.length, first = 0;
+        TableChange &told = change->tables[g];
+        told = TableChange{{table.length, table.null_front, 0}, kept_blocks_[g], false, nullptr};
         if (change->continues() && old.epoch == table.epoch) {
             first = end;
         } else if (change->continues()) {
-            const uint32_t *was = old.ids.data, *is = table.ids.data;
-            while (first < end && (was[first] == is[first] || is[first] == kNullBlock)) ++first;
+            auto stays = [&](uint32_t i) {
+                return (i >= told.kept && i < table.null_front) ||
+                       old.ids.data[i] == table.ids.data[i];
+            };
+            while (first < end && stays(first)) ++first;
         }
-        change->tables[g] = TableChange{
-            {table.length, table.null_front, first}, table.ids.data + first, kept_blocks_[g]};
+        told.shape.first = first;
+        told.ids = table.ids.data + first;
     }
 }
 
@@ -73,12 +77,12 @@ void Leader::remember(const SequenceChange &change) {
     for (uint32_t g = 0; g < group_count_; ++g) {
         BlockTable &told = tables_of(change.after.slot())[g];
         const LogTable &shape = change.tables[g].shape;
-        uint32_t from = told.null_front > kept_blocks_[g] ? told.null_front : kept_blocks_[g];
-        for (uint32_t i = from; i < shape.null_front && i < shape.first; ++i) {
-            told.ids.data[i] = kNullBlock;
-        }
+        const TableChange &table = change.tables[g];
+        uint32_t nulled = shape.first < shape.null_front ? shape.first : shape.null_front;
+        uint32_t from = told.null_front > table.kept ? told.null_front : table.kept;
+        for (uint32_t i = from; i < nulled; ++i) told.ids.data[i] = kNullBlock;
         if (shape.length > shape.first) {
-            std::memcpy(told.ids.data + shape.first, change.tables[g].ids,
+            std::memcpy(told.ids.data + shape.first, table.ids,
                         uint64_t{shape.length - shape.first} * 4);
         }
         told.length = shape.length;
@@ -92,6 +96,7 @@ void Leader::tell_ended(uint32_t slot, bool alive, Array<uint8_t> *log, LogHeade
     SequenceChange change{};
     change.before = told_[slot];
     change.old_tables = tables_of(slot);
+    for (uint32_t g = 0; g < group_count_; ++g) change.tables[g].kept = kept_blocks_[g];
     sum_ += digest_change(change, group_count_);
     for (uint32_t g = 0; g < group_count_; ++g) {
         BlockTable &told = tables_of(slot)[g];
@@ -120,8 +125,11 @@ void Leader::tell(const LogSequence &now, const BlockTable *tables, Array<uint8_
         append(log, &change.tables[g].shape, sizeof(LogTable));
     }
     for (uint32_t g = 0; g < group_count_; ++g) {
-        const LogTable &shape = change.tables[g].shape;
-        append(log, change.tables[g].ids, uint64_t{shape.length - shape.first} * 4);
+        const TableChange &table = change.tables[g];
+        table.each_told([&](uint32_t i) {
+            uint32_t id = table.id(i);
+            append(log, &id, sizeof id);
+        });
     }
     remember(change);
     for (uint32_t g = 0; g < group_count_; ++g) tables_of(now.slot())[g].epoch = tables[g].epoch;

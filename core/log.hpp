@@ -36,7 +36,7 @@ struct LogHeader {
     uint32_t copy_count;
     uint32_t row_count;
     uint32_t sequence_count;
-    uint32_t mask_words;  // behind the rows, of all of them
+    uint32_t mask_word_count;
 };
 static_assert(sizeof(LogHeader) == 80);
 
@@ -44,15 +44,14 @@ struct LogRow {
     uint32_t slot;
     uint32_t first_position;
     uint32_t compute_count;
-    uint32_t cross_tokens;  // written in this step
-    uint32_t mask_rows;     // 0: no mask; else the mask's words are next among the log's
+    uint32_t cross_tokens;  // to be written into cross groups
+    uint32_t mask_at;       // in the log's mask words
+    uint32_t mask_rows;
     uint32_t mask_first;
     uint32_t mask_stride;
-    uint32_t reserved0;
 
-    uint64_t mask_words() const { return mask_rows * (1 + uint64_t{mask_stride}); }
+    uint64_t mask_words() const { return uint64_t{mask_rows} * (uint64_t{mask_stride} + 1); }
 };
-static_assert(sizeof(LogRow) == 32);
 
 // A sequence without its tables. Its slot is the handle's low half; handle 0: there is none.
 struct LogSequence {
@@ -74,20 +73,41 @@ static_assert(sizeof(LogSequence) == 40);
 struct LogTable {
     uint32_t length;
     uint32_t null_front;
-    uint32_t first;  // entries from here on follow; those before it stay, or have become null
+    uint32_t first;  // entries before it stay, but for those that are null now
 };
 
-// How one table changes. ids: [length - first], of any alignment.
+// Entries [from, to) of a table that are not null: all but those between `kept` and null_front.
+template <typename Visit>
+void each_entry(uint32_t from, uint32_t to, uint32_t kept, uint32_t null_front, Visit visit) {
+    for (uint32_t i = from; i < to && i < kept; ++i) visit(i);
+    uint32_t behind = null_front > kept ? null_front : kept;
+    for (uint32_t i = from > behind ? from : behind; i < to; ++i) visit(i);
+}
+
+// How one table changes.
 struct TableChange {
     LogTable shape;
-    const void *ids;
-    uint32_t kept;  // blocks of the group that no window passes
+    uint32_t kept;    // the group's kept_blocks
+    bool packed;      // ids holds the entries that are not null; else all of them
+    const void *ids;  // from shape.first on, of any alignment
 
-    bool is_null(uint32_t index) const { return index >= kept && index < shape.null_front; }
+    // Null entries of [from, to).
+    uint32_t nulls(uint32_t from, uint32_t to) const {
+        uint32_t begin = from > kept ? from : kept;
+        uint32_t end = to < shape.null_front ? to : shape.null_front;
+        return end > begin ? end - begin : 0;
+    }
+    uint32_t told() const { return shape.length - shape.first - nulls(shape.first, shape.length); }
+    // REQUIRES: index >= first, and the entry is not null.
     uint32_t id(uint32_t index) const {
+        uint64_t at = index - shape.first - (packed ? nulls(shape.first, index) : 0);
         uint32_t value = 0;
-        std::memcpy(&value, static_cast<const char *>(ids) + uint64_t{index - shape.first} * 4, 4);
+        std::memcpy(&value, static_cast<const char *>(ids) + at * 4, 4);
         return value;
+    }
+    template <typename Visit>
+    void each_told(Visit visit) const {
+        each_entry(shape.first, shape.length, kept, shape.null_front, visit);
     }
 };
 
@@ -105,25 +125,21 @@ struct SequenceChange {
 };
 
 // Calls removed(group, index, id) and added(group, index, id) for all entries that are not null.
+// REQUIRES: shape.first is 0 where nothing stays.
 template <typename Removed, typename Added>
 void walk_entries(const SequenceChange &change, uint32_t group_count, Removed removed,
                   Added added) {
     for (uint32_t g = 0; g < group_count; ++g) {
         const BlockTable &old = change.old_tables[g];
         const TableChange &table = change.tables[g];
-        uint32_t first = change.continues() ? table.shape.first : 0;
-        // What a window passed, of what stays otherwise; most of it was null before.
-        uint32_t passed = old.null_front > table.kept ? old.null_front : table.kept;
-        for (uint32_t i = passed; i < first && i < table.shape.null_front; ++i) {
-            removed(g, i, old.ids.data[i]);
-        }
-        for (uint32_t i = first; i < old.length; ++i) {
-            if (old.ids.data[i] != kNullBlock) removed(g, i, old.ids.data[i]);
-        }
-        for (uint32_t i = table.shape.first; i < table.shape.length; ++i) {
-            uint32_t id = table.id(i);
-            if (id != kNullBlock) added(g, i, id);
-        }
+        const LogTable &shape = table.shape;
+        auto gone = [&](uint32_t i) { removed(g, i, old.ids.data[i]); };
+        uint32_t stay = shape.first < old.length ? shape.first : old.length;
+        // Of those that stay, what is null now; then all the others.
+        uint32_t nulled = stay < shape.null_front ? stay : shape.null_front;
+        if (nulled > table.kept) each_entry(table.kept, nulled, table.kept, old.null_front, gone);
+        each_entry(stay, old.length, table.kept, old.null_front, gone);
+        table.each_told([&](uint32_t i) { added(g, i, table.id(i)); });
     }
 }
 

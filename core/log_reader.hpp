@@ -17,14 +17,13 @@ class LogReader {
         bytes_ = bytes;
         header_ = header;
         geometry_ = &geometry;
-        group_count_ = geometry.group_count;
         uint64_t ended = uint64_t{header.ended_count} * sizeof(uint32_t);
         uint64_t copies = uint64_t{header.copy_count} * sizeof(quire_block_copy);
         uint64_t rows = uint64_t{header.row_count} * sizeof(LogRow);  // each below 2^37
         copies_at_ = sizeof header + ended;
         rows_at_ = copies_at_ + copies;
-        masks_at_ = rows_at_ + rows;
-        sequences_at_ = masks_at_ + uint64_t{header.mask_words} * 4;
+        words_at_ = rows_at_ + rows;
+        sequences_at_ = words_at_ + uint64_t{header.mask_word_count} * sizeof(uint32_t);
         return sequences_at_ <= header.size_bytes ? Status{} : too_short();
     }
 
@@ -33,29 +32,30 @@ class LogReader {
     quire_block_copy copy(uint32_t i) const {
         return at<quire_block_copy>(copies_at_ + uint64_t{i} * sizeof(quire_block_copy));
     }
+    const void *mask_words() const { return bytes_ + words_at_; }
+    uint32_t mask_word(uint64_t i) const { return at<uint32_t>(words_at_ + i * 4); }
     LogRow row(uint32_t i) const { return at<LogRow>(rows_at_ + uint64_t{i} * sizeof(LogRow)); }
-
-    // Word `i` of all masks.
-    uint32_t mask_word(uint64_t i) const { return at<uint32_t>(masks_at_ + i * 4); }
 
     // Calls visit(after, tables) for the log's sequences in their order, until one fails.
     // tables: [group_count], their ids within the bytes.
     template <typename Visit>
     Status each_sequence(Visit visit) const {
         uint64_t end = sequences_at_;
+        uint32_t groups = geometry_->group_count;
         for (uint32_t i = 0; i < header_.sequence_count; ++i) {
             uint64_t head = end;
-            end += sizeof(LogSequence) + group_count_ * sizeof(LogTable);
+            end += sizeof(LogSequence) + groups * sizeof(LogTable);
             if (end > header_.size_bytes) return too_short();
             TableChange tables[kMaxGroups];
-            for (uint32_t g = 0; g < group_count_; ++g) {
+            for (uint32_t g = 0; g < groups; ++g) {
                 LogTable shape = at<LogTable>(head + sizeof(LogSequence) + g * sizeof(LogTable));
                 if (shape.null_front > shape.length || shape.first > shape.length) {
                     return fail(QUIRE_E_ARG, "damaged log: a table of {} entries begins at {}",
                                 shape.length, shape.first);
                 }
-                tables[g] = TableChange{shape, bytes_ + end, geometry_->groups[g].kept_blocks};
-                end += uint64_t{shape.length - shape.first} * 4;
+                tables[g] =
+                    TableChange{shape, geometry_->groups[g].kept_blocks, true, bytes_ + end};
+                end += uint64_t{tables[g].told()} * 4;
                 if (end > header_.size_bytes) return too_short();
             }
             QUIRE_TRY(visit(at<LogSequence>(head), tables));
@@ -79,10 +79,9 @@ class LogReader {
     const uint8_t *bytes_ = nullptr;
     LogHeader header_{};
     const Geometry *geometry_ = nullptr;
-    uint32_t group_count_ = 0;
     uint64_t copies_at_ = 0;
     uint64_t rows_at_ = 0;
-    uint64_t masks_at_ = 0;
+    uint64_t words_at_ = 0;
     uint64_t sequences_at_ = 0;
 };
 

@@ -84,8 +84,7 @@ struct Change {
         kind = what;
         doomed = has_pending = false;
         sequence = index;
-        hit_tokens = query_tokens = compute_count = cross_tokens = 0;
-        mask_rows = mask_first = mask_stride = 0;
+        hit_tokens = query_tokens = compute_count = cross_tokens = mask_rows = 0;
         before = state;
     }
     void note_pending(uint64_t step, uint32_t position) {
@@ -121,8 +120,8 @@ struct StepRecord {
     Array<Edit> edits;
     Array<quire_block_copy> copies;
     Array<quire_preemption> preemptions;
-    Array<uint32_t> mask_words;
     Array<uint8_t> log;  // what a leader tells its followers of it
+    Array<uint32_t> mask_words;
 
     MaskView mask(const Change &change) const {
         return MaskView{mask_words.data() + change.mask_at, change.mask_rows, change.mask_first,
@@ -133,8 +132,8 @@ struct StepRecord {
         edits.bind(host);
         copies.bind(host);
         preemptions.bind(host);
-        mask_words.bind(host);
         log.bind(host);
+        mask_words.bind(host);
     }
     bool has_room(uint64_t change_count, uint64_t edit_count, uint64_t copy_count,
                   uint64_t preemption_count) const {
@@ -146,8 +145,8 @@ struct StepRecord {
         edits.shrink(0);
         copies.shrink(0);
         preemptions.shrink(0);
-        mask_words.shrink(0);
         log.shrink(0);
+        mask_words.shrink(0);
         rows = 0;
         dropped = false;
         failed = false;

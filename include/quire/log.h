@@ -53,6 +53,8 @@ QUIRE_EXPORT quire_status quire_step_log(quire_cache *cache, quire_step step, vo
  *                                or geometry; the message says which. Nothing changed, and the
  *                                right log is still taken.
  *          QUIRE_E_INCOMPATIBLE  its format is of another version. Nothing changed.
+ *          QUIRE_E_UNSUPPORTED   it moves tokens (quire_seq_accept_path), and a device here cannot.
+ *                                Nothing changed.
  *          QUIRE_E_LIMIT, QUIRE_E_BUSY  as for commit; or an earlier step that comes before it, on
  *                                other queues, is not finished. Nothing changed.
  *          QUIRE_E_INTERNAL      it would lead to another state than the leader's. Nothing changed,
