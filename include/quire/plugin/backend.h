@@ -159,8 +159,8 @@ typedef struct quire_be_kv_write {
 } quire_be_kv_write;
 
 /* Angles are positions times frequencies; attention.h says which elements make a pair. Cosine and
- * sine are multiplied by magnitude, > 0. Turned are the first rotated_dim elements of each head, in a
- * latent pool the last ones. */
+ * sine are multiplied by magnitude, > 0. Turned are the first rotated_dim elements of each head, in
+ * a latent pool the last ones. */
 typedef struct quire_be_rope {
     uint32_t struct_size;
     float magnitude;
