@@ -328,7 +328,6 @@ AttentionResult AttentionCase::run(Rig &rig) const {
     OptionArrays options(rig, input_, shared_prefix_);
     Guarded out(rig, tokens * out_stride * size_of(shape.q_dtype));
     Guarded lse(rig, tokens * shape.q_heads * sizeof(float));
-    Plan plan(rig, spec_, input_);
     quire_be_pool pool = input_.pool;
     pool.address = pool_bytes.address();
     quire_be_attention args{};
@@ -349,8 +348,15 @@ AttentionResult AttentionCase::run(Rig &rig) const {
     auto longest = std::max_element(input_.lengths.begin(), input_.lengths.end());
     args.max_length = static_cast<uint32_t>(*longest);
     options.put_into(&args);
-    Error error;
-    must(api().attention(rig.queue(), plan.get(), &args, &error), error);
+    // A plan may be destroyed before its call runs.
+    Fence go(rig);
+    rig.wait(rig.queue(), go, 1);
+    {
+        Plan plan(rig, spec_, input_);
+        Error error;
+        must(api().attention(rig.queue(), plan.get(), &args, &error), error);
+    }
+    go.signal_host(1);
     rig.sync();
     EXPECT_TRUE(rig.read(pool_bytes.address(), bytes_.size()) == bytes_) << "the pool was written";
     return collect(out.read(), lse.read());

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "attention_case.hpp"
+#include "quire/cache.h"
 #include "shapes.hpp"
 
 namespace quire::conformance {
@@ -79,10 +80,13 @@ Written write(Rig &rig, const WriteSpec &spec, const std::vector<int64_t> &slots
     quire_be_pool pool = make_pool(spec.shape, spec.layout, 3, spec.block_count, spec.padding * 8);
     Guarded memory(rig, pool.size_bytes);
     pool.address = memory.address();
-    auto k_given = given_bytes(spec, k_bits, spec.shape.k_head_dim);
-    auto v_given = given_bytes(spec, v_bits, spec.shape.v_head_dim);
-    Memory k(rig, k_given.size());
-    Memory v(rig, v_given.size());
+    bool is_latent = pool.group_kind == QUIRE_GROUP_LATENT;
+    uint32_t k_dim = is_latent ? pool.v_head_dim : pool.k_head_dim;
+    uint32_t v_dim = is_latent ? pool.k_head_dim - pool.v_head_dim : pool.v_head_dim;
+    auto k_given = given_bytes(spec, k_bits, k_dim);
+    auto v_given = given_bytes(spec, v_bits, v_dim);
+    Memory k(rig, k_given.size() + 1);
+    Memory v(rig, v_given.size() + 1);
     Memory slot_memory(rig, slots.size() * sizeof(int64_t));
     rig.write(k.address(), k_given.data(), k_given.size());
     rig.write(v.address(), v_given.data(), v_given.size());
@@ -96,8 +100,8 @@ Written write(Rig &rig, const WriteSpec &spec, const std::vector<int64_t> &slots
     args.k = k.address();
     args.v = v.address();
     args.slots = slot_memory.address();
-    args.k_token_stride = int64_t{pool.kv_heads} * pool.k_head_dim + spec.padding;
-    args.v_token_stride = int64_t{pool.kv_heads} * pool.v_head_dim + spec.padding;
+    args.k_token_stride = int64_t{pool.kv_heads} * k_dim + spec.padding;
+    args.v_token_stride = int64_t{pool.kv_heads} * v_dim + spec.padding;
     Error error;
     must(api().kv_write(rig.queue(), &args, &error), error);
     rig.sync();
@@ -284,6 +288,32 @@ TEST_F(KvWriteTest, tokens_land_in_their_slots_and_nowhere_else) {
         auto expected = expected_pool(spec, written.pool, slots, k_bits, v_bits);
         ASSERT_TRUE(written.bytes == expected) << "seed " << seed;
     }
+}
+
+TEST_F(KvWriteTest, latent_token_is_the_latent_and_behind_it_the_rotated_part) {
+    Rig rig;
+    uint32_t run_count = 0;
+    for (auto [k_dim, v_dim] : {std::pair{576u, 512u}, {24u, 17u}, {32u, 32u}}) {
+        WriteSpec spec;
+        spec.shape = shape_of(QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, k_dim, v_dim);
+        spec.shape.kv_heads = 1;
+        spec.shape.group_kind = QUIRE_GROUP_LATENT;
+        if (!is_offered(rig, spec.shape)) continue;
+        ++run_count;
+        std::vector<uint32_t> latent, rotated, row;
+        std::vector<int64_t> slots = {3, -1, 40, 17};
+        for (uint32_t t = 0; t < slots.size(); ++t) {
+            for (uint32_t d = 0; d < k_dim; ++d) {
+                row.push_back(encode(chance(t, d, 21), spec.dtype));
+                (d < v_dim ? latent : rotated).push_back(row.back());
+            }
+        }
+        Written written = write(rig, spec, slots, latent, rotated);
+        // V lies at the beginning of K.
+        EXPECT_TRUE(written.bytes == expected_pool(spec, written.pool, slots, row, latent))
+            << k_dim;
+    }
+    if (run_count == 0) GTEST_SKIP() << "no latent pool is offered";
 }
 
 TEST_F(KvWriteTest, nan_of_the_pools_own_type_is_kept_bit_for_bit) {

@@ -122,11 +122,12 @@ Merged run(Rig &rig, const MergeSpec &spec, const Parts &parts) {
 
 // The largest error in units of the bound, all in f32 with u = 2^-24. The relative error of a
 // weight exp(lse_i - top) / sum: the difference u |lse_i - top|, of which the weight's smallness
-// leaves less than u; exponential, sum and quotient n + 4 units. The sum over n parts adds n + 1:
-//   |out - exact| <= u (2 n + 6) max |part|, and then the rounding to out's type
-//   |lse - exact| <= u (n + 6 + |lse|)
+// leaves less than u; exponential, sum and quotient n + 4 units. The sum over n parts adds n + 1.
+// The bound is twice that, for exponentials that are less exact than the C library's:
+//   |out - exact| <= 2 u (2 n + 6) max |part|, and then the rounding to out's type
+//   |lse - exact| <= 2 u (n + 6 + |lse|)
 double distance(const MergeSpec &spec, const Parts &parts, const Merged &merged) {
-    constexpr double kUnit = 0x1p-24;
+    constexpr double kUnit = 0x1p-23;
     double worst = 0.0;
     for (size_t row = 0; row < spec.rows(); ++row) {
         double top = -HUGE_VAL;

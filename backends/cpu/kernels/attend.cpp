@@ -91,9 +91,6 @@ class Kernel {
     void change_scores(const Segment &segment, uint32_t token, uint32_t query, int64_t tile);
     void end_queries(const Segment &segment);
 
-    const float *v_row_at(uint32_t j) const {
-        return is_latent_ ? s_.k + j * k_stride_ : s_.v + j * out_stride_;
-    }
     uint32_t head_of(uint32_t query) const { return group_.first_head + query % group_.heads; }
 
     const AttendCall &call_;
@@ -179,12 +176,15 @@ void Kernel::change_scores(const Segment &segment, uint32_t token, uint32_t quer
 // Takes the keys of the loaded tile that the token sees into the state of one of its queries.
 void Kernel::absorb_query(const Segment &segment, uint32_t token, uint32_t query, int64_t tile) {
     uint64_t visible = s_.visible[token];
+    uint32_t k_stride = k_stride_;
     uint32_t v_dim = call_.pool.v_head_dim;
+    float scale = plan_.scale;
     float *weights = s_.weights;
-    const float *q = s_.q + query * k_stride_;
-    for_each_run(visible, [&](uint32_t begin, uint32_t end) {
+    const float *q = s_.q + query * k_stride;
+    const float *k = s_.k;
+    for_each_run(visible, [=](uint32_t begin, uint32_t end) {
         for (uint32_t j = begin; j < end; ++j) {
-            weights[j] = plan_.scale * dot(q, s_.k + j * k_stride_, k_stride_);
+            weights[j] = scale * dot(q, k + j * k_stride, k_stride);
         }
     });
     if (plan_.soft_cap != 0.0f || plan_.alibi_slopes != nullptr) {
@@ -198,18 +198,25 @@ void Kernel::absorb_query(const Segment &segment, uint32_t token, uint32_t query
     float shift = top == -kInfinity ? 0.0f : top;
     float kept = std::exp(s_.top[query] - shift);
     float sum = 0.0f;
-    float *out = s_.out + query * out_stride_;
-    for (uint32_t d = 0; d < v_dim; ++d) out[d] *= kept;
     for_each_run(visible, [&](uint32_t begin, uint32_t end) {
         for (uint32_t j = begin; j < end; ++j) {
-            float weight = std::exp(weights[j] - shift);
-            sum += weight;
-            const float *v = v_row_at(j);
-            for (uint32_t d = 0; d < v_dim; ++d) out[d] += weight * v[d];
+            weights[j] = std::exp(weights[j] - shift);
+            sum += weights[j];
         }
     });
     s_.top[query] = top;
     s_.sum[query] = s_.sum[query] * kept + sum;
+    float *out = s_.out + query * out_stride_;
+    const float *v = is_latent_ ? s_.k : s_.v;  // V is the beginning of a latent row
+    uint32_t v_stride = is_latent_ ? k_stride_ : out_stride_;
+    for (uint32_t d = 0; d < v_dim; ++d) out[d] *= kept;
+    for_each_run(visible, [=](uint32_t begin, uint32_t end) {
+        for (uint32_t j = begin; j < end; ++j) {
+            const float *row = v + j * v_stride;
+            float weight = weights[j];
+            for (uint32_t d = 0; d < v_dim; ++d) out[d] += weight * row[d];
+        }
+    });
 }
 
 void Kernel::absorb(const Segment &segment, int64_t tile) {

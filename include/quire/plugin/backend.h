@@ -159,8 +159,8 @@ typedef struct quire_be_kv_write {
 } quire_be_kv_write;
 
 /* Angles are positions times frequencies; attention.h says which elements make a pair. Cosine and
- * sine are multiplied by magnitude. Turned are the first rotated_dim elements of each head, in a
- * latent pool the last ones. */
+ * sine are multiplied by magnitude, > 0. Turned are the first rotated_dim elements of each head, in
+ * a latent pool the last ones. */
 typedef struct quire_be_rope {
     uint32_t struct_size;
     float magnitude;
@@ -186,8 +186,9 @@ typedef struct quire_be_plan_desc {
  * lengths[r] - (their count) .. lengths[r] - 1.
  * Masks: a token with mask_rows[t] >= 0 is at positions[t] and sees the keys before mask_first[r],
  * and key mask_first[r] + i where bit i % 32 of mask[mask_rows[t] + i / 32] is set, up to the row's
- * length; windows and chunks take from that by position. A key that is one of the row's new tokens
- * is at that token's position, any other at its place.
+ * length; of these, in a window or chunked group, those that a token at its position would see
+ * without a mask. A row's tokens without one come before those with one. A key that is one of the
+ * row's new tokens is at that token's position, any other at its place.
  * Shared prefixes: the first shared_prefix[r] entries of row r's table equal those of row r - 1; a
  * backend may read their keys once for both, and refuses, as a fault, a count that is not so. */
 typedef struct quire_be_attention {

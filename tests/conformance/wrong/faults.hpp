@@ -20,6 +20,9 @@ const quire_backend_api &right();
 // Puts the fault into the table; false: there is none of this name.
 bool plant(const char *fault, quire_backend_api *table);
 
+// plant() for faults of attention's options, of rope, merges and moves (options.cpp).
+bool plant_in_options(const char *fault, quire_backend_api *table);
+
 // "stage_N": leaves out the slots of the stages behind N of backends/README.md, from 1 on.
 bool stop_at_stage(const char *name, quire_backend_api *table);
 

@@ -15,6 +15,8 @@ void leave_out_attention(quire_backend_api *t) {
     t->plan_create = nullptr;
     t->plan_destroy = nullptr;
     t->attention = nullptr;
+    t->merge = nullptr;  // these two may come at any time, and are left out until the last
+    t->move_tokens = nullptr;
 }
 
 void leave_out_writes(quire_backend_api *t) {
