@@ -23,6 +23,9 @@ engine::CacheOptions cache_options(const engine::ModelConfig &config,
             .max_sequences = 2 * options.max_texts + 1,
             .max_sequence_tokens = static_cast<uint32_t>(config.seq_len),
             .host_bytes = 0,
+            .shards = {engine::heads_of(0, 1, static_cast<uint32_t>(config.head_count),
+                                        static_cast<uint32_t>(config.kv_head_count))},
+            .flags = 0,
             .max_mask_words = options.max_tree * words_a_row};
 }
 
