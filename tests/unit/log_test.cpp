@@ -521,6 +521,89 @@ TEST(Log, a_step_that_another_queue_orders_is_finished_first) {
     follower.finish();
 }
 
+// A tree of drafts, and rows of another input: a follower's batch holds the leader's masks,
+// positions and cross tables.
+TEST(Log, masks_and_other_inputs_are_in_a_followers_batch) {
+    const quire_api &api = library();
+    auto error = described<quire_error>();
+    auto instance_desc = described<quire_instance_desc>();
+    quire_instance *instance = nullptr;
+    ASSERT_GE(api.instance_create(&instance_desc, &instance, &error), 0);
+    quire_group_desc groups[2] = {described<quire_group_desc>(), described<quire_group_desc>()};
+    for (quire_group_desc &g : groups) g.layer_count = g.kv_heads = g.k_head_dim = g.v_head_dim = 1;
+    groups[1].kind = QUIRE_GROUP_CROSS;
+    auto desc = described<quire_cache_desc>();
+    desc.groups = groups;
+    desc.group_count = 2;
+    desc.group_stride = sizeof groups[0];
+    desc.blocks = 30;
+    desc.block_tokens = 4;
+    quire_cache *caches[2] = {};
+    quire_batch *batches[2] = {};
+    for (int i = 0; i < 2; ++i) {
+        desc.flags = i == 0 ? QUIRE_CACHE_LOG : QUIRE_CACHE_FOLLOWER;
+        ASSERT_GE(api.cache_create(instance, &desc, &caches[i], &error), 0) << error.message;
+        auto batch = described<quire_batch_desc>();
+        batch.max_rows = 4;
+        batch.max_blocks_per_row = 8;
+        batch.max_query_tokens = 16;
+        batch.max_mask_words = batch.max_cross_tokens = 16;
+        batch.views =
+            QUIRE_VIEW_MASK | QUIRE_VIEW_POSITIONS | QUIRE_VIEW_BLOCK_TABLE | QUIRE_VIEW_SLOTS;
+        ASSERT_GE(api.batch_create(caches[i], &batch, &batches[i], &error), 0) << error.message;
+    }
+    auto seq_desc = described<quire_seq_desc>();
+    seq_desc.cross_tokens = 6;
+    quire_step_item item{};
+    ASSERT_GE(api.seq_create(caches[0], &seq_desc, &item.seq, &error), 0) << error.message;
+    // Five tokens, the last three a tree: two children of the root, one of the first of them.
+    const uint32_t words[] = {1, 2, 3, 4, 5, QUIRE_MASK_ROOT, QUIRE_MASK_ROOT, 0};
+    item.token_count = 5;
+    item.draft_count = item.mask_rows = 3;
+    item.mask_kind = QUIRE_MASK_PARENTS;
+    item.mask_offset = 5;
+    auto step_desc = described<quire_step_desc>();
+    quire_step_result result{};
+    quire_step step = 0, applied = 0;
+    ASSERT_GE(api.step_begin(caches[0], &step_desc, &item, 1, sizeof item, words, 8, &result,
+                             sizeof result, &step, &error),
+              0)
+        << error.message;
+    EXPECT_EQ(result.cross_tokens, 6u);
+    ASSERT_GE(api.step_commit(caches[0], step, batches[0], &error), 0) << error.message;
+    Log log(4096);
+    uint64_t size = 0;
+    ASSERT_EQ(api.step_log(caches[0], step, log.data(), log.size(), &size, &error), QUIRE_OK);
+    ASSERT_EQ(api.log_apply(caches[1], log.data(), size, &step_desc, batches[1], &applied, &error),
+              QUIRE_OK)
+        << error.message;
+    std::string views[2];
+    for (int i = 0; i < 2; ++i) {
+        for (uint32_t g = 0; g < 2; ++g) {
+            auto v = described<quire_batch_views>();
+            ASSERT_GE(api.batch_get_views(batches[i], g, 0, &v, &error), 0) << error.message;
+            EXPECT_EQ(v.write_tokens, g == 0 ? 5u : 6u);
+            const std::pair<uint64_t, size_t> parts[] = {
+                {v.mask, 4 * 3},       {v.mask_rows, 4 * 5}, {v.mask_first, 4},
+                {v.positions, 4 * 16}, {v.block_table, 128}, {v.slots, 8 * 16}};
+            for (auto [at, bytes] : parts) {
+                ASSERT_NE(at, 0u);
+                views[i].append(reinterpret_cast<const char *>(at), bytes);
+            }
+        }
+    }
+    EXPECT_TRUE(views[0] == views[1]);
+    EXPECT_NE(views[0].find_first_not_of('\0'), std::string::npos);
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_GE(
+            api.step_finish(caches[i], i == 0 ? step : applied, nullptr, QUIRE_STEP_OK, &error), 0);
+        EXPECT_GE(api.cache_check(caches[i], &error), 0) << error.message;
+        EXPECT_GE(api.batch_destroy(batches[i], &error), 0);
+        EXPECT_GE(api.cache_destroy(caches[i], &error), 0);
+    }
+    EXPECT_GE(api.instance_destroy(instance, &error), 0);
+}
+
 TEST(Log, commit_and_apply_change_nothing_when_memory_is_short) {
     CountingHost host;
     const quire_api &api = library();
