@@ -154,9 +154,9 @@ class Scene {
         auto begin = std::chrono::steady_clock::now();
         if (attends) attend(batch);
         must(api_->queue_sync(queue_, &error_));
-        attend_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() -
-                                                               begin)
-                         .count();
+        attend_ms_ =
+            std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+                .count();
         must(api_->step_finish(cache_, step, nullptr, QUIRE_STEP_OK, &error_));
         must(api_->queue_sync(queue_, &error_));
     }
