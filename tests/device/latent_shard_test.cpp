@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A latent group has one row a token, which all query heads share, so every shard holds it whole and
-// attends with its own query heads. Side by side these give the bits of one device.
+// A latent group has one row a token, which all query heads share, so every shard holds it whole
+// and attends with its own query heads. Side by side these give the bits of one device.
 
 #include <cmath>
 #include <cstring>
