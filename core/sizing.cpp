@@ -28,6 +28,15 @@ Status check_model(const quire_size_desc &desc) {
     if (desc.layer_count == 0) return fail(QUIRE_E_ARG, "layer_count is 0: a model has layers");
     if (desc.kv_heads == 0) return fail(QUIRE_E_ARG, "kv_heads is 0: attention has heads");
     if (desc.k_head_dim == 0) return fail(QUIRE_E_ARG, "k_head_dim is 0: a head has elements");
+    if ((desc.flags & QUIRE_SIZE_LATENT) != 0) {
+        if (desc.kv_heads != 1)
+            return fail(QUIRE_E_ARG, "kv_heads is {}: all heads share a latent row, set 1",
+                        desc.kv_heads);
+        if (desc.v_head_dim > desc.k_head_dim)
+            return fail(QUIRE_E_ARG,
+                        "v_head_dim {} is above k_head_dim: V is the front part of the row",
+                        desc.v_head_dim);
+    }
     if (!is_element(desc.kv_bits))
         return fail(QUIRE_E_ARG, "kv_bits is {}: 4, 8, 16 or 32", desc.kv_bits);
     if (!is_element(desc.weight_bits))
@@ -63,9 +72,10 @@ Status fill_defaults(Plan *plan) {
 
 Status measure_model(Plan *plan) {
     const quire_size_desc &desc = plan->desc;
-    // A head's K, and its V, each begin at a byte.
-    uint64_t head_bytes = (uint64_t{desc.k_head_dim} * desc.kv_bits + 7) / 8 +
-                          (uint64_t{desc.v_head_dim} * desc.kv_bits + 7) / 8;
+    // A head's K, and its V, each begin at a byte; a latent row holds V within K.
+    bool latent = (desc.flags & QUIRE_SIZE_LATENT) != 0;
+    uint64_t head_bytes = (uint64_t{desc.k_head_dim} * desc.kv_bits + 7) / 8;
+    if (!latent) head_bytes += (uint64_t{desc.v_head_dim} * desc.kv_bits + 7) / 8;
     uint64_t heads = ceil_div(desc.kv_heads, desc.device_count);
     uint64_t rows = 0, weight_bits = 0;
     if (!checked_mul(heads, desc.layer_count, &rows) ||

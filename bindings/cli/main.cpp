@@ -92,6 +92,8 @@ void add_size(CLI::App *app, SizeOptions *options) {
     add("--kv-heads", &options->kv_heads, "KV heads");
     add("--q-heads", &options->q_heads, "query heads; without them attention's operations count 0");
     add("--head-dim", &options->head_dim, "elements of a head");
+    add("--latent", &options->latent,
+        "latent attention: V is so many elements of the one row, as 512 of --head-dim 576");
     add("--params", &options->params, "parameters, like 8B; without them weights take no room");
     add("--weight-dtype", &options->weight_dtype, "f32, f16, bf16, fp8, int8, int4")
         ->default_str("bf16");

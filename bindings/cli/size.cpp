@@ -56,7 +56,8 @@ void read_model(const SizeOptions &options, quire_size_desc *desc) {
         desc->kv_heads = model.kv_heads;
         desc->k_head_dim = model.head_dim;
         desc->parameters = static_cast<uint64_t>(model.parameters);
-    } else if (options.layers.empty() || options.kv_heads.empty() || options.head_dim.empty()) {
+    } else if (options.layers.empty() || options.head_dim.empty() ||
+               (options.kv_heads.empty() && options.latent.empty())) {
         throw Failure("give --model, or --layers, --kv-heads and --head-dim", kUsage);
     }
     auto count = [](const char *option, const std::string &text, uint32_t *out) {
@@ -66,6 +67,11 @@ void read_model(const SizeOptions &options, quire_size_desc *desc) {
     count("--kv-heads", options.kv_heads, &desc->kv_heads);
     count("--q-heads", options.q_heads, &desc->q_heads);
     count("--head-dim", options.head_dim, &desc->k_head_dim);
+    if (!options.latent.empty()) {
+        desc->flags = QUIRE_SIZE_LATENT;
+        count("--latent", options.latent, &desc->v_head_dim);
+        if (options.kv_heads.empty()) desc->kv_heads = 1;
+    }
     if (!options.params.empty()) desc->parameters = parse_parameters(options.params);
     desc->kv_bits = bits_of("--kv-dtype", options.kv_dtype);
     desc->weight_bits = bits_of("--weight-dtype", options.weight_dtype);

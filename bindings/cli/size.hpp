@@ -11,7 +11,7 @@ namespace quire::cli {
 // Texts as given; empty: not given.
 struct SizeOptions {
     std::string model, gpu;
-    std::string layers, kv_heads, q_heads, head_dim, params;
+    std::string layers, kv_heads, q_heads, head_dim, latent, params;
     std::string weight_dtype = "bf16", kv_dtype = "f16";
     std::string hbm, bandwidth, flops, util, reserve;
     std::string tp, ctx, batch, block_tokens;

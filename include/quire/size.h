@@ -16,10 +16,16 @@
 extern "C" {
 #endif
 
+enum {
+    /* QUIRE_GROUP_LATENT: one row of k_head_dim elements a token, V within it; kv_heads is 1. Every
+     * device holds it whole. */
+    QUIRE_SIZE_LATENT = 1 << 0
+};
+
 /* What is left 0 is either its default or unknown; nothing is concluded from an unknown. */
 typedef struct quire_size_desc {
     uint32_t struct_size;
-    uint32_t flags; /* 0 */
+    uint32_t flags; /* QUIRE_SIZE_* */
     const quire_chain *next;
     /* The model. */
     uint64_t parameters; /* 0: its weights take no room and no time */

@@ -36,6 +36,7 @@ def numbers_worked_out_by_hand():
           max_sequences=None, batch=1, step_seconds=None, tokens_per_second=None, bound=None)
     gives([*LLAMA, "--kv-dtype", "fp8"], kv_bytes_per_token=163_840)
     gives(["--layers", 80, "--kv-heads", 64, "--head-dim", 128], kv_bytes_per_token=2_621_440)
+    gives(["--layers", 61, "--head-dim", 576, "--latent", 512], kv_bytes_per_token=70_272)
     fp8 = [*LLAMA, "--kv-dtype", "fp8", "--hbm", "40GiB"]
     gives([*fp8, "--ctx", 8192], max_sequences=32, blocks=16_384, tokens=262_144,
           pool_bytes=40 * 2**30)

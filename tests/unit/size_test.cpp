@@ -55,6 +55,25 @@ struct Size : testing::Test {
     }
 };
 
+// DeepSeek-V3: 61 layers, a latent of 512 and 64 turned elements.
+TEST_F(Size, a_latent_token_takes_one_row_a_layer_on_every_device) {
+    desc.flags = QUIRE_SIZE_LATENT;
+    desc.layer_count = 61;
+    desc.kv_heads = 1;
+    desc.k_head_dim = 576;
+    desc.v_head_dim = 512;
+    ASSERT_EQ(estimate(), QUIRE_OK) << error.message;
+    EXPECT_EQ(info.kv_bytes_per_token, 61u * 576 * 2);
+    desc.device_count = 8;
+    ASSERT_EQ(estimate(), QUIRE_OK) << error.message;
+    EXPECT_EQ(info.kv_bytes_per_token, 8u * 61 * 576 * 2);
+    desc.kv_heads = 128;
+    expect_refused(QUIRE_E_ARG, "kv_heads is 128");
+    desc.kv_heads = 1;
+    desc.v_head_dim = 577;
+    expect_refused(QUIRE_E_ARG, "v_head_dim 577");
+}
+
 TEST_F(Size, a_token_takes_k_and_v_of_every_layer_and_kv_head) {
     ASSERT_EQ(estimate(), QUIRE_OK) << error.message;
     EXPECT_EQ(info.kv_bytes_per_token, 327'680u);
