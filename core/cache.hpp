@@ -228,7 +228,7 @@ class Cache {
     void run_in_place(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
                       quire_step_result *result);
     void open_change(Change *change, uint32_t position, uint32_t count);
-    void note_drafts(const quire_step_item &item, const uint32_t *words, Sequence *s);
+    void note_drafts(const quire_step_item &item, const Change &change, Sequence *s);
     void move_tokens(uint32_t sequence, Change *change);
     void note_mask(const quire_step_item &item, const uint32_t *words, Change *change);
     void note_item(const quire_step_item &item, const Change &change, quire_step_result *result);

@@ -23,6 +23,13 @@ Status Cache::accept(uint64_t handle, uint32_t count) {
     if ((state.flags & Sequence::kSwapped) != 0) {
         return fail(QUIRE_E_BUSY, "the sequence is swapped out: add it to a step first");
     }
+    for (uint32_t i = 0; state.drafts_are_tree && i < count && i < state.drafts; ++i) {
+        if (s.tree.data[i] == (i != 0 ? i - 1 : QUIRE_MASK_ROOT)) continue;
+        return fail(QUIRE_E_ARG,
+                    "draft {} does not follow the one before it: keep a way through the tree with "
+                    "quire_seq_accept_path",
+                    i);
+    }
     uint32_t known = state.known - state.drafts + count;
     if (known > state.known) {
         if (!ledger_.buffers().grow(&s.tokens, known, state.known)) return no_host_memory();
@@ -48,12 +55,12 @@ Status Cache::check_path(const Sequence &s, const uint32_t *path, uint32_t count
                         i, path[i]);
         }
         uint32_t before = i != 0 ? path[i - 1] : QUIRE_MASK_ROOT;
-        bool follows = state.draft_shape == DraftShape::bits ||
-                       (state.draft_shape == DraftShape::tree && s.tree.data[path[i]] == before) ||
-                       (state.draft_shape == DraftShape::chain && path[i] == i);
+        bool follows = state.drafts_are_tree ? s.tree.data[path[i]] == before : path[i] == i;
         if (!follows) {
-            return fail(QUIRE_E_ARG, "path[{}] is {}, which is no child of the one before", i,
-                        path[i]);
+            return fail(QUIRE_E_ARG,
+                        "path[{}] is {}, a draft that does not see just those of the path before it "
+                        "and all tokens before the drafts",
+                        i, path[i]);
         }
     }
     return Status{};

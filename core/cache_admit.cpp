@@ -24,7 +24,7 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
         return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);
     }
     if (state.drafts != 0) {
-        return fail(QUIRE_E_BUSY, "items[{}]: {} drafts were not accepted: call quire_seq_accept",
+        return fail(QUIRE_E_BUSY, "items[{}]: {} drafts were not accepted: call quire_seq_accept or _accept_path",
                     i, state.drafts);
     }
     uint64_t known = uint64_t{state.known} + item.token_count;
@@ -274,7 +274,7 @@ Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, 
     plan->known = s.state.known;
     plan->position = s.state.computed;
     plan->lookahead = item.lookahead;
-    plan->drafts = item.mask_kind == QUIRE_MASK_PARENTS ? item.draft_count : 0;
+    plan->drafts = item.mask_kind != QUIRE_MASK_NONE ? item.draft_count : 0;
     plan->first_masked = first_masked(item, plan->known);
     plan->hit_blocks = plan->query_tokens = 0;
     plan->swapped = (s.state.flags & Sequence::kSwapped) != 0;

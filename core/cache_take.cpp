@@ -122,7 +122,7 @@ void Cache::run_item(const quire_step_item &item, const uint32_t *words, Plan *p
         state.cursor = ledger_.tree().cursor(matches_[plan->hit_blocks - 1]);
     }
     note_item(item, *change, result);
-    note_drafts(item, words, &s);
+    note_drafts(item, *change, &s);
     charge(s, charged_before);
     publish(plan->sequence, record.number);
     ledger_.pause();
@@ -139,7 +139,7 @@ void Cache::run_in_place(const quire_step_item &item, const quire_token *tokens,
     note_tokens(item, tokens, &s);
     open_change(change, s.state.computed, s.state.known - s.state.computed);
     note_item(item, *change, result);
-    s.state.draft_shape = DraftShape::chain;
+    s.state.drafts_are_tree = false;
 }
 
 // The change begins here, without edits so far.
@@ -154,12 +154,10 @@ void Cache::open_change(Change *change, uint32_t position, uint32_t count) {
 }
 
 // Remembers what the drafts see of each other. REQUIRES: room in s->tree.
-void Cache::note_drafts(const quire_step_item &item, const uint32_t *words, Sequence *s) {
-    DraftShape &shape = s->state.draft_shape;
-    shape = item.mask_kind == QUIRE_MASK_BITS ? DraftShape::bits : DraftShape::chain;
-    if (item.mask_kind != QUIRE_MASK_PARENTS) return;
-    shape = DraftShape::tree;
-    std::memcpy(s->tree.data, words + item.mask_offset, uint64_t{item.draft_count} * 4);
+void Cache::note_drafts(const quire_step_item &item, const Change &change, Sequence *s) {
+    s->state.drafts_are_tree = item.mask_kind != QUIRE_MASK_NONE;
+    if (!s->state.drafts_are_tree) return;
+    find_parents(item, open_record().mask(change), s->state.known, s->tree.data);
 }
 
 // Brings accepted tokens to their places, before anything of the step reads or writes there.

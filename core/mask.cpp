@@ -151,4 +151,34 @@ MaskView unfold_mask(const quire_step_item &item, const uint32_t *words, uint32_
     return view;
 }
 
+void find_parents(const quire_step_item &item, const MaskView &mask, uint32_t known,
+                  uint32_t *parents) {
+    uint32_t count = item.draft_count, base = known - count, masked = known - mask.rows;
+    auto sees = [&](uint32_t draft, uint32_t place) {
+        uint32_t own = base + draft;
+        if (own < masked) return place <= own;
+        if (place < mask.first) return true;
+        uint32_t bit = place - mask.first;
+        return (mask.bits(own - masked)[bit / 32] >> (bit % 32) & 1) != 0;
+    };
+    auto position = [&](uint32_t draft) {
+        uint32_t own = base + draft;
+        return own < masked ? own : mask.words[own - masked];
+    };
+    for (uint32_t i = 0; i < count; ++i) {
+        bool whole = sees(i, base + i);
+        for (uint32_t place = mask.first; place < base; ++place) whole = whole && sees(i, place);
+        for (uint32_t k = i + 1; k < count; ++k) whole = whole && !sees(i, base + k);
+        uint32_t parent = i;
+        while (parent != 0 && !sees(i, base + parent - 1)) --parent;
+        bool is_root = parent-- == 0;
+        for (uint32_t k = 0; !is_root && k < parent; ++k) {
+            whole = whole && sees(i, base + k) == sees(parent, base + k);
+        }
+        whole = whole && position(i) == (is_root ? base : position(parent) + 1);
+        whole = whole && (is_root || parents[parent] != kNoParent);
+        parents[i] = !whole ? kNoParent : is_root ? QUIRE_MASK_ROOT : parent;
+    }
+}
+
 }  // namespace quire

@@ -66,6 +66,34 @@ Status check_rope(const quire_rope_desc &desc, uint32_t head_dim) {
     return Status{};
 }
 
+// A field that the scaling does not read was meant for another one.
+Status check_unused(const quire_rope_desc &desc) {
+    bool llama3 = desc.scaling == QUIRE_ROPE_LLAMA3, yarn = desc.scaling == QUIRE_ROPE_YARN;
+    struct {
+        const char *text;
+        bool is_set, is_read;
+    } fields[] = {
+        {"rope.base is set, but frequencies are given", desc.base != 0,
+         desc.frequencies == nullptr},
+        {"rope.scaling is set, but frequencies are given", desc.scaling != QUIRE_ROPE_PLAIN,
+         desc.frequencies == nullptr},
+        {"rope.factor is set, but scaling is QUIRE_ROPE_PLAIN", desc.factor != 0,
+         desc.scaling != QUIRE_ROPE_PLAIN},
+        {"rope.original_context is set, but the scaling reads none", desc.original_context != 0,
+         llama3 || yarn},
+        {"rope.low_freq_factor is set, but scaling is not QUIRE_ROPE_LLAMA3",
+         desc.low_freq_factor != 0, llama3},
+        {"rope.high_freq_factor is set, but scaling is not QUIRE_ROPE_LLAMA3",
+         desc.high_freq_factor != 0, llama3},
+        {"rope.beta_fast is set, but scaling is not QUIRE_ROPE_YARN", desc.beta_fast != 0, yarn},
+        {"rope.beta_slow is set, but scaling is not QUIRE_ROPE_YARN", desc.beta_slow != 0, yarn},
+    };
+    for (const auto &field : fields) {
+        if (field.is_set && !field.is_read) return fail(QUIRE_E_ARG, field.text);
+    }
+    return Status{};
+}
+
 // Llama 3.1: by wavelength, in shares of the context that the model was first trained on.
 double llama3(const quire_rope_desc &desc, double frequency) {
     double turns = desc.original_context * frequency / kTurn;
@@ -112,6 +140,7 @@ double frequency_of(const quire_rope_desc &desc, uint32_t i) {
 
 Status compute_rope(const quire_rope_desc &given, uint32_t head_dim, Rope *out) {
     quire_rope_desc desc = given;
+    QUIRE_TRY(check_unused(desc));
     QUIRE_TRY(fill_defaults(head_dim, &desc));
     QUIRE_TRY(check_rope(desc, head_dim));
     out->rotated_dim = desc.rotated_dim;

@@ -43,16 +43,13 @@ struct BlockTable {
     uint32_t writable = kNone;  // logical block that was found writable in place at its end
 };
 
-// What the drafts of a sequence see of each other.
-enum class DraftShape : uint8_t { chain, tree, bits };
-
 // What a step may change, and an abort restores.
 struct SequenceState {
     uint32_t known = 0;
     uint32_t computed = 0;
     uint32_t drafts = 0;
     uint32_t lookahead = 0;
-    DraftShape draft_shape = DraftShape::chain;
+    bool drafts_are_tree = false;  // Sequence::tree says how; else each follows the one before
     // Accepted tokens [move_begin, move_begin + move_count) lie elsewhere, see Sequence::moves,
     // until the next step moves them.
     uint32_t move_begin = 0;

@@ -76,7 +76,7 @@ typedef struct quire_rope_desc {
     float magnitude;           /* of cosine and sine; 0 = 1, for YARN 0.1 ln(factor) + 1 */
     uint32_t reserved0;
     /* [rotated_dim / 2] radians a position, in place of base and scaling (LongRoPE, NTK and what
-     * comes); copied. NULL: computed. */
+     * comes); copied. NULL: computed. A field that is not read must be 0. */
     const float *frequencies;
 } quire_rope_desc;
 

@@ -337,7 +337,9 @@ QUIRE_EXPORT quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq,
 /* Keeps the first `count` of the draft tokens of the last item and forgets the others. A count
  * above the drafts reaches into that item's lookahead: what the engine wrote there becomes known,
  * as QUIRE_TOKEN_UNKNOWN until quire_seq_set_tokens names it, and computed. A sequence is accepted
- * before its next item. Errors   QUIRE_E_ARG  count is above drafts + lookahead. */
+ * before its next item.
+ * Errors   QUIRE_E_ARG  count is above drafts + lookahead; or under the item's mask one of them does
+ *                       not follow the one before it. */
 QUIRE_EXPORT quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
                                            quire_error *error);
 

@@ -436,6 +436,9 @@ bool Reference::truncate(int slot, int token_count) {
 bool Reference::accept(int slot, int count) {
     Seq &s = at(slot);
     if (s.in_step || s.gave_up || count > s.drafts + s.lookahead || s.swapped) return false;
+    for (int i = 0; i < count && i < s.drafts; ++i) {
+        if (s.draft_parents[static_cast<size_t>(i)] != i - 1) return false;
+    }
     size_t old_known = s.tokens.size();
     size_t known = old_known - static_cast<size_t>(s.drafts) + static_cast<size_t>(count);
     if (known > old_known && s.computed == static_cast<int>(old_known))

@@ -82,6 +82,43 @@ TEST_F(PathTest, only_ways_through_the_tree_are_accepted) {
     EXPECT_EQ(accept(seq, {0}), QUIRE_E_ARG) << "its drafts are accepted";
 }
 
+TEST_F(PathTest, siblings_are_no_chain) {
+    quire_seq seq = drafted();
+    std::string before = m.snapshot();
+    EXPECT_EQ(m.api().seq_accept(m.cache(), seq, 3, m.error()), QUIRE_E_ARG);
+    EXPECT_NE(m.message().find("quire_seq_accept_path"), std::string::npos) << m.message();
+    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.api().seq_accept(m.cache(), seq, 2, m.error()), QUIRE_OK) << "0 and its child 1";
+}
+
+// The tree of drafted() as bits: rows 1, 3, 5, 13, 21 about the drafts, behind six tokens.
+TEST_F(PathTest, a_tree_of_bits_is_the_tree_of_its_parents) {
+    for (uint32_t spoilt = 0; spoilt < 4; ++spoilt) {
+        quire_seq seq = m.sequence();
+        m.compute(seq, tokens_from(1, 5));
+        Tokens words = {6, 6, 7, 7, 8, 8, 1, 3, 5, 13, 21};
+        if (spoilt == 1) words[4] = 9;    // draft 3 stands too far back
+        if (spoilt == 2) words[9] = 9;    // draft 3 does not see 2, which sees 0
+        if (spoilt == 3) words[9] = 29;   // it sees draft 4, which comes later
+        m.compute(seq, tokens_from(6, 6), {.drafts = 5, .bits = words, .bits_rows = 5});
+        EXPECT_EQ(accept(seq, {1}), QUIRE_E_ARG);
+        EXPECT_EQ(accept(seq, {0, 2, 3}), spoilt == 0 ? QUIRE_OK : QUIRE_E_ARG) << spoilt;
+        if (spoilt != 0) {
+            EXPECT_EQ(accept(seq, {0, 2, 4}), QUIRE_OK) << m.message();
+        }
+        EXPECT_EQ(moves_of_next(seq).size(), 2u);
+    }
+}
+
+// A draft that does not see all of the text before it is not what a plain text would have there.
+TEST_F(PathTest, a_draft_that_misses_a_token_is_not_accepted) {
+    quire_seq seq = m.sequence();
+    m.compute(seq, tokens_from(1, 5));
+    m.compute(seq, {6, 7}, {.drafts = 1, .bits = {0, 6, 0x7E}, .bits_rows = 1});
+    EXPECT_EQ(accept(seq, {0}), QUIRE_E_ARG);
+    EXPECT_EQ(accept(seq, {}), QUIRE_OK);
+}
+
 TEST_F(PathTest, a_chain_is_accepted_from_its_front) {
     quire_seq seq = m.sequence();
     m.compute(seq, tokens_from(1, 4), {.drafts = 3});

@@ -19,7 +19,6 @@ class RopeTest : public testing::Test {
  protected:
     RopeTest() {
         desc.struct_size = sizeof desc;
-        desc.original_context = 8192;
     }
     double frequency(uint32_t i, uint32_t head_dim = 128) {
         Rope rope(host());
@@ -62,6 +61,7 @@ TEST_F(RopeTest, linear_scaling_divides_all) {
 // above 8,192 are divided by 8.
 TEST_F(RopeTest, llama3_scaling_keeps_short_waves_and_divides_long_ones) {
     desc.scaling = QUIRE_ROPE_LLAMA3;
+    desc.original_context = 8192;
     desc.base = 500000;
     desc.factor = 8;
     auto plain = [](uint32_t i) { return std::pow(500000.0, -2.0 * i / 128); };
@@ -103,11 +103,13 @@ TEST_F(RopeTest, own_frequencies_take_the_place_of_all) {
     float own[] = {3.0f, 0.5f};
     desc.frequencies = own;
     desc.rotated_dim = 4;
-    desc.scaling = QUIRE_ROPE_LINEAR;
     EXPECT_EQ(frequency(0), 3.0);
     EXPECT_EQ(frequency(1), 0.5);
     own[1] = NAN;
     EXPECT_EQ(refused(), QUIRE_E_ARG);
+    own[1] = 0.5f;
+    desc.base = 500000;
+    EXPECT_EQ(refused(), QUIRE_E_ARG) << "it would not be read";
 }
 
 TEST_F(RopeTest, wrong_descriptions_are_refused) {
@@ -129,8 +131,19 @@ TEST_F(RopeTest, wrong_descriptions_are_refused) {
     refuse([](D d) { d->scaling = QUIRE_ROPE_LINEAR, d->factor = 0.5f; }, QUIRE_E_ARG);
     refuse([](D d) { d->scaling = QUIRE_ROPE_YARN, d->factor = 2, d->original_context = 0; },
            QUIRE_E_ARG);
-    refuse([](D d) { d->low_freq_factor = 4; }, QUIRE_E_ARG);
-    refuse([](D d) { d->beta_slow = 40; }, QUIRE_E_ARG);
+    auto llama3 = [](D d) {
+        d->scaling = QUIRE_ROPE_LLAMA3, d->factor = 8, d->original_context = 8192;
+    };
+    auto yarn = [](D d) {
+        d->scaling = QUIRE_ROPE_YARN, d->factor = 8, d->original_context = 8192;
+    };
+    refuse([&](D d) { llama3(d), d->low_freq_factor = 4; }, QUIRE_E_ARG);
+    refuse([&](D d) { yarn(d), d->beta_slow = 40; }, QUIRE_E_ARG);
+    // What the scaling does not read.
+    refuse([](D d) { d->factor = 8; }, QUIRE_E_ARG);
+    refuse([](D d) { d->original_context = 8192; }, QUIRE_E_ARG);
+    refuse([&](D d) { yarn(d), d->high_freq_factor = 4; }, QUIRE_E_ARG);
+    refuse([&](D d) { llama3(d), d->beta_fast = 32; }, QUIRE_E_ARG);
     EXPECT_EQ(refused(0), QUIRE_E_ARG) << "a latent row without a rotated part";
 }
 
