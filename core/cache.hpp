@@ -144,7 +144,7 @@ class Cache {
         bool admission;  // nothing of it is on the device yet
         bool takes;      // any block, or hits
         bool swapped;
-        uint32_t first_masked;             // of the known tokens
+        uint32_t lookup_end;               // tokens from here on are computed, not found
         uint32_t drafts;                   // that are a tree
         uint32_t length[kMaxGroups];       // of the table, in the end
         uint32_t fresh[kMaxGroups];        // blocks to take
@@ -270,6 +270,8 @@ class Cache {
     void fail_step(StepRecord *record);
     void lose(uint32_t sequence, uint32_t valid_tokens);
     void withdraw_published(uint64_t step);
+    void begin_batch(StepRecord *record, Batch *batch);
+    void end_batch(StepRecord *record);
     Status signal(StepRecord *record, uint32_t shard, quire_error *error);
     void abandon(StepRecord *record);
     Status read_fences(const StepRecord &record, bool *passed, bool *failed, quire_error *error);

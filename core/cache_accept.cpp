@@ -51,16 +51,19 @@ Status Cache::check_path(const Sequence &s, const uint32_t *path, uint32_t count
     const SequenceState &state = s.state;
     for (uint32_t i = 0; i < count; ++i) {
         if (path[i] >= state.drafts || (i != 0 && path[i] <= path[i - 1])) {
-            return fail(QUIRE_E_ARG, "path[{}] is {}: needs a draft's index, above the one before",
+            return fail(QUIRE_E_ARG,
+                        i == 0 ? "path[{}] is {}: needs the index of a draft"
+                               : "path[{}] is {}: needs the index of a draft, above the one before",
                         i, path[i]);
         }
         uint32_t before = i != 0 ? path[i - 1] : QUIRE_MASK_ROOT;
         bool follows = state.drafts_are_tree ? s.tree.data[path[i]] == before : path[i] == i;
         if (!follows) {
-            return fail(QUIRE_E_ARG,
-                        "path[{}] is {}, a draft that does not see just those of the path before it "
-                        "and all tokens before the drafts",
-                        i, path[i]);
+            return fail(
+                QUIRE_E_ARG,
+                "path[{}] is {}, a draft that does not see just those of the path before it "
+                "and all tokens before the drafts",
+                i, path[i]);
         }
     }
     return Status{};
@@ -72,6 +75,10 @@ Status Cache::accept_path(uint64_t handle, const uint32_t *path, uint32_t count)
     Sequence &s = sequences_[index];
     if ((s.state.flags & Sequence::kSwapped) != 0) {
         return fail(QUIRE_E_BUSY, "the sequence is swapped out: add it to a step first");
+    }
+    if (s.state.drafts == 0) {
+        if (count == 0) return accept(handle, 0);
+        return fail(QUIRE_E_ARG, "count is {}: the sequence has no drafts to keep", count);
     }
     QUIRE_TRY(check_path(s, path, count));
     uint32_t in_place = 0;

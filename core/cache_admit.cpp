@@ -24,7 +24,8 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
         return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);
     }
     if (state.drafts != 0) {
-        return fail(QUIRE_E_BUSY, "items[{}]: {} drafts were not accepted: call quire_seq_accept or _accept_path",
+        return fail(QUIRE_E_BUSY,
+                    "items[{}]: {} drafts were not accepted: call quire_seq_accept or _accept_path",
                     i, state.drafts);
     }
     uint64_t known = uint64_t{state.known} + item.token_count;
@@ -107,8 +108,7 @@ Status Cache::find_prefix(Plan *plan, bool has_waited) {
     }
     uint32_t settled = plan->swapped ? s.state.computed : plan->known - 1;
     if (s.state.first_unknown < settled) settled = s.state.first_unknown;
-    // What a mask is about is computed together.
-    if (plan->first_masked < settled) settled = plan->first_masked;
+    if (plan->lookup_end < settled) settled = plan->lookup_end;
     uint32_t blocks = settled >> geometry_.block_shift;
     if (has_waited && waiting_.blocks == blocks) {
         hashed_ = blocks;
@@ -275,7 +275,12 @@ Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, 
     plan->position = s.state.computed;
     plan->lookahead = item.lookahead;
     plan->drafts = item.mask_kind != QUIRE_MASK_NONE ? item.draft_count : 0;
-    plan->first_masked = first_masked(item, plan->known);
+    // What a mask is about is computed together. Drafts that were found could be taken for
+    // accepted.
+    plan->lookup_end = first_masked(item, plan->known);
+    if (item.draft_count > plan->known - plan->lookup_end) {
+        plan->lookup_end = plan->known - item.draft_count;
+    }
     plan->hit_blocks = plan->query_tokens = 0;
     plan->swapped = (s.state.flags & Sequence::kSwapped) != 0;
     plan->admission = s.state.computed == 0 || plan->swapped;

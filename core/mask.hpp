@@ -40,8 +40,8 @@ uint64_t unfolded_words(const quire_step_item &item, const uint32_t *words, uint
 MaskView unfold_mask(const quire_step_item &item, const uint32_t *words, uint32_t known,
                      uint32_t *out);
 
-// Of each draft the one whose child it is: one that sees what that one sees, and itself, at the next
-// position. QUIRE_MASK_ROOT: a child of the last token before the drafts. kNoParent: neither.
+// Of each draft the one whose child it is: one that sees what that one sees, and itself, at the
+// next position. QUIRE_MASK_ROOT: a child of the last token before the drafts. kNoParent: neither.
 // REQUIRES: check_mask().
 constexpr uint32_t kNoParent = QUIRE_MASK_ROOT - 1;
 void find_parents(const quire_step_item &item, const MaskView &mask, uint32_t known,

@@ -122,8 +122,8 @@ typedef struct quire_cache_desc {
     uint64_t reserve_bytes;    /* left free when pool_fraction is used */
     float pool_fraction;       /* of the device's free memory */
     uint32_t watermark_blocks; /* left free by the admission of new sequences, in each group */
-    /* Host tier for swapping: bytes a shard for a cache with memory, blocks a group for one
-     * without. */
+    /* Host tier for swapping: bytes a shard for a cache with memory (host_blocks 0), blocks a group
+     * for one without (host_bytes 0). */
     uint64_t host_bytes;
     uint32_t host_blocks;
     uint32_t eviction; /* QUIRE_EVICT_* */
@@ -338,8 +338,8 @@ QUIRE_EXPORT quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq,
  * above the drafts reaches into that item's lookahead: what the engine wrote there becomes known,
  * as QUIRE_TOKEN_UNKNOWN until quire_seq_set_tokens names it, and computed. A sequence is accepted
  * before its next item.
- * Errors   QUIRE_E_ARG  count is above drafts + lookahead; or under the item's mask one of them does
- *                       not follow the one before it. */
+ * Errors   QUIRE_E_ARG  count is above drafts + lookahead; or under the item's mask one of them
+ *                       does not follow the one before it. */
 QUIRE_EXPORT quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
                                            quire_error *error);
 
@@ -349,7 +349,9 @@ QUIRE_EXPORT quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, ui
  * sequence's next step is committed. Until then a fork takes only what comes before the first such
  * token, and a swap gives the moved tokens up, to be computed again.
  * path     [count] NULL when count is 0.
- * Errors   QUIRE_E_ARG          an index is not above the one before it, or no draft's.
+ * Without drafts, as in a second call, a path of none changes nothing.
+ * Errors   QUIRE_E_ARG          an index is not above the one before it, or no draft's; or the path
+ *                               is no way through the mask.
  *          QUIRE_E_UNSUPPORTED  tokens would have to be moved, and the backend cannot. */
 QUIRE_EXPORT quire_status quire_seq_accept_path(quire_cache *cache, quire_seq seq,
                                                 const uint32_t *path, uint32_t count,

@@ -50,7 +50,7 @@ Reference::Plan Reference::make_plan(int slot, const Item &item) {
     plan.admission = s.computed == 0 || s.swapped;
     if (plan.admission && !config_.prefix_off && !s.unpublished && s.cross == 0) {
         int settled = std::min(s.swapped ? s.computed : plan.known - 1, first_unknown(s));
-        if (item.is_tree) settled = std::min(settled, plan.known - item.drafts);
+        settled = std::min(settled, plan.known - item.drafts);
         plan.matched = match(s, settled / config_.block_tokens, false);
         if (!s.swapped) {
             plan.matched.resize(static_cast<size_t>(best_hit(plan.matched)));

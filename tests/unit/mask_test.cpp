@@ -97,6 +97,23 @@ TEST_F(MaskTest, what_a_mask_is_about_is_not_taken_from_a_prefix) {
     EXPECT_EQ(read<int32_t>(views().mask_rows, 6), (Ints{-1, -1, 0, 1, 2, 3}));
 }
 
+// They may be taken for accepted before anybody wrote them, and moved, which a shared block
+// forbids.
+TEST_F(MaskTest, drafts_are_not_taken_from_a_prefix) {
+    m.compute(m.sequence(), tokens_from(1, 16));
+    quire_seq chain = m.sequence(), tree = m.sequence();
+    m.begin();
+    EXPECT_EQ(m.add(chain, tokens_from(1, 15), {.drafts = 6}).hit_tokens, 8u);
+    m.abort();
+    m.begin();
+    // The mask is about the last draft only.
+    Tokens words = {0, 14, 0x7FFF};
+    EXPECT_EQ(
+        m.add(tree, tokens_from(1, 15), {.drafts = 6, .bits = words, .bits_rows = 1}).hit_tokens,
+        8u);
+    m.abort();
+}
+
 TEST_F(MaskTest, wrong_masks_are_refused_and_nothing_changes) {
     quire_seq seq = m.sequence();
     m.compute(seq, tokens_from(1, 5));

@@ -60,6 +60,17 @@ TEST_F(PathTest, tokens_out_of_place_move_in_the_next_step) {
     EXPECT_EQ(m.probe(joined(kept, {1, 2})), 8u);
 }
 
+TEST_F(PathTest, a_second_path_leaves_the_moves_of_the_first) {
+    quire_seq seq = drafted();
+    ASSERT_EQ(accept(seq, {0, 2, 4}), QUIRE_OK);
+    std::string before = m.snapshot();
+    EXPECT_EQ(accept(seq, {}), QUIRE_OK);
+    EXPECT_EQ(accept(seq, {1}), QUIRE_E_ARG);
+    EXPECT_NE(m.message().find("no drafts"), std::string::npos) << m.message();
+    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(moves_of_next(seq).size(), 2u);
+}
+
 TEST_F(PathTest, a_path_in_place_moves_nothing) {
     quire_seq seq = drafted();
     ASSERT_EQ(accept(seq, {0, 1}), QUIRE_OK);
@@ -97,9 +108,9 @@ TEST_F(PathTest, a_tree_of_bits_is_the_tree_of_its_parents) {
         quire_seq seq = m.sequence();
         m.compute(seq, tokens_from(1, 5));
         Tokens words = {6, 6, 7, 7, 8, 8, 1, 3, 5, 13, 21};
-        if (spoilt == 1) words[4] = 9;    // draft 3 stands too far back
-        if (spoilt == 2) words[9] = 9;    // draft 3 does not see 2, which sees 0
-        if (spoilt == 3) words[9] = 29;   // it sees draft 4, which comes later
+        if (spoilt == 1) words[4] = 9;   // draft 3 stands too far back
+        if (spoilt == 2) words[9] = 9;   // draft 3 does not see 2, which sees 0
+        if (spoilt == 3) words[9] = 29;  // it sees draft 4, which comes later
         m.compute(seq, tokens_from(6, 6), {.drafts = 5, .bits = words, .bits_rows = 5});
         EXPECT_EQ(accept(seq, {1}), QUIRE_E_ARG);
         EXPECT_EQ(accept(seq, {0, 2, 3}), spoilt == 0 ? QUIRE_OK : QUIRE_E_ARG) << spoilt;
