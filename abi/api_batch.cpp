@@ -54,7 +54,7 @@ Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t
     if (launch->shard == cache->devices.size())
         return fail(QUIRE_E_ARG, "the queue is of another device");
     if (!batch->core.committed())
-        return fail(QUIRE_E_ARG, "no step with rows is committed in the batch");
+        return fail(QUIRE_E_ARG, "the batch holds no committed, unfinished step with rows");
     const LayerPlace *place = cache->core.place(layer);
     if (place == nullptr) return fail(QUIRE_E_ARG, "layer is {}: the cache has fewer", layer);
     launch->group = place->group;

@@ -47,8 +47,10 @@ Batch::~Batch() {
 Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry) {
     uint32_t views = desc.views | (desc.attention_count != 0 ? kAttentionViews : 0);
     if (max_mask_words_ != 0) views |= QUIRE_VIEW_MASK | QUIRE_VIEW_POSITIONS;
-    if ((flags_ & QUIRE_BATCH_SHARED_PREFIX) != 0) {
-        views |= QUIRE_VIEW_SHARED_PREFIX | QUIRE_VIEW_BLOCK_TABLE;
+    if ((flags_ & QUIRE_BATCH_SHARED_PREFIX) != 0) views |= QUIRE_VIEW_SHARED_PREFIX;
+    // What rows share is found by comparing their tables.
+    if ((views & QUIRE_VIEW_SHARED_PREFIX) != 0) {
+        views |= QUIRE_VIEW_BLOCK_TABLE | QUIRE_VIEW_LENGTHS;
     }
     for (uint32_t i = 0; i < desc.attention_count; ++i) {
         if (desc.attention[i].rope != nullptr) views |= QUIRE_VIEW_POSITIONS;
@@ -143,6 +145,7 @@ Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry,
             uint32_t index = a_group ? g : a_shard ? s * group_count_ + g : 0;
             const quire_attention_desc &options = desc.attention[index];
             QUIRE_TRY(check_attention(options, index, geometry.groups[g]));
+            if (count != 1) QUIRE_TRY(check_of_cross(options, index, geometry.groups[g]));
             QUIRE_TRY(make_plan(options, geometry, &shards_[s], g, error));
         }
     }
@@ -163,6 +166,24 @@ Status Batch::check_attention(const quire_attention_desc &options, uint32_t inde
                     "max_mask_words is {}, which QUIRE_ATTENTION_MASK of attention[{}] "
                     "contradicts: masks are for all groups or for none",
                     max_mask_words_, index);
+    }
+    return Status{};
+}
+
+// A description for all groups is about the sequence's own tokens: a cross group leaves out what
+// does not concern it. One of its own must not ask for that.
+Status Batch::check_of_cross(const quire_attention_desc &options, uint32_t index,
+                             const GroupGeometry &group) const {
+    if (!group.cross) return Status{};
+    if (options.rope != nullptr) {
+        return fail(QUIRE_E_ARG, "attention[{}].rope: rows of a cross group have no position",
+                    index);
+    }
+    if ((options.flags & QUIRE_ATTENTION_MASK) != 0) {
+        return fail(QUIRE_E_ARG,
+                    "attention[{}].flags: masks are about a sequence's own tokens, not a cross "
+                    "group's",
+                    index);
     }
     return Status{};
 }
@@ -209,6 +230,10 @@ Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, con
     }
     if (max_rows_ == 0 || max_blocks_ == 0 || max_query_ == 0) {
         return fail(QUIRE_E_ARG, "max_rows, max_blocks_per_row and max_query_tokens must not be 0");
+    }
+    if (max_mask_words_ > uint32_t{INT32_MAX}) {
+        return fail(QUIRE_E_LIMIT, "max_mask_words is {}: rows name their words by int32",
+                    max_mask_words_);
     }
     constexpr uint32_t lists = QUIRE_VIEW_CSR | QUIRE_VIEW_CONTEXT_SLOTS;
     if ((desc.views & lists) != 0 && desc.max_context_tokens == 0) {
@@ -267,8 +292,18 @@ Status Batch::fits(const BatchNeed &need) const {
     return Status{};
 }
 
-bool Batch::writable(const Timeline &timeline) const {
-    return !has_memory_ || timeline.has_run(images_[(current_ + 1) % image_count_].step);
+Status Batch::check_writable(const Timeline &timeline, uint64_t queue) const {
+    if (!has_memory_) return Status{};
+    if (!timeline.has_run(images_[(current_ + 1) % image_count_].step)) {
+        return fail(QUIRE_E_BUSY, "{} earlier steps of this batch still run: use another or wait",
+                    image_count_);
+    }
+    // Every image is uploaded to the same place: only a queue's own order keeps the steps apart.
+    if (!timeline.has_run(last_step_) && timeline.queue_of(last_step_) != queue) {
+        return fail(QUIRE_E_BUSY,
+                    "the batch's last step still runs on other queues: use another batch or wait");
+    }
+    return Status{};
 }
 
 Status Batch::upload(uint32_t index, Queue *queue, quire_error *error) {

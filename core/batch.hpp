@@ -15,6 +15,8 @@
 // Threads: written under the cache's lock; read by launches on a committed batch without one.
 #pragma once
 
+#include <atomic>
+
 #include "shards.hpp"
 
 namespace quire {
@@ -52,10 +54,10 @@ class Batch {
                   quire_error *error);
 
     Status fits(const BatchNeed &need) const;
-    // May an image be written? False while uploads of earlier steps wait.
-    bool writable(const Timeline &timeline) const;
+    // May an image be written, for a step on the queue? BUSY while earlier steps need theirs.
+    Status check_writable(const Timeline &timeline, uint64_t queue) const;
 
-    // Turns to the next image. REQUIRES: writable().
+    // Turns to the next image. REQUIRES: check_writable().
     void turn() { current_ = (current_ + 1) % image_count_; }
     // Between begin_write and end_write rows are added in item order.
     void begin_write();
@@ -67,10 +69,13 @@ class Batch {
     // REQUIRES: shard is one of the cache's, or 0.
     Status views(uint32_t group, uint32_t shard, quire_batch_views *out) const;
     uint64_t last_step() const { return last_step_; }
-    void failed() { row_count_ = 0, query_tokens_ = 0; }
+    // The step is over: nothing may be launched on it. A later one in the batch stays as it is.
+    void end(uint64_t step) {
+        if (step == last_step_) is_open_ = false;
+    }
 
     // For launches on a shard. REQUIRES: the shard holds layers of the group.
-    bool committed() const { return row_count_ != 0; }
+    bool committed() const { return is_open_ && row_count_ != 0; }
     quire_be_plan *plan(uint32_t shard, uint32_t group) const {
         return shards_[shard].plans[group];
     }
@@ -125,6 +130,8 @@ class Batch {
     Status allocate_image(Shard *shard, uint32_t image, quire_error *error);
     Status check_attention(const quire_attention_desc &options, uint32_t index,
                            const GroupGeometry &group) const;
+    Status check_of_cross(const quire_attention_desc &options, uint32_t index,
+                          const GroupGeometry &group) const;
     Status make_plans(const quire_batch_desc &desc, const Geometry &geometry, quire_error *error);
     Status make_plan(const quire_attention_desc &options, const Geometry &geometry, Shard *shard,
                      uint32_t group, quire_error *error);
@@ -181,6 +188,7 @@ class Batch {
     uint32_t query_tokens_ = 0;
     uint32_t max_length_ = 0;
     uint64_t last_step_ = 0;
+    std::atomic<bool> is_open_{false};  // last_step_ is committed and not over
 };
 
 }  // namespace quire

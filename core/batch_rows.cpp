@@ -178,6 +178,7 @@ void Batch::end_write(uint64_t step) {
     image.cross_tokens = cross_tokens_;
     image.step = step;
     last_step_ = step;
+    is_open_ = true;
 }
 
 }  // namespace quire

@@ -31,11 +31,25 @@ Status Cache::finish(uint64_t step, uint32_t outcome, quire_error *error) {
     // shard takes none, the earlier ones' count for nothing, and get a higher value next time.
     for (uint32_t i = 0; i < record->shard_count; ++i) QUIRE_TRY(signal(record, i, error));
     record->phase = StepPhase::finished;
+    end_batch(record);
     step_handles_.end(record->handle_index);
     record->handle_index = kNone;
     if (outcome == QUIRE_STEP_FAILED) fail_step(record);
     if (!has_memory_) complete(record);
     return Status{};
+}
+
+// The batch takes a step, and forgets an earlier one's: it may be destroyed before that one ends.
+void Cache::begin_batch(StepRecord *record, Batch *batch) {
+    for (StepRecord &other : records_) {
+        if (batch != nullptr && other.batch == batch) other.batch = nullptr;
+    }
+    record->batch = batch;
+}
+
+void Cache::end_batch(StepRecord *record) {
+    if (record->batch != nullptr) record->batch->end(record->number);
+    record->batch = nullptr;
 }
 
 Status Cache::signal(StepRecord *record, uint32_t shard, quire_error *error) {
@@ -60,6 +74,7 @@ void Cache::abandon(StepRecord *record) {
     step_handles_.end(record->handle_index);
     record->handle_index = kNone;
     record->phase = StepPhase::finished;
+    end_batch(record);
     fail_step(record);
     if (!running) complete(record);
 }

@@ -211,9 +211,7 @@ Status Cache::check_log_batch(const LogReader &log, const Batch *batch) const {
         need.mask_words += uint64_t{row.mask_rows} * row.mask_stride;
         if (slot.longest > need.longest_table) need.longest_table = slot.longest;
     }
-    QUIRE_TRY(batch->fits(need));
-    if (batch->writable(timeline_)) return Status{};
-    return fail(QUIRE_E_BUSY, "earlier steps of this batch still run: use another or wait");
+    return batch->fits(need);
 }
 
 // Memory for all that applying the log writes.
@@ -356,7 +354,8 @@ Status Cache::apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOpt
     record.handle_index = handle_index;
     record.number = timeline_.next();
     hold_queues(&record, options);
-    Status ready = order_behind(record, header.order, error);
+    Status ready = batch != nullptr ? batch->check_writable(timeline_, record.queue) : Status{};
+    if (ready.ok()) ready = order_behind(record, header.order, error);
     if (ready.ok()) ready = check_digest(log);
     if (!ready.ok()) {
         close(&record);
@@ -370,13 +369,13 @@ Status Cache::apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOpt
 
 // A device that refuses its part leaves this rank without what the log wrote: it stops.
 Status Cache::commit_applied(StepRecord *record, Batch *batch, quire_error *error) {
+    begin_batch(record, batch);
     record->phase = StepPhase::committed;
     timeline_.commit(record->queue);
     if (!has_memory_) return Status{};
     queue_tuples_.commit(record->queue, record->number);
     Status enqueued = enqueue(*record, batch, error);
     if (enqueued.ok()) return enqueued;
-    if (batch != nullptr) batch->failed();
     abandon(record);
     return enqueued;
 }

@@ -218,10 +218,7 @@ BatchNeed Cache::need_of(const StepRecord &record) const {
 Status Cache::check_batch(const StepRecord &record, Batch *batch) const {
     if (batch == nullptr) return Status{};
     QUIRE_TRY(batch->fits(need_of(record)));
-    if (!batch->writable(timeline_)) {
-        return fail(QUIRE_E_BUSY, "earlier steps of this batch still run: use another or wait");
-    }
-    return Status{};
+    return batch->check_writable(timeline_, record.queue);
 }
 
 // Block ids that the window has passed are given back; the queue's later work may use them.
@@ -380,6 +377,7 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     settle_items(record, batch);
     if (record->dropped) publish_again(*record);
     if (batch != nullptr) batch->end_write(record->number);
+    begin_batch(record, batch);
     count_copies(*record);
     record->phase = StepPhase::committed;
     open_slot_ = kNone;
@@ -388,7 +386,6 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
         queue_tuples_.commit(record->queue, record->number);
         Status enqueued = enqueue(*record, batch, error);
         if (!enqueued.ok()) {
-            if (batch != nullptr) batch->failed();
             abandon(record);
             return enqueued;
         }

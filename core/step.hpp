@@ -16,6 +16,8 @@
 
 namespace quire {
 
+class Batch;
+
 enum class EditKind : uint8_t {
     take_free,  // block: left the free list; owner, frozen_slots = before, as below
     evict,      // block: left the tree; node, index = its generation, unlinked = it is out of reach
@@ -114,6 +116,7 @@ struct StepRecord {
     bool failed = false;   // and rolled back
     uint32_t waited = 0;   // bit slot: its queues wait for that step, which is another's
     uint32_t shard_count = 0;
+    Batch *batch = nullptr;  // until the step is finished or the batch takes a later one
     Queue *queues[kMaxShards] = {};
     uint64_t fence_values[kMaxShards] = {};  // on each queue, once finished
     Array<Change> changes;
@@ -152,6 +155,7 @@ struct StepRecord {
         failed = false;
         waited = 0;
         shard_count = 0;
+        batch = nullptr;
         handle_index = kNone;
         phase = StepPhase::unused;
     }

@@ -173,7 +173,8 @@ QUIRE_EXPORT quire_status quire_step_abort(quire_cache *cache, quire_step step, 
  * batch    NULL when the engine reads tables with quire_step_blocks.
  * Errors   QUIRE_E_LIMIT        the step has more rows, tokens or blocks than the batch holds;
  *                               still open.
- *          QUIRE_E_BUSY         the batch's last steps still run; use another or wait. Still open.
+ *          QUIRE_E_BUSY         the batch's last steps still run, more than it has room for or on
+ *                               other queues: use another batch or wait. Still open.
  *          QUIRE_E_DEVICE_LOST  the step was undone as by finish with QUIRE_STEP_FAILED. */
 QUIRE_EXPORT quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch *batch,
                                             quire_error *error);
@@ -183,7 +184,8 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
 /* Says that everything of the step has been enqueued on its queues: a fence goes behind it. In a
  * bookkeeping-only cache it says that the step is done. QUIRE_STEP_FAILED takes *computed* back in
  * every sequence that the step computed or that used its blocks since (QUIRE_SEQ_LOST); known
- * tokens stay. The handle is stale afterwards.
+ * tokens stay, but drafts that were not accepted are forgotten. The handle is stale afterwards, and
+ * nothing may be launched on the step's batch before its next commit.
  *
  * signal   NULL. (Native signals: not in 0.1.) */
 QUIRE_EXPORT quire_status quire_step_finish(quire_cache *cache, quire_step step,
@@ -256,7 +258,8 @@ typedef struct quire_batch_desc {
      * [shard][group]. */
     uint32_t attention_count;
     uint32_t attention_stride;
-    uint32_t max_mask_words; /* of all rows; 0: steps with masks are refused */
+    /* Of all rows, each mask_rows * ceil(mask_rows / 32); 0: steps with masks are refused. */
+    uint32_t max_mask_words;
     const quire_attention_desc *attention;
     uint32_t max_cross_tokens; /* written in one step, over all rows */
     uint32_t reserved0;

@@ -121,4 +121,70 @@ TEST_F(HeldQueue, a_queue_with_a_running_step_is_not_destroyed) {
     EXPECT_EQ(api().queue_destroy(queues_[0], error()), QUIRE_E_BUSY);
 }
 
+class HeldBatch : public HeldQueue {
+ protected:
+    HeldBatch() {
+        auto desc = described<quire_batch_desc>();
+        desc.max_rows = desc.max_query_tokens = desc.max_blocks_per_row = 4;
+        desc.views = QUIRE_VIEW_SLOTS;
+        cache_.must(api().batch_create(cache_.cache, &desc, &batch_, error()));
+    }
+    ~HeldBatch() override {
+        release();
+        auto desc = described<quire_step_desc>();
+        desc.queues = queues_, desc.queue_count = 1;
+        quire_step step = 0;
+        if (api().step_begin(cache_.cache, &desc, nullptr, 0, sizeof(quire_step_item), nullptr, 0,
+                             nullptr, 0, &step, error()) >= 0) {
+            api().step_abort(cache_.cache, step, nullptr);
+        }
+        EXPECT_GE(api().batch_destroy(batch_, error()), 0) << error()->message;
+    }
+
+    quire_status commit(quire_queue *queue, quire_step *step) {
+        quire_step_result result{};
+        *step = cache_.begin(queue, cache_.create(), {1, 2, 3}, &result);
+        return api().step_commit(cache_.cache, *step, batch_, error());
+    }
+    quire_status finish(quire_step step) {
+        return api().step_finish(cache_.cache, step, nullptr, QUIRE_STEP_OK, error());
+    }
+    quire_status write() {
+        auto args = described<quire_kv_args>();
+        args.k = args.v = reinterpret_cast<uint64_t>(rows_);
+        return api().kv_write(batch_, &args, queues_[0], error());
+    }
+
+    quire_batch *batch_ = nullptr;
+    alignas(64) float rows_[3 * 64] = {};
+};
+
+// Both steps' tables are uploaded to one place, and nothing would order the two uploads.
+TEST_F(HeldBatch, a_batch_whose_step_still_runs_takes_none_of_another_queue) {
+    quire_step step = 0;
+    ASSERT_EQ(commit(queues_[0], &step), QUIRE_OK) << error()->message;
+    ASSERT_EQ(finish(step), QUIRE_OK);
+    EXPECT_EQ(commit(queues_[1], &step), QUIRE_E_BUSY);
+    ASSERT_EQ(api().step_abort(cache_.cache, step, error()), QUIRE_OK);
+    ASSERT_EQ(commit(queues_[0], &step), QUIRE_OK) << "its own queue keeps the order";
+    ASSERT_EQ(finish(step), QUIRE_OK);
+    release();
+    ASSERT_EQ(commit(queues_[1], &step), QUIRE_OK) << error()->message;
+    ASSERT_EQ(finish(step), QUIRE_OK);
+}
+
+TEST_F(HeldBatch, nothing_is_launched_on_a_step_that_is_over) {
+    release();
+    quire_step first = 0, second = 0;
+    EXPECT_EQ(write(), QUIRE_E_ARG) << "none is committed";
+    ASSERT_EQ(commit(queues_[0], &first), QUIRE_OK);
+    EXPECT_EQ(write(), QUIRE_OK) << error()->message;
+    ASSERT_EQ(commit(queues_[0], &second), QUIRE_OK) << error()->message;
+    ASSERT_EQ(finish(first), QUIRE_OK);
+    EXPECT_EQ(write(), QUIRE_OK) << "the later step is open still";
+    ASSERT_EQ(finish(second), QUIRE_OK);
+    EXPECT_EQ(write(), QUIRE_E_ARG);
+    EXPECT_NE(std::string(error()->message).find("unfinished"), std::string::npos);
+}
+
 }  // namespace

@@ -42,6 +42,8 @@ class LatentRanks {
         make_batch();
     }
     ~LatentRanks() {
+        // The last step's fences are behind its launches.
+        for (quire_queue *queue : queues_) must(api_.queue_sync(queue, &error_));
         must(api_.batch_destroy(batch_, &error_));
         must(api_.cache_destroy(cache_, &error_));
         for (quire_queue *queue : queues_) must(api_.queue_destroy(queue, &error_));

@@ -285,6 +285,30 @@ TEST(Views, addresses_stay_and_views_that_are_not_kept_have_none) {
     EXPECT_EQ(m.api().batch_destroy(batch, m.error()), QUIRE_OK);
 }
 
+TEST(Views, a_common_prefix_is_found_without_other_views) {
+    for (bool as_view : {false, true}) {
+        Manager m;
+        quire_batch_desc desc = all_views(as_view ? 0 : QUIRE_BATCH_SHARED_PREFIX);
+        desc.views = as_view ? QUIRE_VIEW_SHARED_PREFIX : 0;
+        quire_batch *batch = nullptr;
+        ASSERT_EQ(m.api().batch_create(m.cache(), &desc, &batch, m.error()), QUIRE_OK);
+        quire_seq parent = m.sequence();
+        m.compute(parent, tokens_from(1, 9));
+        quire_seq child = m.fork(parent, 8);
+        m.begin();
+        m.add(parent, tokens_from(10, 1));
+        m.add(child, tokens_from(20, 1));
+        m.finish(m.commit(batch));
+        auto views = described<quire_batch_views>();
+        ASSERT_EQ(m.api().batch_get_views(batch, 0, 0, &views, m.error()), QUIRE_OK);
+        EXPECT_NE(views.block_table, 0u);
+        EXPECT_NE(views.lengths, 0u);
+        ASSERT_NE(views.shared_prefix, 0u);
+        EXPECT_NE(at<int32_t>(views.shared_prefix)[1], 0);
+        EXPECT_EQ(m.api().batch_destroy(batch, m.error()), QUIRE_OK);
+    }
+}
+
 TEST(Views, a_step_that_does_not_fit_stays_open) {
     Manager m;
     quire_batch_desc desc = all_views(0);
