@@ -24,7 +24,10 @@ inline Status make_options(const quire_cache *cache, const quire_step_desc &desc
         out->queue_tag = desc.queue_tag;
         return Status{};
     }
-    if (desc.queue_count != shards || desc.queues == nullptr) {
+    if (desc.queues == nullptr) {
+        return fail(QUIRE_E_ARG, "queues is NULL: needs one queue a shard, here {}", shards);
+    }
+    if (desc.queue_count != shards) {
         return fail(QUIRE_E_ARG, "queue_count is {}: needs one queue a shard, here {}",
                     desc.queue_count, shards);
     }

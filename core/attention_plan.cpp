@@ -8,6 +8,10 @@ namespace quire {
 
 Status AttentionPlan::describe_rope(const quire_rope_desc &rope, const GroupGeometry &group) {
     bool latent = group.kind == QUIRE_GROUP_LATENT;
+    if (latent && group.k_head_dim == group.v_head_dim) {
+        return fail(QUIRE_E_ARG,
+                    "rope: the latent group's rows have no rotated part, k_head_dim is v_head_dim");
+    }
     QUIRE_TRY(compute_rope(rope, latent ? group.k_head_dim - group.v_head_dim : group.k_head_dim,
                            &rope_));
     be_rope_ = quire_be_rope{sizeof be_rope_, rope_.magnitude, rope_.frequencies.data()};

@@ -17,7 +17,7 @@ bool is_positive(float value) { return std::isfinite(value) && value > 0; }
 float or_default(float value, float otherwise) { return value != 0 ? value : otherwise; }
 
 // The description with its defaults filled in.
-Status fill_defaults(uint32_t head_dim, quire_rope_desc *desc) {
+void fill_defaults(uint32_t head_dim, quire_rope_desc *desc) {
     if (desc->rotated_dim == 0) desc->rotated_dim = head_dim;
     desc->base = or_default(desc->base, 10000);
     desc->low_freq_factor = or_default(desc->low_freq_factor, 1);
@@ -28,7 +28,6 @@ Status fill_defaults(uint32_t head_dim, quire_rope_desc *desc) {
     if (!scaled) desc->factor = or_default(desc->factor, 1);
     bool grows = desc->scaling == QUIRE_ROPE_YARN && is_positive(desc->factor);
     desc->magnitude = or_default(desc->magnitude, grows ? 0.1f * std::log(desc->factor) + 1 : 1);
-    return Status{};
 }
 
 Status check_rope(const quire_rope_desc &desc, uint32_t head_dim) {
@@ -141,7 +140,7 @@ double frequency_of(const quire_rope_desc &desc, uint32_t i) {
 Status compute_rope(const quire_rope_desc &given, uint32_t head_dim, Rope *out) {
     quire_rope_desc desc = given;
     QUIRE_TRY(check_unused(desc));
-    QUIRE_TRY(fill_defaults(head_dim, &desc));
+    fill_defaults(head_dim, &desc);
     QUIRE_TRY(check_rope(desc, head_dim));
     out->rotated_dim = desc.rotated_dim;
     out->magnitude = desc.magnitude;

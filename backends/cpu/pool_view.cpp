@@ -11,6 +11,9 @@ namespace quire::cpu {
 
 namespace {
 
+// Of a token, in elements: a row's address must not overflow, for any token of a batch.
+constexpr int64_t kLongestStride = int64_t{1} << 28;
+
 // The largest offset of a walk, in steps that may each overflow.
 class Extent {
  public:
@@ -116,6 +119,10 @@ quire_status check_elements(uint64_t address, const Element &element, const char
 quire_status resolve_stride(int64_t *stride, uint64_t token_elements, const char *name,
                             quire_error *error) {
     if (*stride == 0) *stride = static_cast<int64_t>(token_elements);
+    if (*stride > kLongestStride) {
+        return fail(error, QUIRE_E_ARG, "%s is %" PRId64 ", more than %" PRId64 " elements", name,
+                    *stride, kLongestStride);
+    }
     if (*stride >= 0 && static_cast<uint64_t>(*stride) >= token_elements) return QUIRE_OK;
     return fail(error, QUIRE_E_ARG, "%s is %" PRId64 ", less than a token's %" PRIu64 " elements",
                 name, *stride, token_elements);

@@ -89,8 +89,11 @@ typedef struct quire_attention_desc {
     float scale;      /* 0 = 1 / sqrt(k_head_dim); a latent group needs one, for its query heads had
                          another dim before they were absorbed */
     float soft_cap;   /* 0 = none */
-    const float *alibi_slopes;   /* [q_heads], copied; NULL = none */
-    const quire_rope_desc *rope; /* quire_kv_write turns K, and q when asked; NULL = neither */
+    const float *alibi_slopes; /* [q_heads], copied; NULL = none */
+    /* quire_kv_write turns K, and q when quire_kv_args.q names it; NULL = neither. One description
+     * for all groups is about the sequences' own tokens: a cross group has neither rope nor masks,
+     * and every token sees all of it, QUIRE_ATTENTION_NOT_CAUSAL or not. */
+    const quire_rope_desc *rope;
 } quire_attention_desc;
 
 /* In a latent group k is the latent, [query_tokens][v_head_dim], and v the rotated part of the key,
