@@ -69,18 +69,13 @@ void Cache::write_log(StepRecord *record) {
     header.magic = kLogMagic;
     header.version = kLogVersion;
     header.order = log_order(*record);
-    auto append = [&](const void *bytes, uint64_t size_bytes) {
-        uint64_t at = log.size();
-        log.resize_within(at + size_bytes);
-        std::memcpy(log.data() + at, bytes, size_bytes);
-    };
-    append(&header, sizeof header);
+    append(&log, &header, sizeof header);
     for (uint32_t slot : leader_.touched()) {
         leader_.tell_ended(slot, sequence_handles_.is_live(slot), &log, &header);
     }
     for (const quire_block_copy &copy : record->copies) {
         if (copy.kind == kVoidCopy) continue;
-        append(&copy, sizeof copy);
+        append(&log, &copy, sizeof copy);
         ++header.copy_count;
     }
     for (const Change &change : record->changes) {
@@ -89,14 +84,14 @@ void Cache::write_log(StepRecord *record) {
                    change.cross_tokens, header.mask_word_count, change.mask_rows,
                    change.mask_first,   change.mask_stride};
         if (row.mask_rows == 0) row.mask_at = row.mask_first = row.mask_stride = 0;
-        append(&row, sizeof row);
+        append(&log, &row, sizeof row);
         header.mask_word_count += static_cast<uint32_t>(row.mask_words());
         ++header.row_count;
     }
     for (const Change &change : record->changes) {
         if (change.kind != ChangeKind::item || change.mask_rows == 0) continue;
         uint64_t words = uint64_t{change.mask_rows} * (uint64_t{change.mask_stride} + 1);
-        append(record->mask(change).words, words * sizeof(uint32_t));
+        append(&log, record->mask(change).words, words * sizeof(uint32_t));
     }
     for (uint32_t slot : leader_.touched()) {
         if (!sequence_handles_.is_live(slot)) continue;

@@ -4,16 +4,6 @@
 
 namespace quire {
 
-namespace {
-
-void append(Array<uint8_t> *log, const void *bytes, uint64_t size_bytes) {
-    uint64_t at = log->size();
-    log->resize_within(at + size_bytes);
-    if (size_bytes != 0) std::memcpy(log->data() + at, bytes, size_bytes);
-}
-
-}  // namespace
-
 Leader::~Leader() {
     for (BlockTable &table : tables_) buffers_->give_back(&table.ids);
 }

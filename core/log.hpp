@@ -160,4 +160,11 @@ void seal(uint8_t *bytes, uint64_t size_bytes);
 // What header and checksum say by themselves. REQUIRES: nothing of the bytes.
 Status check_sealed(const uint8_t *bytes, uint64_t size_bytes, LogHeader *header);
 
+// REQUIRES: the log has room.
+inline void append(Array<uint8_t> *log, const void *bytes, uint64_t size_bytes) {
+    uint64_t at = log->size();
+    log->resize_within(at + size_bytes);
+    if (size_bytes != 0) std::memcpy(log->data() + at, bytes, size_bytes);
+}
+
 }  // namespace quire
