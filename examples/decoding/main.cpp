@@ -58,17 +58,26 @@ Scene make_scene(const Options &options) {
 }
 
 // The text as llama2.c prints it; a token that ends it prints nothing.
-void print_text(const Scene &scene, std::span<const uint32_t> tokens) {
+std::string text_of(const Scene &scene, std::span<const uint32_t> tokens) {
+    std::string text;
     uint32_t previous = scene.prompt.back();
     for (const uint32_t token : tokens) {
         if (engine::ends_text(token)) {
             break;
         }
-        const std::string piece = scene.tokenizer.decode(previous, token);
-        std::fwrite(piece.data(), 1, piece.size(), stdout);
+        text += scene.tokenizer.decode(previous, token);
         previous = token;
     }
-    std::fputc('\n', stdout);
+    return text;
+}
+
+void print_text(const Scene &scene, std::span<const uint32_t> tokens) {
+    std::cout << text_of(scene, tokens) << '\n';
+}
+
+// A text may end within a character; JSON takes whole ones.
+void print_json(const nlohmann::json &out) {
+    std::cout << out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
 }
 
 // A row of what it took, for people.
@@ -136,26 +145,26 @@ int run_beam(const Options &options, const Scene &scene, Decoder &decoder) {
         DenseTexts dense(scene.model);
         equal = same_texts(found, beam_search(dense, scene.prompt, beam, [](auto) {}));
     }
-    for (const Hypothesis &one : found) {
-        if (!options.json) {
-            std::fprintf(stderr, "  score %.4f, log probability %.3f, %zu tokens\n", one.score,
-                         one.log_probability, one.tokens.size());
-        }
-        print_text(scene, one.tokens);
-    }
     if (options.json) {
         nlohmann::json out = peak.json();
         for (const Hypothesis &one : found) {
             out["scores"].push_back(one.score);
+            out["texts"].push_back(text_of(scene, one.tokens));
         }
         out["steps"] = decoder.steps();
         out["equal"] = options.check ? nlohmann::json(equal) : nlohmann::json();
-        std::cerr << out.dump(2) << '\n';
-    } else {
-        peak.print(beam.width);
-        if (options.check) {
-            row("contiguous beams", equal ? "equal" : "DIFFERENT");
-        }
+        print_json(out);
+        return equal ? 0 : 1;
+    }
+    for (const Hypothesis &one : found) {
+        std::fprintf(stderr, "  score %.4f, log probability %.3f, %zu tokens\n", one.score,
+                     one.log_probability, one.tokens.size());
+        print_text(scene, one.tokens);
+        std::cout.flush();
+    }
+    peak.print(beam.width);
+    if (options.check) {
+        row("contiguous beams", equal ? "equal" : "DIFFERENT");
     }
     return equal ? 0 : 1;
 }
@@ -178,25 +187,28 @@ int run_speculate(const Options &options, const Scene &scene, Decoder &decoder) 
         const auto plain = dense.generate(request, options.seed);
         equal = std::ranges::equal(made.tokens, plain.front(), {}, {}, &engine::Choice::token);
     }
-    print_text(scene, made.tokens);
     const double a_step = static_cast<double>(made.tokens.size()) /
                           static_cast<double>(std::max<size_t>(made.judging_steps, 1));
     if (options.json) {
-        const nlohmann::json out = {
+        print_json({
+            {"text", text_of(scene, made.tokens)},
             {"tokens", made.tokens.size()},
             {"judging_steps", made.judging_steps},
             {"tokens_a_step", a_step},
             {"drafted", made.drafted},
             {"accepted", made.accepted},
             {"off_chain", made.off_chain},
-            {"equal", options.check ? nlohmann::json(equal) : nlohmann::json()}};
-        std::cerr << out.dump(2) << '\n';
+            {"moved", made.moved},
+            {"equal", options.check ? nlohmann::json(equal) : nlohmann::json()},
+        });
         return equal ? 0 : 1;
     }
+    print_text(scene, made.tokens);
     row("tokens", format("%zu in %zu steps of the model: %.2f a step", made.tokens.size(),
                          made.judging_steps, a_step));
     row("drafts", format("%zu of %zu accepted", made.accepted, made.drafted));
-    row("ways off the chain", format("%zu, whose tokens were moved in the cache", made.off_chain));
+    row("runners-up", format("%zu ways ended in one", made.off_chain));
+    row("moved", format("%zu ways did not lie in place in the cache", made.moved));
     if (options.check) {
         row("plain greedy text", equal ? "equal" : "DIFFERENT");
     }
@@ -215,16 +227,17 @@ int run_best_of(const Options &options, const Scene &scene, Decoder &decoder) {
             }
         });
     const auto best = std::ranges::max_element(samples, {}, &Sample::score);
-    print_text(scene, best->tokens);
     if (options.json) {
         nlohmann::json out = peak.json();
         for (const Sample &sample : samples) {
             out["scores"].push_back(sample.score);
+            out["texts"].push_back(text_of(scene, sample.tokens));
         }
         out["best"] = best - samples.begin();
-        std::cerr << out.dump(2) << '\n';
+        print_json(out);
         return 0;
     }
+    print_text(scene, best->tokens);
     for (const Sample &sample : samples) {
         std::fprintf(stderr, "%s score %.4f, %zu tokens\n", &sample == &*best ? "*" : " ",
                      sample.score, sample.tokens.size());

@@ -2,6 +2,8 @@
 
 #include "options.hpp"
 
+#include "number_range.hpp"
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 
@@ -14,12 +16,14 @@ constexpr const char *kDescription =
 
 constexpr const char *kExample =
     "Example: the four likeliest beginnings of a story, and what sharing saves\n"
-    "  ./dev decode beam --weights stories260K.bin --tokenizer tok512.bin \\\n"
-    "                    --prompt \"Once upon a time\" --width 4";
+    "  ./dev decode beam --weights stories260K.bin --tokenizer tok512.bin --width 4 \\\n"
+    "                    --prompt \"Once upon a time, there was a little girl\" --block-tokens 4";
 
 void add_common_options(CLI::App &app, Options &options) {
-    auto *weights = app.add_option("--weights", options.weights,
-                                   "llama2.c checkpoint; without it a model made from --seed");
+    auto *weights =
+        app.add_option("--weights", options.weights,
+                       "llama2.c checkpoint, such as those of karpathy/tinyllamas on Hugging "
+                       "Face; without it a model made from --seed");
     auto *tokenizer = app.add_option("--tokenizer", options.tokenizer,
                                      "llama2.c tokenizer that belongs to the weights");
     weights->needs(tokenizer);
@@ -37,7 +41,7 @@ void add_common_options(CLI::App &app, Options &options) {
     app.add_option("--block-tokens", options.decoder.block_tokens,
                    "tokens in a block, a power of two; default 16")
         ->check(CLI::Range(1U, 256U));
-    app.add_flag("--json", options.json, "what it took as JSON");
+    app.add_flag("--json", options.json, "texts and what they took as JSON, on stdout");
 }
 
 CLI::App *add_beam(CLI::App &app, Options &options) {
@@ -46,7 +50,7 @@ CLI::App *add_beam(CLI::App &app, Options &options) {
     beam->add_option("--width", options.beam.width, "beams, default 4")->check(CLI::Range(1, 64));
     beam->add_option("--length-penalty", options.beam.length_penalty,
                      "a text's log probability is divided by length to this power; default 1")
-        ->check(CLI::Range(0.0, 10.0));
+        ->check(engine::number_range(0, 10));
     beam->add_flag("--check", options.check,
                    "compare with beams that have a contiguous K and V each; status 1 if unequal");
     return beam;
@@ -63,7 +67,7 @@ CLI::App *add_speculate(CLI::App &app, Options &options) {
     speculate
         ->add_option("--noise", options.noise,
                      "how far the copy's weights are off at most, as a share; default 0.05")
-        ->check(CLI::Range(0.0F, 10.0F));
+        ->check(engine::number_range(0, 10));
     speculate->add_flag("--check", options.check,
                         "compare with plain greedy decoding; status 1 if unequal");
     return speculate;
@@ -75,7 +79,7 @@ CLI::App *add_best_of(CLI::App &app, Options &options) {
     best_of->add_option("--count", options.best_of.count, "samples, default 4")
         ->check(CLI::Range(1, 256));
     best_of->add_option("--temperature", options.best_of.temperature, "default 1; 0 is greedy")
-        ->check(CLI::Range(0.0F, 100.0F));
+        ->check(engine::number_range(0, 100));
     return best_of;
 }
 

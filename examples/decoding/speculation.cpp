@@ -69,12 +69,8 @@ class Speculator {
         if (drafter_.length(drafter_seq_) > known) {
             drafter_.truncate(drafter_seq_, known);
         }
-        for (uint32_t i = 0; i < path.size(); ++i) {
-            if (path[i] != i) {
-                ++result_.off_chain;
-                break;
-            }
-        }
+        result_.off_chain += agreed < path.size() ? 1 : 0;
+        result_.moved += !path.empty() && path.back() + 1 != path.size() ? 1 : 0;
         result_.drafted += drafts.tokens.size();
         result_.accepted += path.size();
         ++result_.judging_steps;

@@ -31,7 +31,8 @@ struct Speculation {
     size_t judging_steps = 0;      // of the model proper
     size_t drafted = 0;            // tokens offered to it
     size_t accepted = 0;           // of them
-    size_t off_chain = 0;          // accepted ways that did not lie in place
+    size_t off_chain = 0;          // accepted ways that ended in a runner-up
+    size_t moved = 0;              // accepted ways that did not lie in place
 };
 
 // model, drafter  of one vocabulary. The model's decoder takes trees of 2 * depth drafts.

@@ -2,6 +2,7 @@
 
 #include "options.hpp"
 
+#include "number_range.hpp"
 #include "quire/step.h"
 
 #include <CLI/CLI.hpp>
@@ -64,8 +65,10 @@ std::string split_device(const std::string &text, Options &options) {
 }
 
 void add_model_options(CLI::App &app, Options &options) {
-    auto *weights = app.add_option("--weights", options.weights,
-                                   "llama2.c checkpoint; without it a model made from --seed");
+    auto *weights =
+        app.add_option("--weights", options.weights,
+                       "llama2.c checkpoint, such as those of karpathy/tinyllamas on Hugging "
+                       "Face; without it a model made from --seed");
     auto *tokenizer = app.add_option("--tokenizer", options.tokenizer,
                                      "llama2.c tokenizer that belongs to the weights");
     weights->needs(tokenizer);
@@ -120,7 +123,7 @@ void add_text_options(CLI::App &app, Options &options, Given &given) {
         ->check(CLI::Range(1U, 1U << 30))
         ->needs(prompt);
     app.add_option("--temperature", options.temperature, "0, the default, is greedy")
-        ->check(CLI::Range(0.0F, 100.0F))
+        ->check(number_range(0, 100))
         ->needs(prompt);
     app.add_option("--samples", options.samples, "texts made of the prompt, default 1")
         ->check(CLI::Range(1U, 4096U))
