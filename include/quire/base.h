@@ -69,7 +69,7 @@ enum { QUIRE_DOMAIN_QUIRE = 0, QUIRE_DOMAIN_OS = 1, QUIRE_DOMAIN_BACKEND = 2 };
 
 /* What went wrong. The caller's memory: it outlives any plugin and needs no freeing. */
 typedef struct quire_error {
-    uint32_t struct_size; /* sizeof(quire_error), set by the caller */
+    uint32_t struct_size; /* sizeof(quire_error), set by the caller; with 0 nothing is written */
     quire_status status;
     uint32_t domain;
     uint32_t reserved0;

@@ -17,9 +17,7 @@ using namespace quire::test;
 
 class RopeTest : public testing::Test {
  protected:
-    RopeTest() {
-        desc.struct_size = sizeof desc;
-    }
+    RopeTest() { desc.struct_size = sizeof desc; }
     double frequency(uint32_t i, uint32_t head_dim = 128) {
         Rope rope(host());
         EXPECT_EQ(compute_rope(desc, head_dim, &rope).code, QUIRE_OK);
