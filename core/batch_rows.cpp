@@ -40,7 +40,9 @@ void Batch::write_csr(uint32_t group, uint32_t row, uint32_t length, const Block
     const GroupOffsets &o = groups_[group];
     uint32_t blocks = (length + block_tokens_ - 1) >> block_shift_;
     uint64_t begin = csr_blocks_[group];
-    std::memcpy(at<uint32_t>(o.csr_indices) + begin, table.ids.data, uint64_t{blocks} * 4);
+    if (blocks != 0) {  // a table without any has no memory
+        std::memcpy(at<uint32_t>(o.csr_indices) + begin, table.ids.data, uint64_t{blocks} * 4);
+    }
     csr_blocks_[group] = begin + blocks;
     at<int32_t>(o.csr_indptr)[row + 1] = static_cast<int32_t>(begin + blocks);
     uint32_t last = length == 0 ? 0 : (length - 1) % block_tokens_ + 1;

@@ -84,7 +84,8 @@ bool Cache::has_waited(const quire_step_item &item, const Sequence &s,
                        const quire_token *tokens) const {
     return waiting_.handle == item.seq && waiting_.known == s.state.known &&
            waiting_.token_count == item.token_count &&
-           std::memcmp(s.tokens.data + s.state.known, tokens, uint64_t{item.token_count} * 4) == 0;
+           (item.token_count == 0 || std::memcmp(s.tokens.data + s.state.known, tokens,
+                                                 uint64_t{item.token_count} * 4) == 0);
 }
 
 // Appends the item's tokens behind the known ones. REQUIRES: room.

@@ -41,7 +41,7 @@ void play_seeds(uint64_t first, uint64_t count, int length, Tally *tally) {
 
 TEST(Model, random_scripts_give_what_the_reference_says) {
     Tally tally;
-    play_seeds(1, short_run() ? 300 : 1500, 400, &tally);
+    play_seeds(1, short_run() ? 500 : 1500, 400, &tally);
     // The scripts must reach what they are made for.
     EXPECT_GT(tally.runs, tally.ops / 10);
     EXPECT_GT(tally.hits, 100u);
