@@ -86,7 +86,8 @@ struct Change {
         kind = what;
         doomed = has_pending = false;
         sequence = index;
-        hit_tokens = query_tokens = compute_count = cross_tokens = mask_rows = 0;
+        hit_tokens = query_tokens = compute_count = cross_tokens = 0;
+        mask_rows = mask_first = mask_stride = 0;
         before = state;
     }
     void note_pending(uint64_t step, uint32_t position) {
