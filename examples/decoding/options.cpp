@@ -2,7 +2,7 @@
 
 #include "options.hpp"
 
-#include "number_range.hpp"
+#include "common_options.hpp"
 
 #include <CLI/CLI.hpp>
 #include <iostream>
@@ -20,14 +20,7 @@ constexpr const char *kExample =
     "                    --prompt \"Once upon a time, there was a little girl\" --block-tokens 4";
 
 void add_common_options(CLI::App &app, Options &options) {
-    auto *weights =
-        app.add_option("--weights", options.weights,
-                       "llama2.c checkpoint, such as those of karpathy/tinyllamas on Hugging "
-                       "Face; without it a model made from --seed");
-    auto *tokenizer = app.add_option("--tokenizer", options.tokenizer,
-                                     "llama2.c tokenizer that belongs to the weights");
-    weights->needs(tokenizer);
-    tokenizer->needs(weights);
+    engine::add_weights_options(app, options.weights, options.tokenizer);
     app.add_option("--prompt", options.prompt, "what the text begins with; default nothing");
     app.add_option("--steps", options.steps,
                    "positions computed for a text, prompt included; default 64, at most the "

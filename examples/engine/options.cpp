@@ -2,7 +2,7 @@
 
 #include "options.hpp"
 
-#include "number_range.hpp"
+#include "common_options.hpp"
 #include "quire/step.h"
 
 #include <CLI/CLI.hpp>
@@ -65,14 +65,7 @@ std::string split_device(const std::string &text, Options &options) {
 }
 
 void add_model_options(CLI::App &app, Options &options) {
-    auto *weights =
-        app.add_option("--weights", options.weights,
-                       "llama2.c checkpoint, such as those of karpathy/tinyllamas on Hugging "
-                       "Face; without it a model made from --seed");
-    auto *tokenizer = app.add_option("--tokenizer", options.tokenizer,
-                                     "llama2.c tokenizer that belongs to the weights");
-    weights->needs(tokenizer);
-    tokenizer->needs(weights);
+    auto *weights = add_weights_options(app, options.weights, options.tokenizer);
     app.add_option("--seed", options.seed, "of the model, the workload and sampling, default 1");
     app.add_option("--kv-heads", options.kv_heads,
                    "KV heads of the model made from a seed, a divisor of its query heads")

@@ -2,14 +2,10 @@
 
 #include "failing.hpp"
 
-#include <dlfcn.h>
-
-#include <cstdlib>
 #include <set>
-#include <string>
 
+#include "cpu_table.hpp"
 #include "quire/device.h"
-#include "quire/plugin/backend.h"
 
 namespace {
 
@@ -52,11 +48,7 @@ QUIRE_EXPORT void quire_failing_plant(uint32_t copies, uint32_t signals, uint32_
 
 quire_status quire_backend_query_v0(const quire_host_info *host, const quire_backend_api **out,
                                     quire_error *error) {
-    std::string path = std::string(std::getenv("QUIRE_PLUGIN_PATH")) + "/quire_backend_cpu.so";
-    void *module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    void *entry = module != nullptr ? dlsym(module, QUIRE_BACKEND_ENTRY) : nullptr;
-    if (entry == nullptr) return QUIRE_E_BACKEND;
-    quire_status status = reinterpret_cast<quire_backend_query_fn>(entry)(host, &cpu, error);
+    quire_status status = quire::test::find_cpu_table(host, &cpu, error);
     if (status < 0) return status;
     table = *cpu;
     table.name = "failing";
