@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """run: runs the benchmark programs one after another, so that none disturbs another's figures.
 
-    run.py BUILD_FOLDER [NAME] [--json]
+    run.py BUILD_FOLDER [NAME [OPTION...]] [--json]
 
-With --json each program gets --benchmark_format=json and must print one JSON object; standard
-output is then one object, {program name: that object}.
+One that is named gets the options; `NAME --help` says which it has. With --json standard output is
+one JSON object: of a program that was named its own, else {program name: its object}.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -15,32 +14,50 @@ import subprocess
 import sys
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("name", nargs="?")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+def is_google(bench):
+    return any(suite.endswith(":google") for suite in bench["suite"])
 
-    listed = json.loads((options.build / "meson-info" / "intro-benchmarks.json").read_text())
-    chosen = [bench for bench in listed if options.name in (None, bench["name"])]
+
+def command_of(bench, options, wants_json):
+    json_option = "--benchmark_format=json" if is_google(bench) else "--json"
+    return bench["cmd"] + options + ([json_option] if wants_json else [])
+
+
+def main():
+    options = sys.argv[1:]
+    build = pathlib.Path(options.pop(0))
+    wants_help = "--help" in options or "-h" in options
+    wants_json = "--json" in options and not wants_help
+    options = [option for option in options if option != "--json"]
+    name = options.pop(0) if options and not options[0].startswith("-") else None
+
+    listed = json.loads((build / "meson-info" / "intro-benchmarks.json").read_text())
+    names = ", ".join(bench["name"] for bench in listed) or "none was built"
+    if name is None and options in (["--help"], ["-h"]):
+        print("usage: ./dev bench [NAME [OPTION...]] [--json]\n\n"
+              f"Benchmarks: {names}. NAME --help says which options one has.\n\n"
+              "example: ./dev bench attention --dtype f16 --threads 2 --json")
+        return
+    if name is None and options:
+        sys.exit(f"{options[0]} is an option of which benchmark? Name it first; there are: {names}")
+    chosen = [bench for bench in listed if name in (None, bench["name"])]
     if not chosen:
-        names = ", ".join(bench["name"] for bench in listed) or "none was built"
-        sys.exit(f"no benchmark is called {options.name!r}; there are: {names}")
+        sys.exit(f"no benchmark is called {name!r}; there are: {names}")
 
     results = {}
     for bench in chosen:
-        print(f"measuring {bench['name']} ...", file=sys.stderr, flush=True)
-        command = bench["cmd"] + (["--benchmark_format=json"] if options.json else [])
-        process = subprocess.run(command, env={**os.environ, **bench["env"]}, text=True,
+        if not wants_help:
+            print(f"measuring {bench['name']} ...", file=sys.stderr, flush=True)
+        process = subprocess.run(command_of(bench, options, wants_json),
+                                 env={**os.environ, **bench["env"]}, text=True,
                                  stdin=subprocess.DEVNULL,
-                                 stdout=subprocess.PIPE if options.json else None)
+                                 stdout=subprocess.PIPE if wants_json else None)
         if process.returncode != 0:
             sys.exit(f"{bench['name']} ended with {process.returncode}")
-        if options.json:
+        if wants_json:
             results[bench["name"]] = json.loads(process.stdout)
-    if options.json:
-        print(json.dumps(results, indent=2))
+    if results:
+        print(json.dumps(results if name is None else results[name], indent=2))
 
 
 if __name__ == "__main__":
