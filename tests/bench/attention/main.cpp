@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decoding attention beside what the same threads read and compute: README.md says how.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "report.hpp"
+#include "tests/bench/machine/failure.hpp"
+#include "tests/bench/machine/fma_rate.hpp"
+#include "tests/bench/scene/options.hpp"
+
+namespace quire::bench {
+
+namespace {
+
+constexpr Shape kShapes[] = {
+    {32, 4096, 32, 8, 128}, {8, 4096, 32, 32, 128}, {1, 32768, 32, 8, 128},
+    {64, 1024, 32, 8, 128}, {32, 4096, 64, 8, 128}, {32, 4096, 32, 8, 64},
+};
+
+Offer offer() {
+    Offer offer;
+    offer.command = "./dev bench attention";
+    offer.description =
+        "Attention of one new token a sequence over a cache larger than the processor's, beside a\n"
+        "streaming read, a plain read through the same block tables, and the rate of f32\n"
+        "multiply-and-adds, all by the same number of threads in the same run.";
+    offer.example =
+        "Example: one case, one type, two threads\n"
+        "  ./dev bench attention --case 32x4096-32/8-d128 --dtype f16 --threads 2 --json";
+    for (const Shape &shape : kShapes) offer.cases.push_back(shape.name());
+    for (const Dtype &dtype : dtypes()) offer.dtypes.push_back(dtype.name);
+    return offer;
+}
+
+Shape scaled(Shape shape, uint32_t scale) {
+    shape.tokens = std::max(shape.tokens / scale, 2u);
+    return shape;
+}
+
+void measure_case(const Shape &shape, const Options &options, const WorkingSet &set,
+                  Report *report) {
+    for (const std::string &dtype_name : options.dtypes) {
+        for (uint32_t threads : options.threads) {
+            Subject subject = {shape.name(), find_dtype(dtype_name), threads, shape.dim};
+            std::fprintf(stderr, "%s, %s, %u threads ...\n", subject.name.c_str(),
+                         subject.dtype.name, threads);
+            try {
+                report->add(subject, measure_attention(scaled(shape, options.scale), subject.dtype,
+                                                       threads, set, options.seconds));
+            } catch (const Unsupported &why) {
+                report->add_unsupported(subject, why.what());
+            }
+        }
+    }
+}
+
+int run(const Options &options) {
+    WorkingSet set = working_set(options.scale);
+    std::fprintf(stderr, "K and V of a case: %.0f MiB; last-level cache: %.0f MiB\n",
+                 static_cast<double>(set.size_bytes) / (1 << 20),
+                 static_cast<double>(last_level_cache_bytes()) / (1 << 20));
+    if (set.is_capped) {
+        std::fprintf(stderr, "capped to half of the available memory: caches may help\n");
+    }
+    Report report(options.json);
+    for (uint32_t threads : options.threads) {
+        std::fprintf(stderr, "machine, %u threads ...\n", threads);
+        report.add_machine(threads, streaming_read(set.size_bytes, threads), fma_gflops(threads));
+    }
+    for (const Shape &shape : kShapes) {
+        if (options.wants(shape.name())) measure_case(shape, options, set, &report);
+    }
+    return report.finish() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace
+
+}  // namespace quire::bench
+
+int main(int argc, char **argv) {
+    int exit_status = 0;
+    auto options = quire::bench::parse_options(argc, argv, quire::bench::offer(), &exit_status);
+    if (!options) return exit_status;
+    try {
+        return quire::bench::run(*options);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return EXIT_FAILURE;
+    }
+}

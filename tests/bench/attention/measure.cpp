@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "measure.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/bench/machine/failure.hpp"
+#include "tests/bench/machine/median.hpp"
+#include "tests/bench/machine/rounds.hpp"
+#include "tests/bench/machine/table_read.hpp"
+#include "tests/bench/scene/scene.hpp"
+#include "tests/bench/scene/shuffle.hpp"
+
+namespace quire::bench {
+
+namespace {
+
+// In random order 2 / n of n entries lie beside the one before; few blocks say nothing.
+void check_shuffled(const std::vector<int32_t> &tables) {
+    constexpr size_t kEnough = 256;
+    double share = share_of_neighbours(tables);
+    if (tables.size() < kEnough || share < 0.05) return;
+    throw Failure("the tables are not in random order: of " + std::to_string(tables.size()) +
+                  " blocks " + std::to_string(100 * share) + " % lie beside the one before");
+}
+
+// Of all layers, one behind another.
+std::vector<Run> all_runs(Scene *scene, uint32_t layers, uint64_t block_bytes) {
+    std::vector<int32_t> tables = scene->tables();
+    check_shuffled(tables);
+    std::vector<Run> all;
+    for (uint32_t layer = 0; layer < layers; ++layer) {
+        std::vector<Run> runs = layer_runs(scene->pool(), tables, layer, block_bytes);
+        all.insert(all.end(), runs.begin(), runs.end());
+    }
+    return all;
+}
+
+}  // namespace
+
+Measured measure_attention(const Shape &shape, const Dtype &dtype, uint32_t threads,
+                           const WorkingSet &set, double seconds) {
+    Measured measured = {};
+    uint64_t tokens = uint64_t{shape.sequences} * shape.tokens;
+    uint64_t bytes_a_token = token_bytes(dtype, shape.kv_heads, shape.dim);
+    measured.unique_bytes = tokens * bytes_a_token;
+    measured.operations = attention_operations(shape, shape.tokens - 1, 1);
+    // Rounded up, but for want of memory down.
+    uint64_t layers =
+        (set.size_bytes + (set.is_capped ? 0 : measured.unique_bytes - 1)) / measured.unique_bytes;
+    measured.layers = static_cast<uint32_t>(std::clamp<uint64_t>(layers, 1, 1024));
+    Scene scene({shape, dtype, measured.layers, threads, 1});
+    scene.grow(shape.tokens - 1);
+    scene.open_step(1);
+    std::vector<Run> runs = all_runs(&scene, measured.layers, kBlockTokens * bytes_a_token);
+    std::vector<double> attention, table;
+    Rounds rounds(seconds);
+    while (rounds.next()) {
+        table.push_back(seconds_to_read(runs, threads) / measured.layers);
+        attention.push_back(scene.attend_seconds());
+    }
+    scene.close_step();
+    measured.seconds = median(attention);
+    measured.table_seconds = median(table);
+    measured.best_table_seconds = *std::min_element(table.begin(), table.end());
+    measured.rounds = rounds.count();
+    return measured;
+}
+
+}  // namespace quire::bench

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// measure: one case of attention beside a plain read of the same tables, in turns.
+#pragma once
+
+#include <cstdint>
+
+#include "tests/bench/machine/sizes.hpp"
+#include "tests/bench/scene/dtype.hpp"
+#include "tests/bench/scene/shape.hpp"
+
+namespace quire::bench {
+
+struct Measured {
+    double seconds;        // attention of one layer
+    double table_seconds;  // the plain read of one layer
+    double best_table_seconds;
+    uint64_t unique_bytes;  // K, V and scales of one layer, each counted once
+    double operations;      // of one layer
+    uint32_t layers;
+    uint32_t rounds;
+};
+
+// One new token for each sequence, attended to in layers that together are `set`. Blocks lie in
+// random order.
+//
+// Errors   throws Unsupported or Failure.
+Measured measure_attention(const Shape &shape, const Dtype &dtype, uint32_t threads,
+                           const WorkingSet &set, double seconds);
+
+}  // namespace quire::bench

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace quire::bench {
+
+namespace {
+
+// The plain read must keep up with streaming, or it would flatter what is measured beside it.
+constexpr double kTableReadTarget = 0.9;
+constexpr uint32_t kTargetDim = 128;
+
+constexpr const char *kHeading =
+    "case                    dtype    threads        ms     GB/s   table    stream "
+    "| of stream  of table  of roofline";
+
+nlohmann::ordered_json head_of(const Subject &subject) {
+    return {{"case", subject.name}, {"dtype", subject.dtype.name}, {"threads", subject.threads}};
+}
+
+}  // namespace
+
+Report::Report(bool is_json) : is_json_(is_json) {
+    object_["machine"] = {{"stream_gbps", nlohmann::ordered_json::object()},
+                          {"fma_gflops", nlohmann::ordered_json::object()}};
+    object_["cases"] = nlohmann::ordered_json::array();
+}
+
+void Report::add_machine(uint32_t threads, const Streaming &streaming, double fma_gflops) {
+    floors_[threads] = {streaming.gbps, fma_gflops};
+    object_["machine"]["stream_gbps"][std::to_string(threads)] = streaming.gbps;
+    object_["machine"]["stream_pattern"][std::to_string(threads)] = streaming.pattern;
+    object_["machine"]["fma_gflops"][std::to_string(threads)] = fma_gflops;
+    if (is_json_) return;
+    std::printf("%u threads: streaming read %.2f GB/s (%s), multiply-and-add %.1f GFLOP/s\n",
+                threads, streaming.gbps, streaming.pattern, fma_gflops);
+    std::fflush(stdout);
+}
+
+void Report::add(const Subject &subject, const Measured &measured) {
+    const Floor &floor = floors_.at(subject.threads);
+    double bytes = static_cast<double>(measured.unique_bytes);
+    double gbps = bytes / measured.seconds / 1e9;
+    double table_gbps = bytes / measured.table_seconds / 1e9;
+    double roofline_seconds =
+        std::max(bytes / (floor.stream_gbps * 1e9), measured.operations / (floor.fma_gflops * 1e9));
+    nlohmann::ordered_json result = head_of(subject);
+    result["milliseconds"] = measured.seconds * 1e3;
+    result["gbps"] = gbps;
+    result["table_read_gbps"] = table_gbps;
+    result["share_of_stream"] = gbps / floor.stream_gbps;
+    result["share_of_table_read"] = gbps / table_gbps;
+    result["share_of_roofline"] = roofline_seconds / measured.seconds;
+    // The best of each: what a disturbance cost one of them is not the read's fault.
+    result["table_read_share_of_stream"] =
+        bytes / measured.best_table_seconds / 1e9 / floor.stream_gbps;
+    result["gflops"] = measured.operations / measured.seconds / 1e9;
+    result["unique_bytes"] = measured.unique_bytes;
+    result["layers"] = measured.layers;
+    result["rounds"] = measured.rounds;
+    print(result, subject);
+    object_["cases"].push_back(result);
+}
+
+void Report::add_unsupported(const Subject &subject, const std::string &why) {
+    nlohmann::ordered_json result = head_of(subject);
+    for (const char *key : {"milliseconds", "gbps", "table_read_gbps", "share_of_stream",
+                            "share_of_table_read", "share_of_roofline"}) {
+        result[key] = nullptr;
+    }
+    result["unsupported"] = why;
+    print_heading();
+    object_["cases"].push_back(result);
+    if (is_json_) return;
+    std::printf("%-23s %-8s %7u  unsupported: %s\n", subject.name.c_str(), subject.dtype.name,
+                subject.threads, why.c_str());
+}
+
+// Above the first case.
+void Report::print_heading() const {
+    if (!is_json_ && object_["cases"].empty()) std::printf("\n%s\n", kHeading);
+}
+
+void Report::print(const nlohmann::ordered_json &result, const Subject &subject) const {
+    double table_share = result["table_read_share_of_stream"];
+    if (subject.dim == kTargetDim && table_share < kTableReadTarget) {
+        std::fprintf(stderr,
+                     "the table read reaches %.0f %% of streaming, and should %.0f %%: the read "
+                     "is at fault, or the machine is not quiet\n",
+                     100 * table_share, 100 * kTableReadTarget);
+    }
+    print_heading();
+    if (is_json_) return;
+    std::printf("%-23s %-8s %7u %9.3f %8.2f %7.2f %9.2f | %7.1f %% %7.1f %% %10.1f %%\n",
+                subject.name.c_str(), subject.dtype.name, subject.threads,
+                result["milliseconds"].get<double>(), result["gbps"].get<double>(),
+                result["table_read_gbps"].get<double>(), floors_.at(subject.threads).stream_gbps,
+                100 * result["share_of_stream"].get<double>(),
+                100 * result["share_of_table_read"].get<double>(),
+                100 * result["share_of_roofline"].get<double>());
+    std::fflush(stdout);
+}
+
+bool Report::finish() const {
+    if (is_json_) std::printf("%s\n", object_.dump(2).c_str());
+    return !object_["cases"].empty();
+}
+
+}  // namespace quire::bench

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// report: what was measured beside its floors, as lines for a person and as JSON.
+//
+// Lines go to standard output while it is measured, or with JSON nothing but the object at the end.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "measure.hpp"
+#include "tests/bench/machine/streaming.hpp"
+
+namespace quire::bench {
+
+// What is measured, in names.
+struct Subject {
+    std::string name;
+    Dtype dtype;
+    uint32_t threads;
+    uint32_t dim;
+};
+
+class Report {
+ public:
+    explicit Report(bool is_json);
+
+    void add_machine(uint32_t threads, const Streaming &streaming, double fma_gflops);
+    void add(const Subject &subject, const Measured &measured);
+    void add_unsupported(const Subject &subject, const std::string &why);
+    // Prints the object, if it is wanted. False when nothing was measured.
+    bool finish() const;
+
+ private:
+    struct Floor {
+        double stream_gbps;
+        double fma_gflops;
+    };
+    void print_heading() const;
+    void print(const nlohmann::ordered_json &result, const Subject &subject) const;
+
+    bool is_json_;
+    std::map<uint32_t, Floor> floors_;
+    nlohmann::ordered_json object_;
+};
+
+}  // namespace quire::bench

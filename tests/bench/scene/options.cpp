@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "dtype.hpp"
+
+namespace quire::bench {
+
+bool Options::wants(const std::string &name) const {
+    return std::find(cases.begin(), cases.end(), name) != cases.end();
+}
+
+std::optional<Options> parse_options(int argc, char **argv, const Offer &offer, int *exit_status) {
+    Options options;
+    options.cases = offer.cases;
+    options.dtypes = offer.dtypes;
+    options.threads = {1, 2};
+    CLI::App app(offer.description, offer.command);
+    app.footer(offer.example);
+    app.add_option("--case", options.cases, "only these; default: all")
+        ->check(CLI::IsMember(offer.cases));
+    if (!offer.dtypes.empty()) {
+        std::vector<std::string> names;
+        for (const Dtype &dtype : dtypes()) names.push_back(dtype.name);
+        app.add_option("--dtype", options.dtypes, "of the pool's K and V")
+            ->check(CLI::IsMember(names))
+            ->capture_default_str();
+    }
+    app.add_option("--threads", options.threads, "of the device and of what it is measured against")
+        ->check(CLI::Range(1u, 256u))
+        ->capture_default_str();
+    app.add_option("--seconds", options.seconds,
+                   "measure each case again for so long; two times at least, 25 at most")
+        ->check(CLI::Range(0.0, 3600.0))
+        ->capture_default_str();
+    app.add_option("--scale", options.scale,
+                   "divide lengths and sizes, for a quick look: the figures then say nothing")
+        ->check(CLI::Range(1u, 1u << 20))
+        ->capture_default_str();
+    app.add_flag("--json", options.json, "one JSON object on standard output");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError &error) {
+        *exit_status = app.exit(error);
+        return std::nullopt;
+    }
+    return options;
+}
+
+}  // namespace quire::bench

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// scene: a cache of several layers, its sequences filled, and a step whose attention is measured.
+//
+// The free blocks are put into random order before anything is filled, so that a table's blocks lie
+// anywhere in the pool, as after hours of serving.
+//
+// Threads: none; the device has its own.
+#pragma once
+
+#include <vector>
+
+#include "dtype.hpp"
+#include "session.hpp"
+#include "shape.hpp"
+
+namespace quire::bench {
+
+struct SceneDesc {
+    Shape shape;
+    Dtype dtype;
+    uint32_t layers;
+    uint32_t threads;
+    uint32_t step_tokens;  // most new tokens of a sequence in a measured step
+};
+
+class Scene {
+ public:
+    // Errors   throws Unsupported or Failure with the library's words.
+    explicit Scene(const SceneDesc &desc);
+    ~Scene();
+    Scene(const Scene &) = delete;
+    Scene &operator=(const Scene &) = delete;
+
+    // Adds `count` tokens to every sequence and writes their K and V, in as many steps as needed.
+    void grow(uint32_t count);
+    // The step that is measured: the same, in one step, which stays committed until it is closed.
+    void open_step(uint32_t count);
+    void close_step();
+    // Seconds a layer: attention of the open step in all layers, one after another.
+    double attend_seconds();
+
+    // Block ids of all rows, one row behind another.
+    std::vector<int32_t> tables();
+    quire_pool_info pool();
+
+ private:
+    void make_cache();
+    void make_batch();
+    void make_activations();
+    void make_sequences();
+    quire_step commit(uint32_t count);
+    void write_layers();
+    void release();
+
+    SceneDesc desc_;
+    uint32_t step_rows_tokens_;  // new tokens of all rows that the batch has room for
+    Session session_;
+    quire_cache *cache_ = nullptr;
+    quire_batch *batch_ = nullptr;
+    Activations kv_ = {}, queries_ = {};
+    uint64_t v_offset_ = 0, out_offset_ = 0;
+    std::vector<quire_seq> sequences_;
+    quire_step open_ = 0;
+};
+
+}  // namespace quire::bench

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// session: libquire, a cpu device with a number of threads, and one queue.
+//
+// Threads: none.
+#pragma once
+
+#include <quire/api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire::bench {
+
+template <typename T>
+T described() {
+    T value{};
+    value.struct_size = sizeof value;
+    return value;
+}
+
+// Memory for activations, which a queue reads and writes.
+struct Activations {
+    quire_memory *memory;
+    uint64_t address;
+    std::byte *bytes;
+};
+
+class Session {
+ public:
+    explicit Session(uint32_t threads);
+    ~Session();
+    Session(const Session &) = delete;
+    Session &operator=(const Session &) = delete;
+
+    const quire_api &api;
+    quire_instance *instance = nullptr;
+    quire_device *device = nullptr;
+    quire_queue *queue = nullptr;
+    quire_error error = described<quire_error>();
+
+    // Throws Unsupported or Failure with the library's words; a result that is no success, such as
+    // QUIRE_S_NO_BLOCKS, is one too.
+    void must(quire_status status) const;
+    void sync() { must(api.queue_sync(queue, &error)); }
+
+    Activations make_activations(uint64_t size_bytes);
+};
+
+}  // namespace quire::bench

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// shuffle: puts the free blocks of a cache into random order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "session.hpp"
+
+namespace quire::bench {
+
+// Lets `count` sequences of one block each take the free blocks, and ends them in random order.
+// The cache has one group, room for `count` sequences, and publishes no prefixes.
+void shuffle_free_blocks(Session *session, quire_cache *cache, uint32_t count);
+
+// Share of entries whose block lies right before or behind that of the entry before, of 0 to 1.
+double share_of_neighbours(const std::vector<int32_t> &blocks);
+
+}  // namespace quire::bench

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""shape: the benchmarks that print JSON of their own print it in the shape that is documented.
+
+    shape.py NAME PROGRAM
+
+Sizes are tiny: no figure is looked at but for being there, and being a number above 0.
+"""
+
+import json
+import subprocess
+import sys
+
+SCALE = "512"
+# What a result has in common with others, and its numbers.
+SHAPES = {
+    "attention": (["case", "dtype", "threads"],
+                  ["milliseconds", "gbps", "table_read_gbps", "share_of_stream",
+                   "share_of_table_read", "share_of_roofline"]),
+}
+MACHINE = {"attention": ["stream_gbps", "fma_gflops"]}
+SELECTED = {
+    "attention": ("64x1024-32/8-d128", ["--dtype", "bf16"]),
+}
+
+
+def run(program, *options):
+    return subprocess.run([program, *options], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True)
+
+
+def measured(program, *options):
+    process = run(program, "--json", "--scale", SCALE, "--seconds", "0", *options)
+    if process.returncode != 0:
+        sys.exit(f"{program} {options} ended with {process.returncode}: {process.stderr}")
+    return json.loads(process.stdout)
+
+
+def check_shape(name, results):
+    words, numbers = SHAPES[name]
+    assert results["cases"], "nothing was measured"
+    for case in results["cases"]:
+        for key in words:
+            assert key in case, (key, case)
+        for key in numbers:
+            assert isinstance(case[key], (int, float)) and case[key] > 0, (key, case)
+    threads = {str(case["threads"]) for case in results["cases"]}
+    for key in MACHINE[name]:
+        rates = results["machine"][key]
+        assert set(rates) == threads and all(rate > 0 for rate in rates.values()), rates
+
+
+def main():
+    name, program = sys.argv[1:]
+    check_shape(name, measured(program))
+    case, options = SELECTED[name]
+    results = measured(program, "--case", case, "--threads", "1", *options)
+    check_shape(name, results)
+    for found in results["cases"]:
+        assert found["case"] == case and found["threads"] == 1, found
+        assert not options or found["dtype"] == "bf16", found
+    assert "Example:" in run(program, "--help").stdout, "--help has no example"
+    refused = run(program, "--case", "none")
+    assert refused.returncode != 0 and "none" in refused.stderr, refused
+
+
+if __name__ == "__main__":
+    main()
