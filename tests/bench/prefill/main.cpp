@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention of a long prompt beside the f32 multiply-and-add rate: README.md says how.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/bench/machine/failure.hpp"
+#include "tests/bench/machine/fma_rate.hpp"
+#include "tests/bench/machine/median.hpp"
+#include "tests/bench/machine/rounds.hpp"
+#include "tests/bench/scene/options.hpp"
+#include "tests/bench/scene/scene.hpp"
+
+namespace quire::bench {
+
+namespace {
+
+constexpr uint32_t kPrompts[] = {512, 2048, 8192};
+constexpr uint32_t kChunk = 2048;
+constexpr uint32_t kLayers = 2;
+
+struct Measured {
+    double seconds;     // of one layer
+    double operations;  // of one layer
+};
+
+Measured measure(uint32_t tokens, const Dtype &dtype, uint32_t threads, const Options &options) {
+    tokens = std::max(tokens / options.scale, 2u);
+    uint32_t chunk = std::max(std::min(kChunk / options.scale, tokens), 1u);
+    Shape shape = {1, tokens, 32, 8, 128};
+    Scene scene({shape, dtype, kLayers, threads, chunk});
+    Measured measured = {};
+    for (uint32_t past = 0; past < tokens; past += chunk) {
+        uint32_t count = std::min(chunk, tokens - past);
+        scene.open_step(count);
+        std::vector<double> seconds;
+        double time = options.seconds * count / tokens;
+        for (Rounds rounds(time); rounds.next();) seconds.push_back(scene.attend_seconds());
+        scene.close_step();
+        measured.seconds += median(seconds);
+        measured.operations += attention_operations(shape, past, count);
+    }
+    return measured;
+}
+
+class Report {
+ public:
+    explicit Report(bool is_json) : is_json_(is_json) {
+        object_["machine"]["fma_gflops"] = nlohmann::ordered_json::object();
+        object_["cases"] = nlohmann::ordered_json::array();
+    }
+
+    void add_machine(uint32_t threads) {
+        floors_[threads] = fma_gflops(threads);
+        object_["machine"]["fma_gflops"][std::to_string(threads)] = floors_[threads];
+        if (is_json_) return;
+        std::printf("%u threads: multiply-and-add %.1f GFLOP/s\n", threads, floors_[threads]);
+    }
+
+    void add(nlohmann::ordered_json result, const Measured &measured) {
+        double gflops = measured.operations / measured.seconds / 1e9;
+        double share = gflops / floors_.at(result["threads"]);
+        result["milliseconds"] = measured.seconds * 1e3;
+        result["gflops"] = gflops;
+        result["share_of_fma"] = share;
+        if (!is_json_) {
+            if (object_["cases"].empty()) {
+                std::printf("\ntokens  dtype    threads         ms   GFLOP/s |  of FMA\n");
+            }
+            std::printf("%6s  %-8s %7u %10.2f %9.2f | %5.1f %%\n",
+                        result["case"].get<std::string>().c_str(),
+                        result["dtype"].get<std::string>().c_str(),
+                        result["threads"].get<uint32_t>(), measured.seconds * 1e3, gflops,
+                        100 * share);
+            std::fflush(stdout);
+        }
+        object_["cases"].push_back(result);
+    }
+
+    void add_unsupported(nlohmann::ordered_json result, const char *why) {
+        for (const char *key : {"milliseconds", "gflops", "share_of_fma"}) result[key] = nullptr;
+        result["unsupported"] = why;
+        object_["cases"].push_back(result);
+        if (!is_json_) std::printf("%s unsupported: %s\n", result["dtype"].dump().c_str(), why);
+    }
+
+    void finish() const {
+        if (is_json_) std::printf("%s\n", object_.dump(2).c_str());
+    }
+
+ private:
+    bool is_json_;
+    std::map<uint32_t, double> floors_;
+    nlohmann::ordered_json object_;
+};
+
+Offer offer() {
+    Offer offer;
+    offer.command = "./dev bench prefill";
+    offer.description =
+        "Causal attention of one sequence's new tokens, 32 query heads over 8 of K and V, 128\n"
+        "elements, in steps of at most 2,048 tokens, beside the rate of f32 multiply-and-adds of\n"
+        "as many threads in the same run. Of the new tokens' keys a half is counted.";
+    offer.example =
+        "Example: 2,048 tokens, bf16, two threads\n"
+        "  ./dev bench prefill --case 2048 --dtype bf16 --threads 2 --json";
+    for (uint32_t tokens : kPrompts) offer.cases.push_back(std::to_string(tokens));
+    offer.dtypes = {"f16"};
+    return offer;
+}
+
+void run(const Options &options) {
+    Report report(options.json);
+    for (uint32_t threads : options.threads) report.add_machine(threads);
+    for (uint32_t tokens : kPrompts) {
+        std::string name = std::to_string(tokens);
+        if (!options.wants(name)) continue;
+        for (const std::string &dtype : options.dtypes) {
+            for (uint32_t threads : options.threads) {
+                std::fprintf(stderr, "%s tokens, %s, %u threads ...\n", name.c_str(), dtype.c_str(),
+                             threads);
+                nlohmann::ordered_json head = {
+                    {"case", name}, {"dtype", dtype}, {"threads", threads}};
+                try {
+                    report.add(head, measure(tokens, find_dtype(dtype), threads, options));
+                } catch (const Unsupported &why) {
+                    report.add_unsupported(head, why.what());
+                }
+            }
+        }
+    }
+    report.finish();
+}
+
+}  // namespace
+
+}  // namespace quire::bench
+
+int main(int argc, char **argv) {
+    int exit_status = 0;
+    auto options = quire::bench::parse_options(argc, argv, quire::bench::offer(), &exit_status);
+    if (!options) return exit_status;
+    try {
+        quire::bench::run(*options);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}
