@@ -17,11 +17,14 @@ SHAPES = {
                   ["milliseconds", "gbps", "table_read_gbps", "share_of_stream",
                    "share_of_table_read", "share_of_roofline"]),
     "prefill": (["case", "dtype", "threads"], ["milliseconds", "gflops", "share_of_fma"]),
+    "copy": (["case", "block_bytes", "destination", "threads"],
+             ["milliseconds", "gbps", "memcpy_gbps", "share_of_memcpy"]),
 }
-MACHINE = {"attention": ["stream_gbps", "fma_gflops"], "prefill": ["fma_gflops"]}
+MACHINE = {"attention": ["stream_gbps", "fma_gflops"], "prefill": ["fma_gflops"], "copy": []}
 SELECTED = {
     "attention": ("64x1024-32/8-d128", ["--dtype", "bf16"]),
     "prefill": ("512", ["--dtype", "bf16"]),
+    "copy": ("swap_out", []),
 }
 
 

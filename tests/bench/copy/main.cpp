@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Copies of blocks beside memcpy: README.md says which.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "blocks.hpp"
+#include "tests/bench/machine/failure.hpp"
+#include "tests/bench/machine/median.hpp"
+#include "tests/bench/machine/rounds.hpp"
+#include "tests/bench/machine/sizes.hpp"
+#include "tests/bench/scene/dtype.hpp"
+#include "tests/bench/scene/options.hpp"
+
+namespace quire::bench {
+
+namespace {
+
+// Llama-3-8B's blocks, 2 MiB, and small ones of 16 KiB.
+constexpr Geometry kGeometries[] = {{32, 8}, {1, 2}};
+// As large as the last-level cache, so that source and destination are twice that; and few enough
+// blocks that planning them takes no longer than copying.
+constexpr uint32_t kMostBlocks = 8192;
+
+uint32_t block_count(const Geometry &geometry, uint32_t scale) {
+    uint64_t bytes = std::min(last_level_cache_bytes(), available_memory_bytes() / 8) / scale;
+    return static_cast<uint32_t>(
+        std::clamp<uint64_t>(bytes / geometry.block_bytes(), 4, kMostBlocks));
+}
+
+// What is copied, how many bytes of it, and the memcpy of as many.
+class Copies {
+ public:
+    Copies(const Options &options, const Geometry &geometry, uint32_t threads)
+        : options_(options),
+          geometry_(geometry),
+          threads_(threads),
+          count_(block_count(geometry, options.scale)),
+          floor_(uint64_t{count_} * geometry.block_bytes(), geometry.block_bytes(), threads) {}
+
+    void measure(nlohmann::ordered_json *cases) {
+        if (options_.wants("copy_on_write")) {
+            CopyOnWrite copies(geometry_, count_, threads_);
+            for (Destination to : {Destination::fresh, Destination::warm}) {
+                add(cases, "copy_on_write", to, [&] { return copies.seconds(to); });
+            }
+        }
+        if (options_.wants("swap_out") || options_.wants("swap_in")) swap(cases);
+        if (options_.wants("memory_copy")) {
+            for (Destination to : {Destination::fresh, Destination::warm}) memory_copy(cases, to);
+        }
+    }
+
+ private:
+    void swap(nlohmann::ordered_json *cases) {
+        Swap swap(geometry_, count_, threads_);
+        // The host tier's pages are fresh once.
+        double first = swap.out_seconds();
+        add_medians(cases, "swap_out", Destination::fresh, first,
+                    floor_.seconds(Destination::fresh));
+        swap.in_seconds(Destination::warm);
+        add(cases, "swap_out", Destination::warm, [&] {
+            double seconds = swap.out_seconds();
+            swap.in_seconds(Destination::warm);
+            return seconds;
+        });
+        for (Destination to : {Destination::fresh, Destination::warm}) {
+            add(cases, "swap_in", to, [&] {
+                swap.out_seconds();
+                return swap.in_seconds(to);
+            });
+        }
+    }
+
+    // A call a block, between two memories of the device.
+    void memory_copy(nlohmann::ordered_json *cases, Destination destination) {
+        Session session(threads_);
+        uint64_t block_bytes = geometry_.block_bytes();
+        Activations from = session.make_activations(count_ * block_bytes);
+        Activations to = session.make_activations(count_ * block_bytes);
+        fill_numbers(find_dtype("f32").written_as, from.bytes, count_ * block_bytes / 4);
+        auto copy = [&] {
+            auto begin = std::chrono::steady_clock::now();
+            for (uint64_t i = 0; i < count_; ++i) {
+                session.must(session.api.memory_copy(session.queue, to.memory, i * block_bytes,
+                                                     from.memory, i * block_bytes, block_bytes,
+                                                     &session.error));
+            }
+            session.sync();
+            std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+            return seconds.count();
+        };
+        if (destination == Destination::warm) copy();
+        add(cases, "memory_copy", destination, [&] {
+            if (destination == Destination::warm) return copy();
+            session.must(session.api.memory_destroy(to.memory, &session.error));
+            to = session.make_activations(count_ * block_bytes);
+            return copy();
+        });
+        session.must(session.api.memory_destroy(to.memory, &session.error));
+        session.must(session.api.memory_destroy(from.memory, &session.error));
+    }
+
+    // In turns with the floor.
+    void add(nlohmann::ordered_json *cases, const char *name, Destination destination,
+             const std::function<double()> &copy) {
+        std::vector<double> seconds, floor_seconds;
+        for (Rounds rounds(options_.seconds); rounds.next();) {
+            seconds.push_back(copy());
+            floor_seconds.push_back(floor_.seconds(destination));
+        }
+        add_medians(cases, name, destination, median(seconds), median(floor_seconds));
+    }
+
+    void add_medians(nlohmann::ordered_json *cases, const char *name, Destination destination,
+                     double seconds, double floor_seconds) {
+        if (!options_.wants(name)) return;
+        const char *to = destination == Destination::fresh ? "fresh" : "warm";
+        double bytes = static_cast<double>(uint64_t{count_} * geometry_.block_bytes());
+        cases->push_back({{"case", name},
+                          {"block_bytes", geometry_.block_bytes()},
+                          {"destination", to},
+                          {"threads", threads_},
+                          {"blocks", count_},
+                          {"milliseconds", seconds * 1e3},
+                          {"gbps", bytes / seconds / 1e9},
+                          {"memcpy_gbps", bytes / floor_seconds / 1e9},
+                          {"share_of_memcpy", floor_seconds / seconds}});
+        if (options_.json) return;
+        if (cases->size() == 1) {
+            std::printf(
+                "case             block KiB  to     threads        ms    GB/s   memcpy "
+                "| of memcpy\n");
+        }
+        std::printf("%-16s %9.0f  %-6s %7u %9.2f %7.2f %8.2f | %7.1f %%\n", name,
+                    static_cast<double>(geometry_.block_bytes()) / 1024, to, threads_,
+                    seconds * 1e3, bytes / seconds / 1e9, bytes / floor_seconds / 1e9,
+                    100 * floor_seconds / seconds);
+        std::fflush(stdout);
+    }
+
+    const Options &options_;
+    Geometry geometry_;
+    uint32_t threads_;
+    uint32_t count_;
+    MemcpyRate floor_;
+};
+
+Offer offer() {
+    Offer offer;
+    offer.command = "./dev bench copy";
+    offer.description =
+        "Copies of blocks, of 2 MiB and of 16 KiB: on write within the pool, swaps to the host\n"
+        "tier and back, and between two memories; beside memcpy of as many bytes by as many\n"
+        "threads in the same run, into memory never written before and into such that was.";
+    offer.example =
+        "Example: swaps in, one thread\n"
+        "  ./dev bench copy --case swap_in --threads 1 --json";
+    offer.cases = {"copy_on_write", "swap_out", "swap_in", "memory_copy"};
+    return offer;
+}
+
+void run(const Options &options) {
+    nlohmann::ordered_json object;
+    object["machine"]["last_level_cache_bytes"] = last_level_cache_bytes();
+    object["cases"] = nlohmann::ordered_json::array();
+    for (const Geometry &geometry : kGeometries) {
+        for (uint32_t threads : options.threads) {
+            std::fprintf(stderr, "blocks of %.0f KiB, %u threads ...\n",
+                         static_cast<double>(geometry.block_bytes()) / 1024, threads);
+            Copies(options, geometry, threads).measure(&object["cases"]);
+        }
+    }
+    if (options.json) std::printf("%s\n", object.dump(2).c_str());
+}
+
+}  // namespace
+
+}  // namespace quire::bench
+
+int main(int argc, char **argv) {
+    int exit_status = 0;
+    auto options = quire::bench::parse_options(argc, argv, quire::bench::offer(), &exit_status);
+    if (!options) return exit_status;
+    try {
+        quire::bench::run(*options);
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}
