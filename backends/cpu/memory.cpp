@@ -34,6 +34,53 @@ MachineMemory machine_memory() {
     return memory;
 }
 
+namespace {
+
+// What one entry of a page directory covers on x86-64, and on arm64 with pages of 4 KiB.
+constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+
+void *map(uint64_t size_bytes) {
+    return mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+bool unmap(uint64_t begin, uint64_t end) {
+    return begin == end || munmap(reinterpret_cast<void *>(begin), end - begin) == 0;
+}
+
+// At a multiple of kHugePageBytes, or MAP_FAILED. What is left mapped is `size_bytes` rounded up to
+// whole pages: as much as munmap(size_bytes) takes away.
+void *map_aligned(uint64_t size_bytes) {
+    if (size_bytes > UINT64_MAX / 2) return MAP_FAILED;  // so that no sum below overflows
+    auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    uint64_t used_bytes = (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+    uint64_t wide_bytes = used_bytes + kHugePageBytes - page_bytes;
+    void *wide = map(wide_bytes);
+    if (wide == MAP_FAILED) return MAP_FAILED;
+    auto wide_begin = reinterpret_cast<uint64_t>(wide);
+    uint64_t begin = (wide_begin + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+    if (!unmap(begin + used_bytes, wide_begin + wide_bytes)) {
+        munmap(wide, wide_bytes);
+        return MAP_FAILED;
+    }
+    if (!unmap(wide_begin, begin)) {
+        munmap(wide, begin + used_bytes - wide_begin);
+        return MAP_FAILED;
+    }
+    return reinterpret_cast<void *>(begin);
+}
+
+// Where the range cannot be had with room to align it, or the system has no huge pages, small ones
+// do as well: a page's size is seen in speed alone.
+void *map_pages(uint64_t size_bytes) {
+    if (size_bytes < kHugePageBytes) return map(size_bytes);
+    void *pages = map_aligned(size_bytes);
+    if (pages == MAP_FAILED) return map(size_bytes);
+    madvise(pages, size_bytes, MADV_HUGEPAGE);
+    return pages;
+}
+
+}  // namespace
+
 quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
                        uint64_t *address, void **host_pointer, quire_error *error) {
     if (device == nullptr || address == nullptr || host_pointer == nullptr) {
@@ -46,8 +93,7 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
         return fail(error, QUIRE_E_ARG, "0 bytes were asked for; ask for at least one");
     }
     // The system rounds to whole pages, here and in munmap.
-    void *pages =
-        mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *pages = map_pages(size_bytes);
     if (pages == MAP_FAILED) {
         int error_number = errno;
         return fail_os(error, QUIRE_E_DEVICE_MEMORY, error_number,

@@ -5,6 +5,12 @@
 // Why mmap for both kinds: anonymous pages are zero and cost nothing until they are touched, so a
 // pool of a terabyte is made in microseconds. Device and host memory are the same thing here.
 //
+// Why huge pages: a table of blocks leads all over a pool, and with pages of 4 KiB nearly every
+// block misses the TLB, and every first touch of 4 KiB is a trap. What has room for one, 2 MiB and
+// more, begins at a multiple of 2 MiB and asks the system for huge pages; where there are none it
+// gets small ones, and nothing else changes. The price: the first byte written in 2 MiB brings all
+// of them.
+//
 // Threads: any.
 #pragma once
 
