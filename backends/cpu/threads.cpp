@@ -14,6 +14,13 @@
 
 namespace quire::cpu {
 
+namespace {
+
+// About what the system takes to wake a thread: looking around for longer wastes more than sleep.
+constexpr uint64_t kSpinNs = 20'000;
+
+}  // namespace
+
 uint32_t core_count() {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
@@ -36,8 +43,21 @@ int start_thread(const char *name, void *(*body)(void *), void *argument, pthrea
     return result;
 }
 
+ThreadPool::Turn::Turn(ThreadPool *pool) : pool_(pool) {
+    std::unique_lock lock(pool_->turn_mutex_);
+    uint64_t number = pool_->turns_asked_++;
+    pool_->turn_ended_.wait(lock, [&] { return pool_->turns_ended_ == number; });
+}
+
+ThreadPool::Turn::~Turn() {
+    std::lock_guard lock(pool_->turn_mutex_);
+    ++pool_->turns_ended_;
+    if (pool_->turns_ended_ != pool_->turns_asked_) pool_->turn_ended_.notify_all();
+}
+
 int ThreadPool::start(uint32_t thread_count) {
     if (thread_count <= 1) return 0;
+    spin_ns_ = thread_count <= core_count() ? kSpinNs : 0;
     helpers_ = new (std::nothrow) Helper[thread_count - 1];
     if (helpers_ == nullptr) return ENOMEM;
     for (uint32_t i = 0; i < thread_count - 1; ++i) {
@@ -57,7 +77,7 @@ int ThreadPool::start(uint32_t thread_count) {
 void ThreadPool::stop() {
     {
         std::lock_guard lock(mutex_);
-        stopping_ = true;
+        stopping_.store(true);
     }
     begun_.notify_all();
     for (uint32_t i = 0; i < helper_count_; ++i) pthread_join(helpers_[i].id, nullptr);
@@ -67,24 +87,30 @@ void ThreadPool::stop() {
 }
 
 void ThreadPool::run(uint32_t item_count, Task task, const void *context) {
-    std::lock_guard turn(turn_);
+    Turn turn(this);
     if (helper_count_ == 0 || item_count <= 1) {
         for (uint32_t i = 0; i < item_count; ++i) task(context, i, 0);
         return;
     }
-    {
-        std::lock_guard lock(mutex_);
-        task_ = task;
-        context_ = context;
-        item_count_ = item_count;
-        next_item_.store(0, std::memory_order_relaxed);
-        helpers_inside_ = helper_count_;
-        ++kernel_number_;
-    }
-    begun_.notify_all();
+    task_ = task;
+    context_ = context;
+    item_count_ = item_count;
+    next_item_.store(0, std::memory_order_relaxed);
+    gate_.open();
+    wake_helpers(item_count - 1);
     take_items(0);
-    std::unique_lock lock(mutex_);
-    ended_.wait(lock, [this] { return helpers_inside_ == 0; });
+    gate_.close(spin_ns_);
+}
+
+void ThreadPool::wake_helpers(uint32_t count) {
+    // Either this sees a sleeper, or who is about to sleep sees the number: each writes before it
+    // reads, in one order for all.
+    kernel_number_.fetch_add(1);
+    uint32_t sleepers = sleeper_count_.load();
+    if (sleepers == 0) return;
+    std::lock_guard lock(mutex_);
+    if (count >= sleepers) begun_.notify_all();
+    for (uint32_t i = 0; count < sleepers && i < count; ++i) begun_.notify_one();
 }
 
 void ThreadPool::take_items(uint32_t thread) {
@@ -102,17 +128,24 @@ void *ThreadPool::help(void *argument) {
     return nullptr;
 }
 
+bool ThreadPool::wait_for_kernel(uint64_t seen) {
+    auto is_over = [&] { return stopping_.load() || kernel_number_.load() != seen; };
+    if (!spin(spin_ns_, is_over)) {
+        std::unique_lock lock(mutex_);
+        ++sleeper_count_;
+        begun_.wait(lock, is_over);
+        --sleeper_count_;
+    }
+    return !stopping_.load();
+}
+
 void ThreadPool::help_until_stopped(uint32_t thread) {
     uint64_t seen = 0;
-    std::unique_lock lock(mutex_);
-    for (;;) {
-        begun_.wait(lock, [&] { return stopping_ || kernel_number_ != seen; });
-        if (stopping_) return;
-        seen = kernel_number_;
-        lock.unlock();
+    while (wait_for_kernel(seen)) {
+        seen = kernel_number_.load();
+        if (!gate_.enter()) continue;
         take_items(thread);
-        lock.lock();
-        if (--helpers_inside_ == 0) ended_.notify_one();
+        gate_.leave();
     }
 }
 

@@ -7,9 +7,13 @@
 // flush-to-zero, and results would depend on who opened the device.
 //
 // Invariants of ThreadPool
-//   (1) one kernel runs at a time; each of its items runs exactly once
+//   (1) one kernel runs at a time, in the order in which they came; each item runs exactly once
 //   (2) run() returns when all items have run and no helper looks at the kernel any more
 // Which thread runs an item is chance, so an item's result must not depend on it.
+//
+// Why helpers look around for kSpinNs before they sleep: waking one takes the system as long as a
+// small kernel runs, and a decode step is a row of small kernels, a few for each layer. Only where
+// each thread of the pool has a core: else they would keep from it whom they wait for.
 //
 // Threads: run() from any queue's worker; start() and stop() from one thread.
 #pragma once
@@ -20,6 +24,8 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+
+#include "gate.hpp"
 
 namespace quire::cpu {
 
@@ -50,8 +56,21 @@ class ThreadPool {
     uint32_t thread_count() const { return helper_count_ + 1; }
 
  private:
+    // The caller's turn, in the order of asking: a mutex would let who has just left in again.
+    class Turn {
+     public:
+        explicit Turn(ThreadPool *pool);
+        ~Turn();
+
+     private:
+        ThreadPool *pool_;
+    };
+
     static void *help(void *argument);
     void help_until_stopped(uint32_t thread);
+    // Waits for a kernel that is not number `seen`; false when the pool is stopped.
+    bool wait_for_kernel(uint64_t seen);
+    void wake_helpers(uint32_t count);
     void take_items(uint32_t thread);
 
     struct Helper {
@@ -60,15 +79,22 @@ class ThreadPool {
         pthread_t id{};
     };
 
-    std::mutex turn_;  // held for a whole run()
-    std::mutex mutex_;
+    std::mutex turn_mutex_;
+    std::condition_variable turn_ended_;
+    uint64_t turns_asked_ = 0;
+    uint64_t turns_ended_ = 0;
+
+    std::mutex mutex_;  // of those who sleep
     std::condition_variable begun_;
-    std::condition_variable ended_;
+    std::atomic<uint32_t> sleeper_count_{0};
+    std::atomic<bool> stopping_{false};
+    std::atomic<uint64_t> kernel_number_{0};  // counts kernels that asked for helpers
     Helper *helpers_ = nullptr;
     uint32_t helper_count_ = 0;
-    bool stopping_ = false;
-    uint64_t kernel_number_ = 0;   // counts run() calls that woke helpers
-    uint32_t helpers_inside_ = 0;  // that have not yet finished with this kernel
+    uint64_t spin_ns_ = 0;
+
+    // What is run; written before the gate opens.
+    Gate gate_;
     Task task_ = nullptr;
     const void *context_ = nullptr;
     uint32_t item_count_ = 0;
