@@ -52,6 +52,7 @@ void run_command(quire_be_queue *queue, const Command &command) {
         if (command.plan != nullptr) command.plan->drop_reference();
         return;
     }
+    if (command.kind == CommandKind::part) return;
     FenceStep step = command.fence_step();
     if (command.kind == CommandKind::signal) {
         // One that would not grow is already past; there is nobody here to tell.

@@ -4,8 +4,8 @@
 //
 // A queue is a list of commands and one worker thread. A command is a function and a copy of its
 // arguments, so everything a caller passes may be reused when the call returns; a long list of
-// copies becomes several commands. Commands come in slabs and go back to the queue's own list, so
-// enqueueing allocates nothing once a queue is as deep as it gets.
+// copies becomes one command and parts that hold the rest of it. Commands come in slabs and go back
+// to the queue's own list, so enqueueing allocates nothing once a queue is as deep as it gets.
 //
 // Release   waits for nothing. What was enqueued runs on; the worker leaves after it.
 // Closing   the device's closing ends every wait for a fence that has not been reached. The rest of
@@ -23,6 +23,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
@@ -47,7 +48,8 @@ using Run = void (*)(const void *arguments, quire_be_device *device, Fault *faul
 
 struct Slab;  // of commands
 
-enum class CommandKind : uint32_t { run, signal, wait };
+// A part holds more arguments of the command before it, and does nothing itself.
+enum class CommandKind : uint32_t { run, part, signal, wait };
 
 struct FenceStep {
     quire_be_fence *fence;
@@ -73,7 +75,13 @@ struct Command {
     }
     void hold_plan(quire_be_plan *used);
     FenceStep fence_step() const;
+    // The command whose `arguments` these are.
+    static const Command *of(const void *arguments) {
+        return reinterpret_cast<const Command *>(static_cast<const unsigned char *>(arguments) -
+                                                 offsetof(Command, arguments));
+    }
 };
+static_assert(std::is_standard_layout_v<Command>);
 
 quire_status queue_bind(quire_be_device *device, const quire_native *native, quire_be_queue **out,
                         quire_error *error);

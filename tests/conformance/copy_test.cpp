@@ -113,6 +113,36 @@ TEST_F(CopyTest, one_call_takes_many_copies_of_any_size) {
     EXPECT_TRUE(to.read() == expected);
 }
 
+// A backend that shares a list out may cut it anywhere, across small copies and within large ones.
+TEST_F(CopyTest, one_call_takes_blocks_beside_single_bytes) {
+    constexpr uint64_t kSize = 36 << 20;
+    std::vector<unsigned char> source = noise(kSize, 12);
+    for (uint32_t threads : {1u, 2u, 5u}) {
+        Rig rig(threads);
+        Memory from(rig, kSize);
+        Guarded to(rig, kSize);
+        rig.write(from.address(), source.data(), kSize);
+        std::vector<unsigned char> expected(kSize);
+        for (uint64_t i = 0; i < kSize; ++i) expected[i] = Guarded::unwritten(i);
+        std::vector<quire_be_copy> copies;
+        Dice dice(13 + threads);
+        for (uint64_t at = 0;;) {
+            uint32_t bytes = dice.pick({0u, 1u, 16u << 10, (256u << 10) - 1, 256u << 10, 3u << 20});
+            if (at + bytes > kSize) break;
+            copies.push_back({to.address() + at, from.address() + at, bytes, QUIRE_BE_COPY_D2D, 0});
+            std::copy_n(source.begin() + static_cast<int64_t>(at), bytes,
+                        expected.begin() + static_cast<int64_t>(at));
+            at += bytes + dice.roll(0, 2);
+        }
+        copies.push_back({0, 0, 0, QUIRE_BE_COPY_D2D, 0});
+        Error error;
+        must(api().copy(rig.queue(), copies.data(), static_cast<uint32_t>(copies.size()), &error),
+             error);
+        rig.sync();
+        EXPECT_TRUE(to.read() == expected) << threads << " threads";
+    }
+}
+
 TEST_F(CopyTest, every_alignment_of_both_ends_is_served) {
     Rig rig;
     constexpr uint64_t kSize = 300;
