@@ -112,8 +112,17 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     device->instance = instance;
     device->backend = backend;
     device->core.api = &backend->api;
-    QUIRE_TRY(ask<&quire_backend_api::device_open>(backend->api, error, desc.index, desc.threads,
-                                                   &device->core.handle));
+    quire_be_device_desc asked_for{};
+    asked_for.struct_size = sizeof asked_for;
+    static_assert(uint32_t{QUIRE_BE_DEVICE_PIN_THREADS} == QUIRE_DEVICE_PIN_THREADS);
+    asked_for.flags = desc.flags;
+    asked_for.index = desc.index;
+    asked_for.threads = desc.threads;
+    asked_for.run_tasks = desc.run_tasks;
+    asked_for.run_tasks_user = desc.run_tasks_user;
+    const quire_be_device_desc *passed = &asked_for;
+    QUIRE_TRY(
+        ask<&quire_backend_api::device_open>(backend->api, error, passed, &device->core.handle));
     if (device->core.handle == nullptr) {
         return slot_lied(backend->api, error, "device_open gave no device");
     }
@@ -233,6 +242,11 @@ quire_status quire_device_open(quire_instance *instance, const quire_device_desc
         QUIRE_TRY(read(desc, &full));
         QUIRE_TRY(need(instance, "instance is NULL"));
         QUIRE_TRY(need(out, "out is NULL"));
+        if (full.run_tasks != nullptr && (full.flags & QUIRE_DEVICE_PIN_THREADS) != 0) {
+            return fail(QUIRE_E_ARG,
+                        "QUIRE_DEVICE_PIN_THREADS with run_tasks: the engine's threads are its own "
+                        "to pin");
+        }
         return open_device(instance, full, out, sink);
     });
 }

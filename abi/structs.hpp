@@ -44,7 +44,7 @@ constexpr uint32_t kCacheFlags =
 // type, size of the first published version, known flags, reserved field: QUIRE_RESERVED or 0, 0.
 #define QUIRE_INPUT_RULES(RULE)                                                           \
     RULE(quire_instance_desc, 64, 0, 0, 0)                                                \
-    RULE(quire_device_desc, 32, 0, 0, 0)                                                  \
+    RULE(quire_device_desc, 32, QUIRE_DEVICE_PIN_THREADS, 0, 0)                           \
     RULE(quire_memory_desc, 32, 0, QUIRE_RESERVED(quire_memory_desc, reserved0))          \
     RULE(quire_group_desc, 56, 0, 0, 0)                                                   \
     RULE(quire_shard_desc, 40, 0, 0, 0)                                                   \

@@ -20,6 +20,27 @@ namespace {
 // More would be a mistake of the caller, and each costs a stack and its scratch.
 constexpr uint32_t kMostThreads = 1024;
 
+quire_status check_device(const quire_be_device_desc *desc, quire_error *error) {
+    if (quire_status status = check_struct(desc, sizeof *desc, "desc", error)) return status;
+    if (desc->index != 0) {
+        return fail(error, QUIRE_E_ARG, "there is no device %u; the only one is 0", desc->index);
+    }
+    if ((desc->flags & ~uint32_t{QUIRE_BE_DEVICE_PIN_THREADS}) != 0) {
+        return fail(error, QUIRE_E_ARG, "flags 0x%x are not known: known is PIN_THREADS, 1",
+                    desc->flags);
+    }
+    if (desc->flags != 0 && desc->run_tasks != nullptr) {
+        return fail(error, QUIRE_E_ARG,
+                    "PIN_THREADS with run_tasks: its threads are for their owner to pin");
+    }
+    if (desc->threads > kMostThreads) {
+        return fail(error, QUIRE_E_LIMIT,
+                    "%u threads are too many; the most is %u, and 0 is one for each core",
+                    desc->threads, kMostThreads);
+    }
+    return QUIRE_OK;
+}
+
 }  // namespace
 
 Deadline::Deadline(uint64_t timeout_ns) {
@@ -36,19 +57,16 @@ quire_status probe(uint32_t *device_count, quire_error *error) {
     return QUIRE_OK;
 }
 
-quire_status device_open(uint32_t index, uint32_t threads, quire_be_device **out,
+quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out,
                          quire_error *error) {
     if (out == nullptr) return fail(error, QUIRE_E_ARG, "out is NULL");
-    if (index != 0) {
-        return fail(error, QUIRE_E_ARG, "there is no device %u; the only one is 0", index);
-    }
-    if (threads > kMostThreads) {
-        return fail(error, QUIRE_E_LIMIT,
-                    "%u threads are too many; the most is %u, and 0 is one "
-                    "for each core",
-                    threads, kMostThreads);
-    }
-    uint32_t thread_count = threads != 0 ? threads : core_count();
+    if (quire_status status = check_device(desc, error)) return status;
+    uint32_t thread_count = desc->threads != 0 ? desc->threads : core_count();
+    ThreadOptions options;
+    options.thread_count = thread_count;
+    options.is_pinned = (desc->flags & QUIRE_BE_DEVICE_PIN_THREADS) != 0;
+    options.run_tasks = desc->run_tasks;
+    options.run_tasks_user = desc->run_tasks_user;
     auto *device = new (std::nothrow) quire_be_device;
     auto *scratch = new (std::nothrow) AttendScratch[thread_count];
     if (device == nullptr || scratch == nullptr) {
@@ -58,10 +76,11 @@ quire_status device_open(uint32_t index, uint32_t threads, quire_be_device **out
                     thread_count);
     }
     device->scratch = scratch;
-    if (int error_number = device->pool.start(thread_count)) {
+    if (int error_number = device->pool.start(options)) {
         device->drop_reference();
-        return fail_os(error, QUIRE_E_OS, error_number, "%u threads cannot be started (%s)",
-                       thread_count, std::strerror(error_number));
+        return fail_os(error, QUIRE_E_OS, error_number, "%u threads cannot be started%s (%s)",
+                       thread_count, options.is_pinned ? " on cores of their own" : "",
+                       std::strerror(error_number));
     }
     live_objects.fetch_add(1, std::memory_order_relaxed);
     *out = device;

@@ -43,11 +43,24 @@ void stop_queue(quire_be_queue *queue, const Fault &fault) {
     queue->failed.store(true, std::memory_order_release);
 }
 
+// A kernel that the engine's threads ran in part, or twice, has no result.
+void find_misuse(const ThreadPool &pool, Fault *fault) {
+    HostMisuse misuse = pool.misuse();
+    if (fault->is_set() || !misuse.is_any()) return;
+    fault->set(
+        "run_tasks left %u tasks out, ran %u twice, and %u after it had returned; it must run "
+        "each once, and return then",
+        misuse.left_out, misuse.repeated, misuse.late);
+}
+
 void run_command(quire_be_queue *queue, const Command &command) {
     bool failed = queue->failed.load(std::memory_order_relaxed);
     if (command.kind == CommandKind::run) {
         Fault fault;
-        if (!failed) command.run(command.arguments, queue->device, &fault);
+        if (!failed) {
+            command.run(command.arguments, queue->device, &fault);
+            find_misuse(queue->device->pool, &fault);
+        }
         if (fault.is_set()) stop_queue(queue, fault);
         if (command.plan != nullptr) command.plan->drop_reference();
         return;
@@ -142,7 +155,7 @@ quire_status queue_bind(quire_be_device *device, const quire_native *native, qui
     std::lock_guard lock(device->mutex);
     pthread_t thread;
     // The worker leaves the list under this lock, so it cannot do so before it stands there.
-    if (int error_number = start_thread("quire-cpu-queue", serve, queue, &thread)) {
+    if (int error_number = device->pool.start_queue(serve, queue, &thread)) {
         delete queue;
         return fail_os(error, QUIRE_E_OS, error_number, "the queue's thread cannot be started (%s)",
                        std::strerror(error_number));

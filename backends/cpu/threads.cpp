@@ -19,6 +19,20 @@ namespace {
 // About what the system takes to wake a thread: looking around for longer wastes more than sleep.
 constexpr uint64_t kSpinNs = 20'000;
 
+// The core of thread number `thread`, as a set of one.
+cpu_set_t core_of(const cpu_set_t &allowed, uint32_t thread) {
+    auto place = thread % static_cast<uint32_t>(CPU_COUNT(&allowed));
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+        if (CPU_ISSET(core, &allowed) && place-- == 0) {
+            CPU_SET(core, &only);
+            break;
+        }
+    }
+    return only;
+}
+
 }  // namespace
 
 uint32_t core_count() {
@@ -29,18 +43,6 @@ uint32_t core_count() {
         return static_cast<uint32_t>(std::max(1, CPU_COUNT(&allowed)));
     }
     return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-}
-
-int start_thread(const char *name, void *(*body)(void *), void *argument, pthread_t *out) {
-    // A new thread inherits the mask, so no signal can reach it before it has blocked them itself.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int result = pthread_create(out, nullptr, body, argument);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (result == 0) pthread_setname_np(*out, name);
-    return result;
 }
 
 ThreadPool::Turn::Turn(ThreadPool *pool) : pool_(pool) {
@@ -55,8 +57,42 @@ ThreadPool::Turn::~Turn() {
     if (pool_->turns_ended_ != pool_->turns_asked_) pool_->turn_ended_.notify_all();
 }
 
-int ThreadPool::start(uint32_t thread_count) {
-    if (thread_count <= 1) return 0;
+int ThreadPool::start_thread(const char *name, uint32_t thread, void *(*body)(void *),
+                             void *argument, pthread_t *out) {
+    pthread_attr_t attributes;
+    if (int result = pthread_attr_init(&attributes)) return result;
+    int result = 0;
+    if (options_.is_pinned) {
+        cpu_set_t core = core_of(cores_, thread);
+        result = pthread_attr_setaffinity_np(&attributes, sizeof core, &core);
+    }
+    if (result == 0) {
+        // A new thread inherits the mask, so no signal can reach it before it has blocked them.
+        sigset_t all;
+        sigset_t before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        result = pthread_create(out, &attributes, body, argument);
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+    pthread_attr_destroy(&attributes);
+    if (result == 0) pthread_setname_np(*out, name);
+    return result;
+}
+
+int ThreadPool::start_queue(void *(*body)(void *), void *argument, pthread_t *out) {
+    return start_thread("quire-cpu-queue", 0, body, argument, out);
+}
+
+int ThreadPool::start(const ThreadOptions &options) {
+    options_ = options;
+    if (options.is_pinned && sched_getaffinity(0, sizeof cores_, &cores_) != 0) return errno;
+    uint32_t thread_count = options.thread_count;
+    if (options.run_tasks != nullptr) {
+        task_has_run_ = new (std::nothrow) std::atomic<bool>[thread_count];
+        return task_has_run_ != nullptr ? 0 : ENOMEM;
+    }
+    if (thread_count == 1) return 0;
     spin_ns_ = thread_count <= core_count() ? kSpinNs : 0;
     helpers_ = new (std::nothrow) Helper[thread_count - 1];
     if (helpers_ == nullptr) return ENOMEM;
@@ -65,7 +101,8 @@ int ThreadPool::start(uint32_t thread_count) {
         helpers_[i].thread = i + 1;
         char name[16];  // the system's limit
         std::snprintf(name, sizeof name, "quire-cpu-%u", (i + 1) % 10000);
-        if (int result = start_thread(name, &ThreadPool::help, &helpers_[i], &helpers_[i].id)) {
+        if (int result =
+                start_thread(name, i + 1, &ThreadPool::help, &helpers_[i], &helpers_[i].id)) {
             stop();
             return result;
         }
@@ -82,13 +119,15 @@ void ThreadPool::stop() {
     begun_.notify_all();
     for (uint32_t i = 0; i < helper_count_; ++i) pthread_join(helpers_[i].id, nullptr);
     delete[] helpers_;
+    delete[] task_has_run_;
     helpers_ = nullptr;
+    task_has_run_ = nullptr;
     helper_count_ = 0;
 }
 
 void ThreadPool::run(uint32_t item_count, Task task, const void *context) {
     Turn turn(this);
-    if (helper_count_ == 0 || item_count <= 1) {
+    if (options_.thread_count == 1 || item_count <= 1) {
         for (uint32_t i = 0; i < item_count; ++i) task(context, i, 0);
         return;
     }
@@ -96,10 +135,46 @@ void ThreadPool::run(uint32_t item_count, Task task, const void *context) {
     context_ = context;
     item_count_ = item_count;
     next_item_.store(0, std::memory_order_relaxed);
+    if (options_.run_tasks != nullptr) return run_on_host(item_count);
     gate_.open();
     wake_helpers(item_count - 1);
     take_items(0);
     gate_.close(spin_ns_);
+}
+
+void ThreadPool::run_on_host(uint32_t item_count) {
+    task_count_ = std::min(options_.thread_count, item_count);
+    for (uint32_t i = 0; i < task_count_; ++i) task_has_run_[i].store(false);
+    gate_.open();
+    options_.run_tasks(options_.run_tasks_user, task_count_, &ThreadPool::run_host_task, this);
+    // It should be empty: who is still inside would else meet the next kernel's items.
+    gate_.close(0);
+    for (uint32_t i = 0; i < task_count_; ++i) {
+        if (!task_has_run_[i].load()) ++left_out_;
+    }
+}
+
+void ThreadPool::run_host_task(void *context, uint32_t index) {
+    auto *pool = static_cast<ThreadPool *>(context);
+    if (!pool->gate_.enter()) {
+        ++pool->late_;
+        return;
+    }
+    if (index >= pool->task_count_ || pool->task_has_run_[index].exchange(true)) {
+        ++pool->repeated_;
+    } else {
+        std::fenv_t theirs;
+        std::fegetenv(&theirs);
+        std::fesetenv(FE_DFL_ENV);
+        pool->take_items(index);
+        std::fesetenv(&theirs);
+    }
+    pool->gate_.leave();
+}
+
+HostMisuse ThreadPool::misuse() const {
+    return {left_out_.load(std::memory_order_relaxed), repeated_.load(std::memory_order_relaxed),
+            late_.load(std::memory_order_relaxed)};
 }
 
 void ThreadPool::wake_helpers(uint32_t count) {

@@ -115,6 +115,10 @@ typedef uint64_t quire_namespace;
 typedef uint32_t quire_token;
 #define QUIRE_TOKEN_UNKNOWN 0xFFFFFFFFu
 
+/* A list of tasks that may run at the same time: task(context, i) for each i of [0, task_count). */
+typedef void (*quire_task)(void *context, uint32_t index);
+typedef void (*quire_run_tasks)(void *user, uint32_t task_count, quire_task task, void *context);
+
 /* Objects. Each may be shared between threads, and destroyed from any. */
 typedef struct quire_instance quire_instance;
 typedef struct quire_device quire_device;

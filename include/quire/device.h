@@ -75,13 +75,37 @@ QUIRE_EXPORT quire_status quire_backend_get_info(quire_instance *instance, uint3
 QUIRE_EXPORT quire_status quire_backend_load(quire_instance *instance, const char *path,
                                              uint32_t *index, quire_error *error);
 
+enum {
+    /* Each worker thread stays on one core: thread i on the i-th of those that the process may use
+     * when the device is opened, again from the first when there are more threads. A queue's own
+     * thread is thread 0. Not together with run_tasks. */
+    QUIRE_DEVICE_PIN_THREADS = 1 << 0
+};
+
+/* threads, run_tasks and QUIRE_DEVICE_PIN_THREADS are for backends whose kernels run on threads of
+ * the host; others need none and look at none of them. */
 typedef struct quire_device_desc {
     uint32_t struct_size;
-    uint32_t flags; /* 0 */
+    uint32_t flags; /* QUIRE_DEVICE_* */
     const quire_chain *next;
     const char *backend; /* name, such as "cpu"; NULL: the first backend that has a device */
     uint32_t index;      /* which device of that backend */
-    uint32_t threads;    /* worker threads of a host backend; 0 = one per core */
+    uint32_t threads;    /* that run a kernel; 0 = one per core */
+    /* The engine's own threads, so that its kernels and the library's do not contend for cores;
+     * NULL for threads of the library's. run_tasks(run_tasks_user, task_count, task, context) runs
+     * task(context, i) once for each i of [0, task_count), in any order, on any threads, at the
+     * same time or one after another, and returns when all have returned. task_count is `threads`
+     * at most.
+     * Threads    called from a thread of the library's, one for each queue, which itself only waits
+     *            meanwhile; one call at a time for a device. A task changes no rounding mode for
+     *            whoever runs it.
+     * Must not   unwind, or leave a task by longjmp; that is undefined. Nor wait for this device,
+     *            or destroy anything of it.
+     * Errors     a task that is left out, runs twice, or runs when run_tasks has returned, is
+     *            counted and stops the device's queues: calls on them are QUIRE_E_DEVICE_LOST and
+     *            say so. After quire_device_close no task may run at all. */
+    quire_run_tasks run_tasks;
+    void *run_tasks_user;
 } quire_device_desc;
 
 typedef struct quire_device_info {
@@ -96,6 +120,8 @@ typedef struct quire_device_info {
     char backend[32];
 } quire_device_info;
 
+/* Errors   QUIRE_E_ARG  QUIRE_DEVICE_PIN_THREADS with run_tasks, or no such device.
+ *          QUIRE_E_OS   threads cannot be started, or not be kept on their cores. */
 QUIRE_EXPORT quire_status quire_device_open(quire_instance *instance, const quire_device_desc *desc,
                                             quire_device **out, quire_error *error);
 QUIRE_EXPORT quire_status quire_device_close(quire_device *device, quire_error *error);

@@ -143,6 +143,27 @@ TEST_F(CopyTest, one_call_takes_blocks_beside_single_bytes) {
     }
 }
 
+// Backends that have no use for the host's threads pass this by not asking for them.
+TEST_F(CopyTest, one_call_is_copied_whole_by_the_hosts_threads) {
+    constexpr uint64_t kSize = (9 << 20) + 5;
+    std::vector<unsigned char> source = noise(kSize, 14);
+    quire_be_device_desc desc = device_desc(0, 3);
+    desc.run_tasks = [](void *user, uint32_t task_count, quire_task task, void *context) {
+        EXPECT_EQ(*static_cast<int *>(user), 15) << "not the user that was given";
+        EXPECT_LE(task_count, 3u) << "more tasks than threads were allowed";
+        while (task_count != 0) task(context, --task_count);
+    };
+    int user = 15;
+    desc.run_tasks_user = &user;
+    Rig rig(desc);
+    Memory from(rig, kSize);
+    Guarded to(rig, kSize);
+    rig.write(from.address(), source.data(), kSize);
+    rig.copy(rig.queue(), to.address(), from.address(), kSize);
+    rig.sync();
+    EXPECT_TRUE(to.read() == source);
+}
+
 TEST_F(CopyTest, every_alignment_of_both_ends_is_served) {
     Rig rig;
     constexpr uint64_t kSize = 300;

@@ -85,7 +85,8 @@ TEST_F(LifeTest, failed_calls_leave_no_object) {
     quire_native unknown{};
     unknown.kind = 0x7777;
     EXPECT_LT(api().mem_alloc(rig.device(), UINT64_MAX / 2, 0, &address, &host, &error), 0);
-    EXPECT_LT(api().device_open(UINT32_MAX, 0, &device, &error), 0);
+    quire_be_device_desc nowhere = device_desc(UINT32_MAX, 0);
+    EXPECT_LT(api().device_open(&nowhere, &device, &error), 0);
     EXPECT_LT(api().queue_bind(rig.device(), &unknown, &queue, &error), 0);
     EXPECT_EQ(live_objects(), before);
 }
@@ -104,7 +105,8 @@ TEST_F(LifeTest, fences_and_queues_may_be_released_after_their_device_was_closed
     quire_be_device *device = nullptr;
     quire_be_queue *queue = nullptr;
     quire_be_fence *fence = nullptr;
-    must(api().device_open(0, 0, &device, &error), error);
+    quire_be_device_desc desc = device_desc(0, 0);
+    must(api().device_open(&desc, &device, &error), error);
     must(api().queue_bind(device, nullptr, &queue, &error), error);
     must(api().fence_create(device, 0, &fence, &error), error);
     must(api().fence_signal(queue, fence, 3, &error), error);

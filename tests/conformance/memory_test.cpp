@@ -43,10 +43,37 @@ TEST_F(DeviceTest, device_that_does_not_exist_is_refused) {
     uint32_t device_count = 0;
     must(api().probe(&device_count, &error), error);
     quire_be_device *device = nullptr;
-    expect_refused(api().device_open(device_count, 0, &device, &error), error, QUIRE_E_ARG);
+    quire_be_device_desc desc = device_desc(device_count, 0);
+    expect_refused(api().device_open(&desc, &device, &error), error, QUIRE_E_ARG);
     EXPECT_EQ(device, nullptr);
-    expect_refused(api().device_open(0, 0, nullptr, &error), error, QUIRE_E_ARG);
+    desc.index = 0;
+    expect_refused(api().device_open(&desc, nullptr, &error), error, QUIRE_E_ARG);
     expect_refused(api().probe(nullptr, &error), error, QUIRE_E_ARG);
+}
+
+TEST_F(DeviceTest, bad_descriptions_are_refused) {
+    Error error;
+    quire_be_device *device = nullptr;
+    auto refused = [&](const quire_be_device_desc *desc, quire_status expected) {
+        expect_refused(api().device_open(desc, &device, &error), error, expected);
+        EXPECT_EQ(device, nullptr);
+    };
+    refused(nullptr, QUIRE_E_ARG);
+    quire_be_device_desc desc = device_desc(0, 1);
+    desc.struct_size = sizeof desc - 1;
+    refused(&desc, QUIRE_E_STRUCT);
+    struct Longer {
+        quire_be_device_desc desc;
+        uint64_t more;
+    } longer = {device_desc(0, 1), 1};
+    longer.desc.struct_size = sizeof longer;
+    refused(&longer.desc, QUIRE_E_STRUCT);
+    desc = device_desc(0, 1);
+    desc.flags = 1u << 31;
+    refused(&desc, QUIRE_E_ARG);
+    desc.flags = QUIRE_BE_DEVICE_PIN_THREADS;
+    desc.run_tasks = [](void *, uint32_t, quire_task, void *) {};
+    refused(&desc, QUIRE_E_ARG);
 }
 
 TEST_F(DeviceTest, opens_again_after_it_was_closed) {
@@ -54,8 +81,9 @@ TEST_F(DeviceTest, opens_again_after_it_was_closed) {
         Error error;
         quire_be_device *first = nullptr;
         quire_be_device *second = nullptr;
-        must(api().device_open(0, threads, &first, &error), error);
-        must(api().device_open(0, threads, &second, &error), error);
+        quire_be_device_desc desc = device_desc(0, threads);
+        must(api().device_open(&desc, &first, &error), error);
+        must(api().device_open(&desc, &second, &error), error);
         EXPECT_NE(first, second) << "two openings share one device";
         api().device_close(first);
         api().device_close(second);

@@ -214,7 +214,8 @@ TEST_F(QueueTest, closing_the_device_ends_a_wait_and_fails_the_fences_behind_it)
     quire_be_fence *never = nullptr;
     quire_be_fence *done = nullptr;
     quire_be_fence *done_too = nullptr;
-    must(api().device_open(0, 0, &device, &error), error);
+    quire_be_device_desc desc = device_desc(0, 0);
+    must(api().device_open(&desc, &device, &error), error);
     must(api().queue_bind(device, nullptr, &held, &error), error);
     must(api().queue_bind(device, nullptr, &released, &error), error);
     must(api().fence_create(device, 0, &never, &error), error);

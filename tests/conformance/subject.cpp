@@ -126,9 +126,19 @@ quire_status Fence::wait_host(uint64_t value, uint64_t timeout_ns) const {
     return api().fence_wait_host(handle_, value, timeout_ns, &error);
 }
 
-Rig::Rig(uint32_t threads) {
+quire_be_device_desc device_desc(uint32_t index, uint32_t threads) {
+    quire_be_device_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.index = index;
+    desc.threads = threads;
+    return desc;
+}
+
+Rig::Rig(uint32_t threads) : Rig(device_desc(0, threads)) {}
+
+Rig::Rig(const quire_be_device_desc &desc) {
     Error error;
-    must(api().device_open(0, threads, &device_, &error), error);
+    must(api().device_open(&desc, &device_, &error), error);
     if (api().queue_bind == nullptr || api().queue_release == nullptr) return;
     must(api().queue_bind(device_, nullptr, &queue_, &error), error);
 }

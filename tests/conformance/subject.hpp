@@ -46,6 +46,8 @@ quire_host_info host_info();
 struct Error : quire_error {
     Error() : quire_error{} { struct_size = sizeof(quire_error); }
 };
+quire_be_device_desc device_desc(uint32_t index, uint32_t threads);
+
 // Throws what the backend said unless `status` is QUIRE_OK.
 void must(quire_status status, const quire_error &error);
 // The call was refused as it should be, and the error says so in words.
@@ -92,6 +94,7 @@ class Fence {
 class Rig {
  public:
     explicit Rig(uint32_t threads = 0);
+    explicit Rig(const quire_be_device_desc &desc);
     Rig(const Rig &) = delete;
     Rig &operator=(const Rig &) = delete;
     ~Rig();

@@ -3,6 +3,8 @@
 // The threads of backends/cpu: named, and deaf to signals, so that a process's handlers run on the
 // process's own threads.
 
+#include <sched.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -27,6 +29,7 @@ namespace {
 struct Thread {
     std::string name;
     uint64_t blocked_signals;
+    std::string cores;  // as the system writes a list: 0-3,7
 };
 
 std::vector<Thread> threads_named(const std::string &beginning) {
@@ -37,6 +40,7 @@ std::vector<Thread> threads_named(const std::string &beginning) {
         for (std::string word; status >> word;) {
             if (word == "Name:") status >> thread.name;
             if (word == "SigBlk:") status >> std::hex >> thread.blocked_signals;
+            if (word == "Cpus_allowed_list:") status >> thread.cores;
         }
         if (thread.name.starts_with(beginning)) threads.push_back(thread);
     }
@@ -54,6 +58,25 @@ TEST_F(ThreadTest, all_are_named_and_block_signals) {
         for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGALRM, SIGCHLD, SIGPIPE}) {
             EXPECT_NE(thread.blocked_signals >> (signal - 1) & 1, 0u) << thread.name << signal;
         }
+    }
+}
+
+TEST_F(ThreadTest, each_stays_on_its_core_where_that_is_asked_for) {
+    cpu_set_t allowed;
+    ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    std::vector<std::string> cores;
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+        if (CPU_ISSET(core, &allowed)) cores.push_back(std::to_string(core));
+    }
+    quire_be_device_desc desc = device_desc(0, static_cast<uint32_t>(cores.size()) + 2);
+    desc.flags = QUIRE_BE_DEVICE_PIN_THREADS;
+    Rig rig(desc);
+    std::vector<Thread> pinned = threads_named("quire-cpu-");
+    EXPECT_EQ(pinned.size(), desc.threads);
+    for (const Thread &thread : pinned) {
+        std::string number = thread.name.substr(std::strlen("quire-cpu-"));
+        size_t place = number == "queue" ? 0 : std::stoul(number);
+        EXPECT_EQ(thread.cores, cores[place % cores.size()]) << thread.name;
     }
 }
 

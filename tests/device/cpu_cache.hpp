@@ -39,6 +39,9 @@ struct CacheShape {
     uint32_t head_dim = 64;
     const char *backend = "cpu";
     const char *path = nullptr;  // of a plugin that is not where backends are found
+    uint32_t threads = 0;
+    quire_run_tasks run_tasks = nullptr;
+    void *run_tasks_user = nullptr;
 };
 
 // One layer, one head, f32.
@@ -50,6 +53,9 @@ class CpuCache {
         must(api.instance_create(&instance_desc, &instance, &error));
         auto device_desc = described<quire_device_desc>();
         device_desc.backend = shape.backend;
+        device_desc.threads = shape.threads;
+        device_desc.run_tasks = shape.run_tasks;
+        device_desc.run_tasks_user = shape.run_tasks_user;
         uint32_t index = 0;
         if (shape.path != nullptr) must(api.backend_load(instance, shape.path, &index, &error));
         must(api.device_open(instance, &device_desc, &device, &error));

@@ -41,18 +41,25 @@ void device_drop(quire_be_device *device) {
     free(device);
 }
 
-/* `threads` is how many a backend may use at most; one is what this one has. */
-quire_status device_open(uint32_t index, uint32_t threads, quire_be_device **out,
+/* Threads are a wish; one of its own is what this one has. */
+quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out,
                          quire_error *error) {
+    quire_status status;
     quire_be_device *device;
     pthread_condattr_t clock;
     sigset_t all, before;
     int failure;
-    (void)threads;
     if (out == NULL) return fail(error, QUIRE_E_ARG, "out is NULL");
-    if (index != 0) {
+    status = check_struct(desc, sizeof *desc, "desc", error);
+    if (status != QUIRE_OK) return status;
+    if (desc->index != 0) {
         return fail(error, QUIRE_E_ARG, "there is no device %u; the only one is 0",
-                    (unsigned)index);
+                    (unsigned)desc->index);
+    }
+    if ((desc->flags & ~(uint32_t)QUIRE_BE_DEVICE_PIN_THREADS) != 0 ||
+        (desc->flags != 0 && desc->run_tasks != NULL)) {
+        return fail(error, QUIRE_E_ARG, "flags 0x%x are not known, or not with run_tasks",
+                    (unsigned)desc->flags);
     }
     device = object_new(sizeof *device, error);
     if (device == NULL) return QUIRE_E_HOST_MEMORY;

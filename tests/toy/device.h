@@ -58,7 +58,7 @@ void object_count(int64_t change);
 void device_keep(quire_be_device *device); /* holds no lock */
 void device_drop(quire_be_device *device);
 quire_status probe(uint32_t *device_count, quire_error *error);
-quire_status device_open(uint32_t index, uint32_t threads, quire_be_device **out,
+quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out,
                          quire_error *error);
 void device_close(quire_be_device *device);
 quire_status device_props(quire_be_device *device, quire_be_device_props *props,

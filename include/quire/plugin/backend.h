@@ -46,6 +46,20 @@ typedef struct quire_host_info {
     void (*log)(void *self, int32_t level, const char *component, const char *message);
 } quire_host_info;
 
+enum { QUIRE_BE_DEVICE_PIN_THREADS = 1 << 0 };
+
+/* device.h, quire_device_desc: what `threads`, the flag and run_tasks mean. All three are wishes of
+ * one who has threads to spare or to save: a backend that runs no kernels on the host's looks at
+ * none of them. */
+typedef struct quire_be_device_desc {
+    uint32_t struct_size;
+    uint32_t flags; /* QUIRE_BE_DEVICE_* */
+    uint32_t index;
+    uint32_t threads; /* 0 = one per core */
+    quire_run_tasks run_tasks;
+    void *run_tasks_user;
+} quire_be_device_desc;
+
 typedef struct quire_be_device_props {
     uint32_t struct_size;
     uint32_t host_visible; /* 0 or 1 */
@@ -245,8 +259,9 @@ typedef struct quire_backend_api {
 
     /* How many devices there are. No device context is made. */
     quire_status (*probe)(uint32_t *device_count, quire_error *error);
-    /* Makes the device's context. `threads` of a host backend; 0 = one per core. */
-    quire_status (*device_open)(uint32_t index, uint32_t threads, quire_be_device **out,
+    /* Makes the device's context. A flag that is not known, or PIN_THREADS with run_tasks, is
+     * QUIRE_E_ARG. */
+    quire_status (*device_open)(const quire_be_device_desc *desc, quire_be_device **out,
                                 quire_error *error);
     /* Returns when nothing of the device runs any more. Waits of queues for fences that were not
      * reached end; what is behind them is dropped, and the fences it would have signalled fail. */

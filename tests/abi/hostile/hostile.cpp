@@ -95,7 +95,7 @@ quire_status probe(uint32_t *count, quire_error *error) {
     return QUIRE_OK;
 }
 
-quire_status device_open(uint32_t, uint32_t, quire_be_device **out, quire_error *error) {
+quire_status device_open(const quire_be_device_desc *, quire_be_device **out, quire_error *error) {
     return make("device_open", out, error);
 }
 void device_close(quire_be_device *device) { give_up("device_close", device); }
