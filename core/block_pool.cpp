@@ -10,6 +10,7 @@ bool BlockPool::create(uint32_t block_count) {
     for (uint32_t i = 0; i < block_count; ++i) {
         blocks_[i].node = kNone;
         blocks_[i].owner = kNone;
+        blocks_[i].tenant = kNone;
         links_[i] = BlockLink{kNone, kNone};
         blocks_[i].state = BlockState::free;
     }

@@ -26,6 +26,8 @@ namespace quire {
 
 constexpr uint32_t kNone = 0xFFFFFFFF;
 constexpr uint32_t kNullBlock = 0;
+// What a block's content is of two, or not known to have been cleared: nobody's to find.
+constexpr uint32_t kMixedTenant = kNone - 1;
 
 enum class BlockState : uint8_t { free, draining, held, cached, parked, null };
 
@@ -43,6 +45,7 @@ struct alignas(kCacheLine) Block {
     uint64_t touch;        // the last step that may read or write it
     uint32_t copied_to;    // run of copies in which it was a destination
     uint32_t copied_from;  // run of copies in which it was a source
+    uint32_t tenant;       // number of the namespace that wrote last; kNone = fresh, all zeros
 };
 static_assert(sizeof(Block) == 64);
 

@@ -221,6 +221,7 @@ class Cache {
     void take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index);
     void take_hits(const Plan &plan, Change *change, uint32_t group);
     void swap_in(const Plan &plan, Change *change, uint32_t group);
+    Taker taker(uint32_t sequence, bool overwrites) const;
     void copy_tail(const Plan &plan, uint32_t group);
     void take_all(Plan *plan, Change *change);
     void run_item(const quire_step_item &item, const uint32_t *words, Plan *plan, Change *change,
@@ -267,6 +268,7 @@ class Cache {
     Status wait_for_step(const StepRecord &record, const StepRecord &other, quire_error *error);
 
     // cache_finish.cpp
+    void distrust_copies(const StepRecord &record);
     void fail_step(StepRecord *record);
     void lose(uint32_t sequence, uint32_t valid_tokens);
     void withdraw_published(uint64_t step);

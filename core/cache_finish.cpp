@@ -148,6 +148,17 @@ void Cache::lose(uint32_t sequence, uint32_t valid_tokens) {
     lower_computed(sequence, valid_tokens < state.known ? valid_tokens : state.known, valid_tokens);
 }
 
+// What the step's copies should have overwritten may still be there: whoever takes it next has it
+// zeroed.
+void Cache::distrust_copies(const StepRecord &record) {
+    for (const quire_block_copy &copy : record.copies) {
+        bool is_whole = copy.kind == QUIRE_COPY_ZERO || copy.kind == QUIRE_COPY_ON_WRITE ||
+                        copy.kind == QUIRE_COPY_SWAP_IN;
+        if (!is_whole) continue;
+        ledger_.pool(copy.group)[static_cast<uint32_t>(copy.dst)].tenant = kMixedTenant;
+    }
+}
+
 void Cache::fail_step(StepRecord *failed) {
     const StepRecord &record = *failed;
     failed->failed = true;
@@ -157,6 +168,7 @@ void Cache::fail_step(StepRecord *failed) {
                                    "and the ranks have to start anew",
                                    record.number));
     }
+    distrust_copies(record);
     uint32_t slot = Timeline::slot(record.number);
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         const Sequence &s = sequences_[i];

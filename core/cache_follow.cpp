@@ -87,7 +87,7 @@ Status Cache::check_sequence(const SequenceChange &change) {
 }
 
 Status Cache::check_copy(const quire_block_copy &copy) const {
-    if (copy.group >= geometry_.group_count || copy.kind > QUIRE_COPY_TOKEN) {
+    if (copy.group >= geometry_.group_count || copy.kind > QUIRE_COPY_ZERO) {
         return fail(QUIRE_E_ARG, "damaged log: a copy of kind {} in group {}", copy.kind,
                     copy.group);
     }

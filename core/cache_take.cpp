@@ -46,7 +46,7 @@ void Cache::swap_in(const Plan &plan, Change *change, uint32_t group) {
         if (block != kNullBlock) {
             take_hit(change, group, block, i);
         } else {
-            block = ledger_.take(group, open_record().barrier, plan.sequence);
+            block = ledger_.take(group, open_record().barrier, taker(plan.sequence, true));
             ledger_.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
             change->valid_tokens = 0;  // if the copy fails
         }
@@ -55,11 +55,15 @@ void Cache::swap_in(const Plan &plan, Change *change, uint32_t group) {
     }
 }
 
+Taker Cache::taker(uint32_t sequence, bool overwrites) const {
+    return Taker{sequence, namespaces_[sequences_[sequence].name_space].number, overwrites};
+}
+
 void Cache::copy_tail(const Plan &plan, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
     uint32_t index = plan.position >> geometry_.block_shift;
     uint32_t shared = ledger_.table(plan.sequence, group).ids.data[index];
-    uint32_t block = ledger_.take(group, open_record().barrier, plan.sequence);
+    uint32_t block = ledger_.take(group, open_record().barrier, taker(plan.sequence, true));
     ledger_.copy(QUIRE_COPY_ON_WRITE, group, shared, block);
     ledger_.set_entry(&s, plan.sequence, group, index, block);
     ledger_.drop_ref(group, shared, open_record().number);  // the copy reads it
@@ -92,7 +96,7 @@ void Cache::take_all(Plan *plan, Change *change) {
             }
         }
         while (t.length < plan->length[g]) {
-            uint32_t block = ledger_.take(g, open_record().barrier, sequence);
+            uint32_t block = ledger_.take(g, open_record().barrier, taker(sequence, false));
             ledger_.append_entry(&s, sequence, g, block);
         }
         t.writable = (plan->position + plan->compute - 1) >> geometry_.block_shift;

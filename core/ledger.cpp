@@ -107,17 +107,36 @@ void Ledger::note_owner(Edit *edit, const Block &b) const {
     edit->begun = b.begun;
 }
 
-uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence) {
+// The block's writer changes, and its content with it if that is another tenant's.
+void Ledger::hand_over(Edit *edit, const Taker &taker) {
+    Block &b = (*pools_[edit->group])[edit->block];
+    note_owner(edit, b);
+    edit->sequence = b.tenant;
+    b.begun = record_->number;
+    b.owner = taker.sequence;
+    b.frozen_slots = 0;
+    if (b.tenant == taker.tenant) [[likely]]
+        return;
+    bool shows = b.tenant != kNone && !taker.overwrites;
+    b.tenant = taker.tenant;
+    if (!shows) return;
+    auto block = static_cast<int32_t>(edit->block);
+    record_->copies.push(quire_block_copy{QUIRE_COPY_ZERO, edit->group, block, block, 0, 0});
+}
+
+void Ledger::take_back(const Edit &edit) {
+    restore_owner(edit);
+    (*pools_[edit.group])[edit.block].tenant = edit.sequence;
+}
+
+uint32_t Ledger::take(uint32_t group, uint64_t barrier, const Taker &taker) {
     BlockPool &pool = *pools_[group];
     QUIRE_ASSERT(record_ != nullptr);  // settle() frees the nodes of what is evicted
     uint32_t block = pool.take_free(barrier);
     if (block != kNone) [[likely]] {
         Edit *edit = log(EditKind::take_free, group);
         edit->block = block;
-        note_owner(edit, pool[block]);
-        pool[block].begun = record_->number;
-        pool[block].owner = sequence;
-        pool[block].frozen_slots = 0;
+        hand_over(edit, taker);
         return block;
     }
     block = pool.oldest_cached(barrier);
@@ -132,12 +151,9 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier, uint32_t sequence) {
     edit->unlinked = full_[group] && tree_.linked(b.node);
     if (edit->unlinked) tree_.unlink(b.node);
     tree_.blocks(b.node)[group] = kNullBlock;
-    note_owner(edit, b);
     edit->ready = b.ready;
-    b.begun = record_->number;
     b.node = kNone;
-    b.owner = sequence;
-    b.frozen_slots = 0;
+    hand_over(edit, taker);
     pool.claim(block);
     ++evictions_;
     return block;
@@ -318,7 +334,7 @@ void Ledger::restore_owner(const Edit &edit) {
 void Ledger::undo_evict(const Edit &edit) {
     BlockPool &pool = *pools_[edit.group];
     uint32_t *named = &tree_.blocks(edit.node)[edit.group];
-    restore_owner(edit);
+    take_back(edit);
     bool wanted = tree_.generation(edit.node) == edit.index && *named == kNullBlock;
     if (wanted) {
         *named = edit.block;
@@ -365,7 +381,7 @@ void Ledger::undo_edit(const Edit &edit, Sequence *s) {
     switch (edit.kind) {
         case EditKind::take_free:
             pools_[edit.group]->undo_take_free(edit.block);
-            restore_owner(edit);
+            take_back(edit);
             break;
         case EditKind::add_ref:
             if (edit.claimed && (*pools_[edit.group])[edit.block].refs == 1) {

@@ -14,6 +14,13 @@
 
 namespace quire {
 
+// Who takes a block, and what becomes of what is in it.
+struct Taker {
+    uint32_t sequence;
+    uint32_t tenant;  // number of its namespace
+    bool overwrites;  // a copy writes all of the block before anything reads it
+};
+
 class Ledger {
  public:
     Ledger(const HostAllocator *host, const Timeline *timeline)
@@ -42,9 +49,9 @@ class Ledger {
     // Changes from here on belong to the step.
     void resume(StepRecord *record) { record_ = record; }
     void pause() { record_ = nullptr; }
-    // A block for `sequence` to write, free or by eviction. REQUIRES: one is available behind the
-    // barrier.
-    uint32_t take(uint32_t group, uint64_t barrier, uint32_t sequence);
+    // A block to write, free or by eviction; zeroed by the step's copies where another tenant's
+    // content would show. REQUIRES: one is available behind the barrier.
+    uint32_t take(uint32_t group, uint64_t barrier, const Taker &taker);
     // Adds a reference to a held or cached block.
     void add_ref(uint32_t group, uint32_t block);
     void drop_ref(uint32_t group, uint32_t block, uint64_t touch);
@@ -98,6 +105,8 @@ class Ledger {
     void look_ahead(uint32_t group, uint32_t block);
     void note_owner(Edit *edit, const Block &b) const;
     void restore_owner(const Edit &edit);
+    void hand_over(Edit *edit, const Taker &taker);
+    void take_back(const Edit &edit);
     Edit *log(EditKind kind, uint32_t group);
     void undo_edit(const Edit &edit, Sequence *s);
     void undo_evict(const Edit &edit);

@@ -184,6 +184,24 @@ Status Shards::move(const Binding &binding, Queue *queue, const Array<quire_bloc
                                                 static_cast<uint32_t>(moves_.size()));
 }
 
+// The blocks to be zeroed that stand at *i and lie side by side, in one call; *i goes behind them.
+Status Shards::zero(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
+                    uint64_t *i, quire_error *error) {
+    const quire_block_copy first = copies[*i];
+    uint64_t count = 0;
+    for (; *i < copies.size(); ++*i, ++count) {
+        const quire_block_copy &copy = copies[*i];
+        if (copy.kind != QUIRE_COPY_ZERO || copy.group != first.group) break;
+        if (static_cast<uint64_t>(copy.dst) != static_cast<uint64_t>(first.dst) + count) break;
+    }
+    if (!binding.holds(first.group)) return Status{};
+    const quire_be_pool &pool = binding.pool(first.group);
+    auto stride = static_cast<uint64_t>(pool.block_stride);
+    uint64_t address = pool.address + static_cast<uint64_t>(first.dst) * stride;
+    return ask<&quire_backend_api::fill>(*binding.device()->api, error, queue->handle, address,
+                                         count * stride, 0u);
+}
+
 Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_copy> &copies,
                        Ledger *ledger, quire_error *error) {
     const Binding &binding = *bindings_[shard];
@@ -192,7 +210,7 @@ Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_cop
         descriptors_.shrink(0);
         ++run_;
         for (; i < copies.size(); ++i) {
-            if (copies[i].kind == QUIRE_COPY_TOKEN) break;
+            if (copies[i].kind == QUIRE_COPY_TOKEN || copies[i].kind == QUIRE_COPY_ZERO) break;
             if (copies[i].kind == kVoidCopy || !binding.holds(copies[i].group)) continue;
             if (!joins_run(copies[i], ledger)) break;
             descriptors_.push(binding.describe(copies[i]));
@@ -204,6 +222,8 @@ Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_cop
         }
         if (i < copies.size() && copies[i].kind == QUIRE_COPY_TOKEN) {
             QUIRE_TRY(move(binding, queue, copies, &i, error));
+        } else if (i < copies.size() && copies[i].kind == QUIRE_COPY_ZERO) {
+            QUIRE_TRY(zero(binding, queue, copies, &i, error));
         }
     }
     return Status{};

@@ -62,6 +62,8 @@ class Shards {
                    const Geometry &whole, bool partial, ShardGeometry *out) const;
     Status move(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
                 uint64_t *i, quire_error *error);
+    Status zero(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
+                uint64_t *i, quire_error *error);
     bool joins_run(const quire_block_copy &copy, Ledger *ledger);
 
     const HostAllocator *host_;

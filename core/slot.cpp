@@ -30,7 +30,7 @@ constexpr SlotInfo kSlots[] = {
     QUIRE_SLOT(fence_signal, true),
     QUIRE_SLOT(fence_wait, true),
     QUIRE_SLOT(copy, true),
-    QUIRE_SLOT(fill, false),  // the library asks no backend for it yet
+    QUIRE_SLOT(fill, true),
     QUIRE_SLOT(kv_write, true),
     QUIRE_SLOT(plan_create, true),
     QUIRE_SLOT(plan_destroy, true),

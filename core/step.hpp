@@ -41,7 +41,7 @@ struct Edit {
     uint16_t frozen_slots;
     uint16_t reserved0;
     uint32_t owner;
-    uint32_t sequence;
+    uint32_t sequence;  // take_free, evict: the block's tenant before
     uint32_t index;
     uint32_t block;
     uint32_t node;

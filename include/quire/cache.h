@@ -252,7 +252,13 @@ typedef struct quire_namespace_info {
 } quire_namespace_info;
 
 /* A tenant's sharing domain: sequences of two namespaces never share a block. Namespace 0 always
- * exists. Two namespaces are two tenants even if their keys are equal. At most 65,535 at once. */
+ * exists. Two namespaces are two tenants even if their keys are equal. At most 65,535 at once.
+ * Nor do they see what the other left: a block of the device that another namespace wrote last, and
+ * that a sequence takes to write, is zeroed by the commit that hands it over, on the step's queues
+ * before anything of the step. Until then, and in the host tier until it is overwritten, content
+ * stays where it was: this keeps tenants apart who read through their tables, not who can read the
+ * pool. In a bookkeeping-only cache the engine zeroes, as its list of copies says
+ * (QUIRE_COPY_ZERO). */
 QUIRE_EXPORT quire_status quire_namespace_create(quire_cache *cache,
                                                  const quire_namespace_desc *desc,
                                                  quire_namespace *out, quire_error *error);

@@ -202,10 +202,11 @@ enum {
     QUIRE_COPY_ON_WRITE = 0,
     QUIRE_COPY_SWAP_OUT = 1,
     QUIRE_COPY_SWAP_IN = 2,
-    QUIRE_COPY_TOKEN = 3 /* one token of a block, see quire_seq_accept_path */
+    QUIRE_COPY_TOKEN = 3, /* one token of a block, see quire_seq_accept_path */
+    QUIRE_COPY_ZERO = 4   /* dst gets zeros, src is dst: see quire_namespace_create */
 };
 
-/* One block to move: device to device, device to host, host to device. */
+/* One block to move: device to device, device to host, host to device; or to be zeroed. */
 typedef struct quire_block_copy {
     uint32_t kind;
     uint32_t group;

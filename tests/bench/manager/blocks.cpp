@@ -153,7 +153,7 @@ void evict(benchmark::State &state) {
     cached.fill();
     for (auto _ : state) {
         cached.ledger.resume(&record);
-        for (uint32_t i = 0; i < batch; ++i) cached.ledger.take(0, kNoBarrier, 0);
+        for (uint32_t i = 0; i < batch; ++i) cached.ledger.take(0, kNoBarrier, Taker{0, 0, false});
         Change *change = record.changes.push_uninitialized();
         change->begin(ChangeKind::item, 0, SequenceState{});
         change->first_edit = 0;

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one namespace wrote is gone from a block before a sequence of another has it: as a list of
+// copies, and in a pretended memory that executes the list.
+
+#include <algorithm>
+#include <random>
+
+#include "manager.hpp"
+
+namespace {
+
+using namespace quire::test;
+
+std::vector<int32_t> zeroed(const std::vector<quire_block_copy> &copies) {
+    std::vector<int32_t> blocks;
+    for (const quire_block_copy &copy : copies) {
+        if (copy.kind != QUIRE_COPY_ZERO) continue;
+        EXPECT_EQ(copy.src, copy.dst);
+        blocks.push_back(copy.dst);
+    }
+    return blocks;
+}
+
+std::vector<int32_t> zeroed_by(Manager &m, quire_seq seq, const Tokens &tokens) {
+    m.begin();
+    EXPECT_EQ(m.add(seq, tokens).outcome, uint32_t{QUIRE_ITEM_RUN});
+    quire_step step = m.commit();
+    std::vector<int32_t> blocks = zeroed(m.copies(step));
+    m.finish(step);
+    return blocks;
+}
+
+TEST(Zeroing, block_of_another_namespace_is_zeroed_before_it_is_written) {
+    Manager m({.blocks = 4});
+    quire_namespace other = m.name_space();
+    quire_seq a = m.sequence();
+    EXPECT_EQ(zeroed_by(m, a, tokens_from(1, 14)), Blocks{}) << "fresh blocks hold zeros";
+    Blocks left = m.table(a);
+    m.end(a);
+    quire_seq b = m.sequence({.ns = other});
+    Blocks zero = zeroed_by(m, b, tokens_from(100, 14));
+    EXPECT_EQ(zero, m.table(b)) << "free ones, and evicted ones";
+    std::sort(zero.begin(), zero.end());
+    std::sort(left.begin(), left.end());
+    EXPECT_EQ(zero, left);
+    m.end(b);
+    quire_seq c = m.sequence({.ns = other});
+    EXPECT_EQ(zeroed_by(m, c, tokens_from(200, 14)), Blocks{}) << "it was its own namespace's";
+}
+
+TEST(Zeroing, one_namespace_zeroes_nothing) {
+    Manager m({.blocks = 4});
+    for (quire_token first : {1u, 100u, 200u}) {
+        quire_seq seq = m.sequence();
+        EXPECT_EQ(zeroed_by(m, seq, tokens_from(first, 14)), Blocks{});
+        m.end(seq);
+    }
+}
+
+TEST(Zeroing, namespace_that_was_destroyed_is_still_another_one) {
+    Manager m({.blocks = 4});
+    quire_namespace first = m.name_space();
+    quire_seq a = m.sequence({.ns = first});
+    m.compute(a, tokens_from(1, 14));
+    m.end(a);
+    ASSERT_EQ(m.api().namespace_destroy(m.cache(), first, m.error()), QUIRE_OK) << m.message();
+    quire_namespace second = m.name_space();  // in the place of the first
+    quire_seq b = m.sequence({.ns = second});
+    EXPECT_EQ(zeroed_by(m, b, tokens_from(1, 14)).size(), 4u);
+}
+
+TEST(Zeroing, step_that_is_aborted_or_an_item_that_is_dropped_leaves_it_to_do) {
+    Manager m({.blocks = 4});
+    quire_namespace other = m.name_space();
+    quire_seq a = m.sequence();
+    m.compute(a, tokens_from(1, 14));
+    m.end(a);
+    quire_seq b = m.sequence({.ns = other});
+    m.begin();
+    m.add(b, tokens_from(1, 14));
+    EXPECT_EQ(zeroed(m.copies(m.open())).size(), 4u);
+    m.abort();
+    m.begin();
+    m.add(b, tokens_from(1, 14));
+    m.drop(b);
+    EXPECT_EQ(zeroed(m.copies(m.open())), Blocks{});
+    m.finish(m.commit());
+    EXPECT_EQ(zeroed_by(m, b, tokens_from(1, 14)).size(), 4u);
+}
+
+TEST(Zeroing, step_that_failed_may_not_have_zeroed) {
+    Manager m({.blocks = 4});
+    quire_namespace other = m.name_space();
+    quire_seq a = m.sequence();
+    m.compute(a, tokens_from(1, 14));
+    m.end(a);
+    quire_seq b = m.sequence({.ns = other});
+    m.begin();
+    m.add(b, tokens_from(1, 14));
+    m.finish(m.commit(), QUIRE_STEP_FAILED);
+    EXPECT_EQ(zeroed_by(m, b, {}).size(), 4u);
+}
+
+TEST(Zeroing, copies_overwrite_what_they_are_copied_to) {
+    Manager m({.blocks = 4, .host_blocks = 4});
+    quire_namespace other = m.name_space();
+    quire_seq a = m.sequence();
+    m.compute(a, tokens_from(1, 14));
+    m.end(a, QUIRE_END_DROP_PREFIX);
+    quire_seq b = m.sequence({.ns = other});
+    m.compute(b, tokens_from(100, 6));
+    quire_seq fork = m.fork(b, 6);
+    EXPECT_EQ(zeroed_by(m, fork, tokens_from(500, 1)), Blocks{}) << "its tail was copied whole";
+}
+
+// A value for each slot: the number of the namespace that wrote it.
+class Memory {
+ public:
+    explicit Memory(uint32_t blocks, uint32_t host_blocks)
+        : device_((blocks + 1) * kTokens), host_((host_blocks + 1) * kTokens) {}
+
+    void execute(const std::vector<quire_block_copy> &copies) {
+        for (const quire_block_copy &copy : copies) {
+            auto &from = copy.kind == QUIRE_COPY_SWAP_IN ? host_ : device_;
+            auto &to = copy.kind == QUIRE_COPY_SWAP_OUT ? host_ : device_;
+            for (int32_t i = 0; i < kTokens; ++i) {
+                bool is_zero = copy.kind == QUIRE_COPY_ZERO;
+                to[copy.dst * kTokens + i] = is_zero ? 0 : from[copy.src * kTokens + i];
+            }
+        }
+    }
+    int &slot(const Blocks &table, uint32_t position) {
+        return device_[table[position / kTokens] * kTokens + position % kTokens];
+    }
+
+    static constexpr int32_t kTokens = 4;
+
+ private:
+    std::vector<int> device_;
+    std::vector<int> host_;
+};
+
+struct Tenants {
+    struct Text {
+        quire_seq seq;
+        int tenant;  // 1 or 2
+        uint32_t known = 0;
+    };
+
+    Manager m{{.blocks = 24, .host_blocks = 12}};
+    Memory memory{24, 12};
+    quire_namespace second = m.name_space();
+    std::vector<Text> texts;
+    std::mt19937 dice{7};
+    uint64_t zeroed_blocks = 0;
+
+    uint32_t roll(uint32_t sides) { return static_cast<uint32_t>(dice() % sides); }
+
+    void begin_or_end() {
+        if (texts.size() > 5 || (!texts.empty() && roll(4) == 0)) {
+            uint32_t i = roll(static_cast<uint32_t>(texts.size()));
+            m.end(texts[i].seq);
+            texts.erase(texts.begin() + i);
+        } else if (!texts.empty() && roll(3) == 0) {
+            const Text &parent = texts[roll(static_cast<uint32_t>(texts.size()))];
+            uint32_t computed = m.info(parent.seq).computed_tokens;
+            if ((m.info(parent.seq).flags & QUIRE_SEQ_SWAPPED) != 0 || computed == 0) return;
+            texts.push_back({m.fork(parent.seq, computed), parent.tenant, computed});
+        } else {
+            int tenant = 1 + static_cast<int>(roll(2));
+            texts.push_back({m.sequence({.ns = tenant == 1 ? 0 : second}), tenant, 0});
+        }
+    }
+
+    void step() {
+        m.begin({.may_preempt = true});
+        std::vector<std::pair<Text *, quire_step_result>> ran;
+        for (Text &text : texts) {
+            if (roll(3) == 0) continue;
+            uint32_t count = 1 + roll(9);
+            bool is_first = m.info(text.seq).known_tokens == 0;
+            Tokens tokens = tokens_from(is_first ? 1 + roll(2) : dice() % 9999, count);
+            quire_step_result result{};
+            if (m.try_add(text.seq, tokens, {}, &result) != QUIRE_OK) continue;
+            if (result.outcome == QUIRE_ITEM_RUN) ran.emplace_back(&text, result);
+        }
+        if (roll(8) == 0) return m.abort();
+        quire_step committed = m.commit();
+        std::vector<quire_block_copy> copies = m.copies(committed);
+        zeroed_blocks += zeroed(copies).size();
+        memory.execute(copies);
+        for (auto &[text, result] : ran) {
+            Blocks table = m.table(text->seq);
+            for (uint32_t i = 0; i < table.size() * Memory::kTokens; ++i) {
+                int found = memory.slot(table, i);
+                ASSERT_TRUE(found == 0 || found == text->tenant)
+                    << "slot " << i << " of tenant " << text->tenant << " holds " << found;
+            }
+            for (uint32_t i = 0; i < result.compute_count; ++i) {
+                memory.slot(table, result.first_position + i) = text->tenant;
+            }
+        }
+        m.finish(committed, roll(10) == 0 ? QUIRE_STEP_FAILED : QUIRE_STEP_OK);
+    }
+};
+
+TEST(Zeroing, no_sequence_finds_what_another_tenant_wrote) {
+    Tenants tenants;
+    for (int i = 0; i < 4000 && !testing::Test::HasFatalFailure(); ++i) {
+        tenants.begin_or_end();
+        tenants.step();
+    }
+    tenants.m.check();
+    EXPECT_GT(tenants.zeroed_blocks, 1000u);
+    EXPECT_GT(tenants.m.stats().blocks_swapped_in, 20u);
+}
+
+}  // namespace
