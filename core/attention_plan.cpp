@@ -36,6 +36,8 @@ Status AttentionPlan::describe(const quire_attention_desc &options, const GroupG
     shape.q_dtype = options.q_dtype != 0 ? options.q_dtype : uint32_t{QUIRE_DTYPE_F32};
     shape.k_dtype = group.k_dtype;
     shape.v_dtype = group.v_dtype;
+    shape.k_scale_kind = group.k_scale;
+    shape.v_scale_kind = group.v_scale;
     shape.block_tokens = block_tokens;
     shape.window = group.window;
     shape.group_kind = group.kind;

@@ -26,6 +26,11 @@ quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens) {
     pool.k_dtype = g.k_dtype;
     pool.v_dtype = g.v_dtype;
     pool.group_kind = g.kind;
+    pool.k_scale_kind = g.k_scale;
+    pool.v_scale_kind = g.v_scale;
+    pool.k_scale_offset = g.k_scale_offset;
+    pool.v_scale_offset = g.v_scale_offset;
+    pool.scale_head_stride = g.scale_head_stride;
     return pool;
 }
 
@@ -40,6 +45,8 @@ Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometr
     query.v_head_dim = pool.v_head_dim;
     query.k_dtype = pool.k_dtype;
     query.v_dtype = pool.v_dtype;
+    query.k_scale_kind = pool.k_scale_kind;
+    query.v_scale_kind = pool.v_scale_kind;
     query.block_tokens = pool.block_tokens;
     query.window = g.window;
     query.group_kind = g.kind;

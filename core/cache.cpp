@@ -147,6 +147,9 @@ Status Cache::pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) co
     out->v_token_stride = pool.v_token_stride;
     out->layer_count = pool.layer_count;
     out->head_count = pool.kv_heads;
+    out->k_scale_offset = pool.k_scale_offset;
+    out->v_scale_offset = pool.v_scale_offset;
+    out->scale_head_stride = pool.scale_head_stride;
     return Status{};
 }
 

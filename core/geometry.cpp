@@ -20,6 +20,10 @@ Status check_latent(const quire_group_desc &desc, uint32_t index) {
         return fail(QUIRE_E_ARG, "groups[{}].v_dtype {} is not k_dtype: they are one row", index,
                     desc.v_dtype);
     }
+    if (desc.v_scale != 0 && desc.v_scale != desc.k_scale) {
+        return fail(QUIRE_E_ARG, "groups[{}].v_scale {} is not k_scale: they are one row", index,
+                    desc.v_scale);
+    }
     return Status{};
 }
 
@@ -55,26 +59,105 @@ Status check_group(const quire_group_desc &desc, uint32_t index) {
     return desc.kind == QUIRE_GROUP_LATENT ? check_latent(desc, index) : Status{};
 }
 
+// The type and the kind of scales of a group's K, or of its V.
+Status check_side(uint32_t dtype, uint32_t scale, uint32_t head_dim, uint32_t index) {
+    bool holds_values = dtype_size_bytes(dtype) != 0;
+    if (pool_dtype_bits(dtype) == 0) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "groups[{}]: k_dtype or v_dtype is {}: f32, f16, bf16, i8, i4, E4M3FN or E5M2",
+                    index, dtype);
+    }
+    if (scale > QUIRE_SCALE_TOKEN_HEAD) {
+        return fail(QUIRE_E_UNSUPPORTED, "groups[{}]: k_scale or v_scale is {}: not known", index,
+                    scale);
+    }
+    if (holds_values && scale != QUIRE_SCALE_NONE) {
+        return fail(QUIRE_E_ARG,
+                    "groups[{}]: k_scale or v_scale is {}: f32, f16 and bf16 have no scales", index,
+                    scale);
+    }
+    if (!holds_values && scale == QUIRE_SCALE_NONE) {
+        return fail(QUIRE_E_ARG,
+                    "groups[{}]: k_scale or v_scale is 0 beside type {}: codes need a scale, unit "
+                    "scales are never assumed",
+                    index, dtype);
+    }
+    if (dtype == QUIRE_DTYPE_I4 && head_dim % 2 != 0) {
+        return fail(QUIRE_E_ARG,
+                    "groups[{}]: k_head_dim or v_head_dim is {}: i4 packs two elements in a byte, "
+                    "so it must be even",
+                    index, head_dim);
+    }
+    if (scale == QUIRE_SCALE_TENSOR || scale == QUIRE_SCALE_HEAD) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "groups[{}]: k_scale or v_scale is {}: a cache cannot be given scales yet, use "
+                    "QUIRE_SCALE_TOKEN_HEAD",
+                    index, scale);
+    }
+    return Status{};
+}
+
+// Planes of a layer, one behind another; 64 bits are enough for all, or `fits` says no.
+struct Planes {
+    uint64_t end = 0;
+    uint64_t alignment = 1;
+    bool fits = true;
+
+    // Returns where the plane begins.
+    uint64_t add(uint64_t head_bytes, uint32_t heads, uint64_t element_bytes) {
+        uint64_t rest = end % element_bytes, size = 0;
+        fits = fits && checked_add(end, rest != 0 ? element_bytes - rest : 0, &end);
+        uint64_t begin = end;
+        fits = fits && checked_mul(head_bytes, heads, &size) && checked_add(end, size, &end);
+        if (element_bytes > alignment) alignment = element_bytes;
+        return begin;
+    }
+    void close() { add(0, 1, alignment); }
+};
+
+uint64_t row_bytes(uint32_t head_dim, uint32_t dtype) {
+    return uint64_t{head_dim} * pool_dtype_bits(dtype) / 8;  // whole bytes: check_side()
+}
+
+// What an address of a row is a multiple of.
+uint64_t element_bytes(uint32_t dtype) {
+    uint32_t bits = pool_dtype_bits(dtype);
+    return bits > 8 ? bits / 8 : 1;
+}
+
 // Strides of one group's block; everything fits an int64 or the call fails.
 Status compute_strides(GroupGeometry *g, uint32_t block_tokens, uint32_t index) {
     Status too_large = fail(QUIRE_E_LIMIT, "groups[{}]: a block is larger than 2^62 bytes", index);
-    uint64_t k_token = uint64_t{g->k_head_dim} * dtype_size_bytes(g->k_dtype);
+    uint64_t k_token = row_bytes(g->k_head_dim, g->k_dtype);
     bool latent = g->kind == QUIRE_GROUP_LATENT;  // V lies within K
-    uint64_t v_token = latent ? k_token : uint64_t{g->v_head_dim} * dtype_size_bytes(g->v_dtype);
+    uint64_t v_token = latent ? k_token : row_bytes(g->v_head_dim, g->v_dtype);
     uint64_t k_head = k_token * block_tokens;  // < 2^32 * 2^2 * 2^8
     uint64_t v_head = v_token * block_tokens;
-    uint64_t k_plane = 0, v_plane = 0, layer = 0, block = 0;
-    if (!checked_mul(k_head, g->kv_heads, &k_plane)) return too_large;
-    if (!checked_mul(v_head, g->kv_heads, &v_plane)) return too_large;
-    if (!checked_add(k_plane, latent ? 0 : v_plane, &layer)) return too_large;
-    if (!checked_mul(layer, g->layer_count, &block)) return too_large;
+    uint64_t scale_head = uint64_t{block_tokens} * sizeof(float);
+    bool k_scaled = g->k_scale == QUIRE_SCALE_TOKEN_HEAD;
+    bool v_scaled = g->v_scale == QUIRE_SCALE_TOKEN_HEAD;
+    Planes planes;
+    planes.add(k_head, g->kv_heads, element_bytes(g->k_dtype));
+    uint64_t v_at = 0, k_scales_at = 0, v_scales_at = 0, block = 0;
+    if (!latent) v_at = planes.add(v_head, g->kv_heads, element_bytes(g->v_dtype));
+    if (k_scaled) k_scales_at = planes.add(scale_head, g->kv_heads, sizeof(float));
+    if (latent) {
+        v_scales_at = k_scales_at;
+    } else if (v_scaled) {
+        v_scales_at = planes.add(scale_head, g->kv_heads, sizeof(float));
+    }
+    planes.close();
+    if (!planes.fits || !checked_mul(planes.end, g->layer_count, &block)) return too_large;
     if (block >> 62 != 0) return too_large;
     g->k_token_stride = static_cast<int64_t>(k_token);
     g->v_token_stride = static_cast<int64_t>(v_token);
     g->k_head_stride = static_cast<int64_t>(k_head);
     g->v_head_stride = static_cast<int64_t>(v_head);
-    g->v_offset = latent ? 0 : static_cast<int64_t>(k_plane);
-    g->layer_stride = static_cast<int64_t>(layer);
+    g->v_offset = static_cast<int64_t>(v_at);
+    g->k_scale_offset = static_cast<int64_t>(k_scales_at);
+    g->v_scale_offset = static_cast<int64_t>(v_scales_at);
+    g->scale_head_stride = k_scaled || v_scaled ? static_cast<int64_t>(scale_head) : 0;
+    g->layer_stride = static_cast<int64_t>(planes.end);
     g->block_stride = static_cast<int64_t>(block);
     return Status{};
 }
@@ -95,15 +178,13 @@ Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_t
     g->v_head_dim = desc.v_head_dim;
     g->k_dtype = desc.k_dtype != 0 ? desc.k_dtype : uint32_t{QUIRE_DTYPE_F16};
     g->v_dtype = desc.v_dtype != 0 ? desc.v_dtype : g->k_dtype;
+    g->k_scale = desc.k_scale;
+    // A latent row has one kind, which may be said twice.
+    bool as_k = desc.v_scale == 0 && (desc.v_dtype == 0 || desc.kind == QUIRE_GROUP_LATENT);
+    g->v_scale = as_k ? desc.k_scale : desc.v_scale;
     g->blocks = desc.blocks;
-    if (dtype_size_bytes(g->k_dtype) == 0) {
-        return fail(QUIRE_E_UNSUPPORTED, "groups[{}]: k_dtype {} is not f32, f16 or bf16", index,
-                    g->k_dtype);
-    }
-    if (dtype_size_bytes(g->v_dtype) == 0) {
-        return fail(QUIRE_E_UNSUPPORTED, "groups[{}]: v_dtype {} is not f32, f16 or bf16", index,
-                    g->v_dtype);
-    }
+    QUIRE_TRY(check_side(g->k_dtype, g->k_scale, g->k_head_dim, index));
+    QUIRE_TRY(check_side(g->v_dtype, g->v_scale, g->v_head_dim, index));
     return compute_strides(g, block_tokens, index);
 }
 
@@ -221,6 +302,19 @@ uint32_t dtype_size_bytes(uint32_t dtype) {
             return 2;
         default:
             return 0;
+    }
+}
+
+uint32_t pool_dtype_bits(uint32_t dtype) {
+    switch (dtype) {
+        case QUIRE_DTYPE_I4:
+            return 4;
+        case QUIRE_DTYPE_I8:
+        case QUIRE_DTYPE_F8_E4M3FN:
+        case QUIRE_DTYPE_F8_E5M2:
+            return 8;
+        default:
+            return dtype_size_bytes(dtype) * 8;
     }
 }
 

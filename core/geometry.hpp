@@ -3,8 +3,10 @@
 // geometry: the shape of a cache: groups of layers, their strides and pool sizes; computed once,
 // with checked arithmetic.
 //
-// Quire-owned memory is block-major, [block][layer][K|V][kv_head][token][dim]: a swap moves whole
-// blocks, and a (block, layer) is one contiguous piece.
+// Quire-owned memory is block-major, [block][layer][K|V|K's scales|V's scales]: a swap moves whole
+// blocks, and a (block, layer) is one contiguous piece. K and V are [kv_head][token][dim], scales
+// f32 [kv_head][token] and there only where each token has one. A plane begins at a multiple of its
+// elements' size, a layer at one of the largest.
 //
 // Units: strides are bytes, windows tokens, pool sizes blocks (the null block included).
 #pragma once
@@ -35,6 +37,8 @@ struct GroupGeometry {
     uint32_t v_head_dim = 0;
     uint32_t k_dtype = 0;
     uint32_t v_dtype = 0;
+    uint32_t k_scale = 0;  // QUIRE_SCALE_*
+    uint32_t v_scale = 0;
     uint32_t blocks = 0;
     uint32_t host_blocks = 0;  // the null one included; 0 = no host tier
     int64_t k_token_stride = 0;
@@ -42,6 +46,9 @@ struct GroupGeometry {
     int64_t k_head_stride = 0;
     int64_t v_head_stride = 0;
     int64_t v_offset = 0;
+    int64_t k_scale_offset = 0;
+    int64_t v_scale_offset = 0;
+    int64_t scale_head_stride = 0;
     int64_t layer_stride = 0;
     int64_t block_stride = 0;
 
@@ -110,8 +117,10 @@ struct ShardGeometry {
     Geometry held;
 };
 
-// Bytes of one element; 0 for a type that does not exist.
+// Bytes of one element; 0 for what is no type of q, out and what is written.
 uint32_t dtype_size_bytes(uint32_t dtype);
+// Bits of one element of K or V; 0 for a type that does not exist.
+uint32_t pool_dtype_bits(uint32_t dtype);
 
 // Checks the description and computes everything but the numbers of blocks.
 Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *groups, Geometry *out);

@@ -68,10 +68,11 @@ uint64_t digest_geometry(const Geometry &geometry, const LayerPlace *places,
     uint64_t hash = mix(sizes, sizeof sizes, 0);
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         const GroupGeometry &group = geometry.groups[g];
-        const uint32_t words[] = {group.kind,        group.window,     group.sink_tokens,
-                                  group.layer_count, group.kv_heads,   group.k_head_dim,
-                                  group.v_head_dim,  group.k_dtype,    group.v_dtype,
-                                  group.blocks,      group.host_blocks};
+        const uint32_t words[] = {group.kind,        group.window,   group.sink_tokens,
+                                  group.layer_count, group.kv_heads, group.k_head_dim,
+                                  group.v_head_dim,  group.k_dtype,  group.v_dtype,
+                                  group.k_scale,     group.v_scale,  group.blocks,
+                                  group.host_blocks};
         hash = mix(words, sizeof words, hash);
     }
     for (uint32_t layer = 0; layer < geometry.layer_count; ++layer) {

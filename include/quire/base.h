@@ -97,11 +97,19 @@ typedef struct quire_native {
 
 enum { QUIRE_NATIVE_NONE = 0 };
 
-/* Element types. The value is DLPack's: code << 16 | bits << 8 | lanes. */
+/* Element types. The value is DLPack's: code << 16 | bits << 8 | lanes.
+ * The integers and the 8-bit floats are types of K and V in a pool only, never of q, of out or of
+ * what kv_write is given; what they hold are codes, and a value is its code times a scale
+ * (cache.h, QUIRE_SCALE_*). The 8-bit floats are OCP OFP8; the FNUZ ones are other types. */
 enum {
+    QUIRE_DTYPE_I4 = (0 << 16) | (4 << 8) | 1, /* -7 to 7 in two's complement; element 2 i lies in
+                                                  the low half of byte i, 2 i + 1 in the high one */
+    QUIRE_DTYPE_I8 = (0 << 16) | (8 << 8) | 1, /* -127 to 127 */
     QUIRE_DTYPE_F16 = (2 << 16) | (16 << 8) | 1,
     QUIRE_DTYPE_F32 = (2 << 16) | (32 << 8) | 1,
-    QUIRE_DTYPE_BF16 = (4 << 16) | (16 << 8) | 1
+    QUIRE_DTYPE_BF16 = (4 << 16) | (16 << 8) | 1,
+    QUIRE_DTYPE_F8_E4M3FN = (10 << 16) | (8 << 8) | 1, /* up to 448; no infinity, one NaN a sign */
+    QUIRE_DTYPE_F8_E5M2 = (12 << 16) | (8 << 8) | 1    /* up to 57344 */
 };
 
 /* Handles: type 8 | generation 24 | index 32. 0 is never a live handle. A handle belongs to its

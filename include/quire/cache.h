@@ -36,6 +36,22 @@ enum {
     QUIRE_GROUP_CROSS = 4
 };
 
+/* Where the scales of a pool's K or V come from: value = code * scale. f32, f16 and bf16 hold
+ * values and have none; i8, i4 and the 8-bit floats need one of the others: unit scales are never
+ * assumed. A code is value / scale in f32, rounded to the nearest even one of its type; what is too
+ * large, infinity too, becomes the largest. A NaN becomes 0 in an integer type and stays a NaN in a
+ * float. K and V may differ in type and in kind; a latent group has one of each. */
+enum {
+    QUIRE_SCALE_NONE = 0,
+    QUIRE_SCALE_TENSOR = 1, /* one for all of a layer's K, one for its V; no cache takes it yet */
+    QUIRE_SCALE_HEAD = 2,   /* one for each KV head of them; no cache takes it yet */
+    /* One for each token's row of each KV head, in planes of f32 beside the codes: a copied block
+     * and a moved token take theirs along. kv_write makes it: the row's largest magnitude, divided
+     * in f32 by 127 (i8), 7 (i4), 448 (E4M3FN) or 57344 (E5M2). A scale of 0 has codes of 0; a row
+     * that holds a NaN or an infinity has a scale of NaN, and codes of 0. */
+    QUIRE_SCALE_TOKEN_HEAD = 3
+};
+
 /* Layers that share attention kind and geometry. */
 typedef struct quire_group_desc {
     uint32_t struct_size;
@@ -45,12 +61,14 @@ typedef struct quire_group_desc {
     uint32_t window; /* tokens, >= 1; only for QUIRE_GROUP_WINDOW and QUIRE_GROUP_CHUNKED */
     uint32_t layer_count;
     uint32_t kv_heads;
-    uint32_t k_head_dim; /* elements */
+    uint32_t k_head_dim; /* elements; even with QUIRE_DTYPE_I4 */
     uint32_t v_head_dim;
     uint32_t k_dtype;     /* 0 = QUIRE_DTYPE_F16 */
     uint32_t v_dtype;     /* 0 = as k_dtype */
     uint32_t blocks;      /* 0: from the cache's blocks, pool_bytes or pool_fraction */
     uint32_t sink_tokens; /* only for QUIRE_GROUP_WINDOW: kept for as long as the sequence lives */
+    uint32_t k_scale;     /* QUIRE_SCALE_*, of a kind that goes with k_dtype */
+    uint32_t v_scale;     /* where v_dtype is 0, 0 = as k_scale */
 } quire_group_desc;
 
 /* One device's part of a cache: a range of the model's layers and a range of KV heads (tensor and
@@ -154,7 +172,11 @@ typedef struct quire_cache_info {
 /* Where a group's K and V lie. Byte offset of an element of K:
  * block * block_stride + layer * layer_stride + head * k_head_stride + slot * k_token_stride + dim
  * * size, where `layer` and `head` count within what the shard holds of the group; V starts
- * v_offset after K. All in bytes. */
+ * v_offset after K. All in bytes.
+ * QUIRE_DTYPE_I4 has two elements a byte, so dim / 2 there.
+ * With QUIRE_SCALE_TOKEN_HEAD the f32 scale of a row of K lies k_scale_offset behind the layer, and
+ * then at head * scale_head_stride + slot * 4; of V v_scale_offset behind it. Without one the
+ * offset is 0. */
 typedef struct quire_pool_info {
     uint32_t struct_size;
     uint32_t flags;
@@ -176,6 +198,9 @@ typedef struct quire_pool_info {
     uint32_t layer_count; /* 0: none of them, and strides and address are 0 */
     uint32_t head_begin;
     uint32_t head_count;
+    int64_t k_scale_offset;
+    int64_t v_scale_offset; /* in a latent group the same as K's */
+    int64_t scale_head_stride;
 } quire_pool_info;
 
 /* Counts, as of now. Where vLLM has a metric of the same meaning, the name is vLLM's. */

@@ -149,22 +149,13 @@ TEST_F(FarTest, offsets_past_4_gib_are_reached) {
 
 TEST_F(FarTest, block_ids_use_all_31_bits) {
     // 2^31 blocks of one token with one head of one f16 each for K and V: 8 GiB.
-    quire_be_attention_query shape = {sizeof shape,
-                                      0,
-                                      1,
-                                      1,
-                                      1,
-                                      1,
-                                      QUIRE_DTYPE_F32,
-                                      QUIRE_DTYPE_F16,
-                                      QUIRE_DTYPE_F16,
-                                      1,
-                                      0,
-                                      0,
-                                      0,
-                                      0,
-                                      0,
-                                      0};
+    quire_be_attention_query shape{};
+    shape.struct_size = sizeof shape;
+    shape.q_heads = shape.kv_heads = 1;
+    shape.k_head_dim = shape.v_head_dim = 1;
+    shape.q_dtype = QUIRE_DTYPE_F32;
+    shape.k_dtype = shape.v_dtype = QUIRE_DTYPE_F16;
+    shape.block_tokens = 1;
     Far far = make_far(shape, 1u << 31, 4, {INT32_MAX, 1, INT32_MAX - 1, 1 << 30});
     far.pool.v_offset = 2;
     expect_like_near(far);

@@ -24,22 +24,12 @@ namespace {
 
 AttentionSpec plain_spec() {
     AttentionSpec spec;
-    spec.shape = {sizeof spec.shape,
-                  0,
-                  4,
-                  2,
-                  64,
-                  64,
-                  QUIRE_DTYPE_F32,
-                  QUIRE_DTYPE_F32,
-                  QUIRE_DTYPE_F32,
-                  16,
-                  0,
-                  0,
-                  0,
-                  0,
-                  0,
-                  0};
+    spec.shape.struct_size = sizeof spec.shape;
+    spec.shape.q_heads = 4;
+    spec.shape.kv_heads = 2;
+    spec.shape.k_head_dim = spec.shape.v_head_dim = 64;
+    spec.shape.q_dtype = spec.shape.k_dtype = spec.shape.v_dtype = QUIRE_DTYPE_F32;
+    spec.shape.block_tokens = 16;
     spec.rows = {{0, 60, 1}};
     return spec;
 }

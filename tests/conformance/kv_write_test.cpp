@@ -47,6 +47,8 @@ quire_be_attention_query shape_of(uint32_t k_dtype, uint32_t v_dtype, uint32_t k
             0,
             0,
             0,
+            0,
+            0,
             0};
 }
 

@@ -50,6 +50,9 @@ static const char *refusal(const quire_be_attention_query *shape) {
     if (element_bytes(shape->k_dtype) == 0 || element_bytes(shape->v_dtype) == 0) {
         return "K and V are f32, f16 or bf16";
     }
+    if (shape->k_scale_kind != QUIRE_SCALE_NONE || shape->v_scale_kind != QUIRE_SCALE_NONE) {
+        return "there are no scales of f32, f16 and bf16";
+    }
     if (shape->kv_heads == 0 || shape->block_tokens == 0) return "kv_heads or block_tokens is 0";
     if (shape->k_head_dim == 0 || shape->k_head_dim > LARGEST_HEAD_DIM || shape->v_head_dim == 0 ||
         shape->v_head_dim > LARGEST_HEAD_DIM) {

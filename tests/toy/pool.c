@@ -126,6 +126,9 @@ quire_status pool_check(const quire_be_pool *pool, uint32_t layer, quire_error *
         return fail(error, QUIRE_E_UNSUPPORTED, "the pool's types 0x%x and 0x%x are not both known",
                     (unsigned)pool->k_dtype, (unsigned)pool->v_dtype);
     }
+    if (pool->k_scale_kind != QUIRE_SCALE_NONE || pool->v_scale_kind != QUIRE_SCALE_NONE) {
+        return fail(error, QUIRE_E_ARG, "the pool has scales, and its types hold values");
+    }
     if (pool->group_kind != QUIRE_GROUP_FULL && pool->group_kind != QUIRE_GROUP_WINDOW) {
         return fail(error, QUIRE_E_UNSUPPORTED, "the pool is of group kind %u; known are 0 and 1",
                     (unsigned)pool->group_kind);

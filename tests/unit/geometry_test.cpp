@@ -48,6 +48,139 @@ TEST(Geometry, a_block_is_layer_then_k_and_v_then_head_then_token) {
     EXPECT_EQ(g.block_stride, 3 * g.layer_stride);
 }
 
+// Three layers of four heads, blocks of 16 tokens.
+Described with_codes(uint32_t k_dtype, uint32_t v_dtype, uint32_t k_scale, uint32_t v_scale) {
+    Described d;
+    quire_group_desc &g = d.groups[0];
+    g.layer_count = 3;
+    g.kv_heads = 4;
+    g.k_head_dim = 8;
+    g.v_head_dim = 6;
+    g.k_dtype = k_dtype;
+    g.v_dtype = v_dtype;
+    g.k_scale = k_scale;
+    g.v_scale = v_scale;
+    return d;
+}
+
+TEST(Geometry, scales_of_tokens_lie_behind_k_and_v_in_their_layer) {
+    Described d = with_codes(QUIRE_DTYPE_I8, 0, QUIRE_SCALE_TOKEN_HEAD, 0);
+    Geometry out;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    const GroupGeometry &g = out.groups[0];
+    EXPECT_EQ(g.v_dtype, uint32_t{QUIRE_DTYPE_I8});
+    EXPECT_EQ(g.v_scale, uint32_t{QUIRE_SCALE_TOKEN_HEAD});
+    EXPECT_EQ(g.k_token_stride, 8);
+    EXPECT_EQ(g.v_offset, 4 * 16 * 8);
+    EXPECT_EQ(g.k_scale_offset, 4 * 16 * (8 + 6));
+    EXPECT_EQ(g.scale_head_stride, 16 * 4);
+    EXPECT_EQ(g.v_scale_offset, g.k_scale_offset + 4 * 16 * 4);
+    EXPECT_EQ(g.layer_stride, g.v_scale_offset + 4 * 16 * 4);
+    EXPECT_EQ(g.block_stride, 3 * g.layer_stride);
+}
+
+TEST(Geometry, two_elements_of_four_bits_share_a_byte) {
+    Described d = with_codes(QUIRE_DTYPE_F16, QUIRE_DTYPE_I4, 0, QUIRE_SCALE_TOKEN_HEAD);
+    Geometry out;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    const GroupGeometry &g = out.groups[0];
+    EXPECT_EQ(g.v_token_stride, 3);
+    EXPECT_EQ(g.v_head_stride, 16 * 3);
+    EXPECT_EQ(g.k_scale_offset, 0) << "K holds values";
+    EXPECT_EQ(g.v_scale_offset, 4 * 16 * (8 * 2 + 3));
+    EXPECT_EQ(g.layer_stride, g.v_scale_offset + 4 * 16 * 4);
+    d.groups[0].v_head_dim = 7;
+    EXPECT_EQ(d.compute(), QUIRE_E_ARG);
+}
+
+TEST(Geometry, every_plane_begins_where_its_elements_may_lie) {
+    // One token of one head: planes of 3, 5 and 4 bytes.
+    Described d = with_codes(QUIRE_DTYPE_I8, QUIRE_DTYPE_F8_E5M2, QUIRE_SCALE_TOKEN_HEAD,
+                             QUIRE_SCALE_TOKEN_HEAD);
+    d.cache.block_tokens = d.groups[0].kv_heads = 1;
+    d.groups[0].k_head_dim = 3;
+    d.groups[0].v_head_dim = 6;
+    Geometry out;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    EXPECT_EQ(out.groups[0].v_offset, 3);
+    EXPECT_EQ(out.groups[0].k_scale_offset, 12) << "9, rounded up";
+    EXPECT_EQ(out.groups[0].v_scale_offset, 16);
+    EXPECT_EQ(out.groups[0].layer_stride, 20);
+    d.groups[0].v_dtype = QUIRE_DTYPE_F32;
+    d.groups[0].v_scale = 0;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    EXPECT_EQ(out.groups[0].v_offset, 4) << "3, rounded up";
+    EXPECT_EQ(out.groups[0].k_scale_offset, 4 + 24);
+    EXPECT_EQ(out.groups[0].layer_stride, 32);
+}
+
+TEST(Geometry, latent_row_has_one_scale) {
+    Described d = with_codes(QUIRE_DTYPE_F8_E4M3FN, 0, QUIRE_SCALE_TOKEN_HEAD, 0);
+    d.groups[0].kind = QUIRE_GROUP_LATENT;
+    d.groups[0].kv_heads = 1;
+    Geometry out;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    EXPECT_EQ(out.groups[0].v_offset, 0);
+    EXPECT_EQ(out.groups[0].k_scale_offset, 16 * 8);
+    EXPECT_EQ(out.groups[0].v_scale_offset, 16 * 8);
+    EXPECT_EQ(out.groups[0].layer_stride, 16 * 8 + 16 * 4);
+    d.groups[0].v_dtype = QUIRE_DTYPE_F8_E4M3FN;  // said twice
+    EXPECT_EQ(d.compute(), QUIRE_OK);
+    d.groups[0].v_scale = QUIRE_SCALE_HEAD;
+    EXPECT_EQ(d.compute(), QUIRE_E_ARG);
+}
+
+TEST(Geometry, a_type_and_scales_that_do_not_go_together_are_refused) {
+    auto status = [](uint32_t k_dtype, uint32_t v_dtype, uint32_t k_scale, uint32_t v_scale) {
+        return with_codes(k_dtype, v_dtype, k_scale, v_scale).compute();
+    };
+    constexpr uint32_t kOwn = QUIRE_SCALE_TOKEN_HEAD;
+    for (uint32_t codes :
+         {QUIRE_DTYPE_I8, QUIRE_DTYPE_I4, QUIRE_DTYPE_F8_E4M3FN, QUIRE_DTYPE_F8_E5M2}) {
+        EXPECT_EQ(status(codes, 0, kOwn, 0), QUIRE_OK);
+        EXPECT_EQ(status(codes, 0, 0, 0), QUIRE_E_ARG) << "unit scales are never assumed";
+        EXPECT_EQ(status(codes, codes, kOwn, 0), QUIRE_E_ARG) << "V's type is said, its scale not";
+        EXPECT_EQ(status(codes, QUIRE_DTYPE_BF16, kOwn, 0), QUIRE_OK);
+        EXPECT_EQ(status(0, codes, 0, kOwn), QUIRE_OK);
+        EXPECT_EQ(status(codes, 0, QUIRE_SCALE_TENSOR, 0), QUIRE_E_UNSUPPORTED);
+        EXPECT_EQ(status(codes, 0, QUIRE_SCALE_HEAD, 0), QUIRE_E_UNSUPPORTED);
+        EXPECT_EQ(status(codes, 0, kOwn, QUIRE_SCALE_HEAD), QUIRE_E_UNSUPPORTED);
+        EXPECT_EQ(status(codes, 0, 4, 0), QUIRE_E_UNSUPPORTED) << "not known";
+    }
+    for (uint32_t values : {0, int{QUIRE_DTYPE_F32}, int{QUIRE_DTYPE_BF16}}) {
+        EXPECT_EQ(status(values, 0, kOwn, 0), QUIRE_E_ARG);
+        EXPECT_EQ(status(values, 0, 0, kOwn), QUIRE_E_ARG);
+        EXPECT_EQ(status(values, values, 0, QUIRE_SCALE_TENSOR), QUIRE_E_ARG);
+    }
+    // The FNUZ floats are other types.
+    EXPECT_EQ(status((11 << 16) | (8 << 8) | 1, 0, kOwn, 0), QUIRE_E_UNSUPPORTED);
+    EXPECT_EQ(status((1 << 16) | (8 << 8) | 1, 0, kOwn, 0), QUIRE_E_UNSUPPORTED) << "unsigned";
+}
+
+TEST(Geometry, a_group_of_values_stands_beside_one_of_codes) {
+    Described d = with_codes(QUIRE_DTYPE_I4, 0, QUIRE_SCALE_TOKEN_HEAD, 0);
+    d.cache.group_count = 2;
+    Geometry out;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    EXPECT_EQ(out.groups[0].layer_stride, 4 * 16 * (4 + 3) + 2 * 4 * 16 * 4);
+    EXPECT_EQ(out.groups[1].layer_stride, 2 * 16 * (2 + 2) * 2) << "as without its neighbour";
+    EXPECT_EQ(out.groups[1].scale_head_stride, 0);
+}
+
+TEST(Geometry, strides_of_values_are_what_they_always_were) {
+    // The plain product, whatever the types: K and V of one block without a byte between.
+    for (uint32_t k : {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16}) {
+        for (uint32_t v : {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16}) {
+            Geometry out;
+            ASSERT_EQ(with_codes(k, v, 0, 0).compute(&out), QUIRE_OK);
+            int64_t k_plane = int64_t{4} * 16 * 8 * dtype_size_bytes(k);
+            int64_t v_plane = int64_t{4} * 16 * 6 * dtype_size_bytes(v);
+            EXPECT_EQ(out.groups[0].v_offset, k_plane);
+            EXPECT_EQ(out.groups[0].layer_stride, k_plane + v_plane);
+        }
+    }
+}
+
 TEST(Geometry, dimensions_that_overflow_are_refused) {
     Described d;
     d.groups[0].k_head_dim = d.groups[0].kv_heads = 0xFFFFFFFF;
@@ -58,6 +191,14 @@ TEST(Geometry, dimensions_that_overflow_are_refused) {
     d = Described();
     d.groups[0].k_head_dim = 1 << 30;
     d.cache.blocks = 0x7FFFFFFF;
+    EXPECT_EQ(d.compute(), QUIRE_E_LIMIT);
+    // The codes alone would fit, their scales do not.
+    d = with_codes(QUIRE_DTYPE_I4, 0, QUIRE_SCALE_TOKEN_HEAD, 0);
+    d.groups[0].k_head_dim = d.groups[0].v_head_dim = 2;
+    d.groups[0].kv_heads = 0xFFFFFFFF;
+    d.groups[0].layer_count = 4096;
+    d.cache.block_tokens = 256;
+    d.cache.blocks = 256;
     EXPECT_EQ(d.compute(), QUIRE_E_LIMIT);
 }
 

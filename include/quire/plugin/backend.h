@@ -92,6 +92,18 @@ typedef struct quire_be_pool {
     uint32_t k_dtype;
     uint32_t v_dtype;
     uint32_t group_kind; /* QUIRE_GROUP_*; LATENT: V is the first v_head_dim elements of K */
+    /* Scales, QUIRE_SCALE_*: what a kind has no use for is 0, and is not looked at. In a latent
+     * pool V's are K's.
+     * TOKEN_HEAD: the f32 scale of block b, layer l, head h, place p lies at the address
+     *   + b * block_stride + l * layer_stride + {k,v}_scale_offset + h * scale_head_stride + p * 4.
+     * TENSOR and HEAD: `scales` is the address of f32 [layer_count][2][kv_heads], K's before V's;
+     * with TENSOR all heads of a side hold one number, so that kernels know one static case. */
+    uint32_t k_scale_kind;
+    uint32_t v_scale_kind;
+    int64_t k_scale_offset;
+    int64_t v_scale_offset;
+    int64_t scale_head_stride;
+    uint64_t scales;
 } quire_be_pool;
 
 enum { QUIRE_BE_NO = 0, QUIRE_BE_YES = 1, QUIRE_BE_SLOW = 2 };
@@ -121,6 +133,8 @@ typedef struct quire_be_attention_query {
     uint32_t sink_tokens; /* kept in front of a window */
     uint32_t rotated_dim; /* with QUIRE_BE_ATTENTION_ROPE */
     uint32_t rope_pairing;
+    uint32_t k_scale_kind; /* QUIRE_SCALE_* */
+    uint32_t v_scale_kind;
     uint32_t reserved0;
 } quire_be_attention_query;
 
@@ -151,10 +165,14 @@ typedef struct quire_be_copy {
 } quire_be_copy;
 
 /* Token t of [0, token_count): slot = slots[t]; negative = skip. Slot s is block s / block_tokens,
- * place s % block_tokens. Converts `dtype` to the pool's types, round to nearest even. In a latent
- * pool k is [token_count][v_head_dim] and v [token_count][k_head_dim - v_head_dim].
+ * place s % block_tokens. Converts `dtype` (f32, f16 or bf16) to the pool's types, round to nearest
+ * even. In a latent pool k is [token_count][v_head_dim] and v [token_count][k_head_dim -
+ * v_head_dim].
  * With a plan that has a rope, K is turned by positions[t] before it is rounded, and q, in the
- * plan's q_dtype, in place, tokens with a negative slot too. */
+ * plan's q_dtype, in place, tokens with a negative slot too.
+ * A row of codes is made as cache.h says at QUIRE_SCALE_*: code = x / scale, one division in f32,
+ * and with TOKEN_HEAD scale = (largest |x|) / (largest code), another; its row is what lies side by
+ * side in the pool, so in a latent pool the whole of k and v. */
 typedef struct quire_be_kv_write {
     uint32_t struct_size;
     uint32_t layer;
