@@ -172,7 +172,7 @@ quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_b
 quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_error *error) {
     if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
     if (quire_status status = check_struct(args, sizeof *args, "args", error)) return status;
-    const Element *element = find_element(args->dtype);
+    const Element *element = find_value(args->dtype);
     if (element == nullptr) {
         return fail(error, QUIRE_E_UNSUPPORTED, "parts are of type 0x%x: known are %s", args->dtype,
                     kElementNames);

@@ -99,7 +99,7 @@ void set_attend(const quire_be_plan_desc &desc, quire_be_plan *plan) {
     const quire_be_attention_query &shape = desc.shape;
     double plain_scale = 1.0 / std::sqrt(static_cast<double>(shape.k_head_dim));
     AttendPlan &attend = plan->attend;
-    attend.q = find_element(shape.q_dtype);
+    attend.q = find_value(shape.q_dtype);
     attend.k = find_element(shape.k_dtype);
     attend.v = find_element(shape.v_dtype);
     attend.scale = desc.scale != 0.0f ? desc.scale : static_cast<float>(plain_scale);
@@ -177,13 +177,14 @@ quire_status check_pool_fits(const quire_be_plan &plan, const quire_be_pool &poo
     }
     if (pool.kv_heads == shape.kv_heads && pool.k_head_dim == shape.k_head_dim &&
         pool.v_head_dim == shape.v_head_dim && pool.k_dtype == shape.k_dtype &&
-        pool.v_dtype == shape.v_dtype && pool.block_tokens == shape.block_tokens &&
+        pool.v_dtype == shape.v_dtype && pool.k_scale_kind == shape.k_scale_kind &&
+        pool.v_scale_kind == shape.v_scale_kind && pool.block_tokens == shape.block_tokens &&
         pool.group_kind == shape.group_kind) {
         return QUIRE_OK;
     }
     return fail(error, QUIRE_E_ARG,
-                "the pool has another shape than the plan: group kind, heads, head dims, types and "
-                "block_tokens must be equal");
+                "the pool has another shape than the plan: group kind, heads, head dims, types, "
+                "kinds of scales and block_tokens must be equal");
 }
 
 }  // namespace quire::cpu

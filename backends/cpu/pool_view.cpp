@@ -67,12 +67,85 @@ quire_status check_kind(const quire_be_pool &pool, quire_error *error) {
     if (pool.group_kind != QUIRE_GROUP_LATENT) return QUIRE_OK;
     if (pool.kv_heads == 1 && pool.v_head_dim <= pool.k_head_dim && pool.k_dtype == pool.v_dtype &&
         pool.v_offset == 0 && pool.v_head_stride == pool.k_head_stride &&
-        pool.v_token_stride == pool.k_token_stride) {
+        pool.v_token_stride == pool.k_token_stride && pool.v_scale_kind == pool.k_scale_kind &&
+        pool.v_scale_offset == pool.k_scale_offset) {
         return QUIRE_OK;
     }
     return fail(error, QUIRE_E_ARG,
                 "a latent pool has one KV head, and its V lies at the beginning of K: v_offset 0, "
-                "K's strides and type, and no larger head dim");
+                "K's strides, type and scales, and no larger head dim");
+}
+
+quire_status check_elements_of_pool(const quire_be_pool &pool, const Element &k, const Element &v,
+                                    quire_error *error) {
+    auto k_misfit = static_cast<uint64_t>(pool.k_head_stride | pool.k_token_stride);
+    auto v_misfit = static_cast<uint64_t>(pool.v_offset | pool.v_head_stride | pool.v_token_stride);
+    uint64_t misfit = pool.address | static_cast<uint64_t>(pool.block_stride) |
+                      static_cast<uint64_t>(pool.layer_stride);
+    if (pool.address == 0 || (misfit | k_misfit) % k.size_bytes != 0 ||
+        (misfit | v_misfit) % v.size_bytes != 0) {
+        return fail(error, QUIRE_E_ARG,
+                    "the pool's address is NULL, or it or a stride splits an element of %s or %s",
+                    k.name, v.name);
+    }
+    if ((k.bits == 4 && pool.k_head_dim % 2 != 0) || (v.bits == 4 && pool.v_head_dim % 2 != 0)) {
+        return fail(error, QUIRE_E_ARG,
+                    "the pool's head dims are %u (K) and %u (V): one of int4, which packs two "
+                    "elements in a byte, must be even",
+                    pool.k_head_dim, pool.v_head_dim);
+    }
+    if (!is_within(pool, 0, pool.k_head_stride, pool.k_token_stride,
+                   k.row_bytes(pool.k_head_dim)) ||
+        !is_within(pool, pool.v_offset, pool.v_head_stride, pool.v_token_stride,
+                   v.row_bytes(pool.v_head_dim))) {
+        return fail(error, QUIRE_E_ARG,
+                    "the pool's strides are negative or reach past its %" PRIu64 " bytes",
+                    pool.size_bytes);
+    }
+    return QUIRE_OK;
+}
+
+// Where one side's scales are.
+quire_status check_side(const quire_be_pool &pool, const Element &element, uint32_t kind,
+                        int64_t offset, char side, quire_error *error) {
+    constexpr uint64_t kFloat = sizeof(float);
+    if (kind > QUIRE_SCALE_TOKEN_HEAD) {
+        return fail(error, QUIRE_E_UNSUPPORTED, "the pool's %c has scales of kind %u: not known",
+                    side, kind);
+    }
+    if (element.holds_codes() != (kind != QUIRE_SCALE_NONE)) {
+        return fail(
+            error, QUIRE_E_ARG, "the pool's %c is %s with scales of kind %u: %s", side,
+            element.name, kind,
+            element.holds_codes() ? "codes need a scale, none is assumed" : "values have none");
+    }
+    if (kind == QUIRE_SCALE_NONE) return QUIRE_OK;
+    if (kind != QUIRE_SCALE_TOKEN_HEAD) {
+        if (pool.scales != 0 && pool.scales % kFloat == 0) return QUIRE_OK;
+        return fail(error, QUIRE_E_ARG,
+                    "the pool's %c has scales of kind %u, and `scales` is NULL or not aligned to 4 "
+                    "bytes",
+                    side, kind);
+    }
+    uint64_t misfit = pool.address | static_cast<uint64_t>(pool.block_stride) |
+                      static_cast<uint64_t>(pool.layer_stride) | static_cast<uint64_t>(offset) |
+                      static_cast<uint64_t>(pool.scale_head_stride);
+    if (misfit % kFloat == 0 && is_within(pool, offset, pool.scale_head_stride, kFloat, kFloat)) {
+        return QUIRE_OK;
+    }
+    return fail(error, QUIRE_E_ARG,
+                "the scales of the pool's %c are not aligned to 4 bytes, or their strides are "
+                "negative or reach past its %" PRIu64 " bytes",
+                side, pool.size_bytes);
+}
+
+quire_status check_scales(const quire_be_pool &pool, const Element &k, const Element &v,
+                          quire_error *error) {
+    if (quire_status status =
+            check_side(pool, k, pool.k_scale_kind, pool.k_scale_offset, 'K', error)) {
+        return status;
+    }
+    return check_side(pool, v, pool.v_scale_kind, pool.v_scale_offset, 'V', error);
 }
 
 }  // namespace
@@ -85,28 +158,10 @@ quire_status check_pool(const quire_be_pool *pool, uint32_t layer, quire_error *
     const Element *v = find_element(pool->v_dtype);
     if (k == nullptr || v == nullptr) {
         return fail(error, QUIRE_E_UNSUPPORTED, "pool types 0x%x (K) and 0x%x (V): known are %s",
-                    pool->k_dtype, pool->v_dtype, kElementNames);
+                    pool->k_dtype, pool->v_dtype, kPoolElementNames);
     }
-    auto k_misfit = static_cast<uint64_t>(pool->k_head_stride | pool->k_token_stride);
-    auto v_misfit =
-        static_cast<uint64_t>(pool->v_offset | pool->v_head_stride | pool->v_token_stride);
-    uint64_t misfit = pool->address | static_cast<uint64_t>(pool->block_stride) |
-                      static_cast<uint64_t>(pool->layer_stride);
-    if (pool->address == 0 || (misfit | k_misfit) % k->size_bytes != 0 ||
-        (misfit | v_misfit) % v->size_bytes != 0) {
-        return fail(error, QUIRE_E_ARG,
-                    "the pool's address is NULL, or it or a stride splits an element of %s or %s",
-                    k->name, v->name);
-    }
-    if (!is_within(*pool, 0, pool->k_head_stride, pool->k_token_stride,
-                   uint64_t{pool->k_head_dim} * k->size_bytes) ||
-        !is_within(*pool, pool->v_offset, pool->v_head_stride, pool->v_token_stride,
-                   uint64_t{pool->v_head_dim} * v->size_bytes)) {
-        return fail(error, QUIRE_E_ARG,
-                    "the pool's strides are negative or reach past its %" PRIu64 " bytes",
-                    pool->size_bytes);
-    }
-    return QUIRE_OK;
+    if (quire_status status = check_elements_of_pool(*pool, *k, *v, error)) return status;
+    return check_scales(*pool, *k, *v, error);
 }
 
 quire_status check_elements(uint64_t address, const Element &element, const char *name,

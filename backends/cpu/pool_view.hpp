@@ -10,7 +10,7 @@
 
 namespace quire::cpu {
 
-// Checks a pool's pointers, formats, strides and extent, and that it has `layer`.
+// Checks a pool's pointers, formats, scales, strides and extent, and that it has `layer`.
 quire_status check_pool(const quire_be_pool *pool, uint32_t layer, quire_error *error);
 
 // Checks that `address` is memory that elements of this type can be read from.

@@ -99,7 +99,7 @@ quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quir
     if (quire_status status = check_pool(args->pool, args->layer, error)) return status;
     KvWriteCall call = {*args,
                         *args->pool,
-                        find_element(args->dtype),
+                        find_value(args->dtype),
                         find_element(args->pool->k_dtype),
                         find_element(args->pool->v_dtype),
                         nullptr,

@@ -57,7 +57,7 @@ struct FenceStep {
 };
 
 // The largest arguments are those of attention: call, pool and plan.
-constexpr uint32_t kArgumentBytes = 296;
+constexpr uint32_t kArgumentBytes = 336;
 
 struct Command {
     Command *next;

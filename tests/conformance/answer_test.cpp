@@ -77,6 +77,8 @@ TEST_F(AnswerTest, query_and_plan_agree_on_random_shapes) {
         if (seed % 2 == 0) {
             shape = random_variant(kVariants[seed % std::size(kVariants)], seed).shape;
         }
+        if (seed % 4 == 1) put_types(random_codes(seed), &shape);
+        if (seed % 13 == 0) shape.k_scale_kind = static_cast<uint32_t>(seed) / 13 % 6;
         if (seed % 3 == 0) shape.window = 9;  // with NOT_CAUSAL too
         if (seed % 11 == 0) shape.group_kind = static_cast<uint32_t>(seed) / 11 % 6;
         if (seed % 5 == 0) shape.q_heads += 1;

@@ -45,6 +45,12 @@ class Plan {
     quire_be_plan *handle_ = nullptr;
 };
 
+// Any scale that leaves values of a size from 0.25 to 1; another for each `where`.
+float any_scale(uint32_t dtype, uint64_t where) {
+    double size = 0.625 + 0.375 * chance(where, 17);
+    return static_cast<float>(size / largest_code_of(dtype));
+}
+
 template <typename T>
 class Upload {
  public:
@@ -116,6 +122,7 @@ AttentionCase::AttentionCase(const AttentionSpec &spec) : spec_(spec) {
     input_.pool = make_pool(spec.shape, spec.layout, kLayers, block_count, spec.padding * 8);
     bytes_.assign(input_.pool.size_bytes, spec.poison);
     if (spec.has(QUIRE_ATTENTION_MASK)) make_masks();
+    make_static_scales();
     assign_blocks();
     store_contents();
     hide_keys();
@@ -217,23 +224,57 @@ unsigned char *AttentionCase::slot_at(uint32_t row, int64_t place) {
                                        kLayer * pool.layer_stride)];
 }
 
+// Of all layers; what no call may read is poison.
+void AttentionCase::make_static_scales() {
+    const quire_be_pool &pool = input_.pool;
+    float poison = 0.0f;
+    std::memset(&poison, spec_.poison, sizeof poison);
+    input_.scales.assign(size_t{kLayers} * 2 * pool.kv_heads, poison);
+    for (uint32_t side = 0; side < 2; ++side) {
+        uint32_t kind = side == 1 ? pool.v_scale_kind : pool.k_scale_kind;
+        uint32_t dtype = side == 1 ? pool.v_dtype : pool.k_dtype;
+        if (kind != QUIRE_SCALE_TENSOR && kind != QUIRE_SCALE_HEAD) continue;
+        for (uint32_t h = 0; h < pool.kv_heads; ++h) {
+            uint32_t one = kind == QUIRE_SCALE_HEAD ? h : 0;
+            input_.scales[(size_t{kLayer} * 2 + side) * pool.kv_heads + h] =
+                any_scale(dtype, mix(spec_.seed, side, one));
+        }
+    }
+}
+
+// Stores the scale of a token's row where it has its own, and returns the size of what is stored in
+// the row: the largest code, or 1 where it holds values.
+double AttentionCase::store_scale(bool is_v, uint32_t head, uint64_t where, unsigned char *layer,
+                                  int64_t in_block) {
+    const quire_be_pool &pool = input_.pool;
+    uint32_t dtype = is_v ? pool.v_dtype : pool.k_dtype;
+    if ((is_v ? pool.v_scale_kind : pool.k_scale_kind) == QUIRE_SCALE_TOKEN_HEAD) {
+        int64_t plane = is_v ? pool.v_scale_offset : pool.k_scale_offset;
+        float scale = any_scale(dtype, mix(where, is_v));
+        std::memcpy(layer + plane + head * pool.scale_head_stride + in_block * 4, &scale, 4);
+    }
+    return holds_codes(dtype) ? largest_code_of(dtype) : 1.0;
+}
+
 void AttentionCase::store_token(uint32_t row, int64_t place) {
     const quire_be_pool &pool = input_.pool;
     int64_t in_block = place % pool.block_tokens;
     uint64_t content = content_at(row, place);
     auto key = static_cast<uint64_t>(spec_.rows[row].first_key + place);
+    unsigned char *layer = slot_at(row, place);
     for (uint32_t h = 0; h < pool.kv_heads; ++h) {
-        unsigned char *k =
-            slot_at(row, place) + h * pool.k_head_stride + in_block * pool.k_token_stride;
-        unsigned char *v = slot_at(row, place) + pool.v_offset + h * pool.v_head_stride +
-                           in_block * pool.v_token_stride;
+        unsigned char *k = layer + h * pool.k_head_stride + in_block * pool.k_token_stride;
+        unsigned char *v =
+            layer + pool.v_offset + h * pool.v_head_stride + in_block * pool.v_token_stride;
         uint64_t where = mix(spec_.seed, content, key, h);
+        double k_size = store_scale(false, h, where, layer, in_block);
         for (uint32_t d = 0; d < pool.k_head_dim; ++d) {
-            store(chance(where, d, 1), pool.k_dtype, k + d * size_of(pool.k_dtype));
+            store_in_row(k_size * chance(where, d, 1), pool.k_dtype, k, d);
         }
         if (pool.group_kind == QUIRE_GROUP_LATENT) continue;  // V is the beginning of K
+        double v_size = store_scale(true, h, where, layer, in_block);
         for (uint32_t d = 0; d < pool.v_head_dim; ++d) {
-            store(chance(where, d, 2), pool.v_dtype, v + d * size_of(pool.v_dtype));
+            store_in_row(v_size * chance(where, d, 2), pool.v_dtype, v, d);
         }
     }
 }
@@ -271,8 +312,17 @@ void AttentionCase::hide_keys() {
             unsigned char *k = layer + h * pool.k_head_stride + place * pool.k_token_stride;
             unsigned char *v =
                 layer + pool.v_offset + h * pool.v_head_stride + place * pool.v_token_stride;
-            std::memset(k, spec_.poison, pool.k_head_dim * size_of(pool.k_dtype));
-            std::memset(v, spec_.poison, pool.v_head_dim * size_of(pool.v_dtype));
+            std::memset(k, spec_.poison,
+                        static_cast<size_t>(row_bytes(pool.k_head_dim, pool.k_dtype)));
+            std::memset(v, spec_.poison,
+                        static_cast<size_t>(row_bytes(pool.v_head_dim, pool.v_dtype)));
+            unsigned char *scale = layer + h * pool.scale_head_stride + place * 4;
+            if (pool.k_scale_kind == QUIRE_SCALE_TOKEN_HEAD) {
+                std::memset(scale + pool.k_scale_offset, spec_.poison, 4);
+            }
+            if (pool.v_scale_kind == QUIRE_SCALE_TOKEN_HEAD) {
+                std::memset(scale + pool.v_scale_offset, spec_.poison, 4);
+            }
         }
     }
 }
@@ -313,6 +363,7 @@ void AttentionCase::store_queries() {
 void AttentionCase::take_pool(const AttentionCase &other) {
     bytes_ = other.bytes_;
     input_.pool = other.input_.pool;
+    input_.scales = other.input_.scales;
     input_.block_table = other.input_.block_table;
 }
 
@@ -321,6 +372,7 @@ AttentionResult AttentionCase::run(Rig &rig) const {
     auto tokens = static_cast<uint64_t>(input_.cu_q.back());
     uint64_t out_stride = uint64_t{shape.q_heads} * shape.v_head_dim + spec_.padding;
     Upload pool_bytes(rig, bytes_);
+    Upload scales(rig, input_.scales);
     Upload q(rig, q_);
     Upload table(rig, input_.block_table);
     Upload lengths(rig, input_.lengths);
@@ -330,6 +382,7 @@ AttentionResult AttentionCase::run(Rig &rig) const {
     Guarded lse(rig, tokens * shape.q_heads * sizeof(float));
     quire_be_pool pool = input_.pool;
     pool.address = pool_bytes.address();
+    pool.scales = scales.address();
     quire_be_attention args{};
     args.struct_size = sizeof args;
     args.layer = kLayer;
@@ -387,7 +440,8 @@ AttentionResult AttentionCase::collect(std::vector<unsigned char> out,
     return result;
 }
 
-// The bound. Stored values are exact in f32, so all error is of f32 arithmetic, unit 2^-24 = 6e-8:
+// The bound. Stored values are exact in f32, and a code times its scale is within a unit, so all
+// error is of f32 arithmetic, unit 2^-24 = 6e-8:
 //   a score is a sum of at most 576 products in at least 8 partial sums, some 4 units of the sum of
 //   their sizes (S, the oracle's score_range; what ALiBi takes away and a sink logit belong to it);
 //   its error is the relative error of a weight;

@@ -35,6 +35,8 @@ class AttentionCase {
     std::vector<int32_t> &lengths() { return input_.lengths; }
     OracleInput &planted() { return input_; }
     std::vector<int32_t> &shared_prefix() { return shared_prefix_; }
+    // The bytes of the pool, for a test that writes into it by itself.
+    std::vector<unsigned char> &bytes() { return bytes_; }
     // The pages of a case of the same rows, with what those hold.
     void take_pool(const AttentionCase &other);
 
@@ -48,6 +50,7 @@ class AttentionCase {
     void make_masks();
     void assign_blocks();
     void drop_blocks();
+    void make_static_scales();
     void store_contents();
     void hide_keys();
     void store_queries();
@@ -56,6 +59,8 @@ class AttentionCase {
     int64_t oldest_visible(uint32_t row) const;
     unsigned char *slot_at(uint32_t row, int64_t place);
     void store_token(uint32_t row, int64_t place);
+    double store_scale(bool is_v, uint32_t head, uint64_t where, unsigned char *layer,
+                       int64_t in_block);
     AttentionResult collect(std::vector<unsigned char> out,
                             const std::vector<unsigned char> &lse) const;
 

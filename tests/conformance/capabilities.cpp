@@ -4,6 +4,8 @@
 
 #include <sstream>
 
+#include "quire/cache.h"
+
 namespace quire::conformance {
 
 namespace {
@@ -15,13 +17,33 @@ bool has_pool(const SweptShape &swept) {
     return is_any(swept) && swept.shape.k_dtype == k && swept.shape.v_dtype == v;
 }
 
+bool holds_values(const SweptShape &swept) {
+    return swept.shape.k_scale_kind == QUIRE_SCALE_NONE &&
+           swept.shape.v_scale_kind == QUIRE_SCALE_NONE;
+}
+
 bool is_mixed(const SweptShape &swept) {
-    return is_any(swept) && swept.shape.k_dtype != swept.shape.v_dtype;
+    return is_any(swept) && holds_values(swept) && swept.shape.k_dtype != swept.shape.v_dtype;
 }
 
 bool has_other_query(const SweptShape &swept) {
-    return is_any(swept) && swept.shape.q_dtype != swept.shape.k_dtype &&
+    return is_any(swept) && holds_values(swept) && swept.shape.q_dtype != swept.shape.k_dtype &&
            swept.shape.k_dtype == swept.shape.v_dtype;
+}
+
+template <uint32_t dtype, uint32_t kind>
+bool has_codes(const SweptShape &swept) {
+    return has_pool<dtype, dtype>(swept) && swept.shape.k_scale_kind == kind;
+}
+
+bool takes_codes(const SweptShape &swept) {
+    return swept.kind == Kind::write && !holds_values(swept);
+}
+
+bool attends_codes(const SweptShape &swept) { return is_any(swept) && !holds_values(swept); }
+
+bool has_mixed_codes(const SweptShape &swept) {
+    return attends_codes(swept) && swept.shape.k_dtype != swept.shape.v_dtype;
 }
 
 template <Kind kind>
@@ -48,6 +70,10 @@ constexpr char kAttentionSlots[] = "query_attention plan_create plan_destroy att
 
 using enum Need;
 constexpr uint32_t f32 = QUIRE_DTYPE_F32, f16 = QUIRE_DTYPE_F16, bf16 = QUIRE_DTYPE_BF16;
+constexpr uint32_t i8 = QUIRE_DTYPE_I8, i4 = QUIRE_DTYPE_I4, e4m3 = QUIRE_DTYPE_F8_E4M3FN,
+                   e5m2 = QUIRE_DTYPE_F8_E5M2;
+constexpr uint32_t kTensor = QUIRE_SCALE_TENSOR, kHead = QUIRE_SCALE_HEAD,
+                   kTokenHead = QUIRE_SCALE_TOKEN_HEAD;
 
 const Capability kCapabilities[] = {
     {"loading", must, "The one exported function is pure, repeatable, and refuses in words.",
@@ -93,6 +119,50 @@ const Capability kCapabilities[] = {
     {"K and V of two types", may, "A pool whose K and V differ in type.", kAttentionSlots,
      "AttentionTest.random_shapes_over_mixed_*:AttentionTest.every_combination_*", is_mixed,
      nullptr},
+    {"quantised writes", may, "Codes and scales to the bit, as quire/cache.h defines them.",
+     "query_attention kv_write plan_create plan_destroy",
+     "QuantisedWriteTest.*:QuantisedRefusalTest.*", takes_codes, nullptr},
+    {"int8, scales per tensor", may, "One scale for all heads of a layer, given.", kAttentionSlots,
+     "QuantisedTest.random_shapes_over_int8_scaled_per_tensor_*", has_codes<i8, kTensor>, nullptr},
+    {"int8, scales per head", may, "A scale for each KV head of a layer, given.", kAttentionSlots,
+     "QuantisedTest.random_shapes_over_int8_scaled_per_head_*", has_codes<i8, kHead>, nullptr},
+    {"int8, scales per token and head", may, "A scale for each row, made at the write.",
+     kAttentionSlots, "QuantisedTest.random_shapes_over_int8_scaled_per_token_and_head_*",
+     has_codes<i8, kTokenHead>, nullptr},
+    {"int4, scales per tensor", may, "One scale for all heads of a layer, given.", kAttentionSlots,
+     "QuantisedTest.random_shapes_over_int4_scaled_per_tensor_*", has_codes<i4, kTensor>, nullptr},
+    {"int4, scales per head", may, "A scale for each KV head of a layer, given.", kAttentionSlots,
+     "QuantisedTest.random_shapes_over_int4_scaled_per_head_*", has_codes<i4, kHead>, nullptr},
+    {"int4, scales per token and head", may, "A scale for each row, made at the write.",
+     kAttentionSlots, "QuantisedTest.random_shapes_over_int4_scaled_per_token_and_head_*",
+     has_codes<i4, kTokenHead>, nullptr},
+    {"fp8 e4m3, scales per tensor", may, "One scale for all heads of a layer, given.",
+     kAttentionSlots, "QuantisedTest.random_shapes_over_fp8_e4m3_scaled_per_tensor_*",
+     has_codes<e4m3, kTensor>, nullptr},
+    {"fp8 e4m3, scales per head", may, "A scale for each KV head of a layer, given.",
+     kAttentionSlots, "QuantisedTest.random_shapes_over_fp8_e4m3_scaled_per_head_*",
+     has_codes<e4m3, kHead>, nullptr},
+    {"fp8 e4m3, scales per token and head", may, "A scale for each row, made at the write.",
+     kAttentionSlots, "QuantisedTest.random_shapes_over_fp8_e4m3_scaled_per_token_and_head_*",
+     has_codes<e4m3, kTokenHead>, nullptr},
+    {"fp8 e5m2, scales per tensor", may, "One scale for all heads of a layer, given.",
+     kAttentionSlots, "QuantisedTest.random_shapes_over_fp8_e5m2_scaled_per_tensor_*",
+     has_codes<e5m2, kTensor>, nullptr},
+    {"fp8 e5m2, scales per head", may, "A scale for each KV head of a layer, given.",
+     kAttentionSlots, "QuantisedTest.random_shapes_over_fp8_e5m2_scaled_per_head_*",
+     has_codes<e5m2, kHead>, nullptr},
+    {"fp8 e5m2, scales per token and head", may, "A scale for each row, made at the write.",
+     kAttentionSlots, "QuantisedTest.random_shapes_over_fp8_e5m2_scaled_per_token_and_head_*",
+     has_codes<e5m2, kTokenHead>, nullptr},
+    {"codes of two types", may, "K and V of other types of codes, or one of values.",
+     kAttentionSlots, "QuantisedTest.random_shapes_over_codes_of_two_types_*", has_mixed_codes,
+     nullptr},
+    {"codes in general", may,
+     "With every option that is offered, in any batch, and close to the values given.",
+     kAttentionSlots,
+     "QuantisedTest.random_shapes_over_codes_with_every_option_*:QuantisedTest.row_over_codes_*:"
+     "QuantisedTest.output_over_*",
+     attends_codes, nullptr},
     {"queries of another type", may, "q and out in f32 over a pool in a half type.",
      kAttentionSlots, "AttentionTest.every_combination_*", has_other_query, nullptr},
     {"windows", may, "A query sees only its newest keys.", kAttentionSlots,

@@ -8,6 +8,7 @@
 
 #include "capabilities.hpp"
 #include "number.hpp"
+#include "quire/cache.h"
 #include "shapes.hpp"
 #include "subject.hpp"
 
@@ -38,6 +39,12 @@ const char *word_of(uint32_t support) {
     return support == QUIRE_BE_SLOW ? "slow" : "no";
 }
 
+const char *scales_of(uint32_t kind) {
+    if (kind == QUIRE_SCALE_TENSOR) return "per tensor";
+    if (kind == QUIRE_SCALE_HEAD) return "per head";
+    return kind == QUIRE_SCALE_TOKEN_HEAD ? "per token and head" : "";
+}
+
 Json describe_cell(const Cell &cell) {
     const quire_be_attention_query &shape = cell.swept.shape;
     Json out;
@@ -45,6 +52,8 @@ Json describe_cell(const Cell &cell) {
     out["q"] = cell.swept.kind == Kind::write ? "" : name_of(shape.q_dtype);
     out["k"] = name_of(shape.k_dtype);
     out["v"] = name_of(shape.v_dtype);
+    out["k_scales"] = scales_of(shape.k_scale_kind);
+    out["v_scales"] = scales_of(shape.v_scale_kind);
     out["k_dim"] = shape.k_head_dim;
     out["v_dim"] = shape.v_head_dim;
     out["block_tokens"] = shape.block_tokens;

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "attention_case.hpp"
 #include "quire/cache.h"
 #include "shapes.hpp"
+#include "write_case.hpp"
 
 namespace quire::conformance {
 
@@ -20,101 +20,9 @@ class KvWriteTest : public SubjectTest {
 
 namespace {
 
-constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
-
-struct WriteSpec {
-    quire_be_attention_query shape{};
-    uint32_t dtype = QUIRE_DTYPE_F32;  // of what is given
-    Layout layout = Layout::head_major;
-    uint32_t padding = 0;  // elements between given tokens; 8 times as many bytes in the pool
-    uint32_t block_count = 9;
-};
-
 quire_be_attention_query shape_of(uint32_t k_dtype, uint32_t v_dtype, uint32_t k_dim,
                                   uint32_t v_dim) {
-    return {sizeof(quire_be_attention_query),
-            0,
-            0,
-            2,
-            k_dim,
-            v_dim,
-            0,
-            k_dtype,
-            v_dtype,
-            16,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0};
-}
-
-struct Written {
-    quire_be_pool pool;
-    std::vector<unsigned char> bytes;
-};
-
-template <typename T>
-std::vector<unsigned char> spread(const std::vector<uint32_t> &bits, uint64_t row,
-                                  uint64_t padding) {
-    std::vector<T> values;
-    for (uint64_t i = 0; i < bits.size(); ++i) {
-        values.push_back(static_cast<T>(bits[i]));
-        if ((i + 1) % row == 0) values.resize(values.size() + padding, static_cast<T>(~T{0}));
-    }
-    const auto *bytes = reinterpret_cast<const unsigned char *>(values.data());
-    return {bytes, bytes + values.size() * sizeof(T)};
-}
-
-std::vector<unsigned char> given_bytes(const WriteSpec &spec, const std::vector<uint32_t> &bits,
-                                       uint32_t dim) {
-    uint64_t row = uint64_t{spec.shape.kv_heads} * dim;
-    return size_of(spec.dtype) == 4 ? spread<uint32_t>(bits, row, spec.padding)
-                                    : spread<uint16_t>(bits, row, spec.padding);
-}
-
-// Writes tokens of these bits, dense [slots][kv_heads][dim], into layer 1 of 3 of unwritten memory.
-Written write(Rig &rig, const WriteSpec &spec, const std::vector<int64_t> &slots,
-              const std::vector<uint32_t> &k_bits, const std::vector<uint32_t> &v_bits) {
-    quire_be_pool pool = make_pool(spec.shape, spec.layout, 3, spec.block_count, spec.padding * 8);
-    Guarded memory(rig, pool.size_bytes);
-    pool.address = memory.address();
-    bool is_latent = pool.group_kind == QUIRE_GROUP_LATENT;
-    uint32_t k_dim = is_latent ? pool.v_head_dim : pool.k_head_dim;
-    uint32_t v_dim = is_latent ? pool.k_head_dim - pool.v_head_dim : pool.v_head_dim;
-    auto k_given = given_bytes(spec, k_bits, k_dim);
-    auto v_given = given_bytes(spec, v_bits, v_dim);
-    Memory k(rig, k_given.size() + 1);
-    Memory v(rig, v_given.size() + 1);
-    Memory slot_memory(rig, slots.size() * sizeof(int64_t));
-    rig.write(k.address(), k_given.data(), k_given.size());
-    rig.write(v.address(), v_given.data(), v_given.size());
-    rig.write(slot_memory.address(), slots.data(), slots.size() * sizeof(int64_t));
-    quire_be_kv_write args{};
-    args.struct_size = sizeof args;
-    args.layer = 1;
-    args.token_count = static_cast<uint32_t>(slots.size());
-    args.dtype = spec.dtype;
-    args.pool = &pool;
-    args.k = k.address();
-    args.v = v.address();
-    args.slots = slot_memory.address();
-    args.k_token_stride = int64_t{pool.kv_heads} * k_dim + spec.padding;
-    args.v_token_stride = int64_t{pool.kv_heads} * v_dim + spec.padding;
-    Error error;
-    must(api().kv_write(rig.queue(), &args, &error), error);
-    rig.sync();
-    return {pool, memory.read()};
-}
-
-int64_t offset_of(const quire_be_pool &pool, int64_t slot, uint32_t head, bool is_v) {
-    int64_t at = slot / pool.block_tokens * pool.block_stride + pool.layer_stride;
-    int64_t place = slot % pool.block_tokens;
-    if (is_v) return at + pool.v_offset + head * pool.v_head_stride + place * pool.v_token_stride;
-    return at + head * pool.k_head_stride + place * pool.k_token_stride;
+    return write_shape({k_dtype, v_dtype, 0, 0}, k_dim, v_dim);
 }
 
 uint32_t bits_at(const std::vector<unsigned char> &bytes, int64_t at, uint32_t dtype) {
@@ -194,7 +102,7 @@ void expect_rounding(Rig &rig, WriteSpec spec) {
     for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int64_t>(i);
     spec.block_count = static_cast<uint32_t>(slots.size()) / 16 + 1;
     std::vector<uint32_t> reversed(bits.rbegin(), bits.rend());
-    Written written = write(rig, spec, slots, bits, reversed);
+    Written written = write_tokens(rig, spec, slots, bits, reversed);
     for (size_t i = 0; i < bits.size(); ++i) {
         auto slot = static_cast<int64_t>(i / (2 * kDim));
         auto head = static_cast<uint32_t>(i / kDim % 2);
@@ -212,8 +120,8 @@ void expect_rounding(Rig &rig, WriteSpec spec) {
 TEST_F(KvWriteTest, every_value_is_rounded_to_the_nearest_even) {
     Rig rig;
     uint32_t run_count = 0;
-    for (uint32_t from : kTypes) {
-        for (uint32_t to : kTypes) {
+    for (uint32_t from : kValueTypes) {
+        for (uint32_t to : kValueTypes) {
             WriteSpec spec;
             spec.shape = shape_of(to, to, kDim, kDim);
             spec.dtype = from;
@@ -232,7 +140,7 @@ TEST_F(KvWriteTest, layers_beside_the_written_one_are_left_alone) {
     spec.shape = plain_shape(rig);
     uint64_t values = uint64_t{spec.shape.kv_heads} * spec.shape.k_head_dim;
     std::vector<uint32_t> bits(values, 0x3F800000);
-    Written written = write(rig, spec, {0}, bits, bits);
+    Written written = write_tokens(rig, spec, {0}, bits, bits);
     auto expected = expected_pool(spec, written.pool, {0}, bits, bits);
     EXPECT_TRUE(written.bytes == expected);
 }
@@ -243,7 +151,7 @@ TEST_F(KvWriteTest, nothing_to_write_writes_nothing) {
     spec.shape = plain_shape(rig);
     uint64_t values = uint64_t{spec.shape.kv_heads} * spec.shape.k_head_dim;
     std::vector<uint32_t> bits(2 * values, 0x3F800000);
-    Written written = write(rig, spec, {-1, INT64_MIN}, bits, bits);
+    Written written = write_tokens(rig, spec, {-1, INT64_MIN}, bits, bits);
     for (uint64_t i = 0; i < written.bytes.size(); ++i) {
         ASSERT_EQ(written.bytes[i], Guarded::unwritten(i)) << i;
     }
@@ -254,8 +162,8 @@ TEST_F(KvWriteTest, tokens_land_in_their_slots_and_nowhere_else) {
     for (uint64_t seed = 1; seed <= 60; ++seed) {
         Dice dice(seed);
         WriteSpec spec;
-        spec.shape =
-            shape_of(dice.pick(kTypes), dice.pick(kTypes), dice.roll(1, 80), dice.roll(1, 80));
+        spec.shape = shape_of(dice.pick(kValueTypes), dice.pick(kValueTypes), dice.roll(1, 80),
+                              dice.roll(1, 80));
         spec.shape.block_tokens = dice.pick({1u, 4u, 16u, dice.roll(1, 64)});
         spec.shape.kv_heads = dice.roll(1, 4);
         if (!is_offered(rig, spec.shape)) {
@@ -264,7 +172,7 @@ TEST_F(KvWriteTest, tokens_land_in_their_slots_and_nowhere_else) {
             spec.shape.kv_heads = kv_heads;
             spec.shape.q_heads = spec.shape.q_dtype = 0;
         }
-        spec.dtype = dice.pick(kTypes);
+        spec.dtype = dice.pick(kValueTypes);
         spec.layout = dice.roll(0, 1) == 0 ? Layout::head_major : Layout::token_major;
         spec.padding = dice.pick({0u, 1u, 3u});
         std::vector<int64_t> slots;
@@ -286,7 +194,7 @@ TEST_F(KvWriteTest, tokens_land_in_their_slots_and_nowhere_else) {
                 v_bits.push_back(encode(chance(seed, i, d, 2), spec.dtype));
             }
         }
-        Written written = write(rig, spec, slots, k_bits, v_bits);
+        Written written = write_tokens(rig, spec, slots, k_bits, v_bits);
         auto expected = expected_pool(spec, written.pool, slots, k_bits, v_bits);
         ASSERT_TRUE(written.bytes == expected) << "seed " << seed;
     }
@@ -310,7 +218,7 @@ TEST_F(KvWriteTest, latent_token_is_the_latent_and_behind_it_the_rotated_part) {
                 (d < v_dim ? latent : rotated).push_back(row.back());
             }
         }
-        Written written = write(rig, spec, slots, latent, rotated);
+        Written written = write_tokens(rig, spec, slots, latent, rotated);
         // V lies at the beginning of K.
         EXPECT_TRUE(written.bytes == expected_pool(spec, written.pool, slots, row, latent))
             << k_dim;
@@ -327,7 +235,7 @@ TEST_F(KvWriteTest, nan_of_the_pools_own_type_is_kept_bit_for_bit) {
     const uint32_t hard[] = {0x7C01, 0xFE77, 0x7FFF, 0xFC00};
     std::vector<uint32_t> bits(2 * 64);
     for (uint32_t i = 0; i < bits.size(); ++i) bits[i] = hard[i % 4];
-    Written written = write(rig, spec, {5}, bits, bits);
+    Written written = write_tokens(rig, spec, {5}, bits, bits);
     for (uint32_t i = 0; i < bits.size(); ++i) {
         int64_t at = offset_of(written.pool, 5, i / 64, false) + i % 64 * 2;
         EXPECT_EQ(bits_at(written.bytes, at, QUIRE_DTYPE_F16), bits[i]) << i;

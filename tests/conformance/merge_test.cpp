@@ -23,8 +23,6 @@ class MergeTest : public SubjectTest {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
-
 struct MergeSpec {
     uint32_t parts = 2;
     uint32_t tokens = 1;
@@ -174,7 +172,7 @@ MergeSpec random_merge(uint64_t seed) {
     spec.tokens = dice.pick({1u, 2u, dice.roll(1, 70)});
     spec.heads = dice.pick({1u, 8u, dice.roll(1, 20)});
     spec.dim = dice.pick({64u, 128u, 512u, dice.roll(1, 600)});
-    spec.dtype = dice.pick(kTypes);
+    spec.dtype = dice.pick(kValueTypes);
     spec.wants_lse = dice.roll(0, 3) != 0;
     if (dice.roll(0, 2) == 0) spec.into_part = static_cast<int>(dice.roll(0, spec.parts - 1));
     return spec;
@@ -199,7 +197,7 @@ TEST_F(MergeTest, random_shapes_over_merges_agree_with_the_formula_whatever_empt
 
 TEST_F(MergeTest, parts_that_saw_no_key_give_zeros_and_minus_infinity) {
     Rig rig;
-    for (uint32_t dtype : kTypes) {
+    for (uint32_t dtype : kValueTypes) {
         MergeSpec spec{3, 2, 2, 40, dtype};
         Parts parts;
         parts.values.assign(3 * spec.rows() * spec.dim * size_of(dtype), 0xFF);

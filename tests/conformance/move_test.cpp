@@ -38,14 +38,21 @@ void apply(const quire_be_pool &pool, const Moves &moves, std::vector<unsigned c
     for (const quire_be_move &one : moves) {
         for (int64_t layer = 0; layer < pool.layer_count; ++layer) {
             for (int64_t head = 0; head < pool.kv_heads; ++head) {
+                int64_t scale = layer * pool.layer_stride + head * pool.scale_head_stride;
+                for (auto [kind, offset] : {std::pair{pool.k_scale_kind, pool.k_scale_offset},
+                                            {pool.v_scale_kind, pool.v_scale_offset}}) {
+                    if (kind != QUIRE_SCALE_TOKEN_HEAD) continue;
+                    move_row(bytes, block_at(one.src) + scale + offset + in_block(one.src) * 4,
+                             block_at(one.dst) + scale + offset + in_block(one.dst) * 4, 4);
+                }
                 int64_t k = layer * pool.layer_stride + head * pool.k_head_stride;
                 int64_t v = layer * pool.layer_stride + pool.v_offset + head * pool.v_head_stride;
                 move_row(bytes, block_at(one.src) + k + in_block(one.src) * pool.k_token_stride,
                          block_at(one.dst) + k + in_block(one.dst) * pool.k_token_stride,
-                         int64_t{pool.k_head_dim} * size_of(pool.k_dtype));
+                         row_bytes(pool.k_head_dim, pool.k_dtype));
                 move_row(bytes, block_at(one.src) + v + in_block(one.src) * pool.v_token_stride,
                          block_at(one.dst) + v + in_block(one.dst) * pool.v_token_stride,
-                         int64_t{pool.v_head_dim} * size_of(pool.v_dtype));
+                         row_bytes(pool.v_head_dim, pool.v_dtype));
             }
         }
     }
@@ -55,6 +62,8 @@ void apply(const quire_be_pool &pool, const Moves &moves, std::vector<unsigned c
 void expect_moved(Rig &rig, quire_be_pool pool, Moves moves, const char *what) {
     Guarded memory(rig, pool.size_bytes);
     pool.address = memory.address();
+    Memory scales(rig, uint64_t{pool.layer_count} * 2 * pool.kv_heads * sizeof(float));
+    pool.scales = scales.address();
     std::vector<unsigned char> expected(pool.size_bytes);
     for (uint64_t i = 0; i < expected.size(); ++i) {
         expected[i] = static_cast<unsigned char>(mix(i, pool.block_stride));
@@ -120,6 +129,27 @@ TEST_F(MoveTest, random_moves_in_random_pools_change_nothing_beside) {
         for (quire_be_move &one : moves) one = {dice.roll(0, last), dice.roll(0, last)};
         expect_moved(rig, pool, moves, spec.text().c_str());
     }
+}
+
+TEST_F(MoveTest, moved_token_takes_its_codes_and_scales_along) {
+    Rig rig;
+    uint32_t run_count = 0;
+    for (uint64_t seed = 1; seed <= (options().is_short ? 12u : 60u); ++seed) {
+        Dice dice(seed);
+        AttentionSpec spec =
+            random_variant(seed % 4 == 0 ? Variant::latent : Variant::causal, seed);
+        spec.shape.q_heads = spec.shape.q_dtype = 0;
+        put_types(random_codes(seed), &spec.shape);
+        if (!is_offered(rig, spec.shape)) continue;
+        ++run_count;
+        quire_be_pool pool =
+            make_pool(spec.shape, spec.layout, dice.roll(1, 4), kBlocks, 8 * dice.roll(0, 2));
+        uint32_t last = kBlocks * pool.block_tokens - 1;
+        Moves moves(dice.pick({1u, 11u, 12u, dice.roll(1, 60)}));
+        for (quire_be_move &one : moves) one = {dice.roll(0, last), dice.roll(0, last)};
+        expect_moved(rig, pool, moves, spec.text().c_str());
+    }
+    if (run_count == 0) GTEST_SKIP() << "no pool of codes is offered";
 }
 
 TEST_F(MoveTest, move_behind_a_wait_runs_in_its_turn) {

@@ -10,18 +10,38 @@
 
 #include <cstdint>
 
+#include "quire/base.h"
+
 namespace quire::conformance {
 
+// Types that hold values: of q, out and what is written, and of pools.
+constexpr uint32_t kValueTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
+// Types of pools whose elements are codes, to be multiplied by a scale.
+constexpr uint32_t kCodeTypes[] = {QUIRE_DTYPE_I8, QUIRE_DTYPE_I4, QUIRE_DTYPE_F8_E4M3FN,
+                                   QUIRE_DTYPE_F8_E5M2};
+
+bool holds_codes(uint32_t dtype);
+// The largest code, as a number.
+double largest_code_of(uint32_t dtype);
+
+// Of one element, in bytes; REQUIRES: not int4.
 uint32_t size_of(uint32_t dtype);
+// Of `count` elements side by side.
+int64_t row_bytes(uint32_t count, uint32_t dtype);
 const char *name_of(uint32_t dtype);
 
-// Rounds to nearest even, too large to infinity, NaN to a NaN.
+// Rounds to nearest even. A NaN becomes a NaN, in an integer 0; what is too large becomes infinity
+// in a type of values, and the largest number in one of codes.
 uint32_t encode(double value, uint32_t dtype);
 double decode(uint32_t bits, uint32_t dtype);
 
-// One element in memory, at any alignment.
+// One element in memory, at any alignment; REQUIRES: not int4.
 void store(double value, uint32_t dtype, void *to);
 double load(const void *from, uint32_t dtype);
+// Element `index` of a row, of any type.
+void store_in_row(double value, uint32_t dtype, unsigned char *row, uint32_t index);
+uint32_t bits_in_row(const unsigned char *row, uint32_t dtype, uint32_t index);
+double load_in_row(const unsigned char *row, uint32_t dtype, uint32_t index);
 
 // Half a unit in the last place of a value near 1: the relative error of storing.
 double rounding_of(uint32_t dtype);

@@ -99,6 +99,27 @@ const Undefined kUndefined[] = {
          make_latent(s);
          s.v_dtype = s.k_dtype == QUIRE_DTYPE_F16 ? QUIRE_DTYPE_BF16 : QUIRE_DTYPE_F16;
      }},
+    {"a latent group of two kinds of scales",
+     [](Shape &s) {
+         make_latent(s);
+         s.k_dtype = s.v_dtype = QUIRE_DTYPE_I8;
+         s.k_scale_kind = QUIRE_SCALE_TOKEN_HEAD;
+         s.v_scale_kind = QUIRE_SCALE_HEAD;
+     }},
+    {"values with a scale", [](Shape &s) { s.k_scale_kind = QUIRE_SCALE_HEAD; }},
+    {"codes without a scale", [](Shape &s) { s.v_dtype = QUIRE_DTYPE_I8; }},
+    {"a scale of no known kind",
+     [](Shape &s) {
+         s.k_dtype = QUIRE_DTYPE_F8_E4M3FN;
+         s.k_scale_kind = 4;
+     }},
+    {"two elements in a byte, and an odd number of them",
+     [](Shape &s) {
+         s.v_dtype = QUIRE_DTYPE_I4;
+         s.v_scale_kind = QUIRE_SCALE_TOKEN_HEAD;
+         s.v_head_dim -= 1;
+     }},
+    {"a query of codes", [](Shape &s) { s.q_dtype = QUIRE_DTYPE_I8; }},
     {"a rope of no elements",
      [](Shape &s) {
          make_rope(s);

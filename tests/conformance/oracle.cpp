@@ -35,6 +35,20 @@ int64_t key_position(const OracleInput &in, uint32_t row, int64_t place) {
     return oracle_position(in, row, in.cu_q[row] + since_new);
 }
 
+// What the codes of a row of K, or of V, are multiplied by. `layer` begins there.
+double scale_of(const OracleInput &in, bool is_v, uint32_t kv_head, const unsigned char *layer,
+                int64_t place) {
+    const quire_be_pool &pool = in.pool;
+    uint32_t kind = is_v ? pool.v_scale_kind : pool.k_scale_kind;
+    if (kind == QUIRE_SCALE_NONE) return 1.0;
+    if (kind == QUIRE_SCALE_TOKEN_HEAD) {
+        int64_t plane = is_v ? pool.v_scale_offset : pool.k_scale_offset;
+        return load(layer + plane + kv_head * pool.scale_head_stride + place * 4, QUIRE_DTYPE_F32);
+    }
+    uint32_t side = is_v && pool.group_kind != QUIRE_GROUP_LATENT ? 1 : 0;
+    return double{in.scales[(size_t{in.layer} * 2 + side) * pool.kv_heads + kv_head]};
+}
+
 // One row's keys and values of one KV head, as numbers: [length][dim]. Keys that none of its tokens
 // sees are left out: their bytes and blocks may be anything.
 struct Context {
@@ -57,13 +71,13 @@ Context read_context(const OracleInput &in, uint32_t row, uint32_t kv_head,
         const unsigned char *k = layer + kv_head * pool.k_head_stride + place * pool.k_token_stride;
         const unsigned char *v =
             layer + pool.v_offset + kv_head * pool.v_head_stride + place * pool.v_token_stride;
+        double k_scale = scale_of(in, false, kv_head, layer, place);
+        double v_scale = scale_of(in, true, kv_head, layer, place);
         for (uint32_t d = 0; d < pool.k_head_dim; ++d) {
-            context.k[key * pool.k_head_dim + d] =
-                load(k + d * size_of(pool.k_dtype), pool.k_dtype);
+            context.k[key * pool.k_head_dim + d] = k_scale * load_in_row(k, pool.k_dtype, d);
         }
         for (uint32_t d = 0; d < pool.v_head_dim; ++d) {
-            context.v[key * pool.v_head_dim + d] =
-                load(v + d * size_of(pool.v_dtype), pool.v_dtype);
+            context.v[key * pool.v_head_dim + d] = v_scale * load_in_row(v, pool.v_dtype, d);
         }
     }
     return context;

@@ -2,9 +2,10 @@
 //
 // oracle: paged attention in double precision, as plainly as it can be said.
 //
-// It reads the bytes that were stored, so the error of storing is not the kernel's. It shares
-// nothing with core or backends but the public headers: it walks pool and table by itself, asks of
-// every key whether it is seen, makes two passes over those that are, and knows no tiles.
+// It reads the bytes that were stored, codes times their scales, exactly: so the error of storing
+// is not the kernel's. It shares nothing with core or backends but the public headers: it walks
+// pool and table by itself, asks of every key whether it is seen, makes two passes over those that
+// are, and knows no tiles.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -21,6 +22,7 @@ struct OracleInput {
     quire_be_pool pool;
     uint32_t layer;
     const unsigned char *bytes;
+    std::vector<float> scales;  // [layers][2][kv_heads]: static ones
     quire_be_attention_query shape;
     double scale;
     double soft_cap;                   // 0 = none

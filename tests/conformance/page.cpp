@@ -158,11 +158,20 @@ size_t Matrix::note_of(const std::string &reason) {
     return static_cast<size_t>(found - notes_.begin()) + 1;
 }
 
+// "f16 · int8 per head · int8 per head"
+std::string types_of(const Json &answer) {
+    std::string types = answer.value("q", "");
+    for (const char *side : {"k", "v"}) {
+        std::string scales = answer.value(std::string(side) + "_scales", "");
+        types += (types.empty() ? "" : " · ") + answer.value(side, "");
+        if (!scales.empty()) types += " " + scales;
+    }
+    return types;
+}
+
 Matrix::Matrix(const Json &answers) {
     for (const Json &answer : answers) {
-        std::string q = answer.value("q", "");
-        std::string types = answer.value("k", "") + " · " + answer.value("v", "");
-        if (!q.empty()) types = q + " · " + types;
+        std::string types = types_of(answer);
         std::pair<uint32_t, uint32_t> dims = {answer.value("k_dim", 0u), answer.value("v_dim", 0u)};
         if (std::find(dims_.begin(), dims_.end(), dims) == dims_.end()) dims_.push_back(dims);
         Cell &cell = row_of(answer.value("kind", ""), types)->cells[dims];
@@ -248,6 +257,32 @@ std::string errors_of(const RunResult &result) {
                            : " " + plural(schedules, "random schedule", "random schedules") +
                                  " of the same contents gave the same bits.") +
            "</p>\n<section class=\"card\">\n" + rows + "</section>\n";
+}
+
+// What codes cost: the output over them against that over the values they were made of.
+std::string codes_of(const RunResult &result) {
+    std::string rows;
+    for (const CaseResult &one : result.cases) {
+        for (const char *scales : {"per_tensor", "per_head", "per_token_and_head"}) {
+            std::string nmse = std::string("nmse_") + scales;
+            if (!one.figures.contains(nmse)) continue;
+            std::string largest = std::string("largest_difference_") + scales;
+            std::string words = scales;
+            std::replace(words.begin(), words.end(), '_', ' ');
+            rows += "<tr><td>" + escape(row_of(one.name)) + "</td><td>" + words +
+                    "</td><td class=\"n\">" + number("%.2e", one.figures.value(nmse, 0.0)) +
+                    "</td><td class=\"n\">" + number("%.2e", one.figures.value(largest, 0.0)) +
+                    "</td></tr>\n";
+        }
+    }
+    if (rows.empty()) return {};
+    return "<h2>What codes cost</h2>\n<p class=\"lead\">The output over quantised K and V against "
+           "exact attention over the values that were given, uniform in [-1, 1): the sum of "
+           "squared "
+           "differences over the sum of squares, and the largest difference.</p>\n"
+           "<section class=\"card\">\n<table><tr><th>K and V</th><th>scales</th>"
+           "<th>NMSE</th><th>largest</th></tr>\n" +
+           rows + "</table>\n</section>\n";
 }
 
 std::string words_of(const std::string &name) {
@@ -358,6 +393,7 @@ std::string page_of(const RunResult &result) {
     out += hero_of(result);
     out += capability_table(result.verdict);
     out += errors_of(result);
+    out += codes_of(result);
     out += Matrix(result.subject.value("matrix", Json::array())).html();
     out += cases_of(result);
     out +=

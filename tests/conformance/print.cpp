@@ -73,6 +73,24 @@ void put_random(std::string *out, const RunResult &result) {
     }
 }
 
+// What codes cost, a line for each type and kind of scales.
+void put_codes(std::string *out, const RunResult &result) {
+    bool is_first = true;
+    for (const CaseResult &one : result.cases) {
+        for (const char *scales : {"per_tensor", "per_head", "per_token_and_head"}) {
+            std::string nmse = std::string("nmse_") + scales;
+            if (!one.figures.contains(nmse)) continue;
+            if (is_first) *out += "\noutput over codes against output over the values given\n";
+            is_first = false;
+            std::string words = scales;
+            std::replace(words.begin(), words.end(), '_', ' ');
+            put(out, "  %-10s %-18s  NMSE %.2e  largest difference %.2e\n",
+                row_of(one.name).c_str(), words.c_str(), one.figures.value(nmse, 0.0),
+                one.figures.value(std::string("largest_difference_") + scales, 0.0));
+        }
+    }
+}
+
 void put_failures(std::string *out, const RunResult &result) {
     for (const CaseResult &one : result.cases) {
         if (one.outcome != Outcome::failed) continue;
@@ -139,6 +157,7 @@ std::string table_of(const RunResult &result) {
     put_failures(&out, result);
     const Verdict &verdict = result.verdict;
     put_random(&out, result);
+    put_codes(&out, result);
     put(&out, "\ncapabilities: %u yes, %u no, %u skip\n", verdict.capabilities.passed,
         verdict.capabilities.failed, verdict.capabilities.skipped);
     put(&out, "cases: %u passed, %u failed, %u skipped, %.1f s\n", verdict.cases.passed,

@@ -3,11 +3,12 @@
 // The matrix in a backend's README is what the backend answers. A row of it, between the marks
 // `<!-- matrix -->` and `<!-- /matrix -->`:
 //
-//     | full | causal | f32, f16, bf16 | 1-256 | 1-256 | any | masks, soft cap | yes |
+//     | full | causal | f32 | f32, int8 | token and head | 1-256 | 1-256 | any | masks | yes |
 //
-// group, attention, types of q, K and V, K's head dims, V's, block_tokens, options, answer. Each of
-// the five groups must be there, causal and not; what a row does not name must be refused. In a
-// latent group K and V are of one type, and V is no larger.
+// group, attention, types of q, of K and V, kinds of scales of those that hold codes, K's head
+// dims, V's, block_tokens, options, answer. Each of the five groups must be there, causal and not;
+// what a row does not name must be refused. In a latent group K and V are of one type and kind, and
+// V is no larger; head dims of int4 are even.
 
 #include <fstream>
 #include <set>
@@ -62,7 +63,9 @@ struct Range {
 struct Row {
     Group group;
     bool is_causal;
+    std::string q_types;
     std::string types;
+    std::string scales;
     Range k_dims;
     Range v_dims;
     std::string options;
@@ -94,11 +97,11 @@ std::vector<Row> read_matrix(const std::string &path) {
         std::vector<std::string> cells;
         std::istringstream in(line.substr(1));
         for (std::string cell; std::getline(in, cell, '|');) cells.push_back(trimmed(cell));
-        if (cells.size() != 8) throw std::runtime_error("not eight cells: " + line);
+        if (cells.size() != 10) throw std::runtime_error("not ten cells: " + line);
         for (const Group &group : kGroups) {
             if (cells[0] != group.name) continue;
-            rows.push_back({group, cells[1] == "causal", cells[2], range_of(cells[3]),
-                            range_of(cells[4]), cells[6], cells[7] == "yes"});
+            rows.push_back({group, cells[1] == "causal", cells[2], cells[3], cells[4],
+                            range_of(cells[5]), range_of(cells[6]), cells[8], cells[9] == "yes"});
         }
     }
     return rows;
@@ -108,21 +111,28 @@ bool names(const std::string &list, const char *name) {
     return (", " + list + ",").find(std::string(", ") + name + ",") != std::string::npos;
 }
 
+// Does the row name such a side, and is it one?
+bool says_side(const Row &row, uint32_t dtype, uint32_t kind, uint32_t head_dim) {
+    constexpr const char *kKinds[] = {"", "tensor", "head", "token and head"};
+    if (!names(row.types, name_of(dtype)) || holds_codes(dtype) != (kind != 0)) return false;
+    if (dtype == QUIRE_DTYPE_I4 && head_dim % 2 != 0) return false;
+    return kind == 0 || names(row.scales, kKinds[kind]);
+}
+
 bool says(const Row &row, const Option &option, const quire_be_attention_query &shape) {
-    bool types = names(row.types, name_of(shape.q_dtype)) &&
-                 names(row.types, name_of(shape.k_dtype)) &&
-                 names(row.types, name_of(shape.v_dtype));
+    bool types = names(row.q_types, name_of(shape.q_dtype)) &&
+                 says_side(row, shape.k_dtype, shape.k_scale_kind, shape.k_head_dim) &&
+                 says_side(row, shape.v_dtype, shape.v_scale_kind, shape.v_head_dim);
     bool dims = row.k_dims.has(shape.k_head_dim) && row.v_dims.has(shape.v_head_dim);
     bool options = option.name[0] == 0 || names(row.options, option.name);
     if (row.group.kind == QUIRE_GROUP_LATENT) {
         dims = dims && shape.v_head_dim <= shape.k_head_dim;
-        types = types && shape.k_dtype == shape.v_dtype;
+        types = types && shape.k_dtype == shape.v_dtype && shape.k_scale_kind == shape.v_scale_kind;
     }
     return row.is_offered && types && dims && options;
 }
 
 quire_be_attention_query shape_of(const Row &row, const Option &option, uint32_t i) {
-    constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
     const uint32_t k_dims[] = {row.k_dims.low - 1, row.k_dims.low, 64, row.k_dims.high,
                                row.k_dims.high + 1};
     const uint32_t v_dims[] = {row.v_dims.low - 1, row.v_dims.low, 62, row.v_dims.high,
@@ -131,9 +141,9 @@ quire_be_attention_query shape_of(const Row &row, const Option &option, uint32_t
     shape.struct_size = sizeof shape;
     shape.q_heads = 8;
     shape.kv_heads = row.group.kind == QUIRE_GROUP_LATENT ? 1 : 2;
-    shape.q_dtype = kTypes[i % 3];
-    shape.k_dtype = kTypes[i / 3 % 3];
-    shape.v_dtype = kTypes[i / 9 % 3];
+    shape.q_dtype = kValueTypes[i % 3];
+    shape.k_dtype = kValueTypes[i / 3 % 3];
+    shape.v_dtype = kValueTypes[i / 9 % 3];
     shape.k_head_dim = k_dims[i / 27 % 5];
     shape.v_head_dim = v_dims[i / 135 % 5];
     shape.block_tokens = i / 675 == 0 ? 1 : i / 675 * 50;
@@ -146,16 +156,37 @@ quire_be_attention_query shape_of(const Row &row, const Option &option, uint32_t
     return shape;
 }
 
+// K and V of codes by chance, and of kinds that do not go with them.
+void put_codes(uint32_t i, quire_be_attention_query *shape) {
+    Dice dice(i);
+    auto type = [&] {
+        return dice.roll(0, 2) == 0 ? dice.pick(kValueTypes) : dice.pick(kCodeTypes);
+    };
+    shape->k_dtype = type();
+    shape->v_dtype = dice.roll(0, 1) == 0 ? type() : shape->k_dtype;
+    auto kind = [&](uint32_t dtype) {
+        bool is_any = dice.roll(0, 7) == 0;
+        return is_any ? dice.roll(0, 3) : holds_codes(dtype) ? dice.roll(1, 3) : 0;
+    };
+    shape->k_scale_kind = kind(shape->k_dtype);
+    shape->v_scale_kind = dice.roll(0, 1) == 0 && shape->k_dtype == shape->v_dtype
+                              ? shape->k_scale_kind
+                              : kind(shape->v_dtype);
+}
+
 void expect_row_is_true(Rig &rig, const Row &row, const Option &option) {
-    for (uint32_t i = 0; i < 27 * 25 * 3; ++i) {
-        quire_be_attention_query shape = shape_of(row, option, i);
+    constexpr uint32_t kValueShapes = 27 * 25 * 3;
+    for (uint32_t i = 0; i < 3 * kValueShapes; ++i) {
+        quire_be_attention_query shape = shape_of(row, option, i % kValueShapes);
+        if (i >= kValueShapes) put_codes(i, &shape);
         // A rope of 2 elements needs as many that it may turn.
         uint32_t latent = row.group.kind == QUIRE_GROUP_LATENT ? shape.v_head_dim : 0;
         if (shape.rotated_dim != 0 && shape.k_head_dim < latent + 2) continue;
         ASSERT_EQ(is_offered(rig, shape), says(row, option, shape))
             << row.group.name << (row.is_causal ? ", causal, '" : ", not causal, '") << option.name
             << "', " << name_of(shape.q_dtype) << " " << name_of(shape.k_dtype) << " "
-            << name_of(shape.v_dtype) << ", dims " << shape.k_head_dim << " " << shape.v_head_dim
+            << name_of(shape.v_dtype) << ", scales " << shape.k_scale_kind << " "
+            << shape.v_scale_kind << ", dims " << shape.k_head_dim << " " << shape.v_head_dim
             << ", block_tokens " << shape.block_tokens;
     }
 }

@@ -20,7 +20,7 @@ class RopeTest : public SubjectTest {
 
 namespace {
 
-constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
+constexpr uint32_t kValueTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
 constexpr uint32_t kBlocks = 5;
 
 struct RopeSpec {
@@ -273,9 +273,9 @@ RopeSpec random_rope(uint64_t seed, uint32_t pairing, bool is_latent) {
     quire_be_attention_query &shape = spec.shape;
     shape.struct_size = sizeof shape;
     shape.flags = QUIRE_BE_ATTENTION_ROPE;
-    shape.q_dtype = dice.pick(kTypes);
-    shape.k_dtype = dice.pick(kTypes);
-    shape.v_dtype = is_latent ? shape.k_dtype : dice.pick(kTypes);
+    shape.q_dtype = dice.pick(kValueTypes);
+    shape.k_dtype = dice.pick(kValueTypes);
+    shape.v_dtype = is_latent ? shape.k_dtype : dice.pick(kValueTypes);
     shape.kv_heads = is_latent ? 1 : dice.roll(1, 3);
     shape.q_heads = shape.kv_heads * dice.roll(1, 3);
     shape.v_head_dim = is_latent ? dice.pick({512u, dice.roll(1, 100)}) : dice.roll(1, 128);
@@ -286,7 +286,7 @@ RopeSpec random_rope(uint64_t seed, uint32_t pairing, bool is_latent) {
     shape.rope_pairing = pairing;
     shape.block_tokens = dice.pick({1u, 4u, 16u});
     if (is_latent) shape.group_kind = QUIRE_GROUP_LATENT;
-    spec.dtype = dice.pick(kTypes);
+    spec.dtype = dice.pick(kValueTypes);
     spec.layout = dice.roll(0, 1) == 0 ? Layout::head_major : Layout::token_major;
     spec.padding = dice.pick({0u, 1u, 3u});
     spec.magnitude = dice.pick({1.0f, 0.75f, 1.3f});

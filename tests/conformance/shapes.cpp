@@ -5,6 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "number.hpp"
 #include "quire/attention.h"
 #include "quire/cache.h"
 
@@ -12,21 +13,35 @@ namespace quire::conformance {
 
 namespace {
 
-constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
-
 struct Types {
     uint32_t q, k, v;
+    uint32_t k_scale, v_scale;  // QUIRE_SCALE_*
 };
 
 // What engines ask for: all of one type, f32 queries over half pools, K finer than V.
 constexpr Types kSweptTypes[] = {
-    {QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, QUIRE_DTYPE_F16},
-    {QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16},
-    {QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, QUIRE_DTYPE_F32},
-    {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_F16},
-    {QUIRE_DTYPE_F32, QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16},
-    {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16},
+    {QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, 0, 0},
+    {QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 0, 0},
+    {QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, 0, 0},
+    {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, 0, 0},
+    {QUIRE_DTYPE_F32, QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 0, 0},
+    {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16, 0, 0},
 };
+
+// Codes of every type under every kind of scales; and two types, K finer than V.
+std::vector<Types> swept_codes() {
+    std::vector<Types> swept;
+    for (uint32_t dtype : kCodeTypes) {
+        for (uint32_t kind : {QUIRE_SCALE_TENSOR, QUIRE_SCALE_HEAD, QUIRE_SCALE_TOKEN_HEAD}) {
+            swept.push_back({QUIRE_DTYPE_F16, dtype, dtype, kind, kind});
+        }
+    }
+    constexpr uint32_t kOwn = QUIRE_SCALE_TOKEN_HEAD;
+    swept.push_back({QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, QUIRE_DTYPE_I8, 0, kOwn});
+    swept.push_back({QUIRE_DTYPE_F16, QUIRE_DTYPE_I8, QUIRE_DTYPE_I4, kOwn, kOwn});
+    swept.push_back({QUIRE_DTYPE_F16, QUIRE_DTYPE_I8, QUIRE_DTYPE_F8_E4M3FN, kOwn, kOwn});
+    return swept;
+}
 
 struct Dims {
     uint32_t k, v;
@@ -49,6 +64,8 @@ quire_be_attention_query shape_of(Types types, Dims dims, uint32_t block_tokens)
     shape.q_dtype = types.q;
     shape.k_dtype = types.k;
     shape.v_dtype = types.v;
+    shape.k_scale_kind = types.k_scale;
+    shape.v_scale_kind = types.v_scale;
     shape.block_tokens = block_tokens;
     return shape;
 }
@@ -71,7 +88,8 @@ bool is_offered(Rig &rig, const quire_be_attention_query &shape) {
 std::vector<quire_be_attention_query> common_shapes() {
     std::vector<quire_be_attention_query> shapes;
     for (uint32_t dim : {64u, 128u}) {
-        for (uint32_t type : kTypes) shapes.push_back(shape_of({type, type, type}, {dim, dim}, 16));
+        for (uint32_t type : kValueTypes)
+            shapes.push_back(shape_of({type, type, type, 0, 0}, {dim, dim}, 16));
     }
     return shapes;
 }
@@ -175,6 +193,16 @@ std::vector<SweptShape> swept_shapes() {
                     one.put(&shape);
                     swept.push_back({one.kind, shape});
                 }
+            }
+        }
+        // Whether a kernel reads codes has little to do with its options, as they come in f32.
+        bool asks_codes =
+            one.kind == Kind::write || one.kind == Kind::causal || one.kind == Kind::latent;
+        for (Types types : asks_codes ? swept_codes() : std::vector<Types>()) {
+            for (Dims dims : {Dims{64, 64}, Dims{128, 128}, Dims{576, 512}}) {
+                quire_be_attention_query shape = shape_of(types, dims, 16);
+                one.put(&shape);
+                swept.push_back({one.kind, shape});
             }
         }
     }

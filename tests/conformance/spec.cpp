@@ -16,8 +16,6 @@ namespace {
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
-
 // The draft that the masked token at `place` continues: -1 is the last token before them.
 int64_t parent_of(const AttentionSpec &spec, const MaskedToken &token, int64_t place) {
     int64_t index = place - token.first_masked;
@@ -160,9 +158,9 @@ AttentionSpec random_plain(uint64_t seed, Dice *dice, const quire_be_attention_q
     spec.pages_seed = mix(seed);
     quire_be_attention_query &shape = spec.shape;
     shape.struct_size = sizeof shape;
-    shape.q_dtype = dice->pick(kTypes);
-    shape.k_dtype = dice->pick(kTypes);
-    shape.v_dtype = dice->roll(0, 2) == 0 ? dice->pick(kTypes) : shape.k_dtype;
+    shape.q_dtype = dice->pick(kValueTypes);
+    shape.k_dtype = dice->pick(kValueTypes);
+    shape.v_dtype = dice->roll(0, 2) == 0 ? dice->pick(kValueTypes) : shape.k_dtype;
     shape.kv_heads = dice->pick({1u, 1u, 2u, 3u, 8u});
     shape.q_heads = shape.kv_heads * dice->pick({1u, 1u, 2u, 4u, 7u});
     shape.k_head_dim = dice->pick({8u, 16u, 40u, 64u, 80u, 128u, 256u, dice->roll(1, 256)});
@@ -187,6 +185,31 @@ AttentionSpec random_plain(uint64_t seed, Dice *dice, const quire_be_attention_q
 
 }  // namespace
 
+namespace {
+
+// Planes of scales from `end` on, and where they end as the layer's stride.
+void put_scales(const quire_be_attention_query &shape, uint32_t padding_bytes, int64_t end,
+                quire_be_pool *pool) {
+    pool->k_scale_kind = shape.k_scale_kind;
+    pool->v_scale_kind = shape.v_scale_kind;
+    bool is_latent = shape.group_kind == QUIRE_GROUP_LATENT;
+    pool->scale_head_stride = int64_t{4} * shape.block_tokens + padding_bytes;
+    int64_t plane = pool->scale_head_stride * shape.kv_heads;
+    if (shape.k_scale_kind == QUIRE_SCALE_TOKEN_HEAD) {
+        pool->k_scale_offset = end;
+        end += plane;
+    }
+    if (is_latent) {
+        pool->v_scale_offset = pool->k_scale_offset;
+    } else if (shape.v_scale_kind == QUIRE_SCALE_TOKEN_HEAD) {
+        pool->v_scale_offset = end;
+        end += plane;
+    }
+    pool->layer_stride = round_up(end, 16);
+}
+
+}  // namespace
+
 quire_be_pool make_pool(const quire_be_attention_query &shape, Layout layout, uint32_t layer_count,
                         uint32_t block_count, uint32_t padding_bytes) {
     quire_be_pool pool{};
@@ -200,8 +223,8 @@ quire_be_pool make_pool(const quire_be_attention_query &shape, Layout layout, ui
     pool.k_dtype = shape.k_dtype;
     pool.v_dtype = shape.v_dtype;
     pool.group_kind = shape.group_kind;
-    int64_t k_row = int64_t{shape.k_head_dim} * size_of(shape.k_dtype) + padding_bytes;
-    int64_t v_row = int64_t{shape.v_head_dim} * size_of(shape.v_dtype) + padding_bytes;
+    int64_t k_row = row_bytes(shape.k_head_dim, shape.k_dtype) + padding_bytes;
+    int64_t v_row = row_bytes(shape.v_head_dim, shape.v_dtype) + padding_bytes;
     bool is_latent = shape.group_kind == QUIRE_GROUP_LATENT;
     if (is_latent) v_row = k_row;
     bool heads_first = layout == Layout::head_major;
@@ -211,7 +234,8 @@ quire_be_pool make_pool(const quire_be_attention_query &shape, Layout layout, ui
     pool.v_head_stride = heads_first ? v_row * shape.block_tokens : v_row;
     int64_t rows = int64_t{shape.kv_heads} * shape.block_tokens;
     pool.v_offset = is_latent ? 0 : round_up(k_row * rows, 16);
-    pool.layer_stride = round_up(pool.v_offset + v_row * rows, 16) + padding_bytes;
+    put_scales(shape, padding_bytes, round_up(pool.v_offset + v_row * rows, 16), &pool);
+    pool.layer_stride += padding_bytes;
     pool.block_stride = pool.layer_stride * layer_count + padding_bytes;
     pool.size_bytes = static_cast<uint64_t>(pool.block_stride) * block_count;
     return pool;
@@ -220,10 +244,11 @@ quire_be_pool make_pool(const quire_be_attention_query &shape, Layout layout, ui
 std::string AttentionSpec::text() const {
     std::ostringstream text;
     text << "seed " << seed << ": q " << name_of(shape.q_dtype) << " K " << name_of(shape.k_dtype)
-         << " V " << name_of(shape.v_dtype) << ", heads " << shape.q_heads << "/" << shape.kv_heads
-         << ", dims " << shape.k_head_dim << "/" << shape.v_head_dim << ", block "
-         << shape.block_tokens << ", group kind " << shape.group_kind << ", window " << shape.window
-         << ", sinks " << shape.sink_tokens << ", flags 0x" << std::hex << shape.flags << std::dec;
+         << " V " << name_of(shape.v_dtype) << ", scales " << shape.k_scale_kind << "/"
+         << shape.v_scale_kind << ", heads " << shape.q_heads << "/" << shape.kv_heads << ", dims "
+         << shape.k_head_dim << "/" << shape.v_head_dim << ", block " << shape.block_tokens
+         << ", group kind " << shape.group_kind << ", window " << shape.window << ", sinks "
+         << shape.sink_tokens << ", flags 0x" << std::hex << shape.flags << std::dec;
     if (tells_shared) text << ", told of shared prefixes";
     text << ", rows (length+new)";
     for (const RowSpec &row : rows) {
@@ -295,6 +320,41 @@ AttentionSpec random_spec(uint64_t seed, const quire_be_attention_query *fit) {
     else if (dice.roll(0, 2) == 0)
         make_window(&spec, &dice, false);
     return spec;
+}
+
+void put_types(const PoolTypes &types, quire_be_attention_query *shape) {
+    bool is_latent = shape->group_kind == QUIRE_GROUP_LATENT;
+    shape->k_dtype = types.k_dtype;
+    shape->k_scale_kind = types.k_scale_kind;
+    shape->v_dtype = is_latent ? types.k_dtype : types.v_dtype;
+    shape->v_scale_kind = is_latent ? types.k_scale_kind : types.v_scale_kind;
+    if (shape->k_dtype == QUIRE_DTYPE_I4) shape->k_head_dim += shape->k_head_dim % 2;
+    if (shape->v_dtype == QUIRE_DTYPE_I4) shape->v_head_dim += shape->v_head_dim % 2;
+}
+
+PoolTypes random_codes(uint64_t seed) {
+    constexpr uint32_t kKinds[] = {QUIRE_SCALE_TENSOR, QUIRE_SCALE_HEAD, QUIRE_SCALE_TOKEN_HEAD};
+    Dice dice(mix(seed, 16));
+    PoolTypes types = {dice.pick(kCodeTypes), 0, dice.pick(kKinds), 0};
+    types.v_dtype = types.k_dtype;
+    types.v_scale_kind = types.k_scale_kind;
+    switch (dice.roll(0, 3)) {
+        case 0:  // values beside codes
+            types.v_dtype = dice.pick(kValueTypes);
+            types.v_scale_kind = QUIRE_SCALE_NONE;
+            break;
+        case 1:
+            types.v_dtype = dice.pick(kCodeTypes);
+            types.v_scale_kind = dice.pick(kKinds);
+            break;
+        case 2:
+            types.v_scale_kind = dice.pick(kKinds);
+            break;
+        default:
+            break;
+    }
+    if (dice.roll(0, 3) != 0) return types;
+    return {types.v_dtype, types.k_dtype, types.v_scale_kind, types.k_scale_kind};
 }
 
 AttentionSpec random_variant(Variant variant, uint64_t seed, const quire_be_attention_query *fit) {

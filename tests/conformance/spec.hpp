@@ -45,7 +45,7 @@ struct AttentionSpec {
     double q_size = 1.0;  // larger: sharper softmax
     uint64_t seed = 1;
     uint64_t pages_seed = 1;      // which blocks hold what
-    unsigned char poison = 0xFF;  // 0xFF is NaN in every type
+    unsigned char poison = 0xFF;  // NaN in every float, and so in a scale
     Layout layout = Layout::head_major;
     uint32_t padding = 0;  // elements between tokens of q and out; 8 times as many bytes in strides
     bool wants_lse = true;
@@ -109,6 +109,18 @@ constexpr Variant kVariants[] = {
     Variant::alibi,         Variant::sink_logits, Variant::mask_bits,         Variant::mask_trees,
     Variant::shared_prefix, Variant::mixed};
 const char *name_of(Variant variant);
+
+// Types and kinds of scales of K and V.
+struct PoolTypes {
+    uint32_t k_dtype = 0;
+    uint32_t v_dtype = 0;
+    uint32_t k_scale_kind = 0;
+    uint32_t v_scale_kind = 0;
+};
+// Gives the shape these; of a latent one V's are K's, and dims of int4 become even.
+void put_types(const PoolTypes &types, quire_be_attention_query *shape);
+// Any, of which one at least holds codes.
+PoolTypes random_codes(uint64_t seed);
 
 // random_spec() with what the variant has; all else by chance.
 AttentionSpec random_variant(Variant variant, uint64_t seed,

@@ -25,6 +25,11 @@ void load_padded(const Element &element, const std::byte *from, float *to, uint3
     std::fill(to + dim, to + round_to_lanes(dim), 0.0f);
 }
 
+// Codes become values.
+void multiply(float *values, uint32_t count, float scale) {
+    for (uint32_t i = 0; i < count; ++i) values[i] *= scale;
+}
+
 // Lanes are summed pairwise in a fixed tree.
 float dot(const float *a, const float *b, uint32_t padded_dim) {
     float lanes[kLanes] = {};
@@ -148,11 +153,17 @@ void Kernel::load(const Segment &segment, int64_t tile, uint64_t places) {
         for (uint32_t j = begin; j < end; ++j) {
             int64_t key = tile + j;
             TokenPlace at = {segment.row.blocks[key / pool.block_tokens], key % pool.block_tokens};
-            load_padded(*plan_.k, k_row(pool, layer, group_.kv_head, at), s_.k + j * k_stride_,
-                        pool.k_head_dim);
+            float *k = s_.k + j * k_stride_;
+            load_padded(*plan_.k, k_row(pool, layer, group_.kv_head, at), k, pool.k_head_dim);
+            if (plan_.k->holds_codes()) {
+                multiply(k, pool.k_head_dim, k_scale(pool, layer, group_.kv_head, at));
+            }
             if (is_latent_) continue;
-            plan_.v->load(v_row(pool, layer, group_.kv_head, at), s_.v + j * out_stride_,
-                          pool.v_head_dim);
+            float *v = s_.v + j * out_stride_;
+            plan_.v->load(v_row(pool, layer, group_.kv_head, at), v, pool.v_head_dim);
+            if (plan_.v->holds_codes()) {
+                multiply(v, pool.v_head_dim, v_scale(pool, layer, group_.kv_head, at));
+            }
         }
     });
 }

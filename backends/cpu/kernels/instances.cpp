@@ -25,8 +25,9 @@ constexpr uint32_t kEvery = kCausal | kNotCausal;
 constexpr uint32_t kYes = QUIRE_BE_YES;
 constexpr uint32_t kDim = kMaxHeadDim, kLatentK = kMaxLatentKDim, kLatentV = kMaxLatentVDim;
 
-// Each row holds for every combination of the element types of q, K and V (kernels/element); a
-// latent one for every type of q, and one type of K and V.
+// Each row holds for every combination of the element types of q, K and V (kernels/element) and of
+// the kinds of scales that these go with (check_scales()); a latent one for every type of q, and
+// one type and kind of K and V.
 constexpr Instance kInstances[] = {
     // name, attends, group_kind, needs, may_have, has_window, may_have_sinks, dims, alignment,
     // support
@@ -75,9 +76,9 @@ struct Reason {
 bool check_types(const quire_be_attention_query &query, Reason reason) {
     if (find_element(query.k_dtype) == nullptr || find_element(query.v_dtype) == nullptr) {
         return reason.says("K and V types 0x%x and 0x%x: known are %s", query.k_dtype,
-                           query.v_dtype, kElementNames);
+                           query.v_dtype, kPoolElementNames);
     }
-    if (query.q_heads != 0 && find_element(query.q_dtype) == nullptr) {
+    if (query.q_heads != 0 && find_value(query.q_dtype) == nullptr) {
         return reason.says("q type 0x%x: known are %s", query.q_dtype, kElementNames);
     }
     if (query.kv_heads == 0 || query.block_tokens == 0) {
@@ -88,6 +89,30 @@ bool check_types(const quire_be_attention_query &query, Reason reason) {
                            query.kv_heads);
     }
     return true;
+}
+
+bool check_side(const Element &element, uint32_t kind, uint32_t head_dim, char side,
+                Reason reason) {
+    if (kind > QUIRE_SCALE_TOKEN_HEAD) {
+        return reason.says("%c has scales of kind %u: there are 0 to 3", side, kind);
+    }
+    if (element.holds_codes() != (kind != QUIRE_SCALE_NONE)) {
+        return reason.says(
+            "%c is %s with scales of kind %u: %s", side, element.name, kind,
+            element.holds_codes() ? "codes need a scale, none is assumed" : "values have none");
+    }
+    if (element.bits == 4 && head_dim % 2 != 0) {
+        return reason.says("%c is %s, two elements in a byte, and its head dim %u is odd", side,
+                           element.name, head_dim);
+    }
+    return true;
+}
+
+bool check_scales(const quire_be_attention_query &query, Reason reason) {
+    return check_side(*find_element(query.k_dtype), query.k_scale_kind, query.k_head_dim, 'K',
+                      reason) &&
+           check_side(*find_element(query.v_dtype), query.v_scale_kind, query.v_head_dim, 'V',
+                      reason);
 }
 
 const Instance *find_row(const quire_be_attention_query &query, Reason reason) {
@@ -144,10 +169,10 @@ bool check_dims(const Instance &row, const quire_be_attention_query &query, Reas
     }
     if (row.group_kind != QUIRE_GROUP_LATENT) return true;
     if (query.kv_heads != 1 || query.v_head_dim > query.k_head_dim ||
-        query.k_dtype != query.v_dtype) {
+        query.k_dtype != query.v_dtype || query.k_scale_kind != query.v_scale_kind) {
         return reason.says(
             "a latent group has one KV head, and its V is the beginning of K: of no "
-            "larger head dim, and of the same type");
+            "larger head dim, of the same type and the same scales");
     }
     return true;
 }
@@ -176,7 +201,7 @@ bool check_rope(const quire_be_attention_query &query, Reason reason) {
 const Instance *find_instance(const quire_be_attention_query &query, char *reason_text,
                               size_t reason_bytes) {
     Reason reason = {reason_text, reason_bytes};
-    if (!check_types(query, reason)) return nullptr;
+    if (!check_types(query, reason) || !check_scales(query, reason)) return nullptr;
     const Instance *row = find_row(query, reason);
     if (row == nullptr || !check_flags(*row, query.flags, reason) ||
         !check_window(*row, query, reason) || !check_dims(*row, query, reason) ||

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/paged.hpp"
+#include "kernels/scale.hpp"
 #include "quire/cache.h"
 
 namespace quire::cpu {
@@ -53,6 +54,66 @@ void turn_queries(const KvWriteCall &call, int64_t token, const Turn &turn) {
     }
 }
 
+// Part of a row as f32: the first elements of it that are given, and how they are turned.
+struct Part {
+    const std::byte *given;
+    uint32_t count;
+    const Turn *turn;  // NULL: not at all
+    bool is_at_end;    // what is turned
+};
+
+// A side of a pool: where its rows' scales come from, and where a row lies.
+struct Side {
+    const Element &kept;
+    uint32_t scale_kind;
+    int64_t scale_offset;
+    uint32_t index;  // 0 of K, 1 of V
+    std::byte *row;
+};
+
+Side k_side(const KvWriteCall &call, uint32_t head, TokenPlace token) {
+    return {*call.k, call.pool.k_scale_kind, call.pool.k_scale_offset, 0,
+            k_row(call.pool, call.args.layer, head, token)};
+}
+
+Side v_side(const KvWriteCall &call, uint32_t head, TokenPlace token) {
+    return {*call.v, call.pool.v_scale_kind, call.pool.v_scale_offset, 1,
+            v_row(call.pool, call.args.layer, head, token)};
+}
+
+void load_part(const KvWriteCall &call, const Part &part, float *values) {
+    call.given->load(part.given, values, part.count);
+    if (part.turn == nullptr) return;
+    uint32_t rest = part.count - call.rope->rotated_dim;
+    apply_turn(*call.rope, *part.turn, values + (part.is_at_end ? rest : 0));
+}
+
+// Makes codes of a row that lies in one or two parts, one behind the other.
+void write_codes(const KvWriteCall &call, const Side &side, uint32_t head, TokenPlace token,
+                 const Part &first, const Part &second) {
+    float values[kMaxLatentKDim];
+    uint32_t count = first.count + second.count;
+    load_part(call, first, values);
+    if (second.count != 0) load_part(call, second, values + first.count);
+    if (side.scale_kind != QUIRE_SCALE_TOKEN_HEAD) {
+        float scale = static_scale(call.pool, side.index, call.args.layer, head);
+        store_codes(side.kept, values, count, scale, side.row);
+        return;
+    }
+    float scale = scale_of_row(side.kept, values, count);
+    store_scaled_row(side.kept, values, count, scale, side.row);
+    *row_scale_at(call.pool, side.scale_offset, call.args.layer, head, token) = scale;
+}
+
+void write_part(const KvWriteCall &call, const Part &part, const Element &kept, std::byte *to) {
+    if (part.turn != nullptr) {
+        turn_row(part.given, *call.given, to, kept, part.count, *call.rope, *part.turn,
+                 part.is_at_end);
+    } else {
+        convert_row(part.given, *call.given, to, kept, part.count);
+    }
+}
+
 void write_heads(const KvWriteCall &call, int64_t t, TokenPlace token, const Turn *turn) {
     const quire_be_kv_write &args = call.args;
     const quire_be_pool &pool = call.pool;
@@ -62,15 +123,16 @@ void write_heads(const KvWriteCall &call, int64_t t, TokenPlace token, const Tur
     for (uint32_t head = 0; head < pool.kv_heads; ++head) {
         int64_t k_at = (t * args.k_token_stride + int64_t{head} * pool.k_head_dim) * size_bytes;
         int64_t v_at = (t * args.v_token_stride + int64_t{head} * pool.v_head_dim) * size_bytes;
-        std::byte *k = k_row(pool, args.layer, head, token);
-        if (turn != nullptr) {
-            turn_row(k_given + k_at, *call.given, k, *call.k, pool.k_head_dim, *call.rope, *turn,
-                     false);
-        } else {
-            convert_row(k_given + k_at, *call.given, k, *call.k, pool.k_head_dim);
+        Part k = {k_given + k_at, pool.k_head_dim, turn, false};
+        Part v = {v_given + v_at, pool.v_head_dim, nullptr, false};
+        for (bool is_v : {false, true}) {
+            Side side = is_v ? v_side(call, head, token) : k_side(call, head, token);
+            if (side.kept.holds_codes()) {
+                write_codes(call, side, head, token, is_v ? v : k, Part{});
+            } else {
+                write_part(call, is_v ? v : k, side.kept, side.row);
+            }
         }
-        convert_row(v_given + v_at, *call.given, v_row(pool, args.layer, head, token), *call.v,
-                    pool.v_head_dim);
     }
 }
 
@@ -79,18 +141,21 @@ void write_latent(const KvWriteCall &call, int64_t t, TokenPlace token, const Tu
     const quire_be_kv_write &args = call.args;
     int64_t size_bytes = call.given->size_bytes;
     uint32_t latent_dim = call.pool.v_head_dim;
-    uint32_t rotated_part = call.pool.k_head_dim - latent_dim;
-    std::byte *row = k_row(call.pool, args.layer, 0, token);
-    std::byte *behind = row + latent_dim * call.k->size_bytes;
-    convert_row(array_at<const std::byte>(args.k) + t * args.k_token_stride * size_bytes,
-                *call.given, row, *call.k, latent_dim);
-    if (rotated_part == 0) return;
-    const auto *v = array_at<const std::byte>(args.v) + t * args.v_token_stride * size_bytes;
-    if (turn != nullptr) {
-        turn_row(v, *call.given, behind, *call.k, rotated_part, *call.rope, *turn, true);
-    } else {
-        convert_row(v, *call.given, behind, *call.k, rotated_part);
+    Part latent = {array_at<const std::byte>(args.k) + t * args.k_token_stride * size_bytes,
+                   latent_dim, nullptr, false};
+    Part rotated{};
+    if (call.pool.k_head_dim > latent_dim) {
+        rotated = {array_at<const std::byte>(args.v) + t * args.v_token_stride * size_bytes,
+                   call.pool.k_head_dim - latent_dim, turn, true};
     }
+    Side side = k_side(call, 0, token);
+    if (side.kept.holds_codes()) {
+        write_codes(call, side, 0, token, latent, rotated);
+        return;
+    }
+    write_part(call, latent, side.kept, side.row);
+    if (rotated.count == 0) return;
+    write_part(call, rotated, side.kept, side.row + side.kept.row_bytes(latent_dim));
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// paged: where a token's K and V lie in a pool.
+// paged: where a token's K and V lie in a pool, and their scales.
 //
 // Units: offsets are bytes and 64 bits wide; a slot is block * block_tokens + place in the block.
+//
+// REQUIRES, of all: the pool was checked (pool_view.hpp), the place is in it.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -10,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "quire/cache.h"
 #include "quire/plugin/backend.h"
 
 namespace quire::cpu {
@@ -31,6 +34,36 @@ inline std::byte *v_row(const quire_be_pool &pool, uint32_t layer, uint32_t head
     return reinterpret_cast<std::byte *>(pool.address) + token.block * pool.block_stride +
            layer * pool.layer_stride + pool.v_offset + head * pool.v_head_stride +
            token.place * pool.v_token_stride;
+}
+
+// Where a row's own scale lies, of a side whose kind is TOKEN_HEAD.
+inline float *row_scale_at(const quire_be_pool &pool, int64_t scale_offset, uint32_t layer,
+                           uint32_t head, TokenPlace token) {
+    auto *block = reinterpret_cast<std::byte *>(pool.address) + token.block * pool.block_stride +
+                  layer * pool.layer_stride;
+    return reinterpret_cast<float *>(block + scale_offset + head * pool.scale_head_stride) +
+           token.place;
+}
+
+// The scale of a head's side that calibration gave. `side`: 0 of K, 1 of V.
+inline float static_scale(const quire_be_pool &pool, uint32_t side, uint32_t layer, uint32_t head) {
+    const auto *scales = reinterpret_cast<const float *>(pool.scales);
+    return scales[(uint64_t{layer} * 2 + side) * pool.kv_heads + head];
+}
+
+// What the codes of a row of K are multiplied by; 1 where it holds values.
+inline float k_scale(const quire_be_pool &pool, uint32_t layer, uint32_t head, TokenPlace token) {
+    if (pool.k_scale_kind == QUIRE_SCALE_NONE) return 1.0f;
+    if (pool.k_scale_kind != QUIRE_SCALE_TOKEN_HEAD) return static_scale(pool, 0, layer, head);
+    return *row_scale_at(pool, pool.k_scale_offset, layer, head, token);
+}
+
+// As k_scale(), of a row of V. In a latent pool V is the beginning of K.
+inline float v_scale(const quire_be_pool &pool, uint32_t layer, uint32_t head, TokenPlace token) {
+    if (pool.group_kind == QUIRE_GROUP_LATENT) return k_scale(pool, layer, head, token);
+    if (pool.v_scale_kind == QUIRE_SCALE_NONE) return 1.0f;
+    if (pool.v_scale_kind != QUIRE_SCALE_TOKEN_HEAD) return static_scale(pool, 1, layer, head);
+    return *row_scale_at(pool, pool.v_scale_offset, layer, head, token);
 }
 
 }  // namespace quire::cpu

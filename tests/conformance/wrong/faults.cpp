@@ -246,7 +246,7 @@ bool plant(const char *fault, quire_backend_api *table) {
         one.plant(table);
         return true;
     }
-    return plant_in_options(fault, table);
+    return plant_in_options(fault, table) || plant_in_codes(fault, table);
 }
 
 }  // namespace quire::wrong

@@ -23,6 +23,9 @@ bool plant(const char *fault, quire_backend_api *table);
 // plant() for faults of attention's options, of rope, merges and moves (options.cpp).
 bool plant_in_options(const char *fault, quire_backend_api *table);
 
+// plant() for faults of pools of codes (quantised.cpp).
+bool plant_in_codes(const char *fault, quire_backend_api *table);
+
 // "stage_N": leaves out the slots of the stages behind N of backends/README.md, from 1 on.
 bool stop_at_stage(const char *name, quire_backend_api *table);
 
