@@ -44,6 +44,13 @@ GroupOptions turned(GroupOptions options, uint32_t pairing, uint32_t rotated_dim
     return options;
 }
 
+// Every token with scales of its own.
+GroupOptions coded(GroupOptions options, uint32_t dtype) {
+    options.group.k_dtype = dtype;
+    options.group.k_scale = QUIRE_SCALE_TOKEN_HEAD;
+    return options;
+}
+
 std::vector<ScheduleShape> shapes() {
     GroupOptions half = turned(group(QUIRE_GROUP_FULL, 24, 8), QUIRE_ROPE_HALVES, 16);
     half.group.k_dtype = QUIRE_DTYPE_F16;
@@ -55,6 +62,9 @@ std::vector<ScheduleShape> shapes() {
     sunk.attention.flags |= QUIRE_ATTENTION_SINK_LOGITS;
     GroupOptions latent = turned(group(QUIRE_GROUP_LATENT, 24, 16), QUIRE_ROPE_PAIRS, 8);
     latent.group.k_dtype = QUIRE_DTYPE_BF16;
+    GroupOptions bytes = coded(group(QUIRE_GROUP_FULL), QUIRE_DTYPE_I8);
+    GroupOptions halves = coded(capped, QUIRE_DTYPE_I4);
+    GroupOptions latent_codes = coded(latent, QUIRE_DTYPE_F8_E4M3FN);
     std::vector<ScheduleShape> out = {
         {"full, and a window with sinks and a soft cap", {group(QUIRE_GROUP_FULL), capped}},
         {"chunked with ALiBi", {sloped}},
@@ -62,6 +72,9 @@ std::vector<ScheduleShape> shapes() {
         {"sink logits and rope, with trees", {sunk, capped}, true},
         {"full and cross", {group(QUIRE_GROUP_FULL), group(QUIRE_GROUP_CROSS)}},
         {"latent with trees", {latent}, true},
+        {"int8, and f32 left as it is", {bytes, group(QUIRE_GROUP_FULL)}},
+        {"int8 and int4 with trees", {bytes, halves}, true},
+        {"latent fp8 with trees", {latent_codes}, true},
     };
     for (ScheduleShape &shape : out) {
         for (GroupOptions &options : shape.groups) {
