@@ -59,7 +59,7 @@ constexpr uint32_t kCacheFlags =
     RULE(quire_kv_args, 56, 0, 0, 0)                                                      \
     RULE(quire_attend_args, 64, 0, QUIRE_RESERVED(quire_attend_args, reserved0))          \
     RULE(quire_merge_args, 72, 0, QUIRE_RESERVED(quire_merge_args, reserved0))            \
-    RULE(quire_size_desc, 112, QUIRE_SIZE_LATENT, 0, 0)
+    RULE(quire_size_desc, 112, QUIRE_SIZE_LATENT, QUIRE_RESERVED(quire_size_desc, reserved0))
 
 #define QUIRE_OUTPUT_RULES(RULE)            \
     RULE(quire_backend_info, 1088, 0, 0, 0) \

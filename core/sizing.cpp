@@ -39,6 +39,8 @@ Status check_model(const quire_size_desc &desc) {
     }
     if (!is_element(desc.kv_bits))
         return fail(QUIRE_E_ARG, "kv_bits is {}: 4, 8, 16 or 32", desc.kv_bits);
+    if (desc.scale_bytes > 4)
+        return fail(QUIRE_E_ARG, "scale_bytes is {}: a scale is an f32 or less", desc.scale_bytes);
     if (!is_element(desc.weight_bits))
         return fail(QUIRE_E_ARG, "weight_bits is {}: 4, 8, 16 or 32", desc.weight_bits);
     return Status{};
@@ -74,8 +76,10 @@ Status measure_model(Plan *plan) {
     const quire_size_desc &desc = plan->desc;
     // A head's K, and its V, each begin at a byte; a latent row holds V within K.
     bool latent = (desc.flags & QUIRE_SIZE_LATENT) != 0;
-    uint64_t head_bytes = (uint64_t{desc.k_head_dim} * desc.kv_bits + 7) / 8;
-    if (!latent) head_bytes += (uint64_t{desc.v_head_dim} * desc.kv_bits + 7) / 8;
+    auto row_bytes = [&](uint64_t head_dim) {
+        return (head_dim * desc.kv_bits + 7) / 8 + desc.scale_bytes;
+    };
+    uint64_t head_bytes = row_bytes(desc.k_head_dim) + (latent ? 0 : row_bytes(desc.v_head_dim));
     uint64_t heads = ceil_div(desc.kv_heads, desc.device_count);
     uint64_t rows = 0, weight_bits = 0;
     if (!checked_mul(heads, desc.layer_count, &rows) ||

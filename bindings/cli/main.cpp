@@ -97,7 +97,9 @@ void add_size(CLI::App *app, SizeOptions *options) {
     add("--params", &options->params, "parameters, like 8B; without them weights take no room");
     add("--weight-dtype", &options->weight_dtype, "f32, f16, bf16, fp8, int8, int4")
         ->default_str("bf16");
-    add("--kv-dtype", &options->kv_dtype, "f32, f16, bf16, fp8, int8, int4")->default_str("f16");
+    add("--kv-dtype", &options->kv_dtype,
+        "f32, f16, bf16, fp8, fp8-e5m2, int8, int4; below f16 with an f32 scale a row")
+        ->default_str("f16");
     add("--gpu", &options->gpu, "a known GPU (--list), or its numbers:");
     add("--hbm", &options->hbm, "memory of one device, like 80e9 or 80GiB");
     add("--bandwidth", &options->bandwidth, "bytes a second of one device, like 3.35e12");

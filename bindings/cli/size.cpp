@@ -22,10 +22,11 @@ constexpr double kPresetUtilization = 0.9;  // what vLLM takes of a device by de
 uint32_t bits_of(const std::string &option, const std::string &dtype) {
     if (dtype == "f32") return 32;
     if (dtype == "f16" || dtype == "bf16") return 16;
-    if (dtype == "fp8" || dtype == "int8") return 8;
+    if (dtype == "fp8" || dtype == "fp8-e5m2" || dtype == "int8") return 8;
     if (dtype == "int4") return 4;
-    throw Failure(option + " " + dtype + " is not known: f32, f16, bf16, fp8, int8 or int4",
-                  kUsage);
+    throw Failure(
+        option + " " + dtype + " is not known: f32, f16, bf16, fp8, fp8-e5m2, int8 or int4",
+        kUsage);
 }
 
 // A count that was given; the library would read 0 as "use the default".
@@ -74,6 +75,8 @@ void read_model(const SizeOptions &options, quire_size_desc *desc) {
     }
     if (!options.params.empty()) desc->parameters = parse_parameters(options.params);
     desc->kv_bits = bits_of("--kv-dtype", options.kv_dtype);
+    // What a cache of codes has: an f32 for each row of a token.
+    if (desc->kv_bits < 16) desc->scale_bytes = sizeof(float);
     desc->weight_bits = bits_of("--weight-dtype", options.weight_dtype);
 }
 

@@ -34,7 +34,7 @@ typedef struct quire_size_desc {
     uint32_t q_heads; /* 0: attention's own operations are not counted */
     uint32_t k_head_dim;
     uint32_t v_head_dim;  /* 0 = k_head_dim */
-    uint32_t kv_bits;     /* of an element: 4, 8, 16 or 32; 0 = 16. Scales are not counted. */
+    uint32_t kv_bits;     /* of an element: 4, 8, 16 or 32; 0 = 16 */
     uint32_t weight_bits; /* of a parameter: 4, 8, 16 or 32; 0 = 16 */
     /* The use. */
     uint32_t block_tokens;   /* a power of two, 1 to 256; 0 = 16 */
@@ -47,6 +47,10 @@ typedef struct quire_size_desc {
     double utilization;           /* share of memory_bytes that may be used; 0 = 1 */
     double bytes_per_second;      /* 0: unknown */
     double operations_per_second; /* a multiply and an add are two; 0: unknown */
+    /* Of the scale that each row of K, and of V, of a token and KV head has: 4 with
+     * QUIRE_SCALE_TOKEN_HEAD, 0 without. At most 4. */
+    uint32_t scale_bytes;
+    uint32_t reserved0;
 } quire_size_desc;
 
 /* With one of the two rates unknown, the other is the bound. */

@@ -34,19 +34,24 @@ def gives(arguments, **wanted):
 def numbers_worked_out_by_hand():
     gives(LLAMA, kv_bytes_per_token=327_680, pool_bytes=None, blocks=None, tokens=None,
           max_sequences=None, batch=1, step_seconds=None, tokens_per_second=None, bound=None)
-    gives([*LLAMA, "--kv-dtype", "fp8"], kv_bytes_per_token=163_840)
+    gives([*LLAMA, "--kv-dtype", "fp8"], kv_bytes_per_token=80 * 8 * 2 * (128 + 4))
+    gives([*LLAMA, "--kv-dtype", "fp8-e5m2"], kv_bytes_per_token=168_960)
+    gives([*LLAMA, "--kv-dtype", "int8"], kv_bytes_per_token=168_960)
+    gives([*LLAMA, "--kv-dtype", "int4"], kv_bytes_per_token=80 * 8 * 2 * (64 + 4))
+    gives(["--layers", 61, "--head-dim", 576, "--latent", 512, "--kv-dtype", "fp8"],
+          kv_bytes_per_token=61 * (576 + 4))
     gives(["--layers", 80, "--kv-heads", 64, "--head-dim", 128], kv_bytes_per_token=2_621_440)
     gives(["--layers", 61, "--head-dim", 576, "--latent", 512], kv_bytes_per_token=70_272)
     fp8 = [*LLAMA, "--kv-dtype", "fp8", "--hbm", "40GiB"]
-    gives([*fp8, "--ctx", 8192], max_sequences=32, blocks=16_384, tokens=262_144,
+    gives([*fp8, "--ctx", 8192], max_sequences=31, blocks=15_887, tokens=254_192,
           pool_bytes=40 * 2**30)
-    gives([*fp8, "--ctx", 8193], max_sequences=31)
+    gives([*fp8, "--ctx", 8193], max_sequences=30)
     gives([*LLAMA, "--hbm", "45GiB", "--util", 0.95, "--block-tokens", 16], blocks=8_755)
     gives([*QWEN, *H100, *CTX], max_sequences=44, batch=1, tokens_per_second=190.5,
           bound="bandwidth")
     gives([*QWEN, *H100, *CTX, "--batch", 44], batch=44, tokens_per_second=2120.0,
           bound="bandwidth")
-    gives([*QWEN, *H100, *CTX, "--kv-dtype", "fp8"], max_sequences=88)
+    gives([*QWEN, *H100, *CTX, "--kv-dtype", "fp8"], max_sequences=86)
     gives([*QWEN, *H100], max_sequences=None, step_seconds=None, bound=None)
     gives([*QWEN[:6], "--params", "8.19B", *H100, *CTX], max_sequences=44)
     gives([*LLAMA, "--params", "70.6e9", *H100, *CTX, "--tp", 4], max_sequences=51)
@@ -97,7 +102,7 @@ def what_cannot_be_is_refused_with_status_2():
         ((*LLAMA, "--hbm", "0x50GB"), "is no quantity"),
         ((*LLAMA, "--params", 8), "write it like 8B"),
         ((*LLAMA, "--hbm", "10e6", "--batch", 1000), "each needs one of 1 blocks"),
-        ((*LLAMA, "--kv-dtype", "f8"), "f32, f16, bf16, fp8, int8 or int4"),
+        ((*LLAMA, "--kv-dtype", "f8"), "f32, f16, bf16, fp8, fp8-e5m2, int8 or int4"),
         (("--layers", 80), "--kv-heads"),
         (("--model", "gpt-5"), "qwen3-8b"),
         (("--model", "qwen3-8b", "--gpu", "abacus"), "mi300x"),

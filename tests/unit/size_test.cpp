@@ -80,6 +80,10 @@ TEST_F(Size, a_token_takes_k_and_v_of_every_layer_and_kv_head) {
     desc.kv_bits = 8;
     ASSERT_EQ(estimate(), QUIRE_OK);
     EXPECT_EQ(info.kv_bytes_per_token, 163'840u);
+    desc.scale_bytes = 4;  // K and V of 80 layers and 8 heads
+    ASSERT_EQ(estimate(), QUIRE_OK);
+    EXPECT_EQ(info.kv_bytes_per_token, 163'840u + 80 * 8 * 2 * 4);
+    desc.scale_bytes = 0;
     desc.kv_bits = 16;
     desc.kv_heads = 64;
     ASSERT_EQ(estimate(), QUIRE_OK);
@@ -202,6 +206,7 @@ TEST_F(Size, numbers_that_cannot_be_meant_are_refused) {
     refused([&] { desc.k_head_dim = 0; }, "k_head_dim");
     refused([&] { desc.kv_bits = 12; }, "kv_bits is 12");
     refused([&] { desc.weight_bits = 1; }, "weight_bits is 1");
+    refused([&] { desc.scale_bytes = 5; }, "scale_bytes is 5");
     refused([&] { desc.block_tokens = 24; }, "block_tokens is 24");
     refused([&] { desc.utilization = 1.01; }, "utilization");
     refused([&] { desc.utilization = -1; }, "utilization");
