@@ -53,7 +53,31 @@ uint32_t element_bytes(const Range &) {
     return static_cast<uint32_t>(sizeof(typename Range::value_type));
 }
 
+struct KvType {
+    const char *name;
+    uint32_t dtype;
+    uint32_t scale;
+};
+
+constexpr KvType kKvTypes[] = {
+    {"f32", QUIRE_DTYPE_F32, QUIRE_SCALE_NONE},
+    {"f16", QUIRE_DTYPE_F16, QUIRE_SCALE_NONE},
+    {"bf16", QUIRE_DTYPE_BF16, QUIRE_SCALE_NONE},
+    {"fp8", QUIRE_DTYPE_F8_E4M3FN, QUIRE_SCALE_TOKEN_HEAD},
+    {"fp8-e5m2", QUIRE_DTYPE_F8_E5M2, QUIRE_SCALE_TOKEN_HEAD},
+    {"int8", QUIRE_DTYPE_I8, QUIRE_SCALE_TOKEN_HEAD},
+    {"int4", QUIRE_DTYPE_I4, QUIRE_SCALE_TOKEN_HEAD},
+};
+
 }  // namespace
+
+std::vector<std::string> kv_dtype_names() {
+    std::vector<std::string> names;
+    for (const KvType &type : kKvTypes) {
+        names.push_back(type.name);
+    }
+    return names;
+}
 
 Cache::Cache(const quire_api &api, const CacheOptions &options)
     : api_(api), pool_blocks_(options.pool_blocks) {
@@ -114,8 +138,11 @@ void Cache::create_cache(const CacheOptions &options) {
     group.kv_heads = options.kv_heads;
     group.k_head_dim = options.head_dim;
     group.v_head_dim = options.head_dim;
-    group.k_dtype = QUIRE_DTYPE_F32;  // what the dense run keeps: texts are compared token by token
-    group.v_dtype = QUIRE_DTYPE_F32;
+    for (const KvType &type : kKvTypes) {
+        if (options.kv_dtype != type.name) continue;
+        group.k_dtype = group.v_dtype = type.dtype;
+        group.k_scale = group.v_scale = type.scale;
+    }
     std::vector<quire_shard_desc> shards;
     for (const Shard &shard : shards_) {
         shards.push_back(described<quire_shard_desc>());

@@ -37,10 +37,14 @@ struct CacheOptions {
     uint32_t max_sequences = 0;
     uint32_t max_sequence_tokens = 0;
     uint64_t host_bytes = 0;        // of all shards
+    std::string kv_dtype = "f32";   // one of kv_dtype_names()
     std::vector<HeadRange> shards;  // held by this process, each on a device of its own
     uint32_t flags = 0;             // QUIRE_CACHE_*
     uint32_t max_mask_words = 0;    // of trees of drafts in a step; 0: no trees
 };
+
+// What K and V may be in the pool: "f32", "f16", "bf16", "fp8", "fp8-e5m2", "int8", "int4".
+std::vector<std::string> kv_dtype_names();
 
 template <typename T>
 struct Destroy {

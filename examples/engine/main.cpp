@@ -98,6 +98,7 @@ CacheOptions cache_options(const Options &options, const ModelConfig &config,
             .max_sequences = options.max_batch * most_samples + 1,
             .max_sequence_tokens = static_cast<uint32_t>(config.seq_len),
             .host_bytes = options.host_bytes,
+            .kv_dtype = options.kv_dtype,
             .shards = {},
             .flags = 0};
 }

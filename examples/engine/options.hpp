@@ -22,6 +22,7 @@ struct Options {
     uint32_t pool_blocks = 128;  // the null block included
     uint32_t block_tokens = 16;
     uint64_t host_bytes = uint64_t{64} << 20;
+    std::string kv_dtype = "f32";
     uint32_t max_batch = 16;     // texts in a step
     uint32_t chunk_tokens = 64;  // of prompts, in a step
     uint32_t preempt = 0;        // QUIRE_PREEMPT_*

@@ -87,6 +87,22 @@ def samples_recompute(engine):
     samples_under_pressure(engine, "recompute")
 
 
+def rounded_story_is_the_same_under_pressure(engine):
+    for dtype in ("f16", "bf16", "fp8", "fp8-e5m2", "int8", "int4"):
+        alone = engine.story("--kv-dtype", dtype)
+        expect(alone.returncode == 0 and len(alone.stdout) > 400, alone.stderr.decode())
+        # From f16 to 4 bits the story goes on as told for ever fewer words.
+        words = 1 if dtype == "int4" else 8
+        expect(alone.stdout.split()[:words] == engine.golden().split()[:words],
+               f"{dtype} begins otherwise: {alone.stdout[:80]}")
+        result = engine.story("--kv-dtype", dtype, "--samples", "8", *TIGHT_POOL, "--preempt",
+                              "swap", "--json")
+        expect(result.returncode == 0, result.stderr.decode())
+        table = json.loads(result.stderr)
+        expect(table["preemptions_swap"] >= 10 and table["forks"] == 7, table)
+        expect(result.stdout == 8 * alone.stdout, f"{dtype}: a swapped sample tells another story")
+
+
 def golden_story_over_devices(engine, *how):
     for ranks in ("2", "4", "8"):  # the model has 4 KV heads: 8 ranks hold each one twice
         for options in ([], ["--block-tokens", "1", "--pool-blocks", "300"]):
@@ -239,6 +255,8 @@ def mistakes_are_explained(engine):
     refused(engine, 2, "surplus", "surplus")
     refused(engine, 2, "--device", "--device", "cpu:one")
     refused(engine, 2, "--host-bytes", "--preempt", "swap", "--host-bytes", "0")
+    refused(engine, 2, "--kv-dtype", "--kv-dtype", "int9")
+    refused(engine, 2, "--check", "--kv-dtype", "int8", "--check")
     refused(engine, 2, "--tp", "--processes")
     refused(engine, 2, "--tp", "--tp", "0")
     refused(engine, 2, "--processes", "--tp", "2", "--log-fault", "drop")
@@ -274,6 +292,7 @@ def missing_library_is_explained(engine):
 
 
 CASES = [golden_story, samples_swap, samples_recompute, prompt_in_chunks, trained_workload,
+         rounded_story_is_the_same_under_pressure,
          golden_story_over_devices_in_one_process, golden_story_over_devices_in_processes,
          samples_over_devices, one_kv_head_on_both_devices, workload_over_devices,
          a_log_that_goes_wrong_stops_the_run, ranks_end_with_the_first,
