@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/log.hpp"
+
 namespace {
 
 using namespace quire;
@@ -165,6 +167,20 @@ TEST(Geometry, a_group_of_values_stands_beside_one_of_codes) {
     EXPECT_EQ(out.groups[0].layer_stride, 4 * 16 * (4 + 3) + 2 * 4 * 16 * 4);
     EXPECT_EQ(out.groups[1].layer_stride, 2 * 16 * (2 + 2) * 2) << "as without its neighbour";
     EXPECT_EQ(out.groups[1].scale_head_stride, 0);
+}
+
+TEST(Geometry, ranks_with_other_scales_are_of_another_geometry) {
+    Described d = with_codes(QUIRE_DTYPE_I8, 0, QUIRE_SCALE_TOKEN_HEAD, 0);
+    Geometry out;
+    ASSERT_EQ(d.compute(&out), QUIRE_OK);
+    LayerPlace places[3];
+    ASSERT_TRUE(place_layers(nullptr, out, places).ok());
+    uint64_t digest = digest_geometry(out, places, 8);
+    out.groups[0].k_scale = QUIRE_SCALE_HEAD;
+    EXPECT_NE(digest_geometry(out, places, 8), digest);
+    out.groups[0].k_scale = QUIRE_SCALE_TOKEN_HEAD;
+    out.groups[0].v_scale = QUIRE_SCALE_HEAD;
+    EXPECT_NE(digest_geometry(out, places, 8), digest);
 }
 
 TEST(Geometry, strides_of_values_are_what_they_always_were) {
