@@ -161,6 +161,9 @@ quire_status check_pool(const quire_be_pool *pool, uint32_t layer, quire_error *
                     pool->k_dtype, pool->v_dtype, kPoolElementNames);
     }
     if (quire_status status = check_elements_of_pool(*pool, *k, *v, error)) return status;
+    if (pool->amax % alignof(float) != 0) {
+        return fail(error, QUIRE_E_ARG, "the pool's amax is not aligned to 4 bytes");
+    }
     return check_scales(*pool, *k, *v, error);
 }
 

@@ -78,7 +78,7 @@ quire_status check_rope(KvWriteCall *call, const quire_be_plan &plan, quire_erro
 }
 
 // As many as a command holds.
-constexpr uint32_t kMovesPerCommand = 11;
+constexpr uint32_t kMovesPerCommand = 10;
 
 struct MoveList {
     quire_be_pool pool;

@@ -122,6 +122,8 @@ const Capability kCapabilities[] = {
     {"quantised writes", may, "Codes and scales to the bit, as quire/cache.h defines them.",
      "query_attention kv_write plan_create plan_destroy",
      "QuantisedWriteTest.*:QuantisedRefusalTest.*", takes_codes, nullptr},
+    {"magnitudes", may, "A write keeps the largest magnitudes of K and V, for calibration.",
+     "query_attention kv_write", "AmaxTest.*", nullptr, nullptr},
     {"int8, scales per tensor", may, "One scale for all heads of a layer, given.", kAttentionSlots,
      "QuantisedTest.random_shapes_over_int8_scaled_per_tensor_*", has_codes<i8, kTensor>, nullptr},
     {"int8, scales per head", may, "A scale for each KV head of a layer, given.", kAttentionSlots,

@@ -54,6 +54,9 @@ Written write_tokens(Rig &rig, const WriteSpec &spec, const std::vector<int64_t>
     Memory scale_memory(rig, scales.size() * sizeof(float));
     rig.write(scale_memory.address(), scales.data(), scales.size() * sizeof(float));
     pool.scales = scale_memory.address();
+    Memory amax_memory(rig, spec.amax.size() * sizeof(float) + 1);
+    rig.write(amax_memory.address(), spec.amax.data(), spec.amax.size() * sizeof(float));
+    pool.amax = spec.amax.empty() ? 0 : amax_memory.address();
     Memory positions(rig, spec.positions.size() * sizeof(int32_t) + 1);
     rig.write(positions.address(), spec.positions.data(), spec.positions.size() * sizeof(int32_t));
     bool is_latent = pool.group_kind == QUIRE_GROUP_LATENT;
@@ -83,7 +86,11 @@ Written write_tokens(Rig &rig, const WriteSpec &spec, const std::vector<int64_t>
     Error error;
     must(api().kv_write(rig.queue(), &args, &error), error);
     rig.sync();
-    return {pool, memory.read()};
+    std::vector<float> amax(spec.amax.size());
+    std::vector<unsigned char> measured =
+        rig.read(amax_memory.address(), amax.size() * sizeof(float));
+    std::copy_n(measured.data(), measured.size(), reinterpret_cast<unsigned char *>(amax.data()));
+    return {pool, memory.read(), amax};
 }
 
 int64_t offset_of(const quire_be_pool &pool, int64_t slot, uint32_t head, bool is_v) {

@@ -21,7 +21,8 @@ struct WriteSpec {
     Layout layout = Layout::head_major;
     uint32_t padding = 0;  // elements between given tokens; 8 times as many bytes in the pool
     uint32_t block_count = 9;
-    std::vector<float> scales;       // static ones of the written layer: [2][kv_heads]
+    std::vector<float> scales;  // static ones of the written layer: [2][kv_heads]
+    std::vector<float> amax;    // before, of all layers: [3][2][kv_heads]; empty: the pool has none
     quire_be_plan *plan = nullptr;   // with a rope
     std::vector<int32_t> positions;  // [tokens]; with a plan
 };
@@ -32,6 +33,7 @@ quire_be_attention_query write_shape(const PoolTypes &types, uint32_t k_dim, uin
 struct Written {
     quire_be_pool pool;
     std::vector<unsigned char> bytes;
+    std::vector<float> amax;  // behind the write
 };
 
 // Writes tokens of these bits, dense [slots][kv_heads][dim], into kWrittenLayer.

@@ -59,6 +59,7 @@ static const char *refusal(const quire_be_attention_query *shape) {
         return "head dims are 1 to 512";
     }
     if (group_refusal(shape) != NULL) return group_refusal(shape);
+    if ((shape->flags & QUIRE_BE_ATTENTION_AMAX) != 0) return "kv_write keeps no magnitudes";
     if (shape->q_heads == 0) return NULL; /* the pool alone is asked about */
     if (element_bytes(shape->q_dtype) == 0) return "q is f32, f16 or bf16";
     if (shape->q_heads % shape->kv_heads != 0) return "q_heads is no multiple of kv_heads";

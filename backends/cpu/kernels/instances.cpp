@@ -20,7 +20,7 @@ constexpr uint32_t kPlain =
 // The keys of a cross group have no positions beside the queries'.
 constexpr uint32_t kOwnKeys = kPlain | QUIRE_BE_ATTENTION_ALIBI | QUIRE_BE_ATTENTION_ROPE;
 constexpr uint32_t kCausal = kOwnKeys | QUIRE_ATTENTION_MASK;
-constexpr uint32_t kEvery = kCausal | kNotCausal;
+constexpr uint32_t kEvery = kCausal | kNotCausal | QUIRE_BE_ATTENTION_AMAX;
 
 constexpr uint32_t kYes = QUIRE_BE_YES;
 constexpr uint32_t kDim = kMaxHeadDim, kLatentK = kMaxLatentKDim, kLatentV = kMaxLatentVDim;
@@ -54,9 +54,13 @@ struct FlagName {
 };
 
 constexpr FlagName kFlagNames[] = {
-    {QUIRE_ATTENTION_NOT_CAUSAL, "NOT_CAUSAL"},   {QUIRE_ATTENTION_MASK, "a mask"},
-    {QUIRE_ATTENTION_SINK_LOGITS, "sink logits"}, {QUIRE_BE_ATTENTION_SOFT_CAP, "a soft cap"},
-    {QUIRE_BE_ATTENTION_ALIBI, "ALiBi"},          {QUIRE_BE_ATTENTION_ROPE, "a rope"},
+    {QUIRE_ATTENTION_NOT_CAUSAL, "NOT_CAUSAL"},
+    {QUIRE_ATTENTION_MASK, "a mask"},
+    {QUIRE_ATTENTION_SINK_LOGITS, "sink logits"},
+    {QUIRE_BE_ATTENTION_SOFT_CAP, "a soft cap"},
+    {QUIRE_BE_ATTENTION_ALIBI, "ALiBi"},
+    {QUIRE_BE_ATTENTION_ROPE, "a rope"},
+    {QUIRE_BE_ATTENTION_AMAX, "AMAX, which kv_write is asked for"},
 };
 
 struct Reason {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/amax.hpp"
 #include "kernels/paged.hpp"
 #include "kernels/scale.hpp"
 #include "quire/cache.h"
@@ -105,6 +106,15 @@ void write_codes(const KvWriteCall &call, const Side &side, uint32_t head, Token
     *row_scale_at(call.pool, side.scale_offset, call.args.layer, head, token) = scale;
 }
 
+// Raises the largest magnitude of a head's side by a row that lies in one or two parts.
+void note_magnitude(const KvWriteCall &call, uint32_t side, uint32_t head, const Part &first,
+                    const Part &second) {
+    float values[kMaxLatentKDim];
+    load_part(call, first, values);
+    if (second.count != 0) load_part(call, second, values + first.count);
+    raise_amax(amax_at(call.pool, side, call.args.layer, head), values, first.count + second.count);
+}
+
 void write_part(const KvWriteCall &call, const Part &part, const Element &kept, std::byte *to) {
     if (part.turn != nullptr) {
         turn_row(part.given, *call.given, to, kept, part.count, *call.rope, *part.turn,
@@ -126,6 +136,7 @@ void write_heads(const KvWriteCall &call, int64_t t, TokenPlace token, const Tur
         Part k = {k_given + k_at, pool.k_head_dim, turn, false};
         Part v = {v_given + v_at, pool.v_head_dim, nullptr, false};
         for (bool is_v : {false, true}) {
+            if (pool.amax != 0) note_magnitude(call, is_v ? 1 : 0, head, is_v ? v : k, Part{});
             Side side = is_v ? v_side(call, head, token) : k_side(call, head, token);
             if (side.kept.holds_codes()) {
                 write_codes(call, side, head, token, is_v ? v : k, Part{});
@@ -148,6 +159,7 @@ void write_latent(const KvWriteCall &call, int64_t t, TokenPlace token, const Tu
         rotated = {array_at<const std::byte>(args.v) + t * args.v_token_stride * size_bytes,
                    call.pool.k_head_dim - latent_dim, turn, true};
     }
+    if (call.pool.amax != 0) note_magnitude(call, 0, 0, latent, rotated);
     Side side = k_side(call, 0, token);
     if (side.kept.holds_codes()) {
         write_codes(call, side, 0, token, latent, rotated);

@@ -51,6 +51,12 @@ inline float static_scale(const quire_be_pool &pool, uint32_t side, uint32_t lay
     return scales[(uint64_t{layer} * 2 + side) * pool.kv_heads + head];
 }
 
+// Where the largest magnitude of a head's side is kept. `side`: 0 of K, 1 of V.
+inline uint32_t *amax_at(const quire_be_pool &pool, uint32_t side, uint32_t layer, uint32_t head) {
+    auto *numbers = reinterpret_cast<uint32_t *>(pool.amax);
+    return numbers + (uint64_t{layer} * 2 + side) * pool.kv_heads + head;
+}
+
 // What the codes of a row of K are multiplied by; 1 where it holds values.
 inline float k_scale(const quire_be_pool &pool, uint32_t layer, uint32_t head, TokenPlace token) {
     if (pool.k_scale_kind == QUIRE_SCALE_NONE) return 1.0f;

@@ -2,19 +2,17 @@
 
 #include "kernels/scale.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
+
+#include "kernels/amax.hpp"
 
 namespace quire::cpu {
 
 float scale_of_row(const Element &kept, const float *values, uint32_t count) {
     constexpr uint32_t kInfinity = 0x7F800000u;
-    uint32_t largest = 0;  // magnitudes are in order as integers, NaN above infinity
-    for (uint32_t i = 0; i < count; ++i) {
-        largest = std::max(largest, std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFFu);
-    }
+    uint32_t largest = largest_magnitude(values, count);
     if (largest >= kInfinity) return std::numeric_limits<float>::quiet_NaN();
     return std::bit_cast<float>(largest) / kept.largest_code;
 }

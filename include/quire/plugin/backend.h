@@ -104,6 +104,13 @@ typedef struct quire_be_pool {
     int64_t v_scale_offset;
     int64_t scale_head_stride;
     uint64_t scales;
+    /* 0: not wanted. Else the address of f32 [layer_count][2][kv_heads], K's before V's, which
+     * kv_write raises to the largest magnitude of what it writes: of K after the rope, before it
+     * is rounded or becomes a code, negative slots left out; in a latent pool K's of the whole row,
+     * and V's stays as it is. Magnitudes are compared by their bits: an infinity is above all
+     * numbers and a NaN above it, so neither gets lost. Calls on two queues may raise one number at
+     * once. */
+    uint64_t amax;
 } quire_be_pool;
 
 enum { QUIRE_BE_NO = 0, QUIRE_BE_YES = 1, QUIRE_BE_SLOW = 2 };
@@ -113,7 +120,9 @@ enum { QUIRE_BE_NO = 0, QUIRE_BE_YES = 1, QUIRE_BE_SLOW = 2 };
 enum {
     QUIRE_BE_ATTENTION_SOFT_CAP = 1 << 16,
     QUIRE_BE_ATTENTION_ALIBI = 1 << 17,
-    QUIRE_BE_ATTENTION_ROPE = 1 << 18
+    QUIRE_BE_ATTENTION_ROPE = 1 << 18,
+    /* Without q_heads, and in no plan: may the pool have an amax? */
+    QUIRE_BE_ATTENTION_AMAX = 1 << 19
 };
 
 /* May a kernel of this shape be had? Everything that decides a kernel instance is here. */

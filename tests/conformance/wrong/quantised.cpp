@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quantised: faults of pools of codes.
+// quantised: faults of pools of codes, and of what is measured for them.
 
 #include <cmath>
 #include <cstring>
@@ -103,6 +103,33 @@ quire_status swap_halves(quire_be_queue *queue, const quire_be_kv_write *args, q
     });
 }
 
+// The magnitudes of K as it is given: it is written once without the plan, and then right.
+quire_status measure_before_the_rope(quire_be_queue *queue, const quire_be_kv_write *args,
+                                     quire_error *error) {
+    if (args == nullptr || args->pool == nullptr || args->plan == nullptr) {
+        return right().kv_write(queue, args, error);
+    }
+    quire_be_kv_write unturned = *args, turned = *args;
+    quire_be_pool pool = *args->pool;
+    pool.amax = 0;
+    unturned.plan = nullptr;
+    turned.pool = &pool;
+    quire_status status = right().kv_write(queue, &unturned, error);
+    return status < 0 ? status : right().kv_write(queue, &turned, error);
+}
+
+// Of numbers alone: a NaN that is written counts as 0.
+quire_status lose_a_nan(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error) {
+    if (!is_plain_write(args) || args->pool->amax == 0) {
+        return right().kv_write(queue, args, error);
+    }
+    return write_changed(queue, args, error, [](float *row, uint32_t dim, bool) {
+        for (uint32_t d = 0; d < dim; ++d) {
+            if (std::isnan(row[d])) row[d] = 0.0f;
+        }
+    });
+}
+
 }  // namespace
 
 bool plant_in_codes(const char *fault, quire_backend_api *table) {
@@ -111,6 +138,10 @@ bool plant_in_codes(const char *fault, quire_backend_api *table) {
     if (is("leave_scales_behind")) return (table->move_tokens = leave_scales_behind) != nullptr;
     if (is("cut_codes")) return (table->kv_write = cut_codes) != nullptr;
     if (is("swap_halves")) return (table->kv_write = swap_halves) != nullptr;
+    if (is("measure_before_the_rope")) {
+        return (table->kv_write = measure_before_the_rope) != nullptr;
+    }
+    if (is("lose_a_nan")) return (table->kv_write = lose_a_nan) != nullptr;
     return false;
 }
 

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// amax: the largest magnitude of rows of values, as quire_be_pool.amax keeps it.
+//
+// Magnitudes are compared by their bits, in which they are in order, an infinity above all numbers
+// and a NaN above it: one instruction, and nothing gets lost.
+//
+// Threads: any; a number may be raised by several at once.
+#pragma once
+
+#include <cstdint>
+
+namespace quire::cpu {
+
+// The bits of the largest |value|; 0 of none.
+uint32_t largest_magnitude(const float *values, uint32_t count);
+
+// Raises the f32 at `to` to the largest |value|.
+void raise_amax(uint32_t *to, const float *values, uint32_t count);
+
+}  // namespace quire::cpu
