@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -172,6 +173,12 @@ bool remember_process() {
 bool forked() {
     const volatile char *page = g_process_page.load(std::memory_order_relaxed);
     return page != nullptr && *page == 0;
+}
+
+uint64_t monotonic_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 uintptr_t thread_number() {

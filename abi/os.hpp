@@ -38,6 +38,9 @@ void advise_large(void *memory, uint64_t size_bytes);
 bool remember_process();
 bool forked();
 
+// Of a clock that only goes forward.
+uint64_t monotonic_ns();
+
 // Names the calling thread, for detecting calls from within callbacks.
 uintptr_t thread_number();
 

@@ -37,7 +37,7 @@ quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens) {
 namespace {
 
 Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometry &g,
-                   uint32_t index, quire_error *error) {
+                   uint32_t index, bool calibrates, quire_error *error) {
     quire_be_attention_query query{};
     query.struct_size = sizeof query;
     query.kv_heads = pool.kv_heads;
@@ -52,6 +52,7 @@ Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometr
     query.group_kind = g.kind;
     query.sink_tokens = g.sink_tokens;
     if (g.cross) query.flags = QUIRE_ATTENTION_NOT_CAUSAL;
+    if (calibrates) query.flags |= QUIRE_BE_ATTENTION_AMAX;
     quire_be_answer answer{};
     answer.struct_size = sizeof answer;
     QUIRE_TRY(ask<&quire_backend_api::query_attention>(*device->api, error, device->handle, &query,
@@ -68,11 +69,18 @@ Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometr
     return Status{};
 }
 
+// Numbers of a group's pool that lie beside it.
+uint64_t count_numbers(const quire_be_pool &pool) {
+    return uint64_t{pool.layer_count} * 2 * pool.kv_heads;
+}
+
 }  // namespace
 
 Binding::~Binding() {
     for (uint32_t g = 0; g < group_count_; ++g) {
         const quire_be_pool &pool = pools_[g];
+        scales_[g].clear();
+        amax_[g].clear();
         if (pool.address != 0) {
             free_memory(*device_, pool.address, pool.size_bytes, QUIRE_BE_MEMORY_DEVICE);
         }
@@ -83,27 +91,62 @@ Binding::~Binding() {
     if (device_ != nullptr) --device_->children;
 }
 
-Status Binding::create(Device *device, const ShardGeometry &geometry, quire_error *error) {
+Status Binding::create_pool(uint32_t g, const ShardGeometry &geometry, bool calibrates,
+                            quire_error *error) {
+    const GroupGeometry &group = geometry.held.groups[g];
+    quire_be_pool pool = describe_pool(group, geometry.held.block_tokens);
+    QUIRE_TRY(ask_backend(device_, pool, group, g, calibrates, error));
+    void *host_pointer = nullptr;
+    QUIRE_TRY(allocate_memory(*device_, pool.size_bytes, QUIRE_BE_MEMORY_DEVICE, &pool.address,
+                              &host_pointer, error));
+    pools_[g] = pool;
+    if (calibrates) {
+        QUIRE_TRY(amax_[g].create(device_, count_numbers(pool), error));
+        pools_[g].amax = amax_[g].address();
+    }
+    if (group.host_blocks == 0) return Status{};
+    HostMemory memory{0, static_cast<uint64_t>(group.block_stride) * group.host_blocks};
+    QUIRE_TRY(allocate_memory(*device_, memory.size_bytes, QUIRE_BE_MEMORY_HOST, &memory.address,
+                              &host_pointer, error));
+    host_[g] = memory;
+    return Status{};
+}
+
+// The layers and heads that are here.
+Status Binding::upload_scales(uint32_t g, const ShardGeometry &geometry, const StaticScales &scales,
+                              quire_error *error) {
+    quire_be_pool &pool = pools_[g];
+    if (scales.of(g, 0) == nullptr) return Status{};
+    QUIRE_TRY(scales_[g].create(device_, count_numbers(pool), error));
+    float *to = scales_[g].host();
+    for (uint32_t layer = 0; layer < pool.layer_count; ++layer) {
+        const float *from = scales.of(g, geometry.first_layer[g] + layer);
+        for (uint32_t side = 0; side < 2; ++side, to += pool.kv_heads, from += scales.heads(g)) {
+            std::memcpy(to, from + geometry.first_head[g], pool.kv_heads * sizeof(float));
+        }
+    }
+    pool.scales = scales_[g].address();
+    return scales_[g].upload(error);
+}
+
+Status Binding::create(Device *device, const ShardGeometry &geometry, const StaticScales &scales,
+                       bool calibrates, quire_error *error) {
     device_ = device;
     ++device_->children;
     for (uint32_t g = 0; g < geometry.held.group_count; ++g) {
-        const GroupGeometry &group = geometry.held.groups[g];
         group_count_ = g + 1;
         first_layer_[g] = geometry.first_layer[g];
         first_head_[g] = geometry.first_head[g];
-        if (group.layer_count == 0) continue;
-        quire_be_pool pool = describe_pool(group, geometry.held.block_tokens);
-        QUIRE_TRY(ask_backend(device, pool, group, g, error));
-        void *host_pointer = nullptr;
-        QUIRE_TRY(allocate_memory(*device, pool.size_bytes, QUIRE_BE_MEMORY_DEVICE, &pool.address,
-                                  &host_pointer, error));
-        pools_[g] = pool;
-        if (group.host_blocks == 0) continue;
-        HostMemory memory{0, static_cast<uint64_t>(group.block_stride) * group.host_blocks};
-        QUIRE_TRY(allocate_memory(*device, memory.size_bytes, QUIRE_BE_MEMORY_HOST, &memory.address,
-                                  &host_pointer, error));
-        host_[g] = memory;
+        if (geometry.held.groups[g].layer_count == 0) continue;
+        QUIRE_TRY(create_pool(g, geometry, calibrates, error));
+        QUIRE_TRY(upload_scales(g, geometry, scales, error));
     }
+    return Status{};
+}
+
+Status Binding::read_amax(uint32_t group, const float **numbers, quire_error *error) {
+    QUIRE_TRY(amax_[group].download(error));
+    *numbers = amax_[group].host();
     return Status{};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// binding: the memory of a shard on its device: one pool a group, and the host tier's blocks.
+// binding: the memory of a shard on its device: one pool a group with what lies beside it, and the
+// host tier's blocks.
 //
 // Vendor-free: it knows addresses and the backend's table of functions.
 //
@@ -10,6 +11,8 @@
 #include "device.hpp"
 #include "geometry.hpp"
 #include "ledger.hpp"
+#include "side_numbers.hpp"
+#include "static_scales.hpp"
 
 namespace quire {
 
@@ -24,7 +27,9 @@ class Binding {
     Binding &operator=(const Binding &) = delete;
 
     // Asks the backend whether it serves every group, and allocates. error: the backend's words.
-    Status create(Device *device, const ShardGeometry &geometry, quire_error *error);
+    // calibrates: the pools have an amax.
+    Status create(Device *device, const ShardGeometry &geometry, const StaticScales &scales,
+                  bool calibrates, quire_error *error);
 
     Device *device() const { return device_; }
     // Is any layer of the group here?
@@ -40,6 +45,10 @@ class Binding {
     uint64_t pool_bytes() const;
     uint64_t host_bytes() const;
 
+    // The largest magnitudes of a group, read from the device: [layer_count][2][kv_heads] as in its
+    // pool. REQUIRES: holds(group), and the pools have an amax.
+    Status read_amax(uint32_t group, const float **numbers, quire_error *error);
+
     // Where a copy of a group that is here reads and writes.
     quire_be_copy describe(const quire_block_copy &copy) const;
 
@@ -49,12 +58,19 @@ class Binding {
         uint64_t size_bytes;
     };
 
+    Status create_pool(uint32_t group, const ShardGeometry &geometry, bool calibrates,
+                       quire_error *error);
+    Status upload_scales(uint32_t group, const ShardGeometry &geometry, const StaticScales &scales,
+                         quire_error *error);
+
     Device *device_ = nullptr;
     uint32_t group_count_ = 0;
     uint32_t first_layer_[kMaxGroups] = {};
     uint32_t first_head_[kMaxGroups] = {};
     quire_be_pool pools_[kMaxGroups] = {};
     HostMemory host_[kMaxGroups] = {};
+    SideNumbers scales_[kMaxGroups];
+    SideNumbers amax_[kMaxGroups];
 };
 
 }  // namespace quire

@@ -11,6 +11,23 @@ constexpr uint32_t kMaxSequences = 1u << 22;
 constexpr uint32_t kMaxNamespaces = 65536;  // the default one included
 constexpr uint32_t kMaxNamespaceKeyBytes = 256;
 
+Status check_calibrating(const Geometry &geometry, bool has_memory) {
+    if (!has_memory) {
+        return fail(QUIRE_E_ARG,
+                    "flags: QUIRE_CACHE_CALIBRATE needs a device; a cache that keeps books only "
+                    "writes no K and V");
+    }
+    for (uint32_t g = 0; g < geometry.group_count; ++g) {
+        const GroupGeometry &group = geometry.groups[g];
+        if (group.k_scale == QUIRE_SCALE_NONE && group.v_scale == QUIRE_SCALE_NONE) continue;
+        return fail(QUIRE_E_ARG,
+                    "flags: QUIRE_CACHE_CALIBRATE, but groups[{}] holds codes: calibrate with f32, "
+                    "f16 or bf16",
+                    g);
+    }
+    return Status{};
+}
+
 }  // namespace
 
 Cache::Cache(const HostAllocator &host, uint32_t salt)
@@ -65,12 +82,17 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     has_memory_ = desc.shard_count != 0;
     if (!places_.create(geometry_.layer_count)) return no_host_memory();
     QUIRE_TRY(place_layers(desc.layer_groups, geometry_, places_.data()));
+    calibrates_ = (desc.flags & QUIRE_CACHE_CALIBRATE) != 0;
+    if (calibrates_) QUIRE_TRY(check_calibrating(geometry_, has_memory_));
+    StaticScales scales(&host_);
+    QUIRE_TRY(scales.create(desc, geometry_, places_.data()));
     // The pool first: a size that the device cannot hold is refused before books of it are made.
-    QUIRE_TRY(shards_.create(desc, shards, desc.shard_count, places_.data(), &geometry_, error));
+    QUIRE_TRY(
+        shards_.create(desc, shards, desc.shard_count, places_.data(), scales, &geometry_, error));
     can_move_ = shards_.can_move();
     bool follows = (desc.flags & QUIRE_CACHE_FOLLOWER) != 0;
     QUIRE_TRY(ledger_.create(geometry_, max_sequences, seeds.hash, !follows));
-    uint64_t digest = digest_geometry(geometry_, places_.data(), max_sequences);
+    uint64_t digest = digest_geometry(geometry_, places_.data(), max_sequences, scales.numbers());
     if (follows) QUIRE_TRY(follower_.create(digest, geometry_, max_sequences));
     if ((desc.flags & QUIRE_CACHE_LOG) != 0) {
         QUIRE_TRY(leader_.create(seeds.identity, digest, max_sequences, geometry_));
@@ -150,6 +172,7 @@ Status Cache::pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) co
     out->k_scale_offset = pool.k_scale_offset;
     out->v_scale_offset = pool.v_scale_offset;
     out->scale_head_stride = pool.scale_head_stride;
+    out->scales = pool.scales;
     return Status{};
 }
 

@@ -13,6 +13,7 @@
 //   cache_finish.cpp     finish, fences, the rollback of failed steps
 //   cache_log.cpp        the log of a leader
 //   cache_follow.cpp     applying one
+//   cache_calibrate.cpp  the largest magnitudes of K and V
 //
 // Threads: none; whoever owns the Cache holds a lock around every call.
 // Units: counts are blocks, positions and lengths tokens.
@@ -120,6 +121,17 @@ class Cache {
     Status apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOptions &options,
                      Batch *batch, uint64_t *out, quire_error *error);
     bool follows() const { return follower_.active(); }
+
+    // The fence that has to be reached before magnitudes are read; none: fence is NULL.
+    struct Awaited {
+        const quire_backend_api *api = nullptr;
+        quire_be_fence *fence = nullptr;
+        uint64_t value = 0;
+    };
+    Status calibration_size(uint64_t *size_bytes) const;
+    Status await_writes(Awaited *out, quire_error *error);
+    // REQUIRES: await_writes() found none, and capacity for calibration_size().
+    Status save_calibration(uint8_t *buffer, quire_error *error);
 
     Status create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error);
     // Reads fences: steps whose work has run are done.
@@ -285,6 +297,10 @@ class Cache {
     uint32_t log_order(const StepRecord &record) const;
     void write_log(StepRecord *record);
 
+    // cache_calibrate.cpp
+    Status gather_amax(uint32_t shard, Array<float> *numbers, quire_error *error);
+    Status check_amax(Array<float> *numbers) const;
+
     // cache_follow.cpp
     LogSequence followed(uint32_t slot) const;
     void read_change(const LogSequence &after, const TableChange *tables,
@@ -334,6 +350,7 @@ class Cache {
     bool has_memory_ = false;
     bool can_move_ = true;  // tokens, on every device
     bool prefix_off_ = false;
+    bool calibrates_ = false;
     uint32_t watermark_ = 0;
     uint32_t victim_order_ = 0;
     SwapCost swap_cost_{0, 0};

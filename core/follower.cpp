@@ -21,8 +21,8 @@ Status Follower::create(uint64_t geometry_digest, const Geometry &geometry,
 Status Follower::check_header(const LogHeader &header) const {
     if (header.geometry != geometry_) {
         return fail(QUIRE_E_ARG,
-                    "foreign log: its leader's groups, layers, block counts, host blocks or "
-                    "max_sequences are others");
+                    "foreign log: its leader's groups, layers, scales, block counts, host blocks "
+                    "or max_sequences are others");
     }
     if (number_ != 0 && header.leader != leader_) {
         return fail(QUIRE_E_ARG, "foreign log: it is of another leader than the ones before");

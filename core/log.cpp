@@ -61,8 +61,8 @@ uint64_t digest_state(uint64_t sum, const uint32_t *held, const uint32_t *host_h
     return sum;
 }
 
-uint64_t digest_geometry(const Geometry &geometry, const LayerPlace *places,
-                         uint32_t max_sequences) {
+uint64_t digest_geometry(const Geometry &geometry, const LayerPlace *places, uint32_t max_sequences,
+                         const Array<float> &scales) {
     const uint32_t sizes[] = {geometry.block_tokens, geometry.group_count, geometry.layer_count,
                               geometry.max_sequence_tokens, max_sequences};
     uint64_t hash = mix(sizes, sizeof sizes, 0);
@@ -78,6 +78,7 @@ uint64_t digest_geometry(const Geometry &geometry, const LayerPlace *places,
     for (uint32_t layer = 0; layer < geometry.layer_count; ++layer) {
         hash = mix(&places[layer].group, sizeof places[layer].group, hash);
     }
+    if (!scales.empty()) hash = mix(scales.data(), scales.size() * sizeof(float), hash);
     return hash;
 }
 

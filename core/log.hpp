@@ -151,8 +151,9 @@ uint64_t digest_change(const SequenceChange &change, uint32_t group_count);
 uint64_t digest_state(uint64_t sum, const uint32_t *held, const uint32_t *host_held,
                       uint32_t group_count);
 
-uint64_t digest_geometry(const Geometry &geometry, const LayerPlace *places,
-                         uint32_t max_sequences);
+// scales: those of all static sides, over all ranks.
+uint64_t digest_geometry(const Geometry &geometry, const LayerPlace *places, uint32_t max_sequences,
+                         const Array<float> &scales);
 
 // Writes the checksum into the header at the front of a log.
 void seal(uint8_t *bytes, uint64_t size_bytes);

@@ -123,7 +123,8 @@ Status Shards::compute(const ShardRange *ranges, uint32_t count, const LayerPlac
 }
 
 Status Shards::create(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
-                      const LayerPlace *places, Geometry *geometry, quire_error *error) {
+                      const LayerPlace *places, const StaticScales &scales, Geometry *geometry,
+                      quire_error *error) {
     if (count == 0) {
         ShardGeometry whole;
         whole.held = *geometry;
@@ -131,6 +132,7 @@ Status Shards::create(const quire_cache_desc &desc, const ShardRange *ranges, ui
     }
     Array<ShardGeometry> parts(host_);
     if (!parts.create(count)) return no_host_memory();
+    bool calibrates = (desc.flags & QUIRE_CACHE_CALIBRATE) != 0;
     bool partial = (desc.flags & (QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER)) != 0;
     QUIRE_TRY(compute(ranges, count, places, *geometry, partial, parts.data()));
     QUIRE_TRY(compute_sizes(desc, parts.data(), count, geometry));
@@ -138,7 +140,7 @@ Status Shards::create(const quire_cache_desc &desc, const ShardRange *ranges, ui
         void *memory = host_->allocate(host_->user, sizeof(Binding), kCacheLine);
         if (memory == nullptr) return no_host_memory();
         bindings_[i] = new (memory) Binding();
-        QUIRE_TRY(bindings_[i]->create(ranges[i].device, parts[i], error));
+        QUIRE_TRY(bindings_[i]->create(ranges[i].device, parts[i], scales, calibrates, error));
     }
     count_ = count;
     return Status{};

@@ -40,7 +40,8 @@ class Shards {
     // Checks the ranges, sizes every group's pool and allocates. `geometry` has its shape, and gets
     // its sizes. With no range it only gets its sizes. error: the backend's words.
     Status create(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
-                  const LayerPlace *places, Geometry *geometry, quire_error *error);
+                  const LayerPlace *places, const StaticScales &scales, Geometry *geometry,
+                  quire_error *error);
 
     uint32_t count() const { return count_; }
     Binding &operator[](uint32_t shard) { return *bindings_[shard]; }

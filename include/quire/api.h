@@ -12,6 +12,7 @@
 #include "attention.h"
 #include "base.h"
 #include "cache.h"
+#include "calibration.h"
 #include "device.h"
 #include "log.h"
 #include "size.h"
@@ -136,7 +137,18 @@ extern "C" {
                         uint64_t *size_bytes, quire_error *error))                                 \
     QUIRE_FN(log_apply, (quire_cache * cache, const void *bytes, uint64_t size_bytes,              \
                          const quire_step_desc *desc, quire_batch *batch, quire_step *out,         \
-                         quire_error *error))
+                         quire_error *error))                                                      \
+    QUIRE_FN(cache_save_calibration_wait,                                                          \
+             (quire_cache * cache, void *buffer, uint64_t capacity, uint64_t *size_bytes,          \
+              uint64_t timeout_ns, quire_error *error))                                            \
+    QUIRE_FN(calibration_merge,                                                                    \
+             (const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes, void *out,         \
+              uint64_t capacity, uint64_t *size_bytes, quire_error *error))                        \
+    QUIRE_FN(calibration_get_info, (const void *bytes, uint64_t size_bytes,                        \
+                                    quire_calibration_info *info, quire_error *error))             \
+    QUIRE_FN(calibration_get_layer,                                                                \
+             (const void *bytes, uint64_t size_bytes, uint32_t layer,                              \
+              quire_calibration_layer *info, float *amax, uint32_t capacity, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

@@ -20,6 +20,9 @@
 extern "C" {
 #endif
 
+/* Which tokens a token sees is decided by its group's kind, windows and sinks among them: single
+ * tokens inside a sequence of full attention cannot be evicted, its blocks are kept, or given up
+ * from its end. */
 enum {
     QUIRE_GROUP_FULL = 0,   /* every token sees all tokens before it */
     QUIRE_GROUP_WINDOW = 1, /* every token sees the `window` newest, itself among them, and the
@@ -43,12 +46,15 @@ enum {
  * float. K and V may differ in type and in kind; a latent group has one of each. */
 enum {
     QUIRE_SCALE_NONE = 0,
-    QUIRE_SCALE_TENSOR = 1, /* one for all of a layer's K, one for its V; no cache takes it yet */
-    QUIRE_SCALE_HEAD = 2,   /* one for each KV head of them; no cache takes it yet */
+    /* One for all of a layer's K, one for its V, from quire_cache_desc.calibration (calibration.h):
+     * the largest magnitude that was measured, times calibration_margin, divided in f32 by 127
+     * (i8), 7 (i4), 448 (E4M3FN) or 57344 (E5M2). */
+    QUIRE_SCALE_TENSOR = 1,
+    QUIRE_SCALE_HEAD = 2, /* one for each KV head of them, made likewise */
     /* One for each token's row of each KV head, in planes of f32 beside the codes: a copied block
      * and a moved token take theirs along. kv_write makes it: the row's largest magnitude, divided
-     * in f32 by 127 (i8), 7 (i4), 448 (E4M3FN) or 57344 (E5M2). A scale of 0 has codes of 0; a row
-     * that holds a NaN or an infinity has a scale of NaN, and codes of 0. */
+     * in f32 by the same. A scale of 0 has codes of 0; a row that holds a NaN or an infinity has a
+     * scale of NaN, and codes of 0. */
     QUIRE_SCALE_TOKEN_HEAD = 3
 };
 
@@ -101,7 +107,10 @@ enum {
     /* log.h: a leader, whose steps have logs, or a follower, which only applies them. Shards are
      * then what this process holds; the heads and layers that they leave out are other ranks'. */
     QUIRE_CACHE_LOG = 1 << 2,
-    QUIRE_CACHE_FOLLOWER = 1 << 3
+    QUIRE_CACHE_FOLLOWER = 1 << 3,
+    /* calibration.h: kv_write keeps the largest magnitudes of K, as it is after a rope, and of V.
+     * All groups are f32, f16 or bf16, and there is a device. */
+    QUIRE_CACHE_CALIBRATE = 1 << 4
 };
 
 enum { QUIRE_EVICT_LRU = 0 };
@@ -146,12 +155,18 @@ typedef struct quire_cache_desc {
     uint32_t host_blocks;
     uint32_t eviction; /* QUIRE_EVICT_* */
     uint32_t victim;   /* QUIRE_VICTIM_* */
-    uint32_t reserved0;
+    /* What calibrated magnitudes are multiplied by before they become scales: above 0; above 1,
+     * values larger than any of the run have codes too. 0 = 1. */
+    float calibration_margin;
     uint64_t hash_seed;
     /* For QUIRE_PREEMPT_AUTO: swap when moving the blocks out and in again takes less time than
      * computing them again. 0 in either: swap whenever the host tier has room. */
     float swap_bytes_per_second;
     float prefill_tokens_per_second;
+    /* [calibration_bytes] of any alignment: a calibration of this model, see calibration.h. Needed
+     * where a group has QUIRE_SCALE_TENSOR or QUIRE_SCALE_HEAD; checked wherever it is given. */
+    const void *calibration;
+    uint64_t calibration_bytes;
 } quire_cache_desc;
 
 typedef struct quire_cache_info {
@@ -176,7 +191,9 @@ typedef struct quire_cache_info {
  * QUIRE_DTYPE_I4 has two elements a byte, so dim / 2 there.
  * With QUIRE_SCALE_TOKEN_HEAD the f32 scale of a row of K lies k_scale_offset behind the layer, and
  * then at head * scale_head_stride + slot * 4; of V v_scale_offset behind it. Without one the
- * offset is 0. */
+ * offset is 0.
+ * With QUIRE_SCALE_TENSOR or QUIRE_SCALE_HEAD `scales` is the address of f32
+ * [layer_count][2][head_count], K's before V's; with TENSOR all heads of a side hold one number. */
 typedef struct quire_pool_info {
     uint32_t struct_size;
     uint32_t flags;
@@ -201,6 +218,7 @@ typedef struct quire_pool_info {
     int64_t k_scale_offset;
     int64_t v_scale_offset; /* in a latent group the same as K's */
     int64_t scale_head_stride;
+    uint64_t scales; /* 0: there are none */
 } quire_pool_info;
 
 /* Counts, as of now. Where vLLM has a metric of the same meaning, the name is vLLM's. */
@@ -234,8 +252,12 @@ typedef struct quire_cache_stats {
 } quire_cache_stats;
 
 /* Creates a cache. `instance` provides the host allocator.
+ * Waits for no work of the caller's; scales are uploaded, a few KB, before it returns.
  * Errors   QUIRE_E_ARG            the message names the field; for shards also which one, or the
- *                                 layer and KV head that none holds.
+ *                                 layer and KV head that none holds; for a calibration what is
+ *                                 wrong with it, or the first layer and KV head that it has no
+ *                                 number for.
+ *          QUIRE_E_INCOMPATIBLE   the calibration is of another version.
  *          QUIRE_E_UNSUPPORTED    the backend cannot serve a group; the message says which and why.
  *          QUIRE_E_DEVICE_MEMORY  the pool does not fit. */
 QUIRE_EXPORT quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc *desc,

@@ -8,6 +8,7 @@
  *   step.h       begin / add / commit / finish, and batches with their table views
  *   attention.h  kv_write and attend on a committed batch
  *   log.h        one cache over several processes: a leader and its followers
+ *   calibration.h  scales of quantised K and V, measured
  *   size.h       what a deployment will hold, from numbers alone
  *   api.h        the table of all functions;  dyn.h loads it with dlopen
  *
@@ -25,6 +26,7 @@
 #include "attention.h"
 #include "base.h"
 #include "cache.h"
+#include "calibration.h"
 #include "device.h"
 #include "log.h"
 #include "size.h"

@@ -26,6 +26,7 @@ class Exported : public testing::Test {
         add_elements();
         add_launches();
         add_sizing();
+        add_calibration();
         add_outputs();
     }
     ~Exported() override {
@@ -227,6 +228,45 @@ class Exported : public testing::Test {
             desc.layer_count = desc.kv_heads = desc.k_head_dim = 1;
             return w.api.size_estimate(&desc, out, nullptr);
         });
+    }
+
+    void add_calibration() {
+        static const std::vector<unsigned char> bytes = [this] { return calibration(); }();
+        output<quire_calibration_info>([this](quire_calibration_info *out) {
+            return w.api.calibration_get_info(bytes.data(), bytes.size(), out, nullptr);
+        });
+        output<quire_calibration_layer>([this](quire_calibration_layer *out) {
+            float amax[2];
+            return w.api.calibration_get_layer(bytes.data(), bytes.size(), 0, out, amax, 2,
+                                               nullptr);
+        });
+    }
+
+    // That of a cache that nothing was written into.
+    std::vector<unsigned char> calibration() {
+        std::vector<unsigned char> bytes(32 + 16 + 8);
+        auto group = described<quire_group_desc>();
+        group.layer_count = group.kv_heads = 1;
+        group.k_head_dim = group.v_head_dim = 8;
+        auto shard = described<quire_shard_desc>();
+        shard.device = w.device;
+        auto desc = described<quire_cache_desc>();
+        desc.flags = QUIRE_CACHE_CALIBRATE;
+        desc.groups = &group;
+        desc.group_count = desc.shard_count = 1;
+        desc.group_stride = sizeof group;
+        desc.shards = &shard;
+        desc.shard_stride = sizeof shard;
+        desc.blocks = 4;
+        quire_cache *cache = nullptr;
+        uint64_t size_bytes = 0;
+        EXPECT_EQ(w.api.cache_create(w.instance, &desc, &cache, nullptr), QUIRE_OK);
+        EXPECT_EQ(w.api.cache_save_calibration_wait(cache, bytes.data(), bytes.size(), &size_bytes,
+                                                    UINT64_MAX, nullptr),
+                  QUIRE_OK);
+        EXPECT_EQ(size_bytes, bytes.size());
+        EXPECT_EQ(w.api.cache_destroy(cache, nullptr), QUIRE_OK);
+        return bytes;
     }
 
     void add_outputs() {

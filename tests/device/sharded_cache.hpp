@@ -44,13 +44,21 @@ struct TestRow {
     uint32_t first_position;
 };
 
+// How K and V are kept in all groups.
+struct KvFormat {
+    uint32_t dtype = QUIRE_DTYPE_F32;
+    uint32_t scale = QUIRE_SCALE_NONE;
+    std::vector<unsigned char> calibration;
+    float margin = 0.0f;
+};
+
 class ShardedCache {
  public:
     explicit ShardedCache(
         const std::vector<Range> &ranges, uint32_t blocks = 24, const char *path = nullptr,
         const quire_instance_desc &instance_desc = described<quire_instance_desc>(),
-        uint32_t cache_flags = 0)
-        : flags(cache_flags) {
+        uint32_t cache_flags = 0, const KvFormat &kv_format = {})
+        : flags(cache_flags), format(kv_format) {
         error.struct_size = sizeof error;
         must(api.instance_create(&instance_desc, &instance, &error));
         uint32_t index = 0;
@@ -83,7 +91,7 @@ class ShardedCache {
         for (quire_queue *queue : queues) must(api.queue_sync(queue, &error));
     }
 
-    static std::vector<quire_group_desc> groups() {
+    static std::vector<quire_group_desc> groups(const KvFormat &format = {}) {
         std::vector<quire_group_desc> out;
         for (const GroupShape &shape : kGroups) {
             auto group = described<quire_group_desc>();
@@ -92,7 +100,8 @@ class ShardedCache {
             group.layer_count = shape.layers;
             group.kv_heads = shape.kv_heads;
             group.k_head_dim = group.v_head_dim = kDim;
-            group.k_dtype = QUIRE_DTYPE_F32;
+            group.k_dtype = format.dtype;
+            group.k_scale = format.scale;
             out.push_back(group);
         }
         return out;
@@ -112,7 +121,7 @@ class ShardedCache {
         return create(shards, blocks);
     }
     quire_status create(const std::vector<quire_shard_desc> &shards, uint32_t blocks) {
-        std::vector<quire_group_desc> list = groups();
+        std::vector<quire_group_desc> list = groups(format);
         auto desc = described<quire_cache_desc>();
         desc.groups = list.data();
         desc.group_count = static_cast<uint32_t>(list.size());
@@ -124,6 +133,9 @@ class ShardedCache {
         desc.block_tokens = 4;
         desc.host_blocks = 12;
         desc.flags = flags;
+        desc.calibration = format.calibration.empty() ? nullptr : format.calibration.data();
+        desc.calibration_bytes = format.calibration.size();
+        desc.calibration_margin = format.margin;
         return api.cache_create(instance, &desc, &cache, &error);
     }
 
@@ -156,6 +168,7 @@ class ShardedCache {
 
     const quire_api &api = library();
     uint32_t flags;  // QUIRE_CACHE_*
+    KvFormat format;
     quire_error error{};
     quire_instance *instance = nullptr;
     std::vector<quire_device *> devices;

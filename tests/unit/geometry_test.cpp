@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/log.hpp"
+#include "host.hpp"
 
 namespace {
 
@@ -144,9 +145,9 @@ TEST(Geometry, a_type_and_scales_that_do_not_go_together_are_refused) {
         EXPECT_EQ(status(codes, codes, kOwn, 0), QUIRE_E_ARG) << "V's type is said, its scale not";
         EXPECT_EQ(status(codes, QUIRE_DTYPE_BF16, kOwn, 0), QUIRE_OK);
         EXPECT_EQ(status(0, codes, 0, kOwn), QUIRE_OK);
-        EXPECT_EQ(status(codes, 0, QUIRE_SCALE_TENSOR, 0), QUIRE_E_UNSUPPORTED);
-        EXPECT_EQ(status(codes, 0, QUIRE_SCALE_HEAD, 0), QUIRE_E_UNSUPPORTED);
-        EXPECT_EQ(status(codes, 0, kOwn, QUIRE_SCALE_HEAD), QUIRE_E_UNSUPPORTED);
+        EXPECT_EQ(status(codes, 0, QUIRE_SCALE_TENSOR, 0), QUIRE_OK);
+        EXPECT_EQ(status(codes, 0, QUIRE_SCALE_HEAD, 0), QUIRE_OK);
+        EXPECT_EQ(status(codes, codes, kOwn, QUIRE_SCALE_HEAD), QUIRE_OK);
         EXPECT_EQ(status(codes, 0, 4, 0), QUIRE_E_UNSUPPORTED) << "not known";
     }
     for (uint32_t values : {0, int{QUIRE_DTYPE_F32}, int{QUIRE_DTYPE_BF16}}) {
@@ -175,12 +176,18 @@ TEST(Geometry, ranks_with_other_scales_are_of_another_geometry) {
     ASSERT_EQ(d.compute(&out), QUIRE_OK);
     LayerPlace places[3];
     ASSERT_TRUE(place_layers(nullptr, out, places).ok());
-    uint64_t digest = digest_geometry(out, places, 8);
+    Array<float> scales(test::host());
+    auto digest_now = [&] { return digest_geometry(out, places, 8, scales); };
+    uint64_t digest = digest_now();
     out.groups[0].k_scale = QUIRE_SCALE_HEAD;
-    EXPECT_NE(digest_geometry(out, places, 8), digest);
+    EXPECT_NE(digest_now(), digest);
     out.groups[0].k_scale = QUIRE_SCALE_TOKEN_HEAD;
     out.groups[0].v_scale = QUIRE_SCALE_HEAD;
-    EXPECT_NE(digest_geometry(out, places, 8), digest);
+    EXPECT_NE(digest_now(), digest);
+    ASSERT_TRUE(scales.create(4));
+    uint64_t of_zeros = digest_now();
+    scales[3] = 0.25f;
+    EXPECT_NE(digest_now(), of_zeros);
 }
 
 TEST(Geometry, strides_of_values_are_what_they_always_were) {
