@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "calibration.hpp"
 #include "conform.hpp"
 #include "devices.hpp"
 #include "library.hpp"
@@ -35,6 +36,19 @@ void add_conform(CLI::App *app, ConformOptions *options) {
         app->add_subcommand("conform", "run the conformance suite on a backend, and report");
     add_conform_options(conform, options);
     conform->callback([options] { quire::cli::conform(*options); });
+}
+
+void add_calibration(CLI::App *app, CalibrationOptions *options) {
+    CLI::App *calibration = app->add_subcommand(
+        "calibration", "show the largest magnitudes of K and V that a run measured, or merge runs");
+    calibration->add_option("files", options->files, "what the runs saved")->required();
+    calibration->add_option("--merge", options->merged,
+                            "write the larger number of each place to this file, and show it");
+    calibration->add_flag("--json", options->json, "print JSON, every head's numbers in it");
+    calibration->footer(
+        "example: quire calibration model.cal --json\n"
+        "         quire calibration --merge model.cal monday.cal tuesday.cal");
+    calibration->callback([options] { quire::cli::calibration(*options); });
 }
 
 // Read as an unsigned number, -1 would be the largest of all.
@@ -133,8 +147,8 @@ void check_command(const CLI::App &app, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     CLI::App app{
-        "Looks at Quire's devices, holds a backend to its contract, sizes a deployment, and "
-        "replays traffic through the cache manager.",
+        "Looks at Quire's devices, holds a backend to its contract, shows calibrations, sizes a "
+        "deployment, and replays traffic through the cache manager.",
         "quire"};
     app.require_subcommand(1);
     app.failure_message(CLI::FailureMessage::simple);
@@ -146,8 +160,10 @@ int main(int argc, char **argv) {
     TraceOptions trace;
     SizeOptions size;
     ConformOptions conform;
+    CalibrationOptions calibration;
     add_devices(&app, &json);
     add_conform(&app, &conform);
+    add_calibration(&app, &calibration);
     add_replay(&app, &replay);
     add_trace(&app, &trace);
     add_size(&app, &size);

@@ -56,20 +56,29 @@ uint32_t element_bytes(const Range &) {
 struct KvType {
     const char *name;
     uint32_t dtype;
-    uint32_t scale;
+    bool codes;
 };
 
 constexpr KvType kKvTypes[] = {
-    {"f32", QUIRE_DTYPE_F32, QUIRE_SCALE_NONE},
-    {"f16", QUIRE_DTYPE_F16, QUIRE_SCALE_NONE},
-    {"bf16", QUIRE_DTYPE_BF16, QUIRE_SCALE_NONE},
-    {"fp8", QUIRE_DTYPE_F8_E4M3FN, QUIRE_SCALE_TOKEN_HEAD},
-    {"fp8-e5m2", QUIRE_DTYPE_F8_E5M2, QUIRE_SCALE_TOKEN_HEAD},
-    {"int8", QUIRE_DTYPE_I8, QUIRE_SCALE_TOKEN_HEAD},
-    {"int4", QUIRE_DTYPE_I4, QUIRE_SCALE_TOKEN_HEAD},
+    {"f32", QUIRE_DTYPE_F32, false},         {"f16", QUIRE_DTYPE_F16, false},
+    {"bf16", QUIRE_DTYPE_BF16, false},       {"fp8", QUIRE_DTYPE_F8_E4M3FN, true},
+    {"fp8-e5m2", QUIRE_DTYPE_F8_E5M2, true}, {"int8", QUIRE_DTYPE_I8, true},
+    {"int4", QUIRE_DTYPE_I4, true},
 };
 
+uint32_t scale_kind(const std::string &name) {
+    if (name == "tensor") {
+        return QUIRE_SCALE_TENSOR;
+    }
+    return name == "head" ? QUIRE_SCALE_HEAD : QUIRE_SCALE_TOKEN_HEAD;
+}
+
 }  // namespace
+
+bool holds_codes(const std::string &kv_dtype) {
+    return std::any_of(std::begin(kKvTypes), std::end(kKvTypes),
+                       [&](const KvType &type) { return kv_dtype == type.name && type.codes; });
+}
 
 std::vector<std::string> kv_dtype_names() {
     std::vector<std::string> names;
@@ -141,7 +150,7 @@ void Cache::create_cache(const CacheOptions &options) {
     for (const KvType &type : kKvTypes) {
         if (options.kv_dtype != type.name) continue;
         group.k_dtype = group.v_dtype = type.dtype;
-        group.k_scale = group.v_scale = type.scale;
+        group.k_scale = group.v_scale = type.codes ? scale_kind(options.kv_scale) : 0U;
     }
     std::vector<quire_shard_desc> shards;
     for (const Shard &shard : shards_) {
@@ -153,6 +162,8 @@ void Cache::create_cache(const CacheOptions &options) {
 
     auto desc = described<quire_cache_desc>();
     desc.flags = options.flags;
+    desc.calibration = options.calibration.empty() ? nullptr : options.calibration.data();
+    desc.calibration_bytes = options.calibration.size();
     desc.shards = shards.data();
     desc.shard_count = size_u32(shards);
     desc.shard_stride = element_bytes(shards);
@@ -253,6 +264,20 @@ quire_cache_stats Cache::stats() const {
 }
 
 void Cache::check() const { call(api_.cache_check, cache_.get()); }
+
+std::vector<uint8_t> Cache::calibration() const {
+    std::vector<uint8_t> bytes;
+    uint64_t size_bytes = 0;
+    const auto ask = [&] {
+        return call(api_.cache_save_calibration_wait, cache_.get(), bytes.data(),
+                    uint64_t{bytes.size()}, &size_bytes, UINT64_MAX);
+    };
+    if (ask() == QUIRE_S_INCOMPLETE) {
+        bytes.resize(size_bytes);
+        ask();
+    }
+    return bytes;
+}
 
 void Cache::attend(uint32_t layer) {
     for (const Shard &shard : shards_) {

@@ -36,15 +36,19 @@ struct CacheOptions {
     uint32_t max_query_tokens = 0;
     uint32_t max_sequences = 0;
     uint32_t max_sequence_tokens = 0;
-    uint64_t host_bytes = 0;        // of all shards
-    std::string kv_dtype = "f32";   // one of kv_dtype_names()
-    std::vector<HeadRange> shards;  // held by this process, each on a device of its own
-    uint32_t flags = 0;             // QUIRE_CACHE_*
-    uint32_t max_mask_words = 0;    // of trees of drafts in a step; 0: no trees
+    uint64_t host_bytes = 0;                // of all shards
+    std::string kv_dtype = "f32";           // one of kv_dtype_names()
+    std::string kv_scale = "token";         // of codes: "tensor", "head" or "token"
+    std::vector<uint8_t> calibration = {};  // for "tensor" and "head"
+    std::vector<HeadRange> shards;          // held by this process, each on a device of its own
+    uint32_t flags = 0;                     // QUIRE_CACHE_*
+    uint32_t max_mask_words = 0;            // of trees of drafts in a step; 0: no trees
 };
 
 // What K and V may be in the pool: "f32", "f16", "bf16", "fp8", "fp8-e5m2", "int8", "int4".
 std::vector<std::string> kv_dtype_names();
+// Are they codes, which need scales?
+bool holds_codes(const std::string &kv_dtype);
 
 template <typename T>
 struct Destroy {
@@ -91,6 +95,9 @@ class Cache {
     quire_cache_stats stats() const;
     // Lets Quire prove its invariants. Errors   throws Failure naming the one that is broken.
     void check() const;
+
+    // What a cache made with QUIRE_CACHE_CALIBRATE has measured. Waits for its steps.
+    std::vector<uint8_t> calibration() const;
 
     std::span<const Shard> shards() const { return shards_; }
 

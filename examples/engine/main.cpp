@@ -25,7 +25,9 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <optional>
 #include <thread>
 
@@ -78,6 +80,26 @@ Request prompt_request(const Options &options, const Tokenizer &tokenizer, size_
     return request;
 }
 
+std::vector<uint8_t> read_file(const std::string &path) {
+    std::ifstream in(path, std::ios::binary);
+    std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in),
+                               std::istreambuf_iterator<char>()};
+    if (!in || bytes.empty()) {
+        throw Failure(path + " cannot be read, or is empty; a run with --calibrate makes one");
+    }
+    return bytes;
+}
+
+void write_file(const std::string &path, const std::vector<uint8_t> &bytes) {
+    std::ofstream out(path, std::ios::binary | std::ios::trunc);
+    out.write(reinterpret_cast<const char *>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
+    out.close();
+    if (!out) {
+        throw Failure(path + " cannot be written");
+    }
+}
+
 CacheOptions cache_options(const Options &options, const ModelConfig &config,
                            std::span<const Request> requests) {
     uint32_t most_samples = 1;
@@ -99,8 +121,11 @@ CacheOptions cache_options(const Options &options, const ModelConfig &config,
             .max_sequence_tokens = static_cast<uint32_t>(config.seq_len),
             .host_bytes = options.host_bytes,
             .kv_dtype = options.kv_dtype,
+            .kv_scale = options.kv_scale,
+            .calibration = options.calibration.empty() ? std::vector<uint8_t>{}
+                                                       : read_file(options.calibration),
             .shards = {},
-            .flags = 0};
+            .flags = options.calibrate.empty() ? 0U : uint32_t{QUIRE_CACHE_CALIBRATE}};
 }
 
 // What each rank holds.
@@ -197,7 +222,7 @@ int run(const Options &options) {
             return follow(model, own, ranges, rank, leader);
         };
         others.emplace(Ranks::lead(options.tp, options.log_fault, be_follower));
-        own.flags = QUIRE_CACHE_LOG;
+        own.flags |= QUIRE_CACHE_LOG;
     }
     own.shards = options.processes ? std::vector{ranges.front()} : ranges;
     Cache cache(load_library(), own);
@@ -214,6 +239,9 @@ int run(const Options &options) {
     progress.finish(scheduler);
     if (options.check) {
         cache.check();
+    }
+    if (!options.calibrate.empty()) {
+        write_file(options.calibrate, cache.calibration());
     }
     if (others) {
         others->finish();

@@ -25,6 +25,11 @@ constexpr const char *kExample =
     "            --samples 8 --pool-blocks 24 --preempt swap\n"
     "The text goes to stdout; progress and the table go to stderr.";
 
+constexpr const char *kCalibrationExample =
+    "Example: int8 under one scale a head, measured in a run of f32\n"
+    "  ./dev run --calibrate demo.cal\n"
+    "  ./dev run --kv-dtype int8 --kv-scale head --calibration demo.cal";
+
 constexpr uint32_t kMostBlocks = 0x7FFFFFFF;
 
 // Options whose text is not yet what the engine needs.
@@ -65,6 +70,29 @@ std::string split_device(const std::string &text, Options &options) {
     return valid && !options.device.empty() ? "" : text + " is not NAME or NAME:INDEX";
 }
 
+// Formats that go together with what is measured or loaded.
+void check_calibration(const CLI::App &app, const Options &options) {
+    const bool codes = holds_codes(options.kv_dtype);
+    const bool static_scales = options.kv_scale != "token";
+    if (app.count("--kv-scale") > 0 && !codes) {
+        throw CLI::ValidationError("--kv-scale", options.kv_dtype + " has no scales");
+    }
+    if (static_scales && options.calibration.empty()) {
+        throw CLI::ValidationError("--kv-scale", options.kv_scale + " needs --calibration FILE, " +
+                                                     "which a run with --calibrate FILE makes");
+    }
+    if (!static_scales && !options.calibration.empty()) {
+        throw CLI::ValidationError("--calibration", "is for --kv-scale tensor or head");
+    }
+    if (!options.calibrate.empty() && codes) {
+        throw CLI::ValidationError("--calibrate", "measures with --kv-dtype f32, f16 or bf16");
+    }
+    if (!options.calibrate.empty() && options.processes) {
+        throw CLI::ValidationError("--calibrate",
+                                   "a rank measures what it holds: leave out --processes");
+    }
+}
+
 void add_model_options(CLI::App &app, Options &options) {
     auto *weights = add_weights_options(app, options.weights, options.tokenizer);
     app.add_option("--seed", options.seed, "of the model, the workload and sampling, default 1");
@@ -83,9 +111,17 @@ void add_pool_options(CLI::App &app, Options &options, Given &given) {
                    "tokens in a block, a power of two to 256; default 16")
         ->check(power_of_two);
     app.add_option("--kv-dtype", options.kv_dtype,
-                   "of K and V in the pool; default f32, which is what texts are compared in. Of "
-                   "the last four each token and head has a scale of its own")
+                   "of K and V in the pool; default f32, which is what texts are compared in")
         ->check(CLI::IsMember(kv_dtype_names()));
+    app.add_option(
+           "--kv-scale", options.kv_scale,
+           "what shares a scale in fp8, int8 and int4: a layer's K or V (tensor), a head of it, or "
+           "a token of a head; default token, which needs no calibration")
+        ->check(CLI::IsMember(std::set<std::string>{"tensor", "head", "token"}));
+    app.add_option("--calibrate", options.calibrate,
+                   "measure the largest K and V of this run, and save them to this file");
+    app.add_option("--calibration", options.calibration,
+                   "what --calibrate saved, for --kv-scale tensor or head");
     app.add_option("--host-bytes", options.host_bytes,
                    "host memory for swapped blocks, as 64MiB (the default); 0: no swapping")
         ->transform(CLI::AsSizeValue(false));
@@ -134,7 +170,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
     Options options;
     Given given;
     CLI::App app(kDescription, "quire-engine");
-    app.footer(kExample);
+    app.footer(std::string(kExample) + "\n\n" + kCalibrationExample);
     add_model_options(app, options);
     add_pool_options(app, options, given);
     add_rank_options(app, options);
@@ -158,6 +194,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
         if (options.check && options.kv_dtype != "f32") {
             throw CLI::ValidationError("--check", "the dense run keeps f32: give --kv-dtype f32");
         }
+        check_calibration(app, options);
     } catch (const CLI::CallForHelp &help) {
         exit_code = app.exit(help);
         return std::nullopt;

@@ -23,9 +23,12 @@ struct Options {
     uint32_t block_tokens = 16;
     uint64_t host_bytes = uint64_t{64} << 20;
     std::string kv_dtype = "f32";
-    uint32_t max_batch = 16;     // texts in a step
-    uint32_t chunk_tokens = 64;  // of prompts, in a step
-    uint32_t preempt = 0;        // QUIRE_PREEMPT_*
+    std::string kv_scale = "token";  // of codes: "tensor", "head" or "token"
+    std::string calibrate;           // the file to save magnitudes to; empty: none
+    std::string calibration;         // the file that scales are made of; empty: none
+    uint32_t max_batch = 16;         // texts in a step
+    uint32_t chunk_tokens = 64;      // of prompts, in a step
+    uint32_t preempt = 0;            // QUIRE_PREEMPT_*
     uint32_t steps = 256;
     float temperature = 0.0F;
     uint32_t samples = 1;

@@ -103,6 +103,36 @@ def rounded_story_is_the_same_under_pressure(engine):
         expect(result.stdout == 8 * alone.stdout, f"{dtype}: a swapped sample tells another story")
 
 
+def measured_scales_tell_the_story(engine):
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(pathlib.Path(folder) / "story.cal")
+        measured = engine.story("--calibrate", file)
+        expect(measured.returncode == 0 and measured.stdout == engine.golden(),
+               "measuring changes nothing: " + measured.stderr.decode())
+        over_ranks = str(pathlib.Path(folder) / "ranks.cal")
+        engine.story("--calibrate", over_ranks, *IN_ONE_PROCESS)
+        expect(pathlib.Path(file).read_bytes() == pathlib.Path(over_ranks).read_bytes(),
+               "two devices measure what one does")
+        for dtype, scale in (("int8", "tensor"), ("int8", "head"), ("fp8", "tensor"),
+                             ("fp8-e5m2", "head"), ("int4", "head")):
+            kept = ["--kv-dtype", dtype, "--kv-scale", scale, "--calibration", file]
+            alone = engine.story(*kept)
+            words = 1 if dtype == "int4" else 8
+            expect(alone.returncode == 0, alone.stderr.decode())
+            expect(alone.stdout.split()[:words] == engine.golden().split()[:words],
+                   f"{kept} begins otherwise: {alone.stdout[:80]}")
+            for how in (IN_ONE_PROCESS, IN_PROCESSES):
+                result = engine.story(*kept, *how)
+                expect(result.stdout == alone.stdout, f"{kept} {how}: {result.stderr.decode()}")
+        damaged = pathlib.Path(folder) / "damaged.cal"
+        damaged.write_bytes(pathlib.Path(file).read_bytes()[:-1])
+        kept = ["--kv-dtype", "int8", "--kv-scale", "head", "--calibration"]
+        refused(engine, 1, "damaged calibration", *engine.trained(), "--prompt", "", *kept,
+                str(damaged))
+        refused(engine, 1, "another model", *kept, file)  # of the model made from a seed
+        refused(engine, 1, "--calibrate", *kept, str(pathlib.Path(folder) / "none.cal"))
+
+
 def golden_story_over_devices(engine, *how):
     for ranks in ("2", "4", "8"):  # the model has 4 KV heads: 8 ranks hold each one twice
         for options in ([], ["--block-tokens", "1", "--pool-blocks", "300"]):
@@ -257,6 +287,12 @@ def mistakes_are_explained(engine):
     refused(engine, 2, "--host-bytes", "--preempt", "swap", "--host-bytes", "0")
     refused(engine, 2, "--kv-dtype", "--kv-dtype", "int9")
     refused(engine, 2, "--check", "--kv-dtype", "int8", "--check")
+    refused(engine, 2, "has no scales", "--kv-scale", "head")
+    refused(engine, 2, "--calibrate FILE", "--kv-dtype", "int8", "--kv-scale", "head")
+    refused(engine, 2, "--calibration", "--kv-dtype", "int8", "--calibration", "a.cal")
+    refused(engine, 2, "--calibrate", "--kv-dtype", "int8", "--calibrate", "a.cal")
+    refused(engine, 2, "--processes", "--calibrate", "a.cal", *IN_PROCESSES)
+    refused(engine, 1, "cannot be written", "--no-check", "--calibrate", "/nowhere/a.cal")
     refused(engine, 2, "--tp", "--processes")
     refused(engine, 2, "--tp", "--tp", "0")
     refused(engine, 2, "--processes", "--tp", "2", "--log-fault", "drop")
@@ -292,7 +328,7 @@ def missing_library_is_explained(engine):
 
 
 CASES = [golden_story, samples_swap, samples_recompute, prompt_in_chunks, trained_workload,
-         rounded_story_is_the_same_under_pressure,
+         rounded_story_is_the_same_under_pressure, measured_scales_tell_the_story,
          golden_story_over_devices_in_one_process, golden_story_over_devices_in_processes,
          samples_over_devices, one_kv_head_on_both_devices, workload_over_devices,
          a_log_that_goes_wrong_stops_the_run, ranks_end_with_the_first,
