@@ -66,6 +66,15 @@ def golden_story(engine):
         expect(result.stdout == engine.golden(), f"{options} tell another story")
 
 
+def golden_story_with_f16(engine):
+    for options in ([], ["--block-tokens", "64"], ["--block-tokens", "1", "--pool-blocks", "300"],
+                    ["--samples", "8", *TIGHT_POOL, "--preempt", "recompute"]):
+        result = engine.story("--kv-dtype", "f16", *options)
+        expect(result.returncode == 0, result.stderr.decode())
+        copies = 8 if "--samples" in options else 1
+        expect(result.stdout == copies * engine.golden(), f"{options} tell another story in f16")
+
+
 def samples_under_pressure(engine, how, *options):
     result = engine.story("--samples", "8", *TIGHT_POOL, "--preempt", how, "--check", "--json",
                           *options)
@@ -327,8 +336,9 @@ def missing_library_is_explained(engine):
     expect(result.returncode == 1 and b"/nowhere/libquire.so.0" in result.stderr, result.stderr)
 
 
-CASES = [golden_story, samples_swap, samples_recompute, prompt_in_chunks, trained_workload,
-         rounded_story_is_the_same_under_pressure, measured_scales_tell_the_story,
+CASES = [golden_story, golden_story_with_f16, samples_swap, samples_recompute, prompt_in_chunks,
+         trained_workload, rounded_story_is_the_same_under_pressure,
+         measured_scales_tell_the_story,
          golden_story_over_devices_in_one_process, golden_story_over_devices_in_processes,
          samples_over_devices, one_kv_head_on_both_devices, workload_over_devices,
          a_log_that_goes_wrong_stops_the_run, ranks_end_with_the_first,
