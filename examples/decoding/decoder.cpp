@@ -26,8 +26,9 @@ engine::CacheOptions cache_options(const engine::ModelConfig &config,
             .max_sequences = 2 * options.max_texts + 1,
             .max_sequence_tokens = static_cast<uint32_t>(config.seq_len),
             .host_bytes = 0,
+            .kv_dtype = options.kv_dtype,
             .shards = {engine::heads_of(0, 1, q_heads, kv_heads)},
-            .flags = 0,
+            .flags = options.cache_flags,
             .max_mask_words = options.max_tree * words_a_row};
 }
 

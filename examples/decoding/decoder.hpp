@@ -28,7 +28,9 @@ struct DecoderOptions {
     uint32_t pool_blocks = 256;  // the null block included
     uint32_t block_tokens = 16;
     uint32_t max_texts = 1;
-    uint32_t max_tree = 0;  // drafts in a step that form a tree
+    uint32_t max_tree = 0;         // drafts in a step that form a tree
+    std::string kv_dtype = "f32";  // one of engine::kv_dtype_names()
+    uint32_t cache_flags = 0;      // QUIRE_CACHE_*
 };
 
 // What a text wants of a step. Its last drafts.size() tokens are guesses.
