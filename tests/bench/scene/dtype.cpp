@@ -15,6 +15,10 @@ const std::vector<Dtype> &dtypes() {
         {"f32", QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, 32, 0},
         {"f16", QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, 16, 0},
         {"bf16", QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 16, 0},
+        {"fp8", QUIRE_DTYPE_F8_E4M3FN, QUIRE_DTYPE_F32, 8, 4},
+        {"fp8-e5m2", QUIRE_DTYPE_F8_E5M2, QUIRE_DTYPE_F32, 8, 4},
+        {"int8", QUIRE_DTYPE_I8, QUIRE_DTYPE_F32, 8, 4},
+        {"int4", QUIRE_DTYPE_I4, QUIRE_DTYPE_F32, 4, 4},
     };
     return table;
 }

@@ -53,6 +53,7 @@ void Scene::make_cache() {
     group.kv_heads = desc_.shape.kv_heads;
     group.k_head_dim = group.v_head_dim = desc_.shape.dim;
     group.k_dtype = desc_.dtype.id;
+    if (desc_.dtype.scale_bytes != 0) group.k_scale = QUIRE_SCALE_TOKEN_HEAD;
     auto shard = described<quire_shard_desc>();
     shard.device = session_.device;
     auto desc = described<quire_cache_desc>();
