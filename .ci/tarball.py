@@ -3,8 +3,9 @@
 
     tarball.py BUILD PREFIX NAME [--output FOLDER] [--max-glibc VERSION]
 
-Writes FOLDER/NAME.tar.xz, whose files lie in a folder NAME. The binaries are stripped and then held
-to what tests/abi/hygiene.py asks, so that a tarball which needs a newer glibc is never written.
+Writes FOLDER/NAME.tar.xz, whose files lie in a folder NAME. The binaries are held to what
+tests/abi/hygiene.py asks, so that a tarball which needs a newer glibc is never written; then they
+are stripped of the names that tell it which code asks the processor first.
 
 Equal installed files give equal bytes: names are sorted, owners are 0, and times are
 SOURCE_DATE_EPOCH, or else the commit's.
@@ -35,7 +36,7 @@ def time_of_source():
 
 def install(build, stage):
     command = [sys.executable, "-m", "mesonbuild.mesonmain", "install", "-C", build, "--quiet",
-               "--no-rebuild", "--strip", "--destdir", str(stage)]
+               "--no-rebuild", "--destdir", str(stage)]
     subprocess.run(command, check=True, stdout=sys.stderr)
 
 
@@ -55,6 +56,11 @@ def check(tree, max_glibc):
         command = [sys.executable, HYGIENE, *kind, *every, *paths]
         if subprocess.run([*map(str, command)], stdout=sys.stderr).returncode != 0:
             sys.exit("tarball: not written, for what is said above")
+
+
+def strip(tree):
+    for path in sum(binaries(tree), []):
+        subprocess.run([os.environ.get("STRIP", "strip"), str(path)], check=True)
 
 
 def pack(tree, name, time, path):
@@ -87,6 +93,7 @@ def main():
         install(options.build, stage)
         tree = stage / options.prefix.lstrip("/")
         check(tree, options.max_glibc)
+        strip(tree)
         half = pathlib.Path(folder, "tarball")
         pack(tree, options.name, time, half)
         shutil.copyfile(half, path)

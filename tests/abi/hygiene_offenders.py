@@ -47,6 +47,12 @@ OFFENDERS = [
     ("a newer processor's count of bits",
      '__attribute__((target("popcnt"))) int quire_g(unsigned a) '
      "{ return __builtin_popcount(a); }\n", [], "has the instruction popcnt, in _Z7quire_gj"),
+    ("a newer instruction beside code that asks first",
+     "namespace quire::cpu::avx2 { __attribute__((target(\"popcnt\"), noinline)) "
+     "int f(unsigned a) { return __builtin_popcount(a); } }\n"
+     '__attribute__((target("popcnt"))) int quire_g(unsigned a) '
+     "{ return __builtin_popcount(a + 1); }\n", ["-std=c++17"],
+     "has the instruction popcnt, in _Z7quire_gj"),
     ("a newer C library", '#include <dlfcn.h>\nvoid *f() { return dlsym(0, "f"); }\n', [],
      "wants dlsym of glibc 2.34"),
 ]
