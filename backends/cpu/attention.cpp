@@ -9,42 +9,50 @@
 #include "device.hpp"
 #include "kernels/attend.hpp"
 #include "kernels/merge.hpp"
+#include "kernels/result.hpp"
 #include "plan.hpp"
 #include "pool_view.hpp"
 #include "queue.hpp"
 #include "quire/attention.h"
 #include "rows.hpp"
+#include "work_list.hpp"
 
 namespace quire::cpu {
 
 namespace {
 
-// One item is some query tokens of one KV head.
 struct SharedAttend {
     const AttendCall *call;
+    const WorkList *list;
     AttendScratch *scratch;
-    uint32_t tokens_per_item;
 };
 
-void run_attend_item(const void *context, uint32_t item, uint32_t thread) {
+void run_attend_work(const void *context, uint32_t item, uint32_t thread) {
     const auto *shared = static_cast<const SharedAttend *>(context);
-    const AttendCall &call = *shared->call;
-    uint32_t begin = item / call.pool.kv_heads * shared->tokens_per_item;
-    uint32_t end = std::min(begin + shared->tokens_per_item, call.args.query_tokens);
-    attend(call, item % call.pool.kv_heads, begin, end, &shared->scratch[thread]);
+    attend(*shared->call, shared->list->works[item], &shared->scratch[thread]);
+}
+
+// One item is a split bundle.
+void run_fold_split(const void *context, uint32_t item, uint32_t thread) {
+    const auto *shared = static_cast<const SharedAttend *>(context);
+    const SplitBundle &split = shared->list->splits[item];
+    for (uint32_t token = 0; token < split.token_count; ++token) {
+        fold_states(*shared->call, split.states, split.first_token, split.token_count, token,
+                    split.first_chunk, split.end_chunk, shared->scratch[thread].out);
+    }
 }
 
 void run_attention(const void *arguments, quire_be_device *device, Fault *fault) {
     const auto *call = static_cast<const AttendCall *>(arguments);
     if (!check_rows(*call, fault)) return;
-    // Long pieces share the loading of tiles, many pieces keep all threads busy to the end. Rows
-    // with a common prefix have more to share.
-    uint32_t pieces_per_thread = call->args.shared_prefix != 0 ? 1 : 4;
-    uint32_t pieces = pieces_per_thread * device->pool.thread_count() / call->pool.kv_heads + 1;
-    uint32_t tokens = call->args.query_tokens;
-    SharedAttend shared = {call, device->scratch, std::clamp(tokens / pieces, 1u, kQueries)};
-    uint32_t token_groups = (tokens - 1) / shared.tokens_per_item + 1;
-    device->pool.run(token_groups * call->pool.kv_heads, run_attend_item, &shared);
+    std::lock_guard turn(device->attention_turn);
+    WorkList *list = device->works;
+    SharedAttend shared = {call, list, device->scratch};
+    Sharing sharing(*call, device->pool.thread_count());
+    while (sharing.fill(list)) {
+        device->pool.run(list->work_count, run_attend_work, &shared);
+        device->pool.run(list->split_count, run_fold_split, &shared);
+    }
 }
 
 // One item is some rows of the result.

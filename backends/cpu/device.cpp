@@ -8,6 +8,7 @@
 #include <new>
 
 #include "checks.hpp"
+#include "kernels/targets.hpp"
 #include "memory.hpp"
 #include "queue.hpp"
 
@@ -68,14 +69,15 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
     options.run_tasks = desc->run_tasks;
     options.run_tasks_user = desc->run_tasks_user;
     auto *device = new (std::nothrow) quire_be_device;
-    auto *scratch = new (std::nothrow) AttendScratch[thread_count];
-    if (device == nullptr || scratch == nullptr) {
+    if (device == nullptr ||
+        !device->scratch_pages.map(uint64_t{thread_count} * sizeof(AttendScratch)) ||
+        !device->work_pages.map(sizeof(WorkList))) {
         delete device;
-        delete[] scratch;
         return fail(error, QUIRE_E_HOST_MEMORY, "no memory for a device of %u threads",
                     thread_count);
     }
-    device->scratch = scratch;
+    device->scratch = device->scratch_pages.as<AttendScratch>();
+    device->works = device->work_pages.as<WorkList>();
     if (int error_number = device->pool.start(options)) {
         device->drop_reference();
         return fail_os(error, QUIRE_E_OS, error_number, "%u threads cannot be started%s (%s)",
@@ -114,8 +116,8 @@ quire_status device_props(quire_be_device *device, quire_be_device_props *props,
     props->copy_alignment = 64;  // a cache line
     props->reserved0 = 0;
     std::memset(props->name, 0, sizeof props->name);
-    std::snprintf(props->name, sizeof props->name, "host processor, %u threads",
-                  device->pool.thread_count());
+    std::snprintf(props->name, sizeof props->name, "host processor, %s, %u threads",
+                  tile_kernels().name, device->pool.thread_count());
     return QUIRE_OK;
 }
 
@@ -138,7 +140,6 @@ quire_status shutdown(uint64_t *live_object_count, quire_error *error) {
 
 void quire_be_device::drop_reference() {
     if (references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    delete[] scratch;
     delete this;
 }
 

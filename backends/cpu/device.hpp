@@ -7,7 +7,8 @@
 //   (2) device_close returns when no thread of the device runs any more
 //   (3) unfinished == commands enqueued and not yet run or dropped, over all queues
 //
-// Threads: any. Order of locks: device mutex, then queue mutex.
+// Threads: any. Order of locks: device mutex, then queue mutex; attention_turn, then those of
+// the pool.
 #pragma once
 
 #include <atomic>
@@ -17,8 +18,10 @@
 #include <mutex>
 
 #include "kernels/attend.hpp"
+#include "memory.hpp"
 #include "quire/plugin/backend.h"
 #include "threads.hpp"
+#include "work_list.hpp"
 
 namespace quire::cpu {
 
@@ -60,7 +63,11 @@ class Deadline {
 struct quire_be_device {
     std::atomic<uint32_t> references{1};
     quire::cpu::ThreadPool pool;
+    quire::cpu::Pages scratch_pages;
     quire::cpu::AttendScratch *scratch = nullptr;  // one for each thread of the pool
+    std::mutex attention_turn;                     // held for a whole attention call
+    quire::cpu::Pages work_pages;
+    quire::cpu::WorkList *works = nullptr;  // under attention_turn
 
     std::mutex mutex;
     std::condition_variable changed;           // a fence grew, unfinished fell to 0, a worker left

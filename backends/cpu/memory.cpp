@@ -15,6 +15,19 @@
 
 namespace quire::cpu {
 
+Pages::~Pages() {
+    if (data_ != nullptr) munmap(data_, size_bytes_);
+}
+
+bool Pages::map(uint64_t size_bytes) {
+    void *pages = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pages == MAP_FAILED) return false;
+    data_ = pages;
+    size_bytes_ = size_bytes;
+    return true;
+}
+
 MachineMemory machine_memory() {
     MachineMemory memory;
     auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));

@@ -20,6 +20,28 @@
 
 namespace quire::cpu {
 
+// Zeroed pages of this process's own, given back at the end. What a device needs for its kernels is
+// large and lives as long as it does: taken from a heap it would keep pages there that others then
+// take for theirs.
+class Pages {
+ public:
+    Pages() = default;
+    Pages(const Pages &) = delete;
+    Pages &operator=(const Pages &) = delete;
+    ~Pages();
+
+    // Once. False: there is no memory.
+    [[nodiscard]] bool map(uint64_t size_bytes);
+    template <typename T>
+    T *as() const {
+        return static_cast<T *>(data_);
+    }
+
+ private:
+    void *data_ = nullptr;
+    uint64_t size_bytes_ = 0;
+};
+
 struct MachineMemory {
     uint64_t total_bytes = 0;
     uint64_t free_bytes = 0;  // what could be had without swapping

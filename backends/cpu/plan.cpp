@@ -10,6 +10,7 @@
 #include "checks.hpp"
 #include "device.hpp"
 #include "kernels/instances.hpp"
+#include "kernels/targets.hpp"
 #include "quire/attention.h"
 
 namespace quire::cpu {
@@ -99,6 +100,7 @@ void set_attend(const quire_be_plan_desc &desc, quire_be_plan *plan) {
     const quire_be_attention_query &shape = desc.shape;
     double plain_scale = 1.0 / std::sqrt(static_cast<double>(shape.k_head_dim));
     AttendPlan &attend = plan->attend;
+    attend.tile = &tile_kernels();
     attend.q = find_value(shape.q_dtype);
     attend.k = find_element(shape.k_dtype);
     attend.v = find_element(shape.v_dtype);

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "kernels/paged.hpp"
+#include "kernels/units.hpp"
 #include "quire/attention.h"
 #include "quire/cache.h"
 
@@ -17,321 +18,384 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-uint32_t round_to_lanes(uint32_t dim) { return (dim + kLanes - 1) / kLanes * kLanes; }
+// More queries than this are worth a copy of the tile in f32: to convert each row again for every
+// four of them takes longer.
+constexpr uint32_t kDirectQueries = 8;
 
-// Loads a row and zeros behind it, so that dot() needs no tail.
-void load_padded(const Element &element, const std::byte *from, float *to, uint32_t dim) {
-    element.load(from, to, dim);
-    std::fill(to + dim, to + round_to_lanes(dim), 0.0f);
+bool is_one_run(uint64_t bits) {
+    return bits != 0 && std::countl_zero(bits) + std::countr_zero(bits) + std::popcount(bits) == 64;
 }
 
-// Codes become values.
-void multiply(float *values, uint32_t count, float scale) {
-    for (uint32_t i = 0; i < count; ++i) values[i] *= scale;
-}
-
-// Lanes are summed pairwise in a fixed tree.
-float dot(const float *a, const float *b, uint32_t padded_dim) {
-    float lanes[kLanes] = {};
-    for (uint32_t d = 0; d < padded_dim; d += kLanes) {
-        for (uint32_t i = 0; i < kLanes; ++i) lanes[i] += a[d + i] * b[d + i];
-    }
-    for (uint32_t half = kLanes / 2; half != 0; half /= 2) {
-        for (uint32_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-    }
-    return lanes[0];
-}
-
-// Calls body(begin, end) for each run of ones, in rising order. A causal query has one.
-template <typename Body>
-void for_each_run(uint64_t bits, Body body) {
-    while (bits != 0) {
-        auto begin = static_cast<uint32_t>(std::countr_zero(bits));
-        uint32_t end = begin + static_cast<uint32_t>(std::countr_one(bits >> begin));
-        body(begin, end);
-        bits = end == kTileTokens ? 0 : bits >> end << end;
-    }
-}
-
-// Some tokens of one row.
-struct Segment {
-    Row row;
-    int64_t first_token;
-    uint32_t token_count;
-    uint32_t first_index;   // of its tokens in the group
-    int64_t shared_places;  // that lie where those of the segment before do
-};
-
-// Query heads [first_head, first_head + heads) of the tokens of some rows: query i is token
-// i / heads of the group, head first_head + i % heads.
-struct QueryGroup {
-    uint32_t kv_head;
-    uint32_t first_head;
-    uint32_t heads;
-    uint32_t segment_count;
-    uint32_t token_count;
-    Segment segments[kQueries];
+struct TileRows {
+    Rows rows;
+    Format format;
 };
 
 class Kernel {
  public:
-    Kernel(const AttendCall &call, const QueryGroup &group, AttendScratch *scratch)
-        : call_(call),
-          plan_(*call.plan),
-          group_(group),
-          s_(*scratch),
-          k_stride_(round_to_lanes(call.pool.k_head_dim)),
-          out_stride_(round_to_lanes(call.pool.v_head_dim)),
-          is_latent_(plan_.group_kind == QUIRE_GROUP_LATENT) {}
+    Kernel(const AttendCall &call, const AttendWork &work, AttendScratch *scratch);
 
     void run();
 
  private:
-    void begin_queries(const Segment &segment);
-    int64_t next_tile(int64_t tile) const;
-    void look(const Segment &segment, int64_t tile);
-    void load(const Segment &segment, int64_t tile, uint64_t places);
-    void absorb(const Segment &segment, int64_t tile);
-    void absorb_query(const Segment &segment, uint32_t token, uint32_t query, int64_t tile);
-    void change_scores(const Segment &segment, uint32_t token, uint32_t query, int64_t tile);
-    void end_queries(const Segment &segment);
+    void begin_queries();
+    void pack_queries();
+    void begin_totals();
+    void begin_chunk();
+    void end_chunk(uint32_t chunk);
+    void score_rows(const Unit &unit, const TileRows &k, uint32_t keys);
+    void score_columns(const Unit &unit, uint32_t keys);
+    void compute(const Unit &unit, const Unit *next);
+    WeighTile weighing_of(const Unit &unit) const;
+    void weigh(const Unit &unit);
+    void absorb(const Unit &unit, const TileRows &v, const Unit *next);
+    void absorb_run(const Unit &unit, uint32_t first_token, uint32_t end_token, uint32_t begin,
+                    uint32_t end, const TileRows &v, const Ahead &ahead);
+    TileRows stage(const TileRows &rows, uint32_t keys, uint32_t dim, float *copies,
+                   const std::byte **copied) const;
+    void keep_chunk(uint32_t chunk);
+    void fold_chunk();
+    void end_queries();
 
-    uint32_t head_of(uint32_t query) const { return group_.first_head + query % group_.heads; }
+    uint32_t queries_of(const Unit &unit) const {
+        return (unit.end - unit.first) * work_.query_count;
+    }
+    Ahead values_ahead(const Unit &unit, uint32_t keys) const {
+        return {unit.v, is_latent_ ? 0 : keys, bytes_of(v_format_, call_.pool.v_head_dim)};
+    }
+    uint32_t row_count() const { return head_count_ * token_count_ * work_.query_count; }
+    uint32_t row_of(uint32_t head, uint32_t token) const {
+        return (head * token_count_ + token) * work_.query_count;
+    }
+    // The query head, of all, that a row of this work belongs to.
+    uint32_t query_head(uint32_t head, uint32_t i) const {
+        return (work_.first_kv_head + head) * group_ + work_.first_query + i;
+    }
 
     const AttendCall &call_;
     const AttendPlan &plan_;
-    const QueryGroup &group_;
+    const TileKernels &tile_kernels_;
+    const AttendWork &work_;
     AttendScratch &s_;
-    uint32_t k_stride_;    // elements of a row of q and K
-    uint32_t out_stride_;  // of V and out
+    uint32_t group_;  // query heads of a KV head
+    uint32_t token_count_;
+    uint32_t head_count_;
+    uint32_t k_stride_;    // elements of a row of q
+    uint32_t out_stride_;  // of out
+    Format k_format_;
+    Format v_format_;
     bool is_latent_;
+    bool has_packs_;  // of queries, beside their rows
+    uint32_t k_scale_kind_;
+    uint32_t v_scale_kind_;  // of a latent row that of K
+    Units units_;
 };
 
-void Kernel::begin_queries(const Segment &segment) {
+Kernel::Kernel(const AttendCall &call, const AttendWork &work, AttendScratch *scratch)
+    : call_(call),
+      plan_(*call.plan),
+      tile_kernels_(*call.plan->tile),
+      work_(work),
+      s_(*scratch),
+      group_(call.plan->q_heads / call.pool.kv_heads),
+      token_count_(work.end_token - work.first_token),
+      head_count_(work.end_kv_head - work.first_kv_head),
+      k_stride_(padded(call.pool.k_head_dim)),
+      out_stride_(padded(call.pool.v_head_dim)),
+      k_format_(format_of(call.pool.k_dtype)),
+      v_format_(format_of(call.pool.v_dtype)),
+      is_latent_(call.plan->group_kind == QUIRE_GROUP_LATENT),
+      has_packs_(head_count_ == 1 && token_count_ * work.query_count > kDirectQueries),
+      k_scale_kind_(call.pool.k_scale_kind),
+      v_scale_kind_(is_latent_ ? uint32_t{QUIRE_SCALE_NONE} : call.pool.v_scale_kind),
+      units_(call, work) {}
+
+void Kernel::begin_queries() {
     const auto *q = array_at<const std::byte>(call_.args.q);
-    const auto *sinks = array_at<const float>(call_.args.sinks);
     uint32_t dim = call_.pool.k_head_dim;
-    bool has_sinks = (plan_.flags & QUIRE_ATTENTION_SINK_LOGITS) != 0;
-    for (uint32_t i = 0; i < segment.token_count; ++i) {
-        uint32_t token = segment.first_index + i;
-        s_.sight[token] = sight_of(call_, segment.row, segment.first_token + i);
-        for (uint32_t query = token * group_.heads; query < (token + 1) * group_.heads; ++query) {
-            int64_t at = (segment.first_token + i) * call_.args.q_token_stride +
-                         int64_t{head_of(query)} * dim;
-            load_padded(*plan_.q, q + at * plan_.q->size_bytes, s_.q + query * k_stride_, dim);
-            float sink = has_sinks ? sinks[head_of(query)] : -kInfinity;
-            s_.top[query] = sink;
-            s_.sum[query] = sink == -kInfinity ? 0.0f : 1.0f;
-            std::fill_n(s_.out + query * out_stride_, call_.pool.v_head_dim, 0.0f);
-        }
-    }
-}
-
-// The first tile from `tile` on that bounds of the group's tokens touch; -1 when there is none.
-int64_t Kernel::next_tile(int64_t tile) const {
-    int64_t next = -1;
-    for (uint32_t i = 0; i < group_.token_count; ++i) {
-        const Sight &sight = s_.sight[i];
-        if (tile < sight.sink_end) return tile;
-        int64_t begin = std::max(tile, sight.begin / kTileTokens * kTileTokens);
-        if (begin < sight.end && (next < 0 || begin < next)) next = begin;
-    }
-    return next;
-}
-
-void Kernel::look(const Segment &segment, int64_t tile) {
-    for (uint32_t i = segment.first_index; i < segment.first_index + segment.token_count; ++i) {
-        s_.visible[i] = visible_in_tile(call_, segment.row, s_.sight[i], tile);
-    }
-}
-
-// Converts the keys of these places of the tile.
-void Kernel::load(const Segment &segment, int64_t tile, uint64_t places) {
-    const quire_be_pool &pool = call_.pool;
-    uint32_t layer = call_.args.layer;
-    for_each_run(places, [&](uint32_t begin, uint32_t end) {
-        for (uint32_t j = begin; j < end; ++j) {
-            int64_t key = tile + j;
-            TokenPlace at = {segment.row.blocks[key / pool.block_tokens], key % pool.block_tokens};
-            float *k = s_.k + j * k_stride_;
-            load_padded(*plan_.k, k_row(pool, layer, group_.kv_head, at), k, pool.k_head_dim);
-            if (plan_.k->holds_codes()) {
-                multiply(k, pool.k_head_dim, k_scale(pool, layer, group_.kv_head, at));
-            }
-            if (is_latent_) continue;
-            float *v = s_.v + j * out_stride_;
-            plan_.v->load(v_row(pool, layer, group_.kv_head, at), v, pool.v_head_dim);
-            if (plan_.v->holds_codes()) {
-                multiply(v, pool.v_head_dim, v_scale(pool, layer, group_.kv_head, at));
+    for (uint32_t head = 0; head < head_count_; ++head) {
+        for (uint32_t token = 0; token < token_count_; ++token) {
+            for (uint32_t i = 0; i < work_.query_count; ++i) {
+                int64_t at = (int64_t{work_.first_token} + token) * call_.args.q_token_stride +
+                             int64_t{query_head(head, i)} * dim;
+                float *row = s_.q + size_t{row_of(head, token) + i} * k_stride_;
+                plan_.q->load(q + at * plan_.q->size_bytes, row, dim);
+                std::fill(row + dim, row + k_stride_, 0.0f);
             }
         }
-    });
+    }
+    if (has_packs_) pack_queries();
 }
 
-// Soft cap and ALiBi.
-void Kernel::change_scores(const Segment &segment, uint32_t token, uint32_t query, int64_t tile) {
-    float cap = plan_.soft_cap;
-    int64_t position = s_.sight[token].position;
-    for_each_run(s_.visible[token], [&](uint32_t begin, uint32_t end) {
-        for (uint32_t j = begin; j < end && cap != 0.0f; ++j) {
-            s_.weights[j] = cap * std::tanh(s_.weights[j] / cap);
-        }
-        for (uint32_t j = begin; j < end && plan_.alibi_slopes != nullptr; ++j) {
-            int64_t distance = position - key_position(call_, segment.row, tile + j);
-            auto size = static_cast<float>(distance < 0 ? -distance : distance);
-            s_.weights[j] -= plan_.alibi_slopes[head_of(query)] * size;
-        }
-    });
+// Behind the last query of a pack lie zeros.
+void Kernel::pack_queries() {
+    for (uint32_t row = 0; row < (row_count() + kPack - 1) / kPack * kPack; ++row) {
+        float *pack = s_.packed_q + size_t{row / kPack} * kPack * k_stride_ + row % kPack;
+        const float *q = s_.q + size_t{row} * k_stride_;
+        for (uint32_t d = 0; d < k_stride_; ++d)
+            pack[size_t{d} * kPack] = row < row_count() ? q[d] : 0.0f;
+    }
 }
 
-// Takes the keys of the loaded tile that the token sees into the state of one of its queries.
-void Kernel::absorb_query(const Segment &segment, uint32_t token, uint32_t query, int64_t tile) {
-    uint64_t visible = s_.visible[token];
-    uint32_t k_stride = k_stride_;
+void Kernel::begin_totals() {
+    for (uint32_t head = 0; head < head_count_; ++head) {
+        for (uint32_t token = 0; token < token_count_; ++token) {
+            for (uint32_t i = 0; i < work_.query_count; ++i) {
+                s_.total[row_of(head, token) + i] = before_all_keys(call_, query_head(head, i));
+            }
+        }
+    }
+    std::fill_n(s_.out, size_t{row_count()} * out_stride_, 0.0f);
+}
+
+// Copies of the rows in f32.
+TileRows Kernel::stage(const TileRows &rows, uint32_t keys, uint32_t dim, float *copies,
+                       const std::byte **copied) const {
+    tile_kernels_.stage(rows.format, rows.rows, keys, dim, copies);
+    for (uint32_t j = 0; j < keys; ++j) {
+        copied[j] = reinterpret_cast<const std::byte *>(copies + size_t{j} * padded(dim));
+    }
+    return {copied, Format::f32};
+}
+
+// Scores of few queries, over rows as they are stored or copies of them.
+void Kernel::score_rows(const Unit &unit, const TileRows &k, uint32_t keys) {
+    ScoreTile score = {};
+    score.format = k.format;
+    score.vectors = k_stride_ / 16;
+    score.q = s_.q + size_t{row_of(unit.head, unit.first)} * k_stride_;
+    score.q_stride = k_stride_;
+    score.queries = queries_of(unit);
+    score.keys = keys;
+    score.k = k.rows;
+    score.scores = s_.scores;
+    score.ahead = values_ahead(unit, keys);
+    tile_kernels_.score(score);
+}
+
+// Scores of many, whose queries were packed.
+void Kernel::score_columns(const Unit &unit, uint32_t keys) {
+    tile_kernels_.stage_columns(k_format_, unit.k, keys, call_.pool.k_head_dim, s_.columns);
+    ScoreColumns score = {};
+    score.vectors = k_stride_ / 16;
+    score.packs = (queries_of(unit) + kPack - 1) / kPack;
+    score.keys = keys;
+    score.q = s_.packed_q + size_t{row_of(unit.head, unit.first)} * k_stride_;
+    score.k = s_.columns;
+    score.scores = s_.scores;
+    score.ahead = values_ahead(unit, keys);
+    tile_kernels_.score_columns(score);
+}
+
+// V of this tile is fetched while its scores are computed, and K of the next one while its values
+// are: what is in flight and what is in use then fit into the first-level cache together.
+void Kernel::compute(const Unit &unit, const Unit *next) {
+    uint32_t k_dim = call_.pool.k_head_dim;
     uint32_t v_dim = call_.pool.v_head_dim;
-    float scale = plan_.scale;
-    float *weights = s_.weights;
-    const float *q = s_.q + query * k_stride;
-    const float *k = s_.k;
-    for_each_run(visible, [=](uint32_t begin, uint32_t end) {
-        for (uint32_t j = begin; j < end; ++j) {
-            weights[j] = scale * dot(q, k + j * k_stride, k_stride);
-        }
-    });
-    if (plan_.soft_cap != 0.0f || plan_.alibi_slopes != nullptr) {
-        change_scores(segment, token, query, tile);
+    uint32_t keys =
+        (kTileTokens - static_cast<uint32_t>(std::countl_zero(unit.needed)) + 15) / 16 * 16;
+    bool is_many = queries_of(unit) > kDirectQueries;
+    bool is_packed = is_many && has_packs_ && row_of(unit.head, unit.first) % kPack == 0;
+    bool is_staged = is_many || k_dim % 16 != 0 || v_dim % 16 != 0;
+    const std::byte *copied[kTileTokens];
+    TileRows k = {unit.k, k_format_};
+    if (is_staged && (!is_packed || is_latent_)) k = stage(k, keys, k_dim, s_.k, copied);
+    if (is_packed) {
+        score_columns(unit, keys);
+    } else {
+        score_rows(unit, k, keys);
     }
-    float top = s_.top[query];
-    for_each_run(visible, [&](uint32_t begin, uint32_t end) {
-        for (uint32_t j = begin; j < end; ++j) top = weights[j] > top ? weights[j] : top;
-    });
-    // Scores that are all -inf weigh nothing; -inf - -inf would be NaN.
-    float shift = top == -kInfinity ? 0.0f : top;
-    float kept = std::exp(s_.top[query] - shift);
-    float sum = 0.0f;
-    for_each_run(visible, [&](uint32_t begin, uint32_t end) {
-        for (uint32_t j = begin; j < end; ++j) {
-            weights[j] = std::exp(weights[j] - shift);
-            sum += weights[j];
-        }
-    });
-    s_.top[query] = top;
-    s_.sum[query] = s_.sum[query] * kept + sum;
-    float *out = s_.out + query * out_stride_;
-    const float *v = is_latent_ ? s_.k : s_.v;  // V is the beginning of a latent row
-    uint32_t v_stride = is_latent_ ? k_stride_ : out_stride_;
-    for (uint32_t d = 0; d < v_dim; ++d) out[d] *= kept;
-    for_each_run(visible, [=](uint32_t begin, uint32_t end) {
-        for (uint32_t j = begin; j < end; ++j) {
-            const float *row = v + j * v_stride;
-            float weight = weights[j];
-            for (uint32_t d = 0; d < v_dim; ++d) out[d] += weight * row[d];
-        }
-    });
+    weigh(unit);
+    TileRows v = {unit.v, v_format_};
+    if (is_latent_) {  // V is the beginning of K
+        v = k;
+    } else if (is_staged) {
+        v = stage(v, keys, v_dim, s_.v, copied);
+    }
+    absorb(unit, v, next);
 }
 
-void Kernel::absorb(const Segment &segment, int64_t tile) {
-    for (uint32_t i = segment.first_index; i < segment.first_index + segment.token_count; ++i) {
-        if (s_.visible[i] == 0) continue;
-        for (uint32_t h = 0; h < group_.heads; ++h) {
-            absorb_query(segment, i, i * group_.heads + h, tile);
+// What the weighing of all queries of the unit has in common. Scales are of keys and of values, so
+// they are multiplied into scores and weights, and no element of K or V is.
+WeighTile Kernel::weighing_of(const Unit &unit) const {
+    uint32_t layer = call_.args.layer;
+    uint32_t head = work_.first_kv_head + unit.head;
+    WeighTile weighed = {};
+    weighed.scale = plan_.scale * tile_kernels_.factor(k_format_);
+    weighed.soft_cap = plan_.soft_cap;
+    weighed.v_scale = tile_kernels_.factor(v_format_);
+    if (k_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) {
+        weighed.k_scales = unit.k_scales;
+    } else if (k_scale_kind_ != QUIRE_SCALE_NONE) {
+        weighed.scale *= static_scale(call_.pool, 0, layer, head);
+    }
+    if (is_latent_) {
+        weighed.v_scales = weighed.k_scales;
+        if (weighed.k_scales == nullptr) weighed.v_scale *= k_scale(call_.pool, layer, head, {});
+    } else if (v_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) {
+        weighed.v_scales = unit.v_scales;
+    } else if (v_scale_kind_ != QUIRE_SCALE_NONE) {
+        weighed.v_scale *= static_scale(call_.pool, 1, layer, head);
+    }
+    return weighed;
+}
+
+// Scores of each query become weights.
+void Kernel::weigh(const Unit &unit) {
+    float distances[kTileTokens];
+    WeighTile weighed = weighing_of(unit);
+    for (uint32_t token = unit.first; token < unit.end; ++token) {
+        uint32_t row = row_of(unit.head, token);
+        uint32_t in_unit = (token - unit.first) * work_.query_count;
+        weighed.visible = unit.visible[token];
+        if (weighed.visible == 0) continue;
+        if (plan_.alibi_slopes != nullptr) {
+            weighed.distances = distances;
+            for (uint32_t j = 0; j < kTileTokens; ++j) {
+                int64_t key = key_position(call_, units_.row_of(token), unit.tile + j);
+                distances[j] = static_cast<float>(std::abs(units_.sight_of(token).position - key));
+            }
+        }
+        for (uint32_t i = 0; i < work_.query_count; ++i) {
+            if (weighed.distances != nullptr) {
+                weighed.slope = plan_.alibi_slopes[query_head(unit.head, i)];
+            }
+            s_.kept[in_unit + i] = tile_kernels_.weigh(
+                weighed, s_.scores + size_t{in_unit + i} * kTileTokens, &s_.chunk[row + i]);
         }
     }
 }
 
-void Kernel::end_queries(const Segment &segment) {
-    auto *out = array_at<std::byte>(call_.args.out);
-    auto *lse = array_at<float>(call_.args.lse);
-    uint32_t dim = call_.pool.v_head_dim;
-    uint32_t first = segment.first_index * group_.heads;
-    for (uint32_t i = first; i < first + segment.token_count * group_.heads; ++i) {
-        int64_t token = segment.first_token + i / group_.heads - segment.first_index;
-        float *values = s_.out + i * out_stride_;
-        bool is_empty = s_.sum[i] == 0.0f;
-        for (uint32_t d = 0; d < dim; ++d) values[d] = is_empty ? 0.0f : values[d] / s_.sum[i];
-        int64_t at = token * call_.args.out_token_stride + int64_t{head_of(i)} * dim;
-        plan_.q->store(values, out + at * plan_.q->size_bytes, dim);
-        if (lse == nullptr) continue;
-        lse[token * plan_.q_heads + head_of(i)] =
-            is_empty ? -kInfinity : s_.top[i] + std::log(s_.sum[i]);
+// Keys [begin, end), which tokens [first_token, end_token) see.
+void Kernel::absorb_run(const Unit &unit, uint32_t first_token, uint32_t end_token, uint32_t begin,
+                        uint32_t end, const TileRows &v, const Ahead &ahead) {
+    uint32_t in_unit = (first_token - unit.first) * work_.query_count;
+    uint32_t queries = (end_token - first_token) * work_.query_count;
+    AbsorbTile absorbed = {};
+    absorbed.format = v.format;
+    absorbed.vectors = out_stride_ / 16;
+    absorbed.weights = s_.scores + size_t{in_unit} * kTileTokens;
+    absorbed.kept = s_.kept + in_unit;
+    absorbed.queries = queries;
+    absorbed.begin = begin;
+    absorbed.end = end;
+    absorbed.v = v.rows;
+    absorbed.out = s_.chunk_out + size_t{row_of(unit.head, first_token)} * out_stride_;
+    absorbed.out_stride = out_stride_;
+    absorbed.ahead = ahead;
+    tile_kernels_.absorb(absorbed);
+    std::fill_n(s_.kept + in_unit, queries, 1.0f);
+}
+
+// Tokens that see one run of keys each, from the same key on, share what is common to all; then,
+// and in every other case, each takes what it sees by itself.
+void Kernel::absorb(const Unit &unit, const TileRows &v, const Unit *next) {
+    Ahead ahead = {};
+    if (next != nullptr) {
+        uint32_t keys = 64 - static_cast<uint32_t>(std::countl_zero(next->needed));
+        ahead = {next->k, keys, bytes_of(k_format_, call_.pool.k_head_dim)};
+    }
+    uint64_t common = unit.visible[unit.first];
+    bool has_common = is_one_run(common);
+    for (uint32_t t = unit.first; t < unit.end && has_common; ++t) {
+        uint64_t visible = unit.visible[t];
+        has_common = is_one_run(visible) && std::countr_zero(visible) == std::countr_zero(common);
+        common &= visible;
+    }
+    if (!has_common) common = 0;
+    for_each_run(common, [&](uint32_t begin, uint32_t end) {
+        absorb_run(unit, unit.first, unit.end, begin, end, v, ahead);
+    });
+    for (uint32_t t = unit.first; t < unit.end; ++t) {
+        for_each_run(unit.visible[t] & ~common, [&](uint32_t begin, uint32_t end) {
+            absorb_run(unit, t, t + 1, begin, end, v, Ahead{});
+        });
     }
 }
 
-// A segment takes over what the one before has loaded of their common places, so a prefix that many
-// rows share is read once for all of them.
+void Kernel::begin_chunk() {
+    uint32_t rows = row_count();
+    std::fill_n(s_.chunk, rows, Softmax{-kInfinity, 0.0f});
+    std::fill_n(s_.chunk_out, size_t{rows} * out_stride_, 0.0f);
+}
+
+void Kernel::end_chunk(uint32_t chunk) {
+    if (work_.states) {
+        keep_chunk(chunk);
+    } else {
+        fold_chunk();
+    }
+}
+
+void Kernel::keep_chunk(uint32_t chunk) {
+    for (uint32_t head = 0; head < head_count_; ++head) {
+        for (uint32_t token = 0; token < token_count_; ++token) {
+            for (uint32_t i = 0; i < work_.query_count; ++i) {
+                uint32_t row = row_of(head, token) + i;
+                ChunkState state =
+                    work_.states.at(call_, token_count_, chunk, token, query_head(head, i));
+                *state.softmax = s_.chunk[row];
+                std::copy_n(s_.chunk_out + size_t{row} * out_stride_, out_stride_, state.out);
+            }
+        }
+    }
+}
+
+void Kernel::fold_chunk() {
+    for (uint32_t row = 0; row < row_count(); ++row) {
+        size_t at = size_t{row} * out_stride_;
+        tile_kernels_.fold(&s_.total[row], s_.out + at, s_.chunk[row], s_.chunk_out + at,
+                           out_stride_ / 16);
+    }
+}
+
+void Kernel::end_queries() {
+    for (uint32_t head = 0; head < head_count_; ++head) {
+        for (uint32_t token = 0; token < token_count_; ++token) {
+            for (uint32_t i = 0; i < work_.query_count; ++i) {
+                uint32_t row = row_of(head, token) + i;
+                write_result(call_, work_.first_token + token, query_head(head, i), s_.total[row],
+                             s_.out + size_t{row} * out_stride_);
+            }
+        }
+    }
+}
+
+// A unit is placed before the one in front of it is computed, which fetches its keys.
 void Kernel::run() {
-    for (uint32_t i = 0; i < group_.segment_count; ++i) begin_queries(group_.segments[i]);
-    for (int64_t tile = next_tile(0); tile >= 0; tile = next_tile(tile + kTileTokens)) {
-        uint64_t loaded = 0;
-        for (uint32_t i = 0; i < group_.segment_count; ++i) {
-            const Segment &segment = group_.segments[i];
-            look(segment, tile);
-            uint64_t needed = 0;
-            for (uint32_t t = 0; t < segment.token_count; ++t) {
-                needed |= s_.visible[segment.first_index + t];
-            }
-            loaded &= places_before(segment.shared_places, tile);
-            load(segment, tile, needed & ~loaded);
-            loaded |= needed;
-            absorb(segment, tile);
+    begin_queries();
+    if (!work_.states) begin_totals();
+    uint32_t chunk = work_.first_chunk;
+    begin_chunk();
+    Unit units[2];
+    uint32_t now = 0;
+    bool has_unit = units_.first(&units[now]);
+    while (has_unit) {
+        const Unit &unit = units[now];
+        for (; chunk < unit.tile / kChunkTokens; ++chunk) {
+            end_chunk(chunk);
+            begin_chunk();
         }
+        has_unit = units_.next(unit, &units[1 - now]);
+        compute(unit, has_unit ? &units[1 - now] : nullptr);
+        now = 1 - now;
     }
-    for (uint32_t i = 0; i < group_.segment_count; ++i) end_queries(group_.segments[i]);
-}
-
-// Gathers tokens until the scratch is full: those of one row, and of the rows behind it that share
-// a prefix with the one before them. Returns the token behind.
-int64_t fill_group(const AttendCall &call, uint32_t *row_index, int64_t token, int64_t token_end,
-                   uint32_t tokens_at_once, QueryGroup *group) {
-    const auto *shared = array_at<const int32_t>(call.args.shared_prefix);
-    group->segment_count = 0;
-    group->token_count = 0;
-    while (token < token_end && group->token_count < tokens_at_once) {
-        Row row = row_at(call, *row_index);
-        int64_t shared_places = 0;
-        if (group->segment_count != 0) {
-            bool is_next = row.index == group->segments[group->segment_count - 1].row.index + 1;
-            if (shared != nullptr && is_next) {
-                shared_places = int64_t{shared[row.index]} * call.pool.block_tokens;
-            }
-            if (shared_places == 0) break;
-        }
-        int64_t room = tokens_at_once - group->token_count;
-        int64_t end = std::min({row.end_token, token_end, token + room});
-        auto count = static_cast<uint32_t>(end - token);
-        group->segments[group->segment_count++] = {row, token, count, group->token_count,
-                                                   shared_places};
-        group->token_count += count;
-        token = end;
-        while (token < token_end && token == row_at(call, *row_index).end_token) ++*row_index;
-    }
-    return token;
+    end_chunk(chunk);
+    for (begin_chunk(); work_.states && ++chunk < work_.end_chunk;) keep_chunk(chunk);
+    if (!work_.states) end_queries();
 }
 
 }  // namespace
 
-void attend(const AttendCall &call, uint32_t kv_head, uint32_t token_begin, uint32_t token_end,
-            AttendScratch *scratch) {
-    const int32_t *ends = array_at<const int32_t>(call.args.cu_q) + 1;
-    const int32_t *rows_end = ends + call.args.row_count;
-    // The first row that ends behind token_begin holds it.
-    const int32_t *at = std::upper_bound(ends, rows_end, static_cast<int32_t>(token_begin));
-    if (at == rows_end) return;
-    int64_t token_limit = std::min<int64_t>(token_end, *(rows_end - 1));
-    int64_t token = std::max<int64_t>(token_begin, *array_at<const int32_t>(call.args.cu_q));
-    auto row = static_cast<uint32_t>(at - ends);
-    uint32_t heads = call.plan->q_heads / call.pool.kv_heads;
-    uint32_t heads_at_once = std::min(heads, kQueries);
-    QueryGroup group{};
-    group.kv_head = kv_head;
-    while (token < token_limit) {
-        token = fill_group(call, &row, token, token_limit, kQueries / heads_at_once, &group);
-        for (uint32_t head = 0; head < heads; head += heads_at_once) {
-            group.first_head = kv_head * heads + head;
-            group.heads = std::min(heads_at_once, heads - head);
-            Kernel(call, group, scratch).run();
-        }
-    }
+uint32_t kv_heads_in_scratch(const AttendCall &call, uint32_t token_count, uint32_t query_count) {
+    uint64_t rows = uint64_t{token_count} * query_count;
+    uint64_t stride = std::max(padded(call.pool.k_head_dim), padded(call.pool.v_head_dim));
+    if (rows > kQueries) return 0;
+    return static_cast<uint32_t>(std::min(kMaxRows / rows, kRowFloats / (rows * stride)));
+}
+
+void attend(const AttendCall &call, const AttendWork &work, AttendScratch *scratch) {
+    Kernel(call, work, scratch).run();
 }
 
 }  // namespace quire::cpu

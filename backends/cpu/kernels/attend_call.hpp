@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/element.hpp"
+#include "kernels/tile.hpp"
 #include "quire/plugin/backend.h"
 
 namespace quire::cpu {
@@ -15,10 +16,10 @@ namespace quire::cpu {
 constexpr uint32_t kMaxHeadDim = 256;
 constexpr uint32_t kMaxLatentKDim = 576;  // DeepSeek's 512 + 64
 constexpr uint32_t kMaxLatentVDim = 512;
-constexpr uint32_t kTileTokens = 64;  // kernels/attend.hpp
 
 // What a plan fixes.
 struct AttendPlan {
+    const TileKernels *tile;
     const Element *q;
     const Element *k;
     const Element *v;
@@ -37,6 +38,9 @@ struct AttendCall {
     quire_be_pool pool;
     const AttendPlan *plan;
 };
+
+// The elements of a row of q, K, V or out in f32, with zeros behind it.
+constexpr uint32_t padded(uint32_t dim) { return (dim + 15) / 16 * 16; }
 
 // A device address that was checked, as an array.
 template <typename T>

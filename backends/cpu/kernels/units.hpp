@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// units: what one work of attention computes at once, one after another, and where its keys lie.
+//
+// A unit is the keys of one tile, for one KV head, and some neighbouring tokens of the work whose
+// rows have the tile in common: mostly all tokens of a row, or of several that share a prefix.
+// Units come tile by tile, and within a tile head by head, which is the order of a block-major
+// pool.
+//
+// Invariants
+//   (1) the address of a key that no token of the unit sees is that of zeros, and its scale is 0
+//   (2) a unit and the next one may be held at once: what is visible lies in two places
+//
+// Units: places are tokens of a row.
+//
+// Threads: one.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attend.hpp"
+#include "kernels/paged.hpp"
+#include "kernels/sight.hpp"
+
+namespace quire::cpu {
+
+// Calls body(begin, end) for each run of ones, in rising order. A causal query has one.
+template <typename Body>
+void for_each_run(uint64_t bits, Body body) {
+    while (bits != 0) {
+        auto begin = static_cast<uint32_t>(std::countr_zero(bits));
+        uint32_t end = begin + static_cast<uint32_t>(std::countr_one(bits >> begin));
+        body(begin, end);
+        bits = end == kTileTokens ? 0 : bits >> end << end;
+    }
+}
+
+struct Unit {
+    int64_t tile;             // place of its first key
+    const uint64_t *visible;  // of the tile's keys, of each token of the work
+    uint32_t segment;
+    uint32_t first;  // tokens [first, end) of the work
+    uint32_t end;
+    uint32_t head;    // of the work's
+    uint64_t needed;  // keys that one of the tokens sees
+    const std::byte *k[kTileTokens];
+    const std::byte *v[kTileTokens];
+    float k_scales[kTileTokens];  // where each token and head has one
+    float v_scales[kTileTokens];
+};
+
+class Units {
+ public:
+    // REQUIRES: call and work outlive this.
+    Units(const AttendCall &call, const AttendWork &work);
+
+    // False: no key is left.
+    bool first(Unit *unit);
+    bool next(const Unit &unit, Unit *next);
+
+    // Of a token of the work.
+    const Row &row_of(uint32_t token) const { return segments_[segment_of_[token]].row; }
+    const Sight &sight_of(uint32_t token) const { return sight_[token]; }
+
+ private:
+    // Some tokens of one row.
+    struct Segment {
+        Row row;
+        int64_t first_token;
+        uint32_t token_count;
+        uint32_t first_index;   // of its tokens in the work
+        int64_t shared_places;  // that lie where those of the segment before do
+    };
+    // Keys [begin, end) of a tile, which lie in one block one behind another.
+    struct Piece {
+        uint32_t begin;
+        uint32_t end;
+        TokenPlace at;  // of the first
+    };
+
+    int64_t next_tile(int64_t tile) const;
+    void look(int64_t tile, uint64_t *visible) const;
+    bool first_from(int64_t tile, uint64_t *visible, Unit *unit);
+    uint32_t segments_behind(uint32_t segment, int64_t tile) const;
+    bool set_unit(uint32_t segment, uint32_t head, Unit *unit);
+    void place_tile(const Unit &unit);
+    void place_unit(Unit *unit);
+    void fetch_scales(const Unit &unit, int64_t offset) const;
+    void copy_scales(int64_t offset, uint32_t head, float *scales) const;
+
+    const AttendCall &call_;
+    const AttendWork &work_;
+    uint32_t token_count_;
+    uint32_t head_count_;
+    uint32_t k_scale_kind_;
+    uint32_t v_scale_kind_;
+    // Addresses of a segment's keys for the first head; those of other heads are as far from them.
+    int64_t placed_tile_ = -1;
+    uint32_t placed_segment_ = 0;
+    uint32_t piece_count_ = 0;
+    Piece pieces_[kTileTokens];
+    uint64_t placed_k_[kTileTokens] = {};
+    uint64_t placed_v_[kTileTokens] = {};
+    uint32_t segment_count_ = 0;
+    Segment segments_[kQueries];
+    uint32_t segment_of_[kQueries] = {};
+    Sight sight_[kQueries];
+    uint64_t visible_[2][kQueries];
+};
+
+}  // namespace quire::cpu

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""targets: the cpu backend's attention is right on every instruction set that it has kernels for.
+
+    targets.py QUIRE SOURCE
+
+Those that this processor lacks are named and left out; the best one is what every other test uses.
+For 64-bit ARM the kernels are only compiled, by clang, and must have become its instructions.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+CASES = "Attention*:Quantised*:Invariance*:Option*"
+
+
+def run(*command, **environment):
+    return subprocess.run([str(part) for part in command], env=dict(os.environ, **environment),
+                          capture_output=True, text=True)
+
+
+def target_of(quire, asked):
+    """The instruction set that is used when `asked` is the most that may be."""
+    listed = run(quire, "devices", QUIRE_CPU_TARGET=asked)
+    return re.search(r"host processor, (\w+),", listed.stdout).group(1)
+
+
+def conforms(quire, target):
+    result = run(quire, "conform", "cpu", "--short", "--only", CASES, QUIRE_CPU_TARGET=target)
+    cases = re.search(r"^cases: .*$", result.stdout, re.MULTILINE)
+    print(f"{target}: {cases.group(0) if cases else result.stdout + result.stderr}")
+    return result.returncode == 0 and cases is not None
+
+
+def compiles_for_arm(source):
+    tile = source / "backends" / "cpu" / "kernels" / "tile.cpp"
+    # Of a compiler for this machine: its C++ headers say nothing about the processor but through
+    # glibc's, which want to be told that it has 64 bits.
+    found = run("g++", "-E", "-v", "-x", "c++", "/dev/null").stderr
+    listed = re.search(r"#include <...> search starts here:\n(.*?)\nEnd", found, re.DOTALL)
+    folders = [f"-isystem{line.strip()}" for line in listed.group(1).splitlines()
+               if "/lib/gcc/" not in line]
+    with tempfile.TemporaryDirectory() as folder:
+        assembly = pathlib.Path(folder, "tile.s")
+        result = run("clang++", "--target=aarch64-linux-gnu", "-D__x86_64__", "-std=c++20", "-O2",
+                     "-ffp-contract=off", "-fno-exceptions", "-Wall", "-Wextra", "-Werror",
+                     "-DQUIRE_CPU_TARGET=plain", f"-I{source / 'backends' / 'cpu'}",
+                     f"-I{source / 'include'}", *folders, "-S", tile, "-o", assembly)
+        if result.returncode != 0:
+            print(f"aarch64: {result.stderr}")
+            return False
+        text = assembly.read_text()
+    counts = {name: len(re.findall(rf"\t{name}\t", text)) for name in ("fmla", "fcvtl")}
+    print(f"aarch64: compiled, {counts}")
+    return all(count > 0 for count in counts.values())
+
+
+def main():
+    quire, source = sys.argv[1], pathlib.Path(sys.argv[2])
+    best = target_of(quire, "avx512")
+    print(f"the best here is {best}")
+    good = compiles_for_arm(source)
+    for target in ("avx512", "avx2", "plain"):
+        if target_of(quire, target) != target:
+            print(f"{target}: left out, this processor lacks it")
+        elif target != best:
+            good = conforms(quire, target) and good
+    return 0 if good and target_of(quire, "plain") == "plain" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
