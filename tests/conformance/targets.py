@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """targets: the cpu backend's attention is right on every instruction set that it has kernels for.
 
-    targets.py QUIRE SOURCE
+    targets.py QUIRE CONFORM SOURCE
 
 Those that this processor lacks are named and left out; the best one is what every other test uses.
 For 64-bit ARM the kernels are only compiled, by clang, and must have become its instructions.
@@ -28,8 +28,9 @@ def target_of(quire, asked):
     return re.search(r"host processor, (\w+),", listed.stdout).group(1)
 
 
-def conforms(quire, target):
-    result = run(quire, "conform", "cpu", "--short", "--only", CASES, QUIRE_CPU_TARGET=target)
+def conforms(quire, suite, target):
+    result = run(quire, "conform", "cpu", "--short", "--only", CASES, QUIRE_CONFORM=suite,
+                 QUIRE_CPU_TARGET=target)
     cases = re.search(r"^cases: .*$", result.stdout, re.MULTILINE)
     print(f"{target}: {cases.group(0) if cases else result.stdout + result.stderr}")
     return result.returncode == 0 and cases is not None
@@ -59,7 +60,7 @@ def compiles_for_arm(source):
 
 
 def main():
-    quire, source = sys.argv[1], pathlib.Path(sys.argv[2])
+    quire, suite, source = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     best = target_of(quire, "avx512")
     print(f"the best here is {best}")
     good = compiles_for_arm(source)
@@ -67,7 +68,7 @@ def main():
         if target_of(quire, target) != target:
             print(f"{target}: left out, this processor lacks it")
         elif target != best:
-            good = conforms(quire, target) and good
+            good = conforms(quire, suite, target) and good
     return 0 if good and target_of(quire, "plain") == "plain" else 1
 
 
