@@ -111,13 +111,13 @@ bool Sharing::split(const Bundle &bundle, WorkList *list) {
     }
     uint32_t tokens = bundle.end_token - bundle.first_token;
     uint64_t floats =
-        uint64_t{bundle.end_chunk} * tokens * call_.plan->q_heads * ChunkStates::floats_each(call_);
+        uint64_t{chunks} * tokens * call_.plan->q_heads * ChunkStates::floats_each(call_);
     uint64_t works = uint64_t{parts} * ceil_div(call_.pool.kv_heads, heads) * slices;
     if (list->split_count == WorkList::kSplits || works > WorkList::kWorks - list->work_count ||
         floats > WorkList::kStateFloats - used_floats_) {
         return false;
     }
-    ChunkStates states = {list->states + used_floats_};
+    ChunkStates states = {list->states + used_floats_, bundle.first_chunk};
     used_floats_ += floats;
     list->splits[list->split_count++] = {bundle.first_token, tokens, bundle.first_chunk,
                                          bundle.end_chunk, states};

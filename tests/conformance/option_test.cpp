@@ -266,6 +266,21 @@ TEST_F(OptionTest, shared_prefix_gives_the_bits_of_one_that_is_not_told) {
     }
 }
 
+// Nobody reads the row between: what its neighbours share is what both share with it.
+TEST_F(OptionTest, shared_prefix_across_a_row_without_tokens_agrees_with_the_oracle) {
+    Rig rig;
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
+        AttentionSpec spec = plain_spec(rig);
+        spec.tells_shared = true;
+        spec.shares_pages = true;
+        spec.pages_seed = seed;
+        auto block = static_cast<int32_t>(spec.shape.block_tokens);
+        int32_t length = 140 / block * block + 2 * block;
+        spec.rows = {{0, length, 1}, {1, length, 0, block}, {2, length, 1, length - block}};
+        EXPECT_LE(error_of(rig, spec), 1.0) << spec.text();
+    }
+}
+
 TEST_F(OptionTest, shared_prefix_of_many_rows_agrees_with_the_oracle) {
     Rig rig;
     AttentionSpec spec = plain_spec(rig);

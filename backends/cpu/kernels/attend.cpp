@@ -252,6 +252,8 @@ void Kernel::weigh(const Unit &unit) {
         if (plan_.alibi_slopes != nullptr) {
             weighed.distances = distances;
             for (uint32_t j = 0; j < kTileTokens; ++j) {
+                distances[j] = 0.0f;
+                if ((weighed.visible >> j & 1) == 0) continue;  // it may not even be in the row
                 int64_t key = key_position(call_, units_.row_of(token), unit.tile + j);
                 distances[j] = static_cast<float>(std::abs(units_.sight_of(token).position - key));
             }
@@ -372,9 +374,13 @@ void Kernel::run() {
     bool has_unit = units_.first(&units[now]);
     while (has_unit) {
         const Unit &unit = units[now];
-        for (; chunk < unit.tile / kChunkTokens; ++chunk) {
+        auto next_chunk = static_cast<uint32_t>(unit.tile / kChunkTokens);
+        if (chunk != next_chunk) {
             end_chunk(chunk);
             begin_chunk();
+            // A chunk of which nobody sees a key is nothing to fold, but has a state.
+            while (++chunk < next_chunk && work_.states) end_chunk(chunk);
+            chunk = next_chunk;
         }
         has_unit = units_.next(unit, &units[1 - now]);
         compute(unit, has_unit ? &units[1 - now] : nullptr);

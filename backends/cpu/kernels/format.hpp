@@ -33,8 +33,9 @@ constexpr Format format_of(uint32_t dtype) {
     }
 }
 
-// The number of bytes of `count` elements; of i4 an even count.
-constexpr uint32_t bytes_of(Format format, uint32_t count) {
+// The number of bytes of `count` elements; of i4 an even count. Always inline: units for more than
+// the baseline use it, and their copy must not be the one that the linker keeps.
+[[gnu::always_inline]] constexpr uint32_t bytes_of(Format format, uint32_t count) {
     switch (format) {
         case Format::f32:
             return count * 4;

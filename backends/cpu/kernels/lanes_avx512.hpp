@@ -122,10 +122,9 @@ inline Lanes load_i4(const std::byte *from) {
     const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
     const __m512i places =
         _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
-    const int *words = reinterpret_cast<const int *>(from);
     int low, high;
-    __builtin_memcpy(&low, words, sizeof low);
-    __builtin_memcpy(&high, words + 1, sizeof high);
+    __builtin_memcpy(&low, from, sizeof low);
+    __builtin_memcpy(&high, from + sizeof low, sizeof high);
     __m512i nibbles = _mm512_mask_set1_epi32(_mm512_set1_epi32(low), 0xFF00, high);
     return _mm512_permutexvar_ps(_mm512_srlv_epi32(nibbles, places), values);
 }

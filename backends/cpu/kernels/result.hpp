@@ -19,7 +19,8 @@ struct ChunkState {
 
 // The states of some tokens' chunks: [chunk][token][query head].
 struct ChunkStates {
-    float *floats = nullptr;  // NULL = none are kept
+    float *floats = nullptr;   // NULL = none are kept
+    uint32_t first_chunk = 0;  // whose state is the first
 
     explicit operator bool() const { return floats != nullptr; }
 
@@ -29,7 +30,8 @@ struct ChunkStates {
     }
     ChunkState at(const AttendCall &call, uint32_t token_count, uint32_t chunk, uint32_t token,
                   uint32_t q_head) const {
-        uint64_t index = (uint64_t{chunk} * token_count + token) * call.plan->q_heads + q_head;
+        uint64_t index =
+            (uint64_t{chunk - first_chunk} * token_count + token) * call.plan->q_heads + q_head;
         float *state = floats + index * floats_each(call);
         return {reinterpret_cast<Softmax *>(state), state + 16};
     }

@@ -405,7 +405,7 @@ float factor(Format format) { return format == Format::e4m3 ? kE4m3Factor : 1.0f
 template <Format format>
 inline Lanes load_part(const std::byte *row, uint32_t first, uint32_t dim) {
     if (first + 16 <= dim) return Reader<format>::load(row, first / 16);
-    std::byte rest[64] = {};
+    alignas(64) std::byte rest[64] = {};
     __builtin_memcpy(rest, row + bytes_of(format, first), bytes_of(format, dim - first));
     return Reader<format>::load(rest, 0);
 }

@@ -30,11 +30,13 @@ Units::Units(const AttendCall &call, const AttendWork &work)
     // The first row that ends behind a token holds it.
     const int32_t *at = std::upper_bound(ends, rows_end, static_cast<int32_t>(work_.first_token));
     int64_t token = work_.first_token;
+    int64_t places = INT64_MAX;
     for (; token < work_.end_token; ++at) {
         Row row = row_at(call_, static_cast<uint32_t>(at - ends));
+        int64_t own = shared != nullptr ? int64_t{shared[row.index]} * call_.pool.block_tokens : 0;
+        // A row without tokens has no segment; what is shared across it is what both share.
+        places = std::min(places, own);
         if (row.end_token <= token) continue;
-        bool is_next = segment_count_ != 0 && shared != nullptr;
-        int64_t places = is_next ? int64_t{shared[row.index]} * call_.pool.block_tokens : 0;
         auto index = static_cast<uint32_t>(token - work_.first_token);
         auto count =
             static_cast<uint32_t>(std::min<int64_t>(row.end_token, work_.end_token) - token);
@@ -43,6 +45,7 @@ Units::Units(const AttendCall &call, const AttendWork &work)
             sight_[index + t] = cpu::sight_of(call_, row, token + t);
         }
         segments_[segment_count_++] = {row, token, count, index, places};
+        places = INT64_MAX;
         token += count;
     }
 }
@@ -158,6 +161,8 @@ void Units::fetch_scales(const Unit &unit, int64_t offset) const {
     int64_t end = std::min(key + kTileTokens, row.length);
     for (; key < end; key += pool.block_tokens - key % pool.block_tokens) {
         TokenPlace at = {row.blocks[key / pool.block_tokens], key % pool.block_tokens};
+        // Nobody may see it, and then nobody has checked it.
+        if (at.block < 0 || at.block >= pool.block_count) continue;
         for (uint32_t head = 0; head < head_count_; ++head) {
             __builtin_prefetch(
                 row_scale_at(pool, offset, call_.args.layer, work_.first_kv_head + head, at));
