@@ -102,8 +102,6 @@ void set_attend(const quire_be_plan_desc &desc, quire_be_plan *plan) {
     AttendPlan &attend = plan->attend;
     attend.tile = &tile_kernels();
     attend.q = find_value(shape.q_dtype);
-    attend.k = find_element(shape.k_dtype);
-    attend.v = find_element(shape.v_dtype);
     attend.scale = desc.scale != 0.0f ? desc.scale : static_cast<float>(plain_scale);
     attend.soft_cap = desc.soft_cap;
     attend.alibi_slopes = plan->slopes.get();

@@ -224,14 +224,16 @@ WeighTile Kernel::weighing_of(const Unit &unit) const {
     weighed.scale = plan_.scale * tile_kernels_.factor(k_format_);
     weighed.soft_cap = plan_.soft_cap;
     weighed.v_scale = tile_kernels_.factor(v_format_);
+    float k_scale = 1.0f;
     if (k_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) {
         weighed.k_scales = unit.k_scales;
     } else if (k_scale_kind_ != QUIRE_SCALE_NONE) {
-        weighed.scale *= static_scale(call_.pool, 0, layer, head);
+        k_scale = static_scale(call_.pool, 0, layer, head);
     }
-    if (is_latent_) {
+    weighed.scale *= k_scale;
+    if (is_latent_) {  // V is the beginning of K
         weighed.v_scales = weighed.k_scales;
-        if (weighed.k_scales == nullptr) weighed.v_scale *= k_scale(call_.pool, layer, head, {});
+        weighed.v_scale *= k_scale;
     } else if (v_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) {
         weighed.v_scales = unit.v_scales;
     } else if (v_scale_kind_ != QUIRE_SCALE_NONE) {

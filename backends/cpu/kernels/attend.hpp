@@ -23,8 +23,8 @@
 // positions, keys that a mask hides and the null block may hold anything. A hidden key is left out,
 // not weighed with 0.
 //
-// Memory: K and V of the next tile are fetched while one is computed. Where few queries share a
-// tile it is read as it is stored; many queries share a copy of it in f32.
+// Memory: V of a tile is fetched while its scores are computed, K of the next one while its values
+// are. Where few queries share a tile it is read as it is stored; many queries share a copy in f32.
 //
 // Threads: one scratch each.
 #pragma once
@@ -46,7 +46,7 @@ constexpr uint32_t kChunkTokens = 8 * kTileTokens;
 // A part of a call that one thread computes: query tokens [first_token, end_token), which are of
 // one row, or of neighbours that share a prefix; of KV heads [first_kv_head, end_kv_head) the query
 // heads [first_query, first_query + query_count) of each; over chunks [first_chunk, end_chunk).
-// REQUIRES: their rows fit into a scratch (fits_scratch).
+// REQUIRES: their rows fit into a scratch (kv_heads_in_scratch).
 struct AttendWork {
     uint32_t first_token;
     uint32_t end_token;

@@ -21,8 +21,6 @@ constexpr uint32_t kMaxLatentVDim = 512;
 struct AttendPlan {
     const TileKernels *tile;
     const Element *q;
-    const Element *k;
-    const Element *v;
     float scale;
     float soft_cap;             // 0 = none
     const float *alibi_slopes;  // [q_heads]; NULL = none

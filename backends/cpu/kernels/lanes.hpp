@@ -24,15 +24,6 @@
 // Threads: any; nothing is kept.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-namespace quire::cpu {
-
-constexpr uint32_t kLanes = 16;
-
-}  // namespace quire::cpu
-
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #include "kernels/lanes_avx512.hpp"  // IWYU pragma: export
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)

@@ -57,19 +57,4 @@ inline uint32_t *amax_at(const quire_be_pool &pool, uint32_t side, uint32_t laye
     return numbers + (uint64_t{layer} * 2 + side) * pool.kv_heads + head;
 }
 
-// What the codes of a row of K are multiplied by; 1 where it holds values.
-inline float k_scale(const quire_be_pool &pool, uint32_t layer, uint32_t head, TokenPlace token) {
-    if (pool.k_scale_kind == QUIRE_SCALE_NONE) return 1.0f;
-    if (pool.k_scale_kind != QUIRE_SCALE_TOKEN_HEAD) return static_scale(pool, 0, layer, head);
-    return *row_scale_at(pool, pool.k_scale_offset, layer, head, token);
-}
-
-// As k_scale(), of a row of V. In a latent pool V is the beginning of K.
-inline float v_scale(const quire_be_pool &pool, uint32_t layer, uint32_t head, TokenPlace token) {
-    if (pool.group_kind == QUIRE_GROUP_LATENT) return k_scale(pool, layer, head, token);
-    if (pool.v_scale_kind == QUIRE_SCALE_NONE) return 1.0f;
-    if (pool.v_scale_kind != QUIRE_SCALE_TOKEN_HEAD) return static_scale(pool, 1, layer, head);
-    return *row_scale_at(pool, pool.v_scale_offset, layer, head, token);
-}
-
 }  // namespace quire::cpu
