@@ -116,8 +116,8 @@ quire_status device_props(quire_be_device *device, quire_be_device_props *props,
     props->copy_alignment = 64;  // a cache line
     props->reserved0 = 0;
     std::memset(props->name, 0, sizeof props->name);
-    std::snprintf(props->name, sizeof props->name, "host processor, %s, %u threads",
-                  tile_kernels().name, device->pool.thread_count());
+    std::snprintf(props->name, sizeof props->name, "host processor, %s, %u threads", target_name(),
+                  device->pool.thread_count());
     return QUIRE_OK;
 }
 

@@ -101,6 +101,7 @@ void set_attend(const quire_be_plan_desc &desc, quire_be_plan *plan) {
     double plain_scale = 1.0 / std::sqrt(static_cast<double>(shape.k_head_dim));
     AttendPlan &attend = plan->attend;
     attend.tile = &tile_kernels();
+    attend.matrix = matrix_kernels();
     attend.q = find_value(shape.q_dtype);
     attend.scale = desc.scale != 0.0f ? desc.scale : static_cast<float>(plain_scale);
     attend.soft_cap = desc.soft_cap;

@@ -7,9 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
 
 #include "attention_case.hpp"
 #include "quire/attention.h"
+#include "quire/cache.h"
 #include "shapes.hpp"
 
 namespace quire::conformance {
@@ -106,6 +110,32 @@ void expect_parts_give_the_whole(Rig &rig, const AttentionSpec &spec, int32_t le
     AttentionResult merged = merge(run(rig, spec, {head}), run(rig, spec, {tail}), spec.shape);
     EXPECT_LE(distance(merged, AttentionCase(asked).exact(), spec.shape), 1.0)
         << "parts of " << first_part << " and " << length - first_part << "; " << asked.text();
+}
+
+// Makes the last token of the only row all ones: NaN in every float, and in its scales.
+void make_last_token_nan(AttentionCase *attention) {
+    const quire_be_pool &pool = attention->input().pool;
+    int64_t last = attention->lengths()[0] - 1;
+    int64_t place = last % pool.block_tokens;
+    auto entry = static_cast<size_t>(last / pool.block_tokens);
+    unsigned char *layer = attention->bytes().data() +
+                           attention->block_table()[entry] * pool.block_stride +
+                           attention->input().layer * pool.layer_stride;
+    auto fill = [](unsigned char *row, uint32_t dtype, uint32_t dim) {
+        std::memset(row, 0xFF, dtype == QUIRE_DTYPE_I4 ? dim / 2 : size_t{dim} * size_of(dtype));
+    };
+    for (uint32_t head = 0; head < pool.kv_heads; ++head) {
+        unsigned char *k = layer + head * pool.k_head_stride + place * pool.k_token_stride;
+        unsigned char *v =
+            layer + pool.v_offset + head * pool.v_head_stride + place * pool.v_token_stride;
+        fill(k, pool.k_dtype, pool.k_head_dim);
+        fill(v, pool.v_dtype, pool.v_head_dim);
+        for (auto [kind, offset] : {std::pair{pool.k_scale_kind, pool.k_scale_offset},
+                                    std::pair{pool.v_scale_kind, pool.v_scale_offset}}) {
+            unsigned char *scale = layer + offset + head * pool.scale_head_stride + place * 4;
+            if (kind == QUIRE_SCALE_TOKEN_HEAD) std::memset(scale, 0xFF, sizeof(float));
+        }
+    }
 }
 
 }  // namespace
@@ -217,6 +247,34 @@ TEST_F(MetamorphicTest, same_call_gives_the_same_bits_every_time) {
         std::vector<RowSpec> rows = {{0, 150, 30}, {1, 40, 40}, {2, 290, 1}};
         AttentionResult first = run(rig, spec, rows);
         for (int i = 0; i < 4; ++i) EXPECT_TRUE(run(rig, spec, rows) == first) << spec.text();
+    }
+}
+
+// Several tokens of a row are computed together, and the first may not see what the last does.
+TEST_F(MetamorphicTest, token_of_nan_changes_nothing_for_those_before_it) {
+    Rig rig;
+    std::vector<PoolTypes> offered = {{QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, 0, 0},
+                                      {QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, 0, 0},
+                                      {QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 0, 0}};
+    for (uint32_t dtype : kCodeTypes) {
+        offered.push_back({dtype, dtype, QUIRE_SCALE_TOKEN_HEAD, QUIRE_SCALE_TOKEN_HEAD});
+    }
+    for (const PoolTypes &types : offered) {
+        AttentionSpec spec;
+        spec.shape = plain_shape(rig);
+        put_types(types, &spec.shape);
+        if (!is_offered(rig, spec.shape)) continue;
+        for (int32_t tokens : {2, 7, 40}) {
+            spec.rows = {{0, 90, tokens}};
+            AttentionCase attention(spec);
+            AttentionResult right = attention.run(rig);
+            make_last_token_nan(&attention);
+            AttentionResult result = attention.run(rig);
+            auto before = static_cast<uint32_t>(tokens - 1);
+            EXPECT_TRUE(slice(result, spec, 0, before) == slice(right, spec, 0, before))
+                << name_of(types.k_dtype) << ", " << tokens << " tokens";
+            EXPECT_FALSE(result == right) << name_of(types.k_dtype);
+        }
     }
 }
 

@@ -61,10 +61,10 @@ def compiles_for_arm(source):
 
 def main():
     quire, suite, source = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
-    best = target_of(quire, "avx512")
+    best = target_of(quire, "amx")
     print(f"the best here is {best}")
     good = compiles_for_arm(source)
-    for target in ("avx512", "avx2", "plain"):
+    for target in ("amx", "avx512", "avx2", "plain"):
         if target_of(quire, target) != target:
             print(f"{target}: left out, this processor lacks it")
         elif target != best:

@@ -31,6 +31,10 @@ struct TileRows {
     Format format;
 };
 
+const MatrixKernels *matrix_for(const AttendPlan &plan, Format format) {
+    return plan.matrix != nullptr && plan.matrix->takes(format) ? plan.matrix : nullptr;
+}
+
 class Kernel {
  public:
     Kernel(const AttendCall &call, const AttendWork &work, AttendScratch *scratch);
@@ -45,12 +49,17 @@ class Kernel {
     void end_chunk(uint32_t chunk);
     void score_rows(const Unit &unit, const TileRows &k, uint32_t keys);
     void score_columns(const Unit &unit, uint32_t keys);
+    void score_matrix(const Unit &unit, uint32_t keys);
     void compute(const Unit &unit, const Unit *next);
     WeighTile weighing_of(const Unit &unit) const;
     void weigh(const Unit &unit);
     void absorb(const Unit &unit, const TileRows &v, const Unit *next);
     void absorb_run(const Unit &unit, uint32_t first_token, uint32_t end_token, uint32_t begin,
                     uint32_t end, const TileRows &v, const Ahead &ahead);
+    void absorb_matrix(const Unit &unit, Rows v, const Unit *next);
+    void absorb_tokens(const Unit &unit, uint32_t first, uint32_t end, Rows v, const Ahead &ahead);
+    void absorb_one_by_one(const Unit &unit, Rows v);
+    Ahead keys_ahead(const Unit *next) const;
     TileRows stage(const TileRows &rows, uint32_t keys, uint32_t dim, float *copies,
                    const std::byte **copied) const;
     void keep_chunk(uint32_t chunk);
@@ -62,6 +71,9 @@ class Kernel {
     }
     Ahead values_ahead(const Unit &unit, uint32_t keys) const {
         return {unit.v, is_latent_ ? 0 : keys, bytes_of(v_format_, call_.pool.v_head_dim)};
+    }
+    std::byte *q_terms_of(uint32_t row) const {
+        return s_.q_terms + size_t{row} * kTerms * term_bytes(k_format_, call_.pool.k_head_dim);
     }
     uint32_t row_count() const { return head_count_ * token_count_ * work_.query_count; }
     uint32_t row_of(uint32_t head, uint32_t token) const {
@@ -85,6 +97,8 @@ class Kernel {
     Format k_format_;
     Format v_format_;
     bool is_latent_;
+    const MatrixKernels *k_matrix_;  // NULL: of rows of that format none can be made
+    const MatrixKernels *v_matrix_;
     bool has_packs_;  // of queries, beside their rows
     uint32_t k_scale_kind_;
     uint32_t v_scale_kind_;  // of a latent row that of K
@@ -105,7 +119,10 @@ Kernel::Kernel(const AttendCall &call, const AttendWork &work, AttendScratch *sc
       k_format_(format_of(call.pool.k_dtype)),
       v_format_(format_of(call.pool.v_dtype)),
       is_latent_(call.plan->group_kind == QUIRE_GROUP_LATENT),
-      has_packs_(head_count_ == 1 && token_count_ * work.query_count > kDirectQueries),
+      k_matrix_(matrix_for(plan_, k_format_)),
+      v_matrix_(matrix_for(plan_, v_format_)),
+      has_packs_(k_matrix_ == nullptr && head_count_ == 1 &&
+                 token_count_ * work.query_count > kDirectQueries),
       k_scale_kind_(call.pool.k_scale_kind),
       v_scale_kind_(is_latent_ ? uint32_t{QUIRE_SCALE_NONE} : call.pool.v_scale_kind),
       units_(call, work) {}
@@ -125,6 +142,10 @@ void Kernel::begin_queries() {
         }
     }
     if (has_packs_) pack_queries();
+    for (uint32_t row = 0; k_matrix_ != nullptr && row < row_count(); ++row) {
+        k_matrix_->split(k_format_, s_.q + size_t{row} * k_stride_, dim, q_terms_of(row),
+                         &s_.q_factors[row]);
+    }
 }
 
 // Behind the last query of a pack lie zeros.
@@ -187,6 +208,23 @@ void Kernel::score_columns(const Unit &unit, uint32_t keys) {
     tile_kernels_.score_columns(score);
 }
 
+// Scores of any number, by a matrix unit.
+void Kernel::score_matrix(const Unit &unit, uint32_t keys) {
+    uint32_t row = row_of(unit.head, unit.first);
+    MatrixScore score = {};
+    score.format = k_format_;
+    score.dim = call_.pool.k_head_dim;
+    score.q = q_terms_of(row);
+    score.factors = s_.q_factors + row;
+    score.queries = queries_of(unit);
+    score.keys = keys;
+    score.k = unit.k;
+    score.scores = s_.scores;
+    score.scratch = &s_.matrix;
+    score.ahead = values_ahead(unit, keys);
+    k_matrix_->score(score);
+}
+
 // V of this tile is fetched while its scores are computed, and K of the next one while its values
 // are: what is in flight and what is in use then fit into the first-level cache together.
 void Kernel::compute(const Unit &unit, const Unit *next) {
@@ -199,19 +237,24 @@ void Kernel::compute(const Unit &unit, const Unit *next) {
     bool is_staged = is_many || k_dim % 16 != 0 || v_dim % 16 != 0;
     const std::byte *copied[kTileTokens];
     TileRows k = {unit.k, k_format_};
-    if (is_staged && (!is_packed || is_latent_)) k = stage(k, keys, k_dim, s_.k, copied);
-    if (is_packed) {
-        score_columns(unit, keys);
+    if (k_matrix_ != nullptr) {
+        score_matrix(unit, keys);
     } else {
-        score_rows(unit, k, keys);
+        if (is_staged && (!is_packed || is_latent_)) k = stage(k, keys, k_dim, s_.k, copied);
+        if (is_packed) {
+            score_columns(unit, keys);
+        } else {
+            score_rows(unit, k, keys);
+        }
     }
     weigh(unit);
     TileRows v = {unit.v, v_format_};
-    if (is_latent_) {  // V is the beginning of K
-        v = k;
-    } else if (is_staged) {
-        v = stage(v, keys, v_dim, s_.v, copied);
+    if (is_latent_) v = k;  // V is the beginning of K
+    if (v_matrix_ != nullptr) {
+        absorb_matrix(unit, v.rows, next);
+        return;
     }
+    if (is_staged && !is_latent_) v = stage(v, keys, v_dim, s_.v, copied);
     absorb(unit, v, next);
 }
 
@@ -221,9 +264,10 @@ WeighTile Kernel::weighing_of(const Unit &unit) const {
     uint32_t layer = call_.args.layer;
     uint32_t head = work_.first_kv_head + unit.head;
     WeighTile weighed = {};
-    weighed.scale = plan_.scale * tile_kernels_.factor(k_format_);
+    weighed.scale = plan_.scale;
+    if (k_matrix_ == nullptr) weighed.scale *= tile_kernels_.factor(k_format_);
     weighed.soft_cap = plan_.soft_cap;
-    weighed.v_scale = tile_kernels_.factor(v_format_);
+    weighed.v_scale = v_matrix_ == nullptr ? tile_kernels_.factor(v_format_) : 1.0f;
     float k_scale = 1.0f;
     if (k_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) {
         weighed.k_scales = unit.k_scales;
@@ -250,7 +294,12 @@ void Kernel::weigh(const Unit &unit) {
         uint32_t row = row_of(unit.head, token);
         uint32_t in_unit = (token - unit.first) * work_.query_count;
         weighed.visible = unit.visible[token];
-        if (weighed.visible == 0) continue;
+        if (weighed.visible == 0) {  // what is computed for all leaves it alone
+            std::fill_n(s_.kept + in_unit, work_.query_count, -1.0f);
+            std::fill_n(s_.scores + size_t{in_unit} * kTileTokens,
+                        size_t{work_.query_count} * kTileTokens, 0.0f);
+            continue;
+        }
         if (plan_.alibi_slopes != nullptr) {
             weighed.distances = distances;
             for (uint32_t j = 0; j < kTileTokens; ++j) {
@@ -291,14 +340,16 @@ void Kernel::absorb_run(const Unit &unit, uint32_t first_token, uint32_t end_tok
     std::fill_n(s_.kept + in_unit, queries, 1.0f);
 }
 
+Ahead Kernel::keys_ahead(const Unit *next) const {
+    if (next == nullptr) return {};
+    uint32_t keys = 64 - static_cast<uint32_t>(std::countl_zero(next->needed));
+    return {next->k, keys, bytes_of(k_format_, call_.pool.k_head_dim)};
+}
+
 // Tokens that see one run of keys each, from the same key on, share what is common to all; then,
 // and in every other case, each takes what it sees by itself.
 void Kernel::absorb(const Unit &unit, const TileRows &v, const Unit *next) {
-    Ahead ahead = {};
-    if (next != nullptr) {
-        uint32_t keys = 64 - static_cast<uint32_t>(std::countl_zero(next->needed));
-        ahead = {next->k, keys, bytes_of(k_format_, call_.pool.k_head_dim)};
-    }
+    Ahead ahead = keys_ahead(next);
     uint64_t common = unit.visible[unit.first];
     bool has_common = is_one_run(common);
     for (uint32_t t = unit.first; t < unit.end && has_common; ++t) {
@@ -314,6 +365,46 @@ void Kernel::absorb(const Unit &unit, const TileRows &v, const Unit *next) {
         for_each_run(unit.visible[t] & ~common, [&](uint32_t begin, uint32_t end) {
             absorb_run(unit, t, t + 1, begin, end, v, Ahead{});
         });
+    }
+}
+
+// By a matrix unit: of tokens [first, end), for which what is not seen weighs 0.
+void Kernel::absorb_tokens(const Unit &unit, uint32_t first, uint32_t end, Rows v,
+                           const Ahead &ahead) {
+    uint32_t in_unit = (first - unit.first) * work_.query_count;
+    MatrixAbsorb absorbed = {};
+    absorbed.format = v_format_;
+    absorbed.dim = call_.pool.v_head_dim;
+    absorbed.weights = s_.scores + size_t{in_unit} * kTileTokens;
+    absorbed.kept = s_.kept + in_unit;
+    absorbed.queries = (end - first) * work_.query_count;
+    absorbed.v = v;
+    absorbed.out = s_.chunk_out + size_t{row_of(unit.head, first)} * out_stride_;
+    absorbed.out_stride = out_stride_;
+    absorbed.scratch = &s_.matrix;
+    absorbed.ahead = ahead;
+    v_matrix_->absorb(absorbed);
+}
+
+// A value that only some tokens see may be a NaN, or infinite, and 0 times that is no 0. Then each
+// token is computed by itself, with zeros where it sees nothing: the same numbers, more slowly.
+void Kernel::absorb_matrix(const Unit &unit, Rows v, const Unit *next) {
+    uint64_t not_common = 0;
+    for (uint32_t t = unit.first; t < unit.end; ++t) not_common |= unit.needed & ~unit.visible[t];
+    if (v_matrix_->are_finite(v_format_, v, not_common, call_.pool.v_head_dim)) {
+        absorb_tokens(unit, unit.first, unit.end, v, keys_ahead(next));
+    } else {
+        absorb_one_by_one(unit, v);
+    }
+}
+
+void Kernel::absorb_one_by_one(const Unit &unit, Rows v) {
+    for (uint32_t t = unit.first; t < unit.end; ++t) {
+        const std::byte *seen[kTileTokens];
+        for (uint32_t j = 0; j < kTileTokens; ++j) {
+            seen[j] = (unit.visible[t] >> j & 1) != 0 ? v[j] : zero_row();
+        }
+        absorb_tokens(unit, t, t + 1, seen, Ahead{});
     }
 }
 
@@ -375,7 +466,7 @@ void Kernel::run() {
     uint32_t now = 0;
     bool has_unit = units_.first(&units[now]);
     while (has_unit) {
-        const Unit &unit = units[now];
+        Unit &unit = units[now];
         auto next_chunk = static_cast<uint32_t>(unit.tile / kChunkTokens);
         if (chunk != next_chunk) {
             end_chunk(chunk);
@@ -385,6 +476,7 @@ void Kernel::run() {
             chunk = next_chunk;
         }
         has_unit = units_.next(unit, &units[1 - now]);
+        units_.load_scales(&unit);
         compute(unit, has_unit ? &units[1 - now] : nullptr);
         now = 1 - now;
     }
@@ -399,11 +491,18 @@ uint32_t kv_heads_in_scratch(const AttendCall &call, uint32_t token_count, uint3
     uint64_t rows = uint64_t{token_count} * query_count;
     uint64_t stride = std::max(padded(call.pool.k_head_dim), padded(call.pool.v_head_dim));
     if (rows > kQueries) return 0;
-    return static_cast<uint32_t>(std::min(kMaxRows / rows, kRowFloats / (rows * stride)));
+    uint64_t terms = kTerms * term_bytes(format_of(call.pool.k_dtype), call.pool.k_head_dim);
+    return static_cast<uint32_t>(
+        std::min({kMaxRows / rows, kRowFloats / (rows * stride), kTermBytes / (rows * terms)}));
 }
 
 void attend(const AttendCall &call, const AttendWork &work, AttendScratch *scratch) {
+    const MatrixKernels *matrix = call.plan->matrix;
+    if (matrix != nullptr) {
+        matrix->begin((work.end_token - work.first_token) * work.query_count);
+    }
     Kernel(call, work, scratch).run();
+    if (matrix != nullptr) matrix->end();
 }
 
 }  // namespace quire::cpu

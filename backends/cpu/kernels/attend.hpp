@@ -32,6 +32,7 @@
 #include <cstdint>
 
 #include "kernels/attend_call.hpp"
+#include "kernels/matrix.hpp"
 #include "kernels/result.hpp"
 #include "kernels/tile.hpp"
 
@@ -41,6 +42,8 @@ constexpr uint32_t kQueries = 64;    // query rows (token, head) of one KV head 
 constexpr uint32_t kMaxRows = 1024;  // of all KV heads of a work
 // Of all rows of a work: 256 KiB, of which three fit into a second-level cache of 1 MiB.
 constexpr uint32_t kRowFloats = 64 * 1024;
+// Of q in terms, for a matrix unit.
+constexpr uint32_t kTermBytes = 640 * 1024;
 constexpr uint32_t kChunkTokens = 8 * kTileTokens;
 
 // A part of a call that one thread computes: query tokens [first_token, end_token), which are of
@@ -76,6 +79,10 @@ struct alignas(64) AttendScratch {
     Softmax total[kMaxRows];
     float scores[kQueries * kTileTokens];
     float kept[kQueries];
+    MatrixScratch matrix;
+    float q_factors[kMaxRows];
+    // A unit takes whole groups of queries, and finds something behind the last one.
+    alignas(64) std::byte q_terms[kTermBytes + 16 * term_bytes(Format::e4m3, kMaxLatentKDim)];
 };
 
 // REQUIRES: the rows were checked (rows.hpp).

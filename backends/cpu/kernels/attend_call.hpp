@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/element.hpp"
+#include "kernels/matrix.hpp"
 #include "kernels/tile.hpp"
 #include "quire/plugin/backend.h"
 
@@ -20,6 +21,7 @@ constexpr uint32_t kMaxLatentVDim = 512;
 // What a plan fixes.
 struct AttendPlan {
     const TileKernels *tile;
+    const MatrixKernels *matrix;  // NULL: the processor has no such unit
     const Element *q;
     float scale;
     float soft_cap;             // 0 = none

@@ -7,6 +7,7 @@
 
 #include "kernels/tile.hpp"
 
+#include "kernels/fetcher.hpp"
 #include "kernels/lanes.hpp"
 #include "kernels/lanes_math.hpp"
 
@@ -52,39 +53,6 @@ struct Reader<Format::e5m2> {
 
 // Offsets are size_t: with a narrower type the compiler has to compute each address by itself.
 using Offset = size_t;
-
-// Spreads the rows to be fetched evenly over a kernel's steps: memory that is asked for all at once
-// is waited for, and then idle. Four quarters of the rows take turns, for they mostly lie in four
-// pages, and a processor that looks ahead does so within a page: together they are read a fifth
-// faster than one after another.
-class Fetcher {
- public:
-    Fetcher(const Ahead &ahead, size_t steps)
-        : rows_(ahead.rows),
-          count_(ahead.count / 4 * 4),
-          quarter_(ahead.count / 4),
-          row_bytes_(ahead.row_bytes),
-          steps_(steps != 0 ? steps : 1) {}
-
-    void step() {
-        for (due_ += count_; due_ >= steps_ && next_ < count_; due_ -= steps_) {
-            const std::byte *row = rows_[next_ % 4 * quarter_ + next_ / 4];
-            ++next_;
-            for (size_t at = 0; at < row_bytes_; at += 64) {
-                __builtin_prefetch(row + at, 0, 2);
-            }
-        }
-    }
-
- private:
-    Rows rows_;
-    size_t count_;
-    size_t quarter_;
-    size_t row_bytes_;
-    size_t steps_;
-    size_t due_ = 0;
-    size_t next_ = 0;
-};
 
 // Scores.
 // ------------------------------------------------------------------------------------------
@@ -271,7 +239,9 @@ float weigh_tile(const WeighTile &t, float *scores, Softmax *softmax) {
         total = add(total, weight);
         if constexpr (kChanges) {
             weight = mul(weight, all(t.v_scale));
-            if (t.v_scales != nullptr) weight = mul(weight, load(t.v_scales + 16 * v));
+            if (t.v_scales != nullptr) {  // of a key that is not seen perhaps a NaN
+                weight = select(visible, mul(weight, load(t.v_scales + 16 * v)), all(0.0f));
+            }
         }
         store(scores + 16 * v, weight);
     }

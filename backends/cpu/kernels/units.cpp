@@ -11,10 +11,11 @@ namespace quire::cpu {
 
 namespace {
 
-// A row of K or V that nobody sees, in any format.
 alignas(64) constexpr std::byte kZeros[kMaxLatentKDim * sizeof(float)] = {};
 
 }  // namespace
+
+const std::byte *zero_row() { return kZeros; }
 
 Units::Units(const AttendCall &call, const AttendWork &work)
     : call_(call),
@@ -127,18 +128,20 @@ void Units::place_tile(const Unit &unit) {
     const int32_t *blocks = segments_[unit.segment].row.blocks;
     placed_tile_ = unit.tile;
     placed_segment_ = unit.segment;
-    piece_count_ = 0;
+    pieces_turn_ = 1 - pieces_turn_;
+    Pieces &pieces = pieces_[pieces_turn_];
+    pieces.count = 0;
     for_each_run(unit.needed, [&](uint32_t begin, uint32_t end) {
         for (uint32_t j = begin; j < end;) {
             int64_t key = unit.tile + j;
             TokenPlace at = {blocks[key / pool.block_tokens], key % pool.block_tokens};
             int64_t left = std::min<int64_t>(pool.block_tokens - at.place, end - j);
-            pieces_[piece_count_++] = {j, j + static_cast<uint32_t>(left), at};
+            pieces.of[pieces.count++] = {j, j + static_cast<uint32_t>(left), at};
             j += static_cast<uint32_t>(left);
         }
     });
-    for (uint32_t i = 0; i < piece_count_; ++i) {
-        const Piece &piece = pieces_[i];
+    for (uint32_t i = 0; i < pieces.count; ++i) {
+        const Piece &piece = pieces.of[i];
         auto k = reinterpret_cast<uint64_t>(
             k_row(pool, call_.args.layer, work_.first_kv_head, piece.at));
         auto v = reinterpret_cast<uint64_t>(
@@ -147,25 +150,6 @@ void Units::place_tile(const Unit &unit) {
             uint64_t behind = j - piece.begin;
             placed_k_[j] = k + behind * static_cast<uint64_t>(pool.k_token_stride);
             placed_v_[j] = v + behind * static_cast<uint64_t>(pool.v_token_stride);
-        }
-    }
-    if (k_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) fetch_scales(unit, pool.k_scale_offset);
-    if (v_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) fetch_scales(unit, pool.v_scale_offset);
-}
-
-// Of the tile behind: a few lines of each block, which nothing else would fetch.
-void Units::fetch_scales(const Unit &unit, int64_t offset) const {
-    const quire_be_pool &pool = call_.pool;
-    const Row &row = segments_[unit.segment].row;
-    int64_t key = unit.tile + kTileTokens;
-    int64_t end = std::min(key + kTileTokens, row.length);
-    for (; key < end; key += pool.block_tokens - key % pool.block_tokens) {
-        TokenPlace at = {row.blocks[key / pool.block_tokens], key % pool.block_tokens};
-        // Nobody may see it, and then nobody has checked it.
-        if (at.block < 0 || at.block >= pool.block_count) continue;
-        for (uint32_t head = 0; head < head_count_; ++head) {
-            __builtin_prefetch(
-                row_scale_at(pool, offset, call_.args.layer, work_.first_kv_head + head, at));
         }
     }
 }
@@ -182,21 +166,38 @@ void Units::place_unit(Unit *unit) {
         std::fill(unit->k + begin, unit->k + end, kZeros);
         std::fill(unit->v + begin, unit->v + end, kZeros);
     });
+    unit->pieces = &pieces_[pieces_turn_];
+    if (k_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) fetch_scales(*unit, call_.pool.k_scale_offset);
+    if (v_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) fetch_scales(*unit, call_.pool.v_scale_offset);
+}
+
+// A piece's lie side by side, mostly on one line.
+void Units::fetch_scales(const Unit &unit, int64_t offset) const {
+    for (uint32_t i = 0; i < unit.pieces->count; ++i) {
+        const Piece &piece = unit.pieces->of[i];
+        const float *first = row_scale_at(call_.pool, offset, call_.args.layer,
+                                          work_.first_kv_head + unit.head, piece.at);
+        for (uint32_t j = 0; j < piece.end - piece.begin; j += 16) __builtin_prefetch(first + j);
+        __builtin_prefetch(first + (piece.end - piece.begin - 1));
+    }
+}
+
+void Units::load_scales(Unit *unit) const {
     if (k_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) {
-        copy_scales(call_.pool.k_scale_offset, unit->head, unit->k_scales);
+        copy_scales(*unit, call_.pool.k_scale_offset, unit->k_scales);
     }
     if (v_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) {
-        copy_scales(call_.pool.v_scale_offset, unit->head, unit->v_scales);
+        copy_scales(*unit, call_.pool.v_scale_offset, unit->v_scales);
     }
 }
 
 // Scales of keys that nobody sees are not read: they might be NaN, and are multiplied.
-void Units::copy_scales(int64_t offset, uint32_t head, float *scales) const {
+void Units::copy_scales(const Unit &unit, int64_t offset, float *scales) const {
     std::fill_n(scales, kTileTokens, 0.0f);
-    for (uint32_t i = 0; i < piece_count_; ++i) {
-        const Piece &piece = pieces_[i];
+    for (uint32_t i = 0; i < unit.pieces->count; ++i) {
+        const Piece &piece = unit.pieces->of[i];
         const float *from = row_scale_at(call_.pool, offset, call_.args.layer,
-                                         work_.first_kv_head + head, piece.at);
+                                         work_.first_kv_head + unit.head, piece.at);
         std::copy_n(from, piece.end - piece.begin, scales + piece.begin);
     }
 }

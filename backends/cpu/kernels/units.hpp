@@ -9,7 +9,8 @@
 //
 // Invariants
 //   (1) the address of a key that no token of the unit sees is that of zeros, and its scale is 0
-//   (2) a unit and the next one may be held at once: what is visible lies in two places
+//   (2) a unit and the next one may be held at once: what is visible lies in two places, and so do
+//       the pieces
 //
 // Units: places are tokens of a row.
 //
@@ -37,6 +38,21 @@ void for_each_run(uint64_t bits, Body body) {
     }
 }
 
+// A row of K or V that nobody sees, in any format.
+const std::byte *zero_row();
+
+// Keys [begin, end) of a tile, which lie in one block one behind another.
+struct Piece {
+    uint32_t begin;
+    uint32_t end;
+    TokenPlace at;  // of the first
+};
+
+struct Pieces {
+    uint32_t count;
+    Piece of[kTileTokens];
+};
+
 struct Unit {
     int64_t tile;             // place of its first key
     const uint64_t *visible;  // of the tile's keys, of each token of the work
@@ -47,7 +63,9 @@ struct Unit {
     uint64_t needed;  // keys that one of the tokens sees
     const std::byte *k[kTileTokens];
     const std::byte *v[kTileTokens];
-    float k_scales[kTileTokens];  // where each token and head has one
+    const Pieces *pieces;
+    // Where each token and head has one, after load_scales().
+    float k_scales[kTileTokens];
     float v_scales[kTileTokens];
 };
 
@@ -59,6 +77,8 @@ class Units {
     // False: no key is left.
     bool first(Unit *unit);
     bool next(const Unit &unit, Unit *next);
+    // Scales are asked for when a unit is placed, and are here when it is computed.
+    void load_scales(Unit *unit) const;
 
     // Of a token of the work.
     const Row &row_of(uint32_t token) const { return segments_[segment_of_[token]].row; }
@@ -73,13 +93,6 @@ class Units {
         uint32_t first_index;   // of its tokens in the work
         int64_t shared_places;  // that lie where those of the segment before do
     };
-    // Keys [begin, end) of a tile, which lie in one block one behind another.
-    struct Piece {
-        uint32_t begin;
-        uint32_t end;
-        TokenPlace at;  // of the first
-    };
-
     int64_t next_tile(int64_t tile) const;
     void look(int64_t tile, uint64_t *visible) const;
     bool first_from(int64_t tile, uint64_t *visible, Unit *unit);
@@ -88,7 +101,7 @@ class Units {
     void place_tile(const Unit &unit);
     void place_unit(Unit *unit);
     void fetch_scales(const Unit &unit, int64_t offset) const;
-    void copy_scales(int64_t offset, uint32_t head, float *scales) const;
+    void copy_scales(const Unit &unit, int64_t offset, float *scales) const;
 
     const AttendCall &call_;
     const AttendWork &work_;
@@ -99,8 +112,8 @@ class Units {
     // Addresses of a segment's keys for the first head; those of other heads are as far from them.
     int64_t placed_tile_ = -1;
     uint32_t placed_segment_ = 0;
-    uint32_t piece_count_ = 0;
-    Piece pieces_[kTileTokens];
+    Pieces pieces_[2];  // as with what is visible, those of a unit and of the next
+    uint32_t pieces_turn_ = 0;
     uint64_t placed_k_[kTileTokens] = {};
     uint64_t placed_v_[kTileTokens] = {};
     uint32_t segment_count_ = 0;

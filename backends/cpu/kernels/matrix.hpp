@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// matrix: scores and values of one tile and one KV head over codes, by products of whole matrices,
+// where a processor has a unit for them (AMX). A table of functions beside that of kernels/tile.
+//
+// Such a unit multiplies int8 by int8 with sums in int32, or bf16 by bf16 with sums in f32. Codes
+// are one or the other without loss; what meets them, a query or the weights of a tile, is f32 and
+// is split into three terms first, each of which is small enough:
+//     for int8 and int4       x = f (65536 a + 256 b + c) + e with int8 a, b, c and f = max|x| / m,
+//                             m = 8355000: digits to the base of 256, balanced around 0;
+//                             |e| <= f / 2 < 2^-23.9 max|x|
+//     for floats of 8 bits    x = a + b + c, each the upper half of what is left of x: nothing is
+//                             lost, but what is below 2^-126
+// so that a product of three times the rows is as good as one in f32. Products of int8 are exact:
+// |sum| <= 128 * 128 * 576 < 2^24. Values of 16 bits and more stay with kernels/tile: to read them
+// takes as long as to multiply them there.
+//
+// Order: operands are [rows][contracted] and [contracted][16 columns]; the columns of scores are
+// keys, those of results dims. The unit takes two (bf16) or four (int8) contracted elements of one
+// column at a time, side by side, and rows of K or V are interleaved for it: codes of less than its
+// size are made larger afterwards, all even elements and all odd ones by themselves. So
+// terms have that order too: even elements before odd ones in each group.
+//
+// How arithmetic is fixed, whatever is computed together: by the format alone. A sum of bf16 takes
+// the pairs in rising order of the group; a key that a query does not see has weight 0 there.
+//
+// Threads: any, each between its own begin() and end().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/format.hpp"
+#include "kernels/tile.hpp"
+
+namespace quire::cpu {
+
+constexpr uint32_t kTerms = 3;  // of a number that meets K or V
+
+// The bytes of one term of `count` elements.
+constexpr uint32_t term_bytes(Format format, uint32_t count) {
+    switch (format) {
+        case Format::i4:
+            return (count + 127) / 128 * 128;
+        case Format::i8:
+            return (count + 63) / 64 * 64;
+        default:
+            return (count + 63) / 64 * 128;
+    }
+}
+
+// Room for sixteen rows of K in the unit's order, and for 64 keys' V a few results wide. Not more:
+// what is written and read again at once has to stay in the first-level cache, for what comes from
+// behind it waits in line with what is fetched from memory.
+constexpr size_t kOperandBytes = size_t{term_bytes(Format::e4m3, 576)} * 16;
+
+struct MatrixScratch {
+    alignas(64) std::byte operand[kOperandBytes];
+    alignas(64) std::byte weights[64 * kTerms * 2 * kTileTokens];
+    alignas(64) std::byte sums[16 * 128 * sizeof(float)];
+    float factors[64];
+};
+
+struct MatrixScore {
+    Format format;
+    uint32_t dim;
+    const std::byte *q;    // [queries][kTerms][term_bytes]
+    const float *factors;  // [queries]
+    uint32_t queries;      // at most 64
+    uint32_t keys;         // a multiple of 16
+    Rows k;
+    float *scores;  // [queries][kTileTokens]
+    MatrixScratch *scratch;
+    Ahead ahead;
+};
+
+struct MatrixAbsorb {
+    Format format;
+    uint32_t dim;
+    const float *weights;  // [queries][kTileTokens], 0 where a key is not seen
+    const float *kept;     // [queries]: what is left of a result so far; < 0: sees no key
+    uint32_t queries;      // at most 64
+    Rows v;                // finite where some query does not see it
+    float *out;            // [queries], out_stride elements apart
+    uint32_t out_stride;   // a multiple of 16
+    MatrixScratch *scratch;
+    Ahead ahead;
+};
+
+struct MatrixKernels {
+    const char *name;  // of the unit
+    bool (*takes)(Format format);
+    // What the unit keeps for a thread between calls; `queries` is the most that a call has.
+    void (*begin)(uint32_t queries);
+    void (*end)();
+    // Three terms of `count` numbers, and what their products are to be multiplied by.
+    void (*split)(Format format, const float *values, uint32_t count, std::byte *terms,
+                  float *factor);
+    // scores[i][j] = q[i] . k[j]
+    void (*score)(const MatrixScore &tile);
+    // out[i] = kept[i] out[i] + sum weights[i][j] v[j]
+    void (*absorb)(const MatrixAbsorb &tile);
+    // Whether no element of the rows whose bits are set is infinite or a NaN.
+    bool (*are_finite)(Format format, Rows rows, uint64_t which, uint32_t dim);
+};
+
+}  // namespace quire::cpu

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Compiled for AMX and AVX-512. As kernels/tile.cpp, nothing here may have external linkage but the
+// table.
+//
+// Tiles: 0 to 3 hold sums, 4 and 5 terms, 6 and 7 operands. Five queries are computed at once, for
+// 15 of 16 rows are their terms.
+
+#include <cstring>
+
+#include "kernels/codes_avx512.hpp"
+#include "kernels/fetcher.hpp"
+#include "kernels/lanes_avx512.hpp"
+#include "kernels/matrix.hpp"
+
+namespace quire::cpu::QUIRE_CPU_TARGET {
+
+namespace {
+
+constexpr size_t kQueriesAtOnce = 5;
+constexpr float kMostDigits = 8355000.0f;  // 127.5 * 65536 less what rounding may add
+
+// In steps of a fetcher, whose unit is what four rows take to be interleaved: four products of
+// tiles, and what becomes of a query's sums.
+constexpr size_t kProductWeight = 3;
+constexpr size_t kSumsWeight = 1;
+constexpr size_t kSplitWeight = 2;
+
+constexpr size_t groups_of(size_t queries) {
+    return (queries + kQueriesAtOnce - 1) / kQueriesAtOnce;
+}
+
+// What tile instructions read and write is nothing that the compiler knows of.
+inline void order_memory() { __asm__ volatile("" ::: "memory"); }
+
+// sums kSums += terms times an operand, both in tiles. The numbers of tiles are part of an
+// instruction's name and cannot be parameters.
+template <Format format, int kSums, int kTermsTile, int kOperandTile>
+inline void multiply() {
+    constexpr int kWhich = kSums * 100 + kTermsTile * 10 + kOperandTile;
+    static_assert(kWhich == 46 || kWhich == 156 || kWhich == 246 || kWhich == 356 ||
+                  kWhich == 147 || kWhich == 347);
+    if constexpr (is_integer(format)) {
+        if constexpr (kWhich == 46) _tile_dpbssd(0, 4, 6);
+        if constexpr (kWhich == 156) _tile_dpbssd(1, 5, 6);
+        if constexpr (kWhich == 246) _tile_dpbssd(2, 4, 6);
+        if constexpr (kWhich == 356) _tile_dpbssd(3, 5, 6);
+        if constexpr (kWhich == 147) _tile_dpbssd(1, 4, 7);
+        if constexpr (kWhich == 347) _tile_dpbssd(3, 4, 7);
+    } else {
+        if constexpr (kWhich == 46) _tile_dpbf16ps(0, 4, 6);
+        if constexpr (kWhich == 156) _tile_dpbf16ps(1, 5, 6);
+        if constexpr (kWhich == 246) _tile_dpbf16ps(2, 4, 6);
+        if constexpr (kWhich == 356) _tile_dpbf16ps(3, 5, 6);
+        if constexpr (kWhich == 147) _tile_dpbf16ps(1, 4, 7);
+        if constexpr (kWhich == 347) _tile_dpbf16ps(3, 4, 7);
+    }
+}
+
+inline void clear_sums() {
+    order_memory();
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+}
+
+// Terms of up to four times five queries by sixteen keys, kGroups times five: each 64 bytes of the
+// terms meet a tile. sums: [5 kGroups][kTerms][16].
+template <Format format, size_t kGroups>
+inline void multiply_queries(const std::byte *terms, size_t terms_stride, const std::byte *tiles,
+                             std::byte *sums) {
+    const size_t group = kQueriesAtOnce * kTerms * terms_stride;
+    clear_sums();
+    size_t steps = terms_stride / kLine;
+    for (size_t step = 0; step < steps; ++step, tiles += kTileBytes, terms += kLine) {
+        _tile_loadd(6, tiles, kLine);
+        _tile_loadd(4, terms, terms_stride);
+        multiply<format, 0, 4, 6>();
+        if constexpr (kGroups > 1) {
+            _tile_loadd(5, terms + group, terms_stride);
+            multiply<format, 1, 5, 6>();
+        }
+        if constexpr (kGroups > 2) {
+            _tile_loadd(4, terms + 2 * group, terms_stride);
+            multiply<format, 2, 4, 6>();
+        }
+        if constexpr (kGroups > 3) {
+            _tile_loadd(5, terms + 3 * group, terms_stride);
+            multiply<format, 3, 5, 6>();
+        }
+    }
+    constexpr size_t kGroupSums = kQueriesAtOnce * kTerms * kLine;
+    _tile_stored(0, sums, kLine);
+    if constexpr (kGroups > 1) _tile_stored(1, sums + kGroupSums, kLine);
+    if constexpr (kGroups > 2) _tile_stored(2, sums + 2 * kGroupSums, kLine);
+    if constexpr (kGroups > 3) _tile_stored(3, sums + 3 * kGroupSums, kLine);
+    order_memory();
+}
+
+// Terms of five queries' weights by a slab. sums: [5][kTerms][64], sums_stride bytes a term.
+template <Format format>
+inline void multiply_slab(const std::byte *terms, size_t terms_stride, const std::byte *slab,
+                          std::byte *sums, size_t sums_stride) {
+    clear_sums();
+    for (size_t at = 0; at < terms_stride; at += kLine, slab += 4 * kTileBytes) {
+        _tile_loadd(4, terms + at, terms_stride);
+        _tile_loadd(6, slab, kLine);
+        multiply<format, 0, 4, 6>();
+        _tile_loadd(7, slab + kTileBytes, kLine);
+        multiply<format, 1, 4, 7>();
+        _tile_loadd(6, slab + 2 * kTileBytes, kLine);
+        multiply<format, 2, 4, 6>();
+        _tile_loadd(7, slab + 3 * kTileBytes, kLine);
+        multiply<format, 3, 4, 7>();
+    }
+    _tile_stored(0, sums, sums_stride);
+    _tile_stored(1, sums + kLine, sums_stride);
+    _tile_stored(2, sums + 2 * kLine, sums_stride);
+    _tile_stored(3, sums + 3 * kLine, sums_stride);
+    order_memory();
+}
+
+// The sum of what a query's three terms gave, sixteen columns from `at` on.
+template <Format format>
+inline Lanes sum_of_terms(const std::byte *at, size_t stride) {
+    if constexpr (is_integer(format)) {
+        Lanes a = _mm512_cvtepi32_ps(_mm512_load_si512(at));
+        Lanes b = _mm512_cvtepi32_ps(_mm512_load_si512(at + stride));
+        Lanes c = _mm512_cvtepi32_ps(_mm512_load_si512(at + 2 * stride));
+        return fma(a, all(65536.0f), fma(b, all(256.0f), c));
+    } else {
+        Lanes a = _mm512_load_ps(at);
+        Lanes b = _mm512_load_ps(at + stride);
+        Lanes c = _mm512_load_ps(at + 2 * stride);
+        return add(a, add(b, c));
+    }
+}
+
+// Terms.
+// ------------------------------------------------------------------------------------------
+
+// The largest magnitude; NaN or an infinity if there is one.
+inline float magnitude(const float *values, size_t count) {
+    Bytes most = _mm512_setzero_si512();
+    for (size_t at = 0; at < count; at += 16) {
+        Bytes bits = _mm512_castps_si512(part(values, at, count));
+        most = _mm512_max_epi32(most, _mm512_and_epi32(bits, _mm512_set1_epi32(0x7FFFFFFF)));
+    }
+    return std::bit_cast<float>(_mm512_reduce_max_epi32(most));
+}
+
+template <size_t kGroup>
+void split_digits(const float *values, size_t count, size_t bytes, std::byte *terms,
+                  float *factor) {
+    float most = magnitude(values, count);
+    bool is_finite = most < __builtin_inff();
+    // Below this the quotient would be infinite; what is lost is nothing beside it.
+    bool is_tiny = most < 0x1p-100f;
+    float by = is_tiny || !is_finite ? 0.0f : kMostDigits / most;
+    *factor = is_finite ? most / kMostDigits : __builtin_nanf("");
+    const Bytes half = _mm512_set1_epi32(0x00808080);
+    for (size_t at = 0; at < bytes; at += 16) {
+        Lanes scaled = mul(arranged<kGroup>(values, at, count), all(by));
+        // With half of the base added to each digit none is below 0; flipping that bit takes it
+        // away again.
+        Bytes digits = _mm512_xor_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(scaled), half), half);
+        auto *to = reinterpret_cast<__m128i *>(terms + at);
+        auto *second = reinterpret_cast<__m128i *>(terms + bytes + at);
+        auto *third = reinterpret_cast<__m128i *>(terms + 2 * bytes + at);
+        _mm_store_si128(to, _mm512_cvtepi32_epi8(_mm512_srli_epi32(digits, 16)));
+        _mm_store_si128(second, _mm512_cvtepi32_epi8(_mm512_srli_epi32(digits, 8)));
+        _mm_store_si128(third, _mm512_cvtepi32_epi8(digits));
+    }
+}
+
+inline Lanes upper_half(Lanes a) {
+    return _mm512_castsi512_ps(
+        _mm512_and_epi32(_mm512_castps_si512(a), _mm512_set1_epi32(-0x10000)));
+}
+inline void store_upper(std::byte *to, Lanes a) {
+    _mm256_store_si256(reinterpret_cast<__m256i *>(to),
+                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(a), 16)));
+}
+
+// An infinity's rest would be a NaN; a NaN stays one, for its uppermost bit does.
+void split_halves(const float *values, size_t count, size_t bytes, std::byte *terms) {
+    for (size_t at = 0; at < bytes; at += 32) {
+        Lanes value = arranged<64>(values, at / 2, count);
+        __mmask16 is_infinite = _mm512_cmpeq_epi32_mask(
+            _mm512_and_epi32(_mm512_castps_si512(value), _mm512_set1_epi32(0x7FFFFFFF)),
+            _mm512_set1_epi32(0x7F800000));
+        Lanes first = upper_half(value);
+        Lanes rest = select(is_infinite, all(0.0f), sub(value, first));
+        Lanes second = upper_half(rest);
+        store_upper(terms + at, first);
+        store_upper(terms + bytes + at, second);
+        store_upper(terms + 2 * bytes + at, sub(rest, second));
+    }
+}
+
+void split(Format format, const float *values, uint32_t count, std::byte *terms, float *factor) {
+    size_t bytes = term_bytes(format, count);
+    *factor = 1.0f;
+    switch (format) {
+        case Format::i4:
+            return split_digits<128>(values, count, bytes, terms, factor);
+        case Format::i8:
+            return split_digits<0>(values, count, bytes, terms, factor);
+        default:
+            return split_halves(values, count, bytes, terms);
+    }
+}
+
+// Scores.
+// ------------------------------------------------------------------------------------------
+
+// Scores of queries [query, query + 5 kGroups) and of sixteen keys, from `key` on.
+template <Format format, size_t kGroups>
+void score_queries(const MatrixScore &t, size_t query, size_t key, Fetcher *fetcher) {
+    const size_t terms_stride = term_bytes(format, t.dim);
+    MatrixScratch &s = *t.scratch;
+    fetcher->step(kProductWeight * kGroups);
+    multiply_queries<format, kGroups>(t.q + query * kTerms * terms_stride, terms_stride, s.operand,
+                                      s.sums);
+    const std::byte *at = s.sums;
+    for (size_t i = query; i < query + kGroups * kQueriesAtOnce && i < t.queries; ++i) {
+        Lanes score = sum_of_terms<format>(at, kLine);
+        store(t.scores + i * kTileTokens + key, mul(score, all(t.factors[i])));
+        at += kTerms * kLine;
+    }
+}
+
+template <Format format>
+void score_format(const MatrixScore &t) {
+    const size_t row_bytes = bytes_of(format, t.dim);
+    const size_t lines = (row_bytes + kLine - 1) / kLine;
+    const size_t groups = groups_of(t.queries);
+    Fetcher fetcher(t.ahead, t.keys / 16 * (4 * lines + kProductWeight * groups));
+    for (size_t key = 0; key < t.keys; key += 16) {
+        interleave_keys<format>(t.k + key, row_bytes, t.scratch->operand, &fetcher);
+        size_t query = 0;
+        for (; query + 3 * kQueriesAtOnce < t.queries; query += 4 * kQueriesAtOnce) {
+            score_queries<format, 4>(t, query, key, &fetcher);
+        }
+        size_t left = groups_of(t.queries - query);
+        if (left == 3) score_queries<format, 3>(t, query, key, &fetcher);
+        if (left == 2) score_queries<format, 2>(t, query, key, &fetcher);
+        if (left == 1) score_queries<format, 1>(t, query, key, &fetcher);
+    }
+}
+
+// Values.
+// ------------------------------------------------------------------------------------------
+
+// Weights are contracted with whole rows, so int4's come as they are.
+constexpr Format weights_format(Format format) {
+    return format == Format::i4 ? Format::i8 : format;
+}
+
+inline void take(float kept, Lanes sum, float factor, float *out) {
+    store(out, fma(sum, all(factor), mul(all(kept), load(out))));
+}
+
+// Takes the sums of kSlabs slabs into what one query has so far: `vectors` of sixteen results.
+template <Format format>
+inline void take_slabs(const std::byte *sums, size_t stride, float kept, float factor, float *out,
+                       size_t vectors) {
+    Lanes slabs[kSlabs<format>][4];
+#pragma GCC unroll 2
+    for (size_t s = 0; s < kSlabs<format>; ++s) {
+#pragma GCC unroll 4
+        for (size_t t = 0; t < 4; ++t) {
+            slabs[s][t] = sum_of_terms<format>(sums + (4 * s + t) * kLine, stride);
+        }
+        order_slab(slabs[s]);
+    }
+    if constexpr (kSlabs<format> == 2) {
+#pragma GCC unroll 4
+        for (size_t t = 0; t < 4; ++t) {
+            Lanes first, second;
+            order_pair(slabs[0][t], slabs[1][t], &first, &second);
+            if (2 * t < vectors) take(kept, first, factor, out + 32 * t);
+            if (2 * t + 1 < vectors) take(kept, second, factor, out + 32 * t + 16);
+        }
+    } else {
+#pragma GCC unroll 4
+        for (size_t t = 0; t < 4; ++t) {
+            if (t < vectors) take(kept, slabs[0][t], factor, out + 16 * t);
+        }
+    }
+}
+
+template <Format format>
+void absorb_format(const MatrixAbsorb &t) {
+    constexpr Format kTermsOf = weights_format(format);
+    constexpr size_t kTermBytes = term_bytes(kTermsOf, kTileTokens);
+    constexpr size_t kVectors = 4 * kSlabs<format>;
+    constexpr size_t kSumsStride = kVectors * kLine;
+    MatrixScratch &s = *t.scratch;
+    size_t row_bytes = bytes_of(format, t.dim);
+    size_t slabs = (row_bytes + kLine - 1) / kLine;
+    size_t products = groups_of(t.queries) * kSlabs<format>;
+    Fetcher fetcher(
+        t.ahead, slabs * (kTileTokens / 4 + products * kProductWeight + t.queries * kSumsWeight) +
+                     t.queries * kSplitWeight);
+    for (size_t i = 0; i < t.queries; ++i) {
+        fetcher.step(kSplitWeight);
+        split(kTermsOf, t.weights + i * kTileTokens, kTileTokens,
+              s.weights + i * kTerms * kTermBytes, &s.factors[i]);
+    }
+    size_t vectors = (t.dim + 15) / 16;
+    for (size_t first = 0, at = 0; first < vectors; first += kVectors) {
+        interleave_values<format>(t.v, at, row_bytes - at, s.operand, &fetcher);
+        at += kLine;
+        for (size_t query = 0; query < t.queries; query += kQueriesAtOnce) {
+            for (size_t i = 0; i < kSlabs<format>; ++i) {
+                fetcher.step(kProductWeight);
+                multiply_slab<format>(s.weights + query * kTerms * kTermBytes, kTermBytes,
+                                      s.operand + i * kSteps<format> * 4 * kTileBytes,
+                                      s.sums + 4 * i * kLine, kSumsStride);
+            }
+            for (size_t i = query; i < query + kQueriesAtOnce && i < t.queries; ++i) {
+                fetcher.step(kSumsWeight);
+                if (t.kept[i] < 0.0f) continue;
+                take_slabs<format>(s.sums + (i - query) * kTerms * kSumsStride, kSumsStride,
+                                   t.kept[i], s.factors[i], t.out + i * t.out_stride + 16 * first,
+                                   vectors - first);
+            }
+        }
+    }
+}
+
+// Rows.
+// --------------------------------------------------------------------------------------------
+
+// Codes whose bits under the mask are all ones are no numbers.
+template <typename Same>
+bool no_line(Rows rows, uint64_t which, size_t row_bytes, Same same) {
+    for (; which != 0; which &= which - 1) {
+        const std::byte *row = rows[std::countr_zero(which)];
+        for (size_t at = 0; at < row_bytes; at += kLine) {
+            if (same(_mm512_maskz_loadu_epi8(line_mask(row_bytes - at), row + at))) return false;
+        }
+    }
+    return true;
+}
+
+bool are_finite(Format format, Rows rows, uint64_t which, uint32_t dim) {
+    auto has_bytes = [](Bytes line, int bits) {
+        Bytes mask = _mm512_set1_epi8(static_cast<char>(bits));
+        return _mm512_cmpeq_epi8_mask(_mm512_and_si512(line, mask), mask) != 0;
+    };
+    switch (format) {
+        case Format::e4m3:
+            return no_line(rows, which, bytes_of(format, dim),
+                           [&](Bytes line) { return has_bytes(line, 0x7F); });
+        case Format::e5m2:
+            return no_line(rows, which, bytes_of(format, dim),
+                           [&](Bytes line) { return has_bytes(line, 0x7C); });
+        default:
+            return true;
+    }
+}
+
+// The unit.
+// ----------------------------------------------------------------------------------------
+
+struct alignas(64) TileConfig {
+    uint8_t palette;
+    uint8_t start_row;
+    uint8_t reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+static_assert(sizeof(TileConfig) == 64);
+
+void begin(uint32_t queries) {
+    size_t most = queries < kQueriesAtOnce ? queries : kQueriesAtOnce;
+    TileConfig config = {};
+    config.palette = 1;
+    for (size_t tile = 0; tile < 8; ++tile) {
+        config.row_bytes[tile] = kLine;
+        config.rows[tile] = static_cast<uint8_t>(tile < 6 ? most * kTerms : kTileRows);
+    }
+    order_memory();
+    _tile_loadconfig(&config);
+}
+
+void end() { _tile_release(); }
+
+bool takes(Format format) {
+    return format != Format::f32 && format != Format::f16 && format != Format::bf16;
+}
+
+template <typename Body>
+inline void for_format(Format format, Body body) {
+    switch (format) {
+        case Format::i8:
+            return body.template operator()<Format::i8>();
+        case Format::i4:
+            return body.template operator()<Format::i4>();
+        case Format::e4m3:
+            return body.template operator()<Format::e4m3>();
+        default:
+            return body.template operator()<Format::e5m2>();
+    }
+}
+
+void score(const MatrixScore &t) {
+    for_format(t.format, [&]<Format format>() { score_format<format>(t); });
+}
+
+void absorb(const MatrixAbsorb &t) {
+    for_format(t.format, [&]<Format format>() { absorb_format<format>(t); });
+}
+
+}  // namespace
+
+extern const MatrixKernels kernels;
+const MatrixKernels kernels = {
+    "amx", takes, begin, end, split, score, absorb, are_finite,
+};
+
+}  // namespace quire::cpu::QUIRE_CPU_TARGET
