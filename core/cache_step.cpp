@@ -233,6 +233,7 @@ void Cache::pass_windows(const Change &change) {
         uint32_t i = t.null_front > group.kept_blocks ? t.null_front : group.kept_blocks;
         for (; i < first && i < t.length; ++i) {
             ledger_.drop_ref(g, t.ids.data[i], timeline_.next());
+            ledger_.disown(g, t.ids.data[i], change.sequence);
             t.ids.data[i] = kNullBlock;
             t.null_front = i + 1;
             --s.blocks_held;
