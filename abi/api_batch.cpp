@@ -28,7 +28,6 @@ Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out
     auto batch = std::make_unique<quire_batch>(&cache->instance->host);
     batch->cache = cache;
     QUIRE_TRY(cache->core.create_batch(desc, &batch->core, sink));
-    ++cache->core.batches;
     *out = batch.release();
     return Status{};
 }
@@ -46,15 +45,17 @@ Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t
     QUIRE_TRY(need(batch, "batch is NULL"));
     QUIRE_TRY(need(queue, "queue is NULL"));
     const quire_cache *cache = batch->cache;
-    if (cache->devices.empty()) {
+    if (!cache->on_devices) {
         return fail(QUIRE_E_UNSUPPORTED, "the cache has no memory: it keeps books only");
     }
     QUIRE_TRY(not_forked());
+    QUIRE_TRY(batch->core.check_fresh());
+    // Behind this the cache stays where it is: it is moved only when no step is committed.
+    if (!batch->core.committed())
+        return fail(QUIRE_E_ARG, "the batch holds no committed, unfinished step with rows");
     launch->shard = cache->shard_on(queue->device);
     if (launch->shard == cache->devices.size())
         return fail(QUIRE_E_ARG, "the queue is of another device");
-    if (!batch->core.committed())
-        return fail(QUIRE_E_ARG, "the batch holds no committed, unfinished step with rows");
     const LayerPlace *place = cache->core.place(layer);
     if (place == nullptr) return fail(QUIRE_E_ARG, "layer is {}: the cache has fewer", layer);
     launch->group = place->group;
@@ -164,7 +165,7 @@ quire_status quire_batch_destroy(quire_batch *batch, quire_error *error) {
         if (core.batch_busy(batch->core)) {
             return fail(QUIRE_E_BUSY, "a step that was committed into it is not done");
         }
-        --core.batches;
+        core.forget_batch(&batch->core);
         delete batch;
         return Status{};
     });
@@ -175,6 +176,7 @@ quire_status quire_batch_get_views(quire_batch *batch, uint32_t group, uint32_t 
     quire_cache *cache = batch != nullptr ? batch->cache : nullptr;
     return cache_call("batch_get_views", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output(views));
+        QUIRE_TRY(batch->core.check_fresh());
         QUIRE_TRY(core.check_shard(shard));
         quire_batch_views full{};
         QUIRE_TRY(batch->core.views(group, shard, &full));

@@ -3,24 +3,9 @@
 // Exported functions of cache.h.
 
 #include "abi/cache_call.hpp"
+#include "abi/shard_list.hpp"
 
 namespace {
-
-// One range a shard, and its device.
-Status read_shards(const quire_cache_desc &desc, ShardRange *ranges, quire_cache *cache) {
-    if (desc.shard_count > kMaxShards) {
-        return fail(QUIRE_E_LIMIT, "shard_count is {}: at most {}", desc.shard_count, kMaxShards);
-    }
-    for (uint32_t i = 0; i < desc.shard_count; ++i) {
-        quire_shard_desc shard;
-        QUIRE_TRY(read_element(desc.shards, i, desc.shard_stride, &shard));
-        if (shard.device == nullptr) return fail(QUIRE_E_ARG, "shards[{}].device is NULL", i);
-        ranges[i] = ShardRange{&shard.device->core, shard.layer_begin, shard.layer_count,
-                               shard.head_begin, shard.head_count};
-        cache->devices.push_back(shard.device);
-    }
-    return Status{};
-}
 
 Status read_groups(const quire_cache_desc &desc, quire_group_desc *groups) {
     if (desc.group_count == 0 || desc.group_count > kMaxGroups) {
@@ -48,7 +33,9 @@ Status create_cache(quire_instance *instance, const quire_cache_desc &desc, quir
     QUIRE_TRY(draw_seeds(desc, &seeds, &salt));
     auto cache = std::make_unique<quire_cache>(instance->host, salt);
     cache->instance = instance;
-    QUIRE_TRY(read_shards(desc, ranges, cache.get()));
+    QUIRE_TRY(
+        read_shards(desc.shards, desc.shard_count, desc.shard_stride, ranges, &cache->devices));
+    cache->on_devices = desc.shard_count != 0;
     QUIRE_TRY(read_groups(desc, groups));
     if (desc.shard_count != 0) QUIRE_TRY(not_forked());
     QUIRE_TRY(cache->core.create(desc, groups, ranges, seeds, sink));
@@ -75,8 +62,10 @@ quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc
 quire_status quire_cache_destroy(quire_cache *cache, quire_error *error) {
     quire_status status =
         cache_call("cache_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
-            if (core.batches != 0)
-                return fail(QUIRE_E_BUSY, "batches are alive: {} of them", core.batches);
+            QUIRE_TRY(core.check_at_rest());
+            if (core.batch_count() != 0) {
+                return fail(QUIRE_E_BUSY, "batches are alive: {} of them", core.batch_count());
+            }
             if (!core.idle(sink)) {
                 return fail(QUIRE_E_BUSY, "a step is open, unfinished, or still running");
             }
@@ -123,7 +112,7 @@ quire_status quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats,
 }
 
 quire_status quire_cache_reset(quire_cache *cache, quire_error *error) {
-    return deciding_call("cache_reset", cache, error,
+    return changing_call("cache_reset", cache, error,
                          [&](Cache &core, quire_error *) -> Status { return core.reset(); });
 }
 
@@ -134,7 +123,7 @@ quire_status quire_cache_check(quire_cache *cache, quire_error *error) {
 
 quire_status quire_namespace_create(quire_cache *cache, const quire_namespace_desc *desc,
                                     quire_namespace *out, quire_error *error) {
-    return deciding_call("namespace_create", cache, error,
+    return changing_call("namespace_create", cache, error,
                          [&](Cache &core, quire_error *) -> Status {
                              quire_namespace_desc full;
                              QUIRE_TRY(read(desc, &full));
@@ -144,7 +133,7 @@ quire_status quire_namespace_create(quire_cache *cache, const quire_namespace_de
 }
 
 quire_status quire_namespace_destroy(quire_cache *cache, quire_namespace ns, quire_error *error) {
-    return deciding_call(
+    return changing_call(
         "namespace_destroy", cache, error,
         [&](Cache &core, quire_error *) -> Status { return core.destroy_namespace(ns); });
 }
@@ -163,7 +152,7 @@ quire_status quire_namespace_get_info(quire_cache *cache, quire_namespace ns,
 
 quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc, quire_seq *out,
                               quire_error *error) {
-    return deciding_call("seq_create", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return changing_call("seq_create", cache, error, [&](Cache &core, quire_error *) -> Status {
         quire_seq_desc full;
         QUIRE_TRY(read(desc, &full));
         QUIRE_TRY(need(out, "out is NULL"));
@@ -182,14 +171,14 @@ quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc, qu
 }
 
 quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint32_t flags, quire_error *error) {
-    return deciding_call("seq_end", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return changing_call("seq_end", cache, error, [&](Cache &core, quire_error *) -> Status {
         return core.end_sequence(seq, flags);
     });
 }
 
 quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_count, quire_seq *out,
                             quire_error *error) {
-    return deciding_call("seq_fork", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return changing_call("seq_fork", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(need(out, "out is NULL"));
         return core.fork_sequence(seq, token_count, out);
     });
@@ -197,21 +186,21 @@ quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_co
 
 quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq, uint32_t token_count,
                                 quire_error *error) {
-    return deciding_call("seq_truncate", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return changing_call("seq_truncate", cache, error, [&](Cache &core, quire_error *) -> Status {
         return core.truncate(seq, token_count);
     });
 }
 
 quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
                               quire_error *error) {
-    return deciding_call("seq_accept", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return changing_call("seq_accept", cache, error, [&](Cache &core, quire_error *) -> Status {
         return core.accept(seq, count);
     });
 }
 
 quire_status quire_seq_accept_path(quire_cache *cache, quire_seq seq, const uint32_t *path,
                                    uint32_t count, quire_error *error) {
-    return deciding_call("seq_accept_path", cache, error,
+    return changing_call("seq_accept_path", cache, error,
                          [&](Cache &core, quire_error *) -> Status {
                              if (count != 0) QUIRE_TRY(need(path, "path is NULL"));
                              return core.accept_path(seq, path, count);
@@ -222,7 +211,7 @@ quire_status quire_seq_set_tokens(quire_cache *cache, const quire_token_span *sp
                                   uint32_t span_count, uint32_t span_stride,
                                   const quire_token *tokens, uint32_t token_count,
                                   quire_error *error) {
-    return deciding_call("seq_set_tokens", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return changing_call("seq_set_tokens", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_array(spans, span_count, span_stride));
         if (token_count != 0) QUIRE_TRY(need(tokens, "tokens is NULL"));
         return core.set_tokens(reinterpret_cast<const uint8_t *>(spans), span_count, span_stride,

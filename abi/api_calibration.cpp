@@ -9,13 +9,6 @@ namespace {
 
 constexpr const char *kSave = "cache_save_calibration_wait";
 
-// What is left of timeout_ns, counted from `begin`.
-uint64_t time_left(uint64_t begin, uint64_t timeout_ns) {
-    if (timeout_ns == UINT64_MAX) return timeout_ns;
-    uint64_t passed = os::monotonic_ns() - begin;
-    return passed < timeout_ns ? timeout_ns - passed : 0;
-}
-
 // Saves where nothing that measures runs, and else waits for it without the cache's lock. Both in
 // one call on the cache: behind a check of its own, another thread's step could begin.
 quire_status save(quire_cache *cache, uint8_t *buffer, uint64_t timeout_ns, quire_error *error) {
@@ -30,7 +23,7 @@ quire_status save(quire_cache *cache, uint8_t *buffer, uint64_t timeout_ns, quir
         if (status != QUIRE_OK || awaited.fence == nullptr) return status;
         status = guard(kSave, error, [&](quire_error *sink) -> Status {
             return ask<&quire_backend_api::fence_wait_host>(
-                *awaited.api, sink, awaited.fence, awaited.value, time_left(begin, timeout_ns));
+                *awaited.api, sink, awaited.fence, awaited.value, os::time_left(begin, timeout_ns));
         });
         if (status != QUIRE_OK) return status;
     }

@@ -31,6 +31,7 @@ quire_status quire_log_apply(quire_cache *cache, const void *bytes, uint64_t siz
         if (batch != nullptr && batch->cache != cache) {
             return fail(QUIRE_E_ARG, "the batch is of another cache");
         }
+        QUIRE_TRY(core.check_at_rest());
         QUIRE_TRY(make_options(cache, full, &options));
         return core.apply_log(static_cast<const uint8_t *>(bytes), size_bytes, options,
                               batch != nullptr ? &batch->core : nullptr, out, sink);

@@ -43,7 +43,7 @@ quire_status quire_step_begin(quire_cache *cache, const quire_step_desc *desc,
                               uint32_t item_stride, const quire_token *tokens, uint32_t token_count,
                               quire_step_result *results, uint32_t result_stride, quire_step *out,
                               quire_error *error) {
-    return deciding_call("step_begin", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+    return changing_call("step_begin", cache, error, [&](Cache &core, quire_error *sink) -> Status {
         quire_step_desc full;
         ItemList list;
         StepOptions options;

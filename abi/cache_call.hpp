@@ -2,6 +2,7 @@
 //
 // cache_call: an exported function on a cache: guarded, serialised, refused in a forked child.
 // deciding_call: one that decides what is in the cache; a follower has no such.
+// changing_call: one of those that changes it whether or not a step is open; not while it moves.
 #pragma once
 
 #include "abi/objects.hpp"
@@ -14,7 +15,7 @@ quire_status cache_call(const char *function, quire_cache *cache, quire_error *e
                         Body &&body) noexcept {
     return guard(function, error, [&](quire_error *sink) -> Status {
         if (cache == nullptr) return fail(QUIRE_E_ARG, "cache is NULL");
-        if (!cache->devices.empty()) QUIRE_TRY(not_forked());
+        if (cache->on_devices) QUIRE_TRY(not_forked());
         QUIRE_TRY(cache->lock.enter());
         struct Leave {
             CallLock *lock;
@@ -32,6 +33,15 @@ quire_status deciding_call(const char *function, quire_cache *cache, quire_error
             return fail(QUIRE_E_UNSUPPORTED,
                         "the cache follows a leader and decides nothing: call the leader's");
         }
+        return body(core, sink);
+    });
+}
+
+template <typename Body>
+quire_status changing_call(const char *function, quire_cache *cache, quire_error *error,
+                           Body &&body) noexcept {
+    return deciding_call(function, cache, error, [&](Cache &core, quire_error *sink) -> Status {
+        QUIRE_TRY(core.check_at_rest());
         return body(core, sink);
     });
 }

@@ -107,7 +107,8 @@ struct quire_cache {
     quire::abi::CallLock lock;
     quire::Cache core;
     quire_instance *instance = nullptr;
-    std::vector<quire_device *> devices;  // of the shards; none: bookkeeping only
+    std::vector<quire_device *> devices;  // of the shards; others once the cache was migrated
+    bool on_devices = false;              // for ever; else it keeps books only
 
     // The shard that is on the device, or as many as there are.
     uint32_t shard_on(const quire_device *device) const {

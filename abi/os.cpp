@@ -181,6 +181,12 @@ uint64_t monotonic_ns() {
     return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
+uint64_t time_left(uint64_t begin, uint64_t timeout_ns) {
+    if (timeout_ns == UINT64_MAX) return timeout_ns;
+    uint64_t passed = monotonic_ns() - begin;
+    return passed < timeout_ns ? timeout_ns - passed : 0;
+}
+
 uintptr_t thread_number() {
     return reinterpret_cast<uintptr_t>(reinterpret_cast<void *>(pthread_self()));
 }

@@ -40,6 +40,8 @@ bool forked();
 
 // Of a clock that only goes forward.
 uint64_t monotonic_ns();
+// What is left of timeout_ns, counted from `begin`; UINT64_MAX is for ever.
+uint64_t time_left(uint64_t begin, uint64_t timeout_ns);
 
 // Names the calling thread, for detecting calls from within callbacks.
 uintptr_t thread_number();

@@ -42,38 +42,41 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
                                  QUIRE_CACHE_FOLLOWER | QUIRE_CACHE_CALIBRATE;
 
 // type, size of the first published version, known flags, reserved field: QUIRE_RESERVED or 0, 0.
-#define QUIRE_INPUT_RULES(RULE)                                                       \
-    RULE(quire_instance_desc, 64, 0, 0, 0)                                            \
-    RULE(quire_device_desc, 32, QUIRE_DEVICE_PIN_THREADS, 0, 0)                       \
-    RULE(quire_memory_desc, 32, 0, QUIRE_RESERVED(quire_memory_desc, reserved0))      \
-    RULE(quire_group_desc, 56, 0, 0, 0)                                               \
-    RULE(quire_shard_desc, 40, 0, 0, 0)                                               \
-    RULE(quire_cache_desc, 136, kCacheFlags, 0, 0)                                    \
-    RULE(quire_namespace_desc, 32, 0, 0, 0)                                           \
-    RULE(quire_seq_desc, 48, 0, 0, 0)                                                 \
-    RULE(quire_step_desc, 40, QUIRE_STEP_MAY_PREEMPT, 0, 0)                           \
-    RULE(quire_batch_desc, 56, QUIRE_BATCH_PAD_NULL_SLOT | QUIRE_BATCH_SHARED_PREFIX, \
-         QUIRE_RESERVED(quire_batch_desc, reserved0))                                 \
-    RULE(quire_attention_desc, 32, kAttentionFlags, 0, 0)                             \
-    RULE(quire_rope_desc, 72, 0, QUIRE_RESERVED(quire_rope_desc, reserved0))          \
-    RULE(quire_kv_args, 56, 0, 0, 0)                                                  \
-    RULE(quire_attend_args, 64, 0, QUIRE_RESERVED(quire_attend_args, reserved0))      \
-    RULE(quire_merge_args, 72, 0, QUIRE_RESERVED(quire_merge_args, reserved0))        \
-    RULE(quire_size_desc, 112, QUIRE_SIZE_LATENT, QUIRE_RESERVED(quire_size_desc, reserved0))
+#define QUIRE_INPUT_RULES(RULE)                                                               \
+    RULE(quire_instance_desc, 64, 0, 0, 0)                                                    \
+    RULE(quire_device_desc, 32, QUIRE_DEVICE_PIN_THREADS, 0, 0)                               \
+    RULE(quire_memory_desc, 32, 0, QUIRE_RESERVED(quire_memory_desc, reserved0))              \
+    RULE(quire_group_desc, 56, 0, 0, 0)                                                       \
+    RULE(quire_shard_desc, 40, 0, 0, 0)                                                       \
+    RULE(quire_cache_desc, 136, kCacheFlags, 0, 0)                                            \
+    RULE(quire_namespace_desc, 32, 0, 0, 0)                                                   \
+    RULE(quire_seq_desc, 48, 0, 0, 0)                                                         \
+    RULE(quire_step_desc, 40, QUIRE_STEP_MAY_PREEMPT, 0, 0)                                   \
+    RULE(quire_batch_desc, 56, QUIRE_BATCH_PAD_NULL_SLOT | QUIRE_BATCH_SHARED_PREFIX,         \
+         QUIRE_RESERVED(quire_batch_desc, reserved0))                                         \
+    RULE(quire_attention_desc, 32, kAttentionFlags, 0, 0)                                     \
+    RULE(quire_rope_desc, 72, 0, QUIRE_RESERVED(quire_rope_desc, reserved0))                  \
+    RULE(quire_kv_args, 56, 0, 0, 0)                                                          \
+    RULE(quire_attend_args, 64, 0, QUIRE_RESERVED(quire_attend_args, reserved0))              \
+    RULE(quire_merge_args, 72, 0, QUIRE_RESERVED(quire_merge_args, reserved0))                \
+    RULE(quire_size_desc, 112, QUIRE_SIZE_LATENT, QUIRE_RESERVED(quire_size_desc, reserved0)) \
+    RULE(quire_migrate_desc, 96, QUIRE_MIGRATE_COPY_HOST_TIER,                                \
+         QUIRE_RESERVED(quire_migrate_desc, reserved0))
 
-#define QUIRE_OUTPUT_RULES(RULE)              \
-    RULE(quire_backend_info, 1088, 0, 0, 0)   \
-    RULE(quire_device_info, 136, 0, 0, 0)     \
-    RULE(quire_memory_info, 40, 0, 0, 0)      \
-    RULE(quire_cache_info, 64, 0, 0, 0)       \
-    RULE(quire_pool_info, 104, 0, 0, 0)       \
-    RULE(quire_cache_stats, 200, 0, 0, 0)     \
-    RULE(quire_namespace_info, 56, 0, 0, 0)   \
-    RULE(quire_seq_info, 48, 0, 0, 0)         \
-    RULE(quire_batch_views, 104, 0, 0, 0)     \
-    RULE(quire_size_info, 80, 0, 0, 0)        \
-    RULE(quire_calibration_info, 32, 0, 0, 0) \
-    RULE(quire_calibration_layer, 32, 0, 0, 0)
+#define QUIRE_OUTPUT_RULES(RULE)               \
+    RULE(quire_backend_info, 1088, 0, 0, 0)    \
+    RULE(quire_device_info, 136, 0, 0, 0)      \
+    RULE(quire_memory_info, 40, 0, 0, 0)       \
+    RULE(quire_cache_info, 64, 0, 0, 0)        \
+    RULE(quire_pool_info, 104, 0, 0, 0)        \
+    RULE(quire_cache_stats, 200, 0, 0, 0)      \
+    RULE(quire_namespace_info, 56, 0, 0, 0)    \
+    RULE(quire_seq_info, 48, 0, 0, 0)          \
+    RULE(quire_batch_views, 104, 0, 0, 0)      \
+    RULE(quire_size_info, 80, 0, 0, 0)         \
+    RULE(quire_calibration_info, 32, 0, 0, 0)  \
+    RULE(quire_calibration_layer, 32, 0, 0, 0) \
+    RULE(quire_migrate_info, 80, 0, 0, 0)
 
 #define QUIRE_RESERVED(type, field) offsetof(type, field), sizeof(type::field)
 

@@ -23,7 +23,15 @@ bool place(uint64_t *end, uint64_t *offset, uint64_t count, uint64_t size_bytes)
 
 }  // namespace
 
-Batch::~Batch() {
+Batch::~Batch() { release(); }
+
+void Batch::retire() {
+    stale_ = true;
+    is_open_ = false;
+    release();
+}
+
+void Batch::release() {
     for (Shard &shard : shards_) {
         for (quire_be_plan *plan : shard.plans) {
             if (plan == nullptr) continue;
@@ -42,6 +50,7 @@ Batch::~Batch() {
             free_memory(*shard.binding->device(), shard.base, size_bytes_, QUIRE_BE_MEMORY_DEVICE);
         }
     }
+    shards_.clear();
 }
 
 Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry) {

@@ -53,6 +53,17 @@ class Batch {
     Status create(const quire_batch_desc &desc, const Geometry &geometry, const Shards *shards,
                   quire_error *error);
 
+    // The cache left the devices that this is on: their memory is given back, and nothing can be
+    // done with it any more. Launches look at it without the cache's lock.
+    void retire();
+    bool stale() const { return stale_; }
+    Status check_fresh() const {
+        if (!stale_) [[likely]]
+            return Status{};
+        return fail(QUIRE_E_STALE, "the cache was migrated: destroy the batch and make a new one");
+    }
+    Batch *next = nullptr;  // of the cache's batches
+
     Status fits(const BatchNeed &need) const;
     // May an image be written, for a step on the queue? BUSY while earlier steps need theirs.
     Status check_writable(const Timeline &timeline, uint64_t queue) const;
@@ -125,6 +136,7 @@ class Batch {
         uint32_t reserved0;
     };
 
+    void release();
     Status lay_out(const quire_batch_desc &desc, const Geometry &geometry);
     Status allocate(const Shards *shards, quire_error *error);
     Status allocate_image(Shard *shard, uint32_t image, quire_error *error);
@@ -188,6 +200,7 @@ class Batch {
     uint32_t query_tokens_ = 0;
     uint32_t max_length_ = 0;
     uint64_t last_step_ = 0;
+    std::atomic<bool> stale_{false};
     std::atomic<bool> is_open_{false};  // last_step_ is committed and not over
 };
 

@@ -84,9 +84,10 @@ Binding::~Binding() {
         if (pool.address != 0) {
             free_memory(*device_, pool.address, pool.size_bytes, QUIRE_BE_MEMORY_DEVICE);
         }
-        if (host_[g].address != 0) {
-            free_memory(*device_, host_[g].address, host_[g].size_bytes, QUIRE_BE_MEMORY_HOST);
-        }
+        const HostTier &tier = host_[g];
+        if (tier.device == nullptr) continue;
+        free_memory(*tier.device, tier.address, tier.size_bytes, QUIRE_BE_MEMORY_HOST);
+        --tier.device->children;
     }
     if (device_ != nullptr) --device_->children;
 }
@@ -105,10 +106,20 @@ Status Binding::create_pool(uint32_t g, const ShardGeometry &geometry, bool cali
         pools_[g].amax = amax_[g].address();
     }
     if (group.host_blocks == 0) return Status{};
-    HostMemory memory{0, static_cast<uint64_t>(group.block_stride) * group.host_blocks};
-    QUIRE_TRY(allocate_memory(*device_, memory.size_bytes, QUIRE_BE_MEMORY_HOST, &memory.address,
-                              &host_pointer, error));
-    host_[g] = memory;
+    return create_host_tier(g, static_cast<uint64_t>(group.block_stride) * group.host_blocks,
+                            error);
+}
+
+Status Binding::create_host_tier(uint32_t g, uint64_t size_bytes, quire_error *error) {
+    HostTier tier;
+    void *pointer = nullptr;
+    QUIRE_TRY(allocate_memory(*device_, size_bytes, QUIRE_BE_MEMORY_HOST, &tier.address, &pointer,
+                              error));
+    tier.device = device_;
+    tier.bytes = static_cast<uint8_t *>(pointer);
+    tier.size_bytes = size_bytes;
+    ++device_->children;
+    host_[g] = tier;
     return Status{};
 }
 

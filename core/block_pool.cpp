@@ -151,6 +151,27 @@ void BlockPool::retire(uint64_t old_oldest) {
     }
 }
 
+void BlockPool::adopt(const BlockPool &old, const uint32_t *ids) {
+    QUIRE_ASSERT(old.draining_ == 0 && old.parked_ == 0);
+    lists_[kFree] = List{};
+    for (uint32_t i = 1; i < old.block_count(); ++i) {
+        if (old[i].state == BlockState::free) continue;
+        Block &b = blocks_[ids[i]];
+        b = old[i];
+        b.copied_to = b.copied_from = 0;  // of a run that is over
+    }
+    for (uint32_t i = old.lists_[kCached].head; i != kNone; i = old.links_[i].next) {
+        push_back(kCached, ids[i]);
+    }
+    // In the order in which they would have been handed out.
+    for (uint32_t i = old.lists_[kFree].head; i != kNone; i = old.links_[i].next) {
+        if (i < block_count() && blocks_[i].state == BlockState::free) push_back(kFree, i);
+    }
+    for (uint32_t i = old.block_count(); i < block_count(); ++i) push_back(kFree, i);
+    held_ = old.held_;
+    clock_ = old.clock_;
+}
+
 uint32_t BlockPool::list_of(uint32_t block) const {
     switch (blocks_[block].state) {
         case BlockState::free:

@@ -111,6 +111,11 @@ class BlockPool {
     // A parked or cached block whose content is forgotten.
     void free_unpublished(uint32_t block);
 
+    // Takes over another pool's held and cached blocks: old block i becomes ids[i], kNone = it is
+    // not here. Those that nobody gets are fresh. REQUIRES: just created, the same timeline; the
+    // other has no draining and no parked block, and each held and cached one has a number.
+    void adopt(const BlockPool &old, const uint32_t *ids);
+
     // Steps became done: draining blocks that waited for them are free.
     void retire(uint64_t old_oldest);
 

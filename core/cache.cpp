@@ -40,6 +40,7 @@ Cache::Cache(const HostAllocator &host, uint32_t salt)
       sequence_handles_(&host_, HandleType::sequence, salt),
       step_handles_(&host_, HandleType::step, salt),
       namespace_handles_(&host_, HandleType::name_space, salt),
+      scales_(&host_),
       places_(&host_),
       sequences_(&host_),
       namespaces_(&host_),
@@ -84,15 +85,14 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     QUIRE_TRY(place_layers(desc.layer_groups, geometry_, places_.data()));
     calibrates_ = (desc.flags & QUIRE_CACHE_CALIBRATE) != 0;
     if (calibrates_) QUIRE_TRY(check_calibrating(geometry_, has_memory_));
-    StaticScales scales(&host_);
-    QUIRE_TRY(scales.create(desc, geometry_, places_.data()));
+    QUIRE_TRY(scales_.create(desc, geometry_, places_.data()));
     // The pool first: a size that the device cannot hold is refused before books of it are made.
-    QUIRE_TRY(
-        shards_.create(desc, shards, desc.shard_count, places_.data(), scales, &geometry_, error));
+    QUIRE_TRY(shards_.plan(desc, shards, desc.shard_count, places_.data(), &geometry_));
+    QUIRE_TRY(shards_.create(scales_, calibrates_, error));
     can_move_ = shards_.can_move();
     bool follows = (desc.flags & QUIRE_CACHE_FOLLOWER) != 0;
     QUIRE_TRY(ledger_.create(geometry_, max_sequences, seeds.hash, !follows));
-    uint64_t digest = digest_geometry(geometry_, places_.data(), max_sequences, scales.numbers());
+    uint64_t digest = digest_geometry(geometry_, places_.data(), max_sequences, scales_.numbers());
     if (follows) QUIRE_TRY(follower_.create(digest, geometry_, max_sequences));
     if ((desc.flags & QUIRE_CACHE_LOG) != 0) {
         QUIRE_TRY(leader_.create(seeds.identity, digest, max_sequences, geometry_));
@@ -317,7 +317,18 @@ bool Cache::idle(quire_error *error) {
 }
 
 Status Cache::create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error) {
-    return batch->create(desc, geometry_, &shards_, error);
+    QUIRE_TRY(batch->create(desc, geometry_, &shards_, error));
+    batch->next = batches_;
+    batches_ = batch;
+    ++batch_count_;
+    return Status{};
+}
+
+void Cache::forget_batch(Batch *batch) {
+    Batch **link = &batches_;
+    while (*link != batch) link = &(*link)->next;
+    *link = batch->next;
+    --batch_count_;
 }
 
 // References that tables hold must be those that pools count.

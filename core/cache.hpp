@@ -14,6 +14,7 @@
 //   cache_log.cpp        the log of a leader
 //   cache_follow.cpp     applying one
 //   cache_calibrate.cpp  the largest magnitudes of K and V
+//   cache_migrate.cpp    other memory under a live cache
 //
 // Threads: none; whoever owns the Cache holds a lock around every call.
 // Units: counts are blocks, positions and lengths tokens.
@@ -24,6 +25,7 @@
 #include "handle_table.hpp"
 #include "leader.hpp"
 #include "log_reader.hpp"
+#include "migration.hpp"
 #include "pressure.hpp"
 #include "queue_tuples.hpp"
 #include "sequence_keys.hpp"
@@ -63,6 +65,12 @@ struct StepOptions {
     uint64_t queue_tag = 0;  // of a bookkeeping-only cache
     uint32_t queue_count = 0;
     Queue *queues[kMaxShards];  // one a shard
+};
+
+// Where a cache is to move, as the caller described it.
+struct MigrateTarget {
+    const quire_migrate_desc &desc;
+    const ShardRange *shards;  // [desc.shard_count]
 };
 
 // Random numbers of a cache: the prefix hash's key, and its name as a leader.
@@ -133,7 +141,25 @@ class Cache {
     // REQUIRES: await_writes() found none, and capacity for calibration_size().
     Status save_calibration(uint8_t *buffer, quire_error *error);
 
+    // Plans a move and allocates what it needs; m->info says what it comes to. Nothing of the cache
+    // changes but that it changes no more. *begun: not when blocks or room for moves are short.
+    // REQUIRES: a Migration that was just made.
+    Status begin_migration(const MigrateTarget &target, Migration *m, bool *begun,
+                           quire_error *error);
+    // Copies, without the cache's lock. REQUIRES: begun.
+    Status copy(Migration *m, quire_error *error) { return m->copy(shards_, error); }
+    // The cache is on the target, or where it was when `copied` is no success. What it left goes
+    // with *m.
+    void end_migration(const MigrateTarget &target, const Status &copied, Migration *m);
+    // A call that changes anything.
+    Status check_at_rest() const {
+        if (!migrating_) [[likely]]
+            return Status{};
+        return fail(QUIRE_E_BUSY, "the cache is being migrated");
+    }
+
     Status create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error);
+    void forget_batch(Batch *batch);
     // Reads fences: steps whose work has run are done.
     Status poll(quire_error *error);
     bool batch_busy(const Batch &batch) const { return !timeline_.has_run(batch.last_step()); }
@@ -141,7 +167,7 @@ class Cache {
         return layer < geometry_.layer_count ? &places_[layer] : nullptr;
     }
     const Shards &shards() const { return shards_; }
-    uint32_t batches = 0;  // alive
+    uint32_t batch_count() const { return batch_count_; }
 
  private:
     // What an item needs before anything is changed.
@@ -298,8 +324,19 @@ class Cache {
     void write_log(StepRecord *record);
 
     // cache_calibrate.cpp
+    uint64_t calibration_numbers() const;
     Status gather_amax(uint32_t shard, Array<float> *numbers, quire_error *error);
     Status check_amax(Array<float> *numbers) const;
+
+    // cache_migrate.cpp
+    Status check_movable(const quire_migrate_desc &desc) const;
+    Status plan_target(const MigrateTarget &target, Migration *m) const;
+    Status check_counts(const Geometry &target) const;
+    Status check_moves(const Migration &m) const;
+    Status plan_blocks(Migration *m);
+    Status carry_amax(Migration *m, quire_error *error);
+    void write_moves(const quire_migrate_desc &desc, const Migration &m) const;
+    void switch_memory(Migration *m);
 
     // cache_follow.cpp
     LogSequence followed(uint32_t slot) const;
@@ -336,6 +373,7 @@ class Cache {
     HandleTable sequence_handles_;
     HandleTable step_handles_;
     HandleTable namespace_handles_;
+    StaticScales scales_;
     Array<LayerPlace> places_;
     Array<Sequence> sequences_;
     Array<Namespace> namespaces_;
@@ -351,6 +389,9 @@ class Cache {
     bool can_move_ = true;  // tokens, on every device
     bool prefix_off_ = false;
     bool calibrates_ = false;
+    bool migrating_ = false;
+    Batch *batches_ = nullptr;  // alive, linked
+    uint32_t batch_count_ = 0;
     uint32_t watermark_ = 0;
     uint32_t victim_order_ = 0;
     SwapCost swap_cost_{0, 0};

@@ -45,6 +45,14 @@ Status Cache::await_writes(Awaited *out, quire_error *error) {
     return Status{};
 }
 
+uint64_t Cache::calibration_numbers() const {
+    uint64_t count = 0;
+    for (uint32_t layer = 0; layer < geometry_.layer_count; ++layer) {
+        count += uint64_t{geometry_.groups[places_[layer].group].kv_heads} * 2;
+    }
+    return count;
+}
+
 // Raises the model's numbers by those of one shard. By their bits, so that a NaN stays.
 Status Cache::gather_amax(uint32_t shard, Array<float> *numbers, quire_error *error) {
     Binding &binding = shards_[shard];
@@ -96,12 +104,9 @@ Status Cache::check_amax(Array<float> *numbers) const {
 }
 
 Status Cache::save_calibration(uint8_t *buffer, quire_error *error) {
-    uint64_t size_bytes = calibration_bytes(geometry_, places_.data()), count = 0;
-    for (uint32_t layer = 0; layer < geometry_.layer_count; ++layer) {
-        count += uint64_t{geometry_.groups[places_[layer].group].kv_heads} * 2;
-    }
+    uint64_t size_bytes = calibration_bytes(geometry_, places_.data());
     Array<float> numbers(&host_);
-    if (!numbers.create(count)) return no_host_memory();
+    if (!numbers.create(calibration_numbers())) return no_host_memory();
     for (uint32_t i = 0; i < shards_.count(); ++i) QUIRE_TRY(gather_amax(i, &numbers, error));
     QUIRE_TRY(check_amax(&numbers));
     write_calibration(geometry_, places_.data(), numbers.data(), size_bytes, buffer);

@@ -199,6 +199,7 @@ Status Cache::check_digest(const LogReader &log) {
 
 Status Cache::check_log_batch(const LogReader &log, const Batch *batch) const {
     if (batch == nullptr) return Status{};
+    QUIRE_TRY(batch->check_fresh());
     BatchNeed need;
     need.rows = log.header().row_count;
     for (uint32_t i = 0; i < need.rows; ++i) {

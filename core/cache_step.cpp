@@ -217,6 +217,7 @@ BatchNeed Cache::need_of(const StepRecord &record) const {
 
 Status Cache::check_batch(const StepRecord &record, Batch *batch) const {
     if (batch == nullptr) return Status{};
+    QUIRE_TRY(batch->check_fresh());
     QUIRE_TRY(batch->fits(need_of(record)));
     return batch->check_writable(timeline_, record.queue);
 }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "checked.hpp"
 #include "status.hpp"
@@ -43,6 +44,14 @@ class Array {
     ~Array() { clear(); }
 
     void bind(const HostAllocator *host) { host_ = host; }
+
+    // Contents, and the allocator that they are of.
+    void swap(Array &other) {
+        std::swap(host_, other.host_);
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+        std::swap(capacity_, other.capacity_);
+    }
 
     void clear() {
         if (data_ != nullptr) {
@@ -106,6 +115,7 @@ class Array {
         size_ = size;
     }
 
+    const HostAllocator *host() const { return host_; }
     T *data() { return data_; }
     const T *data() const { return data_; }
     uint64_t size() const { return size_; }

@@ -23,7 +23,7 @@ Ledger::~Ledger() {
     for (BlockPool *pool : host_pools_) destroy(pool);
 }
 
-BlockPool *Ledger::make_pool(uint32_t block_count) {
+BlockPool *Ledger::make_pool(uint32_t block_count) const {
     void *memory = host_->allocate(host_->user, sizeof(BlockPool), kCacheLine);
     if (memory == nullptr) return nullptr;
     auto *pool = new (memory) BlockPool(host_, timeline_);
@@ -38,27 +38,18 @@ Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t
     group_count_ = geometry.group_count;
     block_tokens_ = static_cast<uint16_t>(geometry.block_tokens);
     any_full_ = geometry.any_full;
-    uint64_t fewest_full = UINT64_MAX;
-    uint64_t all_blocks = 0;
     for (uint32_t g = 0; g < group_count_; ++g) {
         const GroupGeometry &group = geometry.groups[g];
         full_[g] = group.full;
         cross_[g] = group.cross;
-        all_blocks += group.blocks;
-        if (group.full && group.blocks < fewest_full) fewest_full = group.blocks;
         pools_[g] = make_pool(group.blocks);
         if (pools_[g] == nullptr) return no_host_memory();
         if (group.host_blocks == 0) continue;
         host_pools_[g] = make_pool(group.host_blocks);
         if (host_pools_[g] == nullptr) return no_host_memory();
     }
-    // A node has a block in every full-attention group, and the open step keeps the nodes that it
-    // evicts until its commit. Without such a group nodes outlive their blocks while they have
-    // children: room for chains four times as long as the pool holds.
-    uint64_t nodes = any_full_ ? 2 * fewest_full : 4 * all_blocks;
-    if (nodes >= kNone) nodes = kNone - 1;
-    if (!has_tree) nodes = 1;
-    QUIRE_TRY(tree_.create(geometry, static_cast<uint32_t>(nodes), seed));
+    uint32_t nodes = has_tree ? node_capacity(geometry) : 1;
+    QUIRE_TRY(tree_.create(geometry, nodes, seed));
     if (!tables_.create(uint64_t{max_sequences} * group_count_)) return no_host_memory();
     for (BlockTable &table : tables_) table = BlockTable{};
     return Status{};

@@ -10,6 +10,7 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
+#include "relocation.hpp"
 #include "step.hpp"
 
 namespace quire {
@@ -88,6 +89,17 @@ class Ledger {
     // Makes all edits of a step final.
     void settle(StepRecord *record);
 
+    // How blocks get into pools of another geometry's sizes, ids of all that is held and cached;
+    // nothing changes. When live ones do not fit, blocks_short says so and nothing is planned.
+    // REQUIRES: no step is open or running.
+    Status plan(const Geometry &target, Relocation *plan) const;
+    // Room in the tree for a pool of those sizes.
+    bool reserve_nodes(const Geometry &target) { return tree_.reserve(node_capacity(target)); }
+    // The plan's pools take the old ones' place; the tables are renumbered one by one.
+    void relocate(Relocation *plan);
+    // swapped: its entries are of the host tier.
+    void renumber_tables(uint32_t sequence, bool swapped, const Relocation &plan);
+
     void retire(uint64_t old_oldest);
     uint64_t evictions() const { return evictions_; }
     const BlockPool *const *pools() const { return pools_; }
@@ -112,7 +124,15 @@ class Ledger {
     void undo_evict(const Edit &edit);
     void undo_tree_edit(const Edit &edit);
     void detach(uint32_t node);
-    BlockPool *make_pool(uint32_t block_count);
+    BlockPool *make_pool(uint32_t block_count) const;
+
+    // ledger_relocate.cpp
+    static uint32_t node_capacity(const Geometry &geometry);
+    static bool number_as_they_are(const BlockPool &pool, Array<uint32_t> *ids);
+    static void renumber(uint32_t block_count, Array<uint32_t> *ids);
+    void plan_drop(uint32_t group, uint32_t block, uint32_t *left, Relocation *plan) const;
+    Status make_pools(const Geometry &target, Relocation *plan) const;
+    void drop_cached(const BlockDrop &drop);
 
     const HostAllocator *host_;
     const Timeline *timeline_;

@@ -45,6 +45,31 @@ Status PrefixTree::create(const Geometry &geometry, uint32_t node_capacity, uint
     return Status{};
 }
 
+bool PrefixTree::reserve(uint32_t node_capacity) {
+    if (node_capacity <= capacity_) return true;
+    uint64_t words = 0, bucket_count = next_power_of_two(uint64_t{node_capacity} * 2);
+    if (!checked_mul(node_capacity, stride_words_, &words)) return false;
+    Array<uint32_t> records(records_.host()), buckets(records_.host()), stack(records_.host());
+    if (!records.create(words) || !buckets.create(bucket_count) || !stack.create(node_capacity)) {
+        return false;
+    }
+    std::memcpy(records.data(), records_.data(), uint64_t{first_unused_} * stride_words_ * 4);
+    std::memcpy(stack.data(), free_stack_.data(), uint64_t{free_nodes_} * 4);
+    for (uint32_t &bucket : buckets) bucket = kNone;
+    records_.swap(records);
+    buckets_.swap(buckets);
+    free_stack_.swap(stack);
+    capacity_ = node_capacity;
+    bucket_mask_ = bucket_count - 1;
+    for (uint32_t i = 0; i < first_unused_; ++i) {
+        Node &node = header(i);
+        if ((node.flags & kLinked) == 0) continue;
+        node.flags &= ~kLinked;
+        relink(i);
+    }
+    return true;
+}
+
 uint32_t PrefixTree::acquire_root(const uint32_t *words, uint32_t word_count) {
     uint64_t hash = chain_hash(seed_, words, uint64_t{word_count} * 4);
     uint32_t *bucket = &root_buckets_[hash % kRootBuckets];

@@ -52,6 +52,9 @@ class PrefixTree {
 
     Status create(const Geometry &geometry, uint32_t node_capacity, uint64_t seed);
 
+    // Room for so many nodes; nothing else changes. False: no memory.
+    [[nodiscard]] bool reserve(uint32_t node_capacity);
+
     // A root holds its key words; equal words give the same root. kNone: no memory.
     // Each call is paired with a release_root.
     uint32_t acquire_root(const uint32_t *words, uint32_t word_count);

@@ -122,28 +122,60 @@ Status Shards::compute(const ShardRange *ranges, uint32_t count, const LayerPlac
     return Status{};
 }
 
-Status Shards::create(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
-                      const LayerPlace *places, const StaticScales &scales, Geometry *geometry,
-                      quire_error *error) {
+Status Shards::plan(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
+                    const LayerPlace *places, Geometry *geometry) {
     if (count == 0) {
         ShardGeometry whole;
         whole.held = *geometry;
         return compute_sizes(desc, &whole, 1, geometry);
     }
-    Array<ShardGeometry> parts(host_);
-    if (!parts.create(count)) return no_host_memory();
-    bool calibrates = (desc.flags & QUIRE_CACHE_CALIBRATE) != 0;
+    if (!parts_.create(count) || !kept_.create(uint64_t{count} * kMaxGroups)) {
+        return no_host_memory();
+    }
     bool partial = (desc.flags & (QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER)) != 0;
-    QUIRE_TRY(compute(ranges, count, places, *geometry, partial, parts.data()));
-    QUIRE_TRY(compute_sizes(desc, parts.data(), count, geometry));
-    for (uint32_t i = 0; i < count; ++i) {
+    QUIRE_TRY(compute(ranges, count, places, *geometry, partial, parts_.data()));
+    QUIRE_TRY(compute_sizes(desc, parts_.data(), count, geometry));
+    for (uint32_t i = 0; i < count; ++i) devices_[i] = ranges[i].device;
+    return Status{};
+}
+
+Status Shards::create(const StaticScales &scales, bool calibrates, quire_error *error) {
+    for (uint32_t i = 0; i < parts_.size(); ++i) {
         void *memory = host_->allocate(host_->user, sizeof(Binding), kCacheLine);
         if (memory == nullptr) return no_host_memory();
         bindings_[i] = new (memory) Binding();
-        QUIRE_TRY(bindings_[i]->create(ranges[i].device, parts[i], scales, calibrates, error));
+        QUIRE_TRY(bindings_[i]->create(devices_[i], parts_[i], scales, calibrates, error));
     }
-    count_ = count;
+    count_ = static_cast<uint32_t>(parts_.size());
     return Status{};
+}
+
+BlockPart Shards::planned_part(uint32_t shard, uint32_t group) const {
+    const ShardGeometry &part = parts_[shard];
+    return part_of(describe_pool(part.held.groups[group], part.held.block_tokens),
+                   part.first_layer[group], part.first_head[group]);
+}
+
+void Shards::keep_host_tier(uint32_t shard, uint32_t group, Binding *from) {
+    kept_[uint64_t{shard} * kMaxGroups + group] = from;
+    parts_[shard].held.groups[group].host_blocks = 0;
+}
+
+void Shards::take_host_tiers() {
+    for (uint64_t i = 0; i < kept_.size(); ++i) {
+        auto group = static_cast<uint32_t>(i % kMaxGroups);
+        if (kept_[i] != nullptr) bindings_[i / kMaxGroups]->take_host_tier(group, kept_[i]);
+        kept_[i] = nullptr;
+    }
+}
+
+void Shards::swap(Shards &other) {
+    parts_.swap(other.parts_);
+    kept_.swap(other.kept_);
+    std::swap(devices_, other.devices_);
+    std::swap(count_, other.count_);
+    std::swap(bindings_, other.bindings_);
+    std::swap(run_, other.run_);
 }
 
 // May the copy run beside the others of the current run? If so it is marked as one of them.

@@ -32,16 +32,34 @@ struct ShardRange {
 
 class Shards {
  public:
-    explicit Shards(const HostAllocator *host) : host_(host), descriptors_(host), moves_(host) {}
+    explicit Shards(const HostAllocator *host)
+        : host_(host), parts_(host), kept_(host), descriptors_(host), moves_(host) {}
     ~Shards();
     Shards(const Shards &) = delete;
     Shards &operator=(const Shards &) = delete;
 
-    // Checks the ranges, sizes every group's pool and allocates. `geometry` has its shape, and gets
-    // its sizes. With no range it only gets its sizes. error: the backend's words.
-    Status create(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
-                  const LayerPlace *places, const StaticScales &scales, Geometry *geometry,
-                  quire_error *error);
+    // Checks the ranges and sizes every group's pool; nothing is allocated on a device. `geometry`
+    // has its shape, and gets its sizes. With no range it only gets its sizes.
+    Status plan(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
+                const LayerPlace *places, Geometry *geometry);
+    // Allocates what was planned. error: the backend's words.
+    Status create(const StaticScales &scales, bool calibrates, quire_error *error);
+
+    uint32_t planned_count() const { return static_cast<uint32_t>(parts_.size()); }
+    // Between the two: what a shard will hold of a group, and where. layer_count 0: nothing.
+    BlockPart planned_part(uint32_t shard, uint32_t group) const;
+    Device *planned_device(uint32_t shard) const { return devices_[shard]; }
+    // Between the two: a group's host tier is not made, for another's binding has it already; see
+    // take_host_tiers().
+    void keep_host_tier(uint32_t shard, uint32_t group, Binding *from);
+    // Whose it will be; nullptr: it is made.
+    const Binding *kept_host_tier(uint32_t shard, uint32_t group) const {
+        return kept_[uint64_t{shard} * kMaxGroups + group];
+    }
+    // The kept host tiers change hands. REQUIRES: the bindings that had them are still there.
+    void take_host_tiers();
+    // Devices and memory; what reserve() made room for stays here.
+    void swap(Shards &other);
 
     uint32_t count() const { return count_; }
     Binding &operator[](uint32_t shard) { return *bindings_[shard]; }
@@ -68,6 +86,9 @@ class Shards {
     bool joins_run(const quire_block_copy &copy, Ledger *ledger);
 
     const HostAllocator *host_;
+    Array<ShardGeometry> parts_;  // planned
+    Array<Binding *> kept_;       // [shard][kMaxGroups] whose host tier it will be
+    Device *devices_[kMaxShards] = {};
     uint32_t count_ = 0;
     Binding *bindings_[kMaxShards] = {};
     Array<quire_be_copy> descriptors_;

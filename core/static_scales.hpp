@@ -8,7 +8,7 @@
 // Why no default: a unit scale would answer, and answer wrongly. What has no measured magnitude is
 // refused.
 //
-// Threads: none; lives while a cache is created.
+// Threads: none; constant once created.
 #pragma once
 
 #include "calibration.hpp"

@@ -15,6 +15,7 @@
 #include "calibration.h"
 #include "device.h"
 #include "log.h"
+#include "migrate.h"
 #include "size.h"
 #include "step.h"
 
@@ -148,7 +149,12 @@ extern "C" {
                                     quire_calibration_info *info, quire_error *error))             \
     QUIRE_FN(calibration_get_layer,                                                                \
              (const void *bytes, uint64_t size_bytes, uint32_t layer,                              \
-              quire_calibration_layer *info, float *amax, uint32_t capacity, quire_error *error))
+              quire_calibration_layer *info, float *amax, uint32_t capacity, quire_error *error))  \
+    QUIRE_FN(cache_migrate, (quire_cache * cache, const quire_migrate_desc *desc,                  \
+                             quire_migrate_info *info, quire_error *error))                        \
+    QUIRE_FN(cache_migrate_wait,                                                                   \
+             (quire_cache * cache, const quire_migrate_desc *desc, quire_migrate_info *info,       \
+              uint64_t timeout_ns, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

@@ -249,6 +249,8 @@ typedef struct quire_cache_stats {
     uint64_t blocks_held;       /* by sequences; a shared block counts once */
     uint64_t nodes;             /* of the prefix tree */
     double kv_cache_usage_perc; /* blocks_held / blocks_total */
+    uint64_t migrations;        /* migrate.h */
+    uint64_t bytes_migrated;    /* that they copied, of the host tier too */
 } quire_cache_stats;
 
 /* Creates a cache. `instance` provides the host allocator.

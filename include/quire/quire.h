@@ -8,6 +8,7 @@
  *   step.h       begin / add / commit / finish, and batches with their table views
  *   attention.h  kv_write and attend on a committed batch
  *   log.h        one cache over several processes: a leader and its followers
+ *   migrate.h    moving a live cache to other devices
  *   calibration.h  scales of quantised K and V, measured
  *   size.h       what a deployment will hold, from numbers alone
  *   api.h        the table of all functions;  dyn.h loads it with dlopen
@@ -29,6 +30,7 @@
 #include "calibration.h"
 #include "device.h"
 #include "log.h"
+#include "migrate.h"
 #include "size.h"
 #include "step.h"
 

@@ -27,6 +27,7 @@ class Exported : public testing::Test {
         add_launches();
         add_sizing();
         add_calibration();
+        add_migration();
         add_outputs();
     }
     ~Exported() override {
@@ -267,6 +268,29 @@ class Exported : public testing::Test {
         EXPECT_EQ(size_bytes, bytes.size());
         EXPECT_EQ(w.api.cache_destroy(cache, nullptr), QUIRE_OK);
         return bytes;
+    }
+
+    // Of a cache that keeps books only, to where it is.
+    quire_status migrate(const quire_migrate_desc *desc, quire_migrate_info *info) {
+        quire_group_desc groups = group();
+        quire_cache_desc cache_desc = cache_of(&groups, sizeof groups);
+        quire_cache *cache = nullptr;
+        EXPECT_EQ(w.api.cache_create(w.instance, &cache_desc, &cache, nullptr), QUIRE_OK);
+        quire_status s = w.api.cache_migrate(cache, desc, info, nullptr);
+        EXPECT_EQ(w.api.cache_destroy(cache, nullptr), QUIRE_OK);
+        return s;
+    }
+
+    void add_migration() {
+        input<quire_migrate_desc>([](quire_migrate_desc *) {},
+                                  [this](const quire_migrate_desc *desc, uint32_t) {
+                                      auto info = described<quire_migrate_info>();
+                                      return migrate(desc, &info);
+                                  });
+        output<quire_migrate_info>([this](quire_migrate_info *out) {
+            auto desc = described<quire_migrate_desc>();
+            return migrate(&desc, out);
+        });
     }
 
     void add_outputs() {

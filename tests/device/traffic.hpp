@@ -18,11 +18,15 @@ class Traffic {
     Traffic(ShardedCache *cache, uint32_t seed, std::vector<ShardedCache *> followers = {})
         : c_(*cache), followers_(followers), random_(seed) {}
 
-    void run(int steps) {
+    // Some more steps.
+    void run_on(int steps) {
         for (int i = 0; i < steps; ++i) {
             change_sequences();
-            step(i);
+            step(number_++);
         }
+    }
+    void run(int steps) {
+        run_on(steps);
         auto stats = described<quire_cache_stats>();
         c_.must(c_.api.cache_get_stats(c_.cache, &stats, &c_.error));
         EXPECT_GT(stats.copies_on_write, 0u);
@@ -185,6 +189,7 @@ class Traffic {
     std::vector<ShardedCache *> followers_;
     std::mt19937 random_;
     std::vector<Live> live_;
+    int number_ = 0;  // of the next step
 };
 
 }  // namespace quire::test

@@ -50,6 +50,14 @@ class Followed {
         steps_.erase(step);
         return said(api_.step_finish(cache_, own, nullptr, QUIRE_STEP_OK, &error_));
     }
+    // Moves it as its leader was: numbers of blocks stay.
+    std::string migrate() {
+        quire_migrate_desc desc{};
+        desc.struct_size = sizeof desc;
+        quire_migrate_info info{};
+        info.struct_size = sizeof info;
+        return said(api_.cache_migrate(cache_, &desc, &info, &error_));
+    }
     std::string compare(quire_cache *leader, quire_seq seq) {
         quire_seq_info infos[2] = {};
         for (int i = 0; i < 2; ++i) {

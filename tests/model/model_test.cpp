@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <random>
 #include <sstream>
 
 #include "library.hpp"
@@ -58,6 +59,36 @@ TEST(Model, random_scripts_give_what_the_reference_says) {
 TEST(Model, long_scripts_give_what_the_reference_says) {
     Tally tally;
     play_seeds(1000000, short_run() ? 2 : 20, 4000, &tally);
+}
+
+// Migrations anywhere: to fewer blocks and to more, with and without followers. What fits goes on
+// as if nothing had been.
+TEST(Model, a_cache_that_is_moved_at_any_time_gives_what_the_reference_says) {
+    Tally tally;
+    for (uint64_t seed = 2000000; seed < 2000000 + (short_run() ? 300u : 900u); ++seed) {
+        std::mt19937_64 random(seed);
+        Script script = make_script(seed, 300);
+        if (seed % 4 != 0) script[0].args[3] |= 4;
+        for (size_t at = 1; at < script.size(); at += 1 + random() % 12) {
+            int percent = static_cast<int>(20 + random() % 180);
+            int host_blocks = static_cast<int>(random() % 2 == 0 ? 0 : 1 + random() % 40);
+            // Often with nothing running, so that it is not refused.
+            Script ops(random() % 2 == 0 ? 5 : 0, Op{"finish", {0, 0}});
+            if (!ops.empty()) ops.front() = Op{"commit", {}};
+            ops.push_back(Op{"migrate", {percent, host_blocks}});
+            script.insert(script.begin() + static_cast<long>(at), ops.begin(), ops.end());
+            at += ops.size();
+        }
+        std::string difference = play(library(), script, &tally);
+        if (!difference.empty()) FAIL() << "seed " << seed << ": " << report(script, difference);
+    }
+    EXPECT_GT(tally.migrations, 1000u);
+    EXPECT_GT(tally.short_targets, 200u);
+    EXPECT_GT(tally.renumbered, 1000u);
+    EXPECT_GT(tally.blocks_dropped, 500u);
+    EXPECT_GT(tally.host_moves, 100u);
+    EXPECT_GT(tally.hits, 100u);
+    EXPECT_GT(tally.runs, tally.ops / 20);
 }
 
 // Behind every operation of a script, one more: the failure of each unfinished step, the end of the

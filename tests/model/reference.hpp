@@ -148,7 +148,11 @@ class Reference {
     void note_drop() { step_.dropped = true; }
     void commit();
     void finish(int64_t step, bool failed);
+    // Usable blocks of each group, and of the host tier in each. 1: done, 0: live ones do not fit,
+    // -1: a step is open or not done.
+    int migrate(const std::vector<int> &blocks, int host_blocks);
 
+    const Config &config() const { return config_; }
     bool open() const { return open_; }
     const Seq &seq(int slot) const { return seqs_[static_cast<size_t>(slot)]; }
     const Step &step() const { return step_; }
@@ -181,6 +185,7 @@ class Reference {
     void drop_ref(int group, int block, int64_t touch);
     void free_parts(int node);
     void kill(int node);
+    void drop_oldest(int group);
     void free_if_bare(int node);
     int find_child(const std::string &root, int parent, const std::vector<uint32_t> &tokens) const;
     std::vector<int> match(const Seq &s, int max_blocks, bool any_queue) const;

@@ -1,126 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "runner.hpp"
-
-#include <algorithm>
-#include <functional>
-#include <map>
-#include <memory>
-
-#include "followed.hpp"
+#include "player.hpp"
 
 namespace quire::model {
 
 namespace {
 
-constexpr int kSlots = 10;
-constexpr int kNamespaces = 3;
-
-template <typename T>
-T described() {
-    T value{};
-    value.struct_size = sizeof value;
-    return value;
-}
-
 int index_of(uint64_t handle) { return static_cast<int>(handle & 0xFFFFFFFF); }
 
-class Player {
- public:
-    Player(const quire_api &api, Tally *tally) : api_(api), tally_(tally) {
-        error_.struct_size = sizeof error_;
-        auto desc = described<quire_instance_desc>();
-        api_.instance_create(&desc, &instance_, &error_);
-    }
-    ~Player() {
-        if (step_ != 0) api_.step_abort(cache_, step_, nullptr);
-        for (auto &[number, handle] : committed_) {
-            api_.step_finish(cache_, handle, nullptr, QUIRE_STEP_OK, nullptr);
-        }
-        followed_.reset();
-        if (cache_ != nullptr && api_.cache_destroy(cache_, &error_) < 0) std::abort();
-        api_.instance_destroy(instance_, nullptr);
-    }
-    Player(const Player &) = delete;
-    Player &operator=(const Player &) = delete;
-
-    std::string run(const Op &op) {
-        ++tally_->ops;
-        difference_.clear();
-        perform(op);
-        if (difference_.empty()) compare();
-        return difference_;
-    }
-
- private:
-    void differ(const std::string &what) {
-        if (difference_.empty()) difference_ = what;
-    }
-    void expect(const char *what, int64_t library, int64_t reference) {
-        if (library == reference) return;
-        differ(std::string(what) + ": library " + std::to_string(library) + ", reference " +
-               std::to_string(reference));
-    }
-    // Both refuse, or neither does.
-    bool agree(quire_status status, bool reference) {
-        if (status < 0 && reference) differ(std::string("the library refuses: ") + error_.message);
-        if (status >= 0 && !reference) differ("the library does what the reference refuses");
-        return status >= 0 && reference;
-    }
-
-    void expect_followed(const std::string &wrong) {
-        if (!wrong.empty()) differ(wrong);
-    }
-
-    void configure(const std::vector<int> &args);
-    void perform(const Op &op);
-    void perform_in_step(const Op &op);
-    void create(const std::vector<int> &args);
-    void add(const std::vector<int> &args);
-    void drop(int slot);
-    void finish(int which, bool failed);
-    void fork(const std::vector<int> &args);
-    void accept_path(int slot, int choice);
-    void set_tokens(const std::vector<int> &args);
-    void probe(const std::vector<int> &args);
-    // Does it on the reference, and remembers it while a step is open, unless it was refused.
-    template <typename Operation>
-    bool on_reference(Operation operation) {
-        bool did = operation(reference_[0]);
-        if (did && step_ != 0) events_.push_back(Event{false, {}, operation});
-        return did;
-    }
-    void compare();
-    void compare_sequence(int slot, std::vector<std::map<int, int>> *names);
-    std::vector<uint32_t> tokens(int slot, int content, int count) const;
-
-    const quire_api &api_;
-    Tally *tally_;
-    quire_instance *instance_ = nullptr;
-    quire_cache *cache_ = nullptr;
-    quire_error error_{};
-    quire_namespace namespaces_[kNamespaces] = {};
-    quire_seq seqs_[kSlots] = {};
-    quire_step step_ = 0;
-    std::map<int64_t, quire_step> committed_;
-    std::unique_ptr<Followed> followed_;
-    std::vector<Reference> reference_;
-    // What happened to the reference since begin. It undoes by going back to begin and doing again
-    // what stays: operations on other sequences, and for a drop the items that are kept.
-    struct Event {
-        bool is_item = false;
-        Item item;
-        std::function<bool(Reference &)> operation;
-    };
-    std::vector<Event> events_;
-    int64_t queue_ = 0;
-    bool may_preempt_ = false;
-    int how_ = 0;
-    bool preempted_ = false;  // since begin
-    bool published_ = false;  // by other calls, since begin
-    bool has_cross_ = false;
-    std::string difference_;
-};
+}  // namespace
 
 void Player::configure(const std::vector<int> &args) {
     Config config;
@@ -142,9 +30,12 @@ void Player::configure(const std::vector<int> &args) {
         group.blocks = static_cast<uint32_t>(args[i + 3]) + 1;
         has_cross_ = has_cross_ || group.kind == QUIRE_GROUP_CROSS;
         groups.push_back(group);
+        first_blocks_.push_back(args[i + 3]);
     }
     auto desc = described<quire_cache_desc>();
-    desc.flags = QUIRE_CACHE_LOG | (config.prefix_off ? uint32_t{QUIRE_CACHE_NO_PREFIX} : 0u);
+    bool leads = (args[3] & 4) == 0;
+    desc.flags = (leads ? uint32_t{QUIRE_CACHE_LOG} : 0u) |
+                 (config.prefix_off ? uint32_t{QUIRE_CACHE_NO_PREFIX} : 0u);
     desc.groups = groups.data();
     desc.group_count = static_cast<uint32_t>(groups.size());
     desc.group_stride = sizeof(quire_group_desc);
@@ -154,8 +45,10 @@ void Player::configure(const std::vector<int> &args) {
     desc.victim = config.by_priority ? QUIRE_VICTIM_PRIORITY : QUIRE_VICTIM_NEWEST;
     desc.max_sequences = kSlots;
     if (api_.cache_create(instance_, &desc, &cache_, &error_) < 0) return differ(error_.message);
-    followed_ = std::make_unique<Followed>(api_);
-    expect_followed(followed_->create(instance_, desc));
+    if (leads) {
+        followed_ = std::make_unique<Followed>(api_);
+        expect_followed(followed_->create(instance_, desc));
+    }
     auto ns = described<quire_namespace_desc>();
     for (int i = 1; i < kNamespaces; ++i) {
         if (api_.namespace_create(cache_, &ns, &namespaces_[i], &error_) < 0)
@@ -283,7 +176,7 @@ void Player::finish(int which, bool failed) {
     quire_status status = api_.step_finish(cache_, it->second, nullptr,
                                            failed ? QUIRE_STEP_FAILED : QUIRE_STEP_OK, &error_);
     if (!agree(status, true)) return;
-    expect_followed(followed_->finish(it->second));
+    if (followed_ != nullptr) expect_followed(followed_->finish(it->second));
     int64_t number = it->first;
     on_reference([=](Reference &r) { return r.finish(number, failed), true; });
     committed_.erase(it);
@@ -367,9 +260,11 @@ void Player::perform_in_step(const Op &op) {
     } else if (op.name == "commit" || op.name == "abort") {
         if (!agree(api_.step_commit(cache_, step_, nullptr, &error_), true)) return;
         committed_[reference_[0].step().number] = step_;
-        expect_followed(followed_->commit(cache_, step_, static_cast<uint64_t>(queue_)));
-        for (quire_seq seq : seqs_) {
-            if (seq != 0) expect_followed(followed_->compare(cache_, seq));
+        if (followed_ != nullptr) {
+            expect_followed(followed_->commit(cache_, step_, static_cast<uint64_t>(queue_)));
+            for (quire_seq seq : seqs_) {
+                if (seq != 0) expect_followed(followed_->compare(cache_, seq));
+            }
         }
         reference_[0].commit();
         step_ = 0;
@@ -394,6 +289,7 @@ void Player::perform(const Op &op) {
     if (op.name == "fork") return fork(a);
     if (op.name == "set") return set_tokens(a);
     if (op.name == "probe") return probe(a);
+    if (op.name == "migrate") return migrate(a[0], a[1]);
     if (op.name == "abort" || op.name == "commit" || op.name == "preempt")
         return perform_in_step(op);
     if (op.name == "begin") {
@@ -498,8 +394,6 @@ void Player::compare() {
     tally_->swaps_in = std::max<uint64_t>(tally_->swaps_in, stats.blocks_swapped_in);
     tally_->lost = std::max<uint64_t>(tally_->lost, stats.sequences_lost);
 }
-
-}  // namespace
 
 std::string play(const quire_api &api, const Script &script, Tally *tally) {
     Player player(api, tally);

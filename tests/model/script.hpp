@@ -12,7 +12,11 @@
 //   truncate SLOT TOKENS                       accept SLOT COUNT
 //   path SLOT CHOICE
 //   set SLOT COUNT CONTENT                     probe SLOT CONTENT COUNT
-//   reset
+//   reset                                      migrate PERCENT HOST_BLOCKS
+//
+// FLAGS: 1 no prefixes, 2 victims by priority, 4 no followers, so that a migration may change the
+// numbers of blocks; with followers it keeps them, and so do they. PERCENT is of the numbers in
+// config; HOST_BLOCKS 0 keeps the host tier's.
 //
 // Contents share prefixes: content c and content c' have the same tokens up to a length that their
 // numbers decide, so that random scripts hit, miss and duplicate.

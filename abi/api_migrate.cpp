@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exported functions of migrate.h.
+
+#include "abi/cache_call.hpp"
+#include "abi/shard_list.hpp"
+
+namespace {
+
+// What the caller asked for, and what becomes of it.
+struct Move {
+    quire_migrate_desc desc;
+    ShardRange ranges[kMaxShards];
+    std::vector<quire_device *> devices;
+    std::unique_ptr<Migration> migration;
+    bool begun = false;
+
+    MigrateTarget target() const { return MigrateTarget{desc, ranges}; }
+};
+
+Status read_move(quire_cache *cache, const quire_migrate_desc *desc, const quire_migrate_info *info,
+                 Move *move) {
+    QUIRE_TRY(need(cache, "cache is NULL"));
+    QUIRE_TRY(read(desc, &move->desc));
+    QUIRE_TRY(check_output(info));
+    const quire_migrate_desc &full = move->desc;
+    if (full.moves != nullptr && (full.move_stride < sizeof(quire_block_move) ||
+                                  full.move_stride % alignof(quire_block_move) != 0)) {
+        return fail(QUIRE_E_ARG, "move_stride is {}: set it to sizeof, here {}", full.move_stride,
+                    sizeof(quire_block_move));
+    }
+    if (full.moves == nullptr && full.move_capacity != 0) {
+        return fail(QUIRE_E_ARG, "moves is NULL, but move_capacity is {}", full.move_capacity);
+    }
+    QUIRE_TRY(read_shards(full.shards, full.shard_count, full.shard_stride, move->ranges,
+                          &move->devices));
+    move->migration = std::make_unique<Migration>(&cache->instance->host);
+    return Status{};
+}
+
+// Begins where nothing of the cache runs, and else waits for it without the cache's lock.
+quire_status begin(const char *function, quire_cache *cache, Move *move, bool waits,
+                   uint64_t timeout_ns, quire_error *error) {
+    uint64_t start = os::monotonic_ns();
+    for (;;) {
+        Cache::Awaited awaited;
+        quire_status status =
+            cache_call(function, cache, error, [&](Cache &core, quire_error *sink) -> Status {
+                if (waits) QUIRE_TRY(core.await_writes(&awaited, sink));
+                if (awaited.fence != nullptr) return Status{};
+                return core.begin_migration(move->target(), move->migration.get(), &move->begun,
+                                            sink);
+            });
+        if (status != QUIRE_OK || awaited.fence == nullptr) return status;
+        status = guard(function, error, [&](quire_error *sink) -> Status {
+            return ask<&quire_backend_api::fence_wait_host>(
+                *awaited.api, sink, awaited.fence, awaited.value, os::time_left(start, timeout_ns));
+        });
+        if (status != QUIRE_OK) return status;
+    }
+}
+
+// Without the lock: meanwhile others may ask what the cache holds, but not change it.
+quire_status carry_out(const char *function, quire_cache *cache, Move *move, quire_error *error) {
+    Status copied;
+    quire_status status = guard(function, error, [&](quire_error *sink) -> Status {
+        copied = fail(QUIRE_E_INTERNAL, nullptr);  // should anything unwind
+        return copied = cache->core.copy(move->migration.get(), sink);
+    });
+    quire_status ended =
+        cache_call(function, cache, nullptr, [&](Cache &core, quire_error *) -> Status {
+            core.end_migration(move->target(), copied, move->migration.get());
+            if (copied.ok()) cache->devices.swap(move->devices);
+            return Status{};
+        });
+    return status < 0 ? status : ended;
+}
+
+quire_status migrate(const char *function, quire_cache *cache, const quire_migrate_desc *desc,
+                     quire_migrate_info *info, bool waits, uint64_t timeout_ns,
+                     quire_error *error) {
+    std::unique_ptr<Move> move;
+    quire_status status = guard(function, error, [&](quire_error *) -> Status {
+        move = std::make_unique<Move>();
+        return read_move(cache, desc, info, move.get());
+    });
+    if (status != QUIRE_OK) return status;
+    status = begin(function, cache, move.get(), waits, timeout_ns, error);
+    if (move->begun) status = carry_out(function, cache, move.get(), error);
+    bool is_told =
+        status == QUIRE_OK || status == QUIRE_S_NO_BLOCKS || status == QUIRE_S_INCOMPLETE;
+    if (is_told) write(move->migration->info, info);
+    // What the cache left is given back here, and a backend may do anything then.
+    quire_status freed = guard(function, error, [&](quire_error *) -> Status {
+        move.reset();
+        return Status{};
+    });
+    return status != QUIRE_OK ? status : freed;
+}
+
+}  // namespace
+
+extern "C" {
+
+quire_status quire_cache_migrate(quire_cache *cache, const quire_migrate_desc *desc,
+                                 quire_migrate_info *info, quire_error *error) {
+    return migrate("cache_migrate", cache, desc, info, false, 0, error);
+}
+
+quire_status quire_cache_migrate_wait(quire_cache *cache, const quire_migrate_desc *desc,
+                                      quire_migrate_info *info, uint64_t timeout_ns,
+                                      quire_error *error) {
+    return migrate("cache_migrate_wait", cache, desc, info, true, timeout_ns, error);
+}
+
+}  // extern "C"

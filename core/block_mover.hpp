@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// block_mover: moves bytes from one device's memory to another's, through memory of the host.
+//
+// Why two buffers a slot: memory of the host is a backend's own, and another backend's copies do
+// not reach it. So a piece comes down into the source's buffer, is copied once by the processor,
+// and goes up from the target's. Slots are a ring: while one comes down, the one before it is
+// copied, and the one before that goes up.
+// Within one device object bytes go straight from place to place.
+//
+// Its queues are its own, so it waits for none of the caller's work and none waits for it.
+//
+// Invariant: no buffer is given back while a device may still use it.
+//
+// Threads: none; one at a time.
+#pragma once
+
+#include "device.hpp"
+#include "host_memory.hpp"
+
+namespace quire {
+
+// A queue of a device with a fence that counts what has run on it.
+class CountedQueue {
+ public:
+    ~CountedQueue();
+    // error: the backend's words, here and below.
+    Status create(const Device *device, quire_error *error);
+    Status copy(const Array<quire_be_copy> &copies, quire_error *error);
+    // Gives the value that is reached when everything so far has run.
+    Status mark(uint64_t *value, quire_error *error);
+    Status wait(uint64_t value, quire_error *error);
+    // Returns when nothing runs on it, whatever failed before.
+    void settle();
+
+ private:
+    const Device *device_ = nullptr;
+    quire_be_queue *queue_ = nullptr;
+    quire_be_fence *fence_ = nullptr;
+    uint64_t marked_ = 0;
+    uint64_t reached_ = 0;
+    bool unmarked_ = false;  // copies are behind the last mark
+};
+
+class BlockMover {
+ public:
+    explicit BlockMover(const HostAllocator *host) {
+        for (Slot &slot : slots_) slot.down.bind(host), slot.up.bind(host);
+    }
+    ~BlockMover();
+    BlockMover(const BlockMover &) = delete;
+    BlockMover &operator=(const BlockMover &) = delete;
+
+    // total_bytes: that will be moved, so that little takes little memory.
+    Status create(const Device *from, const Device *to, uint64_t total_bytes, quire_error *error);
+    // The bytes at `src` of the source, to `dst` at the target. Neither overlaps what is moved
+    // beside it.
+    Status move(uint64_t src, uint64_t dst, uint64_t size_bytes, quire_error *error);
+    // Returns when all of it is there.
+    Status finish(quire_error *error);
+
+ private:
+    static constexpr uint32_t kSlots = 3;
+    static constexpr uint64_t kSlotBytes = uint64_t{4} << 20;
+    static constexpr uint64_t kMaxCopies = 4096;
+    static constexpr uint64_t kAlignment = 64;  // of a piece in a buffer
+
+    struct Memory {
+        uint64_t address = 0;
+        uint8_t *bytes = nullptr;
+    };
+    struct Slot {
+        Memory from, to;
+        uint64_t used_bytes = 0;
+        Array<quire_be_copy> down, up;  // within one device: down alone
+        uint64_t down_value = 0;        // 0: nothing of it comes down
+        uint64_t up_value = 0;
+    };
+
+    bool is_direct() const { return from_ == to_; }
+    Slot &slot() { return slots_[current_]; }
+    bool extends(const Slot &s, uint64_t src, uint64_t dst) const;
+    Status send(quire_error *error);
+    Status forward(Slot *s, quire_error *error);
+
+    const Device *from_ = nullptr;
+    const Device *to_ = nullptr;
+    uint64_t slot_bytes_ = 0;
+    uint32_t current_ = 0;
+    Slot slots_[kSlots];
+    CountedQueue down_;
+    CountedQueue up_;
+};
+
+}  // namespace quire
