@@ -42,8 +42,8 @@ uint64_t count_numbered(const Array<uint32_t> &ids) {
     return count;
 }
 
-// The shard that gives a layer's head: one whose blocks are alike, then the one of the same number,
-// then the one that has most of the heads behind it. The source's count when there is none.
+// The shard that gives a layer's head: one whose blocks are alike, of several the one of the same
+// number; else that one; else the one with most of the heads behind it. The source's count: none.
 uint32_t find_giver(const Shards &source, const BlockPart &wanted, uint32_t target, uint32_t group,
                     uint32_t layer, uint32_t head) {
     uint32_t best = source.count(), best_worth = 0;
@@ -52,8 +52,8 @@ uint32_t find_giver(const Shards &source, const BlockPart &wanted, uint32_t targ
         BlockPart part = source[s].part(group);
         if (!has_layer(part, layer) || !has_head(part, head)) continue;
         uint32_t worth = part.first_head + part.head_count - head;  // below 2^32: heads are
-        if (s == target) worth = UINT32_MAX - 1;
-        if (same_part(part, wanted)) worth = UINT32_MAX;
+        if (s == target) worth = UINT32_MAX - 2;
+        if (same_part(part, wanted)) worth = UINT32_MAX - (s == target ? 0 : 1);
         if (worth > best_worth) best = s, best_worth = worth;
     }
     return best;

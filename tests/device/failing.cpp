@@ -12,24 +12,41 @@ namespace {
 const quire_backend_api *cpu = nullptr;
 quire_backend_api table{};
 uint32_t copies_left = 0, signals_left = 0, reads_left = 0;  // 0: none fails
+uint32_t calls_left = 0;                                     // of any slot that answers
 std::set<quire_be_fence *> failed_fences;
 
 bool due(uint32_t *left) { return *left != 0 && --*left == 0; }
 
+// A slot of the cpu's that may be the one to fail.
+template <auto Slot>
+struct Fails;
+template <typename... Arguments, quire_status (*quire_backend_api::*Slot)(Arguments...)>
+struct Fails<Slot> {
+    static quire_status call(Arguments... arguments) {
+        if (due(&calls_left)) return QUIRE_E_DEVICE_LOST;
+        return (cpu->*Slot)(arguments...);
+    }
+};
+template <auto Slot>
+void plant() {
+    table.*Slot = Fails<Slot>::call;
+}
+
 quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
                   quire_error *error) {
-    if (due(&copies_left)) return QUIRE_E_DEVICE_LOST;
+    if (due(&copies_left) || due(&calls_left)) return QUIRE_E_DEVICE_LOST;
     return cpu->copy(queue, copies, count, error);
 }
 
 quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
                           quire_error *error) {
-    if (due(&signals_left)) return QUIRE_E_DEVICE_LOST;
+    if (due(&signals_left) || due(&calls_left)) return QUIRE_E_DEVICE_LOST;
     return cpu->fence_signal(queue, fence, value, error);
 }
 
 quire_status fence_read(quire_be_fence *fence, uint64_t *value, quire_error *error) {
     if (due(&reads_left)) failed_fences.insert(fence);
+    if (due(&calls_left)) return QUIRE_E_DEVICE_LOST;
     if (failed_fences.count(fence) == 0) return cpu->fence_read(fence, value, error);
     *value = QUIRE_FENCE_FAILED;
     return QUIRE_OK;
@@ -46,6 +63,12 @@ QUIRE_EXPORT void quire_failing_plant(uint32_t copies, uint32_t signals, uint32_
     if (reads == 0) failed_fences.clear();
 }
 
+QUIRE_EXPORT uint32_t quire_failing_plant_call(uint32_t calls) {
+    uint32_t left = calls_left;
+    calls_left = calls;
+    return left;
+}
+
 quire_status quire_backend_query_v0(const quire_host_info *host, const quire_backend_api **out,
                                     quire_error *error) {
     quire_status status = quire::test::find_cpu_table(host, &cpu, error);
@@ -55,6 +78,11 @@ quire_status quire_backend_query_v0(const quire_host_info *host, const quire_bac
     table.copy = copy;
     table.fence_signal = fence_signal;
     table.fence_read = fence_read;
+    plant<&quire_backend_api::mem_alloc>();
+    plant<&quire_backend_api::query_attention>();
+    plant<&quire_backend_api::queue_bind>();
+    plant<&quire_backend_api::fence_create>();
+    plant<&quire_backend_api::fence_wait_host>();
     *out = &table;
     return QUIRE_OK;
 }

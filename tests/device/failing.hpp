@@ -15,4 +15,9 @@ extern "C" {
 // the fence of the reads-th fence_read gives QUIRE_FENCE_FAILED from then on. 0: none; reads 0
 // mends the fences.
 void quire_failing_plant(uint32_t copies, uint32_t signals, uint32_t reads);
+
+// From now on the calls-th of all copies, allocations, queries, new queues and fences, signals,
+// reads and waits answers QUIRE_E_DEVICE_LOST. 0: none. Returns how many calls the last one planted
+// was still away, 0 when it has failed.
+uint32_t quire_failing_plant_call(uint32_t calls);
 }

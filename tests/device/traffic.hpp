@@ -36,6 +36,12 @@ class Traffic {
         EXPECT_GT(stats.prefix_cache_hits, 0u);
     }
 
+    std::vector<quire_seq> sequences() const {
+        std::vector<quire_seq> out;
+        for (const Live &one : live_) out.push_back(one.seq);
+        return out;
+    }
+
     std::vector<float> outputs;      // of all steps
     std::vector<int32_t> decisions;  // tables after every step
 

@@ -164,7 +164,8 @@ enum { QUIRE_BE_COPY_D2D = 0, QUIRE_BE_COPY_D2H = 1, QUIRE_BE_COPY_H2D = 2, QUIR
  * this a backend refuses what one descriptor shows, a destination that overlaps its own source
  * within one memory (D2D, H2H), with QUIRE_E_ARG; what two show it need not look for, and those
  * destinations then hold anything. Sources may overlap each other. Host addresses lie in memory of
- * kind QUIRE_BE_MEMORY_HOST and stay untouched until the copy has run. */
+ * kind QUIRE_BE_MEMORY_HOST and stay untouched until the copy has run; it is the device's own, or,
+ * where host_visible is 1, that of any device of the backend. */
 typedef struct quire_be_copy {
     uint64_t dst;
     uint64_t src;
