@@ -5,6 +5,8 @@
 #include "failure.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 namespace engine {
 namespace {
@@ -66,6 +68,18 @@ constexpr KvType kKvTypes[] = {
     {"int4", QUIRE_DTYPE_I4, true},
 };
 
+// By heads: each holds its part of every layer.
+std::vector<quire_shard_desc> described_shards(std::span<const Shard> shards) {
+    std::vector<quire_shard_desc> descs;
+    for (const Shard &shard : shards) {
+        descs.push_back(described<quire_shard_desc>());
+        descs.back().device = shard.device.get();
+        descs.back().head_begin = shard.heads.kv_begin;
+        descs.back().head_count = shard.heads.kv_count;
+    }
+    return descs;
+}
+
 uint32_t scale_kind(const std::string &name) {
     if (name == "tensor") {
         return QUIRE_SCALE_TENSOR;
@@ -89,10 +103,14 @@ std::vector<std::string> kv_dtype_names() {
 }
 
 Cache::Cache(const quire_api &api, const CacheOptions &options)
-    : api_(api), pool_blocks_(options.pool_blocks) {
-    open_devices(options);
-    create_cache(options);
-    create_batch(options);
+    : api_(api), options_(options), pool_blocks_(options.pool_blocks) {
+    const auto instance_desc = described<quire_instance_desc>();
+    quire_instance *instance = nullptr;
+    call(api_.instance_create, &instance_desc, &instance);
+    instance_ = {instance, {api_.instance_destroy}};
+    shards_ = open_devices(options.backend, options.device_index, options.shards);
+    create_cache();
+    create_batch();
 }
 
 Cache::~Cache() {
@@ -102,24 +120,21 @@ Cache::~Cache() {
 }
 
 // Each shard has a device object of its own, and may share the device with others.
-void Cache::open_devices(const CacheOptions &options) {
-    const auto instance_desc = described<quire_instance_desc>();
-    quire_instance *instance = nullptr;
-    call(api_.instance_create, &instance_desc, &instance);
-    instance_ = {instance, {api_.instance_destroy}};
-
+std::vector<Shard> Cache::open_devices(const std::string &backend, uint32_t device_index,
+                                       std::span<const HeadRange> ranges) const {
     auto device_desc = described<quire_device_desc>();
-    device_desc.backend = options.backend.c_str();
-    device_desc.index = options.device_index;
-    const size_t head_numbers = size_t{options.max_query_tokens} * options.head_dim;
-    for (const HeadRange &heads : options.shards) {
-        Shard &shard = shards_.emplace_back();
+    device_desc.backend = backend.c_str();
+    device_desc.index = device_index;
+    const size_t head_numbers = size_t{options_.max_query_tokens} * options_.head_dim;
+    std::vector<Shard> shards;
+    for (const HeadRange &heads : ranges) {
+        Shard &shard = shards.emplace_back();
         shard.heads = heads;
         quire_device *device = nullptr;
         try {
-            call(api_.device_open, instance, &device_desc, &device);
+            call(api_.device_open, instance_.get(), &device_desc, &device);
         } catch (const Failure &failure) {
-            throw Failure(failure.what() + absent_backends(api_, instance));
+            throw Failure(failure.what() + absent_backends(api_, instance_.get()));
         }
         shard.device = {device, {api_.device_close}};
         quire_queue *queue = nullptr;
@@ -130,6 +145,7 @@ void Cache::open_devices(const CacheOptions &options) {
         shard.v = create_activation(device, head_numbers * heads.kv_count);
         shard.attended = create_activation(device, head_numbers * heads.q_count);
     }
+    return shards;
 }
 
 std::vector<quire_queue *> Cache::queues() const {
@@ -140,7 +156,8 @@ std::vector<quire_queue *> Cache::queues() const {
     return queues;
 }
 
-void Cache::create_cache(const CacheOptions &options) {
+void Cache::create_cache() {
+    const CacheOptions &options = options_;
     auto group = described<quire_group_desc>();
     group.kind = QUIRE_GROUP_FULL;
     group.layer_count = options.layer_count;
@@ -152,13 +169,7 @@ void Cache::create_cache(const CacheOptions &options) {
         group.k_dtype = group.v_dtype = type.dtype;
         group.k_scale = group.v_scale = type.codes ? scale_kind(options.kv_scale) : 0U;
     }
-    std::vector<quire_shard_desc> shards;
-    for (const Shard &shard : shards_) {
-        shards.push_back(described<quire_shard_desc>());
-        shards.back().device = shard.device.get();
-        shards.back().head_begin = shard.heads.kv_begin;
-        shards.back().head_count = shard.heads.kv_count;
-    }
+    std::vector<quire_shard_desc> shards = described_shards(shards_);
 
     auto desc = described<quire_cache_desc>();
     desc.flags = options.flags;
@@ -183,7 +194,8 @@ void Cache::create_cache(const CacheOptions &options) {
     cache_ = {cache, {api_.cache_destroy}};
 }
 
-void Cache::create_batch(const CacheOptions &options) {
+void Cache::create_batch() {
+    const CacheOptions &options = options_;
     auto attention = described<quire_attention_desc>();
     attention.q_heads = shards_.front().heads.q_count;
     attention.q_dtype = QUIRE_DTYPE_F32;
@@ -277,6 +289,48 @@ std::vector<uint8_t> Cache::calibration() const {
         ask();
     }
     return bytes;
+}
+
+std::optional<Moved> Cache::migrate(const CacheTarget &target) {
+    std::vector<Shard> fresh = open_devices(target.backend, target.device_index, target.shards);
+    const std::vector<quire_shard_desc> shards = described_shards(fresh);
+    auto desc = described<quire_migrate_desc>();
+    desc.shards = shards.data();
+    desc.shard_count = size_u32(shards);
+    desc.shard_stride = element_bytes(shards);
+    desc.blocks = target.pool_blocks;
+    Moved moved{described<quire_migrate_info>()};
+    const auto begin = std::chrono::steady_clock::now();
+    const quire_status status =
+        call(api_.cache_migrate_wait, cache_.get(), &desc, &moved.info, UINT64_MAX);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    moved.seconds = seconds.count();
+    if (status == QUIRE_S_NO_BLOCKS) {
+        return std::nullopt;
+    }
+    batch_.reset();
+    std::swap(shards_, fresh);
+    leave(std::move(fresh));
+    if (target.pool_blocks != 0) {
+        pool_blocks_ = target.pool_blocks;
+    }
+    create_batch();
+    return moved;
+}
+
+// A device whose backend gave the host tier is closed when the cache is gone.
+void Cache::leave(std::vector<Shard> shards) {
+    for (Shard &shard : shards) {
+        shard.queue.reset();
+        for (Activation *activation : {&shard.q, &shard.k, &shard.v, &shard.attended}) {
+            activation->memory.reset();
+        }
+        if (api_.device_close(shard.device.get(), nullptr) >= 0) {
+            shard.device.release();
+        } else {
+            left_.push_back(std::move(shard.device));
+        }
+    }
 }
 
 void Cache::attend(uint32_t layer) {

@@ -12,11 +12,13 @@
 #pragma once
 
 #include "quire/api.h"
+#include "quire/migrate.h"
 #include "ranks.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +45,20 @@ struct CacheOptions {
     std::vector<HeadRange> shards;          // held by this process, each on a device of its own
     uint32_t flags = 0;                     // QUIRE_CACHE_*
     uint32_t max_mask_words = 0;            // of trees of drafts in a step; 0: no trees
+};
+
+// Where a cache is to move.
+struct CacheTarget {
+    std::string backend;
+    uint32_t device_index = 0;
+    uint32_t pool_blocks = 0;  // the null block included; 0: as many as now
+    std::vector<HeadRange> shards;
+};
+
+// What a move did, and how long Quire took.
+struct Moved {
+    quire_migrate_info info{};
+    double seconds = 0.0;
 };
 
 // What K and V may be in the pool: "f32", "f16", "bf16", "fp8", "fp8-e5m2", "int8", "int4".
@@ -99,6 +115,10 @@ class Cache {
     // What a cache made with QUIRE_CACHE_CALIBRATE has measured. Waits for its steps.
     std::vector<uint8_t> calibration() const;
 
+    // Moves everything to devices that are opened for it, between two steps; shards() and the batch
+    // are others then. None when the target's pool has no room for what is live: nothing changed.
+    std::optional<Moved> migrate(const CacheTarget &target);
+
     std::span<const Shard> shards() const { return shards_; }
 
     // For the committed step: on every shard k and v go into its blocks, then q attends over its
@@ -111,15 +131,19 @@ class Cache {
  private:
     friend class Step;
 
-    void open_devices(const CacheOptions &options);
-    void create_cache(const CacheOptions &options);
-    void create_batch(const CacheOptions &options);
+    std::vector<Shard> open_devices(const std::string &backend, uint32_t device_index,
+                                    std::span<const HeadRange> ranges) const;
+    void create_cache();
+    void create_batch();
+    void leave(std::vector<Shard> shards);
     Activation create_activation(quire_device *device, size_t count) const;
     std::vector<quire_queue *> queues() const;
 
     const quire_api &api_;
+    const CacheOptions options_;
     // Children behind their parents: destroyed in the opposite order.
     Owned<quire_instance> instance_;
+    std::vector<Owned<quire_device>> left_;  // that the host tier still needs
     std::vector<Shard> shards_;
     Owned<quire_cache> cache_;
     Owned<quire_batch> batch_;

@@ -12,6 +12,7 @@
 #include "failure.hpp"
 #include "forward.hpp"
 #include "library.hpp"
+#include "migrations.hpp"
 #include "model.hpp"
 #include "options.hpp"
 #include "progress.hpp"
@@ -169,11 +170,20 @@ int follow(const Model &model, CacheOptions cache_options, const std::vector<Hea
     }
 }
 
+// Every text must fit wherever the cache will be.
+uint32_t smallest_pool(const Options &options) {
+    uint32_t blocks = options.pool_blocks;
+    for (const MigrateTo &to : options.migrate_to) {
+        blocks = to.pool_blocks != 0 ? std::min(blocks, to.pool_blocks) : blocks;
+    }
+    return blocks;
+}
+
 SchedulerOptions scheduler_options(const Options &options, const ModelConfig &config) {
     return {.max_rows = options.max_batch,
             .chunk_tokens = options.chunk_tokens,
             .block_tokens = options.block_tokens,
-            .pool_blocks = options.pool_blocks,
+            .pool_blocks = smallest_pool(options),
             .max_text_tokens = config.seq_len,
             .preempt = options.preempt,
             .seed = options.seed};
@@ -232,11 +242,20 @@ int run(const Options &options) {
                         comparison ? &*comparison : nullptr);
     Progress progress(!options.json, requests.size());
     const auto begin = std::chrono::steady_clock::now();
+    Migrations migrations(options.migrate_to, options.migrate_every, cache,
+                          static_cast<uint32_t>(config.head_count),
+                          static_cast<uint32_t>(config.kv_head_count));
     while (scheduler.step()) {
         progress.show(scheduler);
+        migrations.between_steps(scheduler.totals().steps);
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     progress.finish(scheduler);
+    migrations.finish();
+    if (scheduler.totals().repeated_tokens != 0) {
+        throw Failure(std::to_string(scheduler.totals().repeated_tokens) +
+                      " tokens were computed again though nobody was preempted");
+    }
     if (options.check) {
         cache.check();
     }
@@ -258,6 +277,7 @@ int run(const Options &options) {
                         .max_text_tokens = config.seq_len,
                         .totals = scheduler.totals(),
                         .stats = cache.stats(),
+                        .migrations = migrations.records(),
                         .comparison = comparison ? &*comparison : nullptr};
     std::ostream &out = options.prompt ? std::cerr : std::cout;
     options.json ? print_json(out, report) : print_table(out, report);

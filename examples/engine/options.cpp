@@ -38,6 +38,7 @@ struct Given {
     std::string device = "cpu";
     std::string preempt = "auto";
     bool no_check = false;
+    std::vector<std::string> migrate_to;
 };
 
 uint32_t preempt_kind(const std::string &name) {
@@ -62,12 +63,41 @@ std::string power_of_two(const std::string &text) {
 }
 
 // "cpu" or "cpu:1".
-std::string split_device(const std::string &text, Options &options) {
+std::string split_device(const std::string &text, std::string &device, uint32_t &index) {
     const size_t colon = text.find(':');
-    options.device = text.substr(0, colon);
-    const bool valid = colon == std::string::npos ||
-                       CLI::detail::lexical_cast(text.substr(colon + 1), options.device_index);
-    return valid && !options.device.empty() ? "" : text + " is not NAME or NAME:INDEX";
+    device = text.substr(0, colon);
+    const bool valid =
+        colon == std::string::npos || CLI::detail::lexical_cast(text.substr(colon + 1), index);
+    return valid && !device.empty() ? "" : text + " is not NAME or NAME:INDEX";
+}
+
+// Cuts off what follows `mark`, if it is there; false when that is no number from `least` on.
+bool cut_number(std::string &text, char mark, uint32_t least, uint32_t most, uint32_t &value) {
+    const size_t at = text.rfind(mark);
+    if (at == std::string::npos) {
+        return true;
+    }
+    const bool valid =
+        CLI::detail::lexical_cast(text.substr(at + 1), value) && value >= least && value <= most;
+    text.resize(at);
+    return valid;
+}
+
+// DEVICE, DEVICE@BLOCKS, DEVICE/TP or DEVICE@BLOCKS/TP.
+void read_migrations(const Given &given, Options &options) {
+    for (const std::string &text : given.migrate_to) {
+        MigrateTo to{.text = text, .device = {}};
+        std::string rest = text;
+        const bool valid = cut_number(rest, '/', 1, 64, to.tp) &&
+                           cut_number(rest, '@', 2, kMostBlocks, to.pool_blocks) &&
+                           split_device(rest, to.device, to.device_index).empty();
+        if (!valid) {
+            throw CLI::ValidationError("--migrate-to", text +
+                                                           " is not DEVICE@BLOCKS, such as "
+                                                           "cuda:1@256, or DEVICE@BLOCKS/TP");
+        }
+        options.migrate_to.push_back(to);
+    }
 }
 
 // Formats that go together with what is measured or loaded.
@@ -134,13 +164,21 @@ void add_pool_options(CLI::App &app, Options &options, Given &given) {
         ->check(CLI::Range(1U, 1U << 20));
 }
 
-void add_rank_options(CLI::App &app, Options &options) {
+void add_rank_options(CLI::App &app, Options &options, Given &given) {
     auto *tp = app.add_option("--tp", options.tp,
                               "tensor parallelism: devices that share the heads, default 1")
                    ->check(CLI::Range(1U, 64U));
     auto *processes = app.add_flag("--processes", options.processes,
                                    "each of them in a process of its own, which follows the first")
                           ->needs(tp);
+    auto *migrate =
+        app.add_option("--migrate-to", given.migrate_to,
+                       "move the cache there in the middle of the run, as cpu@96 (blocks; none "
+                       "given: as many as now) or cpu@96/2 (on two devices); may be repeated")
+            ->excludes(processes);
+    app.add_option("--migrate-every", options.migrate_every, "steps before each move, default 40")
+        ->check(CLI::Range(1U, 1U << 30))
+        ->needs(migrate);
     // Hidden: lets tests prove that a log which went wrong does not go unnoticed.
     app.add_option("--log-fault", options.log_fault)
         ->transform(CLI::CheckedTransformer(kLogFaults))
@@ -173,7 +211,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
     app.footer(std::string(kExample) + "\n\n" + kCalibrationExample);
     add_model_options(app, options);
     add_pool_options(app, options, given);
-    add_rank_options(app, options);
+    add_rank_options(app, options, given);
     add_text_options(app, options, given);
     auto *check = app.add_flag("--check", options.check,
                                "compare every text with a dense run; the workload's default");
@@ -185,7 +223,9 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
         ->group("");
     try {
         app.parse(argc, argv);
-        if (const std::string wrong = split_device(given.device, options); !wrong.empty()) {
+        if (const std::string wrong =
+                split_device(given.device, options.device, options.device_index);
+            !wrong.empty()) {
             throw CLI::ValidationError("--device", wrong);
         }
         if (given.preempt == "swap" && options.host_bytes == 0) {
@@ -195,6 +235,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
             throw CLI::ValidationError("--check", "the dense run keeps f32: give --kv-dtype f32");
         }
         check_calibration(app, options);
+        read_migrations(given, options);
     } catch (const CLI::CallForHelp &help) {
         exit_code = app.exit(help);
         return std::nullopt;

@@ -10,8 +10,18 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace engine {
+
+// Where a run is to move its cache.
+struct MigrateTo {
+    std::string text;  // as it was given
+    std::string device;
+    uint32_t device_index = 0;
+    uint32_t pool_blocks = 0;  // the null block included; 0: as many as now
+    uint32_t tp = 1;           // devices that share the heads there
+};
 
 struct Options {
     std::string weights;  // empty: a seeded model
@@ -35,9 +45,11 @@ struct Options {
     uint64_t seed = 1;
     bool check = false;
     bool json = false;
-    uint32_t tp = 1;         // ranks that share the heads
-    bool processes = false;  // each rank in a process of its own
-    uint32_t kv_heads = 0;   // of the model made from a seed; 0: as it is
+    uint32_t tp = 1;                    // ranks that share the heads
+    bool processes = false;             // each rank in a process of its own
+    uint32_t kv_heads = 0;              // of the model made from a seed; 0: as it is
+    std::vector<MigrateTo> migrate_to;  // one after another
+    uint32_t migrate_every = 40;        // steps
     Fault fault = Fault::none;
     LogFault log_fault = LogFault::none;
 };

@@ -52,6 +52,18 @@ std::string memory_line(const Report &report) {
                   report.totals.peak_contiguous_blocks, saved);
 }
 
+std::string migration_line(const MigrationRecord &record) {
+    const quire_migrate_info &info = record.moved.info;
+    const double bytes = static_cast<double>(info.bytes_moved + info.host_bytes_copied);
+    return format(
+        "%s behind step %zu: %llu blocks, %.2f MB in %.2f ms (%.2f GB/s), %.2f MB live; "
+        "%llu dropped, of the host tier %llu kept and %llu copied; 0 tokens recomputed",
+        record.to.c_str(), record.step, number(info.blocks_moved), bytes / 1e6,
+        1e3 * record.moved.seconds, ratio(bytes, record.moved.seconds) / 1e9,
+        static_cast<double>(info.live_bytes) / 1e6, number(info.blocks_dropped),
+        number(info.host_blocks_kept), number(info.host_blocks_copied));
+}
+
 std::string comparison_line(const Comparison &comparison) {
     return format("%zu of %zu texts equal; %zu ties in %zu tokens%s", comparison.equal_count(),
                   comparison.text_count(), comparison.tie_count(), comparison.compared_tokens(),
@@ -97,6 +109,9 @@ void print_table(std::ostream &out, const Report &report) {
                 number(stats.num_preemptions), number(stats.preemptions_swap),
                 number(stats.preemptions_recompute), number(stats.tokens_preempted)));
     line(out, "evictions", format("%llu", number(stats.evictions)));
+    for (const MigrationRecord &record : report.migrations) {
+        line(out, "migrated to", migration_line(record));
+    }
     line(out, "equal to a dense run",
          report.comparison == nullptr ? "not compared (--check)"
                                       : comparison_line(*report.comparison));
@@ -139,6 +154,21 @@ void print_json(std::ostream &out, const Report &report) {
         {"evictions", stats.evictions},
         {"checked", report.comparison != nullptr},
     };
+    json["repeated_tokens"] = totals.repeated_tokens;
+    for (const MigrationRecord &record : report.migrations) {
+        const quire_migrate_info &info = record.moved.info;
+        json["migrations"].push_back({{"to", record.to},
+                                      {"step", record.step},
+                                      {"refused_steps", record.refused},
+                                      {"seconds", record.moved.seconds},
+                                      {"blocks_moved", info.blocks_moved},
+                                      {"blocks_dropped", info.blocks_dropped},
+                                      {"bytes_moved", info.bytes_moved},
+                                      {"live_bytes", info.live_bytes},
+                                      {"host_blocks_kept", info.host_blocks_kept},
+                                      {"host_blocks_copied", info.host_blocks_copied},
+                                      {"host_bytes_copied", info.host_bytes_copied}});
+    }
     if (report.comparison != nullptr) {
         json["equal_texts"] = report.comparison->equal_count();
         json["compared_tokens"] = report.comparison->compared_tokens();

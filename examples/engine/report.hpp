@@ -7,6 +7,7 @@
 #pragma once
 
 #include "comparison.hpp"
+#include "migrations.hpp"
 #include "scheduler.hpp"
 
 #include "quire/cache.h"
@@ -26,6 +27,7 @@ struct Report {
     size_t max_text_tokens = 0;
     Totals totals;
     quire_cache_stats stats{};
+    std::span<const MigrationRecord> migrations;
     const Comparison *comparison = nullptr;  // NULL: not compared
 };
 

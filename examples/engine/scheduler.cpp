@@ -120,6 +120,9 @@ void Scheduler::take_result(Plan &plan, Text &text, const quire_step_result &res
         blocks_short_ = result.blocks_short;
         return;
     }
+    if (text.computed > result.first_position) {
+        totals_.repeated_tokens += text.computed - result.first_position;
+    }
     text.known = text.tokens.size();
     text.computed = size_t{result.first_position} + result.compute_count;
     plan.rows.resize(std::max(plan.rows.size(), size_t{result.row} + 1));

@@ -46,6 +46,7 @@ struct Totals {
     size_t texts_done = 0;
     size_t generated_tokens = 0;
     size_t computed_tokens = 0;  // of prompts and texts, recomputed ones each time
+    size_t repeated_tokens = 0;  // computed again though nobody had preempted their text
     size_t peak_running = 0;
     size_t peak_held_blocks = 0;
     size_t peak_contiguous_blocks = 0;  // that the same texts would reserve at max_text_tokens each

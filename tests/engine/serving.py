@@ -336,6 +336,58 @@ def missing_library_is_explained(engine):
     expect(result.returncode == 1 and b"/nowhere/libquire.so.0" in result.stderr, result.stderr)
 
 
+def moved(table, count):
+    """What the table says of its migrations, which computed nothing again."""
+    moves = table["migrations"]
+    expect(len(moves) == count and table["repeated_tokens"] == 0, table)
+    for move in moves:
+        expect(move["bytes_moved"] >= move["live_bytes"] > 0 and move["blocks_moved"] > 0, move)
+    return moves
+
+
+def golden_story_on_the_move(engine):
+    for options in (["--migrate-to", "cpu"], ["--migrate-to", "cpu@20/2", "--tp", "4"],
+                    ["--migrate-to", "cpu@18", "--migrate-to", "cpu@64/2", "--migrate-to",
+                     "cpu/4", "--migrate-to", "cpu@32"]):
+        result = engine.story(*options, "--check", "--json")
+        expect(result.returncode == 0, result.stderr.decode())
+        expect(result.stdout == engine.golden(), f"{options} tell another story")
+        moved(json.loads(result.stderr), options.count("--migrate-to"))
+    kept = ["--kv-dtype", "int8", "--migrate-to", "cpu@40/2", "--migrate-to", "cpu@24"]
+    expect(engine.story(*kept).stdout == engine.story(*kept[:2]).stdout, "int8 on the move")
+
+
+def samples_on_the_move(engine):
+    result = engine.story("--samples", "8", *TIGHT_POOL, "--preempt", "swap", "--check", "--json",
+                          "--migrate-every", "80", "--migrate-to", "cpu", "--migrate-to",
+                          "cpu@22/2", "--migrate-to", "cpu@26")
+    expect(result.returncode == 0, result.stderr.decode())
+    expect(result.stdout == 8 * engine.golden(), "a sample on the move tells another story")
+    table = json.loads(result.stderr)
+    expect(table["preemptions_swap"] >= 10, table)
+    first, *others = moved(table, 3)
+    # The same cut on the same backend: the host tier changes hands. Another cut: it is copied.
+    expect(first["host_blocks_kept"] > 0 and first["host_blocks_copied"] == 0, first)
+    expect(others[0]["host_blocks_copied"] > 0 and others[0]["host_blocks_kept"] == 0, others)
+
+
+def workload_on_the_move(engine):
+    table = engine.workload("--migrate-to", "cpu@96", "--migrate-to", "cpu@128/2",
+                            "--migrate-to", "cpu")
+    expect(table["passed"] and table["equal_texts"] == 56, table)
+    first = moved(table, 3)[0]
+    expect(first["blocks_dropped"] > 0, first)
+
+
+def moves_that_cannot_be_are_explained(engine):
+    refused(engine, 2, "DEVICE@BLOCKS", "--migrate-to", "cpu@1")
+    refused(engine, 2, "DEVICE@BLOCKS", "--migrate-to", "@64")
+    refused(engine, 2, "excludes", "--tp", "2", "--processes", "--migrate-to", "cpu")
+    refused(engine, 1, "nowhere", "--migrate-to", "nowhere@64", "--no-check")
+    refused(engine, 1, "over before", "--migrate-to", "cpu@64", "--migrate-every", "100000",
+            "--no-check")
+
+
 CASES = [golden_story, golden_story_with_f16, samples_swap, samples_recompute, prompt_in_chunks,
          trained_workload, rounded_story_is_the_same_under_pressure,
          measured_scales_tell_the_story,
@@ -344,7 +396,9 @@ CASES = [golden_story, golden_story_with_f16, samples_swap, samples_recompute, p
          a_log_that_goes_wrong_stops_the_run, ranks_end_with_the_first,
          sampled_texts_differ_and_equal_the_dense_run, workload, workload_recomputed,
          faults_change_the_text, faults_change_the_story, mistakes_are_explained,
-         damaged_files_are_refused, missing_library_is_explained]
+         golden_story_on_the_move, samples_on_the_move, workload_on_the_move,
+         moves_that_cannot_be_are_explained, damaged_files_are_refused,
+         missing_library_is_explained]
 EXTENDED_CASES = [workload_whatever_the_options]  # minutes
 
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// migrations: moves the cache to other devices in the middle of a run, and remembers what it took.
+//
+// What is live may not fit where it is to go; then the move waits for a later step.
+//
+// Threads: one.
+
+#pragma once
+
+#include "cache.hpp"
+#include "options.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace engine {
+
+struct MigrationRecord {
+    std::string to;
+    size_t step = 0;     // steps run before
+    size_t refused = 0;  // steps before which there was no room
+    Moved moved;
+};
+
+class Migrations {
+ public:
+    // targets: one after another, each so many steps behind the one before.
+    Migrations(std::span<const MigrateTo> targets, size_t every, Cache &cache, uint32_t q_heads,
+               uint32_t kv_heads)
+        : targets_(targets), every_(every), cache_(cache), q_heads_(q_heads), kv_heads_(kv_heads) {}
+
+    // Between two steps: moves when it is time. Errors   throws Failure, with Quire's own message.
+    void between_steps(size_t steps_done);
+
+    std::span<const MigrationRecord> records() const { return records_; }
+    // The run is over. Errors   throws Failure when a move is still to come.
+    void finish() const;
+
+ private:
+    std::span<const MigrateTo> targets_;
+    size_t every_;
+    Cache &cache_;
+    uint32_t q_heads_;
+    uint32_t kv_heads_;
+    size_t refused_ = 0;
+    std::vector<MigrationRecord> records_;
+};
+
+}  // namespace engine
