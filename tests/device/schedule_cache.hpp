@@ -57,10 +57,7 @@ class ScheduleCache {
         error.struct_size = sizeof error;
         auto instance_desc = described<quire_instance_desc>();
         must(api.instance_create(&instance_desc, &instance_, &error));
-        auto device_desc = described<quire_device_desc>();
-        device_desc.backend = "cpu";
-        device_desc.threads = threads;
-        must(api.device_open(instance_, &device_desc, &device_, &error));
+        device_ = open_device(threads);
         must(api.queue_create(device_, nullptr, &queue, &error));
         create_cache(blocks, host_bytes);
         create_batch();
@@ -72,7 +69,8 @@ class ScheduleCache {
         must(api.cache_destroy(cache, &error));
         for (Array &array : arrays_) must(api.memory_destroy(array.memory, &error));
         must(api.queue_destroy(queue, &error));
-        must(api.device_close(device_, &error));
+        left_.push_back(device_);
+        for (quire_device *device : left_) must(api.device_close(device, &error));
         must(api.instance_destroy(instance_, &error));
     }
     ScheduleCache(const ScheduleCache &) = delete;
@@ -123,6 +121,32 @@ class ScheduleCache {
         return outputs;
     }
 
+    // To a device and a pool of its own, between steps; false when what is live does not fit.
+    bool migrate(uint32_t blocks, uint32_t threads) {
+        quire_device *target = open_device(threads);
+        auto shard = described<quire_shard_desc>();
+        shard.device = target;
+        auto desc = described<quire_migrate_desc>();
+        desc.shards = &shard;
+        desc.shard_count = 1;
+        desc.shard_stride = sizeof shard;
+        desc.blocks = blocks;
+        auto info = described<quire_migrate_info>();
+        quire_status status = api.cache_migrate(cache, &desc, &info, &error);
+        must(status);
+        left_.push_back(status == QUIRE_OK ? device_ : target);
+        if (status != QUIRE_OK) return false;
+        must(api.batch_destroy(batch, &error));
+        must(api.queue_destroy(queue, &error));
+        for (Array &array : arrays_) must(api.memory_destroy(array.memory, &error));
+        device_ = target;
+        must(api.queue_create(device_, nullptr, &queue, &error));
+        create_batch();
+        for (uint32_t i = 0; i < kArrays; ++i) arrays_[i] = make_array();
+        must(api.cache_check(cache, &error));
+        return true;
+    }
+
     const quire_api &api = library();
     quire_error error{};
     quire_queue *queue = nullptr;
@@ -136,6 +160,15 @@ class ScheduleCache {
         float *values = nullptr;
     };
     enum { kQ, kK, kV, kOut, kLse, kSinks, kArrays };
+
+    quire_device *open_device(uint32_t threads) {
+        auto desc = described<quire_device_desc>();
+        desc.backend = "cpu";
+        desc.threads = threads;
+        quire_device *device = nullptr;
+        must(api.device_open(instance_, &desc, &device, &error));
+        return device;
+    }
 
     Array make_array() {
         auto desc = described<quire_memory_desc>();
@@ -249,6 +282,7 @@ class ScheduleCache {
     ScheduleShape shape_;
     quire_instance *instance_ = nullptr;
     quire_device *device_ = nullptr;
+    std::vector<quire_device *> left_;  // some gave the host tier: closed at the end
     Array arrays_[kArrays];
 };
 

@@ -2,8 +2,9 @@
 //
 // What attention gives for a token depends on the tokens before it and on nothing else: not on what
 // else is in the batch, what was found in the cache, how a prompt was cut, who was preempted and
-// how, what was forked, drafted and accepted. Random schedules, every token's output compared bit
-// for bit with that of its text alone, computed in one go in a cache of its own.
+// how, what was forked, drafted and accepted, to which devices and pools the cache was moved.
+// Random schedules, every token's output compared bit for bit with that of its text alone, computed
+// in one go in a cache of its own.
 
 #include <algorithm>
 #include <random>
@@ -107,6 +108,7 @@ class Schedule {
     void play() {
         for (int step = 0; step < 24 && !testing::Test::HasFailure(); ++step) {
             change();
+            if (below(8) == 0) migrations += cache_.migrate(24 + below(32), 1 + below(2));
             run_step();
         }
         for (Text &text : texts_) {
@@ -117,7 +119,8 @@ class Schedule {
         hits += stats.prefix_cache_hits;
         preemptions += stats.num_preemptions;
     }
-    static inline uint64_t compared = 0, hits = 0, preemptions = 0, moved = 0, forks = 0;
+    static inline uint64_t compared = 0, hits = 0, preemptions = 0, moved = 0, forks = 0,
+                           migrations = 0;
 
  private:
     uint32_t below(uint32_t limit) { return static_cast<uint32_t>(dice_() % limit); }
@@ -322,6 +325,7 @@ TEST(Schedules, give_every_token_the_bits_that_its_text_alone_gives) {
     EXPECT_GT(Schedule::hits, schedules);
     EXPECT_GT(Schedule::preemptions, schedules);
     EXPECT_GT(Schedule::moved, schedules / 4);
+    EXPECT_GT(Schedule::migrations, schedules);
 }
 
 }  // namespace
