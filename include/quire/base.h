@@ -48,7 +48,7 @@ enum {
     QUIRE_S_TIMEOUT = 3,    /* a _wait ran out of time */
 
     QUIRE_E_ARG = -1,         /* an argument is wrong; the message says which and why */
-    QUIRE_E_STALE = -2,       /* a handle is ended, foreign or forged */
+    QUIRE_E_STALE = -2,       /* a handle is ended, foreign or forged, a batch of before a move */
     QUIRE_E_BUSY = -3,        /* the object is in use; the message says by what */
     QUIRE_E_UNSUPPORTED = -4, /* not offered by this library, backend or cache */
     QUIRE_E_STRUCT = -5, /* struct_size, flags, next or a reserved field break the struct rules */

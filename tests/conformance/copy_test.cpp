@@ -85,6 +85,37 @@ TEST_F(CopyTest, every_kind_of_copy_moves_its_bytes_and_no_others) {
     }
 }
 
+// As a cache does that moves to another device: down on the one, up on the other. Where addresses
+// are the host's own, memory of either's serves both.
+TEST_F(CopyTest, bytes_go_from_one_device_to_another_through_memory_of_the_host) {
+    constexpr uint64_t kSize = 70'000;
+    Rig first, second;
+    std::vector<unsigned char> source = noise(kSize, 5);
+    Memory from(first, kSize), to(second, kSize);
+    Memory down(first, kSize, QUIRE_BE_MEMORY_HOST), up(second, kSize, QUIRE_BE_MEMORY_HOST);
+    first.write(from.address(), source.data(), kSize);
+    first.copy(first.queue(), down.address() + 64, from.address() + 64, kSize - 64,
+               QUIRE_BE_COPY_D2H);
+    first.sync();
+    std::copy_n(down.host() + 64, kSize - 64, up.host() + 64);
+    second.copy(second.queue(), to.address() + 64, up.address() + 64, kSize - 64,
+                QUIRE_BE_COPY_H2D);
+    second.sync();
+    std::vector<unsigned char> expected = source;
+    std::fill_n(expected.begin(), 64, static_cast<unsigned char>(0));
+    EXPECT_EQ(second.read(to.address(), kSize), expected);
+
+    quire_be_device_props props{};
+    props.struct_size = sizeof props;
+    Error error;
+    must(api().device_props(first.device(), &props, &error), error);
+    if (props.host_visible == 0) return;
+    std::copy_n(source.begin(), kSize, down.host());
+    second.copy(second.queue(), to.address(), down.address(), kSize, QUIRE_BE_COPY_H2D);
+    second.sync();
+    EXPECT_EQ(second.read(to.address(), kSize), source);
+}
+
 TEST_F(CopyTest, one_call_takes_many_copies_of_any_size) {
     Rig rig;
     constexpr uint64_t kSize = 1 << 20;
