@@ -39,7 +39,8 @@ constexpr uint32_t kAttentionFlags = QUIRE_ATTENTION_NOT_CAUSAL | QUIRE_ATTENTIO
                                      QUIRE_ATTENTION_MASK | QUIRE_ATTENTION_SINK_LOGITS;
 
 constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_LOG |
-                                 QUIRE_CACHE_FOLLOWER | QUIRE_CACHE_CALIBRATE;
+                                 QUIRE_CACHE_FOLLOWER | QUIRE_CACHE_CALIBRATE |
+                                 QUIRE_CACHE_ZERO_ON_FREE;
 
 // type, size of the first published version, known flags, reserved field: QUIRE_RESERVED or 0, 0.
 #define QUIRE_INPUT_RULES(RULE)                                                               \

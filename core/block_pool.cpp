@@ -4,9 +4,10 @@
 
 namespace quire {
 
-bool BlockPool::create(uint32_t block_count) {
+bool BlockPool::create(uint32_t block_count, bool scrubs) {
     QUIRE_ASSERT(block_count >= 2);
     if (!blocks_.create(block_count) || !links_.create(block_count)) return false;
+    if (scrubs && !left_.reserve(block_count)) return false;
     for (uint32_t i = 0; i < block_count; ++i) {
         blocks_[i].node = kNone;
         blocks_[i].owner = kNone;
@@ -79,6 +80,21 @@ void BlockPool::push_unused(uint32_t block) {
     bool drained = timeline_->done(b.touch);
     b.state = drained ? BlockState::free : BlockState::draining;
     push_front(drained ? uint32_t{kFree} : draining_list(b.touch), block);
+    if (left_.capacity() != 0) note_left(block);
+}
+
+void BlockPool::distrust(uint32_t block) {
+    Block &b = blocks_[block];
+    b.tenant = kMixedTenant;
+    bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
+    if (is_unused && left_.capacity() != 0) note_left(block);
+}
+
+void BlockPool::note_left(uint32_t block) {
+    Block &b = blocks_[block];
+    if (b.tenant == kNone || b.is_left) return;
+    b.is_left = true;
+    left_.push(block);
 }
 
 void BlockPool::undo_take_free(uint32_t block) {
@@ -159,6 +175,7 @@ void BlockPool::adopt(const BlockPool &old, const uint32_t *ids) {
         Block &b = blocks_[ids[i]];
         b = old[i];
         b.copied_to = b.copied_from = 0;  // of a run that is over
+        b.is_left = false;
     }
     for (uint32_t i = old.lists_[kCached].head; i != kNone; i = old.links_[i].next) {
         push_back(kCached, ids[i]);
@@ -259,14 +276,25 @@ Status BlockPool::check_list(uint32_t name) const {
 
 Status BlockPool::check() const {
     for (uint32_t name = 0; name < kLists; ++name) QUIRE_TRY(check_list(name));
-    uint32_t held = 0, parked = 0;
+    uint32_t held = 0, parked = 0, left = 0;
     for (uint32_t i = 1; i < block_count(); ++i) {
+        left += blocks_[i].is_left;
+        bool is_unused =
+            blocks_[i].state == BlockState::free || blocks_[i].state == BlockState::draining;
+        if (left_.capacity() != 0 && is_unused && blocks_[i].tenant != kNone &&
+            !blocks_[i].is_left) {
+            return fail(QUIRE_E_INTERNAL, "block_pool: block {} was left, and is not listed", i);
+        }
         held += blocks_[i].state == BlockState::held;
         parked += blocks_[i].state == BlockState::parked;
         if ((blocks_[i].refs != 0) != (blocks_[i].state == BlockState::held)) {
             return fail(QUIRE_E_INTERNAL, "block_pool: block {} has {} references for its state", i,
                         blocks_[i].refs);
         }
+    }
+    if (left != left_.size()) {
+        return fail(QUIRE_E_INTERNAL, "block_pool: {} blocks were left, {} are listed", left,
+                    left_.size());
     }
     if (held != held_ || parked != parked_ ||
         free_count() + cached_count() + held + parked + 1 != block_count()) {

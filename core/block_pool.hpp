@@ -15,6 +15,7 @@
 //   (1) free + draining + held + cached + parked + 1 (the null block) == block_count
 //   (2) refs > 0 <=> held;  cached => node != none
 //   (3) the cached list is ordered by stamp, oldest first
+//   (4) in a pool that scrubs, an unused block with content is in left_, and none is there twice
 //
 // Threads: none; Cache holds its lock. All operations are O(1) except where said.
 #pragma once
@@ -46,6 +47,7 @@ struct alignas(kCacheLine) Block {
     uint32_t copied_to;    // run of copies in which it was a destination
     uint32_t copied_from;  // run of copies in which it was a source
     uint32_t tenant;       // number of the namespace that wrote last; kNone = fresh, all zeros
+    bool is_left;          // listed as given up with its content
 };
 static_assert(sizeof(Block) == 64);
 
@@ -59,9 +61,10 @@ struct BlockLink {
 class BlockPool {
  public:
     BlockPool(const HostAllocator *host, const Timeline *timeline)
-        : blocks_(host), links_(host), timeline_(timeline) {}
+        : blocks_(host), links_(host), left_(host), timeline_(timeline) {}
 
-    [[nodiscard]] bool create(uint32_t block_count);
+    // scrubs: keeps a list of the blocks that were given up with their content.
+    [[nodiscard]] bool create(uint32_t block_count, bool scrubs);
 
     uint32_t block_count() const { return static_cast<uint32_t>(blocks_.size()); }
     Block &operator[](uint32_t block) { return blocks_[block]; }
@@ -116,6 +119,16 @@ class BlockPool {
     // other has no draining and no parked block, and each held and cached one has a number.
     void adopt(const BlockPool &old, const uint32_t *ids);
 
+    // At most so many blocks wait to be scrubbed.
+    uint32_t left_count() const { return static_cast<uint32_t>(left_.size()); }
+    // Calls body(block) for each block that nobody has, that has content, and that work of `step`
+    // behind `barrier` may touch: from then on it has none, and the step touches it. O(left_count).
+    template <typename Body>
+    void scrub(uint64_t barrier, uint64_t step, Body body);
+
+    // Its content may be anybody's.
+    void distrust(uint32_t block);
+
     // Steps became done: draining blocks that waited for them are free.
     void retire(uint64_t old_oldest);
 
@@ -142,10 +155,14 @@ class BlockPool {
     void push_unused(uint32_t block);
     void insert_by_stamp(uint32_t block, uint32_t next_hint);
     void become_held(uint32_t block);
+    void note_left(uint32_t block);
     Status check_list(uint32_t name) const;
 
     Array<Block> blocks_;
     Array<BlockLink> links_;
+    // Blocks that were given up with their content, if they are to be scrubbed. Some were taken or
+    // cleared since: that is found when the list is walked.
+    Array<uint32_t> left_;
     const Timeline *timeline_;
     List lists_[kLists];
     uint32_t cached_pending_[kMaxUnfinished] =
@@ -155,5 +172,27 @@ class BlockPool {
     uint32_t held_ = 0;
     uint32_t parked_ = 0;
 };
+
+template <typename Body>
+void BlockPool::scrub(uint64_t barrier, uint64_t step, Body body) {
+    uint32_t kept = 0;
+    for (uint32_t block : left_) {
+        Block &b = blocks_[block];
+        bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
+        if (is_unused && b.tenant != kNone && b.state == BlockState::draining &&
+            b.touch >= barrier) {
+            left_[kept++] = block;
+            continue;
+        }
+        b.is_left = false;
+        if (!is_unused || b.tenant == kNone) continue;
+        leave_list(block);
+        b.tenant = kNone;
+        b.touch = step;
+        push_unused(block);
+        body(block);
+    }
+    left_.shrink(kept);
+}
 
 }  // namespace quire

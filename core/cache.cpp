@@ -66,6 +66,11 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     if ((desc.flags & both) == both) {
         return fail(QUIRE_E_ARG, "flags: a cache leads or follows, not both");
     }
+    if ((desc.flags & QUIRE_CACHE_FOLLOWER) != 0 && (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0) {
+        return fail(QUIRE_E_ARG,
+                    "flags: a follower zeroes what its leader's log says; give "
+                    "QUIRE_CACHE_ZERO_ON_FREE to the leader");
+    }
     if (desc.eviction != QUIRE_EVICT_LRU) {
         return fail(QUIRE_E_UNSUPPORTED, "eviction {} is not known", desc.eviction);
     }
@@ -91,7 +96,8 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     QUIRE_TRY(shards_.create(scales_, calibrates_, error));
     can_move_ = shards_.can_move();
     bool follows = (desc.flags & QUIRE_CACHE_FOLLOWER) != 0;
-    QUIRE_TRY(ledger_.create(geometry_, max_sequences, seeds.hash, !follows));
+    scrubs_ = (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0;
+    QUIRE_TRY(ledger_.create(geometry_, max_sequences, seeds.hash, !follows, scrubs_));
     uint64_t digest = digest_geometry(geometry_, places_.data(), max_sequences, scales_.numbers());
     if (follows) QUIRE_TRY(follower_.create(digest, geometry_, max_sequences));
     if ((desc.flags & QUIRE_CACHE_LOG) != 0) {

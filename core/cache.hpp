@@ -388,6 +388,7 @@ class Cache {
     bool has_memory_ = false;
     bool can_move_ = true;  // tokens, on every device
     bool prefix_off_ = false;
+    bool scrubs_ = false;  // QUIRE_CACHE_ZERO_ON_FREE
     bool calibrates_ = false;
     bool migrating_ = false;
     Batch *batches_ = nullptr;  // alive, linked

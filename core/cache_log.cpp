@@ -31,9 +31,10 @@ Status Cache::reserve_log(StepRecord *record) {
                     record->mask_words.size());
     }
     for (const Change &change : record->changes) leader_.touch(change.sequence);
-    uint64_t size_bytes = sizeof(LogHeader) + record->copies.size() * sizeof(quire_block_copy) +
-                          record->changes.size() * sizeof(LogRow) +
-                          record->mask_words.size() * sizeof(uint32_t);
+    uint64_t size_bytes =
+        sizeof(LogHeader) +
+        (record->copies.size() + ledger_.left_count()) * sizeof(quire_block_copy) +
+        record->changes.size() * sizeof(LogRow) + record->mask_words.size() * sizeof(uint32_t);
     for (uint32_t slot : leader_.touched()) {
         bool alive = sequence_handles_.is_live(slot);
         if (!leader_.reserve(slot, alive, &ledger_.table(slot, 0), &size_bytes))

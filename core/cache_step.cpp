@@ -367,6 +367,8 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     QUIRE_TRY(find_step(step, true, &record));
     QUIRE_TRY(poll(error));
     QUIRE_TRY(check_batch(*record, batch));
+    uint64_t left_count = ledger_.left_count();
+    if (left_count != 0 && !reserve_record(0, 0, left_count, 0)) return no_host_memory();
     QUIRE_TRY(reserve_log(record));
     record->waited = 0;
     if (has_memory_) QUIRE_TRY(wait_for_other_queues(record, error));
@@ -375,6 +377,7 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
         batch->turn();
         batch->begin_write();
     }
+    ledger_.scrub(record);
     ledger_.settle(record);
     settle_items(record, batch);
     if (record->dropped) publish_again(*record);

@@ -23,18 +23,19 @@ Ledger::~Ledger() {
     for (BlockPool *pool : host_pools_) destroy(pool);
 }
 
-BlockPool *Ledger::make_pool(uint32_t block_count) const {
+BlockPool *Ledger::make_pool(uint32_t block_count, bool scrubs) const {
     void *memory = host_->allocate(host_->user, sizeof(BlockPool), kCacheLine);
     if (memory == nullptr) return nullptr;
     auto *pool = new (memory) BlockPool(host_, timeline_);
-    if (pool->create(block_count)) return pool;
+    if (pool->create(block_count, scrubs)) return pool;
     pool->~BlockPool();
     host_->release(host_->user, memory, sizeof(BlockPool), kCacheLine);
     return nullptr;
 }
 
 Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed,
-                      bool has_tree) {
+                      bool has_tree, bool scrubs) {
+    scrubs_ = scrubs;
     group_count_ = geometry.group_count;
     block_tokens_ = static_cast<uint16_t>(geometry.block_tokens);
     any_full_ = geometry.any_full;
@@ -42,10 +43,10 @@ Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t
         const GroupGeometry &group = geometry.groups[g];
         full_[g] = group.full;
         cross_[g] = group.cross;
-        pools_[g] = make_pool(group.blocks);
+        pools_[g] = make_pool(group.blocks, scrubs_);
         if (pools_[g] == nullptr) return no_host_memory();
         if (group.host_blocks == 0) continue;
-        host_pools_[g] = make_pool(group.host_blocks);
+        host_pools_[g] = make_pool(group.host_blocks, false);
         if (host_pools_[g] == nullptr) return no_host_memory();
     }
     uint32_t nodes = has_tree ? node_capacity(geometry) : 1;
@@ -106,7 +107,7 @@ void Ledger::hand_over(Edit *edit, const Taker &taker) {
     b.begun = record_->number;
     b.owner = taker.sequence;
     b.frozen_slots = 0;
-    if (b.tenant == taker.tenant) [[likely]]
+    if (b.tenant == taker.tenant && !scrubs_) [[likely]]
         return;
     bool shows = b.tenant != kNone && !taker.overwrites;
     b.tenant = taker.tenant;
@@ -148,6 +149,21 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier, const Taker &taker) {
     pool.claim(block);
     ++evictions_;
     return block;
+}
+
+uint64_t Ledger::left_count() const {
+    uint64_t count = 0;
+    for (uint32_t g = 0; g < group_count_; ++g) count += pools_[g]->left_count();
+    return count;
+}
+
+void Ledger::scrub(StepRecord *record) {
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        pools_[g]->scrub(record->barrier, record->number, [&](uint32_t block) {
+            auto id = static_cast<int32_t>(block);
+            record->copies.push(quire_block_copy{QUIRE_COPY_ZERO, g, id, id, 0, 0});
+        });
+    }
 }
 
 void Ledger::add_ref(uint32_t group, uint32_t block) {

@@ -29,8 +29,9 @@ class Ledger {
     ~Ledger();
 
     // has_tree: else nothing can be published.
+    // scrubs: blocks that are given up are to be zeroed.
     Status create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed,
-                  bool has_tree = true);
+                  bool has_tree = true, bool scrubs = false);
 
     BlockPool &pool(uint32_t group) { return *pools_[group]; }
     const BlockPool &pool(uint32_t group) const { return *pools_[group]; }
@@ -70,6 +71,10 @@ class Ledger {
     // REQUIRES: the table has room. A null block may be appended too.
     void append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block);
     uint32_t take_host(uint32_t group, uint64_t barrier);
+    // How many blocks a step may have to scrub.
+    uint64_t left_count() const;
+    // Zeroes what was given up, by copies of the step, for which there is room.
+    void scrub(StepRecord *record);
     void drop_host(uint32_t group, uint32_t block, uint64_t touch);
     void copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst);
     // One token, between places of a sequence's own blocks.
@@ -124,7 +129,7 @@ class Ledger {
     void undo_evict(const Edit &edit);
     void undo_tree_edit(const Edit &edit);
     void detach(uint32_t node);
-    BlockPool *make_pool(uint32_t block_count) const;
+    BlockPool *make_pool(uint32_t block_count, bool scrubs) const;
 
     // ledger_relocate.cpp
     static uint32_t node_capacity(const Geometry &geometry);
@@ -145,6 +150,7 @@ class Ledger {
     bool full_[kMaxGroups] = {};
     bool cross_[kMaxGroups] = {};
     bool any_full_ = false;
+    bool scrubs_ = false;
     uint32_t group_count_ = 0;
     uint16_t block_tokens_ = 0;
     StepRecord *record_ = nullptr;

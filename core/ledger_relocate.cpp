@@ -94,10 +94,10 @@ Status Ledger::plan(const Geometry &target, Relocation *plan) const {
 
 Status Ledger::make_pools(const Geometry &target, Relocation *plan) const {
     for (uint32_t g = 0; g < group_count_; ++g) {
-        plan->pools[g] = make_pool(target.groups[g].blocks);
+        plan->pools[g] = make_pool(target.groups[g].blocks, scrubs_);
         if (plan->pools[g] == nullptr) return no_host_memory();
         if (target.groups[g].host_blocks == 0) continue;
-        plan->host_pools[g] = make_pool(target.groups[g].host_blocks);
+        plan->host_pools[g] = make_pool(target.groups[g].host_blocks, false);
         if (plan->host_pools[g] == nullptr) return no_host_memory();
     }
     return Status{};

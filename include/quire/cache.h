@@ -110,7 +110,14 @@ enum {
     QUIRE_CACHE_FOLLOWER = 1 << 3,
     /* calibration.h: kv_write keeps the largest magnitudes of K, as it is after a rope, and of V.
      * All groups are f32, f16 or bf16, and there is a device. */
-    QUIRE_CACHE_CALIBRATE = 1 << 4
+    QUIRE_CACHE_CALIBRATE = 1 << 4,
+    /* Content does not outlive its use on the device: each commit zeroes, behind its own copies,
+     * the blocks that had become free before it and that running work of other queues does not
+     * hold up; those wait for a later commit. A step without items does it as well. A block that
+     * is taken before that is zeroed first, in the same namespace too. Cached blocks are in use
+     * until they are evicted or forgotten (QUIRE_END_DROP_PREFIX, QUIRE_CACHE_NO_PREFIX); in the
+     * host tier content stays until it is overwritten. Not of a follower, whose leader decides. */
+    QUIRE_CACHE_ZERO_ON_FREE = 1 << 5
 };
 
 enum { QUIRE_EVICT_LRU = 0 };

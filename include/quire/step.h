@@ -203,7 +203,8 @@ enum {
     QUIRE_COPY_SWAP_OUT = 1,
     QUIRE_COPY_SWAP_IN = 2,
     QUIRE_COPY_TOKEN = 3, /* one token of a block, see quire_seq_accept_path */
-    QUIRE_COPY_ZERO = 4   /* dst gets zeros, src is dst: see quire_namespace_create */
+    QUIRE_COPY_ZERO = 4   /* dst gets zeros, src is dst: see quire_namespace_create, and
+                              QUIRE_CACHE_ZERO_ON_FREE */
 };
 
 /* One block to move: device to device, device to host, host to device; or to be zeroed. */

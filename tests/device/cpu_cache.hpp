@@ -42,6 +42,7 @@ struct CacheShape {
     uint32_t threads = 0;
     quire_run_tasks run_tasks = nullptr;
     void *run_tasks_user = nullptr;
+    uint32_t flags = 0;  // of the cache
 };
 
 // One layer, one head, f32.
@@ -72,6 +73,7 @@ class CpuCache {
         desc.shards = &shard;
         desc.shard_count = 1;
         desc.shard_stride = sizeof shard;
+        desc.flags = shape.flags;
         desc.blocks = shape.blocks;
         desc.block_tokens = shape.block_tokens;
         must(api.cache_create(instance, &desc, &cache, &error));

@@ -15,7 +15,9 @@ namespace {
 constexpr unsigned char kWritten = 0xEE;
 
 struct Pool : testing::Test {
-    CpuCache cpu{{.blocks = 5}};  // and the null block among them
+    explicit Pool(uint32_t flags = 0) : cpu({.blocks = 5, .flags = flags}) {}
+
+    CpuCache cpu;  // of five blocks, the null block among them
     quire_queue *queue = nullptr;
     quire_namespace other = 0;
     quire_pool_info pool = described<quire_pool_info>();
@@ -97,6 +99,14 @@ struct Pool : testing::Test {
 
 using Zeroing = Pool;
 
+struct ZeroOnFree : Pool {
+    ZeroOnFree() : Pool(QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_NO_PREFIX) {}
+
+    size_t written_bytes() const {
+        return static_cast<size_t>(std::count(bytes_of(1), bytes_of(5), kWritten));
+    }
+};
+
 }  // namespace
 
 TEST_F(Zeroing, second_tenants_blocks_are_zeros_before_it_writes) {
@@ -146,6 +156,20 @@ TEST_F(Zeroing, step_that_failed_is_zeroed_again) {
     EXPECT_EQ(count(seq, 0), 4 * stride());
     finish(step);
     end(seq);
+}
+
+TEST_F(ZeroOnFree, pool_holds_nothing_of_a_sequence_that_ended_and_a_step_that_followed) {
+    fill_by_a_tenant();
+    EXPECT_EQ(written_bytes(), 4 * stride());
+    auto desc = described<quire_step_desc>();
+    desc.queues = &queue;
+    desc.queue_count = 1;
+    quire_step step = 0;
+    cpu.must(cpu.api.step_begin(cpu.cache, &desc, nullptr, 0, 0, nullptr, 0, nullptr, 0, &step,
+                                &cpu.error));
+    cpu.must(cpu.api.step_commit(cpu.cache, step, nullptr, &cpu.error));
+    finish(step);
+    EXPECT_EQ(written_bytes(), 0u);
 }
 
 }  // namespace quire::test

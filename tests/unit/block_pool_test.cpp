@@ -17,7 +17,7 @@ struct Pool {
     Timeline timeline;
     BlockPool blocks{test::host(), &timeline};
 
-    explicit Pool(uint32_t usable) { EXPECT_TRUE(blocks.create(usable + 1)); }
+    explicit Pool(uint32_t usable) { EXPECT_TRUE(blocks.create(usable + 1, false)); }
     ~Pool() { EXPECT_TRUE(blocks.check().ok()) << blocks.check().text; }
 };
 
@@ -142,7 +142,7 @@ TEST(BlockPool, its_check_sees_what_is_broken) {
     auto sees = [](auto damage) {
         Timeline timeline;
         BlockPool blocks(test::host(), &timeline);
-        ASSERT_TRUE(blocks.create(6));
+        ASSERT_TRUE(blocks.create(6, false));
         uint32_t held = blocks.take_free(kNoBarrier), cached = blocks.take_free(kNoBarrier);
         blocks[cached].node = 7;
         blocks.drop_ref(cached, 0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one namespace wrote is gone from a block before a sequence of another has it: as a list of
-// copies, and in a pretended memory that executes the list.
+// What one namespace wrote is gone from a block before a sequence of another has it, and with
+// QUIRE_CACHE_ZERO_ON_FREE what anybody wrote once nobody has the block: as a list of copies, and
+// in a pretended memory that executes the list.
 
 #include <algorithm>
 #include <random>
@@ -114,6 +115,106 @@ TEST(Zeroing, copies_overwrite_what_they_are_copied_to) {
     EXPECT_EQ(zeroed_by(m, fork, tokens_from(500, 1)), Blocks{}) << "its tail was copied whole";
 }
 
+std::vector<int32_t> sorted(std::vector<int32_t> blocks) {
+    std::sort(blocks.begin(), blocks.end());
+    return blocks;
+}
+
+// What a step without items zeroes.
+std::vector<int32_t> zeroed_by_nothing(Manager &m, const StepOptions &options = {}) {
+    m.begin(options);
+    quire_step step = m.commit();
+    std::vector<int32_t> blocks = zeroed(m.copies(step));
+    m.finish(step);
+    return sorted(blocks);
+}
+
+TEST(ZeroOnFree, blocks_that_were_given_up_are_zeroed_once_by_the_next_commit) {
+    Manager m({.blocks = 8, .flags = QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_NO_PREFIX});
+    quire_seq a = m.sequence(), b = m.sequence();
+    EXPECT_EQ(zeroed_by(m, a, tokens_from(1, 14)), Blocks{});
+    EXPECT_EQ(zeroed_by(m, b, tokens_from(1, 6)), Blocks{});
+    EXPECT_EQ(zeroed_by_nothing(m), Blocks{}) << "nobody gave anything up";
+    Blocks left = sorted(m.table(a));
+    m.end(a);
+    m.begin();
+    m.add(b, tokens_from(50, 1));
+    quire_step step = m.commit();
+    EXPECT_EQ(sorted(zeroed(m.copies(step))), left) << "beside a step's other work";
+    m.finish(step);
+    EXPECT_EQ(zeroed_by_nothing(m), Blocks{}) << "they are clean";
+    m.check();
+}
+
+TEST(ZeroOnFree, cached_blocks_keep_their_content_until_they_are_forgotten) {
+    Manager m({.blocks = 8, .flags = QUIRE_CACHE_ZERO_ON_FREE});
+    quire_seq a = m.sequence();
+    m.compute(a, tokens_from(1, 14));
+    Blocks table = m.table(a);
+    m.end(a);
+    EXPECT_EQ(zeroed_by_nothing(m), Blocks{table[3]}) << "its tail was in no tree";
+    quire_seq b = m.sequence();
+    m.begin();
+    EXPECT_EQ(m.add(b, tokens_from(1, 14)).hit_tokens, 12u);
+    m.finish(m.commit());
+    Blocks all = sorted(m.table(b));
+    m.end(b, QUIRE_END_DROP_PREFIX);
+    EXPECT_EQ(zeroed_by_nothing(m), all);
+    m.check();
+}
+
+TEST(ZeroOnFree, block_that_is_taken_before_is_zeroed_first) {
+    Manager m({.blocks = 4, .flags = QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_NO_PREFIX});
+    quire_seq a = m.sequence();
+    m.compute(a, tokens_from(1, 14));
+    Blocks left = sorted(m.table(a));
+    m.end(a);
+    quire_seq b = m.sequence();
+    EXPECT_EQ(sorted(zeroed_by(m, b, tokens_from(1, 14))), left) << "each once";
+    m.check();
+}
+
+TEST(ZeroOnFree, block_that_another_queue_may_still_read_waits) {
+    Manager m({.blocks = 8, .flags = QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_NO_PREFIX});
+    quire_seq a = m.sequence();
+    m.begin({.queue = 1});
+    m.add(a, tokens_from(1, 14));
+    quire_step running = m.commit();
+    Blocks left = sorted(m.table(a));
+    m.end(a);
+    EXPECT_EQ(zeroed_by_nothing(m, {.queue = 2}), Blocks{});
+    m.finish(running);
+    EXPECT_EQ(zeroed_by_nothing(m, {.queue = 2}), left);
+    m.check();
+}
+
+TEST(ZeroOnFree, step_that_failed_leaves_it_to_do) {
+    Manager m({.blocks = 8, .flags = QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_NO_PREFIX});
+    quire_seq a = m.sequence();
+    m.compute(a, tokens_from(1, 14));
+    Blocks left = sorted(m.table(a));
+    m.end(a);
+    m.begin();
+    m.finish(m.commit(), QUIRE_STEP_FAILED);
+    EXPECT_EQ(zeroed_by_nothing(m), left);
+    m.check();
+}
+
+TEST(ZeroOnFree, step_that_is_aborted_zeroes_nothing) {
+    Manager m({.blocks = 8, .flags = QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_NO_PREFIX});
+    quire_seq a = m.sequence(), b = m.sequence();
+    m.compute(a, tokens_from(1, 14));
+    m.compute(b, tokens_from(1, 2));
+    Blocks left = sorted(m.table(a));
+    m.end(a);
+    m.begin();
+    m.add(b, tokens_from(70, 20));
+    m.abort();
+    m.check();
+    EXPECT_EQ(zeroed_by_nothing(m), left);
+    m.check();
+}
+
 // A value for each slot: the number of the namespace that wrote it.
 class Memory {
  public:
@@ -129,6 +230,16 @@ class Memory {
                 to[copy.dst * kTokens + i] = is_zero ? 0 : from[copy.src * kTokens + i];
             }
         }
+    }
+    // Blocks of the device that hold something.
+    uint32_t written() const {
+        uint32_t count = 0;
+        for (size_t at = 0; at < device_.size(); at += kTokens) {
+            count += std::any_of(device_.begin() + static_cast<ptrdiff_t>(at),
+                                 device_.begin() + static_cast<ptrdiff_t>(at + kTokens),
+                                 [](int value) { return value != 0; });
+        }
+        return count;
     }
     int &slot(const Blocks &table, uint32_t position) {
         return device_[table[position / kTokens] * kTokens + position % kTokens];
@@ -148,7 +259,12 @@ struct Tenants {
         uint32_t known = 0;
     };
 
-    Manager m{{.blocks = 24, .host_blocks = 12}};
+    explicit Tenants(uint32_t flags = 0)
+        : m({.blocks = 24, .host_blocks = 12, .flags = flags}),
+          scrubs((flags & QUIRE_CACHE_ZERO_ON_FREE) != 0) {}
+
+    Manager m;
+    bool scrubs;
     Memory memory{24, 12};
     quire_namespace second = m.name_space();
     std::vector<Text> texts;
@@ -190,6 +306,10 @@ struct Tenants {
         std::vector<quire_block_copy> copies = m.copies(committed);
         zeroed_blocks += zeroed(copies).size();
         memory.execute(copies);
+        if (scrubs) {
+            quire_cache_stats stats = m.stats();
+            ASSERT_LE(memory.written(), stats.blocks_held + stats.blocks_cached);
+        }
         for (auto &[text, result] : ran) {
             Blocks table = m.table(text->seq);
             for (uint32_t i = 0; i < table.size() * Memory::kTokens; ++i) {
@@ -212,6 +332,17 @@ TEST(Zeroing, no_sequence_finds_what_another_tenant_wrote) {
         tenants.step();
     }
     tenants.m.check();
+    EXPECT_GT(tenants.zeroed_blocks, 1000u);
+    EXPECT_GT(tenants.m.stats().blocks_swapped_in, 20u);
+}
+
+TEST(ZeroOnFree, only_blocks_that_somebody_has_hold_anything) {
+    Tenants tenants(QUIRE_CACHE_ZERO_ON_FREE);
+    for (int i = 0; i < 4000 && !testing::Test::HasFatalFailure(); ++i) {
+        tenants.begin_or_end();
+        tenants.step();
+        if (i % 64 == 0) tenants.m.check();
+    }
     EXPECT_GT(tenants.zeroed_blocks, 1000u);
     EXPECT_GT(tenants.m.stats().blocks_swapped_in, 20u);
 }

@@ -77,7 +77,7 @@ void append_and_free(benchmark::State &state) {
     HostAllocator host = host_allocator();
     Timeline timeline;
     BlockPool pool(&host, &timeline);
-    if (!pool.create(kBlocks)) state.SkipWithError("no memory");
+    if (!pool.create(kBlocks, false)) state.SkipWithError("no memory");
     churn(&pool);
     // Batches of other sequences lie between, so that the same few blocks do not come back each
     // time.
