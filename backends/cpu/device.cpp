@@ -7,10 +7,10 @@
 #include <cstring>
 #include <new>
 
-#include "checks.hpp"
 #include "kernels/targets.hpp"
 #include "memory.hpp"
 #include "queue.hpp"
+#include "shared/checks.hpp"
 
 namespace quire::cpu {
 

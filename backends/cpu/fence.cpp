@@ -5,8 +5,8 @@
 #include <cinttypes>
 #include <new>
 
-#include "checks.hpp"
 #include "device.hpp"
+#include "shared/checks.hpp"
 
 namespace quire::cpu {
 

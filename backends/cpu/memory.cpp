@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "checks.hpp"
 #include "device.hpp"
+#include "shared/checks.hpp"
 
 namespace quire::cpu {
 

@@ -10,11 +10,11 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
 
 #include "kernels/attend_call.hpp"
 #include "kernels/rope.hpp"
 #include "quire/plugin/backend.h"
+#include "shared/plan_options.hpp"
 
 namespace quire::cpu {
 
@@ -25,7 +25,7 @@ quire_status plan_create(quire_be_device *device, const quire_be_plan_desc *desc
 void plan_destroy(quire_be_plan *plan);
 
 // Checks that the plan was made for such a pool, on this device.
-quire_status check_pool_fits(const quire_be_plan &plan, const quire_be_pool &pool,
+quire_status check_plan_fits(const quire_be_plan &plan, const quire_be_pool &pool,
                              const quire_be_device *device, quire_error *error);
 
 }  // namespace quire::cpu
@@ -33,15 +33,10 @@ quire_status check_pool_fits(const quire_be_plan &plan, const quire_be_pool &poo
 struct quire_be_plan {
     quire_be_device *device = nullptr;
     std::atomic<uint32_t> references{1};  // the owner's, and one of each command
-    quire_be_attention_query shape{};
-    uint32_t max_rows = 0;
-    uint32_t max_query_tokens = 0;
-    quire::cpu::AttendPlan attend{};
+    quire::PlanOptions options;
+    quire::cpu::AttendPlan attend{};  // what kernels read; points into options
     quire::cpu::Rope rope{};
-    std::unique_ptr<float[]> slopes;
-    std::unique_ptr<float[]> frequencies;
 
-    bool has(uint32_t flag) const { return (shape.flags & flag) != 0; }
     void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
     void drop_reference() {
         if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;

@@ -8,7 +8,6 @@
 // Threads: any.
 
 #include "attention.hpp"
-#include "checks.hpp"
 #include "device.hpp"
 #include "fence.hpp"
 #include "memory.hpp"
@@ -16,7 +15,10 @@
 #include "pool_write.hpp"
 #include "queue.hpp"
 #include "quire/plugin/backend.h"
+#include "shared/checks.hpp"
 #include "transfer.hpp"
+
+const char quire::kBackendName[] = "cpu";
 
 namespace quire::cpu {
 
@@ -68,6 +70,8 @@ constexpr quire_backend_api kApi = {
 quire_status quire_backend_query_v0(const quire_host_info *host, const quire_backend_api **out,
                                     quire_error *error) {
     using namespace quire::cpu;
+    using quire::check_struct;
+    using quire::fail;
     if (out == nullptr) return fail(error, QUIRE_E_ARG, "out is NULL");
     if (quire_status status = check_struct(host, sizeof *host, "host", error)) return status;
     if (host->abi_major != kMajor || host->abi_minor < kMinor) {

@@ -246,7 +246,7 @@ void quire_be_queue::drop_reference() {
 }
 
 quire_status quire_be_queue::check_usable(quire_error *error) {
-    using quire::cpu::fail;
+    using quire::fail;
     if (failed.load(std::memory_order_acquire)) {
         return fail(error, QUIRE_E_DEVICE_LOST, "the queue stopped: %s; release it", fault.text);
     }

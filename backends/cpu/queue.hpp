@@ -30,9 +30,9 @@
 #include <new>
 #include <type_traits>
 
-#include "checks.hpp"
 #include "fence.hpp"
 #include "quire/plugin/backend.h"
+#include "shared/checks.hpp"
 
 namespace quire::cpu {
 
@@ -126,7 +126,7 @@ struct quire_be_queue {
         if (quire_status status = check_usable(error)) return status;
         Command *chain = take(count);
         if (chain == nullptr) {
-            return quire::cpu::fail(error, QUIRE_E_HOST_MEMORY, "no memory for %u commands", count);
+            return quire::fail(error, QUIRE_E_HOST_MEMORY, "no memory for %u commands", count);
         }
         uint32_t index = 0;
         for (Command *command = chain; command != nullptr; command = command->next) {

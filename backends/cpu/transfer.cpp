@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cinttypes>
 #include <cstring>
 #include <mutex>
 
-#include "checks.hpp"
 #include "device.hpp"
 #include "queue.hpp"
+#include "shared/checks.hpp"
+#include "shared/copies.hpp"
 
 namespace quire::cpu {
 
@@ -136,47 +136,13 @@ void run_fill(const void *arguments, quire_be_device *device, Fault *) {
     run_pieces(device, fill->size_bytes, fill_piece, &context);
 }
 
-// [address, address + size_bytes) may be memory.
-bool is_range(uint64_t address, uint64_t size_bytes) {
-    uint64_t end = 0;
-    return size_bytes == 0 || (address != 0 && !__builtin_add_overflow(address, size_bytes, &end));
-}
-
-quire_status check_copy(const quire_be_copy &one, uint32_t index, quire_error *error) {
-    if (one.kind > QUIRE_BE_COPY_H2H) {
-        return fail(error, QUIRE_E_ARG, "copy %u has the unknown kind %u", index, one.kind);
-    }
-    if (!is_range(one.dst, one.size_bytes) || !is_range(one.src, one.size_bytes)) {
-        return fail(error, QUIRE_E_ARG,
-                    "copy %u of %" PRIu64 " bytes begins or ends outside memory", index,
-                    one.size_bytes);
-    }
-    uint64_t distance = one.dst > one.src ? one.dst - one.src : one.src - one.dst;
-    if (distance < one.size_bytes) {
-        return fail(error, QUIRE_E_ARG,
-                    "copy %u of %" PRIu64
-                    " bytes overlaps itself: destination and source lie "
-                    "%" PRIu64 " bytes apart",
-                    index, one.size_bytes, distance);
-    }
-    return QUIRE_OK;
-}
-
 }  // namespace
 
 quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
                   quire_error *error) {
     if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
+    if (quire_status status = check_copies(copies, count, error)) return status;
     if (count == 0) return QUIRE_OK;
-    if (copies == nullptr)
-        return fail(error, QUIRE_E_ARG, "copies is NULL, but count is %u", count);
-    uint64_t sum_bytes = 0;
-    for (uint32_t i = 0; i < count; ++i) {
-        if (quire_status status = check_copy(copies[i], i, error)) return status;
-        if (__builtin_add_overflow(sum_bytes, copies[i].size_bytes, &sum_bytes)) {
-            return fail(error, QUIRE_E_ARG, "the first %u copies have more than 2^64 bytes", i + 1);
-        }
-    }
     uint32_t commands = (count - 1) / kCopiesPerCommand + 1;
     return queue->submit(commands, error, [&](uint32_t index, Command *command) {
         uint32_t first = index * kCopiesPerCommand;
@@ -193,12 +159,8 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
 quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
                   quire_error *error) {
     if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
+    if (quire_status status = check_fill(address, size_bytes, byte, error)) return status;
     if (size_bytes == 0) return QUIRE_OK;
-    if (byte > 0xFF) return fail(error, QUIRE_E_ARG, "%u is not a byte; give 0 to 255", byte);
-    if (!is_range(address, size_bytes)) {
-        return fail(error, QUIRE_E_ARG, "a fill of %" PRIu64 " bytes begins or ends outside memory",
-                    size_bytes);
-    }
     return queue->submit(1, error, [&](uint32_t, Command *command) {
         *command->hold<Fill>() = {address, size_bytes, byte};
         command->kind = CommandKind::run;

@@ -11,12 +11,9 @@
 #include "kernels/matrix.hpp"
 #include "kernels/tile.hpp"
 #include "quire/plugin/backend.h"
+#include "shared/instances.hpp"
 
 namespace quire::cpu {
-
-constexpr uint32_t kMaxHeadDim = 256;
-constexpr uint32_t kMaxLatentKDim = 576;  // DeepSeek's 512 + 64
-constexpr uint32_t kMaxLatentVDim = 512;
 
 // What a plan fixes.
 struct AttendPlan {

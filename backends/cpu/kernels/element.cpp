@@ -185,21 +185,16 @@ void store_i4(const float *from, void *to, uint32_t count) {
 }
 
 constexpr Element kElements[] = {
-    {QUIRE_DTYPE_F32, 32, 4, "f32", 0.0f, load_f32, store_f32},
-    {QUIRE_DTYPE_F16, 16, 2, "f16", 0.0f, load_half<f16_to_f32>, store_half<f32_to_f16>},
-    {QUIRE_DTYPE_BF16, 16, 2, "bf16", 0.0f, load_half<bf16_to_f32>, store_half<f32_to_bf16>},
-    {QUIRE_DTYPE_I8, 8, 1, "int8", 127.0f, load_byte<i8_to_f32>, store_byte<f32_to_i8>},
-    {QUIRE_DTYPE_I4, 4, 1, "int4", 7.0f, load_i4, store_i4},
-    {QUIRE_DTYPE_F8_E4M3FN, 8, 1, "fp8_e4m3", 448.0f, load_byte<f8_to_f32<E4m3>>,
-     store_byte<f32_to_f8<E4m3>>},
-    {QUIRE_DTYPE_F8_E5M2, 8, 1, "fp8_e5m2", 57344.0f, load_byte<f8_to_f32<E5m2>>,
-     store_byte<f32_to_f8<E5m2>>},
+    {type_of(QUIRE_DTYPE_F32), load_f32, store_f32},
+    {type_of(QUIRE_DTYPE_F16), load_half<f16_to_f32>, store_half<f32_to_f16>},
+    {type_of(QUIRE_DTYPE_BF16), load_half<bf16_to_f32>, store_half<f32_to_bf16>},
+    {type_of(QUIRE_DTYPE_I8), load_byte<i8_to_f32>, store_byte<f32_to_i8>},
+    {type_of(QUIRE_DTYPE_I4), load_i4, store_i4},
+    {type_of(QUIRE_DTYPE_F8_E4M3FN), load_byte<f8_to_f32<E4m3>>, store_byte<f32_to_f8<E4m3>>},
+    {type_of(QUIRE_DTYPE_F8_E5M2), load_byte<f8_to_f32<E5m2>>, store_byte<f32_to_f8<E5m2>>},
 };
 
 }  // namespace
-
-const char kElementNames[] = "f32, f16, bf16";
-const char kPoolElementNames[] = "f32, f16, bf16, int8, int4, fp8_e4m3, fp8_e5m2";
 
 const Element *find_element(uint32_t dtype) {
     for (const Element &element : kElements) {

@@ -16,29 +16,17 @@
 
 #include <cstdint>
 
+#include "shared/element_type.hpp"
+
 namespace quire::cpu {
 
-struct Element {
-    uint32_t dtype;  // QUIRE_DTYPE_*
-    uint32_t bits;
-    uint32_t size_bytes;  // of what holds one, and so its alignment; of 4 bits, the byte of two
-    const char *name;
-    float largest_code;  // what the largest value of a row becomes; 0: holds values, not codes
+struct Element : ElementType {
     void (*load)(const void *from, float *to, uint32_t count);
     void (*store)(const float *from, void *to, uint32_t count);
-
-    bool holds_codes() const { return largest_code != 0.0f; }
-    // Of `count` elements; of 4 bits an even count.
-    uint64_t row_bytes(uint64_t count) const { return count * bits / 8; }
 };
 
-// NULL when `dtype` is not known here as a type of K and V.
 const Element *find_element(uint32_t dtype);
 // As find_element() for a type of q, out and what is written: one that holds values.
 const Element *find_value(uint32_t dtype);
-
-// The names of all, for messages: "f32, f16, bf16", and of the types of K and V.
-extern const char kElementNames[];
-extern const char kPoolElementNames[];
 
 }  // namespace quire::cpu

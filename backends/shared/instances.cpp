@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kernels/instances.hpp"
+#include "shared/instances.hpp"
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
-#include "kernels/attend_call.hpp"
 #include "quire/attention.h"
 #include "quire/cache.h"
+#include "shared/checks.hpp"
+#include "shared/element_type.hpp"
 
-namespace quire::cpu {
+namespace quire {
 
 namespace {
 
@@ -25,7 +27,7 @@ constexpr uint32_t kEvery = kCausal | kNotCausal | QUIRE_BE_ATTENTION_AMAX;
 constexpr uint32_t kYes = QUIRE_BE_YES;
 constexpr uint32_t kDim = kMaxHeadDim, kLatentK = kMaxLatentKDim, kLatentV = kMaxLatentVDim;
 
-// Each row holds for every combination of the element types of q, K and V (kernels/element) and of
+// Each row holds for every combination of the element types of q, K and V (element_type) and of
 // the kinds of scales that these go with (check_scales()); a latent one for every type of q, and
 // one type and kind of K and V.
 constexpr Instance kInstances[] = {
@@ -78,11 +80,11 @@ struct Reason {
 };
 
 bool check_types(const quire_be_attention_query &query, Reason reason) {
-    if (find_element(query.k_dtype) == nullptr || find_element(query.v_dtype) == nullptr) {
+    if (find_type(query.k_dtype) == nullptr || find_type(query.v_dtype) == nullptr) {
         return reason.says("K and V types 0x%x and 0x%x: known are %s", query.k_dtype,
                            query.v_dtype, kPoolElementNames);
     }
-    if (query.q_heads != 0 && find_value(query.q_dtype) == nullptr) {
+    if (query.q_heads != 0 && find_value_type(query.q_dtype) == nullptr) {
         return reason.says("q type 0x%x: known are %s", query.q_dtype, kElementNames);
     }
     if (query.kv_heads == 0 || query.block_tokens == 0) {
@@ -95,7 +97,7 @@ bool check_types(const quire_be_attention_query &query, Reason reason) {
     return true;
 }
 
-bool check_side(const Element &element, uint32_t kind, uint32_t head_dim, char side,
+bool check_side(const ElementType &element, uint32_t kind, uint32_t head_dim, char side,
                 Reason reason) {
     if (kind > QUIRE_SCALE_TOKEN_HEAD) {
         return reason.says("%c has scales of kind %u: there are 0 to 3", side, kind);
@@ -113,10 +115,9 @@ bool check_side(const Element &element, uint32_t kind, uint32_t head_dim, char s
 }
 
 bool check_scales(const quire_be_attention_query &query, Reason reason) {
-    return check_side(*find_element(query.k_dtype), query.k_scale_kind, query.k_head_dim, 'K',
+    return check_side(*find_type(query.k_dtype), query.k_scale_kind, query.k_head_dim, 'K',
                       reason) &&
-           check_side(*find_element(query.v_dtype), query.v_scale_kind, query.v_head_dim, 'V',
-                      reason);
+           check_side(*find_type(query.v_dtype), query.v_scale_kind, query.v_head_dim, 'V', reason);
 }
 
 const Instance *find_row(const quire_be_attention_query &query, Reason reason) {
@@ -215,4 +216,18 @@ const Instance *find_instance(const quire_be_attention_query &query, char *reaso
     return row;
 }
 
-}  // namespace quire::cpu
+quire_status answer_query(const quire_be_attention_query *query, quire_be_answer *answer,
+                          quire_error *error) {
+    if (quire_status status = check_struct(query, sizeof *query, "query", error)) return status;
+    if (quire_status status = check_output(answer, sizeof *answer, "answer", error)) return status;
+    char reason[sizeof answer->reason] = {};
+    const Instance *instance = find_instance(*query, reason, sizeof reason);
+    answer->support = instance != nullptr ? instance->support : uint32_t{QUIRE_BE_NO};
+    answer->alignment = instance != nullptr ? instance->alignment_bytes : 0;
+    answer->reserved0 = 0;
+    answer->workspace_bytes = 0;
+    std::memcpy(answer->reason, reason, sizeof reason);
+    return QUIRE_OK;
+}
+
+}  // namespace quire

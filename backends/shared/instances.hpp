@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// instances: which kernels there are, as data.
+// instances: which kernels a backend of our own has, as data.
 //
 // The capability query, the plan's refusal and the README's matrix say what this table says. What
 // has no row is unsupported, whatever the code might do.
@@ -13,7 +13,12 @@
 
 #include "quire/plugin/backend.h"
 
-namespace quire::cpu {
+namespace quire {
+
+// What kernels keep a row in is sized by these.
+constexpr uint32_t kMaxHeadDim = 256;
+constexpr uint32_t kMaxLatentKDim = 576;  // DeepSeek's 512 + 64
+constexpr uint32_t kMaxLatentVDim = 512;
 
 struct Instance {
     const char *name;
@@ -33,4 +38,8 @@ struct Instance {
 const Instance *find_instance(const quire_be_attention_query &query, char *reason,
                               size_t reason_bytes);
 
-}  // namespace quire::cpu
+// The slot: what the table says of a query.
+quire_status answer_query(const quire_be_attention_query *query, quire_be_answer *answer,
+                          quire_error *error);
+
+}  // namespace quire

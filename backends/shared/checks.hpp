@@ -2,7 +2,7 @@
 //
 // checks: how a slot refuses what it was given, in words.
 //
-// Why here and not in each slot: who has read one message of this backend should recognise all.
+// Why here and not in each slot: who has read one message of a backend should recognise all.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -11,9 +11,10 @@
 
 #include "quire/plugin/backend.h"
 
-namespace quire::cpu {
+namespace quire {
 
-constexpr char kBackendName[] = "cpu";
+// Each backend defines it: what its errors are signed with, at most 31 bytes.
+extern const char kBackendName[];
 
 // Fills `error` and returns `status`, so that a slot can end with it.
 [[gnu::format(printf, 3, 4)]] quire_status fail(quire_error *error, quire_status status,
@@ -31,4 +32,4 @@ quire_status check_struct(const void *given, uint32_t known_bytes, const char *n
 quire_status check_output(const void *given, uint32_t known_bytes, const char *name,
                           quire_error *error);
 
-}  // namespace quire::cpu
+}  // namespace quire

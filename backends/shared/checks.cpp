@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "checks.hpp"
+#include "shared/checks.hpp"
 
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 
-namespace quire::cpu {
+namespace quire {
 
 namespace {
 
@@ -22,7 +22,7 @@ void fill(quire_error *error, quire_status status, uint32_t domain, int64_t nati
     filled.status = status;
     filled.domain = domain;
     filled.native_code = native_code;
-    std::memcpy(filled.backend, kBackendName, sizeof kBackendName);
+    std::snprintf(filled.backend, sizeof filled.backend, "%s", kBackendName);
     std::vsnprintf(filled.message, sizeof filled.message, format, arguments);
     std::memcpy(error, &filled, std::min<size_t>(error->struct_size, sizeof filled));
 }
@@ -81,4 +81,4 @@ quire_status check_struct(const void *given, uint32_t known_bytes, const char *n
     return QUIRE_OK;
 }
 
-}  // namespace quire::cpu
+}  // namespace quire

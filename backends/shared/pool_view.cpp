@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "pool_view.hpp"
+#include "shared/pool_view.hpp"
 
 #include <cinttypes>
 
-#include "checks.hpp"
 #include "quire/cache.h"
+#include "shared/checks.hpp"
 
-namespace quire::cpu {
+namespace quire {
 
 namespace {
 
@@ -76,8 +76,8 @@ quire_status check_kind(const quire_be_pool &pool, quire_error *error) {
                 "K's strides, type and scales, and no larger head dim");
 }
 
-quire_status check_elements_of_pool(const quire_be_pool &pool, const Element &k, const Element &v,
-                                    quire_error *error) {
+quire_status check_elements_of_pool(const quire_be_pool &pool, const ElementType &k,
+                                    const ElementType &v, quire_error *error) {
     auto k_misfit = static_cast<uint64_t>(pool.k_head_stride | pool.k_token_stride);
     auto v_misfit = static_cast<uint64_t>(pool.v_offset | pool.v_head_stride | pool.v_token_stride);
     uint64_t misfit = pool.address | static_cast<uint64_t>(pool.block_stride) |
@@ -106,7 +106,7 @@ quire_status check_elements_of_pool(const quire_be_pool &pool, const Element &k,
 }
 
 // Where one side's scales are.
-quire_status check_side(const quire_be_pool &pool, const Element &element, uint32_t kind,
+quire_status check_side(const quire_be_pool &pool, const ElementType &element, uint32_t kind,
                         int64_t offset, char side, quire_error *error) {
     constexpr uint64_t kFloat = sizeof(float);
     if (kind > QUIRE_SCALE_TOKEN_HEAD) {
@@ -139,7 +139,7 @@ quire_status check_side(const quire_be_pool &pool, const Element &element, uint3
                 side, pool.size_bytes);
 }
 
-quire_status check_scales(const quire_be_pool &pool, const Element &k, const Element &v,
+quire_status check_scales(const quire_be_pool &pool, const ElementType &k, const ElementType &v,
                           quire_error *error) {
     if (quire_status status =
             check_side(pool, k, pool.k_scale_kind, pool.k_scale_offset, 'K', error)) {
@@ -154,8 +154,8 @@ quire_status check_pool(const quire_be_pool *pool, uint32_t layer, quire_error *
     if (quire_status status = check_struct(pool, sizeof *pool, "pool", error)) return status;
     if (quire_status status = check_shape(*pool, layer, error)) return status;
     if (quire_status status = check_kind(*pool, error)) return status;
-    const Element *k = find_element(pool->k_dtype);
-    const Element *v = find_element(pool->v_dtype);
+    const ElementType *k = find_type(pool->k_dtype);
+    const ElementType *v = find_type(pool->v_dtype);
     if (k == nullptr || v == nullptr) {
         return fail(error, QUIRE_E_UNSUPPORTED, "pool types 0x%x (K) and 0x%x (V): known are %s",
                     pool->k_dtype, pool->v_dtype, kPoolElementNames);
@@ -167,7 +167,7 @@ quire_status check_pool(const quire_be_pool *pool, uint32_t layer, quire_error *
     return check_scales(*pool, *k, *v, error);
 }
 
-quire_status check_elements(uint64_t address, const Element &element, const char *name,
+quire_status check_elements(uint64_t address, const ElementType &element, const char *name,
                             quire_error *error) {
     if (address != 0 && address % element.size_bytes == 0) return QUIRE_OK;
     return fail(error, QUIRE_E_ARG, "%s is NULL or not aligned to its %s elements", name,
@@ -186,4 +186,4 @@ quire_status resolve_stride(int64_t *stride, uint64_t token_elements, const char
                 name, *stride, token_elements);
 }
 
-}  // namespace quire::cpu
+}  // namespace quire

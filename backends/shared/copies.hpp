@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// copies: which lists of copies, and which fills, a slot refuses.
+//
+// Threads: any; nothing is kept.
+#pragma once
+
+#include "quire/plugin/backend.h"
+
+namespace quire {
+
+quire_status check_copies(const quire_be_copy *copies, uint32_t count, quire_error *error);
+quire_status check_fill(uint64_t address, uint64_t size_bytes, uint32_t byte, quire_error *error);
+
+}  // namespace quire
