@@ -16,6 +16,8 @@ packages=(
     xz-utils ca-certificates                # to fetch and unpack mimalloc's source
     libxxhash-dev libcli11-dev nlohmann-json3-dev
     libgtest-dev libbenchmark-dev
+    libvulkan-dev libvulkan-volk-dev glslc  # the vulkan backend, and its shaders
+    mesa-vulkan-drivers vulkan-validationlayers     # a device without a GPU, to test it on
     clang valgrind                          # headers under both compilers; extended tests
 )
 

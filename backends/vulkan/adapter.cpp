@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "adapter.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "loader.hpp"
+#include "shared/checks.hpp"
+
+namespace quire::vulkan {
+
+Features::Features() {
+    head.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
+    v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+    v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
+    head.pNext = &v11;
+    v11.pNext = &v12;
+    v12.pNext = &v13;
+}
+
+namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
+// Of kernels/attend.comp, whose queries take 18.
+constexpr uint32_t kSharedBytes = 24 << 10;
+
+struct Wanted {
+    VkBool32 has;
+    const char *name;
+};
+
+// Says the first thing that is missing.
+void find_lack(Adapter *adapter, const Features &f) {
+    const Wanted wanted[] = {
+        {adapter->properties.apiVersion >= VK_API_VERSION_1_3, "Vulkan 1.3"},
+        {adapter->family != kNone, "a queue family that computes"},
+        {adapter->device_memory_type != kNone, "memory of its own"},
+        {adapter->host_memory_type != kNone, "memory that the host reaches coherently"},
+        {adapter->properties.limits.maxComputeSharedMemorySize >= kSharedBytes,
+         "24 KiB of memory shared by a workgroup"},
+        {f.head.features.shaderInt64, "shaderInt64"},
+        {f.head.features.shaderInt16, "shaderInt16"},
+        {f.v11.storageBuffer16BitAccess, "storageBuffer16BitAccess"},
+        {f.v12.storageBuffer8BitAccess, "storageBuffer8BitAccess"},
+        {f.v12.shaderInt8, "shaderInt8"},
+        {f.v12.bufferDeviceAddress, "bufferDeviceAddress"},
+        {f.v12.timelineSemaphore, "timelineSemaphore"},
+        {f.v12.scalarBlockLayout, "scalarBlockLayout"},
+        {f.v13.synchronization2, "synchronization2"},
+        {f.v13.maintenance4, "maintenance4"},
+    };
+    for (const Wanted &one : wanted) {
+        if (one.has) continue;
+        std::snprintf(adapter->lacks, sizeof adapter->lacks, "%.80s has not %s, which is needed",
+                      adapter->properties.deviceName, one.name);
+        return;
+    }
+}
+
+void find_family(Adapter *adapter) {
+    uint32_t count = 0;
+    vkGetPhysicalDeviceQueueFamilyProperties(adapter->handle, &count, nullptr);
+    std::vector<VkQueueFamilyProperties> families(count);
+    vkGetPhysicalDeviceQueueFamilyProperties(adapter->handle, &count, families.data());
+    adapter->family = kNone;
+    for (uint32_t i = 0; i < count; ++i) {
+        if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0) continue;
+        adapter->family = i;
+        adapter->family_queue_count = families[i].queueCount;
+        return;
+    }
+}
+
+// The first type that has all of `wanted`; of several one that has `liked` too.
+uint32_t find_type(const VkPhysicalDeviceMemoryProperties &memory, VkMemoryPropertyFlags wanted,
+                   VkMemoryPropertyFlags liked) {
+    uint32_t found = kNone;
+    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+        VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
+        if ((flags & wanted) != wanted) continue;
+        if ((flags & liked) == liked) return i;
+        if (found == kNone) found = i;
+    }
+    return found;
+}
+
+void find_memory(Adapter *adapter) {
+    vkGetPhysicalDeviceMemoryProperties(adapter->handle, &adapter->memory);
+    const VkPhysicalDeviceMemoryProperties &memory = adapter->memory;
+    adapter->device_memory_type = find_type(memory, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0);
+    adapter->host_memory_type = find_type(
+        memory, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+        VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
+}
+
+bool has_extension(VkPhysicalDevice handle, const char *name) {
+    uint32_t count = 0;
+    vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
+    std::vector<VkExtensionProperties> extensions(count);
+    vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data());
+    return std::any_of(extensions.begin(), extensions.end(), [name](const auto &one) {
+        return std::strcmp(one.extensionName, name) == 0;
+    });
+}
+
+// Chunks of a divided allocation are a power of two, and at least so large.
+constexpr uint64_t kLeastAllocationBytes = uint64_t{64} << 10;
+
+uint64_t lowered(uint64_t limit_bytes) {
+    const char *given = environment("QUIRE_VULKAN_MAX_ALLOCATION");
+    if (given == nullptr) return limit_bytes;
+    uint64_t asked_bytes = std::strtoull(given, nullptr, 10);
+    return std::min(limit_bytes, std::max(asked_bytes, kLeastAllocationBytes));
+}
+
+Adapter describe(VkPhysicalDevice handle) {
+    Adapter adapter;
+    adapter.handle = handle;
+    vkGetPhysicalDeviceProperties(handle, &adapter.properties);
+    find_family(&adapter);
+    find_memory(&adapter);
+    Features features;
+    if (adapter.properties.apiVersion >= VK_API_VERSION_1_3) {
+        VkPhysicalDeviceMaintenance4Properties v13{};
+        v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES;
+        VkPhysicalDeviceVulkan11Properties v11{};
+        v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+        v11.pNext = &v13;
+        VkPhysicalDeviceProperties2 all{};
+        all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+        all.pNext = &v11;
+        vkGetPhysicalDeviceProperties2(handle, &all);
+        std::memcpy(adapter.uuid, v11.deviceUUID, sizeof adapter.uuid);
+        adapter.max_allocation_bytes = std::min(v11.maxMemoryAllocationSize, v13.maxBufferSize);
+        adapter.divide_bytes = lowered(adapter.max_allocation_bytes);
+        vkGetPhysicalDeviceFeatures2(handle, &features.head);
+        adapter.has_memory_budget = has_extension(handle, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    }
+    find_lack(&adapter, features);
+    return adapter;
+}
+
+uint32_t rank(const Adapter &adapter) {
+    switch (adapter.properties.deviceType) {
+        case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+            return 0;
+        case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+            return 1;
+        case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+            return 2;
+        default:
+            return 3;
+    }
+}
+
+std::string digits_of(const Adapter &adapter) {
+    std::string digits;
+    for (uint8_t byte : adapter.uuid) {
+        char two[3];
+        std::snprintf(two, sizeof two, "%02x", unsigned{byte});
+        digits += two;
+    }
+    return digits;
+}
+
+void keep_named(std::vector<Adapter> *adapters) {
+    const char *given = environment("QUIRE_VULKAN_DEVICE");
+    if (given == nullptr) return;
+    std::string wanted;
+    for (const char *at = given; *at != 0; ++at) {
+        if (*at != '-') wanted += static_cast<char>(std::tolower(static_cast<unsigned char>(*at)));
+    }
+    std::erase_if(*adapters, [&](const Adapter &one) { return digits_of(one) != wanted; });
+}
+
+}  // namespace
+
+quire_status list_adapters(VkInstance instance, std::vector<Adapter> *adapters,
+                           quire_error *error) {
+    adapters->clear();
+    if (instance == VK_NULL_HANDLE) return QUIRE_OK;
+    uint32_t count = 0;
+    VkResult result = vkEnumeratePhysicalDevices(instance, &count, nullptr);
+    std::vector<VkPhysicalDevice> handles(count);
+    if (result == VK_SUCCESS && count != 0) {
+        result = vkEnumeratePhysicalDevices(instance, &count, handles.data());
+    }
+    if (result < 0) return fail_vulkan(error, result, "to list its devices");
+    for (VkPhysicalDevice handle : handles) adapters->push_back(describe(handle));
+    keep_named(adapters);
+    std::stable_sort(adapters->begin(), adapters->end(),
+                     [](const Adapter &a, const Adapter &b) { return rank(a) < rank(b); });
+    return QUIRE_OK;
+}
+
+}  // namespace quire::vulkan

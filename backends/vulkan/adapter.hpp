@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// adapter: the physical devices of this machine, and what of them can be used.
+//
+// Order: discrete GPUs, integrated, virtual, processors; each kind as the loader lists it. An
+// adapter that cannot be used has its number too, so that opening it says what it lacks.
+// QUIRE_VULKAN_DEVICE leaves the one with that UUID (32 hexadecimal digits, hyphens as one likes).
+//
+// Threads: any; an adapter is constant.
+#pragma once
+
+#include <volk.h>
+
+#include <vector>
+
+#include "quire/plugin/backend.h"
+
+namespace quire::vulkan {
+
+struct Adapter {
+    VkPhysicalDevice handle = VK_NULL_HANDLE;
+    VkPhysicalDeviceProperties properties{};
+    VkPhysicalDeviceMemoryProperties memory{};
+    uint64_t max_allocation_bytes = 0;  // of one buffer
+    uint64_t divide_bytes = 0;  // that, or what QUIRE_VULKAN_MAX_ALLOCATION asks for: memory.hpp
+    uint8_t uuid[VK_UUID_SIZE] = {};
+    uint32_t family = 0;  // of queues that compute
+    uint32_t family_queue_count = 0;
+    uint32_t device_memory_type = 0;
+    uint32_t host_memory_type = 0;
+    bool has_memory_budget = false;
+    char lacks[160] = {};  // what stands against its use, in words; empty: nothing
+
+    bool is_usable() const { return lacks[0] == 0; }
+    uint32_t heap_of(uint32_t memory_type) const {
+        return memory.memoryTypes[memory_type].heapIndex;
+    }
+};
+
+quire_status list_adapters(VkInstance instance, std::vector<Adapter> *adapters, quire_error *error);
+
+// The features that a device is made with: those that the kernels and the host side need.
+struct Features {
+    Features();
+    Features(const Features &) = delete;
+    Features &operator=(const Features &) = delete;
+
+    VkPhysicalDeviceFeatures2 head{};  // begins a chain through the others
+    VkPhysicalDeviceVulkan11Features v11{};
+    VkPhysicalDeviceVulkan12Features v12{};
+    VkPhysicalDeviceVulkan13Features v13{};
+};
+
+}  // namespace quire::vulkan

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "attention.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <initializer_list>
+
+#include "format.hpp"
+#include "plan.hpp"
+#include "quire/attention.h"
+#include "quire/cache.h"
+#include "recorder.hpp"
+#include "shared/checks.hpp"
+#include "shared/pool_calls.hpp"
+
+namespace quire::vulkan {
+
+namespace {
+
+// kernels/attend_call.glsl.
+enum Option : uint32_t {
+    kNotCausal = 1,
+    kWindow = 2,
+    kChunked = 4,
+    kSinkLogits = 8,
+    kSoftCap = 16,
+    kAlibi = 32,
+    kMask = 64,
+    kStaticKScale = 128,
+    kStaticVScale = 256,
+    kOwnKScale = 512,
+    kOwnVScale = 1024,
+    kLatent = 2048,
+    kWideK = 4096
+};
+constexpr uint32_t kChunkPlaces = 512;
+constexpr uint32_t kQueriesPerUnit = 8;
+
+struct AttendArguments {
+    uint64_t q, out, lse, block_table, lengths, cu_q, sinks;
+    uint64_t positions, mask, mask_rows, mask_first, shared_prefix, slopes;
+    uint64_t pool, scales;
+    uint64_t token_rows, states, values;
+    int64_t block_stride, v_offset;
+    int64_t k_head_stride, k_token_stride, v_head_stride, v_token_stride;
+    int64_t k_scale_offset, v_scale_offset, scale_head_stride;
+    int64_t q_stride, out_stride;
+    uint32_t block_table_stride, row_count, query_tokens, block_count;
+    uint32_t block_tokens, kv_heads, q_heads, group;
+    uint32_t k_dim, v_dim, k_format, v_format, q_format;
+    uint32_t options;
+    int32_t window, sink_tokens;
+    uint32_t chunk_count;
+    uint32_t first_token, end_token;
+    float scale, soft_cap;
+};
+
+// kernels/merge.comp, Arguments.
+struct MergeArguments {
+    uint64_t parts, lses, out, lse;
+    uint64_t row_count;
+    uint32_t part_count, head_dim, format;
+};
+
+uint32_t scale_option(uint32_t kind, uint32_t of_calibration, uint32_t of_rows) {
+    if (kind == QUIRE_SCALE_NONE) return 0;
+    return kind == QUIRE_SCALE_TOKEN_HEAD ? of_rows : of_calibration;
+}
+
+uint32_t options_of(const PlanOptions &plan, const quire_be_attention &args) {
+    const quire_be_attention_query &shape = plan.shape;
+    uint32_t options = scale_option(shape.k_scale_kind, kStaticKScale, kOwnKScale) |
+                       scale_option(shape.v_scale_kind, kStaticVScale, kOwnVScale);
+    if (plan.has(QUIRE_ATTENTION_NOT_CAUSAL)) options |= kNotCausal;
+    if (shape.group_kind == QUIRE_GROUP_WINDOW) options |= kWindow;
+    if (shape.group_kind == QUIRE_GROUP_CHUNKED) options |= kChunked;
+    if (shape.group_kind == QUIRE_GROUP_LATENT) options |= kLatent;
+    if (plan.has(QUIRE_ATTENTION_SINK_LOGITS)) options |= kSinkLogits;
+    if (plan.soft_cap != 0.0f) options |= kSoftCap;
+    if (plan.slopes != nullptr) options |= kAlibi;
+    if (args.mask != 0) options |= kMask;
+    return options;
+}
+
+// May rows of K be read by four elements at a time?
+bool has_wide_k(const quire_be_pool &pool) {
+    constexpr uint64_t kWideBytes = 16;
+    uint64_t misfit = pool.address | static_cast<uint64_t>(pool.block_stride) |
+                      static_cast<uint64_t>(pool.layer_stride) |
+                      static_cast<uint64_t>(pool.k_head_stride) |
+                      static_cast<uint64_t>(pool.k_token_stride);
+    return misfit % kWideBytes == 0 && pool.k_head_dim % 4 == 0;
+}
+
+void put_pool(const quire_be_pool &pool, uint32_t layer, AttendArguments *to) {
+    if (has_wide_k(pool)) to->options |= kWideK;
+    to->pool = pool.address + layer * static_cast<uint64_t>(pool.layer_stride);
+    to->block_stride = pool.block_stride;
+    to->v_offset = pool.v_offset;
+    to->k_head_stride = pool.k_head_stride;
+    to->k_token_stride = pool.k_token_stride;
+    to->v_head_stride = pool.v_head_stride;
+    to->v_token_stride = pool.v_token_stride;
+    to->k_scale_offset = pool.k_scale_offset;
+    to->v_scale_offset = pool.v_scale_offset;
+    to->scale_head_stride = pool.scale_head_stride;
+    to->block_count = pool.block_count;
+    to->block_tokens = pool.block_tokens;
+    to->kv_heads = pool.kv_heads;
+    to->k_dim = pool.k_head_dim;
+    to->v_dim = pool.v_head_dim;
+    to->k_format = format_of(pool.k_dtype);
+    to->v_format = format_of(pool.v_dtype);
+    if ((to->options & (kStaticKScale | kStaticVScale)) == 0) return;
+    to->scales = pool.scales + uint64_t{layer} * 2 * pool.kv_heads * sizeof(float);
+}
+
+// As tokens count; a window of more than all is one of all.
+int32_t capped(uint32_t tokens) {
+    return static_cast<int32_t>(std::min<uint32_t>(tokens, INT32_MAX));
+}
+
+AttendArguments arguments_of(const PlanOptions &plan, const quire_be_attention &args) {
+    AttendArguments to{};
+    to.options = options_of(plan, args);
+    put_pool(*args.pool, args.layer, &to);
+    to.q = args.q;
+    to.out = args.out;
+    to.lse = args.lse;
+    to.block_table = args.block_table;
+    to.lengths = args.lengths;
+    to.cu_q = args.cu_q;
+    to.sinks = args.sinks;
+    to.shared_prefix = args.shared_prefix;
+    if (args.mask != 0) {
+        to.positions = args.positions;
+        to.mask = args.mask;
+        to.mask_rows = args.mask_rows;
+        to.mask_first = args.mask_first;
+    }
+    to.q_stride = args.q_token_stride;
+    to.out_stride = args.out_token_stride;
+    to.block_table_stride = args.block_table_stride;
+    to.row_count = args.row_count;
+    to.query_tokens = args.query_tokens;
+    to.q_heads = plan.shape.q_heads;
+    to.group = plan.shape.q_heads / plan.shape.kv_heads;
+    to.q_format = format_of(plan.shape.q_dtype);
+    to.window = capped(plan.shape.window);
+    to.sink_tokens = capped(plan.shape.sink_tokens);
+    to.scale = plan.scale;
+    to.soft_cap = plan.soft_cap;
+    // Rows are no longer than at the commit, nor than their tables; kernels/rows.comp makes sure.
+    uint64_t places =
+        std::min<uint64_t>(uint64_t{args.block_table_stride} * to.block_tokens, args.max_length);
+    to.chunk_count =
+        static_cast<uint32_t>(std::max<uint64_t>(1, (places + kChunkPlaces - 1) / kChunkPlaces));
+    return to;
+}
+
+bool is_any_divided(const AttendArguments &of) {
+    const std::initializer_list<uint64_t> addresses = {
+        of.q,          of.out,   of.lse,       of.block_table,  of.lengths,
+        of.cu_q,       of.sinks, of.positions, of.mask,         of.mask_rows,
+        of.mask_first, of.pool,  of.scales,    of.shared_prefix};
+    return std::any_of(addresses.begin(), addresses.end(), is_divided);
+}
+
+// What all shapes share one kernel for, or each has its own.
+KernelShape shape_of(const Kernels &kernels, const AttendArguments &of) {
+    if (!kernels.is_specialising()) return {};
+    return {of.k_dim, of.v_dim,        of.k_format, of.v_format,
+            of.group, of.block_tokens, of.options,  of.q_format};
+}
+
+struct AttendKernels {
+    Kernel rows, attend, reduce;
+};
+
+quire_status get_kernels(Kernels &kernels, const AttendArguments &of, AttendKernels *got,
+                         quire_error *error) {
+    KernelKey key{KernelName::rows, is_any_divided(of), {}};
+    if (quire_status status = kernels.get(key, &got->rows, error)) return status;
+    key.shape = shape_of(kernels, of);
+    key.name = KernelName::attend;
+    if (quire_status status = kernels.get(key, &got->attend, error)) return status;
+    key.name = KernelName::reduce;
+    return kernels.get(key, &got->reduce, error);
+}
+
+// The queue's scratch memory, and how many tokens make a round.
+struct Scratch {
+    uint32_t tokens_per_round;
+    uint64_t row_bytes;
+    uint64_t state_bytes;
+    uint64_t value_bytes;
+};
+
+Scratch divide(const AttendArguments &of) {
+    constexpr uint64_t kRoundBytes = uint64_t{64} << 20;
+    uint64_t states_per_token = uint64_t{of.chunk_count} * of.q_heads;
+    uint64_t token_bytes = states_per_token * (of.v_dim + 2) * sizeof(float);
+    uint64_t tokens = std::clamp<uint64_t>(kRoundBytes / token_bytes, 1, of.query_tokens);
+    Scratch scratch{};
+    scratch.tokens_per_round = static_cast<uint32_t>(tokens);
+    scratch.row_bytes = (uint64_t{of.query_tokens} * sizeof(int32_t) + 15) / 16 * 16;
+    scratch.state_bytes = tokens * states_per_token * 2 * sizeof(float);
+    scratch.value_bytes = tokens * states_per_token * of.v_dim * sizeof(float);
+    return scratch;
+}
+
+uint64_t unit_count(const AttendArguments &of) {
+    uint32_t heads = std::min(of.group, kQueriesPerUnit);
+    uint64_t slices = (of.group + heads - 1) / heads;
+    return uint64_t{of.end_token - of.first_token} * of.kv_heads * slices * of.chunk_count;
+}
+
+quire_status no_memory(const char *what, quire_error *error) {
+    return fail(error, QUIRE_E_DEVICE_MEMORY, "no memory for %s", what);
+}
+
+quire_status record_attention(Recorder &recorder, const PlanOptions &plan,
+                              AttendArguments arguments, quire_error *error) {
+    AttendKernels kernels{};
+    if (quire_status status = get_kernels(recorder.device().kernels, arguments, &kernels, error)) {
+        return status;
+    }
+    Scratch scratch = divide(arguments);
+    Span rows{};
+    arguments.token_rows =
+        recorder.scratch(scratch.row_bytes + scratch.state_bytes + scratch.value_bytes, &rows);
+    if (arguments.token_rows == 0) return no_memory("the chunks of an attention call", error);
+    arguments.states = arguments.token_rows + scratch.row_bytes;
+    arguments.values = arguments.states + scratch.state_bytes;
+    if (plan.slopes != nullptr) {
+        arguments.slopes =
+            recorder.arguments(plan.slopes.get(), plan.shape.q_heads * sizeof(float));
+        if (arguments.slopes == 0) return no_memory("a kernel's arguments", error);
+    }
+    struct Round {
+        uint64_t where, units, queries;
+    };
+    std::vector<Round> rounds;
+    for (uint64_t first = 0; first < arguments.query_tokens; first += scratch.tokens_per_round) {
+        arguments.first_token = static_cast<uint32_t>(first);
+        arguments.end_token = static_cast<uint32_t>(
+            std::min<uint64_t>(first + scratch.tokens_per_round, arguments.query_tokens));
+        uint64_t where = recorder.arguments(&arguments, sizeof arguments);
+        if (where == 0) return no_memory("a kernel's arguments", error);
+        uint64_t tokens = arguments.end_token - arguments.first_token;
+        rounds.push_back({where, unit_count(arguments), tokens * arguments.q_heads});
+    }
+    recorder.vk().vkCmdFillBuffer(recorder.commands(), rows.buffer, rows.offset, scratch.row_bytes,
+                                  UINT32_MAX);  // -1: of no row
+    recorder.barrier();
+    recorder.dispatch(kernels.rows, rounds[0].where, arguments.row_count);
+    for (const Round &round : rounds) {
+        recorder.barrier();
+        recorder.dispatch(kernels.attend, round.where, round.units);
+        recorder.barrier();
+        recorder.dispatch(kernels.reduce, round.where, round.queries);
+    }
+    return QUIRE_OK;
+}
+
+}  // namespace
+
+quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
+                       quire_error *error) {
+    if (queue == nullptr || plan == nullptr) {
+        return fail(error, QUIRE_E_ARG, "queue or plan is NULL");
+    }
+    quire_be_attention call{};
+    if (quire_status status = resolve_attention(plan->options, args, &call, error)) return status;
+    if (quire_status status = check_plan_fits(*plan, *args->pool, queue->device, error)) {
+        return status;
+    }
+    if (args->row_count == 0 || args->query_tokens == 0) return QUIRE_OK;
+    Recorder recorder(queue);
+    if (quire_status status = recorder.begin(error)) return status;
+    AttendArguments arguments = arguments_of(plan->options, call);
+    if (quire_status status = record_attention(recorder, plan->options, arguments, error)) {
+        return status;
+    }
+    recorder.finish();
+    return QUIRE_OK;
+}
+
+quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_error *error) {
+    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
+    if (quire_status status = check_merge(args, error)) return status;
+    if (args->token_count == 0) return QUIRE_OK;
+    Recorder recorder(queue);
+    if (quire_status status = recorder.begin(error)) return status;
+    KernelKey key{KernelName::merge,
+                  is_divided(args->parts) || is_divided(args->lses) || is_divided(args->out) ||
+                      is_divided(args->lse),
+                  {}};
+    Kernel kernel{};
+    if (quire_status status = queue->device->kernels.get(key, &kernel, error)) return status;
+    uint64_t row_count = uint64_t{args->token_count} * args->heads;
+    MergeArguments arguments = {
+        args->parts, args->lses,       args->out,      args->lse,
+        row_count,   args->part_count, args->head_dim, format_of(args->dtype)};
+    uint64_t where = recorder.arguments(&arguments, sizeof arguments);
+    if (where == 0) return no_memory("a kernel's arguments", error);
+    recorder.dispatch(kernel, where, row_count);
+    recorder.finish();
+    return QUIRE_OK;
+}
+
+}  // namespace quire::vulkan

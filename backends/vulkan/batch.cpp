@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "batch.hpp"
+
+#include <algorithm>
+
+#include "fence.hpp"
+#include "queue.hpp"
+
+namespace quire::vulkan {
+
+void *Arguments::take(Context &context, uint64_t size_bytes, uint64_t *address) {
+    uint64_t wanted = (size_bytes + 15) / 16 * 16;
+    if (pieces_.empty() || pieces_.back().size_bytes() - used_bytes_ < wanted) {
+        Buffer piece;
+        if (piece.make(context, std::max(wanted, kPieceBytes), BufferKind::host) != VK_SUCCESS) {
+            return nullptr;
+        }
+        pieces_.push_back(std::move(piece));
+        used_bytes_ = 0;
+    }
+    *address = pieces_.back().address() + used_bytes_;
+    void *taken = pieces_.back().host() + used_bytes_;
+    used_bytes_ += wanted;
+    return taken;
+}
+
+void Arguments::reset() {
+    // The first is of the usual size; a batch seldom needs more.
+    if (pieces_.size() > 1) pieces_.resize(1);
+    used_bytes_ = 0;
+}
+
+void Batch::drop_references() {
+    for (const FenceStep &step : waits) step.fence->drop_reference();
+    for (const FenceStep &step : signals) step.fence->drop_reference();
+    for (quire_be_queue *queue : awaited) queue->drop_reference();
+    awaited.clear();
+    waits.clear();
+    signals.clear();
+    outgrown.clear();
+}
+
+}  // namespace quire::vulkan

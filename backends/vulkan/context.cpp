@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "context.hpp"
+
+#include <pthread.h>
+
+#include "shared/checks.hpp"
+
+namespace quire::vulkan {
+
+DriverThreads::DriverThreads() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &signals_);
+    std::fegetenv(&environment_);
+    std::fesetenv(FE_DFL_ENV);
+}
+
+DriverThreads::~DriverThreads() {
+    std::fesetenv(&environment_);
+    pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
+}
+
+void Context::close() {
+    if (handle != VK_NULL_HANDLE) vk.vkDestroyDevice(handle, nullptr);
+    handle = VK_NULL_HANDLE;
+    instance.release();
+}
+
+quire_status Context::open(const Adapter &chosen, quire_error *error) {
+    adapter = chosen;
+    Features features;
+    features.head.features.shaderInt64 = VK_TRUE;
+    features.head.features.shaderInt16 = VK_TRUE;
+    features.v11.storageBuffer16BitAccess = VK_TRUE;
+    features.v12.storageBuffer8BitAccess = VK_TRUE;
+    features.v12.shaderInt8 = VK_TRUE;
+    features.v12.bufferDeviceAddress = VK_TRUE;
+    features.v12.timelineSemaphore = VK_TRUE;
+    features.v12.scalarBlockLayout = VK_TRUE;
+    features.v13.synchronization2 = VK_TRUE;
+    features.v13.maintenance4 = VK_TRUE;
+    float priority = 1.0f;
+    VkDeviceQueueCreateInfo queues{};
+    queues.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+    queues.queueFamilyIndex = adapter.family;
+    queues.queueCount = 1;
+    queues.pQueuePriorities = &priority;
+    const char *budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    VkDeviceCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+    info.pNext = &features.head;
+    info.queueCreateInfoCount = 1;
+    info.pQueueCreateInfos = &queues;
+    info.enabledExtensionCount = adapter.has_memory_budget ? 1 : 0;
+    info.ppEnabledExtensionNames = &budget;
+    DriverThreads threads;
+    if (VkResult result = vkCreateDevice(adapter.handle, &info, nullptr, &handle)) {
+        return fail_vulkan(error, result, "to make a device");
+    }
+    volkLoadDeviceTable(&vk, handle);
+    vk.vkGetDeviceQueue(handle, adapter.family, 0, &queue);
+    return QUIRE_OK;
+}
+
+}  // namespace quire::vulkan

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// context: a VkDevice, its functions and the VkQueue that work is submitted to.
+//
+// Why one VkQueue: our queues are kept in order by timelines of their own, and one that waits for
+// what has not been submitted is held back on the host (queue.hpp), so none holds up another.
+//
+// Threads: submit() under the device's mutex; the rest any.
+#pragma once
+
+#include <volk.h>
+
+#include <cfenv>
+#include <csignal>
+
+#include "adapter.hpp"
+#include "loader.hpp"
+#include "quire/plugin/backend.h"
+
+namespace quire::vulkan {
+
+struct Context {
+    Context() = default;
+    Context(const Context &) = delete;
+    Context &operator=(const Context &) = delete;
+    ~Context() { close(); }
+
+    // Once.
+    quire_status open(const Adapter &chosen, quire_error *error);
+    void close();
+
+    InstanceHold instance;
+    Adapter adapter;
+    VkDevice handle = VK_NULL_HANDLE;
+    VolkDeviceTable vk{};
+    VkQueue queue = VK_NULL_HANDLE;
+};
+
+// While it lives this thread's signals are blocked and its floating-point environment is the
+// default: threads that a driver starts meanwhile inherit both.
+class DriverThreads {
+ public:
+    DriverThreads();
+    DriverThreads(const DriverThreads &) = delete;
+    DriverThreads &operator=(const DriverThreads &) = delete;
+    ~DriverThreads();
+
+ private:
+    sigset_t signals_;
+    fenv_t environment_;
+};
+
+}  // namespace quire::vulkan

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "fence.hpp"
+#include "queue.hpp"
+#include "recorder.hpp"
+#include "shared/checks.hpp"
+#include "transfer.hpp"
+
+namespace quire::vulkan {
+
+std::atomic<uint64_t> live_objects{0};
+
+namespace {
+
+quire_status check_device(const quire_be_device_desc *desc, quire_error *error) {
+    if (quire_status status = check_struct(desc, sizeof *desc, "desc", error)) return status;
+    if ((desc->flags & ~uint32_t{QUIRE_BE_DEVICE_PIN_THREADS}) != 0) {
+        return fail(error, QUIRE_E_ARG, "flags 0x%x are not known: known is PIN_THREADS, 1",
+                    desc->flags);
+    }
+    if (desc->flags != 0 && desc->run_tasks != nullptr) {
+        return fail(error, QUIRE_E_ARG,
+                    "PIN_THREADS with run_tasks: its threads are for their owner to pin");
+    }
+    return QUIRE_OK;
+}
+
+quire_status choose(uint32_t index, const std::vector<Adapter> &adapters, quire_error *error) {
+    if (index >= adapters.size()) {
+        return fail(error, QUIRE_E_ARG, "there is no Vulkan device %u; there are %zu", index,
+                    adapters.size());
+    }
+    if (adapters[index].is_usable()) return QUIRE_OK;
+    return fail(error, QUIRE_E_UNSUPPORTED, "Vulkan device %u cannot be used: %s", index,
+                adapters[index].lacks);
+}
+
+quire_status open_parts(quire_be_device *device, uint32_t index, quire_error *error) {
+    std::vector<Adapter> adapters;
+    Context &context = device->context;
+    DriverThreads threads;
+    if (quire_status status = context.instance.acquire(error)) return status;
+    if (quire_status status = list_adapters(context.instance.handle(), &adapters, error)) {
+        return status;
+    }
+    if (quire_status status = choose(index, adapters, error)) return status;
+    if (quire_status status = context.open(adapters[index], error)) return status;
+    if (quire_status status = device->memory.open(context, error)) return status;
+    if (quire_status status = device->kernels.open(context, error)) return status;
+    return make_queue(device, &device->setup, error);
+}
+
+// REQUIRES: nothing of the device runs, and no thread is inside a call of its queues.
+void close_parts(quire_be_device *device) {
+    for (quire_be_queue *queue : device->queues) queue->release_vulkan();
+    device->kernels.close();
+    device->memory.close();
+    device->context.close();
+}
+
+// References, so that none goes while the lock is not held.
+std::vector<quire_be_queue *> hold_queues(quire_be_device *device) {
+    std::lock_guard lock(device->mutex);
+    for (quire_be_queue *queue : device->queues) queue->add_reference();
+    return device->queues;
+}
+
+void flush(quire_be_device *device) {
+    std::vector<quire_be_queue *> queues = hold_queues(device);
+    for (quire_be_queue *queue : queues) Recorder(queue).close_batch();
+    std::lock_guard lock(device->mutex);
+    for (quire_be_queue *queue : queues) queue->drop_reference();
+}
+
+// The queue that keeps the device from being idle; one with submitted work before one without.
+quire_be_queue *find_busy(quire_be_device *device) {
+    quire_be_queue *busy = nullptr;
+    for (quire_be_queue *queue : device->queues) queue->poll();
+    for (quire_be_queue *queue : device->queues) {
+        if (!queue->submitted.empty()) return queue;
+        if (!queue->held.empty()) busy = queue;
+    }
+    return busy;
+}
+
+}  // namespace
+
+Deadline::Deadline(uint64_t timeout_ns) {
+    using std::chrono::nanoseconds;
+    auto now = std::chrono::steady_clock::now();
+    auto left = std::chrono::steady_clock::time_point::max() - now;
+    never_ = timeout_ns >= static_cast<uint64_t>(nanoseconds(left).count());
+    if (!never_) end_ = now + nanoseconds(timeout_ns);
+}
+
+uint64_t Deadline::left_ns() const {
+    if (never_) return UINT64_MAX;
+    auto left = end_ - std::chrono::steady_clock::now();
+    return static_cast<uint64_t>(std::max<int64_t>(0, std::chrono::nanoseconds(left).count()));
+}
+
+void Deadline::wait(std::condition_variable &changed, std::unique_lock<std::mutex> &lock) const {
+    constexpr uint64_t kLookNs = 5'000'000;
+    changed.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns(), kLookNs)));
+}
+
+quire_status probe(uint32_t *device_count, quire_error *error) {
+    if (device_count == nullptr) return fail(error, QUIRE_E_ARG, "device_count is NULL");
+    DriverThreads threads;
+    InstanceHold instance;
+    std::vector<Adapter> adapters;
+    if (quire_status status = instance.acquire(error)) return status;
+    if (quire_status status = list_adapters(instance.handle(), &adapters, error)) return status;
+    *device_count = static_cast<uint32_t>(adapters.size());
+    return QUIRE_OK;
+}
+
+quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out,
+                         quire_error *error) {
+    if (out == nullptr) return fail(error, QUIRE_E_ARG, "out is NULL");
+    if (quire_status status = check_device(desc, error)) return status;
+    auto *device = new quire_be_device;
+    if (quire_status status = open_parts(device, desc->index, error)) {
+        close_parts(device);
+        device->drop_reference();
+        return status;
+    }
+    live_objects.fetch_add(1, std::memory_order_relaxed);
+    *out = device;
+    return QUIRE_OK;
+}
+
+void device_close(quire_be_device *device) {
+    if (device == nullptr) return;
+    {
+        std::lock_guard lock(device->mutex);
+        device->is_closed = true;  // from now on nothing begins
+    }
+    flush(device);
+    std::unique_lock lock(device->mutex);
+    device->pump();
+    for (quire_be_queue *queue : device->queues) {
+        if (queue->held.empty()) continue;
+        queue->fail_from(queue->submitted_place + 1,
+                         "the device was closed while the queue waited for a fence");
+        queue->drop_held();
+    }
+    Deadline never(UINT64_MAX);
+    while (quire_be_queue *queue = find_busy(device)) {
+        device->wait_for(queue, queue->submitted_place, never, lock);
+    }
+    while (device->waiters != 0) device->changed.wait(lock);
+    // Timelines are there; the driver itself may be a moment behind.
+    device->context.vk.vkDeviceWaitIdle(device->context.handle);
+    close_parts(device);
+    std::vector<quire_be_queue *> queues;
+    queues.swap(device->queues);
+    for (quire_be_queue *queue : queues) queue->drop_reference();
+    device->setup->drop_reference();
+    device->changed.notify_all();
+    lock.unlock();
+    live_objects.fetch_sub(1, std::memory_order_relaxed);
+    device->drop_reference();
+}
+
+quire_status device_props(quire_be_device *device, quire_be_device_props *props,
+                          quire_error *error) {
+    if (device == nullptr) return fail(error, QUIRE_E_ARG, "device is NULL");
+    if (quire_status status = check_output(props, sizeof *props, "props", error)) return status;
+    const Adapter &adapter = device->context.adapter;
+    Memory::Heap heap = device->memory.device_heap();
+    props->host_visible = 0;
+    props->memory_total_bytes = heap.total_bytes;
+    props->memory_free_bytes = heap.free_bytes;
+    props->copy_alignment = 64;
+    props->reserved0 = 0;
+    std::memset(props->name, 0, sizeof props->name);
+    std::snprintf(props->name, sizeof props->name, "%.63s", adapter.properties.deviceName);
+    return QUIRE_OK;
+}
+
+quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *error) {
+    if (device == nullptr) return fail(error, QUIRE_E_ARG, "device is NULL");
+    Deadline deadline(timeout_ns);
+    flush(device);
+    std::unique_lock lock(device->mutex);
+    while (quire_be_queue *busy = find_busy(device)) {
+        if (!busy->submitted.empty()) {
+            if (!device->wait_for(busy, busy->submitted_place, deadline, lock)) {
+                return QUIRE_S_TIMEOUT;
+            }
+        } else {
+            if (deadline.has_passed()) return QUIRE_S_TIMEOUT;
+            deadline.wait(device->changed, lock);
+            device->pump();
+        }
+    }
+    if (!device->is_lost) return QUIRE_OK;
+    return fail(error, QUIRE_E_DEVICE_LOST, "the Vulkan device is lost; close it");
+}
+
+quire_status shutdown(uint64_t *live_object_count, quire_error *error) {
+    if (live_object_count == nullptr) return fail(error, QUIRE_E_ARG, "live_objects is NULL");
+    *live_object_count = live_objects.load();
+    return QUIRE_OK;
+}
+
+}  // namespace quire::vulkan
+
+void quire_be_device::drop_reference() {
+    if (references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    delete this;
+}
+
+quire_status quire_be_device::zero(uint64_t address, uint64_t size_bytes, quire_error *error) {
+    if (quire_status status = quire::vulkan::fill(setup, address, size_bytes, 0, error)) {
+        return status;
+    }
+    quire::vulkan::Recorder(setup).close_batch();
+    quire::vulkan::Deadline never(UINT64_MAX);
+    std::unique_lock lock(mutex);
+    wait_for(setup, setup->submitted_place, never, lock);
+    return setup->check_usable(error);
+}
+
+bool quire_be_device::wait_for(quire_be_queue *queue, uint64_t place,
+                               const quire::vulkan::Deadline &deadline,
+                               std::unique_lock<std::mutex> &lock) {
+    queue->add_reference();
+    ++waiters;
+    VkSemaphoreWaitInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+    info.semaphoreCount = 1;
+    info.pSemaphores = &queue->timeline;
+    info.pValues = &place;
+    VkSemaphore timeline = queue->timeline;
+    info.pSemaphores = &timeline;
+    lock.unlock();
+    VkResult result = context.vk.vkWaitSemaphores(context.handle, &info, deadline.left_ns());
+    lock.lock();
+    --waiters;
+    if (result < 0) lose();
+    pump();
+    changed.notify_all();
+    queue->drop_reference();
+    return result != VK_TIMEOUT;
+}
+
+void quire_be_device::lose() {
+    if (is_lost) return;
+    is_lost = true;
+    // What was running comes to an end, so that its memory may go: Vulkan promises as much.
+    context.vk.vkDeviceWaitIdle(context.handle);
+    for (quire_be_queue *queue : queues) {
+        queue->fail_from(queue->reached_place + 1, "the Vulkan device is lost");
+    }
+    for (quire_be_queue *queue : queues) queue->poll();
+    changed.notify_all();
+}

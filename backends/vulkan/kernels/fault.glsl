@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fault: how a kernel says that an index leads nowhere (queue.hpp, FaultRecord; fault.cpp).
+//
+// The first to say so is heard. Kernels behind it on the queue find the place set and do nothing.
+
+const uint kFaultSlot = 1;
+const uint kFaultCounts = 2;
+const uint kFaultSharedPrefix = 3;
+const uint kFaultMaskWord = 4;
+const uint kFaultMaskPosition = 5;
+const uint kFaultMaskFirst = 6;
+const uint kFaultTableTooShort = 7;
+const uint kFaultBlock = 8;
+
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer FaultRecord {
+    uvec2 place;
+    uint code;
+    uint index;
+    ivec4 values;
+};
+
+bool has_fault() { return FaultRecord(push.fault).place != uvec2(0); }
+
+void raise_fault(uint code, uint index, ivec4 values) {
+    FaultRecord record = FaultRecord(push.fault);
+    if (atomicCompSwap(record.code, 0, code) != 0) return;
+    record.index = index;
+    record.values = values;
+    record.place = push.place;
+}
+
+shared bool group_is_idle;
+
+// Not a group, or one of a queue that has failed: the same for all lanes, though others of the same
+// kernel may raise a fault at any time. First of all, in uniform control flow.
+bool is_idle() {
+    if (lane() == 0) group_is_idle = group() >= push.group_count || has_fault();
+    barrier();
+    return group_is_idle;
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#define VOLK_IMPLEMENTATION
+#include "loader.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "shared/checks.hpp"
+
+namespace quire::vulkan {
+
+namespace {
+
+constexpr char kValidationLayer[] = "VK_LAYER_KHRONOS_validation";
+
+struct Process {
+    std::mutex mutex;
+    void *library = nullptr;  // stays: drivers may have threads and destructors of their own
+    VkInstance instance = VK_NULL_HANDLE;
+    VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
+    uint32_t holders = 0;
+};
+
+Process &process() {
+    static auto *one = new Process;  // never destroyed: nothing of ours runs at exit
+    return *one;
+}
+
+VKAPI_ATTR VkBool32 VKAPI_CALL end_on_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
+                                              VkDebugUtilsMessageTypeFlagsEXT,
+                                              const VkDebugUtilsMessengerCallbackDataEXT *data,
+                                              void *) {
+    std::fprintf(stderr, "quire vulkan: the validation layer says: %s\n", data->pMessage);
+    std::abort();
+}
+
+VkDebugUtilsMessengerCreateInfoEXT messenger_info() {
+    VkDebugUtilsMessengerCreateInfoEXT info{};
+    info.sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT;
+    info.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT |
+                           VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
+    info.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT |
+                       VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT;
+    info.pfnUserCallback = end_on_message;
+    return info;
+}
+
+bool is_validating() {
+    const char *value = environment("QUIRE_VULKAN_VALIDATION");
+    return value != nullptr && std::strcmp(value, "0") != 0;
+}
+
+// False: the library is not there.
+bool load_library(Process &one) {
+    if (one.library != nullptr) return true;
+    const char *named = environment("QUIRE_VULKAN_LIBRARY");
+    one.library = dlopen(named != nullptr ? named : "libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (one.library == nullptr) return false;
+    auto entry =
+        reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(one.library, "vkGetInstanceProcAddr"));
+    if (entry != nullptr) volkInitializeCustom(entry);
+    return entry != nullptr;
+}
+
+VkResult create(Process &one) {
+    bool validates = is_validating();
+    VkApplicationInfo application{};
+    application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
+    application.pEngineName = "quire";
+    application.apiVersion = VK_API_VERSION_1_3;
+    VkInstanceCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
+    info.pApplicationInfo = &application;
+    const char *layer = kValidationLayer;
+    const char *extensions[] = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME,
+                                VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME};
+    VkValidationFeatureEnableEXT enabled =
+        VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT;
+    VkValidationFeaturesEXT features{};
+    features.sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT;
+    features.enabledValidationFeatureCount = 1;
+    features.pEnabledValidationFeatures = &enabled;
+    if (validates) {
+        info.pNext = &features;
+        info.enabledLayerCount = 1;
+        info.ppEnabledLayerNames = &layer;
+        info.enabledExtensionCount = 2;
+        info.ppEnabledExtensionNames = extensions;
+    }
+    if (VkResult result = vkCreateInstance(&info, nullptr, &one.instance)) return result;
+    volkLoadInstanceOnly(one.instance);
+    if (!validates) return VK_SUCCESS;
+    VkDebugUtilsMessengerCreateInfoEXT messages = messenger_info();
+    return vkCreateDebugUtilsMessengerEXT(one.instance, &messages, nullptr, &one.messenger);
+}
+
+void destroy(Process &one) {
+    if (one.messenger != VK_NULL_HANDLE) {
+        vkDestroyDebugUtilsMessengerEXT(one.instance, one.messenger, nullptr);
+    }
+    if (one.instance != VK_NULL_HANDLE) vkDestroyInstance(one.instance, nullptr);
+    one.messenger = VK_NULL_HANDLE;
+    one.instance = VK_NULL_HANDLE;
+}
+
+}  // namespace
+
+const char *environment(const char *name) {
+    const char *value = secure_getenv(name);
+    return value != nullptr && value[0] != 0 ? value : nullptr;
+}
+
+quire_status fail_vulkan(quire_error *error, VkResult result, const char *what) {
+    quire_status status = QUIRE_E_BACKEND;
+    if (result == VK_ERROR_OUT_OF_HOST_MEMORY) status = QUIRE_E_HOST_MEMORY;
+    if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY) status = QUIRE_E_DEVICE_MEMORY;
+    if (result == VK_ERROR_DEVICE_LOST) status = QUIRE_E_DEVICE_LOST;
+    const char *why = "";
+    if (status == QUIRE_E_HOST_MEMORY) why = " (no host memory)";
+    if (status == QUIRE_E_DEVICE_MEMORY) why = " (no device memory)";
+    if (status == QUIRE_E_DEVICE_LOST) why = " (the device is lost)";
+    return fail(error, status, "the Vulkan driver refused %s: VkResult %d%s", what,
+                static_cast<int>(result), why);
+}
+
+quire_status InstanceHold::acquire(quire_error *error) {
+    Process &one = process();
+    std::lock_guard lock(one.mutex);
+    if (!load_library(one)) return QUIRE_OK;
+    if (one.holders == 0) {
+        VkResult result = create(one);
+        if (result != VK_SUCCESS) destroy(one);
+        if (result == VK_ERROR_INCOMPATIBLE_DRIVER) return QUIRE_OK;  // the loader has no driver
+        if (result == VK_ERROR_LAYER_NOT_PRESENT || result == VK_ERROR_EXTENSION_NOT_PRESENT) {
+            return fail(error, QUIRE_E_UNSUPPORTED,
+                        "QUIRE_VULKAN_VALIDATION is set, and %s is not installed",
+                        kValidationLayer);
+        }
+        if (result != VK_SUCCESS) return fail_vulkan(error, result, "to make an instance");
+    }
+    ++one.holders;
+    handle_ = one.instance;
+    return QUIRE_OK;
+}
+
+void InstanceHold::release() {
+    if (handle_ == VK_NULL_HANDLE) return;
+    handle_ = VK_NULL_HANDLE;
+    Process &one = process();
+    std::lock_guard lock(one.mutex);
+    if (--one.holders == 0) destroy(one);
+}
+
+}  // namespace quire::vulkan

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "memory.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cinttypes>
+#include <cstring>
+
+#include "device.hpp"
+#include "queue.hpp"
+#include "shared/checks.hpp"
+
+namespace quire::vulkan {
+
+namespace {
+
+constexpr uint64_t kAlignment = 4096;
+
+uint64_t aligned(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+quire_status Memory::open(Context &context, quire_error *error) {
+    context_ = &context;
+    // A chunk has room to be aligned in its buffer, and is a power of two.
+    uint64_t most = context.adapter.divide_bytes - kAlignment;
+    chunk_shift_ = static_cast<uint32_t>(std::bit_width(most)) - 1;
+    is_taken_.assign(kChunkTableEntries, false);
+    VkResult result = table_.make(context, kChunkTableEntries * sizeof(uint64_t), BufferKind::host);
+    if (result != VK_SUCCESS) return fail_vulkan(error, result, "the table of chunks");
+    result = bytes_.make(context, 256 * 4, BufferKind::host);
+    if (result != VK_SUCCESS) return fail_vulkan(error, result, "the table of bytes");
+    for (int value = 0; value < 256; ++value) std::memset(bytes_.host() + value * 4, value, 4);
+    return QUIRE_OK;
+}
+
+void Memory::close() {
+    allocations_.clear();
+    table_.release();
+    bytes_.release();
+}
+
+VkResult Memory::make_chunks(uint64_t size_bytes, BufferKind kind, Allocation *made) {
+    bool is_divided =
+        kind == BufferKind::device && size_bytes > context_->adapter.divide_bytes - kAlignment;
+    uint64_t chunk_bytes = is_divided ? uint64_t{1} << chunk_shift_ : size_bytes;
+    for (uint64_t begin = 0; begin < size_bytes; begin += chunk_bytes) {
+        Chunk chunk{};
+        uint64_t wanted = std::min(size_bytes - begin, chunk_bytes);
+        VkResult result = chunk.buffer.make(*context_, wanted + kAlignment, kind);
+        chunk.begin = aligned(chunk.buffer.address()) - chunk.buffer.address();
+        made->chunks.push_back(std::move(chunk));
+        if (result != VK_SUCCESS) return result;
+    }
+    return VK_SUCCESS;
+}
+
+// The first free entries that lie side by side.
+bool Memory::take_entries(uint32_t count, uint32_t *first) {
+    uint32_t run = 0;
+    for (uint32_t i = 0; i < kChunkTableEntries; ++i) {
+        run = is_taken_[i] ? 0 : run + 1;
+        if (run < count) continue;
+        *first = i + 1 - count;
+        std::fill_n(is_taken_.begin() + *first, count, true);
+        return true;
+    }
+    return false;
+}
+
+quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *address,
+                              void **host_pointer, quire_error *error) {
+    bool is_host = kind == QUIRE_BE_MEMORY_HOST;
+    std::lock_guard lock(mutex_);
+    const Adapter &adapter = context_->adapter;
+    Allocation made{};
+    made.size_bytes = size_bytes;
+    made.heap = adapter.heap_of(is_host ? adapter.host_memory_type : adapter.device_memory_type);
+    Heap from = heap(made.heap);
+    // Host memory cannot be divided: its pointer is one.
+    bool fits = size_bytes <= from.free_bytes &&
+                (!is_host || size_bytes <= adapter.max_allocation_bytes - kAlignment);
+    VkResult result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    if (fits) {
+        result = make_chunks(size_bytes, is_host ? BufferKind::host : BufferKind::device, &made);
+    }
+    auto count = static_cast<uint32_t>(made.chunks.size());
+    bool is_one = count == 1;
+    if (result != VK_SUCCESS || (!is_one && !take_entries(count, &made.first_entry))) {
+        return fail(error, QUIRE_E_DEVICE_MEMORY,
+                    "%" PRIu64 " bytes of %s memory cannot be had (VkResult %d); %" PRIu64
+                    " bytes of %" PRIu64 " are free",
+                    size_bytes, is_host ? "host" : "device", static_cast<int>(result),
+                    from.free_bytes, from.total_bytes);
+    }
+    if (is_one) {
+        *address = made.chunks[0].buffer.address() + made.chunks[0].begin;
+    } else {
+        *address = kDividedBegin + (uint64_t{made.first_entry} << chunk_shift_);
+        for (uint32_t i = 0; i < count; ++i) {
+            uint64_t begin = made.chunks[i].buffer.address() + made.chunks[i].begin;
+            std::memcpy(table_.host() + (made.first_entry + i) * sizeof begin, &begin,
+                        sizeof begin);
+        }
+    }
+    *host_pointer = is_host ? made.chunks[0].buffer.host() + made.chunks[0].begin : nullptr;
+    used_bytes_[made.heap] += size_bytes;
+    allocations_.emplace(*address, std::move(made));
+    return QUIRE_OK;
+}
+
+Memory::Allocations::iterator Memory::at(uint64_t address) {
+    auto next = allocations_.upper_bound(address);
+    return next == allocations_.begin() ? allocations_.end() : std::prev(next);
+}
+
+bool Memory::release(uint64_t address, uint64_t size_bytes) {
+    std::lock_guard lock(mutex_);
+    auto found = allocations_.find(address);
+    if (found == allocations_.end() || found->second.size_bytes != size_bytes) return false;
+    const Allocation &one = found->second;
+    if (one.chunks.size() > 1) {
+        std::fill_n(is_taken_.begin() + one.first_entry, one.chunks.size(), false);
+    }
+    used_bytes_[one.heap] -= size_bytes;
+    allocations_.erase(found);
+    return true;
+}
+
+bool Memory::find(uint64_t address, uint64_t size_bytes, Span *span) {
+    std::lock_guard lock(mutex_);
+    auto found = at(address);
+    if (found == allocations_.end()) return false;
+    const Allocation &one = found->second;
+    uint64_t offset = address - found->first;
+    if (offset > one.size_bytes || size_bytes > one.size_bytes - offset) return false;
+    uint64_t index = one.chunks.size() > 1 ? offset >> chunk_shift_ : 0;
+    uint64_t in_chunk = offset - (index << chunk_shift_) * (one.chunks.size() > 1 ? 1 : 0);
+    uint64_t left = one.chunks.size() > 1 ? (uint64_t{1} << chunk_shift_) - in_chunk : size_bytes;
+    const Chunk &chunk = one.chunks[index];
+    *span = {chunk.buffer.handle(), chunk.begin + in_chunk, std::min(size_bytes, left)};
+    return true;
+}
+
+// REQUIRES: the mutex is held.
+Memory::Heap Memory::heap(uint32_t index) {
+    uint64_t total_bytes = context_->adapter.memory.memoryHeaps[index].size;
+    uint64_t free_bytes = total_bytes - std::min(total_bytes, used_bytes_[index]);
+    if (!context_->adapter.has_memory_budget) return {total_bytes, free_bytes};
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
+    budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
+    VkPhysicalDeviceMemoryProperties2 properties{};
+    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+    properties.pNext = &budget;
+    vkGetPhysicalDeviceMemoryProperties2(context_->adapter.handle, &properties);
+    uint64_t budget_bytes = budget.heapBudget[index];
+    uint64_t left_bytes = budget_bytes - std::min(budget_bytes, budget.heapUsage[index]);
+    return {total_bytes, std::min(free_bytes, left_bytes)};
+}
+
+Memory::Heap Memory::device_heap() {
+    std::lock_guard lock(mutex_);
+    const Adapter &adapter = context_->adapter;
+    return heap(adapter.heap_of(adapter.device_memory_type));
+}
+
+quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
+                       uint64_t *address, void **host_pointer, quire_error *error) {
+    if (device == nullptr || address == nullptr || host_pointer == nullptr) {
+        return fail(error, QUIRE_E_ARG, "device, address or host_pointer is NULL");
+    }
+    if (kind != QUIRE_BE_MEMORY_DEVICE && kind != QUIRE_BE_MEMORY_HOST) {
+        return fail(error, QUIRE_E_ARG, "memory kind %u is neither DEVICE nor HOST", kind);
+    }
+    if (size_bytes == 0) {
+        return fail(error, QUIRE_E_ARG, "0 bytes were asked for; ask for at least one");
+    }
+    uint64_t made = 0;
+    void *pointer = nullptr;
+    if (quire_status status = device->memory.allocate(size_bytes, kind, &made, &pointer, error)) {
+        return status;
+    }
+    if (kind == QUIRE_BE_MEMORY_HOST) {
+        std::memset(pointer, 0, size_bytes);
+    } else if (quire_status status = device->zero(made, size_bytes, error)) {
+        device->memory.release(made, size_bytes);
+        return status;
+    }
+    live_objects.fetch_add(1, std::memory_order_relaxed);
+    *address = made;
+    *host_pointer = pointer;
+    return QUIRE_OK;
+}
+
+void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t) {
+    if (device == nullptr || !device->memory.release(address, size_bytes)) return;
+    live_objects.fetch_sub(1, std::memory_order_relaxed);
+}
+
+}  // namespace quire::vulkan

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "queue.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "device.hpp"
+#include "fault.hpp"
+#include "fence.hpp"
+#include "recorder.hpp"
+
+namespace quire::vulkan {
+
+namespace {
+
+VkResult open_vulkan(quire_be_queue *queue) {
+    Context &context = queue->device->context;
+    VkSemaphoreTypeCreateInfo type{};
+    type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
+    type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+    VkSemaphoreCreateInfo semaphore{};
+    semaphore.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
+    semaphore.pNext = &type;
+    if (VkResult result =
+            context.vk.vkCreateSemaphore(context.handle, &semaphore, nullptr, &queue->timeline)) {
+        return result;
+    }
+    VkCommandPoolCreateInfo pool{};
+    pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+    pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+    pool.queueFamilyIndex = context.adapter.family;
+    if (VkResult result =
+            context.vk.vkCreateCommandPool(context.handle, &pool, nullptr, &queue->pool)) {
+        return result;
+    }
+    VkResult result = queue->fault_buffer.make(context, sizeof(FaultRecord), BufferKind::host);
+    if (result == VK_SUCCESS) std::memset(queue->fault_buffer.host(), 0, sizeof(FaultRecord));
+    return result;
+}
+
+quire_status check_step(const quire_be_queue *queue, const quire_be_fence *fence,
+                        quire_error *error) {
+    if (queue == nullptr || fence == nullptr) {
+        return fail(error, QUIRE_E_ARG, "queue or fence is NULL");
+    }
+    if (fence->device == queue->device) return QUIRE_OK;
+    return fail(error, QUIRE_E_ARG,
+                "the fence belongs to another device; wait for it on the host instead");
+}
+
+// What a batch waits for, as Vulkan says it. False: something of it is not known to come.
+bool resolve_waits(quire_be_queue *queue, quire_be_queue::Batch *batch,
+                   std::vector<VkSemaphoreSubmitInfo> *waits) {
+    for (const FenceStep &step : batch->waits) {
+        step.fence->settle();
+        if (step.fence->value >= step.value) continue;
+        const Mark *mark = step.fence->find_mark(step.value);
+        if (mark == nullptr) return false;
+        if (mark->queue == queue) continue;
+        VkSemaphoreSubmitInfo wait{};
+        wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
+        wait.semaphore = mark->queue->timeline;
+        wait.value = mark->place;
+        wait.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+        waits->push_back(wait);
+    }
+    return true;
+}
+
+// So that no timeline goes while a submission waits for it.
+void hold_awaited(quire_be_queue *queue, quire_be_queue::Batch *batch) {
+    for (const FenceStep &step : batch->waits) {
+        const Mark *mark = step.fence->find_mark(step.value);
+        if (step.fence->value >= step.value || mark == nullptr || mark->queue == queue) continue;
+        mark->queue->add_reference();
+        batch->awaited.push_back(mark->queue);
+    }
+}
+
+VkResult submit(quire_be_queue *queue, const quire_be_queue::Batch &batch,
+                const std::vector<VkSemaphoreSubmitInfo> &waits) {
+    VkCommandBufferSubmitInfo commands{};
+    commands.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO;
+    commands.commandBuffer = batch.commands;
+    VkSemaphoreSubmitInfo signal{};
+    signal.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
+    signal.semaphore = queue->timeline;
+    signal.value = batch.place;
+    signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+    VkSubmitInfo2 info{};
+    info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2;
+    info.waitSemaphoreInfoCount = static_cast<uint32_t>(waits.size());
+    info.pWaitSemaphoreInfos = waits.data();
+    info.commandBufferInfoCount = batch.command_count != 0 ? 1 : 0;
+    info.pCommandBufferInfos = &commands;
+    info.signalSemaphoreInfoCount = 1;
+    info.pSignalSemaphoreInfos = &signal;
+    const Context &context = queue->device->context;
+    DriverThreads threads;
+    return context.vk.vkQueueSubmit2(context.queue, 1, &info, VK_NULL_HANDLE);
+}
+
+// Submits the first held batch if nothing stands against it; says whether anything was done.
+// REQUIRES: the queue has not failed.
+bool submit_first(quire_be_queue *queue) {
+    quire_be_queue::Batch *batch = queue->held.front().get();
+    std::vector<VkSemaphoreSubmitInfo> waits;
+    if (!resolve_waits(queue, batch, &waits)) return false;
+    hold_awaited(queue, batch);
+    VkResult result = submit(queue, *batch, waits);
+    if (result == VK_ERROR_DEVICE_LOST) {
+        queue->device->lose();
+        return true;
+    }
+    if (result != VK_SUCCESS) {
+        char reason[96];
+        std::snprintf(reason, sizeof reason, "the Vulkan driver refused a submission: VkResult %d",
+                      static_cast<int>(result));
+        queue->fail_from(batch->place, reason);
+        return true;
+    }
+    queue->submitted_place = batch->place;
+    for (const FenceStep &step : batch->signals) {
+        step.fence->add_mark(step.value, queue, batch->place);
+    }
+    queue->submitted.push_back(std::move(queue->held.front()));
+    queue->held.pop_front();
+    return true;
+}
+
+}  // namespace
+
+quire_status make_queue(quire_be_device *device, quire_be_queue **out, quire_error *error) {
+    {
+        std::lock_guard lock(device->mutex);
+        for (quire_be_queue *queue : device->queues) {
+            queue->poll();
+            if (!queue->is_spare() || device->is_closed || device->is_lost) continue;
+            queue->is_released = false;
+            queue->add_reference();
+            *out = queue;
+            return QUIRE_OK;
+        }
+    }
+    auto queue = std::make_unique<quire_be_queue>();
+    queue->device = device;
+    device->add_reference();
+    VkResult result = open_vulkan(queue.get());
+    std::lock_guard lock(device->mutex);
+    if (result != VK_SUCCESS || device->is_closed || device->is_lost) {
+        queue->release_vulkan();
+        device->references.fetch_sub(1);  // the caller holds another
+        return fail_vulkan(error, result != VK_SUCCESS ? result : VK_ERROR_DEVICE_LOST, "a queue");
+    }
+    queue->add_reference();  // the list's
+    device->queues.push_back(queue.get());
+    *out = queue.release();
+    return QUIRE_OK;
+}
+
+quire_status queue_bind(quire_be_device *device, const quire_native *native, quire_be_queue **out,
+                        quire_error *error) {
+    if (device == nullptr || out == nullptr) {
+        return fail(error, QUIRE_E_ARG, "device or out is NULL");
+    }
+    if (native != nullptr && native->kind != QUIRE_NATIVE_NONE) {
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "native kind %u is not known here: an engine's own VkQueue has no kind in "
+                    "this version; use QUIRE_NATIVE_NONE",
+                    native->kind);
+    }
+    if (quire_status status = make_queue(device, out, error)) return status;
+    live_objects.fetch_add(1, std::memory_order_relaxed);
+    return QUIRE_OK;
+}
+
+void queue_release(quire_be_queue *queue) {
+    if (queue == nullptr) return;
+    live_objects.fetch_sub(1, std::memory_order_relaxed);
+    quire_be_device *device = queue->device;
+    device->add_reference();  // it may be the queue's that goes last
+    Recorder(queue).close_batch();
+    {
+        std::lock_guard lock(device->mutex);
+        queue->is_released = true;
+        device->pump();
+        queue->drop_reference();
+    }
+    device->drop_reference();
+}
+
+quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                          quire_error *error) {
+    if (quire_status status = check_step(queue, fence, error)) return status;
+    Recorder recorder(queue);
+    recorder.close_batch();
+    std::lock_guard lock(queue->device->mutex);
+    queue->poll();
+    if (queue->has_failed() && !queue->device->is_closed) {
+        // Not refused: who waits for the end of what was enqueued learns how it ended.
+        fence->raise(kFenceFailed);
+        queue->device->pump();
+        return QUIRE_OK;
+    }
+    if (quire_status status = queue->check_usable(error)) return status;
+    if (!queue->held.empty()) {
+        fence->add_reference();
+        queue->held.back()->signals.push_back({fence, value});
+        return QUIRE_OK;
+    }
+    if (queue->has_reached(queue->submitted_place)) {
+        fence->raise(value);
+    } else {
+        fence->add_mark(value, queue, queue->submitted_place);
+    }
+    queue->device->pump();
+    return QUIRE_OK;
+}
+
+quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                        quire_error *error) {
+    if (quire_status status = check_step(queue, fence, error)) return status;
+    Recorder recorder(queue);
+    {
+        std::lock_guard lock(queue->device->mutex);
+        queue->poll();
+        if (quire_status status = queue->check_usable(error)) return status;
+        fence->settle();
+        if (fence->value >= value) return QUIRE_OK;
+    }
+    return recorder.wait({fence, value}, error);
+}
+
+}  // namespace quire::vulkan
+
+void quire_be_queue::drop_reference() {
+    if (references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    quire_be_device *owner = device;
+    release_vulkan();
+    delete this;
+    owner->drop_reference();
+}
+
+quire_status quire_be_queue::check_usable(quire_error *error) {
+    using quire::fail;
+    if (has_failed()) {
+        return fail(error, QUIRE_E_DEVICE_LOST, "the queue stopped: %s; release it", why);
+    }
+    if (device->is_closed) {
+        return fail(error, QUIRE_E_DEVICE_LOST, "the device of this queue is closed");
+    }
+    if (device->is_lost) {
+        return fail(error, QUIRE_E_DEVICE_LOST, "the Vulkan device is lost; close it");
+    }
+    return QUIRE_OK;
+}
+
+void quire_be_queue::poll() {
+    if (timeline == VK_NULL_HANDLE) return;
+    const quire::vulkan::Context &context = device->context;
+    uint64_t value = submitted_place;
+    if (!device->is_lost && reached_place < submitted_place) {
+        VkResult result = context.vk.vkGetSemaphoreCounterValue(context.handle, timeline, &value);
+        // A lost device's counters may say anything.
+        if (result < 0 || value > submitted_place) {
+            device->lose();
+            return;
+        }
+    }
+    reached_place = std::max(reached_place, value);
+    quire::vulkan::FaultRecord record;
+    std::memcpy(&record, fault_buffer.host(), sizeof record);
+    uint64_t faulty = uint64_t{record.place[1]} << 32 | record.place[0];
+    if (faulty != 0 && faulty <= reached_place && failed_place > faulty) {
+        char reason[sizeof why];
+        quire::vulkan::describe_fault(record, reason, sizeof reason);
+        fail_from(faulty, reason);
+    }
+    while (!submitted.empty() && submitted.front()->place <= reached_place) {
+        std::unique_ptr<Batch> done = std::move(submitted.front());
+        submitted.pop_front();
+        done->drop_references();
+        spare.push_back(std::move(done));
+    }
+}
+
+void quire_be_queue::fail_from(uint64_t place, const char *reason) {
+    failed_place = std::min(failed_place, place);
+    if (why[0] == 0) std::snprintf(why, sizeof why, "%s", reason);
+    device->changed.notify_all();
+}
+
+void quire_be_queue::drop_held() {
+    while (!held.empty()) {
+        std::unique_ptr<Batch> batch = std::move(held.front());
+        held.pop_front();
+        for (const auto &step : batch->signals) step.fence->raise(quire::vulkan::kFenceFailed);
+        for (auto &buffer : batch->outgrown) outgrown.push_back(std::move(buffer));
+        batch->drop_references();
+        spare.push_back(std::move(batch));
+    }
+    device->changed.notify_all();
+}
+
+void quire_be_queue::release_vulkan() {
+    if (timeline == VK_NULL_HANDLE && pool == VK_NULL_HANDLE) return;
+    const quire::vulkan::Context &context = device->context;
+    context.vk.vkDestroySemaphore(context.handle, timeline, nullptr);
+    context.vk.vkDestroyCommandPool(context.handle, pool, nullptr);
+    timeline = VK_NULL_HANDLE;
+    pool = VK_NULL_HANDLE;
+    fault_buffer.release();
+    scratch.release();
+    outgrown.clear();
+    spare.clear();
+    open.reset();
+}
+
+void quire_be_device::pump() {
+    for (bool goes_on = true; goes_on;) {
+        goes_on = false;
+        for (quire_be_queue *queue : queues) {
+            queue->poll();
+            while (!queue->held.empty() && !queue->has_failed() &&
+                   quire::vulkan::submit_first(queue)) {
+                goes_on = true;
+            }
+            if (queue->held.empty() || !queue->has_failed()) continue;
+            queue->drop_held();
+            goes_on = true;
+        }
+    }
+    // Another may have it: is_spare(). What it took for itself goes back.
+    for (quire_be_queue *queue : queues) {
+        if (queue->is_spare()) queue->scratch.release();
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// queue: work in order behind the caller's back.
+//
+// A queue records its commands into batches (batch.hpp) and has a timeline semaphore: batch n
+// raises it to n. What a fence stands for is a place on such timelines (fence.hpp), so waits
+// between queues are waits of the device for what was submitted before. A wait for what has not
+// been submitted yet would hold up every other queue of one VkQueue: such a batch stays on the
+// host, and those behind it, until the fence is known to come (quire_be_device::pump()).
+//
+// A command is submitted at once where its queue has nothing to do, and else together with others,
+// at a signal at the latest.
+//
+// Release   waits for nothing; what was enqueued runs on. The queue stays with its device, which
+//           gives it to the next who wants one: a driver may touch a timeline a moment longer than
+//           it takes to reach its last value, so none is destroyed while the device is open.
+// Closing   the device's closing drops batches that wait for a fence that nobody has signalled, and
+//           their fences fail.
+// Faults    a kernel that finds an index outside its pool writes down the batch's place and what it
+//           found; kernels behind it do nothing, fences behind it read all ones, and later calls on
+//           the queue say what was found, but for signals, which fail their fences. Copies and
+//           fills behind it may still run.
+//
+// Invariants
+//   (1) batches are submitted in the order of their places, each with all in front of it
+//   (2) once failed, a queue runs nothing new, and every fence it signals fails
+//
+// Threads: any. `recording` is held while a call records, so that quiesce and closing may flush;
+// the rest belongs to the device's mutex.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "batch.hpp"
+#include "quire/plugin/backend.h"
+#include "shared/checks.hpp"
+
+namespace quire::vulkan {
+
+// What a kernel leaves when it meets an index that leads nowhere; kernels/fault.glsl.
+struct FaultRecord {
+    uint32_t place[2];  // of the batch, low word first; 0: none
+    uint32_t code;
+    uint32_t index;
+    int32_t values[4];
+};
+
+quire_status queue_bind(quire_be_device *device, const quire_native *native, quire_be_queue **out,
+                        quire_error *error);
+void queue_release(quire_be_queue *queue);
+quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                          quire_error *error);
+quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                        quire_error *error);
+
+// Makes a queue that nobody counts.
+quire_status make_queue(quire_be_device *device, quire_be_queue **out, quire_error *error);
+
+}  // namespace quire::vulkan
+
+struct quire_be_queue {
+    using Batch = quire::vulkan::Batch;
+
+    quire_be_device *device = nullptr;
+    std::atomic<uint32_t> references{1};
+
+    std::mutex recording;           // taken before the device's
+    std::unique_ptr<Batch> open;    // what is being recorded; under `recording`
+    quire::vulkan::Buffer scratch;  // of attention, grown as needed; under `recording`
+
+    // Under the device's mutex.
+    VkSemaphore timeline = VK_NULL_HANDLE;
+    VkCommandPool pool = VK_NULL_HANDLE;
+    quire::vulkan::Buffer fault_buffer;
+    std::deque<std::unique_ptr<Batch>> held;       // recorded, not submitted
+    std::deque<std::unique_ptr<Batch>> submitted;  // not known to have run
+    std::vector<std::unique_ptr<Batch>> spare;
+    std::vector<quire::vulkan::Buffer> outgrown;  // of batches that were dropped
+    uint64_t next_place = 1;
+    uint64_t submitted_place = 0;
+    uint64_t reached_place = 0;
+    uint64_t failed_place = UINT64_MAX;  // this and what comes behind did not run
+    bool is_released = false;
+    char why[192] = {};  // it failed
+
+    void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
+    void drop_reference();
+
+    // REQUIRES, of all below: the device's mutex is held.
+    quire_status check_usable(quire_error *error);
+    // Looks how far the device came, takes back what has run, and learns of faults.
+    void poll();
+    bool has_reached(uint64_t place) { return place <= reached_place; }
+    bool has_failed_at(uint64_t place) const { return place >= failed_place; }
+    bool is_idle() const { return held.empty() && submitted.empty(); }
+    // What was not submitted is dropped when pump() comes by.
+    void fail_from(uint64_t place, const char *reason);
+    // Released, all of it has run, and nobody knows its timeline any more.
+    bool is_spare() const {
+        return is_released && is_idle() && !has_failed() && references.load() == 1;
+    }
+    bool has_failed() const { return why[0] != 0; }
+    // Drops what was not submitted; its fences fail.
+    void drop_held();
+    void release_vulkan();
+};

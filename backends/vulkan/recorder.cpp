@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "recorder.hpp"
+
+#include <algorithm>
+
+#include "fence.hpp"
+#include "kernels/spirv.hpp"
+
+namespace quire::vulkan {
+
+namespace {
+
+// While the device is busy anyway, so many commands go to it at once.
+constexpr uint32_t kCommandsPerBatch = 32;
+
+// What every kernel is pushed; kernels/call.glsl.
+struct Push {
+    uint64_t arguments;
+    uint64_t fault;
+    uint64_t chunk_table;
+    uint32_t chunk_shift;
+    uint32_t place[2];
+    uint32_t reserved0;
+    uint64_t group_count;
+};
+static_assert(sizeof(Push) == kPushBytes);
+
+void full_barrier(const VolkDeviceTable &vk, VkCommandBuffer commands, VkPipelineStageFlags2 stage,
+                  VkAccessFlags2 access) {
+    VkMemoryBarrier2 memory{};
+    memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2;
+    memory.srcStageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+    memory.srcAccessMask = VK_ACCESS_2_MEMORY_WRITE_BIT;
+    memory.dstStageMask = stage;
+    memory.dstAccessMask = access;
+    VkDependencyInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
+    info.memoryBarrierCount = 1;
+    info.pMemoryBarriers = &memory;
+    vk.vkCmdPipelineBarrier2(commands, &info);
+}
+
+// Opens a batch that was used before, or a new one. REQUIRES: the device's mutex is held.
+quire_status open_batch(quire_be_queue *queue, quire_error *error) {
+    std::unique_ptr<Batch> batch;
+    if (!queue->spare.empty()) {
+        batch = std::move(queue->spare.back());
+        queue->spare.pop_back();
+        batch->arguments.reset();
+    } else {
+        batch = std::make_unique<Batch>();
+        const Context &context = queue->device->context;
+        VkCommandBufferAllocateInfo info{};
+        info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+        info.commandPool = queue->pool;
+        info.commandBufferCount = 1;
+        VkResult result =
+            context.vk.vkAllocateCommandBuffers(context.handle, &info, &batch->commands);
+        if (result != VK_SUCCESS) return fail_vulkan(error, result, "a command buffer");
+    }
+    batch->is_recording = false;
+    batch->command_count = 0;
+    batch->place = queue->next_place++;
+    queue->open = std::move(batch);
+    return QUIRE_OK;
+}
+
+}  // namespace
+
+quire_status Recorder::begin(quire_error *error) {
+    if (queue_->open == nullptr) {
+        std::lock_guard lock(queue_->device->mutex);
+        queue_->poll();
+        if (quire_status status = queue_->check_usable(error)) return status;
+        if (quire_status status = open_batch(queue_, error)) return status;
+    }
+    Batch &batch = *queue_->open;
+    if (batch.is_recording) return QUIRE_OK;
+    VkCommandBufferBeginInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+    info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+    VkResult result = vk().vkBeginCommandBuffer(batch.commands, &info);
+    if (result != VK_SUCCESS) return fail_vulkan(error, result, "to record");
+    batch.is_recording = true;
+    // A timeline orders execution; what an earlier batch wrote is made visible here.
+    barrier();
+    return QUIRE_OK;
+}
+
+quire_status Recorder::wait(const FenceStep &step, quire_error *error) {
+    if (queue_->open != nullptr && queue_->open->is_recording) close_batch();
+    std::lock_guard lock(queue_->device->mutex);
+    if (queue_->open == nullptr) {
+        if (quire_status status = open_batch(queue_, error)) return status;
+    }
+    step.fence->add_reference();
+    queue_->open->waits.push_back(step);
+    return QUIRE_OK;
+}
+
+uint64_t Recorder::arguments(const void *from, uint64_t size_bytes) {
+    uint64_t address = 0;
+    void *to = queue_->open->arguments.take(queue_->device->context, size_bytes, &address);
+    if (to != nullptr) std::memcpy(to, from, size_bytes);
+    return address;
+}
+
+uint64_t Recorder::scratch(uint64_t size_bytes, Span *span) {
+    Buffer &scratch = queue_->scratch;
+    if (scratch.size_bytes() < size_bytes) {
+        Buffer larger;
+        uint64_t wanted = std::max(size_bytes, scratch.size_bytes() * 2);
+        Context &context = queue_->device->context;
+        if (larger.make(context, wanted, BufferKind::device) != VK_SUCCESS) return 0;
+        queue_->open->outgrown.push_back(std::move(scratch));
+        scratch = std::move(larger);
+    }
+    *span = {scratch.handle(), 0, size_bytes};
+    return scratch.address();
+}
+
+void Recorder::dispatch(const Kernel &kernel, uint64_t arguments, uint64_t group_count) {
+    constexpr uint64_t kRow = 65535;  // what every device has in each dimension
+    uint64_t place = queue_->open->place;
+    const Memory &memory = queue_->device->memory;
+    Push push = {arguments,
+                 queue_->fault_buffer.address(),
+                 memory.chunk_table_address(),
+                 memory.chunk_shift(),
+                 {static_cast<uint32_t>(place), static_cast<uint32_t>(place >> 32)},
+                 0,
+                 group_count};
+    vk().vkCmdBindPipeline(commands(), VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline);
+    vk().vkCmdPushConstants(commands(), kernel.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof push,
+                            &push);
+    uint64_t rows = (group_count - 1) / kRow + 1;
+    vk().vkCmdDispatch(commands(), static_cast<uint32_t>(std::min(group_count, kRow)),
+                       static_cast<uint32_t>(rows), 1);
+}
+
+void Recorder::barrier() {
+    full_barrier(vk(), commands(), VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,
+                 VK_ACCESS_2_MEMORY_READ_BIT | VK_ACCESS_2_MEMORY_WRITE_BIT);
+}
+
+void Recorder::finish() {
+    barrier();
+    bool is_idle = false;
+    uint32_t count = ++queue_->open->command_count;
+    {
+        std::lock_guard lock(queue_->device->mutex);
+        queue_->poll();
+        is_idle = queue_->is_idle();
+    }
+    if (is_idle || count >= kCommandsPerBatch) close_batch();
+}
+
+void Recorder::close_batch() {
+    if (queue_->open == nullptr) return;
+    Batch &batch = *queue_->open;
+    if (batch.is_recording) {
+        full_barrier(vk(), batch.commands, VK_PIPELINE_STAGE_2_HOST_BIT,
+                     VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT);
+        vk().vkEndCommandBuffer(batch.commands);
+    }
+    std::lock_guard lock(queue_->device->mutex);
+    queue_->held.push_back(std::move(queue_->open));
+    queue_->device->pump();
+}
+
+}  // namespace quire::vulkan

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// recorder: one call's commands, on their way into a queue's batch.
+//
+// REQUIRES: whatever can fail (arguments(), kernels, scratch) comes before the first command, so
+// that a call which fails has enqueued nothing.
+//
+// Threads: one; it holds the queue's recording.
+#pragma once
+
+#include <cstring>
+#include <mutex>
+
+#include "device.hpp"
+#include "kernels.hpp"
+#include "queue.hpp"
+
+namespace quire::vulkan {
+
+class Recorder {
+ public:
+    explicit Recorder(quire_be_queue *queue) : queue_(queue), lock_(queue->recording) {}
+
+    // Opens a batch where there is none. First of all.
+    quire_status begin(quire_error *error);
+
+    // What comes behind runs when the fence is there.
+    quire_status wait(const FenceStep &step, quire_error *error);
+
+    // Copies a kernel's arguments to where it finds them; 0: there is no memory.
+    uint64_t arguments(const void *from, uint64_t size_bytes);
+    // Memory of the queue's own, which the calls on it use one after another; 0: there is none.
+    uint64_t scratch(uint64_t size_bytes, Span *span);
+
+    // Groups are numbered in one row, however many there are.
+    void dispatch(const Kernel &kernel, uint64_t arguments, uint64_t group_count);
+    // What comes behind sees what came before.
+    void barrier();
+    VkCommandBuffer commands() const { return queue_->open->commands; }
+    const VolkDeviceTable &vk() const { return queue_->device->context.vk; }
+    quire_be_device &device() const { return *queue_->device; }
+
+    // The call's commands are complete: they run when their turn comes.
+    void finish();
+    // Begins a new batch behind what was recorded.
+    void close_batch();
+
+ private:
+    quire_be_queue *queue_;
+    std::unique_lock<std::mutex> lock_;
+};
+
+}  // namespace quire::vulkan
