@@ -362,8 +362,11 @@ class RopePrecisionTest : public SubjectTest {
  protected:
     RopePrecisionTest() : SubjectTest(Needs::attention) {}
     void SetUp() override {
-        if (std::strcmp(api().name, "cpu") != 0) GTEST_SKIP() << "a promise of the cpu backend";
-        SubjectTest::SetUp();
+        if (std::strcmp(api().name, "cpu") == 0 || std::strcmp(api().name, "vulkan") == 0) {
+            SubjectTest::SetUp();
+        } else {
+            GTEST_SKIP() << "a promise of the cpu and vulkan backends";
+        }
     }
 };
 

@@ -388,6 +388,40 @@ def moves_that_cannot_be_are_explained(engine):
             "--no-check")
 
 
+def on_vulkan(engine):
+    """The options, where there is a device."""
+    result = engine.run("--device", "vulkan", "--prompt", "Tell", "--steps", "1")
+    if b"devices of the backend: 0" in result.stderr:
+        print("vulkan has no device here: mesa-vulkan-drivers")
+        sys.exit(SKIPPED)
+    return ["--device", "vulkan"]
+
+
+def golden_story_on_vulkan(engine):
+    for options in (["--block-tokens", "64"], ["--kv-dtype", "f16"]):
+        result = engine.story(*on_vulkan(engine), *options)
+        expect(result.returncode == 0, result.stderr.decode())
+        expect(result.stdout == engine.golden(), f"{options} tell another story")
+
+
+def samples_on_vulkan(engine):
+    for how in ("swap", "recompute"):
+        result = engine.story("--samples", "2", *TIGHT_POOL, "--preempt", how, "--check", "--json",
+                              *on_vulkan(engine))
+        expect(result.returncode == 0, result.stderr.decode())
+        expect(result.stdout == 2 * engine.golden(), "a sample tells another story")
+        table = json.loads(result.stderr)
+        expect(table["forks"] == 1 and table["copies_on_write"] > 0, table)
+        expect(table["equal_texts"] == 2 and table[f"preemptions_{how}"] > 0, table)
+
+
+def workload_on_vulkan(engine):
+    table = engine.workload(*on_vulkan(engine))
+    expect(table["requests"] == 36 and table["equal_texts"] == table["texts"], table)
+    for key in ("prefix_cache_hits", "forks", "copies_on_write", "num_preemptions"):
+        expect(table[key] > 0, f"{key}: {table}")
+
+
 CASES = [golden_story, golden_story_with_f16, samples_swap, samples_recompute, prompt_in_chunks,
          trained_workload, rounded_story_is_the_same_under_pressure,
          measured_scales_tell_the_story,
@@ -400,15 +434,16 @@ CASES = [golden_story, golden_story_with_f16, samples_swap, samples_recompute, p
          moves_that_cannot_be_are_explained, damaged_files_are_refused,
          missing_library_is_explained]
 EXTENDED_CASES = [workload_whatever_the_options]  # minutes
+VULKAN_CASES = [golden_story_on_vulkan, samples_on_vulkan, workload_on_vulkan]
+LISTS = {"--list": CASES, "--list-extended": EXTENDED_CASES, "--list-vulkan": VULKAN_CASES}
 
 
 def main():
-    if sys.argv[1:] in (["--list"], ["--list-extended"]):
-        cases = EXTENDED_CASES if sys.argv[1] == "--list-extended" else CASES
-        print("\n".join(case.__name__ for case in cases))
+    if len(sys.argv) == 2 and sys.argv[1] in LISTS:
+        print("\n".join(case.__name__ for case in LISTS[sys.argv[1]]))
         return
     program, folder, name = sys.argv[1:]
-    {case.__name__: case for case in CASES + EXTENDED_CASES}[name](Engine(program, folder))
+    {case.__name__: case for case in sum(LISTS.values(), [])}[name](Engine(program, folder))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the vulkan backend says and leaves behind where its driver is missing, cannot be used, runs
+// out of memory or loses the device. The driver is lavapipe, and its functions fail when a test
+// says so (faulty.c).
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "quire/plugin/backend.h"
+
+namespace {
+
+struct Error : quire_error {
+    Error() : quire_error{} { struct_size = sizeof(quire_error); }
+};
+
+const quire_backend_api &api() {
+    static const quire_backend_api *table = [] {
+        const quire_backend_api *found = nullptr;
+        void *module = dlopen(QUIRE_VULKAN_BACKEND, RTLD_NOW | RTLD_LOCAL);
+        if (module == nullptr) std::abort();
+        auto entry = reinterpret_cast<quire_backend_query_fn>(dlsym(module, QUIRE_BACKEND_ENTRY));
+        quire_host_info host{};
+        host.struct_size = sizeof host;
+        host.abi_minor = QUIRE_BACKEND_ABI_MINOR;
+        Error error;
+        if (entry(&host, &found, &error) != QUIRE_OK) std::abort();
+        return found;
+    }();
+    return *table;
+}
+
+void set_fault(const char *fault, int succeeding_calls = 0) {
+    using Set = void (*)(const char *, int);
+    static auto set = reinterpret_cast<Set>(
+        dlsym(dlopen(QUIRE_FAULTY_VULKAN, RTLD_NOW | RTLD_LOCAL), "faulty_set"));
+    set(fault, succeeding_calls);
+}
+
+uint64_t live_objects() {
+    uint64_t live = 0;
+    Error error;
+    EXPECT_EQ(api().shutdown(&live, &error), QUIRE_OK);
+    return live;
+}
+
+quire_be_device_desc device_desc(uint32_t index = 0) {
+    quire_be_device_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.index = index;
+    return desc;
+}
+
+quire_status open_device(quire_be_device **device, Error *error) {
+    quire_be_device_desc desc = device_desc();
+    return api().device_open(&desc, device, error);
+}
+
+uint32_t device_count() {
+    uint32_t count = 77;
+    Error error;
+    EXPECT_EQ(api().probe(&count, &error), QUIRE_OK) << error.message;
+    return count;
+}
+
+bool has(const quire_error &error, const char *words) {
+    return std::strstr(error.message, words) != nullptr;
+}
+
+class VulkanDriver : public testing::Test {
+ protected:
+    void SetUp() override {
+        setenv("QUIRE_VULKAN_LIBRARY", QUIRE_FAULTY_VULKAN, 1);
+        set_fault("");
+        if (device_count() == 0) GTEST_SKIP() << "no Vulkan device here: mesa-vulkan-drivers";
+    }
+    void TearDown() override {
+        set_fault("");
+        EXPECT_EQ(live_objects(), 0u);
+    }
+};
+
+struct Rig {
+    quire_be_device *device = nullptr;
+    quire_be_queue *queue = nullptr;
+    quire_be_fence *fence = nullptr;
+    uint64_t address = 0;
+
+    // Each step may fail; what was made is given back. Returns the first failure.
+    quire_status run(Error *error) {
+        quire_status status = steps(error);
+        Error ignored;
+        if (address != 0) {
+            EXPECT_EQ(api().quiesce(device, UINT64_MAX, &ignored), QUIRE_OK);
+            api().mem_free(device, address, kBytes, QUIRE_BE_MEMORY_DEVICE);
+        }
+        api().fence_destroy(fence);
+        api().queue_release(queue);
+        api().device_close(device);
+        return status;
+    }
+
+ private:
+    static constexpr uint64_t kBytes = 10'000;
+
+    quire_status steps(Error *error) {
+        void *host = nullptr;
+        if (auto status = open_device(&device, error)) return status;
+        if (auto status = api().queue_bind(device, nullptr, &queue, error)) return status;
+        if (auto status = api().fence_create(device, 0, &fence, error)) return status;
+        if (auto status =
+                api().mem_alloc(device, kBytes, QUIRE_BE_MEMORY_DEVICE, &address, &host, error)) {
+            return status;
+        }
+        if (auto status = api().fill(queue, address, kBytes, 1, error)) return status;
+        if (auto status = merge(error)) return status;
+        if (auto status = api().fence_signal(queue, fence, 1, error)) return status;
+        return api().fence_wait_host(fence, 1, UINT64_MAX, error);
+    }
+    // A kernel, with arguments of its own.
+    quire_status merge(Error *error) {
+        quire_be_merge args{};
+        args.struct_size = sizeof args;
+        args.part_count = args.token_count = args.heads = args.head_dim = 1;
+        args.dtype = QUIRE_DTYPE_F32;
+        args.parts = args.out = address;
+        args.lses = address + 64;
+        return api().merge(queue, &args, error);
+    }
+};
+
+// The library is opened once for a process, so this is one of its own.
+TEST(VulkanDriverDeathTest, library_that_is_not_there_is_no_device) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(
+        {
+            setenv("QUIRE_VULKAN_LIBRARY", "/nowhere/libvulkan.so.1", 1);
+            Error error;
+            quire_be_device *device = nullptr;
+            bool is_refused = device_count() == 0 && open_device(&device, &error) == QUIRE_E_ARG &&
+                              has(error, "there are 0");
+            std::exit(is_refused ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "");
+}
+
+TEST_F(VulkanDriver, that_is_missing_is_no_device) {
+    set_fault("no driver");
+    EXPECT_EQ(device_count(), 0u);
+}
+
+TEST_F(VulkanDriver, that_cannot_begin_is_an_error_that_says_so) {
+    set_fault("broken driver");
+    uint32_t count = 77;
+    Error error;
+    EXPECT_EQ(api().probe(&count, &error), QUIRE_E_BACKEND);
+    EXPECT_TRUE(has(error, "instance")) << error.message;
+    EXPECT_EQ(count, 77u);
+}
+
+TEST_F(VulkanDriver, device_that_cannot_be_used_says_what_it_lacks) {
+    struct {
+        const char *fault;
+        quire_status status;
+        const char *words;
+    } const cases[] = {{"no compute", QUIRE_E_UNSUPPORTED, "a queue family that computes"},
+                       {"old version", QUIRE_E_UNSUPPORTED, "Vulkan 1.3"},
+                       {"no device", QUIRE_E_BACKEND, "to make a device"}};
+    for (const auto &one : cases) {
+        set_fault(one.fault);
+        quire_be_device *device = nullptr;
+        Error error;
+        EXPECT_EQ(open_device(&device, &error), one.status) << one.fault;
+        EXPECT_TRUE(has(error, one.words)) << error.message;
+        EXPECT_EQ(device, nullptr);
+        EXPECT_EQ(live_objects(), 0u);
+    }
+}
+
+TEST_F(VulkanDriver, memory_that_runs_out_anywhere_is_an_error_and_no_leak) {
+    int failures = 0;
+    for (;; ++failures) {
+        ASSERT_LT(failures, 100);
+        set_fault("no memory", failures);
+        Error error;
+        quire_status status = Rig().run(&error);
+        EXPECT_EQ(live_objects(), 0u) << failures;
+        if (status == QUIRE_OK) break;
+        EXPECT_EQ(status, QUIRE_E_DEVICE_MEMORY) << failures << error.message;
+    }
+    EXPECT_GT(failures, 5) << "a device, two queues, memory and arguments have memory each";
+}
+
+TEST_F(VulkanDriver, device_that_is_lost_fails_its_fences_and_refuses_calls) {
+    for (const char *fault : {"lost", "lost while running"}) {
+        quire_be_device *device = nullptr;
+        quire_be_queue *queue = nullptr;
+        quire_be_fence *fence = nullptr;
+        uint64_t address = 0;
+        void *host = nullptr;
+        Error error;
+        ASSERT_EQ(open_device(&device, &error), QUIRE_OK) << error.message;
+        ASSERT_EQ(api().queue_bind(device, nullptr, &queue, &error), QUIRE_OK);
+        ASSERT_EQ(api().fence_create(device, 0, &fence, &error), QUIRE_OK);
+        ASSERT_EQ(api().mem_alloc(device, 1 << 20, QUIRE_BE_MEMORY_DEVICE, &address, &host, &error),
+                  QUIRE_OK);
+        ASSERT_EQ(api().fence_wait(queue, fence, 1, &error), QUIRE_OK);
+        ASSERT_EQ(api().fill(queue, address, 1 << 20, 1, &error), QUIRE_OK);
+        ASSERT_EQ(api().fence_signal(queue, fence, 2, &error), QUIRE_OK);
+        set_fault(fault);
+        ASSERT_EQ(api().fence_signal_host(fence, 1, &error), QUIRE_OK);
+        EXPECT_EQ(api().fence_wait_host(fence, 2, UINT64_MAX, &error), QUIRE_E_DEVICE_LOST);
+        uint64_t value = 0;
+        EXPECT_EQ(api().fence_read(fence, &value, &error), QUIRE_OK);
+        EXPECT_EQ(value, UINT64_MAX);
+        EXPECT_EQ(api().fill(queue, address, 1, 1, &error), QUIRE_E_DEVICE_LOST);
+        EXPECT_TRUE(has(error, "lost")) << error.message;
+        quire_be_queue *another = nullptr;
+        EXPECT_EQ(api().queue_bind(device, nullptr, &another, &error), QUIRE_E_DEVICE_LOST);
+        set_fault("");
+        api().mem_free(device, address, 1 << 20, QUIRE_BE_MEMORY_DEVICE);
+        api().fence_destroy(fence);
+        api().queue_release(queue);
+        api().device_close(device);
+        EXPECT_EQ(live_objects(), 0u);
+        EXPECT_EQ(Rig().run(&error), QUIRE_OK) << "one opened anew works: " << error.message;
+    }
+}
+
+TEST_F(VulkanDriver, submission_that_is_refused_stops_its_queue_alone) {
+    quire_be_device *device = nullptr;
+    quire_be_queue *queues[2] = {};
+    Error error;
+    ASSERT_EQ(open_device(&device, &error), QUIRE_OK) << error.message;
+    uint64_t address = 0;
+    void *host = nullptr;
+    ASSERT_EQ(api().mem_alloc(device, 64, QUIRE_BE_MEMORY_DEVICE, &address, &host, &error),
+              QUIRE_OK);
+    for (auto &queue : queues) {
+        ASSERT_EQ(api().queue_bind(device, nullptr, &queue, &error), QUIRE_OK);
+    }
+    set_fault("refused submission");
+    ASSERT_EQ(api().fill(queues[0], address, 64, 1, &error), QUIRE_OK);
+    set_fault("");
+    EXPECT_EQ(api().fill(queues[0], address, 64, 1, &error), QUIRE_E_DEVICE_LOST);
+    EXPECT_TRUE(has(error, "refused a submission")) << error.message;
+    EXPECT_EQ(api().fill(queues[1], address, 64, 1, &error), QUIRE_OK) << error.message;
+    EXPECT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
+    api().mem_free(device, address, 64, QUIRE_BE_MEMORY_DEVICE);
+    for (auto *queue : queues) api().queue_release(queue);
+    api().device_close(device);
+}
+
+TEST_F(VulkanDriver, memory_above_the_limit_is_divided_and_addressed_as_one) {
+    setenv("QUIRE_VULKAN_MAX_ALLOCATION", "100000", 1);
+    quire_be_device *device = nullptr;
+    Error error;
+    ASSERT_EQ(open_device(&device, &error), QUIRE_OK) << error.message;
+    unsetenv("QUIRE_VULKAN_MAX_ALLOCATION");
+    uint64_t addresses[2] = {};
+    void *host = nullptr;
+    for (uint64_t &address : addresses) {
+        ASSERT_EQ(
+            api().mem_alloc(device, 1'000'000, QUIRE_BE_MEMORY_DEVICE, &address, &host, &error),
+            QUIRE_OK);
+        EXPECT_GE(address, uint64_t{1} << 60) << "of no device";
+        EXPECT_EQ(address % 4096, 0u);
+    }
+    EXPECT_GE(addresses[1], addresses[0] + 1'000'000);
+    uint64_t small = 0;
+    ASSERT_EQ(api().mem_alloc(device, 90'000, QUIRE_BE_MEMORY_DEVICE, &small, &host, &error),
+              QUIRE_OK);
+    EXPECT_LT(small, uint64_t{1} << 60);
+    api().mem_free(device, addresses[0], 1'000'000, QUIRE_BE_MEMORY_DEVICE);
+    api().mem_free(device, addresses[1], 1'000'000, QUIRE_BE_MEMORY_DEVICE);
+    api().mem_free(device, small, 90'000, QUIRE_BE_MEMORY_DEVICE);
+    api().device_close(device);
+}
+
+// How many threads there are beside this one, and how many of them would take a signal.
+struct Others {
+    int count = 0;
+    int open_to_signals = 0;
+};
+
+Others other_threads() {
+    Others others;
+    for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
+        if (task.path().filename() == std::to_string(getpid())) continue;
+        std::ifstream status(task.path() / "status");
+        uint64_t blocked = 0;
+        for (std::string word; status >> word;) {
+            if (word == "SigBlk:") status >> std::hex >> blocked;
+        }
+        ++others.count;
+        for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGALRM, SIGCHLD}) {
+            if ((blocked >> (signal - 1) & 1) != 0) continue;
+            ++others.open_to_signals;
+            break;
+        }
+    }
+    return others;
+}
+
+TEST_F(VulkanDriver, threads_that_it_starts_take_no_signals_and_end_with_the_device) {
+    EXPECT_EQ(other_threads().count, 0);
+    quire_be_device *device = nullptr;
+    quire_be_queue *queue = nullptr;
+    uint64_t address = 0;
+    void *host = nullptr;
+    Error error;
+    ASSERT_EQ(open_device(&device, &error), QUIRE_OK) << error.message;
+    ASSERT_EQ(api().queue_bind(device, nullptr, &queue, &error), QUIRE_OK);
+    ASSERT_EQ(api().mem_alloc(device, 4096, QUIRE_BE_MEMORY_DEVICE, &address, &host, &error),
+              QUIRE_OK);
+    ASSERT_EQ(api().fill(queue, address, 4096, 1, &error), QUIRE_OK);
+    ASSERT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
+    Others others = other_threads();
+    EXPECT_GT(others.count, 0) << "lavapipe has threads of its own";
+    EXPECT_EQ(others.open_to_signals, 0);
+    api().mem_free(device, address, 4096, QUIRE_BE_MEMORY_DEVICE);
+    api().queue_release(queue);
+    api().device_close(device);
+    EXPECT_EQ(other_threads().count, 0);
+}
+
+TEST_F(VulkanDriver, device_is_chosen_by_its_uuid) {
+    setenv("QUIRE_VULKAN_DEVICE", "00000000-0000-0000-0000-000000000001", 1);
+    EXPECT_EQ(device_count(), 0u);
+    unsetenv("QUIRE_VULKAN_DEVICE");
+    EXPECT_GT(device_count(), 0u);
+}
+
+}  // namespace

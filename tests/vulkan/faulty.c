@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * faulty: libvulkan.so.1, of which some functions fail when a test says so.
+ *
+ * The backend opens it in libvulkan's place (QUIRE_VULKAN_LIBRARY). What is not named here is the
+ * real one's. A test sets what goes wrong through the exported faulty_set().
+ *
+ * Threads: faulty_set() while no other call runs; the rest any.
+ */
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+#include <vulkan/vulkan_core.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* What goes wrong, and before how many calls that still succeed. */
+static char the_fault[32];
+static atomic_int calls_left;
+
+static void *real_library(void) {
+    static void *library;
+    if (library == NULL) library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+    return library;
+}
+
+static PFN_vkVoidFunction real_of(VkInstance instance, const char *name) {
+    PFN_vkGetInstanceProcAddr get;
+    void *symbol = dlsym(real_library(), "vkGetInstanceProcAddr");
+    memcpy(&get, &symbol, sizeof get);
+    return get(instance, name);
+}
+
+EXPORT void faulty_set(const char *fault, int succeeding_calls) {
+    strncpy(the_fault, fault, sizeof the_fault - 1);
+    atomic_store(&calls_left, succeeding_calls);
+}
+
+static int is_set(const char *fault) { return strcmp(the_fault, fault) == 0; }
+
+/* The fault is set, and the calls that were to succeed are through. */
+static int fails(const char *fault) {
+    return is_set(fault) && atomic_fetch_sub(&calls_left, 1) <= 0;
+}
+
+static VkInstance the_instance;
+static VkDevice the_device;
+
+static PFN_vkVoidFunction device_function(const char *name) {
+    PFN_vkGetDeviceProcAddr get =
+        (PFN_vkGetDeviceProcAddr)real_of(the_instance, "vkGetDeviceProcAddr");
+    return get(the_device, name);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info,
+                                                      const VkAllocationCallbacks *allocator,
+                                                      VkInstance *instance) {
+    PFN_vkCreateInstance real = (PFN_vkCreateInstance)real_of(NULL, "vkCreateInstance");
+    if (is_set("no driver")) return VK_ERROR_INCOMPATIBLE_DRIVER;
+    if (is_set("broken driver")) return VK_ERROR_INITIALIZATION_FAILED;
+    VkResult result = real(info, allocator, instance);
+    the_instance = *instance;
+    return result;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
+                                                    const VkDeviceCreateInfo *info,
+                                                    const VkAllocationCallbacks *allocator,
+                                                    VkDevice *device) {
+    PFN_vkCreateDevice real = (PFN_vkCreateDevice)real_of(the_instance, "vkCreateDevice");
+    if (is_set("no device")) return VK_ERROR_INITIALIZATION_FAILED;
+    VkResult result = real(physical, info, allocator, device);
+    the_device = *device;
+    return result;
+}
+
+static VKAPI_ATTR void VKAPI_CALL queue_families(VkPhysicalDevice physical, uint32_t *count,
+                                                 VkQueueFamilyProperties *families) {
+    ((PFN_vkGetPhysicalDeviceQueueFamilyProperties)real_of(
+        the_instance, "vkGetPhysicalDeviceQueueFamilyProperties"))(physical, count, families);
+    for (uint32_t i = 0; is_set("no compute") && families != NULL && i < *count; ++i) {
+        families[i].queueFlags &= ~(VkQueueFlags)VK_QUEUE_COMPUTE_BIT;
+    }
+}
+
+static VKAPI_ATTR void VKAPI_CALL properties(VkPhysicalDevice physical,
+                                             VkPhysicalDeviceProperties *filled) {
+    ((PFN_vkGetPhysicalDeviceProperties)real_of(the_instance, "vkGetPhysicalDeviceProperties"))(
+        physical, filled);
+    if (is_set("old version")) filled->apiVersion = VK_API_VERSION_1_1;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice device, const VkMemoryAllocateInfo *info,
+                                               const VkAllocationCallbacks *allocator,
+                                               VkDeviceMemory *memory) {
+    if (fails("no memory")) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    return ((PFN_vkAllocateMemory)device_function("vkAllocateMemory"))(device, info, allocator,
+                                                                       memory);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count,
+                                             const VkSubmitInfo2 *infos, VkFence fence) {
+    if (fails("lost")) return VK_ERROR_DEVICE_LOST;
+    if (fails("refused submission")) return VK_ERROR_OUT_OF_HOST_MEMORY;
+    return ((PFN_vkQueueSubmit2)device_function("vkQueueSubmit2"))(queue, count, infos, fence);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL wait(VkDevice device, const VkSemaphoreWaitInfo *info,
+                                           uint64_t timeout_ns) {
+    if (fails("lost while running")) return VK_ERROR_DEVICE_LOST;
+    return ((PFN_vkWaitSemaphores)device_function("vkWaitSemaphores"))(device, info, timeout_ns);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL read_counter(VkDevice device, VkSemaphore semaphore,
+                                                   uint64_t *value) {
+    if (fails("lost while running")) return VK_ERROR_DEVICE_LOST;
+    return ((PFN_vkGetSemaphoreCounterValue)device_function("vkGetSemaphoreCounterValue"))(
+        device, semaphore, value);
+}
+
+static PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char *name);
+
+static PFN_vkVoidFunction replaced(const char *name) {
+    static const struct {
+        const char *name;
+        PFN_vkVoidFunction function;
+    } functions[] = {
+        {"vkCreateInstance", (PFN_vkVoidFunction)create_instance},
+        {"vkCreateDevice", (PFN_vkVoidFunction)create_device},
+        {"vkGetPhysicalDeviceQueueFamilyProperties", (PFN_vkVoidFunction)queue_families},
+        {"vkGetPhysicalDeviceProperties", (PFN_vkVoidFunction)properties},
+        {"vkAllocateMemory", (PFN_vkVoidFunction)allocate},
+        {"vkQueueSubmit2", (PFN_vkVoidFunction)submit},
+        {"vkWaitSemaphores", (PFN_vkVoidFunction)wait},
+        {"vkGetSemaphoreCounterValue", (PFN_vkVoidFunction)read_counter},
+        {"vkGetDeviceProcAddr", (PFN_vkVoidFunction)get_device},
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; ++i) {
+        if (strcmp(name, functions[i].name) == 0) return functions[i].function;
+    }
+    return NULL;
+}
+
+static PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char *name) {
+    PFN_vkVoidFunction function = replaced(name);
+    if (function != NULL) return function;
+    return ((PFN_vkGetDeviceProcAddr)real_of(the_instance, "vkGetDeviceProcAddr"))(device, name);
+}
+
+EXPORT VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vkGetInstanceProcAddr(VkInstance instance,
+                                                                      const char *name) {
+    PFN_vkVoidFunction function = replaced(name);
+    return function != NULL ? function : real_of(instance, name);
+}
