@@ -63,6 +63,8 @@ def main():
     for found in results["cases"]:
         assert found["case"] == case and found["threads"] == 1, found
         assert not options or found["dtype"] == "bf16", found
+    if "--device" in run(program, "--help").stdout:
+        assert run(program, "--device", "abacus").returncode != 0, "there is no such device"
     assert "Example:" in run(program, "--help").stdout, "--help has no example"
     refused = run(program, "--case", "none")
     assert refused.returncode != 0 and "none" in refused.stderr, refused

@@ -11,6 +11,7 @@
 #include "tests/bench/machine/failure.hpp"
 #include "tests/bench/machine/fma_rate.hpp"
 #include "tests/bench/scene/options.hpp"
+#include "tests/bench/scene/session.hpp"
 
 namespace quire::bench {
 
@@ -27,7 +28,9 @@ Offer offer() {
     offer.description =
         "Attention of one new token a sequence over a cache larger than the processor's, beside a\n"
         "streaming read, a plain read through the same block tables, and the rate of f32\n"
-        "multiply-and-adds, all by the same number of threads in the same run.";
+        "multiply-and-adds, all by the same number of threads in the same run. A device whose\n"
+        "memory the host does not reach is measured beside a copy of its own.";
+    offer.has_device = true;
     offer.example =
         "Example: one case, one type, two threads\n"
         "  ./dev bench attention --case 32x4096-32/8-d128 --dtype f16 --threads 2 --json";
@@ -41,16 +44,30 @@ Shape scaled(Shape shape, uint32_t scale) {
     return shape;
 }
 
+// What a device with memory of its own streams: bytes that its own copy reads and writes.
+Streaming device_copy(uint64_t size_bytes, uint32_t threads, const std::string &device) {
+    Session session(threads, device);
+    uint64_t half_bytes = std::min(size_bytes / 2, uint64_t{256} << 20);
+    quire_memory *from = session.make_device_memory(half_bytes);
+    quire_memory *to = session.make_device_memory(half_bytes);
+    double best = session.copy_seconds(to, from, half_bytes);
+    for (int i = 0; i < 4; ++i) best = std::min(best, session.copy_seconds(to, from, half_bytes));
+    session.must(session.api.memory_destroy(to, &session.error));
+    session.must(session.api.memory_destroy(from, &session.error));
+    return {2.0 * static_cast<double>(half_bytes) / best / 1e9, "the device's copy, both ways"};
+}
+
 void measure_case(const Shape &shape, const Options &options, const WorkingSet &set,
                   Report *report) {
     for (const std::string &dtype_name : options.dtypes) {
         for (uint32_t threads : options.threads) {
-            Subject subject = {shape.name(), find_dtype(dtype_name), threads, shape.dim};
+            Subject subject = {shape.name(), find_dtype(dtype_name), threads, shape.dim,
+                               options.device};
             std::fprintf(stderr, "%s, %s, %u threads ...\n", subject.name.c_str(),
                          subject.dtype.name, threads);
             try {
-                report->add(subject, measure_attention(scaled(shape, options.scale), subject.dtype,
-                                                       threads, set, options.seconds));
+                report->add(subject, measure_attention(subject, scaled(shape, options.scale), set,
+                                                       options.seconds));
             } catch (const Unsupported &why) {
                 report->add_unsupported(subject, why.what());
             }
@@ -69,7 +86,12 @@ int run(const Options &options) {
     Report report(options.json);
     for (uint32_t threads : options.threads) {
         std::fprintf(stderr, "machine, %u threads ...\n", threads);
-        report.add_machine(threads, streaming_read(set.size_bytes, threads), fma_gflops(threads));
+        if (Session(threads, options.device).is_host_visible()) {
+            report.add_machine(threads, streaming_read(set.size_bytes, threads),
+                               fma_gflops(threads));
+        } else {
+            report.add_machine(threads, device_copy(set.size_bytes, threads, options.device), 0.0);
+        }
     }
     for (const Shape &shape : kShapes) {
         if (options.wants(shape.name())) measure_case(shape, options, set, &report);

@@ -40,8 +40,10 @@ std::vector<Run> all_runs(Scene *scene, uint32_t layers, uint64_t block_bytes) {
 
 }  // namespace
 
-Measured measure_attention(const Shape &shape, const Dtype &dtype, uint32_t threads,
-                           const WorkingSet &set, double seconds) {
+Measured measure_attention(const Subject &subject, const Shape &shape, const WorkingSet &set,
+                           double seconds) {
+    const Dtype &dtype = subject.dtype;
+    uint32_t threads = subject.threads;
     Measured measured = {};
     uint64_t tokens = uint64_t{shape.sequences} * shape.tokens;
     uint64_t bytes_a_token = token_bytes(dtype, shape.kv_heads, shape.dim);
@@ -51,14 +53,19 @@ Measured measure_attention(const Shape &shape, const Dtype &dtype, uint32_t thre
     uint64_t layers =
         (set.size_bytes + (set.is_capped ? 0 : measured.unique_bytes - 1)) / measured.unique_bytes;
     measured.layers = static_cast<uint32_t>(std::clamp<uint64_t>(layers, 1, 1024));
-    Scene scene({shape, dtype, measured.layers, threads, 1});
+    Scene scene({shape, dtype, measured.layers, threads, 1, subject.device});
     scene.grow(shape.tokens - 1);
     scene.open_step(1);
-    std::vector<Run> runs = all_runs(&scene, measured.layers, kBlockTokens * bytes_a_token);
+    // Of a device's own memory there is no read of the host's to stand beside.
+    std::vector<Run> runs;
+    if (scene.is_host_visible()) {
+        runs = all_runs(&scene, measured.layers, kBlockTokens * bytes_a_token);
+    }
     std::vector<double> attention, table;
     Rounds rounds(seconds);
     while (rounds.next()) {
-        table.push_back(seconds_to_read(runs, threads) / measured.layers);
+        double read_seconds = runs.empty() ? 0.0 : seconds_to_read(runs, threads);
+        table.push_back(read_seconds / measured.layers);
         attention.push_back(scene.attend_seconds());
     }
     scene.close_step();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tests/bench/machine/sizes.hpp"
 #include "tests/bench/scene/dtype.hpp"
@@ -11,9 +12,17 @@
 
 namespace quire::bench {
 
+struct Subject {
+    std::string name;
+    Dtype dtype;
+    uint32_t threads;
+    uint32_t dim;
+    std::string device;
+};
+
 struct Measured {
     double seconds;        // attention of one layer
-    double table_seconds;  // the plain read of one layer
+    double table_seconds;  // the plain read of one layer; 0: the host does not reach the pool
     double best_table_seconds;
     uint64_t unique_bytes;  // K, V and scales of one layer, each counted once
     double operations;      // of one layer
@@ -25,7 +34,7 @@ struct Measured {
 // random order.
 //
 // Errors   throws Unsupported or Failure.
-Measured measure_attention(const Shape &shape, const Dtype &dtype, uint32_t threads,
-                           const WorkingSet &set, double seconds);
+Measured measure_attention(const Subject &subject, const Shape &shape, const WorkingSet &set,
+                           double seconds);
 
 }  // namespace quire::bench

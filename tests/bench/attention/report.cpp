@@ -17,6 +17,15 @@ constexpr const char *kHeading =
     "case                    dtype    threads        ms     GB/s   table    stream "
     "| of stream  of table  of roofline";
 
+// 0 is what was not measured.
+nlohmann::ordered_json number_or_null(double value) {
+    return value != 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+}
+
+double shown(const nlohmann::ordered_json &number) {
+    return number.is_null() ? 0.0 : number.get<double>();
+}
+
 nlohmann::ordered_json head_of(const Subject &subject) {
     return {{"case", subject.name}, {"dtype", subject.dtype.name}, {"threads", subject.threads}};
 }
@@ -33,10 +42,11 @@ void Report::add_machine(uint32_t threads, const Streaming &streaming, double fm
     floors_[threads] = {streaming.gbps, fma_gflops};
     object_["machine"]["stream_gbps"][std::to_string(threads)] = streaming.gbps;
     object_["machine"]["stream_pattern"][std::to_string(threads)] = streaming.pattern;
-    object_["machine"]["fma_gflops"][std::to_string(threads)] = fma_gflops;
+    object_["machine"]["fma_gflops"][std::to_string(threads)] = number_or_null(fma_gflops);
     if (is_json_) return;
-    std::printf("%u threads: streaming read %.2f GB/s (%s), multiply-and-add %.1f GFLOP/s\n",
-                threads, streaming.gbps, streaming.pattern, fma_gflops);
+    std::printf("%u threads: streaming %.2f GB/s (%s)", threads, streaming.gbps, streaming.pattern);
+    if (fma_gflops != 0) std::printf(", multiply-and-add %.1f GFLOP/s", fma_gflops);
+    std::printf("\n");
     std::fflush(stdout);
 }
 
@@ -44,19 +54,23 @@ void Report::add(const Subject &subject, const Measured &measured) {
     const Floor &floor = floors_.at(subject.threads);
     double bytes = static_cast<double>(measured.unique_bytes);
     double gbps = bytes / measured.seconds / 1e9;
-    double table_gbps = bytes / measured.table_seconds / 1e9;
-    double roofline_seconds =
-        std::max(bytes / (floor.stream_gbps * 1e9), measured.operations / (floor.fma_gflops * 1e9));
+    bool has_table = measured.table_seconds != 0;
+    double table_gbps = has_table ? bytes / measured.table_seconds / 1e9 : 0.0;
+    double roofline_seconds = bytes / (floor.stream_gbps * 1e9);
+    if (floor.fma_gflops != 0) {
+        roofline_seconds =
+            std::max(roofline_seconds, measured.operations / (floor.fma_gflops * 1e9));
+    }
     nlohmann::ordered_json result = head_of(subject);
     result["milliseconds"] = measured.seconds * 1e3;
     result["gbps"] = gbps;
-    result["table_read_gbps"] = table_gbps;
+    result["table_read_gbps"] = number_or_null(table_gbps);
     result["share_of_stream"] = gbps / floor.stream_gbps;
-    result["share_of_table_read"] = gbps / table_gbps;
+    result["share_of_table_read"] = number_or_null(has_table ? gbps / table_gbps : 0.0);
     result["share_of_roofline"] = roofline_seconds / measured.seconds;
     // The best of each: what a disturbance cost one of them is not the read's fault.
-    result["table_read_share_of_stream"] =
-        bytes / measured.best_table_seconds / 1e9 / floor.stream_gbps;
+    result["table_read_share_of_stream"] = number_or_null(
+        has_table ? bytes / measured.best_table_seconds / 1e9 / floor.stream_gbps : 0.0);
     result["gflops"] = measured.operations / measured.seconds / 1e9;
     result["unique_bytes"] = measured.unique_bytes;
     result["layers"] = measured.layers;
@@ -85,8 +99,9 @@ void Report::print_heading() const {
 }
 
 void Report::print(const nlohmann::ordered_json &result, const Subject &subject) const {
-    double table_share = result["table_read_share_of_stream"];
-    if (subject.dim == kTargetDim && table_share < kTableReadTarget) {
+    double table_share = shown(result["table_read_share_of_stream"]);
+    bool has_table = !result["table_read_gbps"].is_null();
+    if (has_table && subject.dim == kTargetDim && table_share < kTableReadTarget) {
         std::fprintf(stderr,
                      "the table read reaches %.0f %% of streaming, and should %.0f %%: the read "
                      "is at fault, or the machine is not quiet\n",
@@ -97,9 +112,9 @@ void Report::print(const nlohmann::ordered_json &result, const Subject &subject)
     std::printf("%-23s %-8s %7u %9.3f %8.2f %7.2f %9.2f | %7.1f %% %7.1f %% %10.1f %%\n",
                 subject.name.c_str(), subject.dtype.name, subject.threads,
                 result["milliseconds"].get<double>(), result["gbps"].get<double>(),
-                result["table_read_gbps"].get<double>(), floors_.at(subject.threads).stream_gbps,
+                shown(result["table_read_gbps"]), floors_.at(subject.threads).stream_gbps,
                 100 * result["share_of_stream"].get<double>(),
-                100 * result["share_of_table_read"].get<double>(),
+                100 * shown(result["share_of_table_read"]),
                 100 * result["share_of_roofline"].get<double>());
     std::fflush(stdout);
 }

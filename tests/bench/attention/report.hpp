@@ -15,17 +15,11 @@
 namespace quire::bench {
 
 // What is measured, in names.
-struct Subject {
-    std::string name;
-    Dtype dtype;
-    uint32_t threads;
-    uint32_t dim;
-};
-
 class Report {
  public:
     explicit Report(bool is_json);
 
+    // fma_gflops 0: not known.
     void add_machine(uint32_t threads, const Streaming &streaming, double fma_gflops);
     void add(const Subject &subject, const Measured &measured);
     void add_unsupported(const Subject &subject, const std::string &why);

@@ -20,8 +20,10 @@ constexpr uint32_t kHalfBlock = kBlockTokens / 2;
 }  // namespace
 
 Blocks::Blocks(const Geometry &geometry, uint32_t block_count, uint32_t host_blocks,
-               uint32_t threads)
-    : session_(threads), block_bytes_(geometry.block_bytes()) {
+               const Place &place)
+    : session_(place.threads, place.device),
+      block_bytes_(geometry.block_bytes()),
+      is_host_visible_(session_.is_host_visible()) {
     auto group = described<quire_group_desc>();
     group.layer_count = geometry.layers;
     group.kv_heads = geometry.kv_heads;
@@ -122,12 +124,14 @@ std::byte *Blocks::bytes_of(int32_t block) const {
 }
 
 void Blocks::stamp(int32_t block, uint64_t value) {
+    if (!is_host_visible_) return;
     for (uint64_t at = 0; at < block_bytes_; at += sizeof value) {
         std::memcpy(bytes_of(block) + at, &value, sizeof value);
     }
 }
 
 void Blocks::expect(int32_t block, uint64_t value) {
+    if (!is_host_visible_) return;
     for (uint64_t at : {uint64_t{0}, block_bytes_ - sizeof value}) {
         uint64_t found = 0;
         std::memcpy(&found, bytes_of(block) + at, sizeof found);
@@ -140,8 +144,8 @@ void Blocks::forget_pages(int32_t block) {
     throw Failure("the pages of the pool cannot be given back, so none is fresh");
 }
 
-CopyOnWrite::CopyOnWrite(const Geometry &geometry, uint32_t count, uint32_t threads)
-    : blocks_(geometry, 2 * count, 0, threads) {
+CopyOnWrite::CopyOnWrite(const Geometry &geometry, uint32_t count, const Place &place)
+    : blocks_(geometry, 2 * count, 0, place) {
     for (uint32_t i = 0; i < count; ++i) sequences_.push_back(blocks_.make_sequence());
     blocks_.step(sequences_, kHalfBlock);
     for (uint32_t i = 0; i < count; ++i) blocks_.stamp(blocks_.table(sequences_[i])[0], i + 1);
@@ -165,8 +169,8 @@ double CopyOnWrite::seconds(Destination destination) {
     return seconds;
 }
 
-Swap::Swap(const Geometry &geometry, uint32_t count, uint32_t threads)
-    : blocks_(geometry, count, count, threads), count_(count), sequence_(blocks_.make_sequence()) {
+Swap::Swap(const Geometry &geometry, uint32_t count, const Place &place)
+    : blocks_(geometry, count, count, place), count_(count), sequence_(blocks_.make_sequence()) {
     blocks_.step({sequence_}, count * kBlockTokens - 1);
     std::vector<int32_t> table = blocks_.table(sequence_);
     for (uint32_t i = 0; i < count; ++i) blocks_.stamp(table[i], i + 1);

@@ -4,7 +4,8 @@
 // those of a sequence that is swapped out and in. Timed is the step's commit until its queue is
 // idle.
 //
-// Each copy is looked at afterwards: a benchmark of copies that were not made would be fast.
+// Each copy is looked at afterwards, where the host reaches the pool: a benchmark of copies that
+// were not made would be fast.
 //
 // Threads: none; the device has its own.
 #pragma once
@@ -24,10 +25,17 @@ struct Geometry {
     uint64_t block_bytes() const { return uint64_t{16} * layers * kv_heads * 128 * 2 * 2; }
 };
 
-// A cache of one group, and its pool as the host sees it.
+struct Place {
+    std::string device;
+    uint32_t threads;
+};
+
+// A cache of one group, and its pool as the host sees it: where it does not, nothing is stamped and
+// nothing looked at.
 class Blocks {
  public:
-    Blocks(const Geometry &geometry, uint32_t block_count, uint32_t host_blocks, uint32_t threads);
+    Blocks(const Geometry &geometry, uint32_t block_count, uint32_t host_blocks,
+           const Place &place);
     ~Blocks();
     Blocks(const Blocks &) = delete;
     Blocks &operator=(const Blocks &) = delete;
@@ -43,6 +51,7 @@ class Blocks {
     void stamp(int32_t block, uint64_t value);  // writes a value all over a block
     void expect(int32_t block, uint64_t value);
     void forget_pages(int32_t block);  // the next write to it brings fresh ones
+    Session &session() { return session_; }
 
  private:
     std::byte *bytes_of(int32_t block) const;
@@ -50,13 +59,14 @@ class Blocks {
     Session session_;
     quire_cache *cache_ = nullptr;
     uint64_t block_bytes_;
+    bool is_host_visible_;
     quire_pool_info pool_ = described<quire_pool_info>();
 };
 
 // `count` sequences end in a block that a fork shares; each fork adds a token.
 class CopyOnWrite {
  public:
-    CopyOnWrite(const Geometry &geometry, uint32_t count, uint32_t threads);
+    CopyOnWrite(const Geometry &geometry, uint32_t count, const Place &place);
     double seconds(Destination destination);
 
  private:
@@ -68,7 +78,7 @@ class CopyOnWrite {
 // One sequence of `count` blocks.
 class Swap {
  public:
-    Swap(const Geometry &geometry, uint32_t count, uint32_t threads);
+    Swap(const Geometry &geometry, uint32_t count, const Place &place);
     double out_seconds();  // the first time into memory never written
     double in_seconds(Destination destination);
 

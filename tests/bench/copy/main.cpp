@@ -40,37 +40,41 @@ class Copies {
     Copies(const Options &options, const Geometry &geometry, uint32_t threads)
         : options_(options),
           geometry_(geometry),
-          threads_(threads),
+          place_{options.device, threads},
+          session_(threads, options.device),
+          is_host_visible_(session_.is_host_visible()),
           count_(block_count(geometry, options.scale)),
           floor_(uint64_t{count_} * geometry.block_bytes(), geometry.block_bytes(), threads) {}
 
     void measure(nlohmann::ordered_json *cases) {
         if (options_.wants("copy_on_write")) {
-            CopyOnWrite copies(geometry_, count_, threads_);
-            for (Destination to : {Destination::fresh, Destination::warm}) {
+            CopyOnWrite copies(geometry_, count_, place_);
+            for (Destination to : destinations()) {
                 add(cases, "copy_on_write", to, [&] { return copies.seconds(to); });
             }
         }
         if (options_.wants("swap_out") || options_.wants("swap_in")) swap(cases);
         if (options_.wants("memory_copy")) {
-            for (Destination to : {Destination::fresh, Destination::warm}) memory_copy(cases, to);
+            for (Destination to : destinations()) memory_copy(cases, to);
         }
     }
 
  private:
     void swap(nlohmann::ordered_json *cases) {
-        Swap swap(geometry_, count_, threads_);
+        Swap swap(geometry_, count_, place_);
         // The host tier's pages are fresh once.
         double first = swap.out_seconds();
-        add_medians(cases, "swap_out", Destination::fresh, first,
-                    floor_.seconds(Destination::fresh));
+        if (is_host_visible_) {
+            add_medians(cases, "swap_out", Destination::fresh, first,
+                        floor_seconds("swap_out", Destination::fresh));
+        }
         swap.in_seconds(Destination::warm);
         add(cases, "swap_out", Destination::warm, [&] {
             double seconds = swap.out_seconds();
             swap.in_seconds(Destination::warm);
             return seconds;
         });
-        for (Destination to : {Destination::fresh, Destination::warm}) {
+        for (Destination to : destinations()) {
             add(cases, "swap_in", to, [&] {
                 swap.out_seconds();
                 return swap.in_seconds(to);
@@ -80,7 +84,7 @@ class Copies {
 
     // A call a block, between two memories of the device.
     void memory_copy(nlohmann::ordered_json *cases, Destination destination) {
-        Session session(threads_);
+        Session &session = session_;
         uint64_t block_bytes = geometry_.block_bytes();
         Activations from = session.make_activations(count_ * block_bytes);
         Activations to = session.make_activations(count_ * block_bytes);
@@ -107,13 +111,37 @@ class Copies {
         session.must(session.api.memory_destroy(from.memory, &session.error));
     }
 
+    // A device's pages are its own: none is ever fresh.
+    std::vector<Destination> destinations() const {
+        if (!is_host_visible_) return {Destination::warm};
+        return {Destination::fresh, Destination::warm};
+    }
+
+    // The host's memcpy; of a device with memory of its own one large copy the same way.
+    double floor_seconds(const std::string &name, Destination destination) {
+        if (is_host_visible_) return floor_.seconds(destination);
+        uint64_t size_bytes = count_ * geometry_.block_bytes();
+        bool is_from_host = name == "swap_in" || name == "memory_copy";
+        bool is_to_host = name == "swap_out" || name == "memory_copy";
+        auto make = [&](bool is_host) {
+            return is_host ? session_.make_activations(size_bytes).memory
+                           : session_.make_device_memory(size_bytes);
+        };
+        quire_memory *from = make(is_from_host);
+        quire_memory *to = make(is_to_host);
+        double seconds = session_.copy_seconds(to, from, size_bytes);
+        session_.must(session_.api.memory_destroy(to, &session_.error));
+        session_.must(session_.api.memory_destroy(from, &session_.error));
+        return seconds;
+    }
+
     // In turns with the floor.
     void add(nlohmann::ordered_json *cases, const char *name, Destination destination,
              const std::function<double()> &copy) {
         std::vector<double> seconds, floor_seconds;
         for (Rounds rounds(options_.seconds); rounds.next();) {
             seconds.push_back(copy());
-            floor_seconds.push_back(floor_.seconds(destination));
+            floor_seconds.push_back(this->floor_seconds(name, destination));
         }
         add_medians(cases, name, destination, median(seconds), median(floor_seconds));
     }
@@ -126,7 +154,7 @@ class Copies {
         cases->push_back({{"case", name},
                           {"block_bytes", geometry_.block_bytes()},
                           {"destination", to},
-                          {"threads", threads_},
+                          {"threads", place_.threads},
                           {"blocks", count_},
                           {"milliseconds", seconds * 1e3},
                           {"gbps", bytes / seconds / 1e9},
@@ -139,7 +167,7 @@ class Copies {
                 "| of memcpy\n");
         }
         std::printf("%-16s %9.0f  %-6s %7u %9.2f %7.2f %8.2f | %7.1f %%\n", name,
-                    static_cast<double>(geometry_.block_bytes()) / 1024, to, threads_,
+                    static_cast<double>(geometry_.block_bytes()) / 1024, to, place_.threads,
                     seconds * 1e3, bytes / seconds / 1e9, bytes / floor_seconds / 1e9,
                     100 * floor_seconds / seconds);
         std::fflush(stdout);
@@ -147,7 +175,9 @@ class Copies {
 
     const Options &options_;
     Geometry geometry_;
-    uint32_t threads_;
+    Place place_;
+    Session session_;
+    bool is_host_visible_;
     uint32_t count_;
     MemcpyRate floor_;
 };
@@ -158,7 +188,9 @@ Offer offer() {
     offer.description =
         "Copies of blocks, of 2 MiB and of 16 KiB: on write within the pool, swaps to the host\n"
         "tier and back, and between two memories; beside memcpy of as many bytes by as many\n"
-        "threads in the same run, into memory never written before and into such that was.";
+        "threads in the same run, into memory never written before and into such that was. On a\n"
+        "device whose memory the host does not reach: beside one large copy of the device's.";
+    offer.has_device = true;
     offer.example =
         "Example: swaps in, one thread\n"
         "  ./dev bench copy --case swap_in --threads 1 --json";

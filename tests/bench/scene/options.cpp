@@ -29,9 +29,15 @@ std::optional<Options> parse_options(int argc, char **argv, const Offer &offer, 
             ->check(CLI::IsMember(names))
             ->capture_default_str();
     }
-    app.add_option("--threads", options.threads, "of the device and of what it is measured against")
-        ->check(CLI::Range(1u, 256u))
-        ->capture_default_str();
+    CLI::Option *threads =
+        app.add_option("--threads", options.threads,
+                       "of the device and of what it is measured against; cpu's default: 1 and 2")
+            ->check(CLI::Range(1u, 256u))
+            ->capture_default_str();
+    if (offer.has_device) {
+        app.add_option("--device", options.device, "backend and device, as cpu or vulkan:1")
+            ->capture_default_str();
+    }
     app.add_option("--seconds", options.seconds,
                    "measure each case again for so long; two times at least, 25 at most")
         ->check(CLI::Range(0.0, 3600.0))
@@ -47,6 +53,7 @@ std::optional<Options> parse_options(int argc, char **argv, const Offer &offer, 
         *exit_status = app.exit(error);
         return std::nullopt;
     }
+    if (options.device != "cpu" && threads->count() == 0) options.threads = {1};
     return options;
 }
 

@@ -17,6 +17,7 @@ struct Options {
     double seconds = 2;
     uint32_t scale = 1;
     bool json = false;
+    std::string device = "cpu";  // backend and device, as cpu or vulkan:1
 
     bool wants(const std::string &name) const;  // a case
 };
@@ -29,6 +30,7 @@ struct Offer {
     const char *example;
     std::vector<std::string> cases;
     std::vector<std::string> dtypes;
+    bool has_device = false;
 };
 
 // Nothing when the program is to end at once with `*exit_status`: help was printed, or what is

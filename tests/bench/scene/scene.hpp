@@ -8,6 +8,7 @@
 // Threads: none; the device has its own.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "dtype.hpp"
@@ -22,6 +23,7 @@ struct SceneDesc {
     uint32_t layers;
     uint32_t threads;
     uint32_t step_tokens;  // most new tokens of a sequence in a measured step
+    std::string device = "cpu";
 };
 
 class Scene {
@@ -43,6 +45,7 @@ class Scene {
     // Block ids of all rows, one row behind another.
     std::vector<int32_t> tables();
     quire_pool_info pool();
+    bool is_host_visible() const { return session_.is_host_visible(); }
 
  private:
     void make_cache();

@@ -4,6 +4,7 @@
 
 #include <quire/dyn.h>
 
+#include <chrono>
 #include <string>
 
 #include "tests/bench/machine/failure.hpp"
@@ -24,11 +25,15 @@ const quire_api &library() {
 
 }  // namespace
 
-Session::Session(uint32_t threads) : api(library()) {
+Session::Session(uint32_t threads, const std::string &device_name) : api(library()) {
     auto host = described<quire_instance_desc>();
     must(api.instance_create(&host, &instance, &error));
     auto place = described<quire_device_desc>();
-    place.backend = "cpu";
+    std::string backend = device_name.substr(0, device_name.find(':'));
+    place.backend = backend.c_str();
+    if (backend.size() < device_name.size()) {
+        place.index = static_cast<uint32_t>(std::stoul(device_name.substr(backend.size() + 1)));
+    }
     place.threads = threads;
     must(api.device_open(instance, &place, &device, &error));
     must(api.queue_create(device, nullptr, &queue, &error));
@@ -46,6 +51,29 @@ void Session::must(quire_status status) const {
     if (status == QUIRE_E_UNSUPPORTED) throw Unsupported(error.message);
     if (status < 0) throw Failure(error.message);
     throw Failure("the library is short of blocks or time: status " + std::to_string(status));
+}
+
+bool Session::is_host_visible() const {
+    auto info = described<quire_device_info>();
+    must(api.device_get_info(device, &info, nullptr));
+    return info.host_visible != 0;
+}
+
+quire_memory *Session::make_device_memory(uint64_t size_bytes) {
+    auto desc = described<quire_memory_desc>();
+    desc.kind = QUIRE_MEMORY_DEVICE;
+    desc.size_bytes = size_bytes;
+    quire_memory *memory = nullptr;
+    must(api.memory_create(device, &desc, &memory, &error));
+    return memory;
+}
+
+double Session::copy_seconds(quire_memory *to, quire_memory *from, uint64_t size_bytes) {
+    auto begin = std::chrono::steady_clock::now();
+    must(api.memory_copy(queue, to, 0, from, 0, size_bytes, &error));
+    sync();
+    std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    return seconds.count();
 }
 
 Activations Session::make_activations(uint64_t size_bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// session: libquire, a cpu device with a number of threads, and one queue.
+// session: libquire, a device with a number of threads, and one queue.
 //
 // Threads: none.
 #pragma once
@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace quire::bench {
 
@@ -28,7 +29,8 @@ struct Activations {
 
 class Session {
  public:
-    explicit Session(uint32_t threads);
+    // `device` is a backend's name, and may name one of its devices: vulkan:1.
+    explicit Session(uint32_t threads, const std::string &device = "cpu");
     ~Session();
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
@@ -44,7 +46,13 @@ class Session {
     void must(quire_status status) const;
     void sync() { must(api.queue_sync(queue, &error)); }
 
+    // Are the device's addresses pointers of the host?
+    bool is_host_visible() const;
     Activations make_activations(uint64_t size_bytes);
+    // Zeroed memory of the device.
+    quire_memory *make_device_memory(uint64_t size_bytes);
+    // Seconds from the call until the queue is idle.
+    double copy_seconds(quire_memory *to, quire_memory *from, uint64_t size_bytes);
 };
 
 }  // namespace quire::bench
