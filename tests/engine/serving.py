@@ -422,6 +422,29 @@ def workload_on_vulkan(engine):
         expect(table[key] > 0, f"{key}: {table}")
 
 
+def golden_story_between_cpu_and_vulkan(engine):
+    on_vulkan(engine)
+    for options in (["--migrate-to", "vulkan@20", "--migrate-to", "cpu@64"],
+                    ["--device", "vulkan", "--migrate-to", "cpu@40/2"]):
+        result = engine.story(*options, "--check", "--json")
+        expect(result.returncode == 0, result.stderr.decode())
+        expect(result.stdout == engine.golden(), f"{options} tell another story")
+        moved(json.loads(result.stderr), options.count("--migrate-to"))
+
+
+def samples_between_cpu_and_vulkan(engine):
+    """Some of them swapped out, and the host tier copied from one plugin's memory to another's."""
+    on_vulkan(engine)
+    result = engine.story("--samples", "8", *TIGHT_POOL, "--preempt", "swap", "--check", "--json",
+                          "--migrate-every", "80", "--migrate-to", "vulkan", "--migrate-to", "cpu")
+    expect(result.returncode == 0, result.stderr.decode())
+    expect(result.stdout == 8 * engine.golden(), "a sample on the move tells another story")
+    table = json.loads(result.stderr)
+    expect(table["preemptions_swap"] > 0 and table["forks"] > 0, table)
+    copied = [move["host_blocks_copied"] for move in moved(table, 2)]
+    expect(sum(copied) > 0, f"no sequence was swapped out: {copied}")
+
+
 CASES = [golden_story, golden_story_with_f16, samples_swap, samples_recompute, prompt_in_chunks,
          trained_workload, rounded_story_is_the_same_under_pressure,
          measured_scales_tell_the_story,
@@ -434,7 +457,8 @@ CASES = [golden_story, golden_story_with_f16, samples_swap, samples_recompute, p
          moves_that_cannot_be_are_explained, damaged_files_are_refused,
          missing_library_is_explained]
 EXTENDED_CASES = [workload_whatever_the_options]  # minutes
-VULKAN_CASES = [golden_story_on_vulkan, samples_on_vulkan, workload_on_vulkan]
+VULKAN_CASES = [golden_story_on_vulkan, samples_on_vulkan, workload_on_vulkan,
+                golden_story_between_cpu_and_vulkan, samples_between_cpu_and_vulkan]
 LISTS = {"--list": CASES, "--list-extended": EXTENDED_CASES, "--list-vulkan": VULKAN_CASES}
 
 
