@@ -27,14 +27,17 @@ Status Cache::finish(uint64_t step, uint32_t outcome, quire_error *error) {
     if (step_open() && outcome == QUIRE_STEP_FAILED) {
         return fail(QUIRE_E_BUSY, "a step is open: abort or commit it before failing another");
     }
-    // Even a failed step's kernels may still run: its blocks wait for the fences. When a later
-    // shard takes none, the earlier ones' count for nothing, and get a higher value next time.
+    if (outcome == QUIRE_STEP_FAILED) {
+        abandon(record);
+        return Status{};
+    }
+    // When a later shard takes no fence, the earlier ones' count for nothing, and get a higher
+    // value next time.
     for (uint32_t i = 0; i < record->shard_count; ++i) QUIRE_TRY(signal(record, i, error));
     record->phase = StepPhase::finished;
     end_batch(record);
     step_handles_.end(record->handle_index);
     record->handle_index = kNone;
-    if (outcome == QUIRE_STEP_FAILED) fail_step(record);
     if (!has_memory_) complete(record);
     return Status{};
 }
@@ -61,8 +64,8 @@ Status Cache::signal(StepRecord *record, uint32_t shard, quire_error *error) {
     return Status{};
 }
 
-// A device refused its part of a committed step, which is undone. Other shards, and what this one
-// took before, may still run copies of it: the blocks wait for fences as after finish.
+// A committed step is undone, for the engine says so or a device refused its part. What was
+// enqueued of it may still run: the blocks wait for fences as after finish.
 void Cache::abandon(StepRecord *record) {
     quire_error ignored{};
     ignored.struct_size = sizeof ignored;

@@ -109,6 +109,25 @@ class Prompt {
         return answer;
     }
 
+    // A step whose queue stops while it is committed: what finish says of success, and of failure.
+    std::pair<quire_status, quire_status> finish_stopped() {
+        std::vector<uint32_t> tokens(kTokens, 5);
+        quire_step_result result{};
+        quire_step step = cpu_.begin(queue_, cpu_.create(), tokens, &result);
+        cpu_.must(cpu_.api.step_commit(cpu_.cache, step, batch_, &cpu_.error));
+        auto args = described<quire_attend_args>();
+        args.q = reinterpret_cast<uint64_t>(q_.data());
+        args.out = reinterpret_cast<uint64_t>(out_.data());
+        cpu_.must(cpu_.api.attend(batch_, &args, queue_, &cpu_.error));
+        EXPECT_EQ(cpu_.api.queue_sync(queue_, &cpu_.error), QUIRE_E_DEVICE_LOST);
+        quire_status good =
+            cpu_.api.step_finish(cpu_.cache, step, nullptr, QUIRE_STEP_OK, &cpu_.error);
+        quire_status failed =
+            cpu_.api.step_finish(cpu_.cache, step, nullptr, QUIRE_STEP_FAILED, &cpu_.error);
+        EXPECT_EQ(cpu_.api.cache_check(cpu_.cache, &cpu_.error), QUIRE_OK) << message();
+        return {good, failed};
+    }
+
     std::string message() const { return cpu_.error.message; }
     const std::vector<float> &out() const { return out_; }
 
@@ -174,6 +193,14 @@ TEST(HostThreads, task_that_is_left_out_stops_the_queue) {
 TEST(HostThreads, kernel_that_is_not_run_at_all_stops_the_queue) {
     std::string said = misuse([](uint32_t, quire_task, void *) {});
     EXPECT_NE(said.find("tasks out, ran 0 twice, and 0 after"), std::string::npos) << said;
+}
+
+TEST(HostThreads, step_of_a_queue_that_stopped_can_be_failed) {
+    HostPool pool([](uint32_t, quire_task, void *) {});
+    Prompt prompt(on_host(&pool, 4));
+    auto [good, failed] = prompt.finish_stopped();
+    EXPECT_EQ(good, QUIRE_E_DEVICE_LOST);
+    EXPECT_EQ(failed, QUIRE_OK) << prompt.message();
 }
 
 TEST(HostThreads, task_that_runs_twice_stops_the_queue) {

@@ -140,6 +140,22 @@ TEST_F(ShardFailure, a_finish_that_the_second_shard_refuses_can_be_made_again) {
     settle();
 }
 
+TEST_F(ShardFailure, a_step_whose_device_refuses_its_end_can_be_failed) {
+    quire_seq seq = sequence();
+    run(seq, {1, 2, 3});
+    settle();
+    quire_step step = begin(seq, {4, 5}, c_.queues.data());
+    c_.must(commit(step));
+    plant_(0, 1, 0);
+    EXPECT_EQ(c_.api.step_finish(c_.cache, step, nullptr, QUIRE_STEP_FAILED, &c_.error), QUIRE_OK)
+        << c_.error.message;
+    EXPECT_EQ(info(seq).computed_tokens, 3u);
+    EXPECT_EQ(finish(step), QUIRE_E_STALE);
+    run(seq, {6});
+    settle();
+    EXPECT_EQ(info(seq).computed_tokens, 6u);
+}
+
 TEST_F(ShardFailure, a_step_is_done_when_all_its_shards_are) {
     quire_fence *gate = nullptr;
     c_.must(c_.api.fence_create(c_.devices[1], 0, &gate, &c_.error));
