@@ -182,6 +182,7 @@ void Ledger::drop_ref(uint32_t group, uint32_t block, uint64_t touch) {
     edit->stamp = pool[block].stamp;
     edit->touch = pool[block].touch;
     pool.drop_ref(block, touch);
+    edit->claimed = pool[block].state == BlockState::held;
 }
 
 void Ledger::own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots) {
@@ -456,7 +457,11 @@ void Ledger::settle(StepRecord *record) {
                 const Edit &later = record->edits[i + kSettleAhead];
                 if (later.kind == EditKind::evict) tree_.prefetch_node(later.node);
             }
-            if (edit.kind == EditKind::replace) {
+            if (edit.kind == EditKind::drop_ref) {
+                // Who let go of a block that others hold must not write into it when it, or the
+                // next sequence of its number, comes by it again.
+                if (edit.claimed) disown(edit.group, edit.block, change.sequence);
+            } else if (edit.kind == EditKind::replace) {
                 pools_[edit.group]->free_unpublished(edit.block);
             } else if (edit.kind == EditKind::evict) {
                 if (tree_.generation(edit.node) != edit.index)

@@ -253,4 +253,57 @@ TEST(Preemption, a_failed_swap_out_is_lost) {
     EXPECT_EQ(m.compute(a, {}).compute_count, 6u);
 }
 
+// A block that a fork still holds is not its first writer's once that one gave it up: the next
+// sequence in its place would write into it in place, beside work of another queue.
+TEST(Preemption, who_gave_a_shared_block_up_does_not_own_it) {
+    for (uint32_t how : {QUIRE_PREEMPT_SWAP, QUIRE_PREEMPT_RECOMPUTE}) {
+        Manager m({.blocks = 40, .host_blocks = 30, .flags = QUIRE_CACHE_NO_PREFIX});
+        quire_seq first = m.sequence();
+        m.compute(first, tokens_from(1, 21));
+        quire_seq kept = m.fork(first, 21);
+        m.begin({.queue = 1});
+        m.add(first, tokens_from(50, 2));
+        quire_step running = m.commit();
+        m.begin({.queue = 1});
+        uint32_t freed = 0;
+        ASSERT_EQ(m.api().step_preempt(m.cache(), m.open(), first, how, &freed, m.error()),
+                  QUIRE_OK)
+            << m.message();
+        quire_step given_up = m.commit();
+        m.end(first);
+        quire_seq second = m.fork(kept, 21);
+        m.begin({.queue = 2});
+        m.add(second, tokens_from(90, 1));
+        EXPECT_NE(m.table(second).back(), m.table(kept).back());
+        m.abort();
+        m.finish(running);
+        m.finish(given_up);
+        m.check();
+    }
+}
+
+TEST(Preemption, who_copied_a_shared_tail_does_not_own_it) {
+    Manager m({.blocks = 40, .flags = QUIRE_CACHE_NO_PREFIX});
+    quire_seq first = m.sequence();
+    m.compute(first, tokens_from(1, 22));
+    quire_seq kept = m.fork(first, 22);
+    m.begin({.queue = 1});
+    m.add(first, tokens_from(50, 2));
+    quire_step running = m.commit();
+    ASSERT_EQ(m.api().seq_truncate(m.cache(), first, 21, m.error()), QUIRE_OK) << m.message();
+    m.begin({.queue = 1});
+    m.add(first, tokens_from(70, 1));
+    quire_step copied = m.commit();
+    EXPECT_EQ(m.copies(copied).size(), 1u);
+    m.end(first);
+    quire_seq second = m.fork(kept, 22);
+    m.begin({.queue = 2});
+    m.add(second, tokens_from(90, 1));
+    EXPECT_NE(m.table(second).back(), m.table(kept).back());
+    m.abort();
+    m.finish(running);
+    m.finish(copied);
+    m.check();
+}
+
 }  // namespace
