@@ -221,12 +221,14 @@ bool Cache::reserve_record(uint64_t changes, uint64_t edits, uint64_t copies,
     preemptions += open.preemptions.size();
     if (open.has_room(changes, edits, copies, preemptions)) [[likely]]
         return true;
+    // First, for it is asked only where the records have to grow.
+    if (!shards_.reserve(copies)) return false;
     for (StepRecord &record : records_) {
         bool grown = record.changes.reserve(changes) && record.edits.reserve(edits) &&
                      record.copies.reserve(copies) && record.preemptions.reserve(preemptions);
         if (!grown) return false;
     }
-    return shards_.reserve(copies);
+    return true;
 }
 
 // Room for an unfolded mask, in all records as above.
