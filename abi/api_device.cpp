@@ -46,11 +46,17 @@ void copy_text(char (&out)[N], const std::string &text) {
     std::snprintf(out, N, "%s", text.c_str());
 }
 
+void look_for_devices(const quire_instance *instance, Backend *backend) {
+    if (probe(backend)) return;
+    log_to(instance, QUIRE_LOG_INFO, "loader", backend->path + ": " + backend->message);
+}
+
 Backend *choose_backend(quire_instance *instance, const char *name) {
     for (const auto &backend : instance->backends) {
+        if (name != nullptr && backend->name != name) continue;
+        look_for_devices(instance, backend.get());
         if (backend->status < 0) continue;
-        if (name != nullptr ? backend->name == name : backend->device_count != 0)
-            return backend.get();
+        if (name != nullptr || backend->device_count != 0) return backend.get();
     }
     return nullptr;
 }
@@ -201,6 +207,7 @@ quire_status quire_backend_get_info(quire_instance *instance, uint32_t index,
             return fail(QUIRE_E_ARG, "index is {}: candidates that were found: {}", index,
                         instance->backends.size());
         }
+        look_for_devices(instance, instance->backends[index].get());
         const Backend &backend = *instance->backends[index];
         quire_backend_info full{};
         full.status = backend.status;
@@ -224,6 +231,7 @@ quire_status quire_backend_load(quire_instance *instance, const char *path, uint
         QUIRE_TRY(need(index, "index is NULL"));
         std::lock_guard<std::mutex> lock(instance->mutex);
         Backend *backend = load_backend(instance, path);
+        look_for_devices(instance, backend);
         if (backend->status < 0) {
             copy_text(sink->message, backend->path + ": " + backend->message);
             Status status = fail(backend->status, nullptr);

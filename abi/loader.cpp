@@ -107,17 +107,6 @@ void adopt_table(Backend *backend, const quire_backend_api *table) {
     if (api.probe == nullptr) {
         return refuse(backend, QUIRE_E_BACKEND, "its table has no probe function");
     }
-    std::string why;
-    uint32_t count = 0;
-    quire_status probed =
-        contained("probe", &why, [&](quire_error *error) { return api.probe(&count, error); });
-    if (probed < 0) return refuse(backend, probed, why);
-    if (count > kMostDevices) {
-        return refuse(backend, QUIRE_E_BACKEND,
-                      "its probe counts " + std::to_string(count) + " devices: at most " +
-                          std::to_string(kMostDevices) + " are believed");
-    }
-    backend->device_count = count;
 }
 
 void query(quire_instance *instance, Backend *backend) {
@@ -181,6 +170,26 @@ Backend *load_backend(quire_instance *instance, const char *path) {
     }
     instance->backends.push_back(std::move(backend));
     return instance->backends.back().get();
+}
+
+bool probe(Backend *backend) {
+    if (backend->status < 0 || backend->is_probed) return true;
+    backend->is_probed = true;
+    std::string why;
+    uint32_t count = 0;
+    quire_status probed = contained(
+        "probe", &why, [&](quire_error *error) { return backend->api.probe(&count, error); });
+    if (probed >= 0 && count > kMostDevices) {
+        probed = QUIRE_E_BACKEND;
+        why = "its probe counts " + std::to_string(count) + " devices: at most " +
+              std::to_string(kMostDevices) + " are believed";
+    }
+    if (probed >= 0) {
+        backend->device_count = count;
+        return true;
+    }
+    refuse(backend, probed, why);
+    return false;
 }
 
 void discover(quire_instance *instance, const char *plugin_path) {

@@ -5,6 +5,9 @@
 // Searched: the instance's own path, the environment's QUIRE_PLUGIN_PATH, quire/backends-0 beside
 // libquire, and the compiled-in directory. The first backend of a name wins.
 //
+// A backend is asked for its devices when somebody wants to know: a driver may take a tenth of a
+// second to look, and who opens a device of one backend has nothing to do with the others.
+//
 // Threads: the caller holds the instance's mutex.
 #pragma once
 
@@ -13,6 +16,10 @@
 namespace quire::abi {
 
 void discover(quire_instance *instance, const char *plugin_path);
+
+// Counts the backend's devices, the first time. False: it failed at that just now, and is refused
+// from now on.
+bool probe(Backend *backend);
 
 // Loads one file and appends it to the list, whether it could be used or not.
 Backend *load_backend(quire_instance *instance, const char *path);

@@ -30,7 +30,8 @@ struct Backend {
     std::string message;
     std::string name;
     std::string version;
-    uint32_t device_count = 0;
+    bool is_probed = false;
+    uint32_t device_count = 0;  // once probed
     std::atomic<uint32_t> open_devices{0};
 };
 
