@@ -150,7 +150,8 @@ extern "C" {
 
 quire_status quire_batch_create(quire_cache *cache, const quire_batch_desc *desc, quire_batch **out,
                                 quire_error *error) {
-    return cache_call("batch_create", cache, error, [&](Cache &, quire_error *sink) -> Status {
+    return cache_call("batch_create", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+        QUIRE_TRY(core.check_at_rest());
         quire_batch_desc full;
         QUIRE_TRY(read(desc, &full));
         QUIRE_TRY(need(out, "out is NULL"));

@@ -111,12 +111,14 @@ enum {
     /* calibration.h: kv_write keeps the largest magnitudes of K, as it is after a rope, and of V.
      * All groups are f32, f16 or bf16, and there is a device. */
     QUIRE_CACHE_CALIBRATE = 1 << 4,
-    /* Content does not outlive its use on the device: each commit zeroes, behind its own copies,
-     * the blocks that had become free before it and that running work of other queues does not
-     * hold up; those wait for a later commit. A step without items does it as well. A block that
-     * is taken before that is zeroed first, in the same namespace too. Cached blocks are in use
-     * until they are evicted or forgotten (QUIRE_END_DROP_PREFIX, QUIRE_CACHE_NO_PREFIX); in the
-     * host tier content stays until it is overwritten. Not of a follower, whose leader decides. */
+    /* Content does not outlive its use in the pool: each commit zeroes, behind its own copies, the
+     * blocks that had become free before it and that running work of other queues does not hold
+     * up; those wait for a later commit. A step without items does it as well. Until that step is
+     * done, the blocks that it zeroes are not there for other queues, as any that it touches. A
+     * block that is taken before it is zeroed is zeroed first, in the same namespace too. Cached
+     * blocks are in use until they are evicted or forgotten (QUIRE_END_DROP_PREFIX,
+     * QUIRE_CACHE_NO_PREFIX). Host-tier blocks are not zeroed, nor is memory that is given back:
+     * by quire_cache_destroy, or by a migration. Not of a follower, whose leader decides. */
     QUIRE_CACHE_ZERO_ON_FREE = 1 << 5
 };
 
