@@ -63,8 +63,13 @@ bool load_library(Process &one) {
     if (one.library == nullptr) return false;
     auto entry =
         reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(one.library, "vkGetInstanceProcAddr"));
-    if (entry != nullptr) volkInitializeCustom(entry);
-    return entry != nullptr;
+    if (entry == nullptr) {  // another library
+        dlclose(one.library);
+        one.library = nullptr;
+        return false;
+    }
+    volkInitializeCustom(entry);
+    return true;
 }
 
 VkResult create(Process &one) {

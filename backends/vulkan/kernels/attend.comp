@@ -182,10 +182,12 @@ void compute_weights() {
     top = before;
     for (uint i = 0; i < 8; ++i) top = max(top, parts[m * 8 + i]);
     barrier();
+    // Scores that are all -inf weigh nothing; -inf - -inf would be NaN.
+    float shift = top == kMinusInfinity ? 0.0 : top;
     float sum = 0.0;
     for (uint j = first; j < kLanes; j += 8) {
         if ((visible[j] >> m & 1u) == 0) continue;
-        float weight = exp_of(weights[m][j] - top);
+        float weight = exp_of(weights[m][j] - shift);
         sum += weight;
         weights[m][j] = weight * v_scales[j];
     }

@@ -21,6 +21,7 @@ float exp_of(float x) {
 // Of a normal number above 0.
 float log_of(float x) {
     uint bits = floatBitsToUint(x);
+    if (bits >= 0x7F800000u) return x;  // an infinity or a NaN has no exponent
     float exponent = float(int(bits >> 23) - 126);
     float m = uintBitsToFloat((bits & 0x7FFFFFu) | 0x3F000000u);  // [0.5, 1)
     if (m < 0.707106781186547524) {
