@@ -497,7 +497,8 @@ uint32_t kv_heads_in_scratch(const AttendCall &call, uint32_t token_count, uint3
 }
 
 void attend(const AttendCall &call, const AttendWork &work, AttendScratch *scratch) {
-    const MatrixKernels *matrix = call.plan->matrix;
+    const MatrixKernels *matrix = matrix_for(*call.plan, format_of(call.pool.k_dtype));
+    if (matrix == nullptr) matrix = matrix_for(*call.plan, format_of(call.pool.v_dtype));
     if (matrix != nullptr) {
         matrix->begin((work.end_token - work.first_token) * work.query_count);
     }

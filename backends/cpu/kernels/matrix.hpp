@@ -11,9 +11,12 @@
 //                             |e| <= f / 2 < 2^-23.9 max|x|
 //     for floats of 8 bits    x = a + b + c, each the upper half of what is left of x: nothing is
 //                             lost, but what is below 2^-126
-// so that a product of three times the rows is as good as one in f32. Products of int8 are exact:
-// |sum| <= 128 * 128 * 576 < 2^24. Values of 16 bits and more stay with kernels/tile: to read them
-// takes as long as to multiply them there.
+// Products of int8 are exact: |sum| <= 128 * 128 * 576 < 2^24. So a score over fp8 is as good as
+// one in f32, and one over int8 or int4 differs from the exact one by at most
+// 2^-23.9 max|q| sum|code|: less than f32's own rounding, unless one element of q is thousands of
+// times as large as the rest and its codes are small. An infinity of e5m2, which no kv_write makes,
+// counts as a NaN: a term of 0 meets it. Values of 16 bits and more stay with kernels/tile: to read
+// them takes as long as to multiply them there.
 //
 // Order: operands are [rows][contracted] and [contracted][16 columns]; the columns of scores are
 // keys, those of results dims. The unit takes two (bf16) or four (int8) contracted elements of one
