@@ -237,7 +237,6 @@ bool quire_be_device::wait_for(quire_be_queue *queue, uint64_t place,
     VkSemaphoreWaitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
     info.semaphoreCount = 1;
-    info.pSemaphores = &queue->timeline;
     info.pValues = &place;
     VkSemaphore timeline = queue->timeline;
     info.pSemaphores = &timeline;

@@ -20,7 +20,8 @@ constexpr char kValidationLayer[] = "VK_LAYER_KHRONOS_validation";
 
 struct Process {
     std::mutex mutex;
-    void *library = nullptr;  // stays: drivers may have threads and destructors of their own
+    void *loader =
+        nullptr;  // libvulkan; stays: drivers may have threads and destructors of their own
     VkInstance instance = VK_NULL_HANDLE;
     VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
     uint32_t holders = 0;
@@ -57,15 +58,15 @@ bool is_validating() {
 
 // False: the library is not there.
 bool load_library(Process &one) {
-    if (one.library != nullptr) return true;
+    if (one.loader != nullptr) return true;
     const char *named = environment("QUIRE_VULKAN_LIBRARY");
-    one.library = dlopen(named != nullptr ? named : "libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (one.library == nullptr) return false;
+    one.loader = dlopen(named != nullptr ? named : "libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (one.loader == nullptr) return false;
     auto entry =
-        reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(one.library, "vkGetInstanceProcAddr"));
+        reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(one.loader, "vkGetInstanceProcAddr"));
     if (entry == nullptr) {  // another library
-        dlclose(one.library);
-        one.library = nullptr;
+        dlclose(one.loader);
+        one.loader = nullptr;
         return false;
     }
     volkInitializeCustom(entry);

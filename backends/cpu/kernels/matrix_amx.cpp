@@ -294,7 +294,7 @@ inline void take_slabs(const std::byte *sums, size_t stride, float kept, float f
 template <Format format>
 void absorb_format(const MatrixAbsorb &t) {
     constexpr Format kTermsOf = weights_format(format);
-    constexpr size_t kTermBytes = term_bytes(kTermsOf, kTileTokens);
+    constexpr size_t kWeightBytes = term_bytes(kTermsOf, kTileTokens);
     constexpr size_t kVectors = 4 * kSlabs<format>;
     constexpr size_t kSumsStride = kVectors * kLine;
     MatrixScratch &s = *t.scratch;
@@ -307,7 +307,7 @@ void absorb_format(const MatrixAbsorb &t) {
     for (size_t i = 0; i < t.queries; ++i) {
         fetcher.step(kSplitWeight);
         split(kTermsOf, t.weights + i * kTileTokens, kTileTokens,
-              s.weights + i * kTerms * kTermBytes, &s.factors[i]);
+              s.weights + i * kTerms * kWeightBytes, &s.factors[i]);
     }
     size_t vectors = (t.dim + 15) / 16;
     for (size_t first = 0, at = 0; first < vectors; first += kVectors) {
@@ -316,7 +316,7 @@ void absorb_format(const MatrixAbsorb &t) {
         for (size_t query = 0; query < t.queries; query += kQueriesAtOnce) {
             for (size_t i = 0; i < kSlabs<format>; ++i) {
                 fetcher.step(kProductWeight);
-                multiply_slab<format>(s.weights + query * kTerms * kTermBytes, kTermBytes,
+                multiply_slab<format>(s.weights + query * kTerms * kWeightBytes, kWeightBytes,
                                       s.operand + i * kSteps<format> * 4 * kTileBytes,
                                       s.sums + 4 * i * kLine, kSumsStride);
             }
