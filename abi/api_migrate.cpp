@@ -46,6 +46,7 @@ quire_status begin(const char *function, quire_cache *cache, Move *move, bool wa
         Cache::Awaited awaited;
         quire_status status =
             cache_call(function, cache, error, [&](Cache &core, quire_error *sink) -> Status {
+                QUIRE_TRY(core.check_closed());
                 if (waits) QUIRE_TRY(core.await_writes(&awaited, sink));
                 if (awaited.fence != nullptr) return Status{};
                 return core.begin_migration(move->target(), move->migration.get(), &move->begun,

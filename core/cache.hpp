@@ -151,6 +151,8 @@ class Cache {
     // The cache is on the target, or where it was when `copied` is no success. What it left goes
     // with *m.
     void end_migration(const MigrateTarget &target, const Status &copied, Migration *m);
+    // Whether a migration could begin, but for steps that still run.
+    Status check_closed() const;
     // A call that changes anything.
     Status check_at_rest() const {
         if (!migrating_) [[likely]]

@@ -26,7 +26,7 @@ Status Cache::plan_target(const MigrateTarget &target, Migration *m) const {
     m->geometry = geometry_;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         GroupGeometry &group = m->geometry.groups[g];
-        if (given.group_blocks != nullptr) {
+        if (given.group_blocks != nullptr && given.group_blocks[g] != 0) {
             group.blocks = given.group_blocks[g];
         } else if (!stays) {
             group.blocks = 0;
@@ -39,8 +39,12 @@ Status Cache::plan_target(const MigrateTarget &target, Migration *m) const {
     return m->shards.plan(desc, target.shards, given.shard_count, places_.data(), &m->geometry);
 }
 
-Status Cache::check_movable(const quire_migrate_desc &desc) const {
+Status Cache::check_closed() const {
     if (step_open()) return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
+    return check_at_rest();
+}
+
+Status Cache::check_movable(const quire_migrate_desc &desc) const {
     if (!timeline_.idle()) {
         return fail(QUIRE_E_BUSY,
                     "a step is committed and not done: finish it, or call "
@@ -135,7 +139,7 @@ Status Cache::carry_amax(Migration *m, quire_error *error) {
 Status Cache::begin_migration(const MigrateTarget &target, Migration *m, bool *begun,
                               quire_error *error) {
     *begun = false;
-    QUIRE_TRY(check_at_rest());
+    QUIRE_TRY(check_closed());
     QUIRE_TRY(poll(error));
     QUIRE_TRY(check_movable(target.desc));
     QUIRE_TRY(plan_target(target, m));

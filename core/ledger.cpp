@@ -33,9 +33,8 @@ BlockPool *Ledger::make_pool(uint32_t block_count, bool scrubs) const {
     return nullptr;
 }
 
-Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed,
-                      bool has_tree, bool scrubs) {
-    scrubs_ = scrubs;
+Status Ledger::create(const Geometry &geometry, const Options &options) {
+    scrubs_ = options.scrubs;
     group_count_ = geometry.group_count;
     block_tokens_ = static_cast<uint16_t>(geometry.block_tokens);
     any_full_ = geometry.any_full;
@@ -49,9 +48,9 @@ Status Ledger::create(const Geometry &geometry, uint32_t max_sequences, uint64_t
         host_pools_[g] = make_pool(group.host_blocks, false);
         if (host_pools_[g] == nullptr) return no_host_memory();
     }
-    uint32_t nodes = has_tree ? node_capacity(geometry) : 1;
-    QUIRE_TRY(tree_.create(geometry, nodes, seed));
-    if (!tables_.create(uint64_t{max_sequences} * group_count_)) return no_host_memory();
+    uint32_t nodes = options.has_tree ? node_capacity(geometry) : 1;
+    QUIRE_TRY(tree_.create(geometry, nodes, options.seed));
+    if (!tables_.create(uint64_t{options.max_sequences} * group_count_)) return no_host_memory();
     for (BlockTable &table : tables_) table = BlockTable{};
     return Status{};
 }

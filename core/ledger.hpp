@@ -28,10 +28,13 @@ class Ledger {
         : host_(host), timeline_(timeline), buffers_(host), tree_(host, &buffers_), tables_(host) {}
     ~Ledger();
 
-    // has_tree: else nothing can be published.
-    // scrubs: blocks that are given up are to be zeroed.
-    Status create(const Geometry &geometry, uint32_t max_sequences, uint64_t seed,
-                  bool has_tree = true, bool scrubs = false);
+    struct Options {
+        uint32_t max_sequences = 0;
+        uint64_t seed = 0;     // of the tree's hashes
+        bool has_tree = true;  // else nothing can be published
+        bool scrubs = false;   // blocks that are given up are to be zeroed
+    };
+    Status create(const Geometry &geometry, const Options &options);
 
     BlockPool &pool(uint32_t group) { return *pools_[group]; }
     const BlockPool &pool(uint32_t group) const { return *pools_[group]; }
@@ -71,14 +74,14 @@ class Ledger {
     // REQUIRES: the table has room. A null block may be appended too.
     void append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block);
     uint32_t take_host(uint32_t group, uint64_t barrier);
-    // How many blocks a step may have to scrub.
-    uint64_t left_count() const;
-    // Zeroes what was given up, by copies of the step, for which there is room.
-    void scrub(StepRecord *record);
     void drop_host(uint32_t group, uint32_t block, uint64_t touch);
     void copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst);
     // One token, between places of a sequence's own blocks.
     void move_token(uint32_t sequence, uint32_t group, uint32_t src, uint32_t dst);
+    // How many blocks a step may have to scrub.
+    uint64_t left_count() const;
+    // Zeroes what was given up, by copies of the step, for which there is room.
+    void scrub(StepRecord *record);
 
     // Names the content of a sequence's block `index` by `node`, in each group where the node has
     // no better one.

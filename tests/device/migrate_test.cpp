@@ -366,6 +366,19 @@ TEST_F(Waiting, a_finished_step_that_runs_is_busy_and_the_wait_ends_with_it) {
     EXPECT_EQ(info_.blocks_moved, 3u);  // one in each group
 }
 
+TEST_F(Waiting, an_open_step_is_busy_at_once_whatever_runs) {
+    auto desc = c().step_desc();
+    quire_step step = 0;
+    c().must(c().api.step_begin(c().cache, &desc, nullptr, 0, sizeof(quire_step_item), nullptr, 0,
+                                nullptr, 0, &step, &c().error));
+    EXPECT_EQ(c().api.cache_migrate_wait(c().cache, &desc_, &info_, UINT64_MAX, &c().error),
+              QUIRE_E_BUSY);
+    c().must(c().api.step_abort(c().cache, step, &c().error));
+    release();
+    EXPECT_EQ(c().api.cache_migrate_wait(c().cache, &desc_, &info_, UINT64_MAX, &c().error),
+              QUIRE_OK);
+}
+
 TEST_F(Waiting, launches_and_steps_of_before_are_refused) {
     release();
     quire_queue *old_queue = c().queues[0];

@@ -156,6 +156,16 @@ TEST(Migrate, steps_that_are_open_or_not_done_are_busy) {
     EXPECT_EQ(m.stats().blocks_total, 8u);
 }
 
+TEST(Migrate, a_group_of_which_nothing_is_said_keeps_its_number) {
+    Manager m(CacheOptions{.blocks = 8});
+    const uint32_t nothing[] = {0};
+    auto desc = described<quire_migrate_desc>();
+    auto info = described<quire_migrate_info>();
+    desc.group_blocks = nothing;
+    EXPECT_EQ(m.api().cache_migrate(m.cache(), &desc, &info, m.error()), QUIRE_OK) << m.message();
+    EXPECT_EQ(m.stats().blocks_total, 8u);
+}
+
 TEST(Migrate, a_batch_of_before_is_stale_and_its_memory_is_free_for_good) {
     Manager m(CacheOptions{.blocks = 8});
     auto batch_desc = described<quire_batch_desc>();
@@ -195,8 +205,8 @@ TEST(Migrate, what_is_described_wrongly_is_refused_in_words) {
     EXPECT_EQ(refused([](auto *d) { d->move_capacity = 3; }), QUIRE_E_ARG);
     quire_block_move none[2];
     EXPECT_EQ(refused([&](auto *d) { d->moves = none, d->move_stride = 12; }), QUIRE_E_ARG);
-    const uint32_t zero[] = {0};
-    EXPECT_EQ(refused([&](auto *d) { d->group_blocks = zero; }), QUIRE_E_ARG);
+    const uint32_t one[] = {1};
+    EXPECT_EQ(refused([&](auto *d) { d->group_blocks = one; }), QUIRE_E_ARG);
     std::string before = m.snapshot();
     Moved shorter = move_to(&m, 8, 0, 2);
     EXPECT_EQ(shorter.status, QUIRE_S_INCOMPLETE);

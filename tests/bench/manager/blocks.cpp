@@ -108,8 +108,8 @@ struct CachedPool {
         desc.group_count = 1;
         quire_group_desc group{};
         group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
-        ok =
-            compute_geometry(desc, &group, 0, &geometry).ok() && ledger.create(geometry, 1, 1).ok();
+        ok = compute_geometry(desc, &group, 0, &geometry).ok() &&
+             ledger.create(geometry, {.max_sequences = 1, .seed = 1}).ok();
     }
 
     void fill() {
