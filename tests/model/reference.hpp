@@ -4,7 +4,9 @@
 // whole copies for undoing. It shares no code with the library and states what must come out, not
 // how fast.
 //
-// What it leaves open: which free block is handed out. Blocks are compared up to renaming.
+// What it leaves open: which free block is handed out. Blocks are compared up to renaming. So it
+// has no QUIRE_CACHE_ZERO_ON_FREE: which blocks a step zeroes depends on which were handed out
+// (tests/unit/zeroing_test.cpp has random operations on it, with a model of contents).
 //
 // Units: positions and lengths are tokens; -1 means none.
 #pragma once
