@@ -23,8 +23,10 @@ weak_hash) options=(-Dbuildtype=release -Dweak_hash_bits=4) ;;
 *) fail "there is no build called '$kind': release, sanitize, threads, valgrind or weak_hash" ;;
 esac
 
-# Other options or another Meson: start again, for an old folder may not be readable any more.
-stamp=$(printf '%s\n' "$PWD" "${options[@]}" && cat .ci/requirements.txt)
+# Other options, another Meson, or a language more: start again, for an old folder may not be
+# readable any more.
+stamp=$(printf '%s\n' "$PWD" "${options[@]}" && cat .ci/requirements.txt &&
+    find .env -maxdepth 1 -name "installed-*" -exec cat {} +)
 if [ "$stamp" != "$(cat "$folder/configured" 2>/dev/null)" ]; then
     rm -rf "$folder"
     step "configuring $folder" .env/bin/meson setup "$folder" "${options[@]}"

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quire: a paged KV cache for the inference of language models, on any device.
+
+    import quire
+
+    instance = quire.Instance()
+    cache = quire.Cache(instance, [quire.Group(layers=2, kv_heads=1, head_dim=64)], blocks=64)
+    chat = cache.sequence()
+    with cache.begin([quire.Item(chat, tokens=[1, 2, 3])]) as step:
+        step.commit()
+        step.finish()
+
+The C headers, quire/*.h, say what each call means; names here are theirs.
+"""
+
+from .attention import Attention, Rope, RopePairing, RopeScaling
+from .batch import Batch, View, Views, merge
+from .cache import (Cache, CacheFlags, CacheInfo, CacheStats, Migration, Pool, Victim)
+from .calibration import Calibration
+from .device import Device, DeviceInfo
+from .dtypes import DType, numpy_dtype
+from .elements import COPY, ITEM, MOVE, PREEMPTION, RESULT, SPAN, UNKNOWN
+from .errors import (ArgumentError, BackendError, BusyError, DeviceLostError, DeviceMemoryError,
+                     ForkedError, HostMemoryError, IncompatibleError, InternalError,
+                     LibraryNotFoundError, LimitError, QuireError, ReentrantError, StaleError,
+                     StructError, SystemCallError, TimeoutError, UnsupportedError)
+from .groups import Group, GroupKind, Scale, Shard
+from .instance import Backend, Instance
+from .memory import Memory
+from .queue import FAILED, Fence, Queue
+from .sequence import (Key, KeyType, Namespace, NamespaceInfo, Sequence, SequenceFlags,
+                       SequenceInfo)
+from .size import Size, estimate_size
+from .step import RUN, WAIT, CopyKind, Item, MaskKind, Preempt, Reason, Step
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError", "Attention", "Backend", "BackendError", "Batch", "BusyError", "COPY",
+    "Cache", "CacheFlags", "CacheInfo", "CacheStats", "Calibration", "CopyKind", "DType",
+    "Device", "DeviceInfo", "DeviceLostError", "DeviceMemoryError", "FAILED", "Fence",
+    "ForkedError", "Group", "GroupKind", "HostMemoryError", "ITEM", "IncompatibleError",
+    "Instance", "InternalError", "Item", "Key", "KeyType", "LibraryNotFoundError", "LimitError",
+    "MOVE", "MaskKind", "Memory", "Migration", "Namespace", "NamespaceInfo", "PREEMPTION", "Pool",
+    "Preempt", "Queue", "QuireError", "RESULT", "RUN", "Reason", "ReentrantError", "Rope",
+    "RopePairing", "RopeScaling", "SPAN", "Scale", "Sequence", "SequenceFlags", "SequenceInfo",
+    "Shard", "Size", "StaleError", "Step", "StructError", "SystemCallError", "TimeoutError",
+    "UNKNOWN", "UnsupportedError", "Victim", "View", "Views", "WAIT", "estimate_size", "merge",
+    "numpy_dtype",
+]

@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""batch: a step's tables as kernels read them, and attention over them.
+
+Operands of kv_write, attend and merge are numpy arrays, anything with __dlpack__, or a
+quire.Memory; or a device address as an int, which nobody checks. Arrays need a device whose memory
+the host reaches (DeviceInfo.host_visible). They are read when the queue gets there, and kept alive
+until then.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence as Listed, Tuple, Union
+
+import numpy as np
+
+from . import errors
+from .attention import Attention
+from .dtypes import DType, dtype_of, holds
+from .groups import GroupKind
+from .library import ffi, new
+from .memory import Lease, Memory, window
+from .objects import Object
+from .queue import Queue
+
+if TYPE_CHECKING:
+    from .cache import Cache
+
+
+class View(enum.IntFlag):
+    """Which tables a batch keeps: QUIRE_VIEW_* of quire/step.h."""
+
+    BLOCK_TABLE = 1
+    CSR = 2
+    SLOTS = 4
+    CONTEXT_SLOTS = 8
+    LENGTHS = 16
+    POSITIONS = 32
+    CU_Q = 64
+    MASK = 128
+    SHARED_PREFIX = 256
+
+
+class Views:
+    """A batch's tables for one group and shard, as of the last commit.
+
+    row_count, query_tokens, max_length, write_tokens  of the last commit
+
+    Tables are arrays without a copy, rows behind row_count holding padding; a table that the batch
+    does not keep raises AttributeError. They change with each commit. address() is what a kernel
+    on a device takes.
+    """
+
+    def __init__(self, batch: "Batch", group: int, shard: int):
+        self._batch = batch
+        info = new("quire_batch_views")
+        batch._library.call(batch._library.api.batch_get_views, batch, group, shard, info)
+        self._info = info
+        self.row_count = int(info.row_count)
+        self.query_tokens = int(info.query_tokens)
+        self.max_length = int(info.max_length)
+        self.write_tokens = int(info.write_tokens)
+        self._reachable = batch._cache._host_visible(shard)
+
+    def address(self, table: str) -> int:
+        """Where a table lies, for kernels; 0 where the batch does not keep it."""
+        return int(getattr(self._info, table))
+
+    def _array(self, table: str, dtype: Any, *shape: int) -> "np.ndarray[Any, Any]":
+        address = self.address(table)
+        self._batch._pointer
+        if address == 0:
+            raise AttributeError(f"the batch keeps no {table}: ask for it with views")
+        if not self._reachable:
+            raise errors.UnsupportedError(f"the host does not reach {table}: it is on the device")
+        return window(self._batch, address, dtype, shape)
+
+    @property
+    def block_table(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows][stride], as vLLM and FlashAttention."""
+        return self._array("block_table", np.int32, self._batch.max_rows,
+                           int(self._info.block_table_stride))
+
+    @property
+    def csr_indptr(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows + 1], as FlashInfer."""
+        return self._array("csr_indptr", np.int32, self._batch.max_rows + 1)
+
+    @property
+    def csr_indices(self) -> "np.ndarray[Any, Any]":
+        """int32, one a block of the rows: csr_indptr[row_count] of them."""
+        count = int(self.csr_indptr[self.row_count])
+        return self._array("csr_indices", np.int32, count)
+
+    @property
+    def csr_last_page_len(self) -> "np.ndarray[Any, Any]":
+        return self._array("csr_last_page_len", np.int32, self._batch.max_rows)
+
+    @property
+    def slots(self) -> "np.ndarray[Any, Any]":
+        """int64, one a new token: block * block_tokens + offset."""
+        return self._array("slots", np.int64, self.write_tokens)
+
+    @property
+    def context_slots(self) -> "np.ndarray[Any, Any]":
+        """int32, one a context token, rows one behind another."""
+        count = int(self.lengths[:self.row_count].sum())
+        return self._array("context_slots", np.int32, count)
+
+    @property
+    def lengths(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows]: context tokens, new ones included."""
+        return self._array("lengths", np.int32, self._batch.max_rows)
+
+    @property
+    def positions(self) -> "np.ndarray[Any, Any]":
+        """int32, one a new token."""
+        return self._array("positions", np.int32, self.query_tokens)
+
+    @property
+    def cu_q(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows + 1]: where each row's new tokens begin."""
+        return self._array("cu_q", np.int32, self._batch.max_rows + 1)
+
+    @property
+    def shared_prefix(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows]: entries of the table that equal the row before's."""
+        return self._array("shared_prefix", np.int32, self._batch.max_rows)
+
+
+Operand = Any  # a numpy array, something with __dlpack__, a Memory, or an address
+
+
+class Batch(Object):
+    """Memory that steps' tables are written to. Made by Cache.batch."""
+
+    _name = "batch"
+    _destroy = "batch_destroy"
+
+    def __init__(self, cache: "Cache", *, max_rows: int, max_blocks_per_row: int,
+                 max_query_tokens: int, max_context_tokens: int, views: View,
+                 attention: Union[Attention, Listed[Attention], None], max_mask_words: int,
+                 max_cross_tokens: int, pad_null_slot: bool, shared_prefix: bool):
+        self._cache = cache
+        self.max_rows = max_rows
+        self._queues: Listed[Queue] = ()
+        if attention is None:
+            self._attention: List[Attention] = []
+        else:
+            self._attention = [attention] if isinstance(attention, Attention) else list(attention)
+        kept: List[Any] = []
+        described = [a._desc(kept) for a in self._attention]
+        array = ffi.new("quire_attention_desc[]", len(described))
+        for i, struct in enumerate(described):
+            array[i] = struct[0]
+        desc = new("quire_batch_desc", flags=int(pad_null_slot) | int(shared_prefix) << 1,
+                   max_rows=max_rows, max_blocks_per_row=max_blocks_per_row,
+                   max_query_tokens=max_query_tokens, max_context_tokens=max_context_tokens,
+                   views=int(views), attention_count=len(described),
+                   attention_stride=ffi.sizeof("quire_attention_desc"),
+                   max_mask_words=max_mask_words, max_cross_tokens=max_cross_tokens)
+        if described:
+            desc.attention = array
+        out = ffi.new("quire_batch **")
+        library = cache._library
+        library.call(library.api.batch_create, cache, desc, out)
+        super().__init__(library, out[0])
+        self._shapes: dict[Tuple[int, int], Any] = {}
+
+    def views(self, group: int = 0, shard: int = 0) -> Views:
+        """The tables of a group on a shard. Errors: StaleError after a migration."""
+        return Views(self, group, shard)
+
+    def _bind(self, queues: Listed[Queue]) -> None:
+        self._queues = queues
+        self._counts: dict[Tuple[int, int], Views] = {}
+
+    def _place(self, layer: int, queue: Optional[Queue]) -> Tuple[int, int, Queue]:
+        """(group, shard, queue) of a call. Errors: ArgumentError."""
+        cache = self._cache
+        if not 0 <= layer < len(cache.layer_groups):
+            raise errors.ArgumentError(
+                f"layer {layer}: the cache has {len(cache.layer_groups)}")
+        if queue is None:
+            if len(self._queues) != 1:
+                raise errors.ArgumentError(
+                    "no step is committed in the batch" if not self._queues
+                    else "the cache has several shards: name the queue")
+            queue = self._queues[0]
+        for shard, held in enumerate(cache.shards):
+            if held.device is queue._device:
+                return cache.layer_groups[layer], shard, queue
+        raise errors.ArgumentError("the queue is of no device of this cache")
+
+    def _views_of(self, group: int, shard: int) -> Views:
+        """How many tokens the last commit has, for the checks of operands."""
+        if not self._queues:
+            raise errors.ArgumentError("no step is committed in the batch")
+        known = self._counts.get((group, shard))
+        if known is None:
+            known = self._counts[group, shard] = Views(self, group, shard)
+        return known
+
+    def _attention_of(self, group: int, shard: int) -> Attention:
+        count = len(self._attention)
+        if count == 0:
+            raise errors.ArgumentError("the batch has no attention")
+        groups = len(self._cache.groups)
+        index = 0 if count == 1 else group if count == groups else shard * groups + group
+        return self._attention[index]
+
+    def kv_write(self, layer: int, k: Operand, v: Operand, *, q: Operand = None,
+                 dtype: Any = None, queue: Optional[Queue] = None) -> None:
+        """Enqueues: writes the new tokens' K and V of a layer into their slots.
+
+        k, v   [tokens][kv_heads][head_dim]; in a latent group the latent and the rotated part
+        q      as attend will be given them, to be turned in place where the batch has a rope
+        dtype  of k and v where they are no arrays; None = f32
+        """
+        group, shard, queue = self._place(layer, queue)
+        shape = self._cache.groups[group]
+        heads = self._cache._heads(group, shard)
+        v_dim = shape.head_dim if shape.v_head_dim is None else shape.v_head_dim
+        k_dim = shape.head_dim
+        if shape.kind == GroupKind.LATENT:
+            k_dim, v_dim = v_dim, shape.head_dim - v_dim
+        views = self._views_of(group, shard)
+        element = dtype_of(dtype) or _element_of(k)
+        checks = _Checks(queue, views.write_tokens)
+        args = new("quire_kv_args", layer=layer, dtype=element)
+        args.k, args.k_token_stride = checks.address("k", k, heads * k_dim, element)
+        args.v, args.v_token_stride = checks.address("v", v, heads * v_dim, element)
+        if q is not None:
+            attention = self._attention_of(group, shard)
+            turned = _Checks(queue, views.query_tokens)
+            args.q, args.q_token_stride = turned.address(
+                "q", q, attention.q_heads * shape.head_dim,
+                dtype_of(attention.dtype) or DType.F32, writes=True)
+            checks.used += turned.used
+        self._library.call(self._library.api.kv_write, self, args, queue)
+        checks.keep()
+
+    def attend(self, layer: int, q: Operand, out: Operand, *, lse: Operand = None,
+               sinks: Operand = None, queue: Optional[Queue] = None) -> None:
+        """Enqueues: attention of the new tokens over their sequences.
+
+        q      [tokens][q_heads][k_head_dim]
+        out    [tokens][q_heads][v_head_dim], written
+        lse    [tokens][q_heads] f32, written where it is given
+        sinks  [q_heads] f32, this layer's, where the batch has sink logits
+        """
+        group, shard, queue = self._place(layer, queue)
+        shape = self._cache.groups[group]
+        attention = self._attention_of(group, shard)
+        v_dim = shape.head_dim if shape.v_head_dim is None else shape.v_head_dim
+        element = dtype_of(attention.dtype) or DType.F32
+        heads = attention.q_heads
+        checks = _Checks(queue, self._views_of(group, shard).query_tokens)
+        args = new("quire_attend_args", layer=layer)
+        args.q, args.q_token_stride = checks.address("q", q, heads * shape.head_dim, element)
+        args.out, args.out_token_stride = checks.address("out", out, heads * v_dim, element,
+                                                         writes=True)
+        if lse is not None:
+            args.lse = checks.dense("lse", lse, checks.tokens * heads, writes=True)
+        if sinks is not None:
+            args.sinks = checks.dense("sinks", sinks, heads)
+        self._library.call(self._library.api.attend, self, args, queue)
+        checks.keep()
+
+
+def merge(queue: Queue, parts: Operand, lses: Operand, out: Operand, *,
+          lse: Operand = None, shape: Optional[Tuple[int, int, int, int]] = None,
+          dtype: Any = None) -> None:
+    """Enqueues: one state of attention from those over parts of a context.
+
+    parts  [part][token][head][head_dim];  lses  [part][token][head] f32
+    out    [token][head][head_dim];        lse   [token][head] f32
+    shape  of parts, where they are no array; dtype likewise
+    """
+    if shape is None:
+        if not isinstance(parts, np.ndarray) or parts.ndim != 4:
+            raise errors.ArgumentError("parts has four sides: part, token, head, head_dim")
+        shape = (parts.shape[0], parts.shape[1], parts.shape[2], parts.shape[3])
+    part_count, token_count, heads, head_dim = shape
+    element = dtype_of(dtype) or _element_of(parts)
+    states = part_count * token_count * heads
+    checks = _Checks(queue, token_count)
+    args = new("quire_merge_args", part_count=part_count, token_count=token_count, heads=heads,
+               head_dim=head_dim, dtype=element)
+    args.parts = checks.dense("parts", parts, states * head_dim, element)
+    args.lses = checks.dense("lses", lses, states)
+    args.out = checks.dense("out", out, token_count * heads * head_dim, element, writes=True)
+    if lse is not None:
+        args.lse = checks.dense("lse", lse, token_count * heads, writes=True)
+    queue._library.call(queue._library.api.attention_merge, queue, args)
+    checks.keep()
+
+
+def _element_of(operand: Operand) -> int:
+    """The type of an array's elements; f32 where there is none."""
+    if isinstance(operand, (int, Memory)):
+        return int(DType.F32)
+    array = operand if isinstance(operand, np.ndarray) else np.from_dlpack(operand)
+    for kind in (DType.F32, DType.F16, DType.BF16):
+        if holds(array, kind):
+            return int(kind)
+    raise errors.ArgumentError(f"elements of {array.dtype} are no f32, f16 or bf16")
+
+
+class _Checks:
+    """Operands of one call: that they are large enough and of the right type, and where they are.
+    What is wrong is said before anything is enqueued."""
+
+    def __init__(self, queue: Queue, tokens: int):
+        self.queue = queue
+        self.tokens = tokens
+        self.used: List[Any] = []
+
+    def keep(self) -> None:
+        for operand in self.used:
+            self.queue._keep(operand)
+
+    def address(self, name: str, operand: Operand, row: int, element: int,
+                writes: bool = False) -> Tuple[int, int]:
+        """(address, elements from token to token) of [tokens][row]."""
+        if isinstance(operand, (int, np.integer)):
+            return int(operand), 0
+        if isinstance(operand, Memory):
+            return self._memory(name, operand, self.tokens * row, element), 0
+        array = self._array(name, operand, element, writes)
+        if array.ndim < 2 or array.shape[0] != self.tokens or math.prod(array.shape[1:]) != row:
+            raise errors.ArgumentError(
+                f"{name} has the shape {array.shape}, not ({self.tokens} tokens, {row} elements)")
+        rows = array[0] if self.tokens else array.reshape(0)
+        stride = array.strides[0]
+        if not rows.flags.c_contiguous or stride % array.itemsize != 0 or stride < 0:
+            raise errors.ArgumentError(
+                f"{name} has gaps within a token: its strides are {array.strides} bytes")
+        return array.ctypes.data, stride // array.itemsize if self.tokens > 1 else 0
+
+    def dense(self, name: str, operand: Operand, count: int, element: int = DType.F32,
+              writes: bool = False) -> int:
+        """The address of so many elements without gaps."""
+        if isinstance(operand, (int, np.integer)):
+            return int(operand)
+        if isinstance(operand, Memory):
+            return self._memory(name, operand, count, element)
+        array = self._array(name, operand, element, writes)
+        if array.size != count or not array.flags.c_contiguous:
+            raise errors.ArgumentError(
+                f"{name} has the shape {array.shape} and strides {array.strides}, not {count} "
+                "elements without gaps")
+        return int(array.ctypes.data)
+
+    def _memory(self, name: str, memory: Memory, count: int, element: int) -> int:
+        memory._pointer
+        if memory._device is not self.queue._device:
+            raise errors.ArgumentError(f"{name} is memory of another device")
+        wanted = count * DType(element).bits // 8
+        if memory.size_bytes < wanted:
+            raise errors.ArgumentError(
+                f"{name} has {memory.size_bytes} bytes; {wanted} are needed")
+        self.used.append(Lease(memory))
+        return memory.address
+
+    def _array(self, name: str, operand: Operand, element: int,
+               writes: bool) -> "np.ndarray[Any, Any]":
+        if not self.queue._device._host_visible:
+            raise errors.UnsupportedError(
+                f"{name}: the host does not reach this device's memory; give a quire.Memory")
+        try:
+            array = operand if isinstance(operand, np.ndarray) else np.from_dlpack(operand)
+        except (AttributeError, TypeError, BufferError, RuntimeError) as why:
+            raise errors.ArgumentError(f"{name} is no array: {why}") from None
+        if not holds(array, element):
+            raise errors.ArgumentError(
+                f"{name} has elements of {array.dtype}, not {DType(element).name}")
+        if writes and not array.flags.writeable:
+            raise errors.ArgumentError(f"{name} is read-only")
+        if array.ctypes.data % array.itemsize != 0:
+            raise errors.ArgumentError(f"{name} is not aligned")
+        self.used.append(array)
+        return array

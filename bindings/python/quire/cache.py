@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cache: the paged KV cache: pools, prefixes, sequences and steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any, Dict, Iterable, List, Optional, Sequence as Listed, Tuple, Union
+
+import numpy as np
+
+from . import elements, errors, sequence as _sequence
+from .attention import Attention
+from .batch import Batch, View
+from .device import Device
+from .groups import Group, Shard
+from .instance import Instance
+from .library import INCOMPLETE, NO_BLOCKS, TIMED_OUT, ffi, new
+from .objects import Object
+from .queue import Queue, nanoseconds
+from .sequence import Key, Namespace, Sequence
+from .step import Items, Preempt, Step, given
+
+_ITEM_BYTES = elements.ITEM.itemsize
+_RESULT_BYTES = elements.RESULT.itemsize
+
+
+class CacheFlags(enum.IntFlag):
+    """QUIRE_CACHE_* of quire/cache.h."""
+
+    NO_PREFIX = 1
+    FIXED_HASH = 2
+    LOG = 4
+    FOLLOWER = 8
+    CALIBRATE = 16
+    ZERO_ON_FREE = 32
+
+
+class Victim(enum.IntEnum):
+    NEWEST = 0
+    PRIORITY = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """Where a group's K and V lie on a shard: quire_pool_info of quire/cache.h, in bytes."""
+
+    address: int
+    size_bytes: int
+    block_stride: int
+    layer_stride: int
+    v_offset: int
+    k_head_stride: int
+    k_token_stride: int
+    v_head_stride: int
+    v_token_stride: int
+    blocks: int
+    block_tokens: int
+    host_blocks: int
+    layer_begin: int
+    layer_count: int
+    head_begin: int
+    head_count: int
+    k_scale_offset: int
+    v_scale_offset: int
+    scale_head_stride: int
+    scales: int
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheInfo:
+    group_count: int
+    layer_count: int
+    block_tokens: int
+    shard_count: int
+    pool_tokens: int
+    max_sequences: int
+    pool_bytes: int
+    host_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheStats:
+    """quire_cache_stats of quire/cache.h; vLLM's names where the meaning is vLLM's."""
+
+    prefix_cache_queries: int
+    prefix_cache_hits: int
+    num_preemptions: int
+    preemptions_swap: int
+    preemptions_recompute: int
+    tokens_preempted: int
+    evictions: int
+    copies_on_write: int
+    blocks_swapped_out: int
+    blocks_swapped_in: int
+    forks: int
+    steps: int
+    bytes_hashed: int
+    bytes_compared: int
+    sequences: int
+    sequences_lost: int
+    host_blocks_used: int
+    blocks_total: int
+    blocks_free: int
+    blocks_cached: int
+    blocks_held: int
+    nodes: int
+    kv_cache_usage_perc: float
+    migrations: int
+    bytes_migrated: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Migration:
+    """What a migration did, quire_migrate_info of quire/migrate.h.
+
+    moved  False: what is live does not fit, blocks_short are missing, and nothing changed
+    moves  where each block went, an array of quire.MOVE
+    """
+
+    moved: bool
+    moves: "np.ndarray[Any, Any]"
+    blocks_moved: int
+    blocks_dropped: int
+    bytes_moved: int
+    live_bytes: int
+    host_blocks_kept: int
+    host_blocks_copied: int
+    host_bytes_copied: int
+    blocks_short: int
+
+
+ShardLike = Union[Shard, Device]
+
+
+def _fill(kind: Any, info: Any) -> Any:
+    return kind(**{field.name: getattr(info, field.name) for field in dataclasses.fields(kind)})
+
+
+def _array(kind: str, structs: Listed[Any]) -> Any:
+    """Structs one behind another."""
+    array = ffi.new(f"{kind}[]", len(structs))
+    for i, struct in enumerate(structs):
+        array[i] = struct[0]
+    return array
+
+
+class Cache(Object):
+    """A cache over shards of devices; without any it keeps books only.
+
+    groups              layers that are alike; layer_groups says which layer is whose
+    shards              devices, or parts of them; one queue each is what a step runs on
+    blocks, pool_bytes, pool_fraction
+                        the size of each group's pool: exactly one, unless groups say theirs
+    calibration         the bytes of a calibration, where scales come from one
+    The others are as in quire_cache_desc of quire/cache.h; 0 is a field's default.
+    """
+
+    _name = "cache"
+    _destroy = "cache_destroy"
+
+    def __init__(self, instance: Instance, groups: Listed[Group], shards: Iterable[ShardLike] = (),
+                 *, layer_groups: Optional[Listed[int]] = None, block_tokens: int = 0,
+                 blocks: int = 0, pool_bytes: int = 0, pool_fraction: float = 0,
+                 reserve_bytes: int = 0, host_bytes: int = 0, host_blocks: int = 0,
+                 max_sequences: int = 0, max_sequence_tokens: int = 0, watermark_blocks: int = 0,
+                 flags: CacheFlags = CacheFlags(0), victim: Victim = Victim.NEWEST,
+                 hash_seed: int = 0, swap_bytes_per_second: float = 0,
+                 prefill_tokens_per_second: float = 0, calibration: Optional[bytes] = None,
+                 calibration_margin: float = 0):
+        self._instance = instance
+        self.groups = list(groups)
+        self.layer_groups = self._layers(layer_groups)
+        self._set_shards(shards)
+        parts = [_array("quire_group_desc", [group._desc() for group in self.groups]),
+                 _array("quire_shard_desc", [shard._desc() for shard in self.shards]),
+                 ffi.new("uint32_t[]", self.layer_groups)]
+        desc = new("quire_cache_desc", groups=parts[0], group_count=len(self.groups),
+                   group_stride=ffi.sizeof("quire_group_desc"), layer_groups=parts[2],
+                   shards=parts[1] if self.shards else ffi.NULL, shard_count=len(self.shards),
+                   shard_stride=ffi.sizeof("quire_shard_desc"), block_tokens=block_tokens,
+                   blocks=blocks, pool_bytes=pool_bytes, pool_fraction=pool_fraction,
+                   reserve_bytes=reserve_bytes, host_bytes=host_bytes, host_blocks=host_blocks,
+                   max_sequences=max_sequences, max_sequence_tokens=max_sequence_tokens,
+                   watermark_blocks=watermark_blocks, flags=int(flags), victim=victim,
+                   hash_seed=hash_seed, swap_bytes_per_second=swap_bytes_per_second,
+                   prefill_tokens_per_second=prefill_tokens_per_second,
+                   calibration_margin=calibration_margin)
+        if calibration is not None:
+            desc.calibration = parts_of_calibration = ffi.from_buffer(calibration)
+            desc.calibration_bytes = len(parts_of_calibration)
+        out = ffi.new("quire_cache **")
+        library = instance._library
+        library.call(library.api.cache_create, instance, desc, out,
+                     beside=[shard.device for shard in self.shards])
+        super().__init__(library, out[0])
+
+    def _layers(self, layer_groups: Optional[Listed[int]]) -> List[int]:
+        counted = [g for g, group in enumerate(self.groups) for _ in range(group.layers)]
+        if layer_groups is None:
+            return counted
+        if len(layer_groups) != len(counted):
+            raise errors.ArgumentError(
+                f"layer_groups names {len(layer_groups)} layers; the groups have {len(counted)}")
+        return list(layer_groups)
+
+    def _set_shards(self, shards: Iterable[ShardLike]) -> None:
+        self.shards = [s if isinstance(s, Shard) else Shard(s) for s in shards]
+        self._head_counts: Dict[Tuple[int, int], int] = {}
+
+    def _host_visible(self, shard: int) -> bool:
+        return not self.shards or self.shards[shard].device._host_visible
+
+    def _heads(self, group: int, shard: int) -> int:
+        """KV heads of a group that a shard holds."""
+        count = self._head_counts.get((group, shard))
+        if count is None:
+            count = self._head_counts[group, shard] = self.pool(group, shard).head_count
+        return count
+
+    def _call(self, function: str, *arguments: Any, beside: Listed[Object] = ()) -> int:
+        library = self._library
+        return library.call(getattr(library.api, function), self, *arguments, beside=beside)
+
+    # What it is.
+
+    @property
+    def info(self) -> CacheInfo:
+        info = new("quire_cache_info")
+        self._call("cache_get_info", info)
+        return _fill(CacheInfo, info)  # type: ignore[no-any-return]
+
+    @property
+    def stats(self) -> CacheStats:
+        stats = new("quire_cache_stats")
+        self._call("cache_get_stats", stats)
+        return _fill(CacheStats, stats)  # type: ignore[no-any-return]
+
+    def pool(self, group: int = 0, shard: int = 0) -> Pool:
+        info = new("quire_pool_info")
+        self._call("cache_get_pool", group, shard, info)
+        return _fill(Pool, info)  # type: ignore[no-any-return]
+
+    def reset(self) -> None:
+        """Forgets every published prefix, after a change of weights."""
+        self._call("cache_reset")
+
+    def check(self) -> None:
+        """Proves all invariants; O(everything). Errors: InternalError says which is broken."""
+        self._call("cache_check")
+
+    # What lives in it.
+
+    def namespace(self, key: bytes = b"", quota_blocks: int = 0) -> Namespace:
+        """A tenant. The key comes from the server, never from a request."""
+        return Namespace(self, key, quota_blocks)
+
+    def sequence(self, namespace: Optional[Namespace] = None, keys: Listed[Key] = (),
+                 priority: int = 0, cross_tokens: int = 0) -> Sequence:
+        """An empty sequence; it holds nothing until a step runs it."""
+        return _sequence.create(self, namespace, keys, priority, cross_tokens)
+
+    def set_tokens(self, spans: "np.ndarray[Any, Any]", tokens: elements.Tokens) -> None:
+        """Names unknown tokens of many sequences, by an array of quire.SPAN."""
+        span_pointer, count = elements.read(spans, elements.SPAN, "quire_token_span[]", "spans")
+        token_pointer, token_count = elements.read_tokens(tokens)
+        self._call("seq_set_tokens", span_pointer, count, elements.SPAN.itemsize, token_pointer,
+                   token_count)
+
+    def batch(self, max_rows: int, max_blocks_per_row: int, max_query_tokens: int, *,
+              max_context_tokens: int = 0, views: View = View(0),
+              attention: Union[Attention, Listed[Attention], None] = None,
+              max_mask_words: int = 0, max_cross_tokens: int = 0, pad_null_slot: bool = False,
+              shared_prefix: bool = False) -> Batch:
+        """Memory that steps' tables are written to.
+
+        attention  one for all groups, or one a group
+        """
+        return Batch(self, max_rows=max_rows, max_blocks_per_row=max_blocks_per_row,
+                     max_query_tokens=max_query_tokens, max_context_tokens=max_context_tokens,
+                     views=views, attention=attention, max_mask_words=max_mask_words,
+                     max_cross_tokens=max_cross_tokens, pad_null_slot=pad_null_slot,
+                     shared_prefix=shared_prefix)
+
+    # Steps.
+
+    def _step_desc(self, queue: Union[Queue, Listed[Queue], None], tag: int, may_preempt: bool,
+                   preempt: Preempt) -> Tuple[Any, Any, Listed[Queue]]:
+        queues: Listed[Queue] = ()
+        if queue is not None:
+            queues = (queue,) if isinstance(queue, Queue) else queue
+        pointers = ffi.new("quire_queue *[]", [q._pointer for q in queues])
+        desc = ffi.new("quire_step_desc *")
+        desc.struct_size = ffi.sizeof("quire_step_desc")
+        desc.flags = int(may_preempt)
+        desc.queue_count = len(queues)
+        if queues:
+            desc.queues = pointers
+        desc.preempt = preempt
+        desc.queue_tag = tag
+        return desc, pointers, queues
+
+    def begin(self, items: Items = (), tokens: Optional[elements.Tokens] = None, *,
+              queue: Union[Queue, Listed[Queue], None] = None, tag: int = 0,
+              may_preempt: bool = False, preempt: Preempt = Preempt.AUTO,
+              results: Optional["np.ndarray[Any, Any]"] = None) -> Step:
+        """Opens a step and adds items; `results` of the step says what becomes of each.
+
+        items    an array of quire.ITEM, with `tokens` beside it, or a list of quire.Item
+        queue    where it runs: one, or one a shard. tag: names it where the cache keeps books only
+        results  an array of quire.RESULT to be written, so that none has to be made
+        """
+        desc, _pointers, queues = self._step_desc(queue, tag, may_preempt, preempt)
+        call = given(items, tokens, results)
+        out = ffi.new("quire_step *")
+        self._call("step_begin", desc, call[0], call[1], _ITEM_BYTES, call[2], call[3], call[5],
+                   _RESULT_BYTES, out, beside=queues)
+        return Step(self, int(out[0]), queues, call[4])
+
+    def apply_log(self, log: bytes, *, queue: Union[Queue, Listed[Queue], None] = None,
+                  tag: int = 0, batch: Optional[Batch] = None) -> Step:
+        """A follower's step: applies the next log of its leader. It is committed."""
+        desc, _pointers, queues = self._step_desc(queue, tag, False, Preempt.AUTO)
+        out = ffi.new("quire_step *")
+        self._call("log_apply", ffi.from_buffer(log), len(log), desc,
+                   ffi.NULL if batch is None else batch, out, beside=queues)
+        step = Step(self, int(out[0]), queues, np.zeros(0, elements.RESULT))
+        step._committed(batch)
+        return step
+
+    # The whole.
+
+    def migrate(self, shards: Iterable[ShardLike] = (), *, blocks: int = 0, pool_bytes: int = 0,
+                pool_fraction: float = 0, reserve_bytes: int = 0,
+                group_blocks: Optional[Listed[int]] = None, host_bytes: int = 0,
+                host_blocks: int = 0, copy_host_tier: bool = False, wait: bool = True,
+                timeout: Optional[float] = None) -> Migration:
+        """Moves the cache to other devices, or to pools of another size; all of it, or nothing.
+        Its batches and queues of before are of no use any more.
+
+        wait     first waits until finished steps have run, `timeout` seconds at most
+        Errors   BusyError, a step is open or not finished; TimeoutError, steps still run.
+        """
+        targets = [s if isinstance(s, Shard) else Shard(s) for s in shards]
+        if group_blocks is not None and len(group_blocks) != len(self.groups):
+            raise errors.ArgumentError(
+                f"group_blocks has {len(group_blocks)} numbers for {len(self.groups)} groups")
+        parts = [_array("quire_shard_desc", [shard._desc() for shard in targets]),
+                 ffi.new("uint32_t[]", list(group_blocks or ()))]
+        desc = new("quire_migrate_desc", flags=int(copy_host_tier), shard_count=len(targets),
+                   shard_stride=ffi.sizeof("quire_shard_desc"), blocks=blocks,
+                   pool_bytes=pool_bytes, pool_fraction=pool_fraction,
+                   reserve_bytes=reserve_bytes, host_bytes=host_bytes, host_blocks=host_blocks,
+                   move_stride=elements.MOVE.itemsize)
+        if targets:
+            desc.shards = parts[0]
+        if group_blocks is not None:
+            desc.group_blocks = parts[1]
+        status, info, moves = self._migrate(desc, wait, timeout, [s.device for s in targets])
+        if status != NO_BLOCKS:
+            self._set_shards(targets)
+        fields = {f.name: getattr(info, f.name) for f in dataclasses.fields(Migration)
+                  if f.name not in ("moved", "moves")}
+        return Migration(moved=status != NO_BLOCKS, moves=moves, **fields)
+
+    def _migrate(self, desc: Any, wait: bool, timeout: Optional[float],
+                 devices: Listed[Device]) -> Tuple[int, Any, "np.ndarray[Any, Any]"]:
+        info = new("quire_migrate_info")
+        stats = self.stats
+        room = stats.blocks_held + stats.blocks_cached + stats.host_blocks_used
+        while True:
+            moves = np.zeros(max(1, room), elements.MOVE)
+            desc.moves = ffi.from_buffer("quire_block_move[]", moves, True)
+            desc.move_capacity = len(moves)
+            if wait:
+                status = self._call("cache_migrate_wait", desc, info, nanoseconds(timeout),
+                                    beside=devices)
+            else:
+                status = self._call("cache_migrate", desc, info, beside=devices)
+            if status == TIMED_OUT:
+                raise errors.TimeoutError("steps still run; nothing changed")
+            if status == NO_BLOCKS:
+                return status, info, moves[:0]
+            if status != INCOMPLETE:
+                return status, info, moves[:info.move_count]
+            room = info.move_count
+
+    def save_calibration(self, timeout: Optional[float] = None) -> bytes:
+        """What CacheFlags.CALIBRATE measured since it was made."""
+        size = ffi.new("uint64_t *")
+        self._call("cache_save_calibration_wait", ffi.NULL, 0, size, 0)
+        buffer = ffi.new("uint8_t[]", size[0])
+        status = self._call("cache_save_calibration_wait", buffer, size[0], size,
+                            nanoseconds(timeout))
+        if status == TIMED_OUT:
+            raise errors.TimeoutError("steps still run; nothing was written")
+        return bytes(ffi.buffer(buffer, size[0]))

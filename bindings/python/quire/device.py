@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""device: a device of a backend, opened."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, List, Optional, Tuple
+
+from .instance import Instance
+from .library import ffi, new, text
+from .objects import Object
+
+Task = Callable[[int], None]
+# run_tasks(task_count, task): calls task(i) once for each i below task_count, then returns.
+RunTasks = Callable[[int, Task], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceInfo:
+    name: str
+    backend: str
+    memory_total_bytes: int
+    memory_free_bytes: int
+    copy_alignment: int
+    host_visible: bool  # device addresses are host addresses: arrays need no copy
+
+
+class Device(Object):
+    """A device. Until the first is opened a process may fork.
+
+    backend      its name, such as "cpu"; None: the first backend that has a device
+    index        which device of that backend
+    threads      that run a kernel, where kernels run on the host; 0 = one a core
+    pin_threads  each of them stays on one core
+    run_tasks    the engine's own threads instead. What it raises is kept in `task_error`, and the
+                 device's queues stop.
+    """
+
+    _name = "device"
+    _destroy = "device_close"
+
+    def __init__(self, instance: Instance, backend: Optional[str] = None, *, index: int = 0,
+                 threads: int = 0, pin_threads: bool = False,
+                 run_tasks: Optional[RunTasks] = None):
+        self._instance = instance
+        self.task_error: Optional[BaseException] = None
+        desc = new("quire_device_desc", index=index, threads=threads, flags=int(pin_threads))
+        name = None
+        if backend is not None:
+            name = ffi.new("char[]", backend.encode())
+            desc.backend = name
+        # Arrays that a closed queue had not used up: (fence, value, arrays).
+        self._left_behind: List[Tuple[Any, int, Any]] = []
+        self._until_closed: List[Any] = []
+        self._callback = None
+        if run_tasks is not None:
+            self._callback = self._task_callback(run_tasks)
+            desc.run_tasks = self._callback
+        out = ffi.new("quire_device **")
+        library = instance._library
+        library.call(library.api.device_open, instance, desc, out)
+        super().__init__(library, out[0])
+        self._host_visible = self.info.host_visible
+
+    @property
+    def info(self) -> DeviceInfo:
+        info = new("quire_device_info")
+        self._library.call(self._library.api.device_get_info, self, info)
+        return DeviceInfo(text(info.name), text(info.backend), info.memory_total_bytes,
+                          info.memory_free_bytes, info.copy_alignment, bool(info.host_visible))
+
+    def _forget_finished(self) -> None:
+        for left in list(self._left_behind):
+            fence, value, _arrays = left
+            if fence.value >= value:
+                self._left_behind.remove(left)
+                fence.close()
+
+    def _closing(self) -> None:
+        self._forget_finished()
+        for fence, _value, arrays in self._left_behind:
+            self._until_closed.append(arrays)
+            fence.close()
+        self._left_behind = []
+
+    def _task_callback(self, run_tasks: RunTasks) -> Any:
+        kind = "void(void *, uint32_t, quire_task, void *)"
+
+        @ffi.callback(kind)  # type: ignore[untyped-decorator]
+        def call(_user: Any, task_count: int, task: Any, context: Any) -> None:
+            try:
+                run_tasks(task_count, lambda i: task(context, i))
+            except BaseException as why:  # it may not unwind through the library
+                self.task_error = why
+
+        return call

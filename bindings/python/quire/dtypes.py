@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dtypes: element types, and numpy's names for them.
+
+numpy has no bf16 and no floats of 8 bits: they travel as unsigned integers of their size, or as
+arrays of the package ml_dtypes, whose types have these names.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Dict, Union
+
+import numpy as np
+
+from . import errors
+
+
+class DType(enum.IntEnum):
+    """Values are DLPack's: code << 16 | bits << 8 | lanes."""
+
+    I4 = 0 << 16 | 4 << 8 | 1
+    I8 = 0 << 16 | 8 << 8 | 1
+    F16 = 2 << 16 | 16 << 8 | 1
+    F32 = 2 << 16 | 32 << 8 | 1
+    BF16 = 4 << 16 | 16 << 8 | 1
+    F8_E4M3FN = 10 << 16 | 8 << 8 | 1
+    F8_E5M2 = 12 << 16 | 8 << 8 | 1
+
+    @property
+    def bits(self) -> int:
+        return self >> 8 & 0xFF
+
+
+_NAMES: Dict[str, DType] = {
+    "int4": DType.I4, "i4": DType.I4,
+    "int8": DType.I8, "i8": DType.I8,
+    "float16": DType.F16, "f16": DType.F16,
+    "float32": DType.F32, "f32": DType.F32,
+    "bfloat16": DType.BF16, "bf16": DType.BF16,
+    "float8_e4m3fn": DType.F8_E4M3FN, "fp8_e4m3": DType.F8_E4M3FN,
+    "float8_e5m2": DType.F8_E5M2, "fp8_e5m2": DType.F8_E5M2,
+}
+
+_STORED_AS = {DType.F16: "float16", DType.F32: "float32", DType.BF16: "uint16"}
+
+DTypeLike = Union[DType, int, str, "np.dtype[Any]", type, None]
+
+
+def dtype_of(name: DTypeLike) -> int:
+    """The library's number of a type: a DType, "f16", np.float16 ...; None is 0, its default."""
+    if name is None:
+        return 0
+    if isinstance(name, int):
+        return int(name)
+    spelled = name if isinstance(name, str) else np.dtype(name).name
+    if spelled not in _NAMES:
+        raise errors.ArgumentError(
+            f"{spelled} is no element type of a cache; known are {', '.join(sorted(_NAMES))}")
+    return int(_NAMES[spelled])
+
+
+def holds(array: "np.ndarray[Any, Any]", dtype: int) -> bool:
+    """Whether the array's elements are of that type."""
+    kind = DType(dtype)
+    stored = array.dtype.name
+    return stored == _STORED_AS.get(kind) or _NAMES.get(stored) == kind
+
+
+def numpy_dtype(dtype: DTypeLike) -> "np.dtype[Any]":
+    """How numpy holds such elements: q, out, and what kv_write is given."""
+    kind = DType(dtype_of(dtype) or DType.F32)
+    if kind not in _STORED_AS:
+        raise errors.ArgumentError(f"{kind.name} is a type of K and V in a pool only")
+    return np.dtype(_STORED_AS[kind])

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""groups, shards: the shape of a cache: which layers are alike, and what each device holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any, Optional
+
+from .device import Device
+from .dtypes import DTypeLike, dtype_of
+from .library import new
+
+
+class GroupKind(enum.IntEnum):
+    FULL = 0     # every token sees all before it
+    WINDOW = 1   # the `window` newest, and the first `sink_tokens`
+    CHUNKED = 2  # those before it of its own chunk of `window`
+    LATENT = 3   # full, over one latent row a token (MLA)
+    CROSS = 4    # another input, written once
+
+
+class Scale(enum.IntEnum):
+    """Where the scales of a pool's codes come from."""
+
+    NONE = 0
+    TENSOR = 1      # from a calibration, one a layer
+    HEAD = 2        # from a calibration, one a KV head
+    TOKEN_HEAD = 3  # made at each write, one a token and KV head
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Layers that share attention kind and geometry: quire_group_desc of quire/cache.h.
+
+    v_head_dim, v_dtype, v_scale  None: as K's
+    dtype                         of K, and of V; None = f16
+    blocks                        of its pool; 0: as the cache says
+    """
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    kind: GroupKind = GroupKind.FULL
+    v_head_dim: Optional[int] = None
+    dtype: DTypeLike = None
+    v_dtype: DTypeLike = None
+    window: int = 0
+    sink_tokens: int = 0
+    scale: Scale = Scale.NONE
+    v_scale: Optional[Scale] = None
+    blocks: int = 0
+
+    def _desc(self) -> Any:
+        v_head_dim = self.head_dim if self.v_head_dim is None else self.v_head_dim
+        return new("quire_group_desc", kind=self.kind, window=self.window,
+                   layer_count=self.layers, kv_heads=self.kv_heads, k_head_dim=self.head_dim,
+                   v_head_dim=v_head_dim, k_dtype=dtype_of(self.dtype),
+                   v_dtype=dtype_of(self.v_dtype), blocks=self.blocks,
+                   sink_tokens=self.sink_tokens, k_scale=self.scale,
+                   v_scale=0 if self.v_scale is None else self.v_scale)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One device's part of a cache; a count of 0 is all that is left."""
+
+    device: Device
+    layer_begin: int = 0
+    layer_count: int = 0
+    head_begin: int = 0
+    head_count: int = 0
+
+    def _desc(self) -> Any:
+        return new("quire_shard_desc", device=self.device._pointer, layer_begin=self.layer_begin,
+                   layer_count=self.layer_count, head_begin=self.head_begin,
+                   head_count=self.head_count)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""library: libquire, opened at run time, and how it is called.
+
+Found in this order: the path that `load` is given; the environment's QUIRE_LIBRARY; the copy that
+this package carries; libquire.so.0 where the dynamic linker looks. It is never closed: its threads
+outlive any point at which one could.
+
+Threads: any. Calls let other Python threads run meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import threading
+import types
+from typing import Any, Callable, List, Optional, Sequence
+
+from . import errors
+from .objects import Object
+from ._ffi import ffi as ffi  # made from the headers when the package is built
+
+MAJOR = 0
+MINOR = 1
+INCOMPLETE = 1
+NO_BLOCKS = 2
+TIMED_OUT = 3
+
+
+def text(array: Any) -> str:
+    """What a char array of a struct says."""
+    content: bytes = ffi.string(array)
+    return content.decode("utf-8", "replace")
+
+
+def new(kind: str, /, **fields: Any) -> Any:
+    """A zeroed struct whose struct_size is set, and these fields."""
+    struct = ffi.new(f"{kind} *", fields)
+    struct.struct_size = ffi.sizeof(kind)
+    return struct
+
+
+class _Errors(threading.local):
+    """Where the calls of a thread leave what went wrong."""
+
+    def __init__(self) -> None:
+        self.error = new("quire_error")
+
+
+class Library:
+    """A library's table of functions."""
+
+    def __init__(self, path: str):
+        self.path = path
+        self._errors = _Errors()
+        try:
+            self._handle = ffi.dlopen(path, ffi.RTLD_NOW | ffi.RTLD_LOCAL)
+        except OSError as why:
+            raise errors.LibraryNotFoundError(
+                f"cannot open {path}: {why}; set QUIRE_LIBRARY to the file's path") from None
+        try:
+            get_api = self._handle.quire_get_api
+        except (AttributeError, ffi.error):
+            raise errors.IncompatibleError(
+                f"{path} has no quire_get_api: it is not libquire") from None
+        table = ffi.new("const quire_api **")
+        self.call(get_api, MAJOR, MINOR, table)
+        if table[0].struct_size < ffi.sizeof("quire_api"):
+            raise errors.IncompatibleError(
+                f"{path} is older than this binding: its table has {table[0].struct_size} bytes, "
+                f"not {ffi.sizeof('quire_api')}")
+        # Function pointers, looked up once: each access to a C struct makes a new object.
+        self.api = types.SimpleNamespace(**{
+            name: getattr(table[0], name) for name, _ in ffi.typeof("quire_api").fields})
+
+    def call(self, function: Callable[..., int], *arguments: Any,
+             beside: Sequence[Object] = ()) -> int:
+        """Calls, and raises what a negative status says. Returns the others.
+
+        Objects among the arguments, and those `beside` that structs name, are in use meanwhile.
+        """
+        error = self._errors.error
+        used: List[Object] = []
+        plain = list(arguments)
+        try:
+            for i, argument in enumerate(arguments):
+                if isinstance(argument, Object):
+                    plain[i] = argument._use()
+                    used.append(argument)
+            for owner in beside:
+                owner._use()
+                used.append(owner)
+            status = function(*plain, error)
+        finally:
+            for owner in used:
+                owner._uses.pop()
+        if status < 0:
+            self.fail(status, error)
+        return status
+
+    def fail(self, status: int, error: Any) -> None:
+        kind = errors.BY_STATUS.get(status, errors.QuireError)
+        raise kind(text(error.message), status, text(error.backend), error.native_code)
+
+
+_loaded: Optional[Library] = None
+_lock = threading.Lock()
+
+
+def _carried() -> pathlib.Path:
+    return pathlib.Path(__file__).resolve().parent / "lib" / "libquire.so.0"
+
+
+def _candidates() -> List[str]:
+    named = os.environ.get("QUIRE_LIBRARY")
+    if named:
+        return [named]
+    return [str(_carried())] if _carried().exists() else ["libquire.so.0"]
+
+
+def load(path: Optional[str] = None) -> Library:
+    """Opens libquire, once a process. With a path it must be the first to.
+
+    Errors: LibraryNotFoundError, IncompatibleError; ArgumentError when another file is open.
+    """
+    global _loaded
+    with _lock:
+        if _loaded is None:
+            _loaded = Library(path if path is not None else _candidates()[0])
+        elif path is not None and path != _loaded.path:
+            raise errors.ArgumentError(f"{_loaded.path} is open already; a process has one")
+        return _loaded

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""objects: what all that owns something in the library has in common.
+
+A child holds its parent, so nothing that is in use goes by itself. close() says what still uses an
+object (BusyError) and then changes nothing; what nobody closed is closed with its last reference.
+
+Threads: any. An object that another thread is using right now is not closed: BusyError.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, List, Optional, Type, TypeVar
+
+from . import errors
+
+if TYPE_CHECKING:
+    from .library import Library
+
+_Self = TypeVar("_Self", bound="Object")
+
+
+class Object:
+    """Owns one pointer of the library's."""
+
+    _name = "object"
+    _destroy = ""  # the function that ends it
+
+    def __init__(self, library: "Library", pointer: Any):
+        self._library = library
+        self._owned = pointer
+        # One entry a call that is running. A list, for its append and pop are atomic.
+        self._uses: List[None] = []
+        # What lies in its memory: arrays, and operands of work that may not have run.
+        self._arrays: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+    @property
+    def closed(self) -> bool:
+        return self._owned is None
+
+    @property
+    def _pointer(self) -> Any:
+        pointer = self._owned
+        if pointer is None:
+            raise errors.StaleError(f"the {self._name} is closed")
+        return pointer
+
+    def _use(self) -> Any:
+        """The pointer, for a call; whoever asks takes an entry from _uses when it has returned.
+        First the entry, then the look: close() does both in the other order."""
+        self._uses.append(None)
+        pointer = self._owned
+        if pointer is None:
+            self._uses.pop()
+            raise errors.StaleError(f"the {self._name} is closed")
+        return pointer
+
+    def close(self) -> None:
+        """Gives it back. Again: nothing happens.
+
+        Errors: BusyError, and it stays open, while children, arrays of its memory or a call in
+        another thread use it.
+        """
+        if self._owned is not None:
+            self._closing()
+        pointer, self._owned = self._owned, None
+        if pointer is None:
+            return
+        try:
+            if len(self._arrays) != 0:
+                raise errors.BusyError(f"arrays of the {self._name}'s memory are alive, or work "
+                                       "uses it that has not run: sync its queue")
+            if self._uses:
+                raise errors.BusyError(f"another thread is inside a call of the {self._name}")
+            self._library.call(getattr(self._library.api, self._destroy), pointer)
+        except BaseException:
+            self._owned = pointer
+            raise
+        self._closed()
+
+    def _closing(self) -> None:
+        """What has to be done while it is still open."""
+
+    def _closed(self) -> None:
+        """What is left to do when it is gone."""
+
+    def __enter__(self: _Self) -> _Self:
+        self._pointer
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        if kind is None:
+            self.close()
+            return
+        try:  # what went wrong matters more than that something is still in use
+            self.close()
+        except errors.QuireError:
+            pass
+
+    def __del__(self) -> None:
+        if getattr(self, "_owned", None) is None or sys.is_finalizing():
+            return
+        try:
+            self.close()
+        except errors.QuireError as why:
+            warnings.warn(f"a {self._name} was lost: {why}", ResourceWarning, stacklevel=1)

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sequence, namespace: a token stream in a cache, and the tenant that it belongs to."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence as Listed, Tuple, Union
+
+import numpy as np
+
+from . import elements, errors
+from .library import ffi, new
+
+if TYPE_CHECKING:
+    from .cache import Cache
+    from .step import Step
+
+
+class SequenceFlags(enum.IntFlag):
+    SWAPPED = 1
+    LOST = 2
+    IN_STEP = 4
+    PREEMPTED = 8
+    UNPUBLISHED = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceInfo:
+    """quire_seq_info of quire/cache.h."""
+
+    flags: SequenceFlags
+    known_tokens: int
+    computed_tokens: int
+    draft_tokens: int
+    lookahead_tokens: int
+    blocks_held: int
+    preemptions: int
+    priority: int
+
+
+class KeyType(enum.IntEnum):
+    ADAPTER = 1
+    SALT = 2
+    MEDIA = 3
+    OTHER = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """Something beside the tokens that decides K and V; of tokens [begin, end), or of all."""
+
+    type: KeyType
+    content: bytes
+    begin: int = 0
+    end: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class NamespaceInfo:
+    sequences: int
+    blocks_held: int
+    quota_blocks: int
+    prefix_cache_queries: int
+    prefix_cache_hits: int
+
+
+class Namespace:
+    """A tenant: its sequences share blocks with one another only. Lives until closed."""
+
+    def __init__(self, cache: "Cache", key: bytes = b"", quota_blocks: int = 0):
+        self._cache = cache
+        content = ffi.new("uint8_t[]", key)
+        desc = new("quire_namespace_desc", key=content, key_size_bytes=len(key),
+                   quota_blocks=quota_blocks)
+        out = ffi.new("quire_namespace *")
+        cache._call("namespace_create", desc, out)
+        self.handle = int(out[0])
+
+    def close(self) -> None:
+        """Errors: BusyError while sequences live in it; StaleError the second time."""
+        self._cache._call("namespace_destroy", self.handle)
+
+    @property
+    def info(self) -> NamespaceInfo:
+        info = new("quire_namespace_info")
+        self._cache._call("namespace_get_info", self.handle, info)
+        return NamespaceInfo(info.sequences, info.blocks_held, info.quota_blocks,
+                             info.prefix_cache_queries, info.prefix_cache_hits)
+
+
+class Sequence:
+    """One token stream. Lives until it is ended, or its cache is closed.
+
+    handle  what items name it by
+    """
+
+    __slots__ = ("_cache", "handle")
+
+    def __init__(self, cache: "Cache", handle: int):
+        self._cache = cache
+        self.handle = handle
+
+    def end(self, drop_prefix: bool = False) -> None:
+        """Its blocks go back; what it published stays cached, unless dropped.
+
+        Errors: StaleError, it was ended; BusyError, it is in the open step.
+        """
+        self._cache._call("seq_end", self.handle, int(drop_prefix))
+
+    def fork(self, token_count: Optional[int] = None) -> "Sequence":
+        """One of the first known tokens (None: of all), which shares their blocks."""
+        if token_count is None:
+            token_count = self.info.known_tokens
+        out = ffi.new("quire_seq *")
+        self._cache._call("seq_fork", self.handle, token_count, out)
+        return Sequence(self._cache, int(out[0]))
+
+    def truncate(self, token_count: int) -> None:
+        """Shortens it to its first known tokens, and gives the blocks behind them back."""
+        self._cache._call("seq_truncate", self.handle, token_count)
+
+    def accept(self, count: int) -> None:
+        """Keeps the first drafts of the last item, and forgets the others."""
+        self._cache._call("seq_accept", self.handle, count)
+
+    def accept_path(self, path: elements.Tokens) -> None:
+        """Keeps the drafts of a way through the tree, by their indices."""
+        pointer, count = elements.read(path, elements.TOKEN, "uint32_t[]", "path")
+        self._cache._call("seq_accept_path", self.handle, pointer, count)
+
+    def set_tokens(self, position: int, tokens: elements.Tokens) -> None:
+        """Names tokens that were added as UNKNOWN, from `position` on."""
+        pointer, count = elements.read_tokens(tokens)
+        span = ffi.new("quire_token_span *", {"seq": self.handle, "position": position,
+                                              "token_count": count})
+        self._cache._call("seq_set_tokens", span, 1, ffi.sizeof("quire_token_span"), pointer,
+                          count)
+
+    def probe(self, tokens: elements.Tokens = ()) -> int:
+        """How many of its tokens, followed by these, would be found in the cache now."""
+        pointer, count = elements.read_tokens(tokens)
+        out = ffi.new("uint32_t *")
+        self._cache._call("prefix_probe", self.handle, pointer, count, out)
+        return int(out[0])
+
+    def blocks(self, group: int = 0, step: Optional["Step"] = None) -> Any:
+        """Its block table in a group, int32; 0 is the null block. With a step: as it plans."""
+        handle = 0 if step is None else step.handle
+        ids = np.empty(64, np.int32)
+        count = ffi.new("uint32_t *")
+        while True:
+            self._cache._call("step_blocks", handle, self.handle, group, 0,
+                              ffi.from_buffer("int32_t[]", ids), len(ids), count)
+            if count[0] <= len(ids):
+                return ids[:count[0]].copy()
+            ids = np.empty(count[0], np.int32)
+
+    @property
+    def info(self) -> SequenceInfo:
+        info = new("quire_seq_info")
+        self._cache._call("seq_get_info", self.handle, info)
+        return SequenceInfo(SequenceFlags(info.flags), info.known_tokens, info.computed_tokens,
+                            info.draft_tokens, info.lookahead_tokens, info.blocks_held,
+                            info.preemptions, info.priority)
+
+    def __repr__(self) -> str:
+        return f"<quire.Sequence {self.handle:#x}>"
+
+
+Listable = Union[Key, Tuple[KeyType, bytes]]
+
+
+def create(cache: "Cache", namespace: Optional[Namespace], keys: Listed[Key], priority: int,
+           cross_tokens: int) -> Sequence:
+    """A new sequence. Errors: ArgumentError for a namespace of another cache."""
+    if namespace is not None and namespace._cache is not cache:
+        raise errors.StaleError("the namespace is another cache's")
+    kept: List[Any] = [ffi.new("uint8_t[]", key.content) for key in keys]
+    array = ffi.new("quire_key[]", [
+        {"type": key.type, "size_bytes": len(key.content), "bytes": content, "begin": key.begin,
+         "end": key.end} for key, content in zip(keys, kept)])
+    desc = new("quire_seq_desc", ns=0 if namespace is None else namespace.handle,
+               keys=array if len(keys) != 0 else ffi.NULL, key_count=len(keys),
+               key_stride=ffi.sizeof("quire_key"), priority=priority, cross_tokens=cross_tokens)
+    out = ffi.new("quire_seq *")
+    cache._call("seq_create", desc, out)
+    return Sequence(cache, int(out[0]))

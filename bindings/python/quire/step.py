@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""step: what one iteration of an engine changes.
+
+    with cache.begin(items, tokens, queue=queue) as step:
+        step.commit(batch)
+        for layer in range(layers):
+            batch.kv_write(layer, k, v)
+            batch.attend(layer, q, out)
+        step.finish()
+
+Left by an exception, an open step is aborted and a committed one is finished as failed, so that the
+cache goes on either way. Left open without one, it is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence as Listed, Type, Union
+
+import numpy as np
+
+from . import elements, errors
+from .elements import ITEM, PREEMPTION, RESULT
+from .library import INCOMPLETE, NO_BLOCKS, ffi
+from .sequence import Sequence
+
+if TYPE_CHECKING:
+    from .batch import Batch
+    from .cache import Cache
+    from .queue import Queue
+
+WAIT = 0  # outcomes of an item
+RUN = 1
+
+_ITEM_BYTES = ITEM.itemsize
+_RESULT_BYTES = RESULT.itemsize
+
+
+class Reason(enum.IntEnum):
+    """Why an item waits."""
+
+    NONE = 0
+    POOL = 1
+    WATERMARK = 2
+    QUOTA = 3
+    PREEMPTED = 4
+
+
+class Preempt(enum.IntEnum):
+    AUTO = 0
+    SWAP = 1
+    RECOMPUTE = 2
+
+
+class MaskKind(enum.IntEnum):
+    NONE = 0
+    PARENTS = 1
+    BITS = 2
+
+
+class CopyKind(enum.IntEnum):
+    ON_WRITE = 0
+    SWAP_OUT = 1
+    SWAP_IN = 2
+    TOKEN = 3
+    ZERO = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """What a sequence wants of a step, said by itself: quire_step_item of quire/step.h.
+
+    For many items fill an array of quire.ITEM and one of tokens; it takes no Python object a row.
+
+    mask  with PARENTS each draft's parent; with BITS the words of quire/step.h
+    """
+
+    sequence: Sequence
+    tokens: elements.Tokens = ()
+    max_compute: int = 0
+    drafts: int = 0
+    lookahead: int = 0
+    mask_kind: MaskKind = MaskKind.NONE
+    mask: elements.Tokens = ()
+    mask_rows: int = 0
+
+
+Items = Union["np.ndarray[Any, Any]", Listed[Item]]
+
+
+def flatten(items: Listed[Item]) -> Any:
+    """(ITEM array, tokens) of items that were said one by one."""
+    array = np.zeros(len(items), ITEM)
+    words: List[Any] = []
+    count = 0
+    for row, item in zip(array, items):
+        if not isinstance(item, Item):
+            raise errors.ArgumentError(f"{type(item).__name__} is no quire.Item")
+        tokens = elements.taken(item.tokens, elements.TOKEN, "tokens")
+        mask = elements.taken(item.mask, elements.TOKEN, "mask")
+        row["seq"] = item.sequence.handle
+        row["token_offset"], row["token_count"] = count, len(tokens)
+        row["max_compute"], row["draft_count"] = item.max_compute, item.drafts
+        row["lookahead"], row["mask_kind"] = item.lookahead, item.mask_kind
+        row["mask_rows"] = item.mask_rows
+        row["mask_offset"] = count + len(tokens) if item.mask_kind != MaskKind.NONE else 0
+        words += [tokens, mask]
+        count += len(tokens) + len(mask)
+    return array, np.concatenate(words) if words else np.empty(0, elements.TOKEN)
+
+
+def given(items: Items, tokens: Optional[elements.Tokens],
+          results: Optional["np.ndarray[Any, Any]"]) -> Any:
+    """(item pointer, count, token pointer, count, results, result pointer) of a call."""
+    if not isinstance(items, np.ndarray):
+        if tokens is not None:
+            raise errors.ArgumentError("items have their own tokens; an array of quire.ITEM has "
+                                       "them beside it")
+        items, tokens = flatten(items)
+    item_pointer, count = elements.read(items, ITEM, "quire_step_item[]", "items")
+    if tokens is None:
+        token_pointer, token_count = ffi.NULL, 0
+    else:
+        token_pointer, token_count = elements.read_tokens(tokens)
+    if results is None:
+        results = np.zeros(count, RESULT)
+    result_pointer, room = elements.written(results, RESULT, "quire_step_result[]", "results")
+    if room < count:
+        raise errors.ArgumentError(f"results has room for {room} of {count} items")
+    return item_pointer, count, token_pointer, token_count, results, result_pointer
+
+
+class Step:
+    """An open step, then a committed one. Made by Cache.begin.
+
+    results  of the items that it was begun with, an array of quire.RESULT
+    """
+
+    __slots__ = ("_cache", "_queues", "_state", "handle", "results")
+
+    def __init__(self, cache: "Cache", handle: int, queues: Listed["Queue"],
+                 results: "np.ndarray[Any, Any]"):
+        self._cache = cache
+        self._queues = queues
+        self._state = "open"
+        self.handle = handle
+        self.results = results
+
+    def add(self, items: Items, tokens: Optional[elements.Tokens] = None,
+            results: Optional["np.ndarray[Any, Any]"] = None) -> "np.ndarray[Any, Any]":
+        """Adds items, and says what becomes of each. On an error none of them was added."""
+        call = given(items, tokens, results)
+        self._cache._call("step_add", self.handle, call[0], call[1], _ITEM_BYTES, call[2], call[3],
+                          call[5], _RESULT_BYTES)
+        return call[4]  # type: ignore[no-any-return]
+
+    def drop(self, sequence: Sequence) -> List[int]:
+        """Takes an item back; gives the handles of all that went with it."""
+        count = ffi.new("uint32_t *")
+        room = 16
+        while True:
+            dropped = ffi.new("quire_seq[]", room)
+            status = self._cache._call("step_drop", self.handle, sequence.handle, dropped, room,
+                                       count)
+            if status != INCOMPLETE:
+                return [int(dropped[i]) for i in range(count[0])]
+            room = count[0]
+
+    def preempt(self, sequence: Sequence, how: Preempt = Preempt.AUTO) -> Optional[int]:
+        """Gives up the blocks of a sequence that is not in the step: how many the step can use.
+        None: it was to be swapped, and the host tier is short; nothing changed."""
+        freed = ffi.new("uint32_t *")
+        status = self._cache._call("step_preempt", self.handle, sequence.handle, how, freed)
+        return None if status == NO_BLOCKS else int(freed[0])
+
+    def _list(self, function: str, dtype: "np.dtype[Any]", ctype: str) -> "np.ndarray[Any, Any]":
+        count = ffi.new("uint32_t *")
+        room = 16
+        while True:
+            array = np.zeros(room, dtype)
+            self._cache._call(function, self.handle, ffi.from_buffer(ctype, array, True), room,
+                              dtype.itemsize, count)
+            if count[0] <= room:
+                return array[:count[0]]
+            room = count[0]
+
+    @property
+    def preempted(self) -> "np.ndarray[Any, Any]":
+        """Who was preempted, an array of quire.PREEMPTION."""
+        return self._list("step_preempted", PREEMPTION, "quire_preemption[]")
+
+    @property
+    def copies(self) -> "np.ndarray[Any, Any]":
+        """What has to be copied, an array of quire.COPY, in order: the engine's part where the
+        cache keeps books only."""
+        return self._list("step_copies", elements.COPY, "quire_block_copy[]")
+
+    def log(self) -> bytes:
+        """What followers are to be told; of a committed step of a leader."""
+        size = ffi.new("uint64_t *")
+        room = 4096
+        while True:
+            buffer = ffi.new("uint8_t[]", room)
+            status = self._cache._call("step_log", self.handle, buffer, room, size)
+            if status != INCOMPLETE:
+                return bytes(ffi.buffer(buffer, size[0]))
+            room = size[0]
+
+    def commit(self, batch: Optional["Batch"] = None) -> None:
+        """Makes it real: copies and tables are enqueued."""
+        self._cache._call("step_commit", self.handle, ffi.NULL if batch is None else batch)
+        self._committed(batch)
+
+    def _committed(self, batch: Optional["Batch"]) -> None:
+        self._state = "committed"
+        if batch is not None:
+            batch._bind(self._queues)
+
+    def abort(self) -> None:
+        """Undoes everything since begin."""
+        self._cache._call("step_abort", self.handle)
+        self._state = "ended"
+
+    def finish(self, failed: bool = False) -> None:
+        """Says that all of the step has been enqueued; or that it failed."""
+        self._cache._call("step_finish", self.handle, ffi.NULL, int(failed))
+        self._state = "ended"
+        for queue in self._queues:
+            queue._mark()
+
+    def __enter__(self) -> "Step":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        state = self._state
+        if state == "ended":
+            return
+        try:
+            if state == "open":
+                self.abort()
+            else:
+                self.finish(failed=True)
+        except errors.QuireError:
+            if kind is None:
+                raise
+        if kind is None:
+            raise errors.BusyError("the step was left open: commit and finish it, or abort it"
+                                   if state == "open" else
+                                   "the step was left committed: finish it")

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel's name: it carries compiled files, but none that a version of Python decides."""
+
+import platform
+
+import setuptools
+from setuptools.command.bdist_wheel import bdist_wheel
+
+
+class Distribution(setuptools.Distribution):
+    def has_ext_modules(self):
+        return True
+
+
+class Wheel(bdist_wheel):
+    def get_tag(self):
+        # The glibc that tests/abi/hygiene.py holds every shipped file to.
+        return "py3", "none", f"manylinux_2_34_{platform.machine()}"
+
+
+setuptools.setup(distclass=Distribution, cmdclass={"bdist_wheel": Wheel})

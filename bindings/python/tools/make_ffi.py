@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make_ffi: turns the C headers into the module that cffi calls the library by.
+
+    make_ffi.py OUTPUT HEADER INCLUDE_FOLDER COMPILER...
+
+The headers are preprocessed without the system's, so that only Quire's declarations are left. What
+comes out is plain Python: who installs the package needs no compiler.
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import cffi
+
+
+def declarations(header, include_folder, compiler):
+    with tempfile.TemporaryDirectory() as empty:
+        for name in ("stddef.h", "stdint.h"):  # cffi knows their types
+            (pathlib.Path(empty) / name).touch()
+        command = [*compiler, "-E", "-P", "-nostdinc", "-U__GNUC__", "-I", empty, "-I",
+                   include_folder, "-x", "c", header]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def main():
+    output, header, include_folder, *compiler = sys.argv[1:]
+    builder = cffi.FFI()
+    builder.set_source("quire._ffi", None)
+    builder.cdef(declarations(header, include_folder, compiler))
+    builder.emit_python_code(output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps, sequences and namespaces as Python sees them; what they refuse, and that nothing changes
+then."""
+
+import gc
+import unittest
+
+import numpy as np
+
+import quire
+from fixture import Books
+
+
+class Steps(Books):
+    def test_prefix_of_another_sequence_is_found(self):
+        self.grown(range(12))
+        again = self.cache.sequence()
+        result = self.run_step(quire.Item(again, tokens=range(12)))[0]
+        self.assertEqual(result["outcome"], quire.RUN)
+        self.assertEqual(result["hit_tokens"], 8)
+        self.assertEqual(result["first_position"], 8)
+        self.assertEqual(result["compute_count"], 4)
+
+    def test_arrays_say_the_same_as_items(self):
+        sequences = [self.cache.sequence() for _ in range(3)]
+        items = np.zeros(3, quire.ITEM)
+        items["seq"] = [s.handle for s in sequences]
+        items["token_offset"], items["token_count"] = [0, 2, 5], [2, 3, 1]
+        results = np.zeros(3, quire.RESULT)
+        with self.cache.begin(items, np.arange(6, dtype=np.uint32), results=results) as step:
+            self.assertIs(step.results, results)
+            step.commit()
+            step.finish()
+        self.assertEqual(list(results["compute_count"]), [2, 3, 1])
+        self.assertEqual([s.info.known_tokens for s in sequences], [2, 3, 1])
+
+    def test_short_of_blocks_is_a_result(self):
+        result = self.run_step(quire.Item(self.cache.sequence(), tokens=range(80)))[0]
+        self.assertEqual(result["outcome"], quire.WAIT)
+        self.assertEqual(quire.Reason(result["reason"]), quire.Reason.POOL)
+        self.assertEqual(result["blocks_short"], 5)
+
+    def test_error_within_a_step_undoes_it(self):
+        sequence = self.cache.sequence()
+        with self.assertRaises(ZeroDivisionError):
+            with self.cache.begin([quire.Item(sequence, tokens=[1, 2])]):
+                raise ZeroDivisionError
+        self.assertEqual(sequence.info.known_tokens, 0)
+        with self.assertRaises(ZeroDivisionError):
+            with self.cache.begin([quire.Item(sequence, tokens=[1, 2])]) as step:
+                step.commit()
+                raise ZeroDivisionError
+        self.assertEqual((sequence.info.known_tokens, sequence.info.computed_tokens), (2, 0))
+
+    def test_step_that_is_left_open_is_an_error(self):
+        with self.assertRaisesRegex(quire.BusyError, "left open"):
+            with self.cache.begin():
+                pass
+        with self.assertRaisesRegex(quire.BusyError, "left committed"):
+            with self.cache.begin() as step:
+                step.commit()
+        self.run_step()
+
+    def test_items_come_and_go(self):
+        first, second = self.cache.sequence(), self.cache.sequence()
+        with self.cache.begin() as step:
+            step.add([quire.Item(first, tokens=[1, 2, 3])])
+            results = step.add([quire.Item(second, tokens=[4])])
+            self.assertEqual(results[0]["row"], 1)
+            self.assertEqual(step.drop(first), [first.handle])
+            step.commit()
+            step.finish()
+        self.assertEqual((first.info.known_tokens, second.info.known_tokens), (0, 1))
+
+    def test_preempted_sequence_comes_back(self):
+        sequence = self.grown(range(9))
+        with self.cache.begin() as step:
+            self.assertEqual(step.preempt(sequence, quire.Preempt.RECOMPUTE), 3)
+            self.assertEqual(list(step.preempted["blocks"]), [3])
+            step.commit()
+            step.finish()
+        self.assertIn(quire.SequenceFlags.PREEMPTED, sequence.info.flags)
+        result = self.run_step(quire.Item(sequence))[0]
+        self.assertEqual(result["hit_tokens"], 8)
+
+    def test_swap_without_a_host_tier_is_none(self):
+        sequence = self.grown(range(9))
+        with self.cache.begin() as step:
+            self.assertIsNone(step.preempt(sequence, quire.Preempt.SWAP))
+            step.abort()
+
+    def test_copies_are_listed(self):
+        sequence = self.grown(range(6))
+        fork = sequence.fork()
+        with self.cache.begin([quire.Item(fork, tokens=[7])]) as step:
+            step.commit()
+            kinds = [quire.CopyKind(kind) for kind in step.copies["kind"]]
+            step.finish()
+        self.assertEqual(kinds, [quire.CopyKind.ON_WRITE])
+        self.assertEqual(list(sequence.blocks())[:1], list(fork.blocks())[:1])
+        self.assertNotEqual(sequence.blocks()[1], fork.blocks()[1])
+
+    def test_drafts_are_accepted(self):
+        sequence = self.grown([1])
+        self.run_step(quire.Item(sequence, tokens=[2, 3, 4], drafts=2))
+        sequence.accept(1)
+        self.assertEqual(sequence.info.known_tokens, 3)
+        self.run_step(quire.Item(sequence, tokens=[9, 3, 4, 5], drafts=3,
+                                 mask_kind=quire.MaskKind.PARENTS, mask_rows=3,
+                                 mask=[0xFFFFFFFF, 0xFFFFFFFF, 1]))
+        sequence.accept_path([0])
+        self.assertEqual(sequence.info.known_tokens, 5)
+
+    def test_unknown_tokens_are_named_later(self):
+        sequence = self.grown([1, 2, 3, quire.UNKNOWN])
+        sequence.set_tokens(3, [4])
+        self.assertEqual(self.cache.sequence().probe([1, 2, 3, 4, 5]), 4)
+        spans = np.zeros(1, quire.SPAN)
+        spans["seq"], spans["position"], spans["token_count"] = sequence.handle, 3, 1
+        with self.assertRaises(quire.ArgumentError):
+            self.cache.set_tokens(spans, np.array([5], np.uint32))
+
+    def test_sequence_shortens_and_ends(self):
+        sequence = self.grown(range(9))
+        sequence.truncate(5)
+        self.assertEqual(sequence.info.known_tokens, 5)
+        sequence.end()
+        with self.assertRaises(quire.StaleError):
+            sequence.end()
+
+    def test_tenants_do_not_share(self):
+        tenant = self.cache.namespace(b"key", quota_blocks=2)
+        self.grown(range(8))
+        own = self.cache.sequence(namespace=tenant)
+        self.assertEqual(self.run_step(quire.Item(own, tokens=range(8)))[0]["hit_tokens"], 0)
+        result = self.run_step(quire.Item(own, tokens=range(8)))[0]
+        self.assertEqual(quire.Reason(result["reason"]), quire.Reason.QUOTA)
+        self.assertEqual(tenant.info.blocks_held, 2)
+        with self.assertRaises(quire.BusyError):
+            tenant.close()
+        own.end()
+        tenant.close()
+
+    def test_keys_part_sequences(self):
+        salted = [quire.Key(quire.KeyType.SALT, b"a")]
+        self.grown(range(8), keys=salted)
+        self.assertEqual(self.cache.sequence().probe(range(9)), 0)
+        self.assertEqual(self.cache.sequence(keys=salted).probe(range(9)), 8)
+
+    def test_log_is_followed(self):
+        leader = self.make(flags=quire.CacheFlags.LOG)
+        follower = self.make(flags=quire.CacheFlags.FOLLOWER)
+        sequence = leader.sequence()
+        with leader.begin([quire.Item(sequence, tokens=range(6))]) as step:
+            step.commit()
+            log = step.log()
+            with follower.apply_log(log) as followed:
+                followed.finish()
+            step.finish()
+        with self.assertRaises(quire.QuireError):
+            follower.apply_log(log[:-1])
+        leader.close()
+        follower.close()
+
+    def test_stats_count(self):
+        self.grown(range(8))
+        stats = self.cache.stats
+        self.assertEqual((stats.steps, stats.blocks_held, stats.blocks_total), (1, 2, 15))
+        self.assertAlmostEqual(stats.kv_cache_usage_perc, 2 / 15)
+        self.assertEqual(self.cache.info.block_tokens, 4)
+        self.cache.reset()
+        self.assertEqual(self.cache.sequence().probe(range(9)), 0)
+
+
+class Refusals(Books):
+    """Each is an error of Python's, and the cache stays as it was."""
+
+    def refuse(self, kind, call):
+        before = self.cache.stats
+        with self.assertRaises(kind) as caught:
+            call()
+        self.assertEqual(self.cache.stats, before)
+        self.cache.check()
+        return str(caught.exception)
+
+    def test_tokens_of_another_type(self):
+        sequence = self.cache.sequence()
+        for tokens in (np.arange(4, dtype=np.int64), np.zeros(4), np.zeros((2, 2), np.uint32),
+                       np.arange(8, dtype=np.uint32)[::2], [-1], [2 ** 32], ["a"], [1.5], None):
+            with self.subTest(tokens=tokens):
+                self.refuse(quire.ArgumentError,
+                            lambda: self.cache.begin([quire.Item(sequence, tokens=tokens)]))
+
+    def test_items_of_another_type(self):
+        items = np.zeros(2, quire.ITEM)
+        for wrong in (items.view(np.uint8), np.zeros(2), items[::-1], [1, 2], 5,
+                      [quire.ITEM], items.reshape(1, 2)):
+            with self.subTest(items=wrong):
+                self.refuse((quire.ArgumentError, TypeError), lambda: self.cache.begin(wrong))
+
+    def test_results_that_cannot_be_written(self):
+        items = np.zeros(2, quire.ITEM)
+        short = np.zeros(1, quire.RESULT)
+        fixed = np.zeros(2, quire.RESULT)
+        fixed.flags.writeable = False
+        for results in (short, fixed, np.zeros(2), [0, 0]):
+            self.refuse(quire.ArgumentError, lambda: self.cache.begin(items, results=results))
+
+    def test_ranges_past_the_tokens(self):
+        items = np.zeros(1, quire.ITEM)
+        items["seq"], items["token_count"] = self.cache.sequence().handle, 5
+        text = self.refuse(quire.ArgumentError,
+                           lambda: self.cache.begin(items, np.zeros(4, np.uint32)))
+        self.assertIn("items[0]", text)
+
+    def test_sequence_of_another_cache(self):
+        other = self.make()
+        foreign = other.sequence()
+        for _ in range(3):
+            foreign = other.sequence()
+        self.refuse(quire.StaleError, lambda: self.cache.begin([quire.Item(foreign, tokens=[1])]))
+        tenant = other.namespace()
+        self.refuse(quire.StaleError, lambda: self.cache.sequence(namespace=tenant))
+        other.close()
+        self.refuse(quire.StaleError, lambda: foreign.info)
+
+    def test_step_of_another_cache(self):
+        other = self.make()
+        with other.begin() as step:
+            self.refuse(quire.StaleError, lambda: self.cache._call("step_abort", step.handle))
+            step.abort()
+        other.close()
+
+    def test_ended_step(self):
+        with self.cache.begin() as step:
+            step.abort()
+        for call in (step.commit, step.abort, step.finish, lambda: step.add([])):
+            self.refuse(quire.StaleError, call)
+
+    def test_one_step_at_a_time(self):
+        with self.cache.begin() as step:
+            self.refuse(quire.BusyError, self.cache.begin)
+            step.abort()
+
+    def test_numbers_that_do_not_fit(self):
+        for options in ({"blocks": -1}, {"blocks": 2 ** 32}, {"blocks": 1.5}, {"blocks": "8"},
+                        {"block_tokens": 3}, {"blocks": 1}, {"blocks": 0}, {"victim": 7},
+                        {"layer_groups": [0, 0]}, {"layer_groups": [1]}, {"calibration": b"junk"}):
+            with self.subTest(options=options):
+                self.refuse((quire.QuireError, OverflowError, TypeError),
+                            lambda: self.make(**options))
+
+    def test_groups_that_are_none(self):
+        for group in ({"layers": 0}, {"head_dim": 0}, {"dtype": "f12"}, {"dtype": np.int16},
+                      {"kind": 9}, {"dtype": "i8"}):
+            fields = {"layers": 1, "kv_heads": 1, "head_dim": 8, **group}
+            with self.subTest(group=group):
+                self.refuse((quire.QuireError, TypeError),
+                            lambda: quire.Cache(self.instance, [quire.Group(**fields)], blocks=8))
+
+
+class Lives(Books):
+    """Closing, and what is left to the garbage collector."""
+
+    def test_closed_objects_refuse(self):
+        other = self.make()
+        sequence = other.sequence()
+        other.close()
+        other.close()
+        self.assertTrue(other.closed)
+        for call in (lambda: other.stats, other.sequence, other.begin, sequence.end, other.check):
+            with self.assertRaises(quire.StaleError):
+                call()
+
+    def test_instance_waits_for_its_caches(self):
+        with self.assertRaises(quire.BusyError):
+            self.instance.close()
+        self.assertFalse(self.instance.closed)
+        self.instance.backends
+
+    def test_what_nobody_holds_is_closed(self):
+        for _ in range(64):
+            cache = self.make(blocks=1024)
+            batch = cache.batch(4, 8, 32)
+            del cache, batch
+        gc.collect()
+        self.assertEqual(self.cache.stats.sequences, 0)
+
+    def test_cache_with_an_open_step_is_busy(self):
+        other = self.make()
+        with other.begin() as step:
+            with self.assertRaises(quire.BusyError):
+                other.close()
+            step.abort()
+        other.close()
+
+    def test_error_says_what_was_wrong(self):
+        with self.assertRaises(quire.ArgumentError) as caught:
+            self.make(blocks=1)
+        self.assertIsInstance(caught.exception, ValueError)
+        self.assertEqual(caught.exception.status, -1)
+        self.assertIn("quire_cache_create", str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
