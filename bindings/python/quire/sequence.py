@@ -144,17 +144,19 @@ class Sequence:
         self._cache._call("prefix_probe", self.handle, pointer, count, out)
         return int(out[0])
 
-    def blocks(self, group: int = 0, step: Optional["Step"] = None) -> Any:
-        """Its block table in a group, int32; 0 is the null block. With a step: as it plans."""
+    def blocks(self, group: int = 0, step: Optional["Step"] = None, first: int = 0) -> Any:
+        """Its block table in a group from entry `first` on, int32; 0 is the null block. With the
+        open step: as it plans."""
         handle = 0 if step is None else step.handle
         ids = np.empty(64, np.int32)
         count = ffi.new("uint32_t *")
         while True:
-            self._cache._call("step_blocks", handle, self.handle, group, 0,
+            self._cache._call("step_blocks", handle, self.handle, group, first,
                               ffi.from_buffer("int32_t[]", ids), len(ids), count)
-            if count[0] <= len(ids):
-                return ids[:count[0]].copy()
-            ids = np.empty(count[0], np.int32)
+            wanted = max(0, count[0] - first)
+            if wanted <= len(ids):
+                return ids[:wanted]
+            ids = np.empty(wanted, np.int32)
 
     @property
     def info(self) -> SequenceInfo:

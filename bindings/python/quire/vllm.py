@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vllm: a manager with the methods and the meaning of vLLM V1's KVCacheManager, on Quire.
+
+A scheduler of vLLM calls it as its own. It answers with numbers of blocks; the K and V stay where
+the engine keeps them. What it asks of a request: request_id, all_token_ids, num_tokens,
+num_computed_tokens; and where they are there, num_preemptions, skip_reading_prefix_cache,
+cache_salt, lora_request, mm_features.
+
+Where it differs:
+  - hits are verified token by token, and nothing is hashed in Python: request.block_hashes is not
+    read
+  - one content is cached once, and free blocks are used before a cached one is evicted, so there
+    are at least as many hits (exact LRU, block by block)
+  - a request that skips reading the prefix cache does not fill it either
+  - one group of full or windowed attention; hybrid models' groups share one range of block ids
+    there, which Quire's do not. Events, connectors that delay caching, and evict_blocks are refused
+
+How: every request has a sequence, and each call that needs a block, or fills one, is a step by
+itself. In between nothing is called, so a decoded token costs a step twice in a block.
+
+Threads: one, as vLLM's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from typing import Any, Dict, List, Optional, Sequence as Listed, Tuple, Union
+
+import numpy as np
+
+from . import elements
+from .cache import Cache, CacheFlags
+from .errors import UnsupportedError
+from .groups import Group, GroupKind
+from .instance import Instance
+from .sequence import Key, KeyType, Sequence
+from .step import RUN, Item
+
+# Live requests, those that wait included; a sequence that holds nothing takes some 100 bytes.
+_MAX_REQUESTS = 1 << 16
+
+
+@dataclasses.dataclass(frozen=True)
+class KVCacheBlock:
+    """One block, by its number; 0 is the null block."""
+
+    block_id: int
+    block_hash: None = None
+
+    @property
+    def is_null(self) -> bool:
+        return self.block_id == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class KVCacheBlocks:
+    """Blocks of each group."""
+
+    blocks: Tuple[Listed[KVCacheBlock], ...]
+
+    def __add__(self, other: "KVCacheBlocks") -> "KVCacheBlocks":
+        return KVCacheBlocks(tuple([*a, *b] for a, b in zip(self.blocks, other.blocks)))
+
+    def get_block_ids(self, allow_none: bool = False) -> Optional[Tuple[List[int], ...]]:
+        """The numbers of each group's blocks; None, if allowed, where there are none."""
+        if allow_none and not any(self.blocks):
+            return None
+        return tuple([block.block_id for block in group] for group in self.blocks)
+
+    def new_empty(self) -> "KVCacheBlocks":
+        return KVCacheBlocks(tuple(() for _ in self.blocks))
+
+
+@dataclasses.dataclass
+class PrefixCacheStats:
+    """Since they were last taken: lookups, their tokens, and those found."""
+
+    reset: bool = False
+    requests: int = 0
+    queries: int = 0
+    hits: int = 0
+    preempted_requests: int = 0
+    preempted_queries: int = 0
+    preempted_hits: int = 0
+
+    def record(self, num_tokens: int, num_hits: int, preempted: bool) -> None:
+        if preempted:
+            self.preempted_requests += 1
+            self.preempted_queries += num_tokens
+            self.preempted_hits += num_hits
+        else:
+            self.requests += 1
+            self.queries += num_tokens
+            self.hits += num_hits
+
+
+@dataclasses.dataclass
+class _Running:
+    """A request that holds blocks.
+
+    known  tokens that the sequence has
+    named  of those, the first that it knows by their ids
+    room   tokens that its blocks have slots for
+    """
+
+    sequence: Sequence
+    known: int = 0
+    named: int = 0
+    room: int = 0
+
+
+Computed = Union[Tuple[KVCacheBlocks, int], Tuple[KVCacheBlocks, int, int]]
+
+
+def _ids(request: Any) -> Any:
+    tokens = request.all_token_ids
+    return getattr(tokens, "_x", tokens)  # vLLM's read-only list is slow to walk
+
+
+def _keys(request: Any) -> List[Key]:
+    """What beside the tokens decides K and V."""
+    keys = []
+    salt = getattr(request, "cache_salt", None)
+    if salt:
+        keys.append(Key(KeyType.SALT, str(salt).encode()))
+    adapter = getattr(request, "lora_request", None)
+    if adapter is not None:
+        keys.append(Key(KeyType.ADAPTER, str(adapter.lora_name).encode()))
+    for media in getattr(request, "mm_features", None) or ():
+        place = media.mm_position
+        keys.append(Key(KeyType.MEDIA, str(media.identifier).encode(), place.offset,
+                        place.offset + place.length))
+    return keys
+
+
+def _skips(request: Any) -> bool:
+    return bool(getattr(request, "skip_reading_prefix_cache", False))
+
+
+class KVCacheManager:
+    """kv_cache_config needs num_blocks, the null block included, and kv_cache_groups, of which each
+    has a kv_cache_spec: block_size, and sliding_window where it is windowed. The other arguments
+    are vLLM's; with scheduler_block_size, which newer versions give, get_computed_blocks answers
+    as theirs does, with three.
+    """
+
+    def __init__(self, kv_cache_config: Any, max_model_len: int,
+                 scheduler_block_size: Optional[int] = None, hash_block_size: Optional[int] = None,
+                 max_in_flight_tokens: Optional[int] = None, enable_caching: bool = True,
+                 use_eagle: bool = False, log_stats: bool = False,
+                 enable_kv_cache_events: bool = False, dcp_world_size: int = 1,
+                 pcp_world_size: int = 1, metrics_collector: Any = None, watermark: float = 0.0,
+                 instance: Optional[Instance] = None):
+        if len(kv_cache_config.kv_cache_groups) != 1:
+            raise UnsupportedError("several KV cache groups: vLLM numbers their blocks as one pool")
+        for name, asked in (("events", enable_kv_cache_events), ("EAGLE", use_eagle),
+                            ("context parallelism", dcp_world_size * pcp_world_size > 1)):
+            if asked:
+                raise UnsupportedError(f"{name}: not offered by this manager")
+        spec = kv_cache_config.kv_cache_groups[0].kv_cache_spec
+        window = getattr(spec, "sliding_window", None) or 0
+        self.kv_cache_config = kv_cache_config
+        self.max_model_len = max_model_len
+        self.enable_caching = enable_caching
+        self.log_stats = log_stats
+        self.prefix_cache_stats = PrefixCacheStats()
+        self.empty_kv_cache_blocks = KVCacheBlocks(((),))
+        self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
+        self._answers_three = scheduler_block_size is not None
+        self._block_size: int = spec.block_size
+        self._cache = Cache(
+            instance or Instance(),
+            [Group(layers=1, kv_heads=1, head_dim=1, window=window,
+                   kind=GroupKind.WINDOW if window else GroupKind.FULL)],
+            block_tokens=self._block_size, blocks=kv_cache_config.num_blocks,
+            max_sequences=_MAX_REQUESTS,
+            flags=CacheFlags(0) if enable_caching else CacheFlags.NO_PREFIX)
+        self._running: Dict[str, _Running] = {}
+        self._probe = self._cache.sequence()  # of no keys and no tokens; lookups begin with it
+        self._taken: Tuple[Any, int, Any] = (None, 0, None)
+        self._skipped = 0
+
+    @property
+    def usage(self) -> float:
+        """Blocks that requests hold, of all."""
+        return self._cache.stats.kv_cache_usage_perc
+
+    def make_prefix_cache_stats(self) -> Optional[PrefixCacheStats]:
+        """The counts since this was last called; None without log_stats."""
+        if not self.log_stats:
+            return None
+        stats, self.prefix_cache_stats = self.prefix_cache_stats, PrefixCacheStats()
+        return stats
+
+    # Lookup.
+
+    def _tokens(self, request: Any, begin: int, end: int) -> "np.ndarray[Any, Any]":
+        """Tokens [begin, end) of a request. A prompt is looked up and then added: it is converted
+        once."""
+        owner, length, tokens = self._taken
+        if owner is request and length >= end:
+            return tokens[begin:end]  # type: ignore[no-any-return]
+        tokens = elements.taken(_ids(request)[begin:end], elements.TOKEN, "all_token_ids")
+        if begin == 0:
+            self._taken = request, end, tokens
+        return tokens  # type: ignore[no-any-return]
+
+    def get_computed_blocks(self, request: Any) -> Computed:
+        """Blocks that are found for the whole of a request, but for its last token at least, and
+        their tokens. Nothing is taken yet."""
+        blocks, count = self.empty_kv_cache_blocks, 0
+        if self.enable_caching and not _skips(request):
+            tokens = self._tokens(request, 0, request.num_tokens)
+            keys = _keys(request)
+            probe = self._cache.sequence(keys=keys) if keys else self._probe
+            count = probe.probe(tokens)
+            if count != 0:
+                blocks = self._found(probe, tokens, count)
+            if keys:
+                probe.end()
+            if self.log_stats:
+                self.prefix_cache_stats.record(request.num_tokens, count,
+                                               getattr(request, "num_preemptions", 0) > 0)
+        return (blocks, count, 0) if self._answers_three else (blocks, count)
+
+    def _found(self, probe: Sequence, tokens: Any, count: int) -> KVCacheBlocks:
+        """Which blocks they are: what a step would take, that is then not made. It needs a block
+        for the token behind them; where there is none, nor would there be for the request."""
+        with self._cache.begin([Item(probe, tokens=tokens[:count + 1])]) as step:
+            ids = probe.blocks(step=step)[:count // self._block_size]
+            step.abort()
+        return self._made(ids)
+
+    def _made(self, ids: Any) -> KVCacheBlocks:
+        if len(ids) == 0:
+            return self.empty_kv_cache_blocks
+        return KVCacheBlocks(([KVCacheBlock(i) for i in ids.tolist()],))
+
+    # Allocation.
+
+    def allocate_slots(self, request: Any, num_new_tokens: int, num_new_computed_tokens: int = 0,
+                       new_computed_blocks: Optional[KVCacheBlocks] = None,
+                       num_lookahead_tokens: int = 0, num_external_computed_tokens: int = 0,
+                       delay_cache_blocks: bool = False, num_encoder_tokens: int = 0,
+                       full_sequence_must_fit: bool = False, reserved_blocks: int = 0,
+                       has_scheduled_reqs: bool = True) -> Optional[KVCacheBlocks]:
+        """Makes room for a request's next tokens, and caches those of them that fill blocks and are
+        no drafts. The new blocks, the found ones not among them; None: there are too few, and
+        nothing changed."""
+        if delay_cache_blocks or num_encoder_tokens:
+            raise UnsupportedError("delay_cache_blocks and encoder tokens are not offered")
+        if num_new_tokens == 0 and num_external_computed_tokens == 0:
+            raise ValueError("num_new_tokens is 0, and there are no external tokens")
+        running = self._running.get(request.request_id)
+        target = (request.num_computed_tokens + num_new_computed_tokens
+                  + num_external_computed_tokens + num_new_tokens)
+        need = min(target + num_lookahead_tokens, self.max_model_len)
+        verified = min(target, request.num_tokens, need)
+        size = self._block_size
+        if running is not None and need <= running.room:
+            if verified // size == running.named // size:
+                return self.empty_kv_cache_blocks
+            if verified <= running.known:
+                self._name(request, running)
+                return self.empty_kv_cache_blocks
+        spare = reserved_blocks
+        if running is None:
+            spare += self.watermark_blocks if has_scheduled_reqs else 0
+            if full_sequence_must_fit:
+                whole = min(request.num_tokens, self.max_model_len)
+                spare += max(0, -(-whole // size) + -need // size)
+        return self._grow(request, running, verified, need, num_new_computed_tokens, spare)
+
+    def _grow(self, request: Any, running: Optional[_Running], verified: int, need: int, found: int,
+              spare: int) -> Optional[KVCacheBlocks]:
+        """A step of this request alone."""
+        is_new = running is None
+        if running is None:
+            running = _Running(self._cache.sequence(keys=self._sequence_keys(request)))
+        self._name(request, running)
+        known = running.known
+        tokens = self._tokens(request, known, verified) if verified > known else ()
+        if len(tokens) == 0:
+            # Its next token is known to nobody yet, and there must be one to be computed.
+            tokens, verified = [elements.UNKNOWN], known + 1
+        step = self._cache.begin([Item(running.sequence, tokens=tokens,
+                                       lookahead=max(0, need - verified))])
+        result = step.results[0]
+        if result["outcome"] != RUN or not self._leaves(spare):
+            step.abort()
+            if is_new:
+                running.sequence.end()
+            return None
+        if is_new and result["hit_tokens"] < found:
+            step.abort()
+            running.sequence.end()
+            raise ValueError(f"num_new_computed_tokens is {found}, but {result['hit_tokens']} "
+                             "tokens of the request are in the cache")
+        step.commit()
+        step.finish()
+        held = max(running.room, found) // self._block_size
+        blocks = running.sequence.blocks(first=held)
+        running.known = verified
+        running.named = min(verified, request.num_tokens)
+        running.room = (held + len(blocks)) * self._block_size
+        self._running[request.request_id] = running
+        return self._made(blocks)
+
+    def _leaves(self, spare: int) -> bool:
+        """Whether so many blocks are left for others."""
+        if spare == 0:
+            return True
+        stats = self._cache.stats
+        return stats.blocks_free + stats.blocks_cached >= spare
+
+    def _sequence_keys(self, request: Any) -> List[Key]:
+        keys = _keys(request)
+        if _skips(request):
+            self._skipped += 1
+            keys.append(Key(KeyType.OTHER, b"unshared %d" % self._skipped))
+        return keys
+
+    def _name(self, request: Any, running: _Running) -> None:
+        """Tells the sequence the ids of tokens that were added before they were known, and takes
+        back what the request has lost."""
+        if running.named == running.known:
+            return
+        end = min(running.known, request.num_tokens)
+        if end > running.named:
+            running.sequence.set_tokens(running.named, self._tokens(request, running.named, end))
+            running.named = end
+
+    def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
+        """Caches full blocks of tokens that became known since they were allocated."""
+        running = self._running.get(request.request_id)
+        if running is not None:
+            self._name(request, running)
+
+    # The end.
+
+    def free(self, request: Any) -> None:
+        """Gives a request's blocks back; what is cached of them stays, the tail older than the
+        head."""
+        running = self._running.pop(request.request_id, None)
+        if running is not None:
+            running.sequence.end()
+
+    def reset_prefix_cache(self) -> bool:
+        """Forgets what is cached. False, and nothing is done, while requests hold blocks."""
+        if self._cache.stats.blocks_held != 0:
+            return False
+        self._cache.reset()
+        self.prefix_cache_stats.reset = True
+        return True
+
+    # What requests hold.
+
+    def get_blocks(self, request_id: str) -> KVCacheBlocks:
+        running = self._running.get(request_id)
+        if running is None:
+            return self.empty_kv_cache_blocks
+        return self._made(running.sequence.blocks())
+
+    def get_block_ids(self, request_id: str) -> Tuple[List[int], ...]:
+        ids = self.get_blocks(request_id).get_block_ids()
+        assert ids is not None
+        return ids
+
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> List[int]:
+        """How many first blocks all requests that hold any share."""
+        common: Any = None
+        for running in self._running.values():
+            table = running.sequence.blocks()
+            if common is None:
+                common = table
+                continue
+            count = min(len(common), len(table))
+            differs = np.nonzero(common[:count] != table[:count])[0]
+            common = common[:differs[0] if len(differs) else count]
+        return [0 if common is None else len(common)]
+
+    def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int,
+                              num_prompt_tokens: Optional[int] = None) -> None:
+        """Nothing: blocks behind a window go back with the next allocation."""
+
+    def new_step_starts(self) -> None:
+        """Nothing: every allocation is a step."""
+
+    def take_events(self) -> List[Any]:
+        return []
+
+    def evict_blocks(self, block_ids: Any) -> None:
+        raise UnsupportedError("evict_blocks: blocks leave the cache by their age alone")
+
+    def close(self) -> None:
+        """Gives everything back."""
+        self._cache.close()
+
+
+def config(num_blocks: int, block_size: int, sliding_window: Optional[int] = None) -> Any:
+    """A KVCacheConfig as far as the manager reads it, for those who have no vLLM."""
+    spec = types.SimpleNamespace(block_size=block_size, sliding_window=sliding_window)
+    return types.SimpleNamespace(num_blocks=num_blocks, kv_cache_groups=[
+        types.SimpleNamespace(kv_cache_spec=spec)])

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quire.vllm's manager against a plain model of it, against golden numbers of a production trace,
+and, where vLLM can be imported, against vLLM's own."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import random
+import types
+import unittest
+
+import numpy as np
+
+import quire
+from quire import vllm
+from vllm_model import Model
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TRACES = pathlib.Path(os.environ.get("QUIRE_TRACES") or ROOT.parent / "shared" / "traces")
+TRACE = TRACES / "mooncake_fast25_conversation_trace.jsonl"
+
+# blocks: hit tokens, blocks cached at the end. Exact LRU, from two independent programs.
+GOLDEN = {
+    16384: (6229248, 16382),
+    65536: (8082640, 65534),
+    262144: (26641616, 262142),
+    1048576: (49165984, 1048574),
+    8000000: (54097440, 5919726),
+}
+
+
+@dataclasses.dataclass
+class Request:
+    request_id: str
+    all_token_ids: list
+    num_computed_tokens: int = 0
+    num_preemptions: int = 0
+    cache_salt: str = ""
+    skip_reading_prefix_cache: bool = False
+
+    @property
+    def num_tokens(self):
+        return len(self.all_token_ids)
+
+    @property
+    def root(self):
+        return self.cache_salt
+
+
+class Differential(unittest.TestCase):
+    """A scheduler as vLLM's: continuous batching, chunks of prompts, drafts, preemption of the
+    newest; every answer is compared."""
+
+    BLOCKS, SIZE = 24, 4
+
+    def setUp(self):
+        self.manager = vllm.KVCacheManager(vllm.config(self.BLOCKS, self.SIZE), max_model_len=64,
+                                           log_stats=True)
+        self.model = Model(self.BLOCKS, self.SIZE, 64)
+
+    def tearDown(self):
+        self.manager._cache.check()
+        self.manager.close()
+
+    def prompt(self, rng, number):
+        family = rng.randrange(4)
+        length = rng.randrange(1, 40)
+        own = rng.randrange(length + 1)
+        tokens = [family * 1000 + i for i in range(own)]
+        return tokens + [100000 + number * 100 + i for i in range(length - own)]
+
+    def agree(self, request, new, found, lookahead):
+        blocks = self.manager.allocate_slots(request, new, found, num_lookahead_tokens=lookahead)
+        count = self.model.allocate_slots(request, new, found, lookahead)
+        self.assertEqual(blocks is None, count is None)
+        if blocks is None:
+            return False
+        self.assertEqual(len(blocks.get_block_ids()[0]), count)
+        return True
+
+    def admit(self, rng, request):
+        blocks, found = self.manager.get_computed_blocks(request)
+        self.assertEqual(found, self.model.get_computed_blocks(request))
+        ids = blocks.get_block_ids()[0]
+        self.assertIn(len(ids), (0, found // self.SIZE))
+        left = request.num_tokens - found
+        new = left if rng.random() < 0.7 else rng.randrange(1, left + 1)
+        if not self.agree(request, new, found, 0):
+            return False
+        if ids:
+            self.assertEqual(self.manager.get_block_ids(request.request_id)[0][:len(ids)], ids)
+        request.num_computed_tokens = found + new
+        return True
+
+    def decode(self, rng, request):
+        left = request.num_tokens - request.num_computed_tokens
+        if left > 1:                    # the rest of a chunked prompt
+            new = rng.randrange(1, left + 1)
+            if not self.agree(request, new, 0, 0):
+                return False
+            request.num_computed_tokens += new
+            return True
+        drafts = rng.randrange(4) if rng.random() < 0.3 else 0
+        if not self.agree(request, 1 + drafts, 0, rng.randrange(3)):
+            return False
+        accepted = rng.randrange(drafts + 1)
+        request.num_computed_tokens += 1 + accepted
+        for _ in range(accepted + 1):
+            request.all_token_ids.append(rng.randrange(2))
+        return True
+
+    def play(self, seed, steps):
+        rng = random.Random(seed)
+        waiting, running, number = [], [], 0
+        for _ in range(steps):
+            if len(waiting) < 3:
+                number += 1
+                waiting.append(Request(f"r{number}", self.prompt(rng, number),
+                                       cache_salt="s" if rng.random() < 0.2 else ""))
+            for request in list(running):
+                if request not in running:
+                    continue
+                while not self.decode(rng, request):
+                    victim = running.pop()
+                    for manager in (self.manager, self.model):
+                        manager.free(victim)
+                    victim.num_computed_tokens = 0
+                    victim.num_preemptions += 1
+                    waiting.insert(0, victim)
+                    if victim is request:
+                        break
+            while waiting and len(running) < 5 and self.admit(rng, waiting[0]):
+                running.append(waiting.pop(0))
+            for request in list(running):
+                if request.num_tokens > 45 or rng.random() < 0.08:
+                    running.remove(request)
+                    for manager in (self.manager, self.model):
+                        manager.free(request)
+            self.assertAlmostEqual(self.manager.usage, self.model.usage())
+            if running:
+                common = self.manager.get_num_common_prefix_blocks(running[0].request_id)
+                self.assertEqual(common, [self.model.common()])
+
+    def test_random_scheduling_gives_the_models_answers(self):
+        for seed in range(40):
+            with self.subTest(seed=seed):
+                self.play(seed, 120)
+                self.tearDown()
+                self.setUp()
+
+    def test_prefix_cache_is_reset_when_nobody_holds_blocks(self):
+        request = Request("a", list(range(9)))
+        self.manager.allocate_slots(request, 9)
+        self.assertFalse(self.manager.reset_prefix_cache())
+        self.manager.free(request)
+        self.assertEqual(self.manager.get_computed_blocks(request)[1], 8)
+        self.assertTrue(self.manager.reset_prefix_cache())
+        self.assertEqual(self.manager.get_computed_blocks(request)[1], 0)
+
+    def test_stats_are_taken_once(self):
+        request = Request("a", list(range(9)))
+        self.manager.allocate_slots(request, 9)
+        self.manager.get_computed_blocks(request)
+        stats = self.manager.make_prefix_cache_stats()
+        self.assertEqual((stats.requests, stats.queries, stats.hits), (1, 9, 8))
+        self.assertEqual(self.manager.make_prefix_cache_stats().queries, 0)
+
+    def test_tokens_of_drafts_are_not_cached(self):
+        request = Request("a", list(range(6)))
+        self.manager.allocate_slots(request, 8)          # two drafts
+        other = Request("b", [*range(6), 50, 51, 52])
+        self.assertEqual(self.manager.get_computed_blocks(other)[1], 4)
+
+    def test_token_that_is_known_later_is_cached_then(self):
+        """Asynchronous scheduling: slots for a token before it is sampled."""
+        request = Request("a", list(range(7)))
+        self.manager.allocate_slots(request, 7)
+        request.num_computed_tokens = 7
+        self.manager.allocate_slots(request, 2)
+        request.all_token_ids += [7, 8]
+        self.manager.cache_blocks(request, 9)
+        request.num_computed_tokens = 9
+        self.manager.allocate_slots(request, 1)
+        self.assertEqual(self.manager.get_computed_blocks(Request("b", list(range(10))))[1], 8)
+
+    def test_request_that_skips_the_cache_finds_nothing(self):
+        self.manager.allocate_slots(Request("a", list(range(9))), 9)
+        skipping = Request("b", list(range(9)), skip_reading_prefix_cache=True)
+        self.assertEqual(self.manager.get_computed_blocks(skipping)[1], 0)
+        self.assertEqual(len(self.manager.allocate_slots(skipping, 9).blocks[0]), 3)
+
+    def test_admission_leaves_what_it_was_told_to(self):
+        request = Request("a", list(range(40)))
+        allocate = self.manager.allocate_slots
+        self.assertIsNone(allocate(request, 4, reserved_blocks=23))
+        self.assertIsNotNone(allocate(request, 4, reserved_blocks=22))
+        whole = Request("b", list(range(200, 292)))
+        self.assertIsNone(allocate(whole, 4, full_sequence_must_fit=True, reserved_blocks=7))
+        self.assertEqual(self.manager.get_block_ids("b"), ([],))
+
+    def test_what_is_not_offered_is_refused(self):
+        request = Request("a", [1])
+        with self.assertRaises(ValueError):
+            self.manager.allocate_slots(request, 0)
+        for call in (lambda: self.manager.allocate_slots(request, 1, delay_cache_blocks=True),
+                     lambda: self.manager.evict_blocks({1}),
+                     lambda: vllm.KVCacheManager(vllm.config(8, 4), 8,
+                                                 enable_kv_cache_events=True)):
+            with self.assertRaises(quire.UnsupportedError):
+                call()
+        groups = vllm.config(8, 4)
+        groups.kv_cache_groups *= 2
+        with self.assertRaises(quire.UnsupportedError):
+            vllm.KVCacheManager(groups, 8)
+        with self.assertRaisesRegex(ValueError, "num_new_computed_tokens"):
+            self.manager.allocate_slots(request, 1, num_new_computed_tokens=4)
+        newer = vllm.KVCacheManager(vllm.config(8, 4), 8, scheduler_block_size=4)
+        self.assertEqual(newer.get_computed_blocks(request)[1:], (0, 0))
+        newer.close()
+
+
+def trace():
+    with TRACE.open() as lines:
+        for number, line in enumerate(lines):
+            yield number, json.loads(line)
+
+
+def trace_tokens(number, request):
+    """32-bit names of a request's tokens: prompts' below 2^31, outputs' above."""
+    blocks = np.asarray(request["hash_ids"], np.uint32)
+    prompt = (blocks[:, None] * np.uint32(512) + np.arange(512, dtype=np.uint32)).reshape(-1)
+    output = request["output_length"] - 1
+    first = 2 ** 31 + trace_tokens.given
+    trace_tokens.given += max(0, output)
+    names = np.arange(first, first + max(0, output), dtype=np.uint64).astype(np.uint32)
+    return np.concatenate([prompt[:request["input_length"]], names])
+
+
+@unittest.skipUnless(TRACE.exists(), f"no {TRACE.name} in QUIRE_TRACES or ../shared/traces")
+class Trace(unittest.TestCase):
+    """One request at a time: lookup, prompt, output, end."""
+
+    def replay(self, blocks):
+        manager = vllm.KVCacheManager(vllm.config(blocks, 16), max_model_len=1 << 30)
+        trace_tokens.given = 0
+        hits = 0
+        for number, line in trace():
+            tokens = trace_tokens(number, line)
+            length = line["input_length"]
+            request = types.SimpleNamespace(request_id=str(number), num_computed_tokens=0,
+                                            all_token_ids=tokens[:length], num_tokens=length)
+            _, found = manager.get_computed_blocks(request)
+            self.assertIsNotNone(manager.allocate_slots(request, length - found, found))
+            hits += found
+            output = len(tokens) - length
+            if output > 0:
+                request.all_token_ids, request.num_tokens = tokens, len(tokens)
+                request.num_computed_tokens = length
+                self.assertIsNotNone(manager.allocate_slots(request, output))
+            manager.free(request)
+        cached = manager._cache.stats.blocks_cached
+        manager.close()
+        return hits, cached
+
+    def test_hits_are_golden_in_65536_blocks(self):
+        self.assertEqual(self.replay(65536), GOLDEN[65536])
+
+    @unittest.skipUnless(os.environ.get("QUIRE_TEST_ALL"), "long: a test of ./dev test extended")
+    def test_hits_are_golden_in_every_pool(self):
+        for blocks, golden in GOLDEN.items():
+            with self.subTest(blocks=blocks):
+                self.assertEqual(self.replay(blocks), golden)
+
+
+class Theirs(unittest.TestCase):
+    @unittest.skipUnless(importlib.util.find_spec("vllm"), "no vllm")
+    def test_interface_is_vllms(self):
+        import inspect
+        from vllm.v1.core.kv_cache_manager import KVCacheManager
+        for name in ("get_computed_blocks", "allocate_slots", "free", "reset_prefix_cache",
+                     "get_block_ids", "get_num_common_prefix_blocks", "make_prefix_cache_stats",
+                     "cache_blocks", "take_events", "new_step_starts", "usage"):
+            self.assertTrue(hasattr(KVCacheManager, name) and hasattr(vllm.KVCacheManager, name))
+        theirs = set(inspect.signature(KVCacheManager.allocate_slots).parameters)
+        ours = set(inspect.signature(vllm.KVCacheManager.allocate_slots).parameters)
+        self.assertLessEqual(theirs, ours)
+
+
+if __name__ == "__main__":
+    unittest.main()
