@@ -280,10 +280,12 @@ class KVCacheManager:
             running = _Running(self._cache.sequence(keys=self._sequence_keys(request)))
         self._name(request, running)
         known = running.known
-        tokens = self._tokens(request, known, verified) if verified > known else ()
-        if len(tokens) == 0:
+        tokens: elements.Tokens = [elements.UNKNOWN]
+        if verified > known:
+            tokens = self._tokens(request, known, verified)
+        else:
             # Its next token is known to nobody yet, and there must be one to be computed.
-            tokens, verified = [elements.UNKNOWN], known + 1
+            verified = known + 1
         step = self._cache.begin([Item(running.sequence, tokens=tokens,
                                        lookahead=max(0, need - verified))])
         result = step.results[0]
