@@ -53,7 +53,10 @@ quire_status open_parts(quire_be_device *device, uint32_t index, quire_error *er
     if (quire_status status = context.open(adapters[index], error)) return status;
     if (quire_status status = device->memory.open(context, error)) return status;
     if (quire_status status = device->kernels.open(context, error)) return status;
-    return make_queue(device, &device->setup, error);
+    quire_be_queue *setup = nullptr;
+    if (quire_status status = device->hold_setup(&setup, error)) return status;
+    QueueHold hold(setup);
+    return QUIRE_OK;
 }
 
 // REQUIRES: nothing of the device runs, and no thread is inside a call of its queues.
@@ -163,6 +166,7 @@ void device_close(quire_be_device *device) {
     queues.swap(device->queues);
     for (quire_be_queue *queue : queues) queue->drop_reference();
     device->setup->drop_reference();
+    device->setup = nullptr;
     device->changed.notify_all();
     lock.unlock();
     live_objects.fetch_sub(1, std::memory_order_relaxed);
@@ -219,14 +223,45 @@ void quire_be_device::drop_reference() {
 }
 
 quire_status quire_be_device::zero(uint64_t address, uint64_t size_bytes, quire_error *error) {
-    if (quire_status status = quire::vulkan::fill(setup, address, size_bytes, 0, error)) {
-        return status;
-    }
-    quire::vulkan::Recorder(setup).close_batch();
+    quire_be_queue *queue = nullptr;
+    if (quire_status status = hold_setup(&queue, error)) return status;
+    quire::vulkan::QueueHold hold(queue);
+    quire_status status = quire::vulkan::fill(queue, address, size_bytes, 0, error);
+    if (status == QUIRE_OK) quire::vulkan::Recorder(queue).close_batch();
     quire::vulkan::Deadline never(UINT64_MAX);
     std::unique_lock lock(mutex);
-    wait_for(setup, setup->submitted_place, never, lock);
-    return setup->check_usable(error);
+    if (status == QUIRE_OK) {
+        wait_for(queue, queue->submitted_place, never, lock);
+        status = queue->check_usable(error);
+    }
+    if (status == QUIRE_OK || queue->refused == VK_SUCCESS) return status;
+    // What ran out is this call's answer alone: the next one has another queue.
+    return quire::vulkan::fail_vulkan(error, queue->refused, "to zero memory");
+}
+
+quire_status quire_be_device::hold_setup(quire_be_queue **out, quire_error *error) {
+    {
+        std::lock_guard lock(mutex);
+        if (setup != nullptr && !setup->has_failed()) {
+            setup->add_reference();
+            *out = setup;
+            return QUIRE_OK;
+        }
+    }
+    quire_be_queue *made = nullptr;
+    if (quire_status status = quire::vulkan::make_queue(this, &made, error)) return status;
+    std::lock_guard lock(mutex);
+    // Another thread may have been quicker; its queue goes on, and ours is spare.
+    bool is_ours = setup == nullptr || setup->has_failed();
+    quire_be_queue *given_up = is_ours ? setup : made;
+    if (is_ours) setup = made;
+    if (given_up != nullptr) {
+        given_up->is_released = true;
+        given_up->drop_reference();
+    }
+    setup->add_reference();
+    *out = setup;
+    return QUIRE_OK;
 }
 
 bool quire_be_device::wait_for(quire_be_queue *queue, uint64_t place,

@@ -61,9 +61,9 @@ struct quire_be_device {
     quire::vulkan::Context context;
     quire::vulkan::Memory memory;
     quire::vulkan::Kernels kernels;
-    quire_be_queue *setup = nullptr;  // our own, for memory that is made
 
     std::mutex mutex;
+    quire_be_queue *setup = nullptr;       // our own, for memory that is made; a reference
     std::condition_variable changed;       // a fence, a queue or a waiter did
     bool is_closed = false;                // nothing is enqueued any more
     bool is_lost = false;                  // Vulkan said so
@@ -72,8 +72,11 @@ struct quire_be_device {
 
     void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
     void drop_reference();
-    // Writes zeros and waits for that.
+    // Writes zeros and waits for that. What the driver refuses fails this call alone.
     quire_status zero(uint64_t address, uint64_t size_bytes, quire_error *error);
+
+    // A reference to our own queue, made anew where the driver stopped the last one.
+    quire_status hold_setup(quire_be_queue **out, quire_error *error);
 
     // REQUIRES, of all below: the mutex is held.
     // Submits what no longer waits, over all queues.

@@ -118,6 +118,7 @@ bool submit_first(quire_be_queue *queue) {
         char reason[96];
         std::snprintf(reason, sizeof reason, "the Vulkan driver refused a submission: VkResult %d",
                       static_cast<int>(result));
+        queue->refused = result;
         queue->fail_from(batch->place, reason);
         return true;
     }
@@ -131,6 +132,11 @@ bool submit_first(quire_be_queue *queue) {
 }
 
 }  // namespace
+
+QueueHold::~QueueHold() {
+    std::lock_guard lock(queue_->device->mutex);
+    queue_->drop_reference();
+}
 
 quire_status make_queue(quire_be_device *device, quire_be_queue **out, quire_error *error) {
     {

@@ -59,6 +59,18 @@ quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t v
 // Makes a queue that nobody counts.
 quire_status make_queue(quire_be_device *device, quire_be_queue **out, quire_error *error);
 
+// Gives a reference back. REQUIRES, where it ends: the device's mutex is not held.
+class QueueHold {
+ public:
+    explicit QueueHold(quire_be_queue *queue) : queue_(queue) {}
+    QueueHold(const QueueHold &) = delete;
+    QueueHold &operator=(const QueueHold &) = delete;
+    ~QueueHold();
+
+ private:
+    quire_be_queue *queue_;
+};
+
 }  // namespace quire::vulkan
 
 struct quire_be_queue {
@@ -84,7 +96,8 @@ struct quire_be_queue {
     uint64_t reached_place = 0;
     uint64_t failed_place = UINT64_MAX;  // this and what comes behind did not run
     bool is_released = false;
-    char why[192] = {};  // it failed
+    VkResult refused = VK_SUCCESS;  // what a submission of it met
+    char why[192] = {};             // it failed
 
     void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
     void drop_reference();

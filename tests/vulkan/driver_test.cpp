@@ -260,6 +260,30 @@ TEST_F(VulkanDriver, submission_that_is_refused_stops_its_queue_alone) {
     api().device_close(device);
 }
 
+// What zeroes fresh memory is a queue of the device's own.
+TEST_F(VulkanDriver, refused_submission_fails_the_memory_that_met_it_and_no_other) {
+    quire_be_device *device = nullptr;
+    Error error;
+    ASSERT_EQ(open_device(&device, &error), QUIRE_OK) << error.message;
+    uint64_t address = 0;
+    void *host = nullptr;
+    auto allocate = [&] {
+        return api().mem_alloc(device, 64, QUIRE_BE_MEMORY_DEVICE, &address, &host, &error);
+    };
+    for (int i = 0; i < 3; ++i) {
+        set_fault("refused submission");
+        EXPECT_EQ(allocate(), QUIRE_E_HOST_MEMORY);
+        EXPECT_TRUE(has(error, "to zero memory")) << error.message;
+        EXPECT_EQ(address, 0u);
+        EXPECT_EQ(live_objects(), 1u);
+        set_fault("");
+        ASSERT_EQ(allocate(), QUIRE_OK) << error.message;
+        api().mem_free(device, address, 64, QUIRE_BE_MEMORY_DEVICE);
+        address = 0;
+    }
+    api().device_close(device);
+}
+
 TEST_F(VulkanDriver, memory_above_the_limit_is_divided_and_addressed_as_one) {
     setenv("QUIRE_VULKAN_MAX_ALLOCATION", "100000", 1);
     quire_be_device *device = nullptr;
