@@ -37,7 +37,8 @@ struct Context {
 };
 
 // While it lives this thread's signals are blocked and its floating-point environment is the
-// default: threads that a driver starts meanwhile inherit both.
+// default: threads that a driver starts meanwhile inherit both. Only around calls of the driver:
+// who waits for something else must hear signals.
 class DriverThreads {
  public:
     DriverThreads();

@@ -39,6 +39,7 @@ quire_status Kernels::open(Context &context, quire_error *error) {
     cache.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
     cache.initialDataSize = kept.size();
     cache.pInitialData = kept.data();
+    DriverThreads threads;
     result = context.vk.vkCreatePipelineCache(context.handle, &cache, nullptr, &cache_);
     if (result != VK_SUCCESS) return fail_vulkan(error, result, "a pipeline cache");
     return QUIRE_OK;

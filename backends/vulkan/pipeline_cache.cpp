@@ -2,6 +2,7 @@
 
 #include "pipeline_cache.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,6 +48,19 @@ std::string folder() {
     return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/quire" : "";
 }
 
+// A file of bounded size, to be read; NULL: there is none.
+File open_file(const std::string &path) {
+    // What is no file is known by its descriptor alone, and no pipe waits for its other end.
+    int descriptor = path.empty() ? -1 : open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0) return nullptr;
+    struct stat what{};
+    bool is_file = fstat(descriptor, &what) == 0 && S_ISREG(what.st_mode) &&
+                   static_cast<uint64_t>(what.st_size) <= kLargestBytes;
+    File file(is_file ? fdopen(descriptor, "rb") : nullptr);
+    if (file == nullptr) close(descriptor);
+    return file;
+}
+
 // Vulkan's own head, version one, of this device and driver.
 bool is_of(const std::vector<char> &data, const Adapter &adapter) {
     VkPipelineCacheHeaderVersionOne head;
@@ -78,7 +92,7 @@ std::string pipeline_cache_path(const Adapter &adapter) {
 }
 
 std::vector<char> read_pipeline_cache(const std::string &path, const Adapter &adapter) {
-    File file(path.empty() ? nullptr : std::fopen(path.c_str(), "rbe"));
+    File file = open_file(path);
     Head head{};
     if (file == nullptr || std::fread(&head, sizeof head, 1, file.get()) != 1) return {};
     if (head.magic != kMagic || head.size_bytes > kLargestBytes) return {};
@@ -91,13 +105,13 @@ std::vector<char> read_pipeline_cache(const std::string &path, const Adapter &ad
 }
 
 void write_pipeline_cache(const std::string &path, const std::vector<char> &data) {
-    if (path.empty() || data.empty()) return;
+    if (path.empty() || data.empty() || data.size() > kLargestBytes - sizeof(Head)) return;
     std::string where = path.substr(0, path.rfind('/'));
     mkdir(where.substr(0, where.rfind('/')).c_str(), 0700);
     mkdir(where.c_str(), 0700);
     // Another process may be reading: the file is replaced whole, or not at all.
     std::string beside = path + ".XXXXXX";
-    int descriptor = mkstemp(beside.data());
+    int descriptor = mkostemp(beside.data(), O_CLOEXEC);
     if (descriptor < 0) return;
     File file(fdopen(descriptor, "wb"));
     Head head = {kMagic, data.size(), hash(data.data(), data.size())};

@@ -4,9 +4,9 @@
 //
 // One file for each device, driver and set of kernels, in the user's cache directory:
 // $XDG_CACHE_HOME/quire or ~/.cache/quire, or the directory that QUIRE_VULKAN_CACHE names (0:
-// none). A file that is not whole, or of another device, is passed over; it is replaced when a
-// device is closed that has compiled anything. What cannot be read or written costs time and
-// nothing else.
+// none). A file that is not whole, or of another device, is passed over, and so is what is no file:
+// a pipe would keep whoever opens it. It is replaced when a device is closed that has compiled
+// anything. What cannot be read or written costs time and nothing else.
 //
 // Format, in this machine's byte order: magic u64, size_bytes u64 and FNV-1a u64 of what follows,
 // and what follows is Vulkan's own, which begins with VkPipelineCacheHeaderVersionOne.

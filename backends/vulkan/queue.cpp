@@ -17,6 +17,7 @@ namespace {
 
 VkResult open_vulkan(quire_be_queue *queue) {
     Context &context = queue->device->context;
+    DriverThreads threads;
     VkSemaphoreTypeCreateInfo type{};
     type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
     type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;

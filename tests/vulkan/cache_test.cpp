@@ -3,6 +3,7 @@
 // What the vulkan backend keeps on disk, and that nothing a file holds can do harm.
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -95,6 +96,28 @@ TEST_F(PipelineCache, file_of_another_device_is_passed_over) {
     Adapter newer = adapter_;
     newer.properties.driverVersion = 9;
     EXPECT_NE(pipeline_cache_path(newer), path_);
+}
+
+// A test that hangs has failed.
+TEST_F(PipelineCache, what_is_no_file_is_passed_over_and_replaced) {
+    fs::create_directories(fs::path(path_).parent_path());
+    ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+    EXPECT_TRUE(read_pipeline_cache(path_, adapter_).empty()) << "a pipe that nobody writes";
+    write_pipeline_cache(path_, data_of(adapter_));
+    EXPECT_TRUE(fs::is_regular_file(path_));
+    EXPECT_EQ(read_pipeline_cache(path_, adapter_), data_of(adapter_));
+    fs::remove(path_);
+    fs::create_symlink("/dev/zero", path_);
+    EXPECT_TRUE(read_pipeline_cache(path_, adapter_).empty()) << "a device";
+    fs::remove(path_);
+    fs::create_directory(path_);
+    EXPECT_TRUE(read_pipeline_cache(path_, adapter_).empty()) << "a folder";
+}
+
+TEST_F(PipelineCache, file_that_is_too_large_is_passed_over) {
+    write_pipeline_cache(path_, data_of(adapter_));
+    fs::resize_file(path_, (uintmax_t{256} << 20) + 1);  // a hole: it takes no room
+    EXPECT_TRUE(read_pipeline_cache(path_, adapter_).empty());
 }
 
 TEST_F(PipelineCache, folder_that_cannot_be_written_is_no_error) {
