@@ -69,11 +69,13 @@ quire_status open_batch(quire_be_queue *queue, quire_error *error) {
 }  // namespace
 
 quire_status Recorder::begin(quire_error *error) {
-    if (queue_->open == nullptr) {
+    {
         std::lock_guard lock(queue_->device->mutex);
         queue_->poll();
         if (quire_status status = queue_->check_usable(error)) return status;
-        if (quire_status status = open_batch(queue_, error)) return status;
+        if (queue_->open == nullptr) {
+            if (quire_status status = open_batch(queue_, error)) return status;
+        }
     }
     Batch &batch = *queue_->open;
     if (batch.is_recording) return QUIRE_OK;

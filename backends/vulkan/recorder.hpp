@@ -21,7 +21,7 @@ class Recorder {
  public:
     explicit Recorder(quire_be_queue *queue) : queue_(queue), lock_(queue->recording) {}
 
-    // Opens a batch where there is none. First of all.
+    // Refuses where the queue has stopped; opens a batch where there is none. First of all.
     quire_status begin(quire_error *error);
 
     // What comes behind runs when the fence is there.

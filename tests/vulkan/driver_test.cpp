@@ -284,6 +284,33 @@ TEST_F(VulkanDriver, refused_submission_fails_the_memory_that_met_it_and_no_othe
     api().device_close(device);
 }
 
+TEST_F(VulkanDriver, queue_that_failed_behind_a_wait_refuses_calls) {
+    quire_be_device *device = nullptr;
+    quire_be_queue *queue = nullptr;
+    quire_be_fence *fences[2] = {};
+    Error error;
+    ASSERT_EQ(open_device(&device, &error), QUIRE_OK) << error.message;
+    ASSERT_EQ(api().queue_bind(device, nullptr, &queue, &error), QUIRE_OK);
+    for (auto &fence : fences) ASSERT_EQ(api().fence_create(device, 0, &fence, &error), QUIRE_OK);
+    uint64_t address = 0;
+    void *host = nullptr;
+    ASSERT_EQ(api().mem_alloc(device, 64, QUIRE_BE_MEMORY_DEVICE, &address, &host, &error),
+              QUIRE_OK);
+    ASSERT_EQ(api().fence_wait(queue, fences[0], 1, &error), QUIRE_OK);
+    ASSERT_EQ(api().fill(queue, address, 64, 1, &error), QUIRE_OK);
+    ASSERT_EQ(api().fence_wait(queue, fences[1], 1, &error), QUIRE_OK);
+    set_fault("refused submission");
+    ASSERT_EQ(api().fence_signal_host(fences[0], 1, &error), QUIRE_OK);
+    set_fault("");
+    EXPECT_EQ(api().fill(queue, address, 64, 1, &error), QUIRE_E_DEVICE_LOST);
+    EXPECT_TRUE(has(error, "refused a submission")) << error.message;
+    api().queue_release(queue);
+    EXPECT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
+    api().mem_free(device, address, 64, QUIRE_BE_MEMORY_DEVICE);
+    for (auto *fence : fences) api().fence_destroy(fence);
+    api().device_close(device);
+}
+
 TEST_F(VulkanDriver, memory_above_the_limit_is_divided_and_addressed_as_one) {
     setenv("QUIRE_VULKAN_MAX_ALLOCATION", "100000", 1);
     quire_be_device *device = nullptr;
