@@ -145,7 +145,7 @@ quire_status make_queue(quire_be_device *device, quire_be_queue **out, quire_err
         for (quire_be_queue *queue : device->queues) {
             queue->poll();
             if (!queue->is_spare() || device->is_closed || device->is_lost) continue;
-            queue->is_released = false;
+            queue->begin_anew();
             queue->add_reference();
             *out = queue;
             return QUIRE_OK;
@@ -299,6 +299,14 @@ void quire_be_queue::fail_from(uint64_t place, const char *reason) {
     device->changed.notify_all();
 }
 
+void quire_be_queue::begin_anew() {
+    is_released = false;
+    failed_place = UINT64_MAX;
+    refused = VK_SUCCESS;
+    why[0] = 0;
+    std::memset(fault_buffer.host(), 0, sizeof(quire::vulkan::FaultRecord));
+}
+
 void quire_be_queue::drop_held() {
     while (!held.empty()) {
         std::unique_ptr<Batch> batch = std::move(held.front());
@@ -341,6 +349,8 @@ void quire_be_device::pump() {
     }
     // Another may have it: is_spare(). What it took for itself goes back.
     for (quire_be_queue *queue : queues) {
-        if (queue->is_spare()) queue->scratch.release();
+        if (!queue->is_spare()) continue;
+        queue->scratch.release();
+        queue->outgrown.clear();
     }
 }

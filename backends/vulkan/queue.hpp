@@ -13,7 +13,8 @@
 //
 // Release   waits for nothing; what was enqueued runs on. The queue stays with its device, which
 //           gives it to the next who wants one: a driver may touch a timeline a moment longer than
-//           it takes to reach its last value, so none is destroyed while the device is open.
+//           it takes to reach its last value, so none is destroyed while the device is open. One
+//           that failed is given too, once all of it that will ever run has run.
 // Closing   the device's closing drops batches that wait for a fence that nobody has signalled, and
 //           their fences fail.
 // Faults    a kernel that finds an index outside its pool writes down the batch's place and what it
@@ -112,9 +113,9 @@ struct quire_be_queue {
     // What was not submitted is dropped when pump() comes by.
     void fail_from(uint64_t place, const char *reason);
     // Released, all of it has run, and nobody knows its timeline any more.
-    bool is_spare() const {
-        return is_released && is_idle() && !has_failed() && references.load() == 1;
-    }
+    bool is_spare() const { return is_released && is_idle() && references.load() == 1; }
+    // Makes a spare queue as good as new; its timeline goes on where it was.
+    void begin_anew();
     bool has_failed() const { return why[0] != 0; }
     // Drops what was not submitted; its fences fail.
     void drop_held();

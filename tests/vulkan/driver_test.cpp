@@ -46,6 +46,13 @@ void set_fault(const char *fault, int succeeding_calls = 0) {
     set(fault, succeeding_calls);
 }
 
+int semaphores() {
+    using Count = int (*)();
+    static auto count = reinterpret_cast<Count>(
+        dlsym(dlopen(QUIRE_FAULTY_VULKAN, RTLD_NOW | RTLD_LOCAL), "faulty_semaphores"));
+    return count();
+}
+
 uint64_t live_objects() {
     uint64_t live = 0;
     Error error;
@@ -282,6 +289,63 @@ TEST_F(VulkanDriver, refused_submission_fails_the_memory_that_met_it_and_no_othe
         address = 0;
     }
     api().device_close(device);
+}
+
+// A token at a slot that the pool has not.
+quire_status write_outside(quire_be_queue *queue, uint64_t address, Error *error) {
+    quire_be_pool pool{};
+    pool.struct_size = sizeof pool;
+    pool.address = address;
+    pool.block_count = pool.block_tokens = pool.layer_count = pool.kv_heads = 1;
+    pool.k_head_dim = pool.v_head_dim = 4;
+    pool.k_dtype = pool.v_dtype = QUIRE_DTYPE_F32;
+    pool.k_token_stride = pool.v_token_stride = pool.v_offset = 16;
+    pool.k_head_stride = pool.v_head_stride = 16;
+    pool.block_stride = pool.layer_stride = 32;
+    pool.size_bytes = 32;
+    quire_be_kv_write args{};
+    args.struct_size = sizeof args;
+    args.token_count = 1;
+    args.dtype = QUIRE_DTYPE_F32;
+    args.pool = &pool;
+    args.k = args.v = address;
+    args.slots = address + 64;
+    args.k_token_stride = args.v_token_stride = 4;
+    return api().kv_write(queue, &args, error);
+}
+
+TEST_F(VulkanDriver, queues_that_fail_and_are_released_leave_nothing_and_no_failure_behind) {
+    quire_be_device *device = nullptr;
+    Error error;
+    ASSERT_EQ(open_device(&device, &error), QUIRE_OK) << error.message;
+    uint64_t address = 0;
+    void *host = nullptr;
+    ASSERT_EQ(api().mem_alloc(device, 128, QUIRE_BE_MEMORY_DEVICE, &address, &host, &error),
+              QUIRE_OK);
+    int most = 0;
+    for (int i = 0; i < 40; ++i) {
+        quire_be_queue *queue = nullptr;
+        ASSERT_EQ(api().queue_bind(device, nullptr, &queue, &error), QUIRE_OK);
+        // It is as good as new, whatever became of the one that had its timeline.
+        ASSERT_EQ(api().fill(queue, address, 128, 1, &error), QUIRE_OK) << error.message;
+        ASSERT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
+        bool is_refused = i % 2 == 0;
+        if (is_refused) set_fault("refused submission");
+        ASSERT_EQ(is_refused ? api().fill(queue, address, 64, 2, &error)
+                             : write_outside(queue, address, &error),
+                  QUIRE_OK)
+            << error.message;
+        set_fault("");
+        ASSERT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
+        EXPECT_EQ(api().fill(queue, address, 64, 2, &error), QUIRE_E_DEVICE_LOST);
+        EXPECT_TRUE(has(error, is_refused ? "refused" : "slot")) << error.message;
+        api().queue_release(queue);
+        if (i < 2) most = semaphores();
+        EXPECT_LE(semaphores(), most) << i;
+    }
+    api().mem_free(device, address, 128, QUIRE_BE_MEMORY_DEVICE);
+    api().device_close(device);
+    EXPECT_EQ(semaphores(), 0);
 }
 
 TEST_F(VulkanDriver, queue_that_failed_behind_a_wait_refuses_calls) {

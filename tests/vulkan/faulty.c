@@ -3,7 +3,8 @@
  * faulty: libvulkan.so.1, of which some functions fail when a test says so.
  *
  * The backend opens it in libvulkan's place (QUIRE_VULKAN_LIBRARY). What is not named here is the
- * real one's. A test sets what goes wrong through the exported faulty_set().
+ * real one's. A test sets what goes wrong through the exported faulty_set(), and asks how many
+ * semaphores there are through faulty_semaphores(): each queue of the backend has one.
  *
  * Threads: faulty_set() while no other call runs; the rest any.
  */
@@ -18,6 +19,7 @@
 /* What goes wrong, and before how many calls that still succeed. */
 static char the_fault[32];
 static atomic_int calls_left;
+static atomic_int semaphores;
 
 static void *real_library(void) {
     static void *library;
@@ -36,6 +38,8 @@ EXPORT void faulty_set(const char *fault, int succeeding_calls) {
     strncpy(the_fault, fault, sizeof the_fault - 1);
     atomic_store(&calls_left, succeeding_calls);
 }
+
+EXPORT int faulty_semaphores(void) { return atomic_load(&semaphores); }
 
 static int is_set(const char *fault) { return strcmp(the_fault, fault) == 0; }
 
@@ -119,6 +123,22 @@ static VKAPI_ATTR VkResult VKAPI_CALL read_counter(VkDevice device, VkSemaphore 
         device, semaphore, value);
 }
 
+static VKAPI_ATTR VkResult VKAPI_CALL create_semaphore(VkDevice device,
+                                                       const VkSemaphoreCreateInfo *info,
+                                                       const VkAllocationCallbacks *allocator,
+                                                       VkSemaphore *semaphore) {
+    VkResult result = ((PFN_vkCreateSemaphore)device_function("vkCreateSemaphore"))(
+        device, info, allocator, semaphore);
+    if (result == VK_SUCCESS) atomic_fetch_add(&semaphores, 1);
+    return result;
+}
+
+static VKAPI_ATTR void VKAPI_CALL destroy_semaphore(VkDevice device, VkSemaphore semaphore,
+                                                    const VkAllocationCallbacks *allocator) {
+    if (semaphore != VK_NULL_HANDLE) atomic_fetch_sub(&semaphores, 1);
+    ((PFN_vkDestroySemaphore)device_function("vkDestroySemaphore"))(device, semaphore, allocator);
+}
+
 static PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char *name);
 
 static PFN_vkVoidFunction replaced(const char *name) {
@@ -132,6 +152,8 @@ static PFN_vkVoidFunction replaced(const char *name) {
         {"vkGetPhysicalDeviceProperties", (PFN_vkVoidFunction)properties},
         {"vkAllocateMemory", (PFN_vkVoidFunction)allocate},
         {"vkQueueSubmit2", (PFN_vkVoidFunction)submit},
+        {"vkCreateSemaphore", (PFN_vkVoidFunction)create_semaphore},
+        {"vkDestroySemaphore", (PFN_vkVoidFunction)destroy_semaphore},
         {"vkWaitSemaphores", (PFN_vkVoidFunction)wait},
         {"vkGetSemaphoreCounterValue", (PFN_vkVoidFunction)read_counter},
         {"vkGetDeviceProcAddr", (PFN_vkVoidFunction)get_device},
