@@ -3,10 +3,12 @@
 // Attention against the oracle: random shapes, poisoned slots, guarded outputs; and a proof that
 // the comparison sees a wrong block.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "agreement.hpp"
+#include "number.hpp"
 #include "quire/attention.h"
 #include "quire/cache.h"
 #include "shapes.hpp"
@@ -195,6 +197,35 @@ TEST_F(AttentionTest, blocks_of_every_size_agree_with_the_oracle) {
         spec.shape.block_tokens = block_tokens;
         spec.rows = {{0, 200, 1}, {1, 65, 65}};
         if (is_offered(rig, spec.shape)) expect_within_bound(rig, spec);
+    }
+}
+
+TEST_F(AttentionTest, score_that_is_no_number_makes_its_row_and_no_other_none) {
+    Rig rig;
+    AttentionSpec spec = plain_spec(rig);
+    spec.rows = {{0, 700, 1}, {1, 700, 1}, {2, 90, 1}};
+    AttentionCase attention(spec);
+    AttentionResult right = attention.run(rig);
+    const OracleInput &input = attention.input();
+    const quire_be_pool &pool = input.pool;
+    // Of the middle row's keys the one at 600: all ones are a NaN in each type.
+    int64_t block = input.block_table[input.block_table_stride + 600 / pool.block_tokens];
+    auto place = static_cast<int64_t>(600 % pool.block_tokens);
+    for (uint32_t head = 0; head < pool.kv_heads; ++head) {
+        int64_t at = block * pool.block_stride + input.layer * pool.layer_stride +
+                     head * pool.k_head_stride + place * pool.k_token_stride;
+        int64_t row_bytes = int64_t{pool.k_head_dim} * size_of(pool.k_dtype);
+        std::fill_n(attention.bytes().begin() + at, row_bytes, static_cast<unsigned char>(0xFF));
+    }
+    AttentionResult result = attention.run(rig);
+    AttentionResult middle = slice(result, spec, 1, 1);
+    for (float lse : middle.lse) ASSERT_TRUE(std::isnan(lse)) << lse;
+    for (size_t i = 0; i < middle.out.size();
+         i += static_cast<size_t>(size_of(spec.shape.q_dtype))) {
+        ASSERT_TRUE(std::isnan(load(&middle.out[i], spec.shape.q_dtype))) << i;
+    }
+    for (uint32_t row : {0u, 2u}) {
+        EXPECT_TRUE(slice(result, spec, row, 1) == slice(right, spec, row, 1)) << row;
     }
 }
 

@@ -3,9 +3,11 @@
 // Options of attention, each against the oracle: random shapes of every row of the table, and the
 // edges that chance seldom meets. Hidden keys hold NaN: they are left out, never weighed with 0.
 
+#include <algorithm>
 #include <cmath>
 
 #include "agreement.hpp"
+#include "number.hpp"
 #include "quire/attention.h"
 #include "quire/cache.h"
 #include "shapes.hpp"
@@ -210,6 +212,50 @@ TEST_F(OptionTest, alibi_counts_positions_of_masked_keys_and_not_places) {
     finish_rows(&spec);
     if (!is_offered(rig, spec.shape)) GTEST_SKIP() << ask(rig, spec.shape).reason;
     EXPECT_LE(error_of(rig, spec), 1.0);
+}
+
+// From a distance of 2 on a score is minus infinity in f32: whole tiles and chunks of a row are.
+// The oracle's numbers are larger than that, and its bound means nothing here.
+TEST_F(OptionTest, alibi_that_makes_scores_minus_infinity_weighs_them_as_nothing) {
+    Rig rig;
+    AttentionSpec spec = plain_spec(rig);
+    spec.shape.flags = QUIRE_BE_ATTENTION_ALIBI;
+    spec.slope = 3e38f;
+    spec.rows = {{0, 1200, 1}, {1, 130, 70}, {2, 700, 3}, {3, 1, 1}};
+    if (!is_offered(rig, spec.shape)) GTEST_SKIP() << ask(rig, spec.shape).reason;
+    AttentionCase attention(spec);
+    AttentionResult result = attention.run(rig);
+    OracleOutput exact = attention.exact();
+    for (size_t i = 0; i < exact.out.size(); ++i) {
+        double value = load(&result.out[i * size_of(spec.shape.q_dtype)], spec.shape.q_dtype);
+        ASSERT_NEAR(value, exact.out[i], 0.01) << i << ": the value at its own position";
+    }
+    for (size_t i = 0; i < exact.lse.size(); ++i) {
+        ASSERT_NEAR(result.lse[i], exact.lse[i], 1e-4 * (1.0 + std::fabs(exact.lse[i]))) << i;
+    }
+}
+
+TEST_F(OptionTest, mask_that_hides_all_but_one_key_gives_its_value) {
+    Rig rig;
+    AttentionSpec masked = plain_spec(rig);
+    masked.shape.flags = QUIRE_ATTENTION_MASK;
+    masked.rows = {{0, 1200, 3}, {1, 70, 7}};
+    if (!is_offered(rig, masked.shape)) GTEST_SKIP() << ask(rig, masked.shape).reason;
+    AttentionSpec plain = masked;
+    plain.shape.flags = 0;
+    for (RowSpec &row : masked.rows) row.masked_tokens = row.new_tokens;
+    AttentionCase attention(masked);
+    attention.take_pool(AttentionCase(plain));  // where no bit has hidden a key
+    OracleInput &input = attention.planted();
+    std::fill(input.mask.begin(), input.mask.end(), 0u);
+    for (uint32_t r = 0; r < 2; ++r) {
+        for (int32_t token = input.cu_q[r]; token < input.cu_q[r + 1]; ++token) {
+            int32_t key = input.lengths[r] / 2 + token;
+            input.mask[static_cast<size_t>(input.mask_rows[static_cast<size_t>(token)] +
+                                           key / 32)] |= 1u << (key % 32);
+        }
+    }
+    EXPECT_LE(attention.compare(attention.run(rig)), 1.0);
 }
 
 TEST_F(OptionTest, mask_that_says_what_is_causal_changes_nothing) {

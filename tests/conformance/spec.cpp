@@ -286,8 +286,9 @@ PlanOptions::PlanOptions(const AttentionSpec &spec) {
     if (spec.has(QUIRE_BE_ATTENTION_SOFT_CAP)) soft_cap = spec.soft_cap;
     if (spec.has(QUIRE_BE_ATTENTION_SOFT_CAP) && soft_cap == 0.0f) soft_cap = 1.5f;
     for (uint32_t h = 0; h < shape.q_heads && spec.has(QUIRE_BE_ATTENTION_ALIBI); ++h) {
-        slopes.push_back(
-            std::exp2(-8.0f * static_cast<float>(h + 1) / static_cast<float>(shape.q_heads)));
+        float of_head =
+            std::exp2(-8.0f * static_cast<float>(h + 1) / static_cast<float>(shape.q_heads));
+        slopes.push_back(spec.slope != 0.0f ? spec.slope : of_head);
     }
     if (!spec.has(QUIRE_BE_ATTENTION_ROPE)) return;
     for (uint32_t i = 0; i < shape.rotated_dim / 2; ++i) {

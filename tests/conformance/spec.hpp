@@ -42,6 +42,7 @@ struct AttentionSpec {
     std::vector<RowSpec> rows;
     float scale = 0.0f;
     float soft_cap = 0.0f;
+    float slope = 0.0f;   // of ALiBi, for every head; 0: one for each
     double q_size = 1.0;  // larger: sharper softmax
     uint64_t seed = 1;
     uint64_t pages_seed = 1;      // which blocks hold what

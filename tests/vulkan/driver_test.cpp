@@ -160,6 +160,21 @@ TEST(VulkanDriverDeathTest, library_that_is_not_there_is_no_device) {
         testing::ExitedWithCode(0), "");
 }
 
+TEST(VulkanDriverDeathTest, library_that_is_another_is_no_device_whenever_one_looks) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(
+        {
+            setenv("QUIRE_VULKAN_LIBRARY", "libm.so.6", 1);
+            Error error;
+            quire_be_device *device = nullptr;
+            bool is_refused = device_count() == 0 && device_count() == 0 &&
+                              open_device(&device, &error) == QUIRE_E_ARG &&
+                              has(error, "there are 0");
+            std::exit(is_refused ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "");
+}
+
 TEST_F(VulkanDriver, that_is_missing_is_no_device) {
     set_fault("no driver");
     EXPECT_EQ(device_count(), 0u);
