@@ -63,11 +63,11 @@ void find_lack(Adapter *adapter, const Features &f) {
     }
 }
 
-void find_family(Adapter *adapter) {
+void find_family(const Instance &vulkan, Adapter *adapter) {
     uint32_t count = 0;
-    vkGetPhysicalDeviceQueueFamilyProperties(adapter->handle, &count, nullptr);
+    vulkan.vkGetPhysicalDeviceQueueFamilyProperties(adapter->handle, &count, nullptr);
     std::vector<VkQueueFamilyProperties> families(count);
-    vkGetPhysicalDeviceQueueFamilyProperties(adapter->handle, &count, families.data());
+    vulkan.vkGetPhysicalDeviceQueueFamilyProperties(adapter->handle, &count, families.data());
     adapter->family = kNone;
     for (uint32_t i = 0; i < count; ++i) {
         if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0) continue;
@@ -90,8 +90,8 @@ uint32_t find_type(const VkPhysicalDeviceMemoryProperties &memory, VkMemoryPrope
     return found;
 }
 
-void find_memory(Adapter *adapter) {
-    vkGetPhysicalDeviceMemoryProperties(adapter->handle, &adapter->memory);
+void find_memory(const Instance &vulkan, Adapter *adapter) {
+    vulkan.vkGetPhysicalDeviceMemoryProperties(adapter->handle, &adapter->memory);
     const VkPhysicalDeviceMemoryProperties &memory = adapter->memory;
     adapter->device_memory_type = find_type(memory, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0);
     adapter->host_memory_type = find_type(
@@ -99,11 +99,11 @@ void find_memory(Adapter *adapter) {
         VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
 }
 
-bool has_extension(VkPhysicalDevice handle, const char *name) {
+bool has_extension(const Instance &vulkan, VkPhysicalDevice handle, const char *name) {
     uint32_t count = 0;
-    vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
+    vulkan.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
     std::vector<VkExtensionProperties> extensions(count);
-    vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data());
+    vulkan.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data());
     return std::any_of(extensions.begin(), extensions.end(), [name](const auto &one) {
         return std::strcmp(one.extensionName, name) == 0;
     });
@@ -119,12 +119,12 @@ uint64_t lowered(uint64_t limit_bytes) {
     return std::min(limit_bytes, std::max(asked_bytes, kLeastAllocationBytes));
 }
 
-Adapter describe(VkPhysicalDevice handle) {
+Adapter describe(const Instance &vulkan, VkPhysicalDevice handle) {
     Adapter adapter;
     adapter.handle = handle;
-    vkGetPhysicalDeviceProperties(handle, &adapter.properties);
-    find_family(&adapter);
-    find_memory(&adapter);
+    vulkan.vkGetPhysicalDeviceProperties(handle, &adapter.properties);
+    find_family(vulkan, &adapter);
+    find_memory(vulkan, &adapter);
     Features features;
     if (adapter.properties.apiVersion >= VK_API_VERSION_1_3) {
         VkPhysicalDeviceMaintenance4Properties v13{};
@@ -135,12 +135,13 @@ Adapter describe(VkPhysicalDevice handle) {
         VkPhysicalDeviceProperties2 all{};
         all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
         all.pNext = &v11;
-        vkGetPhysicalDeviceProperties2(handle, &all);
+        vulkan.vkGetPhysicalDeviceProperties2(handle, &all);
         std::memcpy(adapter.uuid, v11.deviceUUID, sizeof adapter.uuid);
         adapter.max_allocation_bytes = std::min(v11.maxMemoryAllocationSize, v13.maxBufferSize);
         adapter.divide_bytes = lowered(adapter.max_allocation_bytes);
-        vkGetPhysicalDeviceFeatures2(handle, &features.head);
-        adapter.has_memory_budget = has_extension(handle, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+        vulkan.vkGetPhysicalDeviceFeatures2(handle, &features.head);
+        adapter.has_memory_budget =
+            has_extension(vulkan, handle, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     }
     find_lack(&adapter, features);
     return adapter;
@@ -181,18 +182,18 @@ void keep_named(std::vector<Adapter> *adapters) {
 
 }  // namespace
 
-quire_status list_adapters(VkInstance instance, std::vector<Adapter> *adapters,
+quire_status list_adapters(const Instance &vulkan, std::vector<Adapter> *adapters,
                            quire_error *error) {
     adapters->clear();
-    if (instance == VK_NULL_HANDLE) return QUIRE_OK;
+    if (vulkan.handle == VK_NULL_HANDLE) return QUIRE_OK;
     uint32_t count = 0;
-    VkResult result = vkEnumeratePhysicalDevices(instance, &count, nullptr);
+    VkResult result = vulkan.vkEnumeratePhysicalDevices(vulkan.handle, &count, nullptr);
     std::vector<VkPhysicalDevice> handles(count);
     if (result == VK_SUCCESS && count != 0) {
-        result = vkEnumeratePhysicalDevices(instance, &count, handles.data());
+        result = vulkan.vkEnumeratePhysicalDevices(vulkan.handle, &count, handles.data());
     }
     if (result < 0) return fail_vulkan(error, result, "to list its devices");
-    for (VkPhysicalDevice handle : handles) adapters->push_back(describe(handle));
+    for (VkPhysicalDevice handle : handles) adapters->push_back(describe(vulkan, handle));
     keep_named(adapters);
     std::stable_sort(adapters->begin(), adapters->end(),
                      [](const Adapter &a, const Adapter &b) { return rank(a) < rank(b); });

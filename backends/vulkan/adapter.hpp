@@ -13,6 +13,7 @@
 
 #include <vector>
 
+#include "loader.hpp"
 #include "quire/plugin/backend.h"
 
 namespace quire::vulkan {
@@ -37,7 +38,8 @@ struct Adapter {
     }
 };
 
-quire_status list_adapters(VkInstance instance, std::vector<Adapter> *adapters, quire_error *error);
+quire_status list_adapters(const Instance &vulkan, std::vector<Adapter> *adapters,
+                           quire_error *error);
 
 // The features that a device is made with: those that the kernels and the host side need.
 struct Features {

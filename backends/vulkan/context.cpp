@@ -24,7 +24,7 @@ DriverThreads::~DriverThreads() {
 void Context::close() {
     if (handle != VK_NULL_HANDLE) vk.vkDestroyDevice(handle, nullptr);
     handle = VK_NULL_HANDLE;
-    instance.release();
+    hold.release();
 }
 
 quire_status Context::open(const Adapter &chosen, quire_error *error) {
@@ -55,10 +55,10 @@ quire_status Context::open(const Adapter &chosen, quire_error *error) {
     info.enabledExtensionCount = adapter.has_memory_budget ? 1 : 0;
     info.ppEnabledExtensionNames = &budget;
     DriverThreads threads;
-    if (VkResult result = vkCreateDevice(adapter.handle, &info, nullptr, &handle)) {
+    if (VkResult result = instance().vkCreateDevice(adapter.handle, &info, nullptr, &handle)) {
         return fail_vulkan(error, result, "to make a device");
     }
-    volkLoadDeviceTable(&vk, handle);
+    instance().load_device(handle, &vk);
     vk.vkGetDeviceQueue(handle, adapter.family, 0, &queue);
     return QUIRE_OK;
 }

@@ -29,7 +29,9 @@ struct Context {
     quire_status open(const Adapter &chosen, quire_error *error);
     void close();
 
-    InstanceHold instance;
+    const Instance &instance() const { return hold.instance(); }
+
+    InstanceHold hold;
     Adapter adapter;
     VkDevice handle = VK_NULL_HANDLE;
     VolkDeviceTable vk{};

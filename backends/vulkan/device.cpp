@@ -42,17 +42,16 @@ quire_status choose(uint32_t index, const std::vector<Adapter> &adapters, quire_
 }
 
 // Loads the drivers.
-quire_status find_adapters(InstanceHold *instance, std::vector<Adapter> *adapters,
-                           quire_error *error) {
+quire_status find_adapters(InstanceHold *hold, std::vector<Adapter> *adapters, quire_error *error) {
     DriverThreads threads;
-    if (quire_status status = instance->acquire(error)) return status;
-    return list_adapters(instance->handle(), adapters, error);
+    if (quire_status status = hold->acquire(error)) return status;
+    return list_adapters(hold->instance(), adapters, error);
 }
 
 quire_status open_parts(quire_be_device *device, uint32_t index, quire_error *error) {
     std::vector<Adapter> adapters;
     Context &context = device->context;
-    if (quire_status status = find_adapters(&context.instance, &adapters, error)) return status;
+    if (quire_status status = find_adapters(&context.hold, &adapters, error)) return status;
     if (quire_status status = choose(index, adapters, error)) return status;
     if (quire_status status = context.open(adapters[index], error)) return status;
     if (quire_status status = device->memory.open(context, error)) return status;
@@ -119,9 +118,9 @@ void Deadline::wait(std::condition_variable &changed, std::unique_lock<std::mute
 
 quire_status probe(uint32_t *device_count, quire_error *error) {
     if (device_count == nullptr) return fail(error, QUIRE_E_ARG, "device_count is NULL");
-    InstanceHold instance;
+    InstanceHold hold;
     std::vector<Adapter> adapters;
-    if (quire_status status = find_adapters(&instance, &adapters, error)) return status;
+    if (quire_status status = find_adapters(&hold, &adapters, error)) return status;
     *device_count = static_cast<uint32_t>(adapters.size());
     return QUIRE_OK;
 }

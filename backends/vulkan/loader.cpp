@@ -22,6 +22,7 @@ struct Process {
     std::mutex mutex;
     void *loader =
         nullptr;  // libvulkan; stays: drivers may have threads and destructors of their own
+    PFN_vkGetInstanceProcAddr entry = nullptr;
     VkInstance instance = VK_NULL_HANDLE;
     VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
     uint32_t holders = 0;
@@ -70,6 +71,7 @@ bool load_library(Process &one) {
         return false;
     }
     volkInitializeCustom(entry);
+    one.entry = entry;
     return true;
 }
 
@@ -134,6 +136,25 @@ quire_status fail_vulkan(quire_error *error, VkResult result, const char *what) 
                 static_cast<int>(result), why);
 }
 
+const char *Instance::load(PFN_vkGetInstanceProcAddr entry, VkInstance of) {
+    handle = of;
+#define QUIRE_VULKAN_LOAD(name)                            \
+    name = reinterpret_cast<PFN_##name>(entry(of, #name)); \
+    if (name == nullptr) return #name;
+    QUIRE_VULKAN_INSTANCE_FUNCTIONS(QUIRE_VULKAN_LOAD)
+#undef QUIRE_VULKAN_LOAD
+    return nullptr;
+}
+
+void Instance::load_device(VkDevice device, VolkDeviceTable *table) const {
+    // Volk asks its global function, which is another loader's where the instance is an engine's.
+    std::lock_guard lock(process().mutex);
+    PFN_vkGetDeviceProcAddr before = ::vkGetDeviceProcAddr;
+    ::vkGetDeviceProcAddr = vkGetDeviceProcAddr;
+    volkLoadDeviceTable(table, device);
+    ::vkGetDeviceProcAddr = before;
+}
+
 quire_status InstanceHold::acquire(quire_error *error) {
     Process &one = process();
     std::lock_guard lock(one.mutex);
@@ -149,14 +170,19 @@ quire_status InstanceHold::acquire(quire_error *error) {
         }
         if (result != VK_SUCCESS) return fail_vulkan(error, result, "to make an instance");
     }
+    const char *missing = instance_.load(one.entry, one.instance);
+    if (missing != nullptr) {
+        instance_ = {};
+        if (one.holders == 0) destroy(one);
+        return fail(error, QUIRE_E_BACKEND, "the Vulkan loader has no function %s", missing);
+    }
     ++one.holders;
-    handle_ = one.instance;
     return QUIRE_OK;
 }
 
 void InstanceHold::release() {
-    if (handle_ == VK_NULL_HANDLE) return;
-    handle_ = VK_NULL_HANDLE;
+    if (instance_.handle == VK_NULL_HANDLE) return;
+    instance_ = {};
     Process &one = process();
     std::lock_guard lock(one.mutex);
     if (--one.holders == 0) destroy(one);

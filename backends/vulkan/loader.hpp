@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// loader: libvulkan, found when it is first asked for, and the one VkInstance of the process.
+// loader: libvulkan, found when it is first asked for, the one VkInstance of the process, and the
+// functions of an instance, which may be an engine's own.
+//
+// Why tables and not volk's global functions: an engine's instance may come of another loader.
 //
 // Why one instance: drivers are loaded and devices enumerated once for all who open one. It goes
 // with the last who holds it, so that a process which has closed its devices is as it was.
@@ -18,7 +21,32 @@
 
 #include "quire/plugin/backend.h"
 
+#define QUIRE_VULKAN_INSTANCE_FUNCTIONS(FUNCTION)  \
+    FUNCTION(vkCreateDevice)                       \
+    FUNCTION(vkEnumerateDeviceExtensionProperties) \
+    FUNCTION(vkEnumeratePhysicalDevices)           \
+    FUNCTION(vkGetDeviceProcAddr)                  \
+    FUNCTION(vkGetPhysicalDeviceFeatures2)         \
+    FUNCTION(vkGetPhysicalDeviceMemoryProperties)  \
+    FUNCTION(vkGetPhysicalDeviceMemoryProperties2) \
+    FUNCTION(vkGetPhysicalDeviceProperties)        \
+    FUNCTION(vkGetPhysicalDeviceProperties2)       \
+    FUNCTION(vkGetPhysicalDeviceQueueFamilyProperties)
+
 namespace quire::vulkan {
+
+// An instance and what is called on it.
+struct Instance {
+    VkInstance handle = VK_NULL_HANDLE;
+#define QUIRE_VULKAN_MEMBER(name) PFN_##name name = nullptr;
+    QUIRE_VULKAN_INSTANCE_FUNCTIONS(QUIRE_VULKAN_MEMBER)
+#undef QUIRE_VULKAN_MEMBER
+
+    // The name of a function that is not there; NULL: all are.
+    const char *load(PFN_vkGetInstanceProcAddr entry, VkInstance of);
+    // Volk's functions of a device of the instance.
+    void load_device(VkDevice device, VolkDeviceTable *table) const;
+};
 
 // Holds the process's instance; it is there for as long as one of these holds it.
 class InstanceHold {
@@ -31,10 +59,11 @@ class InstanceHold {
     // QUIRE_OK without a handle: there is no Vulkan on this machine, or no driver.
     quire_status acquire(quire_error *error);
     void release();
-    VkInstance handle() const { return handle_; }
+    // Without a handle where there is none.
+    const Instance &instance() const { return instance_; }
 
  private:
-    VkInstance handle_ = VK_NULL_HANDLE;
+    Instance instance_;
 };
 
 // A variable of the environment; NULL where it is not set, empty, or not to be believed.

@@ -153,7 +153,8 @@ Memory::Heap Memory::heap(uint32_t index) {
     VkPhysicalDeviceMemoryProperties2 properties{};
     properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
     properties.pNext = &budget;
-    vkGetPhysicalDeviceMemoryProperties2(context_->adapter.handle, &properties);
+    context_->instance().vkGetPhysicalDeviceMemoryProperties2(context_->adapter.handle,
+                                                              &properties);
     uint64_t budget_bytes = budget.heapBudget[index];
     uint64_t left_bytes = budget_bytes - std::min(budget_bytes, budget.heapUsage[index]);
     return {total_bytes, std::min(free_bytes, left_bytes)};
