@@ -42,6 +42,11 @@ class View(enum.IntFlag):
     SHARED_PREFIX = 256
 
 
+_TABLES = ("block_table", "csr_indptr", "csr_indices", "csr_last_page_len", "slots",
+           "context_slots", "lengths", "positions", "cu_q", "mask", "mask_rows", "mask_first",
+           "shared_prefix")
+
+
 class Views:
     """A batch's tables for one group and shard, as of the last commit.
 
@@ -50,6 +55,9 @@ class Views:
     Tables are arrays without a copy, rows behind row_count holding padding; a table that the batch
     does not keep raises AttributeError. They change with each commit. address() is what a kernel
     on a device takes.
+
+    In a cache with devices tables are written when the step's queue gets there: sync it before the
+    host reads one. One that keeps books only has written them when commit returns.
     """
 
     def __init__(self, batch: "Batch", group: int, shard: int):
@@ -65,6 +73,8 @@ class Views:
 
     def address(self, table: str) -> int:
         """Where a table lies, for kernels; 0 where the batch does not keep it."""
+        if table not in _TABLES:
+            raise errors.ArgumentError(f"{table!r} is no table; there are {', '.join(_TABLES)}")
         return int(getattr(self._info, table))
 
     def _array(self, table: str, dtype: Any, *shape: int) -> "np.ndarray[Any, Any]":
@@ -166,7 +176,7 @@ class Batch(Object):
         library = cache._library
         library.call(library.api.batch_create, cache, desc, out)
         super().__init__(library, out[0])
-        self._shapes: dict[Tuple[int, int], Any] = {}
+        cache._batches.add(self)
 
     def views(self, group: int = 0, shard: int = 0) -> Views:
         """The tables of a group on a shard. Errors: StaleError after a migration."""
@@ -297,11 +307,21 @@ def merge(queue: Queue, parts: Operand, lses: Operand, out: Operand, *,
     checks.keep()
 
 
+def _as_array(name: str, operand: Operand) -> "np.ndarray[Any, Any]":
+    """An operand as numpy has it, without a copy. Errors: ArgumentError."""
+    if isinstance(operand, np.ndarray):
+        return operand
+    try:
+        return np.from_dlpack(operand)
+    except (AttributeError, TypeError, BufferError, RuntimeError, ValueError) as why:
+        raise errors.ArgumentError(f"{name} is no array: {why}") from None
+
+
 def _element_of(operand: Operand) -> int:
     """The type of an array's elements; f32 where there is none."""
     if isinstance(operand, (int, Memory)):
         return int(DType.F32)
-    array = operand if isinstance(operand, np.ndarray) else np.from_dlpack(operand)
+    array = _as_array("k, v or parts", operand)
     for kind in (DType.F32, DType.F16, DType.BF16):
         if holds(array, kind):
             return int(kind)
@@ -332,12 +352,18 @@ class _Checks:
         if array.ndim < 2 or array.shape[0] != self.tokens or math.prod(array.shape[1:]) != row:
             raise errors.ArgumentError(
                 f"{name} has the shape {array.shape}, not ({self.tokens} tokens, {row} elements)")
-        rows = array[0] if self.tokens else array.reshape(0)
+        if self.tokens == 0:
+            return array.ctypes.data, 0
         stride = array.strides[0]
-        if not rows.flags.c_contiguous or stride % array.itemsize != 0 or stride < 0:
+        if not array[0].flags.c_contiguous or stride % array.itemsize != 0:
             raise errors.ArgumentError(
                 f"{name} has gaps within a token: its strides are {array.strides} bytes")
-        return array.ctypes.data, stride // array.itemsize if self.tokens > 1 else 0
+        if self.tokens == 1:
+            return array.ctypes.data, 0
+        if stride < row * array.itemsize:
+            raise errors.ArgumentError(
+                f"{name}'s tokens lie over one another: its strides are {array.strides} bytes")
+        return array.ctypes.data, stride // array.itemsize
 
     def dense(self, name: str, operand: Operand, count: int, element: int = DType.F32,
               writes: bool = False) -> int:
@@ -369,10 +395,7 @@ class _Checks:
         if not self.queue._device._host_visible:
             raise errors.UnsupportedError(
                 f"{name}: the host does not reach this device's memory; give a quire.Memory")
-        try:
-            array = operand if isinstance(operand, np.ndarray) else np.from_dlpack(operand)
-        except (AttributeError, TypeError, BufferError, RuntimeError) as why:
-            raise errors.ArgumentError(f"{name} is no array: {why}") from None
+        array = _as_array(name, operand)
         if not holds(array, element):
             raise errors.ArgumentError(
                 f"{name} has elements of {array.dtype}, not {DType(element).name}")

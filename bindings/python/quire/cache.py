@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import weakref
 from typing import Any, Dict, Iterable, List, Optional, Sequence as Listed, Tuple, Union
 
 import numpy as np
@@ -16,11 +17,12 @@ from .device import Device
 from .groups import Group, Shard
 from .instance import Instance
 from .library import INCOMPLETE, NO_BLOCKS, TIMED_OUT, ffi, new
-from .objects import Object
+from .objects import Object, expect
 from .queue import Queue, nanoseconds
 from .sequence import Key, Namespace, Sequence
 from .step import Items, Preempt, Step, given
 
+_MAX_LAYERS = 4096
 _ITEM_BYTES = elements.ITEM.itemsize
 _RESULT_BYTES = elements.RESULT.itemsize
 
@@ -145,6 +147,13 @@ def _array(kind: str, structs: Listed[Any]) -> Any:
     return array
 
 
+def _as_shards(shards: Iterable[ShardLike]) -> List[Shard]:
+    listed = [s if isinstance(s, Shard) else Shard(s) for s in shards]
+    for shard in listed:
+        expect(shard.device, Device, "a shard's device")
+    return listed
+
+
 class Cache(Object):
     """A cache over shards of devices; without any it keeps books only.
 
@@ -168,7 +177,8 @@ class Cache(Object):
                  hash_seed: int = 0, swap_bytes_per_second: float = 0,
                  prefill_tokens_per_second: float = 0, calibration: Optional[bytes] = None,
                  calibration_margin: float = 0):
-        self._instance = instance
+        self._instance = expect(instance, Instance, "instance")
+        self._batches: "weakref.WeakSet[Batch]" = weakref.WeakSet()
         self.groups = list(groups)
         self.layer_groups = self._layers(layer_groups)
         self._set_shards(shards)
@@ -196,6 +206,8 @@ class Cache(Object):
         super().__init__(library, out[0])
 
     def _layers(self, layer_groups: Optional[Listed[int]]) -> List[int]:
+        if sum(group.layers for group in self.groups) > _MAX_LAYERS:
+            raise errors.ArgumentError(f"more than {_MAX_LAYERS} layers")
         counted = [g for g, group in enumerate(self.groups) for _ in range(group.layers)]
         if layer_groups is None:
             return counted
@@ -205,7 +217,7 @@ class Cache(Object):
         return list(layer_groups)
 
     def _set_shards(self, shards: Iterable[ShardLike]) -> None:
-        self.shards = [s if isinstance(s, Shard) else Shard(s) for s in shards]
+        self.shards = _as_shards(shards)
         self._head_counts: Dict[Tuple[int, int], int] = {}
 
     def _host_visible(self, shard: int) -> bool:
@@ -341,7 +353,11 @@ class Cache(Object):
         wait     first waits until finished steps have run, `timeout` seconds at most
         Errors   BusyError, a step is open or not finished; TimeoutError, steps still run.
         """
-        targets = [s if isinstance(s, Shard) else Shard(s) for s in shards]
+        for batch in list(self._batches):
+            if len(batch._arrays) != 0:
+                raise errors.BusyError("arrays lie in a batch's tables, which end with a migration:"
+                                       " drop them first")
+        targets = _as_shards(shards)
         if group_blocks is not None and len(group_blocks) != len(self.groups):
             raise errors.ArgumentError(
                 f"group_blocks has {len(group_blocks)} numbers for {len(self.groups)} groups")

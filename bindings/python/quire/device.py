@@ -8,7 +8,7 @@ from typing import Any, Callable, List, Optional, Tuple
 
 from .instance import Instance
 from .library import ffi, new, text
-from .objects import Object
+from .objects import Object, expect
 
 Task = Callable[[int], None]
 # run_tasks(task_count, task): calls task(i) once for each i below task_count, then returns.
@@ -42,7 +42,7 @@ class Device(Object):
     def __init__(self, instance: Instance, backend: Optional[str] = None, *, index: int = 0,
                  threads: int = 0, pin_threads: bool = False,
                  run_tasks: Optional[RunTasks] = None):
-        self._instance = instance
+        self._instance = expect(instance, Instance, "instance")
         self.task_error: Optional[BaseException] = None
         desc = new("quire_device_desc", index=index, threads=threads, flags=int(pin_threads))
         name = None

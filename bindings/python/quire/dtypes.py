@@ -63,6 +63,8 @@ def holds(array: "np.ndarray[Any, Any]", dtype: int) -> bool:
     """Whether the array's elements are of that type."""
     kind = DType(dtype)
     stored = array.dtype.name
+    if not array.dtype.isnative:
+        return False
     return stored == _STORED_AS.get(kind) or _NAMES.get(stored) == kind
 
 

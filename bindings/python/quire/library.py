@@ -33,9 +33,22 @@ def text(array: Any) -> str:
     return content.decode("utf-8", "replace")
 
 
+def _check_fits(kind: Any, name: str, value: Any) -> None:
+    try:
+        ffi.new(f"{kind.cname} *", value)
+    except OverflowError as why:
+        raise errors.ArgumentError(f"{name} is {value}: {why}") from None
+
+
 def new(kind: str, /, **fields: Any) -> Any:
     """A zeroed struct whose struct_size is set, and these fields."""
-    struct = ffi.new(f"{kind} *", fields)
+    try:
+        struct = ffi.new(f"{kind} *", fields)
+    except OverflowError:
+        members = dict(ffi.typeof(kind).fields)
+        for name, value in fields.items():
+            _check_fits(members[name].type, name, value)
+        raise
     struct.struct_size = ffi.sizeof(kind)
     return struct
 
@@ -91,6 +104,8 @@ class Library:
                 owner._use()
                 used.append(owner)
             status = function(*plain, error)
+        except OverflowError as why:
+            raise errors.ArgumentError(f"a number does not fit: {why}") from None
         finally:
             for owner in used:
                 owner._uses.pop()

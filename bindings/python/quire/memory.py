@@ -11,7 +11,7 @@ import numpy as np
 from . import errors
 from .device import Device
 from .library import ffi, new
-from .objects import Object
+from .objects import Object, expect
 from .queue import Queue
 
 Shape = Union[int, Tuple[int, ...]]
@@ -54,7 +54,7 @@ class Memory(Object):
     _destroy = "memory_destroy"
 
     def __init__(self, device: Device, size_bytes: int, *, host: bool = False):
-        self._device = device
+        self._device = expect(device, Device, "device")
         library = device._library
         desc = new("quire_memory_desc", size_bytes=size_bytes, kind=int(host))
         out = ffi.new("quire_memory **")
@@ -78,6 +78,8 @@ class Memory(Object):
             raise errors.UnsupportedError(
                 "the host does not reach this memory: make it with host=True, and copy")
         kind = np.dtype(dtype)
+        if kind.hasobject or kind.itemsize == 0:
+            raise errors.ArgumentError(f"{kind} is no type of numbers: memory holds bytes")
         if shape == -1:
             shape = (self.size_bytes - offset) // kind.itemsize
         sides = (shape,) if isinstance(shape, int) else tuple(shape)

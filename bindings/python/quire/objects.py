@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 _Self = TypeVar("_Self", bound="Object")
 
 
+_Kind = TypeVar("_Kind")
+
+
+def expect(thing: Any, kind: Type[_Kind], name: str) -> _Kind:
+    """The thing. Errors: ArgumentError where it is of another kind."""
+    if not isinstance(thing, kind):
+        raise errors.ArgumentError(f"{name} is no quire.{kind.__name__}: {thing!r}")
+    return thing
+
+
 class Object:
     """Owns one pointer of the library's."""
 
@@ -71,8 +81,8 @@ class Object:
             return
         try:
             if len(self._arrays) != 0:
-                raise errors.BusyError(f"arrays of the {self._name}'s memory are alive, or work "
-                                       "uses it that has not run: sync its queue")
+                raise errors.BusyError(f"arrays lie in the {self._name}, or work that has not run "
+                                       "uses it: drop them, and sync its queue")
             if self._uses:
                 raise errors.BusyError(f"another thread is inside a call of the {self._name}")
             self._library.call(getattr(self._library.api, self._destroy), pointer)
@@ -86,6 +96,15 @@ class Object:
 
     def _closed(self) -> None:
         """What is left to do when it is gone."""
+
+    def __copy__(self) -> Any:
+        raise TypeError(f"a {self._name} has one owner: it cannot be copied")
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"a {self._name} is of this process: it cannot be pickled")
 
     def __enter__(self: _Self) -> _Self:
         self._pointer

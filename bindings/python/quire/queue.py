@@ -9,10 +9,12 @@ from typing import Any, Deque, Optional, Tuple
 from . import errors
 from .device import Device
 from .library import TIMED_OUT, ffi
-from .objects import Object
+from .objects import Object, expect
 
 FAILED = 0xFFFFFFFFFFFFFFFF  # a fence's value: work before it failed
 FOREVER = 0xFFFFFFFFFFFFFFFF
+# Python handles a signal, such as Ctrl-C's, between two calls: so a long wait is several.
+_SLICE_NS = 50_000_000
 
 
 def nanoseconds(timeout: Optional[float]) -> int:
@@ -27,7 +29,7 @@ class Fence(Object):
     _destroy = "fence_destroy"
 
     def __init__(self, device: Device, value: int = 0):
-        self._device = device
+        self._device = expect(device, Device, "device")
         library = device._library
         out = ffi.new("quire_fence **")
         library.call(library.api.fence_create, device, value, out)
@@ -44,10 +46,17 @@ class Fence(Object):
         self._library.call(self._library.api.fence_signal, self, value)
 
     def wait(self, value: int, timeout: Optional[float] = None) -> bool:
-        """Waits for the value; False: `timeout` seconds went by."""
-        status = self._library.call(self._library.api.fence_wait, self, value,
-                                    nanoseconds(timeout))
-        return status != TIMED_OUT
+        """Waits for the value; False: `timeout` seconds went by. Signals are handled meanwhile."""
+        left = nanoseconds(timeout)
+        while True:
+            slice_ns = min(left, _SLICE_NS)
+            status = self._library.call(self._library.api.fence_wait, self, value, slice_ns)
+            if status != TIMED_OUT:
+                return True
+            if left != FOREVER:
+                left -= slice_ns
+            if left == 0:
+                return False
 
 
 class Queue(Object):
@@ -61,7 +70,7 @@ class Queue(Object):
     _destroy = "queue_destroy"
 
     def __init__(self, device: Device):
-        self._device = device
+        self._device = expect(device, Device, "device")
         library = device._library
         out = ffi.new("quire_queue **")
         library.call(library.api.queue_create, device, ffi.NULL, out)
@@ -71,8 +80,11 @@ class Queue(Object):
         self._fresh: list[Any] = []  # kept since the last mark
         self._kept: Deque[Tuple[int, list[Any]]] = collections.deque()
 
-    def sync(self) -> None:
-        """Waits until all that was enqueued has run."""
+    def sync(self, timeout: Optional[float] = None) -> None:
+        """Waits until all that was enqueued has run. Errors: TimeoutError."""
+        place = self._next_mark()
+        if place is not None and not place.wait(self._marks, timeout):
+            raise errors.TimeoutError("the queue still runs")
         self._library.call(self._library.api.queue_sync, self)
         self._fresh = []
         self._kept.clear()
@@ -88,27 +100,38 @@ class Queue(Object):
     def _keep(self, array: Any) -> None:
         self._fresh.append(array)
 
+    def _next_mark(self) -> Optional[Fence]:
+        """Enqueues a mark on the queue's own fence. None: the queue failed, and takes none."""
+        if self._place is None:
+            self._place = Fence(self._device)
+        self._marks += 1
+        try:
+            self.signal(self._place, self._marks)
+        except errors.DeviceLostError:
+            return None
+        return self._place
+
     def _mark(self) -> None:
         """Lets go of what has been used. Called where a step ends."""
         if not self._fresh and not self._kept:
             return
-        if self._place is None:
-            self._place = Fence(self._device)
+        place = self._place
         if self._fresh:
-            self._marks += 1
-            self.signal(self._place, self._marks)
+            place = self._next_mark()
+            if place is None:  # it failed: what still reads the arrays ends with the device
+                self._device._until_closed.append(self._fresh)
+                self._fresh = []
+                return
             self._kept.append((self._marks, self._fresh))
             self._fresh = []
-        reached = self._place.value
+        if place is None:
+            return
+        reached = place.value
         while self._kept and self._kept[0][0] <= reached:
             self._kept.popleft()
 
     def _closing(self) -> None:
-        try:
-            self._mark()
-        except errors.QuireError:  # it failed, and signals nothing any more
-            self._device._until_closed.append(self._fresh)
-            self._fresh = []
+        self._mark()
 
     def _closed(self) -> None:
         # Enqueued work runs on and may still read what is kept: the device keeps it from here.

@@ -11,6 +11,7 @@ import numpy as np
 
 from . import elements, errors
 from .library import ffi, new
+from .objects import expect
 
 if TYPE_CHECKING:
     from .cache import Cache
@@ -178,6 +179,8 @@ def create(cache: "Cache", namespace: Optional[Namespace], keys: Listed[Key], pr
     """A new sequence. Errors: ArgumentError for a namespace of another cache."""
     if namespace is not None and namespace._cache is not cache:
         raise errors.StaleError("the namespace is another cache's")
+    for key in keys:
+        expect(key, Key, "a key")
     kept: List[Any] = [ffi.new("uint8_t[]", key.content) for key in keys]
     array = ffi.new("quire_key[]", [
         {"type": key.type, "size_bytes": len(key.content), "bytes": content, "begin": key.begin,

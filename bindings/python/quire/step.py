@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence as Listed, Type, Union
 
@@ -96,8 +97,8 @@ def flatten(items: Listed[Item]) -> Any:
     words: List[Any] = []
     count = 0
     for row, item in zip(array, items):
-        if not isinstance(item, Item):
-            raise errors.ArgumentError(f"{type(item).__name__} is no quire.Item")
+        if not isinstance(item, Item) or not isinstance(item.sequence, Sequence):
+            raise errors.ArgumentError(f"{item!r} is no quire.Item of a quire.Sequence")
         tokens = elements.taken(item.tokens, elements.TOKEN, "tokens")
         mask = elements.taken(item.mask, elements.TOKEN, "mask")
         row["seq"] = item.sequence.handle
@@ -229,6 +230,20 @@ class Step:
         self._state = "ended"
         for queue in self._queues:
             queue._mark()
+
+    def __del__(self) -> None:
+        """Nobody can end a step that is lost, so it is undone: else the cache would wait for it."""
+        if getattr(self, "_state", "ended") == "ended" or self._cache.closed:
+            return
+        try:
+            if self._state == "open":
+                self.abort()
+            else:
+                self.finish(failed=True)
+        except errors.QuireError:
+            return
+        warnings.warn("a step was lost, and undone: commit and finish it, or abort it",
+                      ResourceWarning, stacklevel=1)
 
     def __enter__(self) -> "Step":
         return self

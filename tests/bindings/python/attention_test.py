@@ -2,6 +2,7 @@
 """Attention on numpy arrays: what comes out, what is refused, and how long arrays live."""
 
 import gc
+import signal
 import sys
 import threading
 import unittest
@@ -199,8 +200,17 @@ class Tables(Served):
         with self.assertRaises(quire.StaleError):
             memory.array()
 
+    def test_tables_stand_against_a_migration(self):
+        table = self.commit(quire.Item(self.cache.sequence(), tokens=[1])).block_table
+        with quire.Device(self.instance, "cpu", threads=1) as target:
+            with self.assertRaisesRegex(quire.BusyError, "tables"):
+                self.cache.migrate([target], blocks=16)
+        self.assertEqual(table[0, 0], 1)
+
     def test_windows_stay_within_memory(self):
         memory = quire.Memory(self.device, 64, host=True)
+        with self.assertRaises(quire.ArgumentError):
+            memory.array(object, 2)
         for shape, offset in ((17, 0), (16, 4), ((2, 9), 0), (1, -4), (-2, 0), (1, 2), (1, 64)):
             with self.subTest(shape=shape, offset=offset), self.assertRaises(quire.ArgumentError):
                 memory.array(np.float32, shape, offset=offset)
@@ -252,6 +262,13 @@ class Operands(Served):
                 self.refuse(attend, 0, bad, out)
                 self.refuse(attend, 0, q, bad)
         self.refuse(attend, 0, q, fixed)
+        one = self.numbers(1, 1, self.DIM)
+        over = np.lib.stride_tricks.as_strided(out, out.shape, (4, *out.strides[1:]))
+        for bad in (np.broadcast_to(q[:1], q.shape), over, q.astype(">f4")):
+            self.refuse(attend, 0, bad, out)
+            self.refuse(attend, 0, q, bad)
+        self.refuse(self.batch.kv_write, 0, np.broadcast_to(one, self.k.shape), self.v)
+        self.refuse(self.batch.kv_write, 0, self.k.tolist(), self.v)
         self.refuse(attend, 0, q, out, lse=np.zeros(5, np.float32))
         self.refuse(attend, 0, q, out, lse=np.zeros((3, 2)))
         self.refuse(self.batch.kv_write, 0, self.k, self.v[:1])
@@ -346,6 +363,20 @@ class Lifetimes(Served):
         waiting.join()
         gate.close()
 
+    def test_wait_is_interrupted_by_a_signal(self):
+        gate = quire.Fence(self.device)
+        self.queue.after(gate, 1)
+        for wait in (self.queue.sync, lambda: gate.wait(1)):
+            signal.signal(signal.SIGALRM, interrupt)
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with self.assertRaises(Interrupted):
+                wait()
+        with self.assertRaises(quire.TimeoutError):
+            self.queue.sync(timeout=0.01)
+        gate.signal(1)
+        self.queue.sync()
+        gate.close()
+
     def test_threads_share_a_cache(self):
         wrong = []
 
@@ -384,6 +415,14 @@ class Lifetimes(Served):
             self.assertTrue(fence.wait(5))
             with self.assertRaises(quire.ArgumentError):
                 fence.signal(4)
+
+
+class Interrupted(Exception):
+    """What the handler of a signal raises."""
+
+
+def interrupt(number, frame):
+    raise Interrupted
 
 
 if __name__ == "__main__":

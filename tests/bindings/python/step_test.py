@@ -2,7 +2,9 @@
 """Steps, sequences and namespaces as Python sees them; what they refuse, and that nothing changes
 then."""
 
+import copy
 import gc
+import pickle
 import unittest
 
 import numpy as np
@@ -285,6 +287,34 @@ class Lives(Books):
             del cache, batch
         gc.collect()
         self.assertEqual(self.cache.stats.sequences, 0)
+
+    def test_step_that_is_lost_is_undone(self):
+        sequence = self.cache.sequence()
+        for commits in (False, True):
+            step = self.cache.begin([quire.Item(sequence, tokens=[1, 2])])
+            if commits:
+                step.commit()
+            with self.assertWarnsRegex(ResourceWarning, "lost"):
+                del step
+            self.assertEqual(sequence.info.computed_tokens, 0)
+        self.run_step()
+
+    def test_handles_have_one_owner(self):
+        for thing in (self.instance, self.cache):
+            for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.assertRaises(TypeError):
+                    copied(thing)
+
+    def test_things_of_another_kind_are_refused(self):
+        for call in (lambda: quire.Device(None), lambda: quire.Queue(None), lambda: quire.Fence(5),
+                     lambda: quire.Memory("cpu", 8), lambda: quire.Cache(None, []),
+                     lambda: self.cache.migrate(["cpu"]), lambda: self.make(shards=[None]),
+                     lambda: self.cache.sequence(keys=[1]),
+                     lambda: self.cache.begin([quire.Item(None, tokens=[1])]),
+                     lambda: self.cache.sequence().fork(-1), lambda: self.make(blocks=-1),
+                     lambda: quire.Cache(self.instance, [quire.Group(1 << 40, 1, 8)], blocks=8)):
+            with self.assertRaises(quire.ArgumentError):
+                call()
 
     def test_cache_with_an_open_step_is_busy(self):
         other = self.make()
