@@ -61,9 +61,18 @@ Backend *choose_backend(quire_instance *instance, const char *name) {
     return nullptr;
 }
 
+std::string loaded_names(const quire_instance &instance) {
+    std::string names;
+    for (const auto &backend : instance.backends) {
+        if (backend->status >= 0) names += (names.empty() ? "" : ", ") + backend->name;
+    }
+    return names.empty() ? "none" : names;
+}
+
 Status no_backend(const quire_instance *instance, const char *name, quire_error *error) {
     std::string words = name != nullptr ? std::string("no backend named \"") + name + "\" is loaded"
                                         : std::string("no loaded backend has a device");
+    if (name != nullptr) words += "; those that are: " + loaded_names(*instance);
     for (const auto &backend : instance->backends) {
         if (backend->status < 0) words += "; " + backend->path + ": " + backend->message;
     }

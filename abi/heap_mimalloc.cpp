@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kLargeBytes = uint64_t{8} << 20;  // tables of a large cache, used all over
 
 void *allocate(void *, uint64_t size_bytes, uint64_t alignment) {
+    if (size_bytes > os::physical_memory()) return nullptr;
     void *memory = mi_malloc_aligned(size_bytes, alignment);
     if (memory != nullptr && size_bytes >= kLargeBytes) os::advise_large(memory, size_bytes);
     return memory;

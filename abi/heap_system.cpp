@@ -5,12 +5,14 @@
 #include <cstdlib>
 
 #include "abi/heap.hpp"
+#include "abi/os.hpp"
 
 namespace quire::abi {
 
 namespace {
 
 void *allocate(void *, uint64_t size_bytes, uint64_t alignment) {
+    if (size_bytes > os::physical_memory()) return nullptr;
     return std::aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment);
 }
 

@@ -90,6 +90,12 @@ bool random_bytes(void *out, uint64_t size_bytes) {
 
 const char *environment(const char *name) { return secure_getenv(name); }
 
+uint64_t physical_memory() {
+    static const uint64_t bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                                  static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return bytes;
+}
+
 bool own_directory(char *out, uint64_t capacity) {
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(&own_directory), &info) == 0 || info.dli_fname == nullptr) {

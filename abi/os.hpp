@@ -17,6 +17,10 @@ bool random_bytes(void *out, uint64_t size_bytes);
 // An environment variable, or nullptr; always nullptr in a privileged process.
 const char *environment(const char *name);
 
+// Bytes of memory that the machine has. More than that in one piece is promised by the system, and
+// then ends the process that touches it.
+uint64_t physical_memory();
+
 // The directory of the file that libquire was loaded from, without a slash at the end.
 bool own_directory(char *out, uint64_t capacity);
 

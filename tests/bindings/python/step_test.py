@@ -4,6 +4,7 @@ then."""
 
 import copy
 import gc
+import os
 import pickle
 import unittest
 
@@ -11,6 +12,9 @@ import numpy as np
 
 import quire
 from fixture import Books
+
+
+PHYSICAL_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 class Steps(Books):
@@ -251,6 +255,11 @@ class Refusals(Books):
             with self.subTest(options=options):
                 self.refuse((quire.QuireError, OverflowError, TypeError),
                             lambda: self.make(**options))
+
+    @unittest.skipIf(PHYSICAL_BYTES > 1 << 36, "a machine that may have room for 2^31 blocks")
+    def test_books_larger_than_memory(self):
+        self.refuse(quire.HostMemoryError, lambda: self.make(blocks=2 ** 31 - 1))
+        self.refuse(quire.HostMemoryError, lambda: self.cache.migrate(blocks=2 ** 31 - 1))
 
     def test_groups_that_are_none(self):
         for group in ({"layers": 0}, {"head_dim": 0}, {"dtype": "f12"}, {"dtype": np.int16},
