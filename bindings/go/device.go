@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quire
+
+/*
+#include "table.h"
+*/
+import "C"
+
+import (
+	"math"
+	"runtime/cgo"
+	"time"
+	"unsafe"
+)
+
+// DeviceOptions say which device is opened, and how.
+type DeviceOptions struct {
+	Backend string // its name, such as "cpu"; empty: the first that has a device
+	Index   int
+	Threads int // that run a kernel, where kernels run on the host; 0: one a core
+	// PinThreads keeps each of them on one core.
+	PinThreads bool
+	// RunTasks runs kernels on the engine's own threads: it calls task(i) once for each i below
+	// count and returns. What it panics with is kept in TaskError, and the device's queues stop.
+	RunTasks func(count int, task func(i int))
+}
+
+// DeviceInfo is what a device says of itself.
+type DeviceInfo struct {
+	Name, Backend    string
+	MemoryTotalBytes uint64
+	MemoryFreeBytes  uint64
+	CopyAlignment    int
+	HostVisible      bool // device addresses are host addresses
+}
+
+// Device is a device of a backend. Until the first is opened a process may fork.
+type Device struct {
+	object
+	instance *Instance
+	runner   *taskRunner
+	handle   cgo.Handle
+	visible  bool
+}
+
+// OpenDevice opens one.
+func (i *Instance) OpenDevice(options DeviceOptions) (*Device, error) {
+	pointer, err := i.use()
+	if err != nil {
+		return nil, err
+	}
+	defer i.done()
+	var a arena
+	defer a.free()
+	desc := (*C.quire_device_desc)(a.alloc(C.sizeof_quire_device_desc))
+	desc.struct_size = C.sizeof_quire_device_desc
+	desc.flags = flag(options.PinThreads, 1)
+	desc.backend = a.text(options.Backend)
+	desc.index, desc.threads = C.uint32_t(options.Index), C.uint32_t(options.Threads)
+	device := &Device{object: object{kind: "device"}, instance: i}
+	if options.RunTasks != nil {
+		device.runner = &taskRunner{run: options.RunTasks, panics: make(chan error, 1)}
+		device.handle = cgo.NewHandle(device.runner)
+		C.quire_go_set_run_tasks(desc, C.uintptr_t(device.handle))
+	}
+	var out *C.quire_device
+	_, err = call(func(e *C.quire_error) C.quire_status {
+		return C.q_device_open((*C.quire_instance)(pointer), desc, &out, e)
+	})
+	if err != nil {
+		device.dropHandle()
+		return nil, err
+	}
+	device.pointer = unsafe.Pointer(out)
+	info, err := device.Info()
+	device.visible = info.HostVisible
+	return device, err
+}
+
+func (d *Device) dropHandle() {
+	if d.handle != 0 {
+		d.handle.Delete()
+		d.handle = 0
+	}
+}
+
+// Close gives it back. ErrBusy: queues, fences, memories or caches of it are open.
+func (d *Device) Close() error {
+	err := d.close(func(pointer unsafe.Pointer) error {
+		_, err := call(func(e *C.quire_error) C.quire_status {
+			return C.q_device_close((*C.quire_device)(pointer), e)
+		})
+		return err
+	})
+	if err == nil {
+		d.dropHandle()
+	}
+	return err
+}
+
+// TaskError is what RunTasks panicked with first, or nil.
+func (d *Device) TaskError() error {
+	if d.runner == nil {
+		return nil
+	}
+	select {
+	case err := <-d.runner.panics:
+		d.runner.panics <- err
+		return err
+	default:
+		return nil
+	}
+}
+
+// Info asks the device.
+func (d *Device) Info() (DeviceInfo, error) {
+	pointer, err := d.use()
+	if err != nil {
+		return DeviceInfo{}, err
+	}
+	defer d.done()
+	var info C.quire_device_info
+	info.struct_size = C.sizeof_quire_device_info
+	_, err = call(func(e *C.quire_error) C.quire_status {
+		return C.q_device_get_info((*C.quire_device)(pointer), &info, e)
+	})
+	return DeviceInfo{
+		Name:             C.GoString(&info.name[0]),
+		Backend:          C.GoString(&info.backend[0]),
+		MemoryTotalBytes: uint64(info.memory_total_bytes),
+		MemoryFreeBytes:  uint64(info.memory_free_bytes),
+		CopyAlignment:    int(info.copy_alignment),
+		HostVisible:      info.host_visible != 0,
+	}, err
+}
+
+// Queue runs work in order; queues run independently. Calls only enqueue.
+type Queue struct {
+	object
+	device *Device
+}
+
+// NewQueue makes one.
+func (d *Device) NewQueue() (*Queue, error) {
+	pointer, err := d.use()
+	if err != nil {
+		return nil, err
+	}
+	defer d.done()
+	var out *C.quire_queue
+	_, err = call(func(e *C.quire_error) C.quire_status {
+		return C.q_queue_create((*C.quire_device)(pointer), &out, e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Queue{object: object{kind: "queue", pointer: unsafe.Pointer(out)}, device: d}, nil
+}
+
+// Close gives it back; enqueued work runs on. ErrBusy: a step that is not done uses it.
+func (q *Queue) Close() error {
+	return q.close(func(pointer unsafe.Pointer) error {
+		_, err := call(func(e *C.quire_error) C.quire_status {
+			return C.q_queue_destroy((*C.quire_queue)(pointer), e)
+		})
+		return err
+	})
+}
+
+// Sync waits until all that was enqueued has run.
+func (q *Queue) Sync() error {
+	pointer, err := q.use()
+	if err != nil {
+		return err
+	}
+	defer q.done()
+	_, err = call(func(e *C.quire_error) C.quire_status {
+		return C.q_queue_sync((*C.quire_queue)(pointer), e)
+	})
+	return err
+}
+
+// Signal enqueues: the fence gets the value when all earlier work has run.
+func (q *Queue) Signal(fence *Fence, value uint64) error {
+	return q.withFence(fence, func(queue *C.quire_queue, f *C.quire_fence,
+		e *C.quire_error) C.quire_status {
+		return C.q_queue_signal(queue, f, C.uint64_t(value), e)
+	})
+}
+
+// After enqueues: later work runs after the fence reached the value.
+func (q *Queue) After(fence *Fence, value uint64) error {
+	return q.withFence(fence, func(queue *C.quire_queue, f *C.quire_fence,
+		e *C.quire_error) C.quire_status {
+		return C.q_queue_after(queue, f, C.uint64_t(value), e)
+	})
+}
+
+func (q *Queue) withFence(fence *Fence,
+	run func(*C.quire_queue, *C.quire_fence, *C.quire_error) C.quire_status) error {
+	pointers, release, err := useAll(&q.object, &fence.object)
+	defer release()
+	if err != nil {
+		return err
+	}
+	_, err = call(func(e *C.quire_error) C.quire_status {
+		return run((*C.quire_queue)(pointers[0]), (*C.quire_fence)(pointers[1]), e)
+	})
+	return err
+}
+
+// FenceFailed is a fence's value when work before it failed.
+const FenceFailed = math.MaxUint64
+
+// Fence is a number that only grows.
+type Fence struct {
+	object
+	device *Device
+}
+
+// NewFence makes one.
+func (d *Device) NewFence(value uint64) (*Fence, error) {
+	pointer, err := d.use()
+	if err != nil {
+		return nil, err
+	}
+	defer d.done()
+	var out *C.quire_fence
+	_, err = call(func(e *C.quire_error) C.quire_status {
+		return C.q_fence_create((*C.quire_device)(pointer), C.uint64_t(value), &out, e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Fence{object: object{kind: "fence", pointer: unsafe.Pointer(out)}, device: d}, nil
+}
+
+// Close gives it back.
+func (f *Fence) Close() error {
+	return f.close(func(pointer unsafe.Pointer) error {
+		_, err := call(func(e *C.quire_error) C.quire_status {
+			return C.q_fence_destroy((*C.quire_fence)(pointer), e)
+		})
+		return err
+	})
+}
+
+// Value reads it.
+func (f *Fence) Value() (uint64, error) {
+	pointer, err := f.use()
+	if err != nil {
+		return 0, err
+	}
+	defer f.done()
+	var value C.uint64_t
+	_, err = call(func(e *C.quire_error) C.quire_status {
+		return C.q_fence_read((*C.quire_fence)(pointer), &value, e)
+	})
+	return uint64(value), err
+}
+
+// Signal sets it from the host. ErrArg: it would not grow.
+func (f *Fence) Signal(value uint64) error {
+	pointer, err := f.use()
+	if err != nil {
+		return err
+	}
+	defer f.done()
+	_, err = call(func(e *C.quire_error) C.quire_status {
+		return C.q_fence_signal((*C.quire_fence)(pointer), C.uint64_t(value), e)
+	})
+	return err
+}
+
+// Wait waits for the value; a negative time is for ever. ErrTimeout: it went by.
+func (f *Fence) Wait(value uint64, timeout time.Duration) error {
+	pointer, err := f.use()
+	if err != nil {
+		return err
+	}
+	defer f.done()
+	status, err := call(func(e *C.quire_error) C.quire_status {
+		return C.q_fence_wait((*C.quire_fence)(pointer), C.uint64_t(value), nanoseconds(timeout), e)
+	})
+	return timedOut(status, err)
+}
+
+func nanoseconds(timeout time.Duration) C.uint64_t {
+	if timeout < 0 {
+		return math.MaxUint64
+	}
+	return C.uint64_t(timeout)
+}
+
+func timedOut(status C.quire_status, err error) error {
+	if err == nil && status == statusTimeout {
+		return failed(ErrTimeout, "time ran out; nothing changed")
+	}
+	return err
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * calibration: where the scales of QUIRE_SCALE_TENSOR and QUIRE_SCALE_HEAD come from.
+ *
+ * A code of K or V is value / scale, so a scale that all tokens share has to be known before the
+ * first of them is written. It is measured: a cache of f32, f16 or bf16 that is made with
+ * QUIRE_CACHE_CALIBRATE keeps, while it serves typical text, the largest magnitude of K and of V of
+ * each layer and KV head. The calibration is those numbers, as bytes that the caller keeps in a
+ * file; quire_cache_desc.calibration gives them to a cache of codes:
+ *
+ *   measure   quire_cache_create(CALIBRATE); serve; quire_cache_save_calibration_wait; write a file
+ *   merge     quire_calibration_merge: of several runs, or of the ranks of one
+ *   use       read the file; quire_cache_create(calibration = its bytes)
+ *
+ * It is of a model, not of a cache: all layers and all KV heads, whatever shards the run had. The
+ * format is docs/calibration.md. Reading it needs no trust: what is damaged or foreign is refused.
+ */
+#ifndef QUIRE_CALIBRATION_H
+#define QUIRE_CALIBRATION_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Writes what the cache has measured since it was created. Waits until the finished steps have run;
+ * other calls on the cache go on meanwhile, and its queues must not be destroyed. What a failed
+ * step wrote counts too, and quire_cache_reset forgets nothing of it.
+ * A layer and head that no shard of this cache holds is 0, which says: never written. Each rank of
+ * a log's leader and followers saves what it holds, and quire_calibration_merge makes one of them.
+ *
+ * size_bytes  gets the size of the calibration. buffer may be NULL when capacity is 0.
+ * Returns  QUIRE_S_INCOMPLETE   capacity is too short; nothing was written or waited for.
+ *          QUIRE_S_TIMEOUT      steps still run after timeout_ns; nothing was written. UINT64_MAX
+ *                               waits for ever.
+ * Errors   QUIRE_E_ARG          a NaN or an infinity was written as K or V; the message names the
+ *                               first layer and KV head. Such a run measures nothing: it does not
+ *                               get better, start anew.
+ *          QUIRE_E_BUSY         a step is committed and not finished.
+ *          QUIRE_E_UNSUPPORTED  the cache was made without QUIRE_CACHE_CALIBRATE. */
+QUIRE_EXPORT quire_status quire_cache_save_calibration_wait(quire_cache *cache, void *buffer,
+                                                            uint64_t capacity, uint64_t *size_bytes,
+                                                            uint64_t timeout_ns,
+                                                            quire_error *error);
+
+/* Writes the larger of a's and b's numbers, one by one. Both are of one shape, and so is the
+ * result.
+ *
+ * a, b, out   of any alignment. out may be a or b itself, and may else overlap neither.
+ * size_bytes  gets the size of the result. out may be NULL when capacity is 0.
+ * Returns  QUIRE_S_INCOMPLETE    capacity is too short; nothing was written.
+ * Errors   QUIRE_E_ARG           one of them is damaged, or they are of two models.
+ *          QUIRE_E_INCOMPATIBLE  one of them is of another version.
+ * Threads  any; nothing is kept. */
+QUIRE_EXPORT quire_status quire_calibration_merge(const void *a, uint64_t a_bytes, const void *b,
+                                                  uint64_t b_bytes, void *out, uint64_t capacity,
+                                                  uint64_t *size_bytes, quire_error *error);
+
+typedef struct quire_calibration_info {
+    uint32_t struct_size;
+    uint32_t flags;
+    const quire_chain *next;
+    uint32_t version;
+    uint32_t layer_count;  /* of the model */
+    uint32_t max_kv_heads; /* of the layer that has most */
+    uint32_t unwritten;    /* numbers that are 0, over all layers: no scale can be made of them */
+} quire_calibration_info;
+
+typedef struct quire_calibration_layer {
+    uint32_t struct_size;
+    uint32_t flags;
+    const quire_chain *next;
+    uint32_t kv_heads;
+    uint32_t k_head_dim;
+    uint32_t v_head_dim;
+    uint32_t reserved0;
+} quire_calibration_layer;
+
+/* Checks a calibration and says what it is of. Errors as quire_calibration_merge. */
+QUIRE_EXPORT quire_status quire_calibration_get_info(const void *bytes, uint64_t size_bytes,
+                                                     quire_calibration_info *info,
+                                                     quire_error *error);
+
+/* One layer's shape, and its numbers: amax [2][kv_heads], K's before V's. In a latent layer V's is
+ * K's, for both are one row.
+ *
+ * capacity  numbers that amax has room for. amax may be NULL when it is 0.
+ * Returns  QUIRE_S_INCOMPLETE  capacity is below 2 * kv_heads: only the shape was written.
+ * Errors   QUIRE_E_ARG         there is no such layer; else as quire_calibration_merge. */
+QUIRE_EXPORT quire_status quire_calibration_get_layer(const void *bytes, uint64_t size_bytes,
+                                                      uint32_t layer, quire_calibration_layer *info,
+                                                      float *amax, uint32_t capacity,
+                                                      quire_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* QUIRE_CALIBRATION_H */

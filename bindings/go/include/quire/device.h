@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device: instances, the backends they found, devices, queues, fences and device memory.
+ *
+ * An instance owns backends, a backend has devices, a device has queues, fences and memory. Destroy
+ * children first; destroying a parent with live children is QUIRE_E_BUSY.
+ * Nothing device-related runs before quire_device_open, so a process may fork until then; after
+ * that, calls in the child are QUIRE_E_FORKED.
+ */
+#ifndef QUIRE_DEVICE_H
+#define QUIRE_DEVICE_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { QUIRE_LOG_ERROR = 1, QUIRE_LOG_WARNING = 2, QUIRE_LOG_INFO = 3 };
+
+typedef struct quire_instance_desc {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    const quire_chain *next;
+    /* Host allocator of the caches; both NULL for the library's own. Called from any thread, with a
+     * cache's lock held: calling back into that cache is QUIRE_E_REENTRANT. Must not unwind.
+     * `alignment` is a power of two. `release` gets the size that was asked for. */
+    void *(*allocate)(void *user, uint64_t size_bytes, uint64_t alignment);
+    void (*release)(void *user, void *pointer, uint64_t size_bytes, uint64_t alignment);
+    void *allocator_user;
+    /* Receives messages, from any thread, without locks held. NULL: nothing is logged. */
+    void (*log)(void *user, int32_t level, const char *component, const char *message);
+    void *log_user;
+    /* Colon-separated directories searched for plugins before all others; NULL for none. */
+    const char *plugin_path;
+} quire_instance_desc;
+
+/* Creates an instance and looks for backends: desc->plugin_path, the environment's
+ * QUIRE_PLUGIN_PATH
+ * (ignored in a privileged process), the directory beside libquire, the compiled-in one. Never the
+ * working directory. A file that does not load leaves a reason, see quire_backend_get_info. */
+QUIRE_EXPORT quire_status quire_instance_create(const quire_instance_desc *desc,
+                                                quire_instance **out, quire_error *error);
+
+/* Errors   QUIRE_E_BUSY  devices or bookkeeping-only caches are still open. */
+QUIRE_EXPORT quire_status quire_instance_destroy(quire_instance *instance, quire_error *error);
+
+typedef struct quire_backend_info {
+    uint32_t struct_size;
+    uint32_t flags;
+    const quire_chain *next;
+    quire_status status; /* QUIRE_OK: loaded; else why not, and `message` says so in words */
+    uint32_t device_count;
+    uint32_t abi_major;
+    uint32_t abi_minor; /* the version both sides speak */
+    char name[32];
+    char version[32];
+    char path[512];
+    char message[480];
+} quire_backend_info;
+
+/* Number of candidates found, those that did not load included. */
+QUIRE_EXPORT quire_status quire_backend_count(quire_instance *instance, uint32_t *count,
+                                              quire_error *error);
+
+QUIRE_EXPORT quire_status quire_backend_get_info(quire_instance *instance, uint32_t index,
+                                                 quire_backend_info *info, quire_error *error);
+
+/* Loads a plugin by absolute path and appends it to the list. It stays loaded until the process
+ * ends. Like those that are searched for, it must be a file of this user or root that others can
+ * neither write nor replace: no link, and no directory above it that the world writes (but /tmp and
+ * its like, above its own directory) or a group other than its owner's own.
+ * Errors   QUIRE_E_BACKEND       not there, not a plugin, or refused; nothing was added.
+ *          QUIRE_E_INCOMPATIBLE  it speaks another major version. */
+QUIRE_EXPORT quire_status quire_backend_load(quire_instance *instance, const char *path,
+                                             uint32_t *index, quire_error *error);
+
+enum {
+    /* Each worker thread stays on one core: thread i on the i-th of those that the process may use
+     * when the device is opened, again from the first when there are more threads. A queue's own
+     * thread is thread 0. Not together with run_tasks. */
+    QUIRE_DEVICE_PIN_THREADS = 1 << 0
+};
+
+/* threads, run_tasks and QUIRE_DEVICE_PIN_THREADS are for backends whose kernels run on threads of
+ * the host; others need none and look at none of them. */
+typedef struct quire_device_desc {
+    uint32_t struct_size;
+    uint32_t flags; /* QUIRE_DEVICE_* */
+    const quire_chain *next;
+    const char *backend; /* name, such as "cpu"; NULL: the first backend that has a device */
+    uint32_t index;      /* which device of that backend */
+    uint32_t threads;    /* that run a kernel; 0 = one per core */
+    /* The engine's own threads, so that its kernels and the library's do not contend for cores;
+     * NULL for threads of the library's. run_tasks(run_tasks_user, task_count, task, context) runs
+     * task(context, i) once for each i of [0, task_count), in any order, on any threads, at the
+     * same time or one after another, and returns when all have returned. task_count is `threads`
+     * at most.
+     * Threads    called from a thread of the library's, one for each queue, which itself only waits
+     *            meanwhile; one call at a time for a device. A task changes no rounding mode for
+     *            whoever runs it.
+     * Must not   unwind, or leave a task by longjmp; that is undefined. Nor wait for this device,
+     *            or destroy anything of it.
+     * Errors     a task that is left out, runs twice, or runs when run_tasks has returned, is
+     *            counted and stops the device's queues: calls on them are QUIRE_E_DEVICE_LOST and
+     *            say so. After quire_device_close no task may run at all. */
+    quire_run_tasks run_tasks;
+    void *run_tasks_user;
+} quire_device_desc;
+
+typedef struct quire_device_info {
+    uint32_t struct_size;
+    uint32_t flags;
+    const quire_chain *next;
+    uint64_t memory_total_bytes;
+    uint64_t memory_free_bytes;
+    uint32_t copy_alignment; /* best alignment of copies, bytes */
+    uint32_t host_visible;   /* 1: device addresses are host pointers */
+    char name[64];
+    char backend[32];
+} quire_device_info;
+
+/* Errors   QUIRE_E_ARG  QUIRE_DEVICE_PIN_THREADS with run_tasks, or no such device.
+ *          QUIRE_E_OS   threads cannot be started, or not be kept on their cores. */
+QUIRE_EXPORT quire_status quire_device_open(quire_instance *instance, const quire_device_desc *desc,
+                                            quire_device **out, quire_error *error);
+QUIRE_EXPORT quire_status quire_device_close(quire_device *device, quire_error *error);
+QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_device_info *info,
+                                                quire_error *error);
+
+/* Makes a queue, or binds the engine's own stream when `native` names one. Work on a queue runs in
+ * order; queues run independently. */
+QUIRE_EXPORT quire_status quire_queue_create(quire_device *device, const quire_native *native,
+                                             quire_queue **out, quire_error *error);
+/* Errors   QUIRE_E_BUSY  a step that is not finished uses it. Waits for nothing: enqueued work runs
+ * on. */
+QUIRE_EXPORT quire_status quire_queue_destroy(quire_queue *queue, quire_error *error);
+/* Waits until all that was enqueued has run. */
+QUIRE_EXPORT quire_status quire_queue_sync(quire_queue *queue, quire_error *error);
+
+/* A fence is a 64-bit value that only grows; QUIRE_FENCE_FAILED means that work before it
+ * failed. */
+#define QUIRE_FENCE_FAILED 0xFFFFFFFFFFFFFFFFull
+
+QUIRE_EXPORT quire_status quire_fence_create(quire_device *device, uint64_t value,
+                                             quire_fence **out, quire_error *error);
+QUIRE_EXPORT quire_status quire_fence_destroy(quire_fence *fence, quire_error *error);
+QUIRE_EXPORT quire_status quire_fence_read(quire_fence *fence, uint64_t *value, quire_error *error);
+/* Sets the value from the host. Errors   QUIRE_E_ARG  it would not grow. */
+QUIRE_EXPORT quire_status quire_fence_signal(quire_fence *fence, uint64_t value,
+                                             quire_error *error);
+/* Waits for the value or the time, whichever comes first (then QUIRE_S_TIMEOUT). */
+QUIRE_EXPORT quire_status quire_fence_wait(quire_fence *fence, uint64_t value, uint64_t timeout_ns,
+                                           quire_error *error);
+/* Enqueues: the fence gets `value` when all earlier work on the queue has run. */
+QUIRE_EXPORT quire_status quire_queue_signal(quire_queue *queue, quire_fence *fence, uint64_t value,
+                                             quire_error *error);
+/* Enqueues: later work on the queue runs after the fence reached `value`. */
+QUIRE_EXPORT quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t value,
+                                            quire_error *error);
+
+enum { QUIRE_MEMORY_DEVICE = 0, QUIRE_MEMORY_HOST = 1 /* the host's, reachable by the device */ };
+
+typedef struct quire_memory_desc {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    const quire_chain *next;
+    uint64_t size_bytes;
+    uint32_t kind;
+    uint32_t reserved0;
+} quire_memory_desc;
+
+typedef struct quire_memory_info {
+    uint32_t struct_size;
+    uint32_t flags;
+    const quire_chain *next;
+    uint64_t address;   /* for the arguments of kernels */
+    void *host_pointer; /* NULL where the host cannot reach it */
+    uint64_t size_bytes;
+} quire_memory_info;
+
+/* Memory for an engine's activations; zeroed. */
+QUIRE_EXPORT quire_status quire_memory_create(quire_device *device, const quire_memory_desc *desc,
+                                              quire_memory **out, quire_error *error);
+QUIRE_EXPORT quire_status quire_memory_destroy(quire_memory *memory, quire_error *error);
+QUIRE_EXPORT quire_status quire_memory_get_info(quire_memory *memory, quire_memory_info *info,
+                                                quire_error *error);
+/* Enqueues a copy between two memories of the queue's device, of any kinds. The ranges must not
+ * overlap. */
+QUIRE_EXPORT quire_status quire_memory_copy(quire_queue *queue, quire_memory *dst,
+                                            uint64_t dst_offset, quire_memory *src,
+                                            uint64_t src_offset, uint64_t size_bytes,
+                                            quire_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* QUIRE_DEVICE_H */

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * quire: a vendor-neutral paged KV cache for LLM inference. Start here; it includes everything.
+ *
+ *   base.h       status codes, errors, the rules for structs
+ *   device.h     instance -> backends -> device -> queue, fence, memory
+ *   cache.h      cache, namespaces, sequences, statistics
+ *   step.h       begin / add / commit / finish, and batches with their table views
+ *   attention.h  kv_write and attend on a committed batch
+ *   log.h        one cache over several processes: a leader and its followers
+ *   migrate.h    moving a live cache to other devices
+ *   calibration.h  scales of quantised K and V, measured
+ *   size.h       what a deployment will hold, from numbers alone
+ *   api.h        the table of all functions;  dyn.h loads it with dlopen
+ *
+ * One iteration of an engine:
+ *
+ *   quire_step_begin(cache, &desc, items, n, ...);    which sequences run, and from which position
+ *   quire_step_commit(cache, step, batch, ...);       tables are in the batch, copies are enqueued
+ *   for each layer: quire_kv_write(...); quire_attend(...);
+ *   quire_step_finish(cache, step, NULL, QUIRE_STEP_OK, ...);
+ */
+#ifndef QUIRE_H
+#define QUIRE_H
+
+#include "api.h"
+#include "attention.h"
+#include "base.h"
+#include "cache.h"
+#include "calibration.h"
+#include "device.h"
+#include "log.h"
+#include "migrate.h"
+#include "size.h"
+#include "step.h"
+
+#endif /* QUIRE_H */

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quire
+
+import (
+	"sync"
+	"unsafe"
+)
+
+// object owns one pointer of the library's. Calls hold it for reading; Close wants it alone and
+// does not wait for it.
+type object struct {
+	lock    sync.RWMutex
+	pointer unsafe.Pointer
+	kind    string
+}
+
+// use gives the pointer for a call; release it with done.
+func (o *object) use() (unsafe.Pointer, error) {
+	o.lock.RLock()
+	if o.pointer == nil {
+		o.lock.RUnlock()
+		return nil, failed(ErrStale, "the %s is closed", o.kind)
+	}
+	return o.pointer, nil
+}
+
+func (o *object) done() { o.lock.RUnlock() }
+
+// close ends it by a call; again: nothing happens.
+func (o *object) close(destroy func(pointer unsafe.Pointer) error) error {
+	if !o.lock.TryLock() {
+		return failed(ErrBusy, "another goroutine is inside a call of the %s", o.kind)
+	}
+	defer o.lock.Unlock()
+	if o.pointer == nil {
+		return nil
+	}
+	if err := destroy(o.pointer); err != nil {
+		return err
+	}
+	o.pointer = nil
+	return nil
+}
+
+// useAll gives the pointers of several; release them with the function, which is never nil.
+func useAll(objects ...*object) ([]unsafe.Pointer, func(), error) {
+	pointers := make([]unsafe.Pointer, 0, len(objects))
+	used := 0
+	release := func() {
+		for _, o := range objects[:used] {
+			o.done()
+		}
+	}
+	for _, o := range objects {
+		pointer, err := o.use()
+		if err != nil {
+			release()
+			used = 0
+			return nil, release, err
+		}
+		used++
+		pointers = append(pointers, pointer)
+	}
+	return pointers, release, nil
+}

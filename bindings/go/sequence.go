@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quire
+
+/*
+#include "table.h"
+*/
+import "C"
+
+import "unsafe"
+
+// Unknown stands for a token that is still being sampled.
+const Unknown = 0xFFFFFFFF
+
+// Key is something beside the tokens that decides K and V; of tokens [Begin, End), or of all.
+type Key struct {
+	Type       KeyType
+	Content    []byte
+	Begin, End int
+}
+
+// KeyType is QUIRE_KEY_* of quire/cache.h.
+type KeyType uint32
+
+const (
+	AdapterKey KeyType = 1
+	SaltKey    KeyType = 2
+	MediaKey   KeyType = 3
+	OtherKey   KeyType = 4
+)
+
+// Namespace is a tenant: its sequences share blocks with one another only.
+type Namespace struct {
+	cache  *Cache
+	handle C.quire_namespace
+}
+
+// NewNamespace makes one; the key comes from the server, never from a request. A quota of 0 blocks
+// is none.
+func (c *Cache) NewNamespace(key []byte, quotaBlocks int) (*Namespace, error) {
+	var a arena
+	defer a.free()
+	desc := (*C.quire_namespace_desc)(a.alloc(C.sizeof_quire_namespace_desc))
+	desc.struct_size = C.sizeof_quire_namespace_desc
+	desc.key, desc.key_size_bytes = a.bytes(key), C.uint32_t(len(key))
+	desc.quota_blocks = C.uint32_t(quotaBlocks)
+	var out C.quire_namespace
+	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_namespace_create(cache, desc, &out, e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Namespace{c, out}, nil
+}
+
+// Close ends it. ErrBusy: sequences live in it.
+func (n *Namespace) Close() error {
+	_, err := n.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_namespace_destroy(cache, n.handle, e)
+	})
+	return err
+}
+
+// SequenceOptions are quire_seq_desc of quire/cache.h.
+type SequenceOptions struct {
+	Namespace   *Namespace
+	Keys        []Key
+	Priority    int
+	CrossTokens int
+}
+
+// SequenceFlags are QUIRE_SEQ_* of quire/cache.h.
+type SequenceFlags uint32
+
+const (
+	Swapped     SequenceFlags = 1 << 0
+	Lost        SequenceFlags = 1 << 1
+	InStep      SequenceFlags = 1 << 2
+	Preempted   SequenceFlags = 1 << 3
+	Unpublished SequenceFlags = 1 << 4
+)
+
+// SequenceInfo is quire_seq_info of quire/cache.h.
+type SequenceInfo struct {
+	Flags                             SequenceFlags
+	KnownTokens, ComputedTokens       int
+	DraftTokens, LookaheadTokens      int
+	BlocksHeld, Preemptions, Priority int
+}
+
+// Sequence is one token stream. It lives until it is ended, or its cache is closed.
+type Sequence struct {
+	cache  *Cache
+	handle C.quire_seq
+}
+
+// Handle is what items name it by.
+func (s Sequence) Handle() uint64 { return uint64(s.handle) }
+
+// NewSequence makes an empty one; it holds nothing until a step runs it.
+func (c *Cache) NewSequence(options SequenceOptions) (Sequence, error) {
+	var a arena
+	defer a.free()
+	desc := (*C.quire_seq_desc)(a.alloc(C.sizeof_quire_seq_desc))
+	desc.struct_size = C.sizeof_quire_seq_desc
+	desc.priority, desc.cross_tokens = C.int32_t(options.Priority), C.uint32_t(options.CrossTokens)
+	desc.key_count, desc.key_stride = C.uint32_t(len(options.Keys)), C.sizeof_quire_key
+	if options.Namespace != nil {
+		if options.Namespace.cache != c {
+			return Sequence{}, failed(ErrStale, "the namespace is another cache's")
+		}
+		desc.ns = options.Namespace.handle
+	}
+	if len(options.Keys) != 0 {
+		desc.keys = (*C.quire_key)(a.alloc(uintptr(len(options.Keys)) * C.sizeof_quire_key))
+		for i, key := range options.Keys {
+			unsafe.Slice(desc.keys, len(options.Keys))[i] = C.quire_key{
+				_type:      C.uint32_t(key.Type),
+				size_bytes: C.uint32_t(len(key.Content)),
+				bytes:      a.bytes(key.Content),
+				begin:      C.uint32_t(key.Begin),
+				end:        C.uint32_t(key.End),
+			}
+		}
+	}
+	var out C.quire_seq
+	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_seq_create(cache, desc, &out, e)
+	})
+	return Sequence{c, out}, err
+}
+
+func (s Sequence) with(run func(cache *C.quire_cache, e *C.quire_error) C.quire_status) error {
+	if s.cache == nil {
+		return failed(ErrStale, "no sequence: make one with NewSequence")
+	}
+	_, err := s.cache.with(run)
+	return err
+}
+
+// End gives its blocks back; what it published stays cached, unless dropped.
+func (s Sequence) End(dropPrefix bool) error {
+	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_seq_end(cache, s.handle, flag(dropPrefix, 1), e)
+	})
+}
+
+// Fork makes one of its first known tokens, which shares their blocks.
+func (s Sequence) Fork(tokenCount int) (Sequence, error) {
+	var out C.quire_seq
+	err := s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_seq_fork(cache, s.handle, C.uint32_t(tokenCount), &out, e)
+	})
+	return Sequence{s.cache, out}, err
+}
+
+// Truncate shortens it to its first known tokens.
+func (s Sequence) Truncate(tokenCount int) error {
+	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_seq_truncate(cache, s.handle, C.uint32_t(tokenCount), e)
+	})
+}
+
+// Accept keeps the first drafts of its last item, and forgets the others.
+func (s Sequence) Accept(count int) error {
+	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_seq_accept(cache, s.handle, C.uint32_t(count), e)
+	})
+}
+
+// AcceptPath keeps the drafts of a way through the tree, by their indices.
+func (s Sequence) AcceptPath(path []uint32) error {
+	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_seq_accept_path(cache, s.handle, numbers(path), C.uint32_t(len(path)), e)
+	})
+}
+
+// SetTokens names tokens that were added as Unknown, from `position` on.
+func (s Sequence) SetTokens(position int, tokens []uint32) error {
+	if s.cache == nil {
+		return failed(ErrStale, "no sequence: make one with NewSequence")
+	}
+	return s.cache.SetTokens([]Span{{Sequence: s.Handle(), Position: uint32(position),
+		TokenCount: uint32(len(tokens))}}, tokens)
+}
+
+// Probe says how many of its tokens, followed by these, would be found in the cache now.
+func (s Sequence) Probe(tokens []uint32) (int, error) {
+	var hits C.uint32_t
+	err := s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_prefix_probe(cache, s.handle, numbers(tokens), C.uint32_t(len(tokens)), &hits, e)
+	})
+	return int(hits), err
+}
+
+// Blocks is its block table in a group; 0 is the null block. With the open step, as planned.
+func (s Sequence) Blocks(group int, step *Step) ([]int32, error) {
+	var handle C.quire_step
+	if step != nil {
+		handle = step.handle
+	}
+	ids := make([]int32, 64)
+	for {
+		var count C.uint32_t
+		err := s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+			return C.q_step_blocks(cache, handle, s.handle, C.uint32_t(group), 0,
+				(*C.int32_t)(unsafe.Pointer(&ids[0])), C.uint32_t(len(ids)), &count, e)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if int(count) <= len(ids) {
+			return ids[:count], nil
+		}
+		ids = make([]int32, count)
+	}
+}
+
+// Info asks for what it has.
+func (s Sequence) Info() (SequenceInfo, error) {
+	var info C.quire_seq_info
+	info.struct_size = C.sizeof_quire_seq_info
+	err := s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_seq_get_info(cache, s.handle, &info, e)
+	})
+	return SequenceInfo{
+		Flags: SequenceFlags(info.flags), KnownTokens: int(info.known_tokens),
+		ComputedTokens: int(info.computed_tokens), DraftTokens: int(info.draft_tokens),
+		LookaheadTokens: int(info.lookahead_tokens), BlocksHeld: int(info.blocks_held),
+		Preemptions: int(info.preemptions), Priority: int(info.priority),
+	}, err
+}

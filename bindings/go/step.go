@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quire
+
+/*
+#include "table.h"
+*/
+import "C"
+
+import "unsafe"
+
+// The elements of a step lie in memory as the library has them, so that a slice of them is given
+// without a copy.
+
+// Item is what a sequence wants of a step: quire_step_item of quire/step.h.
+type Item struct {
+	Sequence    uint64 // its handle
+	TokenOffset uint32 // into the tokens given beside the items
+	TokenCount  uint32
+	MaxCompute  uint32 // 0: all
+	DraftCount  uint32
+	Lookahead   uint32
+	MaskKind    uint32
+	MaskOffset  uint32
+	MaskRows    uint32
+}
+
+// Result is what becomes of an item: quire_step_result of quire/step.h.
+type Result struct {
+	Outcome       uint32 // Wait or Run
+	Reason        uint32 // why it waits
+	HitTokens     uint32
+	FirstPosition uint32
+	ComputeCount  uint32
+	BlocksShort   uint32
+	Row           uint32
+	CrossTokens   uint32
+}
+
+// They compile only while they are as large as the library's.
+var (
+	_ [0]struct{} = [unsafe.Sizeof(Item{}) ^ C.sizeof_quire_step_item]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(Result{}) ^ C.sizeof_quire_step_result]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(Span{}) ^ C.sizeof_quire_token_span]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(Preemption{}) ^ C.sizeof_quire_preemption]struct{}{}
+	_ [0]struct{} = [unsafe.Sizeof(Copy{}) ^ C.sizeof_quire_block_copy]struct{}{}
+)
+
+// Outcomes of an item.
+const (
+	Wait uint32 = 0
+	Run  uint32 = 1
+)
+
+// Span names unknown tokens: quire_token_span of quire/cache.h.
+type Span struct {
+	Sequence    uint64
+	Position    uint32
+	TokenOffset uint32
+	TokenCount  uint32
+	_           uint32
+}
+
+// Preemption is a sequence that gave up its blocks: quire_preemption of quire/step.h.
+type Preemption struct {
+	Sequence       uint64
+	How            PreemptHow
+	ChosenBy       uint32
+	ComputedTokens uint32
+	Blocks         uint32
+	For            uint64
+}
+
+// Copy is a block to move, or to be zeroed: quire_block_copy of quire/step.h.
+type Copy struct {
+	Kind, Group        uint32
+	Src, Dst           int32
+	SrcPlace, DstPlace uint32
+}
+
+// PreemptHow is QUIRE_PREEMPT_* of quire/step.h.
+type PreemptHow uint32
+
+const (
+	PreemptAuto      PreemptHow = 0
+	PreemptSwap      PreemptHow = 1
+	PreemptRecompute PreemptHow = 2
+)
+
+// StepOptions say where a step runs.
+type StepOptions struct {
+	Queues     []*Queue // one a shard
+	Tag        uint64   // names the queue where the cache keeps books only
+	MayPreempt bool     // sequences without an item, for those that are short of blocks
+	Preempt    PreemptHow
+}
+
+// Step is an open step, then a committed one.
+type Step struct {
+	cache  *Cache
+	queues []*Queue
+	handle C.quire_step
+}
+
+func numbers(slice []uint32) *C.uint32_t {
+	if len(slice) == 0 {
+		return nil
+	}
+	return (*C.uint32_t)(unsafe.Pointer(&slice[0]))
+}
+
+func itemsOf(items []Item) unsafe.Pointer {
+	if len(items) == 0 {
+		return nil
+	}
+	return unsafe.Pointer(&items[0])
+}
+
+func resultsOf(results []Result, count int) (unsafe.Pointer, error) {
+	if len(results) < count {
+		return nil, failed(ErrArg, "results has room for %d of %d items", len(results), count)
+	}
+	if count == 0 {
+		return nil, nil
+	}
+	return unsafe.Pointer(&results[0]), nil
+}
+
+// The most shards that a cache has.
+const maxShards = 64
+
+// begin opens a step, and commits it where asked: one call into C either way, and nothing is
+// allocated but the step.
+func (c *Cache) begin(options StepOptions, items []Item, tokens []uint32, results []Result,
+	batch *Batch, commits bool) (*Step, error) {
+	to, err := resultsOf(results, len(items))
+	if err != nil {
+		return nil, err
+	}
+	if len(options.Queues) > maxShards {
+		return nil, failed(ErrArg, "%d queues: a cache has %d shards at most", len(options.Queues),
+			maxShards)
+	}
+	cache, err := c.use()
+	if err != nil {
+		return nil, err
+	}
+	defer c.done()
+	var queues [maxShards]*C.quire_queue
+	for i, queue := range options.Queues {
+		pointer, err := queue.use()
+		if err != nil {
+			return nil, err
+		}
+		defer queue.done()
+		queues[i] = (*C.quire_queue)(pointer)
+	}
+	var committed *C.quire_batch
+	if batch != nil {
+		pointer, err := batch.use()
+		if err != nil {
+			return nil, err
+		}
+		defer batch.done()
+		committed = (*C.quire_batch)(pointer)
+	}
+	var first **C.quire_queue
+	if len(options.Queues) != 0 {
+		first = &queues[0]
+	}
+	step := &Step{cache: c, queues: options.Queues}
+	slot := slots.Get().(*C.quire_error)
+	defer slots.Put(slot)
+	var status C.quire_status
+	if commits {
+		status = C.quire_go_step_begin_commit((*C.quire_cache)(cache), first,
+			C.uint32_t(len(options.Queues)), flag(options.MayPreempt, 1), C.uint32_t(options.Preempt),
+			C.uint64_t(options.Tag), itemsOf(items), C.uint32_t(len(items)), numbers(tokens),
+			C.uint32_t(len(tokens)), to, committed, &step.handle, slot)
+	} else {
+		status = C.quire_go_step_begin((*C.quire_cache)(cache), first,
+			C.uint32_t(len(options.Queues)), flag(options.MayPreempt, 1), C.uint32_t(options.Preempt),
+			C.uint64_t(options.Tag), itemsOf(items), C.uint32_t(len(items)), numbers(tokens),
+			C.uint32_t(len(tokens)), to, &step.handle, slot)
+	}
+	if status < 0 {
+		return nil, errorOf(status, slot)
+	}
+	if commits && batch != nil {
+		batch.bind(step)
+	}
+	return step, nil
+}
+
+// Begin opens a step and adds items; results[i] says what becomes of items[i].
+func (c *Cache) Begin(options StepOptions, items []Item, tokens []uint32,
+	results []Result) (*Step, error) {
+	return c.begin(options, items, tokens, results, nil, false)
+}
+
+// BeginCommit is Begin and Commit in one call. An error of the commit undoes the begin. The batch
+// may be nil.
+func (c *Cache) BeginCommit(options StepOptions, batch *Batch, items []Item, tokens []uint32,
+	results []Result) (*Step, error) {
+	return c.begin(options, items, tokens, results, batch, true)
+}
+
+// SetTokens names unknown tokens of many sequences.
+func (c *Cache) SetTokens(spans []Span, tokens []uint32) error {
+	var first unsafe.Pointer
+	if len(spans) != 0 {
+		first = unsafe.Pointer(&spans[0])
+	}
+	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_seq_set_tokens(cache, first, C.uint32_t(len(spans)), C.sizeof_quire_token_span,
+			numbers(tokens), C.uint32_t(len(tokens)), e)
+	})
+	return err
+}
+
+// ApplyLog is a follower's step: it applies the next log of its leader, and is committed.
+func (c *Cache) ApplyLog(log []byte, options StepOptions, batch *Batch) (*Step, error) {
+	objects := []*object{&c.object}
+	for _, queue := range options.Queues {
+		objects = append(objects, &queue.object)
+	}
+	if batch != nil {
+		objects = append(objects, &batch.object)
+	}
+	pointers, release, err := useAll(objects...)
+	defer release()
+	if err != nil {
+		return nil, err
+	}
+	var queues [maxShards]*C.quire_queue
+	for i := range options.Queues {
+		queues[i%maxShards] = (*C.quire_queue)(pointers[1+i])
+	}
+	var first **C.quire_queue
+	if len(options.Queues) != 0 {
+		first = &queues[0]
+	}
+	var committed *C.quire_batch
+	if batch != nil {
+		committed = (*C.quire_batch)(pointers[len(pointers)-1])
+	}
+	var bytes unsafe.Pointer
+	if len(log) != 0 {
+		bytes = unsafe.Pointer(&log[0])
+	}
+	step := &Step{cache: c, queues: options.Queues}
+	_, err = call(func(e *C.quire_error) C.quire_status {
+		return C.quire_go_log_apply((*C.quire_cache)(pointers[0]), bytes, C.uint64_t(len(log)), first,
+			C.uint32_t(len(options.Queues)), C.uint64_t(options.Tag), committed, &step.handle, e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if batch != nil {
+		batch.bind(step)
+	}
+	return step, nil
+}
+
+// Add adds items. On an error none of them was added.
+func (s *Step) Add(items []Item, tokens []uint32, results []Result) error {
+	to, err := resultsOf(results, len(items))
+	if err != nil {
+		return err
+	}
+	_, err = s.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_step_add(cache, s.handle, itemsOf(items), C.uint32_t(len(items)),
+			C.sizeof_quire_step_item, numbers(tokens), C.uint32_t(len(tokens)), to,
+			C.sizeof_quire_step_result, e)
+	})
+	return err
+}
+
+// Drop takes an item back; gives the handles of all that went with it.
+func (s *Step) Drop(sequence Sequence) ([]uint64, error) {
+	dropped := make([]uint64, 16)
+	for {
+		var count C.uint32_t
+		status, err := s.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+			return C.q_step_drop(cache, s.handle, sequence.handle,
+				(*C.quire_seq)(unsafe.Pointer(&dropped[0])), C.uint32_t(len(dropped)), &count, e)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if status != statusIncomplete {
+			return dropped[:count], nil
+		}
+		dropped = make([]uint64, count)
+	}
+}
+
+// Preempt gives up the blocks of a sequence that is not in the step: how many the step can use.
+// False: it was to be swapped, and the host tier is short; nothing changed.
+func (s *Step) Preempt(sequence Sequence, how PreemptHow) (int, bool, error) {
+	var freed C.uint32_t
+	status, err := s.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_step_preempt(cache, s.handle, sequence.handle, C.uint32_t(how), &freed, e)
+	})
+	return int(freed), err == nil && status != statusNoBlocks, err
+}
+
+// Preempted lists who was preempted.
+func (s *Step) Preempted() ([]Preemption, error) {
+	list := make([]Preemption, 16)
+	for {
+		var count C.uint32_t
+		_, err := s.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+			return C.q_step_preempted(cache, s.handle, unsafe.Pointer(&list[0]),
+				C.uint32_t(len(list)), C.sizeof_quire_preemption, &count, e)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if int(count) <= len(list) {
+			return list[:count], nil
+		}
+		list = make([]Preemption, count)
+	}
+}
+
+// Copies lists what has to be copied, in order: the engine's part where the cache keeps books only.
+func (s *Step) Copies() ([]Copy, error) {
+	list := make([]Copy, 16)
+	for {
+		var count C.uint32_t
+		_, err := s.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+			return C.q_step_copies(cache, s.handle, unsafe.Pointer(&list[0]), C.uint32_t(len(list)),
+				C.sizeof_quire_block_copy, &count, e)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if int(count) <= len(list) {
+			return list[:count], nil
+		}
+		list = make([]Copy, count)
+	}
+}
+
+// Log is what followers are to be told; of a committed step of a leader.
+func (s *Step) Log() ([]byte, error) {
+	content := make([]byte, 4096)
+	for {
+		var size C.uint64_t
+		status, err := s.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+			return C.q_step_log(cache, s.handle, unsafe.Pointer(&content[0]),
+				C.uint64_t(len(content)), &size, e)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if status != statusIncomplete {
+			return content[:size], nil
+		}
+		content = make([]byte, size)
+	}
+}
+
+// Commit makes it real: copies and tables are enqueued. The batch may be nil.
+func (s *Step) Commit(batch *Batch) error {
+	var committed *C.quire_batch
+	if batch != nil {
+		pointer, err := batch.use()
+		if err != nil {
+			return err
+		}
+		defer batch.done()
+		committed = (*C.quire_batch)(pointer)
+	}
+	_, err := s.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_step_commit(cache, s.handle, committed, e)
+	})
+	if err == nil && batch != nil {
+		batch.bind(s)
+	}
+	return err
+}
+
+// Abort undoes everything since Begin.
+func (s *Step) Abort() error {
+	_, err := s.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+		return C.q_step_abort(cache, s.handle, e)
+	})
+	return err
+}
+
+// Finish says that everything of the step has been enqueued.
+func (s *Step) Finish() error { return s.finish(0) }
+
+// Fail says that the step failed: what it computed is taken back.
+func (s *Step) Fail() error { return s.finish(1) }
+
+func (s *Step) finish(outcome C.uint32_t) error {
+	cache, err := s.cache.use()
+	if err != nil {
+		return err
+	}
+	defer s.cache.done()
+	slot := slots.Get().(*C.quire_error)
+	defer slots.Put(slot)
+	if status := C.q_step_finish((*C.quire_cache)(cache), s.handle, outcome, slot); status < 0 {
+		return errorOf(status, slot)
+	}
+	return nil
+}
