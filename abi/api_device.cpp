@@ -135,6 +135,10 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     asked_for.threads = desc.threads;
     asked_for.run_tasks = desc.run_tasks;
     asked_for.run_tasks_user = desc.run_tasks_user;
+    quire_vulkan_device vulkan;
+    if (find_chained(desc.next, &vulkan)) {
+        asked_for.next = reinterpret_cast<const quire_chain *>(&vulkan);
+    }
     const quire_be_device_desc *passed = &asked_for;
     QUIRE_TRY(
         ask<&quire_backend_api::device_open>(backend->api, error, passed, &device->core.handle));

@@ -31,6 +31,16 @@ uint32_t copy_kind(const quire_memory *dst, const quire_memory *src) {
     return from_host ? QUIRE_BE_COPY_H2D : QUIRE_BE_COPY_D2D;
 }
 
+Status check_native(const quire_queue *queue, const quire_native *native) {
+    QUIRE_TRY(need(queue, "queue is NULL"));
+    QUIRE_TRY(need(native, "native is NULL"));
+    return not_forked();
+}
+
+Status no_semaphores() {
+    return fail(QUIRE_E_UNSUPPORTED, "the device's backend knows no native semaphores");
+}
+
 }  // namespace
 
 extern "C" {
@@ -185,6 +195,28 @@ quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t 
         std::lock_guard<std::mutex> lock(queue->core.mutex);
         return ask<&quire_backend_api::fence_wait>(*queue->device->core.api, sink,
                                                    queue->core.handle, fence->handle, value);
+    });
+}
+
+quire_status quire_queue_signal_native(quire_queue *queue, const quire_native *native,
+                                       quire_error *error) {
+    return guard("queue_signal_native", error, [&](quire_error *sink) -> Status {
+        QUIRE_TRY(check_native(queue, native));
+        const quire_backend_api &api = *queue->device->core.api;
+        if (api.native_signal == nullptr) return no_semaphores();
+        std::lock_guard<std::mutex> lock(queue->core.mutex);
+        return ask<&quire_backend_api::native_signal>(api, sink, queue->core.handle, native);
+    });
+}
+
+quire_status quire_queue_after_native(quire_queue *queue, const quire_native *native,
+                                      quire_error *error) {
+    return guard("queue_after_native", error, [&](quire_error *sink) -> Status {
+        QUIRE_TRY(check_native(queue, native));
+        const quire_backend_api &api = *queue->device->core.api;
+        if (api.native_wait == nullptr) return no_semaphores();
+        std::lock_guard<std::mutex> lock(queue->core.mutex);
+        return ask<&quire_backend_api::native_wait>(api, sink, queue->core.handle, native);
     });
 }
 

@@ -114,10 +114,7 @@ quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch 
 quire_status quire_step_finish(quire_cache *cache, quire_step step, const quire_native *signal,
                                uint32_t outcome, quire_error *error) {
     return cache_call("step_finish", cache, error, [&](Cache &core, quire_error *sink) -> Status {
-        if (signal != nullptr) {
-            return fail(QUIRE_E_UNSUPPORTED, "native signals are not in this version: pass NULL");
-        }
-        return core.finish(step, outcome, sink);
+        return core.finish(step, signal, outcome, sink);
     });
 }
 

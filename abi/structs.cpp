@@ -2,6 +2,8 @@
 
 #include "abi/structs.hpp"
 
+#include <iterator>
+
 namespace quire::abi {
 
 namespace {
@@ -23,7 +25,53 @@ bool all_zero(const char *bytes, uint32_t count) {
     return true;
 }
 
+constexpr const ChainRule *kChained[] = {&ChainOf<quire_vulkan_device>::value};
+
+Status check_chained(const quire_chain &one) {
+    for (const ChainRule *rule : kChained) {
+        if (one.struct_type != rule->type) continue;
+        if (one.struct_size < rule->first_size || one.struct_size > kLargestStruct) {
+            return fail(QUIRE_E_STRUCT, rule->size_text, one.struct_size, rule->size);
+        }
+        const char *bytes = reinterpret_cast<const char *>(&one);
+        if (one.struct_size <= rule->size ||
+            all_zero(bytes + rule->size, one.struct_size - rule->size)) {
+            return Status{};
+        }
+        return fail(QUIRE_E_STRUCT, rule->unknown_text, rule->size);
+    }
+    return fail(QUIRE_E_STRUCT, "the chain holds a struct_type {} that this version does not know",
+                one.struct_type);
+}
+
+Status check_chain(const quire_chain *next) {
+    bool is_there[std::size(kChained)] = {};
+    for (const quire_chain *one = next; one != nullptr; one = one->next) {
+        QUIRE_TRY(check_chained(*one));
+        for (size_t i = 0; i < std::size(kChained); ++i) {
+            if (kChained[i]->type != one->struct_type) continue;
+            // So one that bites its tail has an end too.
+            if (is_there[i]) return fail(QUIRE_E_STRUCT, kChained[i]->twice_text);
+            is_there[i] = true;
+        }
+    }
+    return Status{};
+}
+
 }  // namespace
+
+bool copy_chained(const ChainRule &rule, const quire_chain *next, void *out) {
+    const quire_chain *one = next;
+    while (one != nullptr && one->struct_type != rule.type) one = one->next;
+    if (one == nullptr) return false;
+    uint32_t known = one->struct_size < rule.size ? one->struct_size : rule.size;
+    std::memset(out, 0, rule.size);
+    std::memcpy(out, one, known);
+    // Whoever gets the copy is given this one alone.
+    static_cast<quire_chain *>(out)->struct_size = rule.size;
+    static_cast<quire_chain *>(out)->next = nullptr;
+    return true;
+}
 
 Status read_struct(const StructRule &rule, const void *in, void *out) {
     if (in == nullptr) return fail(QUIRE_E_ARG, rule.null_text);
@@ -47,8 +95,10 @@ Status read_struct(const StructRule &rule, const void *in, void *out) {
         return fail(QUIRE_E_STRUCT, "flags {} holds a bit that this version does not know",
                     head.flags);
     }
-    if (head.next != nullptr)
+    if (head.next != nullptr && !rule.takes_chain) {
         return fail(QUIRE_E_STRUCT, "next is not NULL: no extension is known");
+    }
+    QUIRE_TRY(check_chain(head.next));
     const char *reserved = static_cast<const char *>(out) + rule.reserved.offset;
     if (!all_zero(reserved, rule.reserved.size_bytes)) {
         return fail(QUIRE_E_STRUCT, "the reserved field at byte {} is not 0", rule.reserved.offset);

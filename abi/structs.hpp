@@ -4,7 +4,8 @@
 //
 // read() gives the library its own full copy: shorter structs are filled up with zeros, longer ones
 // are accepted when what is beyond is zero, unknown flags, `next` and reserved fields are refused.
-// After it no code needs to ask how large the caller's struct was.
+// After it no code needs to ask how large the caller's struct was. Where a struct takes extensions,
+// it has checked those of its chain, and find_chained() copies one.
 //
 // Threads: any.
 #pragma once
@@ -14,6 +15,7 @@
 
 #include "core/status.hpp"
 #include "quire/quire.h"
+#include "quire/vulkan.h"
 
 namespace quire::abi {
 
@@ -30,6 +32,7 @@ struct StructRule {
     uint32_t size;
     uint32_t known_flags;
     ReservedField reserved;
+    bool takes_chain;
 };
 
 template <typename T>
@@ -81,16 +84,50 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
 
 #define QUIRE_RESERVED(type, field) offsetof(type, field), sizeof(type::field)
 
-#define QUIRE_RULE(type, first_bytes, flags_mask, ...)                                    \
-    template <>                                                                           \
-    struct RuleOf<type> {                                                                 \
-        static constexpr StructRule value{#type,        #type " is NULL", first_bytes,    \
-                                          sizeof(type), flags_mask,       {__VA_ARGS__}}; \
-        static_assert(first_bytes <= sizeof(type));                                       \
+template <typename T>
+inline constexpr bool kTakesChain = false;
+template <>
+inline constexpr bool kTakesChain<quire_device_desc> = true;
+
+#define QUIRE_RULE(type, first_bytes, flags_mask, ...)                    \
+    template <>                                                           \
+    struct RuleOf<type> {                                                 \
+        static constexpr StructRule value{                                \
+            #type,      #type " is NULL", first_bytes,      sizeof(type), \
+            flags_mask, {__VA_ARGS__},    kTakesChain<type>};             \
+        static_assert(first_bytes <= sizeof(type));                       \
     };
 QUIRE_INPUT_RULES(QUIRE_RULE)
 QUIRE_OUTPUT_RULES(QUIRE_RULE)
 #undef QUIRE_RULE
+
+// An extension, a struct of a chain; the texts name it.
+struct ChainRule {
+    uint32_t type;
+    uint32_t first_size;
+    uint32_t size;
+    const char *size_text;
+    const char *unknown_text;
+    const char *twice_text;
+};
+
+template <typename T>
+struct ChainOf;
+
+#define QUIRE_CHAINED(name, number, first_bytes)                                                \
+    template <>                                                                                 \
+    struct ChainOf<name> {                                                                      \
+        static constexpr ChainRule value{                                                       \
+            number,                                                                             \
+            first_bytes,                                                                        \
+            sizeof(name),                                                                       \
+            "struct_size of the " #name " in the chain is {}: set it to sizeof, here {}",       \
+            "a field of the " #name " beyond byte {} is set, which this version does not know", \
+            "the chain holds " #name " twice"};                                                 \
+        static_assert(first_bytes <= sizeof(name));                                             \
+    };
+QUIRE_CHAINED(quire_vulkan_device, QUIRE_STRUCT_VULKAN_DEVICE, 112)
+#undef QUIRE_CHAINED
 
 // An array's elements, which have no head; the texts name the type.
 struct ArrayRule {
@@ -123,6 +160,8 @@ QUIRE_ARRAY(quire_step_item)
 
 Status read_struct(const StructRule &rule, const void *in, void *out);
 Status check_output(const StructRule &rule, const void *out);
+// Copies the struct of that type; false: the chain has none. REQUIRES: read_struct() checked it.
+bool copy_chained(const ChainRule &rule, const quire_chain *next, void *out);
 
 // Checks an array of headless elements: pointer, stride, alignment, and that bytes of an element
 // beyond the known ones are zero.
@@ -143,6 +182,11 @@ Status check_array(const T *array, uint32_t count, uint32_t stride) {
 template <typename T>
 Status read(const T *in, T *out) {
     return read_struct(RuleOf<T>::value, in, out);
+}
+
+template <typename T>
+bool find_chained(const quire_chain *next, T *out) {
+    return copy_chained(ChainOf<T>::value, next, out);
 }
 
 template <typename T>

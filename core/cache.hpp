@@ -120,7 +120,8 @@ class Cache {
                      uint32_t *count);
     Status abort(uint64_t step);
     Status commit(uint64_t step, Batch *batch, quire_error *error);
-    Status finish(uint64_t step, uint32_t outcome, quire_error *error);
+    // native: a semaphore for which the step's queue waits first; nullptr: none.
+    Status finish(uint64_t step, const quire_native *native, uint32_t outcome, quire_error *error);
     Status blocks(uint64_t step, uint64_t seq, uint32_t group, uint32_t first, int32_t *ids,
                   uint32_t capacity, uint32_t *count);
     Status copies(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride, uint32_t *count);
@@ -314,6 +315,7 @@ class Cache {
     void withdraw_published(uint64_t step);
     void begin_batch(StepRecord *record, Batch *batch);
     void end_batch(StepRecord *record);
+    Status wait_for_native(StepRecord *record, const quire_native &native, quire_error *error);
     Status signal(StepRecord *record, uint32_t shard, quire_error *error);
     void abandon(StepRecord *record);
     Status read_fences(const StepRecord &record, bool *passed, bool *failed, quire_error *error);

@@ -12,7 +12,8 @@
 
 namespace quire {
 
-Status Cache::finish(uint64_t step, uint32_t outcome, quire_error *error) {
+Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome,
+                     quire_error *error) {
     StepRecord *record = nullptr;
     QUIRE_TRY(find_step(step, false, &record));
     if (record->phase != StepPhase::committed) {
@@ -27,6 +28,7 @@ Status Cache::finish(uint64_t step, uint32_t outcome, quire_error *error) {
     if (step_open() && outcome == QUIRE_STEP_FAILED) {
         return fail(QUIRE_E_BUSY, "a step is open: abort or commit it before failing another");
     }
+    if (native != nullptr) QUIRE_TRY(wait_for_native(record, *native, error));
     if (outcome == QUIRE_STEP_FAILED) {
         abandon(record);
         return Status{};
@@ -53,6 +55,27 @@ void Cache::begin_batch(StepRecord *record, Batch *batch) {
 void Cache::end_batch(StepRecord *record) {
     if (record->batch != nullptr) record->batch->end(record->number);
     record->batch = nullptr;
+}
+
+// The step's fence then goes behind the engine's own work, wherever that runs.
+Status Cache::wait_for_native(StepRecord *record, const quire_native &native, quire_error *error) {
+    if (!has_memory_) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "a native signal: a cache without memory waits for no device; pass NULL");
+    }
+    if (record->shard_count != 1) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "a native signal is of one device, and the cache has {} shards: call "
+                    "quire_queue_after_native for each, and pass NULL",
+                    record->shard_count);
+    }
+    Queue *queue = record->queues[0];
+    const quire_backend_api &api = *queue->device->api;
+    if (api.native_wait == nullptr) {
+        return fail(QUIRE_E_UNSUPPORTED, "the device's backend knows no native semaphores");
+    }
+    std::lock_guard<std::mutex> lock(queue->mutex);
+    return ask<&quire_backend_api::native_wait>(api, error, queue->handle, &native);
 }
 
 Status Cache::signal(StepRecord *record, uint32_t shard, quire_error *error) {

@@ -39,6 +39,8 @@ constexpr SlotInfo kSlots[] = {
     QUIRE_SLOT(shutdown, false),  // it only reports
     QUIRE_SLOT(merge, false),
     QUIRE_SLOT(move_tokens, false),
+    QUIRE_SLOT(native_signal, false),
+    QUIRE_SLOT(native_wait, false),
 };
 #undef QUIRE_SLOT
 

@@ -23,6 +23,7 @@ constexpr uint32_t kMostThreads = 1024;
 
 quire_status check_device(const quire_be_device_desc *desc, quire_error *error) {
     if (quire_status status = check_struct(desc, sizeof *desc, "desc", error)) return status;
+    if (quire_status status = refuse_chain(desc->next, error)) return status;
     if (desc->index != 0) {
         return fail(error, QUIRE_E_ARG, "there is no device %u; the only one is 0", desc->index);
     }

@@ -61,6 +61,8 @@ constexpr quire_backend_api kApi = {
     .shutdown = shutdown,
     .merge = merge,
     .move_tokens = move_tokens,
+    .native_signal = nullptr,  // a processor has no semaphores of another API
+    .native_wait = nullptr,
 };
 
 }  // namespace

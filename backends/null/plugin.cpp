@@ -107,6 +107,10 @@ constexpr quire_backend_api kApi = {
     // Tokens from slot to slot, as if one after another. `moves` is the host's, and read before the
     // call returns.
     .move_tokens = nullptr,
+
+    // Semaphores of the engine's own, of another API: signalled behind a queue's work, waited for.
+    .native_signal = nullptr,
+    .native_wait = nullptr,
 };
 
 }  // namespace

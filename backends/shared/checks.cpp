@@ -81,4 +81,12 @@ quire_status check_struct(const void *given, uint32_t known_bytes, const char *n
     return QUIRE_OK;
 }
 
+quire_status refuse_chain(const quire_chain *next, quire_error *error) {
+    if (next == nullptr) return QUIRE_OK;
+    return fail(error, QUIRE_E_UNSUPPORTED,
+                "the device's description has an extension of struct_type %u, which this backend "
+                "does not know; name the backend that it is for",
+                next->struct_type);
+}
+
 }  // namespace quire

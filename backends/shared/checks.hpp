@@ -32,4 +32,7 @@ quire_status check_struct(const void *given, uint32_t known_bytes, const char *n
 quire_status check_output(const void *given, uint32_t known_bytes, const char *name,
                           quire_error *error);
 
+// For a backend that takes no extension structs.
+quire_status refuse_chain(const quire_chain *next, quire_error *error);
+
 }  // namespace quire

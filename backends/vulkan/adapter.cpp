@@ -66,15 +66,15 @@ void find_lack(Adapter *adapter, const Features &f) {
 void find_family(const Instance &vulkan, Adapter *adapter) {
     uint32_t count = 0;
     vulkan.vkGetPhysicalDeviceQueueFamilyProperties(adapter->handle, &count, nullptr);
-    std::vector<VkQueueFamilyProperties> families(count);
-    vulkan.vkGetPhysicalDeviceQueueFamilyProperties(adapter->handle, &count, families.data());
-    adapter->family = kNone;
-    for (uint32_t i = 0; i < count; ++i) {
-        if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0) continue;
-        adapter->family = i;
-        adapter->family_queue_count = families[i].queueCount;
-        return;
-    }
+    adapter->families.resize(count);
+    vulkan.vkGetPhysicalDeviceQueueFamilyProperties(adapter->handle, &count,
+                                                    adapter->families.data());
+    auto computes =
+        std::find_if(adapter->families.begin(), adapter->families.end(),
+                     [](const auto &one) { return (one.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0; });
+    bool is_there = computes != adapter->families.end();
+    adapter->family =
+        is_there ? static_cast<uint32_t>(computes - adapter->families.begin()) : kNone;
 }
 
 // The first type that has all of `wanted`; of several one that has `liked` too.
@@ -181,6 +181,16 @@ void keep_named(std::vector<Adapter> *adapters) {
 }
 
 }  // namespace
+
+bool find_adapter(const Instance &vulkan, VkPhysicalDevice handle, Adapter *adapter) {
+    uint32_t count = 0;
+    if (vulkan.vkEnumeratePhysicalDevices(vulkan.handle, &count, nullptr) < 0) return false;
+    std::vector<VkPhysicalDevice> handles(count);
+    if (vulkan.vkEnumeratePhysicalDevices(vulkan.handle, &count, handles.data()) < 0) return false;
+    if (std::find(handles.begin(), handles.end(), handle) == handles.end()) return false;
+    *adapter = describe(vulkan, handle);
+    return true;
+}
 
 quire_status list_adapters(const Instance &vulkan, std::vector<Adapter> *adapters,
                            quire_error *error) {

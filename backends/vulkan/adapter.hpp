@@ -25,8 +25,8 @@ struct Adapter {
     uint64_t max_allocation_bytes = 0;  // of one buffer
     uint64_t divide_bytes = 0;  // that, or what QUIRE_VULKAN_MAX_ALLOCATION asks for: memory.hpp
     uint8_t uuid[VK_UUID_SIZE] = {};
-    uint32_t family = 0;  // of queues that compute
-    uint32_t family_queue_count = 0;
+    std::vector<VkQueueFamilyProperties> families;  // of queues
+    uint32_t family = 0;                            // one that computes
     uint32_t device_memory_type = 0;
     uint32_t host_memory_type = 0;
     bool has_memory_budget = false;
@@ -40,6 +40,9 @@ struct Adapter {
 
 quire_status list_adapters(const Instance &vulkan, std::vector<Adapter> *adapters,
                            quire_error *error);
+
+// One of an engine's instance; false: it is none of its physical devices.
+bool find_adapter(const Instance &vulkan, VkPhysicalDevice handle, Adapter *adapter);
 
 // The features that a device is made with: those that the kernels and the host side need.
 struct Features {

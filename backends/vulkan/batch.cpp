@@ -38,6 +38,8 @@ void Batch::drop_references() {
     awaited.clear();
     waits.clear();
     signals.clear();
+    native_waits.clear();
+    native_signals.clear();
     outgrown.clear();
 }
 

@@ -42,6 +42,8 @@ struct Batch {
     uint32_t command_count = 0;
     std::vector<FenceStep> waits;
     std::vector<FenceStep> signals;
+    std::vector<VkSemaphoreSubmitInfo> native_waits;  // an engine's
+    std::vector<VkSemaphoreSubmitInfo> native_signals;
     std::vector<quire_be_queue *> awaited;  // references: those whose timelines it waits for
     std::vector<Buffer> outgrown;           // freed when it has run
     Arguments arguments;

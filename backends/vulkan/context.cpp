@@ -22,9 +22,39 @@ DriverThreads::~DriverThreads() {
 }
 
 void Context::close() {
-    if (handle != VK_NULL_HANDLE) vk.vkDestroyDevice(handle, nullptr);
+    if (handle != VK_NULL_HANDLE && !is_engines) vk.vkDestroyDevice(handle, nullptr);
     handle = VK_NULL_HANDLE;
     hold.release();
+}
+
+VkResult Context::submit(VkQueue to, const VkSubmitInfo2 *info, VkFence fence) const {
+    if (lock != nullptr) lock(lock_user, to);
+    VkResult result = VK_SUCCESS;
+    {
+        DriverThreads threads;
+        result = vk.vkQueueSubmit2(to, info != nullptr ? 1 : 0, info, fence);
+    }
+    if (unlock != nullptr) unlock(lock_user, to);
+    return result;
+}
+
+void Context::wait_idle(const std::vector<VkQueue> &queues) {
+    if (!is_engines) {
+        vk.vkDeviceWaitIdle(handle);
+        return;
+    }
+    // The device's other VkQueues are none of our business. Nor may an engine wait with its lock
+    // held, as vkQueueWaitIdle would ask for: so a fence behind all, and a wait for that.
+    VkFenceCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
+    for (VkQueue one : queues) {
+        VkFence fence = VK_NULL_HANDLE;
+        if (vk.vkCreateFence(handle, &info, nullptr, &fence) != VK_SUCCESS) continue;
+        if (submit(one, nullptr, fence) == VK_SUCCESS) {
+            vk.vkWaitForFences(handle, 1, &fence, VK_TRUE, UINT64_MAX);
+        }
+        vk.vkDestroyFence(handle, fence, nullptr);
+    }
 }
 
 quire_status Context::open(const Adapter &chosen, quire_error *error) {

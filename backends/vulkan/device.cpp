@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "engine.hpp"
 #include "fence.hpp"
 #include "queue.hpp"
 #include "recorder.hpp"
@@ -48,12 +49,29 @@ quire_status find_adapters(InstanceHold *hold, std::vector<Adapter> *adapters, q
     return list_adapters(hold->instance(), adapters, error);
 }
 
-quire_status open_parts(quire_be_device *device, uint32_t index, quire_error *error) {
+quire_status open_context(const quire_be_device_desc &desc, Context *context, quire_error *error) {
+    if (desc.next != nullptr && desc.next->struct_type == QUIRE_STRUCT_VULKAN_DEVICE) {
+        quire_vulkan_device given{};
+        if (desc.next->struct_size < sizeof given) {
+            return fail(error, QUIRE_E_STRUCT,
+                        "quire_vulkan_device has struct_size %u; set it to sizeof, which is %zu",
+                        desc.next->struct_size, sizeof given);
+        }
+        std::memcpy(&given, desc.next, sizeof given);
+        if (quire_status status = refuse_chain(given.next, error)) return status;
+        return adopt_device(given, context, error);
+    }
+    if (quire_status status = refuse_chain(desc.next, error)) return status;
     std::vector<Adapter> adapters;
+    if (quire_status status = find_adapters(&context->hold, &adapters, error)) return status;
+    if (quire_status status = choose(desc.index, adapters, error)) return status;
+    return context->open(adapters[desc.index], error);
+}
+
+quire_status open_parts(quire_be_device *device, const quire_be_device_desc &desc,
+                        quire_error *error) {
     Context &context = device->context;
-    if (quire_status status = find_adapters(&context.hold, &adapters, error)) return status;
-    if (quire_status status = choose(index, adapters, error)) return status;
-    if (quire_status status = context.open(adapters[index], error)) return status;
+    if (quire_status status = open_context(desc, &context, error)) return status;
     if (quire_status status = device->memory.open(context, error)) return status;
     if (quire_status status = device->kernels.open(context, error)) return status;
     quire_be_queue *setup = nullptr;
@@ -130,7 +148,7 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
     if (out == nullptr) return fail(error, QUIRE_E_ARG, "out is NULL");
     if (quire_status status = check_device(desc, error)) return status;
     auto *device = new quire_be_device;
-    if (quire_status status = open_parts(device, desc->index, error)) {
+    if (quire_status status = open_parts(device, *desc, error)) {
         close_parts(device);
         device->drop_reference();
         return status;
@@ -161,7 +179,7 @@ void device_close(quire_be_device *device) {
     }
     while (device->waiters != 0) device->changed.wait(lock);
     // Timelines are there; the driver itself may be a moment behind.
-    device->context.vk.vkDeviceWaitIdle(device->context.handle);
+    device->context.wait_idle(device->vulkan_queues());
     close_parts(device);
     std::vector<quire_be_queue *> queues;
     queues.swap(device->queues);
@@ -250,7 +268,9 @@ quire_status quire_be_device::hold_setup(quire_be_queue **out, quire_error *erro
         }
     }
     quire_be_queue *made = nullptr;
-    if (quire_status status = quire::vulkan::make_queue(this, &made, error)) return status;
+    if (quire_status status = quire::vulkan::make_queue(this, VK_NULL_HANDLE, &made, error)) {
+        return status;
+    }
     std::lock_guard lock(mutex);
     // Another thread may have been quicker; its queue goes on, and ours is spare.
     bool is_ours = setup == nullptr || setup->has_failed();
@@ -287,11 +307,20 @@ bool quire_be_device::wait_for(quire_be_queue *queue, uint64_t place,
     return result != VK_TIMEOUT;
 }
 
+std::vector<VkQueue> quire_be_device::vulkan_queues() const {
+    std::vector<VkQueue> found = {context.queue};
+    for (const quire_be_queue *queue : queues) {
+        bool is_new = std::find(found.begin(), found.end(), queue->bound) == found.end();
+        if (queue->bound != VK_NULL_HANDLE && is_new) found.push_back(queue->bound);
+    }
+    return found;
+}
+
 void quire_be_device::lose() {
     if (is_lost) return;
     is_lost = true;
     // What was running comes to an end, so that its memory may go: Vulkan promises as much.
-    context.vk.vkDeviceWaitIdle(context.handle);
+    context.wait_idle(vulkan_queues());
     for (quire_be_queue *queue : queues) {
         queue->fail_from(queue->reached_place + 1, "the Vulkan device is lost");
     }

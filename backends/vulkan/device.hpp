@@ -81,6 +81,8 @@ struct quire_be_device {
     // REQUIRES, of all below: the mutex is held.
     // Submits what no longer waits, over all queues.
     void pump();
+    // Those that anything was submitted to.
+    std::vector<VkQueue> vulkan_queues() const;
     // Nothing will run any more: queues stop, and fences that wait for them fail.
     void lose();
     // Waits until the queue's timeline is there, without the lock. False: time ran out.

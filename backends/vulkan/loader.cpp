@@ -180,9 +180,21 @@ quire_status InstanceHold::acquire(quire_error *error) {
     return QUIRE_OK;
 }
 
+quire_status InstanceHold::adopt(PFN_vkGetInstanceProcAddr entry, VkInstance engines,
+                                 quire_error *error) {
+    const char *missing = instance_.load(entry, engines);
+    is_engines_ = true;
+    if (missing == nullptr) return QUIRE_OK;
+    return fail(error, QUIRE_E_UNSUPPORTED,
+                "get_instance_proc_addr has no function %s for this instance: make it with "
+                "apiVersion 1.3",
+                missing);
+}
+
 void InstanceHold::release() {
     if (instance_.handle == VK_NULL_HANDLE) return;
     instance_ = {};
+    if (is_engines_) return;
     Process &one = process();
     std::lock_guard lock(one.mutex);
     if (--one.holders == 0) destroy(one);

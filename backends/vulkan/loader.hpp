@@ -58,12 +58,15 @@ class InstanceHold {
 
     // QUIRE_OK without a handle: there is no Vulkan on this machine, or no driver.
     quire_status acquire(quire_error *error);
+    // Holds an engine's instance in its place, which is there as long as the engine says.
+    quire_status adopt(PFN_vkGetInstanceProcAddr entry, VkInstance engines, quire_error *error);
     void release();
     // Without a handle where there is none.
     const Instance &instance() const { return instance_; }
 
  private:
     Instance instance_;
+    bool is_engines_ = false;
 };
 
 // A variable of the environment; NULL where it is not set, empty, or not to be believed.

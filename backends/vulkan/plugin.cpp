@@ -83,6 +83,8 @@ constexpr quire_backend_api kApi = {
     .shutdown = Guard<shutdown>::call,
     .merge = Guard<merge>::call,
     .move_tokens = Guard<move_tokens>::call,
+    .native_signal = Guard<native_signal>::call,
+    .native_wait = Guard<native_wait>::call,
 };
 
 }  // namespace

@@ -3,10 +3,12 @@
 #include "queue.hpp"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 
 #include "device.hpp"
+#include "engine.hpp"
 #include "fault.hpp"
 #include "fence.hpp"
 #include "recorder.hpp"
@@ -81,7 +83,9 @@ void hold_awaited(quire_be_queue *queue, quire_be_queue::Batch *batch) {
 }
 
 VkResult submit(quire_be_queue *queue, const quire_be_queue::Batch &batch,
-                const std::vector<VkSemaphoreSubmitInfo> &waits) {
+                std::vector<VkSemaphoreSubmitInfo> waits) {
+    waits.insert(waits.end(), batch.native_waits.begin(), batch.native_waits.end());
+    std::vector<VkSemaphoreSubmitInfo> signals = batch.native_signals;
     VkCommandBufferSubmitInfo commands{};
     commands.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO;
     commands.commandBuffer = batch.commands;
@@ -90,17 +94,18 @@ VkResult submit(quire_be_queue *queue, const quire_be_queue::Batch &batch,
     signal.semaphore = queue->timeline;
     signal.value = batch.place;
     signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+    signals.push_back(signal);
     VkSubmitInfo2 info{};
     info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2;
     info.waitSemaphoreInfoCount = static_cast<uint32_t>(waits.size());
     info.pWaitSemaphoreInfos = waits.data();
     info.commandBufferInfoCount = batch.command_count != 0 ? 1 : 0;
     info.pCommandBufferInfos = &commands;
-    info.signalSemaphoreInfoCount = 1;
-    info.pSignalSemaphoreInfos = &signal;
+    info.signalSemaphoreInfoCount = static_cast<uint32_t>(signals.size());
+    info.pSignalSemaphoreInfos = signals.data();
     const Context &context = queue->device->context;
-    DriverThreads threads;
-    return context.vk.vkQueueSubmit2(context.queue, 1, &info, VK_NULL_HANDLE);
+    VkQueue to = queue->bound != VK_NULL_HANDLE ? queue->bound : context.queue;
+    return context.submit(to, &info, VK_NULL_HANDLE);
 }
 
 // Submits the first held batch if nothing stands against it; says whether anything was done.
@@ -139,12 +144,14 @@ QueueHold::~QueueHold() {
     queue_->drop_reference();
 }
 
-quire_status make_queue(quire_be_device *device, quire_be_queue **out, quire_error *error) {
+quire_status make_queue(quire_be_device *device, VkQueue bound, quire_be_queue **out,
+                        quire_error *error) {
     {
         std::lock_guard lock(device->mutex);
         for (quire_be_queue *queue : device->queues) {
             queue->poll();
-            if (!queue->is_spare() || device->is_closed || device->is_lost) continue;
+            if (device->is_closed || device->is_lost) break;
+            if (!queue->is_spare() || queue->bound != bound) continue;
             queue->begin_anew();
             queue->add_reference();
             *out = queue;
@@ -153,6 +160,7 @@ quire_status make_queue(quire_be_device *device, quire_be_queue **out, quire_err
     }
     auto queue = std::make_unique<quire_be_queue>();
     queue->device = device;
+    queue->bound = bound;
     device->add_reference();
     VkResult result = open_vulkan(queue.get());
     std::lock_guard lock(device->mutex);
@@ -172,13 +180,12 @@ quire_status queue_bind(quire_be_device *device, const quire_native *native, qui
     if (device == nullptr || out == nullptr) {
         return fail(error, QUIRE_E_ARG, "device or out is NULL");
     }
+    VkQueue bound = VK_NULL_HANDLE;
     if (native != nullptr && native->kind != QUIRE_NATIVE_NONE) {
-        return fail(error, QUIRE_E_UNSUPPORTED,
-                    "native kind %u is not known here: an engine's own VkQueue has no kind in "
-                    "this version; use QUIRE_NATIVE_NONE",
-                    native->kind);
+        quire_status status = find_native_queue(device->context, *native, &bound, error);
+        if (status != QUIRE_OK) return status;
     }
-    if (quire_status status = make_queue(device, out, error)) return status;
+    if (quire_status status = make_queue(device, bound, out, error)) return status;
     live_objects.fetch_add(1, std::memory_order_relaxed);
     return QUIRE_OK;
 }
@@ -203,7 +210,7 @@ quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t
     if (quire_status status = check_step(queue, fence, error)) return status;
     Recorder recorder(queue);
     recorder.close_batch();
-    std::lock_guard lock(queue->device->mutex);
+    std::unique_lock lock(queue->device->mutex);
     queue->poll();
     if (queue->has_failed() && !queue->device->is_closed) {
         // Not refused: who waits for the end of what was enqueued learns how it ended.
@@ -212,6 +219,10 @@ quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t
         return QUIRE_OK;
     }
     if (quire_status status = queue->check_usable(error)) return status;
+    if (queue->bound != VK_NULL_HANDLE) {
+        lock.unlock();
+        return recorder.signal({fence, value}, error);
+    }
     if (!queue->held.empty()) {
         fence->add_reference();
         queue->held.back()->signals.push_back({fence, value});
@@ -236,8 +247,33 @@ quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t v
         if (quire_status status = queue->check_usable(error)) return status;
         fence->settle();
         if (fence->value >= value) return QUIRE_OK;
+        if (queue->bound != VK_NULL_HANDLE && fence->find_mark(value) == nullptr) {
+            return fail(error, QUIRE_E_BUSY,
+                        "nobody has signalled the fence with %" PRIu64
+                        " yet, and what is submitted to the VkQueue meanwhile could not be kept "
+                        "behind it: signal first",
+                        value);
+        }
     }
     return recorder.wait({fence, value}, error);
+}
+
+quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error) {
+    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
+    VkSemaphoreSubmitInfo info{};
+    if (quire_status status = find_native_semaphore(queue->device->context, native, &info, error)) {
+        return status;
+    }
+    return Recorder(queue).signal_native(info, error);
+}
+
+quire_status native_wait(quire_be_queue *queue, const quire_native *native, quire_error *error) {
+    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
+    VkSemaphoreSubmitInfo info{};
+    if (quire_status status = find_native_semaphore(queue->device->context, native, &info, error)) {
+        return status;
+    }
+    return Recorder(queue).wait_native(info, error);
 }
 
 }  // namespace quire::vulkan

@@ -11,6 +11,11 @@
 // A command is submitted at once where its queue has nothing to do, and else together with others,
 // at a signal at the latest.
 //
+// Bound     A queue on an engine's own VkQueue submits in each call, so that it keeps its place
+//           among the engine's submissions, and is never held back: a wait for what has not been
+//           submitted is refused. Its signals are batches of their own, since they stand for the
+//           engine's work as well.
+//
 // Release   waits for nothing; what was enqueued runs on. The queue stays with its device, which
 //           gives it to the next who wants one: a driver may touch a timeline a moment longer than
 //           it takes to reach its last value, so none is destroyed while the device is open. One
@@ -25,6 +30,7 @@
 // Invariants
 //   (1) batches are submitted in the order of their places, each with all in front of it
 //   (2) once failed, a queue runs nothing new, and every fence it signals fails
+//   (3) between two calls a bound queue has no open batch and none that is held
 //
 // Threads: any. `recording` is held while a call records, so that quiesce and closing may flush;
 // the rest belongs to the device's mutex.
@@ -57,8 +63,13 @@ quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t
 quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
                         quire_error *error);
 
-// Makes a queue that nobody counts.
-quire_status make_queue(quire_be_device *device, quire_be_queue **out, quire_error *error);
+// An engine's own semaphores.
+quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error);
+quire_status native_wait(quire_be_queue *queue, const quire_native *native, quire_error *error);
+
+// Makes a queue that nobody counts; `bound` is an engine's VkQueue, or VK_NULL_HANDLE.
+quire_status make_queue(quire_be_device *device, VkQueue bound, quire_be_queue **out,
+                        quire_error *error);
 
 // Gives a reference back. REQUIRES, where it ends: the device's mutex is not held.
 class QueueHold {
@@ -78,6 +89,7 @@ struct quire_be_queue {
     using Batch = quire::vulkan::Batch;
 
     quire_be_device *device = nullptr;
+    VkQueue bound = VK_NULL_HANDLE;  // an engine's own
     std::atomic<uint32_t> references{1};
 
     std::mutex recording;           // taken before the device's

@@ -92,13 +92,54 @@ quire_status Recorder::begin(quire_error *error) {
 
 quire_status Recorder::wait(const FenceStep &step, quire_error *error) {
     if (queue_->open != nullptr && queue_->open->is_recording) close_batch();
-    std::lock_guard lock(queue_->device->mutex);
-    if (queue_->open == nullptr) {
-        if (quire_status status = open_batch(queue_, error)) return status;
+    {
+        std::lock_guard lock(queue_->device->mutex);
+        if (quire_status status = open_bare(error)) return status;
+        queue_->open->waits.push_back(step);
+        step.fence->add_reference();
     }
-    step.fence->add_reference();
-    queue_->open->waits.push_back(step);
+    if (queue_->bound != VK_NULL_HANDLE) close_batch();
     return QUIRE_OK;
+}
+
+quire_status Recorder::wait_native(const VkSemaphoreSubmitInfo &info, quire_error *error) {
+    if (queue_->open != nullptr && queue_->open->is_recording) close_batch();
+    {
+        std::lock_guard lock(queue_->device->mutex);
+        if (quire_status status = open_bare(error)) return status;
+        queue_->open->native_waits.push_back(info);
+    }
+    if (queue_->bound != VK_NULL_HANDLE) close_batch();
+    return QUIRE_OK;
+}
+
+quire_status Recorder::signal(const FenceStep &step, quire_error *error) {
+    close_batch();
+    {
+        std::lock_guard lock(queue_->device->mutex);
+        if (quire_status status = open_bare(error)) return status;
+        queue_->open->signals.push_back(step);
+        step.fence->add_reference();
+    }
+    close_batch();
+    return QUIRE_OK;
+}
+
+quire_status Recorder::signal_native(const VkSemaphoreSubmitInfo &info, quire_error *error) {
+    close_batch();
+    {
+        std::lock_guard lock(queue_->device->mutex);
+        if (quire_status status = open_bare(error)) return status;
+        queue_->open->native_signals.push_back(info);
+    }
+    close_batch();
+    return QUIRE_OK;
+}
+
+quire_status Recorder::open_bare(quire_error *error) {
+    queue_->poll();
+    if (quire_status status = queue_->check_usable(error)) return status;
+    return queue_->open != nullptr ? QUIRE_OK : open_batch(queue_, error);
 }
 
 uint64_t Recorder::arguments(const void *from, uint64_t size_bytes) {
@@ -155,7 +196,8 @@ void Recorder::finish() {
         queue_->poll();
         is_idle = queue_->is_idle();
     }
-    if (is_idle || count >= kCommandsPerBatch) close_batch();
+    bool is_bound = queue_->bound != VK_NULL_HANDLE;
+    if (is_bound || is_idle || count >= kCommandsPerBatch) close_batch();
 }
 
 void Recorder::close_batch() {

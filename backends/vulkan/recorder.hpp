@@ -24,8 +24,12 @@ class Recorder {
     // Refuses where the queue has stopped; opens a batch where there is none. First of all.
     quire_status begin(quire_error *error);
 
-    // What comes behind runs when the fence is there.
+    // What comes behind runs when the fence, or the engine's semaphore, is there.
     quire_status wait(const FenceStep &step, quire_error *error);
+    quire_status wait_native(const VkSemaphoreSubmitInfo &info, quire_error *error);
+    // Signals when what came before has run, on a bound queue the engine's own work too.
+    quire_status signal(const FenceStep &step, quire_error *error);
+    quire_status signal_native(const VkSemaphoreSubmitInfo &info, quire_error *error);
 
     // Copies a kernel's arguments to where it finds them; 0: there is no memory.
     uint64_t arguments(const void *from, uint64_t size_bytes);
@@ -46,6 +50,9 @@ class Recorder {
     void close_batch();
 
  private:
+    // Opens a batch without commands. REQUIRES: the device's mutex is held.
+    quire_status open_bare(quire_error *error);
+
     quire_be_queue *queue_;
     std::unique_lock<std::mutex> lock_;
 };

@@ -128,6 +128,7 @@ class Work {
         if (batch != nullptr) use_step(cache, batch);
         if (cache != nullptr) use_tree(cache);
         use_merge();
+        use_natives();
         twice("batch_destroy", [&] { return api_.batch_destroy(batch, &error_); });
         twice("cache_destroy", [&] { return api_.cache_destroy(cache, &error_); });
     }
@@ -183,6 +184,18 @@ class Work {
             quire_status status = api_.attention_merge(queue_, &merge, &error_);
             return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // without it
         });
+    }
+
+    void use_natives() {
+        quire_native native{};
+        auto call = [&](const char *name, auto function) {
+            twice(name, [&] {
+                quire_status status = function(queue_, &native, &error_);
+                return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // without
+            });
+        };
+        call("queue_signal_native", api_.queue_signal_native);
+        call("queue_after_native", api_.queue_after_native);
     }
 
     void use_step(quire_cache *cache, quire_batch *batch) {

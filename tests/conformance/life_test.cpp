@@ -91,6 +91,18 @@ TEST_F(LifeTest, failed_calls_leave_no_object) {
     EXPECT_EQ(live_objects(), before);
 }
 
+TEST_F(LifeTest, extension_of_an_unknown_type_is_refused) {
+    uint64_t before = live_objects();
+    quire_chain unknown = {0x7777, sizeof unknown, nullptr};
+    quire_be_device_desc desc = device_desc(0, 0);
+    desc.next = &unknown;
+    quire_be_device *device = nullptr;
+    Error error;
+    expect_refused(api().device_open(&desc, &device, &error), error, QUIRE_E_UNSUPPORTED);
+    EXPECT_EQ(device, nullptr);
+    EXPECT_EQ(live_objects(), before);
+}
+
 TEST_F(LifeTest, shutdown_with_live_objects_counts_them_and_breaks_nothing) {
     Rig rig;
     Memory memory(rig, 4096);

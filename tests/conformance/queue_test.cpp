@@ -277,6 +277,12 @@ TEST_F(QueueTest, native_object_of_an_unknown_kind_is_refused) {
     EXPECT_EQ(queue, nullptr);
     expect_refused(api().queue_bind(nullptr, nullptr, &queue, &error), error, QUIRE_E_ARG);
     expect_refused(api().queue_bind(rig.device(), nullptr, nullptr, &error), error, QUIRE_E_ARG);
+    for (auto call : {api().native_signal, api().native_wait}) {
+        if (call == nullptr) continue;
+        expect_refused(call(rig.queue(), &native, &error), error, QUIRE_E_UNSUPPORTED);
+        expect_refused(call(rig.queue(), nullptr, &error), error, QUIRE_E_ARG);
+        expect_refused(call(nullptr, &native, &error), error, QUIRE_E_ARG);
+    }
 }
 
 }  // namespace quire::conformance

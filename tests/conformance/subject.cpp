@@ -270,6 +270,8 @@ std::vector<Slot> slots_of(const quire_backend_api &a) {
         {attention, "attention", a.attention != nullptr},
         {optional, "merge", a.merge != nullptr},
         {optional, "move_tokens", a.move_tokens != nullptr},
+        {optional, "native_signal", a.native_signal != nullptr},
+        {optional, "native_wait", a.native_wait != nullptr},
     };
 }
 

@@ -42,7 +42,8 @@ struct CacheShape {
     uint32_t threads = 0;
     quire_run_tasks run_tasks = nullptr;
     void *run_tasks_user = nullptr;
-    uint32_t flags = 0;  // of the cache
+    uint32_t flags = 0;                 // of the cache
+    const quire_chain *next = nullptr;  // of the device
 };
 
 // One layer, one head, f32.
@@ -57,6 +58,7 @@ class CpuCache {
         device_desc.threads = shape.threads;
         device_desc.run_tasks = shape.run_tasks;
         device_desc.run_tasks_user = shape.run_tasks_user;
+        device_desc.next = shape.next;
         uint32_t index = 0;
         if (shape.path != nullptr) must(api.backend_load(instance, shape.path, &index, &error));
         must(api.device_open(instance, &device_desc, &device, &error));

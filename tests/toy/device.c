@@ -61,6 +61,10 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
         return fail(error, QUIRE_E_ARG, "flags 0x%x are not known, or not with run_tasks",
                     (unsigned)desc->flags);
     }
+    if (desc->next != NULL) {
+        return fail(error, QUIRE_E_UNSUPPORTED, "an extension of struct_type %u is not known",
+                    (unsigned)desc->next->struct_type);
+    }
     device = object_new(sizeof *device, error);
     if (device == NULL) return QUIRE_E_HOST_MEMORY;
     device->owner_count = 1;

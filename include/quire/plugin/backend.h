@@ -58,6 +58,9 @@ typedef struct quire_be_device_desc {
     uint32_t threads; /* 0 = one per core */
     quire_run_tasks run_tasks;
     void *run_tasks_user;
+    /* NULL, or one struct of each type at most, checked by the rules of base.h. One that the
+     * backend does not know is QUIRE_E_UNSUPPORTED. */
+    const quire_chain *next;
 } quire_be_device_desc;
 
 typedef struct quire_be_device_props {
@@ -351,6 +354,12 @@ typedef struct quire_backend_api {
      * is host memory and read before the call returns; an index outside the pool is refused. */
     quire_status (*move_tokens)(quire_be_queue *queue, const quire_be_pool *pool,
                                 const quire_be_move *moves, uint32_t count, quire_error *error);
+    /* device.h, quire_queue_signal_native and quire_queue_after_native. A kind that is not known is
+     * QUIRE_E_UNSUPPORTED. */
+    quire_status (*native_signal)(quire_be_queue *queue, const quire_native *native,
+                                  quire_error *error);
+    quire_status (*native_wait)(quire_be_queue *queue, const quire_native *native,
+                                quire_error *error);
 } quire_backend_api;
 
 QUIRE_EXPORT quire_status quire_backend_query_v0(const quire_host_info *host,

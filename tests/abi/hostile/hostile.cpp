@@ -218,6 +218,14 @@ quire_status move_tokens(quire_be_queue *, const quire_be_pool *, const quire_be
     return done("move_tokens", error);
 }
 
+quire_status native_signal(quire_be_queue *, const quire_native *, quire_error *error) {
+    return done("native_signal", error);
+}
+
+quire_status native_wait(quire_be_queue *, const quire_native *, quire_error *error) {
+    return done("native_wait", error);
+}
+
 constexpr quire_backend_api kHonest = {
     sizeof(quire_backend_api),
     QUIRE_BACKEND_ABI_MAJOR,
@@ -251,6 +259,8 @@ constexpr quire_backend_api kHonest = {
     shutdown,
     merge,
     move_tokens,
+    native_signal,
+    native_wait,
 };
 
 void spoil_name() {

@@ -43,7 +43,7 @@ void Direct::run_empty(uint32_t steps) {
         uint64_t step = 0;
         must(cache_.begin(options_, ItemList{}, &step, &error_));
         must(cache_.commit(step, nullptr, &error_));
-        must(cache_.finish(step, QUIRE_STEP_OK, &error_));
+        must(cache_.finish(step, nullptr, QUIRE_STEP_OK, &error_));
     }
 }
 
@@ -60,7 +60,7 @@ void Direct::run_step(const uint32_t *tokens, uint32_t count) {
                   sizeof result};
     must(cache_.begin(options_, list, &step, &error_));
     must(cache_.commit(step, nullptr, &error_));
-    must(cache_.finish(step, QUIRE_STEP_OK, &error_));
+    must(cache_.finish(step, nullptr, QUIRE_STEP_OK, &error_));
 }
 
 void Direct::start() {

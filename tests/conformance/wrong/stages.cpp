@@ -17,6 +17,8 @@ void leave_out_attention(quire_backend_api *t) {
     t->attention = nullptr;
     t->merge = nullptr;  // these two may come at any time, and are left out until the last
     t->move_tokens = nullptr;
+    t->native_signal = nullptr;
+    t->native_wait = nullptr;
 }
 
 void leave_out_writes(quire_backend_api *t) {

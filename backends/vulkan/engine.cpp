@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine.hpp"
+
+#include <cinttypes>
+
+#include "shared/checks.hpp"
+
+namespace quire::vulkan {
+
+namespace {
+
+struct Named {
+    uint64_t feature;
+    const char *name;
+};
+
+constexpr Named kFeatures[] = {
+    {QUIRE_VULKAN_SHADER_INT64, "shaderInt64"},
+    {QUIRE_VULKAN_SHADER_INT16, "shaderInt16"},
+    {QUIRE_VULKAN_STORAGE_16BIT, "storageBuffer16BitAccess"},
+    {QUIRE_VULKAN_STORAGE_8BIT, "storageBuffer8BitAccess"},
+    {QUIRE_VULKAN_SHADER_INT8, "shaderInt8"},
+    {QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS, "bufferDeviceAddress"},
+    {QUIRE_VULKAN_TIMELINE_SEMAPHORE, "timelineSemaphore"},
+    {QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT, "scalarBlockLayout"},
+    {QUIRE_VULKAN_SYNCHRONIZATION2, "synchronization2"},
+    {QUIRE_VULKAN_MAINTENANCE4, "maintenance4"},
+};
+
+quire_status check_handles(const quire_vulkan_device &given, quire_error *error) {
+    const struct {
+        bool is_there;
+        const char *name;
+    } handles[] = {{given.instance != nullptr, "instance"},
+                   {given.physical_device != nullptr, "physical_device"},
+                   {given.device != nullptr, "device"},
+                   {given.get_instance_proc_addr != nullptr, "get_instance_proc_addr"},
+                   {given.queue != nullptr, "queue"}};
+    for (const auto &one : handles) {
+        if (one.is_there) continue;
+        return fail(error, QUIRE_E_ARG, "%s of quire_vulkan_device is NULL", one.name);
+    }
+    if ((given.lock == nullptr) != (given.unlock == nullptr)) {
+        return fail(error, QUIRE_E_ARG, "lock and unlock must be given together");
+    }
+    return QUIRE_OK;
+}
+
+quire_status check_features(uint64_t features, quire_error *error) {
+    for (const Named &one : kFeatures) {
+        if ((features & one.feature) != 0) continue;
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "features of quire_vulkan_device do not have %s: make the VkDevice with it, "
+                    "and say so",
+                    one.name);
+    }
+    uint64_t unknown = features & ~uint64_t{QUIRE_VULKAN_NEEDED_FEATURES};
+    if (unknown == 0) return QUIRE_OK;
+    return fail(error, QUIRE_E_ARG, "features 0x%" PRIx64 " are not known", unknown);
+}
+
+// Functions that a VkDevice has if its instance was made for Vulkan 1.3.
+quire_status check_functions(const VolkDeviceTable &vk, quire_error *error) {
+    if (vk.vkQueueSubmit2 != nullptr && vk.vkCmdPipelineBarrier2 != nullptr &&
+        vk.vkGetBufferDeviceAddress != nullptr && vk.vkWaitSemaphores != nullptr) {
+        return QUIRE_OK;
+    }
+    return fail(error, QUIRE_E_UNSUPPORTED,
+                "the VkDevice has no functions of Vulkan 1.3: make its instance with apiVersion "
+                "1.3");
+}
+
+struct Place {
+    uint64_t family, index;
+};
+
+// Is the handle the queue at that place?
+quire_status check_queue(const Context &context, const void *queue, Place place, const char *name,
+                         quire_error *error) {
+    const auto &families = context.adapter.families;
+    if (place.family >= families.size()) {
+        return fail(error, QUIRE_E_ARG,
+                    "%s is said to be of family %" PRIu64 ", and the device has %zu", name,
+                    place.family, families.size());
+    }
+    if (place.index >= families[place.family].queueCount) {
+        return fail(error, QUIRE_E_ARG,
+                    "%s is said to be queue %" PRIu64 " of family %" PRIu64 ", which has %u", name,
+                    place.index, place.family, families[place.family].queueCount);
+    }
+    VkQueue found = VK_NULL_HANDLE;
+    context.vk.vkGetDeviceQueue(context.handle, static_cast<uint32_t>(place.family),
+                                static_cast<uint32_t>(place.index), &found);
+    if (found == queue) return QUIRE_OK;
+    return fail(error, QUIRE_E_ARG, "%s is not queue %" PRIu64 " of family %" PRIu64, name,
+                place.index, place.family);
+}
+
+quire_status no_engine(quire_error *error) {
+    return fail(error, QUIRE_E_UNSUPPORTED,
+                "the VkDevice is the library's own, where an engine has no object: open it with a "
+                "quire_vulkan_device");
+}
+
+}  // namespace
+
+quire_status adopt_device(const quire_vulkan_device &given, Context *context, quire_error *error) {
+    if (quire_status status = check_handles(given, error)) return status;
+    if (quire_status status = check_features(given.features, error)) return status;
+    auto entry = reinterpret_cast<PFN_vkGetInstanceProcAddr>(given.get_instance_proc_addr);
+    auto instance = static_cast<VkInstance>(given.instance);
+    if (quire_status status = context->hold.adopt(entry, instance, error)) return status;
+    auto physical = static_cast<VkPhysicalDevice>(given.physical_device);
+    Adapter adapter;
+    if (!find_adapter(context->instance(), physical, &adapter)) {
+        return fail(error, QUIRE_E_ARG, "physical_device is none of the instance's");
+    }
+    if (!adapter.is_usable()) {
+        return fail(error, QUIRE_E_UNSUPPORTED, "the VkDevice cannot be used: %s", adapter.lacks);
+    }
+    context->adapter = adapter;
+    context->is_engines = true;
+    context->handle = static_cast<VkDevice>(given.device);
+    context->instance().load_device(context->handle, &context->vk);
+    if (quire_status status = check_functions(context->vk, error)) return status;
+    Place place = {given.queue_family, given.queue_index};
+    if (quire_status status = check_queue(*context, given.queue, place, "queue", error)) {
+        return status;
+    }
+    if ((adapter.families[given.queue_family].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0) {
+        return fail(error, QUIRE_E_UNSUPPORTED, "queue is of family %u, which does not compute",
+                    given.queue_family);
+    }
+    context->adapter.family = given.queue_family;
+    context->queue = static_cast<VkQueue>(given.queue);
+    context->lock = given.lock;
+    context->unlock = given.unlock;
+    context->lock_user = given.lock_user;
+    return QUIRE_OK;
+}
+
+quire_status find_native_queue(const Context &context, const quire_native &native, VkQueue *queue,
+                               quire_error *error) {
+    if (native.kind != QUIRE_NATIVE_VULKAN_QUEUE) {
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "native kind %u is not known here as a queue; known are "
+                    "QUIRE_NATIVE_VULKAN_QUEUE and QUIRE_NATIVE_NONE",
+                    native.kind);
+    }
+    if (!context.is_engines) return no_engine(error);
+    if (native.value == 0) return fail(error, QUIRE_E_ARG, "the VkQueue is NULL");
+    if (native.aux0 != context.adapter.family) {
+        return fail(error, QUIRE_E_ARG,
+                    "the VkQueue is of family %" PRIu64
+                    "; only one of family %u can be bound, "
+                    "with which the device was opened",
+                    native.aux0, context.adapter.family);
+    }
+    auto given = reinterpret_cast<VkQueue>(native.value);
+    Place place = {native.aux0, native.aux1};
+    if (quire_status status = check_queue(context, given, place, "the VkQueue", error)) {
+        return status;
+    }
+    *queue = given;
+    return QUIRE_OK;
+}
+
+quire_status find_native_semaphore(const Context &context, const quire_native *native,
+                                   VkSemaphoreSubmitInfo *info, quire_error *error) {
+    if (native == nullptr) return fail(error, QUIRE_E_ARG, "native is NULL");
+    if (native->kind != QUIRE_NATIVE_VULKAN_SEMAPHORE) {
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "native kind %u is not known here as a semaphore; known is "
+                    "QUIRE_NATIVE_VULKAN_SEMAPHORE",
+                    native->kind);
+    }
+    if (!context.is_engines) return no_engine(error);
+    if (native->value == 0) return fail(error, QUIRE_E_ARG, "the VkSemaphore is NULL");
+    info->sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
+    info->semaphore = reinterpret_cast<VkSemaphore>(native->value);
+    info->value = native->aux0;
+    info->stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+    return QUIRE_OK;
+}
+
+}  // namespace quire::vulkan
