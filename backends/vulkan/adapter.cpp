@@ -73,6 +73,13 @@ void find_family(const Instance &vulkan, Adapter *adapter) {
         std::find_if(adapter->families.begin(), adapter->families.end(),
                      [](const auto &one) { return (one.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0; });
     bool is_there = computes != adapter->families.end();
+    for (uint32_t i = 0; i < count; ++i) {
+        VkQueueFlags flags = adapter->families[i].queueFlags;
+        bool is_busy = (flags & (VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT)) != 0;
+        if (is_busy || (flags & VK_QUEUE_TRANSFER_BIT) == 0) continue;
+        adapter->transfer_family = i;
+        break;
+    }
     adapter->family =
         is_there ? static_cast<uint32_t>(computes - adapter->families.begin()) : kNone;
 }

@@ -27,6 +27,7 @@ struct Adapter {
     uint8_t uuid[VK_UUID_SIZE] = {};
     std::vector<VkQueueFamilyProperties> families;  // of queues
     uint32_t family = 0;                            // one that computes
+    uint32_t transfer_family = UINT32_MAX;          // one that only copies; UINT32_MAX: none
     uint32_t device_memory_type = 0;
     uint32_t host_memory_type = 0;
     bool has_memory_budget = false;

@@ -35,9 +35,14 @@ class Arguments {
     uint64_t used_bytes_ = 0;
 };
 
+// Where a batch goes: to the VkQueue that computes, or to the one that only copies.
+enum class Lane { compute, transfer };
+constexpr size_t kLanes = 2;
+
 struct Batch {
     uint64_t place = 0;  // on its queue's timeline, reached when it has run
-    VkCommandBuffer commands = VK_NULL_HANDLE;
+    Lane lane = Lane::compute;
+    VkCommandBuffer commands[kLanes] = {};  // of each lane, made when first wanted
     bool is_recording = false;
     uint32_t command_count = 0;
     std::vector<FenceStep> waits;

@@ -14,7 +14,13 @@ VkResult Buffer::make(Context &context, uint64_t size_bytes, BufferKind kind) {
     info.size = size_bytes;
     info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                  VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+    uint32_t families[] = {context.adapter.family, context.adapter.transfer_family};
     info.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
+    if (context.has_two_families()) {
+        info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+        info.queueFamilyIndexCount = 2;
+        info.pQueueFamilyIndices = families;
+    }
     if (VkResult result = context.vk.vkCreateBuffer(context.handle, &info, nullptr, &handle_)) {
         return result;
     }

@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include <cstring>
+
 #include "shared/checks.hpp"
 
 namespace quire::vulkan {
@@ -57,6 +59,11 @@ void Context::wait_idle(const std::vector<VkQueue> &queues) {
     }
 }
 
+void Context::take_transfer(VkQueue to, uint64_t least_bytes) {
+    transfer = to;
+    transfer_least_bytes = least_bytes;
+}
+
 quire_status Context::open(const Adapter &chosen, quire_error *error) {
     adapter = chosen;
     Features features;
@@ -71,17 +78,25 @@ quire_status Context::open(const Adapter &chosen, quire_error *error) {
     features.v13.synchronization2 = VK_TRUE;
     features.v13.maintenance4 = VK_TRUE;
     float priority = 1.0f;
-    VkDeviceQueueCreateInfo queues{};
-    queues.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
-    queues.queueFamilyIndex = adapter.family;
-    queues.queueCount = 1;
-    queues.pQueuePriorities = &priority;
+    const char *asked = environment("QUIRE_VULKAN_TRANSFER");
+    bool is_same = asked != nullptr && std::strcmp(asked, "same") == 0;
+    bool is_off = asked != nullptr && std::strcmp(asked, "0") == 0;
+    if (is_same || is_off) adapter.transfer_family = is_same ? adapter.family : UINT32_MAX;
+    bool has_other = adapter.transfer_family != UINT32_MAX && !is_same;
+    VkDeviceQueueCreateInfo queues[2] = {};
+    for (VkDeviceQueueCreateInfo &one : queues) {
+        one.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+        one.queueCount = 1;
+        one.pQueuePriorities = &priority;
+    }
+    queues[0].queueFamilyIndex = adapter.family;
+    queues[1].queueFamilyIndex = adapter.transfer_family;
     const char *budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
     VkDeviceCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
     info.pNext = &features.head;
-    info.queueCreateInfoCount = 1;
-    info.pQueueCreateInfos = &queues;
+    info.queueCreateInfoCount = has_other ? 2 : 1;
+    info.pQueueCreateInfos = queues;
     info.enabledExtensionCount = adapter.has_memory_budget ? 1 : 0;
     info.ppEnabledExtensionNames = &budget;
     DriverThreads threads;
@@ -90,6 +105,11 @@ quire_status Context::open(const Adapter &chosen, quire_error *error) {
     }
     instance().load_device(handle, &vk);
     vk.vkGetDeviceQueue(handle, adapter.family, 0, &queue);
+    if (is_same) take_transfer(queue, 0);
+    if (!has_other) return QUIRE_OK;
+    VkQueue copies = VK_NULL_HANDLE;
+    vk.vkGetDeviceQueue(handle, adapter.transfer_family, 0, &copies);
+    take_transfer(copies, kTransferLeastBytes);
     return QUIRE_OK;
 }
 

@@ -7,6 +7,12 @@
 //
 // Why one VkQueue: our queues are kept in order by timelines of their own, and one that waits for
 // what has not been submitted is held back on the host (queue.hpp), so none holds up another.
+// Beside it goes one of a family that only copies, where there is such: large copies between host
+// and device (transfer.hpp) then leave the first to the kernels of other queues.
+//
+// Environment  QUIRE_VULKAN_TRANSFER  0: no VkQueue for copies alone; same: the first stands for it
+//              and takes every copy between host and device, so that all goes the same way on a
+//              device that has no other.
 //
 // Threads: submit() and wait_idle() under the device's mutex; the rest any.
 #pragma once
@@ -23,6 +29,9 @@
 
 namespace quire::vulkan {
 
+// 1 MiB takes some 40 us over PCIe 4; the way to another VkQueue and back, two semaphores, as much.
+constexpr uint64_t kTransferLeastBytes = uint64_t{1} << 20;
+
 struct Context {
     Context() = default;
     Context(const Context &) = delete;
@@ -33,10 +42,17 @@ struct Context {
     quire_status open(const Adapter &chosen, quire_error *error);
     void close();
 
+    // Buffers are shared by the families of these two.
+    bool has_two_families() const {
+        return transfer != VK_NULL_HANDLE && adapter.transfer_family != adapter.family;
+    }
+
     VkResult submit(VkQueue to, const VkSubmitInfo2 *info, VkFence fence) const;
     // Returns when what was submitted to these, by whomever, has run and the driver has let go of
     // it; nobody is kept from submitting meanwhile.
     void wait_idle(const std::vector<VkQueue> &queues);
+    // Takes copies of so many bytes to this VkQueue of the adapter's transfer family.
+    void take_transfer(VkQueue to, uint64_t least_bytes);
 
     const Instance &instance() const { return hold.instance(); }
 
@@ -45,7 +61,9 @@ struct Context {
     VkDevice handle = VK_NULL_HANDLE;
     VolkDeviceTable vk{};
     VkQueue queue = VK_NULL_HANDLE;
-    bool is_engines = false;  // it stays when the context is closed
+    VkQueue transfer = VK_NULL_HANDLE;  // there may be none
+    uint64_t transfer_least_bytes = 0;  // of a call that is worth the way there and back
+    bool is_engines = false;            // it stays when the context is closed
     void (*lock)(void *user, void *queue) = nullptr;
     void (*unlock)(void *user, void *queue) = nullptr;
     void *lock_user = nullptr;

@@ -309,6 +309,8 @@ bool quire_be_device::wait_for(quire_be_queue *queue, uint64_t place,
 
 std::vector<VkQueue> quire_be_device::vulkan_queues() const {
     std::vector<VkQueue> found = {context.queue};
+    bool has_other = context.transfer != VK_NULL_HANDLE && context.transfer != context.queue;
+    if (has_other) found.push_back(context.transfer);
     for (const quire_be_queue *queue : queues) {
         bool is_new = std::find(found.begin(), found.end(), queue->bound) == found.end();
         if (queue->bound != VK_NULL_HANDLE && is_new) found.push_back(queue->bound);

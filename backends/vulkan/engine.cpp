@@ -103,6 +103,27 @@ quire_status no_engine(quire_error *error) {
                 "quire_vulkan_device");
 }
 
+quire_status adopt_transfer(const quire_vulkan_device &given, Context *context,
+                            quire_error *error) {
+    context->adapter.transfer_family = UINT32_MAX;
+    if (given.transfer_queue == nullptr) return QUIRE_OK;
+    Place place = {given.transfer_family, given.transfer_index};
+    if (quire_status status =
+            check_queue(*context, given.transfer_queue, place, "transfer_queue", error)) {
+        return status;
+    }
+    // One that computes copies too, and need not say so.
+    constexpr VkQueueFlags kCopies =
+        VK_QUEUE_TRANSFER_BIT | VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT;
+    if ((context->adapter.families[given.transfer_family].queueFlags & kCopies) == 0) {
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "transfer_queue is of family %u, which does not copy", given.transfer_family);
+    }
+    context->adapter.transfer_family = given.transfer_family;
+    context->take_transfer(static_cast<VkQueue>(given.transfer_queue), kTransferLeastBytes);
+    return QUIRE_OK;
+}
+
 }  // namespace
 
 quire_status adopt_device(const quire_vulkan_device &given, Context *context, quire_error *error) {
@@ -134,6 +155,7 @@ quire_status adopt_device(const quire_vulkan_device &given, Context *context, qu
     }
     context->adapter.family = given.queue_family;
     context->queue = static_cast<VkQueue>(given.queue);
+    if (quire_status status = adopt_transfer(given, context, error)) return status;
     context->lock = given.lock;
     context->unlock = given.unlock;
     context->lock_user = given.lock_user;

@@ -30,13 +30,15 @@ VkResult open_vulkan(quire_be_queue *queue) {
             context.vk.vkCreateSemaphore(context.handle, &semaphore, nullptr, &queue->timeline)) {
         return result;
     }
-    VkCommandPoolCreateInfo pool{};
-    pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
-    pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
-    pool.queueFamilyIndex = context.adapter.family;
-    if (VkResult result =
-            context.vk.vkCreateCommandPool(context.handle, &pool, nullptr, &queue->pool)) {
-        return result;
+    const uint32_t families[kLanes] = {context.adapter.family, context.adapter.transfer_family};
+    for (size_t lane = 0; lane < (context.transfer != VK_NULL_HANDLE ? kLanes : 1); ++lane) {
+        VkCommandPoolCreateInfo pool{};
+        pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+        pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+        pool.queueFamilyIndex = families[lane];
+        VkResult result =
+            context.vk.vkCreateCommandPool(context.handle, &pool, nullptr, &queue->pools[lane]);
+        if (result != VK_SUCCESS) return result;
     }
     VkResult result = queue->fault_buffer.make(context, sizeof(FaultRecord), BufferKind::host);
     if (result == VK_SUCCESS) std::memset(queue->fault_buffer.host(), 0, sizeof(FaultRecord));
@@ -53,6 +55,15 @@ quire_status check_step(const quire_be_queue *queue, const quire_be_fence *fence
                 "the fence belongs to another device; wait for it on the host instead");
 }
 
+VkSemaphoreSubmitInfo semaphore_info(VkSemaphore semaphore, uint64_t value) {
+    VkSemaphoreSubmitInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
+    info.semaphore = semaphore;
+    info.value = value;
+    info.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+    return info;
+}
+
 // What a batch waits for, as Vulkan says it. False: something of it is not known to come.
 bool resolve_waits(quire_be_queue *queue, quire_be_queue::Batch *batch,
                    std::vector<VkSemaphoreSubmitInfo> *waits) {
@@ -62,12 +73,7 @@ bool resolve_waits(quire_be_queue *queue, quire_be_queue::Batch *batch,
         const Mark *mark = step.fence->find_mark(step.value);
         if (mark == nullptr) return false;
         if (mark->queue == queue) continue;
-        VkSemaphoreSubmitInfo wait{};
-        wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
-        wait.semaphore = mark->queue->timeline;
-        wait.value = mark->place;
-        wait.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
-        waits->push_back(wait);
+        waits->push_back(semaphore_info(mark->queue->timeline, mark->place));
     }
     return true;
 }
@@ -85,16 +91,14 @@ void hold_awaited(quire_be_queue *queue, quire_be_queue::Batch *batch) {
 VkResult submit(quire_be_queue *queue, const quire_be_queue::Batch &batch,
                 std::vector<VkSemaphoreSubmitInfo> waits) {
     waits.insert(waits.end(), batch.native_waits.begin(), batch.native_waits.end());
+    if (batch.lane != queue->lane) {
+        waits.push_back(semaphore_info(queue->timeline, queue->submitted_place));
+    }
     std::vector<VkSemaphoreSubmitInfo> signals = batch.native_signals;
     VkCommandBufferSubmitInfo commands{};
     commands.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO;
-    commands.commandBuffer = batch.commands;
-    VkSemaphoreSubmitInfo signal{};
-    signal.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
-    signal.semaphore = queue->timeline;
-    signal.value = batch.place;
-    signal.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
-    signals.push_back(signal);
+    commands.commandBuffer = batch.commands[static_cast<size_t>(batch.lane)];
+    signals.push_back(semaphore_info(queue->timeline, batch.place));
     VkSubmitInfo2 info{};
     info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2;
     info.waitSemaphoreInfoCount = static_cast<uint32_t>(waits.size());
@@ -105,6 +109,7 @@ VkResult submit(quire_be_queue *queue, const quire_be_queue::Batch &batch,
     info.pSignalSemaphoreInfos = signals.data();
     const Context &context = queue->device->context;
     VkQueue to = queue->bound != VK_NULL_HANDLE ? queue->bound : context.queue;
+    if (batch.lane == Lane::transfer) to = context.transfer;
     return context.submit(to, &info, VK_NULL_HANDLE);
 }
 
@@ -129,6 +134,7 @@ bool submit_first(quire_be_queue *queue) {
         return true;
     }
     queue->submitted_place = batch->place;
+    queue->lane = batch->lane;
     for (const FenceStep &step : batch->signals) {
         step.fence->add_mark(step.value, queue, batch->place);
     }
@@ -356,12 +362,14 @@ void quire_be_queue::drop_held() {
 }
 
 void quire_be_queue::release_vulkan() {
-    if (timeline == VK_NULL_HANDLE && pool == VK_NULL_HANDLE) return;
+    if (timeline == VK_NULL_HANDLE && pools[0] == VK_NULL_HANDLE) return;
     const quire::vulkan::Context &context = device->context;
     context.vk.vkDestroySemaphore(context.handle, timeline, nullptr);
-    context.vk.vkDestroyCommandPool(context.handle, pool, nullptr);
+    for (VkCommandPool &pool : pools) {
+        context.vk.vkDestroyCommandPool(context.handle, pool, nullptr);
+        pool = VK_NULL_HANDLE;
+    }
     timeline = VK_NULL_HANDLE;
-    pool = VK_NULL_HANDLE;
     fault_buffer.release();
     scratch.release();
     outgrown.clear();

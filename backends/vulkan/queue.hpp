@@ -11,10 +11,14 @@
 // A command is submitted at once where its queue has nothing to do, and else together with others,
 // at a signal at the latest.
 //
+// Lanes     Much that is copied between host and device goes to a VkQueue of its own where there is
+//           one. Batches of one queue stay in order: one that changes lanes waits for the timeline
+//           to be where the batch before it leaves it.
+//
 // Bound     A queue on an engine's own VkQueue submits in each call, so that it keeps its place
 //           among the engine's submissions, and is never held back: a wait for what has not been
 //           submitted is refused. Its signals are batches of their own, since they stand for the
-//           engine's work as well.
+//           engine's work as well. It has one lane.
 //
 // Release   waits for nothing; what was enqueued runs on. The queue stays with its device, which
 //           gives it to the next who wants one: a driver may touch a timeline a moment longer than
@@ -98,7 +102,8 @@ struct quire_be_queue {
 
     // Under the device's mutex.
     VkSemaphore timeline = VK_NULL_HANDLE;
-    VkCommandPool pool = VK_NULL_HANDLE;
+    VkCommandPool pools[quire::vulkan::kLanes] = {};
+    quire::vulkan::Lane lane = quire::vulkan::Lane::compute;  // of what was submitted last
     quire::vulkan::Buffer fault_buffer;
     std::deque<std::unique_ptr<Batch>> held;       // recorded, not submitted
     std::deque<std::unique_ptr<Batch>> submitted;  // not known to have run

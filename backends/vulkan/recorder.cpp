@@ -42,7 +42,7 @@ void full_barrier(const VolkDeviceTable &vk, VkCommandBuffer commands, VkPipelin
 }
 
 // Opens a batch that was used before, or a new one. REQUIRES: the device's mutex is held.
-quire_status open_batch(quire_be_queue *queue, quire_error *error) {
+void open_batch(quire_be_queue *queue) {
     std::unique_ptr<Batch> batch;
     if (!queue->spare.empty()) {
         batch = std::move(queue->spare.back());
@@ -50,31 +50,47 @@ quire_status open_batch(quire_be_queue *queue, quire_error *error) {
         batch->arguments.reset();
     } else {
         batch = std::make_unique<Batch>();
-        const Context &context = queue->device->context;
-        VkCommandBufferAllocateInfo info{};
-        info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-        info.commandPool = queue->pool;
-        info.commandBufferCount = 1;
-        VkResult result =
-            context.vk.vkAllocateCommandBuffers(context.handle, &info, &batch->commands);
-        if (result != VK_SUCCESS) return fail_vulkan(error, result, "a command buffer");
     }
     batch->is_recording = false;
+    batch->lane = Lane::compute;
     batch->command_count = 0;
     batch->place = queue->next_place++;
     queue->open = std::move(batch);
+}
+
+// Gives a batch commands of the lane. REQUIRES: it has none yet, and the device's mutex is held.
+quire_status choose_lane(quire_be_queue *queue, Batch *batch, Lane lane, quire_error *error) {
+    auto index = static_cast<size_t>(lane);
+    if (batch->commands[index] == VK_NULL_HANDLE) {
+        const Context &context = queue->device->context;
+        VkCommandBufferAllocateInfo info{};
+        info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+        info.commandPool = queue->pools[index];
+        info.commandBufferCount = 1;
+        VkResult result =
+            context.vk.vkAllocateCommandBuffers(context.handle, &info, &batch->commands[index]);
+        if (result != VK_SUCCESS) return fail_vulkan(error, result, "a command buffer");
+    }
+    batch->lane = lane;
     return QUIRE_OK;
 }
 
 }  // namespace
 
-quire_status Recorder::begin(quire_error *error) {
+quire_status Recorder::begin(quire_error *error, Lane lane) {
+    if (queue_->open != nullptr && queue_->open->is_recording && queue_->open->lane != lane) {
+        close_batch();
+    }
     {
         std::lock_guard lock(queue_->device->mutex);
         queue_->poll();
         if (quire_status status = queue_->check_usable(error)) return status;
         if (queue_->open == nullptr) {
-            if (quire_status status = open_batch(queue_, error)) return status;
+            open_batch(queue_);
+        }
+        if (!queue_->open->is_recording) {
+            quire_status status = choose_lane(queue_, queue_->open.get(), lane, error);
+            if (status != QUIRE_OK) return status;
         }
     }
     Batch &batch = *queue_->open;
@@ -82,7 +98,7 @@ quire_status Recorder::begin(quire_error *error) {
     VkCommandBufferBeginInfo info{};
     info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
     info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-    VkResult result = vk().vkBeginCommandBuffer(batch.commands, &info);
+    VkResult result = vk().vkBeginCommandBuffer(commands(), &info);
     if (result != VK_SUCCESS) return fail_vulkan(error, result, "to record");
     batch.is_recording = true;
     // A timeline orders execution; what an earlier batch wrote is made visible here.
@@ -139,7 +155,8 @@ quire_status Recorder::signal_native(const VkSemaphoreSubmitInfo &info, quire_er
 quire_status Recorder::open_bare(quire_error *error) {
     queue_->poll();
     if (quire_status status = queue_->check_usable(error)) return status;
-    return queue_->open != nullptr ? QUIRE_OK : open_batch(queue_, error);
+    if (queue_->open == nullptr) open_batch(queue_);
+    return QUIRE_OK;
 }
 
 uint64_t Recorder::arguments(const void *from, uint64_t size_bytes) {
@@ -204,9 +221,9 @@ void Recorder::close_batch() {
     if (queue_->open == nullptr) return;
     Batch &batch = *queue_->open;
     if (batch.is_recording) {
-        full_barrier(vk(), batch.commands, VK_PIPELINE_STAGE_2_HOST_BIT,
+        full_barrier(vk(), commands(), VK_PIPELINE_STAGE_2_HOST_BIT,
                      VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT);
-        vk().vkEndCommandBuffer(batch.commands);
+        vk().vkEndCommandBuffer(commands());
     }
     std::lock_guard lock(queue_->device->mutex);
     queue_->held.push_back(std::move(queue_->open));

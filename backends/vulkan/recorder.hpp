@@ -22,7 +22,7 @@ class Recorder {
     explicit Recorder(quire_be_queue *queue) : queue_(queue), lock_(queue->recording) {}
 
     // Refuses where the queue has stopped; opens a batch where there is none. First of all.
-    quire_status begin(quire_error *error);
+    quire_status begin(quire_error *error, Lane lane = Lane::compute);
 
     // What comes behind runs when the fence, or the engine's semaphore, is there.
     quire_status wait(const FenceStep &step, quire_error *error);
@@ -40,7 +40,9 @@ class Recorder {
     void dispatch(const Kernel &kernel, uint64_t arguments, uint64_t group_count);
     // What comes behind sees what came before.
     void barrier();
-    VkCommandBuffer commands() const { return queue_->open->commands; }
+    VkCommandBuffer commands() const {
+        return queue_->open->commands[static_cast<size_t>(queue_->open->lane)];
+    }
     const VolkDeviceTable &vk() const { return queue_->device->context.vk; }
     quire_be_device &device() const { return *queue_->device; }
 

@@ -58,6 +58,20 @@ void fill_span(Recorder &recorder, const Span &span, uint32_t byte) {
     fill_bytes(recorder, span, head + words, span.size_bytes - head - words, byte);
 }
 
+// Of what is swapped: enough bytes, all between host and device. An engine's VkQueue keeps its own.
+// REQUIRES: the copies were checked.
+Lane lane_of(const quire_be_queue &queue, const quire_be_copy *copies, uint32_t count) {
+    const Context &context = queue.device->context;
+    if (context.transfer == VK_NULL_HANDLE || queue.bound != VK_NULL_HANDLE) return Lane::compute;
+    uint64_t missing_bytes = context.transfer_least_bytes;
+    for (uint32_t i = 0; i < count; ++i) {
+        uint32_t kind = copies[i].kind;
+        if (kind != QUIRE_BE_COPY_D2H && kind != QUIRE_BE_COPY_H2D) return Lane::compute;
+        missing_bytes -= std::min(missing_bytes, copies[i].size_bytes);
+    }
+    return missing_bytes == 0 ? Lane::transfer : Lane::compute;
+}
+
 }  // namespace
 
 quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
@@ -66,7 +80,8 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     if (quire_status status = check_copies(copies, count, error)) return status;
     if (count == 0) return QUIRE_OK;
     Recorder recorder(queue);
-    if (quire_status status = recorder.begin(error)) return status;
+    Lane lane = lane_of(*queue, copies, count);
+    if (quire_status status = recorder.begin(error, lane)) return status;
     std::vector<Run> runs;
     for (uint32_t i = 0; i < count; ++i) {
         if (add_copy(queue->device->memory, copies[i], &runs)) continue;

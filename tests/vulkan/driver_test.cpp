@@ -46,12 +46,12 @@ void set_fault(const char *fault, int succeeding_calls = 0) {
     set(fault, succeeding_calls);
 }
 
-int semaphores() {
+int count_of(const char *what) {
     using Count = int (*)();
-    static auto count = reinterpret_cast<Count>(
-        dlsym(dlopen(QUIRE_FAULTY_VULKAN, RTLD_NOW | RTLD_LOCAL), "faulty_semaphores"));
-    return count();
+    return reinterpret_cast<Count>(
+        dlsym(dlopen(QUIRE_FAULTY_VULKAN, RTLD_NOW | RTLD_LOCAL), what))();
 }
+int semaphores() { return count_of("faulty_semaphores"); }
 
 uint64_t live_objects() {
     uint64_t live = 0;
@@ -461,6 +461,53 @@ TEST_F(VulkanDriver, threads_that_it_starts_take_no_signals_and_end_with_the_dev
     api().queue_release(queue);
     api().device_close(device);
     EXPECT_EQ(other_threads().count, 0);
+}
+
+// How often a queue waited for another VkQueue while it filled, copied to the host and filled.
+int waits_of_a_swap(uint64_t size_bytes) {
+    quire_be_device *device = nullptr;
+    quire_be_queue *queue = nullptr;
+    uint64_t address = 0, host_address = 0;
+    void *none = nullptr, *host = nullptr;
+    Error error;
+    EXPECT_EQ(open_device(&device, &error), QUIRE_OK) << error.message;
+    EXPECT_EQ(api().queue_bind(device, nullptr, &queue, &error), QUIRE_OK);
+    EXPECT_EQ(api().mem_alloc(device, size_bytes, QUIRE_BE_MEMORY_DEVICE, &address, &none, &error),
+              QUIRE_OK);
+    EXPECT_EQ(
+        api().mem_alloc(device, size_bytes, QUIRE_BE_MEMORY_HOST, &host_address, &host, &error),
+        QUIRE_OK);
+    int before = count_of("faulty_waits");
+    for (uint32_t byte = 1; byte < 9; ++byte) {
+        EXPECT_EQ(api().fill(queue, address, size_bytes, byte, &error), QUIRE_OK);
+        quire_be_copy copy = {host_address, address, size_bytes, QUIRE_BE_COPY_D2H, 0};
+        EXPECT_EQ(api().copy(queue, &copy, 1, &error), QUIRE_OK) << error.message;
+        EXPECT_EQ(api().fill(queue, address, size_bytes, 0xFF, &error), QUIRE_OK);
+        EXPECT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
+        const auto *bytes = static_cast<const unsigned char *>(host);
+        EXPECT_EQ(bytes[0], byte) << "not in the order of the calls";
+        EXPECT_EQ(bytes[size_bytes - 1], byte);
+    }
+    int waits = count_of("faulty_waits") - before;
+    api().mem_free(device, address, size_bytes, QUIRE_BE_MEMORY_DEVICE);
+    api().mem_free(device, host_address, size_bytes, QUIRE_BE_MEMORY_HOST);
+    api().queue_release(queue);
+    api().device_close(device);
+    return waits;
+}
+
+TEST_F(VulkanDriver, swap_goes_to_the_queue_for_copies_and_stays_in_order) {
+    EXPECT_EQ(waits_of_a_swap(100'000), 0);
+    setenv("QUIRE_VULKAN_TRANSFER", "0", 1);
+    EXPECT_EQ(waits_of_a_swap(100'000), 0);
+    setenv("QUIRE_VULKAN_TRANSFER", "same", 1);
+    EXPECT_EQ(waits_of_a_swap(100'000), 16) << "there and back, eight times";
+    unsetenv("QUIRE_VULKAN_TRANSFER");
+    // As a GPU has it: what is worth the way goes to the family that only copies.
+    set_fault("transfer family");
+    EXPECT_EQ(waits_of_a_swap(100'000), 0);
+    EXPECT_EQ(waits_of_a_swap(3 << 20), 16);
+    set_fault("");
 }
 
 TEST_F(VulkanDriver, device_is_chosen_by_its_uuid) {

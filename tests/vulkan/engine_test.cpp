@@ -330,6 +330,9 @@ TEST_F(Opening, handles_that_cannot_be_are_refused) {
         {"none of the instance's", [](auto *d) { d->physical_device = d->queue; }, QUIRE_E_ARG},
         {"of family 77", [](auto *d) { d->queue_family = 77; }, QUIRE_E_ARG},
         {"queue 77 of family", [](auto *d) { d->queue_index = 77; }, QUIRE_E_ARG},
+        {"transfer_queue is said to be of family 77",
+         [](auto *d) { d->transfer_queue = d->queue, d->transfer_family = 77; }, QUIRE_E_ARG},
+        {"transfer_queue is not", [](auto *d) { d->transfer_queue = d->device; }, QUIRE_E_ARG},
         {"is not queue 0", [](auto *d) { d->queue = d->device; }, QUIRE_E_ARG},
         {"not known", [](auto *d) { d->features |= 1u << 31; }, QUIRE_E_ARG},
     };
@@ -407,6 +410,40 @@ TEST_F(Opening, native_objects_that_cannot_be_are_refused) {
         expect_refused(call(queue, nullptr, &error), QUIRE_E_ARG, "native is NULL");
         expect_refused(call(nullptr, &native, &error), QUIRE_E_ARG, "queue is NULL");
     }
+    EXPECT_EQ(api.queue_destroy(queue, &error), QUIRE_OK);
+    EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+}
+
+TEST_F(Opening, large_copies_go_by_its_transfer_queue_in_order) {
+    quire_vulkan_device given = engine.describe();
+    given.transfer_queue = engine.queue;  // the only one there is
+    ASSERT_EQ(open(chain_of(given)), QUIRE_OK) << error.message;
+    constexpr uint64_t kBytes = uint64_t{2} << 20;
+    quire_queue *queue = nullptr;
+    quire_memory *memories[3] = {};
+    unsigned char *host[3] = {};
+    ASSERT_EQ(api.queue_create(device, nullptr, &queue, &error), QUIRE_OK);
+    for (int i = 0; i < 3; ++i) {  // from the host to the device and back
+        auto desc = described<quire_memory_desc>();
+        desc.size_bytes = kBytes;
+        desc.kind = i == 1 ? QUIRE_MEMORY_DEVICE : QUIRE_MEMORY_HOST;
+        ASSERT_EQ(api.memory_create(device, &desc, &memories[i], &error), QUIRE_OK);
+        auto info = described<quire_memory_info>();
+        ASSERT_EQ(api.memory_get_info(memories[i], &info, &error), QUIRE_OK);
+        host[i] = static_cast<unsigned char *>(info.host_pointer);
+    }
+    std::memset(host[0], 5, kBytes);
+    std::memset(host[0], 1, 64);
+    for (int i = 0; i < 2; ++i) {
+        // Behind each large one a small one on the other queue, over the first bytes.
+        ASSERT_EQ(api.memory_copy(queue, memories[i + 1], 0, memories[i], 0, kBytes, &error),
+                  QUIRE_OK)
+            << error.message;
+        ASSERT_EQ(api.memory_copy(queue, memories[1], 0, memories[1], 64, 64, &error), QUIRE_OK);
+    }
+    ASSERT_EQ(api.queue_sync(queue, &error), QUIRE_OK) << error.message;
+    for (uint64_t i = 0; i < kBytes; ++i) ASSERT_EQ(host[2][i], 5) << i;
+    for (quire_memory *one : memories) EXPECT_EQ(api.memory_destroy(one, &error), QUIRE_OK);
     EXPECT_EQ(api.queue_destroy(queue, &error), QUIRE_OK);
     EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
 }

@@ -4,7 +4,8 @@
  *
  * The backend opens it in libvulkan's place (QUIRE_VULKAN_LIBRARY). What is not named here is the
  * real one's. A test sets what goes wrong through the exported faulty_set(), and asks how many
- * semaphores there are through faulty_semaphores(): each queue of the backend has one.
+ * semaphores there are through faulty_semaphores(): each queue of the backend has one. And how many
+ * submissions waited for one, through faulty_waits().
  *
  * Threads: faulty_set() while no other call runs; the rest any.
  */
@@ -20,6 +21,7 @@
 static char the_fault[32];
 static atomic_int calls_left;
 static atomic_int semaphores;
+static atomic_int waits;
 
 static void *real_library(void) {
     static void *library;
@@ -40,6 +42,7 @@ EXPORT void faulty_set(const char *fault, int succeeding_calls) {
 }
 
 EXPORT int faulty_semaphores(void) { return atomic_load(&semaphores); }
+EXPORT int faulty_waits(void) { return atomic_load(&waits); }
 
 static int is_set(const char *fault) { return strcmp(the_fault, fault) == 0; }
 
@@ -73,19 +76,67 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
                                                     const VkAllocationCallbacks *allocator,
                                                     VkDevice *device) {
     PFN_vkCreateDevice real = (PFN_vkCreateDevice)real_of(the_instance, "vkCreateDevice");
+    VkDeviceCreateInfo changed = *info;
     if (is_set("no device")) return VK_ERROR_INITIALIZATION_FAILED;
-    VkResult result = real(physical, info, allocator, device);
+    if (is_set("transfer family")) {
+        if (info->queueCreateInfoCount != 2) return VK_ERROR_INITIALIZATION_FAILED;
+        changed.queueCreateInfoCount = 1;
+    }
+    VkResult result = real(physical, &changed, allocator, device);
     the_device = *device;
     return result;
 }
 
 static VKAPI_ATTR void VKAPI_CALL queue_families(VkPhysicalDevice physical, uint32_t *count,
                                                  VkQueueFamilyProperties *families) {
+    uint32_t i, asked = *count;
+    if (is_set("transfer family") && families != NULL) --*count;
     ((PFN_vkGetPhysicalDeviceQueueFamilyProperties)real_of(
         the_instance, "vkGetPhysicalDeviceQueueFamilyProperties"))(physical, count, families);
-    for (uint32_t i = 0; is_set("no compute") && families != NULL && i < *count; ++i) {
+    for (i = 0; is_set("no compute") && families != NULL && i < *count; ++i) {
         families[i].queueFlags &= ~(VkQueueFlags)VK_QUEUE_COMPUTE_BIT;
     }
+    if (!is_set("transfer family")) return;
+    if (families != NULL && asked > *count) {
+        families[*count] = families[0];
+        families[*count].queueFlags = VK_QUEUE_TRANSFER_BIT;
+    }
+    ++*count;
+}
+
+/* "transfer family": there is a family more, which only copies; behind it lies the first one. */
+static uint32_t real_family(uint32_t family) { return is_set("transfer family") ? 0 : family; }
+
+static VKAPI_ATTR void VKAPI_CALL get_queue(VkDevice device, uint32_t family, uint32_t index,
+                                            VkQueue *queue) {
+    ((PFN_vkGetDeviceQueue)device_function("vkGetDeviceQueue"))(device, real_family(family), index,
+                                                                queue);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_pool(VkDevice device,
+                                                  const VkCommandPoolCreateInfo *info,
+                                                  const VkAllocationCallbacks *allocator,
+                                                  VkCommandPool *pool) {
+    VkCommandPoolCreateInfo changed = *info;
+    changed.queueFamilyIndex = real_family(info->queueFamilyIndex);
+    return ((PFN_vkCreateCommandPool)device_function("vkCreateCommandPool"))(device, &changed,
+                                                                             allocator, pool);
+}
+
+/* A buffer that both families use has to say so. */
+static VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCreateInfo *info,
+                                                    const VkAllocationCallbacks *allocator,
+                                                    VkBuffer *buffer) {
+    VkBufferCreateInfo changed = *info;
+    if (is_set("transfer family")) {
+        int is_shared = info->sharingMode == VK_SHARING_MODE_CONCURRENT &&
+                        info->queueFamilyIndexCount == 2 && info->pQueueFamilyIndices[0] == 0 &&
+                        info->pQueueFamilyIndices[1] == 1;
+        if (!is_shared) return VK_ERROR_INITIALIZATION_FAILED;
+        changed.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
+    }
+    return ((PFN_vkCreateBuffer)device_function("vkCreateBuffer"))(device, &changed, allocator,
+                                                                   buffer);
 }
 
 static VKAPI_ATTR void VKAPI_CALL properties(VkPhysicalDevice physical,
@@ -107,6 +158,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count,
                                              const VkSubmitInfo2 *infos, VkFence fence) {
     if (fails("lost")) return VK_ERROR_DEVICE_LOST;
     if (fails("refused submission")) return VK_ERROR_OUT_OF_HOST_MEMORY;
+    if (count != 0 && infos[0].waitSemaphoreInfoCount != 0) atomic_fetch_add(&waits, 1);
     return ((PFN_vkQueueSubmit2)device_function("vkQueueSubmit2"))(queue, count, infos, fence);
 }
 
@@ -152,6 +204,9 @@ static PFN_vkVoidFunction replaced(const char *name) {
         {"vkGetPhysicalDeviceProperties", (PFN_vkVoidFunction)properties},
         {"vkAllocateMemory", (PFN_vkVoidFunction)allocate},
         {"vkQueueSubmit2", (PFN_vkVoidFunction)submit},
+        {"vkGetDeviceQueue", (PFN_vkVoidFunction)get_queue},
+        {"vkCreateCommandPool", (PFN_vkVoidFunction)create_pool},
+        {"vkCreateBuffer", (PFN_vkVoidFunction)create_buffer},
         {"vkCreateSemaphore", (PFN_vkVoidFunction)create_semaphore},
         {"vkDestroySemaphore", (PFN_vkVoidFunction)destroy_semaphore},
         {"vkWaitSemaphores", (PFN_vkVoidFunction)wait},
