@@ -231,14 +231,23 @@ quire_status quire_memory_create(quire_device *device, const quire_memory_desc *
         if (full.kind > QUIRE_MEMORY_HOST)
             return fail(QUIRE_E_ARG, "kind {} is not known", full.kind);
         QUIRE_TRY(not_forked());
+        bool is_imported = full.host_pointer != nullptr;
+        if (is_imported && full.kind != QUIRE_MEMORY_HOST) {
+            return fail(QUIRE_E_ARG, "host_pointer is set, and the kind is not QUIRE_MEMORY_HOST");
+        }
         auto memory = std::make_unique<quire_memory>();
-        uint32_t kind =
-            full.kind == QUIRE_MEMORY_HOST ? QUIRE_BE_MEMORY_HOST : QUIRE_BE_MEMORY_DEVICE;
-        QUIRE_TRY(allocate_memory(device->core, full.size_bytes, kind, &memory->address,
-                                  &memory->host_pointer, sink));
         memory->device = device;
         memory->size_bytes = full.size_bytes;
         memory->kind = full.kind;
+        memory->is_imported = is_imported;
+        if (is_imported) {
+            QUIRE_TRY(import_memory(device->core, full.host_pointer, full.size_bytes,
+                                    &memory->address, sink));
+            memory->host_pointer = full.host_pointer;
+        } else {
+            QUIRE_TRY(allocate_memory(device->core, full.size_bytes, memory->backend_kind(),
+                                      &memory->address, &memory->host_pointer, sink));
+        }
         ++device->core.children;
         *out = memory.release();
         return Status{};
@@ -248,11 +257,9 @@ quire_status quire_memory_create(quire_device *device, const quire_memory_desc *
 quire_status quire_memory_destroy(quire_memory *memory, quire_error *error) {
     return guard("memory_destroy", error, [&](quire_error *) -> Status {
         QUIRE_TRY(need(memory, "memory is NULL"));
-        uint32_t kind =
-            memory->kind == QUIRE_MEMORY_HOST ? QUIRE_BE_MEMORY_HOST : QUIRE_BE_MEMORY_DEVICE;
         Device &device = memory->device->core;
         if (!os::forked()) {
-            free_memory(device, memory->address, memory->size_bytes, kind);
+            free_memory(device, memory->address, memory->size_bytes, memory->backend_kind());
         }
         --device.children;
         delete memory;

@@ -100,6 +100,12 @@ struct quire_memory {
     void *host_pointer = nullptr;
     uint64_t size_bytes = 0;
     uint32_t kind = 0;
+    bool is_imported = false;
+
+    uint32_t backend_kind() const {
+        if (is_imported) return QUIRE_BE_MEMORY_IMPORTED;
+        return kind == QUIRE_MEMORY_HOST ? QUIRE_BE_MEMORY_HOST : QUIRE_BE_MEMORY_DEVICE;
+    }
 };
 
 struct quire_cache {

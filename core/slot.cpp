@@ -41,6 +41,7 @@ constexpr SlotInfo kSlots[] = {
     QUIRE_SLOT(move_tokens, false),
     QUIRE_SLOT(native_signal, false),
     QUIRE_SLOT(native_wait, false),
+    QUIRE_SLOT(mem_import, false),
 };
 #undef QUIRE_SLOT
 
@@ -134,6 +135,26 @@ Status allocate_memory(const Device &device, uint64_t size_bytes, uint32_t kind,
     }
     *address = found;
     *host_pointer = pointer;
+    return Status{};
+}
+
+Status import_memory(const Device &device, void *host_pointer, uint64_t size_bytes,
+                     uint64_t *address, quire_error *error) {
+    const quire_backend_api &api = *device.api;
+    if (api.mem_import == nullptr) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "host_pointer is set, and the device's backend imports no memory: let it be "
+                    "made");
+    }
+    uint64_t found = 0;
+    QUIRE_TRY(ask<&quire_backend_api::mem_import>(api, error, device.handle, host_pointer,
+                                                  size_bytes, &found));
+    if (found == 0) return slot_lied(api, error, "mem_import gave no address");
+    if (found > UINT64_MAX - size_bytes) {
+        free_memory(device, found, size_bytes, QUIRE_BE_MEMORY_IMPORTED);
+        return slot_lied(api, error, "mem_import gave memory that reaches past the address space");
+    }
+    *address = found;
     return Status{};
 }
 

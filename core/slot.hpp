@@ -83,6 +83,9 @@ void tell(const quire_backend_api &api, Arguments... arguments) noexcept {
 inline constexpr uint64_t kDeviceAlignment = 4096;
 Status allocate_memory(const Device &device, uint64_t size_bytes, uint32_t kind, uint64_t *address,
                        void **host_pointer, quire_error *error);
+// Takes the engine's own host memory; free_memory() with QUIRE_BE_MEMORY_IMPORTED gives it back.
+Status import_memory(const Device &device, void *host_pointer, uint64_t size_bytes,
+                     uint64_t *address, quire_error *error);
 void free_memory(const Device &device, uint64_t address, uint64_t size_bytes, uint32_t kind);
 
 }  // namespace quire

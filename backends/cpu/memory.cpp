@@ -119,9 +119,21 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
     return QUIRE_OK;
 }
 
-void mem_free(quire_be_device *, uint64_t address, uint64_t size_bytes, uint32_t) {
+quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t size_bytes,
+                        uint64_t *address, quire_error *error) {
+    if (device == nullptr || host_pointer == nullptr || address == nullptr) {
+        return fail(error, QUIRE_E_ARG, "device, host_pointer or address is NULL");
+    }
+    if (size_bytes == 0) return fail(error, QUIRE_E_ARG, "0 bytes cannot be imported");
+    live_objects.fetch_add(1, std::memory_order_relaxed);
+    *address = reinterpret_cast<uint64_t>(host_pointer);
+    return QUIRE_OK;
+}
+
+void mem_free(quire_be_device *, uint64_t address, uint64_t size_bytes, uint32_t kind) {
     if (address == 0 || size_bytes == 0) return;
-    if (munmap(reinterpret_cast<void *>(address), size_bytes) != 0) return;
+    bool is_imported = kind == QUIRE_BE_MEMORY_IMPORTED;
+    if (!is_imported && munmap(reinterpret_cast<void *>(address), size_bytes) != 0) return;
     live_objects.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -51,6 +51,8 @@ MachineMemory machine_memory();
 
 quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
                        uint64_t *address, void **host_pointer, quire_error *error);
+quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t size_bytes,
+                        uint64_t *address, quire_error *error);
 void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind);
 
 }  // namespace quire::cpu

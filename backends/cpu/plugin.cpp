@@ -63,6 +63,7 @@ constexpr quire_backend_api kApi = {
     .move_tokens = move_tokens,
     .native_signal = nullptr,  // a processor has no semaphores of another API
     .native_wait = nullptr,
+    .mem_import = mem_import,
 };
 
 }  // namespace

@@ -111,6 +111,8 @@ constexpr quire_backend_api kApi = {
     // Semaphores of the engine's own, of another API: signalled behind a queue's work, waited for.
     .native_signal = nullptr,
     .native_wait = nullptr,
+    // The engine's own host memory, read and written by copies where it lies.
+    .mem_import = nullptr,
 };
 
 }  // namespace

@@ -126,6 +126,19 @@ uint64_t lowered(uint64_t limit_bytes) {
     return std::min(limit_bytes, std::max(asked_bytes, kLeastAllocationBytes));
 }
 
+void find_import(const Instance &vulkan, Adapter *adapter) {
+    adapter->has_host_import =
+        has_extension(vulkan, adapter->handle, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+    if (!adapter->has_host_import) return;
+    VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{};
+    host.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT;
+    VkPhysicalDeviceProperties2 all{};
+    all.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    all.pNext = &host;
+    vulkan.vkGetPhysicalDeviceProperties2(adapter->handle, &all);
+    adapter->import_alignment = host.minImportedHostPointerAlignment;
+}
+
 Adapter describe(const Instance &vulkan, VkPhysicalDevice handle) {
     Adapter adapter;
     adapter.handle = handle;
@@ -147,6 +160,7 @@ Adapter describe(const Instance &vulkan, VkPhysicalDevice handle) {
         adapter.max_allocation_bytes = std::min(v11.maxMemoryAllocationSize, v13.maxBufferSize);
         adapter.divide_bytes = lowered(adapter.max_allocation_bytes);
         vulkan.vkGetPhysicalDeviceFeatures2(handle, &features.head);
+        find_import(vulkan, &adapter);
         adapter.has_memory_budget =
             has_extension(vulkan, handle, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     }
@@ -188,6 +202,16 @@ void keep_named(std::vector<Adapter> *adapters) {
 }
 
 }  // namespace
+
+uint32_t Adapter::coherent_type(uint32_t types) const {
+    constexpr VkMemoryPropertyFlags kCoherent =
+        VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+        bool is_coherent = (memory.memoryTypes[i].propertyFlags & kCoherent) == kCoherent;
+        if (is_coherent && (types >> i & 1u) != 0) return i;
+    }
+    return UINT32_MAX;
+}
 
 bool find_adapter(const Instance &vulkan, VkPhysicalDevice handle, Adapter *adapter) {
     uint32_t count = 0;

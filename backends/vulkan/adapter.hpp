@@ -31,8 +31,12 @@ struct Adapter {
     uint32_t device_memory_type = 0;
     uint32_t host_memory_type = 0;
     bool has_memory_budget = false;
-    char lacks[160] = {};  // what stands against its use, in words; empty: nothing
+    bool has_host_import = false;
+    uint64_t import_alignment = 0;  // of host memory, where it can be imported
+    char lacks[160] = {};           // what stands against its use, in words; empty: nothing
 
+    // One of these that the host reaches coherently; UINT32_MAX: none.
+    uint32_t coherent_type(uint32_t types) const;
     bool is_usable() const { return lacks[0] == 0; }
     uint32_t heap_of(uint32_t memory_type) const {
         return memory.memoryTypes[memory_type].heapIndex;

@@ -9,48 +9,82 @@ namespace quire::vulkan {
 VkResult Buffer::make(Context &context, uint64_t size_bytes, BufferKind kind) {
     context_ = &context;
     size_bytes_ = size_bytes;
-    VkBufferCreateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-    info.size = size_bytes;
-    info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
-    uint32_t families[] = {context.adapter.family, context.adapter.transfer_family};
-    info.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
-    if (context.has_two_families()) {
-        info.sharingMode = VK_SHARING_MODE_CONCURRENT;
-        info.queueFamilyIndexCount = 2;
-        info.pQueueFamilyIndices = families;
-    }
-    if (VkResult result = context.vk.vkCreateBuffer(context.handle, &info, nullptr, &handle_)) {
-        return result;
-    }
+    if (VkResult result = make_handle(nullptr)) return result;
     VkMemoryRequirements wanted;
     context.vk.vkGetBufferMemoryRequirements(context.handle, handle_, &wanted);
-    VkMemoryAllocateFlagsInfo flags{};
-    flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
-    flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
-    VkMemoryAllocateInfo allocation{};
-    allocation.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
-    allocation.pNext = &flags;
-    allocation.allocationSize = wanted.size;
-    allocation.memoryTypeIndex = kind == BufferKind::host ? context.adapter.host_memory_type
-                                                          : context.adapter.device_memory_type;
-    if (VkResult result =
-            context.vk.vkAllocateMemory(context.handle, &allocation, nullptr, &memory_)) {
-        return result;
-    }
-    if (VkResult result = context.vk.vkBindBufferMemory(context.handle, handle_, memory_, 0)) {
-        return result;
-    }
-    VkBufferDeviceAddressInfo where{};
-    where.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
-    where.buffer = handle_;
-    address_ = context.vk.vkGetBufferDeviceAddress(context.handle, &where);
+    uint32_t type = kind == BufferKind::host ? context.adapter.host_memory_type
+                                             : context.adapter.device_memory_type;
+    if (VkResult result = take_memory(wanted.size, type, nullptr)) return result;
     if (kind == BufferKind::device) return VK_SUCCESS;
     void *mapped = nullptr;
     VkResult result = context.vk.vkMapMemory(context.handle, memory_, 0, VK_WHOLE_SIZE, 0, &mapped);
     host_ = static_cast<unsigned char *>(mapped);
     return result;
+}
+
+VkResult Buffer::import(Context &context, void *host_pointer, uint64_t size_bytes) {
+    context_ = &context;
+    size_bytes_ = size_bytes;
+    constexpr auto kHost = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+    VkExternalMemoryBufferCreateInfo external{};
+    external.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO;
+    external.handleTypes = kHost;
+    if (VkResult result = make_handle(&external)) return result;
+    VkMemoryHostPointerPropertiesEXT pointer{};
+    pointer.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT;
+    VkResult result = context.vk.vkGetMemoryHostPointerPropertiesEXT(context.handle, kHost,
+                                                                     host_pointer, &pointer);
+    if (result != VK_SUCCESS) return result;
+    VkMemoryRequirements wanted;
+    context.vk.vkGetBufferMemoryRequirements(context.handle, handle_, &wanted);
+    uint32_t type = context.adapter.coherent_type(pointer.memoryTypeBits & wanted.memoryTypeBits);
+    // What a buffer wants beyond its bytes an engine's memory has not.
+    if (type == UINT32_MAX || wanted.size > size_bytes) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
+    VkImportMemoryHostPointerInfoEXT import{};
+    import.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT;
+    import.handleType = kHost;
+    import.pHostPointer = host_pointer;
+    return take_memory(size_bytes, type, &import);
+}
+
+VkResult Buffer::make_handle(const void *extension) {
+    VkBufferCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+    info.pNext = extension;
+    info.size = size_bytes_;
+    info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+    uint32_t families[] = {context_->adapter.family, context_->adapter.transfer_family};
+    info.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
+    if (context_->has_two_families()) {
+        info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+        info.queueFamilyIndexCount = 2;
+        info.pQueueFamilyIndices = families;
+    }
+    return context_->vk.vkCreateBuffer(context_->handle, &info, nullptr, &handle_);
+}
+
+VkResult Buffer::take_memory(uint64_t wanted_bytes, uint32_t type, const void *extension) {
+    VkMemoryAllocateFlagsInfo flags{};
+    flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+    flags.pNext = extension;
+    flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+    VkMemoryAllocateInfo allocation{};
+    allocation.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+    allocation.pNext = &flags;
+    allocation.allocationSize = wanted_bytes;
+    allocation.memoryTypeIndex = type;
+    const VolkDeviceTable &vk = context_->vk;
+    VkDevice device = context_->handle;
+    if (VkResult result = vk.vkAllocateMemory(device, &allocation, nullptr, &memory_)) {
+        return result;
+    }
+    if (VkResult result = vk.vkBindBufferMemory(device, handle_, memory_, 0)) return result;
+    VkBufferDeviceAddressInfo where{};
+    where.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
+    where.buffer = handle_;
+    address_ = vk.vkGetBufferDeviceAddress(device, &where);
+    return VK_SUCCESS;
 }
 
 void Buffer::release() {

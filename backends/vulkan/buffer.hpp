@@ -28,6 +28,8 @@ class Buffer {
 
     // Once. Memory of the host is mapped; nothing is zeroed.
     [[nodiscard]] VkResult make(Context &context, uint64_t size_bytes, BufferKind kind);
+    // Once. The engine's own memory, as far as the device takes it.
+    [[nodiscard]] VkResult import(Context &context, void *host_pointer, uint64_t size_bytes);
     void release();
 
     VkBuffer handle() const { return handle_; }
@@ -36,6 +38,8 @@ class Buffer {
     unsigned char *host() const { return host_; }
 
  private:
+    VkResult make_handle(const void *extension);
+    VkResult take_memory(uint64_t wanted_bytes, uint32_t type, const void *extension);
     void swap(Buffer &other) {
         std::swap(context_, other.context_);
         std::swap(handle_, other.handle_);

@@ -91,14 +91,19 @@ quire_status Context::open(const Adapter &chosen, quire_error *error) {
     }
     queues[0].queueFamilyIndex = adapter.family;
     queues[1].queueFamilyIndex = adapter.transfer_family;
-    const char *budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    std::vector<const char *> extensions;
+    if (adapter.has_memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    if (adapter.has_host_import) {
+        extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+    }
+    imports_host = adapter.has_host_import;
     VkDeviceCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
     info.pNext = &features.head;
     info.queueCreateInfoCount = has_other ? 2 : 1;
     info.pQueueCreateInfos = queues;
-    info.enabledExtensionCount = adapter.has_memory_budget ? 1 : 0;
-    info.ppEnabledExtensionNames = &budget;
+    info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+    info.ppEnabledExtensionNames = extensions.data();
     DriverThreads threads;
     if (VkResult result = instance().vkCreateDevice(adapter.handle, &info, nullptr, &handle)) {
         return fail_vulkan(error, result, "to make a device");

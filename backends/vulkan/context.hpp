@@ -63,6 +63,7 @@ struct Context {
     VkQueue queue = VK_NULL_HANDLE;
     VkQueue transfer = VK_NULL_HANDLE;  // there may be none
     uint64_t transfer_least_bytes = 0;  // of a call that is worth the way there and back
+    bool imports_host = false;          // VK_EXT_external_memory_host is enabled
     bool is_engines = false;            // it stays when the context is closed
     void (*lock)(void *user, void *queue) = nullptr;
     void (*unlock)(void *user, void *queue) = nullptr;

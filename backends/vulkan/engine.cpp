@@ -55,7 +55,9 @@ quire_status check_features(uint64_t features, quire_error *error) {
                     "and say so",
                     one.name);
     }
-    uint64_t unknown = features & ~uint64_t{QUIRE_VULKAN_NEEDED_FEATURES};
+    constexpr uint64_t kKnown =
+        uint64_t{QUIRE_VULKAN_NEEDED_FEATURES} | QUIRE_VULKAN_EXTERNAL_MEMORY_HOST;
+    uint64_t unknown = features & ~kKnown;
     if (unknown == 0) return QUIRE_OK;
     return fail(error, QUIRE_E_ARG, "features 0x%" PRIx64 " are not known", unknown);
 }
@@ -142,6 +144,8 @@ quire_status adopt_device(const quire_vulkan_device &given, Context *context, qu
     }
     context->adapter = adapter;
     context->is_engines = true;
+    context->imports_host =
+        adapter.has_host_import && (given.features & QUIRE_VULKAN_EXTERNAL_MEMORY_HOST) != 0;
     context->handle = static_cast<VkDevice>(given.device);
     context->instance().load_device(context->handle, &context->vk);
     if (quire_status status = check_functions(context->vk, error)) return status;

@@ -105,9 +105,47 @@ quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *addr
         }
     }
     *host_pointer = is_host ? made.chunks[0].buffer.host() + made.chunks[0].begin : nullptr;
+    made.used_bytes = size_bytes;
     used_bytes_[made.heap] += size_bytes;
     allocations_.emplace(*address, std::move(made));
     return QUIRE_OK;
+}
+
+quire_status Memory::import(void *host_pointer, uint64_t size_bytes, uint64_t *address,
+                            quire_error *error) {
+    if (!context_->imports_host) {
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "the VkDevice has no VK_EXT_external_memory_host: let memory be made");
+    }
+    uint64_t unit = context_->adapter.import_alignment;
+    if (reinterpret_cast<uint64_t>(host_pointer) % unit != 0 || size_bytes % unit != 0) {
+        return fail(error, QUIRE_E_ARG,
+                    "host_pointer and size_bytes must be multiples of %" PRIu64
+                    " for this device to import memory",
+                    unit);
+    }
+    Allocation made{};
+    made.size_bytes = size_bytes;
+    made.chunks.emplace_back();
+    Buffer &buffer = made.chunks[0].buffer;
+    VkResult result = buffer.import(*context_, host_pointer, size_bytes);
+    if (result != VK_SUCCESS) return fail_vulkan(error, result, "to import host memory");
+    uint64_t found = buffer.address();
+    std::lock_guard lock(mutex_);
+    // Some devices give it the address that it has on the host.
+    if (overlaps(found, size_bytes)) {
+        return fail(error, QUIRE_E_ARG, "some of the %" PRIu64 " bytes are memory of the device's",
+                    size_bytes);
+    }
+    allocations_.emplace(found, std::move(made));
+    *address = found;
+    return QUIRE_OK;
+}
+
+// REQUIRES: the mutex is held.
+bool Memory::overlaps(uint64_t address, uint64_t size_bytes) {
+    auto before = at(address + size_bytes - 1);
+    return before != allocations_.end() && before->first + before->second.size_bytes > address;
 }
 
 Memory::Allocations::iterator Memory::at(uint64_t address) {
@@ -123,7 +161,7 @@ bool Memory::release(uint64_t address, uint64_t size_bytes) {
     if (one.chunks.size() > 1) {
         std::fill_n(is_taken_.begin() + one.first_entry, one.chunks.size(), false);
     }
-    used_bytes_[one.heap] -= size_bytes;
+    used_bytes_[one.heap] -= one.used_bytes;
     allocations_.erase(found);
     return true;
 }
@@ -192,6 +230,17 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
     *address = made;
     *host_pointer = pointer;
     return QUIRE_OK;
+}
+
+quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t size_bytes,
+                        uint64_t *address, quire_error *error) {
+    if (device == nullptr || host_pointer == nullptr || address == nullptr) {
+        return fail(error, QUIRE_E_ARG, "device, host_pointer or address is NULL");
+    }
+    if (size_bytes == 0) return fail(error, QUIRE_E_ARG, "0 bytes cannot be imported");
+    quire_status status = device->memory.import(host_pointer, size_bytes, address, error);
+    if (status == QUIRE_OK) live_objects.fetch_add(1, std::memory_order_relaxed);
+    return status;
 }
 
 void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t) {

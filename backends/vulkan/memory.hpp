@@ -11,7 +11,8 @@
 //
 // Invariants
 //   (1) ranges of two allocations do not overlap
-//   (2) every address is a multiple of 4,096, and so is every chunk's begin in its buffer
+//   (2) every address that was made is a multiple of 4,096, and so is every chunk's begin in its
+//       buffer; what was imported lies where it lies
 //   (3) table entry i is where address kDividedBegin + i * chunk_bytes lies
 //
 // Threads: any.
@@ -43,6 +44,9 @@ class Memory {
 
     quire_status allocate(uint64_t size_bytes, uint32_t kind, uint64_t *address,
                           void **host_pointer, quire_error *error);
+    // The engine's own host memory, where it lies.
+    quire_status import(void *host_pointer, uint64_t size_bytes, uint64_t *address,
+                        quire_error *error);
     // False: no such allocation.
     bool release(uint64_t address, uint64_t size_bytes);
     // The first piece of [address, address + size_bytes); false: it is not all in one allocation.
@@ -67,6 +71,7 @@ class Memory {
         std::vector<Chunk> chunks;
         uint32_t first_entry;  // of the chunk table, where there is more than one chunk
         uint32_t heap;
+        uint64_t used_bytes;  // of that
     };
     using Allocations = std::map<uint64_t, Allocation>;
 
@@ -74,6 +79,7 @@ class Memory {
     VkResult make_chunks(uint64_t size_bytes, BufferKind kind, Allocation *made);
     bool take_entries(uint32_t count, uint32_t *first);
     Allocations::iterator at(uint64_t address);
+    bool overlaps(uint64_t address, uint64_t size_bytes);
 
     std::mutex mutex_;
     Context *context_ = nullptr;
@@ -87,6 +93,8 @@ class Memory {
 
 quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
                        uint64_t *address, void **host_pointer, quire_error *error);
+quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t size_bytes,
+                        uint64_t *address, quire_error *error);
 void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind);
 
 // Is the address one of a divided allocation?

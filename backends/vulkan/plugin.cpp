@@ -85,6 +85,7 @@ constexpr quire_backend_api kApi = {
     .move_tokens = Guard<move_tokens>::call,
     .native_signal = Guard<native_signal>::call,
     .native_wait = Guard<native_wait>::call,
+    .mem_import = Guard<mem_import>::call,
 };
 
 }  // namespace

@@ -184,6 +184,11 @@ typedef struct quire_memory_desc {
     uint64_t size_bytes;
     uint32_t kind;
     uint32_t reserved0;
+    /* With QUIRE_MEMORY_HOST: the engine's own memory, which copies then read and write where it
+     * lies. It keeps what it holds, and stays the engine's, mapped until quire_memory_destroy has
+     * returned. NULL: memory is made, and zeroed. A GPU wants the pointer and the size to be
+     * multiples of a page; the message says of which. */
+    void *host_pointer;
 } quire_memory_desc;
 
 typedef struct quire_memory_info {
@@ -195,7 +200,9 @@ typedef struct quire_memory_info {
     uint64_t size_bytes;
 } quire_memory_info;
 
-/* Memory for an engine's activations; zeroed. */
+/* Memory for an engine's activations.
+ * Errors   QUIRE_E_UNSUPPORTED  host_pointer, and the backend or its driver imports none: let it
+ *                               be made, and write there. */
 QUIRE_EXPORT quire_status quire_memory_create(quire_device *device, const quire_memory_desc *desc,
                                               quire_memory **out, quire_error *error);
 QUIRE_EXPORT quire_status quire_memory_destroy(quire_memory *memory, quire_error *error);

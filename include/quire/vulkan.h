@@ -41,8 +41,8 @@
 extern "C" {
 #endif
 
-/* Features that the VkDevice was made with; all are needed. Vulkan does not tell which were, so the
- * engine does. */
+/* Features that the VkDevice was made with; all but the last are needed. Vulkan does not tell which
+ * were, so the engine does. */
 enum {
     QUIRE_VULKAN_SHADER_INT64 = 1 << 0, /* VkPhysicalDeviceFeatures */
     QUIRE_VULKAN_SHADER_INT16 = 1 << 1,
@@ -54,7 +54,9 @@ enum {
     QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT = 1 << 7,   /* 1.2 */
     QUIRE_VULKAN_SYNCHRONIZATION2 = 1 << 8,      /* 1.3 */
     QUIRE_VULKAN_MAINTENANCE4 = 1 << 9,          /* 1.3 */
-    QUIRE_VULKAN_NEEDED_FEATURES = (1 << 10) - 1
+    QUIRE_VULKAN_NEEDED_FEATURES = (1 << 10) - 1,
+    /* Not needed: the extension VK_EXT_external_memory_host, for quire_memory_desc.host_pointer. */
+    QUIRE_VULKAN_EXTERNAL_MEMORY_HOST = 1 << 10
 };
 
 /* Any function of Vulkan's, to be cast. */

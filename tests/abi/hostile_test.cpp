@@ -94,6 +94,7 @@ class Work {
         twice("memory_copy",
               [&] { return api_.memory_copy(queue_, memory[0], 0, memory[1], 0, 64, &error_); });
         for (quire_memory *each : memory) api_.memory_destroy(each, nullptr);
+        use_import();
         twice("fence_destroy", [&] { return api_.fence_destroy(fence, &error_); });
     }
 
@@ -184,6 +185,20 @@ class Work {
             quire_status status = api_.attention_merge(queue_, &merge, &error_);
             return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // without it
         });
+    }
+
+    void use_import() {
+        alignas(64) char bytes[64] = {};
+        auto desc = described<quire_memory_desc>();
+        desc.size_bytes = sizeof bytes;
+        desc.kind = QUIRE_MEMORY_HOST;
+        desc.host_pointer = bytes;
+        quire_memory *memory = nullptr;
+        twice("memory_create", [&] {
+            quire_status status = api_.memory_create(device_, &desc, &memory, &error_);
+            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // without it
+        });
+        if (memory != nullptr) api_.memory_destroy(memory, nullptr);
     }
 
     void use_natives() {
@@ -402,6 +417,8 @@ TEST_P(Hostile, success_without_an_object_is_no_success) {
 }
 
 TEST_P(Hostile, answers_that_cannot_be_are_refused) {
+    expect_told("nothing:mem_import", QUIRE_E_BACKEND, "success, but mem_import");
+    expect_told("endless:mem_import", QUIRE_E_BACKEND, "past the address space");
     expect_told("crooked:mem_alloc", QUIRE_E_BACKEND, "aligned");
     expect_told("unreachable:mem_alloc", QUIRE_E_BACKEND, "cannot reach");
     expect_told("nonsense:query_attention", QUIRE_E_BACKEND, "query_attention");

@@ -210,6 +210,8 @@ const Capability kCapabilities[] = {
      nullptr, nullptr},
     {"token moves", may, "Tokens go from slot to slot, one after another.", "move_tokens",
      "MoveTest.*", nullptr, nullptr},
+    {"memory of the engine's", may, "Copies read and write the engine's own memory where it lies.",
+     "mem_import", "ImportTest.*", nullptr, nullptr},
     {"far places", may, "Offsets past 4 GiB and ids of 31 bits, where there is that much memory.",
      kAttentionSlots, "FarTest.*", nullptr, nullptr},
     {"batch invariance", may,

@@ -3,6 +3,7 @@
 // Devices and memory: counted, described, aligned, zeroed, and refused in words when there is none.
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -18,6 +19,15 @@ class DeviceTest : public SubjectTest {
 class MemoryTest : public SubjectTest {
  protected:
     MemoryTest() : SubjectTest(Needs::memory) {}
+};
+
+// The engine's own memory, which copies reach where it lies.
+class ImportTest : public SubjectTest {
+ protected:
+    void SetUp() override {
+        SubjectTest::SetUp();
+        if (!IsSkipped() && api().mem_import == nullptr) GTEST_SKIP() << "mem_import is NULL";
+    }
 };
 
 // What device memory holds can be seen only once there are copies.
@@ -184,6 +194,52 @@ TEST_F(ScrubTest, freed_memory_comes_back_zeroed) {
         rig.fill(rig.queue(), memory.address(), kSize, 0xFF);
         rig.sync();
     }
+}
+
+TEST_F(ImportTest, imported_memory_is_copied_where_it_lies_and_stays) {
+    constexpr uint64_t kBytes = uint64_t{1} << 20;
+    constexpr size_t kMostAlignment = 1 << 16;
+    std::unique_ptr<unsigned char, decltype(&std::free)> pages(
+        static_cast<unsigned char *>(std::aligned_alloc(kMostAlignment, kBytes)), std::free);
+    unsigned char *bytes = pages.get();
+    for (uint64_t i = 0; i < kBytes; ++i)
+        bytes[i] = static_cast<unsigned char>(i * 2654435761u >> 13);
+    std::vector<unsigned char> given(bytes, bytes + kBytes);
+    Rig rig;
+    Error error;
+    uint64_t address = 0;
+    quire_status status = api().mem_import(rig.device(), bytes, kBytes, &address, &error);
+    if (status == QUIRE_E_UNSUPPORTED) GTEST_SKIP() << error.message;
+    must(status, error);
+    EXPECT_TRUE(std::equal(given.begin(), given.end(), bytes)) << "it keeps what it holds";
+    Memory memory(rig, kBytes);
+    quire_be_copy in = {memory.address(), address, kBytes, QUIRE_BE_COPY_H2D, 0};
+    must(api().copy(rig.queue(), &in, 1, &error), error);
+    EXPECT_TRUE(rig.read(memory.address(), kBytes) == given);
+    rig.fill(rig.queue(), memory.address(), kBytes, 7);
+    quire_be_copy out = {address + 100, memory.address(), 1000, QUIRE_BE_COPY_D2H, 0};
+    must(api().copy(rig.queue(), &out, 1, &error), error);
+    rig.sync();
+    std::fill_n(given.begin() + 100, 1000, static_cast<unsigned char>(7));
+    EXPECT_TRUE(std::equal(given.begin(), given.end(), bytes));
+    api().mem_free(rig.device(), address, kBytes, QUIRE_BE_MEMORY_IMPORTED);
+    EXPECT_TRUE(std::equal(given.begin(), given.end(), bytes)) << "it is the engine's";
+    // And again, for nothing of it was kept.
+    must(api().mem_import(rig.device(), bytes, kBytes, &address, &error), error);
+    api().mem_free(rig.device(), address, kBytes, QUIRE_BE_MEMORY_IMPORTED);
+}
+
+TEST_F(ImportTest, what_cannot_be_imported_is_refused) {
+    Rig rig;
+    Error error;
+    uint64_t address = 0;
+    alignas(64) static unsigned char bytes[64];
+    expect_refused(api().mem_import(nullptr, bytes, 64, &address, &error), error, QUIRE_E_ARG);
+    expect_refused(api().mem_import(rig.device(), nullptr, 64, &address, &error), error,
+                   QUIRE_E_ARG);
+    expect_refused(api().mem_import(rig.device(), bytes, 0, &address, &error), error, QUIRE_E_ARG);
+    expect_refused(api().mem_import(rig.device(), bytes, 64, nullptr, &error), error, QUIRE_E_ARG);
+    EXPECT_EQ(address, 0u);
 }
 
 }  // namespace quire::conformance

@@ -272,6 +272,7 @@ std::vector<Slot> slots_of(const quire_backend_api &a) {
         {optional, "move_tokens", a.move_tokens != nullptr},
         {optional, "native_signal", a.native_signal != nullptr},
         {optional, "native_wait", a.native_wait != nullptr},
+        {optional, "mem_import", a.mem_import != nullptr},
     };
 }
 

@@ -22,8 +22,10 @@ constexpr uint64_t kOddSizes[] = {kHugePage,         kHugePage + 1, kHugePage + 
 
 class Memory {
  public:
-    Memory(CpuCache &owner, uint64_t size_bytes, uint32_t kind) : owner_(owner) {
+    Memory(CpuCache &owner, uint64_t size_bytes, uint32_t kind, void *host_pointer = nullptr)
+        : owner_(owner) {
         auto desc = described<quire_memory_desc>();
+        desc.host_pointer = host_pointer;
         desc.size_bytes = size_bytes;
         desc.kind = kind;
         owner.must(owner.api.memory_create(owner.device, &desc, &handle_, &owner.error));
@@ -39,6 +41,8 @@ class Memory {
     bool holds(unsigned char byte) const {
         return std::all_of(begin, end, [byte](unsigned char one) { return one == byte; });
     }
+
+    quire_memory *handle() const { return handle_; }
 
     unsigned char *begin = nullptr;
     unsigned char *end = nullptr;
@@ -74,6 +78,26 @@ uint64_t mapped_bytes() {
 }
 
 }  // namespace
+
+TEST(Memory, engines_own_is_copied_where_it_lies) {
+    CpuCache c({.blocks = 4});
+    std::vector<unsigned char> own(1000, 3);
+    quire_queue *queue = nullptr;
+    c.must(c.api.queue_create(c.device, nullptr, &queue, &c.error));
+    {
+        Memory imported(c, own.size(), QUIRE_MEMORY_HOST, own.data());
+        Memory made(c, own.size(), QUIRE_MEMORY_DEVICE);
+        EXPECT_EQ(imported.begin, own.data());
+        EXPECT_TRUE(imported.holds(3));
+        c.must(c.api.memory_copy(queue, made.handle(), 0, imported.handle(), 0, 900, &c.error));
+        c.must(c.api.memory_copy(queue, imported.handle(), 100, made.handle(), 800, 200, &c.error));
+        c.must(c.api.queue_sync(queue, &c.error));
+    }
+    c.must(c.api.queue_destroy(queue, &c.error));
+    std::vector<unsigned char> expected(1000, 3);
+    std::fill_n(expected.begin() + 200, 100, static_cast<unsigned char>(0));
+    EXPECT_EQ(own, expected);
+}
 
 TEST(CpuMemory, large_ones_begin_at_a_huge_page_and_are_zero_to_their_last_byte) {
     CpuCache cpu({.blocks = 2});

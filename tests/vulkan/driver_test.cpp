@@ -416,6 +416,29 @@ TEST_F(VulkanDriver, memory_above_the_limit_is_divided_and_addressed_as_one) {
     api().device_close(device);
 }
 
+TEST_F(VulkanDriver, memory_that_cannot_be_imported_is_refused_in_words) {
+    quire_be_device *device = nullptr;
+    Error error;
+    ASSERT_EQ(open_device(&device, &error), QUIRE_OK) << error.message;
+    alignas(4096) static unsigned char pages[3 * 4096];
+    uint64_t address = 0, another = 0;
+    EXPECT_EQ(api().mem_import(device, pages + 64, 4096, &address, &error), QUIRE_E_ARG);
+    EXPECT_TRUE(has(error, "multiples of 4096")) << error.message;
+    EXPECT_EQ(api().mem_import(device, pages, 4095, &address, &error), QUIRE_E_ARG);
+    ASSERT_EQ(api().mem_import(device, pages, 2 * 4096, &address, &error), QUIRE_OK)
+        << error.message;
+    EXPECT_EQ(live_objects(), 2u);
+    EXPECT_EQ(api().mem_import(device, pages + 4096, 2 * 4096, &another, &error), QUIRE_E_ARG);
+    EXPECT_TRUE(has(error, "are memory of the device's")) << error.message;
+    EXPECT_EQ(another, 0u);
+    EXPECT_EQ(live_objects(), 2u);
+    api().mem_free(device, address, 2 * 4096, QUIRE_BE_MEMORY_IMPORTED);
+    set_fault("no memory");
+    EXPECT_EQ(api().mem_import(device, pages, 4096, &another, &error), QUIRE_E_DEVICE_MEMORY);
+    set_fault("");
+    api().device_close(device);
+}
+
 // How many threads there are beside this one, and how many of them would take a signal.
 struct Others {
     int count = 0;

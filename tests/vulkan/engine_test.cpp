@@ -448,6 +448,23 @@ TEST_F(Opening, large_copies_go_by_its_transfer_queue_in_order) {
     EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
 }
 
+TEST_F(Opening, its_host_memory_is_imported_where_it_says_it_can_be) {
+    quire_vulkan_device given = engine.describe();
+    ASSERT_EQ(open(chain_of(given)), QUIRE_OK) << error.message;
+    alignas(4096) static unsigned char pages[4096];
+    auto desc = described<quire_memory_desc>();
+    desc.size_bytes = sizeof pages;
+    desc.host_pointer = pages;
+    quire_memory *memory = nullptr;
+    expect_refused(api.memory_create(device, &desc, &memory, &error), QUIRE_E_ARG,
+                   "QUIRE_MEMORY_HOST");
+    desc.kind = QUIRE_MEMORY_HOST;
+    expect_refused(api.memory_create(device, &desc, &memory, &error), QUIRE_E_UNSUPPORTED,
+                   "VK_EXT_external_memory_host");
+    EXPECT_EQ(memory, nullptr);
+    EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+}
+
 TEST_F(Opening, devices_of_the_librarys_own_take_no_object_of_an_engine) {
     VkSemaphore semaphore = engine.make_semaphore();
     for (const char *backend : {"vulkan", "cpu"}) {

@@ -159,7 +159,11 @@ typedef struct quire_be_answer {
     char reason[160]; /* for QUIRE_BE_NO: what is missing, in words */
 } quire_be_answer;
 
-enum { QUIRE_BE_MEMORY_DEVICE = 0, QUIRE_BE_MEMORY_HOST = 1 };
+enum {
+    QUIRE_BE_MEMORY_DEVICE = 0,
+    QUIRE_BE_MEMORY_HOST = 1,
+    QUIRE_BE_MEMORY_IMPORTED = 2 /* for mem_free: of mem_import */
+};
 
 enum { QUIRE_BE_COPY_D2D = 0, QUIRE_BE_COPY_D2H = 1, QUIRE_BE_COPY_H2D = 2, QUIRE_BE_COPY_H2H = 3 };
 
@@ -360,6 +364,10 @@ typedef struct quire_backend_api {
                                   quire_error *error);
     quire_status (*native_wait)(quire_be_queue *queue, const quire_native *native,
                                 quire_error *error);
+    /* The engine's own host memory becomes memory of kind HOST, and keeps what it holds. mem_free
+     * touches nothing of it. What is not aligned as the device wants is QUIRE_E_ARG. */
+    quire_status (*mem_import)(quire_be_device *device, void *host_pointer, uint64_t size_bytes,
+                               uint64_t *address, quire_error *error);
 } quire_backend_api;
 
 QUIRE_EXPORT quire_status quire_backend_query_v0(const quire_host_info *host,

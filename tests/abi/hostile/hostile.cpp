@@ -136,8 +136,10 @@ quire_status mem_alloc(quire_be_device *, uint64_t size_bytes, uint32_t kind, ui
     if (kind == QUIRE_BE_MEMORY_HOST && strikes("unreachable:mem_alloc")) *host_pointer = nullptr;
     return QUIRE_OK;
 }
-void mem_free(quire_be_device *, uint64_t address, uint64_t, uint32_t) {
-    std::free(reinterpret_cast<void *>(address / kPage * kPage));
+void mem_free(quire_be_device *, uint64_t address, uint64_t, uint32_t kind) {
+    if (kind != QUIRE_BE_MEMORY_IMPORTED) {
+        std::free(reinterpret_cast<void *>(address / kPage * kPage));
+    }
     --g_live;
     if (strikes("throw:mem_free")) throw std::runtime_error("thrown by a backend");
 }
@@ -218,6 +220,17 @@ quire_status move_tokens(quire_be_queue *, const quire_be_pool *, const quire_be
     return done("move_tokens", error);
 }
 
+quire_status mem_import(quire_be_device *, void *host_pointer, uint64_t size_bytes,
+                        uint64_t *address, quire_error *error) {
+    quire_status status = QUIRE_OK;
+    if (fails("mem_import", error, &status)) return status;
+    if (strikes("nothing:mem_import")) return QUIRE_OK;
+    ++g_live;
+    *address = reinterpret_cast<uint64_t>(host_pointer);
+    if (strikes("endless:mem_import")) *address = UINT64_MAX - size_bytes + 1;
+    return QUIRE_OK;
+}
+
 quire_status native_signal(quire_be_queue *, const quire_native *, quire_error *error) {
     return done("native_signal", error);
 }
@@ -261,6 +274,7 @@ constexpr quire_backend_api kHonest = {
     move_tokens,
     native_signal,
     native_wait,
+    mem_import,
 };
 
 void spoil_name() {

@@ -19,6 +19,7 @@ void leave_out_attention(quire_backend_api *t) {
     t->move_tokens = nullptr;
     t->native_signal = nullptr;
     t->native_wait = nullptr;
+    t->mem_import = nullptr;
 }
 
 void leave_out_writes(quire_backend_api *t) {
