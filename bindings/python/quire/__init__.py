@@ -27,7 +27,7 @@ from .errors import (ArgumentError, BackendError, BusyError, DeviceLostError, De
 from .groups import Group, GroupKind, Scale, Shard
 from .instance import Backend, Instance
 from .memory import Memory
-from .queue import FAILED, Fence, Queue
+from .queue import FAILED, Fence, Native, Queue
 from .sequence import (Key, KeyType, Namespace, NamespaceInfo, Sequence, SequenceFlags,
                        SequenceInfo)
 from .size import Size, estimate_size
@@ -41,7 +41,8 @@ __all__ = [
     "Device", "DeviceInfo", "DeviceLostError", "DeviceMemoryError", "FAILED", "Fence",
     "ForkedError", "Group", "GroupKind", "HostMemoryError", "ITEM", "IncompatibleError",
     "Instance", "InternalError", "Item", "Key", "KeyType", "LibraryNotFoundError", "LimitError",
-    "MOVE", "MaskKind", "Memory", "Migration", "Namespace", "NamespaceInfo", "PREEMPTION", "Pool",
+    "MOVE", "MaskKind", "Memory", "Migration", "Namespace", "NamespaceInfo", "Native",
+    "PREEMPTION", "Pool",
     "Preempt", "Queue", "QuireError", "RESULT", "RUN", "Reason", "ReentrantError", "Rope",
     "RopePairing", "RopeScaling", "SPAN", "Scale", "Sequence", "SequenceFlags", "SequenceInfo",
     "Shard", "Size", "StaleError", "Step", "StructError", "SystemCallError", "TimeoutError",

@@ -47,16 +47,26 @@ class Memory(Object):
     """Zeroed memory for activations.
 
     host     memory of the host that the device reaches; else the device's own
+    over     an array of the engine's, used where it lies and kept; nothing is made or zeroed
     address  for the arguments of kernels
     """
 
     _name = "memory"
     _destroy = "memory_destroy"
 
-    def __init__(self, device: Device, size_bytes: int, *, host: bool = False):
+    def __init__(self, device: Device, size_bytes: int = 0, *, host: bool = False,
+                 over: Any = None):
         self._device = expect(device, Device, "device")
         library = device._library
-        desc = new("quire_memory_desc", size_bytes=size_bytes, kind=int(host))
+        self._over = over
+        if over is not None:
+            try:
+                content = ffi.from_buffer(over, require_writable=True)
+            except (BufferError, TypeError, ValueError) as why:
+                raise errors.ArgumentError(f"over is no buffer to write: {why}") from None
+            desc = new("quire_memory_desc", size_bytes=len(content), kind=1, host_pointer=content)
+        else:
+            desc = new("quire_memory_desc", size_bytes=size_bytes, kind=int(host))
         out = ffi.new("quire_memory **")
         library.call(library.api.memory_create, device, desc, out)
         super().__init__(library, out[0])

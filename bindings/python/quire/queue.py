@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from typing import Any, Deque, Optional, Tuple
 
 from . import errors
@@ -20,6 +21,20 @@ _SLICE_NS = 50_000_000
 def nanoseconds(timeout: Optional[float]) -> int:
     """None waits for ever."""
     return FOREVER if timeout is None else min(FOREVER - 1, max(0, int(timeout * 1e9)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Native:
+    """A stream or event of another API, quire_native of quire/base.h: kind is QUIRE_NATIVE_*."""
+
+    kind: int
+    value: int
+    aux0: int = 0
+    aux1: int = 0
+
+    def _desc(self) -> Any:
+        return ffi.new("quire_native *", {"kind": self.kind, "value": self.value,
+                                          "aux0": self.aux0, "aux1": self.aux1})
 
 
 class Fence(Object):
@@ -60,7 +75,7 @@ class Fence(Object):
 
 
 class Queue(Object):
-    """Work runs in order; queues run independently.
+    """Work runs in order; queues run independently. With `native`: the engine's own stream.
 
     Calls only enqueue. Arrays that they were given are kept here until they have been used, so one
     may be dropped; what is written into one meanwhile is the caller's mistake.
@@ -69,11 +84,12 @@ class Queue(Object):
     _name = "queue"
     _destroy = "queue_destroy"
 
-    def __init__(self, device: Device):
+    def __init__(self, device: Device, native: Optional[Native] = None):
         self._device = expect(device, Device, "device")
         library = device._library
         out = ffi.new("quire_queue **")
-        library.call(library.api.queue_create, device, ffi.NULL, out)
+        library.call(library.api.queue_create, device,
+                     ffi.NULL if native is None else native._desc(), out)
         super().__init__(library, out[0])
         self._place: Optional[Fence] = None  # how far the queue is, while arrays are kept
         self._marks = 0
@@ -96,6 +112,14 @@ class Queue(Object):
     def after(self, fence: Fence, value: int) -> None:
         """Enqueues: later work runs after the fence reached the value."""
         self._library.call(self._library.api.queue_after, self, fence, value)
+
+    def signal_native(self, native: Native) -> None:
+        """Enqueues: the engine's own semaphore is signalled when all earlier work has run."""
+        self._library.call(self._library.api.queue_signal_native, self, native._desc())
+
+    def after_native(self, native: Native) -> None:
+        """Enqueues: later work runs after the engine's own semaphore was signalled."""
+        self._library.call(self._library.api.queue_after_native, self, native._desc())
 
     def _keep(self, array: Any) -> None:
         self._fresh.append(array)

@@ -30,7 +30,7 @@ from .sequence import Sequence
 if TYPE_CHECKING:
     from .batch import Batch
     from .cache import Cache
-    from .queue import Queue
+    from .queue import Native, Queue
 
 WAIT = 0  # outcomes of an item
 RUN = 1
@@ -224,9 +224,13 @@ class Step:
         self._cache._call("step_abort", self.handle)
         self._state = "ended"
 
-    def finish(self, failed: bool = False) -> None:
-        """Says that all of the step has been enqueued; or that it failed."""
-        self._cache._call("step_finish", self.handle, ffi.NULL, int(failed))
+    def finish(self, failed: bool = False, signal: Optional["Native"] = None) -> None:
+        """Says that all of the step has been enqueued; or that it failed.
+
+        signal  what the engine's own work of the step ends with, where that is on no queue of it
+        """
+        native = ffi.NULL if signal is None else signal._desc()
+        self._cache._call("step_finish", self.handle, native, int(failed))
         self._state = "ended"
         for queue in self._queues:
             queue._mark()

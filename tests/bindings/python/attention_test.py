@@ -200,6 +200,31 @@ class Tables(Served):
         with self.assertRaises(quire.StaleError):
             memory.array()
 
+    def test_memory_of_the_engine_is_used_where_it_lies(self):
+        own = np.zeros(2 * 4096, np.uint8)
+        page = own[-own.ctypes.data % 4096:][:4096]
+        page[:16] = np.arange(16)
+        source = quire.Memory(self.device, over=page)
+        target = quire.Memory(self.device, 64, host=True)
+        source.copy_to(target, self.queue, 16)
+        target.copy_to(source, self.queue, 8, offset=4, target_offset=32)
+        self.queue.sync()
+        self.assertEqual(list(page[32:40]), list(range(4, 12)))
+        source.close()
+        target.close()
+        page.flags.writeable = False
+        for bad in (page, np.zeros((4, 4))[:, ::2], 5):
+            with self.assertRaises(quire.ArgumentError):
+                quire.Memory(self.device, over=bad)
+
+    def test_native_kinds_that_a_backend_does_not_know_are_refused(self):
+        semaphore = quire.Native(kind=0x301, value=1)
+        for call in (lambda: quire.Queue(self.device, semaphore),
+                     lambda: self.queue.signal_native(semaphore),
+                     lambda: self.queue.after_native(semaphore)):
+            with self.assertRaises(quire.UnsupportedError):
+                call()
+
     def test_tables_stand_against_a_migration(self):
         table = self.commit(quire.Item(self.cache.sequence(), tokens=[1])).block_table
         with quire.Device(self.instance, "cpu", threads=1) as target:

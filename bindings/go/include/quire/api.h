@@ -154,7 +154,11 @@ extern "C" {
                              quire_migrate_info *info, quire_error *error))                        \
     QUIRE_FN(cache_migrate_wait,                                                                   \
              (quire_cache * cache, const quire_migrate_desc *desc, quire_migrate_info *info,       \
-              uint64_t timeout_ns, quire_error *error))
+              uint64_t timeout_ns, quire_error *error))                                            \
+    QUIRE_FN(queue_signal_native,                                                                  \
+             (quire_queue * queue, const quire_native *native, quire_error *error))                \
+    QUIRE_FN(queue_after_native,                                                                   \
+             (quire_queue * queue, const quire_native *native, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

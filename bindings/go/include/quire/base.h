@@ -5,8 +5,12 @@
  * Structs   Begin with {struct_size, flags, next}. Set struct_size to sizeof; zero is the default
  *           of every other field. Smaller than the first published size: QUIRE_E_STRUCT. Larger
  *           than the library knows: accepted when the extra bytes are zero. In an input an unknown
- *           flag bit, or a `next` that is not NULL: QUIRE_E_STRUCT. Elements of arrays have no such
- *           head; their explicit stride plays its part under the same rule.
+ *           flag bit, or a `next` that is not NULL where no extension is named: QUIRE_E_STRUCT.
+ *           Elements of arrays have no such head; their explicit stride plays its part under the
+ *           same rule.
+ * Chains    A struct that says which extensions it takes has them in `next`, each once, in any
+ *           order: {struct_type, struct_size, next} and fields under the rules above. One of
+ *           another type: QUIRE_E_STRUCT; one that the backend does not know: QUIRE_E_UNSUPPORTED.
  * Outputs   Written up to the caller's struct_size, never past it.
  * Failure   A call that returns a negative status changed nothing.
  * Errors    Each call takes an optional quire_error of the caller's, filled only on failure.
@@ -78,15 +82,17 @@ typedef struct quire_error {
     char message[480]; /* UTF-8, NUL-terminated: what was wrong, where, and what to do */
 } quire_error;
 
-/* Head of an extension struct. None is defined yet, so every `next` must be NULL. */
+/* Head of an extension struct. */
 typedef struct quire_chain {
     uint32_t struct_type;
     uint32_t struct_size;
     const struct quire_chain *next;
 } quire_chain;
 
-/* A stream or event of another API as a tagged integer. Only QUIRE_NATIVE_NONE exists in 0.1; a
- * backend refuses a kind that it does not know with QUIRE_E_UNSUPPORTED. */
+enum { QUIRE_STRUCT_VULKAN_DEVICE = 0x300 /* vulkan.h, on quire_device_desc */ };
+
+/* A stream or event of another API as a tagged integer. A backend refuses a kind that it does not
+ * know with QUIRE_E_UNSUPPORTED. */
 typedef struct quire_native {
     uint32_t kind;
     uint32_t reserved0;
@@ -95,7 +101,11 @@ typedef struct quire_native {
     uint64_t aux1;
 } quire_native;
 
-enum { QUIRE_NATIVE_NONE = 0 };
+enum {
+    QUIRE_NATIVE_NONE = 0,
+    QUIRE_NATIVE_VULKAN_QUEUE = 0x300,    /* value: VkQueue; vulkan.h */
+    QUIRE_NATIVE_VULKAN_SEMAPHORE = 0x301 /* value: VkSemaphore, a timeline; aux0: its value */
+};
 
 /* Element types. The value is DLPack's: code << 16 | bits << 8 | lanes.
  * The integers and the 8-bit floats are types of K and V in a pool only, never of q, of out or of

@@ -86,11 +86,11 @@ enum {
  * the host; others need none and look at none of them. */
 typedef struct quire_device_desc {
     uint32_t struct_size;
-    uint32_t flags; /* QUIRE_DEVICE_* */
-    const quire_chain *next;
-    const char *backend; /* name, such as "cpu"; NULL: the first backend that has a device */
-    uint32_t index;      /* which device of that backend */
-    uint32_t threads;    /* that run a kernel; 0 = one per core */
+    uint32_t flags;          /* QUIRE_DEVICE_* */
+    const quire_chain *next; /* QUIRE_STRUCT_VULKAN_DEVICE: on an engine's own VkDevice */
+    const char *backend;     /* name, such as "cpu"; NULL: the first backend that has a device */
+    uint32_t index;          /* which device of that backend */
+    uint32_t threads;        /* that run a kernel; 0 = one per core */
     /* The engine's own threads, so that its kernels and the library's do not contend for cores;
      * NULL for threads of the library's. run_tasks(run_tasks_user, task_count, task, context) runs
      * task(context, i) once for each i of [0, task_count), in any order, on any threads, at the
@@ -128,8 +128,9 @@ QUIRE_EXPORT quire_status quire_device_close(quire_device *device, quire_error *
 QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_device_info *info,
                                                 quire_error *error);
 
-/* Makes a queue, or binds the engine's own stream when `native` names one. Work on a queue runs in
- * order; queues run independently. */
+/* Makes a queue, or binds the engine's own stream when `native` names one: work then goes to that
+ * stream in the order of calls, between what the engine enqueues there itself. Work on a queue runs
+ * in order; queues run independently. */
 QUIRE_EXPORT quire_status quire_queue_create(quire_device *device, const quire_native *native,
                                              quire_queue **out, quire_error *error);
 /* Errors   QUIRE_E_BUSY  a step that is not finished uses it. Waits for nothing: enqueued work runs
@@ -159,6 +160,21 @@ QUIRE_EXPORT quire_status quire_queue_signal(quire_queue *queue, quire_fence *fe
 QUIRE_EXPORT quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t value,
                                             quire_error *error);
 
+/* Enqueues: the engine's own semaphore is signalled when all earlier work on the queue has run.
+ *
+ * native   QUIRE_NATIVE_VULKAN_SEMAPHORE.
+ * Errors   QUIRE_E_UNSUPPORTED  the backend has no such semaphores.
+ *          QUIRE_E_DEVICE_LOST  the queue has stopped. One that stops later signals nothing either:
+ *                               whoever waits for the semaphore asks quire_queue_sync too.
+ * Ownership  the semaphore stays the engine's, and alive until it was signalled. */
+QUIRE_EXPORT quire_status quire_queue_signal_native(quire_queue *queue, const quire_native *native,
+                                                    quire_error *error);
+/* Enqueues: later work on the queue runs after the engine's own semaphore was signalled. What
+ * signals it must be on its way already, for the device waits for it, and other queues with it.
+ * Errors and ownership as above. */
+QUIRE_EXPORT quire_status quire_queue_after_native(quire_queue *queue, const quire_native *native,
+                                                   quire_error *error);
+
 enum { QUIRE_MEMORY_DEVICE = 0, QUIRE_MEMORY_HOST = 1 /* the host's, reachable by the device */ };
 
 typedef struct quire_memory_desc {
@@ -168,6 +184,11 @@ typedef struct quire_memory_desc {
     uint64_t size_bytes;
     uint32_t kind;
     uint32_t reserved0;
+    /* With QUIRE_MEMORY_HOST: the engine's own memory, which copies then read and write where it
+     * lies. It keeps what it holds, and stays the engine's, mapped until quire_memory_destroy has
+     * returned. NULL: memory is made, and zeroed. A GPU wants the pointer and the size to be
+     * multiples of a page; the message says of which. */
+    void *host_pointer;
 } quire_memory_desc;
 
 typedef struct quire_memory_info {
@@ -179,7 +200,9 @@ typedef struct quire_memory_info {
     uint64_t size_bytes;
 } quire_memory_info;
 
-/* Memory for an engine's activations; zeroed. */
+/* Memory for an engine's activations.
+ * Errors   QUIRE_E_UNSUPPORTED  host_pointer, and the backend or its driver imports none: let it
+ *                               be made, and write there. */
 QUIRE_EXPORT quire_status quire_memory_create(quire_device *device, const quire_memory_desc *desc,
                                               quire_memory **out, quire_error *error);
 QUIRE_EXPORT quire_status quire_memory_destroy(quire_memory *memory, quire_error *error);

@@ -11,6 +11,7 @@
  *   migrate.h    moving a live cache to other devices
  *   calibration.h  scales of quantised K and V, measured
  *   size.h       what a deployment will hold, from numbers alone
+ *   vulkan.h     an engine's own VkDevice, VkQueue and VkSemaphore; not included here
  *   api.h        the table of all functions;  dyn.h loads it with dlopen
  *
  * One iteration of an engine:

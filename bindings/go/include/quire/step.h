@@ -187,7 +187,9 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
  * tokens stay, but drafts that were not accepted are forgotten. The handle is stale afterwards, and
  * nothing may be launched on the step's batch before its next commit.
  *
- * signal   NULL. (Native signals: not in 0.1.)
+ * signal   What the engine's own work of the step ends with, where that is not on the step's queue:
+ *          a semaphore as in quire_queue_after_native, for which the step's queue then waits.
+ *          NULL: all is on its queues. Only with one shard, and not in a bookkeeping-only cache.
  * Errors   QUIRE_E_DEVICE_LOST  a device that failed takes no signal; nothing changed. Finish the
  *                               step with QUIRE_STEP_FAILED: then none is needed. */
 QUIRE_EXPORT quire_status quire_step_finish(quire_cache *cache, quire_step step,
