@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "simt.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "fiber.hpp"
+
+namespace fakegpu {
+
+namespace {
+
+const Kernel *first_kernel = nullptr;
+
+constexpr uint32_t kMostThreads = 1024;
+constexpr uint32_t kMostLanes = 64;
+constexpr size_t kMostSharedBytes = size_t{4} << 20;  // the shadows are in it
+
+enum class State { ready, at_barrier, in_collective, done };
+
+struct Thread {
+    Fiber fiber;
+    uint32_t index = 0;
+    State state = State::ready;
+    Where where;
+    uint64_t given = 0;  // to a collective
+};
+
+// A warp's lanes, and what the last collective brought together.
+struct Warp {
+    uint32_t time = 0;
+    uint64_t gathered[kMostLanes] = {};
+};
+
+struct Block {
+    const Launch *launch = nullptr;
+    uint64_t group = 0;
+    uint32_t time = 0;
+    Thread threads[kMostThreads];
+    Warp warps[kMostThreads / 32];
+    Thread *current = nullptr;
+    std::string wrong;
+    Stacks stacks;
+    std::unique_ptr<unsigned char[]> shared{new unsigned char[kMostSharedBytes]};
+    size_t shared_bytes = 0;
+
+    uint32_t thread_count() const { return launch->kernel->threads; }
+    uint32_t width() const { return launch->warp_width; }
+    Warp &warp_of(const Thread &thread) { return warps[thread.index / width()]; }
+};
+
+thread_local Block *running = nullptr;
+
+std::string line_of(const Where &where) {
+    const char *name = where.file_name();
+    for (const char *at = name; *at != 0; ++at) {
+        if (*at == '/') name = at + 1;
+    }
+    return std::string(name) + ":" + std::to_string(where.line());
+}
+
+bool is_same(const Where &a, const Where &b) {
+    return a.line() == b.line() && a.column() == b.column() &&
+           std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+std::string place_of(const Block &block) {
+    return std::string("kernel ") + block.launch->kernel->name + ", block " +
+           std::to_string(block.group);
+}
+
+void say_wrong(Block *block, const std::string &what) {
+    if (block->wrong.empty()) block->wrong = what + " (" + place_of(*block) + ")";
+}
+
+void thread_main(void *argument) {
+    auto *thread = static_cast<Thread *>(argument);
+    const Launch *launch = running->launch;
+    launch->kernel->entry(launch->arguments);
+    thread->state = State::done;
+    thread->fiber.give_way();
+}
+
+void wait_as(State state, const Where &where) {
+    Thread *thread = running->current;
+    thread->state = state;
+    thread->where = where;
+    thread->fiber.give_way();
+}
+
+// Lets the lanes of a warp go on that have all come to one collective. False: none wait in one.
+bool end_collective(Block *block, uint32_t first) {
+    uint32_t end = std::min(first + block->width(), block->thread_count());
+    Thread *waiting = nullptr;
+    for (uint32_t i = first; i < end; ++i) {
+        if (block->threads[i].state == State::in_collective) waiting = &block->threads[i];
+    }
+    if (waiting == nullptr) return false;
+    Warp &warp = block->warp_of(*waiting);
+    for (uint32_t i = first; i < end; ++i) {
+        Thread &lane = block->threads[i];
+        if (lane.state != State::in_collective || !is_same(lane.where, waiting->where)) {
+            say_wrong(block, "warp collective at " + line_of(waiting->where) + ": lane " +
+                                 std::to_string(i - first) + " is missing, it " +
+                                 (lane.state == State::done ? std::string("has ended")
+                                                            : "is at " + line_of(lane.where)));
+            return true;
+        }
+        warp.gathered[i - first] = lane.given;
+    }
+    for (uint32_t i = first; i < end; ++i) block->threads[i].state = State::ready;
+    ++warp.time;
+    return true;
+}
+
+void end_barrier(Block *block) {
+    Thread *waiting = nullptr;
+    for (uint32_t i = 0; i < block->thread_count(); ++i) {
+        if (block->threads[i].state == State::at_barrier) waiting = &block->threads[i];
+    }
+    for (uint32_t i = 0; i < block->thread_count(); ++i) {
+        const Thread &thread = block->threads[i];
+        if (thread.state == State::at_barrier && is_same(thread.where, waiting->where)) continue;
+        say_wrong(block, "barrier at " + line_of(waiting->where) + ": thread " + std::to_string(i) +
+                             " does not come, it " +
+                             (thread.state == State::done ? std::string("has ended")
+                                                          : "is at " + line_of(thread.where)));
+        return;
+    }
+    for (uint32_t i = 0; i < block->thread_count(); ++i) block->threads[i].state = State::ready;
+    ++block->time;
+}
+
+// Runs each thread that can until none can; false: all have ended.
+bool run_ready(Block *block) {
+    bool are_done = true;
+    for (uint32_t i = 0; i < block->thread_count() && block->wrong.empty(); ++i) {
+        Thread &thread = block->threads[i];
+        if (thread.state == State::ready) {
+            block->current = &thread;
+            uint32_t warp = i / block->width();
+            self = {{block->time, block->warps[warp].time}, i, warp};
+            thread.fiber.resume();
+        }
+        are_done = are_done && thread.state == State::done;
+    }
+    return !are_done;
+}
+
+void run_block(Block *block) {
+    block->time = 0;
+    block->shared_bytes = 0;
+    for (Warp &warp : block->warps) warp.time = 0;
+    for (uint32_t i = 0; i < block->thread_count(); ++i) {
+        Thread &thread = block->threads[i];
+        thread.index = i;
+        thread.state = State::ready;
+        thread.fiber.prepare(block->stacks.top(i), thread_main, &thread);
+    }
+    while (run_ready(block) && block->wrong.empty()) {
+        bool has_collective = false;
+        for (uint32_t i = 0; i < block->thread_count(); i += block->width()) {
+            has_collective = end_collective(block, i) || has_collective;
+        }
+        if (!has_collective) end_barrier(block);
+    }
+}
+
+bool is_ordered(uint32_t other, Time then) {
+    if (then.block != self.time.block || other == self.index) return true;
+    if (other == Shadow::kSeveral) return false;
+    return other / running->width() == self.warp && then.warp != self.time.warp;
+}
+
+[[noreturn]] void race(const char *how, uint32_t other, const Where &where) {
+    fault(std::string("race: ") + how + " an element of shared memory that " +
+              (other == Shadow::kSeveral ? std::string("several threads")
+                                         : "thread " + std::to_string(other)) +
+              " touched since the last barrier",
+          where);
+}
+
+}  // namespace
+
+Kernel::Kernel(const char *kernel_name, uint32_t kernel_threads, size_t kernel_argument_bytes,
+               Entry kernel_entry)
+    : name(kernel_name),
+      threads(kernel_threads),
+      argument_bytes(kernel_argument_bytes),
+      entry(kernel_entry),
+      next(first_kernel) {
+    first_kernel = this;
+}
+
+const Kernel *find_kernel(const char *name) {
+    for (const Kernel *kernel = first_kernel; kernel != nullptr; kernel = kernel->next) {
+        if (std::strcmp(kernel->name, name) == 0) return kernel;
+    }
+    return nullptr;
+}
+
+std::string run(const Launch &launch) {
+    static thread_local std::unique_ptr<Block> kept;
+    if (kept == nullptr) kept = std::make_unique<Block>();
+    Block *block = kept.get();
+    block->launch = &launch;
+    block->wrong.clear();
+    block->stacks.reserve(launch.kernel->threads);
+    running = block;
+    uint64_t groups = uint64_t{launch.groups_x} * launch.groups_y;
+    for (block->group = 0; block->group < groups && block->wrong.empty(); ++block->group) {
+        run_block(block);
+    }
+    running = nullptr;
+    return block->wrong;
+}
+
+thread_local constinit Self self;
+
+uint64_t group_index() { return running->group; }
+uint32_t warp_width() { return running->width(); }
+
+void fault(const std::string &what, const Where &where) {
+    say_wrong(running,
+              what + ", thread " + std::to_string(thread_index()) + " at " + line_of(where));
+    // It is not run again: the launch is over.
+    for (;;) running->current->fiber.give_way();
+}
+
+void barrier(Where where) { wait_as(State::at_barrier, where); }
+
+uint64_t exchange_xor(uint64_t value, uint32_t mask, const Where &where) {
+    Thread *thread = running->current;
+    thread->given = value;
+    wait_as(State::in_collective, where);
+    uint32_t lane = thread->index % running->width();
+    return running->warp_of(*thread).gathered[(lane ^ mask) % running->width()];
+}
+
+uint64_t ballot(bool vote, Where where) {
+    Thread *thread = running->current;
+    thread->given = vote ? 1 : 0;
+    wait_as(State::in_collective, where);
+    uint64_t votes = 0;
+    for (uint32_t i = 0; i < running->width(); ++i) {
+        votes |= running->warp_of(*thread).gathered[i] << i;
+    }
+    return votes;
+}
+
+void Shadow::judge_read(const Where &where) const {
+    if (!is_set) fault("shared memory is read before it is written", where);
+    if (!is_ordered(writer, written)) race("reads", writer, where);
+}
+
+void Shadow::note_write(bool by_atomic, const Where &where) {
+    bool are_both_atomic = by_atomic && is_atomic;
+    if (writer != kNobody && !are_both_atomic && !is_ordered(writer, written)) {
+        race("writes", writer, where);
+    }
+    if (reader != kNobody && !is_ordered(reader, read)) race("writes", reader, where);
+    writer = are_both_atomic && writer != self.index ? kSeveral : self.index;
+    written = self.time;
+    is_set = true;
+    is_atomic = by_atomic;
+}
+
+void *shared_memory(size_t size_bytes, bool *is_new) {
+    if (size_bytes > kMostSharedBytes) {
+        fault("a block shares " + std::to_string(size_bytes) + " bytes", Where::current());
+    }
+    *is_new = running->shared_bytes == 0;
+    running->shared_bytes = size_bytes;
+    return running->shared.get();
+}
+
+}  // namespace fakegpu

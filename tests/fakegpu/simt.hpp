@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// simt: kernels on the host: a block's threads are fibers, run one after another between barriers.
+//
+// What a real device only does sometimes is always found here, and ends the launch with a sentence:
+//   - an access outside device memory, or not aligned (memory.hpp);
+//   - two threads of a block that touch one element of shared memory, one of them writing, without
+//     a barrier between them, or within a warp a collective (a race);
+//   - an element of shared memory read before anybody wrote it;
+//   - a barrier that some threads do not reach, or where they stand at different ones;
+//   - a warp collective in which a lane is missing.
+// Fibers always run in the same order, so a race is found by its marks (Shadow), not by its effect.
+//
+// Blocks of a launch run one after another on one thread; launches of several streams at once. So
+// races between blocks are not looked for.
+//
+// Threads: whatever is called inside a kernel finds its block in this thread's `running`.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <source_location>
+#include <string>
+#include <type_traits>
+
+#include "memory.hpp"
+
+namespace fakegpu {
+
+// One kernel of the program, found by its name.
+struct Kernel {
+    using Entry = void (*)(const void *arguments);
+
+    Kernel(const char *kernel_name, uint32_t kernel_threads, size_t kernel_argument_bytes,
+           Entry kernel_entry);
+
+    const char *name;
+    uint32_t threads;
+    size_t argument_bytes;
+    Entry entry;
+    const Kernel *next;
+};
+// NULL: there is none of this name.
+const Kernel *find_kernel(const char *name);
+
+struct Launch {
+    const Kernel *kernel;
+    const void *arguments;
+    uint32_t groups_x;
+    uint32_t groups_y;
+    uint32_t warp_width;
+};
+// Runs every block. Empty, or what went wrong, where.
+std::string run(const Launch &launch);
+
+using Where = std::source_location;
+
+// Where a thread of a block stands, in barriers and collectives passed: what is at another time of
+// its block is ordered; so is, between lanes of one warp, what is at another time of it.
+struct Time {
+    uint32_t block = 0;
+    uint32_t warp = 0;
+};
+
+// The thread that runs: what accesses ask for all the time, so found without a call.
+struct Self {
+    Time time;
+    uint32_t index = 0;
+    uint32_t warp = 0;
+};
+extern thread_local constinit Self self __attribute__((tls_model("initial-exec")));
+
+// REQUIRES, of all below: called inside a kernel.
+inline uint32_t thread_index() { return self.index; }
+uint64_t group_index();
+uint32_t warp_width();
+[[noreturn]] void fault(const std::string &what, const Where &where);
+
+void barrier(Where where = Where::current());
+uint64_t exchange_xor(uint64_t value, uint32_t mask, const Where &where);
+uint64_t ballot(bool vote, Where where = Where::current());
+template <typename T>
+T shuffle_xor(T value, uint32_t mask, Where where = Where::current()) {
+    static_assert(sizeof(T) == 4);
+    return __builtin_bit_cast(
+        T, static_cast<uint32_t>(exchange_xor(__builtin_bit_cast(uint32_t, value), mask, where)));
+}
+
+// Who touched an element last, and how.
+struct Shadow {
+    static constexpr uint32_t kNobody = UINT32_MAX;
+    static constexpr uint32_t kSeveral = UINT32_MAX - 1;
+
+    uint32_t writer = kNobody;
+    uint32_t reader = kNobody;
+    Time written;
+    Time read;
+    bool is_set = false;
+    bool is_atomic = false;  // the last write was
+
+    void note_read(const Where &where) {
+        bool is_ordered = writer == self.index || written.block != self.time.block;
+        if (!is_set || !is_ordered) judge_read(where);
+        bool is_again = read.block == self.time.block && reader != self.index;
+        reader = is_again && reader != kNobody ? kSeveral : self.index;
+        read = self.time;
+    }
+    void note_write(bool by_atomic, const Where &where);
+
+ private:
+    void judge_read(const Where &where) const;
+};
+
+// Shared memory that remembers. The elements hold a poison until they are written.
+template <typename T, uint32_t count>
+class SharedArray {
+    static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+    SharedArray() { std::memset(values_, 0xFF, sizeof values_); }
+
+    class Element {
+     public:
+        Element(SharedArray &array, uint32_t index, const Where &where)
+            : array_(array), index_(index), where_(where) {}
+        Element(const Element &) = default;
+        operator T() const {
+            array_.shadows_[index_].note_read(where_);
+            return array_.values_[index_];
+        }
+        T operator=(T value) const {
+            array_.shadows_[index_].note_write(false, where_);
+            return array_.values_[index_] = value;
+        }
+        T operator=(const Element &other) const { return *this = static_cast<T>(other); }
+
+     private:
+        SharedArray &array_;
+        uint32_t index_;
+        Where where_;
+    };
+
+    struct Index {
+        template <typename Number>
+        Index(Number number, Where from = Where::current())
+            : value(static_cast<uint64_t>(number)), where(from) {}
+        uint64_t value;
+        Where where;
+    };
+
+    Element operator[](Index index) {
+        if (index.value >= count) {
+            fault("shared memory: element " + std::to_string(index.value) + " of " +
+                      std::to_string(count),
+                  index.where);
+        }
+        return Element(*this, static_cast<uint32_t>(index.value), index.where);
+    }
+
+    void lower(uint32_t index, T value, const Where &where) {
+        shadows_[index].note_write(true, where);
+        if (value < values_[index]) values_[index] = value;
+    }
+
+ private:
+    T values_[count];
+    Shadow shadows_[count];
+};
+
+template <uint32_t count>
+void atomic_min(SharedArray<int32_t, count> &array, uint32_t index, int32_t value,
+                Where where = Where::current()) {
+    array.lower(index, value, where);
+}
+
+// The block's one object; made anew for each block by whichever thread comes first.
+void *shared_memory(size_t size_bytes, bool *is_new);
+template <typename T>
+T &shared_object() {
+    bool is_new = false;
+    void *memory = shared_memory(sizeof(T), &is_new);
+    return is_new ? *new (memory) T : *static_cast<T *>(memory);
+}
+
+// Global memory.
+template <typename T>
+T load(uint64_t address, Where where = Where::current()) {
+    T value;
+    std::memcpy(&value, reach(address, sizeof(T), alignof(T), where), sizeof(T));
+    return value;
+}
+template <typename T>
+void store(uint64_t address, std::type_identity_t<T> value, Where where = Where::current()) {
+    std::memcpy(reach(address, sizeof(T), alignof(T), where), &value, sizeof(T));
+}
+inline void system_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+template <typename T>
+T atomic_max(uint64_t address, T value, Where where = Where::current()) {
+    T *at = static_cast<T *>(reach(address, sizeof(T), alignof(T), where));
+    T before = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+    while (before < value && !__atomic_compare_exchange_n(at, &before, value, false,
+                                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    }
+    return before;
+}
+inline uint32_t atomic_swap_if(uint64_t address, uint32_t is, uint32_t value,
+                               Where where = Where::current()) {
+    auto *at = static_cast<uint32_t *>(reach(address, sizeof is, alignof(uint32_t), where));
+    __atomic_compare_exchange_n(at, &is, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return is;
+}
+
+}  // namespace fakegpu

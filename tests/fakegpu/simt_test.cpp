@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The emulator: kernels do what they say at both widths of a warp, and each planted mistake is
+// named.
+
+#include <gtest/gtest.h>
+
+#include "kernels/dialect.hpp"
+
+namespace quire::gpu {
+
+namespace {
+
+struct Numbers {
+    uint64_t in;
+    uint64_t out;
+    uint32_t count;
+};
+
+struct SumShared {
+    SharedArray<uint32_t, 128> parts;
+};
+
+// The sum of each block's numbers, by a tree.
+QUIRE_KERNEL(test_sum, 128, Numbers, call) {
+    QUIRE_SHARED(SumShared, shared);
+    uint64_t at = group_index() * 128 + thread_index();
+    shared.parts[thread_index()] = at < call.count ? load<uint32_t>(call.in + at * 4) : 0u;
+    for (uint32_t step = 64; step != 0; step /= 2) {
+        barrier();
+        if (thread_index() < step) {
+            uint32_t other = shared.parts[thread_index() + step];
+            shared.parts[thread_index()] = shared.parts[thread_index()] + other;
+        }
+    }
+    if (thread_index() == 0) store<uint32_t>(call.out + group_index() * 4, shared.parts[0]);
+}
+
+// As test_sum, but nobody waits.
+QUIRE_KERNEL(test_race, 128, Numbers, call) {
+    QUIRE_SHARED(SumShared, shared);
+    shared.parts[thread_index()] = thread_index();
+    uint32_t other = shared.parts[(thread_index() + 1) % 128];
+    store<uint32_t>(call.out + thread_index() * 4, other);
+}
+
+QUIRE_KERNEL(test_race_of_writes, 64, Numbers, call) {
+    QUIRE_SHARED(SumShared, shared);
+    shared.parts[thread_index() / 2] = call.count;
+}
+
+QUIRE_KERNEL(test_read_of_nothing, 64, Numbers, call) {
+    QUIRE_SHARED(SumShared, shared);
+    if (thread_index() == 0) store<uint32_t>(call.out, shared.parts[5]);
+}
+
+QUIRE_KERNEL(test_write_past_shared, 64, Numbers, call) {
+    QUIRE_SHARED(SumShared, shared);
+    shared.parts[thread_index() + call.count] = 1u;
+}
+
+QUIRE_KERNEL(test_write_past_the_end, 64, Numbers, call) {
+    store<uint32_t>(call.out + (thread_index() + group_index() * 64) * 4, 1);
+}
+
+QUIRE_KERNEL(test_misaligned, 64, Numbers, call) { load<uint32_t>(call.out + 2); }
+
+QUIRE_KERNEL(test_missing_barrier, 64, Numbers, call) {
+    if (thread_index() < call.count) barrier();
+}
+
+QUIRE_KERNEL(test_two_barriers, 64, Numbers, call) {
+    if (thread_index() < call.count) {
+        barrier();
+    } else {
+        barrier();
+    }
+}
+
+QUIRE_KERNEL(test_missing_lane, 64, Numbers, call) {
+    if (thread_index() % 32 < call.count) ballot(true);
+}
+
+QUIRE_KERNEL(test_warp, 64, Numbers, call) {
+    store<uint32_t>(call.out + thread_index() * 4, warp_max(thread_index() * 7 % 64));
+    uint64_t odd = ballot(thread_index() % 2 == 1);
+    if (thread_index() == 0) store<uint64_t>(call.in, odd);
+}
+
+// Lanes of one warp may go by a collective instead of a barrier; other warps may not.
+QUIRE_KERNEL(test_ordered_by_warp, 64, Numbers, call) {
+    QUIRE_SHARED(SumShared, shared);
+    shared.parts[thread_index()] = thread_index();
+    ballot(true);
+    store<uint32_t>(call.out + thread_index() * 4, shared.parts[thread_index() ^ call.count]);
+}
+
+struct MinShared {
+    SharedArray<int32_t, 1> least;
+};
+QUIRE_KERNEL(test_atomics, 64, Numbers, call) {
+    QUIRE_SHARED(MinShared, shared);
+    auto self = static_cast<int32_t>(thread_index());
+    if (self == 0) shared.least[0] = 1000;
+    barrier();
+    atomic_min(shared.least, 0, (self - 20) * (self - 20));
+    barrier();
+    atomic_max(call.out, static_cast<uint32_t>(self));
+    if (self == 0) store<int32_t>(call.out + 4, shared.least[0]);
+}
+
+class Simt : public testing::TestWithParam<uint32_t> {
+ protected:
+    Simt() {
+        numbers_.in = fakegpu::allocate(kCount * 4, false);
+        numbers_.out = fakegpu::allocate(kCount * 4, false);
+        numbers_.count = kCount;
+        for (uint32_t i = 0; i < kCount; ++i) word(numbers_.in, i) = i;
+    }
+    ~Simt() override {
+        fakegpu::release(numbers_.in, false);
+        fakegpu::release(numbers_.out, false);
+    }
+
+    static constexpr uint32_t kCount = 300;
+
+    static uint32_t &word(uint64_t address, uint32_t index) {
+        return static_cast<uint32_t *>(fakegpu::find(address, kCount * 4))[index];
+    }
+    std::string run(const char *name, uint32_t groups = 1) const {
+        return fakegpu::run({fakegpu::find_kernel(name), &numbers_, groups, 1, GetParam()});
+    }
+    static void expect_says(const std::string &wrong, const std::string &what) {
+        EXPECT_NE(wrong.find(what), std::string::npos) << "it says: " << wrong;
+    }
+
+    Numbers numbers_{};
+};
+
+TEST_P(Simt, kernel_computes_what_it_says) {
+    EXPECT_EQ(run("test_sum", 3), "");
+    EXPECT_EQ(word(numbers_.out, 0), 127u * 128 / 2);
+    EXPECT_EQ(word(numbers_.out, 1), 255u * 256 / 2 - 127u * 128 / 2);
+    EXPECT_EQ(word(numbers_.out, 2), 299u * 300 / 2 - 255u * 256 / 2);
+}
+
+TEST_P(Simt, race_is_named) {
+    expect_says(run("test_race"), "shared memory is read before it is written");
+    expect_says(run("test_race_of_writes"),
+                "race: writes an element of shared memory that thread 0");
+}
+
+TEST_P(Simt, race_of_reads_and_writes_is_named) {
+    numbers_.count = GetParam() / 2;
+    EXPECT_EQ(run("test_ordered_by_warp"), "") << "lanes of one warp";
+    numbers_.count = GetParam() == 32 ? 32 : 64;
+    if (GetParam() == 32) {
+        // The first warp has not passed a barrier when the second writes, nor the other way round.
+        expect_says(run("test_ordered_by_warp"), "race: reads");
+    }
+}
+
+TEST_P(Simt, shared_memory_has_an_end_and_is_poisoned) {
+    expect_says(run("test_read_of_nothing"), "read before it is written, thread 0");
+    numbers_.count = 65;
+    expect_says(run("test_write_past_shared"), "element 128 of 128, thread 63");
+}
+
+TEST_P(Simt, write_out_of_bounds_is_named) {
+    EXPECT_EQ(run("test_write_past_the_end", 4), "");
+    std::string wrong = run("test_write_past_the_end", 5);
+    expect_says(wrong, "4 bytes at 0x");
+    expect_says(wrong, "outside device memory, thread 44");
+    expect_says(wrong, "kernel test_write_past_the_end, block 4");
+    expect_says(run("test_misaligned"), "is not a multiple of 4");
+}
+
+TEST_P(Simt, missing_barrier_is_named) {
+    numbers_.count = 64;
+    EXPECT_EQ(run("test_missing_barrier"), "");
+    numbers_.count = 63;
+    expect_says(run("test_missing_barrier"), "thread 63 does not come, it has ended");
+    expect_says(run("test_two_barriers"), "thread 0 does not come, it is at simt_test.cpp");
+}
+
+TEST_P(Simt, missing_lane_is_named) {
+    numbers_.count = 32;
+    EXPECT_EQ(run("test_missing_lane"), "");
+    numbers_.count = 31;
+    expect_says(run("test_missing_lane"), "lane 31 is missing, it has ended");
+}
+
+TEST_P(Simt, warp_collectives_reach_the_warp) {
+    ASSERT_EQ(run("test_warp"), "");
+    for (uint32_t i = 0; i < 64; ++i) {
+        uint32_t most = 0;
+        uint32_t first = i / GetParam() * GetParam();
+        for (uint32_t j = first; j < first + GetParam(); ++j) most = std::max(most, j * 7 % 64);
+        EXPECT_EQ(word(numbers_.out, i), most) << i;
+    }
+    EXPECT_EQ(word(numbers_.in, 0), 0xAAAAAAAAu);
+    EXPECT_EQ(word(numbers_.in, 1), GetParam() == 64 ? 0xAAAAAAAAu : 0u);
+}
+
+TEST_P(Simt, atomics_are_no_race) {
+    word(numbers_.out, 0) = 3;
+    ASSERT_EQ(run("test_atomics"), "");
+    EXPECT_EQ(word(numbers_.out, 0), 63u);
+    EXPECT_EQ(word(numbers_.out, 1), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, Simt, testing::Values(32u, 64u));
+
+}  // namespace
+
+}  // namespace quire::gpu
