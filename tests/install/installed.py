@@ -17,15 +17,15 @@ from tree import Tree, compiler, expect, planted, stranger
 SKIPPED = 77
 CASE, BUILD, SOURCE, PREFIX, LIBDIR = sys.argv[1:6]
 HERE = pathlib.Path(__file__).parent
-# A machine without glslc builds no vulkan.
+# A machine without its compiler builds no vulkan, nor a cuda.
 BACKENDS = sorted(path.stem.removeprefix("quire_backend_")
                   for path in pathlib.Path(BUILD, "backends").glob("quire_backend_*.so"))
 
 
 def differences(tree):
     listed = (HERE / "files.txt").read_text().split()
-    if "vulkan" not in BACKENDS:
-        listed = [name for name in listed if "backend_vulkan" not in name]
+    for backend in {"cuda", "vulkan"} - set(BACKENDS):
+        listed = [name for name in listed if f"backend_{backend}" not in name]
     found = tree.files()
     return ([f"{name} is installed and not listed" for name in found if name not in listed] +
             [f"{name} is listed and not installed" for name in listed if name not in found])

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// loader: libcuda, found when it is first asked for, and its functions as backends/gpu calls them.
+//
+// Functions are had through cuGetProcAddress, for CUDA 12's interface: so a driver says by name
+// what it lacks, and a newer one keeps to the arguments that are written here. Types and numbers
+// are those of cuda.h, which is not needed to build this.
+//
+// Environment (not believed in a privileged process)
+//   QUIRE_CUDA_LIBRARY   another file than libcuda.so.1
+//
+// Threads: any. The driver is opened once and never closed.
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <mutex>
+
+#include "gpu/context.hpp"
+#include "gpu/driver.hpp"
+#include "shared/checks.hpp"
+
+const char quire::kBackendName[] = "cuda";
+
+namespace quire::gpu {
+
+namespace {
+
+// cuda.h.
+constexpr int kInterface = 12000;
+constexpr Result kOutOfMemory = 2;
+constexpr Result kDeinitialized = 4;
+constexpr Result kNoDevice = 100;
+constexpr Result kNotReady = 600;
+constexpr Result kFirstFatal = 700;  // of a kernel's: illegal address and what is like it
+constexpr Result kLastFatal = 720;
+constexpr int kAttributeMajor = 75;         // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+constexpr int kAttributeWaitValue64 = 122;  // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+constexpr unsigned kHostPortableMapped = 1 | 2;  // CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
+constexpr unsigned kWaitValueGeq = 0;            // CU_STREAM_WAIT_VALUE_GEQ
+constexpr int kOldestMajor = 8;                  // of compute capability: what kernels are made for
+
+struct Cuda {
+    int (*cuInit)(unsigned);
+    int (*cuDeviceGetCount)(int *);
+    int (*cuDeviceGet)(int *, int);
+    int (*cuDeviceGetName)(char *, int, int);
+    int (*cuDeviceGetAttribute)(int *, int, int);
+    int (*cuDevicePrimaryCtxRetain)(void **, int);
+    int (*cuDevicePrimaryCtxRelease)(int);
+    int (*cuCtxPushCurrent)(void *);
+    int (*cuCtxPopCurrent)(void **);
+    int (*cuMemGetInfo)(size_t *, size_t *);
+    int (*cuMemAlloc)(uint64_t *, size_t);
+    int (*cuMemFree)(uint64_t);
+    int (*cuMemHostAlloc)(void **, size_t, unsigned);
+    int (*cuMemFreeHost)(void *);
+    int (*cuMemHostGetDevicePointer)(uint64_t *, void *, unsigned);
+    int (*cuStreamCreate)(void **, unsigned);
+    int (*cuStreamDestroy)(void *);
+    int (*cuStreamQuery)(void *);
+    int (*cuStreamSynchronize)(void *);
+    int (*cuStreamWaitValue64)(void *, uint64_t, uint64_t, unsigned);
+    int (*cuMemsetD8Async)(uint64_t, unsigned char, size_t, void *);
+    int (*cuMemcpyAsync)(uint64_t, uint64_t, size_t, void *);
+    int (*cuModuleLoadData)(void **, const void *);
+    int (*cuModuleUnload)(void *);
+    int (*cuModuleGetFunction)(void **, void *, const char *);
+    int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          unsigned, void *, void **, void **);
+    int (*cuGetErrorString)(int, const char **);
+};
+Cuda cuda;
+
+Result device_count(int *count) {
+    Result result = cuda.cuDeviceGetCount(count);
+    if (result != kNoDevice) return result;
+    *count = 0;
+    return 0;
+}
+
+Result device_name(int index, char *name, int name_bytes) {
+    return cuda.cuDeviceGetName(name, name_bytes, index);
+}
+
+Result device_lacks(int index, char *text, size_t text_bytes) {
+    int major = 0, can_wait = 0;
+    if (Result result = cuda.cuDeviceGetAttribute(&major, kAttributeMajor, index)) return result;
+    if (Result result = cuda.cuDeviceGetAttribute(&can_wait, kAttributeWaitValue64, index)) {
+        return result;
+    }
+    if (major < kOldestMajor) {
+        std::snprintf(text, text_bytes, "its compute capability is %d, and 8.0 is needed", major);
+    } else if (can_wait == 0) {
+        std::snprintf(text, text_bytes, "its streams cannot wait for 64-bit values");
+    }
+    return 0;
+}
+
+Result retain(int index, void **context) {
+    int device = 0;
+    if (Result result = cuda.cuDeviceGet(&device, index)) return result;
+    return cuda.cuDevicePrimaryCtxRetain(context, device);
+}
+void release(int index) { cuda.cuDevicePrimaryCtxRelease(index); }
+Result enter(void *context, void **before) {
+    *before = nullptr;
+    return cuda.cuCtxPushCurrent(context);
+}
+void leave(void *) {
+    void *ours = nullptr;
+    cuda.cuCtxPopCurrent(&ours);
+}
+
+Result host_alloc(void **pointer, uint64_t *address, size_t size_bytes) {
+    if (Result result = cuda.cuMemHostAlloc(pointer, size_bytes, kHostPortableMapped)) {
+        return result;
+    }
+    Result result = cuda.cuMemHostGetDevicePointer(address, *pointer, 0);
+    if (result != 0) cuda.cuMemFreeHost(*pointer);
+    return result;
+}
+
+Result stream_create(Stream *out) { return cuda.cuStreamCreate(out, kStreamNonBlocking); }
+Result stream_wait_value(Stream stream, uint64_t address, uint64_t value) {
+    return cuda.cuStreamWaitValue64(stream, address, value, kWaitValueGeq);
+}
+Result fill(Stream stream, uint64_t address, unsigned char byte, size_t size_bytes) {
+    return cuda.cuMemsetD8Async(address, byte, size_bytes, stream);
+}
+Result copy(Stream stream, uint64_t dst, uint64_t src, size_t size_bytes) {
+    return cuda.cuMemcpyAsync(dst, src, size_bytes, stream);
+}
+Result module_load(const void *image, Module *out) { return cuda.cuModuleLoadData(out, image); }
+Result module_function(Module module, const char *name, Function *out) {
+    return cuda.cuModuleGetFunction(out, module, name);
+}
+Result launch(Function function, uint32_t groups_x, uint32_t groups_y, uint32_t threads,
+              Stream stream, void *arguments) {
+    void *list[] = {arguments};
+    return cuda.cuLaunchKernel(function, groups_x, groups_y, 1, threads, 1, 1, 0, stream, list,
+                               nullptr);
+}
+
+const char *describe(Result result) {
+    const char *text = nullptr;
+    if (cuda.cuGetErrorString(result, &text) != 0 || text == nullptr) return "no description";
+    return text;
+}
+bool is_not_ready(Result result) { return result == kNotReady; }
+bool is_out_of_memory(Result result) { return result == kOutOfMemory; }
+bool is_fatal(Result result) {
+    return (result >= kFirstFatal && result <= kLastFatal) || result == kDeinitialized;
+}
+
+Driver make_driver() {
+    Driver driver{};
+    driver.vendor = "CUDA";
+    driver.device_count = device_count;
+    driver.device_name = device_name;
+    driver.device_lacks = device_lacks;
+    driver.retain = retain;
+    driver.release = release;
+    driver.enter = enter;
+    driver.leave = leave;
+    driver.memory_info = cuda.cuMemGetInfo;
+    driver.memory_alloc = cuda.cuMemAlloc;
+    driver.memory_free = cuda.cuMemFree;
+    driver.host_alloc = host_alloc;
+    driver.host_free = cuda.cuMemFreeHost;
+    driver.stream_create = stream_create;
+    driver.stream_destroy = cuda.cuStreamDestroy;
+    driver.stream_query = cuda.cuStreamQuery;
+    driver.stream_wait = cuda.cuStreamSynchronize;
+    driver.stream_wait_value = stream_wait_value;
+    driver.fill = fill;
+    driver.copy = copy;
+    driver.module_load = module_load;
+    driver.module_unload = cuda.cuModuleUnload;
+    driver.module_function = module_function;
+    driver.launch = launch;
+    driver.describe = describe;
+    driver.is_not_ready = is_not_ready;
+    driver.is_out_of_memory = is_out_of_memory;
+    driver.is_fatal = is_fatal;
+    return driver;
+}
+
+using GetProcAddress = int (*)(const char *, void **, int, uint64_t, int *);
+
+// NULL, or the first function that the driver does not have.
+const char *find_functions(GetProcAddress get) {
+    struct Wanted {
+        const char *name;
+        void **function;
+    };
+#define QUIRE_CUDA(name)                             \
+    {                                                \
+        #name, reinterpret_cast<void **>(&cuda.name) \
+    }
+    const Wanted wanted[] = {
+        QUIRE_CUDA(cuInit),
+        QUIRE_CUDA(cuDeviceGetCount),
+        QUIRE_CUDA(cuDeviceGet),
+        QUIRE_CUDA(cuDeviceGetName),
+        QUIRE_CUDA(cuDeviceGetAttribute),
+        QUIRE_CUDA(cuDevicePrimaryCtxRetain),
+        QUIRE_CUDA(cuDevicePrimaryCtxRelease),
+        QUIRE_CUDA(cuCtxPushCurrent),
+        QUIRE_CUDA(cuCtxPopCurrent),
+        QUIRE_CUDA(cuMemGetInfo),
+        QUIRE_CUDA(cuMemAlloc),
+        QUIRE_CUDA(cuMemFree),
+        QUIRE_CUDA(cuMemHostAlloc),
+        QUIRE_CUDA(cuMemFreeHost),
+        QUIRE_CUDA(cuMemHostGetDevicePointer),
+        QUIRE_CUDA(cuStreamCreate),
+        QUIRE_CUDA(cuStreamDestroy),
+        QUIRE_CUDA(cuStreamQuery),
+        QUIRE_CUDA(cuStreamSynchronize),
+        QUIRE_CUDA(cuStreamWaitValue64),
+        QUIRE_CUDA(cuMemsetD8Async),
+        QUIRE_CUDA(cuMemcpyAsync),
+        QUIRE_CUDA(cuModuleLoadData),
+        QUIRE_CUDA(cuModuleUnload),
+        QUIRE_CUDA(cuModuleGetFunction),
+        QUIRE_CUDA(cuLaunchKernel),
+        QUIRE_CUDA(cuGetErrorString),
+    };
+#undef QUIRE_CUDA
+    for (const Wanted &one : wanted) {
+        int found = 0;
+        Result result = get(one.name, one.function, kInterface, 0, &found);
+        if (result != 0 || *one.function == nullptr) return one.name;
+    }
+    return nullptr;
+}
+
+// What came of looking for the driver, for all who ask.
+struct Found {
+    quire_status status = QUIRE_OK;
+    bool has_driver = false;
+    char message[192] = {};
+};
+
+Found look_for_driver() {
+    Found found;
+    const char *named = environment("QUIRE_CUDA_LIBRARY");
+    void *library = dlopen(named != nullptr ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        if (named == nullptr) return found;
+        found.status = QUIRE_E_BACKEND;
+        std::snprintf(found.message, sizeof found.message, "QUIRE_CUDA_LIBRARY: %.150s", dlerror());
+        return found;
+    }
+    auto get = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
+    const char *lacks = get == nullptr ? "cuGetProcAddress_v2" : find_functions(get);
+    if (lacks != nullptr) {
+        found.status = QUIRE_E_INCOMPATIBLE;
+        std::snprintf(found.message, sizeof found.message,
+                      "the CUDA driver has no %s: it is older than CUDA 12; install a newer one",
+                      lacks);
+        return found;
+    }
+    Result result = cuda.cuInit(0);
+    if (result == kNoDevice) return found;
+    if (result != 0) {
+        found.status = QUIRE_E_BACKEND;
+        std::snprintf(found.message, sizeof found.message,
+                      "the CUDA driver does not start: %s (%d)", describe(result), result);
+        return found;
+    }
+    found.has_driver = true;
+    return found;
+}
+
+}  // namespace
+
+quire_status find_driver(const Driver **out, quire_error *error) {
+    static std::mutex mutex;
+    static bool is_known = false;
+    static Found found;
+    static Driver driver;
+    std::lock_guard lock(mutex);
+    if (!is_known) {
+        DriverThreads threads;
+        found = look_for_driver();
+        if (found.has_driver) driver = make_driver();
+        is_known = true;
+    }
+    *out = found.has_driver ? &driver : nullptr;
+    return found.status == QUIRE_OK ? QUIRE_OK : fail(error, found.status, "%s", found.message);
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "attention.hpp"
+
+#include <algorithm>
+
+#include "device.hpp"
+#include "format.hpp"
+#include "plan.hpp"
+#include "queue.hpp"
+#include "quire/attention.h"
+#include "quire/cache.h"
+#include "shared/checks.hpp"
+#include "shared/pool_calls.hpp"
+
+namespace quire::gpu {
+
+namespace {
+
+uint32_t scale_option(uint32_t kind, uint32_t of_calibration, uint32_t of_rows) {
+    if (kind == QUIRE_SCALE_NONE) return 0;
+    return kind == QUIRE_SCALE_TOKEN_HEAD ? of_rows : of_calibration;
+}
+
+uint32_t options_of(const PlanOptions &plan, const quire_be_attention &args) {
+    const quire_be_attention_query &shape = plan.shape;
+    uint32_t options = scale_option(shape.k_scale_kind, kStaticKScale, kOwnKScale) |
+                       scale_option(shape.v_scale_kind, kStaticVScale, kOwnVScale);
+    if (plan.has(QUIRE_ATTENTION_NOT_CAUSAL)) options |= kNotCausal;
+    if (shape.group_kind == QUIRE_GROUP_WINDOW) options |= kWindow;
+    if (shape.group_kind == QUIRE_GROUP_CHUNKED) options |= kChunked;
+    if (shape.group_kind == QUIRE_GROUP_LATENT) options |= kLatent;
+    if (plan.has(QUIRE_ATTENTION_SINK_LOGITS)) options |= kSinkLogits;
+    if (plan.soft_cap != 0.0f) options |= kSoftCap;
+    if (plan.slopes != nullptr) options |= kAlibi;
+    if (args.mask != 0) options |= kMask;
+    return options;
+}
+
+// May rows of K be read by four elements at a time?
+bool has_wide_k(const quire_be_pool &pool) {
+    constexpr uint64_t kWideBytes = 16;
+    uint64_t misfit = pool.address | static_cast<uint64_t>(pool.block_stride) |
+                      static_cast<uint64_t>(pool.layer_stride) |
+                      static_cast<uint64_t>(pool.k_head_stride) |
+                      static_cast<uint64_t>(pool.k_token_stride);
+    return misfit % kWideBytes == 0 && pool.k_head_dim % 4 == 0;
+}
+
+void put_pool(const quire_be_pool &pool, uint32_t layer, AttendCall *to) {
+    if (has_wide_k(pool)) to->options |= kWideK;
+    to->pool = pool.address + layer * static_cast<uint64_t>(pool.layer_stride);
+    to->block_stride = pool.block_stride;
+    to->v_offset = pool.v_offset;
+    to->k_head_stride = pool.k_head_stride;
+    to->k_token_stride = pool.k_token_stride;
+    to->v_head_stride = pool.v_head_stride;
+    to->v_token_stride = pool.v_token_stride;
+    to->k_scale_offset = pool.k_scale_offset;
+    to->v_scale_offset = pool.v_scale_offset;
+    to->scale_head_stride = pool.scale_head_stride;
+    to->block_count = pool.block_count;
+    to->block_tokens = pool.block_tokens;
+    to->kv_heads = pool.kv_heads;
+    to->k_dim = pool.k_head_dim;
+    to->v_dim = pool.v_head_dim;
+    to->k_format = format_of(pool.k_dtype);
+    to->v_format = format_of(pool.v_dtype);
+    if ((to->options & (kStaticKScale | kStaticVScale)) == 0) return;
+    to->scales = pool.scales + uint64_t{layer} * 2 * pool.kv_heads * sizeof(float);
+}
+
+// As tokens count; a window of more than all is one of all.
+int32_t capped(uint32_t tokens) {
+    return static_cast<int32_t>(std::min<uint32_t>(tokens, INT32_MAX));
+}
+
+AttendCall call_of(const PlanOptions &plan, const quire_be_attention &args) {
+    AttendCall to{};
+    to.options = options_of(plan, args);
+    put_pool(*args.pool, args.layer, &to);
+    to.q = args.q;
+    to.out = args.out;
+    to.lse = args.lse;
+    to.block_table = args.block_table;
+    to.lengths = args.lengths;
+    to.cu_q = args.cu_q;
+    to.sinks = args.sinks;
+    to.shared_prefix = args.shared_prefix;
+    if (args.mask != 0) {
+        to.positions = args.positions;
+        to.mask = args.mask;
+        to.mask_rows = args.mask_rows;
+        to.mask_first = args.mask_first;
+    }
+    to.q_stride = args.q_token_stride;
+    to.out_stride = args.out_token_stride;
+    to.block_table_stride = args.block_table_stride;
+    to.row_count = args.row_count;
+    to.query_tokens = args.query_tokens;
+    to.q_heads = plan.shape.q_heads;
+    to.group = plan.shape.q_heads / plan.shape.kv_heads;
+    to.q_format = format_of(plan.shape.q_dtype);
+    to.window = capped(plan.shape.window);
+    to.sink_tokens = capped(plan.shape.sink_tokens);
+    to.scale = plan.scale;
+    to.soft_cap = plan.soft_cap;
+    if (plan.slopes != nullptr) std::copy_n(plan.slopes.get(), to.q_heads, to.slopes);
+    // Rows are no longer than at the commit, nor than their tables; kernels/rows.cu makes sure.
+    uint64_t places =
+        std::min<uint64_t>(uint64_t{args.block_table_stride} * to.block_tokens, args.max_length);
+    to.chunk_count =
+        static_cast<uint32_t>(std::max<uint64_t>(1, (places + kChunkPlaces - 1) / kChunkPlaces));
+    return to;
+}
+
+// The queue's scratch memory, and how many tokens make a round.
+struct Scratch {
+    uint32_t tokens_per_round;
+    uint64_t row_bytes;
+    uint64_t state_bytes;
+    uint64_t value_bytes;
+
+    uint64_t bytes() const { return row_bytes + state_bytes + value_bytes; }
+};
+
+Scratch divide(uint64_t query_tokens, uint64_t chunk_count, uint32_t q_heads, uint32_t v_dim) {
+    constexpr uint64_t kRoundBytes = uint64_t{64} << 20;
+    uint64_t states_per_token = chunk_count * q_heads;
+    uint64_t token_bytes = states_per_token * (v_dim + 2) * sizeof(float);
+    uint64_t tokens = std::clamp<uint64_t>(kRoundBytes / token_bytes, 1, query_tokens);
+    Scratch scratch{};
+    scratch.tokens_per_round = static_cast<uint32_t>(tokens);
+    scratch.row_bytes = (query_tokens * sizeof(int32_t) + 15) / 16 * 16;
+    scratch.state_bytes = tokens * states_per_token * 2 * sizeof(float);
+    scratch.value_bytes = tokens * states_per_token * v_dim * sizeof(float);
+    return scratch;
+}
+
+uint64_t unit_count(const AttendCall &of) {
+    uint32_t heads = std::min(of.group, kQueriesPerUnit);
+    uint64_t slices = (of.group + heads - 1) / heads;
+    return uint64_t{of.end_token - of.first_token} * of.kv_heads * slices * of.chunk_count;
+}
+
+// Rounds of tokens, so that scratch memory has an end: for each the chunks, then their reduction.
+quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, uint32_t tokens_per_round,
+                           quire_error *error) {
+    for (uint64_t first = 0; first < call->query_tokens; first += tokens_per_round) {
+        call->first_token = static_cast<uint32_t>(first);
+        call->end_token =
+            static_cast<uint32_t>(std::min<uint64_t>(first + tokens_per_round, call->query_tokens));
+        if (quire_status status =
+                enqueue.launch(KernelName::attend, unit_count(*call), &call->head, error)) {
+            return status;
+        }
+        uint64_t queries = uint64_t{call->end_token - call->first_token} * call->q_heads;
+        if (quire_status status = enqueue.launch(KernelName::reduce, queries, &call->head, error)) {
+            return status;
+        }
+    }
+    return QUIRE_OK;
+}
+
+}  // namespace
+
+uint64_t scratch_bytes_of(const quire_be_plan_desc &desc) {
+    uint64_t places = uint64_t{desc.max_blocks_per_row} * desc.shape.block_tokens;
+    uint64_t chunks = std::clamp<uint64_t>((places + kChunkPlaces - 1) / kChunkPlaces, 1,
+                                           INT32_MAX / kChunkPlaces);
+    if (desc.max_query_tokens == 0 || desc.shape.q_heads == 0) return 0;
+    return divide(desc.max_query_tokens, chunks, desc.shape.q_heads, desc.shape.v_head_dim).bytes();
+}
+
+quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
+                       quire_error *error) {
+    if (queue == nullptr || plan == nullptr) {
+        return fail(error, QUIRE_E_ARG, "queue or plan is NULL");
+    }
+    quire_be_attention resolved{};
+    if (quire_status status = resolve_attention(plan->options, args, &resolved, error)) {
+        return status;
+    }
+    if (quire_status status = check_plan_fits(*plan, *args->pool, queue->device, error)) {
+        return status;
+    }
+    if (args->row_count == 0 || args->query_tokens == 0) return QUIRE_OK;
+    AttendCall call = call_of(plan->options, resolved);
+    Scratch scratch = divide(call.query_tokens, call.chunk_count, call.q_heads, call.v_dim);
+    Enqueue enqueue(queue);
+    if (quire_status status = enqueue.begin(error)) return status;
+    if (quire_status status = queue->device->check(queue->reserve_scratch(scratch.bytes()),
+                                                   "scratch memory", error)) {
+        return status;
+    }
+    call.token_rows = queue->scratch;
+    call.states = call.token_rows + scratch.row_bytes;
+    call.values = call.states + scratch.state_bytes;
+    // -1: of no row.
+    Result result = enqueue.driver().fill(queue->stream, call.token_rows, 0xFF, scratch.row_bytes);
+    if (quire_status status = enqueue.add(result, error)) return status;
+    if (quire_status status = enqueue.launch(KernelName::rows, call.row_count, &call.head, error)) {
+        return status;
+    }
+    return launch_rounds(enqueue, &call, scratch.tokens_per_round, error);
+}
+
+quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_error *error) {
+    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
+    if (quire_status status = check_merge(args, error)) return status;
+    if (args->token_count == 0) return QUIRE_OK;
+    Enqueue enqueue(queue);
+    if (quire_status status = enqueue.begin(error)) return status;
+    MergeCall call{};
+    call.parts = args->parts;
+    call.lses = args->lses;
+    call.out = args->out;
+    call.lse = args->lse;
+    call.row_count = uint64_t{args->token_count} * args->heads;
+    call.part_count = args->part_count;
+    call.head_dim = args->head_dim;
+    call.format = format_of(args->dtype);
+    return enqueue.launch(KernelName::merge, call.row_count, &call.head, error);
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "fence.hpp"
+#include "queue.hpp"
+#include "shared/checks.hpp"
+
+namespace quire::gpu {
+
+std::atomic<uint64_t> live_objects{0};
+
+namespace {
+
+quire_status check_device(const quire_be_device_desc *desc, quire_error *error) {
+    if (quire_status status = check_struct(desc, sizeof *desc, "desc", error)) return status;
+    if (quire_status status = refuse_chain(desc->next, error)) return status;
+    if ((desc->flags & ~uint32_t{QUIRE_BE_DEVICE_PIN_THREADS}) != 0) {
+        return fail(error, QUIRE_E_ARG, "flags 0x%x are not known: known is PIN_THREADS, 1",
+                    desc->flags);
+    }
+    if (desc->flags != 0 && desc->run_tasks != nullptr) {
+        return fail(error, QUIRE_E_ARG,
+                    "PIN_THREADS with run_tasks: its threads are for their owner to pin");
+    }
+    return QUIRE_OK;
+}
+
+quire_status count_devices(const Driver **driver, int *count, quire_error *error) {
+    *count = 0;
+    if (quire_status status = find_driver(driver, error)) return status;
+    if (*driver == nullptr) return QUIRE_OK;
+    Result result = (*driver)->device_count(count);
+    if (result == 0) return QUIRE_OK;
+    return fail_driver(**driver, result, "to count devices", error);
+}
+
+quire_status choose(uint32_t index, const Driver **driver, quire_error *error) {
+    int count = 0;
+    if (quire_status status = count_devices(driver, &count, error)) return status;
+    if (index >= static_cast<uint32_t>(count)) {
+        return fail(error, QUIRE_E_ARG, "there is no %s device %u; there are %d", kBackendName,
+                    index, count);
+    }
+    char lacks[96] = {};
+    Result result = (*driver)->device_lacks(static_cast<int>(index), lacks, sizeof lacks);
+    if (result != 0) return fail_driver(**driver, result, "to describe a device", error);
+    if (lacks[0] == 0) return QUIRE_OK;
+    return fail(error, QUIRE_E_UNSUPPORTED, "%s device %u cannot be used: %s", kBackendName, index,
+                lacks);
+}
+
+// REQUIRES: the context is current.
+quire_status open_parts(quire_be_device *device, quire_error *error) {
+    const Driver &driver = *device->context.driver;
+    if (quire_status status = device->kernels.open(driver, error)) return status;
+    device->pinned.open(&driver);
+    device->words.open(&driver);
+    device->memory.open(device);
+    return make_queue(device, &device->service, error);
+}
+
+// REQUIRES: the context is current, and nothing of the device runs. A driver that is already gone
+// refuses all of this, and there is nobody to tell.
+void close_parts(quire_be_device *device) {
+    for (quire_be_queue *queue : device->queues) queue->close();
+    device->memory.close();
+    device->pinned.close();
+    device->words.close();
+    device->kernels.close();
+}
+
+// REQUIRES, as of the next two: the mutex is held, and the context is current.
+// The queue that keeps the device from being idle; NULL: none.
+quire_be_queue *find_busy(quire_be_device *device) {
+    for (quire_be_queue *queue : device->queues) {
+        if (!queue->is_idle()) return queue;
+    }
+    return nullptr;
+}
+
+// Ends each wait for a fence that was not reached.
+void wake_held(quire_be_device *device) {
+    if (device->is_lost) return;
+    for (quire_be_fence *fence : device->fences) {
+        WakeCall call{};
+        call.fence = fence->cell.address;
+        device->is_good(device->service->launch(KernelName::fence_wake, 1, &call.head));
+    }
+}
+
+void drop_parts(quire_be_device *device) {
+    std::vector<quire_be_queue *> queues;
+    std::vector<quire_be_fence *> fences;
+    queues.swap(device->queues);
+    fences.swap(device->fences);
+    for (quire_be_queue *queue : queues) queue->drop_reference();
+    for (quire_be_fence *fence : fences) fence->drop_reference();
+    if (device->service != nullptr) device->service->drop_reference();
+}
+
+}  // namespace
+
+Deadline::Deadline(uint64_t timeout_ns) {
+    using std::chrono::nanoseconds;
+    auto now = std::chrono::steady_clock::now();
+    auto left = std::chrono::steady_clock::time_point::max() - now;
+    never_ = timeout_ns >= static_cast<uint64_t>(nanoseconds(left).count());
+    if (!never_) end_ = now + nanoseconds(timeout_ns);
+}
+
+uint64_t Deadline::left_ns() const {
+    if (never_) return UINT64_MAX;
+    auto left = end_ - std::chrono::steady_clock::now();
+    return static_cast<uint64_t>(std::max<int64_t>(0, std::chrono::nanoseconds(left).count()));
+}
+
+void Deadline::wait(std::condition_variable &changed, std::unique_lock<std::mutex> &lock) {
+    constexpr uint64_t kMostNs = 500'000;
+    changed.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns(), moment_ns_)));
+    moment_ns_ = std::min(moment_ns_ * 2, kMostNs);
+}
+
+quire_status probe(uint32_t *device_count, quire_error *error) {
+    if (device_count == nullptr) return fail(error, QUIRE_E_ARG, "device_count is NULL");
+    const Driver *driver = nullptr;
+    int count = 0;
+    DriverThreads threads;
+    if (quire_status status = count_devices(&driver, &count, error)) return status;
+    *device_count = static_cast<uint32_t>(count);
+    return QUIRE_OK;
+}
+
+quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out,
+                         quire_error *error) {
+    if (out == nullptr) return fail(error, QUIRE_E_ARG, "out is NULL");
+    if (quire_status status = check_device(desc, error)) return status;
+    const Driver *driver = nullptr;
+    DriverThreads threads;
+    if (quire_status status = choose(desc->index, &driver, error)) return status;
+    auto *device = new quire_be_device;
+    device->context.driver = driver;
+    device->context.index = static_cast<int>(desc->index);
+    Result result = driver->retain(device->context.index, &device->context.handle);
+    if (result != 0) {
+        device->drop_reference();
+        return fail_driver(*driver, result, "a context", error);
+    }
+    driver->device_name(device->context.index, device->name, sizeof device->name);
+    quire_status status = QUIRE_OK;
+    {
+        Entered entered(device->context);
+        status = open_parts(device, error);
+        if (status != QUIRE_OK) close_parts(device);
+    }
+    if (status != QUIRE_OK) {
+        driver->release(device->context.index);
+        drop_parts(device);
+        device->drop_reference();
+        return status;
+    }
+    live_objects.fetch_add(1, std::memory_order_relaxed);
+    *out = device;
+    return QUIRE_OK;
+}
+
+void device_close(quire_be_device *device) {
+    if (device == nullptr) return;
+    std::unique_lock lock(device->mutex);
+    device->is_closed = true;  // from now on nothing begins
+    {
+        Entered entered(device->context);
+        wake_held(device);
+        for (quire_be_queue *queue : device->queues) {
+            device->is_good(device->context.driver->stream_wait(queue->stream));
+        }
+        for (quire_be_fence *fence : device->fences) fence->settle_for_good();
+        close_parts(device);
+    }
+    device->context.driver->release(device->context.index);
+    device->changed.notify_all();
+    lock.unlock();
+    drop_parts(device);
+    live_objects.fetch_sub(1, std::memory_order_relaxed);
+    device->drop_reference();
+}
+
+quire_status device_props(quire_be_device *device, quire_be_device_props *props,
+                          quire_error *error) {
+    if (device == nullptr) return fail(error, QUIRE_E_ARG, "device is NULL");
+    if (quire_status status = check_output(props, sizeof *props, "props", error)) return status;
+    size_t free_bytes = 0, total_bytes = 0;
+    {
+        std::lock_guard lock(device->mutex);
+        Entered entered(device->context);
+        Result result = device->context.driver->memory_info(&free_bytes, &total_bytes);
+        if (quire_status status = device->check(result, "to say what memory is free", error)) {
+            return status;
+        }
+    }
+    props->host_visible = 0;
+    props->memory_total_bytes = total_bytes;
+    props->memory_free_bytes = free_bytes;
+    props->copy_alignment = 16;
+    props->reserved0 = 0;
+    std::memset(props->name, 0, sizeof props->name);
+    std::snprintf(props->name, sizeof props->name, "%s", device->name);
+    return QUIRE_OK;
+}
+
+quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *error) {
+    if (device == nullptr) return fail(error, QUIRE_E_ARG, "device is NULL");
+    Deadline deadline(timeout_ns);
+    std::unique_lock lock(device->mutex);
+    Entered entered(device->context);
+    bool is_idle = find_busy(device) == nullptr;
+    while (!is_idle && !device->is_lost && !deadline.has_passed()) {
+        deadline.wait(device->changed, lock);
+        is_idle = device->is_closed || find_busy(device) == nullptr;
+    }
+    if (device->is_lost) {
+        return fail(error, QUIRE_E_DEVICE_LOST, "the %s device is lost; close it", kBackendName);
+    }
+    return is_idle ? QUIRE_OK : QUIRE_S_TIMEOUT;
+}
+
+quire_status shutdown(uint64_t *live_object_count, quire_error *error) {
+    if (live_object_count == nullptr) return fail(error, QUIRE_E_ARG, "live_objects is NULL");
+    *live_object_count = live_objects.load();
+    return QUIRE_OK;
+}
+
+}  // namespace quire::gpu
+
+void quire_be_device::drop_reference() {
+    if (references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    delete this;
+}
+
+bool quire_be_device::is_good(quire::gpu::Result result) {
+    if (result != 0 && context.driver->is_fatal(result)) {
+        is_lost = true;
+        changed.notify_all();
+    }
+    return result == 0;
+}
+
+quire_status quire_be_device::check(quire::gpu::Result result, const char *what,
+                                    quire_error *error) {
+    if (is_good(result)) return QUIRE_OK;
+    return quire::gpu::fail_driver(*context.driver, result, what, error);
+}
+
+void quire_be_device::look() {
+    if (is_closed || is_lost) return;
+    quire::gpu::Result result = context.driver->stream_query(service->stream);
+    if (!context.driver->is_not_ready(result)) is_good(result);
+}
+
+void quire_be_device::sweep() {
+    for (quire_be_queue *queue : queues) queue->poll();
+    for (size_t i = 0; i < fences.size();) {
+        quire_be_fence *fence = fences[i];
+        if (!fence->is_released || !fence->is_out_of_reach()) {
+            ++i;
+            continue;
+        }
+        pinned.give_back(fence->cell);
+        fences[i] = fences.back();
+        fences.pop_back();
+        fence->drop_reference();
+    }
+    memory.sweep();
+}
+
+bool quire_be_device::has_held_queue() const {
+    return std::any_of(queues.begin(), queues.end(),
+                       [](const quire_be_queue *queue) { return queue->may_be_held(); });
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// driver: what this backend asks of a vendor's driver, as one table.
+//
+// backends/cuda/loader.cpp and backends/hip/loader.cpp fill it; nothing else of ours knows a name
+// or a number of either. Streams, modules and functions are the driver's own pointers.
+//
+// Threads: any. What a call does it does in the thread's current context: enter() first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "quire/plugin/backend.h"
+
+namespace quire::gpu {
+
+using Stream = void *;
+using Module = void *;
+using Function = void *;
+// 0 is success; the rest are the vendor's numbers.
+using Result = int;
+
+struct Driver {
+    const char *vendor;  // in messages: "CUDA"
+
+    Result (*device_count)(int *count);
+    Result (*device_name)(int index, char *name, int name_bytes);
+    // What the device lacks of what is needed here, in words; "": nothing.
+    Result (*device_lacks)(int index, char *text, size_t text_bytes);
+
+    // The device's primary context, which other users of the driver share: held until release().
+    Result (*retain)(int index, void **context);
+    void (*release)(int index);
+    // Makes it the thread's current one; leave() brings back what was. Nested calls are fine.
+    Result (*enter)(void *context, void **before);
+    void (*leave)(void *before);
+
+    Result (*memory_info)(size_t *free_bytes, size_t *total_bytes);
+    Result (*memory_alloc)(uint64_t *address, size_t size_bytes);
+    // May wait for all that runs.
+    Result (*memory_free)(uint64_t address);
+    Result (*host_alloc)(void **pointer, uint64_t *address, size_t size_bytes);
+    Result (*host_free)(void *pointer);
+
+    Result (*stream_create)(Stream *out);  // that waits for no other
+    Result (*stream_destroy)(Stream stream);
+    Result (*stream_query)(Stream stream);  // is_not_ready() while it has work
+    Result (*stream_wait)(Stream stream);   // by the host, until it is idle
+    // The stream goes on when the word is at least `value`, compared as signed numbers.
+    Result (*stream_wait_value)(Stream stream, uint64_t address, uint64_t value);
+    Result (*fill)(Stream stream, uint64_t address, unsigned char byte, size_t size_bytes);
+    Result (*copy)(Stream stream, uint64_t dst, uint64_t src, size_t size_bytes);
+
+    Result (*module_load)(const void *image, Module *out);
+    Result (*module_unload)(Module module);
+    Result (*module_function)(Module module, const char *name, Function *out);
+    Result (*launch)(Function function, uint32_t groups_x, uint32_t groups_y, uint32_t threads,
+                     Stream stream, void *arguments);
+
+    const char *(*describe)(Result result);
+    bool (*is_not_ready)(Result result);
+    bool (*is_out_of_memory)(Result result);
+    // After it nothing of the context works any more.
+    bool (*is_fatal)(Result result);
+};
+
+// Each vendor's loader defines these two.
+// Finds the driver, once for the process. QUIRE_OK with *out NULL: there is none on this machine.
+quire_status find_driver(const Driver **out, quire_error *error);
+// The kernels, as module_load() takes them.
+extern const uint64_t kCodeObject[];
+
+}  // namespace quire::gpu

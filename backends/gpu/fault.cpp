@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "fault.hpp"
+
+#include <cinttypes>
+#include <cstdio>
+
+namespace quire::gpu {
+
+namespace {
+
+int64_t wide(int32_t low, int32_t high) {
+    return static_cast<int64_t>(uint64_t{static_cast<uint32_t>(high)} << 32 |
+                                static_cast<uint32_t>(low));
+}
+
+}  // namespace
+
+void describe_fault(const QueueRecord &record, char *text, size_t text_bytes) {
+    const int32_t *v = record.values;
+    uint32_t index = record.index;
+    switch (record.code) {
+        case kFaultSlot:
+            std::snprintf(text, text_bytes,
+                          "kv_write was given slot %" PRId64 " for token %u; the pool has %" PRId64
+                          " slots",
+                          wide(v[0], v[1]), index, wide(v[2], v[3]));
+            return;
+        case kFaultCounts:
+            std::snprintf(text, text_bytes, "row %u has query tokens %d to %d of %d and length %d",
+                          index, v[0], v[1], v[2], v[3]);
+            return;
+        case kFaultSharedPrefix:
+            std::snprintf(
+                text, text_bytes,
+                "row %u is said to share %d blocks with the row before it, which is not so", index,
+                v[0]);
+            return;
+        case kFaultMaskWord:
+            std::snprintf(text, text_bytes, "query token %u has its mask at word %d", index, v[0]);
+            return;
+        case kFaultMaskPosition:
+            std::snprintf(text, text_bytes, "query token %u, which has a mask, is at position %d",
+                          index, v[0]);
+            return;
+        case kFaultMaskFirst:
+            std::snprintf(text, text_bytes, "the mask of row %u begins at key %d of %d", index,
+                          v[0], v[1]);
+            return;
+        case kFaultTableTooShort:
+            std::snprintf(text, text_bytes, "row %u has %d tokens, more than its %d blocks hold",
+                          index, v[0], v[1]);
+            return;
+        case kFaultFence:
+            std::snprintf(text, text_bytes,
+                          "it waited for a fence that failed, or was not reached when the device "
+                          "was closed");
+            return;
+        default:
+            std::snprintf(text, text_bytes,
+                          "row %u names block %d at place %d; the pool has %d blocks", index, v[0],
+                          v[1], v[2]);
+    }
+}
+
+}  // namespace quire::gpu

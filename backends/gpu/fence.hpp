@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fence: a 64-bit value that only grows, which hosts and queues raise and wait for.
+//
+// Its words lie in pinned memory (FenceWords). A queue raises them by a kernel of one thread, which
+// knows whether the queue has failed and then writes all ones; a queue waits by the driver's own
+// wait for a word, and a kernel behind it looks what ended the wait. A signal of the host raises
+// `value` at once, and the words through the service queue, so that only one device ever writes
+// them.
+//
+// Closing wakes every wait. Whatever was not reached then fails the queue behind it.
+//
+// Invariants
+//   (1) no kernel that writes a cell is still to run when the cell is given back: a released fence
+//       stays with its device until its queues have passed their last use of it
+//
+// Threads: any; all fields belong to the device's mutex.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "cells.hpp"
+#include "kernels/calls.hpp"
+#include "quire/plugin/backend.h"
+
+namespace quire::gpu {
+
+quire_status fence_create(quire_be_device *device, uint64_t value, quire_be_fence **out,
+                          quire_error *error);
+void fence_destroy(quire_be_fence *fence);
+quire_status fence_read(quire_be_fence *fence, uint64_t *value, quire_error *error);
+quire_status fence_signal_host(quire_be_fence *fence, uint64_t value, quire_error *error);
+quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t timeout_ns,
+                             quire_error *error);
+
+}  // namespace quire::gpu
+
+struct quire_be_fence {
+    // The last place of a queue that has to do with this fence.
+    struct Use {
+        quire_be_queue *queue;  // of the same device, which keeps it
+        uint64_t place;
+    };
+
+    quire_be_device *device = nullptr;
+    std::atomic<uint32_t> references{2};  // the caller's, and the device's
+    quire::gpu::Cell cell;
+    uint64_t value = 0;     // what the host knows
+    uint64_t enqueued = 0;  // the most that queues were told to raise it to
+    bool is_released = false;
+    std::vector<Use> uses;
+
+    void drop_reference();
+
+    // REQUIRES, of all below: the device's mutex is held.
+    // Takes in what queues have raised.
+    void settle();
+    // Nothing runs any more: what was not reached has failed.
+    void settle_for_good();
+    void raise(uint64_t to);
+    void note_use(quire_be_queue *queue, uint64_t place);
+    bool is_out_of_reach() const;
+};

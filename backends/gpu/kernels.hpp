@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kernels: the code object, loaded, and its functions.
+//
+// All functions are looked up when a device is opened: a driver that loads kernels only when they
+// are first launched may have to wait for the whole device then, and a queue may be held back.
+//
+// Threads: constant once loaded.
+#pragma once
+
+#include "driver.hpp"
+#include "kernels/calls.hpp"
+
+namespace quire::gpu {
+
+enum class KernelName {
+    attend,
+    copy,
+    fence_passed,
+    fence_signal,
+    fence_wake,
+    kv_write,
+    merge,
+    move,
+    reduce,
+    rows
+};
+constexpr size_t kKernelCount = 10;
+
+struct Kernel {
+    Function function = nullptr;
+    uint32_t threads = 0;
+};
+
+class Kernels {
+ public:
+    // REQUIRES, of both: the device's context is current.
+    quire_status open(const Driver &driver, quire_error *error);
+    void close();
+
+    const Kernel &get(KernelName name) const { return kernels_[static_cast<size_t>(name)]; }
+
+ private:
+    const Driver *driver_ = nullptr;
+    Module module_ = nullptr;
+    Kernel kernels_[kKernelCount];
+};
+
+}  // namespace quire::gpu

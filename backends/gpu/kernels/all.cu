@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// all: every kernel, for one run of a compiler, and one code object.
+
+#include "attend.cu"
+#include "copy.cu"
+#include "fence.cu"
+#include "kv_write.cu"
+#include "merge.cu"
+#include "move.cu"
+#include "reduce.cu"
+#include "rows.cu"

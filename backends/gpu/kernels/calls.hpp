@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// calls: what kernels are given, as host and device see it.
+//
+// Everything a launch needs travels in its arguments, 4,096 bytes at most: nothing of ours has to
+// outlive the call, and a captured launch holds all it reads but the engine's own memory.
+//
+// Invariants
+//   (1) each struct begins with a Head, has no padding that matters, and is of at most kMostBytes
+//
+// Threads: none; plain data.
+#pragma once
+
+#include <stdint.h>
+
+namespace quire::gpu {
+
+constexpr uint32_t kMostBytes = 4096;
+
+// What every kernel begins with.
+struct Head {
+    uint64_t fault;        // address of uint32: not 0 once the queue has failed
+    uint64_t record;       // address of the queue's QueueRecord
+    uint64_t group_count;  // groups behind it have nothing to do
+};
+
+// Pinned; what a queue says to the host. `code` is written last.
+struct QueueRecord {
+    uint64_t reached;  // places up to here have been passed
+    uint32_t code;     // FaultCode; 0: it has not failed
+    uint32_t index;
+    int32_t values[4];
+};
+
+enum FaultCode : uint32_t {
+    kFaultSlot = 1,
+    kFaultCounts = 2,
+    kFaultSharedPrefix = 3,
+    kFaultMaskWord = 4,
+    kFaultMaskPosition = 5,
+    kFaultMaskFirst = 6,
+    kFaultTableTooShort = 7,
+    kFaultBlock = 8,
+    kFaultFence = 9  // it waited for one that failed, or was not reached when the device was closed
+};
+
+// Pinned; a fence, as far as the device knows. Only kernels write it.
+struct FenceWords {
+    uint64_t value;
+    // min(value, kWakeMost), or kWakeMost when the device is closing: what streams wait for.
+    // Drivers compare cyclically, as int64 of a difference: in [0, kWakeMost] that is the plain
+    // order.
+    uint64_t wake;
+};
+constexpr uint64_t kWakeMost = 0x7FFFFFFFFFFFFFFFu;
+constexpr uint64_t kFenceFailed = 0xFFFFFFFFFFFFFFFFu;
+
+struct FenceCall {
+    Head head;
+    uint64_t fence;  // address of FenceWords
+    uint64_t value;
+    uint64_t place;  // on the queue, reached behind this
+};
+
+struct WakeCall {
+    Head head;
+    uint64_t fence;
+};
+
+struct CopyPiece {
+    uint64_t dst;
+    uint64_t src;
+    uint64_t size_bytes;
+};
+constexpr uint32_t kPieceBytes = 16 << 10;
+constexpr uint32_t kMostPieces = 160;
+struct CopyCall {
+    Head head;
+    CopyPiece pieces[kMostPieces];
+};
+
+enum Format : uint32_t { kF32, kF16, kBf16, kI8, kI4, kE4m3, kE5m2 };
+
+enum ScaleKind : uint32_t { kScaleTokenHead = 3 };  // QUIRE_SCALE_TOKEN_HEAD
+
+constexpr uint32_t kMostElements = 576;  // of a row of K
+constexpr uint32_t kMostValues = 512;    // of a row of V
+constexpr uint32_t kMostPairs = 288;     // of a rope
+
+struct KvWriteCall {
+    Head head;
+    uint64_t k, v, slots, positions, q;
+    uint64_t pool, scales, amax;  // at the layer
+    int64_t slot_count;
+    int64_t block_stride, v_offset;
+    int64_t k_head_stride, k_token_stride, v_head_stride, v_token_stride;
+    int64_t k_scale_offset, v_scale_offset, scale_head_stride;
+    int64_t k_given_stride, v_given_stride, q_stride;  // elements
+    uint32_t block_tokens, kv_heads, k_dim, v_dim;
+    uint32_t k_format, v_format, k_scale, v_scale;
+    uint32_t given_format, q_format, q_heads, rotated_dim;
+    uint32_t is_in_pairs, is_latent;
+    float magnitude;
+    uint32_t reserved0;
+    // Of each pair: how far one position turns it, as a fraction of 2^64 of a turn, so that an
+    // angle is one integer product which wraps as turns do.
+    uint64_t turns[kMostPairs];
+};
+
+struct Move {
+    int64_t src, dst;
+};
+constexpr uint32_t kMostMoves = 224;
+struct MoveCall {
+    Head head;
+    uint64_t pool;
+    int64_t block_stride, layer_stride, v_offset;
+    int64_t k_head_stride, k_token_stride, v_head_stride, v_token_stride;
+    int64_t k_scale_offset, v_scale_offset, scale_head_stride;
+    uint32_t block_tokens, kv_heads, move_count;
+    uint32_t k_bytes, v_bytes, k_scale_bytes, v_scale_bytes;
+    uint32_t reserved0;
+    Move moves[kMostMoves];
+};
+
+struct MergeCall {
+    Head head;
+    uint64_t parts, lses, out, lse;
+    uint64_t row_count;
+    uint32_t part_count, head_dim, format, reserved0;
+};
+
+enum Option : uint32_t {
+    kNotCausal = 1,
+    kWindow = 2,
+    kChunked = 4,
+    kSinkLogits = 8,
+    kSoftCap = 16,
+    kAlibi = 32,
+    kMask = 64,
+    kStaticKScale = 128,
+    kStaticVScale = 256,
+    kOwnKScale = 512,  // in planes beside the codes
+    kOwnVScale = 1024,
+    kLatent = 2048,  // V is the beginning of K, and so are its scales
+    kWideK = 4096    // rows of K are aligned to 16 bytes, and of whole fours
+};
+
+// Places of a chunk: what one state is about. Every query's chunks begin at multiples of it, so
+// bits do not depend on the batch.
+constexpr int32_t kChunkPlaces = 512;
+constexpr uint32_t kQueriesPerUnit = 8;
+constexpr uint32_t kMostSlopes = 512;
+
+struct AttendCall {
+    Head head;
+    uint64_t q, out, lse, block_table, lengths, cu_q, sinks;
+    uint64_t positions, mask, mask_rows, mask_first, shared_prefix;
+    uint64_t pool, scales;  // at the layer
+    // Scratch: int32 [query_tokens], the row of each token or -1; then of the round's states,
+    // [token][chunk][q_head], the largest score and the sum of weights, and the weighed values
+    // [v_dim].
+    uint64_t token_rows, states, values;
+    int64_t block_stride, v_offset;
+    int64_t k_head_stride, k_token_stride, v_head_stride, v_token_stride;
+    int64_t k_scale_offset, v_scale_offset, scale_head_stride;
+    int64_t q_stride, out_stride;  // elements
+    uint32_t block_table_stride, row_count, query_tokens, block_count;
+    uint32_t block_tokens, kv_heads, q_heads, group;
+    uint32_t k_dim, v_dim, k_format, v_format, q_format;
+    uint32_t options;
+    int32_t window, sink_tokens;
+    uint32_t chunk_count;             // of the longest row
+    uint32_t first_token, end_token;  // of the round
+    float scale, soft_cap;
+    uint32_t reserved0;
+    float slopes[kMostSlopes];
+};
+
+static_assert(sizeof(CopyCall) <= kMostBytes && sizeof(KvWriteCall) <= kMostBytes &&
+              sizeof(MoveCall) <= kMostBytes && sizeof(AttendCall) <= kMostBytes);
+
+}  // namespace quire::gpu

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fence: raising a fence, what comes behind a stream's wait for one, and ending such waits.
+//
+// A fence of one device is written by that device's kernels alone, the host's signals among them
+// (fence.hpp), so these maxima need no atomics between host and device.
+
+#include "calls.hpp"
+#include "dialect.hpp"
+#include "fault.hpp"
+
+namespace quire::gpu {
+
+QUIRE_DEVICE inline void pass(const FenceCall &call) {
+    system_fence();
+    if (call.head.record != 0) {
+        store<uint64_t>(call.head.record + offsetof(QueueRecord, reached), call.place);
+    }
+}
+
+// Behind work that failed the fence fails too.
+QUIRE_KERNEL(quire_fence_signal, 1, FenceCall, call) {
+    uint64_t value = has_fault(call.head) ? kFenceFailed : call.value;
+    system_fence();
+    atomic_max(call.fence + offsetof(FenceWords, value), value);
+    atomic_max(call.fence + offsetof(FenceWords, wake), value < kWakeMost ? value : kWakeMost);
+    pass(call);
+}
+
+// The stream has been woken: because the fence was reached, or because it never will be.
+QUIRE_KERNEL(quire_fence_passed, 1, FenceCall, call) {
+    auto value = load<uint64_t>(call.fence + offsetof(FenceWords, value));
+    if (value < call.value || value == kFenceFailed) {
+        raise_fault(call.head, kFaultFence, 0, {});
+    }
+    pass(call);
+}
+
+// Ends every wait for the fence; it keeps its value.
+QUIRE_KERNEL(quire_fence_wake, 1, WakeCall, call) {
+    atomic_max(call.fence + offsetof(FenceWords, wake), kWakeMost);
+}
+
+}  // namespace quire::gpu

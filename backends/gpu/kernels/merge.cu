@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// merge: states of attention over parts of a context, made one. A group merges one row, a head of
+// a token.
+//
+// `out` may be one of the parts, and `lse` one of lses: a thread reads all parts of an element
+// before it writes it, and all lses are read before one is written.
+
+#include "calls.hpp"
+#include "dialect.hpp"
+#include "fault.hpp"
+#include "number.hpp"
+#include "sight.hpp"
+#include "softmax.hpp"
+
+namespace quire::gpu {
+
+constexpr uint32_t kMergeThreads = 64;
+
+struct MergeShared {
+    SharedArray<uint32_t, 1> idle;
+};
+
+QUIRE_KERNEL(quire_merge, 64, MergeCall, call) {
+    QUIRE_SHARED(MergeShared, shared);
+    if (is_idle(call.head, shared.idle)) return;
+    uint64_t row = group_index();
+    float top = minus_infinity();
+    for (uint32_t i = 0; i < call.part_count; ++i) {
+        top = fmaxf(top, load_float(call.lses, i * call.row_count + row));
+    }
+    float sum = 0.0f;
+    for (uint32_t i = 0; i < call.part_count; ++i) {
+        float lse = load_float(call.lses, i * call.row_count + row);
+        if (lse != minus_infinity()) sum += exp_of(lse - top);
+    }
+    uint64_t row_bytes = uint64_t{call.head_dim} * bytes_of(call.format, 1);
+    for (uint32_t d = thread_index(); d < call.head_dim; d += kMergeThreads) {
+        float merged = 0.0f;
+        for (uint32_t i = 0; i < call.part_count; ++i) {
+            uint64_t part = i * call.row_count + row;
+            float lse = load_float(call.lses, part);
+            if (lse == minus_infinity()) continue;
+            float value = load_number(call.format, call.parts + part * row_bytes, d);
+            merged += exp_of(lse - top) / sum * value;
+        }
+        store_value(call.format, call.out + row * row_bytes, d, bits_of(merged));
+    }
+    if (call.lse == 0) return;
+    barrier();
+    float merged = sum == 0.0f ? minus_infinity() : top + log_of(sum);
+    if (thread_index() == 0) store<float>(call.lse + row * 4, merged);
+}
+
+}  // namespace quire::gpu

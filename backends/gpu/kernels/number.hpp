@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// number: the number formats of q, K and V, to f32 and from it.
+//
+// Conversions are of integers, the same on every device: a stored bit may not depend on one. A
+// value is passed as the bits of its f32 where it is to be stored, and as a float where it is to be
+// computed with. Divisions are the device's: both compilers round them correctly unless told not to
+// (nvcc -prec-div, hipcc -fhip-fp32-correctly-rounded-divide-sqrt), and keep subnormals.
+//
+// Threads: any; nothing is kept.
+#pragma once
+
+#include "calls.hpp"
+#include "dialect.hpp"
+
+namespace quire::gpu {
+
+constexpr uint32_t kInfinityBits = 0x7F800000u;
+constexpr uint32_t kNanBits = 0x7FC00000u;
+constexpr uint32_t kMagnitude = 0x7FFFFFFFu;
+
+QUIRE_DEVICE inline bool is_nan_bits(uint32_t bits) { return (bits & kMagnitude) > kInfinityBits; }
+
+// From a format of `fraction` bits of fraction, 5 bits at most of exponent and a bias; not of what
+// stands for infinity or NaN. Subnormals are units of 2^(1 - bias - fraction).
+QUIRE_DEVICE inline uint32_t small_to_f32(uint32_t magnitude, uint32_t fraction, uint32_t bias) {
+    if ((magnitude >> fraction) == 0) {
+        float unit = float_of((128 - bias - fraction) << 23);
+        return bits_of(static_cast<float>(magnitude) * unit);
+    }
+    return (magnitude << (23 - fraction)) + ((127 - bias) << 23);
+}
+
+QUIRE_DEVICE inline uint32_t f16_to_f32(uint32_t half_bits) {
+    uint32_t sign = (half_bits & 0x8000u) << 16;
+    uint32_t magnitude = half_bits & 0x7FFFu;
+    if (magnitude >= 0x7C00u) return sign | kInfinityBits | (magnitude & 0x3FFu) << 13;
+    return sign | small_to_f32(magnitude, 10, 15);
+}
+
+QUIRE_DEVICE inline uint32_t e4m3_to_f32(uint32_t code) {
+    uint32_t sign = (code & 0x80u) << 24;
+    uint32_t magnitude = code & 0x7Fu;
+    return sign | (magnitude == 0x7Fu ? kNanBits : small_to_f32(magnitude, 3, 7));
+}
+
+QUIRE_DEVICE inline uint32_t e5m2_to_f32(uint32_t code) {
+    uint32_t sign = (code & 0x80u) << 24;
+    uint32_t magnitude = code & 0x7Fu;
+    if (magnitude >= 0x7Cu) return sign | (magnitude == 0x7Cu ? kInfinityBits : kNanBits);
+    return sign | small_to_f32(magnitude, 2, 15);
+}
+
+// value / 2^shift, to the nearest, of two to the even one. shift > 0.
+QUIRE_DEVICE inline uint32_t round_shift(uint32_t value, uint32_t shift) {
+    if (shift > 31) return 0;
+    uint32_t is_odd = value >> shift & 1u;
+    return static_cast<uint32_t>((uint64_t{value} + (1u << (shift - 1)) - 1 + is_odd) >> shift);
+}
+
+// To such a format; what is too large becomes `largest`. Not of a NaN.
+QUIRE_DEVICE inline uint32_t f32_to_small(uint32_t magnitude, uint32_t fraction, uint32_t bias,
+                                          uint32_t largest) {
+    uint32_t exponent = magnitude >> 23;
+    uint32_t code = 0;
+    if (exponent + bias < 128) {  // below its smallest normal number
+        uint32_t mantissa = (magnitude & 0x7FFFFFu) | (exponent != 0 ? 0x800000u : 0u);
+        code = round_shift(mantissa, 151 - fraction - bias - (exponent != 0 ? exponent : 1u));
+    } else {
+        code = round_shift(magnitude - ((127 - bias) << 23), 23 - fraction);
+    }
+    return code < largest ? code : largest;
+}
+
+QUIRE_DEVICE inline uint32_t f32_to_f16(uint32_t bits) {
+    uint32_t sign = bits >> 16 & 0x8000u;
+    uint32_t magnitude = bits & kMagnitude;
+    if (magnitude > kInfinityBits) return sign | 0x7E00u | (magnitude >> 13 & 0x3FFu);
+    return sign | f32_to_small(magnitude, 10, 15, 0x7C00u);
+}
+
+QUIRE_DEVICE inline uint32_t f32_to_bf16(uint32_t bits) {
+    if (is_nan_bits(bits)) return bits >> 16 | 0x40u;
+    return (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+}
+
+QUIRE_DEVICE inline uint32_t f32_to_f8(uint32_t bits, uint32_t fraction, uint32_t bias,
+                                       uint32_t largest) {
+    uint32_t sign = bits >> 24 & 0x80u;
+    uint32_t magnitude = bits & kMagnitude;
+    if (magnitude > kInfinityBits) return sign | 0x7Fu;
+    return sign | f32_to_small(magnitude, fraction, bias, largest);
+}
+
+QUIRE_DEVICE inline uint32_t f32_to_int(uint32_t bits, float most) {
+    if (is_nan_bits(bits)) return 0;
+    float value = fminf(fmaxf(float_of(bits), -most), most);
+    return static_cast<uint32_t>(static_cast<int32_t>(rintf(value)));
+}
+
+QUIRE_DEVICE inline uint32_t bytes_of(uint32_t format, uint32_t count) {
+    if (format == kF32) return count * 4;
+    if (format == kF16 || format == kBf16) return count * 2;
+    return format == kI4 ? count / 2 : count;
+}
+
+QUIRE_DEVICE inline bool holds_codes(uint32_t format) { return format >= kI8; }
+
+// The number in the highest `bits` bits of `shifted`, in two's complement.
+QUIRE_DEVICE inline uint32_t top_bits_to_f32(uint32_t shifted, uint32_t bits) {
+    return bits_of(static_cast<float>(static_cast<int32_t>(shifted) >> (32 - bits)));
+}
+
+QUIRE_DEVICE inline uint32_t byte_to_f32(uint32_t format, uint32_t code) {
+    if (format == kI8) return top_bits_to_f32(code << 24, 8);
+    return format == kE4m3 ? e4m3_to_f32(code) : e5m2_to_f32(code);
+}
+
+QUIRE_DEVICE inline uint32_t half_to_f32(uint32_t format, uint32_t half_bits) {
+    return format == kF16 ? f16_to_f32(half_bits) : half_bits << 16;
+}
+
+// Element `index` of the row at `row`, as f32 bits.
+QUIRE_DEVICE inline uint32_t load_bits(uint32_t format, uint64_t row, uint32_t index) {
+    switch (format) {
+        case kF32:
+            return load<uint32_t>(row + uint64_t{index} * 4);
+        case kF16:
+        case kBf16:
+            return half_to_f32(format, load<uint16_t>(row + uint64_t{index} * 2));
+        case kI4: {
+            uint32_t pair = load<uint8_t>(row + index / 2);
+            return top_bits_to_f32(pair << (index % 2 == 0 ? 28 : 24), 4);
+        }
+        default:
+            return byte_to_f32(format, load<uint8_t>(row + index));
+    }
+}
+
+QUIRE_DEVICE inline float load_number(uint32_t format, uint64_t row, uint32_t index) {
+    return float_of(load_bits(format, row, index));
+}
+
+struct FourNumbers {
+    float v[4];
+};
+
+// Elements `index` to index + 3, with one load; what load_number() gives for each.
+// REQUIRES: the row is aligned to 16 bytes, index is a multiple of 4.
+QUIRE_DEVICE inline FourNumbers load_four(uint32_t format, uint64_t row, uint32_t index) {
+    FourNumbers four;
+    if (format == kF32) {
+        auto words = load<FourWords>(row + uint64_t{index} * 4);
+        for (uint32_t i = 0; i < 4; ++i) four.v[i] = float_of(words.v[i]);
+    } else if (format == kF16 || format == kBf16) {
+        auto halves = load<uint64_t>(row + uint64_t{index} * 2);
+        for (uint32_t i = 0; i < 4; ++i) {
+            auto half_bits = static_cast<uint32_t>(halves >> (i * 16)) & 0xFFFFu;
+            four.v[i] = float_of(half_to_f32(format, half_bits));
+        }
+    } else if (format == kI4) {
+        uint32_t nibbles = load<uint16_t>(row + index / 2);
+        for (uint32_t i = 0; i < 4; ++i) {
+            four.v[i] = float_of(top_bits_to_f32(nibbles << (28 - i * 4), 4));
+        }
+    } else {
+        auto codes = load<uint32_t>(row + index);
+        for (uint32_t i = 0; i < 4; ++i) {
+            four.v[i] = float_of(byte_to_f32(format, codes >> (i * 8) & 0xFFu));
+        }
+    }
+    return four;
+}
+
+// Of a format that holds values.
+QUIRE_DEVICE inline void store_value(uint32_t format, uint64_t row, uint32_t index, uint32_t bits) {
+    if (format == kF32) {
+        store<uint32_t>(row + uint64_t{index} * 4, bits);
+    } else {
+        uint32_t half_bits = format == kF16 ? f32_to_f16(bits) : f32_to_bf16(bits);
+        store<uint16_t>(row + uint64_t{index} * 2, static_cast<uint16_t>(half_bits));
+    }
+}
+
+// A value that was divided by its scale, as a code; of int4 in the low 4 bits.
+QUIRE_DEVICE inline uint32_t code_of(uint32_t format, uint32_t bits) {
+    switch (format) {
+        case kI8:
+            return f32_to_int(bits, 127.0f) & 0xFFu;
+        case kI4:
+            return f32_to_int(bits, 7.0f) & 0xFu;
+        case kE4m3:
+            return f32_to_f8(bits, 3, 7, 0x7Eu);
+        default:
+            return f32_to_f8(bits, 2, 15, 0x7Bu);
+    }
+}
+
+// What the largest value of a row becomes.
+QUIRE_DEVICE inline float largest_code(uint32_t format) {
+    if (format == kI8) return 127.0f;
+    if (format == kI4) return 7.0f;
+    return format == kE4m3 ? 448.0f : 57344.0f;
+}
+
+}  // namespace quire::gpu

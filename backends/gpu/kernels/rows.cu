@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// rows: whether the rows of an attention call lead outside anything, and which row each query token
+// is of. A group looks at one row.
+//
+// All that kernels behind this one read through tables, lengths and masks was looked at here.
+
+#include "calls.hpp"
+#include "dialect.hpp"
+#include "fault.hpp"
+#include "sight.hpp"
+
+namespace quire::gpu {
+
+constexpr uint32_t kRowThreads = 64;
+
+struct RowShared {
+    SharedArray<uint32_t, 1> idle;
+    SharedArray<int32_t, 1> oldest;  // place that any token of the row sees, sinks aside
+};
+
+QUIRE_DEVICE inline bool check_counts(const AttendCall &call, const Row &row) {
+    auto query_tokens = static_cast<int32_t>(call.query_tokens);
+    if (row.first_token >= 0 && row.end_token >= row.first_token && row.end_token <= query_tokens &&
+        row.key_count >= 0) {
+        return true;
+    }
+    raise_fault(call.head, kFaultCounts, row.index,
+                {{row.first_token, row.end_token, query_tokens, row.key_count}});
+    return false;
+}
+
+QUIRE_DEVICE inline void check_shared_prefix(const AttendCall &call, const Row &row) {
+    int32_t count = load_int(call.shared_prefix, row.index);
+    int32_t most = row.index == 0 ? 0 : static_cast<int32_t>(call.block_table_stride);
+    bool is_so = count >= 0 && count <= most;
+    int64_t at = int64_t{row.index} * call.block_table_stride;
+    for (auto i = static_cast<int32_t>(thread_index()); is_so && i < count;
+         i += static_cast<int32_t>(kRowThreads)) {
+        is_so = load_int(call.block_table, at + i) ==
+                load_int(call.block_table, at - call.block_table_stride + i);
+    }
+    if (!is_so) raise_fault(call.head, kFaultSharedPrefix, row.index, {{count, 0, 0, 0}});
+}
+
+// False: a token's mask is none.
+QUIRE_DEVICE inline bool check_mask(const AttendCall &call, const Row &row, int32_t token) {
+    auto named = static_cast<uint32_t>(token);
+    int32_t word = load_int(call.mask_rows, token);
+    if (word < -1) raise_fault(call.head, kFaultMaskWord, named, {{word, 0, 0, 0}});
+    if (word < 0) return word == -1;
+    int32_t position = load_int(call.positions, token);
+    if (position < 0) raise_fault(call.head, kFaultMaskPosition, named, {{position, 0, 0, 0}});
+    int32_t first = load_int(call.mask_first, row.index);
+    bool is_inside = first >= 0 && first <= row.key_count;
+    if (!is_inside) {
+        raise_fault(call.head, kFaultMaskFirst, row.index, {{first, row.key_count, 0, 0}});
+    }
+    return position >= 0 && is_inside;
+}
+
+QUIRE_DEVICE inline void check_blocks(const AttendCall &call, const Row &row, int32_t begin,
+                                      int32_t end) {
+    if (begin >= end) return;
+    auto block_tokens = static_cast<int32_t>(call.block_tokens);
+    int32_t last = (end - 1) / block_tokens;
+    for (int32_t i = begin / block_tokens + static_cast<int32_t>(thread_index()); i <= last;
+         i += static_cast<int32_t>(kRowThreads)) {
+        int32_t block =
+            load_int(call.block_table, int64_t{row.index} * call.block_table_stride + i);
+        if (block >= 0 && static_cast<uint32_t>(block) < call.block_count) continue;
+        raise_fault(call.head, kFaultBlock, row.index,
+                    {{block, i, static_cast<int32_t>(call.block_count), 0}});
+        return;
+    }
+}
+
+QUIRE_KERNEL(quire_rows, 64, AttendCall, call) {
+    QUIRE_SHARED(RowShared, shared);
+    if (is_idle(call.head, shared.idle)) return;
+    Row row = row_at(call, static_cast<uint32_t>(group_index()));
+    if (!check_counts(call, row)) return;
+    if (call.shared_prefix != 0) check_shared_prefix(call, row);
+    if (row.first_token == row.end_token) return;
+    auto keys = static_cast<uint32_t>(row.key_count);
+    uint32_t blocks = keys == 0 ? 0 : (keys - 1) / call.block_tokens + 1;
+    uint32_t chunks = keys == 0 ? 0 : (keys - 1) / kChunkPlaces + 1;
+    if (blocks > call.block_table_stride || chunks > call.chunk_count) {
+        raise_fault(call.head, kFaultTableTooShort, row.index,
+                    {{row.key_count, static_cast<int32_t>(call.block_table_stride), 0, 0}});
+        return;
+    }
+    if (thread_index() == 0) shared.oldest[0] = row.key_count;
+    barrier();
+    for (int32_t token = row.first_token + static_cast<int32_t>(thread_index());
+         token < row.end_token; token += static_cast<int32_t>(kRowThreads)) {
+        store<uint32_t>(call.token_rows + static_cast<uint64_t>(token) * 4, row.index);
+        if (has(call, kMask) && !check_mask(call, row, token)) continue;
+        atomic_min(shared.oldest, 0, sight_of(call, row, token).begin);
+    }
+    barrier();
+    int32_t oldest = shared.oldest[0];
+    check_blocks(call, row, 0, smaller(call.sink_tokens, row.key_count));
+    check_blocks(call, row, larger(oldest, 0), row.key_count);
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "memory.hpp"
+
+#include <cinttypes>
+#include <cstring>
+
+#include "device.hpp"
+#include "queue.hpp"
+#include "shared/checks.hpp"
+
+namespace quire::gpu {
+
+void Memory::free(const Allocation &allocation) {
+    const Driver &driver = *device_->context.driver;
+    device_->is_good(allocation.host != nullptr ? driver.host_free(allocation.host)
+                                                : driver.memory_free(allocation.address));
+}
+
+void Memory::close() {
+    for (const auto &[address, allocation] : allocations_) free(allocation);
+    for (const Allocation &allocation : freed_) free(allocation);
+    allocations_.clear();
+    freed_.clear();
+}
+
+void Memory::sweep() {
+    if (freed_.empty() || device_->has_held_queue()) return;
+    for (const Allocation &allocation : freed_) free(allocation);
+    freed_.clear();
+}
+
+quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *address,
+                              void **host_pointer, quire_error *error) {
+    const Driver &driver = *device_->context.driver;
+    bool is_host = kind == QUIRE_BE_MEMORY_HOST;
+    Allocation made = {0, nullptr, size_bytes};
+    device_->sweep();
+    freed_.reserve(allocations_.size() + freed_.size() + 1);  // release() must not fail
+    Result result = is_host ? driver.host_alloc(&made.host, &made.address, size_bytes)
+                            : driver.memory_alloc(&made.address, size_bytes);
+    if (!device_->is_good(result)) {
+        if (device_->is_lost) return fail_driver(driver, result, "memory", error);
+        return fail(error, QUIRE_E_DEVICE_MEMORY,
+                    "%" PRIu64 " bytes of %s memory cannot be had: %s (%d)", size_bytes,
+                    is_host ? "host" : "device", driver.describe(result), result);
+    }
+    if (is_host) {
+        std::memset(made.host, 0, size_bytes);
+    } else {
+        result = driver.fill(device_->service->stream, made.address, 0, size_bytes);
+        if (result == 0) result = driver.stream_wait(device_->service->stream);
+        if (!device_->is_good(result)) {
+            free(made);
+            return fail_driver(driver, result, "to zero memory", error);
+        }
+    }
+    allocations_.emplace(made.address, made);
+    *address = made.address;
+    *host_pointer = made.host;
+    return QUIRE_OK;
+}
+
+bool Memory::release(uint64_t address, uint64_t size_bytes, uint32_t kind) {
+    auto found = allocations_.find(address);
+    if (found == allocations_.end() || found->second.size_bytes != size_bytes ||
+        (found->second.host != nullptr) != (kind == QUIRE_BE_MEMORY_HOST)) {
+        return false;
+    }
+    freed_.push_back(found->second);
+    allocations_.erase(found);
+    device_->sweep();
+    return true;
+}
+
+quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
+                       uint64_t *address, void **host_pointer, quire_error *error) {
+    if (device == nullptr || address == nullptr || host_pointer == nullptr) {
+        return fail(error, QUIRE_E_ARG, "device, address or host_pointer is NULL");
+    }
+    if (kind != QUIRE_BE_MEMORY_DEVICE && kind != QUIRE_BE_MEMORY_HOST) {
+        return fail(error, QUIRE_E_ARG, "memory kind %u is neither DEVICE nor HOST", kind);
+    }
+    if (size_bytes == 0) {
+        return fail(error, QUIRE_E_ARG, "0 bytes were asked for; ask for at least one");
+    }
+    std::lock_guard lock(device->mutex);
+    if (device->is_lost) {
+        return fail(error, QUIRE_E_DEVICE_LOST, "the %s device is lost; close it", kBackendName);
+    }
+    Entered entered(device->context);
+    quire_status status = device->memory.allocate(size_bytes, kind, address, host_pointer, error);
+    if (status == QUIRE_OK) live_objects.fetch_add(1, std::memory_order_relaxed);
+    return status;
+}
+
+void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind) {
+    if (device == nullptr) return;
+    std::lock_guard lock(device->mutex);
+    Entered entered(device->context);
+    if (!device->memory.release(address, size_bytes, kind)) return;
+    live_objects.fetch_sub(1, std::memory_order_relaxed);
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// memory: what mem_alloc gave out.
+//
+// Freeing memory may make a driver wait for everything that runs, and a queue that is held back by
+// a fence does not end by itself. While there is one, memory that was freed is only noted, and goes
+// back later: with the next call that has to do with memory, or when the device is closed.
+//
+// Threads: none; the device's mutex. The device's context is current.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "quire/plugin/backend.h"
+
+namespace quire::gpu {
+
+class Memory {
+ public:
+    void open(quire_be_device *device) { device_ = device; }
+    void close();
+
+    quire_status allocate(uint64_t size_bytes, uint32_t kind, uint64_t *address,
+                          void **host_pointer, quire_error *error);
+    // False: no such allocation.
+    bool release(uint64_t address, uint64_t size_bytes, uint32_t kind);
+    void sweep();
+
+ private:
+    struct Allocation {
+        uint64_t address;
+        void *host;  // NULL: of the device
+        uint64_t size_bytes;
+    };
+    void free(const Allocation &allocation);
+
+    quire_be_device *device_ = nullptr;
+    std::map<uint64_t, Allocation> allocations_;
+    std::vector<Allocation> freed_;
+};
+
+quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
+                       uint64_t *address, void **host_pointer, quire_error *error);
+void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind);
+
+}  // namespace quire::gpu

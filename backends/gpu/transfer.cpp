@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "transfer.hpp"
+
+#include <algorithm>
+
+#include "device.hpp"
+#include "queue.hpp"
+#include "shared/checks.hpp"
+#include "shared/copies.hpp"
+
+namespace quire::gpu {
+
+namespace {
+
+// From so many bytes on a copy is the driver's.
+constexpr uint64_t kLargeBytes = 256 << 10;
+
+// Collects pieces, and launches them when there are as many as one launch takes.
+class Pieces {
+ public:
+    explicit Pieces(Enqueue *enqueue) : enqueue_(enqueue) {}
+
+    quire_status add(const quire_be_copy &one, quire_error *error) {
+        for (uint64_t done = 0; done < one.size_bytes; done += kPieceBytes) {
+            call_.pieces[count_++] = {one.dst + done, one.src + done,
+                                      std::min<uint64_t>(one.size_bytes - done, kPieceBytes)};
+            if (count_ < kMostPieces) continue;
+            if (quire_status status = flush(error)) return status;
+        }
+        return QUIRE_OK;
+    }
+
+    quire_status flush(quire_error *error) {
+        if (count_ == 0) return QUIRE_OK;
+        uint32_t count = count_;
+        count_ = 0;
+        return enqueue_->launch(KernelName::copy, count, &call_.head, error);
+    }
+
+ private:
+    Enqueue *enqueue_;
+    CopyCall call_{};
+    uint32_t count_ = 0;
+};
+
+}  // namespace
+
+quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
+                  quire_error *error) {
+    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
+    if (quire_status status = check_copies(copies, count, error)) return status;
+    if (count == 0) return QUIRE_OK;
+    Enqueue enqueue(queue);
+    if (quire_status status = enqueue.begin(error)) return status;
+    Pieces pieces(&enqueue);
+    for (uint32_t i = 0; i < count; ++i) {
+        quire_status status = QUIRE_OK;
+        if (copies[i].size_bytes < kLargeBytes) {
+            status = pieces.add(copies[i], error);
+        } else {
+            status = enqueue.add(enqueue.driver().copy(queue->stream, copies[i].dst, copies[i].src,
+                                                       copies[i].size_bytes),
+                                 error);
+        }
+        if (status != QUIRE_OK) return status;
+    }
+    return pieces.flush(error);
+}
+
+quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
+                  quire_error *error) {
+    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
+    if (quire_status status = check_fill(address, size_bytes, byte, error)) return status;
+    if (size_bytes == 0) return QUIRE_OK;
+    Enqueue enqueue(queue);
+    if (quire_status status = enqueue.begin(error)) return status;
+    Result result =
+        enqueue.driver().fill(queue->stream, address, static_cast<unsigned char>(byte), size_bytes);
+    return enqueue.add(result, error);
+}
+
+}  // namespace quire::gpu

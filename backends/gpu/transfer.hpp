@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// transfer: copies and fills.
+//
+// Small copies go many to a launch, by a kernel that reads and writes pinned memory in place; large
+// ones by the driver, one by one. Nobody has measured yet where the border pays.
+//
+// Threads: any.
+#pragma once
+
+#include "quire/plugin/backend.h"
+
+namespace quire::gpu {
+
+quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
+                  quire_error *error);
+quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
+                  quire_error *error);
+
+}  // namespace quire::gpu

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// cuda: the machine as libcuda.so.1 shows it. As with the real one, functions are had through
+// cuGetProcAddress, and their numbers and types are those of cuda.h.
+
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "machine.hpp"
+
+namespace fakegpu {
+
+namespace {
+
+thread_local std::vector<Context *> pushed;
+
+template <typename Call>
+int counted(const char *name, Call call) {
+    if (int result = begin_call(name)) return result;
+    return call();
+}
+
+int init(unsigned) {
+    return counted("cuInit", [] { return kSuccess; });
+}
+int driver_get_version(int *version) {
+    *version = 13000;
+    return kSuccess;
+}
+int device_get_count(int *count) {
+    return counted("cuDeviceGetCount", [=] {
+        *count = device_count();
+        return kSuccess;
+    });
+}
+int device_get(int *device, int ordinal) {
+    return counted("cuDeviceGet", [=] {
+        *device = ordinal;
+        return ordinal < device_count() ? kSuccess : kInvalidDevice;
+    });
+}
+int device_get_name(char *name, int length, int) {
+    return counted("cuDeviceGetName", [=] {
+        std::snprintf(name, static_cast<size_t>(length), "emulator, warps of %u",
+                      device_warp_width());
+        return kSuccess;
+    });
+}
+int device_get_attribute(int *value, int attribute, int) {
+    constexpr int kMajor = 75, kMinor = 76, kWaitValue64 = 122;
+    return counted("cuDeviceGetAttribute", [=] {
+        *value = attribute == kMajor ? 9 : attribute == kMinor ? 0 : attribute == kWaitValue64;
+        return kSuccess;
+    });
+}
+int primary_retain(Context **out, int device) {
+    return counted("cuDevicePrimaryCtxRetain", [=] { return context_retain(device, out); });
+}
+int primary_release(int device) {
+    begin_call("cuDevicePrimaryCtxRelease");
+    return context_release(device);
+}
+int push_current(Context *context) {
+    begin_call("cuCtxPushCurrent");
+    pushed.push_back(context_current());
+    context_set_current(context);
+    return kSuccess;
+}
+int pop_current(Context **out) {
+    begin_call("cuCtxPopCurrent");
+    if (pushed.empty()) return kInvalidContext;
+    *out = context_current();
+    context_set_current(pushed.back());
+    pushed.pop_back();
+    return kSuccess;
+}
+int set_current(Context *context) {
+    context_set_current(context);
+    return kSuccess;
+}
+int get_current(Context **out) {
+    *out = context_current();
+    return kSuccess;
+}
+int mem_alloc(uint64_t *address, size_t size_bytes) {
+    return counted("cuMemAlloc", [=] { return memory_allocate(address, size_bytes, false); });
+}
+int mem_free(uint64_t address) {
+    return counted("cuMemFree", [=] { return memory_free(address, false); });
+}
+int host_alloc(uint64_t *pointer, size_t size_bytes, unsigned) {
+    return counted("cuMemHostAlloc", [=] { return memory_allocate(pointer, size_bytes, true); });
+}
+int host_free(uint64_t pointer) {
+    return counted("cuMemFreeHost", [=] { return memory_free(pointer, true); });
+}
+int host_device_pointer(uint64_t *address, uint64_t pointer, unsigned) {
+    return counted("cuMemHostGetDevicePointer", [=] {
+        *address = pointer;
+        return kSuccess;
+    });
+}
+int mem_get_info(size_t *free_bytes, size_t *total_bytes) {
+    return counted("cuMemGetInfo", [=] { return memory_info(free_bytes, total_bytes); });
+}
+int create_stream(Stream **out, unsigned) {
+    return counted("cuStreamCreate", [=] { return stream_create(out); });
+}
+int destroy_stream(Stream *stream) {
+    begin_call("cuStreamDestroy");
+    return stream_destroy(stream);
+}
+int query_stream(Stream *stream) {
+    return counted("cuStreamQuery", [=] { return stream_query(stream); });
+}
+int synchronise_stream(Stream *stream) {
+    return counted("cuStreamSynchronize", [=] { return stream_synchronise(stream); });
+}
+int wait_value(Stream *stream, uint64_t address, uint64_t value, unsigned) {
+    return counted("cuStreamWaitValue64",
+                   [=] { return stream_wait_value(stream, address, value); });
+}
+int memset_async(uint64_t address, unsigned char byte, size_t size_bytes, Stream *stream) {
+    return counted("cuMemsetD8Async",
+                   [=] { return stream_fill(stream, address, byte, size_bytes); });
+}
+int memcpy_async(uint64_t dst, uint64_t src, size_t size_bytes, Stream *stream) {
+    return counted("cuMemcpyAsync", [=] { return stream_copy(stream, dst, src, size_bytes); });
+}
+int load_module(Module **out, const void *image) {
+    return counted("cuModuleLoadData", [=] { return module_load(image, out); });
+}
+int unload_module(Module *module) {
+    begin_call("cuModuleUnload");
+    return module_unload(module);
+}
+int get_function(const Kernel **out, Module *module, const char *name) {
+    return counted("cuModuleGetFunction", [=] { return module_function(module, name, out); });
+}
+int launch_kernel(const Kernel *kernel, unsigned groups_x, unsigned groups_y, unsigned groups_z,
+                  unsigned threads, unsigned, unsigned, unsigned, Stream *stream, void **arguments,
+                  void **) {
+    return counted("cuLaunchKernel", [=] {
+        if (groups_z != 1) return int{kInvalidValue};
+        return stream_launch(stream, kernel, groups_x, groups_y, threads, arguments);
+    });
+}
+int get_error_string(int result, const char **text) {
+    *text = result_name(result);
+    return kSuccess;
+}
+
+struct Entry {
+    const char *name;
+    void *function;
+};
+template <typename Function>
+void *plain(Function *function) {
+    return reinterpret_cast<void *>(function);
+}
+
+const Entry kEntries[] = {
+    {"cuInit", plain(init)},
+    {"cuDriverGetVersion", plain(driver_get_version)},
+    {"cuDeviceGetCount", plain(device_get_count)},
+    {"cuDeviceGet", plain(device_get)},
+    {"cuDeviceGetName", plain(device_get_name)},
+    {"cuDeviceGetAttribute", plain(device_get_attribute)},
+    {"cuDevicePrimaryCtxRetain", plain(primary_retain)},
+    {"cuDevicePrimaryCtxRelease", plain(primary_release)},
+    {"cuCtxPushCurrent", plain(push_current)},
+    {"cuCtxPopCurrent", plain(pop_current)},
+    {"cuCtxSetCurrent", plain(set_current)},
+    {"cuCtxGetCurrent", plain(get_current)},
+    {"cuMemAlloc", plain(mem_alloc)},
+    {"cuMemFree", plain(mem_free)},
+    {"cuMemHostAlloc", plain(host_alloc)},
+    {"cuMemFreeHost", plain(host_free)},
+    {"cuMemHostGetDevicePointer", plain(host_device_pointer)},
+    {"cuMemGetInfo", plain(mem_get_info)},
+    {"cuStreamCreate", plain(create_stream)},
+    {"cuStreamDestroy", plain(destroy_stream)},
+    {"cuStreamQuery", plain(query_stream)},
+    {"cuStreamSynchronize", plain(synchronise_stream)},
+    {"cuStreamWaitValue64", plain(wait_value)},
+    {"cuMemsetD8Async", plain(memset_async)},
+    {"cuMemcpyAsync", plain(memcpy_async)},
+    {"cuModuleLoadData", plain(load_module)},
+    {"cuModuleUnload", plain(unload_module)},
+    {"cuModuleGetFunction", plain(get_function)},
+    {"cuLaunchKernel", plain(launch_kernel)},
+    {"cuGetErrorString", plain(get_error_string)},
+};
+
+}  // namespace
+
+}  // namespace fakegpu
+
+// The second version, of CUDA 12: the last argument says why there is none of the name.
+extern "C" FAKEGPU_EXPORT int cuGetProcAddress_v2(const char *name, void **function, int, uint64_t,
+                                                  int *found) {
+    for (const fakegpu::Entry &entry : fakegpu::kEntries) {
+        if (std::strcmp(entry.name, name) != 0) continue;
+        *function = entry.function;
+        if (found != nullptr) *found = 0;
+        return fakegpu::kSuccess;
+    }
+    *function = nullptr;
+    if (found != nullptr) *found = 1;
+    return fakegpu::kNotFound;
+}
