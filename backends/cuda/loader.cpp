@@ -14,7 +14,6 @@
 #include <dlfcn.h>
 
 #include <cstdio>
-#include <mutex>
 
 #include "gpu/context.hpp"
 #include "gpu/driver.hpp"
@@ -237,14 +236,9 @@ const char *find_functions(GetProcAddress get) {
     return nullptr;
 }
 
-// What came of looking for the driver, for all who ask.
-struct Found {
-    quire_status status = QUIRE_OK;
-    bool has_driver = false;
-    char message[192] = {};
-};
+}  // namespace
 
-Found look_for_driver() {
+Found look_for_driver(Driver *driver) {
     Found found;
     const char *named = environment("QUIRE_CUDA_LIBRARY");
     void *library = dlopen(named != nullptr ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -271,26 +265,9 @@ Found look_for_driver() {
                       "the CUDA driver does not start: %s (%d)", describe(result), result);
         return found;
     }
+    *driver = make_driver();
     found.has_driver = true;
     return found;
-}
-
-}  // namespace
-
-quire_status find_driver(const Driver **out, quire_error *error) {
-    static std::mutex mutex;
-    static bool is_known = false;
-    static Found found;
-    static Driver driver;
-    std::lock_guard lock(mutex);
-    if (!is_known) {
-        DriverThreads threads;
-        found = look_for_driver();
-        if (found.has_driver) driver = make_driver();
-        is_known = true;
-    }
-    *out = found.has_driver ? &driver : nullptr;
-    return found.status == QUIRE_OK ? QUIRE_OK : fail(error, found.status, "%s", found.message);
 }
 
 }  // namespace quire::gpu

@@ -65,10 +65,19 @@ struct Driver {
     bool (*is_fatal)(Result result);
 };
 
-// Each vendor's loader defines these two.
 // Finds the driver, once for the process. QUIRE_OK with *out NULL: there is none on this machine.
 quire_status find_driver(const Driver **out, quire_error *error);
-// The kernels, as module_load() takes them.
+
+// What came of looking for it.
+struct Found {
+    quire_status status = QUIRE_OK;
+    bool has_driver = false;
+    char message[192] = {};  // with a status
+};
+
+// Each vendor's loader defines it: opens the driver and fills the table.
+Found look_for_driver(Driver *driver);
+// Each vendor's compiler made it: the kernels, as module_load() takes them.
 extern const uint64_t kCodeObject[];
 
 }  // namespace quire::gpu

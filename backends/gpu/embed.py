@@ -16,8 +16,8 @@ def main():
     words = [f"0x{word:x}u," for (word,) in struct.iter_unpack("<Q", data)]
     lines = ["".join(words[i:i + 6]) for i in range(0, len(words), 6)]
     with open(output, "w", encoding="ascii") as file:
-        file.write('#include "driver.hpp"\n\n'
-                   "const uint64_t quire::gpu::kCodeObject[] = {\n" + "\n".join(lines) + "\n};\n")
+        file.write('#include "driver.hpp"\n\nalignas(4096) const uint64_t '
+                   "quire::gpu::kCodeObject[] = {\n" + "\n".join(lines) + "\n};\n")
 
 
 main()

@@ -197,13 +197,19 @@ void store(uint64_t address, std::type_identity_t<T> value, Where where = Where:
 inline void system_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 template <typename T>
-T atomic_max(uint64_t address, T value, Where where = Where::current()) {
+T raise(uint64_t address, T value, const Where &where) {
     T *at = static_cast<T *>(reach(address, sizeof(T), alignof(T), where));
     T before = __atomic_load_n(at, __ATOMIC_SEQ_CST);
     while (before < value && !__atomic_compare_exchange_n(at, &before, value, false,
                                                           __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
     }
     return before;
+}
+inline uint32_t atomic_max(uint64_t address, uint32_t value, Where where = Where::current()) {
+    return raise(address, value, where);
+}
+inline void system_atomic_max(uint64_t address, uint64_t value, Where where = Where::current()) {
+    raise(address, value, where);
 }
 inline uint32_t atomic_swap_if(uint64_t address, uint32_t is, uint32_t value,
                                Where where = Where::current()) {

@@ -17,14 +17,14 @@ from tree import Tree, compiler, expect, planted, stranger
 SKIPPED = 77
 CASE, BUILD, SOURCE, PREFIX, LIBDIR = sys.argv[1:6]
 HERE = pathlib.Path(__file__).parent
-# A machine without its compiler builds no vulkan, nor a cuda.
+# A machine without its compiler builds no vulkan, cuda or hip.
 BACKENDS = sorted(path.stem.removeprefix("quire_backend_")
                   for path in pathlib.Path(BUILD, "backends").glob("quire_backend_*.so"))
 
 
 def differences(tree):
     listed = (HERE / "files.txt").read_text().split()
-    for backend in {"cuda", "vulkan"} - set(BACKENDS):
+    for backend in {"cuda", "hip", "vulkan"} - set(BACKENDS):
         listed = [name for name in listed if f"backend_{backend}" not in name]
     found = tree.files()
     return ([f"{name} is installed and not listed" for name in found if name not in listed] +

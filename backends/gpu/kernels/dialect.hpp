@@ -68,16 +68,22 @@ QUIRE_DEVICE inline void barrier() { __syncthreads(); }
 // What this thread wrote is seen by all, the host among them, before what it writes next.
 QUIRE_DEVICE inline void system_fence() { __threadfence_system(); }
 
-// Each returns what was there before.
+// Of one device. Each returns what was there before.
 QUIRE_DEVICE inline uint32_t atomic_max(uint64_t address, uint32_t value) {
     return atomicMax(reinterpret_cast<unsigned int *>(address), value);
 }
-QUIRE_DEVICE inline uint64_t atomic_max(uint64_t address, uint64_t value) {
-    return atomicMax(reinterpret_cast<unsigned long long *>(address),
-                     static_cast<unsigned long long>(value));
-}
 QUIRE_DEVICE inline uint32_t atomic_swap_if(uint64_t address, uint32_t is, uint32_t value) {
     return atomicCAS(reinterpret_cast<unsigned int *>(address), is, value);
+}
+// In memory of the host too, where a bus may carry no maximum, but does a comparison and exchange.
+QUIRE_DEVICE inline void system_atomic_max(uint64_t address, uint64_t value) {
+    auto *at = reinterpret_cast<unsigned long long *>(address);
+    unsigned long long before = *at;
+    while (before < value) {
+        unsigned long long found = atomicCAS_system(at, before, value);
+        if (found == before) return;
+        before = found;
+    }
 }
 template <uint32_t count>
 QUIRE_DEVICE inline void atomic_min(SharedArray<int32_t, count> &array, uint32_t index,
@@ -137,6 +143,7 @@ using fakegpu::load;
 using fakegpu::SharedArray;
 using fakegpu::shuffle_xor;
 using fakegpu::store;
+using fakegpu::system_atomic_max;
 using fakegpu::system_fence;
 using fakegpu::thread_index;
 using fakegpu::warp_width;

@@ -22,8 +22,9 @@ QUIRE_DEVICE inline void pass(const FenceCall &call) {
 QUIRE_KERNEL(quire_fence_signal, 1, FenceCall, call) {
     uint64_t value = has_fault(call.head) ? kFenceFailed : call.value;
     system_fence();
-    atomic_max(call.fence + offsetof(FenceWords, value), value);
-    atomic_max(call.fence + offsetof(FenceWords, wake), value < kWakeMost ? value : kWakeMost);
+    system_atomic_max(call.fence + offsetof(FenceWords, value), value);
+    system_atomic_max(call.fence + offsetof(FenceWords, wake),
+                      value < kWakeMost ? value : kWakeMost);
     pass(call);
 }
 
@@ -38,7 +39,7 @@ QUIRE_KERNEL(quire_fence_passed, 1, FenceCall, call) {
 
 // Ends every wait for the fence; it keeps its value.
 QUIRE_KERNEL(quire_fence_wake, 1, WakeCall, call) {
-    atomic_max(call.fence + offsetof(FenceWords, wake), kWakeMost);
+    system_atomic_max(call.fence + offsetof(FenceWords, wake), kWakeMost);
 }
 
 }  // namespace quire::gpu

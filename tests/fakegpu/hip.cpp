@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hip: the machine as libamdhip64.so.6 shows it. Warps are of 64 lanes, or of as many as the
+// environment's FAKEGPU_WARP_WIDTH says.
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "machine.hpp"
+
+namespace fakegpu {
+
+namespace {
+
+constexpr int kWaitValueGte = 0;
+
+template <typename Call>
+int counted(const char *name, Call call) {
+    if (int result = begin_call(name)) return result;
+    return call();
+}
+
+// The device is current in every thread from the start, and its context is never given back.
+Context *device_context() {
+    static Context *context = [] {
+        Context *made = nullptr;
+        context_retain(0, &made);
+        return made;
+    }();
+    return context;
+}
+
+template <typename Call>
+int on_device(const char *name, Call call) {
+    if (context_current() == nullptr) context_set_current(device_context());
+    return counted(name, call);
+}
+
+uint64_t address_of(const void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+}  // namespace
+
+}  // namespace fakegpu
+
+using namespace fakegpu;
+
+extern "C" {
+
+FAKEGPU_EXPORT int hipInit(unsigned) {
+    const char *width = std::getenv("FAKEGPU_WARP_WIDTH");
+    set_warp_width(width != nullptr && std::atoi(width) == 32 ? 32 : 64);
+    return counted("hipInit", [] { return kSuccess; });
+}
+FAKEGPU_EXPORT int hipGetDeviceCount(int *count) {
+    return counted("hipGetDeviceCount", [=] {
+        *count = device_count();
+        return kSuccess;
+    });
+}
+FAKEGPU_EXPORT int hipDeviceGetName(char *name, int length, int) {
+    return counted("hipDeviceGetName", [=] {
+        std::snprintf(name, static_cast<size_t>(length), "emulator, warps of %u",
+                      device_warp_width());
+        return kSuccess;
+    });
+}
+FAKEGPU_EXPORT int hipDeviceGetAttribute(int *value, int attribute, int) {
+    constexpr int kCanUseStreamWaitValue = 10013;
+    return counted("hipDeviceGetAttribute", [=] {
+        *value = attribute == kCanUseStreamWaitValue;
+        return kSuccess;
+    });
+}
+FAKEGPU_EXPORT int hipGetDevice(int *device) {
+    *device = 0;
+    return kSuccess;
+}
+FAKEGPU_EXPORT int hipSetDevice(int device) {
+    if (device < 0 || device >= device_count()) return kInvalidDevice;
+    context_set_current(device_context());
+    return kSuccess;
+}
+FAKEGPU_EXPORT int hipMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+    return on_device("hipMemGetInfo", [=] { return memory_info(free_bytes, total_bytes); });
+}
+FAKEGPU_EXPORT int hipMalloc(uint64_t *address, size_t size_bytes) {
+    return on_device("hipMalloc", [=] { return memory_allocate(address, size_bytes, false); });
+}
+FAKEGPU_EXPORT int hipFree(void *address) {
+    return on_device("hipFree", [=] { return memory_free(address_of(address), false); });
+}
+FAKEGPU_EXPORT int hipHostMalloc(uint64_t *pointer, size_t size_bytes, unsigned) {
+    return on_device("hipHostMalloc", [=] { return memory_allocate(pointer, size_bytes, true); });
+}
+FAKEGPU_EXPORT int hipHostFree(void *pointer) {
+    return on_device("hipHostFree", [=] { return memory_free(address_of(pointer), true); });
+}
+FAKEGPU_EXPORT int hipHostGetDevicePointer(void **address, void *pointer, unsigned) {
+    return on_device("hipHostGetDevicePointer", [=] {
+        *address = pointer;
+        return kSuccess;
+    });
+}
+FAKEGPU_EXPORT int hipStreamCreateWithFlags(Stream **out, unsigned) {
+    return on_device("hipStreamCreateWithFlags", [=] { return stream_create(out); });
+}
+FAKEGPU_EXPORT int hipStreamDestroy(Stream *stream) {
+    begin_call("hipStreamDestroy");
+    return stream_destroy(stream);
+}
+FAKEGPU_EXPORT int hipStreamQuery(Stream *stream) {
+    return on_device("hipStreamQuery", [=] { return stream_query(stream); });
+}
+FAKEGPU_EXPORT int hipStreamSynchronize(Stream *stream) {
+    return on_device("hipStreamSynchronize", [=] { return stream_synchronise(stream); });
+}
+FAKEGPU_EXPORT int hipStreamWaitValue64(Stream *stream, void *address, uint64_t value,
+                                        unsigned flags, uint64_t mask) {
+    return on_device("hipStreamWaitValue64", [=] {
+        if (flags != kWaitValueGte || mask != UINT64_MAX) return int{kInvalidValue};
+        return stream_wait_value(stream, address_of(address), value);
+    });
+}
+FAKEGPU_EXPORT int hipMemsetD8Async(void *address, unsigned char byte, size_t size_bytes,
+                                    Stream *stream) {
+    return on_device("hipMemsetD8Async",
+                     [=] { return stream_fill(stream, address_of(address), byte, size_bytes); });
+}
+FAKEGPU_EXPORT int hipMemcpyAsync(void *dst, const void *src, size_t size_bytes, int,
+                                  Stream *stream) {
+    return on_device("hipMemcpyAsync", [=] {
+        return stream_copy(stream, address_of(dst), address_of(src), size_bytes);
+    });
+}
+FAKEGPU_EXPORT int hipModuleLoadData(Module **out, const void *image) {
+    return on_device("hipModuleLoadData", [=] { return module_load(image, out); });
+}
+FAKEGPU_EXPORT int hipModuleUnload(Module *module) {
+    begin_call("hipModuleUnload");
+    return module_unload(module);
+}
+FAKEGPU_EXPORT int hipModuleGetFunction(const Kernel **out, Module *module, const char *name) {
+    return on_device("hipModuleGetFunction", [=] { return module_function(module, name, out); });
+}
+FAKEGPU_EXPORT int hipModuleLaunchKernel(const Kernel *kernel, unsigned groups_x, unsigned groups_y,
+                                         unsigned groups_z, unsigned threads, unsigned, unsigned,
+                                         unsigned, Stream *stream, void **arguments, void **) {
+    return on_device("hipModuleLaunchKernel", [=] {
+        if (groups_z != 1) return int{kInvalidValue};
+        return stream_launch(stream, kernel, groups_x, groups_y, threads, arguments);
+    });
+}
+FAKEGPU_EXPORT const char *hipGetErrorString(int result) { return result_name(result); }
+
+}  // extern "C"
