@@ -445,6 +445,50 @@ def samples_between_cpu_and_vulkan(engine):
     expect(sum(copied) > 0, f"no sequence was swapped out: {copied}")
 
 
+def golden_story_on(engine, device):
+    result = engine.story("--device", device, "--kv-dtype", "f16")
+    expect(result.returncode == 0, result.stderr.decode())
+    expect(result.stdout == engine.golden(), f"{device} tells another story")
+
+
+def golden_story_on_cuda(engine):
+    golden_story_on(engine, "cuda")
+
+
+def golden_story_on_hip(engine):
+    golden_story_on(engine, "hip")
+
+
+def samples_swapped_on(engine, device):
+    result = engine.story("--samples", "2", *TIGHT_POOL, "--preempt", "swap", "--check", "--json",
+                          "--device", device)
+    expect(result.returncode == 0, result.stderr.decode())
+    expect(result.stdout == 2 * engine.golden(), "a sample tells another story")
+    table = json.loads(result.stderr)
+    expect(table["forks"] == 1 and table["copies_on_write"] > 0, table)
+    expect(table["equal_texts"] == 2 and table["preemptions_swap"] > 0, table)
+
+
+def samples_swapped_on_cuda(engine):
+    samples_swapped_on(engine, "cuda")
+
+
+def samples_swapped_on_hip(engine):
+    samples_swapped_on(engine, "hip")
+
+
+def golden_story_between_all_vendors(engine):
+    stations = ["cuda@40", "hip@24", "vulkan@32", "cuda@24", "cpu@48/2"]
+    result = engine.run("--device", "vulkan", "--prompt", "Tell", "--steps", "1")
+    if result.returncode != 0:
+        stations.remove("vulkan@32")
+    options = [word for station in stations for word in ("--migrate-to", station)]
+    result = engine.story(*options, "--migrate-every", "40", "--check", "--json")
+    expect(result.returncode == 0, result.stderr.decode())
+    expect(result.stdout == engine.golden(), f"{options} tell another story")
+    moved(json.loads(result.stderr), len(stations))
+
+
 CASES = [golden_story, golden_story_with_f16, samples_swap, samples_recompute, prompt_in_chunks,
          trained_workload, rounded_story_is_the_same_under_pressure,
          measured_scales_tell_the_story,
@@ -459,7 +503,11 @@ CASES = [golden_story, golden_story_with_f16, samples_swap, samples_recompute, p
 EXTENDED_CASES = [workload_whatever_the_options]  # minutes
 VULKAN_CASES = [golden_story_on_vulkan, samples_on_vulkan, workload_on_vulkan,
                 golden_story_between_cpu_and_vulkan, samples_between_cpu_and_vulkan]
-LISTS = {"--list": CASES, "--list-extended": EXTENDED_CASES, "--list-vulkan": VULKAN_CASES}
+CUDA_CASES = [golden_story_on_cuda, samples_swapped_on_cuda]
+HIP_CASES = [golden_story_on_hip, samples_swapped_on_hip]
+GPU_CASES = [golden_story_between_all_vendors]
+LISTS = {"--list": CASES, "--list-extended": EXTENDED_CASES, "--list-vulkan": VULKAN_CASES,
+         "--list-cuda": CUDA_CASES, "--list-hip": HIP_CASES, "--list-gpu": GPU_CASES}
 
 
 def main():
