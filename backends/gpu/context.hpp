@@ -18,23 +18,27 @@ struct Context {
     int index = 0;
 };
 
-// While it lives the device's context is this thread's current one; then what was current before is
-// again.
+// While it lives the device's context is this thread's current one, if the driver let it; then what
+// was current before is again. Nothing of the device may be asked for outside.
 class Entered {
  public:
     explicit Entered(const Context &context) : driver_(context.driver) {
-        is_in_ = driver_->enter(context.handle, &before_) == 0;
+        result_ = driver_->enter(context.handle, &before_);
     }
     Entered(const Entered &) = delete;
     Entered &operator=(const Entered &) = delete;
     ~Entered() {
-        if (is_in_) driver_->leave(before_);
+        if (is_in()) driver_->leave(before_);
     }
+
+    bool is_in() const { return result_ == 0; }
+    // Of entering; quire_be_device::check_in() judges it.
+    Result result() const { return result_; }
 
  private:
     const Driver *driver_;
     void *before_ = nullptr;
-    bool is_in_ = false;
+    Result result_ = 0;
 };
 
 // While it lives this thread's signals are blocked and its floating-point environment is the

@@ -57,6 +57,8 @@ quire_status choose(uint32_t index, const Driver **driver, quire_error *error) {
 // REQUIRES: the context is current.
 quire_status open_parts(quire_be_device *device, quire_error *error) {
     const Driver &driver = *device->context.driver;
+    Result named = driver.device_name(device->context.index, device->name, sizeof device->name);
+    if (named != 0) return fail_driver(driver, named, "to name a device", error);
     if (quire_status status = device->kernels.open(driver, error)) return status;
     device->pinned.open(&driver);
     device->words.open(&driver);
@@ -83,13 +85,16 @@ quire_be_queue *find_busy(quire_be_device *device) {
     return nullptr;
 }
 
-// Ends each wait for a fence that was not reached.
-void wake_held(quire_be_device *device) {
-    if (device->is_lost) return;
+// Ends each wait for a fence that was not reached, and waits for all that runs.
+void end_work(quire_be_device *device) {
     for (quire_be_fence *fence : device->fences) {
+        if (device->is_lost) break;
         WakeCall call{};
         call.fence = fence->cell.address;
         device->is_good(device->service->launch(KernelName::fence_wake, 1, &call.head));
+    }
+    for (quire_be_queue *queue : device->queues) {
+        device->is_good(device->context.driver->stream_wait(queue->stream));
     }
 }
 
@@ -150,12 +155,12 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
         device->drop_reference();
         return fail_driver(*driver, result, "a context", error);
     }
-    driver->device_name(device->context.index, device->name, sizeof device->name);
     quire_status status = QUIRE_OK;
     {
         Entered entered(device->context);
-        status = open_parts(device, error);
-        if (status != QUIRE_OK) close_parts(device);
+        status = device->check_in(entered, error);
+        if (status == QUIRE_OK) status = open_parts(device, error);
+        if (status != QUIRE_OK && entered.is_in()) close_parts(device);
     }
     if (status != QUIRE_OK) {
         driver->release(device->context.index);
@@ -174,12 +179,9 @@ void device_close(quire_be_device *device) {
     device->is_closed = true;  // from now on nothing begins
     {
         Entered entered(device->context);
-        wake_held(device);
-        for (quire_be_queue *queue : device->queues) {
-            device->is_good(device->context.driver->stream_wait(queue->stream));
-        }
+        if (entered.is_in()) end_work(device);
         for (quire_be_fence *fence : device->fences) fence->settle_for_good();
-        close_parts(device);
+        if (entered.is_in()) close_parts(device);
     }
     device->context.driver->release(device->context.index);
     device->changed.notify_all();
@@ -197,6 +199,7 @@ quire_status device_props(quire_be_device *device, quire_be_device_props *props,
     {
         std::lock_guard lock(device->mutex);
         Entered entered(device->context);
+        if (quire_status status = device->check_in(entered, error)) return status;
         Result result = device->context.driver->memory_info(&free_bytes, &total_bytes);
         if (quire_status status = device->check(result, "to say what memory is free", error)) {
             return status;
@@ -217,6 +220,7 @@ quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *
     Deadline deadline(timeout_ns);
     std::unique_lock lock(device->mutex);
     Entered entered(device->context);
+    if (quire_status status = device->check_in(entered, error)) return status;
     bool is_idle = find_busy(device) == nullptr;
     while (!is_idle && !device->is_lost && !deadline.has_passed()) {
         deadline.wait(device->changed, lock);
@@ -255,8 +259,12 @@ quire_status quire_be_device::check(quire::gpu::Result result, const char *what,
     return quire::gpu::fail_driver(*context.driver, result, what, error);
 }
 
-void quire_be_device::look() {
-    if (is_closed || is_lost) return;
+quire_status quire_be_device::check_in(const quire::gpu::Entered &entered, quire_error *error) {
+    return check(entered.result(), "to make its context current", error);
+}
+
+void quire_be_device::look(const quire::gpu::Entered &entered) {
+    if (is_closed || is_lost || !is_good(entered.result())) return;
     quire::gpu::Result result = context.driver->stream_query(service->stream);
     if (!context.driver->is_not_ready(result)) is_good(result);
 }

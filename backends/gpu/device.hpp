@@ -82,8 +82,9 @@ struct quire_be_device {
     // Looks at what a driver call returned: after a fatal error the device is lost.
     bool is_good(quire::gpu::Result result);
     quire_status check(quire::gpu::Result result, const char *what, quire_error *error);
+    quire_status check_in(const quire::gpu::Entered &entered, quire_error *error);
     // Asks the driver whether it still works.
-    void look();
+    void look(const quire::gpu::Entered &entered);
     // Gives back what was released and has run.
     void sweep();
     // May a queue be held back? What waits for the device would then wait for whoever lets it go.

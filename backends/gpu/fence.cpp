@@ -18,22 +18,25 @@ quire_status take_cell(quire_be_device *device, Cell *cell, quire_error *error) 
         return fail(error, QUIRE_E_DEVICE_LOST, "the %s device is lost or closed", kBackendName);
     }
     Entered entered(device->context);
+    if (quire_status status = device->check_in(entered, error)) return status;
     device->sweep();
     return device->check(device->pinned.take(cell), "memory for a fence", error);
 }
 
 // So that queues which wait learn of a signal of the host.
-void signal_queues(quire_be_fence *fence, uint64_t value) {
+quire_status signal_queues(quire_be_fence *fence, uint64_t value, quire_error *error) {
     quire_be_device *device = fence->device;
-    if (device->is_closed || device->is_lost) return;
+    if (device->is_closed || device->is_lost) return QUIRE_OK;
     Entered entered(device->context);
+    if (quire_status status = device->check_in(entered, error)) return status;
     FenceCall call{};
     call.fence = fence->cell.address;
     call.value = value;
     call.place = device->service->next_place();
-    if (device->is_good(device->service->launch(KernelName::fence_signal, 1, &call.head))) {
-        fence->note_use(device->service, call.place);
-    }
+    Result result = device->service->launch(KernelName::fence_signal, 1, &call.head);
+    if (quire_status status = device->check(result, "to signal a fence", error)) return status;
+    fence->note_use(device->service, call.place);
+    return QUIRE_OK;
 }
 
 }  // namespace
@@ -71,7 +74,7 @@ void fence_destroy(quire_be_fence *fence) {
         fence->is_released = true;
         if (!device->is_closed) {
             Entered entered(device->context);
-            device->sweep();
+            if (entered.is_in()) device->sweep();
         }
     }
     fence->drop_reference();
@@ -97,8 +100,8 @@ quire_status fence_signal_host(quire_be_fence *fence, uint64_t value, quire_erro
                     "a fence only grows: it is at %" PRIu64 " and cannot be set to %" PRIu64,
                     fence->value, value);
     }
+    if (quire_status status = signal_queues(fence, value, error)) return status;
     fence->raise(value);
-    signal_queues(fence, value);
     return QUIRE_OK;
 }
 
@@ -113,7 +116,7 @@ quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t tim
         deadline.wait(device->changed, lock);
         if (device->is_closed) continue;
         Entered entered(device->context);
-        device->look();
+        device->look(entered);
     }
     if (fence->value != kFenceFailed || value == kFenceFailed) return QUIRE_OK;
     return fail(error, QUIRE_E_DEVICE_LOST, "the fence failed: work before it did not run");

@@ -69,7 +69,6 @@ bool Memory::release(uint64_t address, uint64_t size_bytes, uint32_t kind) {
     }
     freed_.push_back(found->second);
     allocations_.erase(found);
-    device_->sweep();
     return true;
 }
 
@@ -89,6 +88,7 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
         return fail(error, QUIRE_E_DEVICE_LOST, "the %s device is lost; close it", kBackendName);
     }
     Entered entered(device->context);
+    if (quire_status status = device->check_in(entered, error)) return status;
     quire_status status = device->memory.allocate(size_bytes, kind, address, host_pointer, error);
     if (status == QUIRE_OK) live_objects.fetch_add(1, std::memory_order_relaxed);
     return status;
@@ -97,9 +97,10 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
 void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind) {
     if (device == nullptr) return;
     std::lock_guard lock(device->mutex);
-    Entered entered(device->context);
     if (!device->memory.release(address, size_bytes, kind)) return;
     live_objects.fetch_sub(1, std::memory_order_relaxed);
+    Entered entered(device->context);
+    if (entered.is_in()) device->sweep();
 }
 
 }  // namespace quire::gpu

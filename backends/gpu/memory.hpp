@@ -24,7 +24,7 @@ class Memory {
 
     quire_status allocate(uint64_t size_bytes, uint32_t kind, uint64_t *address,
                           void **host_pointer, quire_error *error);
-    // False: no such allocation.
+    // Notes it; sweep() gives it back. False: no such allocation.
     bool release(uint64_t address, uint64_t size_bytes, uint32_t kind);
     void sweep();
 

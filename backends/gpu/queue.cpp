@@ -76,6 +76,7 @@ quire_status queue_bind(quire_be_device *device, const quire_native *native, qui
         return fail(error, QUIRE_E_DEVICE_LOST, "the %s device is lost or closed", kBackendName);
     }
     Entered entered(device->context);
+    if (quire_status status = device->check_in(entered, error)) return status;
     if (quire_status status = make_queue(device, out, error)) return status;
     live_objects.fetch_add(1, std::memory_order_relaxed);
     return QUIRE_OK;
@@ -141,7 +142,7 @@ quire_status Enqueue::begin(quire_error *error) {
     queue_->poll();
     if (quire_status status = queue_->check_usable(error)) return status;
     entered_.emplace(queue_->device->context);
-    return QUIRE_OK;
+    return queue_->device->check_in(*entered_, error);
 }
 
 quire_status Enqueue::add(Result result, quire_error *error) {

@@ -62,7 +62,7 @@ int primary_release(int device) {
     return context_release(device);
 }
 int push_current(Context *context) {
-    begin_call("cuCtxPushCurrent");
+    if (int result = begin_call("cuCtxPushCurrent")) return result;
     pushed.push_back(context_current());
     context_set_current(context);
     return kSuccess;
@@ -87,13 +87,13 @@ int mem_alloc(uint64_t *address, size_t size_bytes) {
     return counted("cuMemAlloc", [=] { return memory_allocate(address, size_bytes, false); });
 }
 int mem_free(uint64_t address) {
-    return counted("cuMemFree", [=] { return memory_free(address, false); });
+    return freed(begin_call("cuMemFree"), memory_free(address, false));
 }
 int host_alloc(uint64_t *pointer, size_t size_bytes, unsigned) {
     return counted("cuMemHostAlloc", [=] { return memory_allocate(pointer, size_bytes, true); });
 }
 int host_free(uint64_t pointer) {
-    return counted("cuMemFreeHost", [=] { return memory_free(pointer, true); });
+    return freed(begin_call("cuMemFreeHost"), memory_free(pointer, true));
 }
 int host_device_pointer(uint64_t *address, uint64_t pointer, unsigned) {
     return counted("cuMemHostGetDevicePointer", [=] {

@@ -7,6 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 // Saves what a called function must keep, and its stack, in *save; goes on on the other stack.
 extern "C" void fakegpu_switch(void **save, void *to);
 // Where a new fiber begins: calls what prepare() left in registers.
@@ -112,6 +116,10 @@ void Stacks::reserve(uint32_t count) {
 }
 
 void Fiber::prepare(unsigned char *stack_top, void (*body)(void *), void *argument) {
+#if defined(__SANITIZE_ADDRESS__)
+    // A fiber before it may have been left for good, its frames still marked.
+    __asan_unpoison_memory_region(stack_top - Stacks::kStackBytes, Stacks::kStackBytes);
+#endif
     auto **at = reinterpret_cast<void **>(stack_top);
 #if defined(__x86_64__)
     // As fakegpu_switch() leaves it; the stack is aligned to 16 bytes where the body is called.

@@ -87,13 +87,13 @@ FAKEGPU_EXPORT int hipMalloc(uint64_t *address, size_t size_bytes) {
     return on_device("hipMalloc", [=] { return memory_allocate(address, size_bytes, false); });
 }
 FAKEGPU_EXPORT int hipFree(void *address) {
-    return on_device("hipFree", [=] { return memory_free(address_of(address), false); });
+    return freed(begin_call("hipFree"), memory_free(address_of(address), false));
 }
 FAKEGPU_EXPORT int hipHostMalloc(uint64_t *pointer, size_t size_bytes, unsigned) {
     return on_device("hipHostMalloc", [=] { return memory_allocate(pointer, size_bytes, true); });
 }
 FAKEGPU_EXPORT int hipHostFree(void *pointer) {
-    return on_device("hipHostFree", [=] { return memory_free(address_of(pointer), true); });
+    return freed(begin_call("hipHostFree"), memory_free(address_of(pointer), true));
 }
 FAKEGPU_EXPORT int hipHostGetDevicePointer(void **address, void *pointer, unsigned) {
     return on_device("hipHostGetDevicePointer", [=] {

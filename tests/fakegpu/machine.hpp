@@ -40,6 +40,9 @@ struct Kernel;
 // sticky error.
 int begin_call(const char *name);
 
+// A call that gives something back does so whatever it returns: an error may be an earlier one's.
+inline int freed(int of_call, int of_free) { return of_call != 0 ? of_call : of_free; }
+
 int device_count();
 uint32_t device_warp_width();
 void set_warp_width(uint32_t width);
