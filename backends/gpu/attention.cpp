@@ -3,6 +3,7 @@
 #include "attention.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "device.hpp"
 #include "format.hpp"
@@ -37,18 +38,26 @@ uint32_t options_of(const PlanOptions &plan, const quire_be_attention &args) {
     return options;
 }
 
-// May rows of K be read by four elements at a time?
-bool has_wide_k(const quire_be_pool &pool) {
+bool is_wide(std::initializer_list<int64_t> strides, uint64_t address) {
     constexpr uint64_t kWideBytes = 16;
-    uint64_t misfit = pool.address | static_cast<uint64_t>(pool.block_stride) |
-                      static_cast<uint64_t>(pool.layer_stride) |
-                      static_cast<uint64_t>(pool.k_head_stride) |
-                      static_cast<uint64_t>(pool.k_token_stride);
-    return misfit % kWideBytes == 0 && pool.k_head_dim % 4 == 0;
+    for (int64_t stride : strides) address |= static_cast<uint64_t>(stride);
+    return address % kWideBytes == 0;
+}
+
+// How many elements of a row may be loaded at once.
+uint32_t width_options(const quire_be_pool &pool) {
+    uint32_t options = 0;
+    if (!is_wide({pool.block_stride, pool.layer_stride, pool.k_head_stride, pool.k_token_stride},
+                 pool.address)) {
+        return options;
+    }
+    if (pool.k_head_dim % 4 == 0) options |= kWideK;
+    if (is_wide({pool.v_head_stride, pool.v_token_stride, pool.v_offset}, 0)) options |= kWideRows;
+    return options;
 }
 
 void put_pool(const quire_be_pool &pool, uint32_t layer, AttendCall *to) {
-    if (has_wide_k(pool)) to->options |= kWideK;
+    to->options |= width_options(pool);
     to->pool = pool.address + layer * static_cast<uint64_t>(pool.layer_stride);
     to->block_stride = pool.block_stride;
     to->v_offset = pool.v_offset;
@@ -137,21 +146,34 @@ Scratch divide(uint64_t query_tokens, uint64_t chunk_count, uint32_t q_heads, ui
     return scratch;
 }
 
-uint64_t unit_count(const AttendCall &of) {
-    uint32_t heads = std::min(of.group, kQueriesPerUnit);
+// By the shape alone, never by the batch or where the pool lies: bits must not depend on those.
+bool has_fragments(const AttendCall &of) {
+    bool is_one_type = of.q_format == of.k_format && of.q_format == of.v_format;
+    bool is_16_bit = of.q_format == kF16 || of.q_format == kBf16;
+    return is_one_type && is_16_bit && of.k_dim % 16 == 0 && of.v_dim % 16 == 0 &&
+           of.k_dim <= kMostFragmentDim && of.v_dim <= kMostFragmentDim;
+}
+
+struct AttendKernel {
+    KernelName name;
+    uint32_t queries_per_unit;
+};
+
+uint64_t unit_count(const AttendCall &of, uint32_t queries_per_unit) {
+    uint32_t heads = std::min(of.group, queries_per_unit);
     uint64_t slices = (of.group + heads - 1) / heads;
     return uint64_t{of.end_token - of.first_token} * of.kv_heads * slices * of.chunk_count;
 }
 
 // Rounds of tokens, so that scratch memory has an end: for each the chunks, then their reduction.
-quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, uint32_t tokens_per_round,
-                           quire_error *error) {
+quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, const AttendKernel &kernel,
+                           uint32_t tokens_per_round, quire_error *error) {
     for (uint64_t first = 0; first < call->query_tokens; first += tokens_per_round) {
         call->first_token = static_cast<uint32_t>(first);
         call->end_token =
             static_cast<uint32_t>(std::min<uint64_t>(first + tokens_per_round, call->query_tokens));
-        if (quire_status status =
-                enqueue.launch(KernelName::attend, unit_count(*call), &call->head, error)) {
+        uint64_t units = unit_count(*call, kernel.queries_per_unit);
+        if (quire_status status = enqueue.launch(kernel.name, units, &call->head, error)) {
             return status;
         }
         uint64_t queries = uint64_t{call->end_token - call->first_token} * call->q_heads;
@@ -202,7 +224,9 @@ quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_b
     if (quire_status status = enqueue.launch(KernelName::rows, call.row_count, &call.head, error)) {
         return status;
     }
-    return launch_rounds(enqueue, &call, scratch.tokens_per_round, error);
+    AttendKernel kernel = {KernelName::attend, kQueriesPerUnit};
+    if (has_fragments(call)) kernel = {KernelName::attend_fragments, kFragmentQueries};
+    return launch_rounds(enqueue, &call, kernel, scratch.tokens_per_round, error);
 }
 
 quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_error *error) {

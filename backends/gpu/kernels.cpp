@@ -14,9 +14,11 @@ struct Known {
     uint32_t threads;
 };
 constexpr Known kKnown[kKernelCount] = {
-    {"quire_attend", 64},      {"quire_copy", 128},     {"quire_fence_passed", 1},
-    {"quire_fence_signal", 1}, {"quire_fence_wake", 1}, {"quire_kv_write", 64},
-    {"quire_merge", 64},       {"quire_move", 64},      {"quire_reduce", 64},
+    {"quire_attend", 64},      {"quire_attend_fragments", 128},
+    {"quire_copy", 128},       {"quire_fence_passed", 1},
+    {"quire_fence_signal", 1}, {"quire_fence_wake", 1},
+    {"quire_kv_write", 64},    {"quire_merge", 64},
+    {"quire_move", 64},        {"quire_reduce", 64},
     {"quire_rows", 64},
 };
 

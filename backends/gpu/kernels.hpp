@@ -15,6 +15,7 @@ namespace quire::gpu {
 
 enum class KernelName {
     attend,
+    attend_fragments,
     copy,
     fence_passed,
     fence_signal,
@@ -25,7 +26,7 @@ enum class KernelName {
     reduce,
     rows
 };
-constexpr size_t kKernelCount = 10;
+constexpr size_t kKernelCount = 11;
 
 struct Kernel {
     Function function = nullptr;

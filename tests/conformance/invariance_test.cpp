@@ -33,6 +33,18 @@ void for_each_shape(Rig &rig, const std::function<void(AttentionSpec)> &body) {
         spec.shape.flags |= QUIRE_ATTENTION_BATCH_INVARIANT;
         body(spec);
     }
+    // What kernels with matrix instructions are made for.
+    for (const quire_be_attention_query &shape : common_shapes()) {
+        bool is_wanted =
+            shape.q_dtype != QUIRE_DTYPE_F32 && (!options().is_short || shape.k_head_dim == 64);
+        if (!is_wanted || !is_offered(rig, shape)) continue;
+        AttentionSpec spec = random_spec(1000 + shape.k_head_dim, &shape);
+        spec.rows.clear();
+        spec.wants_lse = true;
+        spec.shape.flags = QUIRE_ATTENTION_BATCH_INVARIANT;
+        spec.shape.group_kind = spec.shape.window = 0;
+        body(spec);
+    }
 }
 
 AttentionResult run(Rig &rig, AttentionSpec spec, std::vector<RowSpec> rows) {

@@ -26,12 +26,17 @@ struct Thread {
     State state = State::ready;
     Where where;
     uint64_t given = 0;  // to a collective
+    std::vector<LateCopy> copies;
 };
 
 // A warp's lanes, and what the last collective brought together.
 struct Warp {
     uint32_t time = 0;
     uint64_t gathered[kMostLanes] = {};
+    // Of fragments that were multiplied: the matrices, and when.
+    float a[16][16];
+    float b[16][16];  // a column after the other
+    uint32_t matrix_time = 0;
 };
 
 struct Block {
@@ -79,6 +84,7 @@ void thread_main(void *argument) {
     auto *thread = static_cast<Thread *>(argument);
     const Launch *launch = running->launch;
     launch->kernel->entry(launch->arguments);
+    if (!thread->copies.empty()) fault("a copy was never waited for", thread->copies[0].where);
     thread->state = State::done;
     thread->fiber.give_way();
 }
@@ -152,11 +158,12 @@ bool run_ready(Block *block) {
 void run_block(Block *block) {
     block->time = 0;
     block->shared_bytes = 0;
-    for (Warp &warp : block->warps) warp.time = 0;
+    for (Warp &warp : block->warps) warp.time = warp.matrix_time = 0;
     for (uint32_t i = 0; i < block->thread_count(); ++i) {
         Thread &thread = block->threads[i];
         thread.index = i;
         thread.state = State::ready;
+        thread.copies.clear();
         thread.fiber.prepare(block->stacks.top(i), thread_main, &thread);
     }
     while (run_ready(block) && block->wrong.empty()) {
@@ -239,6 +246,13 @@ uint64_t exchange_xor(uint64_t value, uint32_t mask, const Where &where) {
     return running->warp_of(*thread).gathered[(lane ^ mask) % running->width()];
 }
 
+void begin_copy(const LateCopy &copy) { running->current->copies.push_back(copy); }
+
+void wait_copies() {
+    for (const LateCopy &copy : running->current->copies) copy.land(copy);
+    running->current->copies.clear();
+}
+
 uint64_t ballot(bool vote, Where where) {
     Thread *thread = running->current;
     thread->given = vote ? 1 : 0;
@@ -248,6 +262,95 @@ uint64_t ballot(bool vote, Where where) {
         votes |= running->warp_of(*thread).gathered[i] << i;
     }
     return votes;
+}
+
+namespace {
+
+float half_value(bool is_bf16, uint16_t bits) {
+    if (is_bf16) return __builtin_bit_cast(float, uint32_t{bits} << 16);
+    return static_cast<float>(__builtin_bit_cast(_Float16, bits));
+}
+
+// Which lane has an element of A or B, of 16 rows or columns `i` and 16 numbers `k`, and where: as
+// the manuals draw it.
+struct Home {
+    uint32_t lane, element;
+};
+Home home_of_a(uint32_t width, uint32_t i, uint32_t k) {
+    if (width == 64) return {i + 16 * (k / 4), k % 4};
+    return {i % 8 * 4 + k % 8 / 2, k % 2 + (i >= 8 ? 2 : 0) + (k >= 8 ? 4 : 0)};
+}
+Home home_of_b(uint32_t width, uint32_t i, uint32_t k) {
+    if (width == 64) return {i + 16 * (k / 4), k % 4};
+    return {i % 8 * 4 + k % 8 / 2, k % 2 + (k >= 8 ? 2 : 0) + (i >= 8 ? 4 : 0)};
+}
+Home home_of_sum(uint32_t width, uint32_t row, uint32_t column) {
+    if (width == 64) return {column + 16 * (row / 4), row % 4};
+    return {row % 8 * 4 + column % 8 / 2, column % 2 + (row >= 8 ? 2 : 0) + (column >= 8 ? 4 : 0)};
+}
+
+// The operands of all lanes, each in its owner's frame.
+struct Operands {
+    const Fragment *a;
+    const Fragment *b;
+};
+
+void gather_matrices(Warp &warp, uint32_t width, bool is_bf16) {
+    for (uint32_t i = 0; i < 16; ++i) {
+        for (uint32_t k = 0; k < 16; ++k) {
+            Home a = home_of_a(width, i, k);
+            Home b = home_of_b(width, i, k);
+            auto *left = reinterpret_cast<const Operands *>(warp.gathered[a.lane])->a;
+            auto *right = reinterpret_cast<const Operands *>(warp.gathered[b.lane])->b;
+            warp.a[i][k] = half_value(is_bf16, left->v[a.element]);
+            warp.b[i][k] = half_value(is_bf16, right->v[b.element]);
+        }
+    }
+    warp.matrix_time = warp.time;
+}
+
+float product_of(const float *a, const float *b) {
+    float sum = 0.0f;
+    for (uint32_t k = 0; k < 16; ++k) sum += a[k] * b[k];
+    return sum;
+}
+
+// Row and column of each sum that a lane holds.
+struct Place {
+    uint32_t row, column;
+};
+struct Places {
+    Place of[kMostLanes][8];
+
+    explicit Places(uint32_t width) {
+        for (uint32_t row = 0; row < 16; ++row) {
+            for (uint32_t column = 0; column < 16; ++column) {
+                Home home = home_of_sum(width, row, column);
+                of[home.lane][home.element] = {row, column};
+            }
+        }
+    }
+};
+
+}  // namespace
+
+void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b, float *sums,
+                        Where where) {
+    Thread *thread = running->current;
+    Operands mine = {&a, &b};
+    thread->given = reinterpret_cast<uint64_t>(&mine);
+    wait_as(State::in_collective, where);
+    static const Places narrow(32), wide(64);
+    uint32_t width = running->width();
+    Warp &warp = running->warp_of(*thread);
+    if (warp.matrix_time != warp.time) gather_matrices(warp, width, is_bf16);
+    const Places &places = width == 32 ? narrow : wide;
+    for (uint32_t i = 0; i < 256 / width; ++i) {
+        const Place &place = places.of[thread->index % width][i];
+        sums[i] += product_of(warp.a[place.row], warp.b[place.column]);
+    }
+    // Nobody's operands go before all have read them.
+    wait_as(State::in_collective, where);
 }
 
 void Shadow::judge_read(const Where &where) const {

@@ -87,6 +87,26 @@ T shuffle_xor(T value, uint32_t mask, Where where = Where::current()) {
         T, static_cast<uint32_t>(exchange_xor(__builtin_bit_cast(uint32_t, value), mask, where)));
 }
 
+// What a lane has of a 16 x 16 matrix of 16-bit numbers.
+struct Fragment {
+    uint16_t v[8];
+};
+constexpr bool has_fragments(bool) { return true; }
+// sums += A B, of matrices that the warp's lanes hold as mma.sync m16n8k16 or MFMA 16x16x16 want.
+void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b, float *sums,
+                        Where where = Where::current());
+
+// A copy of 16 bytes into shared memory, which lands when its thread waits, no sooner.
+struct LateCopy {
+    void (*land)(const LateCopy &copy);
+    void *array;
+    uint32_t index;
+    uint64_t from;
+    Where where;
+};
+void begin_copy(const LateCopy &copy);
+void wait_copies();
+
 // Who touched an element last, and how.
 struct Shadow {
     static constexpr uint32_t kNobody = UINT32_MAX;
@@ -167,6 +187,20 @@ class SharedArray {
     T values_[count];
     Shadow shadows_[count];
 };
+
+template <uint32_t count>
+void land_copy(const LateCopy &copy) {
+    auto &array = *static_cast<SharedArray<uint16_t, count> *>(copy.array);
+    uint16_t values[8];
+    std::memcpy(values, reach(copy.from, sizeof values, sizeof values, copy.where), sizeof values);
+    for (uint32_t i = 0; i < 8; ++i) array[{copy.index + i, copy.where}] = values[i];
+}
+template <uint32_t count>
+void copy_async(SharedArray<uint16_t, count> &to, uint32_t index, uint64_t from,
+                Where where = Where::current()) {
+    if (index % 8 != 0) fault("a copy of 16 bytes to an element that is not aligned", where);
+    begin_copy({land_copy<count>, &to, index, from, where});
+}
 
 template <uint32_t count>
 void atomic_min(SharedArray<int32_t, count> &array, uint32_t index, int32_t value,

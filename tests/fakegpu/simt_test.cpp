@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/dialect.hpp"
+#include "kernels/fragment.hpp"
 
 namespace quire::gpu {
 
@@ -93,6 +96,47 @@ QUIRE_KERNEL(test_ordered_by_warp, 64, Numbers, call) {
     shared.parts[thread_index()] = thread_index();
     ballot(true);
     store<uint32_t>(call.out + thread_index() * 4, shared.parts[thread_index() ^ call.count]);
+}
+
+struct CopyShared {
+    SharedArray<uint16_t, 1024> halves;
+};
+
+// Copies 16 bytes a thread and gives them on: count 0 as it should be, 1 without waiting for them,
+// 2 without telling the others, 3 never waiting.
+QUIRE_KERNEL(test_late_copy, 64, Numbers, call) {
+    QUIRE_SHARED(CopyShared, shared);
+    uint32_t self = thread_index();
+    copy_async(shared.halves, self * 8, call.in + self * 16);
+    if (call.count == 3) return;
+    if (call.count != 1) wait_copies();
+    if (call.count != 2) barrier();
+    uint32_t other = (self + 1) % 64;
+    uint16_t half = shared.halves[other * 8];
+    store<uint16_t>(call.out + self * 2, half);
+    wait_copies();
+}
+
+struct MatrixShared {
+    SharedArray<uint16_t, 256> a;
+    SharedArray<uint16_t, 256> b;
+};
+
+// 16 x 16 numbers at `in` times 16 x 16 behind them, as they lie; of format `count`.
+QUIRE_KERNEL(test_product, 64, Numbers, call) {
+    QUIRE_SHARED(MatrixShared, shared);
+    for (uint32_t i = thread_index(); i < 256; i += 64) {
+        shared.a[i] = load<uint16_t>(call.in + i * 2);
+        shared.b[i] = load<uint16_t>(call.in + 512 + i * 2);
+    }
+    barrier();
+    if (thread_index() >= warp_width()) return;
+    Tile tile;
+    clear(tile);
+    add_product(tile, call.count, shared.a, {0, 16, 1}, shared.b, {0, 1, 16});
+    for (uint32_t i = 0; i < fragment_elements(); ++i) {
+        store<float>(call.out + (row_of_sum(i) * 16 + column_of_sum(i)) * 4, tile.v[i]);
+    }
 }
 
 struct MinShared {
@@ -200,6 +244,39 @@ TEST_P(Simt, warp_collectives_reach_the_warp) {
     }
     EXPECT_EQ(word(numbers_.in, 0), 0xAAAAAAAAu);
     EXPECT_EQ(word(numbers_.in, 1), GetParam() == 64 ? 0xAAAAAAAAu : 0u);
+}
+
+TEST_P(Simt, copy_lands_when_it_is_waited_for) {
+    numbers_.count = 0;
+    ASSERT_EQ(run("test_late_copy"), "");
+    EXPECT_EQ(word(numbers_.out, 0), 4u | 8u << 16);
+    numbers_.count = 1;
+    expect_says(run("test_late_copy"), "shared memory is read before it is written");
+    numbers_.count = 2;
+    expect_says(run("test_late_copy"), "shared memory is read before it is written");
+    numbers_.count = 3;
+    expect_says(run("test_late_copy"), "a copy was never waited for");
+}
+
+TEST_P(Simt, fragments_make_a_product) {
+    auto *halves = reinterpret_cast<uint16_t *>(&word(numbers_.in, 0));
+    for (uint32_t format : {kF16, kBf16}) {
+        for (uint32_t i = 0; i < 512; ++i) {
+            float value = std::sin(static_cast<float>(i));
+            halves[i] = static_cast<uint16_t>(format == kF16 ? f32_to_f16(bits_of(value))
+                                                             : f32_to_bf16(bits_of(value)));
+        }
+        auto number = [&](uint32_t i) { return float_of(half_to_f32(format, halves[i])); };
+        numbers_.count = format;
+        ASSERT_EQ(run("test_product"), "");
+        for (uint32_t i = 0; i < 256; ++i) {
+            float wanted = 0.0f;
+            for (uint32_t k = 0; k < 16; ++k) {
+                wanted += number(i / 16 * 16 + k) * number(256 + k * 16 + i % 16);
+            }
+            EXPECT_NEAR(float_of(word(numbers_.out, i)), wanted, 1e-5f) << i;
+        }
+    }
 }
 
 TEST_P(Simt, atomics_are_no_race) {

@@ -3,6 +3,7 @@
 // all: every kernel, for one run of a compiler, and one code object.
 
 #include "attend.cu"
+#include "attend_fragments.cu"
 #include "copy.cu"
 #include "fence.cu"
 #include "kv_write.cu"

@@ -142,14 +142,17 @@ enum Option : uint32_t {
     kStaticVScale = 256,
     kOwnKScale = 512,  // in planes beside the codes
     kOwnVScale = 1024,
-    kLatent = 2048,  // V is the beginning of K, and so are its scales
-    kWideK = 4096    // rows of K are aligned to 16 bytes, and of whole fours
+    kLatent = 2048,   // V is the beginning of K, and so are its scales
+    kWideK = 4096,    // rows of K are aligned to 16 bytes, and of whole fours
+    kWideRows = 8192  // rows of K and V are aligned to 16 bytes
 };
 
 // Places of a chunk: what one state is about. Every query's chunks begin at multiples of it, so
 // bits do not depend on the batch.
 constexpr int32_t kChunkPlaces = 512;
-constexpr uint32_t kQueriesPerUnit = 8;
+constexpr uint32_t kQueriesPerUnit = 8;    // of attend
+constexpr uint32_t kFragmentQueries = 16;  // of attend_fragments
+constexpr uint32_t kMostFragmentDim = 128;
 constexpr uint32_t kMostSlopes = 512;
 
 struct AttendCall {

@@ -27,6 +27,9 @@
 
 #define QUIRE_DEVICE __device__
 
+// Of the loop behind it: its array is in registers only where every index is a constant.
+#define QUIRE_UNROLL _Pragma("unroll")
+
 // Read where the launch put it, and not copied to a stack first: nvcc has to be told.
 #if defined(__HIPCC__)
 #define QUIRE_ARGUMENT
@@ -45,18 +48,55 @@ namespace quire::gpu {
 
 template <typename T, uint32_t count>
 struct SharedArray {
-    T values[count];
+    alignas(16) T values[count];
 
     QUIRE_DEVICE T &operator[](uint32_t index) { return values[index]; }
 };
 
+#if defined(__HIPCC__)
+// Clang takes an address for one of any memory, unless it is told, and asks the hardware which.
+#define QUIRE_GLOBAL __attribute__((address_space(1)))
+#else
+#define QUIRE_GLOBAL
+#endif
+
+template <uint32_t size_bytes>
+struct UnitOfBytes;
+template <>
+struct UnitOfBytes<1> {
+    using Type = uint8_t;
+};
+template <>
+struct UnitOfBytes<2> {
+    using Type = uint16_t;
+};
+template <>
+struct UnitOfBytes<4> {
+    using Type = uint32_t;
+};
+template <>
+struct UnitOfBytes<8> {
+    using Type = uint64_t;
+};
+template <>
+struct UnitOfBytes<16> {
+#if defined(__HIPCC__)
+    using Type = uint32_t __attribute__((ext_vector_type(4)));
+#else
+    using Type = uint4;
+#endif
+};
+template <typename T>
+using UnitOf = typename UnitOfBytes<sizeof(T)>::Type;
+
 template <typename T>
 QUIRE_DEVICE inline T load(uint64_t address) {
-    return *reinterpret_cast<const T *>(address);
+    UnitOf<T> unit = *reinterpret_cast<const QUIRE_GLOBAL UnitOf<T> *>(address);
+    return __builtin_bit_cast(T, unit);
 }
 template <typename T>
 QUIRE_DEVICE inline void store(uint64_t address, T value) {
-    *reinterpret_cast<T *>(address) = value;
+    *reinterpret_cast<QUIRE_GLOBAL UnitOf<T> *>(address) = __builtin_bit_cast(UnitOf<T>, value);
 }
 
 QUIRE_DEVICE inline uint32_t thread_index() { return threadIdx.x; }
@@ -114,6 +154,92 @@ QUIRE_DEVICE inline float shuffle_xor(float value, uint32_t mask) {
 QUIRE_DEVICE inline uint64_t ballot(bool vote) { return __ballot_sync(0xFFFFFFFFu, vote); }
 #endif
 
+// What a lane has of a 16 x 16 matrix of 16-bit numbers; as many of them as fragment_elements().
+struct Fragment {
+    uint16_t v[8];
+};
+
+// sums += A B, all three scattered as below. REQUIRES: has_fragments() of these numbers.
+#if defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx942__)
+#if defined(__gfx908__)
+QUIRE_DEVICE constexpr bool has_fragments(bool is_bf16) { return !is_bf16; }
+#else
+QUIRE_DEVICE constexpr bool has_fragments(bool) { return true; }
+#endif
+QUIRE_DEVICE inline void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b,
+                                            float *sums) {
+    using Half4 = _Float16 __attribute__((ext_vector_type(4)));
+    using Short4 = short __attribute__((ext_vector_type(4)));
+    using Float4 = float __attribute__((ext_vector_type(4)));
+    Short4 left, right;
+    Float4 sum;
+    for (int i = 0; i < 4; ++i) {
+        left[i] = static_cast<short>(a.v[i]);
+        right[i] = static_cast<short>(b.v[i]);
+        sum[i] = sums[i];
+    }
+#if !defined(__gfx908__)
+    if (is_bf16) {
+        sum = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(left, right, sum, 0, 0, 0);
+        for (int i = 0; i < 4; ++i) sums[i] = sum[i];
+        return;
+    }
+#endif
+    sum = __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(Half4, left),
+                                                __builtin_bit_cast(Half4, right), sum, 0, 0, 0);
+    for (int i = 0; i < 4; ++i) sums[i] = sum[i];
+}
+#elif defined(__HIPCC__)
+QUIRE_DEVICE constexpr bool has_fragments(bool) { return false; }
+QUIRE_DEVICE inline void multiply_fragments(bool, const Fragment &, const Fragment &, float *) {}
+#else
+QUIRE_DEVICE constexpr bool has_fragments(bool) { return true; }
+QUIRE_DEVICE inline void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b,
+                                            float *sums) {
+    uint32_t left[4], right[4];
+    for (int i = 0; i < 4; ++i) {
+        left[i] = a.v[2 * i] | uint32_t{a.v[2 * i + 1]} << 16;
+        right[i] = b.v[2 * i] | uint32_t{b.v[2 * i + 1]} << 16;
+    }
+    for (int side = 0; side < 2; ++side) {
+        float *c = sums + 4 * side;
+        if (is_bf16) {
+            asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+                "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[2 * side]),
+                  "r"(right[2 * side + 1]));
+        } else {
+            asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
+                "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[2 * side]),
+                  "r"(right[2 * side + 1]));
+        }
+    }
+}
+#endif
+
+// Asynchronous copies of 16 bytes, eight elements of two bytes each: there after wait_copies() of
+// the thread that began them, for others after a barrier behind that.
+#if defined(__HIPCC__)
+template <uint32_t count>
+QUIRE_DEVICE inline void copy_async(SharedArray<uint16_t, count> &to, uint32_t index,
+                                    uint64_t from) {
+    using Sixteen = UnitOf<uint4>;
+    *reinterpret_cast<Sixteen *>(&to.values[index]) = load<Sixteen>(from);
+}
+QUIRE_DEVICE inline void wait_copies() {}
+#else
+template <uint32_t count>
+QUIRE_DEVICE inline void copy_async(SharedArray<uint16_t, count> &to, uint32_t index,
+                                    uint64_t from) {
+    auto at = static_cast<uint32_t>(__cvta_generic_to_shared(&to.values[index]));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
+QUIRE_DEVICE inline void wait_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#endif
+
 }  // namespace quire::gpu
 
 #else
@@ -121,6 +247,7 @@ QUIRE_DEVICE inline uint64_t ballot(bool vote) { return __ballot_sync(0xFFFFFFFF
 #include "simt.hpp"
 
 #define QUIRE_DEVICE
+#define QUIRE_UNROLL
 
 #define QUIRE_KERNEL(name, threads, Arguments, call)                                      \
     static void name(const Arguments &call);                                              \
@@ -138,14 +265,19 @@ using fakegpu::atomic_min;
 using fakegpu::atomic_swap_if;
 using fakegpu::ballot;
 using fakegpu::barrier;
+using fakegpu::copy_async;
+using fakegpu::Fragment;
 using fakegpu::group_index;
+using fakegpu::has_fragments;
 using fakegpu::load;
+using fakegpu::multiply_fragments;
 using fakegpu::SharedArray;
 using fakegpu::shuffle_xor;
 using fakegpu::store;
 using fakegpu::system_atomic_max;
 using fakegpu::system_fence;
 using fakegpu::thread_index;
+using fakegpu::wait_copies;
 using fakegpu::warp_width;
 
 inline float multiply_add(float a, float b, float c) { return a * b + c; }
@@ -158,6 +290,37 @@ namespace quire::gpu {
 
 QUIRE_DEVICE inline uint32_t bits_of(float value) { return __builtin_bit_cast(uint32_t, value); }
 QUIRE_DEVICE inline float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+
+// How the instructions scatter 16 x 16 matrices over a warp's lanes: mma.sync m16n8k16 beside
+// another for columns 8 to 15, by 32 lanes; MFMA 16x16x16 by 64. Element i of lane l is that of
+// these places.
+constexpr uint32_t kMostElementsOfLane = 8;
+QUIRE_DEVICE inline uint32_t fragment_elements() { return warp_width() == 32 ? 8 : 4; }
+QUIRE_DEVICE inline uint32_t lane_index() { return thread_index() % warp_width(); }
+QUIRE_DEVICE inline uint32_t row_of_a(uint32_t i) {
+    if (warp_width() == 64) return lane_index() % 16;
+    return lane_index() / 4 + i / 2 % 2 * 8;
+}
+QUIRE_DEVICE inline uint32_t k_of_a(uint32_t i) {
+    if (warp_width() == 64) return lane_index() / 16 * 4 + i;
+    return lane_index() % 4 * 2 + i % 2 + i / 4 * 8;
+}
+QUIRE_DEVICE inline uint32_t column_of_b(uint32_t i) {
+    if (warp_width() == 64) return lane_index() % 16;
+    return lane_index() / 4 + i / 4 * 8;
+}
+QUIRE_DEVICE inline uint32_t k_of_b(uint32_t i) {
+    if (warp_width() == 64) return lane_index() / 16 * 4 + i;
+    return lane_index() % 4 * 2 + i % 2 + i / 2 % 2 * 8;
+}
+QUIRE_DEVICE inline uint32_t row_of_sum(uint32_t i) {
+    if (warp_width() == 64) return lane_index() / 16 * 4 + i;
+    return lane_index() / 4 + i / 2 % 2 * 8;
+}
+QUIRE_DEVICE inline uint32_t column_of_sum(uint32_t i) {
+    if (warp_width() == 64) return lane_index() % 16;
+    return lane_index() % 4 * 2 + i % 2 + i / 4 * 8;
+}
 
 // The largest of a warp's, for every lane.
 QUIRE_DEVICE inline uint32_t warp_max(uint32_t value) {

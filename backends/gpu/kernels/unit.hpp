@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// unit: what a group of threads has of an attention call: up to `queries` queries that read the
+// same keys, heads of a group, and where there are less, of several tokens; and a chunk of places.
+//
+// Tiles of 64 places: what their keys score, and what that weighs (compute_weights()).
+//
+// Threads: those of a block; nothing is kept but in shared memory.
+#pragma once
+
+#include "calls.hpp"
+#include "dialect.hpp"
+#include "sight.hpp"
+#include "softmax.hpp"
+
+namespace quire::gpu {
+
+constexpr uint32_t kTilePlaces = 64;
+constexpr uint32_t kThreadsPerQuery = 8;  // that make its weights
+
+struct Unit {
+    Row row;
+    int32_t first_token;
+    uint32_t kv_head;
+    uint32_t first_head;  // of the KV head's group
+    uint32_t heads;       // of each token
+    uint32_t count;       // of queries; of those behind it nothing is kept
+    uint32_t chunk;
+    int32_t chunk_begin, chunk_end;
+};
+
+QUIRE_DEVICE inline int32_t token_of(const Unit &unit, uint32_t m) {
+    return unit.first_token + static_cast<int32_t>(m / unit.heads);
+}
+QUIRE_DEVICE inline uint32_t q_head_of(const AttendCall &call, const Unit &unit, uint32_t m) {
+    return unit.kv_head * call.group + unit.first_head + m % unit.heads;
+}
+
+// False: the group has nothing to do.
+QUIRE_DEVICE inline bool find_unit(const AttendCall &call, uint32_t queries, Unit *unit) {
+    uint32_t heads = smaller(call.group, queries);
+    uint32_t slices = (call.group + heads - 1) / heads;
+    uint64_t left = group_index();
+    unit->chunk = static_cast<uint32_t>(left % call.chunk_count);
+    left /= call.chunk_count;
+    auto slice = static_cast<uint32_t>(left % slices);
+    left /= slices;
+    unit->kv_head = static_cast<uint32_t>(left % call.kv_heads);
+    auto first_of_round = static_cast<int32_t>(call.first_token);
+    unit->first_token = first_of_round + static_cast<int32_t>(left / call.kv_heads);
+    int32_t row = load_int(call.token_rows, unit->first_token);
+    if (row < 0) return false;
+    unit->row = row_at(call, static_cast<uint32_t>(row));
+    // A unit begins at multiples of its tokens, counted from the row's, and where a round does.
+    auto tokens = static_cast<int32_t>(queries / heads);
+    int32_t in_row = unit->first_token - unit->row.first_token;
+    if (in_row % tokens != 0 && unit->first_token != first_of_round) return false;
+    int32_t end = unit->row.first_token + (in_row / tokens + 1) * tokens;
+    end = smaller(smaller(end, unit->row.end_token), static_cast<int32_t>(call.end_token));
+    unit->first_head = slice * heads;
+    unit->heads = smaller(heads, call.group - unit->first_head);
+    unit->count = static_cast<uint32_t>(end - unit->first_token) * unit->heads;
+    unit->chunk_begin = static_cast<int32_t>(unit->chunk) * kChunkPlaces;
+    unit->chunk_end = smaller(unit->chunk_begin + kChunkPlaces, unit->row.key_count);
+    return true;
+}
+
+QUIRE_DEVICE inline bool may_see_any(const AttendCall &call, const Unit &unit) {
+    for (uint32_t m = 0; m < unit.count; m += unit.heads) {
+        Sight sight = sight_of(call, unit.row, token_of(unit, m));
+        if (may_see(sight, unit.chunk_begin, unit.chunk_end)) return true;
+    }
+    return false;
+}
+
+// Which queries see the key at this place: one bit each.
+QUIRE_DEVICE inline uint32_t seen_by(const AttendCall &call, const Unit &unit, int32_t place) {
+    if (place >= unit.chunk_end) return 0;
+    uint32_t seen = 0;
+    uint32_t of_token = (1u << unit.heads) - 1;  // heads of a token see alike
+    for (uint32_t m = 0; m < unit.count; m += unit.heads) {
+        Sight sight = sight_of(call, unit.row, token_of(unit, m));
+        if (is_visible(call, unit.row, sight, place)) seen |= of_token << m;
+    }
+    return seen;
+}
+
+QUIRE_DEVICE inline uint64_t block_of(const AttendCall &call, const Unit &unit, int32_t place) {
+    int64_t entry = int64_t{unit.row.index} * call.block_table_stride +
+                    static_cast<uint32_t>(place) / call.block_tokens;
+    return call.pool + static_cast<uint64_t>(load_int(call.block_table, entry) * call.block_stride);
+}
+QUIRE_DEVICE inline uint64_t k_row_of(const AttendCall &call, const Unit &unit, uint64_t block,
+                                      uint32_t in_block) {
+    return block + static_cast<uint64_t>(unit.kv_head * call.k_head_stride +
+                                         in_block * call.k_token_stride);
+}
+QUIRE_DEVICE inline uint64_t v_row_of(const AttendCall &call, const Unit &unit, uint64_t block,
+                                      uint32_t in_block) {
+    return block + static_cast<uint64_t>(call.v_offset + unit.kv_head * call.v_head_stride +
+                                         in_block * call.v_token_stride);
+}
+
+QUIRE_DEVICE inline float score_of(const AttendCall &call, const Unit &unit, uint32_t m,
+                                   float product, int32_t position, int32_t key) {
+    float score = product * call.scale;
+    if (has(call, kSoftCap)) score = call.soft_cap * tanh_of(score / call.soft_cap);
+    if (!has(call, kAlibi)) return score;
+    float distance = static_cast<float>(position < key ? key - position : position - key);
+    return score - call.slopes[q_head_of(call, unit, m)] * distance;
+}
+
+// What a tile's keys are to the unit's queries, for all threads alike.
+struct TileSight {
+    bool is_seen;    // by any of them
+    bool is_ragged;  // a key is seen by some of them only
+};
+template <typename Shared>
+QUIRE_DEVICE inline TileSight look_at_tile(Shared &shared, const Unit &unit) {
+    uint32_t all = (1u << unit.count) - 1;
+    TileSight sight = {false, false};
+    for (uint32_t j = 0; j < kTilePlaces; ++j) {
+        uint32_t seen = shared.visible[j];
+        sight.is_seen = sight.is_seen || seen != 0;
+        sight.is_ragged = sight.is_ragged || (seen != 0 && seen != all);
+    }
+    return sight;
+}
+
+// Eight threads to a query: scores become weights, and the state learns of them. A Shared has
+// `visible` and `weights` of a tile, `parts`, the state's `tops`, `sums` and `factors`, and keeps
+// what comes out by keep_weight() and keep_none().
+template <typename Shared>
+QUIRE_DEVICE inline void compute_weights(Shared &shared) {
+    uint32_t lane = thread_index();
+    uint32_t m = lane / kThreadsPerQuery;
+    uint32_t first = lane % kThreadsPerQuery;
+    float top = minus_infinity();
+    for (uint32_t j = first; j < kTilePlaces; j += kThreadsPerQuery) {
+        if ((shared.visible[j] >> m & 1u) == 0) continue;
+        top = fmaxf(top, shared.weights[m * kTilePlaces + j]);
+    }
+    shared.parts[lane] = top;
+    barrier();
+    float before = shared.tops[m];
+    top = before;
+    for (uint32_t i = 0; i < kThreadsPerQuery; ++i) {
+        top = fmaxf(top, shared.parts[m * kThreadsPerQuery + i]);
+    }
+    barrier();
+    // Scores that are all -inf weigh nothing; -inf - -inf would be NaN.
+    float shift = top == minus_infinity() ? 0.0f : top;
+    float sum = 0.0f;
+    for (uint32_t j = first; j < kTilePlaces; j += kThreadsPerQuery) {
+        if ((shared.visible[j] >> m & 1u) == 0) {
+            keep_none(shared, m, j);
+            continue;
+        }
+        float weight = exp_of(shared.weights[m * kTilePlaces + j] - shift);
+        sum += weight;
+        keep_weight(shared, m, j, weight);
+    }
+    shared.parts[lane] = sum;
+    barrier();
+    if (first != 0) return;
+    float factor = before == minus_infinity() ? 0.0f : exp_of(before - top);
+    if (top == minus_infinity()) factor = 1.0f;
+    shared.factors[m] = factor;
+    sum = shared.sums[m] * factor;
+    for (uint32_t i = 0; i < kThreadsPerQuery; ++i) sum += shared.parts[m * kThreadsPerQuery + i];
+    shared.sums[m] = sum;
+    shared.tops[m] = top;
+}
+
+template <typename Shared>
+QUIRE_DEVICE inline void begin_state(Shared &shared, uint32_t queries) {
+    uint32_t m = thread_index();
+    if (m >= queries) return;
+    shared.factors[m] = 1.0f;
+    shared.tops[m] = minus_infinity();
+    shared.sums[m] = 0.0f;
+}
+
+}  // namespace quire::gpu
