@@ -53,13 +53,6 @@ struct SharedArray {
     QUIRE_DEVICE T &operator[](uint32_t index) { return values[index]; }
 };
 
-#if defined(__HIPCC__)
-// Clang takes an address for one of any memory, unless it is told, and asks the hardware which.
-#define QUIRE_GLOBAL __attribute__((address_space(1)))
-#else
-#define QUIRE_GLOBAL
-#endif
-
 template <uint32_t size_bytes>
 struct UnitOfBytes;
 template <>
@@ -89,14 +82,30 @@ struct UnitOfBytes<16> {
 template <typename T>
 using UnitOf = typename UnitOfBytes<sizeof(T)>::Type;
 
+// A compiler takes an address for one of any memory, and has the hardware ask which, unless it is
+// told that it is global.
+#if defined(__HIPCC__)
+template <typename T>
+QUIRE_DEVICE inline auto *global_pointer(uint64_t address) {
+    return reinterpret_cast<__attribute__((address_space(1))) T *>(address);
+}
+#else
+template <typename T>
+QUIRE_DEVICE inline T *global_pointer(uint64_t address) {
+    auto *pointer = reinterpret_cast<T *>(address);
+    __builtin_assume(__isGlobal(pointer));
+    return pointer;
+}
+#endif
+
 template <typename T>
 QUIRE_DEVICE inline T load(uint64_t address) {
-    UnitOf<T> unit = *reinterpret_cast<const QUIRE_GLOBAL UnitOf<T> *>(address);
+    UnitOf<T> unit = *global_pointer<const UnitOf<T>>(address);
     return __builtin_bit_cast(T, unit);
 }
 template <typename T>
 QUIRE_DEVICE inline void store(uint64_t address, T value) {
-    *reinterpret_cast<QUIRE_GLOBAL UnitOf<T> *>(address) = __builtin_bit_cast(UnitOf<T>, value);
+    *global_pointer<UnitOf<T>>(address) = __builtin_bit_cast(UnitOf<T>, value);
 }
 
 QUIRE_DEVICE inline uint32_t thread_index() { return threadIdx.x; }

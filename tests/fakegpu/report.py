@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""report: what the compilers made of the kernels, and that what is meant to be there is.
+
+    report.py KERNELS NVCC HIPCC
+
+For each kind of GPU, each kernel with its registers, shared memory and what lies on its stack. The
+attention kernels of NVIDIA have no stack, and multiply by mma.sync what cp.async brought; those of
+CDNA have none and multiply by MFMA, with loads of 16 bytes. Both vendors have the same kernels.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+KERNELS, NVCC, HIPCC = sys.argv[1:]
+SOURCE = pathlib.Path(KERNELS, "all.cu")
+HOT = ["quire_attend", "quire_attend_fragments", "quire_reduce"]
+NVIDIA = ["sm_80", "sm_86", "sm_90"]
+AMD = ["gfx908", "gfx90a", "gfx1030"]
+# Of gfx1030 no matrix instruction is wanted, for it has none; gfx908 has none for bf16.
+CDNA = ["gfx908", "gfx90a"]
+failed = False
+
+
+def expect(condition, message):
+    global failed
+    if not condition:
+        print(f"FAILED: {message}")
+        failed = True
+
+
+def run(*command):
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if result.returncode != 0:
+        print(result.stdout + result.stderr)
+        sys.exit(1)
+    return result.stdout + result.stderr
+
+
+def show(target, kernels, seconds):
+    print(f"{target}, {seconds:.1f} s")
+    for name, (registers, shared, stack) in sorted(kernels.items()):
+        print(f"  {name:24} {registers:4} registers  {shared:6} B shared  {stack:5} B of stack")
+
+
+def of_nvidia(target, folder):
+    begin = time.monotonic()
+    said = run(NVCC, "-std=c++20", "-fmad=false", "-cubin", f"-arch={target}", "--resource-usage",
+               SOURCE, "-o", folder / "kernels.cubin")
+    kernels = {}
+    for block in said.split("Compiling entry function '")[1:]:
+        name = block.split("'")[0]
+        registers = re.search(r"Used (\d+) registers", block).group(1)
+        shared = re.search(r"(\d+) bytes smem", block)
+        stack = re.search(r"(\d+) bytes stack frame", block).group(1)
+        kernels[name] = (int(registers), int(shared.group(1)) if shared else 0, int(stack))
+    show(target, kernels, time.monotonic() - begin)
+    return kernels
+
+
+def of_amd(target, folder):
+    begin = time.monotonic()
+    out = folder / "kernels.s"
+    run(HIPCC, "-S", "--cuda-device-only", f"--offload-arch={target}", "-O3", "-std=c++20",
+        "-ffp-contract=off", "-x", "hip", SOURCE, "-o", out)
+    text = out.read_text()
+    kernels = {}
+    for block in re.split(r"^  - \.", text, flags=re.MULTILINE)[1:]:
+        def field(name):
+            return int(re.search(rf"\.{name}:\s+(\d+)", block).group(1))
+        name = re.search(r"\.name:\s+(\w+)", block).group(1)
+        kernels[name] = (field("vgpr_count"), field("group_segment_fixed_size"),
+                         field("private_segment_fixed_size"))
+        expect(field("vgpr_spill_count") == 0, f"{target}: {name} spills")
+    show(target, kernels, time.monotonic() - begin)
+    return kernels, text
+
+
+def body_of(text, name):
+    return text.split(f"\n{name}:", 1)[1].split("\n.Lfunc_end", 1)[0]
+
+
+def main():
+    lists = set()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for target in NVIDIA:
+            kernels = of_nvidia(target, folder)
+            lists.add(tuple(sorted(kernels)))
+            expect(all(kernels[hot][2] == 0 for hot in HOT), f"{target}: a stack")
+        run(NVCC, "-std=c++20", "-fmad=false", "-ptx", "-arch=sm_80", SOURCE, "-o", folder / "ptx")
+        ptx = (folder / "ptx").read_text()
+        for word in ("mma.sync.aligned.m16n8k16.row.col.f32.f16",
+                     "mma.sync.aligned.m16n8k16.row.col.f32.bf16",
+                     "cp.async.cg.shared.global", ".v4.u32"):
+            expect(word in ptx, f"PTX has no {word}")
+        for target in AMD:
+            kernels, text = of_amd(target, folder)
+            lists.add(tuple(sorted(kernels)))
+            if target not in CDNA:
+                continue
+            expect(all(kernels[hot][2] == 0 for hot in HOT), f"{target}: a stack")
+            body = body_of(text, "quire_attend_fragments")
+            for word in ("v_mfma_f32_16x16x16f16", "global_load_dwordx4"):
+                expect(word in body, f"{target}: attend_fragments has no {word}")
+    expect(len(lists) == 1, f"the lists of kernels differ: {lists}")
+    return 1 if failed else 0
+
+
+sys.exit(main())
