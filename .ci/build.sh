@@ -19,7 +19,7 @@ sanitize) options=(-Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dw
 threads) options=(-Dbuildtype=debugoptimized -Db_sanitize=thread -Dwerror=false
     -Dbenchmarks=disabled) ;;
 valgrind) options=(-Dbuildtype=debugoptimized -Dmimalloc=false -Dbenchmarks=disabled) ;;
-weak_hash) options=(-Dbuildtype=release -Dweak_hash_bits=4) ;;
+weak_hash) options=(-Dbuildtype=release -Dweak_hash_bits=4 -Dcuda=disabled -Dhip=disabled) ;;
 *) fail "there is no build called '$kind': release, sanitize, threads, valgrind or weak_hash" ;;
 esac
 

@@ -4,7 +4,7 @@
 # install: brings what the build needs, if it is missing; quick and silent if nothing is.
 #
 #   system packages   by apt, as root or through sudo (Debian 12 and later, Ubuntu 24.04 and later)
-#   .env/             Meson, clang-format and nvcc, at the versions of requirements.txt
+#   .env/             Meson and clang-format, at the versions of requirements.txt
 #   subprojects/      mimalloc's source
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +18,6 @@ packages=(
     libgtest-dev libbenchmark-dev
     libvulkan-dev libvulkan-volk-dev glslc  # the vulkan backend, and its shaders
     mesa-vulkan-drivers vulkan-validationlayers     # a device without a GPU, to test it on
-    hipcc                                   # the hip backend's kernels
     clang valgrind                          # headers under both compilers; extended tests
 )
 
@@ -62,7 +61,7 @@ install_tools() {
     stamp=$(printf '%s\n' "$PWD" && cat .ci/requirements.txt)
     [ "$stamp" != "$(cat .env/installed 2>/dev/null)" ] || return 0
     rm -rf .env
-    step "installing Meson, clang-format and nvcc into .env" sh -c \
+    step "installing Meson and clang-format into .env" sh -c \
         'python3 -m venv .env && .env/bin/python -m pip install -q -r .ci/requirements.txt' ||
         fail "pip needs the network, or PIP_INDEX_URL set to where the packages are"
     printf '%s\n' "$stamp" >.env/installed

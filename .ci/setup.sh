@@ -1,32 +1,41 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup: installs what one language's binding is built and tested with; quick if it is there.
+# setup: installs what a binding or a GPU backend is built and tested with, which not everybody
+# wants; quick if it is there. What is not set up is not built, and the tests' summary names it.
 #
+#   setup.sh cuda        nvcc into .env, unless a CUDA toolkit is installed (300 MB)
+#   setup.sh hip         hipcc by apt (1 GB)
 #   setup.sh go          Go by apt, if there is none
-#   setup.sh python      into .env, from bindings/python/requirements.txt
+#   setup.sh python      cffi, numpy and what builds a wheel, into .env
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . .ci/step.sh
 
-language=${1:-}
-case $language in
-python)
-    wanted=bindings/python/requirements.txt
-    cmp -s "$wanted" .env/installed-python && exit 0
-    step "installing what the Python package needs into .env" \
-        .env/bin/python -m pip install -q -r "$wanted" ||
+into_env() { # NAME REQUIREMENTS
+    cmp -s "$2" ".env/installed-$1" && return 0
+    step "installing what $1 needs into .env" .env/bin/python -m pip install -q -r "$2" ||
         fail "pip needs the network, or PIP_INDEX_URL set to where the packages are"
-    cp "$wanted" .env/installed-python
-    ;;
-go)
-    command -v go >/dev/null && exit 0
-    root=()
+    cp "$2" ".env/installed-$1"
+}
+
+by_apt() { # PACKAGE COMMAND ADVICE
+    command -v "$2" >/dev/null && return 0
+    local root=()
     [ "$(id -u)" = 0 ] || root=(sudo)
-    step "installing golang-go" "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get -q install -y --no-install-recommends golang-go ||
-        fail "install Go 1.19 or newer, so that 'go' is on the PATH"
+    step "installing $1" "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$1" || fail "$3"
+}
+
+part=${1:-}
+case $part in
+python) into_env python bindings/python/requirements.txt ;;
+cuda)
+    command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] ||
+        into_env cuda backends/cuda/requirements.txt
     ;;
-"") fail "setup: name a language: python or go" ;;
-*) fail "setup: there is no language '$language'; there are python and go" ;;
+go) by_apt golang-go go "install Go 1.19 or newer, so that 'go' is on the PATH" ;;
+hip) by_apt hipcc hipcc "install ROCm's hipcc, so that it is on the PATH" ;;
+"") fail "setup: name a part: cuda, go, hip or python" ;;
+*) fail "setup: there is no part '$part'; there are cuda, go, hip and python" ;;
 esac
