@@ -362,11 +362,10 @@ class RopePrecisionTest : public SubjectTest {
  protected:
     RopePrecisionTest() : SubjectTest(Needs::attention) {}
     void SetUp() override {
-        if (std::strcmp(api().name, "cpu") == 0 || std::strcmp(api().name, "vulkan") == 0) {
-            SubjectTest::SetUp();
-        } else {
-            GTEST_SKIP() << "a promise of the cpu and vulkan backends";
+        for (const char *name : {"cpu", "cuda", "hip", "vulkan"}) {
+            if (std::strcmp(api().name, name) == 0) return SubjectTest::SetUp();
         }
+        GTEST_SKIP() << "a promise of the cpu, cuda, hip and vulkan backends";
     }
 };
 
