@@ -15,12 +15,6 @@ namespace {
 
 thread_local std::vector<Context *> pushed;
 
-template <typename Call>
-int counted(const char *name, Call call) {
-    if (int result = begin_call(name)) return result;
-    return call();
-}
-
 int init(unsigned) {
     return counted("cuInit", [] { return kSuccess; });
 }

@@ -14,12 +14,6 @@ namespace {
 
 constexpr int kWaitValueGte = 0;
 
-template <typename Call>
-int counted(const char *name, Call call) {
-    if (int result = begin_call(name)) return result;
-    return call();
-}
-
 // The device is current in every thread from the start, and its context is never given back.
 Context *device_context() {
     static Context *context = [] {

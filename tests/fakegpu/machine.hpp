@@ -40,6 +40,12 @@ struct Kernel;
 // sticky error.
 int begin_call(const char *name);
 
+// A call that does nothing where it is failed.
+template <typename Call>
+int counted(const char *name, Call call) {
+    if (int result = begin_call(name)) return result;
+    return call();
+}
 // A call that gives something back does so whatever it returns: an error may be an earlier one's.
 inline int freed(int of_call, int of_free) { return of_call != 0 ? of_call : of_free; }
 

@@ -30,16 +30,20 @@
 // Of the loop behind it: its array is in registers only where every index is a constant.
 #define QUIRE_UNROLL _Pragma("unroll")
 
-// Read where the launch put it, and not copied to a stack first: nvcc has to be told.
+// Defines a kernel of `threads` threads that takes `Arguments call`. Arguments are read where the
+// launch put them, and not copied to a stack first: each compiler has to be told in its own way.
 #if defined(__HIPCC__)
-#define QUIRE_ARGUMENT
+#define QUIRE_KERNEL(name, threads, Arguments, call)                              \
+    static __device__ __forceinline__ void name##_body(const Arguments &call);    \
+    extern "C" __global__ void __launch_bounds__(threads) name(const Arguments) { \
+        name##_body(*(const Arguments *)__builtin_amdgcn_kernarg_segment_ptr());  \
+    }                                                                             \
+    static __device__ __forceinline__ void name##_body(const Arguments &call)
 #else
-#define QUIRE_ARGUMENT __grid_constant__
+#define QUIRE_KERNEL(name, threads, Arguments, call)      \
+    extern "C" __global__ void __launch_bounds__(threads) \
+        name(const __grid_constant__ Arguments call)
 #endif
-
-// Defines a kernel of `threads` threads that takes `Arguments call`.
-#define QUIRE_KERNEL(name, threads, Arguments, call) \
-    extern "C" __global__ void __launch_bounds__(threads) name(const QUIRE_ARGUMENT Arguments call)
 
 // One object of this type for all threads of a block; what it holds at first is anything.
 #define QUIRE_SHARED(Type, name) __shared__ Type name
@@ -53,6 +57,7 @@ struct SharedArray {
     QUIRE_DEVICE T &operator[](uint32_t index) { return values[index]; }
 };
 
+// What so many bytes are loaded and stored as, by one instruction.
 template <uint32_t size_bytes>
 struct UnitOfBytes;
 template <>
