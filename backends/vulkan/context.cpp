@@ -54,6 +54,10 @@ void Context::wait_idle(const std::vector<VkQueue> &queues) {
         if (vk.vkCreateFence(handle, &info, nullptr, &fence) != VK_SUCCESS) continue;
         if (submit(one, nullptr, fence) == VK_SUCCESS) {
             vk.vkWaitForFences(handle, 1, &fence, VK_TRUE, UINT64_MAX);
+        } else {  // it is lost: what runs comes to its end soon, which Vulkan promises
+            if (lock != nullptr) lock(lock_user, one);
+            vk.vkQueueWaitIdle(one);
+            if (unlock != nullptr) unlock(lock_user, one);
         }
         vk.vkDestroyFence(handle, fence, nullptr);
     }

@@ -166,7 +166,7 @@ def missing_musts_are_named():
     code, out, _ = run("null")
     last = out.strip().splitlines()[-1]
     expect(code == 1 and all(name in last for name in result["missing"]), "the verdict names them")
-    expect("capabilities: 1 yes, 12 no, 42 skip" in out, "and counts: " + out)
+    expect("capabilities: 1 yes, 12 no, 43 skip" in out, "and counts: " + out)
     code, out, _ = run(WRONG, "--json", "--only", "Load.*:FillTest.*", fault="no_fill")
     fills = [one for one in json.loads(out)["capabilities"] if one["name"] == "fills"][0]
     expect(code == 1 and fills["outcome"] == "no" and "fill is NULL" in fills["reason"],
