@@ -14,7 +14,9 @@
 // Products of int8 are exact: |sum| <= 128 * 128 * 576 < 2^24. So a score over fp8 is as good as
 // one in f32, and one over int8 or int4 differs from the exact one by at most
 // 2^-23.9 max|q| sum|code|: less than f32's own rounding, unless one element of q is thousands of
-// times as large as the rest and its codes are small. An infinity of e5m2, which no kv_write makes,
+// times as large as the rest and its codes are small. Even then it is as if the code beside that
+// element were another by 2^-23.9 sum|code|, at 128 dims a thousandth at most, where rounding K to
+// codes has moved it by up to a half. An infinity of e5m2, which no kv_write makes,
 // counts as a NaN: a term of 0 meets it. Values of 16 bits and more stay with kernels/tile: to read
 // them takes as long as to multiply them there.
 //
