@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Opening an engine's own VkDevice: what of it is taken and what is refused, and what its driver
+// refuses later.
+
+#include <cstring>
+
+#include "engine_fixture.hpp"
+#include "tests/device/cpu_cache.hpp"
+
+namespace {
+
+using namespace quire::test;
+
+struct VulkanEngineOpening : VulkanEngine {
+    void SetUp() override {
+        VulkanEngine::SetUp();
+        error.struct_size = sizeof error;
+        auto desc = described<quire_instance_desc>();
+        ASSERT_EQ(api.instance_create(&desc, &instance, &error), QUIRE_OK) << error.message;
+    }
+    void TearDown() override {
+        if (instance != nullptr) {
+            EXPECT_EQ(api.instance_destroy(instance, &error), QUIRE_OK) << error.message;
+        }
+    }
+    quire_status open(const quire_chain *next, const char *backend = "vulkan") {
+        auto desc = described<quire_device_desc>();
+        desc.backend = backend;
+        desc.next = next;
+        device = nullptr;
+        return api.device_open(instance, &desc, &device, &error);
+    }
+    void expect_refused(quire_status got, quire_status wanted, const char *words) {
+        EXPECT_EQ(got, wanted) << words;
+        EXPECT_NE(std::strstr(error.message, words), nullptr) << error.message;
+    }
+
+    const quire_api &api = library();
+    quire_error error{};
+    quire_instance *instance = nullptr;
+    quire_device *device = nullptr;
+};
+
+TEST_F(VulkanEngineOpening, handles_that_cannot_be_are_refused) {
+    struct {
+        const char *words;
+        void (*spoil)(quire_vulkan_device *);
+        quire_status status;
+    } const cases[] = {
+        {"instance of", [](auto *d) { d->instance = nullptr; }, QUIRE_E_ARG},
+        {"physical_device of", [](auto *d) { d->physical_device = nullptr; }, QUIRE_E_ARG},
+        {"device of", [](auto *d) { d->device = nullptr; }, QUIRE_E_ARG},
+        {"get_instance_proc_addr", [](auto *d) { d->get_instance_proc_addr = nullptr; },
+         QUIRE_E_ARG},
+        {"queue of", [](auto *d) { d->queue = nullptr; }, QUIRE_E_ARG},
+        {"lock and unlock", [](auto *d) { d->lock = nullptr; }, QUIRE_E_ARG},
+        {"lock and unlock", [](auto *d) { d->unlock = nullptr; }, QUIRE_E_ARG},
+        {"none of the instance's", [](auto *d) { d->physical_device = d->queue; }, QUIRE_E_ARG},
+        {"of family 77", [](auto *d) { d->queue_family = 77; }, QUIRE_E_ARG},
+        {"queue 77 of family", [](auto *d) { d->queue_index = 77; }, QUIRE_E_ARG},
+        {"transfer_queue is said to be of family 77",
+         [](auto *d) { d->transfer_queue = d->queue, d->transfer_family = 77; }, QUIRE_E_ARG},
+        {"transfer_queue is not", [](auto *d) { d->transfer_queue = d->device; }, QUIRE_E_ARG},
+        {"is not queue 0", [](auto *d) { d->queue = d->device; }, QUIRE_E_ARG},
+        {"not known", [](auto *d) { d->features |= 1u << 31; }, QUIRE_E_ARG},
+    };
+    for (const auto &one : cases) {
+        quire_vulkan_device given = engine.describe();
+        one.spoil(&given);
+        expect_refused(open(chain_of(given)), one.status, one.words);
+        EXPECT_EQ(device, nullptr);
+    }
+}
+
+TEST_F(VulkanEngineOpening, each_feature_that_is_missing_is_named) {
+    const char *names[] = {"shaderInt64",       "shaderInt16",       "storageBuffer16",
+                           "storageBuffer8",    "shaderInt8",        "bufferDeviceAddress",
+                           "timelineSemaphore", "scalarBlockLayout", "synchronization2",
+                           "maintenance4"};
+    for (uint32_t i = 0; i < 10; ++i) {
+        quire_vulkan_device given = engine.describe();
+        given.features &= ~(uint64_t{1} << i);
+        expect_refused(open(chain_of(given)), QUIRE_E_UNSUPPORTED, names[i]);
+    }
+}
+
+TEST_F(VulkanEngineOpening, chains_that_break_the_rules_are_refused) {
+    quire_vulkan_device given = engine.describe();
+    for (uint32_t size : {0u, 16u, uint32_t{sizeof given} - 8, 0xFFFFFFF8u}) {
+        given.struct_size = size;
+        expect_refused(open(chain_of(given)), QUIRE_E_STRUCT, "quire_vulkan_device");
+    }
+    struct {
+        quire_vulkan_device known;
+        uint64_t unknown;
+    } longer = {engine.describe(), 0};
+    longer.known.struct_size = sizeof longer;
+    EXPECT_EQ(open(chain_of(longer.known)), QUIRE_OK) << error.message;
+    EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+    longer.unknown = 1;
+    expect_refused(open(chain_of(longer.known)), QUIRE_E_STRUCT, "does not know");
+    given = engine.describe();
+    quire_vulkan_device again = engine.describe();
+    given.next = chain_of(again);
+    expect_refused(open(chain_of(given)), QUIRE_E_STRUCT, "twice");
+    given.next = chain_of(given);
+    expect_refused(open(chain_of(given)), QUIRE_E_STRUCT, "twice");
+    quire_chain unknown = {0x7777, sizeof unknown, nullptr};
+    expect_refused(open(&unknown), QUIRE_E_STRUCT, "30583");
+    given.next = &unknown;
+    expect_refused(open(chain_of(given)), QUIRE_E_STRUCT, "30583");
+    given.next = nullptr;
+    expect_refused(open(chain_of(given), "cpu"), QUIRE_E_UNSUPPORTED, "does not know");
+}
+
+TEST_F(VulkanEngineOpening, native_objects_that_cannot_be_are_refused) {
+    quire_vulkan_device given = engine.describe();
+    ASSERT_EQ(open(chain_of(given)), QUIRE_OK) << error.message;
+    quire_queue *queue = nullptr;
+    auto bind = [&](auto spoil) {
+        quire_native native = engine.queue_object();
+        spoil(&native);
+        return api.queue_create(device, &native, &queue, &error);
+    };
+    expect_refused(bind([](quire_native *n) { n->value = 0; }), QUIRE_E_ARG, "NULL");
+    expect_refused(bind([](quire_native *n) { n->aux0 = 1; }), QUIRE_E_ARG, "of family 1");
+    expect_refused(bind([](quire_native *n) { n->aux1 = 9; }), QUIRE_E_ARG, "queue 9");
+    expect_refused(bind([](quire_native *n) { n->value += 8; }), QUIRE_E_ARG, "is not queue 0");
+    expect_refused(bind([](quire_native *n) { n->kind = QUIRE_NATIVE_VULKAN_SEMAPHORE; }),
+                   QUIRE_E_UNSUPPORTED, "as a queue");
+    EXPECT_EQ(queue, nullptr);
+    ASSERT_EQ(bind([](quire_native *) {}), QUIRE_OK) << error.message;
+    for (auto call : {api.queue_signal_native, api.queue_after_native}) {
+        quire_native native = Engine::object_of(VK_NULL_HANDLE, 1);
+        expect_refused(call(queue, &native, &error), QUIRE_E_ARG, "NULL");
+        native = engine.queue_object();
+        expect_refused(call(queue, &native, &error), QUIRE_E_UNSUPPORTED, "as a semaphore");
+        expect_refused(call(queue, nullptr, &error), QUIRE_E_ARG, "native is NULL");
+        expect_refused(call(nullptr, &native, &error), QUIRE_E_ARG, "queue is NULL");
+    }
+    EXPECT_EQ(api.queue_destroy(queue, &error), QUIRE_OK);
+    EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+}
+
+TEST_F(VulkanEngineOpening, large_copies_go_by_its_transfer_queue_in_order) {
+    quire_vulkan_device given = engine.describe();
+    given.transfer_queue = engine.queue;  // the only one there is
+    ASSERT_EQ(open(chain_of(given)), QUIRE_OK) << error.message;
+    constexpr uint64_t kBytes = uint64_t{2} << 20;
+    quire_queue *queue = nullptr;
+    quire_memory *memories[3] = {};
+    unsigned char *host[3] = {};
+    ASSERT_EQ(api.queue_create(device, nullptr, &queue, &error), QUIRE_OK);
+    for (int i = 0; i < 3; ++i) {  // from the host to the device and back
+        auto desc = described<quire_memory_desc>();
+        desc.size_bytes = kBytes;
+        desc.kind = i == 1 ? QUIRE_MEMORY_DEVICE : QUIRE_MEMORY_HOST;
+        ASSERT_EQ(api.memory_create(device, &desc, &memories[i], &error), QUIRE_OK);
+        auto info = described<quire_memory_info>();
+        ASSERT_EQ(api.memory_get_info(memories[i], &info, &error), QUIRE_OK);
+        host[i] = static_cast<unsigned char *>(info.host_pointer);
+    }
+    std::memset(host[0], 5, kBytes);
+    std::memset(host[0], 1, 64);
+    for (int i = 0; i < 2; ++i) {
+        // Behind each large one a small one on the other queue, over the first bytes.
+        ASSERT_EQ(api.memory_copy(queue, memories[i + 1], 0, memories[i], 0, kBytes, &error),
+                  QUIRE_OK)
+            << error.message;
+        ASSERT_EQ(api.memory_copy(queue, memories[1], 0, memories[1], 64, 64, &error), QUIRE_OK);
+    }
+    ASSERT_EQ(api.queue_sync(queue, &error), QUIRE_OK) << error.message;
+    for (uint64_t i = 0; i < kBytes; ++i) ASSERT_EQ(host[2][i], 5) << i;
+    for (quire_memory *one : memories) EXPECT_EQ(api.memory_destroy(one, &error), QUIRE_OK);
+    EXPECT_EQ(api.queue_destroy(queue, &error), QUIRE_OK);
+    EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+}
+
+TEST_F(VulkanEngineOpening, its_host_memory_is_imported_where_it_says_it_can_be) {
+    quire_vulkan_device given = engine.describe();
+    ASSERT_EQ(open(chain_of(given)), QUIRE_OK) << error.message;
+    alignas(4096) static unsigned char pages[4096];
+    auto desc = described<quire_memory_desc>();
+    desc.size_bytes = sizeof pages;
+    desc.host_pointer = pages;
+    quire_memory *memory = nullptr;
+    expect_refused(api.memory_create(device, &desc, &memory, &error), QUIRE_E_ARG,
+                   "QUIRE_MEMORY_HOST");
+    desc.kind = QUIRE_MEMORY_HOST;
+    expect_refused(api.memory_create(device, &desc, &memory, &error), QUIRE_E_UNSUPPORTED,
+                   "VK_EXT_external_memory_host");
+    EXPECT_EQ(memory, nullptr);
+    EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+}
+
+TEST_F(VulkanEngineOpening, devices_of_the_librarys_own_take_no_object_of_an_engine) {
+    VkSemaphore semaphore = engine.make_semaphore();
+    for (const char *backend : {"vulkan", "cpu"}) {
+        ASSERT_EQ(open(nullptr, backend), QUIRE_OK) << error.message;
+        quire_queue *queue = nullptr;
+        quire_native native = engine.queue_object();
+        EXPECT_EQ(api.queue_create(device, &native, &queue, &error), QUIRE_E_UNSUPPORTED);
+        ASSERT_EQ(api.queue_create(device, nullptr, &queue, &error), QUIRE_OK);
+        native = Engine::object_of(semaphore, 1);
+        EXPECT_EQ(api.queue_signal_native(queue, &native, &error), QUIRE_E_UNSUPPORTED);
+        EXPECT_EQ(api.queue_after_native(queue, &native, &error), QUIRE_E_UNSUPPORTED);
+        EXPECT_EQ(api.queue_destroy(queue, &error), QUIRE_OK);
+        EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+    }
+    vkDestroySemaphore(engine.device, semaphore, nullptr);
+}
+
+}  // namespace
