@@ -73,6 +73,15 @@ quire_status check_functions(const VolkDeviceTable &vk, quire_error *error) {
                 "1.3");
 }
 
+// Of the extension that the engine says it enabled.
+quire_status check_import(const VolkDeviceTable &vk, uint64_t features, quire_error *error) {
+    bool is_said = (features & QUIRE_VULKAN_EXTERNAL_MEMORY_HOST) != 0;
+    if (!is_said || vk.vkGetMemoryHostPointerPropertiesEXT != nullptr) return QUIRE_OK;
+    return fail(error, QUIRE_E_UNSUPPORTED,
+                "features of quire_vulkan_device have QUIRE_VULKAN_EXTERNAL_MEMORY_HOST, and the "
+                "VkDevice has no VK_EXT_external_memory_host: make it with that, or leave the bit");
+}
+
 struct Place {
     uint64_t family, index;
 };
@@ -149,6 +158,7 @@ quire_status adopt_device(const quire_vulkan_device &given, Context *context, qu
     context->handle = static_cast<VkDevice>(given.device);
     context->instance().load_device(context->handle, &context->vk);
     if (quire_status status = check_functions(context->vk, error)) return status;
+    if (quire_status status = check_import(context->vk, given.features, error)) return status;
     Place place = {given.queue_family, given.queue_index};
     if (quire_status status = check_queue(*context, given.queue, place, "queue", error)) {
         return status;

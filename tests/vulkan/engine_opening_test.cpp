@@ -194,6 +194,14 @@ TEST_F(VulkanEngineOpening, its_host_memory_is_imported_where_it_says_it_can_be)
     EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
 }
 
+// Not at the first import, where it would be too late.
+TEST_F(VulkanEngineOpening, extension_that_it_says_and_has_not_is_refused) {
+    quire_vulkan_device given = engine.describe();
+    given.features |= QUIRE_VULKAN_EXTERNAL_MEMORY_HOST;
+    expect_refused(open(chain_of(given)), QUIRE_E_UNSUPPORTED, "VK_EXT_external_memory_host");
+    EXPECT_EQ(device, nullptr);
+}
+
 TEST_F(VulkanEngineOpening, devices_of_the_librarys_own_take_no_object_of_an_engine) {
     VkSemaphore semaphore = engine.make_semaphore();
     for (const char *backend : {"vulkan", "cpu"}) {
