@@ -283,8 +283,7 @@ quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_b
     if (quire_status status = record_attention(recorder, plan->options, arguments, error)) {
         return status;
     }
-    recorder.finish();
-    return QUIRE_OK;
+    return recorder.finish(error);
 }
 
 quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_error *error) {
@@ -306,8 +305,7 @@ quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_erro
     uint64_t where = recorder.arguments(&arguments, sizeof arguments);
     if (where == 0) return no_memory("a kernel's arguments", error);
     recorder.dispatch(kernel, where, row_count);
-    recorder.finish();
-    return QUIRE_OK;
+    return recorder.finish(error);
 }
 
 }  // namespace quire::vulkan

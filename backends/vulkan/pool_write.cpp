@@ -165,8 +165,7 @@ quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quir
     uint64_t where = recorder.arguments(&arguments, sizeof arguments);
     if (where == 0) return no_arguments(error);
     recorder.dispatch(kernel, where, call.token_count);
-    recorder.finish();
-    return QUIRE_OK;
+    return recorder.finish(error);
 }
 
 quire_status move_tokens(quire_be_queue *queue, const quire_be_pool *pool,
@@ -186,8 +185,7 @@ quire_status move_tokens(quire_be_queue *queue, const quire_be_pool *pool,
     uint64_t where = recorder.arguments(&arguments, sizeof arguments);
     if (where == 0) return no_arguments(error);
     recorder.dispatch(kernel, where, uint64_t{pool->layer_count} * pool->kv_heads);
-    recorder.finish();
-    return QUIRE_OK;
+    return recorder.finish(error);
 }
 
 }  // namespace quire::vulkan

@@ -114,8 +114,7 @@ quire_status Recorder::wait(const FenceStep &step, quire_error *error) {
         queue_->open->waits.push_back(step);
         step.fence->add_reference();
     }
-    if (queue_->bound != VK_NULL_HANDLE) close_batch();
-    return QUIRE_OK;
+    return queue_->bound != VK_NULL_HANDLE ? submit_batch(error) : QUIRE_OK;
 }
 
 quire_status Recorder::wait_native(const VkSemaphoreSubmitInfo &info, quire_error *error) {
@@ -125,8 +124,7 @@ quire_status Recorder::wait_native(const VkSemaphoreSubmitInfo &info, quire_erro
         if (quire_status status = open_bare(error)) return status;
         queue_->open->native_waits.push_back(info);
     }
-    if (queue_->bound != VK_NULL_HANDLE) close_batch();
-    return QUIRE_OK;
+    return queue_->bound != VK_NULL_HANDLE ? submit_batch(error) : QUIRE_OK;
 }
 
 quire_status Recorder::signal(const FenceStep &step, quire_error *error) {
@@ -148,8 +146,7 @@ quire_status Recorder::signal_native(const VkSemaphoreSubmitInfo &info, quire_er
         if (quire_status status = open_bare(error)) return status;
         queue_->open->native_signals.push_back(info);
     }
-    close_batch();
-    return QUIRE_OK;
+    return submit_batch(error);
 }
 
 quire_status Recorder::open_bare(quire_error *error) {
@@ -204,7 +201,7 @@ void Recorder::barrier() {
                  VK_ACCESS_2_MEMORY_READ_BIT | VK_ACCESS_2_MEMORY_WRITE_BIT);
 }
 
-void Recorder::finish() {
+quire_status Recorder::finish(quire_error *error) {
     barrier();
     bool is_idle = false;
     uint32_t count = ++queue_->open->command_count;
@@ -213,8 +210,18 @@ void Recorder::finish() {
         queue_->poll();
         is_idle = queue_->is_idle();
     }
-    bool is_bound = queue_->bound != VK_NULL_HANDLE;
-    if (is_bound || is_idle || count >= kCommandsPerBatch) close_batch();
+    // Of an engine's submissions none may come in between, so none of ours waits.
+    if (queue_->bound != VK_NULL_HANDLE) return submit_batch(error);
+    if (is_idle || count >= kCommandsPerBatch) close_batch();
+    return QUIRE_OK;
+}
+
+quire_status Recorder::submit_batch(quire_error *error) {
+    uint64_t place = queue_->open->place;
+    close_batch();
+    std::lock_guard lock(queue_->device->mutex);
+    // What was submitted counts as enqueued, though an earlier call's fault may be known by now.
+    return queue_->submitted_place >= place ? QUIRE_OK : queue_->check_usable(error);
 }
 
 void Recorder::close_batch() {

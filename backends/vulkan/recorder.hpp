@@ -46,12 +46,15 @@ class Recorder {
     const VolkDeviceTable &vk() const { return queue_->device->context.vk; }
     quire_be_device &device() const { return *queue_->device; }
 
-    // The call's commands are complete: they run when their turn comes.
-    void finish();
+    // The call's commands are complete: they run when their turn comes. Fails where a bound queue
+    // could not submit them: then they never run.
+    quire_status finish(quire_error *error);
     // Begins a new batch behind what was recorded.
     void close_batch();
 
  private:
+    // Closes the batch, and fails where it was refused.
+    quire_status submit_batch(quire_error *error);
     // Opens a batch without commands. REQUIRES: the device's mutex is held.
     quire_status open_bare(quire_error *error);
 

@@ -95,8 +95,7 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
                                       static_cast<uint32_t>(run.regions.size()),
                                       run.regions.data());
     }
-    recorder.finish();
-    return QUIRE_OK;
+    return recorder.finish(error);
 }
 
 quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
@@ -117,8 +116,7 @@ quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, 
         spans.push_back(span);
     }
     for (const Span &span : spans) fill_span(recorder, span, byte);
-    recorder.finish();
-    return QUIRE_OK;
+    return recorder.finish(error);
 }
 
 }  // namespace quire::vulkan

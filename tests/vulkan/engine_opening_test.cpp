@@ -202,6 +202,59 @@ TEST_F(VulkanEngineOpening, extension_that_it_says_and_has_not_is_refused) {
     EXPECT_EQ(device, nullptr);
 }
 
+// A driver of the engine's that refuses what is submitted, when a test says so.
+struct Refusing {
+    static inline bool is_on = false;
+    static inline PFN_vkQueueSubmit2 real_submit = nullptr;
+
+    static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count,
+                                                 const VkSubmitInfo2 *infos, VkFence fence) {
+        if (is_on) return VK_ERROR_OUT_OF_HOST_MEMORY;
+        return real_submit(queue, count, infos, fence);
+    }
+    static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL of_device(VkDevice device, const char *name) {
+        PFN_vkVoidFunction real = vkGetDeviceProcAddr(device, name);
+        if (std::strcmp(name, "vkQueueSubmit2") != 0) return real;
+        real_submit = reinterpret_cast<PFN_vkQueueSubmit2>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(submit);
+    }
+    static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL of_instance(VkInstance instance,
+                                                                const char *name) {
+        if (std::strcmp(name, "vkGetDeviceProcAddr") != 0) {
+            return vkGetInstanceProcAddr(instance, name);
+        }
+        return reinterpret_cast<PFN_vkVoidFunction>(of_device);
+    }
+};
+
+TEST_F(VulkanEngineOpening, submission_that_its_driver_refuses_fails_the_call_that_made_it) {
+    quire_vulkan_device given = engine.describe();
+    given.get_instance_proc_addr = reinterpret_cast<quire_vulkan_function>(Refusing::of_instance);
+    ASSERT_EQ(open(chain_of(given)), QUIRE_OK) << error.message;
+    auto desc = described<quire_memory_desc>();
+    desc.size_bytes = 4096;
+    quire_memory *memory = nullptr;
+    ASSERT_EQ(api.memory_create(device, &desc, &memory, &error), QUIRE_OK) << error.message;
+    VkSemaphore semaphore = engine.make_semaphore();
+    // A copy, a wait and a signal, each on a bound queue of its own; and a signal on another.
+    for (int call = 0; call < 4; ++call) {
+        quire_queue *queue = nullptr;
+        quire_native native = engine.queue_object(), step = Engine::object_of(semaphore, 1);
+        ASSERT_EQ(api.queue_create(device, call < 3 ? &native : nullptr, &queue, &error), QUIRE_OK);
+        Refusing::is_on = true;
+        quire_status got = call == 0   ? api.memory_copy(queue, memory, 0, memory, 64, 64, &error)
+                           : call == 1 ? api.queue_after_native(queue, &step, &error)
+                                       : api.queue_signal_native(queue, &step, &error);
+        Refusing::is_on = false;
+        expect_refused(got, QUIRE_E_DEVICE_LOST, "refused a submission");
+        EXPECT_EQ(engine.read(semaphore), 0u);
+        EXPECT_EQ(api.queue_destroy(queue, &error), QUIRE_OK);
+    }
+    EXPECT_EQ(api.memory_destroy(memory, &error), QUIRE_OK);
+    EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+    vkDestroySemaphore(engine.device, semaphore, nullptr);
+}
+
 TEST_F(VulkanEngineOpening, devices_of_the_librarys_own_take_no_object_of_an_engine) {
     VkSemaphore semaphore = engine.make_semaphore();
     for (const char *backend : {"vulkan", "cpu"}) {
