@@ -126,11 +126,7 @@ bool submit_first(quire_be_queue *queue) {
         return true;
     }
     if (result != VK_SUCCESS) {
-        char reason[96];
-        std::snprintf(reason, sizeof reason, "the Vulkan driver refused a submission: VkResult %d",
-                      static_cast<int>(result));
-        queue->refused = result;
-        queue->fail_from(batch->place, reason);
+        queue->refuse(batch->place, result, "a submission");
         return true;
     }
     queue->submitted_place = batch->place;
@@ -339,6 +335,14 @@ void quire_be_queue::fail_from(uint64_t place, const char *reason) {
     failed_place = std::min(failed_place, place);
     if (why[0] == 0) std::snprintf(why, sizeof why, "%s", reason);
     device->changed.notify_all();
+}
+
+void quire_be_queue::refuse(uint64_t place, VkResult result, const char *what) {
+    char reason[96];
+    std::snprintf(reason, sizeof reason, "the Vulkan driver refused %s: VkResult %d", what,
+                  static_cast<int>(result));
+    refused = result;
+    fail_from(place, reason);
 }
 
 void quire_be_queue::begin_anew() {

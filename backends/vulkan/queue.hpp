@@ -114,7 +114,7 @@ struct quire_be_queue {
     uint64_t reached_place = 0;
     uint64_t failed_place = UINT64_MAX;  // this and what comes behind did not run
     bool is_released = false;
-    VkResult refused = VK_SUCCESS;  // what a submission of it met
+    VkResult refused = VK_SUCCESS;  // what the driver said to a batch of it
     char why[192] = {};             // it failed
 
     void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
@@ -129,6 +129,8 @@ struct quire_be_queue {
     bool is_idle() const { return held.empty() && submitted.empty(); }
     // What was not submitted is dropped when pump() comes by.
     void fail_from(uint64_t place, const char *reason);
+    // As fail_from(), for the driver would not have it.
+    void refuse(uint64_t place, VkResult result, const char *what);
     // Released, all of it has run, and nobody knows its timeline any more.
     bool is_spare() const { return is_released && is_idle() && references.load() == 1; }
     // Makes a spare queue as good as new; its timeline goes on where it was.

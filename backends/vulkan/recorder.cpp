@@ -227,12 +227,15 @@ quire_status Recorder::submit_batch(quire_error *error) {
 void Recorder::close_batch() {
     if (queue_->open == nullptr) return;
     Batch &batch = *queue_->open;
+    VkResult ended = VK_SUCCESS;
     if (batch.is_recording) {
         full_barrier(vk(), commands(), VK_PIPELINE_STAGE_2_HOST_BIT,
                      VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT);
-        vk().vkEndCommandBuffer(commands());
+        ended = vk().vkEndCommandBuffer(commands());
     }
     std::lock_guard lock(queue_->device->mutex);
+    // Where memory ran out while commands were recorded it is said here, and none of them counts.
+    if (ended != VK_SUCCESS) queue_->refuse(batch.place, ended, "what was recorded");
     queue_->held.push_back(std::move(queue_->open));
     queue_->device->pump();
 }

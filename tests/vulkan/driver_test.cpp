@@ -282,6 +282,37 @@ TEST_F(VulkanDriver, submission_that_is_refused_stops_its_queue_alone) {
     api().device_close(device);
 }
 
+// Commands whose recording ran out of memory are not known to be wrong until they are ended.
+TEST_F(VulkanDriver, commands_that_cannot_be_ended_stop_their_queue_and_fail_its_fence) {
+    Rig rig;
+    Error error;
+    ASSERT_EQ(open_device(&rig.device, &error), QUIRE_OK) << error.message;
+    void *host = nullptr;
+    uint64_t address = 0;
+    ASSERT_EQ(api().mem_alloc(rig.device, 64, QUIRE_BE_MEMORY_DEVICE, &address, &host, &error),
+              QUIRE_OK);
+    ASSERT_EQ(api().queue_bind(rig.device, nullptr, &rig.queue, &error), QUIRE_OK);
+    ASSERT_EQ(api().fence_create(rig.device, 0, &rig.fence, &error), QUIRE_OK);
+    set_fault("unended commands");
+    ASSERT_EQ(api().fill(rig.queue, address, 64, 1, &error), QUIRE_OK);
+    set_fault("");
+    EXPECT_EQ(api().fill(rig.queue, address, 64, 1, &error), QUIRE_E_DEVICE_LOST);
+    EXPECT_TRUE(has(error, "refused what was recorded")) << error.message;
+    EXPECT_EQ(api().fence_signal(rig.queue, rig.fence, 1, &error), QUIRE_OK);
+    uint64_t value = 0;
+    EXPECT_EQ(api().fence_read(rig.fence, &value, &error), QUIRE_OK);
+    EXPECT_EQ(value, UINT64_MAX);
+    // Another one is as good as new.
+    api().queue_release(rig.queue);
+    ASSERT_EQ(api().queue_bind(rig.device, nullptr, &rig.queue, &error), QUIRE_OK);
+    EXPECT_EQ(api().fill(rig.queue, address, 64, 1, &error), QUIRE_OK) << error.message;
+    EXPECT_EQ(api().quiesce(rig.device, UINT64_MAX, &error), QUIRE_OK) << error.message;
+    api().mem_free(rig.device, address, 64, QUIRE_BE_MEMORY_DEVICE);
+    api().queue_release(rig.queue);
+    api().fence_destroy(rig.fence);
+    api().device_close(rig.device);
+}
+
 // What zeroes fresh memory is a queue of the device's own.
 TEST_F(VulkanDriver, refused_submission_fails_the_memory_that_met_it_and_no_other) {
     quire_be_device *device = nullptr;

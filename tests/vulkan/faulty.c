@@ -162,6 +162,12 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count,
     return ((PFN_vkQueueSubmit2)device_function("vkQueueSubmit2"))(queue, count, infos, fence);
 }
 
+static VKAPI_ATTR VkResult VKAPI_CALL end_commands(VkCommandBuffer commands) {
+    /* What follows from it is the test's: the real one is in a state that it may be in. */
+    VkResult result = ((PFN_vkEndCommandBuffer)device_function("vkEndCommandBuffer"))(commands);
+    return fails("unended commands") ? VK_ERROR_OUT_OF_HOST_MEMORY : result;
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL wait(VkDevice device, const VkSemaphoreWaitInfo *info,
                                            uint64_t timeout_ns) {
     if (fails("lost while running")) return VK_ERROR_DEVICE_LOST;
@@ -204,6 +210,7 @@ static PFN_vkVoidFunction replaced(const char *name) {
         {"vkGetPhysicalDeviceProperties", (PFN_vkVoidFunction)properties},
         {"vkAllocateMemory", (PFN_vkVoidFunction)allocate},
         {"vkQueueSubmit2", (PFN_vkVoidFunction)submit},
+        {"vkEndCommandBuffer", (PFN_vkVoidFunction)end_commands},
         {"vkGetDeviceQueue", (PFN_vkVoidFunction)get_queue},
         {"vkCreateCommandPool", (PFN_vkVoidFunction)create_pool},
         {"vkCreateBuffer", (PFN_vkVoidFunction)create_buffer},
