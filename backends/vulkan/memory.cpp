@@ -42,8 +42,7 @@ void Memory::close() {
 }
 
 VkResult Memory::make_chunks(uint64_t size_bytes, BufferKind kind, Allocation *made) {
-    bool is_divided =
-        kind == BufferKind::device && size_bytes > context_->adapter.divide_bytes - kAlignment;
+    bool is_divided = kind == BufferKind::device && size_bytes > undivided_bytes();
     uint64_t chunk_bytes = is_divided ? uint64_t{1} << chunk_shift_ : size_bytes;
     for (uint64_t begin = 0; begin < size_bytes; begin += chunk_bytes) {
         Chunk chunk{};
@@ -55,6 +54,8 @@ VkResult Memory::make_chunks(uint64_t size_bytes, BufferKind kind, Allocation *m
     }
     return VK_SUCCESS;
 }
+
+uint64_t Memory::undivided_bytes() const { return context_->adapter.divide_bytes - kAlignment; }
 
 // The first free entries that lie side by side.
 bool Memory::take_entries(uint32_t count, uint32_t *first) {
@@ -72,6 +73,14 @@ bool Memory::take_entries(uint32_t count, uint32_t *first) {
 quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *address,
                               void **host_pointer, quire_error *error) {
     bool is_host = kind == QUIRE_BE_MEMORY_HOST;
+    if (context_->is_engines && !is_host && size_bytes > undivided_bytes()) {
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "%" PRIu64
+                    " bytes of device memory: one allocation of this VkDevice has %" PRIu64
+                    " at most, and what is divided has addresses that an engine's own kernels "
+                    "cannot use; ask for less",
+                    size_bytes, undivided_bytes());
+    }
     std::lock_guard lock(mutex_);
     const Adapter &adapter = context_->adapter;
     Allocation made{};
@@ -123,6 +132,12 @@ quire_status Memory::import(void *host_pointer, uint64_t size_bytes, uint64_t *a
                     "host_pointer and size_bytes must be multiples of %" PRIu64
                     " for this device to import memory",
                     unit);
+    }
+    if (size_bytes > context_->adapter.max_allocation_bytes) {
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "%" PRIu64 " bytes to import: one allocation of this device has %" PRIu64
+                    " at most; import less",
+                    size_bytes, context_->adapter.max_allocation_bytes);
     }
     Allocation made{};
     made.size_bytes = size_bytes;

@@ -6,8 +6,9 @@
 // into chunks, buffers of one power of two, and gets a range of addresses that no device has, from
 // kDividedBegin on: chunk by chunk, each behind the one before. Kernels look such an address up in
 // the chunk table, element by element (kernels/call.glsl); copies are cut at the chunks' ends.
-// Host memory is not divided, since its pointer is one. QUIRE_VULKAN_MAX_ALLOCATION lowers the
-// size, in bytes, from which device memory is.
+// Host memory is not divided, since its pointer is one; nor is any on an engine's VkDevice, whose
+// kernels have no chunk table: there it is refused. QUIRE_VULKAN_MAX_ALLOCATION lowers the size, in
+// bytes, from which device memory is divided.
 //
 // Invariants
 //   (1) ranges of two allocations do not overlap
@@ -76,6 +77,7 @@ class Memory {
     using Allocations = std::map<uint64_t, Allocation>;
 
     Heap heap(uint32_t index);
+    uint64_t undivided_bytes() const;  // device memory that fits into one buffer
     VkResult make_chunks(uint64_t size_bytes, BufferKind kind, Allocation *made);
     bool take_entries(uint32_t count, uint32_t *first);
     Allocations::iterator at(uint64_t address);

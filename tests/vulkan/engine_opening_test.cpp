@@ -194,6 +194,59 @@ TEST_F(VulkanEngineOpening, its_host_memory_is_imported_where_it_says_it_can_be)
     EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
 }
 
+TEST_F(VulkanEngineOpening, import_of_more_than_one_allocation_is_refused) {
+    ASSERT_EQ(open(nullptr), QUIRE_OK) << error.message;
+    alignas(4096) static unsigned char pages[4096];
+    auto desc = described<quire_memory_desc>();
+    desc.size_bytes = uint64_t{1} << 45;  // not read: it is refused before
+    desc.kind = QUIRE_MEMORY_HOST;
+    desc.host_pointer = pages;
+    quire_memory *memory = nullptr;
+    expect_refused(api.memory_create(device, &desc, &memory, &error), QUIRE_E_UNSUPPORTED,
+                   "to import");
+    EXPECT_EQ(memory, nullptr);
+    EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+}
+
+// Its kernels could not follow the addresses of what is divided.
+TEST_F(VulkanEngineOpening, memory_that_would_be_divided_is_refused) {
+    setenv("QUIRE_VULKAN_MAX_ALLOCATION", "1048576", 1);
+    quire_vulkan_device given = engine.describe();
+    quire_status opened = open(chain_of(given));
+    unsetenv("QUIRE_VULKAN_MAX_ALLOCATION");
+    ASSERT_EQ(opened, QUIRE_OK) << error.message;
+    auto desc = described<quire_memory_desc>();
+    desc.size_bytes = 4 << 20;
+    quire_memory *memory = nullptr;
+    expect_refused(api.memory_create(device, &desc, &memory, &error), QUIRE_E_UNSUPPORTED,
+                   "has 1044480 at most");
+    EXPECT_EQ(memory, nullptr);
+    auto group = described<quire_group_desc>();
+    group.layer_count = group.kv_heads = 1;
+    group.k_head_dim = group.v_head_dim = 64;
+    group.k_dtype = QUIRE_DTYPE_F32;
+    auto shard = described<quire_shard_desc>();
+    shard.device = device;
+    auto wanted = described<quire_cache_desc>();
+    wanted.groups = &group;
+    wanted.group_count = wanted.shard_count = 1;
+    wanted.group_stride = sizeof group;
+    wanted.shards = &shard;
+    wanted.shard_stride = sizeof shard;
+    wanted.blocks = 4096;
+    quire_cache *cache = nullptr;
+    expect_refused(api.cache_create(instance, &wanted, &cache, &error), QUIRE_E_UNSUPPORTED,
+                   "at most");
+    EXPECT_EQ(cache, nullptr);
+    desc.size_bytes = 1044480;
+    ASSERT_EQ(api.memory_create(device, &desc, &memory, &error), QUIRE_OK) << error.message;
+    auto info = described<quire_memory_info>();
+    EXPECT_EQ(api.memory_get_info(memory, &info, &error), QUIRE_OK);
+    EXPECT_LT(info.address, uint64_t{1} << 60) << "an address of the VkDevice's";
+    EXPECT_EQ(api.memory_destroy(memory, &error), QUIRE_OK);
+    EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+}
+
 // Not at the first import, where it would be too late.
 TEST_F(VulkanEngineOpening, extension_that_it_says_and_has_not_is_refused) {
     quire_vulkan_device given = engine.describe();

@@ -6,7 +6,9 @@
  * engine's VkDevice in place of one of the library's. Caches and memory are then the engine's to
  * read: their addresses are buffer device addresses of that VkDevice. And kernels take addresses of
  * the engine's own buffers (VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT) wherever they take one;
- * only quire_memory_copy needs memory of the library's.
+ * only quire_memory_copy needs memory of the library's. A pool or a memory larger than one
+ * allocation of the physical device (maxMemoryAllocationSize and maxBufferSize, less 4,096 bytes)
+ * is QUIRE_E_UNSUPPORTED, for what is divided has no such address.
  *
  * Handles are Vulkan's, cast: this header needs no vulkan.h. Nothing of the engine's is destroyed.
  * All of it lives until quire_device_close has returned, which waits until the VkQueues given here
