@@ -6,6 +6,7 @@
 
 #include "fence.hpp"
 #include "kernels/spirv.hpp"
+#include "shared/checks.hpp"
 
 namespace quire::vulkan {
 
@@ -143,6 +144,14 @@ quire_status Recorder::signal_native(const VkSemaphoreSubmitInfo &info, quire_er
     close_batch();
     {
         std::lock_guard lock(queue_->device->mutex);
+        queue_->device->pump();
+        // The engine would submit its wait in front of the signal, to a VkQueue that runs neither
+        // then.
+        if (!queue_->held.empty() && !queue_->has_failed()) {
+            return fail(error, QUIRE_E_BUSY,
+                        "the queue is held behind a fence that nobody has signalled yet, so the "
+                        "semaphore's signal could not be submitted: signal the fence first");
+        }
         if (quire_status status = open_bare(error)) return status;
         queue_->open->native_signals.push_back(info);
     }

@@ -194,6 +194,46 @@ TEST_F(VulkanEngine, step_ends_when_its_semaphore_says_so) {
     vkDestroySemaphore(engine.device, end, nullptr);
 }
 
+// Else its wait, submitted next, would stand in front of the signal on the one VkQueue there is.
+TEST_F(VulkanEngine, its_semaphore_is_not_taken_by_a_queue_that_is_held) {
+    Scene scene(&engine, false);
+    CpuCache &c = scene.c;
+    quire_fence *fence = nullptr;
+    c.must(c.api.fence_create(c.device, 0, &fence, &c.error));
+    c.must(c.api.queue_after(scene.queue, fence, 1, &c.error));
+    VkSemaphore done = engine.make_semaphore();
+    quire_native native = Engine::object_of(done, 1);
+    EXPECT_EQ(c.api.queue_signal_native(scene.queue, &native, &c.error), QUIRE_E_BUSY);
+    EXPECT_NE(std::strstr(c.error.message, "signal the fence first"), nullptr) << c.error.message;
+    c.must(c.api.fence_signal(fence, 1, &c.error));
+    EXPECT_EQ(engine.read(done), 0u);
+    c.must(c.api.queue_signal_native(scene.queue, &native, &c.error));
+    engine.wait(done, 1);
+    c.must(c.api.queue_sync(scene.queue, &c.error));
+    c.must(c.api.fence_destroy(fence, &c.error));
+    vkDestroySemaphore(engine.device, done, nullptr);
+}
+
+// A held batch hands its wait to the device later, when the semaphore was signalled long ago.
+TEST_F(VulkanEngine, semaphore_may_go_when_the_work_behind_it_has_run) {
+    Scene scene(&engine, false);
+    CpuCache &c = scene.c;
+    quire_fence *fence = nullptr;
+    c.must(c.api.fence_create(c.device, 0, &fence, &c.error));
+    c.must(c.api.queue_after(scene.queue, fence, 1, &c.error));
+    VkSemaphore go = engine.make_semaphore();
+    quire_native native = Engine::object_of(go, 1);
+    c.must(c.api.queue_after_native(scene.queue, &native, &c.error));
+    engine.signal(go, 1);
+    c.must(c.api.queue_signal(scene.queue, fence, 2, &c.error));
+    EXPECT_EQ(c.api.fence_wait(fence, 2, 0, &c.error), QUIRE_S_TIMEOUT) << "the wait is to come";
+    c.must(c.api.fence_signal(fence, 1, &c.error));
+    c.must(c.api.fence_wait(fence, 2, UINT64_MAX, &c.error));
+    vkDestroySemaphore(engine.device, go, nullptr);
+    c.must(c.api.queue_sync(scene.queue, &c.error));
+    c.must(c.api.fence_destroy(fence, &c.error));
+}
+
 TEST_F(VulkanEngine, fence_of_a_bound_queue_is_behind_the_engines_own_work) {
     Scene scene(&engine, true);
     CpuCache &c = scene.c;
