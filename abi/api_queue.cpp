@@ -31,9 +31,10 @@ uint32_t copy_kind(const quire_memory *dst, const quire_memory *src) {
     return from_host ? QUIRE_BE_COPY_H2D : QUIRE_BE_COPY_D2D;
 }
 
-Status check_native(const quire_queue *queue, const quire_native *native) {
+Status check_semaphore(const quire_queue *queue, const quire_native *native) {
     QUIRE_TRY(need(queue, "queue is NULL"));
     QUIRE_TRY(need(native, "native is NULL"));
+    QUIRE_TRY(check_native(native));
     return not_forked();
 }
 
@@ -50,6 +51,7 @@ quire_status quire_queue_create(quire_device *device, const quire_native *native
     return guard("queue_create", error, [&](quire_error *sink) -> Status {
         QUIRE_TRY(need(device, "device is NULL"));
         QUIRE_TRY(need(out, "out is NULL"));
+        QUIRE_TRY(check_native(native));
         QUIRE_TRY(not_forked());
         const quire_native none{};
         auto queue = std::make_unique<quire_queue>();
@@ -201,7 +203,7 @@ quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t 
 quire_status quire_queue_signal_native(quire_queue *queue, const quire_native *native,
                                        quire_error *error) {
     return guard("queue_signal_native", error, [&](quire_error *sink) -> Status {
-        QUIRE_TRY(check_native(queue, native));
+        QUIRE_TRY(check_semaphore(queue, native));
         const quire_backend_api &api = *queue->device->core.api;
         if (api.native_signal == nullptr) return no_semaphores();
         std::lock_guard<std::mutex> lock(queue->core.mutex);
@@ -212,7 +214,7 @@ quire_status quire_queue_signal_native(quire_queue *queue, const quire_native *n
 quire_status quire_queue_after_native(quire_queue *queue, const quire_native *native,
                                       quire_error *error) {
     return guard("queue_after_native", error, [&](quire_error *sink) -> Status {
-        QUIRE_TRY(check_native(queue, native));
+        QUIRE_TRY(check_semaphore(queue, native));
         const quire_backend_api &api = *queue->device->core.api;
         if (api.native_wait == nullptr) return no_semaphores();
         std::lock_guard<std::mutex> lock(queue->core.mutex);

@@ -73,6 +73,11 @@ bool copy_chained(const ChainRule &rule, const quire_chain *next, void *out) {
     return true;
 }
 
+Status check_native(const quire_native *native) {
+    if (native == nullptr || native->reserved0 == 0) return Status{};
+    return fail(QUIRE_E_STRUCT, "reserved0 of a quire_native is {}: leave it 0", native->reserved0);
+}
+
 Status read_struct(const StructRule &rule, const void *in, void *out) {
     if (in == nullptr) return fail(QUIRE_E_ARG, rule.null_text);
     uint32_t size = 0;

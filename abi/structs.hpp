@@ -158,6 +158,9 @@ QUIRE_ARRAY(quire_token_span)
 QUIRE_ARRAY(quire_step_item)
 #undef QUIRE_ARRAY
 
+// A native object, which has no head: its reserved field. NULL is the caller's to judge.
+Status check_native(const quire_native *native);
+
 Status read_struct(const StructRule &rule, const void *in, void *out);
 Status check_output(const StructRule &rule, const void *out);
 // Copies the struct of that type; false: the chain has none. REQUIRES: read_struct() checked it.

@@ -120,7 +120,7 @@ class Cache {
                      uint32_t *count);
     Status abort(uint64_t step);
     Status commit(uint64_t step, Batch *batch, quire_error *error);
-    // native: a semaphore for which the step's queue waits first; nullptr: none.
+    // native: a semaphore for which the step's queue waits first; nullptr or NONE: there is none.
     Status finish(uint64_t step, const quire_native *native, uint32_t outcome, quire_error *error);
     Status blocks(uint64_t step, uint64_t seq, uint32_t group, uint32_t first, int32_t *ids,
                   uint32_t capacity, uint32_t *count);

@@ -28,7 +28,8 @@ Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome
     if (step_open() && outcome == QUIRE_STEP_FAILED) {
         return fail(QUIRE_E_BUSY, "a step is open: abort or commit it before failing another");
     }
-    if (native != nullptr) QUIRE_TRY(wait_for_native(record, *native, error));
+    bool has_native = native != nullptr && native->kind != QUIRE_NATIVE_NONE;
+    if (has_native) QUIRE_TRY(wait_for_native(record, *native, error));
     if (outcome == QUIRE_STEP_FAILED) {
         abandon(record);
         return Status{};

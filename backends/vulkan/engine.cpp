@@ -213,6 +213,11 @@ quire_status find_native_semaphore(const Context &context, const quire_native *n
     }
     if (!context.is_engines) return no_engine(error);
     if (native->value == 0) return fail(error, QUIRE_E_ARG, "the VkSemaphore is NULL");
+    if (native->aux1 != 0) {
+        return fail(error, QUIRE_E_STRUCT,
+                    "aux1 of a QUIRE_NATIVE_VULKAN_SEMAPHORE is %" PRIu64 ": leave it 0",
+                    native->aux1);
+    }
     info->sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
     info->semaphore = reinterpret_cast<VkSemaphore>(native->value);
     info->value = native->aux0;

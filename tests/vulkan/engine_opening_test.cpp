@@ -129,16 +129,25 @@ TEST_F(VulkanEngineOpening, native_objects_that_cannot_be_are_refused) {
     expect_refused(bind([](quire_native *n) { n->value += 8; }), QUIRE_E_ARG, "is not queue 0");
     expect_refused(bind([](quire_native *n) { n->kind = QUIRE_NATIVE_VULKAN_SEMAPHORE; }),
                    QUIRE_E_UNSUPPORTED, "as a queue");
+    expect_refused(bind([](quire_native *n) { n->reserved0 = 1; }), QUIRE_E_STRUCT, "reserved0");
     EXPECT_EQ(queue, nullptr);
     ASSERT_EQ(bind([](quire_native *) {}), QUIRE_OK) << error.message;
+    VkSemaphore semaphore = engine.make_semaphore();
     for (auto call : {api.queue_signal_native, api.queue_after_native}) {
         quire_native native = Engine::object_of(VK_NULL_HANDLE, 1);
         expect_refused(call(queue, &native, &error), QUIRE_E_ARG, "NULL");
         native = engine.queue_object();
         expect_refused(call(queue, &native, &error), QUIRE_E_UNSUPPORTED, "as a semaphore");
+        native = Engine::object_of(semaphore, 1);
+        native.aux1 = 1;
+        expect_refused(call(queue, &native, &error), QUIRE_E_STRUCT, "aux1");
+        native.aux1 = 0;
+        native.reserved0 = 7;
+        expect_refused(call(queue, &native, &error), QUIRE_E_STRUCT, "reserved0");
         expect_refused(call(queue, nullptr, &error), QUIRE_E_ARG, "native is NULL");
         expect_refused(call(nullptr, &native, &error), QUIRE_E_ARG, "queue is NULL");
     }
+    vkDestroySemaphore(engine.device, semaphore, nullptr);
     EXPECT_EQ(api.queue_destroy(queue, &error), QUIRE_OK);
     EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
 }

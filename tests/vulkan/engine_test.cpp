@@ -234,6 +234,19 @@ TEST_F(VulkanEngine, semaphore_may_go_when_the_work_behind_it_has_run) {
     c.must(c.api.fence_destroy(fence, &c.error));
 }
 
+TEST_F(VulkanEngine, step_ends_with_no_semaphore_where_the_object_is_none) {
+    Scene scene(&engine, true);
+    CpuCache &c = scene.c;
+    quire_step step = scene.begin(2);
+    quire_native native{};
+    native.reserved0 = 1;
+    EXPECT_EQ(c.api.step_finish(c.cache, step, &native, QUIRE_STEP_OK, &c.error), QUIRE_E_STRUCT);
+    EXPECT_NE(std::strstr(c.error.message, "reserved0"), nullptr) << c.error.message;
+    native.reserved0 = 0;
+    scene.finish(step, &native);
+    c.must(c.api.queue_sync(scene.queue, &c.error));
+}
+
 TEST_F(VulkanEngine, fence_of_a_bound_queue_is_behind_the_engines_own_work) {
     Scene scene(&engine, true);
     CpuCache &c = scene.c;

@@ -92,7 +92,8 @@ typedef struct quire_chain {
 enum { QUIRE_STRUCT_VULKAN_DEVICE = 0x300 /* vulkan.h, on quire_device_desc */ };
 
 /* A stream or event of another API as a tagged integer. A backend refuses a kind that it does not
- * know with QUIRE_E_UNSUPPORTED. */
+ * know with QUIRE_E_UNSUPPORTED. reserved0, and what a kind does not name, is 0, else
+ * QUIRE_E_STRUCT. Where one may be NULL, QUIRE_NATIVE_NONE says the same. */
 typedef struct quire_native {
     uint32_t kind;
     uint32_t reserved0;
