@@ -51,10 +51,11 @@ void look_for_devices(const quire_instance *instance, Backend *backend) {
     log_to(instance, QUIRE_LOG_INFO, "loader", backend->path + ": " + backend->message);
 }
 
-Backend *choose_backend(quire_instance *instance, const char *name) {
+// is_given: the device is the caller's own, so what the backend finds does not count.
+Backend *choose_backend(quire_instance *instance, const char *name, bool is_given) {
     for (const auto &backend : instance->backends) {
         if (name != nullptr && backend->name != name) continue;
-        look_for_devices(instance, backend.get());
+        if (name == nullptr || !is_given) look_for_devices(instance, backend.get());
         if (backend->status < 0) continue;
         if (name != nullptr || backend->device_count != 0) return backend.get();
     }
@@ -105,16 +106,25 @@ Status ask_props(const Device &device, quire_be_device_props *out, quire_error *
     return Status{};
 }
 
+Status check_index(uint32_t index, const Backend &backend, bool is_given) {
+    if (is_given) {
+        if (index == 0) return Status{};
+        return fail(QUIRE_E_ARG, "index is {}: the chain names the device, so leave it 0", index);
+    }
+    if (index < backend.device_count) return Status{};
+    return fail(QUIRE_E_ARG, "index is {}: devices of the backend: {}", index,
+                backend.device_count);
+}
+
 Status open_device(quire_instance *instance, const quire_device_desc &desc, quire_device **out,
                    quire_error *error) {
     std::lock_guard<std::mutex> lock(instance->mutex);
-    Backend *backend = choose_backend(instance, desc.backend);
+    quire_vulkan_device vulkan;
+    bool is_given = find_chained(desc.next, &vulkan);
+    Backend *backend = choose_backend(instance, desc.backend, is_given);
     if (backend == nullptr) return no_backend(instance, desc.backend, error);
     copy_text(error->backend, backend->name);
-    if (desc.index >= backend->device_count) {
-        return fail(QUIRE_E_ARG, "index is {}: devices of the backend: {}", desc.index,
-                    backend->device_count);
-    }
+    QUIRE_TRY(check_index(desc.index, *backend, is_given));
     const SlotInfo *slot = missing_slot(backend->api);
     if (slot != nullptr) {
         copy_text(error->message,
@@ -135,10 +145,7 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     asked_for.threads = desc.threads;
     asked_for.run_tasks = desc.run_tasks;
     asked_for.run_tasks_user = desc.run_tasks_user;
-    quire_vulkan_device vulkan;
-    if (find_chained(desc.next, &vulkan)) {
-        asked_for.next = reinterpret_cast<const quire_chain *>(&vulkan);
-    }
+    if (is_given) asked_for.next = reinterpret_cast<const quire_chain *>(&vulkan);
     const quire_be_device_desc *passed = &asked_for;
     QUIRE_TRY(
         ask<&quire_backend_api::device_open>(backend->api, error, passed, &device->core.handle));

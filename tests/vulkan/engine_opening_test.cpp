@@ -24,9 +24,10 @@ struct VulkanEngineOpening : VulkanEngine {
             EXPECT_EQ(api.instance_destroy(instance, &error), QUIRE_OK) << error.message;
         }
     }
-    quire_status open(const quire_chain *next, const char *backend = "vulkan") {
+    quire_status open(const quire_chain *next, const char *backend = "vulkan", uint32_t index = 0) {
         auto desc = described<quire_device_desc>();
         desc.backend = backend;
+        desc.index = index;
         desc.next = next;
         device = nullptr;
         return api.device_open(instance, &desc, &device, &error);
@@ -215,6 +216,18 @@ TEST_F(VulkanEngineOpening, import_of_more_than_one_allocation_is_refused) {
                    "to import");
     EXPECT_EQ(memory, nullptr);
     EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+}
+
+TEST_F(VulkanEngineOpening, its_device_is_opened_where_the_library_finds_none) {
+    setenv("QUIRE_VULKAN_DEVICE", "00000000-0000-0000-0000-000000000001", 1);
+    quire_vulkan_device given = engine.describe();
+    quire_status own = open(nullptr);
+    quire_status engines = open(chain_of(given));
+    unsetenv("QUIRE_VULKAN_DEVICE");
+    EXPECT_EQ(own, QUIRE_E_ARG);
+    ASSERT_EQ(engines, QUIRE_OK) << error.message;
+    EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
+    expect_refused(open(chain_of(given), "vulkan", 1), QUIRE_E_ARG, "leave it 0");
 }
 
 // Its kernels could not follow the addresses of what is divided.
