@@ -33,6 +33,24 @@ uint32_t size_of(const void *given) {
     return struct_size;
 }
 
+// What lies behind the known fields is zero.
+quire_status check_unknown(const void *given, uint32_t size, uint32_t known_bytes, const char *name,
+                           quire_error *error) {
+    if (size > kLargestStructBytes) {
+        return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u, which no version has", name,
+                    size);
+    }
+    const auto *bytes = static_cast<const unsigned char *>(given);
+    for (uint32_t i = known_bytes; i < size; ++i) {
+        if (bytes[i] == 0) continue;
+        return fail(error, QUIRE_E_STRUCT,
+                    "%s uses a field at byte %u that this backend does not know; "
+                    "leave it zero or load a newer backend",
+                    name, i);
+    }
+    return QUIRE_OK;
+}
+
 }  // namespace
 
 quire_status fail(quire_error *error, quire_status status, const char *format, ...) {
@@ -65,19 +83,19 @@ quire_status check_output(const void *given, uint32_t known_bytes, const char *n
 quire_status check_struct(const void *given, uint32_t known_bytes, const char *name,
                           quire_error *error) {
     if (quire_status status = check_output(given, known_bytes, name, error)) return status;
-    uint32_t size = size_of(given);
-    if (size > kLargestStructBytes) {
-        return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u, which no version has", name,
-                    size);
+    return check_unknown(given, size_of(given), known_bytes, name, error);
+}
+
+quire_status read_chained(const quire_chain *given, uint32_t first_bytes, uint32_t known_bytes,
+                          const char *name, void *out, quire_error *error) {
+    uint32_t size = given->struct_size;
+    if (size < first_bytes) {
+        return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u; set it to sizeof, which is %u",
+                    name, size, known_bytes);
     }
-    const auto *bytes = static_cast<const unsigned char *>(given);
-    for (uint32_t i = known_bytes; i < size; ++i) {
-        if (bytes[i] == 0) continue;
-        return fail(error, QUIRE_E_STRUCT,
-                    "%s uses a field at byte %u that this backend does not know; "
-                    "leave it zero or load a newer backend",
-                    name, i);
-    }
+    if (quire_status status = check_unknown(given, size, known_bytes, name, error)) return status;
+    std::memset(out, 0, known_bytes);
+    std::memcpy(out, given, std::min(size, known_bytes));
     return QUIRE_OK;
 }
 

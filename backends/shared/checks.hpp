@@ -32,7 +32,12 @@ quire_status check_struct(const void *given, uint32_t known_bytes, const char *n
 quire_status check_output(const void *given, uint32_t known_bytes, const char *name,
                           quire_error *error);
 
-// For a backend that takes no extension structs.
+// The rule for chains of base.h: copies an extension that the backend knows into out[known_bytes],
+// filled up with zeros where it is shorter. first_bytes: of its first published version.
+quire_status read_chained(const quire_chain *given, uint32_t first_bytes, uint32_t known_bytes,
+                          const char *name, void *out, quire_error *error);
+
+// For a backend that takes no extension structs, or no more of them.
 quire_status refuse_chain(const quire_chain *next, quire_error *error);
 
 }  // namespace quire

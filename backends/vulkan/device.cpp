@@ -51,14 +51,13 @@ quire_status find_adapters(InstanceHold *hold, std::vector<Adapter> *adapters, q
 
 quire_status open_context(const quire_be_device_desc &desc, Context *context, quire_error *error) {
     if (desc.next != nullptr && desc.next->struct_type == QUIRE_STRUCT_VULKAN_DEVICE) {
-        quire_vulkan_device given{};
-        if (desc.next->struct_size < sizeof given) {
-            return fail(error, QUIRE_E_STRUCT,
-                        "quire_vulkan_device has struct_size %u; set it to sizeof, which is %zu",
-                        desc.next->struct_size, sizeof given);
-        }
-        std::memcpy(&given, desc.next, sizeof given);
-        if (quire_status status = refuse_chain(given.next, error)) return status;
+        constexpr uint32_t kFirstBytes = 112;
+        quire_vulkan_device given;
+        quire_status status = read_chained(desc.next, kFirstBytes, sizeof given,
+                                           "quire_vulkan_device", &given, error);
+        if (status != QUIRE_OK) return status;
+        status = refuse_chain(given.next, error);
+        if (status != QUIRE_OK) return status;
         return adopt_device(given, context, error);
     }
     if (quire_status status = refuse_chain(desc.next, error)) return status;
