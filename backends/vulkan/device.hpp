@@ -5,8 +5,9 @@
 // Invariants
 //   (1) the memory of a device object outlives its children: each holds a reference
 //   (2) device_close returns when nothing of the device runs, and its Vulkan objects are gone
-//   (3) no work is submitted to Vulkan that waits for something that has not been submitted or
-//       reached: whatever runs comes to its end by itself
+//   (3) no work is submitted to Vulkan that waits for a fence which has not been submitted or
+//       reached: whatever runs comes to its end by itself, but for what stands behind an engine's
+//       own semaphores and submissions, whose end is the engine's affair
 //
 // Threads: any. Order of locks: a queue's recording, then the device's mutex, then those of memory
 // and kernels.

@@ -34,7 +34,8 @@
 // Invariants
 //   (1) batches are submitted in the order of their places, each with all in front of it
 //   (2) once failed, a queue runs nothing new, and every fence it signals fails
-//   (3) between two calls a bound queue has no open batch and none that is held
+//   (3) between two calls a bound queue has no batch that is held, and an open one only where a
+//       call failed: that has no commands but a barrier
 //
 // Threads: any. `recording` is held while a call records, so that quiesce and closing may flush;
 // the rest belongs to the device's mutex.

@@ -21,7 +21,8 @@ class Recorder {
  public:
     explicit Recorder(quire_be_queue *queue) : queue_(queue), lock_(queue->recording) {}
 
-    // Refuses where the queue has stopped; opens a batch where there is none. First of all.
+    // Refuses where the queue has stopped; opens a batch where there is none, and closes one of the
+    // other lane. First of all.
     quire_status begin(quire_error *error, Lane lane = Lane::compute);
 
     // What comes behind runs when the fence, or the engine's semaphore, is there.

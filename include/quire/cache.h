@@ -263,7 +263,8 @@ typedef struct quire_cache_stats {
 } quire_cache_stats;
 
 /* Creates a cache. `instance` provides the host allocator.
- * Waits for no work of the caller's; scales are uploaded, a few KB, before it returns.
+ * Waits for no work of the caller's, but on an engine's own device (vulkan.h); scales are uploaded,
+ * a few KB, before it returns.
  * Errors   QUIRE_E_ARG            the message names the field; for shards also which one, or the
  *                                 layer and KV head that none holds; for a calibration what is
  *                                 wrong with it, or the first layer and KV head that it has no

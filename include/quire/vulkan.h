@@ -11,8 +11,9 @@
  * is QUIRE_E_UNSUPPORTED, for what is divided has no such address.
  *
  * Handles are Vulkan's, cast: this header needs no vulkan.h. Nothing of the engine's is destroyed.
- * All of it lives until quire_device_close has returned, which waits until the VkQueues given here
- * and to quire_queue_create have run what was submitted to them before, the engine's work too; the
+ * No VkInstance is made, and what the library would find itself does not count. What is given lives
+ * until quire_device_close has returned, which waits until the VkQueues given here and to
+ * quire_queue_create have run what was submitted to them before, the engine's work too; the
  * VkDevice goes on.
  *
  * Vulkan 1.3: VkApplicationInfo.apiVersion of the instance, and the physical device. No device
@@ -26,8 +27,13 @@
  *           as well. A wait for a fence holds up the engine's later submissions too; for one that
  *           nobody has signalled, on the host or by a submission, it is QUIRE_E_BUSY, because what
  *           the engine submits meanwhile could not be kept behind it. Other queues of the library
- *           share `queue`, and the rules of device.h hold for them.
- * Memory    What is made is zeroed on `queue`, and the call that makes it waits for that.
+ *           share `queue` with the engine: what they submit runs behind what the engine submitted
+ *           there before, and where that waits for a semaphore they wait too.
+ * Waits     So quire_cache_create, quire_memory_create and a migration, which wait for work of
+ *           their own on `queue`, wait for the engine's submissions in front of it as well.
+ * Memory    What is made is zeroed on `queue`, and the call that makes it waits for that. Buffers
+ *           of pools and memories are for queue_family alone, and transfer_family where there is a
+ *           transfer_queue: on other families the engine must not use them.
  * Threads   A VkQueue is used by one thread at a time: the library calls lock(lock_user, VkQueue)
  *           before it submits, and unlock() behind. Both NULL: the engine itself sees to it that
  *           no call of the library on this device runs while another thread submits. Neither may
@@ -57,7 +63,8 @@ enum {
     QUIRE_VULKAN_SYNCHRONIZATION2 = 1 << 8,      /* 1.3 */
     QUIRE_VULKAN_MAINTENANCE4 = 1 << 9,          /* 1.3 */
     QUIRE_VULKAN_NEEDED_FEATURES = (1 << 10) - 1,
-    /* Not needed: the extension VK_EXT_external_memory_host, for quire_memory_desc.host_pointer. */
+    /* Not needed: the VkDevice has the extension VK_EXT_external_memory_host enabled, for
+     * quire_memory_desc.host_pointer. */
     QUIRE_VULKAN_EXTERNAL_MEMORY_HOST = 1 << 10
 };
 
@@ -78,7 +85,10 @@ typedef struct quire_vulkan_device {
     void *queue;                                  /* VkQueue of a family that computes */
     uint32_t queue_family;
     uint32_t queue_index; /* in the family */
-    void *transfer_queue; /* VkQueue for swaps; NULL: they go to `queue` */
+    /* VkQueue for large copies between host and device: those of quire_queues that are bound to no
+     * VkQueue, where one call copies 1 MiB or more and nothing else. All other copies, and swaps of
+     * steps on a bound queue, go the way of their queue. NULL: so do these. */
+    void *transfer_queue;
     uint32_t transfer_family;
     uint32_t transfer_index;
     uint64_t features; /* QUIRE_VULKAN_* */

@@ -147,6 +147,7 @@ TEST(Handle, a_committed_step_can_only_be_finished) {
     EXPECT_EQ(m.api().cache_destroy(m.cache(), m.error()), QUIRE_E_BUSY);
     EXPECT_EQ(m.api().step_finish(m.cache(), step, nullptr, 7, m.error()), QUIRE_E_ARG);
     quire_native signal{};
+    signal.kind = QUIRE_NATIVE_VULKAN_SEMAPHORE;
     EXPECT_EQ(m.api().step_finish(m.cache(), step, &signal, 0, m.error()), QUIRE_E_UNSUPPORTED);
     EXPECT_EQ(m.snapshot(), before);
 }

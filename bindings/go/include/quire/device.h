@@ -89,7 +89,7 @@ typedef struct quire_device_desc {
     uint32_t flags;          /* QUIRE_DEVICE_* */
     const quire_chain *next; /* QUIRE_STRUCT_VULKAN_DEVICE: on an engine's own VkDevice */
     const char *backend;     /* name, such as "cpu"; NULL: the first backend that has a device */
-    uint32_t index;          /* which device of that backend */
+    uint32_t index;          /* which device of that backend; 0 where `next` names it */
     uint32_t threads;        /* that run a kernel; 0 = one per core */
     /* The engine's own threads, so that its kernels and the library's do not contend for cores;
      * NULL for threads of the library's. run_tasks(run_tasks_user, task_count, task, context) runs
@@ -130,7 +130,7 @@ QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_devi
 
 /* Makes a queue, or binds the engine's own stream when `native` names one: work then goes to that
  * stream in the order of calls, between what the engine enqueues there itself. Work on a queue runs
- * in order; queues run independently. */
+ * in order; queues run independently, but on an engine's own device (vulkan.h). */
 QUIRE_EXPORT quire_status quire_queue_create(quire_device *device, const quire_native *native,
                                              quire_queue **out, quire_error *error);
 /* Errors   QUIRE_E_BUSY  a step that is not finished uses it. Waits for nothing: enqueued work runs
@@ -162,16 +162,23 @@ QUIRE_EXPORT quire_status quire_queue_after(quire_queue *queue, quire_fence *fen
 
 /* Enqueues: the engine's own semaphore is signalled when all earlier work on the queue has run.
  *
- * native   QUIRE_NATIVE_VULKAN_SEMAPHORE.
+ * native   QUIRE_NATIVE_VULKAN_SEMAPHORE; its value is above the semaphore's own, and above each
+ *          that is still to be signalled.
  * Errors   QUIRE_E_UNSUPPORTED  the backend has no such semaphores.
- *          QUIRE_E_DEVICE_LOST  the queue has stopped. One that stops later signals nothing either:
- *                               whoever waits for the semaphore asks quire_queue_sync too.
- * Ownership  the semaphore stays the engine's, and alive until it was signalled. */
+ *          QUIRE_E_BUSY         the queue waits for a fence that nobody has signalled yet, on the
+ *                               host or by work that runs: signal that first. So the signal is on
+ *                               its way when the call returns.
+ *          QUIRE_E_DEVICE_LOST  the queue has stopped. Where it stops later the semaphore may be
+ *                               signalled or not: ask quire_queue_sync in either case.
+ * Ownership  the semaphore stays the engine's, and alive until the queue's work behind it has run:
+ *            a fence that the queue signals behind it says so, or quire_queue_sync. */
 QUIRE_EXPORT quire_status quire_queue_signal_native(quire_queue *queue, const quire_native *native,
                                                     quire_error *error);
-/* Enqueues: later work on the queue runs after the engine's own semaphore was signalled. What
- * signals it must be on its way already, for the device waits for it, and other queues with it.
- * Errors and ownership as above. */
+/* Enqueues: later work on the queue runs after the engine's own semaphore was signalled. The device
+ * waits for it, and with it whatever is submitted to the same queue of the device's (vulkan.h). So
+ * what signals it was submitted before, or comes from the host, or from a queue that does not wait
+ * for any of this.
+ * Errors and ownership as above, but for QUIRE_E_BUSY. */
 QUIRE_EXPORT quire_status quire_queue_after_native(quire_queue *queue, const quire_native *native,
                                                    quire_error *error);
 
@@ -200,7 +207,7 @@ typedef struct quire_memory_info {
     uint64_t size_bytes;
 } quire_memory_info;
 
-/* Memory for an engine's activations.
+/* Memory for an engine's activations, zeroed where host_pointer is NULL.
  * Errors   QUIRE_E_UNSUPPORTED  host_pointer, and the backend or its driver imports none: let it
  *                               be made, and write there. */
 QUIRE_EXPORT quire_status quire_memory_create(quire_device *device, const quire_memory_desc *desc,

@@ -85,9 +85,9 @@ typedef struct quire_migrate_info {
 
 /* Moves the cache. All of it, or nothing: whatever fails leaves it serving where it is.
  *
- * Waits for its own copies and for none of the caller's work. Meanwhile other calls on the cache
- * that only read are answered; those that change something are QUIRE_E_BUSY. It needs memory for
- * both pools at once.
+ * Waits for its own copies and for none of the caller's work, but on an engine's own device
+ * (vulkan.h). Meanwhile other calls on the cache that only read are answered; those that change
+ * something are QUIRE_E_BUSY. It needs memory for both pools at once.
  *
  * Cached blocks that nobody holds leave where the target has no room for them, the least recent
  * first. What sequences hold must fit.

@@ -174,7 +174,10 @@ QUIRE_EXPORT quire_status quire_step_abort(quire_cache *cache, quire_step step, 
  * Errors   QUIRE_E_LIMIT        the step has more rows, tokens or blocks than the batch holds;
  *                               still open.
  *          QUIRE_E_BUSY         the batch's last steps still run, more than it has room for or on
- *                               other queues: use another batch or wait. Still open.
+ *                               other queues: use another batch or wait. Or a queue of the
+ *                               step's is an engine's own and has to wait for a step on another,
+ *                               which waits for a fence that nobody has signalled: signal it.
+ *                               Still open.
  *          QUIRE_E_DEVICE_LOST  the step was undone as by finish with QUIRE_STEP_FAILED. */
 QUIRE_EXPORT quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch *batch,
                                             quire_error *error);
@@ -190,6 +193,8 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
  * signal   What the engine's own work of the step ends with, where that is not on the step's queue:
  *          a semaphore as in quire_queue_after_native, for which the step's queue then waits.
  *          NULL: all is on its queues. Only with one shard, and not in a bookkeeping-only cache.
+ *          With QUIRE_STEP_FAILED too, so only one that will be signalled: where the engine's
+ *          submission failed nothing of it runs, and NULL is right.
  * Errors   QUIRE_E_DEVICE_LOST  a device that failed takes no signal; nothing changed. Finish the
  *                               step with QUIRE_STEP_FAILED: then none is needed. */
 QUIRE_EXPORT quire_status quire_step_finish(quire_cache *cache, quire_step step,
