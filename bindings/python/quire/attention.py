@@ -8,7 +8,7 @@ import enum
 from typing import Any, List, Optional, Sequence
 
 from .dtypes import DTypeLike, dtype_of
-from .library import ffi, new
+from .libquire import ffi, new
 
 
 class RopePairing(enum.IntEnum):

@@ -19,7 +19,7 @@ from . import errors
 from .attention import Attention
 from .dtypes import DType, dtype_of, holds
 from .groups import GroupKind
-from .library import ffi, new
+from .libquire import ffi, new
 from .memory import Lease, Memory, window
 from .objects import Object
 from .queue import Queue

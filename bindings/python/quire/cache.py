@@ -16,7 +16,7 @@ from .batch import Batch, View
 from .device import Device
 from .groups import Group, Shard
 from .instance import Instance
-from .library import INCOMPLETE, NO_BLOCKS, TIMED_OUT, ffi, new
+from .libquire import INCOMPLETE, NO_BLOCKS, TIMED_OUT, ffi, new
 from .objects import Object, expect
 from .queue import Queue, nanoseconds
 from .sequence import Key, Namespace, Sequence

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from . import library as _library
-from .library import INCOMPLETE, ffi, new
+from . import libquire as _library
+from .libquire import INCOMPLETE, ffi, new
 
 
 @dataclasses.dataclass(frozen=True)

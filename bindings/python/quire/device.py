@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any, Callable, List, Optional, Tuple
 
 from .instance import Instance
-from .library import ffi, new, text
+from .libquire import ffi, new, text
 from .objects import Object, expect
 
 Task = Callable[[int], None]

@@ -12,7 +12,7 @@ from typing import Any, Sequence, Tuple, Union
 import numpy as np
 
 from . import errors
-from .library import ffi
+from .libquire import ffi
 
 UNKNOWN = 0xFFFFFFFF  # a token that is still being sampled
 

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from .device import Device
 from .dtypes import DTypeLike, dtype_of
-from .library import new
+from .libquire import new
 
 
 class GroupKind(enum.IntEnum):

@@ -7,8 +7,8 @@ import dataclasses
 import os
 from typing import Any, Callable, List, Optional, Union
 
-from . import library as _library
-from .library import ffi, new, text
+from . import libquire as _library
+from .libquire import ffi, new, text
 from .objects import Object
 
 LogFunction = Callable[[int, str, str], None]
@@ -36,7 +36,7 @@ class Instance(Object):
     plugin_path  directories that are searched for backends before all others
     log          log(level, component, message), called from any thread; what it raises goes to
                  sys.unraisablehook
-    library      the path of libquire, see quire.library
+    library      the path of libquire, see quire.libquire
     """
 
     _name = "instance"

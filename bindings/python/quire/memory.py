@@ -10,7 +10,7 @@ import numpy as np
 
 from . import errors
 from .device import Device
-from .library import ffi, new
+from .libquire import ffi, new
 from .objects import Object, expect
 from .queue import Queue
 

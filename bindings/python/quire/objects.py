@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, List, Optional, Type, TypeVar
 from . import errors
 
 if TYPE_CHECKING:
-    from .library import Library
+    from .libquire import Library
 
 _Self = TypeVar("_Self", bound="Object")
 

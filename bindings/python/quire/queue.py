@@ -9,7 +9,7 @@ from typing import Any, Deque, Optional, Tuple
 
 from . import errors
 from .device import Device
-from .library import TIMED_OUT, ffi
+from .libquire import TIMED_OUT, ffi
 from .objects import Object, expect
 
 FAILED = 0xFFFFFFFFFFFFFFFF  # a fence's value: work before it failed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence as Listed, Tuple
 import numpy as np
 
 from . import elements, errors
-from .library import ffi, new
+from .libquire import ffi, new
 from .objects import expect
 
 if TYPE_CHECKING:

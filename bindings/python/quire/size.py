@@ -6,8 +6,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from . import library as _library
-from .library import new
+from . import libquire as _library
+from .libquire import new
 
 
 @dataclasses.dataclass(frozen=True)

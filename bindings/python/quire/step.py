@@ -24,7 +24,7 @@ import numpy as np
 
 from . import elements, errors
 from .elements import ITEM, PREEMPTION, RESULT
-from .library import INCOMPLETE, NO_BLOCKS, ffi
+from .libquire import INCOMPLETE, NO_BLOCKS, ffi
 from .sequence import Sequence
 
 if TYPE_CHECKING:

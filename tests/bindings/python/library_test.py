@@ -13,7 +13,7 @@ import unittest
 import numpy as np
 
 import quire
-from quire import library
+from quire import libquire
 from fixture import Books, Served, attention
 
 PACKAGE = pathlib.Path(quire.__file__).parent
@@ -58,8 +58,8 @@ class Finding(unittest.TestCase):
         self.assertIn("older", self.refuse("IncompatibleError", SHORT_TABLE))
 
     def test_another_major_version(self):
-        opened = library.load()
-        table = library.ffi.new("const quire_api **")
+        opened = libquire.load()
+        table = libquire.ffi.new("const quire_api **")
         with self.assertRaises(quire.IncompatibleError):
             opened.call(opened._handle.quire_get_api, 1, 0, table)
 
@@ -316,7 +316,7 @@ class Headers(Books):
     }
 
     def test_numbers_are_the_headers(self):
-        ffi = library.ffi
+        ffi = libquire.ffi
         for prefix, kinds in self.ENUMS.items():
             for kind in kinds if isinstance(kinds, tuple) else (kinds,):
                 for member in kind:
@@ -336,7 +336,7 @@ class Headers(Books):
 
     def test_every_function_of_the_library_is_called(self):
         """A function that came to the headers is offered here too."""
-        names = [name for name, _ in library.ffi.typeof("quire_api").fields][4:]
+        names = [name for name, _ in libquire.ffi.typeof("quire_api").fields][4:]
         text = "".join(path.read_text() for path in PACKAGE.glob("*.py")
                        if path.name != "_ffi.py")
         self.assertEqual([name for name in names if name not in text], [])
@@ -351,7 +351,7 @@ class Headers(Books):
             quire.estimate_size(layer_count=32)
 
     def test_version_is_the_librarys(self):
-        self.assertEqual(quire.__version__, f"{library.MAJOR}.{library.MINOR}.0")
+        self.assertEqual(quire.__version__, f"{libquire.MAJOR}.{libquire.MINOR}.0")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""library: libquire, opened at run time, and how it is called.
+"""libquire: the library, opened at run time, and how it is called.
 
 Found in this order: the path that `load` is given; the environment's QUIRE_LIBRARY; the copy that
 this package carries; libquire.so.0 where the dynamic linker looks. It is never closed: its threads
