@@ -4,8 +4,8 @@
 # setup: installs what a binding or a GPU backend is built and tested with, which not everybody
 # wants; quick if it is there. What is not set up is not built, and the tests' summary names it.
 #
-#   setup.sh cuda        nvcc into .env, unless a CUDA toolkit is installed (300 MB)
-#   setup.sh hip         hipcc by apt (1 GB)
+#   setup.sh cuda        nvcc into .env, unless a CUDA toolkit is installed
+#   setup.sh hip         hipcc by apt
 #   setup.sh go          Go by apt, if there is none
 #   setup.sh python      cffi, numpy and what builds a wheel, into .env
 set -euo pipefail

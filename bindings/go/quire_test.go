@@ -224,7 +224,7 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		make([]Result, 1)), ErrStale)
 	forged := []Item{{Sequence: 12345, TokenCount: 1}}
 	refused(t, begin(forged, []uint32{1}, make([]Result, 1)), ErrStale)
-	_, err = b.cache.NewCache0()
+	_, err = b.instance.NewCache(CacheOptions{Blocks: 4}) // no group
 	refused(t, err, ErrArg)
 	tenant, err := other.cache.NewNamespace(nil, 0)
 	must(t, err)
@@ -243,9 +243,6 @@ func TestBadInputIsRefusedAndChangesNothing(t *testing.T) {
 		t.Fatalf("%+v became %+v", before, after)
 	}
 }
-
-// NewCache0 asks for what no cache is.
-func (c *Cache) NewCache0() (*Cache, error) { return c.instance.NewCache(CacheOptions{Blocks: 4}) }
 
 func TestClosedObjectsAreStale(t *testing.T) {
 	b := keepBooks(t, CacheOptions{})

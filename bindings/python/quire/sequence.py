@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Any, List, Optional, Sequence as Listed, Tuple, Union
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence as Listed
 
 import numpy as np
 
@@ -169,9 +169,6 @@ class Sequence:
 
     def __repr__(self) -> str:
         return f"<quire.Sequence {self.handle:#x}>"
-
-
-Listable = Union[Key, Tuple[KeyType, bytes]]
 
 
 def create(cache: "Cache", namespace: Optional[Namespace], keys: Listed[Key], priority: int,

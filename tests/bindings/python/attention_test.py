@@ -325,10 +325,10 @@ class Operands(Served):
         self.refuse(batch.views, kind=quire.StaleError)
 
     def test_attention_that_no_kernel_serves(self):
-        for attention in (quire.Attention(3, dtype="i8"), quire.Attention(0),
-                          quire.Attention(2, scale=float("nan"))):
-            with self.subTest(attention=attention), self.assertRaises(quire.QuireError):
-                self.cache.batch(4, 8, 32, attention=attention)
+        for options in (quire.Attention(3, dtype="i8"), quire.Attention(0),
+                        quire.Attention(2, scale=float("nan"))):
+            with self.subTest(options=options), self.assertRaises(quire.QuireError):
+                self.cache.batch(4, 8, 32, attention=options)
 
 
 class Lifetimes(Served):
