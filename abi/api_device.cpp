@@ -98,6 +98,9 @@ Status ask_props(const Device &device, quire_be_device_props *out, quire_error *
     if (!std::has_single_bit(props.copy_alignment)) {
         return slot_lied(*device.api, error, "device_props has a copy_alignment of no power of 2");
     }
+    if ((props.flags & ~device.flags) != 0) {
+        return slot_lied(*device.api, error, "device_props has flags that nobody asked for");
+    }
     if (props.host_visible > 1) {
         return slot_lied(*device.api, error, "device_props has a host_visible above 1");
     }
@@ -106,14 +109,17 @@ Status ask_props(const Device &device, quire_be_device_props *out, quire_error *
     return Status{};
 }
 
-Status check_index(uint32_t index, const Backend &backend, bool is_given) {
+Status check_index(uint32_t index, const Backend &backend, bool is_given, quire_error *error) {
     if (is_given) {
         if (index == 0) return Status{};
         return fail(QUIRE_E_ARG, "index is {}: the chain names the device, so leave it 0", index);
     }
     if (index < backend.device_count) return Status{};
-    return fail(QUIRE_E_ARG, "index is {}: devices of the backend: {}", index,
-                backend.device_count);
+    std::string words = "index is " + std::to_string(index) +
+                        ": devices of the backend: " + std::to_string(backend.device_count);
+    if (!backend.message.empty()) words += ": " + backend.message;
+    copy_text(error->message, words);
+    return fail(QUIRE_E_ARG, nullptr);
 }
 
 Status open_device(quire_instance *instance, const quire_device_desc &desc, quire_device **out,
@@ -124,7 +130,7 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     Backend *backend = choose_backend(instance, desc.backend, is_given);
     if (backend == nullptr) return no_backend(instance, desc.backend, error);
     copy_text(error->backend, backend->name);
-    QUIRE_TRY(check_index(desc.index, *backend, is_given));
+    QUIRE_TRY(check_index(desc.index, *backend, is_given, error));
     const SlotInfo *slot = missing_slot(backend->api);
     if (slot != nullptr) {
         copy_text(error->message,
@@ -137,9 +143,11 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     device->instance = instance;
     device->backend = backend;
     device->core.api = &backend->api;
+    device->core.flags = desc.flags;
     quire_be_device_desc asked_for{};
     asked_for.struct_size = sizeof asked_for;
     static_assert(uint32_t{QUIRE_BE_DEVICE_PIN_THREADS} == QUIRE_DEVICE_PIN_THREADS);
+    static_assert(uint32_t{QUIRE_BE_DEVICE_FAST_16BIT} == QUIRE_DEVICE_FAST_16BIT);
     asked_for.flags = desc.flags;
     asked_for.index = desc.index;
     asked_for.threads = desc.threads;
@@ -313,6 +321,7 @@ quire_status quire_device_get_info(quire_device *device, quire_device_info *info
         quire_be_device_props props{};
         QUIRE_TRY(ask_props(device->core, &props, sink));
         quire_device_info full{};
+        full.flags = props.flags;
         full.memory_total_bytes = props.memory_total_bytes;
         full.memory_free_bytes = props.memory_free_bytes;
         full.copy_alignment = props.copy_alignment;

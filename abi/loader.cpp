@@ -46,7 +46,10 @@ quire_status contained(const char *what, std::string *why, Call &&call) {
         *why = std::string(what) + " threw an exception, which no backend may";
         return QUIRE_E_BACKEND;
     }
-    if (status == QUIRE_OK) return QUIRE_OK;
+    if (status == QUIRE_OK) {
+        *why = bounded(sink.error.message, sizeof sink.error.message);
+        return QUIRE_OK;
+    }
     if (!known_failure(status)) {
         *why = std::string(what) + " answered " + std::to_string(status) +
                ", which the contract does not have";
@@ -186,6 +189,7 @@ bool probe(Backend *backend) {
     }
     if (probed >= 0) {
         backend->device_count = count;
+        if (count == 0) backend->message = why;
         return true;
     }
     refuse(backend, probed, why);

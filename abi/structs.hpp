@@ -41,6 +41,8 @@ struct RuleOf;
 constexpr uint32_t kAttentionFlags = QUIRE_ATTENTION_NOT_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT |
                                      QUIRE_ATTENTION_MASK | QUIRE_ATTENTION_SINK_LOGITS;
 
+constexpr uint32_t kDeviceFlags = QUIRE_DEVICE_PIN_THREADS | QUIRE_DEVICE_FAST_16BIT;
+
 constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_LOG |
                                  QUIRE_CACHE_FOLLOWER | QUIRE_CACHE_CALIBRATE |
                                  QUIRE_CACHE_ZERO_ON_FREE;
@@ -48,7 +50,7 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
 // type, size of the first published version, known flags, reserved field: QUIRE_RESERVED or 0, 0.
 #define QUIRE_INPUT_RULES(RULE)                                                               \
     RULE(quire_instance_desc, 64, 0, 0, 0)                                                    \
-    RULE(quire_device_desc, 32, QUIRE_DEVICE_PIN_THREADS, 0, 0)                               \
+    RULE(quire_device_desc, 32, kDeviceFlags, 0, 0)                                           \
     RULE(quire_memory_desc, 32, 0, QUIRE_RESERVED(quire_memory_desc, reserved0))              \
     RULE(quire_group_desc, 56, 0, 0, 0)                                                       \
     RULE(quire_shard_desc, 40, 0, 0, 0)                                                       \

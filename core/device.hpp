@@ -17,6 +17,7 @@ struct Device {
     const quire_backend_api *api = nullptr;
     quire_be_device *handle = nullptr;
     quire_be_device_props props{};
+    uint32_t flags = 0;                 // QUIRE_DEVICE_*: asked for
     std::atomic<uint32_t> children{0};  // queues, fences, memories, caches
 };
 

@@ -99,6 +99,20 @@ quire_status read_chained(const quire_chain *given, uint32_t first_bytes, uint32
     return QUIRE_OK;
 }
 
+quire_status check_device_flags(const quire_be_device_desc &desc, quire_error *error) {
+    constexpr uint32_t kKnown = QUIRE_BE_DEVICE_PIN_THREADS | QUIRE_BE_DEVICE_FAST_16BIT;
+    if ((desc.flags & ~kKnown) != 0) {
+        return fail(error, QUIRE_E_ARG,
+                    "flags 0x%x are not known: known are PIN_THREADS, 1, and FAST_16BIT, 2",
+                    desc.flags);
+    }
+    if ((desc.flags & QUIRE_BE_DEVICE_PIN_THREADS) != 0 && desc.run_tasks != nullptr) {
+        return fail(error, QUIRE_E_ARG,
+                    "PIN_THREADS with run_tasks: its threads are for their owner to pin");
+    }
+    return QUIRE_OK;
+}
+
 quire_status refuse_chain(const quire_chain *next, quire_error *error) {
     if (next == nullptr) return QUIRE_OK;
     return fail(error, QUIRE_E_UNSUPPORTED,

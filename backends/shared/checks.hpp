@@ -37,6 +37,9 @@ quire_status check_output(const void *given, uint32_t known_bytes, const char *n
 quire_status read_chained(const quire_chain *given, uint32_t first_bytes, uint32_t known_bytes,
                           const char *name, void *out, quire_error *error);
 
+// Of a device: refuses a flag that is not known, and threads that are pinned but not the backend's.
+quire_status check_device_flags(const quire_be_device_desc &desc, quire_error *error);
+
 // For a backend that takes no extension structs, or no more of them.
 quire_status refuse_chain(const quire_chain *next, quire_error *error);
 

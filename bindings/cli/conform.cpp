@@ -83,6 +83,7 @@ void add_conform_options(CLI::App *app, ConformOptions *options) {
     value("--patience", "SECONDS", "silence that means a hang (default 120)");
     flag("--short", "fewer random shapes");
     flag("--huge", "also copy more than 4 GiB");
+    flag("--fast-16bit", "open devices with QUIRE_DEVICE_FAST_16BIT");
     flag("--list", "print capabilities and cases, and run nothing");
     app->footer("example: quire conform cpu --report cpu.html");
 }

@@ -18,6 +18,7 @@ nlohmann::ordered_json describe_device(quire_instance *instance, const char *bac
     auto desc = described<quire_device_desc>();
     desc.backend = backend;
     desc.index = index;
+    desc.flags = QUIRE_DEVICE_FAST_16BIT;  // to see what it would bring
     nlohmann::ordered_json out;
     out["index"] = index;
     quire_device *device = nullptr;
@@ -28,6 +29,7 @@ nlohmann::ordered_json describe_device(quire_instance *instance, const char *bac
     auto info = described<quire_device_info>();
     check(api.device_get_info(device, &info, &error), error);
     out["name"] = info.name;
+    out["fast_16bit"] = (info.flags & QUIRE_DEVICE_FAST_16BIT) != 0;
     out["memory_total_bytes"] = info.memory_total_bytes;
     out["memory_free_bytes"] = info.memory_free_bytes;
     api.device_close(device, nullptr);
@@ -48,6 +50,7 @@ nlohmann::ordered_json describe_backend(quire_instance *instance, uint32_t index
         return out;
     }
     out["version"] = info.version;
+    if (info.message[0] != 0) out["reason"] = info.message;
     out["devices"] = nlohmann::ordered_json::array();
     for (uint32_t d = 0; d < info.device_count; ++d) {
         out["devices"].push_back(describe_device(instance, info.name, d));
@@ -65,6 +68,9 @@ void print_backend(const nlohmann::ordered_json &backend) {
     std::printf("%-10s %s, %zu device%s\n%-10s   %s\n", name.c_str(),
                 backend["version"].get<std::string>().c_str(), backend["devices"].size(),
                 backend["devices"].size() == 1 ? "" : "s", "", path.c_str());
+    if (backend.contains("reason")) {
+        std::printf("%-10s   %s\n", "", backend["reason"].get<std::string>().c_str());
+    }
     for (const auto &device : backend["devices"]) {
         int index = device["index"];
         if (device.contains("error")) {

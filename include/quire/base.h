@@ -104,6 +104,10 @@ typedef struct quire_native {
 
 enum {
     QUIRE_NATIVE_NONE = 0,
+    QUIRE_NATIVE_CUDA_STREAM = 0x100,     /* value: CUstream, or 0, 1 or 2 as CUDA means them */
+    QUIRE_NATIVE_CUDA_EVENT = 0x101,      /* value: CUevent */
+    QUIRE_NATIVE_HIP_STREAM = 0x200,      /* value: hipStream_t, or 0, 1 or 2 as HIP means them */
+    QUIRE_NATIVE_HIP_EVENT = 0x201,       /* value: hipEvent_t */
     QUIRE_NATIVE_VULKAN_QUEUE = 0x300,    /* value: VkQueue; vulkan.h */
     QUIRE_NATIVE_VULKAN_SEMAPHORE = 0x301 /* value: VkSemaphore, a timeline; aux0: its value */
 };

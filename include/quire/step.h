@@ -279,7 +279,13 @@ typedef struct quire_batch_desc {
 /* Fixed addresses for the life of the batch; 0 where the view is not kept. The shard's
  * device addresses in a cache with memory, host addresses in a bookkeeping-only cache. Rows behind
  * row_count hold padding: block 0, length 0, slot -1 (or 0), position 0, and cu_q repeats its last
- * value. A block table's entries behind the row's last block are 0. */
+ * value. A block table's entries behind the row's last block are 0.
+ *
+ * Graphs: what was captured of the calls of a step (device.h, quire_queue_create) serves later
+ * steps that are committed into the batch, launched in their place between commit and finish, on
+ * the queue's stream: those with no more rows and new tokens, with masks or a rope's q only where
+ * that step had them, and with contexts as long as the tables are. Rows and tokens behind row_count
+ * are padding to it, and their results stay as they were. It serves until the cache is migrated. */
 typedef struct quire_batch_views {
     uint32_t struct_size;
     uint32_t flags;

@@ -424,6 +424,7 @@ TEST_P(Hostile, answers_that_cannot_be_are_refused) {
     expect_told("nonsense:query_attention", QUIRE_E_BACKEND, "query_attention");
     expect_told("props_free", QUIRE_E_BACKEND, "memory free");
     expect_told("props_alignment", QUIRE_E_BACKEND, "copy_alignment");
+    expect_told("props_flags", QUIRE_E_BACKEND, "nobody asked for");
     expect_told("props_visible", QUIRE_E_BACKEND, "host_visible");
     expect_told("props_name", QUIRE_OK, "");
 }

@@ -10,8 +10,8 @@ Checked with readelf and nm on the files as they are shipped:
   * no export but the promised ones; above all no malloc and no operator new,
   * with --max-glibc, no symbol of a newer glibc than that,
   * with --baseline, no instruction that an x86-64 processor may lack, but in functions of the
-    namespaces avx2, avx512 and amx, which are entered by who has asked the processor. (Their names
-    have to be there: check before you strip.)
+    namespaces avx2, avx512, amx and bf16, which are entered by who has asked the processor. (Their
+    names have to be there: check before you strip.)
 With --program, executables: the same, but for exports and unique symbols, which nobody opens.
 """
 
@@ -35,8 +35,8 @@ NEWER_INSTRUCTION = re.compile(
 OLD_INSTRUCTION = re.compile(r"ver[rw]$")
 ALLOWED_NEEDED = re.compile(r"(lib(c|m)\.so\.6|ld-linux[-a-z0-9_]*\.so\.\d+)$")
 
-# In a mangled name: quire::cpu::avx2, avx512 and amx, lambdas and templates in them too.
-ASKS_FIRST = re.compile(r"5quire3cpu(4avx2|6avx512|3amx)")
+# In a mangled name: quire::cpu::avx2, avx512, amx and bf16, lambdas and templates in them too.
+ASKS_FIRST = re.compile(r"5quire3cpu(4avx2|6avx512|3amx|4bf16)")
 
 
 def run(*command):

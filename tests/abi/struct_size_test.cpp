@@ -90,6 +90,7 @@ TEST(StructSize, rules_that_are_planted_wrong_are_caught) {
         auto held = std::make_shared<StructRule>(rule);
         return Call([held](void *data, uint32_t) {
             quire_merge_args full;
+            std::memset(&full, 0xEE, sizeof full);  // what is not written shows
             return quire::abi::read_struct(*held, data, &full).code;
         });
     };

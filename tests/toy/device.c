@@ -49,6 +49,7 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
     pthread_condattr_t clock;
     sigset_t all, before;
     int failure;
+    const uint32_t known_flags = QUIRE_BE_DEVICE_PIN_THREADS | QUIRE_BE_DEVICE_FAST_16BIT;
     if (out == NULL) return fail(error, QUIRE_E_ARG, "out is NULL");
     status = check_struct(desc, sizeof *desc, "desc", error);
     if (status != QUIRE_OK) return status;
@@ -56,8 +57,8 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
         return fail(error, QUIRE_E_ARG, "there is no device %u; the only one is 0",
                     (unsigned)desc->index);
     }
-    if ((desc->flags & ~(uint32_t)QUIRE_BE_DEVICE_PIN_THREADS) != 0 ||
-        (desc->flags != 0 && desc->run_tasks != NULL)) {
+    if ((desc->flags & ~known_flags) != 0 ||
+        ((desc->flags & QUIRE_BE_DEVICE_PIN_THREADS) != 0 && desc->run_tasks != NULL)) {
         return fail(error, QUIRE_E_ARG, "flags 0x%x are not known, or not with run_tasks",
                     (unsigned)desc->flags);
     }

@@ -23,6 +23,7 @@ class DeviceInfo:
     memory_free_bytes: int
     copy_alignment: int
     host_visible: bool  # device addresses are host addresses: arrays need no copy
+    fast_16bit: bool  # asked for, and in effect
 
 
 class Device(Object):
@@ -32,6 +33,8 @@ class Device(Object):
     index        which device of that backend
     threads      that run a kernel, where kernels run on the host; 0 = one a core
     pin_threads  each of them stays on one core
+    fast_16bit   attention over f16 and bf16 may use instructions that multiply 16 bits, which
+                 changes the last bits of its results; info.fast_16bit says whether it does
     run_tasks    the engine's own threads instead. What it raises is kept in `task_error`, and the
                  device's queues stop.
     """
@@ -40,11 +43,12 @@ class Device(Object):
     _destroy = "device_close"
 
     def __init__(self, instance: Instance, backend: Optional[str] = None, *, index: int = 0,
-                 threads: int = 0, pin_threads: bool = False,
+                 threads: int = 0, pin_threads: bool = False, fast_16bit: bool = False,
                  run_tasks: Optional[RunTasks] = None):
         self._instance = expect(instance, Instance, "instance")
         self.task_error: Optional[BaseException] = None
-        desc = new("quire_device_desc", index=index, threads=threads, flags=int(pin_threads))
+        desc = new("quire_device_desc", index=index, threads=threads,
+                   flags=int(pin_threads) | int(fast_16bit) << 1)
         name = None
         if backend is not None:
             name = ffi.new("char[]", backend.encode())
@@ -67,7 +71,8 @@ class Device(Object):
         info = new("quire_device_info")
         self._library.call(self._library.api.device_get_info, self, info)
         return DeviceInfo(text(info.name), text(info.backend), info.memory_total_bytes,
-                          info.memory_free_bytes, info.copy_alignment, bool(info.host_visible))
+                          info.memory_free_bytes, info.copy_alignment, bool(info.host_visible),
+                          bool(info.flags & 2))
 
     def _forget_finished(self) -> None:
         for left in list(self._left_behind):

@@ -46,11 +46,11 @@ typedef struct quire_host_info {
     void (*log)(void *self, int32_t level, const char *component, const char *message);
 } quire_host_info;
 
-enum { QUIRE_BE_DEVICE_PIN_THREADS = 1 << 0 };
+enum { QUIRE_BE_DEVICE_PIN_THREADS = 1 << 0, QUIRE_BE_DEVICE_FAST_16BIT = 1 << 1 };
 
-/* device.h, quire_device_desc: what `threads`, the flag and run_tasks mean. All three are wishes of
- * one who has threads to spare or to save: a backend that runs no kernels on the host's looks at
- * none of them. */
+/* device.h, quire_device_desc: what `threads`, the flags and run_tasks mean. `threads`, PIN_THREADS
+ * and run_tasks are wishes of one who has threads to spare or to save: a backend that runs no
+ * kernels on the host's looks at none of them. FAST_16BIT is a permission that none has to use. */
 typedef struct quire_be_device_desc {
     uint32_t struct_size;
     uint32_t flags; /* QUIRE_BE_DEVICE_* */
@@ -69,7 +69,7 @@ typedef struct quire_be_device_props {
     uint64_t memory_total_bytes;
     uint64_t memory_free_bytes;
     uint32_t copy_alignment; /* a power of 2 */
-    uint32_t reserved0;
+    uint32_t flags;          /* QUIRE_BE_DEVICE_*: of those asked for, what is in effect */
     char name[64];
 } quire_be_device_props;
 
@@ -292,7 +292,7 @@ typedef struct quire_backend_api {
     const char *name;    /* 1 to 31 bytes of a-z, 0-9, _ and - */
     const char *version; /* at most 31 bytes */
 
-    /* How many devices there are. No device context is made. */
+    /* How many devices there are; of 0 `error` may say why. No device context is made. */
     quire_status (*probe)(uint32_t *device_count, quire_error *error);
     /* Makes the device's context. A flag that is not known, or PIN_THREADS with run_tasks, is
      * QUIRE_E_ARG. */
@@ -321,7 +321,10 @@ typedef struct quire_backend_api {
     /* A value that only grows; all ones means that work before it failed. fence_signal_host refuses
      * a value that would not grow; an enqueued one that would not is ignored. fence_wait_host
      * returns QUIRE_S_TIMEOUT when time runs out and QUIRE_E_DEVICE_LOST when the fence failed;
-     * UINT64_MAX waits for ever. What was enqueued may outlive fence_destroy. */
+     * UINT64_MAX waits for ever. What was enqueued may outlive fence_destroy. A queue's wait for a
+     * fence that failed ends, and is never refused for that: either the queue goes on, or it fails
+     * there as well; a backend does the same whether the fence failed before the call or while the
+     * queue waited. */
     quire_status (*fence_create)(quire_be_device *device, uint64_t value, quire_be_fence **out,
                                  quire_error *error);
     void (*fence_destroy)(quire_be_fence *fence);

@@ -7,7 +7,8 @@
 //   of the table   major, minor, short, half_slot, huge, null_table, query_throws, query_status,
 //                  devices, changes, null_slot:SLOT
 //   of its name    name_null, name_empty, name_long, name_open, name_odd
-//   of a device    props_free, props_alignment, props_visible, props_name
+//   of a device    props_free, props_alignment, props_flags, props_visible,
+//                  props_name
 //   of a slot      throw:SLOT, nothing:SLOT (success and no object), status:NUMBER:SLOT,
 //                  open_words:SLOT (a failure whose error has no end), crooked:mem_alloc,
 //                  unreachable:mem_alloc, nonsense:query_attention
@@ -108,6 +109,7 @@ quire_status device_props(quire_be_device *, quire_be_device_props *props, quire
     props->host_visible = 1;
     if (strikes("props_free")) props->memory_free_bytes = UINT64_MAX;
     if (strikes("props_alignment")) props->copy_alignment = 0;
+    if (strikes("props_flags")) props->flags = QUIRE_BE_DEVICE_FAST_16BIT;
     if (strikes("props_visible")) props->host_visible = 0xFFFFFFFFu;
     if (strikes("props_name")) std::memset(props->name, 'n', sizeof props->name);
     return QUIRE_OK;

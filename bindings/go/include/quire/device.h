@@ -56,7 +56,7 @@ typedef struct quire_backend_info {
     char name[32];
     char version[32];
     char path[512];
-    char message[480];
+    char message[480]; /* also why there are no devices, where the backend knows */
 } quire_backend_info;
 
 /* Number of candidates found, those that did not load included. */
@@ -79,7 +79,15 @@ enum {
     /* Each worker thread stays on one core: thread i on the i-th of those that the process may use
      * when the device is opened, again from the first when there are more threads. A queue's own
      * thread is thread 0. Not together with run_tasks. */
-    QUIRE_DEVICE_PIN_THREADS = 1 << 0
+    QUIRE_DEVICE_PIN_THREADS = 1 << 0,
+    /* Attention over K and V of f16 and bf16 may use instructions that multiply elements of 16
+     * bits, where the device has them; where it has none, and for other types, this changes
+     * nothing. quire_device_info.flags says whether the device has them.
+     * What is kept: the bounds of errors, for each product is exact and summed up in f32; and the
+     * same bits for a row whatever is in its batch, on devices opened alike. What is not: the bits
+     * of a device that was opened without it; an infinity in K or V may count as a NaN; and what is
+     * below 2^-126 counts as 0. */
+    QUIRE_DEVICE_FAST_16BIT = 1 << 1
 };
 
 /* threads, run_tasks and QUIRE_DEVICE_PIN_THREADS are for backends whose kernels run on threads of
@@ -110,7 +118,7 @@ typedef struct quire_device_desc {
 
 typedef struct quire_device_info {
     uint32_t struct_size;
-    uint32_t flags;
+    uint32_t flags; /* QUIRE_DEVICE_*: of those asked for, what is in effect */
     const quire_chain *next;
     uint64_t memory_total_bytes;
     uint64_t memory_free_bytes;
@@ -130,7 +138,19 @@ QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_devi
 
 /* Makes a queue, or binds the engine's own stream when `native` names one: work then goes to that
  * stream in the order of calls, between what the engine enqueues there itself. Work on a queue runs
- * in order; queues run independently, but on an engine's own device (vulkan.h). */
+ * in order; queues run independently, but on an engine's own device (vulkan.h).
+ *
+ * native   NULL; QUIRE_NATIVE_VULKAN_QUEUE (vulkan.h); or QUIRE_NATIVE_CUDA_STREAM or
+ *          QUIRE_NATIVE_HIP_STREAM: a stream of the device, on CUDA of its primary context. 2 is
+ *          the stream of the thread that makes a call on the queue.
+ * Graphs   while the engine captures the stream, quire_kv_write, quire_attend and
+ *          quire_attention_merge go to its graph, and run at each launch (step.h says at
+ *          quire_batch_views what a graph serves); other calls on the queue are QUIRE_E_BUSY. The
+ *          graph uses memory of the queue's: destroy it before the queue.
+ * Errors   QUIRE_E_ARG          the stream is of another context or device.
+ *          QUIRE_E_UNSUPPORTED  the backend has no such streams.
+ * Ownership  the stream stays the engine's, and alive until quire_device_close has returned, which
+ *            waits until it has nothing to do. */
 QUIRE_EXPORT quire_status quire_queue_create(quire_device *device, const quire_native *native,
                                              quire_queue **out, quire_error *error);
 /* Errors   QUIRE_E_BUSY  a step that is not finished uses it. Waits for nothing: enqueued work runs
@@ -156,14 +176,18 @@ QUIRE_EXPORT quire_status quire_fence_wait(quire_fence *fence, uint64_t value, u
 /* Enqueues: the fence gets `value` when all earlier work on the queue has run. */
 QUIRE_EXPORT quire_status quire_queue_signal(quire_queue *queue, quire_fence *fence, uint64_t value,
                                              quire_error *error);
-/* Enqueues: later work on the queue runs after the fence reached `value`. */
+/* Enqueues: later work on the queue runs after the fence reached `value`.
+ * Errors   QUIRE_E_BUSY  the queue is the engine's own stream, and nobody has signalled that value
+ *                        yet, on the host or by work that goes on by itself: signal first. What the
+ *                        engine enqueues meanwhile could not be kept behind the wait. */
 QUIRE_EXPORT quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t value,
                                             quire_error *error);
 
 /* Enqueues: the engine's own semaphore is signalled when all earlier work on the queue has run.
  *
- * native   QUIRE_NATIVE_VULKAN_SEMAPHORE; its value is above the semaphore's own, and above each
- *          that is still to be signalled.
+ * native   QUIRE_NATIVE_VULKAN_SEMAPHORE: its value is above the semaphore's own, and above each
+ *          that is still to be signalled. QUIRE_NATIVE_CUDA_EVENT, QUIRE_NATIVE_HIP_EVENT: it is
+ *          recorded.
  * Errors   QUIRE_E_UNSUPPORTED  the backend has no such semaphores.
  *          QUIRE_E_BUSY         the queue waits for a fence that nobody has signalled yet, on the
  *                               host or by work that runs: signal that first. So the signal is on
@@ -178,7 +202,8 @@ QUIRE_EXPORT quire_status quire_queue_signal_native(quire_queue *queue, const qu
  * waits for it, and with it whatever is submitted to the same queue of the device's (vulkan.h). So
  * what signals it was submitted before, or comes from the host, or from a queue that does not wait
  * for any of this.
- * Errors and ownership as above, but for QUIRE_E_BUSY. */
+ * An event of CUDA's or HIP's is waited for as it was recorded last when the call is made.
+ * Errors and ownership as above; QUIRE_E_BUSY only with an event. */
 QUIRE_EXPORT quire_status quire_queue_after_native(quire_queue *queue, const quire_native *native,
                                                    quire_error *error);
 
@@ -194,7 +219,9 @@ typedef struct quire_memory_desc {
     /* With QUIRE_MEMORY_HOST: the engine's own memory, which copies then read and write where it
      * lies. It keeps what it holds, and stays the engine's, mapped until quire_memory_destroy has
      * returned. NULL: memory is made, and zeroed. A GPU wants the pointer and the size to be
-     * multiples of a page; the message says of which. */
+     * multiples of a page; the message says of which. A Vulkan driver that cannot reach it has
+     * copies alone, whose bytes are there once a fence of this library's behind them was read or
+     * waited for; kernels are refused. */
     void *host_pointer;
 } quire_memory_desc;
 

@@ -63,8 +63,10 @@ enum {
     QUIRE_VULKAN_SYNCHRONIZATION2 = 1 << 8,      /* 1.3 */
     QUIRE_VULKAN_MAINTENANCE4 = 1 << 9,          /* 1.3 */
     QUIRE_VULKAN_NEEDED_FEATURES = (1 << 10) - 1,
-    /* Not needed: the VkDevice has the extension VK_EXT_external_memory_host enabled, for
-     * quire_memory_desc.host_pointer. */
+    /* Not needed: the VkDevice has the extension VK_EXT_external_memory_host enabled, so that
+     * memory of quire_memory_desc.host_pointer is used where it lies. Without it copies go by the
+     * library's own memory, kernels are refused (QUIRE_E_UNSUPPORTED), and so is
+     * quire_queue_signal_native while bytes for the host are on their way (QUIRE_E_BUSY). */
     QUIRE_VULKAN_EXTERNAL_MEMORY_HOST = 1 << 10
 };
 
