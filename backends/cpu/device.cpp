@@ -27,13 +27,12 @@ quire_status check_device(const quire_be_device_desc *desc, quire_error *error) 
     if (desc->index != 0) {
         return fail(error, QUIRE_E_ARG, "there is no device %u; the only one is 0", desc->index);
     }
-    if ((desc->flags & ~uint32_t{QUIRE_BE_DEVICE_PIN_THREADS}) != 0) {
-        return fail(error, QUIRE_E_ARG, "flags 0x%x are not known: known is PIN_THREADS, 1",
-                    desc->flags);
-    }
-    if (desc->flags != 0 && desc->run_tasks != nullptr) {
-        return fail(error, QUIRE_E_ARG,
-                    "PIN_THREADS with run_tasks: its threads are for their owner to pin");
+    if (quire_status status = check_device_flags(*desc, error)) return status;
+    if (const char *word = unknown_target()) {
+        return fail(
+            error, QUIRE_E_ARG,
+            "QUIRE_CPU_TARGET is \"%.40s\": set it to plain, avx2, avx512 or amx, or unset it",
+            word);
     }
     if (desc->threads > kMostThreads) {
         return fail(error, QUIRE_E_LIMIT,
@@ -77,6 +76,8 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
         return fail(error, QUIRE_E_HOST_MEMORY, "no memory for a device of %u threads",
                     thread_count);
     }
+    device->flags = desc->flags;
+    if (fast_16bit_name() == nullptr) device->flags &= ~uint32_t{QUIRE_BE_DEVICE_FAST_16BIT};
     device->scratch = device->scratch_pages.as<AttendScratch>();
     device->works = device->work_pages.as<WorkList>();
     if (int error_number = device->pool.start(options)) {
@@ -115,10 +116,14 @@ quire_status device_props(quire_be_device *device, quire_be_device_props *props,
     props->memory_total_bytes = memory.total_bytes;
     props->memory_free_bytes = memory.free_bytes;
     props->copy_alignment = 64;  // a cache line
-    props->reserved0 = 0;
+    props->flags = device->flags;
     std::memset(props->name, 0, sizeof props->name);
-    std::snprintf(props->name, sizeof props->name, "host processor, %s, %u threads", target_name(),
-                  device->pool.thread_count());
+    char fast[32] = "";
+    if (device->is_fast_16bit()) {
+        std::snprintf(fast, sizeof fast, ", 16 bits by %s", fast_16bit_name());
+    }
+    std::snprintf(props->name, sizeof props->name, "host processor, %s%s, %u threads",
+                  target_name(), fast, device->pool.thread_count());
     return QUIRE_OK;
 }
 

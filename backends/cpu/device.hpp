@@ -62,6 +62,7 @@ class Deadline {
 
 struct quire_be_device {
     std::atomic<uint32_t> references{1};
+    uint32_t flags = 0;  // in effect
     quire::cpu::ThreadPool pool;
     quire::cpu::Pages scratch_pages;
     quire::cpu::AttendScratch *scratch = nullptr;  // one for each thread of the pool
@@ -77,5 +78,6 @@ struct quire_be_device {
 
     void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
     void drop_reference();
+    bool is_fast_16bit() const { return (flags & QUIRE_BE_DEVICE_FAST_16BIT) != 0; }
     void finish_commands(uint64_t count);
 };

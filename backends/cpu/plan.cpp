@@ -19,7 +19,11 @@ void set_kernels(quire_be_plan *plan) {
     const quire_be_attention_query &shape = options.shape;
     AttendPlan &attend = plan->attend;
     attend.tile = &tile_kernels();
-    attend.matrix = matrix_kernels();
+    Format q = format_of(shape.q_dtype), k = format_of(shape.k_dtype);
+    bool is_fast = plan->device->is_fast_16bit();
+    attend.k_matrix = matrix_for_keys(k, q, is_fast);
+    attend.v_matrix = matrix_for_values(format_of(shape.v_dtype), is_fast);
+    attend.q_terms = terms_of(q, k);
     attend.q = find_value(shape.q_dtype);
     attend.scale = options.scale;
     attend.soft_cap = options.soft_cap;

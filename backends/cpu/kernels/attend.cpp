@@ -31,10 +31,6 @@ struct TileRows {
     Format format;
 };
 
-const MatrixKernels *matrix_for(const AttendPlan &plan, Format format) {
-    return plan.matrix != nullptr && plan.matrix->takes(format) ? plan.matrix : nullptr;
-}
-
 class Kernel {
  public:
     Kernel(const AttendCall &call, const AttendWork &work, AttendScratch *scratch);
@@ -73,7 +69,8 @@ class Kernel {
         return {unit.v, is_latent_ ? 0 : keys, bytes_of(v_format_, call_.pool.v_head_dim)};
     }
     std::byte *q_terms_of(uint32_t row) const {
-        return s_.q_terms + size_t{row} * kTerms * term_bytes(k_format_, call_.pool.k_head_dim);
+        return s_.q_terms +
+               size_t{row} * plan_.q_terms * term_bytes(k_format_, call_.pool.k_head_dim);
     }
     uint32_t row_count() const { return head_count_ * token_count_ * work_.query_count; }
     uint32_t row_of(uint32_t head, uint32_t token) const {
@@ -97,7 +94,7 @@ class Kernel {
     Format k_format_;
     Format v_format_;
     bool is_latent_;
-    const MatrixKernels *k_matrix_;  // NULL: of rows of that format none can be made
+    const MatrixKernels *k_matrix_;  // NULL: the tile kernels do it
     const MatrixKernels *v_matrix_;
     bool has_packs_;  // of queries, beside their rows
     uint32_t k_scale_kind_;
@@ -119,8 +116,8 @@ Kernel::Kernel(const AttendCall &call, const AttendWork &work, AttendScratch *sc
       k_format_(format_of(call.pool.k_dtype)),
       v_format_(format_of(call.pool.v_dtype)),
       is_latent_(call.plan->group_kind == QUIRE_GROUP_LATENT),
-      k_matrix_(matrix_for(plan_, k_format_)),
-      v_matrix_(matrix_for(plan_, v_format_)),
+      k_matrix_(plan_.k_matrix),
+      v_matrix_(plan_.v_matrix),
       has_packs_(k_matrix_ == nullptr && head_count_ == 1 &&
                  token_count_ * work.query_count > kDirectQueries),
       k_scale_kind_(call.pool.k_scale_kind),
@@ -143,8 +140,8 @@ void Kernel::begin_queries() {
     }
     if (has_packs_) pack_queries();
     for (uint32_t row = 0; k_matrix_ != nullptr && row < row_count(); ++row) {
-        k_matrix_->split(k_format_, s_.q + size_t{row} * k_stride_, dim, q_terms_of(row),
-                         &s_.q_factors[row]);
+        k_matrix_->split(k_format_, s_.q + size_t{row} * k_stride_, dim, plan_.q_terms,
+                         q_terms_of(row), &s_.q_factors[row]);
     }
 }
 
@@ -214,6 +211,7 @@ void Kernel::score_matrix(const Unit &unit, uint32_t keys) {
     MatrixScore score = {};
     score.format = k_format_;
     score.dim = call_.pool.k_head_dim;
+    score.terms = plan_.q_terms;
     score.q = q_terms_of(row);
     score.factors = s_.q_factors + row;
     score.queries = queries_of(unit);
@@ -236,16 +234,17 @@ void Kernel::compute(const Unit &unit, const Unit *next) {
     bool is_packed = is_many && has_packs_ && row_of(unit.head, unit.first) % kPack == 0;
     bool is_staged = is_many || k_dim % 16 != 0 || v_dim % 16 != 0;
     const std::byte *copied[kTileTokens];
+    // Where V is the beginning of K, for its sake too.
+    bool is_k_staged =
+        is_staged && (is_latent_ ? v_matrix_ == nullptr : k_matrix_ == nullptr && !is_packed);
     TileRows k = {unit.k, k_format_};
+    if (is_k_staged) k = stage(k, keys, k_dim, s_.k, copied);
     if (k_matrix_ != nullptr) {
         score_matrix(unit, keys);
+    } else if (is_packed) {
+        score_columns(unit, keys);
     } else {
-        if (is_staged && (!is_packed || is_latent_)) k = stage(k, keys, k_dim, s_.k, copied);
-        if (is_packed) {
-            score_columns(unit, keys);
-        } else {
-            score_rows(unit, k, keys);
-        }
+        score_rows(unit, k, keys);
     }
     weigh(unit);
     TileRows v = {unit.v, v_format_};
@@ -497,8 +496,8 @@ uint32_t kv_heads_in_scratch(const AttendCall &call, uint32_t token_count, uint3
 }
 
 void attend(const AttendCall &call, const AttendWork &work, AttendScratch *scratch) {
-    const MatrixKernels *matrix = matrix_for(*call.plan, format_of(call.pool.k_dtype));
-    if (matrix == nullptr) matrix = matrix_for(*call.plan, format_of(call.pool.v_dtype));
+    const AttendPlan &plan = *call.plan;
+    const MatrixKernels *matrix = plan.k_matrix != nullptr ? plan.k_matrix : plan.v_matrix;
     if (matrix != nullptr) {
         matrix->begin((work.end_token - work.first_token) * work.query_count);
     }

@@ -18,7 +18,9 @@ namespace quire::cpu {
 // What a plan fixes.
 struct AttendPlan {
     const TileKernels *tile;
-    const MatrixKernels *matrix;  // NULL: the processor has no such unit
+    const MatrixKernels *k_matrix;  // NULL: the tile kernels do it
+    const MatrixKernels *v_matrix;
+    uint32_t q_terms;  // of a query, for k_matrix
     const Element *q;
     float scale;
     float soft_cap;             // 0 = none

@@ -1,24 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// matrix: scores and values of one tile and one KV head over codes, by products of whole matrices,
-// where a processor has a unit for them (AMX). A table of functions beside that of kernels/tile.
+// matrix: scores and values of one tile and one KV head by products of whole matrices, where a
+// processor has a unit for them (AMX). A table of functions beside that of kernels/tile: over codes
+// always, over K and V of 16 bits on a device that was opened with QUIRE_DEVICE_FAST_16BIT.
 //
 // Such a unit multiplies int8 by int8 with sums in int32, or bf16 by bf16 with sums in f32. Codes
-// are one or the other without loss; what meets them, a query or the weights of a tile, is f32 and
-// is split into three terms first, each of which is small enough:
+// are one or the other without loss, bf16 is itself, and f16 is the sum of two bf16, of 8 of its 11
+// bits and of the others. What meets them, a query or the weights of a tile, is f32 and is split
+// into terms first, each of which is small enough:
 //     for int8 and int4       x = f (65536 a + 256 b + c) + e with int8 a, b, c and f = max|x| / m,
 //                             m = 8355000: digits to the base of 256, balanced around 0;
 //                             |e| <= f / 2 < 2^-23.9 max|x|
-//     for floats of 8 bits    x = a + b + c, each the upper half of what is left of x: nothing is
+//     for floats              x = a + b + c, each the upper half of what is left of x: nothing is
 //                             lost, but what is below 2^-126
-// Products of int8 are exact: |sum| <= 128 * 128 * 576 < 2^24. So a score over fp8 is as good as
+// Products of int8 are exact: |sum| <= 128 * 128 * 576 < 2^24. So a score over floats is as good as
 // one in f32, and one over int8 or int4 differs from the exact one by at most
 // 2^-23.9 max|q| sum|code|: less than f32's own rounding, unless one element of q is thousands of
 // times as large as the rest and its codes are small. Even then it is as if the code beside that
 // element were another by 2^-23.9 sum|code|, at 128 dims a thousandth at most, where rounding K to
-// codes has moved it by up to a half. An infinity of e5m2, which no kv_write makes,
-// counts as a NaN: a term of 0 meets it. Values of 16 bits and more stay with kernels/tile: to read
-// them takes as long as to multiply them there.
+// codes has moved it by up to a half.
+//
+// Why three terms of a weight: with two of 8 bits it is right to 2^-17, and a result over few keys
+// to no more, where one in f32 is right to 2^-24. Of a query over K of 16 bits there are as many as
+// its type has bits for, terms_of(): one of bf16, two of f16, three of f32, and none is rounded.
+//
+// An infinity of e5m2, f16 or bf16, which no kv_write of finite numbers within the type's range
+// makes, counts as a NaN: a term of 0 may meet it.
 //
 // Order: operands are [rows][contracted] and [contracted][16 columns]; the columns of scores are
 // keys, those of results dims. The unit takes two (bf16) or four (int8) contracted elements of one
@@ -40,7 +47,14 @@
 
 namespace quire::cpu {
 
-constexpr uint32_t kTerms = 3;  // of a number that meets K or V
+constexpr uint32_t kTerms = 3;  // of a number that meets K or V, at most
+
+// Of a query of this type, over K of this format.
+constexpr uint32_t terms_of(Format q, Format k) {
+    bool is_half = k == Format::f16 || k == Format::bf16;
+    if (!is_half || q == Format::f32) return kTerms;
+    return q == Format::f16 ? 2 : 1;
+}
 
 // The bytes of one term of `count` elements.
 constexpr uint32_t term_bytes(Format format, uint32_t count) {
@@ -49,6 +63,9 @@ constexpr uint32_t term_bytes(Format format, uint32_t count) {
             return (count + 127) / 128 * 128;
         case Format::i8:
             return (count + 63) / 64 * 64;
+        case Format::f16:
+        case Format::bf16:
+            return (count + 31) / 32 * 64;
         default:
             return (count + 63) / 64 * 128;
     }
@@ -57,7 +74,7 @@ constexpr uint32_t term_bytes(Format format, uint32_t count) {
 // Room for sixteen rows of K in the unit's order, and for 64 keys' V a few results wide. Not more:
 // what is written and read again at once has to stay in the first-level cache, for what comes from
 // behind it waits in line with what is fetched from memory.
-constexpr size_t kOperandBytes = size_t{term_bytes(Format::e4m3, 576)} * 16;
+constexpr size_t kOperandBytes = size_t{term_bytes(Format::f16, 576)} * 2 * 16;
 
 struct MatrixScratch {
     alignas(64) std::byte operand[kOperandBytes];
@@ -69,7 +86,8 @@ struct MatrixScratch {
 struct MatrixScore {
     Format format;
     uint32_t dim;
-    const std::byte *q;    // [queries][kTerms][term_bytes]
+    uint32_t terms;        // of a query
+    const std::byte *q;    // [queries][terms][term_bytes]
     const float *factors;  // [queries]
     uint32_t queries;      // at most 64
     uint32_t keys;         // a multiple of 16
@@ -94,16 +112,15 @@ struct MatrixAbsorb {
 
 struct MatrixKernels {
     const char *name;  // of the unit
-    bool (*takes)(Format format);
     // What the unit keeps for a thread between calls; `queries` is the most that a call has.
     void (*begin)(uint32_t queries);
     void (*end)();
-    // Three terms of `count` numbers, and what their products are to be multiplied by.
-    void (*split)(Format format, const float *values, uint32_t count, std::byte *terms,
-                  float *factor);
+    // `count` terms of numbers that have no more, and what their products are to be multiplied by.
+    void (*split)(Format format, const float *values, uint32_t value_count, uint32_t count,
+                  std::byte *terms, float *factor);
     // scores[i][j] = q[i] . k[j]
     void (*score)(const MatrixScore &tile);
-    // out[i] = kept[i] out[i] + sum weights[i][j] v[j]
+    // out[i] = kept[i] out[i] + sum weights[i][j] v[j]. NULL, as the next: the unit only scores.
     void (*absorb)(const MatrixAbsorb &tile);
     // Whether no element of the rows whose bits are set is infinite or a NaN.
     bool (*are_finite)(Format format, Rows rows, uint64_t which, uint32_t dim);

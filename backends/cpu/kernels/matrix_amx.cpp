@@ -3,21 +3,23 @@
 // Compiled for AMX and AVX-512. As kernels/tile.cpp, nothing here may have external linkage but the
 // table.
 //
-// Tiles: 0 to 3 hold sums, 4 and 5 terms, 6 and 7 operands. Five queries are computed at once, for
-// 15 of 16 rows are their terms.
+// Tiles: 0 to 3 hold sums, 4 and 5 terms, 6 and 7 operands. Of 16 rows 15 are terms: of five
+// queries, or where a query has fewer terms of more.
 
 #include <cstring>
 
-#include "kernels/codes_avx512.hpp"
 #include "kernels/fetcher.hpp"
 #include "kernels/lanes_avx512.hpp"
 #include "kernels/matrix.hpp"
+#include "kernels/matrix_instructions.hpp"
+#include "kernels/operands_avx512.hpp"
 
 namespace quire::cpu::QUIRE_CPU_TARGET {
 
 namespace {
 
-constexpr size_t kQueriesAtOnce = 5;
+constexpr size_t kQueriesAtOnce = 5;  // of kTerms
+constexpr size_t kRows = kQueriesAtOnce * kTerms;
 constexpr float kMostDigits = 8355000.0f;  // 127.5 * 65536 less what rounding may add
 
 // In steps of a fetcher, whose unit is what four rows take to be interleaved: four products of
@@ -26,75 +28,58 @@ constexpr size_t kProductWeight = 3;
 constexpr size_t kSumsWeight = 1;
 constexpr size_t kSplitWeight = 2;
 
-constexpr size_t groups_of(size_t queries) {
-    return (queries + kQueriesAtOnce - 1) / kQueriesAtOnce;
+constexpr size_t groups_of(size_t queries, size_t at_once) {
+    return (queries + at_once - 1) / at_once;
 }
 
-// What tile instructions read and write is nothing that the compiler knows of.
-inline void order_memory() { __asm__ volatile("" ::: "memory"); }
-
-// sums kSums += terms times an operand, both in tiles. The numbers of tiles are part of an
-// instruction's name and cannot be parameters.
+// sums kSums += terms times an operand, all in tiles.
 template <Format format, int kSums, int kTermsTile, int kOperandTile>
 inline void multiply() {
-    constexpr int kWhich = kSums * 100 + kTermsTile * 10 + kOperandTile;
-    static_assert(kWhich == 46 || kWhich == 156 || kWhich == 246 || kWhich == 356 ||
-                  kWhich == 147 || kWhich == 347);
     if constexpr (is_integer(format)) {
-        if constexpr (kWhich == 46) _tile_dpbssd(0, 4, 6);
-        if constexpr (kWhich == 156) _tile_dpbssd(1, 5, 6);
-        if constexpr (kWhich == 246) _tile_dpbssd(2, 4, 6);
-        if constexpr (kWhich == 356) _tile_dpbssd(3, 5, 6);
-        if constexpr (kWhich == 147) _tile_dpbssd(1, 4, 7);
-        if constexpr (kWhich == 347) _tile_dpbssd(3, 4, 7);
+        multiply_bytes<kSums, kTermsTile, kOperandTile>();
     } else {
-        if constexpr (kWhich == 46) _tile_dpbf16ps(0, 4, 6);
-        if constexpr (kWhich == 156) _tile_dpbf16ps(1, 5, 6);
-        if constexpr (kWhich == 246) _tile_dpbf16ps(2, 4, 6);
-        if constexpr (kWhich == 356) _tile_dpbf16ps(3, 5, 6);
-        if constexpr (kWhich == 147) _tile_dpbf16ps(1, 4, 7);
-        if constexpr (kWhich == 347) _tile_dpbf16ps(3, 4, 7);
+        multiply_halves<kSums, kTermsTile, kOperandTile>();
     }
 }
 
 inline void clear_sums() {
     order_memory();
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    clear_tile<0>();
+    clear_tile<1>();
+    clear_tile<2>();
+    clear_tile<3>();
 }
 
-// Terms of up to four times five queries by sixteen keys, kGroups times five: each 64 bytes of the
-// terms meet a tile. sums: [5 kGroups][kTerms][16].
+// Terms of up to four groups of queries, kGroups of them and `group` bytes apart, by sixteen keys:
+// each 64 bytes of the terms meet a tile of each part. sums: [kGroups][kRows][16].
 template <Format format, size_t kGroups>
-inline void multiply_queries(const std::byte *terms, size_t terms_stride, const std::byte *tiles,
-                             std::byte *sums) {
-    const size_t group = kQueriesAtOnce * kTerms * terms_stride;
+inline void multiply_queries(const std::byte *terms, size_t terms_stride, size_t group,
+                             const std::byte *tiles, std::byte *sums) {
     clear_sums();
-    size_t steps = terms_stride / kLine;
-    for (size_t step = 0; step < steps; ++step, tiles += kTileBytes, terms += kLine) {
-        _tile_loadd(6, tiles, kLine);
-        _tile_loadd(4, terms, terms_stride);
-        multiply<format, 0, 4, 6>();
-        if constexpr (kGroups > 1) {
-            _tile_loadd(5, terms + group, terms_stride);
-            multiply<format, 1, 5, 6>();
-        }
-        if constexpr (kGroups > 2) {
-            _tile_loadd(4, terms + 2 * group, terms_stride);
-            multiply<format, 2, 4, 6>();
-        }
-        if constexpr (kGroups > 3) {
-            _tile_loadd(5, terms + 3 * group, terms_stride);
-            multiply<format, 3, 5, 6>();
+    for (size_t at = 0; at < terms_stride; at += kLine, terms += kLine) {
+#pragma GCC unroll 2
+        for (size_t part = 0; part < kParts<format>; ++part, tiles += kTileBytes) {
+            load_tile<6>(tiles, kLine);
+            load_tile<4>(terms, terms_stride);
+            multiply<format, 0, 4, 6>();
+            if constexpr (kGroups > 1) {
+                load_tile<5>(terms + group, terms_stride);
+                multiply<format, 1, 5, 6>();
+            }
+            if constexpr (kGroups > 2) {
+                load_tile<4>(terms + 2 * group, terms_stride);
+                multiply<format, 2, 4, 6>();
+            }
+            if constexpr (kGroups > 3) {
+                load_tile<5>(terms + 3 * group, terms_stride);
+                multiply<format, 3, 5, 6>();
+            }
         }
     }
-    constexpr size_t kGroupSums = kQueriesAtOnce * kTerms * kLine;
-    _tile_stored(0, sums, kLine);
-    if constexpr (kGroups > 1) _tile_stored(1, sums + kGroupSums, kLine);
-    if constexpr (kGroups > 2) _tile_stored(2, sums + 2 * kGroupSums, kLine);
-    if constexpr (kGroups > 3) _tile_stored(3, sums + 3 * kGroupSums, kLine);
+    store_tile<0>(sums, kLine);
+    if constexpr (kGroups > 1) store_tile<1>(sums + kRows * kLine, kLine);
+    if constexpr (kGroups > 2) store_tile<2>(sums + 2 * kRows * kLine, kLine);
+    if constexpr (kGroups > 3) store_tile<3>(sums + 3 * kRows * kLine, kLine);
     order_memory();
 }
 
@@ -103,35 +88,41 @@ template <Format format>
 inline void multiply_slab(const std::byte *terms, size_t terms_stride, const std::byte *slab,
                           std::byte *sums, size_t sums_stride) {
     clear_sums();
-    for (size_t at = 0; at < terms_stride; at += kLine, slab += 4 * kTileBytes) {
-        _tile_loadd(4, terms + at, terms_stride);
-        _tile_loadd(6, slab, kLine);
-        multiply<format, 0, 4, 6>();
-        _tile_loadd(7, slab + kTileBytes, kLine);
-        multiply<format, 1, 4, 7>();
-        _tile_loadd(6, slab + 2 * kTileBytes, kLine);
-        multiply<format, 2, 4, 6>();
-        _tile_loadd(7, slab + 3 * kTileBytes, kLine);
-        multiply<format, 3, 4, 7>();
+    for (size_t at = 0; at < terms_stride; at += kLine) {
+        load_tile<4>(terms + at, terms_stride);
+#pragma GCC unroll 2
+        for (size_t part = 0; part < kParts<format>; ++part, slab += 4 * kTileBytes) {
+            load_tile<6>(slab, kLine);
+            multiply<format, 0, 4, 6>();
+            load_tile<7>(slab + kTileBytes, kLine);
+            multiply<format, 1, 4, 7>();
+            load_tile<6>(slab + 2 * kTileBytes, kLine);
+            multiply<format, 2, 4, 6>();
+            load_tile<7>(slab + 3 * kTileBytes, kLine);
+            multiply<format, 3, 4, 7>();
+        }
     }
-    _tile_stored(0, sums, sums_stride);
-    _tile_stored(1, sums + kLine, sums_stride);
-    _tile_stored(2, sums + 2 * kLine, sums_stride);
-    _tile_stored(3, sums + 3 * kLine, sums_stride);
+    store_tile<0>(sums, sums_stride);
+    store_tile<1>(sums + kLine, sums_stride);
+    store_tile<2>(sums + 2 * kLine, sums_stride);
+    store_tile<3>(sums + 3 * kLine, sums_stride);
     order_memory();
 }
 
-// The sum of what a query's three terms gave, sixteen columns from `at` on.
-template <Format format>
+// The sum of what a query's terms gave, sixteen columns from `at` on.
+template <Format format, size_t kCount>
 inline Lanes sum_of_terms(const std::byte *at, size_t stride) {
     if constexpr (is_integer(format)) {
+        static_assert(kCount == kTerms);
         Lanes a = _mm512_cvtepi32_ps(_mm512_load_si512(at));
         Lanes b = _mm512_cvtepi32_ps(_mm512_load_si512(at + stride));
         Lanes c = _mm512_cvtepi32_ps(_mm512_load_si512(at + 2 * stride));
         return fma(a, all(65536.0f), fma(b, all(256.0f), c));
     } else {
         Lanes a = _mm512_load_ps(at);
+        if constexpr (kCount == 1) return a;
         Lanes b = _mm512_load_ps(at + stride);
+        if constexpr (kCount == 2) return add(a, b);
         Lanes c = _mm512_load_ps(at + 2 * stride);
         return add(a, add(b, c));
     }
@@ -174,79 +165,80 @@ void split_digits(const float *values, size_t count, size_t bytes, std::byte *te
     }
 }
 
-inline Lanes upper_half(Lanes a) {
-    return _mm512_castsi512_ps(
-        _mm512_and_epi32(_mm512_castps_si512(a), _mm512_set1_epi32(-0x10000)));
-}
 inline void store_upper(std::byte *to, Lanes a) {
-    _mm256_store_si256(reinterpret_cast<__m256i *>(to),
-                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(a), 16)));
+    _mm256_store_si256(reinterpret_cast<__m256i *>(to), upper_halves(a));
 }
 
-// An infinity's rest would be a NaN; a NaN stays one, for its uppermost bit does.
-void split_halves(const float *values, size_t count, size_t bytes, std::byte *terms) {
+// The first `count` of three terms; the others are 0 if the values' type says so.
+template <size_t kGroup>
+void split_halves(const float *values, size_t value_count, size_t bytes, uint32_t count,
+                  std::byte *terms) {
     for (size_t at = 0; at < bytes; at += 32) {
-        Lanes value = arranged<64>(values, at / 2, count);
-        __mmask16 is_infinite = _mm512_cmpeq_epi32_mask(
-            _mm512_and_epi32(_mm512_castps_si512(value), _mm512_set1_epi32(0x7FFFFFFF)),
-            _mm512_set1_epi32(0x7F800000));
-        Lanes first = upper_half(value);
-        Lanes rest = select(is_infinite, all(0.0f), sub(value, first));
-        Lanes second = upper_half(rest);
-        store_upper(terms + at, first);
-        store_upper(terms + bytes + at, second);
-        store_upper(terms + 2 * bytes + at, sub(rest, second));
+        Lanes value = arranged<kGroup>(values, at / 2, value_count);
+        Lanes rest = rest_of(value);
+        store_upper(terms + at, value);
+        if (count > 1) store_upper(terms + bytes + at, rest);
+        if (count > 2) store_upper(terms + 2 * bytes + at, sub(rest, upper_half(rest)));
     }
 }
 
-void split(Format format, const float *values, uint32_t count, std::byte *terms, float *factor) {
-    size_t bytes = term_bytes(format, count);
+void split(Format format, const float *values, uint32_t value_count, uint32_t count,
+           std::byte *terms, float *factor) {
+    size_t bytes = term_bytes(format, value_count);
     *factor = 1.0f;
     switch (format) {
         case Format::i4:
-            return split_digits<128>(values, count, bytes, terms, factor);
+            return split_digits<128>(values, value_count, bytes, terms, factor);
         case Format::i8:
-            return split_digits<0>(values, count, bytes, terms, factor);
+            return split_digits<0>(values, value_count, bytes, terms, factor);
+        case Format::f16:
+        case Format::bf16:
+            return split_halves<0>(values, value_count, bytes, count, terms);
         default:
-            return split_halves(values, count, bytes, terms);
+            return split_halves<64>(values, value_count, bytes, count, terms);
     }
 }
 
 // Scores.
 // ------------------------------------------------------------------------------------------
 
-// Scores of queries [query, query + 5 kGroups) and of sixteen keys, from `key` on.
-template <Format format, size_t kGroups>
+// Scores of kGroups groups of queries, from `query` on, and of sixteen keys, from `key` on; kCount
+// terms each.
+template <Format format, size_t kCount, size_t kGroups>
 void score_queries(const MatrixScore &t, size_t query, size_t key, Fetcher *fetcher) {
+    constexpr size_t kAtOnce = kRows / kCount;
     const size_t terms_stride = term_bytes(format, t.dim);
     MatrixScratch &s = *t.scratch;
     fetcher->step(kProductWeight * kGroups);
-    multiply_queries<format, kGroups>(t.q + query * kTerms * terms_stride, terms_stride, s.operand,
-                                      s.sums);
-    const std::byte *at = s.sums;
-    for (size_t i = query; i < query + kGroups * kQueriesAtOnce && i < t.queries; ++i) {
-        Lanes score = sum_of_terms<format>(at, kLine);
-        store(t.scores + i * kTileTokens + key, mul(score, all(t.factors[i])));
-        at += kTerms * kLine;
+    multiply_queries<format, kGroups>(t.q + query * kCount * terms_stride, terms_stride,
+                                      kAtOnce * kCount * terms_stride, s.operand, s.sums);
+    for (size_t group = 0; group < kGroups; ++group) {
+        const std::byte *at = s.sums + group * kRows * kLine;
+        for (size_t i = 0; i < kAtOnce && query < t.queries; ++i, ++query, at += kCount * kLine) {
+            Lanes score = sum_of_terms<format, kCount>(at, kLine);
+            store(t.scores + query * kTileTokens + key, mul(score, all(t.factors[query])));
+        }
     }
 }
 
-template <Format format>
+template <Format format, size_t kCount>
 void score_format(const MatrixScore &t) {
+    constexpr size_t kAtOnce = kRows / kCount;
     const size_t row_bytes = bytes_of(format, t.dim);
     const size_t lines = (row_bytes + kLine - 1) / kLine;
-    const size_t groups = groups_of(t.queries);
+    const size_t groups = groups_of(t.queries, kAtOnce);
     Fetcher fetcher(t.ahead, t.keys / 16 * (4 * lines + kProductWeight * groups));
     for (size_t key = 0; key < t.keys; key += 16) {
         interleave_keys<format>(t.k + key, row_bytes, t.scratch->operand, &fetcher);
         size_t query = 0;
-        for (; query + 3 * kQueriesAtOnce < t.queries; query += 4 * kQueriesAtOnce) {
-            score_queries<format, 4>(t, query, key, &fetcher);
+        for (; query + 3 * kAtOnce < t.queries; query += 4 * kAtOnce) {
+            score_queries<format, kCount, 4>(t, query, key, &fetcher);
         }
-        size_t left = groups_of(t.queries - query);
-        if (left == 3) score_queries<format, 3>(t, query, key, &fetcher);
-        if (left == 2) score_queries<format, 2>(t, query, key, &fetcher);
-        if (left == 1) score_queries<format, 1>(t, query, key, &fetcher);
+        if (query >= t.queries) continue;
+        size_t left = groups_of(t.queries - query, kAtOnce);
+        if (left == 3) score_queries<format, kCount, 3>(t, query, key, &fetcher);
+        if (left == 2) score_queries<format, kCount, 2>(t, query, key, &fetcher);
+        if (left == 1) score_queries<format, kCount, 1>(t, query, key, &fetcher);
     }
 }
 
@@ -271,9 +263,13 @@ inline void take_slabs(const std::byte *sums, size_t stride, float kept, float f
     for (size_t s = 0; s < kSlabs<format>; ++s) {
 #pragma GCC unroll 4
         for (size_t t = 0; t < 4; ++t) {
-            slabs[s][t] = sum_of_terms<format>(sums + (4 * s + t) * kLine, stride);
+            slabs[s][t] = sum_of_terms<format, kTerms>(sums + (4 * s + t) * kLine, stride);
         }
-        order_slab(slabs[s]);
+        if constexpr (is_half(format)) {
+            order_half_slab(slabs[s]);
+        } else {
+            order_slab(slabs[s]);
+        }
     }
     if constexpr (kSlabs<format> == 2) {
 #pragma GCC unroll 4
@@ -299,20 +295,20 @@ void absorb_format(const MatrixAbsorb &t) {
     constexpr size_t kSumsStride = kVectors * kLine;
     MatrixScratch &s = *t.scratch;
     size_t row_bytes = bytes_of(format, t.dim);
-    size_t slabs = (row_bytes + kLine - 1) / kLine;
-    size_t products = groups_of(t.queries) * kSlabs<format>;
+    size_t slabs = (row_bytes + kSlabBytes<format> - 1) / kSlabBytes<format>;
+    size_t products = groups_of(t.queries, kQueriesAtOnce) * kSlabs<format>;
     Fetcher fetcher(
         t.ahead, slabs * (kTileTokens / 4 + products * kProductWeight + t.queries * kSumsWeight) +
                      t.queries * kSplitWeight);
     for (size_t i = 0; i < t.queries; ++i) {
         fetcher.step(kSplitWeight);
-        split(kTermsOf, t.weights + i * kTileTokens, kTileTokens,
+        split(kTermsOf, t.weights + i * kTileTokens, kTileTokens, kTerms,
               s.weights + i * kTerms * kWeightBytes, &s.factors[i]);
     }
     size_t vectors = (t.dim + 15) / 16;
     for (size_t first = 0, at = 0; first < vectors; first += kVectors) {
         interleave_values<format>(t.v, at, row_bytes - at, s.operand, &fetcher);
-        at += kLine;
+        at += kSlabBytes<format>;
         for (size_t query = 0; query < t.queries; query += kQueriesAtOnce) {
             for (size_t i = 0; i < kSlabs<format>; ++i) {
                 fetcher.step(kProductWeight);
@@ -334,7 +330,7 @@ void absorb_format(const MatrixAbsorb &t) {
 // Rows.
 // --------------------------------------------------------------------------------------------
 
-// Codes whose bits under the mask are all ones are no numbers.
+// Elements whose bits under the mask are all ones are no numbers.
 template <typename Same>
 bool no_line(Rows rows, uint64_t which, size_t row_bytes, Same same) {
     for (; which != 0; which &= which - 1) {
@@ -351,7 +347,17 @@ bool are_finite(Format format, Rows rows, uint64_t which, uint32_t dim) {
         Bytes mask = _mm512_set1_epi8(static_cast<char>(bits));
         return _mm512_cmpeq_epi8_mask(_mm512_and_si512(line, mask), mask) != 0;
     };
+    auto has_halves = [](Bytes line, int bits) {
+        Bytes mask = _mm512_set1_epi16(static_cast<short>(bits));
+        return _mm512_cmpeq_epi16_mask(_mm512_and_si512(line, mask), mask) != 0;
+    };
     switch (format) {
+        case Format::f16:
+            return no_line(rows, which, bytes_of(format, dim),
+                           [&](Bytes line) { return has_halves(line, 0x7C00); });
+        case Format::bf16:
+            return no_line(rows, which, bytes_of(format, dim),
+                           [&](Bytes line) { return has_halves(line, 0x7F80); });
         case Format::e4m3:
             return no_line(rows, which, bytes_of(format, dim),
                            [&](Bytes line) { return has_bytes(line, 0x7F); });
@@ -375,6 +381,7 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
+// Rows for the terms of weights; those of queries, where a query has fewer, take no more.
 void begin(uint32_t queries) {
     size_t most = queries < kQueriesAtOnce ? queries : kQueriesAtOnce;
     TileConfig config = {};
@@ -384,14 +391,10 @@ void begin(uint32_t queries) {
         config.rows[tile] = static_cast<uint8_t>(tile < 6 ? most * kTerms : kTileRows);
     }
     order_memory();
-    _tile_loadconfig(&config);
+    load_tile_config(&config);
 }
 
-void end() { _tile_release(); }
-
-bool takes(Format format) {
-    return format != Format::f32 && format != Format::f16 && format != Format::bf16;
-}
+void end() { release_tiles(); }
 
 template <typename Body>
 inline void for_format(Format format, Body body) {
@@ -402,13 +405,23 @@ inline void for_format(Format format, Body body) {
             return body.template operator()<Format::i4>();
         case Format::e4m3:
             return body.template operator()<Format::e4m3>();
-        default:
+        case Format::e5m2:
             return body.template operator()<Format::e5m2>();
+        case Format::f16:
+            return body.template operator()<Format::f16>();
+        default:
+            return body.template operator()<Format::bf16>();
     }
 }
 
 void score(const MatrixScore &t) {
-    for_format(t.format, [&]<Format format>() { score_format<format>(t); });
+    for_format(t.format, [&]<Format format>() {
+        if constexpr (is_half(format)) {
+            if (t.terms == 1) return score_format<format, 1>(t);
+            if (t.terms == 2) return score_format<format, 2>(t);
+        }
+        score_format<format, kTerms>(t);
+    });
 }
 
 void absorb(const MatrixAbsorb &t) {
@@ -419,7 +432,7 @@ void absorb(const MatrixAbsorb &t) {
 
 extern const MatrixKernels kernels;
 const MatrixKernels kernels = {
-    "amx", takes, begin, end, split, score, absorb, are_finite,
+    "amx", begin, end, split, score, absorb, are_finite,
 };
 
 }  // namespace quire::cpu::QUIRE_CPU_TARGET

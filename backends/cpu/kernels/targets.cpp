@@ -4,11 +4,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
-#if defined(__x86_64__) && defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
+#include "kernels/processor.hpp"
 
 namespace quire::cpu {
 
@@ -25,43 +23,20 @@ extern const TileKernels kernels;
 namespace amx {
 extern const MatrixKernels kernels;
 }
+namespace bf16 {
+extern const MatrixKernels kernels;
+}
 #endif
 
 namespace {
 
 struct Chosen {
     const TileKernels *tile;
-    const MatrixKernels *matrix;
+    const MatrixKernels *matrix;  // of codes, and of 16 bits
+    const MatrixKernels *pairs;   // that scores bf16 alone, where there is no other
 };
 
-#if defined(__x86_64__)
-bool has_avx2() {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
-}
-
-bool has_avx512() {
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-}
-
-// The state of AMX is large, so a process has to ask for it.
-bool may_use_tiles() {
-#if defined(__linux__)
-    constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM of Linux 5.16
-    constexpr long kTileData = 18;               // its number among the states of XSAVE
-    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-#else
-    return false;
-#endif
-}
-
-bool has_amx() {
-    return has_avx512() && __builtin_cpu_supports("avx512vbmi") &&
-           __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-int8") &&
-           __builtin_cpu_supports("amx-bf16") && may_use_tiles();
-}
-#endif
+constexpr bool is_half(Format format) { return format == Format::f16 || format == Format::bf16; }
 
 // The best first.
 Chosen choose() {
@@ -70,14 +45,16 @@ Chosen choose() {
     auto is_most = [most](const char *name) {
         return most != nullptr && std::strcmp(most, name) == 0;
     };
-    if (is_most(plain::kernels.name)) return {&plain::kernels, nullptr};
+    if (is_most(plain::kernels.name)) return {&plain::kernels, nullptr, nullptr};
     if (has_avx512() && !is_most(avx2::kernels.name)) {
         bool has_matrix = !is_most(avx512::kernels.name) && has_amx();
-        return {&avx512::kernels, has_matrix ? &amx::kernels : nullptr};
+        bool has_pairs = !has_matrix && has_avx512_bf16();
+        return {&avx512::kernels, has_matrix ? &amx::kernels : nullptr,
+                has_pairs ? &bf16::kernels : nullptr};
     }
-    if (has_avx2()) return {&avx2::kernels, nullptr};
+    if (has_avx2()) return {&avx2::kernels, nullptr, nullptr};
 #endif
-    return {&plain::kernels, nullptr};
+    return {&plain::kernels, nullptr, nullptr};
 }
 
 const Chosen &chosen() {
@@ -88,9 +65,32 @@ const Chosen &chosen() {
 }  // namespace
 
 const TileKernels &tile_kernels() { return *chosen().tile; }
-const MatrixKernels *matrix_kernels() { return chosen().matrix; }
+
+const MatrixKernels *matrix_for_keys(Format k, Format q, bool is_fast) {
+    bool is_pair = is_fast && k == Format::bf16 && q == Format::bf16;
+    if (is_pair && chosen().pairs != nullptr) return chosen().pairs;
+    return matrix_for_values(k, is_fast);
+}
+
+const MatrixKernels *matrix_for_values(Format v, bool is_fast) {
+    return v == Format::f32 || (is_half(v) && !is_fast) ? nullptr : chosen().matrix;
+}
+
+const char *unknown_target() {
+    const char *most = std::getenv("QUIRE_CPU_TARGET");
+    if (most == nullptr) return nullptr;
+    for (const char *word : {"plain", "avx2", "avx512", "amx"}) {
+        if (std::strcmp(most, word) == 0) return nullptr;
+    }
+    return most;
+}
+
 const char *target_name() {
     return chosen().matrix != nullptr ? chosen().matrix->name : chosen().tile->name;
+}
+const char *fast_16bit_name() {
+    const MatrixKernels *fast = chosen().matrix != nullptr ? chosen().matrix : chosen().pairs;
+    return fast != nullptr ? fast->name : nullptr;
 }
 
 }  // namespace quire::cpu

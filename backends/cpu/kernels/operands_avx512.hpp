@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// codes_avx512: rows of codes put into the order that a matrix unit wants (kernels/matrix.hpp).
+// operands_avx512: rows of K and V in the order that a matrix unit wants (kernels/matrix.hpp).
 //
 // A format is read 64 bytes of a row at a time. Where its elements are smaller than what the unit
 // multiplies, widen() makes two registers of one, its even and its odd elements; which those are
 // decides in what order the terms of the other operand come, and arranged() gives that order.
+// Of f16, which no unit here multiplies, part_halves() makes two bf16 that add up to it.
 //
 // Included by units that are compiled for more than the baseline: internal linkage only.
 //
@@ -20,6 +21,7 @@
 #include "kernels/fetcher.hpp"
 #include "kernels/format.hpp"
 #include "kernels/lanes_avx512.hpp"
+#include "kernels/matrix_instructions.hpp"
 
 namespace quire::cpu::QUIRE_CPU_TARGET {
 namespace {
@@ -27,7 +29,12 @@ namespace {
 using Bytes = __m512i;
 
 constexpr bool is_integer(Format format) { return format == Format::i8 || format == Format::i4; }
-constexpr bool is_wide(Format format) { return format != Format::i8; }
+constexpr bool is_half(Format format) { return format == Format::f16 || format == Format::bf16; }
+// Made larger for the unit: two registers for one, of different elements.
+constexpr bool is_wide(Format format) { return format != Format::i8 && !is_half(format); }
+// How many operands make one number: all meet the same terms.
+template <Format format>
+constexpr size_t kParts = format == Format::f16 ? 2 : 1;
 
 constexpr size_t kTileRows = 16;
 constexpr size_t kTileBytes = 1024;  // 16 rows of 64 bytes
@@ -38,6 +45,30 @@ inline void store_line(std::byte *to, Bytes line) { _mm512_store_si512(to, line)
 // The first `count` bytes of a line, zeros behind them.
 inline __mmask64 line_mask(size_t count) {
     return count >= kLine ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
+}
+
+inline Lanes upper_half(Lanes a) {
+    return _mm512_castsi512_ps(
+        _mm512_and_epi32(_mm512_castps_si512(a), _mm512_set1_epi32(-0x10000)));
+}
+// The upper halves of all lanes.
+inline __m256i upper_halves(Lanes a) {
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(a), 16));
+}
+// What is left of it; of an infinity 0, for its rest would be a NaN.
+inline Lanes rest_of(Lanes a) {
+    constexpr int kInfinite = 0x18;
+    __mmask16 is_other = _knot_mask16(_mm512_fpclass_ps_mask(a, kInfinite));
+    return _mm512_maskz_sub_ps(is_other, a, upper_half(a));
+}
+
+// Thirty-two f16 in two bf16 each: of 11 bits the first 8, and the others. Nothing is lost.
+inline void part_halves(Bytes halves, Bytes *first, Bytes *second) {
+    Lanes low = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
+    Lanes high = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
+    *first = _mm512_inserti64x4(_mm512_castsi256_si512(upper_halves(low)), upper_halves(high), 1);
+    *second = _mm512_inserti64x4(_mm512_castsi256_si512(upper_halves(rest_of(low))),
+                                 upper_halves(rest_of(high)), 1);
 }
 
 // A float of 8 bits without its sign, as the bits of a bf16, which has all of them.
@@ -84,7 +115,7 @@ inline Bytes merged(Bytes a, Bytes b, Bytes mask) {
 }
 
 inline Bytes looked_up(Bytes codes, const uint8_t (&table)[128]) {
-    return _mm512_permutex2var_epi8(_mm512_load_si512(table), codes, _mm512_load_si512(table + 64));
+    return bytes_at(_mm512_load_si512(table), codes, _mm512_load_si512(table + 64));
 }
 
 inline void widen_floats(const ByteTables &tables, Bytes codes, Bytes *even, Bytes *odd) {
@@ -111,12 +142,12 @@ inline void widen(Bytes codes, Bytes *even, Bytes *odd) {
     }
 }
 
-// Sixteen rows of K: tile [64 bytes of a row][half, of wide formats]; a tile's row has the same
-// four bytes of each key.
+// Sixteen rows of K: tile [64 bytes of a row][half, of wide formats][part]; a tile's row has the
+// same four bytes of each key.
 template <Format format>
 inline void interleave_keys(Rows rows, size_t row_bytes, std::byte *tile, Fetcher *fetcher) {
-    constexpr size_t kHalves = is_wide(format) ? 2 : 1;
-    for (size_t at = 0; at < row_bytes; at += kLine, tile += kHalves * kTileBytes) {
+    constexpr size_t kTiles = (is_wide(format) ? 2 : 1) * kParts<format>;
+    for (size_t at = 0; at < row_bytes; at += kLine, tile += kTiles * kTileBytes) {
         __mmask64 mask = line_mask(row_bytes - at);
         Lanes square[16];
 #pragma GCC unroll 16
@@ -128,11 +159,15 @@ inline void interleave_keys(Rows rows, size_t row_bytes, std::byte *tile, Fetche
 #pragma GCC unroll 16
         for (size_t j = 0; j < 16; ++j) {
             Bytes codes = _mm512_castps_si512(square[j]);
-            if constexpr (is_wide(format)) {
-                Bytes even, odd;
-                widen<format>(codes, &even, &odd);
-                store_line(tile + j * kLine, even);
-                store_line(tile + kTileBytes + j * kLine, odd);
+            if constexpr (kTiles == 2) {
+                Bytes first, second;
+                if constexpr (is_wide(format)) {
+                    widen<format>(codes, &first, &second);
+                } else {
+                    part_halves(codes, &first, &second);
+                }
+                store_line(tile + j * kLine, first);
+                store_line(tile + kTileBytes + j * kLine, second);
             } else {
                 store_line(tile + j * kLine, codes);
             }
@@ -152,12 +187,15 @@ inline void interleave_four(const Bytes (&rows)[4], Bytes (&to)[4]) {
     to[3] = _mm512_unpackhi_epi16(high, next_high);
 }
 
-// V: slabs of 64 results, each [step][four tiles of 16 results]. kSteps: of contracted keys.
+// V: slabs of 64 results, each [step][part][four tiles of 16 results]. kSteps: of contracted keys.
 template <Format format>
 constexpr size_t kSteps = is_integer(format) ? 1 : 2;
 // How many slabs are made at once: the even and the odd dims of int4.
 template <Format format>
 constexpr size_t kSlabs = format == Format::i4 ? 2 : 1;
+// Of a row, that slabs are made of.
+template <Format format>
+constexpr size_t kSlabBytes = is_half(format) ? 2 * kLine : kLine;
 
 // 64 bytes of each row of codes, of keys 4 quad and on.
 template <Format format>
@@ -192,10 +230,54 @@ inline void interleave_quad(const Bytes (&rows)[4], size_t quad, std::byte *slab
     }
 }
 
-// `count` bytes of all rows of V, from `at` on, of which the first 64 make kSlabs slabs.
+// Two rows, element by element: register t has dims 8 l + 4 t to 8 l + 4 t + 3 in its quarter l.
+template <Format format>
+inline void interleave_two(const Bytes (&rows)[2], std::byte *to) {
+    Bytes lines[2] = {_mm512_unpacklo_epi16(rows[0], rows[1]),
+                      _mm512_unpackhi_epi16(rows[0], rows[1])};
+#pragma GCC unroll 2
+    for (size_t t = 0; t < 2; ++t, to += kTileBytes) {
+        if constexpr (kParts<format> == 2) {
+            Bytes first, second;
+            part_halves(lines[t], &first, &second);
+            store_line(to, first);
+            store_line(to + 4 * kTileBytes, second);
+        } else {
+            store_line(to, lines[t]);
+        }
+    }
+}
+
+// As interleave_values, of 16 bits.
+template <Format format>
+inline void interleave_half_values(Rows rows, size_t at, size_t count, std::byte *slab,
+                                   Fetcher *fetcher) {
+    const __mmask64 masks[2] = {line_mask(count), line_mask(count < kLine ? 0 : count - kLine)};
+    for (size_t pair = 0; pair < kTileTokens / 2; ++pair) {
+        if (pair % 2 == 0) fetcher->step();
+        std::byte *to =
+            slab + pair / kTileRows * kParts<format> * 4 * kTileBytes + pair % kTileRows * kLine;
+#pragma GCC unroll 2
+        for (size_t line = 0; line < 2; ++line) {
+            Bytes lines[2];
+#pragma GCC unroll 2
+            for (size_t j = 0; j < 2; ++j) {
+                const std::byte *row = rows[2 * pair + j] + at + line * kLine;
+                lines[j] = _mm512_maskz_loadu_epi8(masks[line], row);
+            }
+            interleave_two<format>(lines, to + 2 * line * kTileBytes);
+        }
+    }
+}
+
+// `count` bytes of all rows of V, from `at` on, of which the first kSlabBytes make kSlabs slabs.
 template <Format format>
 inline void interleave_values(Rows rows, size_t at, size_t count, std::byte *slab,
                               Fetcher *fetcher) {
+    if constexpr (is_half(format)) {
+        interleave_half_values<format>(rows, at, count, slab, fetcher);
+        return;
+    }
     __mmask64 mask = line_mask(count);
     for (size_t quad = 0; quad < kTileTokens / 4; ++quad) {
         fetcher->step();
@@ -218,6 +300,17 @@ inline void order_slab(Lanes (&a)[4]) {
     a[1] = _mm512_shuffle_f32x4(b0, b2, 0xDD);
     a[2] = _mm512_shuffle_f32x4(b1, b3, 0x88);
     a[3] = _mm512_shuffle_f32x4(b1, b3, 0xDD);
+}
+
+// The same of 16 bits, where two tiles and two make 32 results each.
+inline void order_half_slab(Lanes (&a)[4]) {
+#pragma GCC unroll 2
+    for (size_t t = 0; t < 4; t += 2) {
+        Lanes low = _mm512_shuffle_f32x4(a[t], a[t + 1], 0x44);
+        Lanes high = _mm512_shuffle_f32x4(a[t], a[t + 1], 0xEE);
+        a[t] = _mm512_shuffle_f32x4(low, low, 0xD8);
+        a[t + 1] = _mm512_shuffle_f32x4(high, high, 0xD8);
+    }
 }
 
 // Elements of an even and of an odd slab, one after the other.
