@@ -163,6 +163,11 @@ Adapter describe(const Instance &vulkan, VkPhysicalDevice handle) {
         find_import(vulkan, &adapter);
         adapter.has_memory_budget =
             has_extension(vulkan, handle, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+        MatrixExtension built = built_extension();
+        if (built != MatrixExtension::none && has_extension(vulkan, handle, name_of(built))) {
+            adapter.matrix = find_matrix_offer(vulkan, handle, built);
+        }
+        adapter.matrix.shared_bytes = adapter.properties.limits.maxComputeSharedMemorySize;
     }
     find_lack(&adapter, features);
     return adapter;

@@ -13,6 +13,7 @@
 
 #include <vector>
 
+#include "fragments.hpp"
 #include "loader.hpp"
 #include "quire/plugin/backend.h"
 
@@ -33,7 +34,8 @@ struct Adapter {
     bool has_memory_budget = false;
     bool has_host_import = false;
     uint64_t import_alignment = 0;  // of host memory, where it can be imported
-    char lacks[160] = {};           // what stands against its use, in words; empty: nothing
+    MatrixOffer matrix;
+    char lacks[160] = {};  // what stands against its use, in words; empty: nothing
 
     // One of these that the host reaches coherently; UINT32_MAX: none.
     uint32_t coherent_type(uint32_t types) const;

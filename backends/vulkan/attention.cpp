@@ -3,8 +3,8 @@
 #include "attention.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <initializer_list>
 
 #include "format.hpp"
 #include "plan.hpp"
@@ -32,10 +32,14 @@ enum Option : uint32_t {
     kOwnKScale = 512,
     kOwnVScale = 1024,
     kLatent = 2048,
-    kWideK = 4096
+    kWideK = 4096,
+    kWideV = 8192
 };
 constexpr uint32_t kChunkPlaces = 512;
+
+// kQueries of kernels/attend.comp, and of kernels/attend_fragments.comp.
 constexpr uint32_t kQueriesPerUnit = 8;
+constexpr uint32_t kQueriesPerFragment = 16;
 
 struct AttendArguments {
     uint64_t q, out, lse, block_table, lengths, cu_q, sinks;
@@ -83,18 +87,23 @@ uint32_t options_of(const PlanOptions &plan, const quire_be_attention &args) {
     return options;
 }
 
-// May rows of K be read by four elements at a time?
-bool has_wide_k(const quire_be_pool &pool) {
+// May rows be read by four elements at a time?
+bool is_wide(const quire_be_pool &pool, int64_t offset, int64_t head_stride, int64_t token_stride,
+             uint32_t dim) {
     constexpr uint64_t kWideBytes = 16;
     uint64_t misfit = pool.address | static_cast<uint64_t>(pool.block_stride) |
-                      static_cast<uint64_t>(pool.layer_stride) |
-                      static_cast<uint64_t>(pool.k_head_stride) |
-                      static_cast<uint64_t>(pool.k_token_stride);
-    return misfit % kWideBytes == 0 && pool.k_head_dim % 4 == 0;
+                      static_cast<uint64_t>(pool.layer_stride) | static_cast<uint64_t>(offset) |
+                      static_cast<uint64_t>(head_stride) | static_cast<uint64_t>(token_stride);
+    return misfit % kWideBytes == 0 && dim % 4 == 0;
 }
 
 void put_pool(const quire_be_pool &pool, uint32_t layer, AttendArguments *to) {
-    if (has_wide_k(pool)) to->options |= kWideK;
+    if (is_wide(pool, 0, pool.k_head_stride, pool.k_token_stride, pool.k_head_dim)) {
+        to->options |= kWideK;
+    }
+    if (is_wide(pool, pool.v_offset, pool.v_head_stride, pool.v_token_stride, pool.v_head_dim)) {
+        to->options |= kWideV;
+    }
     to->pool = pool.address + layer * static_cast<uint64_t>(pool.layer_stride);
     to->block_stride = pool.block_stride;
     to->v_offset = pool.v_offset;
@@ -159,12 +168,10 @@ AttendArguments arguments_of(const PlanOptions &plan, const quire_be_attention &
     return to;
 }
 
-bool is_any_divided(const AttendArguments &of) {
-    const std::initializer_list<uint64_t> addresses = {
-        of.q,          of.out,   of.lse,       of.block_table,  of.lengths,
-        of.cu_q,       of.sinks, of.positions, of.mask,         of.mask_rows,
-        of.mask_first, of.pool,  of.scales,    of.shared_prefix};
-    return std::any_of(addresses.begin(), addresses.end(), is_divided);
+std::array<uint64_t, 14> addresses_of(const AttendArguments &of) {
+    return {of.q,          of.out,   of.lse,       of.block_table,  of.lengths,
+            of.cu_q,       of.sinks, of.positions, of.mask,         of.mask_rows,
+            of.mask_first, of.pool,  of.scales,    of.shared_prefix};
 }
 
 // What all shapes share one kernel for, or each has its own.
@@ -176,14 +183,28 @@ KernelShape shape_of(const Kernels &kernels, const AttendArguments &of) {
 
 struct AttendKernels {
     Kernel rows, attend, reduce;
+    uint32_t queries;  // of a workgroup of attend
 };
 
-quire_status get_kernels(Kernels &kernels, const AttendArguments &of, AttendKernels *got,
+// By the device and the call's shape alone: fragments.hpp.
+KernelName attend_kernel(FragmentKind kind, const AttendArguments &of) {
+    FragmentShape shape = {of.q_format, of.k_format, of.v_format, of.k_dim, of.v_dim};
+    if (kind == FragmentKind::none || !fits_fragments(shape)) return KernelName::attend;
+    return kind == FragmentKind::cooperative ? KernelName::attend_fragments
+                                             : KernelName::attend_fragments_plain;
+}
+
+quire_status get_kernels(quire_be_device &device, const AttendArguments &of, AttendKernels *got,
                          quire_error *error) {
-    KernelKey key{KernelName::rows, is_any_divided(of), {}};
+    Kernels &kernels = device.kernels;
+    const auto addresses = addresses_of(of);
+    if (quire_status status = check_reached(addresses, error)) return status;
+    bool is_any_divided = std::any_of(addresses.begin(), addresses.end(), is_divided);
+    KernelKey key{KernelName::rows, is_any_divided, {}};
     if (quire_status status = kernels.get(key, &got->rows, error)) return status;
     key.shape = shape_of(kernels, of);
-    key.name = KernelName::attend;
+    key.name = attend_kernel(device.context.fragments.kind, of);
+    got->queries = key.name == KernelName::attend ? kQueriesPerUnit : kQueriesPerFragment;
     if (quire_status status = kernels.get(key, &got->attend, error)) return status;
     key.name = KernelName::reduce;
     return kernels.get(key, &got->reduce, error);
@@ -210,8 +231,8 @@ Scratch divide(const AttendArguments &of) {
     return scratch;
 }
 
-uint64_t unit_count(const AttendArguments &of) {
-    uint32_t heads = std::min(of.group, kQueriesPerUnit);
+uint64_t unit_count(const AttendArguments &of, uint32_t queries) {
+    uint32_t heads = std::min(of.group, queries);
     uint64_t slices = (of.group + heads - 1) / heads;
     return uint64_t{of.end_token - of.first_token} * of.kv_heads * slices * of.chunk_count;
 }
@@ -223,7 +244,7 @@ quire_status no_memory(const char *what, quire_error *error) {
 quire_status record_attention(Recorder &recorder, const PlanOptions &plan,
                               AttendArguments arguments, quire_error *error) {
     AttendKernels kernels{};
-    if (quire_status status = get_kernels(recorder.device().kernels, arguments, &kernels, error)) {
+    if (quire_status status = get_kernels(recorder.device(), arguments, &kernels, error)) {
         return status;
     }
     Scratch scratch = divide(arguments);
@@ -249,7 +270,8 @@ quire_status record_attention(Recorder &recorder, const PlanOptions &plan,
         uint64_t where = recorder.arguments(&arguments, sizeof arguments);
         if (where == 0) return no_memory("a kernel's arguments", error);
         uint64_t tokens = arguments.end_token - arguments.first_token;
-        rounds.push_back({where, unit_count(arguments), tokens * arguments.q_heads});
+        rounds.push_back(
+            {where, unit_count(arguments, kernels.queries), tokens * arguments.q_heads});
     }
     recorder.vk().vkCmdFillBuffer(recorder.commands(), rows.buffer, rows.offset, scratch.row_bytes,
                                   UINT32_MAX);  // -1: of no row
@@ -290,12 +312,12 @@ quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_erro
     if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
     if (quire_status status = check_merge(args, error)) return status;
     if (args->token_count == 0) return QUIRE_OK;
+    const std::array<uint64_t, 4> addresses = {args->parts, args->lses, args->out, args->lse};
+    if (quire_status status = check_reached(addresses, error)) return status;
     Recorder recorder(queue);
     if (quire_status status = recorder.begin(error)) return status;
-    KernelKey key{KernelName::merge,
-                  is_divided(args->parts) || is_divided(args->lses) || is_divided(args->out) ||
-                      is_divided(args->lse),
-                  {}};
+    bool is_any_divided = std::any_of(addresses.begin(), addresses.end(), is_divided);
+    KernelKey key{KernelName::merge, is_any_divided, {}};
     Kernel kernel{};
     if (quire_status status = queue->device->kernels.get(key, &kernel, error)) return status;
     uint64_t row_count = uint64_t{args->token_count} * args->heads;

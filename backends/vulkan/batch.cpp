@@ -41,6 +41,7 @@ void Batch::drop_references() {
     native_waits.clear();
     native_signals.clear();
     outgrown.clear();
+    pieces.clear();
 }
 
 }  // namespace quire::vulkan

@@ -13,6 +13,7 @@
 
 #include "buffer.hpp"
 #include "quire/plugin/backend.h"
+#include "staging.hpp"
 
 namespace quire::vulkan {
 
@@ -51,6 +52,7 @@ struct Batch {
     std::vector<VkSemaphoreSubmitInfo> native_signals;
     std::vector<quire_be_queue *> awaited;  // references: those whose timelines it waits for
     std::vector<Buffer> outgrown;           // freed when it has run
+    std::vector<PieceHold> pieces;          // of the ring, which it reads and writes
     Arguments arguments;
 
     // Gives back what it holds. REQUIRES: the device's mutex is held.

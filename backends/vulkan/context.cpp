@@ -95,12 +95,24 @@ quire_status Context::open(const Adapter &chosen, quire_error *error) {
     }
     queues[0].queueFamilyIndex = adapter.family;
     queues[1].queueFamilyIndex = adapter.transfer_family;
+    const char *import = environment("QUIRE_VULKAN_IMPORT");
+    imports_host = adapter.has_host_import && (import == nullptr || std::strcmp(import, "0") != 0);
     std::vector<const char *> extensions;
     if (adapter.has_memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-    if (adapter.has_host_import) {
+    if (imports_host) {
         extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
     }
-    imports_host = adapter.has_host_import;
+    fragments =
+        choose_fragments(adapter.matrix, built_extension(), environment("QUIRE_VULKAN_MATRIX"));
+    MatrixFeatures matrix(adapter.matrix.extension, nullptr);
+    if (fragments.kind == FragmentKind::cooperative) {
+        extensions.push_back(name_of(adapter.matrix.extension));
+        features.v12.shaderFloat16 = VK_TRUE;
+        features.v12.vulkanMemoryModel = VK_TRUE;
+        features.v13.subgroupSizeControl = VK_TRUE;
+        features.v13.computeFullSubgroups = VK_TRUE;
+        features.v13.pNext = &matrix;
+    }
     VkDeviceCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
     info.pNext = &features.head;

@@ -13,6 +13,8 @@
 // Environment  QUIRE_VULKAN_TRANSFER  0: no VkQueue for copies alone; same: the first stands for it
 //              and takes every copy between host and device, so that all goes the same way on a
 //              device that has no other.
+//              QUIRE_VULKAN_IMPORT  0: host memory is not imported, but goes by the ring
+//              (staging.hpp), as on a device without VK_EXT_external_memory_host.
 //
 // Threads: submit() and wait_idle() under the device's mutex; the rest any.
 #pragma once
@@ -65,6 +67,7 @@ struct Context {
     VkQueue transfer = VK_NULL_HANDLE;  // there may be none
     uint64_t transfer_least_bytes = 0;  // of a call that is worth the way there and back
     bool imports_host = false;          // VK_EXT_external_memory_host is enabled
+    FragmentChoice fragments;           // of attention's kernels
     bool is_engines = false;            // it stays when the context is closed
     void (*lock)(void *user, void *queue) = nullptr;
     void (*unlock)(void *user, void *queue) = nullptr;

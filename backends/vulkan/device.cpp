@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "engine.hpp"
 #include "fence.hpp"
@@ -21,18 +22,23 @@ namespace {
 
 quire_status check_device(const quire_be_device_desc *desc, quire_error *error) {
     if (quire_status status = check_struct(desc, sizeof *desc, "desc", error)) return status;
-    if ((desc->flags & ~uint32_t{QUIRE_BE_DEVICE_PIN_THREADS}) != 0) {
-        return fail(error, QUIRE_E_ARG, "flags 0x%x are not known: known is PIN_THREADS, 1",
-                    desc->flags);
-    }
-    if (desc->flags != 0 && desc->run_tasks != nullptr) {
-        return fail(error, QUIRE_E_ARG,
-                    "PIN_THREADS with run_tasks: its threads are for their owner to pin");
-    }
-    return QUIRE_OK;
+    return check_device_flags(*desc, error);
 }
 
-quire_status choose(uint32_t index, const std::vector<Adapter> &adapters, quire_error *error) {
+// Why nothing is listed, in words.
+std::string why_none(const InstanceHold &hold) {
+    if (!hold.why_none().empty()) return hold.why_none();
+    const char *wanted = environment("QUIRE_VULKAN_DEVICE");
+    if (wanted == nullptr) return "the Vulkan drivers have none";
+    return std::string("QUIRE_VULKAN_DEVICE is ") + wanted + ", which is the UUID of none";
+}
+
+quire_status choose(uint32_t index, const std::vector<Adapter> &adapters, const InstanceHold &hold,
+                    quire_error *error) {
+    if (adapters.empty()) {
+        return fail(error, QUIRE_E_ARG, "there is no Vulkan device %u; there are 0: %.300s", index,
+                    why_none(hold).c_str());
+    }
     if (index >= adapters.size()) {
         return fail(error, QUIRE_E_ARG, "there is no Vulkan device %u; there are %zu", index,
                     adapters.size());
@@ -63,7 +69,7 @@ quire_status open_context(const quire_be_device_desc &desc, Context *context, qu
     if (quire_status status = refuse_chain(desc.next, error)) return status;
     std::vector<Adapter> adapters;
     if (quire_status status = find_adapters(&context->hold, &adapters, error)) return status;
-    if (quire_status status = choose(desc.index, adapters, error)) return status;
+    if (quire_status status = choose(desc.index, adapters, context->hold, error)) return status;
     return context->open(adapters[desc.index], error);
 }
 
@@ -82,6 +88,7 @@ quire_status open_parts(quire_be_device *device, const quire_be_device_desc &des
 // REQUIRES: nothing of the device runs, and no thread is inside a call of its queues.
 void close_parts(quire_be_device *device) {
     for (quire_be_queue *queue : device->queues) queue->release_vulkan();
+    device->staging.release();
     device->kernels.close();
     device->memory.close();
     device->context.close();
@@ -139,6 +146,7 @@ quire_status probe(uint32_t *device_count, quire_error *error) {
     std::vector<Adapter> adapters;
     if (quire_status status = find_adapters(&hold, &adapters, error)) return status;
     *device_count = static_cast<uint32_t>(adapters.size());
+    if (adapters.empty()) (void)fail(error, QUIRE_OK, "%.300s", why_none(hold).c_str());
     return QUIRE_OK;
 }
 
@@ -201,7 +209,7 @@ quire_status device_props(quire_be_device *device, quire_be_device_props *props,
     props->memory_total_bytes = heap.total_bytes;
     props->memory_free_bytes = heap.free_bytes;
     props->copy_alignment = 64;
-    props->reserved0 = 0;
+    props->flags = 0;
     std::memset(props->name, 0, sizeof props->name);
     std::snprintf(props->name, sizeof props->name, "%.63s", adapter.properties.deviceName);
     return QUIRE_OK;

@@ -24,6 +24,7 @@
 #include "kernels.hpp"
 #include "memory.hpp"
 #include "quire/plugin/backend.h"
+#include "staging.hpp"
 
 namespace quire::vulkan {
 
@@ -64,6 +65,7 @@ struct quire_be_device {
     quire::vulkan::Kernels kernels;
 
     std::mutex mutex;
+    quire::vulkan::Staging staging;        // of imported memory that the device cannot reach
     quire_be_queue *setup = nullptr;       // our own, for memory that is made; a reference
     std::condition_variable changed;       // a fence, a queue or a waiter did
     bool is_closed = false;                // nothing is enqueued any more

@@ -153,6 +153,9 @@ quire_status adopt_device(const quire_vulkan_device &given, Context *context, qu
     }
     context->adapter = adapter;
     context->is_engines = true;
+    // What it enabled of cooperative matrices is not known: only what needs nothing is used.
+    context->fragments =
+        choose_fragments(adapter.matrix, MatrixExtension::none, environment("QUIRE_VULKAN_MATRIX"));
     context->imports_host =
         adapter.has_host_import && (given.features & QUIRE_VULKAN_EXTERNAL_MEMORY_HOST) != 0;
     context->handle = static_cast<VkDevice>(given.device);

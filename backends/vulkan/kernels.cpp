@@ -104,6 +104,14 @@ VkResult Kernels::make(const KernelKey &key, VkPipeline *pipeline) {
     info.stage.pName = "main";
     info.stage.pSpecializationInfo = &special;
     info.layout = layout_;
+    // Workgroups of whole subgroups, of a size that the device takes for its matrices.
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{};
+    subgroup.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
+    subgroup.requiredSubgroupSize = context_->fragments.subgroup_lanes;
+    if (key.name == KernelName::attend_fragments) {
+        info.stage.pNext = &subgroup;
+        info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    }
     DriverThreads threads;
     return context_->vk.vkCreateComputePipelines(context_->handle, cache_, 1, &info, nullptr,
                                                  pipeline);

@@ -22,7 +22,17 @@
 
 namespace quire::vulkan {
 
-enum class KernelName : uint32_t { kv_write, move, rows, attend, reduce, merge, count };
+enum class KernelName : uint32_t {
+    kv_write,
+    move,
+    rows,
+    attend,
+    attend_fragments,        // with an extension's matrices; a build may not have it
+    attend_fragments_plain,  // without
+    reduce,
+    merge,
+    count
+};
 
 constexpr uint32_t kAnyShape = UINT32_MAX;
 

@@ -57,17 +57,23 @@ bool is_validating() {
     return value != nullptr && std::strcmp(value, "0") != 0;
 }
 
-// False: the library is not there.
-bool load_library(Process &one) {
+// False: the library is not there, or another one.
+bool load_library(Process &one, std::string *why) {
     if (one.loader != nullptr) return true;
-    const char *named = environment("QUIRE_VULKAN_LIBRARY");
-    one.loader = dlopen(named != nullptr ? named : "libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (one.loader == nullptr) return false;
+    const char *given = environment("QUIRE_VULKAN_LIBRARY");
+    const char *named = given != nullptr ? given : "libvulkan.so.1";
+    one.loader = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+    if (one.loader == nullptr) {
+        const char *said = dlerror();
+        *why = said != nullptr ? said : std::string(named) + " cannot be opened";
+        return false;
+    }
     auto entry =
         reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(one.loader, "vkGetInstanceProcAddr"));
     if (entry == nullptr) {  // another library
         dlclose(one.loader);
         one.loader = nullptr;
+        *why = std::string(named) + " is no Vulkan loader: it has no vkGetInstanceProcAddr";
         return false;
     }
     volkInitializeCustom(entry);
@@ -138,6 +144,7 @@ quire_status fail_vulkan(quire_error *error, VkResult result, const char *what) 
 
 const char *Instance::load(PFN_vkGetInstanceProcAddr entry, VkInstance of) {
     handle = of;
+    entry_ = entry;
 #define QUIRE_VULKAN_LOAD(name)                            \
     name = reinterpret_cast<PFN_##name>(entry(of, #name)); \
     if (name == nullptr) return #name;
@@ -158,11 +165,14 @@ void Instance::load_device(VkDevice device, VolkDeviceTable *table) const {
 quire_status InstanceHold::acquire(quire_error *error) {
     Process &one = process();
     std::lock_guard lock(one.mutex);
-    if (!load_library(one)) return QUIRE_OK;
+    if (!load_library(one, &why_none_)) return QUIRE_OK;
     if (one.holders == 0) {
         VkResult result = create(one);
         if (result != VK_SUCCESS) destroy(one);
-        if (result == VK_ERROR_INCOMPATIBLE_DRIVER) return QUIRE_OK;  // the loader has no driver
+        if (result == VK_ERROR_INCOMPATIBLE_DRIVER) {
+            why_none_ = "the Vulkan loader finds no driver: vulkaninfo lists those that are there";
+            return QUIRE_OK;
+        }
         if (result == VK_ERROR_LAYER_NOT_PRESENT || result == VK_ERROR_EXTENSION_NOT_PRESENT) {
             return fail(error, QUIRE_E_UNSUPPORTED,
                         "QUIRE_VULKAN_VALIDATION is set, and %s is not installed",

@@ -19,6 +19,8 @@
 
 #include <volk.h>
 
+#include <string>
+
 #include "quire/plugin/backend.h"
 
 #define QUIRE_VULKAN_INSTANCE_FUNCTIONS(FUNCTION)  \
@@ -42,10 +44,15 @@ struct Instance {
     QUIRE_VULKAN_INSTANCE_FUNCTIONS(QUIRE_VULKAN_MEMBER)
 #undef QUIRE_VULKAN_MEMBER
 
+    // A function of an extension; NULL: there is none.
+    PFN_vkVoidFunction find(const char *name) const { return entry_(handle, name); }
     // The name of a function that is not there; NULL: all are.
     const char *load(PFN_vkGetInstanceProcAddr entry, VkInstance of);
     // Volk's functions of a device of the instance.
     void load_device(VkDevice device, VolkDeviceTable *table) const;
+
+ private:
+    PFN_vkGetInstanceProcAddr entry_ = nullptr;
 };
 
 // Holds the process's instance; it is there for as long as one of these holds it.
@@ -56,17 +63,20 @@ class InstanceHold {
     InstanceHold &operator=(const InstanceHold &) = delete;
     ~InstanceHold() { release(); }
 
-    // QUIRE_OK without a handle: there is no Vulkan on this machine, or no driver.
+    // QUIRE_OK without a handle: there is no Vulkan on this machine, or no driver; why_none() says.
     quire_status acquire(quire_error *error);
     // Holds an engine's instance in its place, which is there as long as the engine says.
     quire_status adopt(PFN_vkGetInstanceProcAddr entry, VkInstance engines, quire_error *error);
     void release();
     // Without a handle where there is none.
     const Instance &instance() const { return instance_; }
+    // Why there is no instance, in words.
+    const std::string &why_none() const { return why_none_; }
 
  private:
     Instance instance_;
     bool is_engines_ = false;
+    std::string why_none_;
 };
 
 // A variable of the environment; NULL where it is not set, empty, or not to be believed.

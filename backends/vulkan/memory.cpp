@@ -123,8 +123,8 @@ quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *addr
 quire_status Memory::import(void *host_pointer, uint64_t size_bytes, uint64_t *address,
                             quire_error *error) {
     if (!context_->imports_host) {
-        return fail(error, QUIRE_E_UNSUPPORTED,
-                    "the VkDevice has no VK_EXT_external_memory_host: let memory be made");
+        return import_staged(static_cast<unsigned char *>(host_pointer), size_bytes, address,
+                             error);
     }
     uint64_t unit = context_->adapter.import_alignment;
     if (reinterpret_cast<uint64_t>(host_pointer) % unit != 0 || size_bytes % unit != 0) {
@@ -157,6 +157,40 @@ quire_status Memory::import(void *host_pointer, uint64_t size_bytes, uint64_t *a
     return QUIRE_OK;
 }
 
+quire_status Memory::import_staged(unsigned char *host, uint64_t size_bytes, uint64_t *address,
+                                   quire_error *error) {
+    std::lock_guard lock(mutex_);
+    for (const auto &[begin, one] : allocations_) {
+        if (one.staged == nullptr || one.staged >= host + size_bytes) continue;
+        if (one.staged + one.size_bytes <= host) continue;
+        return fail(error, QUIRE_E_ARG, "some of the %" PRIu64 " bytes are memory of the device's",
+                    size_bytes);
+    }
+    // 2^60 addresses: what a host can map, a few thousand times.
+    if (size_bytes > UINT64_MAX - next_staged_ - kAlignment) {
+        return fail(error, QUIRE_E_UNSUPPORTED, "%" PRIu64 " bytes to import: import less",
+                    size_bytes);
+    }
+    Allocation made{};
+    made.size_bytes = size_bytes;
+    made.staged = host;
+    *address = next_staged_;
+    next_staged_ += aligned(size_bytes);
+    allocations_.emplace(*address, std::move(made));
+    return QUIRE_OK;
+}
+
+bool Memory::find_staged(uint64_t address, uint64_t size_bytes, unsigned char **host) {
+    std::lock_guard lock(mutex_);
+    auto found = at(address);
+    if (found == allocations_.end() || found->second.staged == nullptr) return false;
+    const Allocation &one = found->second;
+    uint64_t offset = address - found->first;
+    if (offset > one.size_bytes || size_bytes > one.size_bytes - offset) return false;
+    *host = one.staged + offset;
+    return true;
+}
+
 // REQUIRES: the mutex is held.
 bool Memory::overlaps(uint64_t address, uint64_t size_bytes) {
     auto before = at(address + size_bytes - 1);
@@ -184,7 +218,7 @@ bool Memory::release(uint64_t address, uint64_t size_bytes) {
 bool Memory::find(uint64_t address, uint64_t size_bytes, Span *span) {
     std::lock_guard lock(mutex_);
     auto found = at(address);
-    if (found == allocations_.end()) return false;
+    if (found == allocations_.end() || found->second.chunks.empty()) return false;
     const Allocation &one = found->second;
     uint64_t offset = address - found->first;
     if (offset > one.size_bytes || size_bytes > one.size_bytes - offset) return false;
@@ -258,8 +292,23 @@ quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t si
     return status;
 }
 
+quire_status check_reached(std::span<const uint64_t> addresses, quire_error *error) {
+    if (std::none_of(addresses.begin(), addresses.end(), is_staged)) return QUIRE_OK;
+    return fail(error, QUIRE_E_UNSUPPORTED,
+                "a kernel would read or write host memory that was imported on a device without "
+                "VK_EXT_external_memory_host, which copies alone can: copy it, or let it be made");
+}
+
 void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t) {
-    if (device == nullptr || !device->memory.release(address, size_bytes)) return;
+    if (device == nullptr) return;
+    unsigned char *staged = nullptr;
+    bool is_staged = device->memory.find_staged(address, size_bytes, &staged);
+    if (!device->memory.release(address, size_bytes)) return;
+    if (is_staged) {
+        std::lock_guard lock(device->mutex);
+        device->staging.land();
+        device->staging.forget(staged, size_bytes);
+    }
     live_objects.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -10,6 +10,9 @@
 // kernels have no chunk table: there it is refused. QUIRE_VULKAN_MAX_ALLOCATION lowers the size, in
 // bytes, from which device memory is divided.
 //
+// Host memory of the engine's that the device cannot reach (staging.hpp) has addresses that no
+// device has either, from kStagedBegin on: copies and fills go by the ring, kernels are refused.
+//
 // Invariants
 //   (1) ranges of two allocations do not overlap
 //   (2) every address that was made is a multiple of 4,096, and so is every chunk's begin in its
@@ -21,6 +24,7 @@
 
 #include <map>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "buffer.hpp"
@@ -29,6 +33,7 @@
 namespace quire::vulkan {
 
 constexpr uint64_t kDividedBegin = uint64_t{1} << 60;
+constexpr uint64_t kStagedBegin = uint64_t{1} << 61;
 constexpr uint32_t kChunkTableEntries = 16384;
 
 // A piece of memory that lies in one buffer.
@@ -45,9 +50,12 @@ class Memory {
 
     quire_status allocate(uint64_t size_bytes, uint32_t kind, uint64_t *address,
                           void **host_pointer, quire_error *error);
-    // The engine's own host memory, where it lies.
+    // The engine's own host memory: where it lies, or to be reached by the ring.
     quire_status import(void *host_pointer, uint64_t size_bytes, uint64_t *address,
                         quire_error *error);
+    // The same place in host memory, of what is reached by the ring. False: it is not all in one
+    // such import.
+    bool find_staged(uint64_t address, uint64_t size_bytes, unsigned char **host);
     // False: no such allocation.
     bool release(uint64_t address, uint64_t size_bytes);
     // The first piece of [address, address + size_bytes); false: it is not all in one allocation.
@@ -72,12 +80,15 @@ class Memory {
         std::vector<Chunk> chunks;
         uint32_t first_entry;  // of the chunk table, where there is more than one chunk
         uint32_t heap;
-        uint64_t used_bytes;  // of that
+        uint64_t used_bytes;    // of that
+        unsigned char *staged;  // of an import that has no buffer
     };
     using Allocations = std::map<uint64_t, Allocation>;
 
     Heap heap(uint32_t index);
     uint64_t undivided_bytes() const;  // device memory that fits into one buffer
+    quire_status import_staged(unsigned char *host, uint64_t size_bytes, uint64_t *address,
+                               quire_error *error);
     VkResult make_chunks(uint64_t size_bytes, BufferKind kind, Allocation *made);
     bool take_entries(uint32_t count, uint32_t *first);
     Allocations::iterator at(uint64_t address);
@@ -90,6 +101,7 @@ class Memory {
     std::vector<bool> is_taken_;  // of the table's entries
     Allocations allocations_;
     uint64_t used_bytes_[VK_MAX_MEMORY_HEAPS] = {};
+    uint64_t next_staged_ = kStagedBegin;  // no address is given twice
     uint32_t chunk_shift_ = 0;
 };
 
@@ -100,6 +112,12 @@ quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t si
 void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind);
 
 // Is the address one of a divided allocation?
-constexpr bool is_divided(uint64_t address) { return address >= kDividedBegin; }
+constexpr bool is_divided(uint64_t address) {
+    return address >= kDividedBegin && address < kStagedBegin;
+}
+constexpr bool is_staged(uint64_t address) { return address >= kStagedBegin; }
+
+// Refuses what a kernel cannot reach.
+quire_status check_reached(std::span<const uint64_t> addresses, quire_error *error);
 
 }  // namespace quire::vulkan

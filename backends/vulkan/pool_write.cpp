@@ -3,7 +3,7 @@
 #include "pool_write.hpp"
 
 #include <algorithm>
-#include <initializer_list>
+#include <array>
 #include <vector>
 
 #include "format.hpp"
@@ -46,7 +46,7 @@ struct MoveArguments {
     uint32_t k_bytes, v_bytes, k_scale_bytes, v_scale_bytes;
 };
 
-bool is_any_divided(std::initializer_list<uint64_t> addresses) {
+bool is_any_divided(std::span<const uint64_t> addresses) {
     return std::any_of(addresses.begin(), addresses.end(), is_divided);
 }
 
@@ -149,12 +149,14 @@ quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quir
     }
     if (args->token_count == 0) return QUIRE_OK;
     KvWriteArguments arguments = arguments_of(call, plan);
+    const std::array<uint64_t, 8> addresses = {call.k,           call.v,
+                                               call.slots,       arguments.positions,
+                                               arguments.q,      call.pool->address,
+                                               arguments.scales, arguments.amax};
+    if (quire_status status = check_reached(addresses, error)) return status;
     Recorder recorder(queue);
     if (quire_status status = recorder.begin(error)) return status;
-    KernelKey key{KernelName::kv_write,
-                  is_any_divided({call.k, call.v, call.slots, arguments.positions, arguments.q,
-                                  call.pool->address, arguments.scales, arguments.amax}),
-                  {}};
+    KernelKey key{KernelName::kv_write, is_any_divided(addresses), {}};
     Kernel kernel{};
     if (quire_status status = queue->device->kernels.get(key, &kernel, error)) return status;
     if (arguments.rotated_dim != 0) {

@@ -314,6 +314,9 @@ void quire_be_queue::poll() {
             return;
         }
     }
+    // Bytes for host memory first: whoever sees the place reached reads them, and those that other
+    // queues brought before it.
+    device->staging.land();
     reached_place = std::max(reached_place, value);
     quire::vulkan::FaultRecord record;
     std::memcpy(&record, fault_buffer.host(), sizeof record);
@@ -329,6 +332,14 @@ void quire_be_queue::poll() {
         done->drop_references();
         spare.push_back(std::move(done));
     }
+}
+
+uint64_t quire_be_queue::read_timeline() const {
+    uint64_t value = reached_place;
+    if (device->is_lost || timeline == VK_NULL_HANDLE) return value;
+    const quire::vulkan::Context &context = device->context;
+    VkResult result = context.vk.vkGetSemaphoreCounterValue(context.handle, timeline, &value);
+    return result < 0 || value > submitted_place ? reached_place : value;
 }
 
 void quire_be_queue::fail_from(uint64_t place, const char *reason) {

@@ -123,6 +123,8 @@ struct quire_be_queue {
 
     // REQUIRES, of all below: the device's mutex is held.
     quire_status check_usable(quire_error *error);
+    // How far the timeline came; what of it was seen, where the driver no longer says.
+    uint64_t read_timeline() const;
     // Looks how far the device came, takes back what has run, and learns of faults.
     void poll();
     bool has_reached(uint64_t place) { return place <= reached_place; }

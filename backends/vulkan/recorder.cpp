@@ -145,6 +145,12 @@ quire_status Recorder::signal_native(const VkSemaphoreSubmitInfo &info, quire_er
     {
         std::lock_guard lock(queue_->device->mutex);
         queue_->device->pump();
+        if (queue_->device->staging.is_landing()) {
+            return fail(error, QUIRE_E_BUSY,
+                        "bytes are on their way to host memory that the device cannot reach, and "
+                        "the semaphore would be signalled before they are there: wait for a fence "
+                        "behind them first");
+        }
         // The engine would submit its wait in front of the signal, to a VkQueue that runs neither
         // then.
         if (!queue_->held.empty() && !queue_->has_failed()) {
@@ -184,6 +190,18 @@ uint64_t Recorder::scratch(uint64_t size_bytes, Span *span) {
     }
     *span = {scratch.handle(), 0, size_bytes};
     return scratch.address();
+}
+
+void Recorder::keep(std::vector<PieceHold> pieces, std::vector<Landing> landings) {
+    if (pieces.empty()) return;
+    std::lock_guard lock(queue_->device->mutex);
+    Batch &batch = *queue_->open;
+    for (PieceHold &piece : pieces) batch.pieces.push_back(std::move(piece));
+    for (Landing &landing : landings) {
+        landing.queue = queue_;
+        landing.place = batch.place;
+        queue_->device->staging.add(std::move(landing));
+    }
 }
 
 void Recorder::dispatch(const Kernel &kernel, uint64_t arguments, uint64_t group_count) {

@@ -32,6 +32,10 @@ class Recorder {
     quire_status signal(const FenceStep &step, quire_error *error);
     quire_status signal_native(const VkSemaphoreSubmitInfo &info, quire_error *error);
 
+    // Memory of the ring that the commands use, and what of it belongs in host memory then. After
+    // this nothing fails but the submission.
+    void keep(std::vector<PieceHold> pieces, std::vector<Landing> landings);
+
     // Copies a kernel's arguments to where it finds them; 0: there is no memory.
     uint64_t arguments(const void *from, uint64_t size_bytes);
     // Memory of the queue's own, which the calls on it use one after another; 0: there is none.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cstring>
+#include <mutex>
 #include <vector>
 
 #include "recorder.hpp"
@@ -21,22 +23,102 @@ struct Run {
     std::vector<VkBufferCopy> regions;
 };
 
-// Adds one copy, cut where either side goes on in another buffer.
-bool add_copy(Memory &memory, const quire_be_copy &one, std::vector<Run> *runs) {
+// What a call reads and writes in the ring (staging.hpp).
+struct Staged {
+    std::vector<PieceHold> pieces;
+    std::vector<Landing> landings;
+};
+
+quire_status no_ring(uint64_t size_bytes, quire_error *error) {
+    return fail(error, QUIRE_E_DEVICE_MEMORY,
+                "no memory to stage %" PRIu64
+                " bytes of a copy with host memory that the device "
+                "cannot reach",
+                size_bytes);
+}
+
+// The newest bytes of host memory that the device cannot reach, as many as lie in one piece.
+quire_status stage_source(quire_be_device &device, const unsigned char *host, uint64_t size_bytes,
+                          Staged *staged, Span *span, quire_error *error) {
+    uint64_t offset = 0;
+    uint64_t run_bytes = 0;
+    PieceHold piece;
+    bool is_there = false;
+    {
+        std::lock_guard lock(device.mutex);
+        device.staging.land();
+        piece = device.staging.find(host, size_bytes, &offset, &run_bytes);
+        is_there = piece != nullptr;
+        run_bytes = std::min(run_bytes, Staging::kPieceBytes);
+        if (!is_there) piece = device.staging.take(device.context, run_bytes);
+    }
+    if (piece == nullptr) return no_ring(run_bytes, error);
+    if (!is_there) std::memcpy(piece->host, host, run_bytes);
+    *span = {piece->buffer, piece->offset + offset, run_bytes};
+    staged->pieces.push_back(std::move(piece));
+    return QUIRE_OK;
+}
+
+quire_status stage_destination(quire_be_device &device, unsigned char *host, uint64_t size_bytes,
+                               Staged *staged, Span *span, quire_error *error) {
+    uint64_t run_bytes = std::min(size_bytes, Staging::kPieceBytes);
+    std::unique_lock lock(device.mutex);
+    PieceHold piece = device.staging.take(device.context, run_bytes);
+    lock.unlock();
+    if (piece == nullptr) return no_ring(run_bytes, error);
+    *span = {piece->buffer, piece->offset, run_bytes};
+    staged->landings.push_back({host, run_bytes, piece, nullptr, 0});
+    staged->pieces.push_back(std::move(piece));
+    return QUIRE_OK;
+}
+
+// Is all of it memory of the device's, or imported?
+bool is_memory(quire_be_device &device, uint64_t address, uint64_t size_bytes) {
+    Span span{};
+    unsigned char *host = nullptr;
+    return device.memory.find(address, size_bytes, &span) ||
+           device.memory.find_staged(address, size_bytes, &host);
+}
+
+// Where the first bytes of one side of a copy are, at most *size_bytes, which becomes how many.
+// REQUIRES: is_memory().
+quire_status find_side(quire_be_device &device, uint64_t address, bool is_read, Staged *staged,
+                       Span *span, uint64_t *size_bytes, quire_error *error) {
+    quire_status status = QUIRE_OK;
+    unsigned char *host = nullptr;
+    if (!device.memory.find_staged(address, *size_bytes, &host)) {
+        device.memory.find(address, *size_bytes, span);
+    } else if (is_read) {
+        status = stage_source(device, host, *size_bytes, staged, span, error);
+    } else {
+        status = stage_destination(device, host, *size_bytes, staged, span, error);
+    }
+    if (status == QUIRE_OK) *size_bytes = std::min(*size_bytes, span->size_bytes);
+    return status;
+}
+
+// Adds one copy, cut where either side goes on in another buffer. REQUIRES: both are memory.
+quire_status add_copy(quire_be_device &device, const quire_be_copy &one, std::vector<Run> *runs,
+                      Staged *staged, quire_error *error) {
     Span src{}, dst{};
+    // Of the ring no more is taken than is copied: so a side that is no part of it comes first, and
+    // of two that are the source, which may lie in several pieces.
+    bool is_src_last = is_staged(one.src) && !is_staged(one.dst);
     for (uint64_t done = 0; done < one.size_bytes;) {
-        uint64_t left = one.size_bytes - done;
-        if (!memory.find(one.src + done, left, &src) || !memory.find(one.dst + done, left, &dst)) {
-            return false;
-        }
-        uint64_t piece = std::min(src.size_bytes, dst.size_bytes);
+        uint64_t piece = one.size_bytes - done;
+        auto find = [&](bool is_read) {
+            return find_side(device, (is_read ? one.src : one.dst) + done, is_read, staged,
+                             is_read ? &src : &dst, &piece, error);
+        };
+        if (quire_status status = find(!is_src_last)) return status;
+        if (quire_status status = find(is_src_last)) return status;
         if (runs->empty() || runs->back().src != src.buffer || runs->back().dst != dst.buffer) {
             runs->push_back({src.buffer, dst.buffer, {}});
         }
         runs->back().regions.push_back({src.offset, dst.offset, piece});
         done += piece;
     }
-    return true;
+    return QUIRE_OK;
 }
 
 void fill_bytes(Recorder &recorder, const Span &span, uint64_t offset, uint64_t size_bytes,
@@ -83,11 +165,18 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     Lane lane = lane_of(*queue, copies, count);
     if (quire_status status = recorder.begin(error, lane)) return status;
     std::vector<Run> runs;
+    Staged staged;
     for (uint32_t i = 0; i < count; ++i) {
-        if (add_copy(queue->device->memory, copies[i], &runs)) continue;
-        return fail(error, QUIRE_E_ARG,
-                    "copy %u of %" PRIu64 " bytes begins or ends outside this device's memory", i,
-                    copies[i].size_bytes);
+        const quire_be_copy &one = copies[i];
+        if (one.size_bytes != 0 && (!is_memory(*queue->device, one.src, one.size_bytes) ||
+                                    !is_memory(*queue->device, one.dst, one.size_bytes))) {
+            return fail(error, QUIRE_E_ARG,
+                        "copy %u of %" PRIu64 " bytes begins or ends outside this device's memory",
+                        i, one.size_bytes);
+        }
+        if (quire_status status = add_copy(*queue->device, one, &runs, &staged, error)) {
+            return status;
+        }
     }
     if (runs.empty()) return QUIRE_OK;
     for (const Run &run : runs) {
@@ -95,6 +184,7 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
                                       static_cast<uint32_t>(run.regions.size()),
                                       run.regions.data());
     }
+    recorder.keep(std::move(staged.pieces), std::move(staged.landings));
     return recorder.finish(error);
 }
 
@@ -106,16 +196,22 @@ quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, 
     Recorder recorder(queue);
     if (quire_status status = recorder.begin(error)) return status;
     std::vector<Span> spans;
+    Staged staged;
+    if (!is_memory(*queue->device, address, size_bytes)) {
+        return fail(error, QUIRE_E_ARG,
+                    "a fill of %" PRIu64 " bytes begins or ends outside this device's memory",
+                    size_bytes);
+    }
     for (uint64_t done = 0; done < size_bytes; done += spans.back().size_bytes) {
         Span span{};
-        if (!queue->device->memory.find(address + done, size_bytes - done, &span)) {
-            return fail(error, QUIRE_E_ARG,
-                        "a fill of %" PRIu64 " bytes begins or ends outside this device's memory",
-                        size_bytes);
-        }
+        uint64_t left = size_bytes - done;
+        quire_status status =
+            find_side(*queue->device, address + done, false, &staged, &span, &left, error);
+        if (status != QUIRE_OK) return status;
         spans.push_back(span);
     }
     for (const Span &span : spans) fill_span(recorder, span, byte);
+    recorder.keep(std::move(staged.pieces), std::move(staged.landings));
     return recorder.finish(error);
 }
 

@@ -5,7 +5,8 @@
  * The backend opens it in libvulkan's place (QUIRE_VULKAN_LIBRARY). What is not named here is the
  * real one's. A test sets what goes wrong through the exported faulty_set(), and asks how many
  * semaphores there are through faulty_semaphores(): each queue of the backend has one. And how many
- * submissions waited for one, through faulty_waits().
+ * submissions waited for one, through faulty_waits(); and whether a kernel of some size was loaded,
+ * through faulty_has_module().
  *
  * Threads: faulty_set() while no other call runs; the rest any.
  */
@@ -16,6 +17,10 @@
 #include <vulkan/vulkan_core.h>
 
 #define EXPORT __attribute__((visibility("default")))
+
+/* Sizes of the kernels that were loaded since faulty_set(). */
+static atomic_size_t modules[32];
+static atomic_uint module_count;
 
 /* What goes wrong, and before how many calls that still succeed. */
 static char the_fault[32];
@@ -39,6 +44,15 @@ static PFN_vkVoidFunction real_of(VkInstance instance, const char *name) {
 EXPORT void faulty_set(const char *fault, int succeeding_calls) {
     strncpy(the_fault, fault, sizeof the_fault - 1);
     atomic_store(&calls_left, succeeding_calls);
+    atomic_store(&module_count, 0);
+}
+
+EXPORT int faulty_has_module(size_t size_bytes) {
+    unsigned int i, count = atomic_load(&module_count);
+    for (i = 0; i < count && i < sizeof modules / sizeof *modules; ++i) {
+        if (atomic_load(&modules[i]) == size_bytes) return 1;
+    }
+    return 0;
 }
 
 EXPORT int faulty_semaphores(void) { return atomic_load(&semaphores); }
@@ -181,6 +195,16 @@ static VKAPI_ATTR VkResult VKAPI_CALL read_counter(VkDevice device, VkSemaphore 
         device, semaphore, value);
 }
 
+static VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice device,
+                                                    const VkShaderModuleCreateInfo *info,
+                                                    const VkAllocationCallbacks *allocator,
+                                                    VkShaderModule *module) {
+    unsigned int i = atomic_fetch_add(&module_count, 1);
+    if (i < sizeof modules / sizeof *modules) atomic_store(&modules[i], info->codeSize);
+    return ((PFN_vkCreateShaderModule)device_function("vkCreateShaderModule"))(device, info,
+                                                                               allocator, module);
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL create_semaphore(VkDevice device,
                                                        const VkSemaphoreCreateInfo *info,
                                                        const VkAllocationCallbacks *allocator,
@@ -214,6 +238,7 @@ static PFN_vkVoidFunction replaced(const char *name) {
         {"vkGetDeviceQueue", (PFN_vkVoidFunction)get_queue},
         {"vkCreateCommandPool", (PFN_vkVoidFunction)create_pool},
         {"vkCreateBuffer", (PFN_vkVoidFunction)create_buffer},
+        {"vkCreateShaderModule", (PFN_vkVoidFunction)create_module},
         {"vkCreateSemaphore", (PFN_vkVoidFunction)create_semaphore},
         {"vkDestroySemaphore", (PFN_vkVoidFunction)destroy_semaphore},
         {"vkWaitSemaphores", (PFN_vkVoidFunction)wait},

@@ -26,6 +26,7 @@ const uint kStaticVScale = 256;
 const uint kOwnKScale = 512;  // in planes beside the codes
 const uint kOwnVScale = 1024;
 const uint kWideK = 4096;   // rows of K are aligned to 16 bytes, and of whole fours
+const uint kWideV = 8192;   // as kWideK
 const uint kLatent = 2048;  // V is the beginning of K, and so are its scales
 
 // Places of a chunk: what one state is about. Every query's chunks begin at multiples of it.

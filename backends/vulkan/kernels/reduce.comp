@@ -42,7 +42,8 @@ void main() {
         uint64_t state = state_index(call, token, uint(begin / kChunkPlaces), q_head);
         float top = load_float(call.states, int64_t(state * 2));
         float sum = load_float(call.states, int64_t(state * 2 + 1));
-        if (top == kMinusInfinity) continue;  // it saw no key
+        // It saw no key. Of scores that are all NaN no top is found either, but their sum is NaN.
+        if (top == kMinusInfinity && sum == 0.0) continue;
         float higher = max(total.top, top);
         float of_total = total.top == kMinusInfinity ? 0.0 : exp_of(total.top - higher);
         float of_state = exp_of(top - higher);

@@ -18,6 +18,17 @@ constexpr uint32_t kRows[] = {
 constexpr uint32_t kAttend[] = {
 #include "attend.spv.inc"
 };
+#if defined(QUIRE_FRAGMENTS_KHR) || defined(QUIRE_FRAGMENTS_NV)
+constexpr uint32_t kAttendFragments[] = {
+#include "attend_fragments.spv.inc"
+};
+constexpr Spirv kFragments = {kAttendFragments, sizeof kAttendFragments};
+#else
+constexpr Spirv kFragments = {nullptr, 0};
+#endif
+constexpr uint32_t kAttendFragmentsPlain[] = {
+#include "attend_fragments_plain.spv.inc"
+};
 constexpr uint32_t kReduce[] = {
 #include "reduce.spv.inc"
 };
@@ -27,8 +38,14 @@ constexpr uint32_t kMerge[] = {
 
 // In the order of KernelName.
 constexpr Spirv kModules[] = {
-    {kKvWrite, sizeof kKvWrite}, {kMove, sizeof kMove},     {kRows, sizeof kRows},
-    {kAttend, sizeof kAttend},   {kReduce, sizeof kReduce}, {kMerge, sizeof kMerge},
+    {kKvWrite, sizeof kKvWrite},
+    {kMove, sizeof kMove},
+    {kRows, sizeof kRows},
+    {kAttend, sizeof kAttend},
+    kFragments,
+    {kAttendFragmentsPlain, sizeof kAttendFragmentsPlain},
+    {kReduce, sizeof kReduce},
+    {kMerge, sizeof kMerge},
 };
 static_assert(sizeof kModules / sizeof *kModules == static_cast<size_t>(KernelName::count));
 

@@ -20,6 +20,7 @@ struct Spirv {
     size_t size_bytes;
 };
 
+// Nothing where the build has not the kernel.
 Spirv spirv_of(KernelName name);
 
 }  // namespace quire::vulkan

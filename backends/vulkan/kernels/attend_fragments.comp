@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attend_fragments: as attend, where q, K and V are f16, by products of fragments (fragment.glsl):
+// up to sixteen queries of a unit are the rows of a matrix, 64 keys the columns of another.
+//
+// Tiles of 64 places. Rows of K are staged in shared memory, 64 elements of each at a time, and all
+// queries multiplied by them; lanes make scores of the products, and weights of those; rows of V
+// are staged in the same place, and all weights multiplied by them. Sums are f32.
+//
+// A weight, at most 1, is multiplied by 2^15 and kept as two f16 numbers, the rounded one and what
+// rounding left: so of a weight down to 2^-18 22 bits are kept, and of less what lies above 2^-40.
+//
+// What a query does not see must not be multiplied by 0, for it may hold a NaN or an infinity. Rows
+// that no query sees are zeros here. Where a row that some queries see and others do not has such
+// an element, the unit's tokens are weighed one after another, each with its own rows and zeros for
+// the others; the bits are the same, since finite values times 0 add nothing.
+//
+// REQUIRES: head dims are multiples of 16, at most 256.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "call.glsl"
+#include "fault.glsl"
+#include "number.glsl"
+#include "softmax.glsl"
+#include "attend_call.glsl"
+#include "sight.glsl"
+
+const uint kQueries = 16;
+const uint kMostDim = 256;
+const uint kSlice = 64;                     // elements of rows that are staged at a time
+const uint kMostSlices = kMostDim / kSlice;
+const float kWeightScale = 32768.0;
+
+float value_scale(uint j) { return kWeightScale; }
+
+#include "unit.glsl"
+
+// Elements of f16, by eights. Strides are odd, so that rows begin in other banks.
+const uint kQueryStride = kMostDim / 8 + 1;
+const uint kRowStride = kSlice / 8 + 1;
+const uint kWeightStride = kLanes / 8 + 1;
+const uint kRowsBegin = kQueries * kQueryStride;           // of K or V
+const uint kHighBegin = kRowsBegin + kLanes * kRowStride;  // weights, rounded
+const uint kLowBegin = kHighBegin + kQueries * kWeightStride;
+shared uvec4 halves[kLowBegin + kQueries * kWeightStride];
+shared uint64_t blocks[kLanes];
+shared uint is_wild;  // a value that some queries see and others do not is no number
+
+#include "fragment.glsl"
+
+// Eight f16 numbers; is_wide: they are aligned to 16 bytes.
+uvec4 load_eight(uint64_t from, bool is_wide) {
+    if (is_wide) return FourWords(real(from)).v;
+    uvec4 eight;
+    for (uint i = 0; i < 4; ++i) {
+        eight[i] = load_half(from + i * 4) | load_half(from + i * 4 + 2) << 16;
+    }
+    return eight;
+}
+
+void load_queries(Arguments call, Unit unit) {
+    uint dim = k_dim_of(call);
+    uint eights = dim / 8;
+    for (uint i = lane(); i < kQueries * eights; i += kLanes) {
+        uint m = i / eights;
+        uvec4 eight = uvec4(0);
+        if (m < unit.count) {
+            int64_t first = int64_t(token_of(unit, m)) * call.q_stride +
+                            int64_t(q_head_of(call, unit, m)) * dim;
+            eight = load_eight(call.q + uint64_t(first) * 2 + i % eights * 16, false);
+        }
+        halves[m * kQueryStride + i % eights] = eight;
+    }
+}
+
+void find_visible(Arguments call, Unit unit, int tile) {
+    int place = tile + int(lane());
+    uint seen = seen_by(call, unit, place);
+    visible[lane()] = seen;
+    if (seen == 0) return;
+    atomicOr(any_visible, 1);
+    blocks[lane()] = block_at(call, unit, place);
+}
+
+bool has_no_number(uvec4 eight) {
+    for (uint i = 0; i < 4; ++i) {
+        if ((eight[i] & 0x7C00u) == 0x7C00u) return true;
+        if ((eight[i] & 0x7C000000u) == 0x7C000000u) return true;
+    }
+    return false;
+}
+
+// Elements from `begin` on of the rows that one of `queries` sees, zeros for others.
+void stage_rows(Arguments call, Unit unit, int tile, uint begin, bool is_v, uint queries) {
+    uint dim = is_v ? v_dim_of(call) : k_dim_of(call);
+    uint eights = min(kSlice, dim - begin) / 8;
+    uint all = (1u << unit.count) - 1;
+    bool is_wide = has(call, is_v ? kWideV : kWideK);
+    for (uint i = lane(); i < kLanes * eights; i += kLanes) {
+        uint j = i / eights;
+        uint seen = visible[j];
+        uvec4 eight = uvec4(0);
+        if ((seen & queries) != 0) {
+            uint in_block = uint(tile + int(j)) % block_tokens_of(call);
+            uint64_t row = is_v ? v_row(call, unit, blocks[j], in_block)
+                                : k_row(call, unit, blocks[j], in_block);
+            eight = load_eight(row + (begin + i % eights * 8) * 2, is_wide);
+            if (is_v && seen != all && has_no_number(eight)) atomicOr(is_wild, 1);
+        }
+        halves[kRowsBegin + j * kRowStride + i % eights] = eight;
+    }
+}
+
+// A team has groups of 16 keys.
+void add_scores(uint begin, uint count) {
+    for (uint key = team() * 16; key < kLanes; key += team_count() * 16) {
+        Sum sum = no_sum();
+        if (begin != 0) sum = load_sum(key, kLanes);
+        for (uint d = 0; d < count; d += 16) {
+            Left q = load_left((begin + d) / 8, kQueryStride);
+            Right k = load_right_turned(kRowsBegin + key * kRowStride + d / 8, kRowStride);
+            sum = add_product(q, k, sum);
+        }
+        store_sum(sum, key, kLanes);
+    }
+}
+
+void compute_scores(Arguments call, Unit unit, int tile) {
+    uint dim = k_dim_of(call);
+    for (uint begin = 0; begin < dim; begin += kSlice) {
+        stage_rows(call, unit, tile, begin, false, ~0u);
+        barrier();
+        add_scores(begin, min(kSlice, dim - begin));
+        barrier();
+    }
+    uint seen = visible[lane()];
+    for (uint m = 0; m < unit.count; ++m) {
+        if ((seen >> m & 1u) == 0) continue;
+        uint at = m * kLanes + lane();
+        weights[at] = score_of(call, unit, m, weights[at], tile + int(lane()));
+    }
+}
+
+uint high_of(float weight) { return f32_to_f16(floatBitsToUint(weight)); }
+uint low_of(float weight, uint high) {
+    precise float left = weight - uintBitsToFloat(f16_to_f32(high));
+    return f32_to_f16(floatBitsToUint(left));
+}
+
+// Weights of f32 as two of f16; 0 where a query does not see the key.
+void pack_weights() {
+    for (uint i = lane(); i < kQueries * kLanes / 8; i += kLanes) {
+        uint m = i / (kLanes / 8);
+        uint eight = i % (kLanes / 8);
+        uvec4 high = uvec4(0);
+        uvec4 low = uvec4(0);
+        for (uint e = 0; e < 8; ++e) {
+            uint j = eight * 8 + e;
+            if ((visible[j] >> m & 1u) == 0) continue;
+            float weight = weights[m * kLanes + j];
+            uint rounded = high_of(weight);
+            high[e / 2] |= rounded << (e % 2 * 16);
+            low[e / 2] |= low_of(weight, rounded) << (e % 2 * 16);
+        }
+        halves[kHighBegin + m * kWeightStride + eight] = high;
+        halves[kLowBegin + m * kWeightStride + eight] = low;
+    }
+}
+
+// All weights times the staged rows, in place of the weights of f32. A team has groups of 16
+// elements.
+void weigh_rows(uint count) {
+    for (uint d = team() * 16; d < count; d += team_count() * 16) {
+        Sum sum = no_sum();
+        for (uint j = 0; j < kLanes; j += 16) {
+            Right v = load_right(kRowsBegin + j * kRowStride + d / 8, kRowStride);
+            sum = add_product(load_left(kHighBegin + j / 8, kWeightStride), v, sum);
+            sum = add_product(load_left(kLowBegin + j / 8, kWeightStride), v, sum);
+        }
+        store_sum(sum, d, kLanes);
+    }
+}
+
+// The lane's elements of the weighed values: numbers lane, lane + 64 and so on.
+float values[kQueries][kMostSlices];
+
+void add_values(Arguments call, Unit unit, int tile) {
+    uint dim = v_dim_of(call);
+    for (uint slice = 0; slice * kSlice < dim; ++slice) {
+        uint begin = slice * kSlice;
+        uint count = min(kSlice, dim - begin);
+        if (lane() == 0) is_wild = 0;
+        barrier();
+        stage_rows(call, unit, tile, begin, true, ~0u);
+        barrier();
+        bool by_token = is_wild != 0;
+        uint step = by_token ? unit.heads : unit.count;
+        for (uint first = 0; first < unit.count; first += step) {
+            if (by_token) {
+                stage_rows(call, unit, tile, begin, true, ((1u << step) - 1) << first);
+                barrier();
+            }
+            weigh_rows(count);
+            barrier();
+            for (uint m = 0; m < kQueries; ++m) {
+                if (m < first || m >= first + step || lane() >= count) continue;
+                float added = weights[m * kLanes + lane()] * (1.0 / kWeightScale);
+                values[m][slice] = values[m][slice] * factors[m] + added;
+            }
+            barrier();
+        }
+    }
+}
+
+void store_state(Arguments call, Unit unit, uint chunk, uint m) {
+    uint64_t state = store_softmax(call, unit, chunk, m);
+    uint dim = v_dim_of(call);
+    for (uint slice = 0; slice < kMostSlices; ++slice) {
+        uint d = slice * kSlice + lane();
+        if (d >= dim) continue;
+        store_word(call.values + (state * dim + d) * 4, floatBitsToUint(values[m][slice]));
+    }
+}
+
+void main() {
+    if (is_idle()) return;
+    Arguments call = Arguments(push.arguments);
+    Unit unit;
+    uint chunk;
+    if (!find_unit(call, unit, chunk) || !may_see_any(call, unit)) return;
+    begin_state();
+    load_queries(call, unit);
+    for (uint m = 0; m < kQueries; ++m) {
+        for (uint slice = 0; slice < kMostSlices; ++slice) values[m][slice] = 0.0;
+    }
+    for (int tile = unit.chunk_begin; tile < unit.chunk_end; tile += int(kLanes)) {
+        if (lane() == 0) any_visible = 0;
+        barrier();
+        find_visible(call, unit, tile);
+        barrier();
+        bool goes_on = any_visible != 0;
+        barrier();
+        if (!goes_on) continue;
+        compute_scores(call, unit, tile);
+        barrier();
+        compute_weights();
+        barrier();
+        pack_weights();
+        add_values(call, unit, tile);
+    }
+    barrier();
+    for (uint m = 0; m < kQueries; ++m) {
+        if (m < unit.count) store_state(call, unit, chunk, m);
+    }
+}
