@@ -13,10 +13,13 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "gpu/context.hpp"
 #include "gpu/driver.hpp"
+#include "gpu/kernels/calls.hpp"
 #include "shared/checks.hpp"
 
 const char quire::kBackendName[] = "cuda";
@@ -28,17 +31,36 @@ namespace {
 // cuda.h.
 constexpr int kInterface = 12000;
 constexpr Result kOutOfMemory = 2;
-constexpr Result kDeinitialized = 4;
 constexpr Result kNoDevice = 100;
 constexpr Result kNotReady = 600;
-constexpr Result kFirstFatal = 700;  // of a kernel's: illegal address and what is like it
-constexpr Result kLastFatal = 720;
+// After these the context is of no more use. Not all that lies between: 704, peer access that is
+// enabled already, and some like it only say what was asked for wrongly.
+constexpr Result kFatal[] = {
+    4,    // CUDA_ERROR_DEINITIALIZED
+    46,   // DEVICE_UNAVAILABLE
+    201,  // INVALID_CONTEXT: somebody reset it
+    214,  // ECC_UNCORRECTABLE
+    220,  // NVLINK_UNCORRECTABLE
+    700,  // ILLEGAL_ADDRESS
+    702,  // LAUNCH_TIMEOUT
+    709,  // CONTEXT_IS_DESTROYED
+    710,  // ASSERT
+    714,  // HARDWARE_STACK_ERROR
+    715,  // ILLEGAL_INSTRUCTION
+    716,  // MISALIGNED_ADDRESS
+    717,  // INVALID_ADDRESS_SPACE
+    718,  // INVALID_PC
+    719,  // LAUNCH_FAILED
+    999   // UNKNOWN
+};
 constexpr int kAttributeMajor = 75;         // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kAttributeWaitValue64 = 122;  // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
 constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 constexpr unsigned kHostPortableMapped = 1 | 2;  // CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
 constexpr unsigned kWaitValueGeq = 0;            // CU_STREAM_WAIT_VALUE_GEQ
+constexpr int kCaptureRelaxed = 2;               // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr int kOldestMajor = 8;                  // of compute capability: what kernels are made for
+constexpr int kFunctionDynamicShared = 8;        // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 struct Cuda {
     int (*cuInit)(unsigned);
@@ -56,8 +78,14 @@ struct Cuda {
     int (*cuMemHostAlloc)(void **, size_t, unsigned);
     int (*cuMemFreeHost)(void *);
     int (*cuMemHostGetDevicePointer)(uint64_t *, void *, unsigned);
-    int (*cuStreamCreate)(void **, unsigned);
+    int (*cuCtxGetStreamPriorityRange)(int *, int *);
+    int (*cuStreamCreateWithPriority)(void **, unsigned, int);
+    int (*cuThreadExchangeStreamCaptureMode)(int *);
     int (*cuStreamDestroy)(void *);
+    int (*cuStreamGetCtx)(void *, void **);
+    int (*cuStreamIsCapturing)(void *, int *);
+    int (*cuStreamWaitEvent)(void *, void *, unsigned);
+    int (*cuEventRecord)(void *, void *);
     int (*cuStreamQuery)(void *);
     int (*cuStreamSynchronize)(void *);
     int (*cuStreamWaitValue64)(void *, uint64_t, uint64_t, unsigned);
@@ -66,6 +94,7 @@ struct Cuda {
     int (*cuModuleLoadData)(void **, const void *);
     int (*cuModuleUnload)(void *);
     int (*cuModuleGetFunction)(void **, void *, const char *);
+    int (*cuFuncSetAttribute)(void *, int, int);
     int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                           unsigned, void *, void **, void **);
     int (*cuGetErrorString)(int, const char **);
@@ -80,13 +109,16 @@ Result device_count(int *count) {
 }
 
 Result device_name(int index, char *name, int name_bytes) {
-    return cuda.cuDeviceGetName(name, name_bytes, index);
+    int device = 0;
+    if (Result result = cuda.cuDeviceGet(&device, index)) return result;
+    return cuda.cuDeviceGetName(name, name_bytes, device);
 }
 
 Result device_lacks(int index, char *text, size_t text_bytes) {
-    int major = 0, can_wait = 0;
-    if (Result result = cuda.cuDeviceGetAttribute(&major, kAttributeMajor, index)) return result;
-    if (Result result = cuda.cuDeviceGetAttribute(&can_wait, kAttributeWaitValue64, index)) {
+    int device = 0, major = 0, can_wait = 0;
+    if (Result result = cuda.cuDeviceGet(&device, index)) return result;
+    if (Result result = cuda.cuDeviceGetAttribute(&major, kAttributeMajor, device)) return result;
+    if (Result result = cuda.cuDeviceGetAttribute(&can_wait, kAttributeWaitValue64, device)) {
         return result;
     }
     if (major < kOldestMajor) {
@@ -102,12 +134,19 @@ Result retain(int index, void **context) {
     if (Result result = cuda.cuDeviceGet(&device, index)) return result;
     return cuda.cuDevicePrimaryCtxRetain(context, device);
 }
-void release(int index) { cuda.cuDevicePrimaryCtxRelease(index); }
-Result enter(void *context, void **before) {
-    *before = nullptr;
-    return cuda.cuCtxPushCurrent(context);
+void release(int index) {
+    int device = 0;
+    if (cuda.cuDeviceGet(&device, index) == 0) cuda.cuDevicePrimaryCtxRelease(device);
 }
-void leave(void *) {
+Result enter(void *context, Before *before) {
+    if (Result result = cuda.cuCtxPushCurrent(context)) return result;
+    before->capture_mode = kCaptureRelaxed;
+    cuda.cuThreadExchangeStreamCaptureMode(&before->capture_mode);
+    return 0;
+}
+void leave(const Before &before) {
+    int mode = before.capture_mode;
+    cuda.cuThreadExchangeStreamCaptureMode(&mode);
     void *ours = nullptr;
     cuda.cuCtxPopCurrent(&ours);
 }
@@ -121,9 +160,29 @@ Result host_alloc(void **pointer, uint64_t *address, size_t size_bytes) {
     return result;
 }
 
-Result stream_create(Stream *out) { return cuda.cuStreamCreate(out, kStreamNonBlocking); }
+Result stream_create(bool is_urgent, Stream *out) {
+    int least = 0, greatest = 0;
+    if (Result result = cuda.cuCtxGetStreamPriorityRange(&least, &greatest)) return result;
+    return cuda.cuStreamCreateWithPriority(out, kStreamNonBlocking, is_urgent ? greatest : 0);
+}
 Result stream_wait_value(Stream stream, uint64_t address, uint64_t value) {
     return cuda.cuStreamWaitValue64(stream, address, value, kWaitValueGeq);
+}
+Result stream_is_of(Stream stream, void *context, bool *is_of) {
+    void *found = nullptr;
+    Result result = cuda.cuStreamGetCtx(stream, &found);
+    *is_of = found == context;
+    return result;
+}
+Result stream_is_captured(Stream stream, bool *is_captured) {
+    int status = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+    Result result = cuda.cuStreamIsCapturing(stream, &status);
+    *is_captured = status != 0;
+    return result;
+}
+Result event_record(Stream stream, Event event) { return cuda.cuEventRecord(event, stream); }
+Result stream_wait_event(Stream stream, Event event) {
+    return cuda.cuStreamWaitEvent(stream, event, 0);
 }
 Result fill(Stream stream, uint64_t address, unsigned char byte, size_t size_bytes) {
     return cuda.cuMemsetD8Async(address, byte, size_bytes, stream);
@@ -135,11 +194,15 @@ Result module_load(const void *image, Module *out) { return cuda.cuModuleLoadDat
 Result module_function(Module module, const char *name, Function *out) {
     return cuda.cuModuleGetFunction(out, module, name);
 }
+Result function_allow_shared(Function function, uint32_t shared_bytes) {
+    return cuda.cuFuncSetAttribute(function, kFunctionDynamicShared,
+                                   static_cast<int>(shared_bytes));
+}
 Result launch(Function function, uint32_t groups_x, uint32_t groups_y, uint32_t threads,
-              Stream stream, void *arguments) {
+              uint32_t shared_bytes, Stream stream, void *arguments) {
     void *list[] = {arguments};
-    return cuda.cuLaunchKernel(function, groups_x, groups_y, 1, threads, 1, 1, 0, stream, list,
-                               nullptr);
+    return cuda.cuLaunchKernel(function, groups_x, groups_y, 1, threads, 1, 1, shared_bytes, stream,
+                               list, nullptr);
 }
 
 const char *describe(Result result) {
@@ -150,12 +213,15 @@ const char *describe(Result result) {
 bool is_not_ready(Result result) { return result == kNotReady; }
 bool is_out_of_memory(Result result) { return result == kOutOfMemory; }
 bool is_fatal(Result result) {
-    return (result >= kFirstFatal && result <= kLastFatal) || result == kDeinitialized;
+    return std::find(std::begin(kFatal), std::end(kFatal), result) != std::end(kFatal);
 }
 
 Driver make_driver() {
     Driver driver{};
     driver.vendor = "CUDA";
+    driver.stream_kind = QUIRE_NATIVE_CUDA_STREAM;
+    driver.event_kind = QUIRE_NATIVE_CUDA_EVENT;
+    driver.teams_of_prefill = kTeamsOnNvidia;
     driver.device_count = device_count;
     driver.device_name = device_name;
     driver.device_lacks = device_lacks;
@@ -173,11 +239,16 @@ Driver make_driver() {
     driver.stream_query = cuda.cuStreamQuery;
     driver.stream_wait = cuda.cuStreamSynchronize;
     driver.stream_wait_value = stream_wait_value;
+    driver.stream_is_of = stream_is_of;
+    driver.stream_is_captured = stream_is_captured;
+    driver.event_record = event_record;
+    driver.stream_wait_event = stream_wait_event;
     driver.fill = fill;
     driver.copy = copy;
     driver.module_load = module_load;
     driver.module_unload = cuda.cuModuleUnload;
     driver.module_function = module_function;
+    driver.function_allow_shared = function_allow_shared;
     driver.launch = launch;
     driver.describe = describe;
     driver.is_not_ready = is_not_ready;
@@ -214,8 +285,14 @@ const char *find_functions(GetProcAddress get) {
         QUIRE_CUDA(cuMemHostAlloc),
         QUIRE_CUDA(cuMemFreeHost),
         QUIRE_CUDA(cuMemHostGetDevicePointer),
-        QUIRE_CUDA(cuStreamCreate),
+        QUIRE_CUDA(cuCtxGetStreamPriorityRange),
+        QUIRE_CUDA(cuStreamCreateWithPriority),
+        QUIRE_CUDA(cuThreadExchangeStreamCaptureMode),
         QUIRE_CUDA(cuStreamDestroy),
+        QUIRE_CUDA(cuStreamGetCtx),
+        QUIRE_CUDA(cuStreamIsCapturing),
+        QUIRE_CUDA(cuStreamWaitEvent),
+        QUIRE_CUDA(cuEventRecord),
         QUIRE_CUDA(cuStreamQuery),
         QUIRE_CUDA(cuStreamSynchronize),
         QUIRE_CUDA(cuStreamWaitValue64),
@@ -224,6 +301,7 @@ const char *find_functions(GetProcAddress get) {
         QUIRE_CUDA(cuModuleLoadData),
         QUIRE_CUDA(cuModuleUnload),
         QUIRE_CUDA(cuModuleGetFunction),
+        QUIRE_CUDA(cuFuncSetAttribute),
         QUIRE_CUDA(cuLaunchKernel),
         QUIRE_CUDA(cuGetErrorString),
     };

@@ -115,12 +115,15 @@ AttendCall call_of(const PlanOptions &plan, const quire_be_attention &args) {
     to.scale = plan.scale;
     to.soft_cap = plan.soft_cap;
     if (plan.slopes != nullptr) std::copy_n(plan.slopes.get(), to.q_heads, to.slopes);
-    // Rows are no longer than at the commit, nor than their tables; kernels/rows.cu makes sure.
-    uint64_t places =
-        std::min<uint64_t>(uint64_t{args.block_table_stride} * to.block_tokens, args.max_length);
-    to.chunk_count =
-        static_cast<uint32_t>(std::max<uint64_t>(1, (places + kChunkPlaces - 1) / kChunkPlaces));
     return to;
+}
+
+// How many chunks rows have at most: as long as at the commit, or, in a graph that will meet later
+// ones, as their tables. kernels/rows.cu makes sure.
+uint32_t chunk_count_of(const quire_be_attention &args, bool is_captured) {
+    uint64_t places = uint64_t{args.block_table_stride} * args.pool->block_tokens;
+    places = std::min<uint64_t>(places, is_captured ? kMostKeys : args.max_length);
+    return static_cast<uint32_t>(std::max<uint64_t>(1, (places + kChunkPlaces - 1) / kChunkPlaces));
 }
 
 // The queue's scratch memory, and how many tokens make a round.
@@ -148,21 +151,44 @@ Scratch divide(uint64_t query_tokens, uint64_t chunk_count, uint32_t q_heads, ui
 
 // By the shape alone, never by the batch or where the pool lies: bits must not depend on those.
 bool has_fragments(const AttendCall &of) {
-    bool is_one_type = of.q_format == of.k_format && of.q_format == of.v_format;
+    auto becomes_q = [&](uint32_t format) {
+        return format == of.q_format || format == kI8 || format == kE4m3 || format == kE5m2;
+    };
     bool is_16_bit = of.q_format == kF16 || of.q_format == kBf16;
-    return is_one_type && is_16_bit && of.k_dim % 16 == 0 && of.v_dim % 16 == 0 &&
-           of.k_dim <= kMostFragmentDim && of.v_dim <= kMostFragmentDim;
+    return is_16_bit && becomes_q(of.k_format) && becomes_q(of.v_format) && of.k_dim % 16 == 0 &&
+           of.v_dim % 16 == 0 && of.k_dim <= kMostFragmentDim && of.v_dim <= kMostFragmentDim;
 }
 
 struct AttendKernel {
     KernelName name;
     uint32_t queries_per_unit;
+    uint32_t teams = 1;  // units of a block
 };
 
-uint64_t unit_count(const AttendCall &of, uint32_t queries_per_unit) {
-    uint32_t heads = std::min(of.group, queries_per_unit);
+// The tokens of a block's units, each with as many heads as go into it.
+uint32_t block_tokens_of(const AttendCall &of, const AttendKernel &kernel) {
+    uint32_t heads = std::min(of.group, kernel.queries_per_unit);
+    return kernel.queries_per_unit / heads * kernel.teams;
+}
+
+// Both of the kernels with matrix instructions give the same bits. The one for several units reads
+// each key once for all of them, but where a row fills one unit alone it holds the room of several
+// for it: so it is taken where rows fill its blocks in the mean. Which of them do only the device
+// knows.
+AttendKernel choose_kernel(const AttendCall &of, uint32_t teams_of_prefill) {
+    if (!has_fragments(of)) return {KernelName::attend, kQueriesPerUnit};
+    AttendKernel prefill = {KernelName::attend_prefill, kFragmentQueries, teams_of_prefill};
+    if (of.query_tokens >= uint64_t{block_tokens_of(of, prefill)} * of.row_count) return prefill;
+    return {KernelName::attend_fragments, kFragmentQueries};
+}
+
+// A block of one unit may begin at any token.
+uint64_t block_count(const AttendCall &of, const AttendKernel &kernel) {
+    uint32_t heads = std::min(of.group, kernel.queries_per_unit);
     uint64_t slices = (of.group + heads - 1) / heads;
-    return uint64_t{of.end_token - of.first_token} * of.kv_heads * slices * of.chunk_count;
+    uint64_t places = kernel.teams == 1 ? of.end_token - of.first_token
+                                        : slot_count(of, block_tokens_of(of, kernel));
+    return places * of.kv_heads * slices * of.chunk_count;
 }
 
 // Rounds of tokens, so that scratch memory has an end: for each the chunks, then their reduction.
@@ -172,8 +198,8 @@ quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, const AttendKerne
         call->first_token = static_cast<uint32_t>(first);
         call->end_token =
             static_cast<uint32_t>(std::min<uint64_t>(first + tokens_per_round, call->query_tokens));
-        uint64_t units = unit_count(*call, kernel.queries_per_unit);
-        if (quire_status status = enqueue.launch(kernel.name, units, &call->head, error)) {
+        uint64_t blocks = block_count(*call, kernel);
+        if (quire_status status = enqueue.launch(kernel.name, blocks, &call->head, error)) {
             return status;
         }
         uint64_t queries = uint64_t{call->end_token - call->first_token} * call->q_heads;
@@ -188,8 +214,8 @@ quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, const AttendKerne
 
 uint64_t scratch_bytes_of(const quire_be_plan_desc &desc) {
     uint64_t places = uint64_t{desc.max_blocks_per_row} * desc.shape.block_tokens;
-    uint64_t chunks = std::clamp<uint64_t>((places + kChunkPlaces - 1) / kChunkPlaces, 1,
-                                           INT32_MAX / kChunkPlaces);
+    places = std::clamp<uint64_t>(places, 1, kMostKeys);
+    uint64_t chunks = (places + kChunkPlaces - 1) / kChunkPlaces;
     if (desc.max_query_tokens == 0 || desc.shape.q_heads == 0) return 0;
     return divide(desc.max_query_tokens, chunks, desc.shape.q_heads, desc.shape.v_head_dim).bytes();
 }
@@ -208,9 +234,10 @@ quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_b
     }
     if (args->row_count == 0 || args->query_tokens == 0) return QUIRE_OK;
     AttendCall call = call_of(plan->options, resolved);
-    Scratch scratch = divide(call.query_tokens, call.chunk_count, call.q_heads, call.v_dim);
     Enqueue enqueue(queue);
-    if (quire_status status = enqueue.begin(error)) return status;
+    if (quire_status status = enqueue.begin_replayable(error)) return status;
+    call.chunk_count = chunk_count_of(resolved, enqueue.is_captured());
+    Scratch scratch = divide(call.query_tokens, call.chunk_count, call.q_heads, call.v_dim);
     if (quire_status status = queue->device->check(queue->reserve_scratch(scratch.bytes()),
                                                    "scratch memory", error)) {
         return status;
@@ -219,13 +246,14 @@ quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_b
     call.states = call.token_rows + scratch.row_bytes;
     call.values = call.states + scratch.state_bytes;
     // -1: of no row.
-    Result result = enqueue.driver().fill(queue->stream, call.token_rows, 0xFF, scratch.row_bytes);
-    if (quire_status status = enqueue.add(result, error)) return status;
+    if (quire_status status = enqueue.fill(call.token_rows, 0xFF, scratch.row_bytes, error)) {
+        return status;
+    }
     if (quire_status status = enqueue.launch(KernelName::rows, call.row_count, &call.head, error)) {
         return status;
     }
-    AttendKernel kernel = {KernelName::attend, kQueriesPerUnit};
-    if (has_fragments(call)) kernel = {KernelName::attend_fragments, kFragmentQueries};
+    const Driver &driver = *queue->device->context.driver;
+    AttendKernel kernel = choose_kernel(call, driver.teams_of_prefill);
     return launch_rounds(enqueue, &call, kernel, scratch.tokens_per_round, error);
 }
 
@@ -234,7 +262,7 @@ quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_erro
     if (quire_status status = check_merge(args, error)) return status;
     if (args->token_count == 0) return QUIRE_OK;
     Enqueue enqueue(queue);
-    if (quire_status status = enqueue.begin(error)) return status;
+    if (quire_status status = enqueue.begin_replayable(error)) return status;
     MergeCall call{};
     call.parts = args->parts;
     call.lses = args->lses;

@@ -13,7 +13,8 @@ constexpr size_t kPageBytes = 64 << 10;
 Result Cells::add_page() {
     Cell page;
     pages_.reserve(pages_.size() + 1);
-    free_.reserve(free_.size() + kPageBytes / kCellBytes);
+    // All cells there will be: give_back() must not fail.
+    free_.reserve((pages_.size() + 1) * (kPageBytes / kCellBytes));
     if (kind_ == CellKind::pinned) {
         void *host = nullptr;
         if (Result result = driver_->host_alloc(&host, &page.address, kPageBytes)) return result;

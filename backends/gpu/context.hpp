@@ -37,7 +37,7 @@ class Entered {
 
  private:
     const Driver *driver_;
-    void *before_ = nullptr;
+    Before before_;
     Result result_ = 0;
 };
 

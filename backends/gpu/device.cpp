@@ -19,15 +19,7 @@ namespace {
 quire_status check_device(const quire_be_device_desc *desc, quire_error *error) {
     if (quire_status status = check_struct(desc, sizeof *desc, "desc", error)) return status;
     if (quire_status status = refuse_chain(desc->next, error)) return status;
-    if ((desc->flags & ~uint32_t{QUIRE_BE_DEVICE_PIN_THREADS}) != 0) {
-        return fail(error, QUIRE_E_ARG, "flags 0x%x are not known: known is PIN_THREADS, 1",
-                    desc->flags);
-    }
-    if (desc->flags != 0 && desc->run_tasks != nullptr) {
-        return fail(error, QUIRE_E_ARG,
-                    "PIN_THREADS with run_tasks: its threads are for their owner to pin");
-    }
-    return QUIRE_OK;
+    return check_device_flags(*desc, error);
 }
 
 quire_status count_devices(const Driver **driver, int *count, quire_error *error) {
@@ -63,7 +55,9 @@ quire_status open_parts(quire_be_device *device, quire_error *error) {
     device->pinned.open(&driver);
     device->words.open(&driver);
     device->memory.open(device);
-    return make_queue(device, &device->service, error);
+    StreamChoice urgent;
+    urgent.is_urgent = true;
+    return make_queue(device, urgent, &device->service, error);
 }
 
 // REQUIRES: the context is current, and nothing of the device runs. A driver that is already gone
@@ -85,17 +79,10 @@ quire_be_queue *find_busy(quire_be_device *device) {
     return nullptr;
 }
 
-// Ends each wait for a fence that was not reached, and waits for all that runs.
-void end_work(quire_be_device *device) {
-    for (quire_be_fence *fence : device->fences) {
-        if (device->is_lost) break;
-        WakeCall call{};
-        call.fence = fence->cell.address;
-        device->is_good(device->service->launch(KernelName::fence_wake, 1, &call.head));
-    }
-    for (quire_be_queue *queue : device->queues) {
-        device->is_good(device->context.driver->stream_wait(queue->stream));
-    }
+// Waits for all that runs. Gives the lock up meanwhile.
+void end_work(quire_be_device *device, std::unique_lock<std::mutex> &lock) {
+    Deadline never(UINT64_MAX);
+    while (!device->is_lost && find_busy(device) != nullptr) never.wait(device->changed, lock);
 }
 
 void drop_parts(quire_be_device *device) {
@@ -177,9 +164,10 @@ void device_close(quire_be_device *device) {
     if (device == nullptr) return;
     std::unique_lock lock(device->mutex);
     device->is_closed = true;  // from now on nothing begins
+    for (quire_be_queue *queue : device->queues) queue->drop_held();
     {
         Entered entered(device->context);
-        if (entered.is_in()) end_work(device);
+        if (entered.is_in()) end_work(device, lock);
         for (quire_be_fence *fence : device->fences) fence->settle_for_good();
         if (entered.is_in()) close_parts(device);
     }
@@ -209,7 +197,7 @@ quire_status device_props(quire_be_device *device, quire_be_device_props *props,
     props->memory_total_bytes = total_bytes;
     props->memory_free_bytes = free_bytes;
     props->copy_alignment = 16;
-    props->reserved0 = 0;
+    props->flags = 0;
     std::memset(props->name, 0, sizeof props->name);
     std::snprintf(props->name, sizeof props->name, "%s", device->name);
     return QUIRE_OK;
@@ -221,9 +209,11 @@ quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *
     std::unique_lock lock(device->mutex);
     Entered entered(device->context);
     if (quire_status status = device->check_in(entered, error)) return status;
+    device->pump(entered);
     bool is_idle = find_busy(device) == nullptr;
     while (!is_idle && !device->is_lost && !deadline.has_passed()) {
         deadline.wait(device->changed, lock);
+        device->pump(entered);
         is_idle = device->is_closed || find_busy(device) == nullptr;
     }
     if (device->is_lost) {
@@ -247,8 +237,7 @@ void quire_be_device::drop_reference() {
 
 bool quire_be_device::is_good(quire::gpu::Result result) {
     if (result != 0 && context.driver->is_fatal(result)) {
-        is_lost = true;
-        changed.notify_all();
+        lose();
     }
     return result == 0;
 }
@@ -260,17 +249,44 @@ quire_status quire_be_device::check(quire::gpu::Result result, const char *what,
 }
 
 quire_status quire_be_device::check_in(const quire::gpu::Entered &entered, quire_error *error) {
+    if (is_lost && !entered.is_in()) return check_open(error);
     return check(entered.result(), "to make its context current", error);
 }
 
+quire_status quire_be_device::check_open(quire_error *error) const {
+    if (!is_closed && !is_lost) return QUIRE_OK;
+    return quire::fail(error, QUIRE_E_DEVICE_LOST, "the %s device is lost or closed",
+                       quire::kBackendName);
+}
+
+void quire_be_device::lose() {
+    is_lost = true;
+    changed.notify_all();
+}
+
 void quire_be_device::look(const quire::gpu::Entered &entered) {
-    if (is_closed || is_lost || !is_good(entered.result())) return;
-    quire::gpu::Result result = context.driver->stream_query(service->stream);
-    if (!context.driver->is_not_ready(result)) is_good(result);
+    if (is_closed || is_lost) return;
+    quire::gpu::Result result = entered.result();
+    if (result == 0) result = context.driver->stream_query(service->stream);
+    // Whatever else it says: a query fails for what happened before.
+    if (result != 0 && !context.driver->is_not_ready(result)) lose();
+}
+
+void quire_be_device::pump(const quire::gpu::Entered &entered) {
+    if (is_closed) return;
+    if (!entered.is_in()) lose();
+    bool goes_on = true;
+    while (goes_on) {
+        goes_on = false;
+        for (quire_be_queue *queue : queues) goes_on |= queue->advance();
+    }
 }
 
 void quire_be_device::sweep() {
-    for (quire_be_queue *queue : queues) queue->poll();
+    for (quire_be_queue *queue : queues) {
+        queue->poll();
+        queue->settle_failed();
+    }
     for (size_t i = 0; i < fences.size();) {
         quire_be_fence *fence = fences[i];
         if (!fence->is_released || !fence->is_out_of_reach()) {
@@ -287,5 +303,5 @@ void quire_be_device::sweep() {
 
 bool quire_be_device::has_held_queue() const {
     return std::any_of(queues.begin(), queues.end(),
-                       [](const quire_be_queue *queue) { return queue->may_be_held(); });
+                       [](const quire_be_queue *queue) { return !queue->held.empty(); });
 }

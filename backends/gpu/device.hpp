@@ -71,7 +71,7 @@ struct quire_be_device {
     bool is_closed = false;             // nothing is enqueued any more
     bool is_lost = false;               // the driver said so
     uint64_t scratch_bytes = 0;         // the most that a call of any plan wants
-    quire_be_queue *service = nullptr;  // our own, which never waits: signals of the host, zeros
+    quire_be_queue *service = nullptr;  // our own, urgent, which never waits: zeros
     std::vector<quire_be_queue *> queues;
     std::vector<quire_be_fence *> fences;  // released ones too, while a queue may reach them
 
@@ -83,10 +83,14 @@ struct quire_be_device {
     bool is_good(quire::gpu::Result result);
     quire_status check(quire::gpu::Result result, const char *what, quire_error *error);
     quire_status check_in(const quire::gpu::Entered &entered, quire_error *error);
+    quire_status check_open(quire_error *error) const;
+    void lose();
     // Asks the driver whether it still works.
     void look(const quire::gpu::Entered &entered);
+    // Gives streams what queues hold, as far as nothing stands against it.
+    void pump(const quire::gpu::Entered &entered);
     // Gives back what was released and has run.
     void sweep();
-    // May a queue be held back? What waits for the device would then wait for whoever lets it go.
+    // Does a queue wait for somebody's signal?
     bool has_held_queue() const;
 };

@@ -16,13 +16,24 @@
 namespace quire::gpu {
 
 using Stream = void *;
+using Event = void *;
 using Module = void *;
 using Function = void *;
 // 0 is success; the rest are the vendor's numbers.
 using Result = int;
 
+// Of the calling thread, until leave().
+struct Before {
+    void *context = nullptr;
+    int capture_mode = 0;
+    bool has_error = false;
+};
+
 struct Driver {
-    const char *vendor;  // in messages: "CUDA"
+    const char *vendor;    // in messages: "CUDA"
+    uint32_t stream_kind;  // QUIRE_NATIVE_*, of an engine's own
+    uint32_t event_kind;
+    uint32_t teams_of_prefill;  // as its code has them (kernels/calls.hpp)
 
     Result (*device_count)(int *count);
     Result (*device_name)(int index, char *name, int name_bytes);
@@ -32,9 +43,11 @@ struct Driver {
     // The device's primary context, which other users of the driver share: held until release().
     Result (*retain)(int index, void **context);
     void (*release)(int index);
-    // Makes it the thread's current one; leave() brings back what was. Nested calls are fine.
-    Result (*enter)(void *context, void **before);
-    void (*leave)(void *before);
+    // Makes it the thread's current one, and lets the thread call what another that captures a
+    // stream forbids; leave() brings back what was, the thread's last error too. Nested calls are
+    // fine.
+    Result (*enter)(void *context, Before *before);
+    void (*leave)(const Before &before);
 
     Result (*memory_info)(size_t *free_bytes, size_t *total_bytes);
     Result (*memory_alloc)(uint64_t *address, size_t size_bytes);
@@ -43,20 +56,29 @@ struct Driver {
     Result (*host_alloc)(void **pointer, uint64_t *address, size_t size_bytes);
     Result (*host_free)(void *pointer);
 
-    Result (*stream_create)(Stream *out);  // that waits for no other
+    // One that waits for no other; an urgent one goes before what is not, where a device can.
+    Result (*stream_create)(bool is_urgent, Stream *out);
     Result (*stream_destroy)(Stream stream);
     Result (*stream_query)(Stream stream);  // is_not_ready() while it has work
     Result (*stream_wait)(Stream stream);   // by the host, until it is idle
     // The stream goes on when the word is at least `value`, compared as signed numbers.
     Result (*stream_wait_value)(Stream stream, uint64_t address, uint64_t value);
+    // Is an engine's stream of this context? Yes, where the driver cannot say.
+    Result (*stream_is_of)(Stream stream, void *context, bool *is_of);
+    // What is enqueued on it goes to a graph. No, where the driver captures nothing.
+    Result (*stream_is_captured)(Stream stream, bool *is_captured);
+    Result (*event_record)(Stream stream, Event event);
+    Result (*stream_wait_event)(Stream stream, Event event);
     Result (*fill)(Stream stream, uint64_t address, unsigned char byte, size_t size_bytes);
     Result (*copy)(Stream stream, uint64_t dst, uint64_t src, size_t size_bytes);
 
     Result (*module_load)(const void *image, Module *out);
     Result (*module_unload)(Module module);
     Result (*module_function)(Module module, const char *name, Function *out);
+    // Lets launches of it ask for so many bytes of shared memory. NULL: its code declares them.
+    Result (*function_allow_shared)(Function function, uint32_t shared_bytes);
     Result (*launch)(Function function, uint32_t groups_x, uint32_t groups_y, uint32_t threads,
-                     Stream stream, void *arguments);
+                     uint32_t shared_bytes, Stream stream, void *arguments);
 
     const char *(*describe)(Result result);
     bool (*is_not_ready)(Result result);

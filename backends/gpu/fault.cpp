@@ -52,9 +52,7 @@ void describe_fault(const QueueRecord &record, char *text, size_t text_bytes) {
                           index, v[0], v[1]);
             return;
         case kFaultFence:
-            std::snprintf(text, text_bytes,
-                          "it waited for a fence that failed, or was not reached when the device "
-                          "was closed");
+            std::snprintf(text, text_bytes, "%s", kFailedFence);
             return;
         default:
             std::snprintf(text, text_bytes,

@@ -11,6 +11,8 @@
 
 namespace quire::gpu {
 
+constexpr char kFailedFence[] = "it waited for a fence that failed";
+
 void describe_fault(const QueueRecord &record, char *text, size_t text_bytes);
 
 }  // namespace quire::gpu

@@ -14,29 +14,18 @@ namespace quire::gpu {
 namespace {
 
 quire_status take_cell(quire_be_device *device, Cell *cell, quire_error *error) {
-    if (device->is_closed || device->is_lost) {
-        return fail(error, QUIRE_E_DEVICE_LOST, "the %s device is lost or closed", kBackendName);
-    }
+    if (quire_status status = device->check_open(error)) return status;
     Entered entered(device->context);
     if (quire_status status = device->check_in(entered, error)) return status;
     device->sweep();
     return device->check(device->pinned.take(cell), "memory for a fence", error);
 }
 
-// So that queues which wait learn of a signal of the host.
-quire_status signal_queues(quire_be_fence *fence, uint64_t value, quire_error *error) {
-    quire_be_device *device = fence->device;
-    if (device->is_closed || device->is_lost) return QUIRE_OK;
+// Queues that the fence held up go on, or what they hold is dropped.
+void pump(quire_be_device *device) {
+    if (!device->has_held_queue()) return;
     Entered entered(device->context);
-    if (quire_status status = device->check_in(entered, error)) return status;
-    FenceCall call{};
-    call.fence = fence->cell.address;
-    call.value = value;
-    call.place = device->service->next_place();
-    Result result = device->service->launch(KernelName::fence_signal, 1, &call.head);
-    if (quire_status status = device->check(result, "to signal a fence", error)) return status;
-    fence->note_use(device->service, call.place);
-    return QUIRE_OK;
+    device->pump(entered);
 }
 
 }  // namespace
@@ -86,6 +75,7 @@ quire_status fence_read(quire_be_fence *fence, uint64_t *value, quire_error *err
         return fail(error, QUIRE_E_ARG, "fence or value is NULL");
     }
     std::lock_guard lock(fence->device->mutex);
+    pump(fence->device);
     fence->settle();
     *value = fence->value;
     return QUIRE_OK;
@@ -100,8 +90,8 @@ quire_status fence_signal_host(quire_be_fence *fence, uint64_t value, quire_erro
                     "a fence only grows: it is at %" PRIu64 " and cannot be set to %" PRIu64,
                     fence->value, value);
     }
-    if (quire_status status = signal_queues(fence, value, error)) return status;
     fence->raise(value);
+    pump(fence->device);
     return QUIRE_OK;
 }
 
@@ -117,6 +107,7 @@ quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t tim
         if (device->is_closed) continue;
         Entered entered(device->context);
         device->look(entered);
+        device->pump(entered);
     }
     if (fence->value != kFenceFailed || value == kFenceFailed) return QUIRE_OK;
     return fail(error, QUIRE_E_DEVICE_LOST, "the fence failed: work before it did not run");
@@ -135,12 +126,12 @@ void quire_be_fence::settle() {
     if (cell.host == nullptr) return;
     auto *words = reinterpret_cast<quire::gpu::FenceWords *>(cell.host);
     value = std::max(value, __atomic_load_n(&words->value, __ATOMIC_ACQUIRE));
-    if (device->is_lost && value < enqueued) value = quire::gpu::kFenceFailed;
+    if (device->is_lost && value < promised) value = quire::gpu::kFenceFailed;
 }
 
 void quire_be_fence::settle_for_good() {
     settle();
-    if (value < enqueued) value = quire::gpu::kFenceFailed;
+    if (value < promised) value = quire::gpu::kFenceFailed;
     cell = {};
     uses.clear();
 }
@@ -148,18 +139,26 @@ void quire_be_fence::settle_for_good() {
 void quire_be_fence::raise(uint64_t to) {
     value = std::max(value, to);
     device->changed.notify_all();
+    if (cell.host == nullptr) return;
+    auto *words = reinterpret_cast<quire::gpu::FenceWords *>(cell.host);
+    __atomic_store_n(&words->by_host, std::max(words->by_host, to), __ATOMIC_RELEASE);
+}
+
+void quire_be_fence::reserve_use(quire_be_queue *queue) {
+    for (const Use &use : uses) {
+        if (use.queue == queue) return;
+    }
+    uses.push_back({queue, 0});
 }
 
 void quire_be_fence::note_use(quire_be_queue *queue, uint64_t place) {
     for (Use &use : uses) {
-        if (use.queue != queue) continue;
-        use.place = place;
-        return;
+        if (use.queue == queue) use.place = place;
     }
-    uses.push_back({queue, place});
 }
 
 bool quire_be_fence::is_out_of_reach() const {
-    return std::all_of(uses.begin(), uses.end(),
-                       [](const Use &use) { return use.queue->has_passed(use.place); });
+    return held == 0 && std::all_of(uses.begin(), uses.end(), [](const Use &use) {
+               return use.queue->has_passed(use.place);
+           });
 }

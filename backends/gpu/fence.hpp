@@ -3,12 +3,10 @@
 // fence: a 64-bit value that only grows, which hosts and queues raise and wait for.
 //
 // Its words lie in pinned memory (FenceWords). A queue raises them by a kernel of one thread, which
-// knows whether the queue has failed and then writes all ones; a queue waits by the driver's own
-// wait for a word, and a kernel behind it looks what ended the wait. A signal of the host raises
-// `value` at once, and the words through the service queue, so that only one device ever writes
-// them.
-//
-// Closing wakes every wait. Whatever was not reached then fails the queue behind it.
+// knows whether the queue has failed and then writes all ones. A stream is told to wait, by the
+// driver's own wait for a word, only where another was already told to raise it so far; a kernel
+// behind the wait looks whether the fence failed. All other waits are the host's (queue.hpp), and
+// so are its signals: no stream ever waits for the host.
 //
 // Invariants
 //   (1) no kernel that writes a cell is still to run when the cell is given back: a released fence
@@ -48,7 +46,9 @@ struct quire_be_fence {
     std::atomic<uint32_t> references{2};  // the caller's, and the device's
     quire::gpu::Cell cell;
     uint64_t value = 0;     // what the host knows
-    uint64_t enqueued = 0;  // the most that queues were told to raise it to
+    uint64_t promised = 0;  // the most that calls on queues will raise it to
+    uint64_t enqueued = 0;  // the most that streams were told to raise it to
+    uint64_t held = 0;      // commands of queues that streams were not given yet
     bool is_released = false;
     std::vector<Use> uses;
 
@@ -60,6 +60,11 @@ struct quire_be_fence {
     // Nothing runs any more: what was not reached has failed.
     void settle_for_good();
     void raise(uint64_t to);
+    // Will it come to be at least so much without anybody's doing?
+    bool is_coming(uint64_t wanted) const { return value >= wanted || enqueued >= wanted; }
+    // So that noting a use cannot fail. May throw.
+    void reserve_use(quire_be_queue *queue);
+    // REQUIRES: reserve_use() was called for the queue.
     void note_use(quire_be_queue *queue, uint64_t place);
     bool is_out_of_reach() const;
 };

@@ -8,21 +8,32 @@ namespace quire::gpu {
 
 namespace {
 
-// In the order of KernelName; a QUIRE_KERNEL of kernels/ each, with its block size.
+// In the order of KernelName; a QUIRE_KERNEL of kernels/ each, with its block size, of
+// attend_prefill a team's.
 struct Known {
     const char *name;
     uint32_t threads;
+    size_t argument_bytes;
 };
 constexpr Known kKnown[kKernelCount] = {
-    {"quire_attend", 64},      {"quire_attend_fragments", 128},
-    {"quire_copy", 128},       {"quire_fence_passed", 1},
-    {"quire_fence_signal", 1}, {"quire_fence_wake", 1},
-    {"quire_kv_write", 64},    {"quire_merge", 64},
-    {"quire_move", 64},        {"quire_reduce", 64},
-    {"quire_rows", 64},
+    {"quire_attend", 64, sizeof(AttendCall)},
+    {"quire_attend_fragments", 128, sizeof(AttendCall)},
+    {"quire_attend_prefill", 128, sizeof(AttendCall)},
+    {"quire_copy", 128, sizeof(CopyCall)},
+    {"quire_fence_passed", 1, sizeof(FenceCall)},
+    {"quire_fence_signal", 1, sizeof(FenceCall)},
+    {"quire_kv_write", 64, sizeof(KvWriteCall)},
+    {"quire_merge", 64, sizeof(MergeCall)},
+    {"quire_move", 64, sizeof(MoveCall)},
+    {"quire_reduce", 64, sizeof(AttendCall)},
+    {"quire_rows", 64, sizeof(AttendCall)},
 };
 
 }  // namespace
+
+size_t argument_bytes_of(KernelName name) {
+    return kKnown[static_cast<size_t>(name)].argument_bytes;
+}
 
 quire_status Kernels::open(const Driver &driver, quire_error *error) {
     driver_ = &driver;
@@ -37,7 +48,13 @@ quire_status Kernels::open(const Driver &driver, quire_error *error) {
             return fail_driver(driver, result, kKnown[i].name, error);
         }
     }
-    return QUIRE_OK;
+    Kernel &prefill = kernels_[static_cast<size_t>(KernelName::attend_prefill)];
+    prefill.threads *= driver.teams_of_prefill;
+    if (driver.function_allow_shared == nullptr) return QUIRE_OK;
+    prefill.shared_bytes = kPrefillSharedBytes;
+    Result result = driver.function_allow_shared(prefill.function, prefill.shared_bytes);
+    if (result == 0) return QUIRE_OK;
+    return fail_driver(driver, result, "a block of quire_attend_prefill its shared memory", error);
 }
 
 void Kernels::close() {

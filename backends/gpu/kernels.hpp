@@ -16,10 +16,10 @@ namespace quire::gpu {
 enum class KernelName {
     attend,
     attend_fragments,
+    attend_prefill,
     copy,
     fence_passed,
     fence_signal,
-    fence_wake,
     kv_write,
     merge,
     move,
@@ -31,7 +31,11 @@ constexpr size_t kKernelCount = 11;
 struct Kernel {
     Function function = nullptr;
     uint32_t threads = 0;
+    uint32_t shared_bytes = 0;  // that a launch asks for, beside what its code declares
 };
+
+// Of what a launch of it is given.
+size_t argument_bytes_of(KernelName name);
 
 class Kernels {
  public:

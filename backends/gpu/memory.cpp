@@ -13,8 +13,8 @@ namespace quire::gpu {
 
 void Memory::free(const Allocation &allocation) {
     const Driver &driver = *device_->context.driver;
-    device_->is_good(allocation.host != nullptr ? driver.host_free(allocation.host)
-                                                : driver.memory_free(allocation.address));
+    device_->is_good(allocation.host != nullptr ? driver.host_free(allocation.driver_host)
+                                                : driver.memory_free(allocation.driver_address));
 }
 
 void Memory::close() {
@@ -30,32 +30,64 @@ void Memory::sweep() {
     freed_.clear();
 }
 
+Result Memory::ask_driver(bool is_host, Allocation *made) {
+    constexpr uint64_t kAlignment = 4096;
+    const Driver &driver = *device_->context.driver;
+    uint64_t size_bytes = made->size_bytes + (kAlignment - 1);
+    Result result = is_host
+                        ? driver.host_alloc(&made->driver_host, &made->driver_address, size_bytes)
+                        : driver.memory_alloc(&made->driver_address, size_bytes);
+    if (result != 0) return result;
+    made->address = (made->driver_address + (kAlignment - 1)) / kAlignment * kAlignment;
+    if (!is_host) return 0;
+    uint64_t skipped = made->address - made->driver_address;
+    made->host = static_cast<unsigned char *>(made->driver_host) + skipped;
+    return 0;
+}
+
+Result Memory::zero(const Allocation &made) {
+    const Driver &driver = *device_->context.driver;
+    if (made.host != nullptr) {
+        std::memset(made.host, 0, made.size_bytes);
+        return 0;
+    }
+    Stream stream = device_->service->stream;
+    if (Result result = driver.fill(stream, made.address, 0, made.size_bytes)) return result;
+    return driver.stream_wait(stream);
+}
+
 quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *address,
                               void **host_pointer, quire_error *error) {
+    constexpr uint64_t kMostBytes = uint64_t{1} << 62;  // so that rounding up never overflows
     const Driver &driver = *device_->context.driver;
     bool is_host = kind == QUIRE_BE_MEMORY_HOST;
-    Allocation made = {0, nullptr, size_bytes};
+    if (size_bytes > kMostBytes) {
+        return fail(error, QUIRE_E_DEVICE_MEMORY, "%" PRIu64 " bytes are more than any memory has",
+                    size_bytes);
+    }
+    Allocation made{};
+    made.size_bytes = size_bytes;
     device_->sweep();
-    freed_.reserve(allocations_.size() + freed_.size() + 1);  // release() must not fail
-    Result result = is_host ? driver.host_alloc(&made.host, &made.address, size_bytes)
-                            : driver.memory_alloc(&made.address, size_bytes);
+    // From here on nothing may throw, nor in release().
+    freed_.reserve(allocations_.size() + freed_.size() + 1);
+    Allocations fresh;
+    fresh.emplace(0, made);
+    Result result = ask_driver(is_host, &made);
     if (!device_->is_good(result)) {
         if (device_->is_lost) return fail_driver(driver, result, "memory", error);
         return fail(error, QUIRE_E_DEVICE_MEMORY,
                     "%" PRIu64 " bytes of %s memory cannot be had: %s (%d)", size_bytes,
                     is_host ? "host" : "device", driver.describe(result), result);
     }
-    if (is_host) {
-        std::memset(made.host, 0, size_bytes);
-    } else {
-        result = driver.fill(device_->service->stream, made.address, 0, size_bytes);
-        if (result == 0) result = driver.stream_wait(device_->service->stream);
-        if (!device_->is_good(result)) {
-            free(made);
-            return fail_driver(driver, result, "to zero memory", error);
-        }
+    result = zero(made);
+    if (!device_->is_good(result)) {
+        free(made);
+        return fail_driver(driver, result, "to zero memory", error);
     }
-    allocations_.emplace(made.address, made);
+    auto node = fresh.extract(fresh.begin());
+    node.key() = made.address;
+    node.mapped() = made;
+    allocations_.insert(std::move(node));
     *address = made.address;
     *host_pointer = made.host;
     return QUIRE_OK;
@@ -84,9 +116,7 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
         return fail(error, QUIRE_E_ARG, "0 bytes were asked for; ask for at least one");
     }
     std::lock_guard lock(device->mutex);
-    if (device->is_lost) {
-        return fail(error, QUIRE_E_DEVICE_LOST, "the %s device is lost; close it", kBackendName);
-    }
+    if (quire_status status = device->check_open(error)) return status;
     Entered entered(device->context);
     if (quire_status status = device->check_in(entered, error)) return status;
     quire_status status = device->memory.allocate(size_bytes, kind, address, host_pointer, error);

@@ -13,6 +13,7 @@
 #include <map>
 #include <vector>
 
+#include "driver.hpp"
 #include "quire/plugin/backend.h"
 
 namespace quire::gpu {
@@ -33,11 +34,17 @@ class Memory {
         uint64_t address;
         void *host;  // NULL: of the device
         uint64_t size_bytes;
+        // As the driver knows it: it aligns to no more than 256 bytes.
+        uint64_t driver_address;
+        void *driver_host;
     };
+    using Allocations = std::map<uint64_t, Allocation>;  // by their addresses
+    Result ask_driver(bool is_host, Allocation *made);
+    Result zero(const Allocation &made);
     void free(const Allocation &allocation);
 
     quire_be_device *device_ = nullptr;
-    std::map<uint64_t, Allocation> allocations_;
+    Allocations allocations_;
     std::vector<Allocation> freed_;
 };
 

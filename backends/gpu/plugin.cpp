@@ -11,6 +11,7 @@
 
 #include "attention.hpp"
 #include "device.hpp"
+#include "engine.hpp"
 #include "fence.hpp"
 #include "memory.hpp"
 #include "plan.hpp"
@@ -81,8 +82,8 @@ constexpr quire_backend_api kApi = {
     .shutdown = Guard<shutdown>::call,
     .merge = Guard<merge>::call,
     .move_tokens = Guard<move_tokens>::call,
-    .native_signal = nullptr,
-    .native_wait = nullptr,
+    .native_signal = Guard<native_signal>::call,
+    .native_wait = Guard<native_wait>::call,
     .mem_import = nullptr,
 };
 

@@ -116,7 +116,7 @@ quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quir
     if (args->token_count == 0) return QUIRE_OK;
     KvWriteCall call = call_of(resolved, plan);
     Enqueue enqueue(queue);
-    if (quire_status status = enqueue.begin(error)) return status;
+    if (quire_status status = enqueue.begin_replayable(error)) return status;
     return enqueue.launch(KernelName::kv_write, resolved.token_count, &call.head, error);
 }
 

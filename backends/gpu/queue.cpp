@@ -3,9 +3,13 @@
 #include "queue.hpp"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
+#include <new>
+#include <utility>
 
 #include "device.hpp"
+#include "engine.hpp"
 #include "fault.hpp"
 #include "fence.hpp"
 #include "shared/checks.hpp"
@@ -24,11 +28,17 @@ quire_status check_step(const quire_be_queue *queue, const quire_be_fence *fence
                 "the fence belongs to another device; wait for it on the host instead");
 }
 
-quire_status open_parts(quire_be_queue *queue, quire_error *error) {
+quire_status open_parts(quire_be_queue *queue, const StreamChoice &choice, quire_error *error) {
     quire_be_device *device = queue->device;
     const Driver &driver = *device->context.driver;
     DriverThreads threads;
-    Result result = driver.stream_create(&queue->stream);
+    Result result = 0;
+    queue->is_bound = choice.is_bound;
+    if (choice.is_bound) {
+        queue->stream = choice.bound;
+    } else {
+        result = driver.stream_create(choice.is_urgent, &queue->stream);
+    }
     if (result == 0) result = device->pinned.take(&queue->record);
     if (result == 0) result = device->words.take(&queue->word);
     if (result == 0) result = driver.fill(queue->stream, queue->word.address, 0, kCellBytes);
@@ -37,9 +47,10 @@ quire_status open_parts(quire_be_queue *queue, quire_error *error) {
 
 }  // namespace
 
-quire_status make_queue(quire_be_device *device, quire_be_queue **out, quire_error *error) {
+quire_status make_queue(quire_be_device *device, const StreamChoice &choice, quire_be_queue **out,
+                        quire_error *error) {
     for (quire_be_queue *queue : device->queues) {
-        if (!queue->is_spare()) continue;
+        if (!queue->is_spare_for(choice)) continue;
         queue->is_released = false;
         queue->references.fetch_add(1, std::memory_order_relaxed);
         *out = queue;
@@ -49,10 +60,11 @@ quire_status make_queue(quire_be_device *device, quire_be_queue **out, quire_err
     auto *queue = new quire_be_queue;
     queue->device = device;
     device->add_reference();
-    if (quire_status status = open_parts(queue, error)) {
+    if (quire_status status = open_parts(queue, choice, error)) {
+        Cell record = queue->record, word = queue->word;
         queue->close();
-        device->pinned.give_back(queue->record);
-        device->words.give_back(queue->word);
+        device->pinned.give_back(record);
+        device->words.give_back(word);
         queue->references.store(1);
         queue->drop_reference();
         return status;
@@ -67,17 +79,17 @@ quire_status queue_bind(quire_be_device *device, const quire_native *native, qui
     if (device == nullptr || out == nullptr) {
         return fail(error, QUIRE_E_ARG, "device or out is NULL");
     }
-    if (native != nullptr && native->kind != QUIRE_NATIVE_NONE) {
-        return fail(error, QUIRE_E_UNSUPPORTED,
-                    "native kind %u is not known here; use QUIRE_NATIVE_NONE", native->kind);
-    }
     std::lock_guard lock(device->mutex);
-    if (device->is_closed || device->is_lost) {
-        return fail(error, QUIRE_E_DEVICE_LOST, "the %s device is lost or closed", kBackendName);
-    }
+    if (quire_status status = device->check_open(error)) return status;
     Entered entered(device->context);
     if (quire_status status = device->check_in(entered, error)) return status;
-    if (quire_status status = make_queue(device, out, error)) return status;
+    StreamChoice choice;
+    choice.is_bound = native != nullptr && native->kind != QUIRE_NATIVE_NONE;
+    if (choice.is_bound) {
+        quire_status status = find_native_stream(device, *native, &choice.bound, error);
+        if (status != QUIRE_OK) return status;
+    }
+    if (quire_status status = make_queue(device, choice, out, error)) return status;
     live_objects.fetch_add(1, std::memory_order_relaxed);
     return QUIRE_OK;
 }
@@ -97,20 +109,16 @@ quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t
     if (quire_status status = check_step(queue, fence, error)) return status;
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) {
-        if (queue->device->is_closed) return status;
+        if (queue->device->is_closed || enqueue.is_captured()) return status;
         // Not refused: who waits for the end of what was enqueued learns how it ended.
         fence->raise(kFenceFailed);
+        enqueue.pump();
         return QUIRE_OK;
     }
-    FenceCall call{};
-    call.fence = fence->cell.address;
-    call.value = value;
-    call.place = queue->next_place();
-    if (quire_status status = enqueue.launch(KernelName::fence_signal, 1, &call.head, error)) {
-        return status;
-    }
-    fence->enqueued = std::max(fence->enqueued, value);
-    fence->note_use(queue, call.place);
+    quire_status status = enqueue.step(CommandKind::signal, fence, value, error);
+    if (status != QUIRE_OK) return status;
+    fence->promised = std::max(fence->promised, value);
+    enqueue.pump();
     return QUIRE_OK;
 }
 
@@ -120,50 +128,120 @@ quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t v
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) return status;
     fence->settle();
-    if (fence->value >= value) return QUIRE_OK;
-    if (value >= kWakeMost) {
+    if (fence->value < value && value >= kWakeMost) {
         return fail(error, QUIRE_E_LIMIT, "a queue can wait for values below 2^63 - 1");
     }
-    Result result = enqueue.driver().stream_wait_value(
-        queue->stream, fence->cell.address + offsetof(FenceWords, wake), value);
-    if (quire_status status = enqueue.add(result, error)) return status;
-    FenceCall call{};
-    call.fence = fence->cell.address;
-    call.value = value;
-    call.place = queue->next_place();
-    queue->wait_place = call.place;
-    fence->note_use(queue, call.place);
-    return enqueue.launch(KernelName::fence_passed, 1, &call.head, error);
+    if (queue->is_bound && !fence->is_coming(value)) {
+        return fail(error, QUIRE_E_BUSY,
+                    "nobody has signalled the fence with %" PRIu64
+                    " yet, and what is enqueued on the stream meanwhile could not be kept behind "
+                    "it: signal first",
+                    value);
+    }
+    return enqueue.step(CommandKind::wait, fence, value, error);
 }
 
 Enqueue::Enqueue(quire_be_queue *queue) : queue_(queue), lock_(queue->device->mutex) {}
 
 quire_status Enqueue::begin(quire_error *error) {
-    queue_->poll();
-    if (quire_status status = queue_->check_usable(error)) return status;
-    entered_.emplace(queue_->device->context);
-    return queue_->device->check_in(*entered_, error);
+    if (quire_status status = begin_replayable(error)) return status;
+    if (!is_captured_) return QUIRE_OK;
+    return fail(error, QUIRE_E_BUSY,
+                "the engine captures the queue's stream, and only KV writes, attention and merges "
+                "may run again with a graph: call this before the capture or after it");
 }
 
-quire_status Enqueue::add(Result result, quire_error *error) {
+quire_status Enqueue::begin_replayable(quire_error *error) {
+    queue_->poll();
+    if (quire_status status = queue_->check_usable(error)) return status;
     quire_be_device *device = queue_->device;
-    if (device->is_good(result)) {
-        has_enqueued_ = true;
-        return QUIRE_OK;
-    }
-    quire_status status = fail_driver(driver(), result, "to enqueue", error);
-    if (!has_enqueued_) return status;
-    queue_->fail("the driver refused a part of a call");
-    return fail(error, QUIRE_E_DEVICE_LOST, "the %s driver refused a part of a call: %s (%d)",
-                driver().vendor, driver().describe(result), result);
+    entered_.emplace(device->context);
+    if (quire_status status = device->check_in(*entered_, error)) return status;
+    if (!queue_->is_bound) return QUIRE_OK;
+    Result result = device->context.driver->stream_is_captured(queue_->stream, &is_captured_);
+    return device->check(result, "whether the engine captures the stream", error);
 }
 
 quire_status Enqueue::launch(KernelName name, uint64_t group_count, Head *arguments,
                              quire_error *error) {
-    return add(queue_->launch(name, group_count, arguments), error);
+    Command command;
+    command.kind = CommandKind::launch;
+    command.kernel = name;
+    command.group_count = group_count;
+    command.arguments = arguments;
+    return add(std::move(command), error);
 }
 
-const Driver &Enqueue::driver() const { return *queue_->device->context.driver; }
+quire_status Enqueue::fill(uint64_t address, unsigned char byte, uint64_t size_bytes,
+                           quire_error *error) {
+    Command command;
+    command.kind = CommandKind::fill;
+    command.byte = byte;
+    command.dst = address;
+    command.size_bytes = size_bytes;
+    return add(std::move(command), error);
+}
+
+quire_status Enqueue::copy(uint64_t dst, uint64_t src, uint64_t size_bytes, quire_error *error) {
+    Command command;
+    command.kind = CommandKind::copy;
+    command.dst = dst;
+    command.src = src;
+    command.size_bytes = size_bytes;
+    return add(std::move(command), error);
+}
+
+quire_status Enqueue::step(CommandKind kind, quire_be_fence *fence, uint64_t value,
+                           quire_error *error) {
+    Command command;
+    command.kind = kind;
+    command.fence = fence;
+    command.value = value;
+    fence->reserve_use(queue_);
+    return add(std::move(command), error);
+}
+
+void Enqueue::pump() {
+    quire_be_device *device = queue_->device;
+    if (!device->has_held_queue()) return;
+    if (!entered_.has_value()) entered_.emplace(device->context);
+    device->pump(*entered_);
+}
+
+quire_status Enqueue::add(Command &&command, quire_error *error) {
+    bool is_to_come = command.kind == CommandKind::wait && !command.fence->is_coming(command.value);
+    if (is_to_come || !queue_->held.empty()) {
+        hold(std::move(command));
+        return QUIRE_OK;
+    }
+    quire_be_device *device = queue_->device;
+    Result result = queue_->give(command);
+    if (device->is_good(result)) {
+        has_enqueued_ = true;
+        return QUIRE_OK;
+    }
+    const Driver &driver = *device->context.driver;
+    quire_status status = fail_driver(driver, result, "to enqueue", error);
+    // Of a capture that broke nothing runs.
+    if ((!has_enqueued_ || is_captured_) && !queue_->has_failed()) return status;
+    queue_->fail("the driver refused a part of a call");
+    return fail(error, QUIRE_E_DEVICE_LOST, "the %s driver refused a part of a call: %s (%d)",
+                driver.vendor, driver.describe(result), result);
+}
+
+// Where host memory ends, nothing of this call is held.
+void Enqueue::hold(Command &&command) {
+    try {
+        command.keep();
+        queue_->held.push_back(std::move(command));
+    } catch (const std::bad_alloc &) {
+        queue_->held.resize(queue_->held.size() - held_count_);
+        throw;
+    }
+    ++held_count_;
+    quire_be_fence *fence = queue_->held.back().fence;
+    if (fence != nullptr) ++fence->held;
+}
 
 }  // namespace quire::gpu
 
@@ -190,28 +268,58 @@ quire_status quire_be_queue::check_usable(quire_error *error) {
 void quire_be_queue::poll() {
     if (record.host == nullptr) return;
     auto *said = reinterpret_cast<quire::gpu::QueueRecord *>(record.host);
-    reached = __atomic_load_n(&said->reached, __ATOMIC_ACQUIRE);
+    reached = std::max(reached, __atomic_load_n(&said->reached, __ATOMIC_ACQUIRE));
     if (has_failed() || __atomic_load_n(&said->code, __ATOMIC_ACQUIRE) == 0) return;
     quire::gpu::describe_fault(*said, why, sizeof why);
 }
 
 bool quire_be_queue::is_idle() {
+    if (!held.empty()) return false;
     quire::gpu::Result result = device->context.driver->stream_query(stream);
     if (device->context.driver->is_not_ready(result)) return false;
-    device->is_good(result);
+    // Of an engine's stream it may mean that it is captured.
+    if (result != 0 && is_bound && !device->context.driver->is_fatal(result)) return false;
+    if (result != 0) device->lose();
     return true;
 }
 
-bool quire_be_queue::is_spare() {
-    if (!is_released || references.load() != 1) return false;
-    poll();
-    return !has_failed() && reached == place && is_idle();
+void quire_be_queue::settle_failed() {
+    if (has_failed() && reached < place && is_idle()) reached = place;
+}
+
+bool quire_be_queue::is_spare_for(const quire::gpu::StreamChoice &choice) {
+    if (!is_released || references.load() != 1 || is_bound != choice.is_bound) return false;
+    if (is_bound ? stream != choice.bound : !is_idle()) return false;
+    poll();  // behind is_idle(): what ran last may have found a fault
+    return !has_failed() && reached == place;
 }
 
 void quire_be_queue::fail(const char *reason) {
     if (!has_failed()) std::snprintf(why, sizeof why, "%s", reason);
     // Kernels behind do nothing, if the driver still takes this.
     device->is_good(device->context.driver->fill(stream, word.address, 0xFF, sizeof(uint32_t)));
+}
+
+quire::gpu::Result quire_be_queue::give(const quire::gpu::Command &command) {
+    using quire::gpu::CommandKind;
+    using quire::gpu::KernelName;
+    const quire::gpu::Driver &driver = *device->context.driver;
+    switch (command.kind) {
+        case CommandKind::launch:
+            return launch(command.kernel, command.group_count, command.arguments);
+        case CommandKind::fill:
+            return driver.fill(stream, command.dst, command.byte, command.size_bytes);
+        case CommandKind::copy:
+            return driver.copy(stream, command.dst, command.src, command.size_bytes);
+        case CommandKind::wait:
+            return wait(command);
+        case CommandKind::signal:
+            break;
+    }
+    quire::gpu::Result result = step(KernelName::fence_signal, command);
+    if (result != 0) return result;
+    command.fence->enqueued = std::max(command.fence->enqueued, command.value);
+    return 0;
 }
 
 quire::gpu::Result quire_be_queue::launch(quire::gpu::KernelName name, uint64_t group_count,
@@ -224,7 +332,70 @@ quire::gpu::Result quire_be_queue::launch(quire::gpu::KernelName name, uint64_t 
     auto groups_x = static_cast<uint32_t>(std::min(group_count, kRow));
     auto groups_y = static_cast<uint32_t>((group_count - 1) / kRow + 1);
     return device->context.driver->launch(kernel.function, groups_x, groups_y, kernel.threads,
-                                          stream, arguments);
+                                          kernel.shared_bytes, stream, arguments);
+}
+
+quire::gpu::Result quire_be_queue::step(quire::gpu::KernelName name,
+                                        const quire::gpu::Command &command) {
+    quire::gpu::FenceCall call{};
+    call.fence = command.fence->cell.address;
+    call.value = command.value;
+    call.place = place + 1;
+    quire::gpu::Result result = launch(name, 1, &call.head);
+    if (result != 0) return result;
+    place = call.place;
+    command.fence->note_use(this, place);
+    return 0;
+}
+
+quire::gpu::Result quire_be_queue::wait(const quire::gpu::Command &command) {
+    quire_be_fence *fence = command.fence;
+    fence->settle();
+    if (fence->value == quire::gpu::kFenceFailed) fail(quire::gpu::kFailedFence);
+    if (fence->value >= command.value) return 0;
+    quire::gpu::Result result = device->context.driver->stream_wait_value(
+        stream, fence->cell.address + offsetof(quire::gpu::FenceWords, wake), command.value);
+    if (result != 0) return result;
+    result = step(quire::gpu::KernelName::fence_passed, command);
+    if (result == 0) return 0;
+    // The stream waits for the cell all the same: settle_failed() says until when.
+    fence->note_use(this, ++place);
+    fail("the driver refused a part of a wait");
+    return result;
+}
+
+bool quire_be_queue::advance() {
+    if (held.empty()) return false;
+    poll();
+    bool goes_on = false;
+    while (!held.empty() && !has_failed() && !device->is_lost) {
+        quire::gpu::Command &first = held.front();
+        if (first.kind == quire::gpu::CommandKind::wait) first.fence->settle();
+        if (first.kind == quire::gpu::CommandKind::wait && !first.fence->is_coming(first.value)) {
+            return goes_on;
+        }
+        if (!device->is_good(give(first))) {
+            fail("the driver refused what was held back");
+            break;
+        }
+        if (first.fence != nullptr) --first.fence->held;
+        held.pop_front();
+        goes_on = true;
+    }
+    if (held.empty()) return goes_on;
+    drop_held();
+    return true;
+}
+
+void quire_be_queue::drop_held() {
+    for (const quire::gpu::Command &command : held) {
+        if (command.fence == nullptr) continue;
+        --command.fence->held;
+        if (command.kind == quire::gpu::CommandKind::signal) {
+            command.fence->raise(quire::gpu::kFenceFailed);
+        }
+    }
+    held.clear();
 }
 
 quire::gpu::Result quire_be_queue::reserve_scratch(uint64_t size_bytes) {
@@ -243,7 +414,7 @@ quire::gpu::Result quire_be_queue::reserve_scratch(uint64_t size_bytes) {
 void quire_be_queue::close() {
     poll();
     const quire::gpu::Driver &driver = *device->context.driver;
-    if (stream != nullptr) driver.stream_destroy(stream);
+    if (stream != nullptr && !is_bound) driver.stream_destroy(stream);
     if (scratch != 0) driver.memory_free(scratch);
     for (uint64_t address : outgrown) driver.memory_free(address);
     outgrown.clear();

@@ -2,9 +2,23 @@
 //
 // queue: a stream of the driver's, and what it says of itself.
 //
+// Held      a wait for what neither the host nor a stream's work will signal yet stays here, on the
+//           host, and so does all behind it: a stream that waits may hold up other streams, its
+//           signaller's too, for GPUs have few hardware queues. Whoever signals gives it to the
+//           stream (quire_be_device::pump()). So all that streams were given comes to its end by
+//           itself, and closing drops the rest.
+//
 // What has to do with fences has a place on its queue, counted from 1; the queue's record in pinned
 // memory tells the host which was passed last, and what a kernel found wrong.
 //
+// Bound     a queue on an engine's own stream gives it all in each call, so that it keeps its place
+//           among what the engine enqueues there, and is never held: a wait for what nobody has
+//           signalled is refused. The stream stays the engine's.
+// Captured  what an engine captures of its stream runs at each launch of its graph, so only what
+//           means the same then may be enqueued: launches that read all but addresses and shapes
+//           from the device's memory (begin_replayable()). The rest is refused. The graph holds
+//           addresses of the queue's scratch memory, record and fault word: they live as long as
+//           the device.
 // Release   waits for nothing; what was enqueued runs on. The queue stays with its device, which
 //           gives it to the next who wants one: a driver may wait when a stream is destroyed.
 // Faults    a kernel that finds an index outside its pool sets the queue's fault word; kernels
@@ -15,17 +29,20 @@
 // Invariants
 //   (1) once failed, every fence that the queue signals fails
 //   (2) a call that fails has enqueued nothing; where it had, the queue has failed
+//   (3) the first of what is held is a wait
 //
 // Threads: any; all fields belong to the device's mutex.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "cells.hpp"
+#include "command.hpp"
 #include "context.hpp"
 #include "kernels.hpp"
 #include "quire/plugin/backend.h"
@@ -40,9 +57,17 @@ quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t
 quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
                         quire_error *error);
 
+// What a queue's work goes to.
+struct StreamChoice {
+    bool is_urgent = false;  // of a stream of ours
+    bool is_bound = false;   // to an engine's own
+    Stream bound = nullptr;
+};
+
 // Makes a queue that nobody counts. REQUIRES: the context is current, the mutex held or the device
 // not yet known to anybody.
-quire_status make_queue(quire_be_device *device, quire_be_queue **out, quire_error *error);
+quire_status make_queue(quire_be_device *device, const StreamChoice &choice, quire_be_queue **out,
+                        quire_error *error);
 
 }  // namespace quire::gpu
 
@@ -50,12 +75,13 @@ struct quire_be_queue {
     quire_be_device *device = nullptr;
     std::atomic<uint32_t> references{2};  // the caller's, and the device's
     quire::gpu::Stream stream = nullptr;
+    bool is_bound = false;  // the stream is an engine's
     quire::gpu::Cell record;
-    quire::gpu::Cell word;    // of device memory: not 0 once a kernel found a fault
-    uint64_t place = 0;       // handed out last
-    uint64_t wait_place = 0;  // of the last wait
+    quire::gpu::Cell word;  // of device memory: not 0 once a kernel found a fault
+    uint64_t place = 0;     // handed out last
     uint64_t reached = 0;
-    uint64_t scratch = 0;  // address, of attention
+    std::deque<quire::gpu::Command> held;  // not given to the stream
+    uint64_t scratch = 0;                  // address, of attention
     uint64_t scratch_bytes = 0;
     std::vector<uint64_t> outgrown;  // scratch that calls may still use
     bool is_released = false;
@@ -65,23 +91,34 @@ struct quire_be_queue {
 
     // REQUIRES, of all below: the device's mutex is held; of those that call the driver: the
     // context is current.
-    uint64_t next_place() { return ++place; }
     quire_status check_usable(quire_error *error);
     // Looks how far the device came, and learns of faults.
     void poll();
     bool has_passed(uint64_t at) const { return at <= reached; }
     bool has_failed() const { return why[0] != 0; }
-    bool may_be_held() const { return wait_place > reached; }
     bool is_idle();
-    // Released, all of it has run.
-    bool is_spare();
+    // What it was given last has run, though it does not say so itself.
+    void settle_failed();
+    // Released, all of it has run, and another may have it who wants such a stream.
+    bool is_spare_for(const quire::gpu::StreamChoice &choice);
     void fail(const char *reason);
-    // One group for each of `group_count`, which the head of `arguments` learns of.
-    quire::gpu::Result launch(quire::gpu::KernelName name, uint64_t group_count,
-                              quire::gpu::Head *arguments);
+    // Gives it to the stream. Where that is refused in part, or the fence it waits for has failed,
+    // the queue fails.
+    quire::gpu::Result give(const quire::gpu::Command &command);
+    // Gives the stream what is held, as far as nothing stands against it; says whether there was
+    // anything to do.
+    bool advance();
+    // Fences that it would signal fail.
+    void drop_held();
     // At least so many bytes, which the calls on this queue use one after another.
     quire::gpu::Result reserve_scratch(uint64_t size_bytes);
     void close();
+
+ private:
+    quire::gpu::Result launch(quire::gpu::KernelName name, uint64_t group_count,
+                              quire::gpu::Head *arguments);
+    quire::gpu::Result step(quire::gpu::KernelName name, const quire::gpu::Command &command);
+    quire::gpu::Result wait(const quire::gpu::Command &command);
 };
 
 namespace quire::gpu {
@@ -91,19 +128,33 @@ class Enqueue {
  public:
     explicit Enqueue(quire_be_queue *queue);
 
-    // First of all: refuses where the queue has failed, or its device.
+    // First of all: refuses where the queue has failed, or its device, or its stream is captured.
     quire_status begin(quire_error *error);
-    // Judges a driver call that enqueues. Where it failed behind others of the same call, the queue
-    // fails.
-    quire_status add(Result result, quire_error *error);
+    // As begin(), for a call that may be captured.
+    quire_status begin_replayable(quire_error *error);
+    // By the engine; known once a begin was called.
+    bool is_captured() const { return is_captured_; }
+    // These give the stream a command, or hold it. Where the driver refuses one behind others of
+    // the same call, the queue fails.
+    // One group for each of `group_count`, which the head of `arguments` learns of.
     quire_status launch(KernelName name, uint64_t group_count, Head *arguments, quire_error *error);
-    const Driver &driver() const;
+    quire_status fill(uint64_t address, unsigned char byte, uint64_t size_bytes,
+                      quire_error *error);
+    quire_status copy(uint64_t dst, uint64_t src, uint64_t size_bytes, quire_error *error);
+    quire_status step(CommandKind kind, quire_be_fence *fence, uint64_t value, quire_error *error);
+    // Queues that a fence held up go on.
+    void pump();
 
  private:
+    quire_status add(Command &&command, quire_error *error);
+    void hold(Command &&command);
+
     quire_be_queue *queue_;
     std::unique_lock<std::mutex> lock_;
     std::optional<Entered> entered_;
     bool has_enqueued_ = false;
+    bool is_captured_ = false;
+    size_t held_count_ = 0;  // of this call
 };
 
 }  // namespace quire::gpu

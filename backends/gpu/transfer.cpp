@@ -13,8 +13,12 @@ namespace quire::gpu {
 
 namespace {
 
-// From so many bytes on a copy is the driver's.
-constexpr uint64_t kLargeBytes = 256 << 10;
+// From so many bytes on a copy is the driver's; between memories of the host never, for CUDA's then
+// waits until the copy has run.
+bool is_for_driver(const quire_be_copy &one) {
+    constexpr uint64_t kLargeBytes = 256 << 10;
+    return one.size_bytes >= kLargeBytes && one.kind != QUIRE_BE_COPY_H2H;
+}
 
 // Collects pieces, and launches them when there are as many as one launch takes.
 class Pieces {
@@ -56,12 +60,10 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     Pieces pieces(&enqueue);
     for (uint32_t i = 0; i < count; ++i) {
         quire_status status = QUIRE_OK;
-        if (copies[i].size_bytes < kLargeBytes) {
-            status = pieces.add(copies[i], error);
+        if (is_for_driver(copies[i])) {
+            status = enqueue.copy(copies[i].dst, copies[i].src, copies[i].size_bytes, error);
         } else {
-            status = enqueue.add(enqueue.driver().copy(queue->stream, copies[i].dst, copies[i].src,
-                                                       copies[i].size_bytes),
-                                 error);
+            status = pieces.add(copies[i], error);
         }
         if (status != QUIRE_OK) return status;
     }
@@ -75,9 +77,7 @@ quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, 
     if (size_bytes == 0) return QUIRE_OK;
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) return status;
-    Result result =
-        enqueue.driver().fill(queue->stream, address, static_cast<unsigned char>(byte), size_bytes);
-    return enqueue.add(result, error);
+    return enqueue.fill(address, static_cast<unsigned char>(byte), size_bytes, error);
 }
 
 }  // namespace quire::gpu

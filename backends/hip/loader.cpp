@@ -3,9 +3,10 @@
 // loader: libamdhip64, found when it is first asked for, and its functions as backends/gpu calls
 // them.
 //
-// Versions 7, 6 and 5 are looked for, in that order. Only functions whose arguments are the same in
-// all of them are used: none that fills hipDeviceProp_t, which grew. Types and numbers are those of
-// hip_runtime_api.h, which is not needed to build this.
+// One that the process has already is taken, else versions 7, 6 and 5 are looked for, in that
+// order. Only functions whose arguments are the same in all of them are used: none that fills
+// hipDeviceProp_t, which grew. Types and numbers are those of hip_runtime_api.h, which is not
+// needed to build this.
 //
 // HIP has no contexts of its own, but a current device for each thread: entering is to choose ours,
 // leaving to choose what was before.
@@ -17,11 +18,13 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <initializer_list>
+#include <iterator>
 
 #include "gpu/context.hpp"
 #include "gpu/driver.hpp"
+#include "gpu/kernels/calls.hpp"
 #include "shared/checks.hpp"
 
 const char quire::kBackendName[] = "hip";
@@ -32,18 +35,31 @@ namespace {
 
 // hip_runtime_api.h.
 constexpr Result kOutOfMemory = 2;
-constexpr Result kDeinitialized = 4;
 constexpr Result kNoDevice = 100;
 constexpr Result kInvalidDevice = 101;  // what ROCm 5's says where there is none
 constexpr Result kNotReady = 600;
-constexpr Result kFirstFatal = 700;  // of a kernel's: illegal address and what is like it
-constexpr Result kLastFatal = 720;
+// After these the device is of no more use to the process.
+constexpr Result kFatal[] = {
+    4,                        // hipErrorDeinitialized
+    46,                       // as CUDA's
+    201,                      // hipErrorInvalidContext
+    214,                      // hipErrorECCNotCorrectable
+    220,                      // as CUDA's
+    700,                      // hipErrorIllegalAddress
+    702,                      // hipErrorLaunchTimeOut
+    709,                      // hipErrorContextIsDestroyed
+    710,                      // hipErrorAssert
+    714, 715, 716, 717, 718,  // as CUDA's
+    719,                      // hipErrorLaunchFailure
+    999                       // hipErrorUnknown
+};
 constexpr int kAttributeWaitValue = 10013;  // hipDeviceAttributeCanUseStreamWaitValue
 constexpr unsigned kStreamNonBlocking = 1;  // hipStreamNonBlocking
 // hipHostMallocPortable | Mapped | Coherent: host and device see each other's words at once.
 constexpr unsigned kHostFlags = 1 | 2 | 0x40000000;
 constexpr unsigned kWaitValueGte = 0;  // hipStreamWaitValueGte
 constexpr int kCopyDefault = 4;        // hipMemcpyDefault
+constexpr int kCaptureRelaxed = 2;     // hipStreamCaptureModeRelaxed
 
 struct Hip {
     int (*hipInit)(unsigned);
@@ -58,8 +74,16 @@ struct Hip {
     int (*hipHostMalloc)(void **, size_t, unsigned);
     int (*hipHostFree)(void *);
     int (*hipHostGetDevicePointer)(void **, void *, unsigned);
-    int (*hipStreamCreateWithFlags)(void **, unsigned);
+    int (*hipDeviceGetStreamPriorityRange)(int *, int *);
+    int (*hipStreamCreateWithPriority)(void **, unsigned, int);
+    int (*hipThreadExchangeStreamCaptureMode)(int *);  // NULL: an old one that captures little
+    int (*hipPeekAtLastError)();
+    int (*hipGetLastError)();
     int (*hipStreamDestroy)(void *);
+    int (*hipStreamGetDevice)(void *, int *);    // NULL: an old one
+    int (*hipStreamIsCapturing)(void *, int *);  // NULL: an old one
+    int (*hipStreamWaitEvent)(void *, void *, unsigned);
+    int (*hipEventRecord)(void *, void *);
     int (*hipStreamQuery)(void *);
     int (*hipStreamSynchronize)(void *);
     int (*hipStreamWaitValue64)(void *, void *, uint64_t, unsigned, uint64_t);
@@ -81,7 +105,25 @@ void *pointer_of(uint64_t address) { return reinterpret_cast<void *>(address); }
 void *handle_of(int index) { return pointer_of(static_cast<uint64_t>(index) + 1); }
 int index_of(void *handle) { return static_cast<int>(reinterpret_cast<uint64_t>(handle) - 1); }
 
+// While it lives, what our calls fail with is not left for the engine's next hipGetLastError().
+class OwnErrors {
+ public:
+    OwnErrors() : has_error_(hip.hipPeekAtLastError() != 0) {}
+    OwnErrors(const OwnErrors &) = delete;
+    OwnErrors &operator=(const OwnErrors &) = delete;
+    ~OwnErrors() { restore(has_error_); }
+
+    // The engine's own error stays; it is overwritten at worst.
+    static void restore(bool has_error) {
+        if (!has_error) hip.hipGetLastError();
+    }
+
+ private:
+    bool has_error_;
+};
+
 Result device_count(int *count) {
+    OwnErrors errors;
     Result result = hip.hipGetDeviceCount(count);
     if (result != kNoDevice) return result;
     *count = 0;
@@ -89,10 +131,12 @@ Result device_count(int *count) {
 }
 
 Result device_name(int index, char *name, int name_bytes) {
+    OwnErrors errors;
     return hip.hipDeviceGetName(name, name_bytes, index);
 }
 
 Result device_lacks(int index, char *text, size_t text_bytes) {
+    OwnErrors errors;
     int can_wait = 0;
     Result result = hip.hipDeviceGetAttribute(&can_wait, kAttributeWaitValue, index);
     if (result == 0 && can_wait == 0) {
@@ -106,13 +150,33 @@ Result retain(int index, void **context) {
     return 0;
 }
 void release(int) {}
-Result enter(void *context, void **before) {
+void exchange_capture_mode(int *mode) {
+    if (hip.hipThreadExchangeStreamCaptureMode != nullptr) {
+        hip.hipThreadExchangeStreamCaptureMode(mode);
+    }
+}
+Result choose(void *context, Before *before) {
     int current = 0;
     if (Result result = hip.hipGetDevice(&current)) return result;
-    *before = handle_of(current);
+    before->context = handle_of(current);
     return hip.hipSetDevice(index_of(context));
 }
-void leave(void *before) { hip.hipSetDevice(index_of(before)); }
+Result enter(void *context, Before *before) {
+    before->has_error = hip.hipPeekAtLastError() != 0;
+    if (Result result = choose(context, before)) {
+        OwnErrors::restore(before->has_error);
+        return result;
+    }
+    before->capture_mode = kCaptureRelaxed;
+    exchange_capture_mode(&before->capture_mode);
+    return 0;
+}
+void leave(const Before &before) {
+    int mode = before.capture_mode;
+    exchange_capture_mode(&mode);
+    hip.hipSetDevice(index_of(before.context));
+    OwnErrors::restore(before.has_error);
+}
 
 Result memory_alloc(uint64_t *address, size_t size_bytes) {
     void *made = nullptr;
@@ -130,9 +194,32 @@ Result host_alloc(void **pointer, uint64_t *address, size_t size_bytes) {
     return result;
 }
 
-Result stream_create(Stream *out) { return hip.hipStreamCreateWithFlags(out, kStreamNonBlocking); }
+Result stream_create(bool is_urgent, Stream *out) {
+    int least = 0, greatest = 0;
+    if (Result result = hip.hipDeviceGetStreamPriorityRange(&least, &greatest)) return result;
+    return hip.hipStreamCreateWithPriority(out, kStreamNonBlocking, is_urgent ? greatest : 0);
+}
 Result stream_wait_value(Stream stream, uint64_t address, uint64_t value) {
     return hip.hipStreamWaitValue64(stream, pointer_of(address), value, kWaitValueGte, UINT64_MAX);
+}
+Result stream_is_of(Stream stream, void *context, bool *is_of) {
+    *is_of = true;
+    if (hip.hipStreamGetDevice == nullptr) return 0;
+    int found = 0;
+    Result result = hip.hipStreamGetDevice(stream, &found);
+    *is_of = handle_of(found) == context;
+    return result;
+}
+Result stream_is_captured(Stream stream, bool *is_captured) {
+    int status = 0;  // hipStreamCaptureStatusNone
+    Result result = 0;
+    if (hip.hipStreamIsCapturing != nullptr) result = hip.hipStreamIsCapturing(stream, &status);
+    *is_captured = status != 0;
+    return result;
+}
+Result event_record(Stream stream, Event event) { return hip.hipEventRecord(event, stream); }
+Result stream_wait_event(Stream stream, Event event) {
+    return hip.hipStreamWaitEvent(stream, event, 0);
 }
 Result fill(Stream stream, uint64_t address, unsigned char byte, size_t size_bytes) {
     return hip.hipMemsetD8Async(pointer_of(address), byte, size_bytes, stream);
@@ -145,22 +232,25 @@ Result module_function(Module module, const char *name, Function *out) {
     return hip.hipModuleGetFunction(out, module, name);
 }
 Result launch(Function function, uint32_t groups_x, uint32_t groups_y, uint32_t threads,
-              Stream stream, void *arguments) {
+              uint32_t shared_bytes, Stream stream, void *arguments) {
     void *list[] = {arguments};
-    return hip.hipModuleLaunchKernel(function, groups_x, groups_y, 1, threads, 1, 1, 0, stream,
-                                     list, nullptr);
+    return hip.hipModuleLaunchKernel(function, groups_x, groups_y, 1, threads, 1, 1, shared_bytes,
+                                     stream, list, nullptr);
 }
 
 const char *describe(Result result) { return hip.hipGetErrorString(result); }
 bool is_not_ready(Result result) { return result == kNotReady; }
 bool is_out_of_memory(Result result) { return result == kOutOfMemory; }
 bool is_fatal(Result result) {
-    return (result >= kFirstFatal && result <= kLastFatal) || result == kDeinitialized;
+    return std::find(std::begin(kFatal), std::end(kFatal), result) != std::end(kFatal);
 }
 
 Driver make_driver() {
     Driver driver{};
     driver.vendor = "HIP";
+    driver.stream_kind = QUIRE_NATIVE_HIP_STREAM;
+    driver.event_kind = QUIRE_NATIVE_HIP_EVENT;
+    driver.teams_of_prefill = kTeamsOnAmd;
     driver.device_count = device_count;
     driver.device_name = device_name;
     driver.device_lacks = device_lacks;
@@ -178,6 +268,10 @@ Driver make_driver() {
     driver.stream_query = hip.hipStreamQuery;
     driver.stream_wait = hip.hipStreamSynchronize;
     driver.stream_wait_value = stream_wait_value;
+    driver.stream_is_of = stream_is_of;
+    driver.stream_is_captured = stream_is_captured;
+    driver.event_record = event_record;
+    driver.stream_wait_event = stream_wait_event;
     driver.fill = fill;
     driver.copy = copy;
     driver.module_load = module_load;
@@ -189,6 +283,11 @@ Driver make_driver() {
     driver.is_out_of_memory = is_out_of_memory;
     driver.is_fatal = is_fatal;
     return driver;
+}
+
+template <typename F>
+void find_optional(void *library, const char *name, F **function) {
+    *function = reinterpret_cast<F *>(dlsym(library, name));
 }
 
 // NULL, or the first function that the library does not have.
@@ -214,8 +313,13 @@ const char *find_functions(void *library) {
         QUIRE_HIP(hipHostMalloc),
         QUIRE_HIP(hipHostFree),
         QUIRE_HIP(hipHostGetDevicePointer),
-        QUIRE_HIP(hipStreamCreateWithFlags),
+        QUIRE_HIP(hipDeviceGetStreamPriorityRange),
+        QUIRE_HIP(hipStreamCreateWithPriority),
+        QUIRE_HIP(hipPeekAtLastError),
+        QUIRE_HIP(hipGetLastError),
         QUIRE_HIP(hipStreamDestroy),
+        QUIRE_HIP(hipStreamWaitEvent),
+        QUIRE_HIP(hipEventRecord),
         QUIRE_HIP(hipStreamQuery),
         QUIRE_HIP(hipStreamSynchronize),
         QUIRE_HIP(hipStreamWaitValue64),
@@ -232,13 +336,23 @@ const char *find_functions(void *library) {
         *one.function = dlsym(library, one.name);
         if (*one.function == nullptr) return one.name;
     }
+    find_optional(library, "hipThreadExchangeStreamCaptureMode",
+                  &hip.hipThreadExchangeStreamCaptureMode);
+    find_optional(library, "hipStreamGetDevice", &hip.hipStreamGetDevice);
+    find_optional(library, "hipStreamIsCapturing", &hip.hipStreamIsCapturing);
     return nullptr;
 }
 
 void *open_library(const char *named) {
     if (named != nullptr) return dlopen(named, RTLD_NOW | RTLD_LOCAL);
-    for (const char *name : {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}) {
-        if (void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
+    // First what the process has: two of them would not know each other's pointers. An engine's
+    // wheel may bring one whose name has no number.
+    const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
+                                 "libamdhip64.so"};
+    for (int how : {RTLD_NOLOAD, 0}) {
+        for (const char *name : names) {
+            if (void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | how)) return library;
+        }
     }
     return nullptr;
 }
@@ -261,6 +375,7 @@ Found look_for_driver(Driver *driver) {
                       "libamdhip64 has no %s; install one of ROCm 5.2 to 7", lacks);
         return found;
     }
+    OwnErrors errors;
     Result result = hip.hipInit(0);
     if (result == kNoDevice || result == kInvalidDevice) return found;
     if (result != 0) {

@@ -15,7 +15,15 @@ namespace {
 
 thread_local std::vector<Context *> pushed;
 
+// What code may declare anywhere, and what compute capability 8.6 lets a block ask for.
+constexpr size_t kDeclaredShared = 48 << 10, kMostShared = 99 << 10;
+constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+// A CUdevice is no index.
+constexpr int kFirstDevice = 16;
+
 int init(unsigned) {
+    set_shared_limits(kDeclaredShared, kMostShared);
     return counted("cuInit", [] { return kSuccess; });
 }
 int driver_get_version(int *version) {
@@ -30,30 +38,33 @@ int device_get_count(int *count) {
 }
 int device_get(int *device, int ordinal) {
     return counted("cuDeviceGet", [=] {
-        *device = ordinal;
+        *device = kFirstDevice + ordinal;
         return ordinal < device_count() ? kSuccess : kInvalidDevice;
     });
 }
-int device_get_name(char *name, int length, int) {
+int device_get_name(char *name, int length, int device) {
     return counted("cuDeviceGetName", [=] {
+        if (device != kFirstDevice) return int{kInvalidDevice};
         std::snprintf(name, static_cast<size_t>(length), "emulator, warps of %u",
                       device_warp_width());
-        return kSuccess;
+        return int{kSuccess};
     });
 }
-int device_get_attribute(int *value, int attribute, int) {
+int device_get_attribute(int *value, int attribute, int device) {
     constexpr int kMajor = 75, kMinor = 76, kWaitValue64 = 122;
     return counted("cuDeviceGetAttribute", [=] {
+        if (device != kFirstDevice) return int{kInvalidDevice};
         *value = attribute == kMajor ? 9 : attribute == kMinor ? 0 : attribute == kWaitValue64;
-        return kSuccess;
+        return int{kSuccess};
     });
 }
 int primary_retain(Context **out, int device) {
-    return counted("cuDevicePrimaryCtxRetain", [=] { return context_retain(device, out); });
+    return counted("cuDevicePrimaryCtxRetain",
+                   [=] { return context_retain(device - kFirstDevice, out); });
 }
 int primary_release(int device) {
     begin_call("cuDevicePrimaryCtxRelease");
-    return context_release(device);
+    return context_release(device - kFirstDevice);
 }
 int push_current(Context *context) {
     if (int result = begin_call("cuCtxPushCurrent")) return result;
@@ -98,8 +109,53 @@ int host_device_pointer(uint64_t *address, uint64_t pointer, unsigned) {
 int mem_get_info(size_t *free_bytes, size_t *total_bytes) {
     return counted("cuMemGetInfo", [=] { return memory_info(free_bytes, total_bytes); });
 }
-int create_stream(Stream **out, unsigned) {
-    return counted("cuStreamCreate", [=] { return stream_create(out); });
+int get_priority_range(int *least, int *greatest) {
+    return counted("cuCtxGetStreamPriorityRange", [=] {
+        *least = kLeastPriority;
+        *greatest = kGreatestPriority;
+        return kSuccess;
+    });
+}
+int create_stream(Stream **out, unsigned, int priority) {
+    return counted("cuStreamCreateWithPriority", [=] { return stream_create(priority, out); });
+}
+int get_stream_context(Stream *stream, Context **out) {
+    return counted("cuStreamGetCtx", [=] { return stream_context(stream, out); });
+}
+int wait_event(Stream *stream, Event *event, unsigned) {
+    return counted("cuStreamWaitEvent", [=] { return stream_wait_event(stream, event); });
+}
+int begin_capture(Stream *stream, int mode) {
+    return counted("cuStreamBeginCapture", [=] { return stream_begin_capture(stream, mode); });
+}
+int end_capture(Stream *stream, Graph **out) {
+    return counted("cuStreamEndCapture", [=] { return stream_end_capture(stream, out); });
+}
+int is_capturing(Stream *stream, int *status) {
+    return counted("cuStreamIsCapturing", [=] { return stream_is_capturing(stream, status); });
+}
+int instantiate_graph(Graph **out, Graph *graph, uint64_t) {
+    return counted("cuGraphInstantiateWithFlags", [=] { return graph_copy(graph, out); });
+}
+int launch_graph(Graph *graph, Stream *stream) {
+    return counted("cuGraphLaunch", [=] { return graph_launch(graph, stream); });
+}
+int create_event(Event **out, unsigned) {
+    return counted("cuEventCreate", [=] { return event_create(out); });
+}
+int destroy_event(Event *event) {
+    begin_call("cuEventDestroy");
+    return event_destroy(event);
+}
+int record_event(Event *event, Stream *stream) {
+    return counted("cuEventRecord", [=] { return event_record(event, stream); });
+}
+int query_event(Event *event) {
+    return counted("cuEventQuery", [=] { return event_query(event); });
+}
+int exchange_mode(int *mode) {
+    exchange_capture_mode(mode);
+    return kSuccess;
 }
 int destroy_stream(Stream *stream) {
     begin_call("cuStreamDestroy");
@@ -132,12 +188,18 @@ int unload_module(Module *module) {
 int get_function(const Kernel **out, Module *module, const char *name) {
     return counted("cuModuleGetFunction", [=] { return module_function(module, name, out); });
 }
+int set_function_attribute(const Kernel *kernel, int attribute, int value) {
+    return counted("cuFuncSetAttribute", [=] {
+        if (attribute != kMaxDynamicShared || value < 0) return int{kInvalidValue};
+        return allow_shared(kernel, static_cast<size_t>(value));
+    });
+}
 int launch_kernel(const Kernel *kernel, unsigned groups_x, unsigned groups_y, unsigned groups_z,
-                  unsigned threads, unsigned, unsigned, unsigned, Stream *stream, void **arguments,
-                  void **) {
+                  unsigned threads, unsigned, unsigned, unsigned asked_bytes, Stream *stream,
+                  void **arguments, void **) {
     return counted("cuLaunchKernel", [=] {
         if (groups_z != 1) return int{kInvalidValue};
-        return stream_launch(stream, kernel, groups_x, groups_y, threads, arguments);
+        return stream_launch(stream, kernel, groups_x, groups_y, threads, asked_bytes, arguments);
     });
 }
 int get_error_string(int result, const char **text) {
@@ -173,8 +235,23 @@ const Entry kEntries[] = {
     {"cuMemFreeHost", plain(host_free)},
     {"cuMemHostGetDevicePointer", plain(host_device_pointer)},
     {"cuMemGetInfo", plain(mem_get_info)},
-    {"cuStreamCreate", plain(create_stream)},
+    {"cuCtxGetStreamPriorityRange", plain(get_priority_range)},
+    {"cuStreamCreateWithPriority", plain(create_stream)},
+    {"cuThreadExchangeStreamCaptureMode", plain(exchange_mode)},
     {"cuStreamDestroy", plain(destroy_stream)},
+    {"cuStreamGetCtx", plain(get_stream_context)},
+    {"cuStreamWaitEvent", plain(wait_event)},
+    {"cuStreamBeginCapture", plain(begin_capture)},
+    {"cuStreamEndCapture", plain(end_capture)},
+    {"cuStreamIsCapturing", plain(is_capturing)},
+    {"cuGraphInstantiateWithFlags", plain(instantiate_graph)},
+    {"cuGraphLaunch", plain(launch_graph)},
+    {"cuGraphExecDestroy", plain(graph_destroy)},
+    {"cuGraphDestroy", plain(graph_destroy)},
+    {"cuEventCreate", plain(create_event)},
+    {"cuEventDestroy", plain(destroy_event)},
+    {"cuEventRecord", plain(record_event)},
+    {"cuEventQuery", plain(query_event)},
     {"cuStreamQuery", plain(query_stream)},
     {"cuStreamSynchronize", plain(synchronise_stream)},
     {"cuStreamWaitValue64", plain(wait_value)},
@@ -183,6 +260,7 @@ const Entry kEntries[] = {
     {"cuModuleLoadData", plain(load_module)},
     {"cuModuleUnload", plain(unload_module)},
     {"cuModuleGetFunction", plain(get_function)},
+    {"cuFuncSetAttribute", plain(set_function_attribute)},
     {"cuLaunchKernel", plain(launch_kernel)},
     {"cuGetErrorString", plain(get_error_string)},
 };

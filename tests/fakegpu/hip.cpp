@@ -13,6 +13,7 @@ namespace fakegpu {
 namespace {
 
 constexpr int kWaitValueGte = 0;
+constexpr size_t kMostShared = 64 << 10;  // the LDS of a compute unit
 
 // The device is current in every thread from the start, and its context is never given back.
 Context *device_context() {
@@ -24,10 +25,18 @@ Context *device_context() {
     return context;
 }
 
+// What the last call that failed in this thread said, until somebody asks.
+thread_local int last_error = 0;
+
+int noted(int result) {
+    if (result != kSuccess && result != kNotReady) last_error = result;
+    return result;
+}
+
 template <typename Call>
 int on_device(const char *name, Call call) {
     if (context_current() == nullptr) context_set_current(device_context());
-    return counted(name, call);
+    return noted(counted(name, call));
 }
 
 uint64_t address_of(const void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
@@ -43,34 +52,35 @@ extern "C" {
 FAKEGPU_EXPORT int hipInit(unsigned) {
     const char *width = std::getenv("FAKEGPU_WARP_WIDTH");
     set_warp_width(width != nullptr && std::atoi(width) == 32 ? 32 : 64);
-    return counted("hipInit", [] { return kSuccess; });
+    set_shared_limits(kMostShared, kMostShared);
+    return noted(counted("hipInit", [] { return kSuccess; }));
 }
 FAKEGPU_EXPORT int hipGetDeviceCount(int *count) {
-    return counted("hipGetDeviceCount", [=] {
+    return noted(counted("hipGetDeviceCount", [=] {
         *count = device_count();
         return kSuccess;
-    });
+    }));
 }
 FAKEGPU_EXPORT int hipDeviceGetName(char *name, int length, int) {
-    return counted("hipDeviceGetName", [=] {
+    return noted(counted("hipDeviceGetName", [=] {
         std::snprintf(name, static_cast<size_t>(length), "emulator, warps of %u",
                       device_warp_width());
         return kSuccess;
-    });
+    }));
 }
 FAKEGPU_EXPORT int hipDeviceGetAttribute(int *value, int attribute, int) {
     constexpr int kCanUseStreamWaitValue = 10013;
-    return counted("hipDeviceGetAttribute", [=] {
+    return noted(counted("hipDeviceGetAttribute", [=] {
         *value = attribute == kCanUseStreamWaitValue;
         return kSuccess;
-    });
+    }));
 }
 FAKEGPU_EXPORT int hipGetDevice(int *device) {
     *device = 0;
     return kSuccess;
 }
 FAKEGPU_EXPORT int hipSetDevice(int device) {
-    if (device < 0 || device >= device_count()) return kInvalidDevice;
+    if (device < 0 || device >= device_count()) return noted(kInvalidDevice);
     context_set_current(device_context());
     return kSuccess;
 }
@@ -81,13 +91,13 @@ FAKEGPU_EXPORT int hipMalloc(uint64_t *address, size_t size_bytes) {
     return on_device("hipMalloc", [=] { return memory_allocate(address, size_bytes, false); });
 }
 FAKEGPU_EXPORT int hipFree(void *address) {
-    return freed(begin_call("hipFree"), memory_free(address_of(address), false));
+    return noted(freed(begin_call("hipFree"), memory_free(address_of(address), false)));
 }
 FAKEGPU_EXPORT int hipHostMalloc(uint64_t *pointer, size_t size_bytes, unsigned) {
     return on_device("hipHostMalloc", [=] { return memory_allocate(pointer, size_bytes, true); });
 }
 FAKEGPU_EXPORT int hipHostFree(void *pointer) {
-    return freed(begin_call("hipHostFree"), memory_free(address_of(pointer), true));
+    return noted(freed(begin_call("hipHostFree"), memory_free(address_of(pointer), true)));
 }
 FAKEGPU_EXPORT int hipHostGetDevicePointer(void **address, void *pointer, unsigned) {
     return on_device("hipHostGetDevicePointer", [=] {
@@ -95,8 +105,59 @@ FAKEGPU_EXPORT int hipHostGetDevicePointer(void **address, void *pointer, unsign
         return kSuccess;
     });
 }
-FAKEGPU_EXPORT int hipStreamCreateWithFlags(Stream **out, unsigned) {
-    return on_device("hipStreamCreateWithFlags", [=] { return stream_create(out); });
+FAKEGPU_EXPORT int hipDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    return on_device("hipDeviceGetStreamPriorityRange", [=] {
+        *least = kLeastPriority;
+        *greatest = kGreatestPriority;
+        return kSuccess;
+    });
+}
+FAKEGPU_EXPORT int hipStreamCreateWithPriority(Stream **out, unsigned, int priority) {
+    return on_device("hipStreamCreateWithPriority", [=] { return stream_create(priority, out); });
+}
+FAKEGPU_EXPORT int hipStreamGetDevice(Stream *, int *device) {
+    *device = 0;
+    return kSuccess;
+}
+FAKEGPU_EXPORT int hipStreamWaitEvent(Stream *stream, Event *event, unsigned) {
+    return on_device("hipStreamWaitEvent", [=] { return stream_wait_event(stream, event); });
+}
+FAKEGPU_EXPORT int hipStreamBeginCapture(Stream *stream, int mode) {
+    return on_device("hipStreamBeginCapture", [=] { return stream_begin_capture(stream, mode); });
+}
+FAKEGPU_EXPORT int hipStreamEndCapture(Stream *stream, Graph **out) {
+    return on_device("hipStreamEndCapture", [=] { return stream_end_capture(stream, out); });
+}
+FAKEGPU_EXPORT int hipStreamIsCapturing(Stream *stream, int *status) {
+    return on_device("hipStreamIsCapturing", [=] { return stream_is_capturing(stream, status); });
+}
+FAKEGPU_EXPORT int hipGraphInstantiateWithFlags(Graph **out, Graph *graph, unsigned long long) {
+    return on_device("hipGraphInstantiateWithFlags", [=] { return graph_copy(graph, out); });
+}
+FAKEGPU_EXPORT int hipGraphLaunch(Graph *graph, Stream *stream) {
+    return on_device("hipGraphLaunch", [=] { return graph_launch(graph, stream); });
+}
+FAKEGPU_EXPORT int hipGraphExecDestroy(Graph *graph) { return graph_destroy(graph); }
+FAKEGPU_EXPORT int hipGraphDestroy(Graph *graph) { return graph_destroy(graph); }
+FAKEGPU_EXPORT int hipEventCreateWithFlags(Event **out, unsigned) {
+    return on_device("hipEventCreateWithFlags", [=] { return event_create(out); });
+}
+FAKEGPU_EXPORT int hipEventDestroy(Event *event) { return event_destroy(event); }
+FAKEGPU_EXPORT int hipEventRecord(Event *event, Stream *stream) {
+    return on_device("hipEventRecord", [=] { return event_record(event, stream); });
+}
+FAKEGPU_EXPORT int hipEventQuery(Event *event) {
+    return on_device("hipEventQuery", [=] { return event_query(event); });
+}
+FAKEGPU_EXPORT int hipThreadExchangeStreamCaptureMode(int *mode) {
+    exchange_capture_mode(mode);
+    return kSuccess;
+}
+FAKEGPU_EXPORT int hipPeekAtLastError() { return last_error; }
+FAKEGPU_EXPORT int hipGetLastError() {
+    int last = last_error;
+    last_error = kSuccess;
+    return last;
 }
 FAKEGPU_EXPORT int hipStreamDestroy(Stream *stream) {
     begin_call("hipStreamDestroy");
@@ -138,10 +199,11 @@ FAKEGPU_EXPORT int hipModuleGetFunction(const Kernel **out, Module *module, cons
 }
 FAKEGPU_EXPORT int hipModuleLaunchKernel(const Kernel *kernel, unsigned groups_x, unsigned groups_y,
                                          unsigned groups_z, unsigned threads, unsigned, unsigned,
-                                         unsigned, Stream *stream, void **arguments, void **) {
+                                         unsigned asked_bytes, Stream *stream, void **arguments,
+                                         void **) {
     return on_device("hipModuleLaunchKernel", [=] {
         if (groups_z != 1) return int{kInvalidValue};
-        return stream_launch(stream, kernel, groups_x, groups_y, threads, arguments);
+        return stream_launch(stream, kernel, groups_x, groups_y, threads, asked_bytes, arguments);
     });
 }
 FAKEGPU_EXPORT const char *hipGetErrorString(int result) { return result_name(result); }

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -29,15 +30,35 @@ struct Module {
     uint32_t reserved = 0;
 };
 
-struct Stream {
+// A hardware queue: what its streams enqueue runs in the order of the calls.
+struct Lane {
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<std::function<int()>> work;
-    bool is_running = false;
+    std::deque<std::pair<Stream *, std::function<int()>>> work;
+};
+
+struct Graph {
+    std::vector<std::function<int()>> work;
+    bool is_broken = false;
+};
+
+struct Stream {
+    Lane *lane = nullptr;
+    Context *context = nullptr;
+    uint64_t unfinished = 0;  // as the rest under the lane's mutex
     bool is_destroyed = false;
+    std::unique_ptr<Graph> captured;  // what is being captured
+};
+
+struct Event {
+    std::atomic<uint64_t> recorded{0};
+    std::atomic<uint64_t> passed{0};
 };
 
 namespace {
+
+constexpr uint32_t kLanes = 4;  // as HIP has for each device
+constexpr int kCaptureRelaxed = 2;
 
 // Never destroyed: streams may still run when the process ends.
 struct Machine {
@@ -52,8 +73,16 @@ struct Machine {
     int fail_result = 0;
     std::string last_fault;
     std::atomic<int> sticky{0};
+    std::atomic<bool> is_capturing{false};
+    std::atomic<bool> is_capture_broken{false};
+    Lane *lanes[kLanes + 1] = {};  // the last is of urgent streams
+    uint32_t made_streams = 0;
     std::atomic<uint64_t> live{0};
     uint32_t warp_width = 32;
+    std::map<std::string, uint64_t> launches;
+    size_t declared_bytes = 0;
+    size_t asked_bytes = 0;
+    std::map<const Kernel *, size_t> allowed_bytes;
 };
 Machine &machine() {
     static auto *made = new Machine;
@@ -61,15 +90,14 @@ Machine &machine() {
 }
 
 thread_local Context *current = nullptr;
+thread_local int capture_mode = 0;
 
-void stream_main(Stream *stream) {
-    std::unique_lock lock(stream->mutex);
+void lane_main(Lane *lane) {
+    std::unique_lock lock(lane->mutex);
     for (;;) {
-        stream->changed.wait(lock, [&] { return !stream->work.empty() || stream->is_destroyed; });
-        if (stream->work.empty()) break;
-        std::function<int()> next = std::move(stream->work.front());
-        stream->work.pop_front();
-        stream->is_running = true;
+        lane->changed.wait(lock, [&] { return !lane->work.empty(); });
+        auto [stream, next] = std::move(lane->work.front());
+        lane->work.pop_front();
         lock.unlock();
         // After an error nothing of the context runs.
         int result = machine().sticky.load() == 0 ? next() : 0;
@@ -77,25 +105,73 @@ void stream_main(Stream *stream) {
         int none = 0;
         if (result != 0) machine().sticky.compare_exchange_strong(none, result);
         lock.lock();
-        stream->is_running = false;
-        stream->changed.notify_all();
+        if (--stream->unfinished == 0 && stream->is_destroyed) delete stream;
+        lane->changed.notify_all();
     }
-    lock.unlock();
-    delete stream;
 }
 
-int enqueue(Stream *stream, std::function<int()> work) {
+Lane *lane_of(uint32_t index) {
+    Lane *&lane = machine().lanes[index];
+    if (lane == nullptr) {
+        lane = new Lane;
+        std::thread(lane_main, lane).detach();
+    }
+    return lane;
+}
+
+Stream *make_stream(uint32_t lane) {
+    auto *stream = new Stream;
+    stream->lane = lane_of(lane);
+    stream->context = current;
+    machine().streams.push_back(stream);
+    return stream;
+}
+
+// What a handle stands for.
+Stream *real(Stream *handle) {
+    static Stream *legacy = nullptr;
+    thread_local Stream *own = nullptr;
+    auto number = reinterpret_cast<uintptr_t>(handle);
+    if (number > 2) return handle;
+    std::lock_guard lock(machine().mutex);
+    Stream *&stream = number == 2 ? own : legacy;
+    if (stream == nullptr) stream = make_stream(number == 2 ? 1 : 0);
+    return stream;
+}
+
+int enqueue(Stream *handle, std::function<int()> work) {
     if (current == nullptr) return kInvalidContext;
-    if (stream == nullptr) return kInvalidValue;
-    std::lock_guard lock(stream->mutex);
-    stream->work.push_back(std::move(work));
-    stream->changed.notify_all();
+    Stream *stream = real(handle);
+    std::lock_guard lock(stream->lane->mutex);
+    if (stream->captured != nullptr) {
+        if (stream->captured->is_broken) return kCaptureBroken;
+        stream->captured->work.push_back(std::move(work));
+        return kSuccess;
+    }
+    ++stream->unfinished;
+    stream->lane->work.emplace_back(stream, std::move(work));
+    stream->lane->changed.notify_all();
     return kSuccess;
 }
 
 void await_idle(Stream *stream) {
-    std::unique_lock lock(stream->mutex);
-    stream->changed.wait(lock, [&] { return stream->work.empty() && !stream->is_running; });
+    std::unique_lock lock(stream->lane->mutex);
+    stream->lane->changed.wait(lock, [&] { return stream->unfinished == 0; });
+}
+
+// Of a call that asks how far a stream is.
+int check_captured(Stream *stream) {
+    std::lock_guard lock(stream->lane->mutex);
+    if (stream->captured == nullptr) return kSuccess;
+    stream->captured->is_broken = true;
+    return kCaptureUnsupported;
+}
+
+// Of a call that may wait, or that others may have to wait for.
+int check_capture() {
+    if (!machine().is_capturing.load() || capture_mode == kCaptureRelaxed) return kSuccess;
+    machine().is_capture_broken.store(true);
+    return kCaptureUnsupported;
 }
 
 int say(const std::string &what) {
@@ -155,6 +231,7 @@ void context_set_current(Context *context) { current = context; }
 
 int memory_allocate(uint64_t *address, size_t size_bytes, bool is_host) {
     if (current == nullptr) return kInvalidContext;
+    if (int result = check_capture()) return result;
     *address = allocate(size_bytes, is_host);
     if (*address == 0) return kOutOfMemory;
     machine().live.fetch_add(1);
@@ -163,6 +240,7 @@ int memory_allocate(uint64_t *address, size_t size_bytes, bool is_host) {
 
 int memory_free(uint64_t address, bool is_host) {
     if (current == nullptr) return kInvalidContext;
+    if (int result = check_capture()) return result;
     std::vector<Stream *> streams;
     {
         std::lock_guard lock(machine().mutex);
@@ -181,14 +259,13 @@ int memory_info(size_t *free_bytes, size_t *total_bytes) {
     return kSuccess;
 }
 
-int stream_create(Stream **out) {
+int stream_create(int priority, Stream **out) {
     if (current == nullptr) return kInvalidContext;
-    auto *stream = new Stream;
-    std::thread(stream_main, stream).detach();
+    if (priority < kGreatestPriority || priority > kLeastPriority) return kInvalidValue;
     std::lock_guard lock(machine().mutex);
-    machine().streams.push_back(stream);
+    bool is_urgent = priority == kGreatestPriority;
+    *out = make_stream(is_urgent ? kLanes : machine().made_streams++ % kLanes);
     machine().live.fetch_add(1);
-    *out = stream;
     return kSuccess;
 }
 
@@ -198,21 +275,122 @@ int stream_destroy(Stream *stream) {
         if (std::erase(machine().streams, stream) == 0) return kInvalidValue;
         machine().live.fetch_sub(1);
     }
-    std::lock_guard lock(stream->mutex);
+    std::lock_guard lock(stream->lane->mutex);
     stream->is_destroyed = true;
-    stream->changed.notify_all();
+    if (stream->unfinished == 0) delete stream;
     return kSuccess;
 }
 
-int stream_query(Stream *stream) {
-    std::lock_guard lock(stream->mutex);
-    return stream->work.empty() && !stream->is_running ? kSuccess : kNotReady;
+int stream_query(Stream *handle) {
+    Stream *stream = real(handle);
+    if (int result = check_captured(stream)) return result;
+    if (int result = check_capture()) return result;
+    std::lock_guard lock(stream->lane->mutex);
+    return stream->unfinished == 0 ? kSuccess : kNotReady;
 }
 
-int stream_synchronise(Stream *stream) {
+int stream_synchronise(Stream *handle) {
+    Stream *stream = real(handle);
+    if (int result = check_captured(stream)) return result;
+    if (int result = check_capture()) return result;
     await_idle(stream);
     return machine().sticky.load();
 }
+
+int stream_context(Stream *stream, Context **out) {
+    *out = real(stream)->context;
+    return kSuccess;
+}
+
+int stream_wait_event(Stream *stream, Event *event) {
+    uint64_t recorded = event->recorded.load();
+    return enqueue(stream, [=] {
+        constexpr auto kLook = std::chrono::microseconds(20);
+        while (event->passed.load() < recorded && machine().sticky.load() == 0) {
+            std::this_thread::sleep_for(kLook);
+        }
+        return int{kSuccess};
+    });
+}
+
+int stream_begin_capture(Stream *handle, int mode) {
+    auto number = reinterpret_cast<uintptr_t>(handle);
+    if (number <= 1) return kCaptureUnsupported;  // the legacy stream
+    Stream *stream = real(handle);
+    std::lock_guard lock(stream->lane->mutex);
+    if (stream->captured != nullptr) return kInvalidValue;
+    stream->captured = std::make_unique<Graph>();
+    if (mode != kCaptureRelaxed) fakegpu_begin_capture();
+    return kSuccess;
+}
+
+int stream_end_capture(Stream *handle, Graph **out) {
+    Stream *stream = real(handle);
+    std::lock_guard lock(stream->lane->mutex);
+    if (stream->captured == nullptr) return kInvalidValue;
+    std::unique_ptr<Graph> graph = std::move(stream->captured);
+    bool is_broken = fakegpu_end_capture() != 0 || graph->is_broken;
+    *out = nullptr;
+    if (is_broken) return kCaptureBroken;
+    *out = graph.release();
+    machine().live.fetch_add(1);
+    return kSuccess;
+}
+
+int stream_is_capturing(Stream *handle, int *status) {
+    Stream *stream = real(handle);
+    std::lock_guard lock(stream->lane->mutex);
+    *status = stream->captured == nullptr ? 0 : stream->captured->is_broken ? 2 : 1;
+    return kSuccess;
+}
+
+int graph_copy(const Graph *graph, Graph **out) {
+    *out = new Graph(*graph);
+    machine().live.fetch_add(1);
+    return kSuccess;
+}
+
+int graph_launch(Graph *graph, Stream *stream) {
+    return enqueue(stream, [graph] {
+        for (const std::function<int()> &work : graph->work) {
+            if (int result = work()) return result;
+        }
+        return int{kSuccess};
+    });
+}
+
+int graph_destroy(Graph *graph) {
+    delete graph;
+    machine().live.fetch_sub(1);
+    return kSuccess;
+}
+
+int event_create(Event **out) {
+    if (current == nullptr) return kInvalidContext;
+    machine().live.fetch_add(1);
+    *out = new Event;
+    return kSuccess;
+}
+
+int event_destroy(Event *event) {
+    delete event;
+    machine().live.fetch_sub(1);
+    return kSuccess;
+}
+
+int event_record(Event *event, Stream *stream) {
+    uint64_t recorded = event->recorded.fetch_add(1) + 1;
+    return enqueue(stream, [=] {
+        event->passed.store(recorded);
+        return int{kSuccess};
+    });
+}
+
+int event_query(Event *event) {
+    return event->passed.load() >= event->recorded.load() ? kSuccess : kNotReady;
+}
+
+void exchange_capture_mode(int *mode) { std::swap(*mode, capture_mode); }
 
 int stream_wait_value(Stream *stream, uint64_t address, uint64_t value) {
     return enqueue(stream, [=] {
@@ -238,19 +416,51 @@ int stream_fill(Stream *stream, uint64_t address, unsigned char byte, size_t siz
 }
 
 int stream_copy(Stream *stream, uint64_t dst, uint64_t src, size_t size_bytes) {
-    return enqueue(stream, [=] { return copy_bytes(dst, src, size_bytes); });
+    int result = enqueue(stream, [=] { return copy_bytes(dst, src, size_bytes); });
+    int capture = 0;
+    stream_is_capturing(stream, &capture);
+    if (result == 0 && capture == 0 && is_pinned(dst) && is_pinned(src)) await_idle(real(stream));
+    return result;
 }
 
+void set_shared_limits(size_t declared_bytes, size_t asked_bytes) {
+    machine().declared_bytes = declared_bytes;
+    machine().asked_bytes = asked_bytes;
+}
+
+int allow_shared(const Kernel *kernel, size_t asked_bytes) {
+    std::lock_guard lock(machine().mutex);
+    if (kernel == nullptr || asked_bytes > machine().asked_bytes) return kInvalidValue;
+    machine().allowed_bytes[kernel] = asked_bytes;
+    return kSuccess;
+}
+
+namespace {
+
+// Counts the launch; false: it asks for more shared memory than anybody allowed.
+bool note_launch(const Kernel *kernel, size_t asked_bytes) {
+    Machine &all = machine();
+    std::lock_guard lock(all.mutex);
+    ++all.launches[kernel->name];
+    auto allowed = all.allowed_bytes.find(kernel);
+    return asked_bytes <=
+           (allowed == all.allowed_bytes.end() ? all.declared_bytes : allowed->second);
+}
+
+}  // namespace
+
 int stream_launch(Stream *stream, const Kernel *kernel, uint32_t groups_x, uint32_t groups_y,
-                  uint32_t threads, void **arguments) {
+                  uint32_t threads, size_t asked_bytes, void **arguments) {
     if (kernel == nullptr || groups_x == 0 || groups_y == 0 || groups_y > 65535 ||
-        threads != kernel->threads) {
+        threads != kernel->threads || !note_launch(kernel, asked_bytes)) {
         return kInvalidValue;
     }
     std::vector<unsigned char> copied(kernel->argument_bytes);
     std::memcpy(copied.data(), arguments[0], copied.size());
     return enqueue(stream, [=] {
-        Launch launch = {kernel, copied.data(), groups_x, groups_y, machine().warp_width};
+        Launch launch = {kernel,     copied.data(),        groups_x,
+                         groups_y,   machine().warp_width, machine().declared_bytes,
+                         asked_bytes};
         std::string wrong = run(launch);
         return wrong.empty() ? int{kSuccess} : say(wrong);
     });
@@ -258,6 +468,7 @@ int stream_launch(Stream *stream, const Kernel *kernel, uint32_t groups_x, uint3
 
 int module_load(const void *image, Module **out) {
     if (current == nullptr) return kInvalidContext;
+    if (int result = check_capture()) return result;
     if (image == nullptr) return kInvalidValue;
     machine().live.fetch_add(1);
     *out = new Module;
@@ -310,11 +521,30 @@ uint64_t fakegpu_calls(const char *name) {
     return name == nullptr ? machine().all_calls : machine().calls[name];
 }
 
+uint64_t fakegpu_launches(const char *kernel) {
+    std::lock_guard lock(machine().mutex);
+    return machine().launches[kernel];
+}
+
 const char *fakegpu_last_fault(void) {
     static thread_local std::string copied;
     std::lock_guard lock(machine().mutex);
     copied = machine().last_fault;
     return copied.c_str();
 }
+
+void fakegpu_break(int result) { machine().sticky.store(result); }
+
+void fakegpu_begin_capture(void) {
+    machine().is_capture_broken.store(false);
+    machine().is_capturing.store(true);
+}
+
+int fakegpu_end_capture(void) {
+    machine().is_capturing.store(false);
+    return machine().is_capture_broken.load() ? 1 : 0;
+}
+
+void fakegpu_call_unsafely(void) { fakegpu::check_capture(); }
 
 uint64_t fakegpu_live(void) { return machine().live.load(); }

@@ -2,12 +2,19 @@
 //
 // machine: one make-believe GPU, as both vendors' drivers show it: contexts, streams, modules.
 //
-// Streams are asynchronous: each has a thread, and a call returns before anything has run. Results
-// have the numbers that CUDA and HIP share (0 success, 2 out of memory, 600 not ready, 700 illegal
-// address, 719 launch failure). As on a real device, an error of a running kernel is sticky: it is
-// what every later call of the context returns, until the context is gone.
+// Streams are asynchronous: a call returns before anything has run. Results have the numbers that
+// CUDA and HIP share (0 success, 2 out of memory, 600 not ready, 700 illegal address, 719 launch
+// failure). As on a real device, an error of a running kernel is sticky: it is what every later
+// call of the context returns, until the context is gone.
 //
-// What a real driver may do, this one always does: freeing memory waits for everything that runs.
+// What a real driver may do, this one always does:
+//   - freeing memory waits for all that runs, and so does a copy between memories of the host
+//   - streams share four hardware queues, those of the greatest priority a fifth: one that waits
+//     holds up what was enqueued later on others
+//   - while a thread captures a stream in the global mode, calls that may wait break the capture,
+//     from every thread that has not asked for the relaxed mode
+//   - whoever asks how far a captured stream is breaks the capture; what is enqueued there then is
+//     refused
 //
 // Tests steer it through what is exported at the end of this file, found by dlsym.
 //
@@ -29,9 +36,13 @@ enum Result : int {
     kNotFound = 500,
     kNotReady = 600,
     kIllegalAddress = 700,
+    kCaptureUnsupported = 900,
+    kCaptureBroken = 901,
 };
 
 struct Stream;
+struct Event;
+struct Graph;
 struct Module;
 struct Context;
 struct Kernel;
@@ -63,21 +74,46 @@ int memory_allocate(uint64_t *address, size_t size_bytes, bool is_host);
 int memory_free(uint64_t address, bool is_host);
 int memory_info(size_t *free_bytes, size_t *total_bytes);
 
-int stream_create(Stream **out);
+// The greatest is the smallest number, as both vendors have it.
+constexpr int kLeastPriority = 0, kGreatestPriority = -5;
+int stream_create(int priority, Stream **out);
+// 0 and 1 are the legacy stream, 2 is the calling thread's own; these are never destroyed.
 int stream_destroy(Stream *stream);
+int stream_context(Stream *stream, Context **out);
+int stream_wait_event(Stream *stream, Event *event);
+// What is enqueued until the end runs not now, but at each launch of the graph.
+int stream_begin_capture(Stream *stream, int mode);
+int stream_end_capture(Stream *stream, Graph **out);
+int stream_is_capturing(Stream *stream, int *status);  // 0 no, 1 yes, 2 it is broken
+int graph_copy(const Graph *graph, Graph **out);
+int graph_launch(Graph *graph, Stream *stream);
+int graph_destroy(Graph *graph);
+int event_create(Event **out);
+int event_destroy(Event *event);
+int event_record(Event *event, Stream *stream);
+int event_query(Event *event);
 int stream_query(Stream *stream);
 int stream_synchronise(Stream *stream);
 // Until the word is at least `value`, as the CUDA driver compares: cyclically, as int64 of the
 // difference.
 int stream_wait_value(Stream *stream, uint64_t address, uint64_t value);
 int stream_fill(Stream *stream, uint64_t address, unsigned char byte, size_t size_bytes);
+// Between two memories of the host it waits until the copy has run.
 int stream_copy(Stream *stream, uint64_t dst, uint64_t src, size_t size_bytes);
+// asked_bytes: of shared memory, beside what the kernel declares.
 int stream_launch(Stream *stream, const Kernel *kernel, uint32_t groups_x, uint32_t groups_y,
-                  uint32_t threads, void **arguments);
+                  uint32_t threads, size_t asked_bytes, void **arguments);
+// What a vendor's code may declare, and the most that a launch may ask for.
+void set_shared_limits(size_t declared_bytes, size_t asked_bytes);
+// Of this kernel a launch may ask for so much.
+int allow_shared(const Kernel *kernel, size_t asked_bytes);
 
 int module_load(const void *image, Module **out);
 int module_unload(Module *module);
 int module_function(Module *module, const char *name, const Kernel **out);
+
+// The thread's; 0 global, 1 its own thread's, 2 relaxed. `mode` gets what was.
+void exchange_capture_mode(int *mode);
 
 const char *result_name(int result);
 
@@ -90,8 +126,18 @@ extern "C" {
 FAKEGPU_EXPORT void fakegpu_fail(const char *name, uint64_t nth, int result);
 // How often it was called; NULL: all functions together.
 FAKEGPU_EXPORT uint64_t fakegpu_calls(const char *name);
+// How often a kernel of this name was launched.
+FAKEGPU_EXPORT uint64_t fakegpu_launches(const char *kernel);
 // What the last kernel that went wrong did; "" where none did.
 FAKEGPU_EXPORT const char *fakegpu_last_fault(void);
+// From now on every call of a context returns `result`, and nothing runs; 0: no longer.
+FAKEGPU_EXPORT void fakegpu_break(int result);
+// As if another thread captured a stream in the global mode from now on.
+FAKEGPU_EXPORT void fakegpu_begin_capture(void);
+// 0: no call has broken the capture.
+FAKEGPU_EXPORT int fakegpu_end_capture(void);
+// A call of the calling thread's own that may wait.
+FAKEGPU_EXPORT void fakegpu_call_unsafely(void);
 // How many contexts, streams, modules and allocations there are.
 FAKEGPU_EXPORT uint64_t fakegpu_live(void);
 }

@@ -25,6 +25,7 @@ struct Range {
 
 constexpr size_t kDeviceBytes = size_t{64} << 30;  // as much as is written of it is there
 constexpr size_t kMostHostBytes = size_t{8} << 30;
+constexpr size_t kMisfit = 256;  // where in its page an allocation begins
 
 std::mutex mutex;
 std::map<uint64_t, Range> ranges;
@@ -71,14 +72,14 @@ uint64_t allocate(size_t size_bytes, bool is_host) {
     size_t most = is_host ? kMostHostBytes : kDeviceBytes;
     std::lock_guard lock(mutex);
     if (size_bytes == 0 || size_bytes > most || used_bytes[is_host] > most - size_bytes) return 0;
-    void *made = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
+    void *made = mmap(nullptr, size_bytes + kMisfit, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (made == MAP_FAILED) return 0;
     constexpr size_t kMostPoisoned = 64 << 20;
-    std::memset(made, 0xFF, size_bytes < kMostPoisoned ? size_bytes : kMostPoisoned);
     Range range;
-    range.host = static_cast<unsigned char *>(made);
-    range.begin = reinterpret_cast<uint64_t>(made) + (is_host ? 0 : kDeviceOffset);
+    range.host = static_cast<unsigned char *>(made) + kMisfit;
+    std::memset(range.host, 0xFF, size_bytes < kMostPoisoned ? size_bytes : kMostPoisoned);
+    range.begin = reinterpret_cast<uint64_t>(range.host) + (is_host ? 0 : kDeviceOffset);
     range.end = range.begin + size_bytes;
     range.is_host = is_host;
     used_bytes[is_host] += size_bytes;
@@ -92,11 +93,16 @@ bool release(uint64_t address, bool is_host) {
     auto found = ranges.find(address);
     if (found == ranges.end() || found->second.is_host != is_host) return false;
     size_t size_bytes = found->second.end - found->second.begin;
-    munmap(found->second.host, size_bytes);
+    munmap(found->second.host - kMisfit, size_bytes + kMisfit);
     used_bytes[is_host] -= size_bytes;
     ranges.erase(found);
     version.fetch_add(1, std::memory_order_release);
     return true;
+}
+
+bool is_pinned(uint64_t address) {
+    const Range *range = look_up(address);
+    return range != nullptr && range->is_host;
 }
 
 void *find(uint64_t address, size_t size_bytes) {

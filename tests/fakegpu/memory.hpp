@@ -4,7 +4,8 @@
 //
 // A device address is no host pointer: it lies kDeviceOffset behind one, where no process has
 // memory, so a host that follows one crashes at once. Pinned memory has one address for both.
-// Fresh memory holds 0xFF, where it is large at its beginning.
+// Fresh memory holds 0xFF, where it is large at its beginning. It is aligned to 256 bytes and to no
+// more, which is all that drivers promise.
 //
 // Threads: any.
 #pragma once
@@ -19,6 +20,8 @@ constexpr uint64_t kDeviceOffset = uint64_t{1} << 56;
 
 // 0: there is none left (device memory is `device_memory_bytes()` altogether).
 uint64_t allocate(size_t size_bytes, bool is_host);
+// Is it pinned memory of the host?
+bool is_pinned(uint64_t address);
 // False: nothing was allocated there.
 bool release(uint64_t address, bool is_host);
 size_t device_memory_bytes();

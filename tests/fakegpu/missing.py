@@ -1,29 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""missing: a driver that is not there, or is none, is explained and breaks nothing.
+"""missing: a driver that is not there, or is none, is explained and breaks nothing; and what of HIP
+the process has already is taken before another version that could be found.
 
-    missing.py QUIRE
+    missing.py QUIRE FAKE_HIP
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 
-def listed(quire, backend, library):
-    variable = f"QUIRE_{backend.upper()}_LIBRARY"
+def listed(quire, backend, **variables):
+    environment = dict(os.environ)
+    for vendor in ("CUDA", "HIP"):
+        environment.pop(f"QUIRE_{vendor}_LIBRARY", None)
     result = subprocess.run([quire, "devices", "--json"], capture_output=True, text=True,
-                            env=dict(os.environ, **{variable: library}))
+                            env=dict(environment, **variables))
     return next(one for one in json.loads(result.stdout) if one["name"] == backend)
 
 
+def finds_the_loaded_one(quire, fake_hip):
+    with tempfile.TemporaryDirectory() as folder:
+        # A library, but not HIP; a copy, for a file that is loaded already counts as loaded.
+        shutil.copy(fake_hip.replace("amdhip64.so.6", "cuda.so.1"),
+                    Path(folder, "libamdhip64.so.7"))
+        said = json.dumps(listed(quire, "hip", LD_LIBRARY_PATH=folder))
+        if "ROCm 5.2" not in said:
+            print(f"version 7 of HIP is not looked for: {said}")
+            return False
+        said = json.dumps(listed(quire, "hip", LD_LIBRARY_PATH=folder, LD_PRELOAD=fake_hip))
+        if "ROCm 5.2" in said or "emulator" not in said:
+            print(f"the HIP that the process has is not taken: {said}")
+            return False
+    return True
+
+
 def main():
-    quire = sys.argv[1]
-    failed = False
+    quire, fake_hip = sys.argv[1:]
+    failed = not finds_the_loaded_one(quire, fake_hip)
     for backend, words in {"cuda": "older than CUDA 12", "hip": "ROCm 5.2"}.items():
         for library, wanted in {"/nowhere/driver.so": "/nowhere/driver.so",
                                 "libm.so.6": words}.items():
-            said = json.dumps(listed(quire, backend, library))
+            said = json.dumps(listed(quire, backend,
+                                     **{f"QUIRE_{backend.upper()}_LIBRARY": library}))
             if wanted not in said:
                 print(f"{backend} with {library} does not say '{wanted}': {said}")
                 failed = True

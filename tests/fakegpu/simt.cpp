@@ -3,6 +3,8 @@
 #include "simt.hpp"
 
 #include <algorithm>
+#include <cfloat>
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -27,6 +29,7 @@ struct Thread {
     Where where;
     uint64_t given = 0;  // to a collective
     std::vector<LateCopy> copies;
+    uint32_t copy_group = 0;
 };
 
 // A warp's lanes, and what the last collective brought together.
@@ -50,6 +53,7 @@ struct Block {
     Stacks stacks;
     std::unique_ptr<unsigned char[]> shared{new unsigned char[kMostSharedBytes]};
     size_t shared_bytes = 0;
+    size_t noted_bytes = 0;  // of its arrays, as on a GPU
 
     uint32_t thread_count() const { return launch->kernel->threads; }
     uint32_t width() const { return launch->warp_width; }
@@ -157,13 +161,14 @@ bool run_ready(Block *block) {
 
 void run_block(Block *block) {
     block->time = 0;
-    block->shared_bytes = 0;
+    block->shared_bytes = block->noted_bytes = 0;
     for (Warp &warp : block->warps) warp.time = warp.matrix_time = 0;
     for (uint32_t i = 0; i < block->thread_count(); ++i) {
         Thread &thread = block->threads[i];
         thread.index = i;
         thread.state = State::ready;
         thread.copies.clear();
+        thread.copy_group = 0;
         thread.fiber.prepare(block->stacks.top(i), thread_main, &thread);
     }
     while (run_ready(block) && block->wrong.empty()) {
@@ -246,12 +251,32 @@ uint64_t exchange_xor(uint64_t value, uint32_t mask, const Where &where) {
     return running->warp_of(*thread).gathered[(lane ^ mask) % running->width()];
 }
 
-void begin_copy(const LateCopy &copy) { running->current->copies.push_back(copy); }
-
-void wait_copies() {
-    for (const LateCopy &copy : running->current->copies) copy.land(copy);
-    running->current->copies.clear();
+void begin_copy(const LateCopy &copy) {
+    running->current->copies.push_back(copy);
+    running->current->copies.back().group = running->current->copy_group;
 }
+
+void end_copies() { ++running->current->copy_group; }
+
+namespace {
+
+void land_copies(uint32_t end_group) {
+    std::vector<LateCopy> &copies = running->current->copies;
+    size_t landed = 0;
+    while (landed < copies.size() && copies[landed].group < end_group) {
+        copies[landed].land(copies[landed]);
+        ++landed;
+    }
+    copies.erase(copies.begin(), copies.begin() + static_cast<ptrdiff_t>(landed));
+}
+
+}  // namespace
+
+void wait_older_copies() {
+    uint32_t groups = running->current->copy_group;
+    land_copies(groups == 0 ? 0 : groups - 1);
+}
+void wait_copies() { land_copies(UINT32_MAX); }
 
 uint64_t ballot(bool vote, Where where) {
     Thread *thread = running->current;
@@ -266,7 +291,9 @@ uint64_t ballot(bool vote, Where where) {
 
 namespace {
 
-float half_value(bool is_bf16, uint16_t bits) {
+// MFMA of MI200 takes subnormal numbers for 0, and gives 0 for them.
+float half_value(bool is_bf16, bool flushes, uint16_t bits) {
+    if (flushes && (bits & (is_bf16 ? 0x7F80 : 0x7C00)) == 0) bits &= 0x8000;
     if (is_bf16) return __builtin_bit_cast(float, uint32_t{bits} << 16);
     return static_cast<float>(__builtin_bit_cast(_Float16, bits));
 }
@@ -302,8 +329,8 @@ void gather_matrices(Warp &warp, uint32_t width, bool is_bf16) {
             Home b = home_of_b(width, i, k);
             auto *left = reinterpret_cast<const Operands *>(warp.gathered[a.lane])->a;
             auto *right = reinterpret_cast<const Operands *>(warp.gathered[b.lane])->b;
-            warp.a[i][k] = half_value(is_bf16, left->v[a.element]);
-            warp.b[i][k] = half_value(is_bf16, right->v[b.element]);
+            warp.a[i][k] = half_value(is_bf16, width == 64, left->v[a.element]);
+            warp.b[i][k] = half_value(is_bf16, width == 64, right->v[b.element]);
         }
     }
     warp.matrix_time = warp.time;
@@ -348,6 +375,7 @@ void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b, floa
     for (uint32_t i = 0; i < 256 / width; ++i) {
         const Place &place = places.of[thread->index % width][i];
         sums[i] += product_of(warp.a[place.row], warp.b[place.column]);
+        if (width == 64 && std::fabs(sums[i]) < FLT_MIN) sums[i] = std::copysign(0.0f, sums[i]);
     }
     // Nobody's operands go before all have read them.
     wait_as(State::in_collective, where);
@@ -377,6 +405,20 @@ void *shared_memory(size_t size_bytes, bool *is_new) {
     *is_new = running->shared_bytes == 0;
     running->shared_bytes = size_bytes;
     return running->shared.get();
+}
+
+void note_shared(size_t size_bytes) {
+    constexpr size_t kAlignment = 16;
+    running->noted_bytes += (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+void check_shared(bool is_asked_for, const Where &where) {
+    const Launch &launch = *running->launch;
+    size_t most = is_asked_for ? launch.asked_bytes : launch.shared_bytes;
+    if (running->noted_bytes <= most) return;
+    fault("a block shares " + std::to_string(running->noted_bytes) + " bytes of " +
+              std::to_string(most) + (is_asked_for ? " asked for" : " that it may"),
+          where);
 }
 
 }  // namespace fakegpu

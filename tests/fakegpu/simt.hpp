@@ -8,7 +8,8 @@
 //     a barrier between them, or within a warp a collective (a race);
 //   - an element of shared memory read before anybody wrote it;
 //   - a barrier that some threads do not reach, or where they stand at different ones;
-//   - a warp collective in which a lane is missing.
+//   - a warp collective in which a lane is missing;
+//   - a block that shares more memory than its vendor lets code declare, or its launch asked for.
 // Fibers always run in the same order, so a race is found by its marks (Shadow), not by its effect.
 //
 // Blocks of a launch run one after another on one thread; launches of several streams at once. So
@@ -50,6 +51,8 @@ struct Launch {
     uint32_t groups_x;
     uint32_t groups_y;
     uint32_t warp_width;
+    size_t shared_bytes = 48 << 10;  // that code may declare
+    size_t asked_bytes = 0;          // by the launch, for large_shared_object()
 };
 // Runs every block. Empty, or what went wrong, where.
 std::string run(const Launch &launch);
@@ -93,18 +96,30 @@ struct Fragment {
 };
 constexpr bool has_fragments(bool) { return true; }
 // sums += A B, of matrices that the warp's lanes hold as mma.sync m16n8k16 or MFMA 16x16x16 want.
+// 64 lanes take subnormal numbers for 0, as MI200 does.
 void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b, float *sums,
                         Where where = Where::current());
 
-// A copy of 16 bytes into shared memory, which lands when its thread waits, no sooner.
+inline uint32_t pack_f16(float low, float high) {
+    auto bits = [](float value) {
+        return uint32_t{__builtin_bit_cast(uint16_t, static_cast<_Float16>(value))};
+    };
+    return bits(low) | bits(high) << 16;
+}
+
+// A copy of 16 bytes into shared memory, which lands when its thread waits, no sooner. From when it
+// is begun what it goes to is nobody's to read or write.
 struct LateCopy {
     void (*land)(const LateCopy &copy);
     void *array;
     uint32_t index;
     uint64_t from;
     Where where;
+    uint32_t group = 0;
 };
 void begin_copy(const LateCopy &copy);
+void end_copies();
+void wait_older_copies();
 void wait_copies();
 
 // Who touched an element last, and how.
@@ -132,13 +147,19 @@ struct Shadow {
     void judge_read(const Where &where) const;
 };
 
+// Counts what an array takes on a GPU, where each is aligned to 16 bytes.
+void note_shared(size_t size_bytes);
+
 // Shared memory that remembers. The elements hold a poison until they are written.
 template <typename T, uint32_t count>
 class SharedArray {
     static_assert(std::is_trivially_copyable_v<T>);
 
  public:
-    SharedArray() { std::memset(values_, 0xFF, sizeof values_); }
+    SharedArray() {
+        std::memset(values_, 0xFF, sizeof values_);
+        note_shared(sizeof values_);
+    }
 
     class Element {
      public:
@@ -178,6 +199,11 @@ class SharedArray {
         return Element(*this, static_cast<uint32_t>(index.value), index.where);
     }
 
+    void begin_write(Index index) {
+        if (index.value >= count) (*this)[index];
+        shadows_[index.value].note_write(false, index.where);
+        shadows_[index.value].is_set = false;
+    }
     void lower(uint32_t index, T value, const Where &where) {
         shadows_[index].note_write(true, where);
         if (value < values_[index]) values_[index] = value;
@@ -196,9 +222,18 @@ void land_copy(const LateCopy &copy) {
     for (uint32_t i = 0; i < 8; ++i) array[{copy.index + i, copy.where}] = values[i];
 }
 template <uint32_t count>
+void store_eight(SharedArray<uint16_t, count> &to, uint32_t index, const uint32_t (&pairs)[4],
+                 Where where = Where::current()) {
+    if (index % 8 != 0) fault("a store of 16 bytes to an element that is not aligned", where);
+    for (uint32_t i = 0; i < 8; ++i) {
+        to[{index + i, where}] = static_cast<uint16_t>(pairs[i / 2] >> (i % 2 * 16));
+    }
+}
+template <uint32_t count>
 void copy_async(SharedArray<uint16_t, count> &to, uint32_t index, uint64_t from,
                 Where where = Where::current()) {
     if (index % 8 != 0) fault("a copy of 16 bytes to an element that is not aligned", where);
+    for (uint32_t i = 0; i < 8; ++i) to.begin_write({index + i, where});
     begin_copy({land_copy<count>, &to, index, from, where});
 }
 
@@ -208,13 +243,26 @@ void atomic_min(SharedArray<int32_t, count> &array, uint32_t index, int32_t valu
     array.lower(index, value, where);
 }
 
-// The block's one object; made anew for each block by whichever thread comes first.
+// The block's one object; made anew for each block by whichever thread comes first. Its arrays go
+// into what code may declare, or what the launch asked for.
 void *shared_memory(size_t size_bytes, bool *is_new);
+void check_shared(bool is_asked_for, const Where &where);
 template <typename T>
-T &shared_object() {
+T &make_shared_object(bool is_asked_for, const Where &where) {
     bool is_new = false;
     void *memory = shared_memory(sizeof(T), &is_new);
-    return is_new ? *new (memory) T : *static_cast<T *>(memory);
+    if (!is_new) return *static_cast<T *>(memory);
+    T *made = new (memory) T;
+    check_shared(is_asked_for, where);
+    return *made;
+}
+template <typename T>
+T &shared_object(Where where = Where::current()) {
+    return make_shared_object<T>(false, where);
+}
+template <typename T>
+T &large_shared_object(Where where = Where::current()) {
+    return make_shared_object<T>(true, where);
 }
 
 // Global memory.

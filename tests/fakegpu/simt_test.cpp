@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/dialect.hpp"
@@ -98,6 +99,27 @@ QUIRE_KERNEL(test_ordered_by_warp, 64, Numbers, call) {
     store<uint32_t>(call.out + thread_index() * 4, shared.parts[thread_index() ^ call.count]);
 }
 
+// An array of 48 KiB, and one element more where there is another.
+struct FullShared {
+    SharedArray<uint32_t, 12288> words;
+};
+struct OverfullShared {
+    SharedArray<uint32_t, 12288> words;
+    SharedArray<uint16_t, 1> more;
+};
+QUIRE_KERNEL(test_full_shared, 32, Numbers, call) {
+    QUIRE_SHARED(FullShared, shared);
+    shared.words[thread_index()] = call.count;
+}
+QUIRE_KERNEL(test_overfull_shared, 32, Numbers, call) {
+    QUIRE_SHARED(OverfullShared, shared);
+    shared.words[thread_index()] = call.count;
+}
+QUIRE_KERNEL(test_large_shared, 32, Numbers, call) {
+    QUIRE_LARGE_SHARED(OverfullShared, shared, 49168);
+    shared.words[thread_index()] = call.count;
+}
+
 struct CopyShared {
     SharedArray<uint16_t, 1024> halves;
 };
@@ -114,6 +136,24 @@ QUIRE_KERNEL(test_late_copy, 64, Numbers, call) {
     uint32_t other = (self + 1) % 64;
     uint16_t half = shared.halves[other * 8];
     store<uint16_t>(call.out + self * 2, half);
+    wait_copies();
+}
+
+// Two copies of 16 bytes a thread, one ended after the other; count 0 reads the first behind its
+// wait, 1 the second, 2 overwrites the first without a barrier behind its readers.
+QUIRE_KERNEL(test_older_copies, 64, Numbers, call) {
+    QUIRE_SHARED(CopyShared, shared);
+    uint32_t self = thread_index();
+    for (uint32_t half = 0; half < 2; ++half) {
+        copy_async(shared.halves, half * 512 + self * 8, call.in + self * 16);
+        end_copies();
+    }
+    wait_older_copies();
+    barrier();
+    uint32_t other = (self + 1) % 64;
+    uint16_t number = shared.halves[(call.count == 1 ? 512 : 0) + other * 8];
+    store<uint16_t>(call.out + self * 2, number);
+    if (call.count == 2) copy_async(shared.halves, self * 8, call.in + self * 16);
     wait_copies();
 }
 
@@ -210,6 +250,17 @@ TEST_P(Simt, shared_memory_has_an_end_and_is_poisoned) {
     expect_says(run("test_write_past_shared"), "element 128 of 128, thread 63");
 }
 
+TEST_P(Simt, shared_memory_is_what_may_be_declared_or_was_asked_for) {
+    EXPECT_EQ(run("test_full_shared"), "");
+    expect_says(run("test_overfull_shared"), "a block shares 49168 bytes of 49152 that it may");
+    fakegpu::Launch launch = {fakegpu::find_kernel("test_large_shared"), &numbers_, 1, 1, 32};
+    expect_says(fakegpu::run(launch), "a block shares 49168 bytes of 0 asked for");
+    launch.asked_bytes = 49167;
+    expect_says(fakegpu::run(launch), "a block shares 49168 bytes of 49167 asked for");
+    launch.asked_bytes = 49168;
+    EXPECT_EQ(fakegpu::run(launch), "");
+}
+
 TEST_P(Simt, write_out_of_bounds_is_named) {
     EXPECT_EQ(run("test_write_past_the_end", 4), "");
     std::string wrong = run("test_write_past_the_end", 5);
@@ -258,11 +309,21 @@ TEST_P(Simt, copy_lands_when_it_is_waited_for) {
     expect_says(run("test_late_copy"), "a copy was never waited for");
 }
 
+TEST_P(Simt, older_copies_land_before_newer_ones) {
+    numbers_.count = 0;
+    ASSERT_EQ(run("test_older_copies"), "");
+    EXPECT_EQ(word(numbers_.out, 0), 4u | 8u << 16);
+    numbers_.count = 1;
+    expect_says(run("test_older_copies"), "shared memory is read before it is written");
+    numbers_.count = 2;
+    expect_says(run("test_older_copies"), "shared memory");
+}
+
 TEST_P(Simt, fragments_make_a_product) {
     auto *halves = reinterpret_cast<uint16_t *>(&word(numbers_.in, 0));
     for (uint32_t format : {kF16, kBf16}) {
         for (uint32_t i = 0; i < 512; ++i) {
-            float value = std::sin(static_cast<float>(i));
+            float value = std::sin(static_cast<float>(i) + 0.5f);  // none is subnormal
             halves[i] = static_cast<uint16_t>(format == kF16 ? f32_to_f16(bits_of(value))
                                                              : f32_to_bf16(bits_of(value)));
         }
@@ -276,6 +337,51 @@ TEST_P(Simt, fragments_make_a_product) {
             }
             EXPECT_NEAR(float_of(word(numbers_.out, i)), wanted, 1e-5f) << i;
         }
+    }
+}
+
+TEST(Codes, become_halves_of_the_same_value) {
+    for (uint32_t format : {kI8, kE4m3, kE5m2}) {
+        for (uint32_t half_format : {kF16, kBf16}) {
+            for (uint32_t code = 0; code < 256; ++code) {
+                // The other three are others: each has its own place.
+                uint32_t codes = code | (code ^ 1u) << 8 | (code ^ 2u) << 16 | (code ^ 3u) << 24;
+                TwoPairs pairs = codes_to_halves(format, half_format, codes);
+                for (uint32_t i = 0; i < 4; ++i) {
+                    float wanted = float_of(byte_to_f32(format, code ^ i));
+                    float is = float_of(
+                        half_to_f32(half_format, pairs.v[i / 2] >> (i % 2 * 16) & 0xFFFFu));
+                    if (std::isnan(wanted)) {
+                        EXPECT_TRUE(std::isnan(is)) << format << ' ' << code;
+                    } else {
+                        EXPECT_EQ(is, wanted) << format << ' ' << code;
+                        EXPECT_EQ(std::signbit(is), std::signbit(wanted)) << format << ' ' << code;
+                    }
+                }
+            }
+        }
+    }
+}
+
+// As MI200 does: its matrix instructions know no subnormal numbers.
+TEST_P(Simt, fragments_of_64_lanes_flush_what_is_subnormal) {
+    auto *halves = reinterpret_cast<uint16_t *>(&word(numbers_.in, 0));
+    struct Number {
+        uint32_t format;
+        uint16_t bits, one;
+        float value;
+    };
+    for (Number number :
+         {Number{kF16, 0x03FF, 0x3C00, 0x1.FF8p-15f}, Number{kF16, 0x0400, 0x3C00, 0x1p-14f},
+          Number{kBf16, 0x0040, 0x3F80, 0x1p-127f}}) {
+        std::fill_n(halves, 512, uint16_t{0});
+        halves[0] = number.bits;
+        halves[256] = number.one;
+        numbers_.count = number.format;
+        ASSERT_EQ(run("test_product"), "");
+        bool is_normal = number.bits == 0x0400;
+        float wanted = GetParam() == 64 && !is_normal ? 0.0f : number.value;
+        EXPECT_EQ(float_of(word(numbers_.out, 0)), wanted) << number.bits;
     }
 }
 

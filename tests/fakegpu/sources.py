@@ -22,7 +22,8 @@ def kernels_of(folder):
     """Name and block size, as the kernels say them."""
     found = []
     for path in sorted(folder.glob("*.cu")):
-        found += re.findall(r"QUIRE_KERNEL\((\w+), (\d+),", path.read_text())
+        found += re.findall(r"QUIRE_KERNEL\((\w+), (\d+)(?: \* kTeamsOfBlock)?,",
+                            path.read_text())
     return sorted(found)
 
 
@@ -31,7 +32,8 @@ def main():
     problems = []
     for path in sorted((gpu / "kernels").iterdir()):
         problems += problems_of(path.name, path.read_text())
-    known = sorted(re.findall(r'\{"(\w+)", (\d+)\}', (gpu / "kernels.cpp").read_text()))
+    known = sorted(re.findall(r'\{"(\w+)", (\d+), sizeof\(\w+\)\}',
+                              (gpu / "kernels.cpp").read_text()))
     if known != kernels_of(gpu / "kernels") or not known:
         problems.append(f"kernels.cpp knows {known}, there are {kernels_of(gpu / 'kernels')}")
     listed = re.findall(r'#include "(\w+\.cu)"', (gpu / "kernels" / "all.cu").read_text())

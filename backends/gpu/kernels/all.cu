@@ -4,6 +4,7 @@
 
 #include "attend.cu"
 #include "attend_fragments.cu"
+#include "attend_prefill.cu"
 #include "copy.cu"
 #include "fence.cu"
 #include "kv_write.cu"

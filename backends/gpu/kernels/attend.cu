@@ -37,6 +37,9 @@ struct AttendShared {
     SharedArray<float, kQueries> factors;
 };
 
+QUIRE_DEVICE inline bool sees(AttendShared &shared, uint32_t m, uint32_t j) {
+    return (shared.visible[j] >> m & 1u) != 0;
+}
 QUIRE_DEVICE inline void keep_weight(AttendShared &shared, uint32_t m, uint32_t j, float weight) {
     shared.weights[m * kTilePlaces + j] = weight * shared.v_scales[j];
 }
@@ -53,19 +56,6 @@ QUIRE_DEVICE inline void load_queries(const AttendCall &call, AttendShared &shar
         }
     }
     begin_state(shared, kQueries);
-}
-
-// What a key counts for, beside q and k themselves.
-QUIRE_DEVICE inline float scale_of(const AttendCall &call, uint64_t block, uint32_t kv_head,
-                                   uint32_t in_block, bool is_v) {
-    if (has(call, is_v ? kOwnVScale : kOwnKScale)) {
-        int64_t offset = is_v ? call.v_scale_offset : call.k_scale_offset;
-        uint64_t at = block + static_cast<uint64_t>(offset + kv_head * call.scale_head_stride);
-        return load_float(at, in_block);
-    }
-    if (!has(call, is_v ? kStaticVScale : kStaticKScale)) return 1.0f;
-    bool is_behind = is_v && !has(call, kLatent);
-    return load_float(call.scales, (is_behind ? call.kv_heads : 0) + kv_head);
 }
 
 // The products of a key's row with the unit's queries. In sums of 16: each rounds less than one of
@@ -106,6 +96,13 @@ QUIRE_DEVICE inline void find_visible(const AttendCall &call, AttendShared &shar
                                       const Unit &unit, int32_t tile) {
     int32_t place = tile + static_cast<int32_t>(thread_index());
     shared.visible[thread_index()] = seen_by(call, unit, place);
+}
+
+// By any query.
+QUIRE_DEVICE inline bool is_tile_seen(AttendShared &shared) {
+    uint32_t seen = 0;
+    for (uint32_t j = 0; j < kLanes; ++j) seen |= shared.visible[j];
+    return seen != 0;
 }
 
 // The thread's key: its scores, and where its V lies.
@@ -198,10 +195,10 @@ QUIRE_KERNEL(quire_attend, 64, AttendCall, call) {
         barrier();
         find_visible(call, shared, unit, tile);
         barrier();
-        if (!look_at_tile(shared, unit).is_seen) continue;
+        if (!is_tile_seen(shared)) continue;
         compute_scores(call, shared, unit, tile);
         barrier();
-        compute_weights(shared);
+        compute_weights(shared, true);
         barrier();
         add_values(call, shared, unit, tile, values);
     }

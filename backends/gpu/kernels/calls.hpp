@@ -41,16 +41,16 @@ enum FaultCode : uint32_t {
     kFaultMaskFirst = 6,
     kFaultTableTooShort = 7,
     kFaultBlock = 8,
-    kFaultFence = 9  // it waited for one that failed, or was not reached when the device was closed
+    kFaultFence = 9  // it waited for one that failed
 };
 
-// Pinned; a fence, as far as the device knows. Only kernels write it.
+// Pinned; a fence. Each word has one writer, the host or the device's kernels.
 struct FenceWords {
-    uint64_t value;
-    // min(value, kWakeMost), or kWakeMost when the device is closing: what streams wait for.
-    // Drivers compare cyclically, as int64 of a difference: in [0, kWakeMost] that is the plain
-    // order.
+    uint64_t value;  // as kernels raised it
+    // min(value, kWakeMost): what streams wait for. Drivers compare cyclically, as int64 of a
+    // difference: in [0, kWakeMost] that is the plain order.
     uint64_t wake;
+    uint64_t by_host;  // as the host raised it
 };
 constexpr uint64_t kWakeMost = 0x7FFFFFFFFFFFFFFFu;
 constexpr uint64_t kFenceFailed = 0xFFFFFFFFFFFFFFFFu;
@@ -60,11 +60,6 @@ struct FenceCall {
     uint64_t fence;  // address of FenceWords
     uint64_t value;
     uint64_t place;  // on the queue, reached behind this
-};
-
-struct WakeCall {
-    Head head;
-    uint64_t fence;
 };
 
 struct CopyPiece {
@@ -150,8 +145,20 @@ enum Option : uint32_t {
 // Places of a chunk: what one state is about. Every query's chunks begin at multiples of it, so
 // bits do not depend on the batch.
 constexpr int32_t kChunkPlaces = 512;
+// Of a row: where its last chunk ends must be an int32.
+constexpr int32_t kMostKeys = 0x7FFFFFFF - kChunkPlaces;
 constexpr uint32_t kQueriesPerUnit = 8;    // of attend
 constexpr uint32_t kFragmentQueries = 16;  // of attend_fragments
+// Units of sixteen queries that a block of attend_prefill has at once, 128 threads each. Four take
+// 73 KiB of shared memory, and every GPU of compute capability 8.0 on gives a block 99 KiB; each of
+// their 512 threads may have 128 registers, which is what a thread of attend_fragments takes. AMD's
+// give a block 64 KiB: two take 54, and their four waves are one for each SIMD unit; three would
+// fit in just so, with six waves.
+constexpr uint32_t kTeamsOnNvidia = 4;
+constexpr uint32_t kTeamsOnAmd = 2;
+// Of a block of attend_prefill on NVIDIA's GPUs, where a launch says it, for it is above the 48 KiB
+// that code may declare.
+constexpr uint32_t kPrefillSharedBytes = 74'768;
 constexpr uint32_t kMostFragmentDim = 128;
 constexpr uint32_t kMostSlopes = 512;
 
@@ -179,6 +186,14 @@ struct AttendCall {
     uint32_t reserved0;
     float slopes[kMostSlopes];
 };
+
+// At most so many slots have a bundle of the round (bundle.hpp): each row may begin one that no
+// other's end fills, and where a round begins within a row, that row's are counted from another
+// place than the round's. REQUIRES: the round has tokens.
+constexpr uint64_t slot_count(const AttendCall &of, uint32_t tokens_of_bundle) {
+    uint64_t whole = (of.end_token - 1) / tokens_of_bundle - of.first_token / tokens_of_bundle;
+    return whole + of.row_count + (of.first_token == 0 ? 0 : 1);
+}
 
 static_assert(sizeof(CopyCall) <= kMostBytes && sizeof(KvWriteCall) <= kMostBytes &&
               sizeof(MoveCall) <= kMostBytes && sizeof(AttendCall) <= kMostBytes);

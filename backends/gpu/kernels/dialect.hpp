@@ -19,6 +19,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "calls.hpp"
+
 #if defined(__CUDACC__) || defined(__HIPCC__)
 
 #if defined(__HIPCC__)
@@ -48,7 +50,24 @@
 // One object of this type for all threads of a block; what it holds at first is anything.
 #define QUIRE_SHARED(Type, name) __shared__ Type name
 
+// As QUIRE_SHARED, where it is more than 48 KiB. NVIDIA's compiler takes no such declaration: there
+// it lies in the `bytes` that a launch asks for, and the kernel has no other shared memory.
+#if defined(__HIPCC__)
+#define QUIRE_LARGE_SHARED(Type, name, bytes) __shared__ Type name
+#else
+#define QUIRE_LARGE_SHARED(Type, name, bytes)                \
+    static_assert(sizeof(Type) <= (bytes), "shared memory"); \
+    extern __shared__ uint4 name##_bytes[];                  \
+    Type &name = *reinterpret_cast<Type *>(&name##_bytes[0])
+#endif
+
 namespace quire::gpu {
+
+#if defined(__HIPCC__)
+constexpr uint32_t kTeamsOfBlock = kTeamsOnAmd;
+#else
+constexpr uint32_t kTeamsOfBlock = kTeamsOnNvidia;
+#endif
 
 template <typename T, uint32_t count>
 struct SharedArray {
@@ -234,8 +253,31 @@ QUIRE_DEVICE inline void multiply_fragments(bool is_bf16, const Fragment &a, con
 }
 #endif
 
+// Two numbers that f16 has, the first in the low half.
+#if defined(__HIPCC__)
+QUIRE_DEVICE inline uint32_t pack_f16(float low, float high) {
+    using Half2 = _Float16 __attribute__((ext_vector_type(2)));
+    Half2 halves = {static_cast<_Float16>(low), static_cast<_Float16>(high)};
+    return __builtin_bit_cast(uint32_t, halves);
+}
+#else
+QUIRE_DEVICE inline uint32_t pack_f16(float low, float high) {
+    uint32_t halves;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+    return halves;
+}
+#endif
+
+// Eight elements of two bytes each, by one instruction. REQUIRES: index is a multiple of 8.
+template <uint32_t count>
+QUIRE_DEVICE inline void store_eight(SharedArray<uint16_t, count> &to, uint32_t index,
+                                     const uint32_t (&pairs)[4]) {
+    *reinterpret_cast<uint4 *>(&to.values[index]) = uint4{pairs[0], pairs[1], pairs[2], pairs[3]};
+}
+
 // Asynchronous copies of 16 bytes, eight elements of two bytes each: there after wait_copies() of
-// the thread that began them, for others after a barrier behind that.
+// the thread that began them, for others after a barrier behind that. Those that it began before
+// its last end_copies() but one are there after wait_older_copies(). AMD's are there at once.
 #if defined(__HIPCC__)
 template <uint32_t count>
 QUIRE_DEVICE inline void copy_async(SharedArray<uint16_t, count> &to, uint32_t index,
@@ -243,6 +285,8 @@ QUIRE_DEVICE inline void copy_async(SharedArray<uint16_t, count> &to, uint32_t i
     using Sixteen = UnitOf<uint4>;
     *reinterpret_cast<Sixteen *>(&to.values[index]) = load<Sixteen>(from);
 }
+QUIRE_DEVICE inline void end_copies() {}
+QUIRE_DEVICE inline void wait_older_copies() {}
 QUIRE_DEVICE inline void wait_copies() {}
 #else
 template <uint32_t count>
@@ -250,6 +294,10 @@ QUIRE_DEVICE inline void copy_async(SharedArray<uint16_t, count> &to, uint32_t i
                                     uint64_t from) {
     auto at = static_cast<uint32_t>(__cvta_generic_to_shared(&to.values[index]));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
+QUIRE_DEVICE inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+QUIRE_DEVICE inline void wait_older_copies() {
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
 }
 QUIRE_DEVICE inline void wait_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
@@ -272,7 +320,19 @@ QUIRE_DEVICE inline void wait_copies() { asm volatile("cp.async.wait_all;" ::: "
 
 #define QUIRE_SHARED(Type, name) Type &name = fakegpu::shared_object<Type>()
 
+#if defined(FAKEGPU_IS_HIP)
+#define QUIRE_LARGE_SHARED(Type, name, bytes) QUIRE_SHARED(Type, name)
+#else
+#define QUIRE_LARGE_SHARED(Type, name, bytes) Type &name = fakegpu::large_shared_object<Type>()
+#endif
+
 namespace quire::gpu {
+
+#if defined(FAKEGPU_IS_HIP)
+constexpr uint32_t kTeamsOfBlock = kTeamsOnAmd;
+#else
+constexpr uint32_t kTeamsOfBlock = kTeamsOnNvidia;
+#endif
 
 using fakegpu::atomic_max;
 using fakegpu::atomic_min;
@@ -280,18 +340,22 @@ using fakegpu::atomic_swap_if;
 using fakegpu::ballot;
 using fakegpu::barrier;
 using fakegpu::copy_async;
+using fakegpu::end_copies;
 using fakegpu::Fragment;
 using fakegpu::group_index;
 using fakegpu::has_fragments;
 using fakegpu::load;
 using fakegpu::multiply_fragments;
+using fakegpu::pack_f16;
 using fakegpu::SharedArray;
 using fakegpu::shuffle_xor;
 using fakegpu::store;
+using fakegpu::store_eight;
 using fakegpu::system_atomic_max;
 using fakegpu::system_fence;
 using fakegpu::thread_index;
 using fakegpu::wait_copies;
+using fakegpu::wait_older_copies;
 using fakegpu::warp_width;
 
 inline float multiply_add(float a, float b, float c) { return a * b + c; }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fence: raising a fence, what comes behind a stream's wait for one, and ending such waits.
+// fence: raising a fence, and what comes behind a stream's wait for one.
 //
-// A fence of one device is written by that device's kernels alone, the host's signals among them
-// (fence.hpp), so these maxima need no atomics between host and device.
+// Kernels of one device alone write a fence's `value` and `wake`, and the host neither (calls.hpp),
+// so these maxima need no atomics between host and device.
 
 #include "calls.hpp"
 #include "dialect.hpp"
@@ -23,6 +23,7 @@ QUIRE_KERNEL(quire_fence_signal, 1, FenceCall, call) {
     uint64_t value = has_fault(call.head) ? kFenceFailed : call.value;
     system_fence();
     system_atomic_max(call.fence + offsetof(FenceWords, value), value);
+    system_fence();  // who is woken finds the value
     system_atomic_max(call.fence + offsetof(FenceWords, wake),
                       value < kWakeMost ? value : kWakeMost);
     pass(call);
@@ -30,16 +31,13 @@ QUIRE_KERNEL(quire_fence_signal, 1, FenceCall, call) {
 
 // The stream has been woken: because the fence was reached, or because it never will be.
 QUIRE_KERNEL(quire_fence_passed, 1, FenceCall, call) {
+    system_fence();
     auto value = load<uint64_t>(call.fence + offsetof(FenceWords, value));
-    if (value < call.value || value == kFenceFailed) {
+    auto by_host = load<uint64_t>(call.fence + offsetof(FenceWords, by_host));
+    if (value == kFenceFailed || by_host == kFenceFailed) {
         raise_fault(call.head, kFaultFence, 0, {});
     }
     pass(call);
-}
-
-// Ends every wait for the fence; it keeps its value.
-QUIRE_KERNEL(quire_fence_wake, 1, WakeCall, call) {
-    system_atomic_max(call.fence + offsetof(FenceWords, wake), kWakeMost);
 }
 
 }  // namespace quire::gpu

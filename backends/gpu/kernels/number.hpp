@@ -116,6 +116,40 @@ QUIRE_DEVICE inline uint32_t byte_to_f32(uint32_t format, uint32_t code) {
     return format == kE4m3 ? e4m3_to_f32(code) : e5m2_to_f32(code);
 }
 
+// As byte_to_f32, by fewer instructions: what stands in an f32's exponent and fraction already is
+// the number but for its exponent's bias, which a multiplication mends, of subnormals too.
+QUIRE_DEVICE inline float byte_to_float(uint32_t format, uint32_t code) {
+    if (format == kI8) {
+        // 2^23 and what it lacks: an f32 of this exponent counts ones.
+        return float_of(0x4B000000u | (code ^ 0x80u)) - 8388736.0f;
+    }
+    uint32_t sign = (code & 0x80u) << 24;
+    uint32_t magnitude = code & 0x7Fu;
+    bool is_e4m3 = format == kE4m3;
+    float value =
+        is_e4m3 ? float_of(magnitude << 20) * 0x1p120f : float_of(magnitude << 21) * 0x1p112f;
+    if (is_e4m3 ? magnitude == 0x7Fu : magnitude >= 0x7Cu) {
+        return float_of(is_e4m3 ? e4m3_to_f32(code) : e5m2_to_f32(code));
+    }
+    return float_of(bits_of(value) | sign);
+}
+
+// Four codes, the lowest byte first, as pairs of `half_format`, which has each of them.
+struct TwoPairs {
+    uint32_t v[2];
+};
+QUIRE_DEVICE inline TwoPairs codes_to_halves(uint32_t format, uint32_t half_format,
+                                             uint32_t codes) {
+    TwoPairs pairs;
+    for (uint32_t i = 0; i < 2; ++i) {
+        float low = byte_to_float(format, codes >> (16 * i) & 0xFFu);
+        float high = byte_to_float(format, codes >> (16 * i + 8) & 0xFFu);
+        pairs.v[i] = half_format == kF16 ? pack_f16(low, high)
+                                         : bits_of(low) >> 16 | (bits_of(high) & 0xFFFF0000u);
+    }
+    return pairs;
+}
+
 QUIRE_DEVICE inline uint32_t half_to_f32(uint32_t format, uint32_t half_bits) {
     return format == kF16 ? f16_to_f32(half_bits) : half_bits << 16;
 }

@@ -66,7 +66,8 @@ QUIRE_KERNEL(quire_reduce, 64, AttendCall, call) {
             state_index(call, token, static_cast<uint32_t>(begin / kChunkPlaces), q_head);
         float top = load_float(call.states, state * 2);
         float sum = load_float(call.states, state * 2 + 1);
-        if (top == minus_infinity()) continue;  // it saw no key
+        // It saw no key. Of scores that are all NaN no top is found either, but their sum is NaN.
+        if (top == minus_infinity() && sum == 0.0f) continue;
         float higher = fmaxf(total.top, top);
         float of_total = total.top == minus_infinity() ? 0.0f : exp_of(total.top - higher);
         float of_state = exp_of(top - higher);

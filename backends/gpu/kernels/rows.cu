@@ -22,7 +22,7 @@ struct RowShared {
 QUIRE_DEVICE inline bool check_counts(const AttendCall &call, const Row &row) {
     auto query_tokens = static_cast<int32_t>(call.query_tokens);
     if (row.first_token >= 0 && row.end_token >= row.first_token && row.end_token <= query_tokens &&
-        row.key_count >= 0) {
+        row.key_count >= 0 && row.key_count <= kMostKeys) {
         return true;
     }
     raise_fault(call.head, kFaultCounts, row.index,

@@ -3,7 +3,8 @@
 // unit: what a group of threads has of an attention call: up to `queries` queries that read the
 // same keys, heads of a group, and where there are less, of several tokens; and a chunk of places.
 //
-// Tiles of 64 places: what their keys score, and what that weighs (compute_weights()).
+// Tiles of 64 places: what their keys score, and what that weighs (compute_weights()). Threads
+// weigh the queries of one unit, or of several that are numbered on (bundle.hpp).
 //
 // Threads: those of a block; nothing is kept but in shared memory.
 #pragma once
@@ -36,8 +37,14 @@ QUIRE_DEVICE inline uint32_t q_head_of(const AttendCall &call, const Unit &unit,
     return unit.kv_head * call.group + unit.first_head + m % unit.heads;
 }
 
-// False: the group has nothing to do.
-QUIRE_DEVICE inline bool find_unit(const AttendCall &call, uint32_t queries, Unit *unit) {
+// The tokens of a unit, with all heads of its slice of the KV head's group.
+QUIRE_DEVICE inline int32_t tokens_of_unit(const AttendCall &call, uint32_t queries) {
+    return static_cast<int32_t>(queries / smaller(call.group, queries));
+}
+
+// The unit's heads and chunk, as the group's index says; returns what else it says: a place among
+// the round's tokens.
+QUIRE_DEVICE inline int32_t find_heads(const AttendCall &call, uint32_t queries, Unit *unit) {
     uint32_t heads = smaller(call.group, queries);
     uint32_t slices = (call.group + heads - 1) / heads;
     uint64_t left = group_index();
@@ -46,22 +53,31 @@ QUIRE_DEVICE inline bool find_unit(const AttendCall &call, uint32_t queries, Uni
     auto slice = static_cast<uint32_t>(left % slices);
     left /= slices;
     unit->kv_head = static_cast<uint32_t>(left % call.kv_heads);
+    unit->first_head = slice * heads;
+    unit->heads = smaller(heads, call.group - unit->first_head);
+    return static_cast<int32_t>(left / call.kv_heads);
+}
+
+QUIRE_DEVICE inline void set_row(Unit *unit, const Row &row) {
+    unit->row = row;
+    unit->chunk_begin = static_cast<int32_t>(unit->chunk) * kChunkPlaces;
+    unit->chunk_end = smaller(unit->chunk_begin + kChunkPlaces, row.key_count);
+}
+
+// False: the group has nothing to do.
+QUIRE_DEVICE inline bool find_unit(const AttendCall &call, uint32_t queries, Unit *unit) {
     auto first_of_round = static_cast<int32_t>(call.first_token);
-    unit->first_token = first_of_round + static_cast<int32_t>(left / call.kv_heads);
+    unit->first_token = first_of_round + find_heads(call, queries, unit);
     int32_t row = load_int(call.token_rows, unit->first_token);
     if (row < 0) return false;
-    unit->row = row_at(call, static_cast<uint32_t>(row));
+    set_row(unit, row_at(call, static_cast<uint32_t>(row)));
     // A unit begins at multiples of its tokens, counted from the row's, and where a round does.
-    auto tokens = static_cast<int32_t>(queries / heads);
+    int32_t tokens = tokens_of_unit(call, queries);
     int32_t in_row = unit->first_token - unit->row.first_token;
     if (in_row % tokens != 0 && unit->first_token != first_of_round) return false;
     int32_t end = unit->row.first_token + (in_row / tokens + 1) * tokens;
     end = smaller(smaller(end, unit->row.end_token), static_cast<int32_t>(call.end_token));
-    unit->first_head = slice * heads;
-    unit->heads = smaller(heads, call.group - unit->first_head);
     unit->count = static_cast<uint32_t>(end - unit->first_token) * unit->heads;
-    unit->chunk_begin = static_cast<int32_t>(unit->chunk) * kChunkPlaces;
-    unit->chunk_end = smaller(unit->chunk_begin + kChunkPlaces, unit->row.key_count);
     return true;
 }
 
@@ -101,6 +117,19 @@ QUIRE_DEVICE inline uint64_t v_row_of(const AttendCall &call, const Unit &unit, 
                                          in_block * call.v_token_stride);
 }
 
+// What a key counts for, beside q and k themselves.
+QUIRE_DEVICE inline float scale_of(const AttendCall &call, uint64_t block, uint32_t kv_head,
+                                   uint32_t in_block, bool is_v) {
+    if (has(call, is_v ? kOwnVScale : kOwnKScale)) {
+        int64_t offset = is_v ? call.v_scale_offset : call.k_scale_offset;
+        uint64_t at = block + static_cast<uint64_t>(offset + kv_head * call.scale_head_stride);
+        return load_float(at, in_block);
+    }
+    if (!has(call, is_v ? kStaticVScale : kStaticKScale)) return 1.0f;
+    bool is_behind = is_v && !has(call, kLatent);
+    return load_float(call.scales, (is_behind ? call.kv_heads : 0) + kv_head);
+}
+
 QUIRE_DEVICE inline float score_of(const AttendCall &call, const Unit &unit, uint32_t m,
                                    float product, int32_t position, int32_t key) {
     float score = product * call.scale;
@@ -110,34 +139,18 @@ QUIRE_DEVICE inline float score_of(const AttendCall &call, const Unit &unit, uin
     return score - call.slopes[q_head_of(call, unit, m)] * distance;
 }
 
-// What a tile's keys are to the unit's queries, for all threads alike.
-struct TileSight {
-    bool is_seen;    // by any of them
-    bool is_ragged;  // a key is seen by some of them only
-};
-template <typename Shared>
-QUIRE_DEVICE inline TileSight look_at_tile(Shared &shared, const Unit &unit) {
-    uint32_t all = (1u << unit.count) - 1;
-    TileSight sight = {false, false};
-    for (uint32_t j = 0; j < kTilePlaces; ++j) {
-        uint32_t seen = shared.visible[j];
-        sight.is_seen = sight.is_seen || seen != 0;
-        sight.is_ragged = sight.is_ragged || (seen != 0 && seen != all);
-    }
-    return sight;
-}
-
 // Eight threads to a query: scores become weights, and the state learns of them. A Shared has
-// `visible` and `weights` of a tile, `parts`, the state's `tops`, `sums` and `factors`, and keeps
-// what comes out by keep_weight() and keep_none().
+// `weights` of a tile, `parts`, the state's `tops`, `sums` and `factors`, says what a query sees by
+// sees(), and keeps what comes out by keep_weight() and keep_none(). Where `is_seen` is false the
+// thread's query sees nothing of the tile, and its state and weights stay what they are.
 template <typename Shared>
-QUIRE_DEVICE inline void compute_weights(Shared &shared) {
+QUIRE_DEVICE inline void compute_weights(Shared &shared, bool is_seen) {
     uint32_t lane = thread_index();
     uint32_t m = lane / kThreadsPerQuery;
     uint32_t first = lane % kThreadsPerQuery;
     float top = minus_infinity();
     for (uint32_t j = first; j < kTilePlaces; j += kThreadsPerQuery) {
-        if ((shared.visible[j] >> m & 1u) == 0) continue;
+        if (!is_seen || !sees(shared, m, j)) continue;
         top = fmaxf(top, shared.weights[m * kTilePlaces + j]);
     }
     shared.parts[lane] = top;
@@ -148,11 +161,12 @@ QUIRE_DEVICE inline void compute_weights(Shared &shared) {
         top = fmaxf(top, shared.parts[m * kThreadsPerQuery + i]);
     }
     barrier();
-    // Scores that are all -inf weigh nothing; -inf - -inf would be NaN.
+    // Scores that are all -inf weigh nothing; -inf - -inf would be NaN. Those that are all NaN have
+    // this top too, and weigh NaN.
     float shift = top == minus_infinity() ? 0.0f : top;
     float sum = 0.0f;
-    for (uint32_t j = first; j < kTilePlaces; j += kThreadsPerQuery) {
-        if ((shared.visible[j] >> m & 1u) == 0) {
+    for (uint32_t j = first; is_seen && j < kTilePlaces; j += kThreadsPerQuery) {
+        if (!sees(shared, m, j)) {
             keep_none(shared, m, j);
             continue;
         }
@@ -162,7 +176,7 @@ QUIRE_DEVICE inline void compute_weights(Shared &shared) {
     }
     shared.parts[lane] = sum;
     barrier();
-    if (first != 0) return;
+    if (!is_seen || first != 0) return;
     float factor = before == minus_infinity() ? 0.0f : exp_of(before - top);
     if (top == minus_infinity()) factor = 1.0f;
     shared.factors[m] = factor;

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// command: one thing that a stream is given: a launch, a fill, a copy, or a step of a fence.
+//
+// A queue that waits for what nobody has signalled yet keeps its commands (queue.hpp); what they
+// need they then hold themselves.
+//
+// Threads: none; the device's mutex.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "kernels.hpp"
+#include "quire/plugin/backend.h"
+
+namespace quire::gpu {
+
+enum class CommandKind { launch, fill, copy, signal, wait };
+
+struct Command {
+    CommandKind kind = CommandKind::launch;
+    unsigned char byte = 0;                // of a fill
+    KernelName kernel = KernelName::copy;  // of a launch, as the next two
+    uint64_t group_count = 0;
+    Head *arguments = nullptr;  // the caller's, or `kept`
+    std::unique_ptr<unsigned char[]> kept;
+    uint64_t dst = 0, src = 0, size_bytes = 0;  // of a fill or a copy
+    quire_be_fence *fence = nullptr;            // of a step, as is the value
+    uint64_t value = 0;
+
+    // Copies what its pointers lead to. May throw.
+    void keep();
+};
+
+}  // namespace quire::gpu

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine.hpp"
+
+#include <cinttypes>
+
+#include "device.hpp"
+#include "queue.hpp"
+#include "shared/checks.hpp"
+
+namespace quire::gpu {
+
+namespace {
+
+quire_status check_rest(const quire_native &native, quire_error *error) {
+    if (native.reserved0 == 0 && native.aux0 == 0 && native.aux1 == 0) return QUIRE_OK;
+    return fail(error, QUIRE_E_STRUCT,
+                "of a native kind %u reserved0 is %u, aux0 %" PRIu64 " and aux1 %" PRIu64
+                ": leave them 0",
+                native.kind, native.reserved0, native.aux0, native.aux1);
+}
+
+quire_status find_native_event(const quire_be_queue *queue, const quire_native *native, Event *out,
+                               quire_error *error) {
+    if (queue == nullptr || native == nullptr) {
+        return fail(error, QUIRE_E_ARG, "queue or native is NULL");
+    }
+    const Driver &driver = *queue->device->context.driver;
+    if (native->kind != driver.event_kind) {
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "native kind %u is not known here as an event; known is QUIRE_NATIVE_%s_EVENT",
+                    native->kind, driver.vendor);
+    }
+    if (quire_status status = check_rest(*native, error)) return status;
+    if (native->value == 0) return fail(error, QUIRE_E_ARG, "the event is NULL");
+    *out = reinterpret_cast<Event>(native->value);
+    return QUIRE_OK;
+}
+
+// A step of an event goes to the stream at once, or not at all: an event has no values, and what is
+// recorded later is another thing.
+quire_status step(quire_be_queue *queue, const quire_native *native,
+                  Result (*Driver::*call)(Stream, Event), quire_error *error) {
+    Event event = nullptr;
+    if (quire_status status = find_native_event(queue, native, &event, error)) return status;
+    Enqueue enqueue(queue);
+    if (quire_status status = enqueue.begin(error)) return status;
+    if (!queue->held.empty()) {
+        return fail(error, QUIRE_E_BUSY,
+                    "the queue waits for a fence that nobody has signalled yet: signal it first");
+    }
+    quire_be_device *device = queue->device;
+    Result result = (device->context.driver->*call)(queue->stream, event);
+    return device->check(result, "an event", error);
+}
+
+}  // namespace
+
+quire_status find_native_stream(quire_be_device *device, const quire_native &native, Stream *out,
+                                quire_error *error) {
+    constexpr uint64_t kFirstHandle = 3;
+    const Driver &driver = *device->context.driver;
+    if (native.kind != driver.stream_kind) {
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "native kind %u is not known here as a queue; known are "
+                    "QUIRE_NATIVE_%s_STREAM and QUIRE_NATIVE_NONE",
+                    native.kind, driver.vendor);
+    }
+    if (quire_status status = check_rest(native, error)) return status;
+    auto stream = reinterpret_cast<Stream>(native.value);
+    bool is_ours = true;
+    if (native.value >= kFirstHandle) {
+        Result result = driver.stream_is_of(stream, device->context.handle, &is_ours);
+        if (quire_status status = device->check(result, "a stream", error)) return status;
+    }
+    *out = stream;
+    if (is_ours) return QUIRE_OK;
+    return fail(error, QUIRE_E_ARG,
+                "the stream is of another device, or of a context that is not the device's primary "
+                "one");
+}
+
+quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error) {
+    return step(queue, native, &Driver::event_record, error);
+}
+
+quire_status native_wait(quire_be_queue *queue, const quire_native *native, quire_error *error) {
+    return step(queue, native, &Driver::stream_wait_event, error);
+}
+
+}  // namespace quire::gpu

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// engine: an engine's own streams and events.
+//
+// Which kinds are known is the vendor's (Driver::stream_kind, event_kind). Streams 0, 1 and 2,
+// which stand for the legacy stream and for each thread's own, are passed on as they are.
+//
+// Threads: any.
+#pragma once
+
+#include "driver.hpp"
+
+namespace quire::gpu {
+
+// The stream that `native` names. REQUIRES: the device's context is current, the mutex is held.
+quire_status find_native_stream(quire_be_device *device, const quire_native &native, Stream *out,
+                                quire_error *error);
+
+quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error);
+quire_status native_wait(quire_be_queue *queue, const quire_native *native, quire_error *error);
+
+}  // namespace quire::gpu

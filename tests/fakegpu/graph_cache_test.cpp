@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An engine that decodes by a graph of its own, through the C ABI, on the emulator: what it gets is
+// what one gets that enqueues each step's calls.
+
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "engine_rig.hpp"
+#include "tests/device/cpu_cache.hpp"
+
+namespace quire::gpu_tests {
+
+namespace {
+
+using test::CacheShape;
+using test::CpuCache;
+using test::described;
+
+constexpr uint32_t kWidth = 64;
+constexpr uint32_t kMostTokens = 560;  // of a step
+constexpr uint64_t kPart = uint64_t{kMostTokens} * kWidth;
+
+// Two sequences of a cache on the vendor's device. Activations are of pinned memory: K, V, q, out.
+class Decoder {
+ public:
+    Decoder(const char *backend, const quire_native *stream) : cache_(shape_of(backend)) {
+        must(cache_.api.queue_create(cache_.device, stream, &queue_, &cache_.error));
+        decode_ = make_batch(2, 2);
+        prompt_ = make_batch(1, kMostTokens);
+        auto desc = described<quire_memory_desc>();
+        desc.size_bytes = 4 * kPart * sizeof(float);
+        desc.kind = QUIRE_MEMORY_HOST;
+        must(cache_.api.memory_create(cache_.device, &desc, &memory_, &cache_.error));
+        auto info = described<quire_memory_info>();
+        must(cache_.api.memory_get_info(memory_, &info, &cache_.error));
+        address_ = info.address;
+        host_ = static_cast<float *>(info.host_pointer);
+        for (quire_seq &seq : seqs_) seq = cache_.create();
+    }
+    ~Decoder() {
+        must(cache_.api.batch_destroy(decode_, &cache_.error));
+        must(cache_.api.batch_destroy(prompt_, &cache_.error));
+        must(cache_.api.memory_destroy(memory_, &cache_.error));
+        must(cache_.api.queue_destroy(queue_, &cache_.error));
+    }
+    Decoder(const Decoder &) = delete;
+    Decoder &operator=(const Decoder &) = delete;
+
+    // `count` new tokens of each of `seqs`, whose calls `enqueue` enqueues: what attention gave.
+    template <typename Enqueue>
+    std::vector<float> step(const std::vector<uint32_t> &seqs, uint32_t count, Enqueue enqueue) {
+        std::vector<quire_step_item> items;
+        std::vector<uint32_t> tokens;
+        for (uint32_t index : seqs) {
+            quire_step_item item{};
+            item.seq = seqs_[index];
+            item.token_offset = static_cast<uint32_t>(tokens.size());
+            item.token_count = count;
+            items.push_back(item);
+            for (uint32_t i = 0; i < count; ++i) tokens.push_back(made_++);
+        }
+        uint32_t total = made_ - tokens[0];
+        for (uint64_t part = 0; part < 3; ++part) {
+            for (uint64_t i = 0; i < uint64_t{total} * kWidth; ++i) {
+                float angle = static_cast<float>(tokens[0] * 7 + i * (part + 1));
+                host_[part * kPart + i] = std::sin(angle);
+            }
+        }
+        quire_step handle = begin(items, tokens);
+        quire_batch *batch = count == 1 ? decode_ : prompt_;
+        must(cache_.api.step_commit(cache_.cache, handle, batch, &cache_.error));
+        enqueue(batch);
+        must(cache_.api.step_finish(cache_.cache, handle, nullptr, QUIRE_STEP_OK, &cache_.error));
+        must(cache_.api.queue_sync(queue_, &cache_.error));
+        const float *out = host_ + 3 * kPart;
+        return {out, out + uint64_t{total} * kWidth};
+    }
+
+    void run(quire_batch *batch) {
+        auto kv = described<quire_kv_args>();
+        kv.k = address_;
+        kv.v = address_ + kPart * sizeof(float);
+        must(cache_.api.kv_write(batch, &kv, queue_, &cache_.error));
+        auto attend = described<quire_attend_args>();
+        attend.q = address_ + 2 * kPart * sizeof(float);
+        attend.out = address_ + 3 * kPart * sizeof(float);
+        must(cache_.api.attend(batch, &attend, queue_, &cache_.error));
+    }
+
+    void must(quire_status status) { ASSERT_GE(status, 0) << cache_.error.message; }
+
+ private:
+    static CacheShape shape_of(const char *backend) {
+        CacheShape shape;
+        shape.blocks = 64;
+        shape.head_dim = kWidth;
+        shape.backend = backend;
+        return shape;
+    }
+    quire_batch *make_batch(uint32_t rows, uint32_t tokens) {
+        auto attention = described<quire_attention_desc>();
+        attention.q_heads = 1;
+        auto desc = described<quire_batch_desc>();
+        desc.max_rows = rows;
+        desc.max_blocks_per_row = 60;
+        desc.max_query_tokens = tokens;
+        desc.attention = &attention;
+        desc.attention_count = 1;
+        desc.attention_stride = sizeof attention;
+        quire_batch *batch = nullptr;
+        must(cache_.api.batch_create(cache_.cache, &desc, &batch, &cache_.error));
+        return batch;
+    }
+    quire_step begin(const std::vector<quire_step_item> &items,
+                     const std::vector<uint32_t> &tokens) {
+        auto desc = described<quire_step_desc>();
+        desc.queues = &queue_;
+        desc.queue_count = 1;
+        std::vector<quire_step_result> results(items.size());
+        quire_step step = 0;
+        must(cache_.api.step_begin(cache_.cache, &desc, items.data(),
+                                   static_cast<uint32_t>(items.size()), sizeof items[0],
+                                   tokens.data(), static_cast<uint32_t>(tokens.size()),
+                                   results.data(), sizeof results[0], &step, &cache_.error));
+        for (const quire_step_result &result : results) {
+            EXPECT_EQ(result.compute_count, tokens.size() / items.size());
+        }
+        return step;
+    }
+
+    CpuCache cache_;
+    quire_queue *queue_ = nullptr;
+    quire_batch *decode_ = nullptr;
+    quire_batch *prompt_ = nullptr;
+    quire_memory *memory_ = nullptr;
+    quire_seq seqs_[2] = {};
+    uint64_t address_ = 0;
+    float *host_ = nullptr;
+    uint32_t made_ = 0;
+};
+
+}  // namespace
+
+class GraphCache : public Engine {};
+
+TEST_P(GraphCache, decodes_what_single_calls_decode) {
+    quire_native stream = as_stream(stream_);
+    std::optional<Decoder> by_graph(std::in_place, vendor().name, &stream);
+    std::optional<Decoder> by_calls(std::in_place, vendor().name, nullptr);
+    auto captured = [&](quire_batch *batch) {
+        begin_capture();
+        by_graph->run(batch);
+        ASSERT_EQ(end_capture(), 0);
+        launch();
+    };
+    auto replayed = [&](quire_batch *) { launch(); };
+    auto on_graph_queue = [&](quire_batch *batch) { by_graph->run(batch); };
+    auto called = [&](quire_batch *batch) { by_calls->run(batch); };
+    // Behind a short prompt the graph is captured; contexts then grow past a chunk of places.
+    EXPECT_EQ(by_graph->step({0}, 5, on_graph_queue), by_calls->step({0}, 5, called));
+    EXPECT_EQ(by_graph->step({0, 1}, 1, captured), by_calls->step({0, 1}, 1, called));
+    for (int i = 0; i < 20; ++i) {
+        ASSERT_EQ(by_graph->step({0, 1}, 1, replayed), by_calls->step({0, 1}, 1, called)) << i;
+    }
+    EXPECT_EQ(by_graph->step({1}, kMostTokens, on_graph_queue),
+              by_calls->step({1}, kMostTokens, called));
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_EQ(by_graph->step({1, 0}, 1, replayed), by_calls->step({1, 0}, 1, called)) << i;
+        ASSERT_EQ(by_graph->step({1}, 1, replayed), by_calls->step({1}, 1, called)) << i;
+    }
+    destroy(graph_);
+    graph_ = nullptr;
+    by_graph.reset();
+}
+
+INSTANTIATE_TEST_SUITE_P(Vendors, GraphCache, testing::Values(0, 1), name_of);
+
+}  // namespace quire::gpu_tests

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which of a driver's errors end a device, and which end a call alone.
+
+#include "driver_rig.hpp"
+
+namespace quire::gpu_tests {
+
+class Lost : public Driver {};
+
+// What a device that is gone says to whatever it is asked.
+TEST_P(Lost, device_ends_every_wait) {
+    constexpr int kGone[] = {46, 201, 214, 220, 719, 999, 12345};
+    for (int code : kGone) {
+        Rig rig(api());
+        ASSERT_EQ(rig.open(), QUIRE_OK) << code << rig.error.message;
+        quire_be_fence *go = nullptr;
+        ASSERT_EQ(api().fence_create(rig.device, 0, &go, &rig.error), QUIRE_OK);
+        ASSERT_EQ(api().fence_wait(rig.queue, go, 1, &rig.error), QUIRE_OK);
+        ASSERT_EQ(api().fence_signal(rig.queue, rig.fence, 1, &rig.error), QUIRE_OK);
+        break_device(code);
+        EXPECT_EQ(api().fence_wait_host(rig.fence, 1, kPatience, &rig.error), QUIRE_E_DEVICE_LOST)
+            << code;
+        EXPECT_EQ(api().quiesce(rig.device, kPatience, &rig.error), QUIRE_E_DEVICE_LOST) << code;
+        api().fence_destroy(go);
+        break_device(0);
+    }
+}
+
+// 704 and its like: what was asked for makes no sense, and the context is as good as before.
+TEST_P(Lost, device_is_not_by_an_error_of_one_call) {
+    Rig rig(api());
+    ASSERT_EQ(rig.open(), QUIRE_OK) << rig.error.message;
+    ASSERT_EQ(rig.step(), QUIRE_OK) << rig.error.message;
+    for (int code : {1, 701, 704, 705, 708, 711, 712, 713, 720}) {
+        fail(vendor().fill, 1, code);
+        EXPECT_EQ(api().fill(rig.queue, rig.address, 16, 0, &rig.error), QUIRE_E_BACKEND) << code;
+        EXPECT_EQ(rig.step(), QUIRE_OK) << code << rig.error.message;
+        EXPECT_EQ(rig.sync(), QUIRE_OK) << code << rig.error.message;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Vendors, Lost, testing::Values(0, 1), name_of);
+
+}  // namespace quire::gpu_tests
