@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use quire_sys as sys;
+
+use crate::batch::BatchInner;
+use crate::call::{desc, invoke};
+use crate::memory::{lock_all, MemoryInner, Users};
+use crate::{DType, Error, ErrorKind, GroupKind, Memory, Queue, Result, Step};
+
+/// Where a call's numbers lie: in [`Memory`], whose size is checked, or at an address, which nobody
+/// can check.
+#[derive(Debug, Clone, Copy)]
+pub struct Operand<'a> {
+    place: Place<'a>,
+    offset_bytes: u64,
+    token_stride: u64, // elements; 0: dense
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Place<'a> {
+    Memory(&'a Memory),
+    Address,
+}
+
+impl<'a> Operand<'a> {
+    /// From a byte of a memory on.
+    pub fn new(memory: &'a Memory, offset_bytes: u64) -> Self {
+        Self { place: Place::Memory(memory), offset_bytes, token_stride: 0 }
+    }
+
+    /// At an address of the queue's device.
+    ///
+    /// # Safety
+    /// What the call wants lies there, until the queue has run it.
+    pub unsafe fn address(address: u64) -> Self {
+        Self { place: Place::Address, offset_bytes: address, token_stride: 0 }
+    }
+
+    /// Elements from one token's row to the next; 0: they are dense.
+    pub fn token_stride(mut self, elements: u32) -> Self {
+        self.token_stride = u64::from(elements);
+        self
+    }
+
+    fn memory(&self) -> Option<&'a Memory> {
+        match self.place {
+            Place::Memory(memory) => Some(memory),
+            Place::Address => None,
+        }
+    }
+
+    fn stride(&self) -> i64 {
+        self.token_stride as i64
+    }
+
+    /// Its address, if `tokens` rows of `row` elements lie in its memory, on the queue's device.
+    fn resolve(&self, what: &str, queue: &Queue, tokens: u64, row: u64, bits: u64) -> Result<u64> {
+        let Place::Memory(memory) = self.place else { return Ok(self.offset_bytes) };
+        if !Arc::ptr_eq(&memory.inner.device, &queue.inner.device) {
+            return Err(Error::argument(format!("{what} is memory of another device")));
+        }
+        let wanted = extent(tokens, row, self.token_stride, bits);
+        let end = wanted.and_then(|bytes| bytes.checked_add(self.offset_bytes));
+        if end.is_none_or(|end| end > memory.inner.size_bytes) {
+            return Err(Error::argument(format!(
+                "{what}: {tokens} tokens of {row} elements of {bits} bits from byte {} on are \
+                 not in memory of {} bytes",
+                self.offset_bytes, memory.inner.size_bytes
+            )));
+        }
+        Ok(memory.inner.address + self.offset_bytes)
+    }
+}
+
+/// Bytes from the first element to behind the last.
+fn extent(tokens: u64, row: u64, stride: u64, bits: u64) -> Option<u64> {
+    let Some(steps) = tokens.checked_sub(1) else { return Some(0) };
+    let stride = if stride == 0 { row } else { stride };
+    let elements = steps.checked_mul(stride)?.checked_add(row)?;
+    Some(elements.checked_mul(bits)?.div_ceil(8))
+}
+
+/// New tokens' K and V of one layer, `[tokens][kv_heads][head_dim]` each.
+#[derive(Debug, Clone, Copy)]
+pub struct KvWrite<'a> {
+    /// Of the model.
+    pub layer: u32,
+    /// In a latent group the latent.
+    pub k: Operand<'a>,
+    /// In a latent group the rotated part of the key.
+    pub v: Operand<'a>,
+    /// Of k and v as given; `Default`: f32.
+    pub dtype: DType,
+    /// The queries, to be turned in place with K where there is a rope.
+    pub q: Option<Operand<'a>>,
+}
+
+/// Attention of the new tokens over their sequences, one layer.
+#[derive(Debug, Clone, Copy)]
+pub struct Attend<'a> {
+    /// Of the model.
+    pub layer: u32,
+    /// `[tokens][q_heads][head_dim]`
+    pub q: Operand<'a>,
+    /// `[tokens][q_heads][v_head_dim]`
+    pub out: Operand<'a>,
+    /// `[tokens][q_heads]` f32, natural log.
+    pub lse: Option<Operand<'a>>,
+    /// f32 `[q_heads]`, where the batch has sink logits.
+    pub sinks: Option<Operand<'a>>,
+}
+
+/// What a layer has on the queue's shard.
+struct At {
+    group: u32,
+    shard: u32,
+    kind: GroupKind,
+    kv_heads: u64,
+    k_dim: u64,
+    v_dim: u64,
+}
+
+fn hold<'a>(operands: &[Option<Operand<'a>>]) -> Vec<Users<'a>> {
+    let memories: Vec<&'a Memory> = operands.iter().flatten().filter_map(Operand::memory).collect();
+    lock_all(&memories)
+}
+
+fn used(locks: &mut [Users<'_>], queue: &Queue) {
+    locks.iter_mut().for_each(|users| MemoryInner::used(users, queue));
+}
+
+impl Step {
+    fn batch(&self) -> Result<&BatchInner> {
+        let batch = self.batch.as_deref();
+        batch.ok_or_else(|| Error::argument("the step was committed without a batch"))
+    }
+
+    /// Keeps others from committing into the batch, which holds this step.
+    fn hold_batch(&self) -> Result<MutexGuard<'_, sys::quire_step>> {
+        let committed = self.batch()?.committed();
+        if *committed != self.handle {
+            let message = "a later step was committed into the step's batch";
+            return Err(Error::new(ErrorKind::Stale, message));
+        }
+        Ok(committed)
+    }
+
+    fn at(&self, layer: u32, queue: &Queue) -> Result<At> {
+        let cache = &self.cache;
+        let group = *cache.layers.get(layer as usize).ok_or_else(|| {
+            Error::argument(format!("there is no layer {layer}: {} layers", cache.layers.len()))
+        })?;
+        let placement = cache.placement.read().unwrap_or_else(PoisonError::into_inner);
+        // What is launched elsewhere nobody would wait for.
+        if !self.queues.iter().any(|own| Arc::ptr_eq(own, &queue.inner)) {
+            return Err(Error::argument("the queue is none of the step's"));
+        }
+        let device = &queue.inner.device;
+        let shard = placement
+            .devices
+            .iter()
+            .position(|other| Arc::ptr_eq(other, device))
+            .ok_or_else(|| Error::argument("the queue's device is none of the cache's"))?;
+        let shape = &cache.groups[group as usize];
+        Ok(At {
+            group,
+            shard: shard as u32,
+            kind: shape.kind,
+            kv_heads: u64::from(placement.heads[shard][group as usize]),
+            k_dim: u64::from(shape.head_dim),
+            v_dim: u64::from(shape.v_dim()),
+        })
+    }
+
+    /// Query heads, type of q, whether there are sink logits.
+    fn attention(&self, at: &At) -> Result<(u64, DType, bool)> {
+        let given = &self.batch()?.attention;
+        let groups = self.cache.groups.len();
+        let index = match given.len() {
+            0 => return Err(Error::argument("the batch has no attention options")),
+            1 => 0,
+            count if count == groups => at.group as usize,
+            _ => at.shard as usize * groups + at.group as usize,
+        };
+        let (heads, dtype, has_sinks) = given[index];
+        Ok((u64::from(heads), dtype, has_sinks))
+    }
+
+    /// Enqueues: the new tokens' K and V go into their slots. The queue is one of the step's.
+    pub fn kv_write(&self, queue: &Queue, write: &KvWrite<'_>) -> Result<()> {
+        let batch = self.batch()?;
+        let _held = self.hold_batch()?;
+        let at = self.at(write.layer, queue)?;
+        let views = batch.views(at.group, at.shard)?;
+        let (tokens, bits) = (u64::from(views.write_tokens), write.dtype.operand_bits());
+        let (k_row, v_row) = match at.kind {
+            GroupKind::Latent => (at.v_dim, at.k_dim - at.v_dim.min(at.k_dim)),
+            _ => (at.kv_heads * at.k_dim, at.kv_heads * at.v_dim),
+        };
+        let mut locks = hold(&[Some(write.k), Some(write.v), write.q]);
+        let mut args = desc!(quire_kv_args {
+            k: write.k.resolve("k", queue, tokens, k_row, bits)?,
+            v: write.v.resolve("v", queue, tokens, v_row, bits)?,
+            layer: write.layer,
+            dtype: write.dtype.raw(),
+            k_token_stride: write.k.stride(),
+            v_token_stride: write.v.stride(),
+        });
+        if let Some(q) = &write.q {
+            let (heads, dtype, _) = self.attention(&at)?;
+            let rows = u64::from(views.query_tokens);
+            args.q = q.resolve("q", queue, rows, heads * at.k_dim, dtype.operand_bits())?;
+            args.q_token_stride = q.stride();
+        }
+        invoke!(self.cache.api, kv_write(batch.pointer(), &args, queue.pointer()))?;
+        used(&mut locks, queue);
+        Ok(())
+    }
+
+    /// Enqueues: attention of the new tokens, the layer's KV write having been enqueued before.
+    pub fn attend(&self, queue: &Queue, attend: &Attend<'_>) -> Result<()> {
+        let batch = self.batch()?;
+        let _held = self.hold_batch()?;
+        let at = self.at(attend.layer, queue)?;
+        let (heads, dtype, has_sinks) = self.attention(&at)?;
+        let tokens = u64::from(batch.views(at.group, at.shard)?.query_tokens);
+        let bits = dtype.operand_bits();
+        if has_sinks && attend.sinks.is_none() {
+            return Err(Error::argument("the batch has sink logits, and the call names none"));
+        }
+        let mut locks = hold(&[Some(attend.q), Some(attend.out), attend.lse, attend.sinks]);
+        let mut args = desc!(quire_attend_args {
+            q: attend.q.resolve("q", queue, tokens, heads * at.k_dim, bits)?,
+            out: attend.out.resolve("out", queue, tokens, heads * at.v_dim, bits)?,
+            layer: attend.layer,
+            q_token_stride: attend.q.stride(),
+            out_token_stride: attend.out.stride(),
+        });
+        if let Some(lse) = &attend.lse {
+            args.lse = dense("lse", lse)?.resolve("lse", queue, tokens, heads, 32)?;
+        }
+        if let Some(sinks) = &attend.sinks {
+            args.sinks = dense("sinks", sinks)?.resolve("sinks", queue, 1, heads, 32)?;
+        }
+        invoke!(self.cache.api, attend(batch.pointer(), &args, queue.pointer()))?;
+        used(&mut locks, queue);
+        Ok(())
+    }
+}
+
+fn dense<'a, 'b>(what: &str, operand: &'b Operand<'a>) -> Result<&'b Operand<'a>> {
+    if operand.token_stride != 0 {
+        return Err(Error::argument(format!("{what} has no strides: it is dense")));
+    }
+    Ok(operand)
+}
+
+/// States of attention over parts of a context, to be made one.
+#[derive(Debug, Clone, Copy)]
+pub struct Merge<'a> {
+    /// `[part_count][token_count][heads][head_dim]`
+    pub parts: Operand<'a>,
+    /// f32 `[part_count][token_count][heads]`
+    pub lses: Operand<'a>,
+    /// `[token_count][heads][head_dim]`; may be one of the parts.
+    pub out: Operand<'a>,
+    /// f32 `[token_count][heads]`
+    pub lse: Option<Operand<'a>>,
+    /// How many.
+    pub part_count: u32,
+    /// Of each.
+    pub token_count: u32,
+    /// Of each token.
+    pub heads: u32,
+    /// Elements of a row.
+    pub head_dim: u32,
+    /// Of parts and out; `Default`: f32.
+    pub dtype: DType,
+}
+
+impl Queue {
+    /// Enqueues: attention over the whole, from states over its parts.
+    pub fn merge(&self, merge: &Merge<'_>) -> Result<()> {
+        let size = |numbers: &[u32]| {
+            let product = |all: u64, &one: &u32| all.checked_mul(u64::from(one));
+            numbers.iter().try_fold(1, product).ok_or_else(|| Error::argument("it is too large"))
+        };
+        let Merge { part_count, token_count, heads, head_dim, .. } = *merge;
+        let (states, rows) =
+            (size(&[part_count, token_count, heads])?, size(&[token_count, heads])?);
+        let (dim, bits) = (u64::from(head_dim), merge.dtype.operand_bits());
+        let mut locks = hold(&[Some(merge.parts), Some(merge.lses), Some(merge.out), merge.lse]);
+        let mut args = desc!(quire_merge_args {
+            parts: dense("parts", &merge.parts)?.resolve("parts", self, states, dim, bits)?,
+            lses: dense("lses", &merge.lses)?.resolve("lses", self, states, 1, 32)?,
+            out: dense("out", &merge.out)?.resolve("out", self, rows, dim, bits)?,
+            part_count: part_count,
+            token_count: token_count,
+            heads: heads,
+            head_dim: head_dim,
+            dtype: merge.dtype.raw(),
+        });
+        if let Some(lse) = &merge.lse {
+            args.lse = dense("lse", lse)?.resolve("lse", self, rows, 1, 32)?;
+        }
+        invoke!(self.inner.api, attention_merge(self.pointer(), &args))?;
+        used(&mut locks, self);
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::ffi::c_void;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::panic::RefUnwindSafe;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use quire_sys as sys;
+
+use crate::call::{c_text, contained, count, desc, flags, invoke, made, Api};
+use crate::instance::InstanceInner;
+use crate::{Instance, Result};
+
+/// Tasks that may run at the same time, each once: see [`DeviceOptions::run_tasks`].
+pub struct Tasks<'a> {
+    count: u32,
+    task: unsafe extern "C" fn(*mut c_void, u32),
+    context: *mut c_void,
+    lifetime: PhantomData<&'a ()>,
+}
+
+// SAFETY: "in any order, on any threads, at the same time or one after another" (device.h).
+unsafe impl Send for Tasks<'_> {}
+unsafe impl Sync for Tasks<'_> {}
+
+impl Tasks<'_> {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Runs one. One that is left out or runs twice stops the device's queues.
+    ///
+    /// # Panics
+    /// There is no such task.
+    pub fn run(&self, index: usize) {
+        assert!(index < self.count(), "there are {} tasks, and no task {index}", self.count);
+        // SAFETY: the lifetime ends where the library's call does.
+        unsafe { (self.task)(self.context, index as u32) }
+    }
+}
+
+type RunTasks = dyn Fn(&Tasks<'_>) + Send + Sync;
+
+/// Which device, and how its kernels run. All zero is the first device that is found.
+#[derive(Default)]
+pub struct DeviceOptions<'a> {
+    /// Such as "cpu"; `None`: the first backend that has a device.
+    pub backend: Option<&'a str>,
+    /// Which of that backend's devices.
+    pub index: usize,
+    /// Threads that run a kernel; 0: one for each core. Only of backends that compute on the host,
+    /// as is what follows.
+    pub threads: usize,
+    /// Keeps each thread on one core; not together with `run_tasks`.
+    pub pin_threads: bool,
+    /// Attention over f16 and bf16 may multiply 16 bits where the processor does: other bits than
+    /// the default's; [`DeviceInfo::is_fast_16bit`] says whether it does.
+    pub fast_16bit: bool,
+    /// The engine's own threads run the kernels: it is called from a thread of the library's, runs
+    /// every task once, and returns. It must not wait for this device, nor drop what waits for it.
+    /// Where it panics, tasks are left out, and that stops the device's queues: calls on them are
+    /// [`crate::ErrorKind::DeviceLost`].
+    pub run_tasks: Option<Box<RunTasks>>,
+}
+
+/// What a device says of itself.
+#[derive(Debug, Clone)]
+pub struct DeviceInfo {
+    /// Its name.
+    pub name: String,
+    /// Its backend's.
+    pub backend: String,
+    /// Of all memory.
+    pub memory_total_bytes: u64,
+    /// Of what is free now.
+    pub memory_free_bytes: u64,
+    /// Best alignment of copies.
+    pub copy_alignment: usize,
+    /// Addresses of the device are pointers of the host.
+    pub is_host_visible: bool,
+    /// Attention multiplies 16 bits: it was allowed, and the processor does.
+    pub is_fast_16bit: bool,
+}
+
+/// An open device. Clones are the same device; it closes when the last of them, and of what was
+/// made of it, is dropped.
+#[derive(Clone)]
+pub struct Device {
+    pub(crate) inner: Arc<DeviceInner>,
+}
+
+pub(crate) struct DeviceInner {
+    pub(crate) api: Api,
+    pub(crate) pointer: NonNull<sys::quire_device>,
+    run_tasks: ManuallyDrop<Option<Box<Box<RunTasks>>>>, // the library has its address
+    _instance: Arc<InstanceInner>,
+}
+
+// SAFETY: objects may be shared between threads (base.h).
+unsafe impl Send for DeviceInner {}
+unsafe impl Sync for DeviceInner {}
+// What unwinds in the engine's callback is caught before it gets here.
+impl RefUnwindSafe for DeviceInner {}
+
+impl Drop for DeviceInner {
+    fn drop(&mut self) {
+        // Where it stays open, its threads may still call the hook.
+        if invoke!(self.api, device_close(self.pointer.as_ptr())).is_ok() {
+            // SAFETY: once, and nobody calls it any more.
+            unsafe { ManuallyDrop::drop(&mut self.run_tasks) };
+        }
+    }
+}
+
+unsafe extern "C" fn run_tasks(
+    user: *mut c_void,
+    count: u32,
+    task: sys::quire_task,
+    context: *mut c_void,
+) {
+    let Some(task) = task else { return };
+    // A panic must not unwind into C. What it left out the library notices.
+    contained(|| {
+        // SAFETY: `user` is what open_device() gave, which lives as long as the device.
+        let run = unsafe { &*user.cast::<Box<RunTasks>>() };
+        run(&Tasks { count, task, context, lifetime: PhantomData });
+    });
+}
+
+impl Instance {
+    /// Opens a device. From now on calls in a forked child are [`crate::ErrorKind::Forked`].
+    pub fn open_device(&self, options: DeviceOptions<'_>) -> Result<Device> {
+        let backend = options.backend.map(|name| c_text("backend", name)).transpose()?;
+        let hook = options.run_tasks.map(Box::new);
+        let mut desc = desc!(quire_device_desc {
+            flags: flags([
+                (options.pin_threads, sys::QUIRE_DEVICE_PIN_THREADS),
+                (options.fast_16bit, sys::QUIRE_DEVICE_FAST_16BIT),
+            ]),
+            index: count("devices", options.index)?,
+            threads: count("threads", options.threads)?,
+        });
+        if let Some(name) = &backend {
+            desc.backend = name.as_ptr();
+        }
+        if let Some(hook) = &hook {
+            desc.run_tasks = Some(run_tasks);
+            desc.run_tasks_user = std::ptr::from_ref::<Box<RunTasks>>(hook).cast_mut().cast();
+        }
+        let mut out = std::ptr::null_mut();
+        invoke!(self.inner.api, device_open(self.pointer(), &desc, &mut out))?;
+        let inner = DeviceInner {
+            api: self.inner.api,
+            pointer: made(out)?,
+            run_tasks: ManuallyDrop::new(hook),
+            _instance: self.inner.clone(),
+        };
+        Ok(Device { inner: Arc::new(inner) })
+    }
+}
+
+impl Device {
+    /// What it says of itself, as of now.
+    pub fn info(&self) -> Result<DeviceInfo> {
+        let mut info = desc!(quire_device_info {});
+        invoke!(self.inner.api, device_get_info(self.pointer(), &mut info))?;
+        Ok(DeviceInfo {
+            name: sys::text(&info.name),
+            backend: sys::text(&info.backend),
+            memory_total_bytes: info.memory_total_bytes,
+            memory_free_bytes: info.memory_free_bytes,
+            copy_alignment: info.copy_alignment as usize,
+            is_host_visible: info.host_visible != 0,
+            is_fast_16bit: info.flags & sys::QUIRE_DEVICE_FAST_16BIT != 0,
+        })
+    }
+
+    pub(crate) fn pointer(&self) -> *mut sys::quire_device {
+        self.inner.pointer.as_ptr()
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::fmt;
+
+use quire_sys as sys;
+
+use crate::OpenStep;
+
+/// What every fallible call gives. A call that failed changed nothing.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What kind of mistake or misfortune it was.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// An argument is wrong; the message says which and why.
+    Argument,
+    /// A handle is ended, of another cache, or forged; or a batch is of before a move.
+    Stale,
+    /// The object is in use; the message says by what.
+    Busy,
+    /// Not offered by this library, backend or cache.
+    Unsupported,
+    /// The host allocator gave nothing.
+    HostMemory,
+    /// The device is out of memory.
+    DeviceMemory,
+    /// The device failed; its caches keep their bookkeeping.
+    DeviceLost,
+    /// A backend is missing, damaged or broke its contract.
+    Backend,
+    /// The versions of the two sides do not fit.
+    Incompatible,
+    /// A callback called back into the object that called it.
+    Reentrant,
+    /// The process forked after a device was opened.
+    Forked,
+    /// A stated limit would be passed.
+    Limit,
+    /// An operating system call failed; [`Error::native_code`] is its number.
+    Os,
+    /// A wait ran out of time; nothing changed.
+    Timeout,
+    /// A defect of the library, or a status that this crate does not know.
+    Internal,
+}
+
+/// Why a call failed: what was wrong, where, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    backend: String,
+    native_code: i64,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), backend: String::new(), native_code: 0 }
+    }
+
+    pub(crate) fn argument(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Argument, message)
+    }
+
+    pub(crate) fn timeout() -> Self {
+        Self::new(ErrorKind::Timeout, "the time is over; nothing changed")
+    }
+
+    #[cold]
+    pub(crate) fn of(status: sys::quire_status, error: &sys::quire_error) -> Self {
+        let kind = match status {
+            sys::QUIRE_E_ARG | sys::QUIRE_E_STRUCT => ErrorKind::Argument,
+            sys::QUIRE_E_STALE => ErrorKind::Stale,
+            sys::QUIRE_E_BUSY => ErrorKind::Busy,
+            sys::QUIRE_E_UNSUPPORTED => ErrorKind::Unsupported,
+            sys::QUIRE_E_HOST_MEMORY => ErrorKind::HostMemory,
+            sys::QUIRE_E_DEVICE_MEMORY => ErrorKind::DeviceMemory,
+            sys::QUIRE_E_DEVICE_LOST => ErrorKind::DeviceLost,
+            sys::QUIRE_E_BACKEND => ErrorKind::Backend,
+            sys::QUIRE_E_INCOMPATIBLE => ErrorKind::Incompatible,
+            sys::QUIRE_E_REENTRANT => ErrorKind::Reentrant,
+            sys::QUIRE_E_FORKED => ErrorKind::Forked,
+            sys::QUIRE_E_LIMIT => ErrorKind::Limit,
+            sys::QUIRE_E_OS => ErrorKind::Os,
+            _ => ErrorKind::Internal,
+        };
+        let said = sys::text(&error.message);
+        let message = if said.is_empty() { sys::status_name(status).to_owned() } else { said };
+        let backend = sys::text(&error.backend);
+        Self { kind, message, backend, native_code: error.native_code }
+    }
+
+    /// Its kind, to be matched on.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What was wrong, where, and what to do.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The backend that it came from; empty where none was involved.
+    pub fn backend(&self) -> &str {
+        &self.backend
+    }
+
+    /// The operating system's or the driver's own number; 0 where there is none.
+    pub fn native_code(&self) -> i64 {
+        self.native_code
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<sys::OpenError> for Error {
+    fn from(error: sys::OpenError) -> Self {
+        let kind = match error.status {
+            sys::QUIRE_E_OS => ErrorKind::Os,
+            sys::QUIRE_E_ARG => ErrorKind::Argument,
+            _ => ErrorKind::Incompatible,
+        };
+        Self::new(kind, error.message)
+    }
+}
+
+/// Why a commit failed, and the step, which is still open. `?` drops it, which aborts it.
+#[derive(Debug)]
+pub struct CommitError {
+    /// `None` where a lost device undid it.
+    pub step: Option<OpenStep>,
+    /// Why.
+    pub error: Error,
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for CommitError {}
+
+impl From<CommitError> for Error {
+    fn from(error: CommitError) -> Self {
+        error.error
+    }
+}

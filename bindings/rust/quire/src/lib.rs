@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#![doc = include_str!("../README.md")]
+
+mod attention;
+mod batch;
+mod cache;
+mod calibration;
+mod call;
+mod device;
+mod error;
+mod instance;
+mod item;
+mod memory;
+mod migrate;
+mod queue;
+mod sequence;
+mod shape;
+mod size;
+mod step;
+
+pub use attention::{Attend, KvWrite, Merge, Operand};
+pub use batch::{
+    AttentionOptions, Batch, BatchOptions, BatchViews, HostTables, Rope, RopeScaling, Views,
+};
+pub use cache::{Cache, CacheInfo, CacheOptions, Pool, PoolSize, Stats};
+pub use calibration::{Calibration, LayerMagnitudes};
+pub use device::{Device, DeviceInfo, DeviceOptions, Tasks};
+pub use error::{CommitError, Error, ErrorKind, Result};
+pub use instance::{BackendInfo, Instance, InstanceOptions, LogLevel};
+pub use item::{BlockCopy, CopyKind, Item, ItemResult, Preemption, TokenSpan, Wait};
+pub use memory::{Element, Memory, MemoryKind};
+pub use migrate::{BlockMove, MigrateOptions, Migration};
+pub use queue::{Fence, Native, Queue, FENCE_FAILED};
+pub use sequence::{
+    Key, KeyType, Namespace, NamespaceInfo, Sequence, SequenceInfo, SequenceOptions,
+};
+pub use shape::{DType, Group, GroupKind, Scale, Shard};
+pub use size::{Bound, SizeEstimate, SizeModel};
+pub use step::{OpenStep, Preempt, Step, StepOptions};
+
+/// A token id; [`UNKNOWN_TOKEN`] stands for one that is still being sampled.
+pub type Token = u32;
+
+/// Stands for a token that is still being sampled, until [`Cache::set_tokens`] names it.
+pub const UNKNOWN_TOKEN: Token = quire_sys::QUIRE_TOKEN_UNKNOWN;

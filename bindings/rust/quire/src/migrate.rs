@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use quire_sys as sys;
+
+use crate::call::{count, desc, first, first_mut, in_time, invoke, nanoseconds, stride_of};
+use crate::{Cache, ErrorKind, PoolSize, Result, Shard};
+
+// How long one try keeps others from asking where the cache lies.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// Where a cache moves: `quire_migrate_desc` of migrate.h.
+#[derive(Debug, Clone, Copy)]
+pub struct MigrateOptions<'a> {
+    /// As of a cache that is made; empty for one that keeps books only, which stays one.
+    pub shards: &'a [Shard],
+    /// Of each group's pool; [`PoolSize::OfGroups`]: as they are, or as `group_blocks` says.
+    pub size: PoolSize,
+    /// One a group; 0: from `size`.
+    pub group_blocks: Option<&'a [u32]>,
+    /// The host tier's bytes, of each shard.
+    pub host_bytes: u64,
+    /// The host tier's blocks, of each group. With neither it keeps its number.
+    pub host_blocks: u32,
+    /// Copies the host tier even where its memory could change hands, so that nothing stays on
+    /// devices that the cache leaves.
+    pub copy_host_tier: bool,
+    /// Lists the blocks that went along.
+    pub list_moves: bool,
+    /// For steps that still run; `None`: for ever.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for MigrateOptions<'_> {
+    fn default() -> Self {
+        Self {
+            shards: &[],
+            size: PoolSize::OfGroups,
+            group_blocks: None,
+            host_bytes: 0,
+            host_blocks: 0,
+            copy_host_tier: false,
+            list_moves: false,
+            timeout: None,
+        }
+    }
+}
+
+/// A block that went along: `quire_block_move` of migrate.h.
+pub type BlockMove = sys::quire_block_move;
+
+/// What a migration did.
+#[must_use = "is_moved says whether it did"]
+#[derive(Debug, Clone, Default)]
+pub struct Migration {
+    /// False: what is live does not fit, and nothing changed; see `blocks_short`.
+    pub is_moved: bool,
+    /// Held by sequences, and cached ones.
+    pub blocks_moved: u64,
+    /// Cached ones for which there was no room.
+    pub blocks_dropped: u64,
+    /// That the shortest group lacks.
+    pub blocks_short: u32,
+    /// Of K, V and their scales.
+    pub bytes_moved: u64,
+    /// Of those, of blocks that sequences hold.
+    pub live_bytes: u64,
+    /// Whose memory changed hands.
+    pub host_blocks_kept: u64,
+    /// From host to host.
+    pub host_blocks_copied: u64,
+    /// Of those.
+    pub host_bytes_copied: u64,
+    /// Where they were asked for.
+    pub moves: Vec<BlockMove>,
+}
+
+impl Cache {
+    /// Moves the cache; all of it, or nothing. Waits for finished steps. Batches and queues of
+    /// before are of no use any more: make new ones. [`crate::ErrorKind::Busy`] while tables are
+    /// read ([`crate::HostTables`]).
+    pub fn migrate(&self, options: MigrateOptions<'_>) -> Result<Migration> {
+        if let Some(blocks) = options.group_blocks {
+            if blocks.len() != self.inner.groups.len() {
+                let (given, groups) = (blocks.len(), self.inner.groups.len());
+                let message =
+                    format!("group_blocks has {given} numbers; there are {groups} groups");
+                return Err(crate::Error::argument(message));
+            }
+        }
+        let shards: Vec<_> = options.shards.iter().map(Shard::raw).collect();
+        let mut desc = desc!(quire_migrate_desc {
+            flags: if options.copy_host_tier { sys::QUIRE_MIGRATE_COPY_HOST_TIER } else { 0 },
+            shards: first(&shards),
+            group_blocks: options.group_blocks.map_or(std::ptr::null(), first),
+            shard_count: count("shards", shards.len())?,
+            shard_stride: stride_of::<sys::quire_shard_desc>(),
+            move_stride: stride_of::<BlockMove>(),
+            host_bytes: options.host_bytes,
+            host_blocks: options.host_blocks,
+        });
+        match options.size {
+            PoolSize::OfGroups => {}
+            PoolSize::Blocks(blocks) => desc.blocks = blocks,
+            PoolSize::Bytes(bytes) => desc.pool_bytes = bytes,
+            PoolSize::Fraction(share, reserve) => {
+                desc.pool_fraction = share;
+                desc.reserve_bytes = reserve;
+            }
+        }
+        let (is_moved, info, moves) = self.move_in_time(desc, &options)?;
+        Ok(Migration {
+            is_moved,
+            blocks_moved: info.blocks_moved,
+            blocks_dropped: info.blocks_dropped,
+            blocks_short: info.blocks_short,
+            bytes_moved: info.bytes_moved,
+            live_bytes: info.live_bytes,
+            host_blocks_kept: info.host_blocks_kept,
+            host_blocks_copied: info.host_blocks_copied,
+            host_bytes_copied: info.host_bytes_copied,
+            moves,
+        })
+    }
+
+    /// Tries again and again until the steps that still run are done. In between others may go on
+    /// and finish what these wait for.
+    fn move_in_time(
+        &self,
+        desc: sys::quire_migrate_desc,
+        options: &MigrateOptions<'_>,
+    ) -> Result<(bool, sys::quire_migrate_info, Vec<BlockMove>)> {
+        let end = options.timeout.map(|time| Instant::now() + time);
+        loop {
+            let left = end.map_or(PATIENCE, |end| end.saturating_duration_since(Instant::now()));
+            match self.move_once(desc, options, left.min(PATIENCE)) {
+                Err(error) if error.kind() == ErrorKind::Timeout && !left.is_zero() => {
+                    std::thread::yield_now();
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn move_once(
+        &self,
+        desc: sys::quire_migrate_desc,
+        options: &MigrateOptions<'_>,
+        patience: Duration,
+    ) -> Result<(bool, sys::quire_migrate_info, Vec<BlockMove>)> {
+        let has_host_tier = self.info()?.host_bytes != 0;
+        let inner = &self.inner;
+        // Calls that ask where the cache lies wait until that is known again.
+        let mut placement = inner.placement.write().unwrap_or_else(PoisonError::into_inner);
+        let queues = inner.known_queues();
+        let (status, info, moves) =
+            inner.while_moving(|| self.migrate_with(desc, options, patience))?;
+        let is_moved = status != sys::QUIRE_S_NO_BLOCKS;
+        if is_moved {
+            // The host tier may still lie in memory of a device of before.
+            let keeps = has_host_tier && !options.copy_host_tier;
+            inner.place(&mut placement, options.shards, keeps);
+            inner.forget_queues(&queues);
+        }
+        drop(placement);
+        inner.end_what_is_dropped();
+        Ok((is_moved, info, moves))
+    }
+
+    /// Again with room for all moves, where there was too little.
+    fn migrate_with(
+        &self,
+        mut desc: sys::quire_migrate_desc,
+        options: &MigrateOptions<'_>,
+        patience: Duration,
+    ) -> Result<(sys::quire_status, sys::quire_migrate_info, Vec<BlockMove>)> {
+        let mut moves = vec![BlockMove::default(); usize::from(options.list_moves)];
+        loop {
+            desc.moves = first_mut(&mut moves);
+            desc.move_capacity = count("moves", moves.len())?;
+            let mut info = desc!(quire_migrate_info {});
+            let cache = self.inner.pointer();
+            let time = nanoseconds(Some(patience));
+            let status = invoke!(self.inner.api, cache_migrate_wait(cache, &desc, &mut info, time));
+            let status = in_time(status?)?;
+            if status != sys::QUIRE_S_INCOMPLETE {
+                moves.truncate(info.move_count as usize);
+                return Ok((status, info, moves));
+            }
+            moves.resize(info.move_count as usize, BlockMove::default());
+        }
+    }
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use quire_sys as sys;
+
+use crate::cache::CacheInner;
+use crate::call::{count, desc, first, invoke, stride_of};
+use crate::step::blocks;
+use crate::{Cache, ErrorKind, Result, Token};
+
+/// A tenant's sharing domain: sequences of two of them never share a block. Clones are the same.
+#[derive(Clone)]
+pub struct Namespace {
+    pub(crate) inner: Arc<NamespaceInner>,
+}
+
+pub(crate) struct NamespaceInner {
+    cache: Arc<CacheInner>,
+    pub(crate) handle: sys::quire_namespace,
+}
+
+impl Drop for NamespaceInner {
+    fn drop(&mut self) {
+        let cache = &self.cache;
+        if invoke!(cache.api, namespace_destroy(cache.pointer(), self.handle)).is_err() {
+            cache.end_namespace_later(self.handle);
+        }
+    }
+}
+
+/// Counts of a namespace.
+#[derive(Debug, Clone, Copy)]
+pub struct NamespaceInfo {
+    /// Live ones.
+    pub sequences: u64,
+    /// Table entries of its sequences.
+    pub blocks_held: u64,
+    /// 0: no limit.
+    pub quota_blocks: u64,
+    /// Tokens looked up.
+    pub prefix_cache_queries: u64,
+    /// Tokens found.
+    pub prefix_cache_hits: u64,
+}
+
+impl Namespace {
+    /// Its counts, as of now.
+    pub fn info(&self) -> Result<NamespaceInfo> {
+        let cache = &self.inner.cache;
+        let mut info = desc!(quire_namespace_info {});
+        invoke!(cache.api, namespace_get_info(cache.pointer(), self.inner.handle, &mut info))?;
+        Ok(NamespaceInfo {
+            sequences: info.sequences,
+            blocks_held: info.blocks_held,
+            quota_blocks: info.quota_blocks,
+            prefix_cache_queries: info.prefix_cache_queries,
+            prefix_cache_hits: info.prefix_cache_hits,
+        })
+    }
+}
+
+/// What kind of thing beside the tokens decides K and V.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyType {
+    /// An adapter's weights.
+    Adapter,
+    /// A salt, that keeps requests apart.
+    Salt,
+    /// An image's or another medium's content.
+    Media,
+    /// Anything else.
+    Other,
+}
+
+/// Something beside the tokens that decides K and V.
+#[derive(Debug, Clone, Copy)]
+pub struct Key<'a> {
+    /// Of what kind.
+    pub kind: KeyType,
+    /// What it is, 4,096 at most.
+    pub bytes: &'a [u8],
+    /// Tokens that it is about; `None`: the whole sequence.
+    pub span: Option<(u32, u32)>,
+}
+
+impl Key<'_> {
+    fn raw(&self) -> Result<sys::quire_key> {
+        let (begin, end) = self.span.unwrap_or((0, 0));
+        Ok(sys::quire_key {
+            type_: match self.kind {
+                KeyType::Adapter => sys::QUIRE_KEY_ADAPTER,
+                KeyType::Salt => sys::QUIRE_KEY_SALT,
+                KeyType::Media => sys::QUIRE_KEY_MEDIA,
+                KeyType::Other => sys::QUIRE_KEY_OTHER,
+            },
+            size_bytes: count("bytes of a key", self.bytes.len())?,
+            bytes: first(self.bytes).cast::<c_void>(),
+            begin,
+            end,
+        })
+    }
+}
+
+/// How a sequence is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SequenceOptions<'a> {
+    /// Whose; `None`: the default one.
+    pub namespace: Option<&'a Namespace>,
+    /// What decides its K and V beside its tokens.
+    pub keys: &'a [Key<'a>],
+    /// Higher is served longer.
+    pub priority: i32,
+    /// Rows that it has in cross groups.
+    pub cross_tokens: u32,
+}
+
+/// One token stream. Dropping it ends it: its blocks go back, and what it published stays cached.
+/// In an open step that happens when the step is committed or aborted.
+pub struct Sequence {
+    pub(crate) cache: Arc<CacheInner>,
+    handle: sys::quire_seq,
+    is_ended: AtomicBool,
+    namespace: Option<Arc<NamespaceInner>>, // outlives it
+}
+
+impl Sequence {
+    fn new(
+        cache: &Arc<CacheInner>,
+        handle: sys::quire_seq,
+        namespace: Option<Arc<NamespaceInner>>,
+    ) -> Self {
+        Self { cache: cache.clone(), handle, is_ended: AtomicBool::new(false), namespace }
+    }
+}
+
+/// What is true of a sequence now.
+#[derive(Debug, Clone, Copy)]
+pub struct SequenceInfo {
+    /// Tokens.
+    pub known_tokens: u32,
+    /// Of those, with K and V in blocks, or on their way there.
+    pub computed_tokens: u32,
+    /// Provisional ones at the end.
+    pub draft_tokens: u32,
+    /// Reserved behind the last known token.
+    pub lookahead_tokens: u32,
+    /// Table entries, shared ones too.
+    pub blocks_held: u32,
+    /// So far.
+    pub preemptions: u32,
+    /// Higher is served longer.
+    pub priority: i32,
+    /// Its blocks are in the host tier.
+    pub is_swapped: bool,
+    /// A failed step took computed tokens back.
+    pub is_lost: bool,
+    /// It has an item in the open step.
+    pub is_in_step: bool,
+    /// It was preempted and is not back yet.
+    pub is_preempted: bool,
+}
+
+impl Cache {
+    /// Makes a sequence without tokens.
+    pub fn sequence(&self, options: SequenceOptions<'_>) -> Result<Sequence> {
+        let keys: Vec<_> = options.keys.iter().map(Key::raw).collect::<Result<_>>()?;
+        let namespace = options.namespace.map(|namespace| namespace.inner.clone());
+        let desc = desc!(quire_seq_desc {
+            ns: namespace.as_ref().map_or(0, |namespace| namespace.handle),
+            keys: first(&keys),
+            key_count: count("keys", keys.len())?,
+            key_stride: stride_of::<sys::quire_key>(),
+            priority: options.priority,
+            cross_tokens: options.cross_tokens,
+        });
+        if let Some(namespace) = &namespace {
+            // Its handle may be a live one of this cache by chance.
+            if !Arc::ptr_eq(&namespace.cache, &self.inner) {
+                return Err(crate::Error::argument("the namespace is another cache's"));
+            }
+        }
+        let mut handle = 0;
+        invoke!(self.inner.api, seq_create(self.inner.pointer(), &desc, &mut handle))?;
+        Ok(Sequence::new(&self.inner, handle, namespace))
+    }
+
+    /// Makes a tenant's sharing domain. The key is the server's, never from a request.
+    pub fn namespace(&self, key: &[u8], quota_blocks: u32) -> Result<Namespace> {
+        let desc = desc!(quire_namespace_desc {
+            key: first(key).cast::<c_void>(),
+            key_size_bytes: count("bytes of a key", key.len())?,
+            quota_blocks: quota_blocks,
+        });
+        let mut handle = 0;
+        invoke!(self.inner.api, namespace_create(self.inner.pointer(), &desc, &mut handle))?;
+        let inner = NamespaceInner { cache: self.inner.clone(), handle };
+        Ok(Namespace { inner: Arc::new(inner) })
+    }
+}
+
+impl Sequence {
+    /// Its number in the cache.
+    #[inline]
+    pub fn handle(&self) -> u64 {
+        self.handle
+    }
+
+    /// Another with its first `tokens` known tokens, sharing their blocks.
+    pub fn fork(&self, tokens: u32) -> Result<Sequence> {
+        let cache = &self.cache;
+        let mut handle = 0;
+        invoke!(cache.api, seq_fork(cache.pointer(), self.handle, tokens, &mut handle))?;
+        Ok(Sequence::new(cache, handle, self.namespace.clone()))
+    }
+
+    /// Shortens it to its first `tokens` known tokens.
+    pub fn truncate(&self, tokens: u32) -> Result<()> {
+        let cache = &self.cache;
+        invoke!(cache.api, seq_truncate(cache.pointer(), self.handle, tokens)).map(drop)
+    }
+
+    /// Keeps the first `count` drafts of its last item, and forgets the others.
+    pub fn accept(&self, count: u32) -> Result<()> {
+        let cache = &self.cache;
+        invoke!(cache.api, seq_accept(cache.pointer(), self.handle, count)).map(drop)
+    }
+
+    /// Keeps the drafts that `path` names, a way through the tree of its last item's drafts.
+    pub fn accept_path(&self, path: &[u32]) -> Result<()> {
+        let cache = &self.cache;
+        let length = count("drafts", path.len())?;
+        invoke!(cache.api, seq_accept_path(cache.pointer(), self.handle, first(path), length))
+            .map(drop)
+    }
+
+    /// How many tokens would be found if it were added with these now.
+    pub fn probe(&self, tokens: &[Token]) -> Result<u32> {
+        let cache = &self.cache;
+        let length = count("tokens", tokens.len())?;
+        let mut hits = 0;
+        invoke!(
+            cache.api,
+            prefix_probe(cache.pointer(), self.handle, first(tokens), length, &mut hits)
+        )?;
+        Ok(hits)
+    }
+
+    /// What is true of it now.
+    pub fn info(&self) -> Result<SequenceInfo> {
+        let cache = &self.cache;
+        let mut info = desc!(quire_seq_info {});
+        invoke!(cache.api, seq_get_info(cache.pointer(), self.handle, &mut info))?;
+        Ok(SequenceInfo {
+            known_tokens: info.known_tokens,
+            computed_tokens: info.computed_tokens,
+            draft_tokens: info.draft_tokens,
+            lookahead_tokens: info.lookahead_tokens,
+            blocks_held: info.blocks_held,
+            preemptions: info.preemptions,
+            priority: info.priority,
+            is_swapped: info.flags & sys::QUIRE_SEQ_SWAPPED != 0,
+            is_lost: info.flags & sys::QUIRE_SEQ_LOST != 0,
+            is_in_step: info.flags & sys::QUIRE_SEQ_IN_STEP != 0,
+            is_preempted: info.flags & sys::QUIRE_SEQ_PREEMPTED != 0,
+        })
+    }
+
+    /// Its table in a group; 0 is the null block.
+    pub fn blocks(&self, group: u32) -> Result<Vec<i32>> {
+        blocks(&self.cache, 0, self, group)
+    }
+
+    /// Ends it now, as dropping it does; other calls on it are [`ErrorKind::Stale`] then.
+    pub fn end(&self) -> Result<()> {
+        self.end_with(0)
+    }
+
+    /// Ends it, and forgets what it published, unless others use it.
+    pub fn end_and_forget(&self) -> Result<()> {
+        self.end_with(sys::QUIRE_END_DROP_PREFIX)
+    }
+
+    fn end_with(&self, flags: u32) -> Result<()> {
+        let cache = &self.cache;
+        invoke!(cache.api, seq_end(cache.pointer(), self.handle, flags))?;
+        self.is_ended.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Drop for Sequence {
+    fn drop(&mut self) {
+        if self.is_ended.load(Ordering::Acquire) {
+            return; // in time its handle is another's
+        }
+        if self.end().is_err_and(|error| error.kind() == ErrorKind::Busy) {
+            self.cache.end_sequence_later(self.handle);
+        }
+    }
+}
+
+impl fmt::Debug for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sequence({:#x})", self.handle)
+    }
+}
+
+impl fmt::Debug for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Namespace({:#x})", self.inner.handle)
+    }
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use quire_sys as sys;
+
+use crate::call::{count, desc};
+use crate::{Device, Result};
+
+/// Type of an element.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum DType {
+    /// What the library takes where nothing is said: f16 of K and V, f32 of q and out.
+    #[default]
+    Default,
+    /// Four bits, two elements a byte; a type of K and V in a pool only, as are the other codes.
+    I4,
+    /// Eight bits.
+    I8,
+    /// Half precision.
+    F16,
+    /// Single precision.
+    F32,
+    /// Brain float.
+    BF16,
+    /// OCP E4M3, finite only.
+    F8E4M3,
+    /// OCP E5M2.
+    F8E5M2,
+}
+
+impl DType {
+    pub(crate) fn raw(self) -> u32 {
+        match self {
+            Self::Default => 0,
+            Self::I4 => sys::QUIRE_DTYPE_I4,
+            Self::I8 => sys::QUIRE_DTYPE_I8,
+            Self::F16 => sys::QUIRE_DTYPE_F16,
+            Self::F32 => sys::QUIRE_DTYPE_F32,
+            Self::BF16 => sys::QUIRE_DTYPE_BF16,
+            Self::F8E4M3 => sys::QUIRE_DTYPE_F8_E4M3FN,
+            Self::F8E5M2 => sys::QUIRE_DTYPE_F8_E5M2,
+        }
+    }
+
+    /// Bits of an element of q, out, k or v as an engine gives them.
+    pub(crate) fn operand_bits(self) -> u64 {
+        match self {
+            Self::Default | Self::F32 => 32,
+            Self::F16 | Self::BF16 => 16,
+            Self::I8 | Self::F8E4M3 | Self::F8E5M2 => 8,
+            Self::I4 => 4,
+        }
+    }
+}
+
+/// Which tokens a token sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GroupKind {
+    /// All before it.
+    #[default]
+    Full,
+    /// The newest `tokens`, itself among them, and the sequence's first `sinks`.
+    Window {
+        /// How many.
+        tokens: u32,
+        /// Kept for as long as the sequence lives.
+        sinks: u32,
+    },
+    /// Those before it of its own chunk.
+    Chunked {
+        /// Of a chunk.
+        tokens: u32,
+    },
+    /// All, over one latent row a token that all query heads share (MLA).
+    Latent,
+    /// Another input, written once, such as an encoder's output.
+    Cross,
+}
+
+/// Where the scales of codes come from; values have none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scale {
+    /// There are none.
+    #[default]
+    None,
+    /// From a calibration, one a layer.
+    Tensor,
+    /// From a calibration, one a KV head.
+    Head,
+    /// Made at each write, one a token and KV head.
+    TokenHead,
+}
+
+impl Scale {
+    fn raw(self) -> u32 {
+        match self {
+            Self::None => sys::QUIRE_SCALE_NONE,
+            Self::Tensor => sys::QUIRE_SCALE_TENSOR,
+            Self::Head => sys::QUIRE_SCALE_HEAD,
+            Self::TokenHead => sys::QUIRE_SCALE_TOKEN_HEAD,
+        }
+    }
+}
+
+/// Layers that share attention kind and geometry.
+#[derive(Debug, Clone, Default)]
+pub struct Group {
+    /// Which tokens a token sees.
+    pub kind: GroupKind,
+    /// How many layers.
+    pub layers: u32,
+    /// Heads of K and V.
+    pub kv_heads: u32,
+    /// Elements of a row of K.
+    pub head_dim: u32,
+    /// Elements of a row of V; 0: as K's.
+    pub v_head_dim: u32,
+    /// Of K in the pool.
+    pub dtype: DType,
+    /// Of V in the pool; `Default`: as K's.
+    pub v_dtype: DType,
+    /// Of K's codes.
+    pub scale: Scale,
+    /// Of V's codes, where `v_dtype` is said.
+    pub v_scale: Scale,
+    /// Of its pool; 0: as the cache says.
+    pub blocks: u32,
+}
+
+impl Group {
+    pub(crate) fn v_dim(&self) -> u32 {
+        if self.v_head_dim == 0 {
+            self.head_dim
+        } else {
+            self.v_head_dim
+        }
+    }
+
+    pub(crate) fn raw(&self) -> sys::quire_group_desc {
+        let (kind, window, sink_tokens) = match self.kind {
+            GroupKind::Full => (sys::QUIRE_GROUP_FULL, 0, 0),
+            GroupKind::Window { tokens, sinks } => (sys::QUIRE_GROUP_WINDOW, tokens, sinks),
+            GroupKind::Chunked { tokens } => (sys::QUIRE_GROUP_CHUNKED, tokens, 0),
+            GroupKind::Latent => (sys::QUIRE_GROUP_LATENT, 0, 0),
+            GroupKind::Cross => (sys::QUIRE_GROUP_CROSS, 0, 0),
+        };
+        desc!(quire_group_desc {
+            kind: kind,
+            window: window,
+            layer_count: self.layers,
+            kv_heads: self.kv_heads,
+            k_head_dim: self.head_dim,
+            v_head_dim: self.v_dim(),
+            k_dtype: self.dtype.raw(),
+            v_dtype: self.v_dtype.raw(),
+            blocks: self.blocks,
+            sink_tokens: sink_tokens,
+            k_scale: self.scale.raw(),
+            v_scale: self.v_scale.raw(),
+        })
+    }
+}
+
+/// One device's part of a cache: a range of the layers and of the KV heads; a count of 0 is all
+/// that is left.
+#[derive(Debug, Clone)]
+pub struct Shard {
+    /// Which; each shard needs a [`Device`] that was opened for it.
+    pub device: Device,
+    /// The first layer.
+    pub layer_begin: u32,
+    /// How many.
+    pub layer_count: u32,
+    /// The first KV head, counted in the group that has most.
+    pub head_begin: u32,
+    /// How many.
+    pub head_count: u32,
+}
+
+impl Shard {
+    /// All of a model on one device.
+    pub fn whole(device: &Device) -> Self {
+        let device = device.clone();
+        Self { device, layer_begin: 0, layer_count: 0, head_begin: 0, head_count: 0 }
+    }
+
+    pub(crate) fn raw(&self) -> sys::quire_shard_desc {
+        desc!(quire_shard_desc {
+            device: self.device.pointer(),
+            layer_begin: self.layer_begin,
+            layer_count: self.layer_count,
+            head_begin: self.head_begin,
+            head_count: self.head_count,
+        })
+    }
+}
+
+/// The group of each layer, as the library numbers them.
+pub(crate) fn layers_of(groups: &[Group], named: Option<&[u32]>) -> Result<Vec<u32>> {
+    let mut layers = Vec::new();
+    for (g, group) in groups.iter().enumerate() {
+        // More than the library takes: it says so itself.
+        let many = group.layers.min(1 << 16) as usize;
+        layers.extend(std::iter::repeat_n(count("groups", g)?, many));
+    }
+    match named {
+        None => Ok(layers),
+        Some(named) if named.len() == layers.len() => Ok(named.to_vec()),
+        Some(named) => Err(crate::Error::argument(format!(
+            "layer_groups names {} layers; the groups have {}",
+            named.len(),
+            layers.len()
+        ))),
+    }
+}
