@@ -21,6 +21,9 @@ type DeviceOptions struct {
 	Threads int // that run a kernel, where kernels run on the host; 0: one a core
 	// PinThreads keeps each of them on one core.
 	PinThreads bool
+	// Fast16Bit lets attention over f16 and bf16 use instructions that multiply 16 bits, which
+	// changes the last bits of its results; DeviceInfo says whether the device has them.
+	Fast16Bit bool
 	// RunTasks runs kernels on the engine's own threads: it calls task(i) once for each i below
 	// count and returns. What it panics with is kept in TaskError, and the device's queues stop.
 	RunTasks func(count int, task func(i int))
@@ -33,6 +36,7 @@ type DeviceInfo struct {
 	MemoryFreeBytes  uint64
 	CopyAlignment    int
 	HostVisible      bool // device addresses are host addresses
+	Fast16Bit        bool // asked for, and in effect
 }
 
 // Device is a device of a backend. Until the first is opened a process may fork.
@@ -55,7 +59,7 @@ func (i *Instance) OpenDevice(options DeviceOptions) (*Device, error) {
 	defer a.free()
 	desc := (*C.quire_device_desc)(a.alloc(C.sizeof_quire_device_desc))
 	desc.struct_size = C.sizeof_quire_device_desc
-	desc.flags = flag(options.PinThreads, 1)
+	desc.flags = flag(options.PinThreads, 1) | flag(options.Fast16Bit, 2)
 	desc.backend = a.text(options.Backend)
 	desc.index, desc.threads = C.uint32_t(options.Index), C.uint32_t(options.Threads)
 	device := &Device{object: object{kind: "device"}, instance: i}
@@ -132,6 +136,7 @@ func (d *Device) Info() (DeviceInfo, error) {
 		MemoryFreeBytes:  uint64(info.memory_free_bytes),
 		CopyAlignment:    int(info.copy_alignment),
 		HostVisible:      info.host_visible != 0,
+		Fast16Bit:        info.flags&2 != 0,
 	}, err
 }
 

@@ -252,3 +252,64 @@ func TestKernelsRunInTheEnginesThreads(t *testing.T) {
 		}
 	}
 }
+
+func TestStatesAreMerged(t *testing.T) {
+	s := serve(t)
+	parts, lses, out := s.memory(8), s.memory(2), s.memory(4)
+	copy(parts.Float32s(), []float32{1, 1, 1, 1, 3, 3, 3, 3})
+	copy(lses.Float32s(), []float32{0.5, 0.5})
+	merge := Merge{Parts: Operand{Memory: parts}, LSEs: Operand{Memory: lses},
+		Out: Operand{Memory: out}, PartCount: 2, TokenCount: 1, Heads: 1, HeadDim: 4}
+	must(t, s.queue.Merge(merge))
+	must(t, s.queue.Sync())
+	for _, number := range out.Float32s() {
+		if number != 2 {
+			t.Fatal(out.Float32s())
+		}
+	}
+	for _, bad := range []func(m *Merge){
+		func(m *Merge) { m.PartCount = 3 },
+		func(m *Merge) { m.HeadDim = -1 },
+		func(m *Merge) { m.HeadDim = math.MaxInt64 },
+		func(m *Merge) { m.Out = Operand{} },
+	} {
+		wrong := merge
+		bad(&wrong)
+		refused(t, s.queue.Merge(wrong), ErrArg)
+	}
+}
+
+func TestCalibrationIsReadAndMerged(t *testing.T) {
+	s := serve(t)
+	must(t, s.batch.Close())
+	measuring, err := s.instance.NewCache(CacheOptions{
+		Groups: []Group{{Layers: 1, KVHeads: 1, HeadDim: 8, DType: F32}},
+		Shards: []Shard{{Device: s.device}}, Blocks: 16, BlockTokens: 4, Flags: Calibrate})
+	must(t, err)
+	plain := s.cache
+	s.cache = measuring
+	s.makeBatch()
+	sequence, err := measuring.NewSequence(SequenceOptions{})
+	must(t, err)
+	checkMeans(t, s.means(sequence, count(6), 0), 0)
+	saved, err := measuring.SaveCalibration(-1)
+	must(t, err)
+	read, err := ReadCalibration(saved)
+	must(t, err)
+	if len(read.Layers) != 1 || read.Unwritten != 0 || read.Layers[0].K[0] != 5 {
+		t.Fatalf("%+v", read)
+	}
+	merged, err := MergeCalibrations(saved, saved)
+	must(t, err)
+	if !bytes.Equal(merged, saved) {
+		t.Fatal("merged with itself it is another")
+	}
+	_, err = ReadCalibration(saved[1:])
+	refused(t, err, ErrArg)
+	_, err = MergeCalibrations(saved, nil)
+	refused(t, err, ErrArg)
+	must(t, s.batch.Close())
+	must(t, measuring.Close())
+	s.cache = plain
+	s.makeBatch()
+}

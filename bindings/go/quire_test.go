@@ -401,3 +401,14 @@ func BenchmarkStepOf256(b *testing.B) {
 		}
 	}
 }
+
+func TestDeploymentIsSized(t *testing.T) {
+	size, err := EstimateSize(SizeModel{Layers: 32, KVHeads: 8, KHeadDim: 128, MemoryBytes: 8 << 30,
+		ContextTokens: 4096})
+	must(t, err)
+	if size.KVBytesPerToken != 131072 || size.MaxSequences != size.Tokens/4096 {
+		t.Fatalf("%+v", size)
+	}
+	_, err = EstimateSize(SizeModel{})
+	refused(t, err, ErrArg)
+}

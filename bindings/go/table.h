@@ -175,6 +175,19 @@ QUIRE_GO_CALL(step_log,
               (quire_cache * cache, quire_step step, void *buffer, uint64_t capacity,
                uint64_t *size, quire_error *e),
               (cache, step, buffer, capacity, size, e))
+QUIRE_GO_CALL(calibration_get_info,
+              (const void *bytes, uint64_t size, quire_calibration_info *info, quire_error *e),
+              (bytes, size, info, e))
+QUIRE_GO_CALL(calibration_get_layer,
+              (const void *bytes, uint64_t size, uint32_t layer, quire_calibration_layer *info,
+               float *amax, uint32_t capacity, quire_error *e),
+              (bytes, size, layer, info, amax, capacity, e))
+QUIRE_GO_CALL(calibration_merge,
+              (const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes, void *out,
+               uint64_t capacity, uint64_t *size, quire_error *e),
+              (a, a_bytes, b, b_bytes, out, capacity, size, e))
+QUIRE_GO_CALL(size_estimate, (const quire_size_desc *desc, quire_size_info *info, quire_error *e),
+              (desc, info, e))
 
 #undef QUIRE_GO_CALL
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gotests: the Go package's own tests, go vet, its headers, and the example of its README.
+"""gotests: the Go package's own tests, go vet, its headers, and the example of its README; or those
+of the server in examples/go.
 
-    gotests.py GO SOURCE_ROOT [--race] [--gtest_output=xml:FILE]
+    gotests.py GO SOURCE_ROOT [--example] [--race] [--gtest_output=xml:FILE]
 """
 
 import argparse
@@ -80,16 +81,19 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("go")
     parser.add_argument("root", type=pathlib.Path)
+    parser.add_argument("--example", action="store_true")
     parser.add_argument("--race", action="store_true")
     report.add_option(parser)
     options = parser.parse_args()
-    module = options.root / "bindings" / "go"
+    module = options.root / ("examples" if options.example else "bindings") / "go"
     cases = package_tests(options.go, module, options.race)
     if not options.race:
         formatted = run([str(pathlib.Path(options.go).parent / "gofmt"), "-l", "."], module)
         formatted.returncode = formatted.returncode or len(formatted.stdout)
         cases += [single("vet", run([options.go, "vet", "./..."], module)),
-                  single("gofmt", formatted), headers(options.root), readme(options.go, module)]
+                  single("gofmt", formatted)]
+    if not options.race and not options.example:
+        cases += [headers(options.root), readme(options.go, module)]
     return report.write(cases, options.gtest_output)
 
 

@@ -50,8 +50,10 @@ func main() {
 		for i := 0; i < count; i++ {
 			for row := range items {
 				tokens[row] = uint32(row)*4096 + number
-				items[row] = quire.Item{Sequence: chats[row].Handle(), TokenOffset: uint32(row),
-					TokenCount: 1}
+				item := &items[row]
+				item.Sequence = chats[row].Handle()
+				item.TokenOffset = uint32(row)
+				item.TokenCount = 1
 			}
 			step, err := cache.BeginCommit(quire.StepOptions{}, batch, items, tokens, results)
 			must(err)

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Server is a small inference server: its scheduler is Go, its K and V and their attention are
+// Quire's, and its device can change while it serves.
+//
+//	go run . --weights stories260K.bin --tokenizer tok512.bin
+//	curl -N localhost:8080/v1/completions \
+//	    -d '{"prompt": "Once upon", "max_tokens": 40, "stream": true}'
+//	curl -X POST 'localhost:8080/admin/migrate?device=vulkan&blocks=128'
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+type options struct {
+	address, weights, tokenizer, device string
+	blocks, blockTokens                 int
+}
+
+func parse() options {
+	var o options
+	flag.StringVar(&o.address, "address", "127.0.0.1:8080", "where to listen")
+	flag.StringVar(&o.weights, "weights", "", "a llama2.c checkpoint; without it a seeded model")
+	flag.StringVar(&o.tokenizer, "tokenizer", "",
+		"its tokenizer; without it prompts are token ids, and texts numbers")
+	flag.StringVar(&o.device, "device", "cpu", "Quire's backend")
+	flag.IntVar(&o.blocks, "pool-blocks", 256, "blocks of the pool")
+	flag.IntVar(&o.blockTokens, "block-tokens", 16, "tokens of a block")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: server [OPTIONS]")
+		flag.PrintDefaults()
+		fmt.Fprintln(flag.CommandLine.Output(),
+			"\nexample: server --weights stories260K.bin --tokenizer tok512.bin")
+	}
+	flag.Parse()
+	if flag.NArg() != 0 {
+		fmt.Fprintf(os.Stderr, "server: %q is no option; --help says what there is\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	return o
+}
+
+func open(o options) (*server, error) {
+	model := seededCheckpoint(1)
+	var words *tokenizer
+	var err error
+	if o.weights != "" {
+		if model, err = loadCheckpoint(o.weights); err != nil {
+			return nil, err
+		}
+	}
+	if o.tokenizer != "" {
+		if words, err = loadTokenizer(o.tokenizer, model.vocab); err != nil {
+			return nil, err
+		}
+	}
+	if o.blockTokens < 1 {
+		return nil, errors.New("block-tokens: a power of two is wanted")
+	}
+	e, err := newEngine(model, o.device, o.blocks, o.blockTokens)
+	if err != nil {
+		return nil, err
+	}
+	return &server{e, words}, nil
+}
+
+func main() {
+	o := parse()
+	s, err := open(o)
+	if err != nil {
+		log.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", o.address)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("listening on http://%s", listener.Addr())
+	web := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
+	stop, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		<-stop.Done()
+		cancel()            // a second signal ends the process
+		s.engine.shutdown() // ends the texts that are on their way
+		ending, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		web.Shutdown(ending)
+	}()
+	if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		log.Fatal(err)
+	}
+	<-ended // answers are on their way
+}
