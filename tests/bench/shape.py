@@ -22,8 +22,8 @@ SHAPES = {
 }
 MACHINE = {"attention": ["stream_gbps", "fma_gflops"], "prefill": ["fma_gflops"], "copy": []}
 SELECTED = {
-    "attention": ("64x1024-32/8-d128", ["--dtype", "bf16"]),
-    "prefill": ("512", ["--dtype", "bf16"]),
+    "attention": ("64x1024-32/8-d128", ["--dtype", "bf16", "--fast-16bit"]),
+    "prefill": ("512", ["--dtype", "bf16", "--fast-16bit"]),
     "copy": ("swap_out", []),
 }
 
@@ -63,6 +63,7 @@ def main():
     for found in results["cases"]:
         assert found["case"] == case and found["threads"] == 1, found
         assert not options or found["dtype"] == "bf16", found
+    assert not options or results["machine"]["device"].startswith("host processor, "), results
     if "--device" in run(program, "--help").stdout:
         assert run(program, "--device", "abacus").returncode != 0, "there is no such device"
     assert "Example:" in run(program, "--help").stdout, "--help has no example"

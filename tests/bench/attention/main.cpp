@@ -31,6 +31,7 @@ Offer offer() {
         "multiply-and-adds, all by the same number of threads in the same run. A device whose\n"
         "memory the host does not reach is measured beside a copy of its own.";
     offer.has_device = true;
+    offer.has_fast_16bit = true;
     offer.example =
         "Example: one case, one type, two threads\n"
         "  ./dev bench attention --case 32x4096-32/8-d128 --dtype f16 --threads 2 --json";
@@ -61,8 +62,8 @@ void measure_case(const Shape &shape, const Options &options, const WorkingSet &
                   Report *report) {
     for (const std::string &dtype_name : options.dtypes) {
         for (uint32_t threads : options.threads) {
-            Subject subject = {shape.name(), find_dtype(dtype_name), threads, shape.dim,
-                               options.device};
+            Subject subject = {shape.name(), find_dtype(dtype_name), threads,
+                               shape.dim,    options.device,         options.device_flags()};
             std::fprintf(stderr, "%s, %s, %u threads ...\n", subject.name.c_str(),
                          subject.dtype.name, threads);
             try {
@@ -83,7 +84,9 @@ int run(const Options &options) {
     if (set.is_capped) {
         std::fprintf(stderr, "capped to half of the available memory: caches may help\n");
     }
-    Report report(options.json);
+    Report report(options.json, options.scale);
+    report.add_device(
+        Session(options.threads.front(), options.device, options.device_flags()).device_name());
     for (uint32_t threads : options.threads) {
         std::fprintf(stderr, "machine, %u threads ...\n", threads);
         if (Session(threads, options.device).is_host_visible()) {

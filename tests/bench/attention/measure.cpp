@@ -53,7 +53,7 @@ Measured measure_attention(const Subject &subject, const Shape &shape, const Wor
     uint64_t layers =
         (set.size_bytes + (set.is_capped ? 0 : measured.unique_bytes - 1)) / measured.unique_bytes;
     measured.layers = static_cast<uint32_t>(std::clamp<uint64_t>(layers, 1, 1024));
-    Scene scene({shape, dtype, measured.layers, threads, 1, subject.device});
+    Scene scene({shape, dtype, measured.layers, threads, 1, subject.device, subject.device_flags});
     scene.grow(shape.tokens - 1);
     scene.open_step(1);
     // Of a device's own memory there is no read of the host's to stand beside.

@@ -18,6 +18,7 @@ struct Subject {
     uint32_t threads;
     uint32_t dim;
     std::string device;
+    uint32_t device_flags;
 };
 
 struct Measured {

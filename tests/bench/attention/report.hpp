@@ -17,8 +17,11 @@ namespace quire::bench {
 // What is measured, in names.
 class Report {
  public:
-    explicit Report(bool is_json);
+    // scale: what sizes were divided by; above 1 figures say nothing, and of none is complained.
+    Report(bool is_json, uint32_t scale);
 
+    // As it calls itself.
+    void add_device(const std::string &name);
     // fma_gflops 0: not known.
     void add_machine(uint32_t threads, const Streaming &streaming, double fma_gflops);
     void add(const Subject &subject, const Measured &measured);
@@ -35,6 +38,7 @@ class Report {
     void print(const nlohmann::ordered_json &result, const Subject &subject) const;
 
     bool is_json_;
+    uint32_t scale_;
     std::map<uint32_t, Floor> floors_;
     nlohmann::ordered_json object_;
 };

@@ -15,6 +15,7 @@
 #include "tests/bench/machine/rounds.hpp"
 #include "tests/bench/scene/options.hpp"
 #include "tests/bench/scene/scene.hpp"
+#include "tests/bench/scene/session.hpp"
 
 namespace quire::bench {
 
@@ -33,7 +34,7 @@ Measured measure(uint32_t tokens, const Dtype &dtype, uint32_t threads, const Op
     tokens = std::max(tokens / options.scale, 2u);
     uint32_t chunk = std::max(std::min(kChunk / options.scale, tokens), 1u);
     Shape shape = {1, tokens, 32, 8, 128};
-    Scene scene({shape, dtype, kLayers, threads, chunk});
+    Scene scene({shape, dtype, kLayers, threads, chunk, "cpu", options.device_flags()});
     Measured measured = {};
     for (uint32_t past = 0; past < tokens; past += chunk) {
         uint32_t count = std::min(chunk, tokens - past);
@@ -53,6 +54,11 @@ class Report {
     explicit Report(bool is_json) : is_json_(is_json) {
         object_["machine"]["fma_gflops"] = nlohmann::ordered_json::object();
         object_["cases"] = nlohmann::ordered_json::array();
+    }
+
+    void add_device(const std::string &name) {
+        object_["machine"]["device"] = name;
+        if (!is_json_) std::printf("%s\n", name.c_str());
     }
 
     void add_machine(uint32_t threads) {
@@ -111,11 +117,13 @@ Offer offer() {
         "  ./dev bench prefill --case 2048 --dtype bf16 --threads 2 --json";
     for (uint32_t tokens : kPrompts) offer.cases.push_back(std::to_string(tokens));
     offer.dtypes = {"f16"};
+    offer.has_fast_16bit = true;
     return offer;
 }
 
 void run(const Options &options) {
     Report report(options.json);
+    report.add_device(Session(1, "cpu", options.device_flags()).device_name());
     for (uint32_t threads : options.threads) report.add_machine(threads);
     for (uint32_t tokens : kPrompts) {
         std::string name = std::to_string(tokens);

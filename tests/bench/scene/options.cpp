@@ -2,6 +2,8 @@
 
 #include "options.hpp"
 
+#include <quire/api.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
@@ -11,6 +13,10 @@ namespace quire::bench {
 
 bool Options::wants(const std::string &name) const {
     return std::find(cases.begin(), cases.end(), name) != cases.end();
+}
+
+uint32_t Options::device_flags() const {
+    return is_fast_16bit ? uint32_t{QUIRE_DEVICE_FAST_16BIT} : 0u;
 }
 
 std::optional<Options> parse_options(int argc, char **argv, const Offer &offer, int *exit_status) {
@@ -37,6 +43,10 @@ std::optional<Options> parse_options(int argc, char **argv, const Offer &offer, 
     if (offer.has_device) {
         app.add_option("--device", options.device, "backend and device, as cpu or vulkan:1")
             ->capture_default_str();
+    }
+    if (offer.has_fast_16bit) {
+        app.add_flag("--fast-16bit", options.is_fast_16bit,
+                     "open the device with QUIRE_DEVICE_FAST_16BIT; its name says what it brings");
     }
     app.add_option("--seconds", options.seconds,
                    "measure each case again for so long; two times at least, 25 at most")

@@ -18,8 +18,10 @@ struct Options {
     uint32_t scale = 1;
     bool json = false;
     std::string device = "cpu";  // backend and device, as cpu or vulkan:1
+    bool is_fast_16bit = false;
 
     bool wants(const std::string &name) const;  // a case
+    uint32_t device_flags() const;              // QUIRE_DEVICE_*
 };
 
 // What one program offers; `dtypes` empty: it has no such option. What it starts with is the
@@ -31,6 +33,7 @@ struct Offer {
     std::vector<std::string> cases;
     std::vector<std::string> dtypes;
     bool has_device = false;
+    bool has_fast_16bit = false;
 };
 
 // Nothing when the program is to end at once with `*exit_status`: help was printed, or what is

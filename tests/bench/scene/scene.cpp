@@ -22,7 +22,7 @@ Scene::Scene(const SceneDesc &desc)
     : desc_(desc),
       step_rows_tokens_(std::max(kFillTokens / desc.shape.sequences, desc.step_tokens) *
                         desc.shape.sequences),
-      session_(desc.threads, desc.device) {
+      session_(desc.threads, desc.device, desc.device_flags) {
     try {
         make_cache();
         make_batch();

@@ -24,6 +24,7 @@ struct SceneDesc {
     uint32_t threads;
     uint32_t step_tokens;  // most new tokens of a sequence in a measured step
     std::string device = "cpu";
+    uint32_t device_flags = 0;
 };
 
 class Scene {

@@ -25,16 +25,17 @@ const quire_api &library() {
 
 }  // namespace
 
-Session::Session(uint32_t threads, const std::string &device_name) : api(library()) {
+Session::Session(uint32_t threads, const std::string &place_name, uint32_t flags) : api(library()) {
     auto host = described<quire_instance_desc>();
     must(api.instance_create(&host, &instance, &error));
     auto place = described<quire_device_desc>();
-    std::string backend = device_name.substr(0, device_name.find(':'));
+    std::string backend = place_name.substr(0, place_name.find(':'));
     place.backend = backend.c_str();
-    if (backend.size() < device_name.size()) {
-        place.index = static_cast<uint32_t>(std::stoul(device_name.substr(backend.size() + 1)));
+    if (backend.size() < place_name.size()) {
+        place.index = static_cast<uint32_t>(std::stoul(place_name.substr(backend.size() + 1)));
     }
     place.threads = threads;
+    place.flags = flags;
     must(api.device_open(instance, &place, &device, &error));
     must(api.queue_create(device, nullptr, &queue, &error));
 }
@@ -57,6 +58,12 @@ bool Session::is_host_visible() const {
     auto info = described<quire_device_info>();
     must(api.device_get_info(device, &info, nullptr));
     return info.host_visible != 0;
+}
+
+std::string Session::device_name() const {
+    auto info = described<quire_device_info>();
+    must(api.device_get_info(device, &info, nullptr));
+    return info.name;
 }
 
 quire_memory *Session::make_device_memory(uint64_t size_bytes) {

@@ -29,8 +29,9 @@ struct Activations {
 
 class Session {
  public:
-    // `device` is a backend's name, and may name one of its devices: vulkan:1.
-    explicit Session(uint32_t threads, const std::string &device = "cpu");
+    // `device` is a backend's name, and may name one of its devices: vulkan:1. flags:
+    // QUIRE_DEVICE_*.
+    explicit Session(uint32_t threads, const std::string &device = "cpu", uint32_t flags = 0);
     ~Session();
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
@@ -48,6 +49,7 @@ class Session {
 
     // Are the device's addresses pointers of the host?
     bool is_host_visible() const;
+    std::string device_name() const;
     Activations make_activations(uint64_t size_bytes);
     // Zeroed memory of the device.
     quire_memory *make_device_memory(uint64_t size_bytes);

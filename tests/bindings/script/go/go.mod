@@ -1,0 +1,7 @@
+module script
+
+go 1.19
+
+require quire v0.1.0
+
+replace quire => ../../../../bindings/go

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make_script: operations on a cache as data; README.md says what each is.
+
+    make_script.py SEED LENGTH
+"""
+
+import random
+import sys
+
+PLACES = 12
+# Where texts begin: equal ones share blocks.
+CONTENTS = (1000, 1000, 1000, 2000, 3000)
+
+
+def place(rng):
+    return rng.randrange(PLACES)
+
+
+def count(rng):
+    return rng.choice((0, 1, 1, 2, 3, 5, 8, 13, 30))
+
+
+def add(rng):
+    return (f"add {place(rng)} {rng.choice(CONTENTS)} {count(rng)} {rng.choice((0, 0, 0, 1, 4))} "
+            f"{rng.choice((0, 0, 0, 0, 1, 2))} {rng.choice((0, 0, 0, 1))}")
+
+
+def iteration(rng):
+    """One step of an engine, now and then with something amiss."""
+    lines = [f"begin {rng.randrange(2)} {rng.randrange(2)} {rng.randrange(3)}"]
+    lines += [add(rng) for _ in range(rng.randrange(1, 6))]
+    if rng.random() < 0.3:
+        lines.insert(rng.randrange(1, len(lines) + 1), f"preempt {place(rng)} {rng.randrange(3)}")
+    if rng.random() < 0.1:
+        lines.append(f"drop {place(rng)}")
+    if rng.random() < 0.1:
+        lines.insert(rng.randrange(1, len(lines) + 1), other(rng))
+    lines.append("abort" if rng.random() < 0.05 else "commit")
+    if rng.random() < 0.85:
+        lines.append("fail" if rng.random() < 0.05 else "finish")
+    return lines
+
+
+def other(rng):
+    """What comes between steps."""
+    kinds = {
+        "create": (24, lambda: f"create {place(rng)} {rng.randrange(3)}"),
+        "end": (8, lambda: f"end {place(rng)}"),
+        "finish": (4, lambda: "finish"),
+        "pair": (16, lambda: f"pair {place(rng)} {place(rng)} {rng.choice(CONTENTS)} {count(rng)}"),
+        "fork": (8, lambda: f"fork {place(rng)} {place(rng)} {count(rng) + rng.randrange(12)}"),
+        "truncate": (6, lambda: f"truncate {place(rng)} {count(rng)}"),
+        "accept": (12, lambda: f"accept {place(rng)} {rng.randrange(3)}"),
+        "set": (8, lambda: f"set {place(rng)} {count(rng)} {rng.choice(CONTENTS)} 1"),
+        "probe": (8, lambda: f"probe {place(rng)} {rng.choice(CONTENTS)} {count(rng)}"),
+        "migrate": (2, lambda: f"migrate {rng.choice((24, 40, 64))}"),
+        "reset": (1, lambda: "reset"),
+        "info": (12, lambda: f"info {place(rng)}"),
+        "blocks": (8, lambda: f"blocks {place(rng)}"),
+        "stats": (4, lambda: "stats"),
+    }
+    weights = [weight for weight, _ in kinds.values()]
+    return rng.choices([make for _, make in kinds.values()], weights)[0]()
+
+
+def make(seed, length):
+    rng = random.Random(seed)
+    lines = ["cache 40 6", *(f"create {i} {i % 3}" for i in range(PLACES // 2))]
+    while len(lines) < length:
+        lines += iteration(rng)
+        lines += [other(rng) for _ in range(rng.randrange(4))]
+    return [*lines, "stats"]
+
+
+if __name__ == "__main__":
+    print("\n".join(make(int(sys.argv[1]), int(sys.argv[2]))))
