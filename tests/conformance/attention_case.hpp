@@ -35,7 +35,8 @@ class AttentionCase {
     std::vector<int32_t> &lengths() { return input_.lengths; }
     OracleInput &planted() { return input_; }
     std::vector<int32_t> &shared_prefix() { return shared_prefix_; }
-    // The bytes of the pool, for a test that writes into it by itself.
+    // The bytes of q, and of the pool, for a test that writes into them by itself.
+    std::vector<unsigned char> &query_bytes() { return q_; }
     std::vector<unsigned char> &bytes() { return bytes_; }
     // The pages of a case of the same rows, with what those hold.
     void take_pool(const AttentionCase &other);

@@ -229,6 +229,124 @@ TEST_F(AttentionTest, score_that_is_no_number_makes_its_row_and_no_other_none) {
     }
 }
 
+TEST_F(AttentionTest, query_that_is_no_number_gives_none_whatever_its_keys) {
+    Rig rig;
+    uint32_t run_count = 0;
+    for (uint32_t type : {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16}) {
+        AttentionSpec spec = plain_spec(rig);
+        spec.shape.q_dtype = spec.shape.k_dtype = spec.shape.v_dtype = type;
+        spec.rows = {{0, 90, 1}, {1, 700, 2}, {2, 1, 1}, {3, 40, 1}};
+        if (!is_offered(rig, spec.shape)) continue;
+        ++run_count;
+        AttentionCase attention(spec);
+        AttentionResult right = attention.run(rig);
+        auto token_bytes = attention.input().q_token_stride * size_of(type);
+        auto q = attention.query_bytes().begin();
+        std::fill(q + token_bytes, q + 4 * token_bytes, static_cast<unsigned char>(0xFF));
+        AttentionResult result = attention.run(rig);
+        AttentionResult middle = slice(result, spec, 1, 3);
+        for (float lse : middle.lse) ASSERT_TRUE(std::isnan(lse)) << lse;
+        for (size_t i = 0; i < middle.out.size(); i += static_cast<size_t>(size_of(type))) {
+            ASSERT_TRUE(std::isnan(load(&middle.out[i], type))) << i;
+        }
+        for (uint32_t token : {0u, 4u}) {
+            EXPECT_TRUE(slice(result, spec, token, 1) == slice(right, spec, token, 1)) << token;
+        }
+    }
+    EXPECT_NE(run_count, 0u);
+}
+
+namespace {
+
+// A row of one query, 1 in its first element, whose first key scores `gap` above all others and has
+// `first_value` for its V's first element, and zeros behind it; V is 1 elsewhere.
+AttentionCase case_of_one_tall_key(const AttentionSpec &spec, double gap, double first_value) {
+    AttentionCase attention(spec);
+    const OracleInput &input = attention.input();
+    const quire_be_pool &pool = input.pool;
+    uint32_t type = spec.shape.q_dtype;
+    auto bytes = static_cast<int64_t>(size_of(type));
+    for (uint32_t head = 0; head < spec.shape.q_heads; ++head) {
+        for (int64_t d = 0; d < pool.k_head_dim; ++d) {
+            int64_t at = (head * int64_t{pool.k_head_dim} + d) * bytes;
+            store(d == 0 ? 1.0 : 0.0, type, &attention.query_bytes()[static_cast<size_t>(at)]);
+        }
+    }
+    for (int32_t place = 0; place < spec.rows[0].length; ++place) {
+        auto block_tokens = static_cast<int32_t>(pool.block_tokens);
+        int64_t block = input.block_table[static_cast<size_t>(place / block_tokens)];
+        for (uint32_t head = 0; head < pool.kv_heads; ++head) {
+            unsigned char *row = &attention.bytes()[static_cast<size_t>(
+                block * pool.block_stride + input.layer * pool.layer_stride)];
+            unsigned char *k =
+                row + head * pool.k_head_stride + place % block_tokens * pool.k_token_stride;
+            unsigned char *v = row + pool.v_offset + head * pool.v_head_stride +
+                               place % block_tokens * pool.v_token_stride;
+            store(place == 0 ? gap : 0.0, type, k);
+            for (int64_t d = 0; d < pool.v_head_dim; ++d) {
+                double of_first = d == 0 ? first_value : 0.0;
+                store(place == 0 ? of_first : 1.0, type, v + d * bytes);
+            }
+        }
+    }
+    return attention;
+}
+
+}  // namespace
+
+TEST_F(AttentionTest, many_small_weights_count_beside_a_large_one) {
+    Rig rig;
+    uint32_t run_count = 0;
+    for (uint32_t type : {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16}) {
+        for (double gap : {5.0, 9.75, 14.0}) {
+            AttentionSpec spec = plain_spec(rig);
+            spec.shape.q_dtype = spec.shape.k_dtype = spec.shape.v_dtype = type;
+            spec.scale = 1.0f;
+            spec.rows = {{0, 512, 1}};
+            if (!is_offered(rig, spec.shape)) continue;
+            ++run_count;
+            AttentionCase attention = case_of_one_tall_key(spec, gap, 0.0);
+            OracleOutput exact = attention.exact();
+            AttentionResult result = attention.run(rig);
+            // Of what the small ones bring, not of the largest value: they bring a part in a
+            // hundred. A value's own rounding is half a unit of its type.
+            for (size_t i = 0; i < exact.out.size(); ++i) {
+                double value = load(&result.out[i * static_cast<size_t>(size_of(type))], type);
+                double small = std::exp(-gap) * 511 / (1 + std::exp(-gap) * 511);
+                double bound = 4e-4 * small + rounding_of(type) * std::fabs(exact.out[i]);
+                EXPECT_NEAR(value, exact.out[i], bound + smallest_of(type)) << gap << ' ' << i;
+            }
+        }
+    }
+    EXPECT_NE(run_count, 0u);
+}
+
+TEST_F(AttentionTest, value_that_is_infinite_makes_its_element_so_and_no_other) {
+    Rig rig;
+    if (rig.is_fast_16bit()) GTEST_SKIP() << "under FAST_16BIT an infinity may count as a NaN";
+    uint32_t run_count = 0;
+    for (uint32_t type : {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16}) {
+        for (double infinity : {HUGE_VAL, -HUGE_VAL}) {
+            AttentionSpec spec = plain_spec(rig);
+            spec.shape.q_dtype = spec.shape.k_dtype = spec.shape.v_dtype = type;
+            spec.rows = {{0, 200, 1}};
+            if (!is_offered(rig, spec.shape)) continue;
+            ++run_count;
+            AttentionCase attention = case_of_one_tall_key(spec, 1.0, infinity);
+            AttentionResult result = attention.run(rig);
+            for (size_t i = 0; i < result.lse.size() * spec.shape.v_head_dim; ++i) {
+                double value = load(&result.out[i * static_cast<size_t>(size_of(type))], type);
+                if (i % spec.shape.v_head_dim == 0) {
+                    EXPECT_EQ(value, infinity) << i;
+                } else {
+                    EXPECT_TRUE(std::isfinite(value)) << i;
+                }
+            }
+        }
+    }
+    EXPECT_NE(run_count, 0u);
+}
+
 TEST_F(AttentionTest, wrong_block_in_the_table_is_far_outside_the_bound) {
     Rig rig;
     AttentionSpec spec = plain_spec(rig);

@@ -53,6 +53,17 @@ void expect_stopped(const AttentionCase &attention, const char *word) {
 
 }  // namespace
 
+TEST_F(FaultTest, length_whose_last_chunk_has_no_end_stops_the_queue) {
+    if (std::strcmp(api().name, "cuda") != 0 && std::strcmp(api().name, "hip") != 0) {
+        GTEST_SKIP() << "a promise of the cuda and hip backends";
+    }
+    for (int32_t length : {INT32_MAX - 511, INT32_MAX}) {
+        AttentionCase attention(plain_spec());
+        attention.lengths()[0] = length;
+        expect_stopped(attention, "length 2147483");
+    }
+}
+
 TEST_F(FaultTest, block_outside_the_pool_stops_the_queue) {
     for (int32_t block : {-1, 1'000'000, INT32_MAX}) {
         AttentionCase attention(plain_spec());

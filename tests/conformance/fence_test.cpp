@@ -83,6 +83,23 @@ TEST_F(FenceTest, failed_fence_ends_a_wait_and_says_so) {
     expect_refused(api().fence_wait_host(fence.get(), 1, 0, &error), error, QUIRE_E_DEVICE_LOST);
 }
 
+// Whether work behind such a wait runs or fails is the backend's, but not a matter of luck.
+TEST_F(FenceTest, queues_that_wait_for_a_failed_one_end_alike_whenever_it_failed) {
+    Rig rig;
+    quire_be_queue *early = rig.new_queue();
+    quire_be_queue *late = rig.new_queue();
+    Fence failing(rig);
+    Fence behind_early(rig);
+    Fence behind_late(rig);
+    rig.wait(early, failing, 1);
+    rig.signal(early, behind_early, 1);
+    failing.signal_host(kFenceFailed);
+    rig.wait(late, failing, 1);
+    rig.signal(late, behind_late, 1);
+    EXPECT_EQ(behind_early.wait_host(1), behind_late.wait_host(1));
+    EXPECT_EQ(behind_early.read(), behind_late.read());
+}
+
 TEST_F(FenceTest, may_be_destroyed_while_a_queue_still_holds_it) {
     Rig rig;
     Fence go(rig);

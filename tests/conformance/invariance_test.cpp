@@ -3,10 +3,12 @@
 // Batch invariance: the bits of a query's result depend on its q, its position and the keys and
 // values before it, and on nothing else. What every backend owes instead is in metamorphic_test.
 
+#include <cmath>
 #include <functional>
 
 #include "agreement.hpp"
 #include "quire/attention.h"
+#include "quire/cache.h"
 #include "shapes.hpp"
 
 namespace quire::conformance {
@@ -146,6 +148,74 @@ bool find_schedule(Rig &rig, Variant variant, uint64_t seed, AttentionSpec *spec
     return is_offered(rig, spec->shape);
 }
 
+// As kernels with matrix instructions have it, of 16 bits or with codes, heads over one KV head.
+AttentionSpec prompt_spec(Variant variant, uint64_t seed) {
+    constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
+    constexpr uint32_t kCodes[] = {0, 0, QUIRE_DTYPE_I8, QUIRE_DTYPE_F8_E4M3FN,
+                                   QUIRE_DTYPE_F8_E5M2};
+    constexpr uint32_t kHeads[] = {1, 8, 3, 4};
+    constexpr uint32_t kDims[] = {16, 80, 128};
+    quire_be_attention_query fit{};
+    fit.q_dtype = fit.k_dtype = fit.v_dtype = kTypes[seed % 2];
+    fit.k_head_dim = fit.v_head_dim = kDims[seed / 4 % 3];
+    fit.block_tokens = 16;
+    AttentionSpec spec = random_variant(variant, seed, &fit);
+    spec.shape.kv_heads = 1;
+    spec.shape.q_heads = kHeads[seed % 4];
+    uint32_t code = kCodes[seed % 5];
+    uint32_t scales = seed / 5 % 2 == 0 ? QUIRE_SCALE_TOKEN_HEAD : QUIRE_SCALE_HEAD;
+    if (code != 0) put_types({code, code, scales, scales}, &spec.shape);
+    spec.shape.flags |= QUIRE_ATTENTION_BATCH_INVARIANT;
+    spec.tells_shared = false;
+    spec.wants_lse = true;
+    return spec;
+}
+
+// A row of somewhat more than 64 queries, at times across place 512.
+RowSpec prompt_of(const AttentionSpec &spec, Dice *dice) {
+    RowSpec row;
+    row.new_tokens = static_cast<int32_t>(64 / spec.shape.q_heads + dice->roll(2, 4));
+    bool is_long = dice->roll(0, 5) == 0;
+    row.length = is_long ? 514 : static_cast<int32_t>(dice->roll(0, 90)) + row.new_tokens;
+    row.masked_tokens = static_cast<int32_t>(dice->roll(0, 40));
+    row.mask_first = static_cast<int32_t>(dice->roll(0, 200));
+    fit_mask(spec, &row);
+    return row;
+}
+
+// Where a row's K and V of a place lie, over one KV head.
+struct PlantedRow {
+    unsigned char *k;
+    unsigned char *v;
+};
+PlantedRow row_at(AttentionCase *attention, uint32_t row, int32_t place) {
+    const OracleInput &input = attention->input();
+    const quire_be_pool &pool = input.pool;
+    auto block_tokens = static_cast<int32_t>(pool.block_tokens);
+    size_t first = size_t{row} * input.block_table_stride;
+    int32_t id = input.block_table[first + static_cast<size_t>(place / block_tokens)];
+    int64_t at = id * pool.block_stride + input.layer * pool.layer_stride;
+    unsigned char *block = &attention->bytes()[static_cast<size_t>(at)];
+    return {block + place % block_tokens * pool.k_token_stride,
+            block + pool.v_offset + place % block_tokens * pool.v_token_stride};
+}
+
+// The rows, of which `row` has at `place` a V that is NaN, behind that a V with an infinity, and
+// then a K that is NaN.
+AttentionResult run_planted(Rig &rig, AttentionSpec spec, std::vector<RowSpec> rows, uint32_t row,
+                            int32_t place) {
+    spec.rows = std::move(rows);
+    AttentionCase attention(spec);
+    auto row_bytes = static_cast<size_t>(spec.shape.k_head_dim) * 2;
+    std::fill_n(row_at(&attention, row, place).v, row_bytes, static_cast<unsigned char>(0xFF));
+    unsigned char *next = row_at(&attention, row, place + 1).v;
+    uint32_t infinity = spec.shape.v_dtype == QUIRE_DTYPE_F16 ? 0x7C00 : 0x7F80;
+    next[0] = static_cast<unsigned char>(infinity & 0xFF);
+    next[1] = static_cast<unsigned char>(infinity >> 8);
+    std::fill_n(row_at(&attention, row, place + 2).k, row_bytes, static_cast<unsigned char>(0xFF));
+    return attention.run(rig);
+}
+
 }  // namespace
 
 TEST_F(InvarianceTest, chunked_prefill_gives_the_bits_of_one_shot) {
@@ -188,6 +258,71 @@ TEST_F(InvarianceTest, row_gives_the_same_bits_alone_and_in_a_batch) {
         for (const RowSpec &row : rows) singles = join(singles, run(rig, spec, {row}));
         EXPECT_TRUE(batch == singles) << spec.text();
     });
+}
+
+// A backend may have a kernel for prompts, and choose by the batch: it owes the same bits.
+TEST_F(InvarianceTest, prompt_gives_the_same_bits_alone_and_among_short_rows) {
+    Rig rig;
+    uint32_t count = options().is_short ? 2 : 10;
+    uint64_t seed = 0;
+    for (uint32_t round = 0; round < count; ++round) {
+        for (Variant variant : kVariants) {
+            AttentionSpec spec = prompt_spec(variant, ++seed);
+            if (!is_offered(rig, spec.shape)) continue;
+            Dice dice(seed);
+            RowSpec prompt = prompt_of(spec, &dice);
+            AttentionResult alone = run(rig, spec, {prompt});
+            AttentionResult batch =
+                run(rig, spec, {{1, 9, 1}, {2, 1, 1}, {3, 20, 1}, prompt, {4, 3, 1}});
+            auto tokens = static_cast<uint32_t>(prompt.new_tokens);
+            EXPECT_TRUE(slice(batch, spec, 3, tokens) == alone)
+                << name_of(variant) << ": " << prompt.length << "+" << prompt.new_tokens << " ("
+                << prompt.masked_tokens << " masked); " << spec.text();
+        }
+    }
+}
+
+TEST_F(InvarianceTest, short_row_gives_the_same_bits_alone_and_beside_a_prompt) {
+    Rig rig;
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+        AttentionSpec spec = prompt_spec(Variant::causal, seed);
+        if (spec.shape.q_heads == 1 || !is_offered(rig, spec.shape)) continue;
+        auto prompt = static_cast<int32_t>(192 / spec.shape.q_heads);
+        std::vector<RowSpec> rows = {{1, 70, 1}, {2, prompt, prompt}, {3, 5, 2}};
+        AttentionResult batch = run(rig, spec, rows);
+        AttentionResult first = run(rig, spec, {rows[0]}), last = run(rig, spec, {rows[2]});
+        EXPECT_TRUE(slice(batch, spec, 0, 1) == first) << spec.text();
+        EXPECT_TRUE(slice(batch, spec, 1 + static_cast<uint32_t>(prompt), 2) == last)
+            << spec.text();
+    }
+}
+
+// A kernel for prompts has a key at hand that some of its queries see, and others do not.
+TEST_F(InvarianceTest, keys_that_are_no_numbers_touch_no_query_of_a_prompt_before_them) {
+    Rig rig;
+    uint32_t run_count = 0;
+    constexpr uint64_t kSeeds[] = {0, 1, 5, 6};  // of f16, bf16, bf16 and f16
+    for (uint64_t seed : kSeeds) {
+        AttentionSpec spec = prompt_spec(Variant::causal, seed);
+        if (seed == 1) spec.shape.q_heads = 16;  // all that a matrix has room for, of one token
+        if (!is_offered(rig, spec.shape)) continue;
+        ++run_count;
+        Dice dice(seed);
+        RowSpec prompt = prompt_of(spec, &dice);
+        auto tokens = static_cast<uint32_t>(prompt.new_tokens);
+        // Odd: kernels have an even number of tokens at once, of which the one before has another
+        // sight.
+        uint32_t before = tokens / 2 | 1u;
+        int32_t place = prompt.length - prompt.new_tokens + static_cast<int32_t>(before);
+        AttentionResult right = run(rig, spec, {prompt});
+        AttentionResult alone = run_planted(rig, spec, {prompt}, 0, place);
+        EXPECT_TRUE(slice(alone, spec, 0, before) == slice(right, spec, 0, before)) << spec.text();
+        EXPECT_TRUE(std::isnan(alone.lse.back())) << "the NaN is not read; " << spec.text();
+        std::vector<RowSpec> rows = {{1, 9, 1}, {2, 1, 1}, {3, 20, 1}, prompt, {4, 3, 1}};
+        AttentionResult batch = run_planted(rig, spec, rows, 3, place);
+        EXPECT_EQ(slice(batch, spec, 3, tokens).out, alone.out) << spec.text();
+    }
+    if (run_count == 0) GTEST_SKIP() << "no such shape is offered";
 }
 
 TEST_F(InvarianceTest, pages_and_layout_do_not_change_a_bit) {

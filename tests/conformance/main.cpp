@@ -67,6 +67,7 @@ void add_options(CLI::App *app, Request *request) {
         ->capture_default_str();
     app->add_flag("--short", run.is_short, "fewer random shapes");
     app->add_flag("--huge", run.is_huge, "also copy more than 4 GiB");
+    app->add_flag("--fast-16bit", run.is_fast_16bit, "open devices with FAST_16BIT");
     app->add_option("--readme", run.readme, "compare the matrix in this file with the answers");
     app->add_flag("--list", request->list, "print capabilities and cases, and run nothing");
     app->add_flag("--check-list", request->check_list, "see that list and cases fit each other");
@@ -102,8 +103,8 @@ int list() {
 
 // In a child, or under a debugger.
 int be_subject(const Request &request) {
-    options() = {request.run.backend, request.run.readme, request.run.is_short, request.run.is_huge,
-                 request.run.patience_s};
+    options() = {request.run.backend, request.run.readme,     request.run.is_short,
+                 request.run.is_huge, request.run.patience_s, request.run.is_fast_16bit};
     std::string reason = load_subject();
     if (!reason.empty()) {
         if (request.events >= 0) send(request.events, {{"cannot", reason}});

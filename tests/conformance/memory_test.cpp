@@ -86,6 +86,19 @@ TEST_F(DeviceTest, bad_descriptions_are_refused) {
     refused(&desc, QUIRE_E_ARG);
 }
 
+TEST_F(DeviceTest, flag_that_is_a_permission_is_taken_and_its_effect_said) {
+    for (uint32_t flags : {0u, uint32_t{QUIRE_BE_DEVICE_FAST_16BIT}}) {
+        quire_be_device_desc desc = device_desc(0, 1);
+        desc.flags = flags;
+        Rig rig(desc);
+        Error error;
+        quire_be_device_props props{};
+        props.struct_size = sizeof props;
+        must(api().device_props(rig.device(), &props, &error), error);
+        EXPECT_EQ(props.flags & ~flags, 0u) << "in effect, and not asked for";
+    }
+}
+
 TEST_F(DeviceTest, opens_again_after_it_was_closed) {
     for (uint32_t threads : {0u, 1u, 3u}) {
         Error error;

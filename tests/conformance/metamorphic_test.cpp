@@ -250,6 +250,25 @@ TEST_F(MetamorphicTest, same_call_gives_the_same_bits_every_time) {
     }
 }
 
+namespace {
+
+void expect_last_token_is_not_seen(Rig &rig, AttentionSpec spec) {
+    if (!is_offered(rig, spec.shape)) return;
+    for (int32_t tokens : {2, 7, 40}) {
+        spec.rows = {{0, 90, tokens}};
+        AttentionCase attention(spec);
+        AttentionResult right = attention.run(rig);
+        make_last_token_nan(&attention);
+        AttentionResult result = attention.run(rig);
+        auto before = static_cast<uint32_t>(tokens - 1);
+        EXPECT_TRUE(slice(result, spec, 0, before) == slice(right, spec, 0, before))
+            << name_of(spec.shape.k_dtype) << ", " << tokens << " tokens";
+        EXPECT_FALSE(result == right) << name_of(spec.shape.k_dtype);
+    }
+}
+
+}  // namespace
+
 // Several tokens of a row are computed together, and the first may not see what the last does.
 TEST_F(MetamorphicTest, token_of_nan_changes_nothing_for_those_before_it) {
     Rig rig;
@@ -263,18 +282,39 @@ TEST_F(MetamorphicTest, token_of_nan_changes_nothing_for_those_before_it) {
         AttentionSpec spec;
         spec.shape = plain_shape(rig);
         put_types(types, &spec.shape);
-        if (!is_offered(rig, spec.shape)) continue;
-        for (int32_t tokens : {2, 7, 40}) {
-            spec.rows = {{0, 90, tokens}};
-            AttentionCase attention(spec);
-            AttentionResult right = attention.run(rig);
-            make_last_token_nan(&attention);
-            AttentionResult result = attention.run(rig);
-            auto before = static_cast<uint32_t>(tokens - 1);
-            EXPECT_TRUE(slice(result, spec, 0, before) == slice(right, spec, 0, before))
-                << name_of(types.k_dtype) << ", " << tokens << " tokens";
-            EXPECT_FALSE(result == right) << name_of(types.k_dtype);
-        }
+        expect_last_token_is_not_seen(rig, spec);
+        if (types.k_scale_kind != 0) continue;
+        // Of one type throughout, which kernels with matrix instructions are made for.
+        spec.shape.q_dtype = types.k_dtype;
+        expect_last_token_is_not_seen(rig, spec);
+    }
+}
+
+TEST_F(MetamorphicTest, fast_16bit_changes_nothing_where_it_is_not_in_effect) {
+    quire_be_device_desc desc = device_desc(0, 0);
+    desc.flags = 0;
+    Rig plain(desc);
+    desc.flags = QUIRE_BE_DEVICE_FAST_16BIT;
+    Rig fast(desc);
+    bool is_in_effect = fast.is_fast_16bit();
+    uint32_t different = 0;
+    for (const quire_be_attention_query &shape : common_shapes()) {
+        if (!is_offered(plain, shape)) continue;
+        AttentionSpec spec = random_spec(4000 + shape.k_head_dim, &shape);
+        spec.shape.flags = spec.shape.group_kind = spec.shape.window = 0;
+        spec.wants_lse = true;
+        spec.rows = {{0, 200, 1}, {1, 60, 60}, {2, 90, 9}};
+        AttentionCase attention(spec);
+        AttentionResult result = attention.run(plain), other = attention.run(fast);
+        EXPECT_LE(attention.compare(other), 1.0) << spec.text();
+        if (result == other) continue;
+        ++different;
+        EXPECT_TRUE(is_in_effect) << spec.text();
+        EXPECT_NE(shape.k_dtype, uint32_t{QUIRE_DTYPE_F32}) << "not of 16 bits; " << spec.text();
+    }
+    // Or it would not be known here that the other kernels ran.
+    if (std::strcmp(api().name, "cpu") == 0) {
+        EXPECT_EQ(different != 0, is_in_effect);
     }
 }
 

@@ -42,6 +42,7 @@ std::vector<std::string> Runner::arguments(const char *mode) const {
     if (!options_.readme.empty()) list.push_back("--readme=" + options_.readme);
     if (options_.is_short) list.push_back("--short");
     if (options_.is_huge) list.push_back("--huge");
+    if (options_.is_fast_16bit) list.push_back("--fast-16bit");
     // A wait inside a case ends before the case is given up, and leaves time to say so.
     list.push_back("--patience=" + std::to_string(std::max(1u, options_.patience_s / 2)));
     return list;
@@ -153,12 +154,13 @@ std::vector<std::string> chosen_cases(const RunOptions &options, const Json &off
 }
 
 // For a person to paste, and for a debugger.
-std::string command_of(const std::string &backend) {
+std::string command_of(const RunOptions &options) {
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path);
     std::string program =
         length > 0 ? std::string(path, static_cast<size_t>(length)) : "quire-conform";
-    return program + " --cases --backend=" + backend + " --gtest_filter=";
+    return program + " --cases --backend=" + options.backend +
+           (options.is_fast_16bit ? " --fast-16bit" : "") + " --gtest_filter=";
 }
 
 std::string time_now() {
@@ -187,7 +189,7 @@ std::vector<std::string> all_cases() {
 RunResult run_suite(const RunOptions &options) {
     RunResult result;
     result.started = time_now();
-    result.again = command_of(options.backend);
+    result.again = command_of(options);
     auto begin = std::chrono::steady_clock::now();
     Runner runner(options);
     runner.ask_subject(&result);

@@ -22,6 +22,7 @@ struct RunOptions {
     std::string readme;
     bool is_short = false;
     bool is_huge = false;
+    bool is_fast_16bit = false;
     uint32_t patience_s = 120;  // of silence, after which a child is killed
 };
 

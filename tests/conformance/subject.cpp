@@ -131,6 +131,7 @@ quire_be_device_desc device_desc(uint32_t index, uint32_t threads) {
     desc.struct_size = sizeof desc;
     desc.index = index;
     desc.threads = threads;
+    if (options().is_fast_16bit) desc.flags = QUIRE_BE_DEVICE_FAST_16BIT;
     return desc;
 }
 
@@ -141,6 +142,14 @@ Rig::Rig(const quire_be_device_desc &desc) {
     must(api().device_open(&desc, &device_, &error), error);
     if (api().queue_bind == nullptr || api().queue_release == nullptr) return;
     must(api().queue_bind(device_, nullptr, &queue_, &error), error);
+}
+
+bool Rig::is_fast_16bit() const {
+    Error error;
+    quire_be_device_props props{};
+    props.struct_size = sizeof props;
+    must(api().device_props(device_, &props, &error), error);
+    return (props.flags & QUIRE_BE_DEVICE_FAST_16BIT) != 0;
 }
 
 Rig::~Rig() {

@@ -30,6 +30,7 @@ struct Options {
     bool is_short = false;        // fewer shapes
     bool is_huge = false;         // copy more than 4 GiB too
     uint32_t patience_s = 60;     // longer is a hang
+    bool is_fast_16bit = false;   // open devices with FAST_16BIT
 };
 Options &options();
 inline uint64_t patience_ns() { return options().patience_s * uint64_t{1'000'000'000}; }
@@ -102,6 +103,8 @@ class Rig {
     quire_be_device *device() const { return device_; }
     quire_be_queue *queue() const { return queue_; }
     quire_be_queue *new_queue();  // released with the rig
+    // Multiplies 16 bits: it was allowed to, and the device does.
+    bool is_fast_16bit() const;
 
     void copy(quire_be_queue *queue, uint64_t dst, uint64_t src, uint64_t size_bytes,
               uint32_t kind = QUIRE_BE_COPY_D2D);

@@ -28,6 +28,13 @@ def target_of(quire, asked):
     return re.search(r"host processor, (\w+),", listed.stdout).group(1)
 
 
+def another_word_is_refused(quire):
+    listed = run(quire, "devices", QUIRE_CPU_TARGET="sse")
+    is_told = 'QUIRE_CPU_TARGET is "sse"' in listed.stdout and "avx2" in listed.stdout
+    print(f"another word: {'refused' if is_told else listed.stdout + listed.stderr}")
+    return is_told
+
+
 def conforms(quire, suite, target):
     result = run(quire, "conform", "cpu", "--short", "--only", CASES, QUIRE_CONFORM=suite,
                  QUIRE_CPU_TARGET=target)
@@ -63,7 +70,7 @@ def main():
     quire, suite, source = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     best = target_of(quire, "amx")
     print(f"the best here is {best}")
-    good = compiles_for_arm(source)
+    good = compiles_for_arm(source) and another_word_is_refused(quire)
     for target in ("amx", "avx512", "avx2", "plain"):
         if target_of(quire, target) != target:
             print(f"{target}: left out, this processor lacks it")

@@ -126,6 +126,8 @@ quire_status truncate(quire_be_queue *queue, const quire_be_kv_write *args, quir
 
 // Faults of the order of things. ------------------------------------------------------------------
 
+quire_be_queue *failed_late = nullptr;
+
 quire_status signal_at_once(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
                             quire_error *error) {
     if (queue == nullptr || fence == nullptr) {
@@ -134,6 +136,23 @@ quire_status signal_at_once(quire_be_queue *queue, quire_be_fence *fence, uint64
     quire_error unheard{};  // one that would not grow is ignored
     right().fence_signal_host(fence, value, &unheard);
     return right().fence_signal(queue, fence, value, error);
+}
+
+// A queue fails where the fence had failed before the wait, and goes on where it fails later.
+quire_status fail_late(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                       quire_error *error) {
+    uint64_t found = 0;
+    quire_error unheard{};
+    if (queue != nullptr && fence != nullptr &&
+        right().fence_read(fence, &found, &unheard) == QUIRE_OK && found == UINT64_MAX) {
+        failed_late = queue;
+        return QUIRE_OK;
+    }
+    return right().fence_wait(queue, fence, value, error);
+}
+quire_status signal_late(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
+                         quire_error *error) {
+    return right().fence_signal(queue, fence, queue == failed_late ? UINT64_MAX : value, error);
 }
 
 // Copies take a second queue, beside the fills of the first.
@@ -223,6 +242,11 @@ bool plant(const char *fault, quire_backend_api *table) {
         {"say_yes", [](auto *t) { t->query_attention = say_yes; }},
         {"truncate", [](auto *t) { t->kv_write = truncate; }},
         {"signal_at_once", [](auto *t) { t->fence_signal = signal_at_once; }},
+        {"fail_late",
+         [](auto *t) {
+             t->fence_wait = fail_late;
+             t->fence_signal = signal_late;
+         }},
         {"copy_beside",
          [](auto *t) {
              t->queue_bind = bind_two;
