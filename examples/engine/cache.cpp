@@ -119,12 +119,31 @@ Cache::~Cache() {
     }
 }
 
+void Cache::expect_device(const std::string &backend, uint32_t device_index) const {
+    uint32_t count = 0;
+    call(api_.backend_count, instance_.get(), &count);
+    for (uint32_t i = 0; i < count; ++i) {
+        auto info = described<quire_backend_info>();
+        call(api_.backend_get_info, instance_.get(), i, &info);
+        if (info.status < 0 || backend != info.name) {
+            continue;
+        }
+        if (device_index < info.device_count) {
+            return;
+        }
+        throw Failure("there is no device " + backend + ":" + std::to_string(device_index) +
+                      "; it has " + std::to_string(info.device_count));
+    }
+    throw Failure("there is no backend " + backend + absent_backends(api_, instance_.get()));
+}
+
 // Each shard has a device object of its own, and may share the device with others.
 std::vector<Shard> Cache::open_devices(const std::string &backend, uint32_t device_index,
                                        std::span<const HeadRange> ranges) const {
     auto device_desc = described<quire_device_desc>();
     device_desc.backend = backend.c_str();
     device_desc.index = device_index;
+    device_desc.flags = options_.device_flags;
     const size_t head_numbers = size_t{options_.max_query_tokens} * options_.head_dim;
     std::vector<Shard> shards;
     for (const HeadRange &heads : ranges) {

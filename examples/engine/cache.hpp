@@ -44,6 +44,7 @@ struct CacheOptions {
     std::vector<uint8_t> calibration = {};  // for "tensor" and "head"
     std::vector<HeadRange> shards;          // held by this process, each on a device of its own
     uint32_t flags = 0;                     // QUIRE_CACHE_*
+    uint32_t device_flags = 0;              // QUIRE_DEVICE_*
     uint32_t max_mask_words = 0;            // of trees of drafts in a step; 0: no trees
 };
 
@@ -118,6 +119,8 @@ class Cache {
     // Moves everything to devices that are opened for it, between two steps; shards() and the batch
     // are others then. None when the target's pool has no room for what is live: nothing changed.
     std::optional<Moved> migrate(const CacheTarget &target);
+    // Errors   throws Failure when there is none; it is not opened.
+    void expect_device(const std::string &backend, uint32_t device_index) const;
 
     std::span<const Shard> shards() const { return shards_; }
 

@@ -22,10 +22,15 @@
 #include "tokenizer.hpp"
 #include "workload.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -91,6 +96,21 @@ std::vector<uint8_t> read_file(const std::string &path) {
     return bytes;
 }
 
+// Before a run that is lost when its file cannot be written; nothing is made yet.
+void expect_writable(const std::string &path) {
+    namespace fs = std::filesystem;
+    std::error_code unknown;
+    fs::path where = path;
+    if (!fs::exists(where, unknown)) {
+        where = where.has_parent_path() ? where.parent_path() : fs::path(".");
+    } else if (fs::is_directory(where, unknown)) {
+        throw Failure(path + " cannot be written: it is a directory");
+    }
+    if (access(where.c_str(), W_OK) != 0) {
+        throw Failure(path + " cannot be written: " + where.string() + ": " + std::strerror(errno));
+    }
+}
+
 void write_file(const std::string &path, const std::vector<uint8_t> &bytes) {
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
     out.write(reinterpret_cast<const char *>(bytes.data()),
@@ -126,7 +146,8 @@ CacheOptions cache_options(const Options &options, const ModelConfig &config,
             .calibration = options.calibration.empty() ? std::vector<uint8_t>{}
                                                        : read_file(options.calibration),
             .shards = {},
-            .flags = options.calibrate.empty() ? 0U : uint32_t{QUIRE_CACHE_CALIBRATE}};
+            .flags = options.calibrate.empty() ? 0U : uint32_t{QUIRE_CACHE_CALIBRATE},
+            .device_flags = options.fast_16bit ? uint32_t{QUIRE_DEVICE_FAST_16BIT} : 0U};
 }
 
 // What each rank holds.
@@ -217,6 +238,9 @@ void print_texts(const Scheduler &scheduler, const Tokenizer &tokenizer, const R
 }
 
 int run(const Options &options) {
+    if (!options.calibrate.empty()) {
+        expect_writable(options.calibrate);
+    }
     const Model model = make_model(options);
     const ModelConfig &config = model.config();
     const Tokenizer tokenizer = make_tokenizer(options, model);
@@ -236,15 +260,15 @@ int run(const Options &options) {
     }
     own.shards = options.processes ? std::vector{ranges.front()} : ranges;
     Cache cache(load_library(), own);
+    Migrations migrations(options.migrate_to, options.migrate_every, cache,
+                          static_cast<uint32_t>(config.head_count),
+                          static_cast<uint32_t>(config.kv_head_count));
     Forward forward(model, cache, options.fault, others ? &*others : nullptr, ranges);
     std::optional<Comparison> comparison = dense_comparison(options, model, requests);
     Scheduler scheduler(requests, cache, forward, scheduler_options(options, config),
                         comparison ? &*comparison : nullptr);
     Progress progress(!options.json, requests.size());
     const auto begin = std::chrono::steady_clock::now();
-    Migrations migrations(options.migrate_to, options.migrate_every, cache,
-                          static_cast<uint32_t>(config.head_count),
-                          static_cast<uint32_t>(config.kv_head_count));
     while (scheduler.step()) {
         progress.show(scheduler);
         migrations.between_steps(scheduler.totals().steps);

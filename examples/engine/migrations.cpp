@@ -6,12 +6,16 @@
 
 namespace engine {
 
-void Migrations::between_steps(size_t steps_done) {
-    const size_t moved = records_.size();
-    if (moved == targets_.size() || steps_done < every_ * (moved + 1)) {
-        return;
+Migrations::Migrations(std::span<const MigrateTo> targets, size_t every, Cache &cache,
+                       uint32_t q_heads, uint32_t kv_heads)
+    : targets_(targets), every_(every), cache_(cache), q_heads_(q_heads), kv_heads_(kv_heads) {
+    for (const MigrateTo &to : targets_) {
+        target_of(to);
+        cache_.expect_device(to.device, to.device_index);
     }
-    const MigrateTo &to = targets_[moved];
+}
+
+CacheTarget Migrations::target_of(const MigrateTo &to) const {
     CacheTarget target{.backend = to.device,
                        .device_index = to.device_index,
                        .pool_blocks = to.pool_blocks,
@@ -19,7 +23,16 @@ void Migrations::between_steps(size_t steps_done) {
     for (uint32_t rank = 0; rank < to.tp; ++rank) {
         target.shards.push_back(heads_of(rank, to.tp, q_heads_, kv_heads_));
     }
-    const std::optional<Moved> done = cache_.migrate(target);
+    return target;
+}
+
+void Migrations::between_steps(size_t steps_done) {
+    const size_t moved = records_.size();
+    if (moved == targets_.size() || steps_done < every_ * (moved + 1)) {
+        return;
+    }
+    const MigrateTo &to = targets_[moved];
+    const std::optional<Moved> done = cache_.migrate(target_of(to));
     if (!done) {
         ++refused_;
         return;

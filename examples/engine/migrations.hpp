@@ -28,10 +28,11 @@ struct MigrationRecord {
 
 class Migrations {
  public:
-    // targets: one after another, each so many steps behind the one before.
+    // targets: one after another, each so many steps behind the one before. Errors   throws Failure
+    // when there is no such device, or the heads cannot be divided so: before a step, not at its
+    // turn.
     Migrations(std::span<const MigrateTo> targets, size_t every, Cache &cache, uint32_t q_heads,
-               uint32_t kv_heads)
-        : targets_(targets), every_(every), cache_(cache), q_heads_(q_heads), kv_heads_(kv_heads) {}
+               uint32_t kv_heads);
 
     // Between two steps: moves when it is time. Errors   throws Failure, with Quire's own message.
     void between_steps(size_t steps_done);
@@ -41,6 +42,8 @@ class Migrations {
     void finish() const;
 
  private:
+    CacheTarget target_of(const MigrateTo &to) const;
+
     std::span<const MigrateTo> targets_;
     size_t every_;
     Cache &cache_;

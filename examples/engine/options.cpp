@@ -134,6 +134,8 @@ void add_model_options(CLI::App &app, Options &options) {
 
 void add_pool_options(CLI::App &app, Options &options, Given &given) {
     app.add_option("--device", given.device, "backend and device, as cpu or cuda:1; default cpu");
+    app.add_flag("--fast-16bit", options.fast_16bit,
+                 "let attention over f16 and bf16 use instructions that multiply 16 bits");
     app.add_option("--pool-blocks", options.pool_blocks,
                    "blocks in the pool, the null block among them, at least 2; default 128")
         ->check(CLI::Range(2U, kMostBlocks));

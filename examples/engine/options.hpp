@@ -43,6 +43,7 @@ struct Options {
     float temperature = 0.0F;
     uint32_t samples = 1;
     uint64_t seed = 1;
+    bool fast_16bit = false;
     bool check = false;
     bool json = false;
     uint32_t tp = 1;                    // ranks that share the heads

@@ -384,6 +384,13 @@ def moves_that_cannot_be_are_explained(engine):
     refused(engine, 2, "DEVICE@BLOCKS", "--migrate-to", "@64")
     refused(engine, 2, "excludes", "--tp", "2", "--processes", "--migrate-to", "cpu")
     refused(engine, 1, "nowhere", "--migrate-to", "nowhere@64", "--no-check")
+    # Before a step is run, so long before its turn.
+    refused(engine, 1, "no backend nowhere", "--migrate-to", "nowhere@64", "--no-check",
+            "--migrate-every", "1000000")
+    refused(engine, 1, "no device cpu:7", "--migrate-to", "cpu:7", "--no-check",
+            "--migrate-every", "1000000")
+    refused(engine, 1, "divided evenly", "--migrate-to", "cpu/5", "--no-check",
+            "--migrate-every", "1000000")
     refused(engine, 1, "over before", "--migrate-to", "cpu@64", "--migrate-every", "100000",
             "--no-check")
 
@@ -490,24 +497,24 @@ def golden_story_between_all_vendors(engine):
 
 
 CASES = [golden_story, golden_story_with_f16, samples_swap, samples_recompute, prompt_in_chunks,
-         trained_workload, rounded_story_is_the_same_under_pressure,
-         measured_scales_tell_the_story,
          golden_story_over_devices_in_one_process, golden_story_over_devices_in_processes,
-         samples_over_devices, one_kv_head_on_both_devices, workload_over_devices,
-         a_log_that_goes_wrong_stops_the_run, ranks_end_with_the_first,
-         sampled_texts_differ_and_equal_the_dense_run, workload, workload_recomputed,
-         faults_change_the_text, faults_change_the_story, mistakes_are_explained,
-         golden_story_on_the_move, samples_on_the_move, workload_on_the_move,
+         one_kv_head_on_both_devices, a_log_that_goes_wrong_stops_the_run, ranks_end_with_the_first,
+         sampled_texts_differ_and_equal_the_dense_run, workload, faults_change_the_story,
+         mistakes_are_explained, golden_story_on_the_move, samples_on_the_move,
          moves_that_cannot_be_are_explained, damaged_files_are_refused,
          missing_library_is_explained]
+LONG_CASES = [trained_workload, rounded_story_is_the_same_under_pressure,
+              measured_scales_tell_the_story, samples_over_devices, workload_over_devices,
+              workload_recomputed, faults_change_the_text, workload_on_the_move]
 EXTENDED_CASES = [workload_whatever_the_options]  # minutes
 VULKAN_CASES = [golden_story_on_vulkan, samples_on_vulkan, workload_on_vulkan,
                 golden_story_between_cpu_and_vulkan, samples_between_cpu_and_vulkan]
 CUDA_CASES = [golden_story_on_cuda, samples_swapped_on_cuda]
 HIP_CASES = [golden_story_on_hip, samples_swapped_on_hip]
 GPU_CASES = [golden_story_between_all_vendors]
-LISTS = {"--list": CASES, "--list-extended": EXTENDED_CASES, "--list-vulkan": VULKAN_CASES,
-         "--list-cuda": CUDA_CASES, "--list-hip": HIP_CASES, "--list-gpu": GPU_CASES}
+LISTS = {"--list": CASES, "--list-long": LONG_CASES, "--list-extended": EXTENDED_CASES,
+         "--list-vulkan": VULKAN_CASES, "--list-cuda": CUDA_CASES, "--list-hip": HIP_CASES,
+         "--list-gpu": GPU_CASES}
 
 
 def main():
