@@ -18,6 +18,7 @@ packages=(
     libgtest-dev libbenchmark-dev
     libvulkan-dev libvulkan-volk-dev glslc  # the vulkan backend, and its shaders
     mesa-vulkan-drivers vulkan-validationlayers     # a device without a GPU, to test it on
+    spirv-tools                             # checks the shaders that it cannot run
     clang valgrind                          # headers under both compilers; extended tests
 )
 
