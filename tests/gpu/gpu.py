@@ -100,6 +100,9 @@ def benchmarks(backend, options):
     one = ["--case", "32x4096-32/8-d128"] if options.short else []
     yield Part(f"decode {backend}", [folder / "bench_attention", "--device", backend, "--json",
                                      "--dtype", "bf16", "fp8", "f16", *one, *scale], 150, "cases")
+    one = ["--case", "512"] if options.short else []
+    yield Part(f"prefill {backend}", [folder / "bench_prefill", "--device", backend, "--json",
+                                      "--dtype", "bf16", "fp8", "f16", *one, *scale], 90, "cases")
     yield Part(f"copies {backend}", [folder / "bench_copy", "--device", backend, "--json", *scale],
                60, "cases")
 
@@ -182,20 +185,24 @@ def run(part, left, options):
     return outcome
 
 
-def ceiling(outcomes):
-    """GB/s of a streaming read, where it was measured."""
+def ceiling(outcomes, name):
+    """What the device itself can do, where it was measured."""
     for outcome in outcomes:
         if outcome.name == "ceilings and peers" and outcome.figures:
-            return outcome.figures["ceilings"]["read_gbps"]
+            return outcome.figures["ceilings"][name]
     return None
+
+
+def cases_of(outcomes, part):
+    return [(outcome.name.split()[1], case) for outcome in outcomes
+            if outcome.name.startswith(part) and outcome.figures
+            for case in outcome.figures["cases"] if "unsupported" not in case]
 
 
 def print_decode(outcomes):
     """Decode beside the device's own copy, measured by the same program, and a streaming read."""
-    read = ceiling(outcomes)
-    rows = [(outcome.name.split()[1], case) for outcome in outcomes
-            if outcome.name.startswith("decode") and outcome.figures
-            for case in outcome.figures["cases"]]
+    read = ceiling(outcomes, "read_gbps")
+    rows = cases_of(outcomes, "decode")
     if rows:
         print(f"\n{'backend':8} {'case':20} {'dtype':6} {'ms':>9} {'GB/s':>8} {'of copy':>8} "
               f"{'of read':>8}")
@@ -205,6 +212,20 @@ def print_decode(outcomes):
               f"{case['gbps']:8.1f} {100 * case['share_of_stream']:6.1f} % {share:>8}")
 
 
+def print_prefill(outcomes):
+    """Prompts beside a large matrix product of the device."""
+    product = ceiling(outcomes, "bf16_tflops")
+    rows = cases_of(outcomes, "prefill")
+    if rows:
+        print(f"\n{'backend':8} {'tokens':>7} {'dtype':6} {'ms':>9} {'TFLOP/s':>9} "
+              f"{'of product':>10}")
+    for backend, case in rows:
+        tflops = case["gflops"] / 1000
+        share = f"{100 * tflops / product:6.1f} %" if product else "-"
+        print(f"{backend:8} {case['case']:>7} {case['dtype']:6} {case['milliseconds']:9.3f} "
+              f"{tflops:9.3f} {share:>10}")
+
+
 def print_table(outcomes):
     width = max(len(outcome.name) for outcome in outcomes)
     print(f"{'part':{width}}  outcome  seconds")
@@ -212,6 +233,7 @@ def print_table(outcomes):
         print(f"{outcome.name:{width}}  {outcome.outcome:7}  {outcome.seconds:7.1f}  "
               f"{outcome.said.splitlines()[-1] if outcome.said else ''}")
     print_decode(outcomes)
+    print_prefill(outcomes)
     for outcome in outcomes:
         if outcome.outcome == "failed":
             print(f"\nFAILED: {outcome.name}\n{outcome.said}")

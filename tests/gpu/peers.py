@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """peers: what the device itself can do, and what others make of it, by PyTorch: a streaming read, a
-copy, a large matrix product, and decode attention by scaled_dot_product_attention, flex_attention,
-a paged Triton kernel of our own, and FlashInfer where it is installed. Prints JSON.
+copy, a large matrix product; decode attention by scaled_dot_product_attention, flex_attention, a
+paged Triton kernel of our own, and FlashInfer where it is installed; and prompts by the first.
+Prints JSON.
 
 All figures are device time by events, the median of ROUNDS; decode counts K and V once.
 """
@@ -17,6 +18,7 @@ GIB = 1 << 30
 # (name, sequences, tokens, query heads, KV heads, head dim)
 SHAPES = [("32x4096-32/8-d128", 32, 4096, 32, 8, 128), ("8x32768-32/8-d128", 8, 32768, 32, 8, 128)]
 BLOCK = 16
+PROMPTS = (512, 2048, 8192)
 
 
 def milliseconds(call):
@@ -151,6 +153,18 @@ class Shape:
         return results
 
 
+def prompts():
+    """Causal attention of whole prompts, contiguous; half of the scores are counted."""
+    attend, results = torch.nn.functional.scaled_dot_product_attention, {}
+    for tokens in PROMPTS:
+        q, k, v = (torch.randn(1, heads, tokens, 128, device="cuda", dtype=torch.bfloat16)
+                   for heads in (32, 8, 8))
+        took = milliseconds(lambda: attend(q, k, v, is_causal=True, enable_gqa=True))
+        results[str(tokens)] = {"milliseconds": took,
+                                "tflops": 2 * 32 * tokens**2 * 128 / took / 1e9}
+    return results
+
+
 def main():
     if not torch.cuda.is_available():
         print("torch sees no GPU", file=sys.stderr)
@@ -160,6 +174,7 @@ def main():
               "ceilings": ceilings()}
     torch.cuda.empty_cache()
     result["decode_bf16"] = {shape[0]: Shape(shape).compare() for shape in SHAPES}
+    result["prefill_bf16"] = prompts()
     print(json.dumps(result, indent=2))
 
 

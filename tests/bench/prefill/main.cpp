@@ -34,7 +34,7 @@ Measured measure(uint32_t tokens, const Dtype &dtype, uint32_t threads, const Op
     tokens = std::max(tokens / options.scale, 2u);
     uint32_t chunk = std::max(std::min(kChunk / options.scale, tokens), 1u);
     Shape shape = {1, tokens, 32, 8, 128};
-    Scene scene({shape, dtype, kLayers, threads, chunk, "cpu", options.device_flags()});
+    Scene scene({shape, dtype, kLayers, threads, chunk, options.device, options.device_flags()});
     Measured measured = {};
     for (uint32_t past = 0; past < tokens; past += chunk) {
         uint32_t count = std::min(chunk, tokens - past);
@@ -70,21 +70,12 @@ class Report {
 
     void add(nlohmann::ordered_json result, const Measured &measured) {
         double gflops = measured.operations / measured.seconds / 1e9;
-        double share = gflops / floors_.at(result["threads"]);
+        auto floor = floors_.find(result["threads"]);
         result["milliseconds"] = measured.seconds * 1e3;
         result["gflops"] = gflops;
-        result["share_of_fma"] = share;
-        if (!is_json_) {
-            if (object_["cases"].empty()) {
-                std::printf("\ntokens  dtype    threads         ms   GFLOP/s |  of FMA\n");
-            }
-            std::printf("%6s  %-8s %7u %10.2f %9.2f | %5.1f %%\n",
-                        result["case"].get<std::string>().c_str(),
-                        result["dtype"].get<std::string>().c_str(),
-                        result["threads"].get<uint32_t>(), measured.seconds * 1e3, gflops,
-                        100 * share);
-            std::fflush(stdout);
-        }
+        result["share_of_fma"] = nullptr;
+        if (floor != floors_.end()) result["share_of_fma"] = gflops / floor->second;
+        if (!is_json_) print(result);
         object_["cases"].push_back(result);
     }
 
@@ -100,6 +91,22 @@ class Report {
     }
 
  private:
+    void print(const nlohmann::ordered_json &result) const {
+        if (object_["cases"].empty()) {
+            std::printf("\ntokens  dtype    threads         ms   GFLOP/s |  of FMA\n");
+        }
+        const nlohmann::ordered_json &share = result["share_of_fma"];
+        std::printf("%6s  %-8s %7u %10.2f %9.2f |", result["case"].get<std::string>().c_str(),
+                    result["dtype"].get<std::string>().c_str(), result["threads"].get<uint32_t>(),
+                    result["milliseconds"].get<double>(), result["gflops"].get<double>());
+        if (share.is_null()) {
+            std::printf("       -\n");
+        } else {
+            std::printf(" %5.1f %%\n", 100 * share.get<double>());
+        }
+        std::fflush(stdout);
+    }
+
     bool is_json_;
     std::map<uint32_t, double> floors_;
     nlohmann::ordered_json object_;
@@ -111,20 +118,25 @@ Offer offer() {
     offer.description =
         "Causal attention of one sequence's new tokens, 32 query heads over 8 of K and V, 128\n"
         "elements, in steps of at most 2,048 tokens, beside the rate of f32 multiply-and-adds of\n"
-        "as many threads in the same run. Of the new tokens' keys a half is counted.";
+        "as many threads in the same run. Of the new tokens' keys a half is counted. A device\n"
+        "whose memory the host does not reach has no such rate beside it.";
     offer.example =
         "Example: 2,048 tokens, bf16, two threads\n"
         "  ./dev bench prefill --case 2048 --dtype bf16 --threads 2 --json";
     for (uint32_t tokens : kPrompts) offer.cases.push_back(std::to_string(tokens));
     offer.dtypes = {"f16"};
+    offer.has_device = true;
     offer.has_fast_16bit = true;
     return offer;
 }
 
 void run(const Options &options) {
     Report report(options.json);
-    report.add_device(Session(1, "cpu", options.device_flags()).device_name());
-    for (uint32_t threads : options.threads) report.add_machine(threads);
+    Session session(options.threads.front(), options.device, options.device_flags());
+    report.add_device(session.device_name());
+    if (session.is_host_visible()) {
+        for (uint32_t threads : options.threads) report.add_machine(threads);
+    }
     for (uint32_t tokens : kPrompts) {
         std::string name = std::to_string(tokens);
         if (!options.wants(name)) continue;
