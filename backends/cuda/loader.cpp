@@ -321,9 +321,9 @@ Found look_for_driver(Driver *driver) {
     const char *named = environment("QUIRE_CUDA_LIBRARY");
     void *library = dlopen(named != nullptr ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
-        if (named == nullptr) return found;
-        found.status = QUIRE_E_BACKEND;
-        std::snprintf(found.message, sizeof found.message, "QUIRE_CUDA_LIBRARY: %.150s", dlerror());
+        if (named != nullptr) found.status = QUIRE_E_BACKEND;
+        std::snprintf(found.message, sizeof found.message, "%s%.150s",
+                      named != nullptr ? "QUIRE_CUDA_LIBRARY: " : "", dlerror());
         return found;
     }
     auto get = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
@@ -336,9 +336,8 @@ Found look_for_driver(Driver *driver) {
         return found;
     }
     Result result = cuda.cuInit(0);
-    if (result == kNoDevice) return found;
     if (result != 0) {
-        found.status = QUIRE_E_BACKEND;
+        if (result != kNoDevice) found.status = QUIRE_E_BACKEND;
         std::snprintf(found.message, sizeof found.message,
                       "the CUDA driver does not start: %s (%d)", describe(result), result);
         return found;

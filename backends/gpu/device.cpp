@@ -22,22 +22,33 @@ quire_status check_device(const quire_be_device_desc *desc, quire_error *error) 
     return check_device_flags(*desc, error);
 }
 
-quire_status count_devices(const Driver **driver, int *count, quire_error *error) {
-    *count = 0;
-    if (quire_status status = find_driver(driver, error)) return status;
-    if (*driver == nullptr) return QUIRE_OK;
-    Result result = (*driver)->device_count(count);
+struct Devices {
+    const Driver *driver = nullptr;  // NULL: none
+    int count = 0;
+    const char *why_none = "";  // with a count of 0
+};
+
+quire_status count_devices(Devices *devices, quire_error *error) {
+    quire_status status = find_driver(&devices->driver, &devices->why_none, error);
+    if (status != QUIRE_OK || devices->driver == nullptr) return status;
+    devices->why_none = "the driver has none";
+    Result result = devices->driver->device_count(&devices->count);
     if (result == 0) return QUIRE_OK;
-    return fail_driver(**driver, result, "to count devices", error);
+    return fail_driver(*devices->driver, result, "to count devices", error);
 }
 
 quire_status choose(uint32_t index, const Driver **driver, quire_error *error) {
-    int count = 0;
-    if (quire_status status = count_devices(driver, &count, error)) return status;
-    if (index >= static_cast<uint32_t>(count)) {
-        return fail(error, QUIRE_E_ARG, "there is no %s device %u; there are %d", kBackendName,
-                    index, count);
+    Devices devices;
+    if (quire_status status = count_devices(&devices, error)) return status;
+    if (devices.count == 0) {
+        return fail(error, QUIRE_E_ARG, "there is no %s device %u; there are 0: %s", kBackendName,
+                    index, devices.why_none);
     }
+    if (index >= static_cast<uint32_t>(devices.count)) {
+        return fail(error, QUIRE_E_ARG, "there is no %s device %u; there are %d", kBackendName,
+                    index, devices.count);
+    }
+    *driver = devices.driver;
     char lacks[96] = {};
     Result result = (*driver)->device_lacks(static_cast<int>(index), lacks, sizeof lacks);
     if (result != 0) return fail_driver(**driver, result, "to describe a device", error);
@@ -119,11 +130,11 @@ void Deadline::wait(std::condition_variable &changed, std::unique_lock<std::mute
 
 quire_status probe(uint32_t *device_count, quire_error *error) {
     if (device_count == nullptr) return fail(error, QUIRE_E_ARG, "device_count is NULL");
-    const Driver *driver = nullptr;
-    int count = 0;
+    Devices devices;
     DriverThreads threads;
-    if (quire_status status = count_devices(&driver, &count, error)) return status;
-    *device_count = static_cast<uint32_t>(count);
+    if (quire_status status = count_devices(&devices, error)) return status;
+    *device_count = static_cast<uint32_t>(devices.count);
+    if (devices.count == 0) (void)fail(error, QUIRE_OK, "%s", devices.why_none);
     return QUIRE_OK;
 }
 

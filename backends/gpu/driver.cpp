@@ -9,7 +9,7 @@
 
 namespace quire::gpu {
 
-quire_status find_driver(const Driver **out, quire_error *error) {
+quire_status find_driver(const Driver **out, const char **why_none, quire_error *error) {
     static std::mutex mutex;
     static bool is_known = false;
     static Found found;
@@ -21,6 +21,7 @@ quire_status find_driver(const Driver **out, quire_error *error) {
         is_known = true;
     }
     *out = found.has_driver ? &driver : nullptr;
+    *why_none = found.message;
     return found.status == QUIRE_OK ? QUIRE_OK : fail(error, found.status, "%s", found.message);
 }
 

@@ -87,14 +87,15 @@ struct Driver {
     bool (*is_fatal)(Result result);
 };
 
-// Finds the driver, once for the process. QUIRE_OK with *out NULL: there is none on this machine.
-quire_status find_driver(const Driver **out, quire_error *error);
+// Finds the driver, once for the process. QUIRE_OK with *out NULL: there is none on this machine,
+// or it starts for no device; *why_none says which.
+quire_status find_driver(const Driver **out, const char **why_none, quire_error *error);
 
 // What came of looking for it.
 struct Found {
     quire_status status = QUIRE_OK;
     bool has_driver = false;
-    char message[192] = {};  // with a status
+    char message[192] = {};  // where there is no driver: why
 };
 
 // Each vendor's loader defines it: opens the driver and fills the table.

@@ -364,9 +364,9 @@ Found look_for_driver(Driver *driver) {
     const char *named = environment("QUIRE_HIP_LIBRARY");
     void *library = open_library(named);
     if (library == nullptr) {
-        if (named == nullptr) return found;
-        found.status = QUIRE_E_BACKEND;
-        std::snprintf(found.message, sizeof found.message, "QUIRE_HIP_LIBRARY: %.150s", dlerror());
+        if (named != nullptr) found.status = QUIRE_E_BACKEND;
+        std::snprintf(found.message, sizeof found.message, "%s%.150s",
+                      named != nullptr ? "QUIRE_HIP_LIBRARY: " : "", dlerror());
         return found;
     }
     if (const char *lacks = find_functions(library)) {
@@ -377,9 +377,8 @@ Found look_for_driver(Driver *driver) {
     }
     OwnErrors errors;
     Result result = hip.hipInit(0);
-    if (result == kNoDevice || result == kInvalidDevice) return found;
     if (result != 0) {
-        found.status = QUIRE_E_BACKEND;
+        if (!(result == kNoDevice || result == kInvalidDevice)) found.status = QUIRE_E_BACKEND;
         std::snprintf(found.message, sizeof found.message, "the HIP driver does not start: %s (%d)",
                       describe(result), result);
         return found;

@@ -29,6 +29,7 @@ struct Vendor {
     const char *plugin;
     const char *variable;
     const char *driver;
+    const char *count_devices;
     const char *launch;
     const char *fill;
     const char *copy;
@@ -40,6 +41,7 @@ inline const Vendor kVendors[] = {
      QUIRE_CUDA_BACKEND,
      "QUIRE_CUDA_LIBRARY",
      QUIRE_FAKE_CUDA,
+     "cuDeviceGetCount",
      "cuLaunchKernel",
      "cuMemsetD8Async",
      "cuMemcpyAsync",
@@ -49,6 +51,7 @@ inline const Vendor kVendors[] = {
      QUIRE_HIP_BACKEND,
      "QUIRE_HIP_LIBRARY",
      QUIRE_FAKE_HIP,
+     "hipGetDeviceCount",
      "hipModuleLaunchKernel",
      "hipMemsetD8Async",
      "hipMemcpyAsync",

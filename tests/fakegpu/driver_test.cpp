@@ -21,6 +21,24 @@ TEST_P(Driver, step_only_enqueues_and_allocates_nothing) {
     EXPECT_EQ(rig.sync(), QUIRE_OK) << rig.error.message << last_fault();
 }
 
+TEST_P(Driver, without_a_device_says_so) {
+    constexpr int kNoDevice = 100;
+    const char *count_devices = vendor().count_devices;
+    uint32_t count = 1;
+    Error error;
+    fail(count_devices, 1, kNoDevice);
+    ASSERT_EQ(api().probe(&count, &error), QUIRE_OK) << error.message;
+    EXPECT_EQ(count, 0u);
+    EXPECT_STREQ(error.message, "the driver has none");
+
+    quire_be_device_desc desc{};
+    desc.struct_size = sizeof desc;
+    quire_be_device *device = nullptr;
+    fail(count_devices, 1, kNoDevice);
+    EXPECT_EQ(api().device_open(&desc, &device, &error), QUIRE_E_ARG);
+    EXPECT_TRUE(has(error, "there are 0: the driver has none")) << error.message;
+}
+
 // Another queue and another fence of the device work.
 void expect_sound(Rig &rig) {
     quire_be_queue *queue = nullptr;

@@ -107,8 +107,18 @@ TEST_P(Engine, handles_that_are_none_are_refused) {
     EXPECT_EQ(bound_, nullptr);
     EXPECT_EQ(rig_->step(), QUIRE_OK);
     EXPECT_EQ(rig_->sync(), QUIRE_OK);
-    if (!is_cuda_) return;
-    // HIP has no contexts.
+}
+
+// A stream is of a context on CUDA, of a device on HIP.
+TEST_P(Engine, stream_of_another_context_or_device_is_refused) {
+    if (!is_cuda_) {
+        auto put_streams_on = of_engine<void (*)(int)>("fakegpu_put_streams_on");
+        put_streams_on(1);
+        EXPECT_EQ(bind(as_stream(stream_)), QUIRE_E_ARG);
+        EXPECT_TRUE(has(rig_->error, "device")) << rig_->error.message;
+        put_streams_on(0);
+        return;
+    }
     int mine = 0;
     make_current(&mine);
     void *foreign = new_stream();

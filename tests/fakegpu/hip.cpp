@@ -3,6 +3,7 @@
 // hip: the machine as libamdhip64.so.6 shows it. Warps are of 64 lanes, or of as many as the
 // environment's FAKEGPU_WARP_WIDTH says.
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -24,6 +25,8 @@ Context *device_context() {
     }();
     return context;
 }
+
+std::atomic<int> device_of_streams{0};
 
 // What the last call that failed in this thread said, until somebody asks.
 thread_local int last_error = 0;
@@ -116,9 +119,10 @@ FAKEGPU_EXPORT int hipStreamCreateWithPriority(Stream **out, unsigned, int prior
     return on_device("hipStreamCreateWithPriority", [=] { return stream_create(priority, out); });
 }
 FAKEGPU_EXPORT int hipStreamGetDevice(Stream *, int *device) {
-    *device = 0;
+    *device = device_of_streams.load();
     return kSuccess;
 }
+FAKEGPU_EXPORT void fakegpu_put_streams_on(int device) { device_of_streams.store(device); }
 FAKEGPU_EXPORT int hipStreamWaitEvent(Stream *stream, Event *event, unsigned) {
     return on_device("hipStreamWaitEvent", [=] { return stream_wait_event(stream, event); });
 }

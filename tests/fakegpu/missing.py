@@ -39,9 +39,19 @@ def finds_the_loaded_one(quire, fake_hip):
     return True
 
 
+def says_why_there_is_no_device(quire):
+    for backend in ("cuda", "hip"):
+        one = listed(quire, backend)
+        if not one["devices"] and not one.get("reason"):
+            print(f"{backend} has no device, and nobody learns why: {one}")
+            return False
+    return True
+
+
 def main():
     quire, fake_hip = sys.argv[1:]
     failed = not finds_the_loaded_one(quire, fake_hip)
+    failed |= not says_why_there_is_no_device(quire)
     for backend, words in {"cuda": "older than CUDA 12", "hip": "ROCm 5.2"}.items():
         for library, wanted in {"/nowhere/driver.so": "/nowhere/driver.so",
                                 "libm.so.6": words}.items():
