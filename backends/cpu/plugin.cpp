@@ -2,11 +2,9 @@
 //
 // plugin: the one exported function and the table it hands out.
 //
-// The query keeps nothing of the host: two libraries in one process may load the same plugin, and a
-// device could not tell whose allocator was meant. So small objects come from operator new.
-//
 // Threads: any.
 
+#include "shared/plugin.hpp"
 #include "attention.hpp"
 #include "device.hpp"
 #include "fence.hpp"
@@ -15,7 +13,6 @@
 #include "pool_write.hpp"
 #include "queue.hpp"
 #include "quire/plugin/backend.h"
-#include "shared/checks.hpp"
 #include "transfer.hpp"
 
 const char quire::kBackendName[] = "cpu";
@@ -24,15 +21,11 @@ namespace quire::cpu {
 
 namespace {
 
-// The first minor that this backend speaks is its only one, so min(host, own) is always kMinor.
-constexpr uint32_t kMajor = 0;
-constexpr uint32_t kMinor = 1;
-
 constexpr quire_backend_api kApi = {
     .struct_size = sizeof(quire_backend_api),
-    .abi_major = kMajor,
-    .abi_minor = kMinor,
-    .min_host_minor = kMinor,
+    .abi_major = kPluginMajor,
+    .abi_minor = kPluginMinor,
+    .min_host_minor = kPluginMinor,
     .name = kBackendName,
     .version = "0.1.0",
     .probe = probe,
@@ -72,17 +65,5 @@ constexpr quire_backend_api kApi = {
 
 quire_status quire_backend_query_v0(const quire_host_info *host, const quire_backend_api **out,
                                     quire_error *error) {
-    using namespace quire::cpu;
-    using quire::check_struct;
-    using quire::fail;
-    if (out == nullptr) return fail(error, QUIRE_E_ARG, "out is NULL");
-    if (quire_status status = check_struct(host, sizeof *host, "host", error)) return status;
-    if (host->abi_major != kMajor || host->abi_minor < kMinor) {
-        return fail(error, QUIRE_E_INCOMPATIBLE,
-                    "the host speaks backend ABI %u.%u, this backend %u.%u; "
-                    "install the backend that came with the library",
-                    host->abi_major, host->abi_minor, kMajor, kMinor);
-    }
-    *out = &kApi;
-    return QUIRE_OK;
+    return quire::hand_out(&quire::cpu::kApi, host, out, error);
 }

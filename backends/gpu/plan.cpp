@@ -3,7 +3,6 @@
 #include "plan.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "attention.hpp"
@@ -11,20 +10,11 @@
 #include "kernels/calls.hpp"
 #include "shared/checks.hpp"
 #include "shared/instances.hpp"
+#include "shared/kernel_arguments.hpp"
 
 namespace quire::gpu {
 
 namespace {
-
-// How far a position turns a pair, modulo whole turns, as a fraction of 2^64. An angle is then one
-// integer product, exact but for this rounding: at position 2^31 it is wrong by 2^-33 of a turn.
-uint64_t fraction_of_turn(float frequency) {
-    constexpr long double kTurn = 6.283185307179586476925286766559L;
-    long double turns = static_cast<long double>(frequency) / kTurn;
-    long double fraction = turns - std::floor(turns);
-    long double scaled = std::ldexp(fraction, 64);
-    return scaled >= 0x1p64L ? 0 : static_cast<uint64_t>(scaled);
-}
 
 // Slopes travel with each launch, whose arguments are no larger than kMostBytes.
 constexpr char kManySlopes[] = "ALiBi of more than 512 query heads; divide the heads over devices";
@@ -57,13 +47,7 @@ quire_status plan_create(quire_be_device *device, const quire_be_plan_desc *desc
     if (quire_status status = make_plan_options(desc, &plan->options, error)) return status;
     const PlanOptions &options = plan->options;
     if (has_many_slopes(options.shape)) return fail(error, QUIRE_E_UNSUPPORTED, "%s", kManySlopes);
-    if (options.has(QUIRE_BE_ATTENTION_ROPE)) {
-        plan->turn_count = options.shape.rotated_dim / 2;
-        plan->turns = std::make_unique<uint64_t[]>(plan->turn_count);
-        for (uint32_t i = 0; i < plan->turn_count; ++i) {
-            plan->turns[i] = fraction_of_turn(options.frequencies[i]);
-        }
-    }
+    plan->turns = rope_turns(plan->options);
     {
         std::lock_guard lock(device->mutex);
         device->scratch_bytes = std::max(device->scratch_bytes, scratch_bytes_of(*desc));

@@ -9,7 +9,7 @@
 // Threads: any.
 #pragma once
 
-#include <memory>
+#include <vector>
 
 #include "quire/plugin/backend.h"
 #include "shared/plan_options.hpp"
@@ -31,6 +31,5 @@ quire_status check_plan_fits(const quire_be_plan &plan, const quire_be_pool &poo
 struct quire_be_plan {
     quire_be_device *device = nullptr;
     quire::PlanOptions options;
-    std::unique_ptr<uint64_t[]> turns;  // of each pair of a rope, for one position: 2^-64 of a turn
-    uint32_t turn_count = 0;
+    std::vector<uint64_t> turns;  // of each pair of a rope, for one position: 2^-64 of a turn
 };

@@ -2,13 +2,9 @@
 //
 // plugin: the one exported function and the table it hands out.
 //
-// The query keeps nothing of the host: two libraries in one process may load the same plugin, and a
-// device could not tell whose allocator was meant. So small objects come from operator new.
-//
 // Threads: any.
 
-#include <new>
-
+#include "shared/plugin.hpp"
 #include "attention.hpp"
 #include "device.hpp"
 #include "engine.hpp"
@@ -18,42 +14,17 @@
 #include "pool_write.hpp"
 #include "queue.hpp"
 #include "quire/plugin/backend.h"
-#include "shared/checks.hpp"
 #include "transfer.hpp"
 
 namespace quire::gpu {
 
 namespace {
 
-// The first minor that this backend speaks is its only one, so min(host, own) is always kMinor.
-constexpr uint32_t kMajor = 0;
-constexpr uint32_t kMinor = 1;
-
-quire_error *error_of(quire_error *error) { return error; }
-template <typename First, typename... Rest>
-quire_error *error_of(First, Rest... rest) {
-    return error_of(rest...);
-}
-
-// A slot that may run out of host memory, and says so.
-template <auto slot>
-struct Guard;
-template <typename... Arguments, quire_status (*slot)(Arguments...)>
-struct Guard<slot> {
-    static quire_status call(Arguments... arguments) noexcept {
-        try {
-            return slot(arguments...);
-        } catch (const std::bad_alloc &) {
-            return fail(error_of(arguments...), QUIRE_E_HOST_MEMORY, "no host memory is left");
-        }
-    }
-};
-
 constexpr quire_backend_api kApi = {
     .struct_size = sizeof(quire_backend_api),
-    .abi_major = kMajor,
-    .abi_minor = kMinor,
-    .min_host_minor = kMinor,
+    .abi_major = kPluginMajor,
+    .abi_minor = kPluginMinor,
+    .min_host_minor = kPluginMinor,
     .name = kBackendName,
     .version = "0.1.0",
     .probe = Guard<probe>::call,
@@ -93,17 +64,5 @@ constexpr quire_backend_api kApi = {
 
 quire_status quire_backend_query_v0(const quire_host_info *host, const quire_backend_api **out,
                                     quire_error *error) {
-    using namespace quire::gpu;
-    using quire::check_struct;
-    using quire::fail;
-    if (out == nullptr) return fail(error, QUIRE_E_ARG, "out is NULL");
-    if (quire_status status = check_struct(host, sizeof *host, "host", error)) return status;
-    if (host->abi_major != kMajor || host->abi_minor < kMinor) {
-        return fail(error, QUIRE_E_INCOMPATIBLE,
-                    "the host speaks backend ABI %u.%u, this backend %u.%u; "
-                    "install the backend that came with the library",
-                    host->abi_major, host->abi_minor, kMajor, kMinor);
-    }
-    *out = &kApi;
-    return QUIRE_OK;
+    return quire::hand_out(&quire::gpu::kApi, host, out, error);
 }

@@ -6,12 +6,10 @@
 #include <array>
 #include <cstring>
 
-#include "format.hpp"
 #include "plan.hpp"
-#include "quire/attention.h"
-#include "quire/cache.h"
 #include "recorder.hpp"
 #include "shared/checks.hpp"
+#include "shared/kernel_arguments.hpp"
 #include "shared/pool_calls.hpp"
 
 namespace quire::vulkan {
@@ -19,22 +17,7 @@ namespace quire::vulkan {
 namespace {
 
 // kernels/attend_call.glsl.
-enum Option : uint32_t {
-    kNotCausal = 1,
-    kWindow = 2,
-    kChunked = 4,
-    kSinkLogits = 8,
-    kSoftCap = 16,
-    kAlibi = 32,
-    kMask = 64,
-    kStaticKScale = 128,
-    kStaticVScale = 256,
-    kOwnKScale = 512,
-    kOwnVScale = 1024,
-    kLatent = 2048,
-    kWideK = 4096,
-    kWideV = 8192
-};
+enum WidthOption : uint32_t { kWideK = kFirstOwnOption, kWideV = kFirstOwnOption * 2 };
 constexpr uint32_t kChunkPlaces = 512;
 
 // kQueries of kernels/attend.comp, and of kernels/attend_fragments.comp.
@@ -67,26 +50,6 @@ struct MergeArguments {
     uint32_t part_count, head_dim, format;
 };
 
-uint32_t scale_option(uint32_t kind, uint32_t of_calibration, uint32_t of_rows) {
-    if (kind == QUIRE_SCALE_NONE) return 0;
-    return kind == QUIRE_SCALE_TOKEN_HEAD ? of_rows : of_calibration;
-}
-
-uint32_t options_of(const PlanOptions &plan, const quire_be_attention &args) {
-    const quire_be_attention_query &shape = plan.shape;
-    uint32_t options = scale_option(shape.k_scale_kind, kStaticKScale, kOwnKScale) |
-                       scale_option(shape.v_scale_kind, kStaticVScale, kOwnVScale);
-    if (plan.has(QUIRE_ATTENTION_NOT_CAUSAL)) options |= kNotCausal;
-    if (shape.group_kind == QUIRE_GROUP_WINDOW) options |= kWindow;
-    if (shape.group_kind == QUIRE_GROUP_CHUNKED) options |= kChunked;
-    if (shape.group_kind == QUIRE_GROUP_LATENT) options |= kLatent;
-    if (plan.has(QUIRE_ATTENTION_SINK_LOGITS)) options |= kSinkLogits;
-    if (plan.soft_cap != 0.0f) options |= kSoftCap;
-    if (plan.slopes != nullptr) options |= kAlibi;
-    if (args.mask != 0) options |= kMask;
-    return options;
-}
-
 // May rows be read by four elements at a time?
 bool is_wide(const quire_be_pool &pool, int64_t offset, int64_t head_stride, int64_t token_stride,
              uint32_t dim) {
@@ -97,69 +60,21 @@ bool is_wide(const quire_be_pool &pool, int64_t offset, int64_t head_stride, int
     return misfit % kWideBytes == 0 && dim % 4 == 0;
 }
 
-void put_pool(const quire_be_pool &pool, uint32_t layer, AttendArguments *to) {
+uint32_t width_options(const quire_be_pool &pool) {
+    uint32_t options = 0;
     if (is_wide(pool, 0, pool.k_head_stride, pool.k_token_stride, pool.k_head_dim)) {
-        to->options |= kWideK;
+        options |= kWideK;
     }
     if (is_wide(pool, pool.v_offset, pool.v_head_stride, pool.v_token_stride, pool.v_head_dim)) {
-        to->options |= kWideV;
+        options |= kWideV;
     }
-    to->pool = pool.address + layer * static_cast<uint64_t>(pool.layer_stride);
-    to->block_stride = pool.block_stride;
-    to->v_offset = pool.v_offset;
-    to->k_head_stride = pool.k_head_stride;
-    to->k_token_stride = pool.k_token_stride;
-    to->v_head_stride = pool.v_head_stride;
-    to->v_token_stride = pool.v_token_stride;
-    to->k_scale_offset = pool.k_scale_offset;
-    to->v_scale_offset = pool.v_scale_offset;
-    to->scale_head_stride = pool.scale_head_stride;
-    to->block_count = pool.block_count;
-    to->block_tokens = pool.block_tokens;
-    to->kv_heads = pool.kv_heads;
-    to->k_dim = pool.k_head_dim;
-    to->v_dim = pool.v_head_dim;
-    to->k_format = format_of(pool.k_dtype);
-    to->v_format = format_of(pool.v_dtype);
-    if ((to->options & (kStaticKScale | kStaticVScale)) == 0) return;
-    to->scales = pool.scales + uint64_t{layer} * 2 * pool.kv_heads * sizeof(float);
-}
-
-// As tokens count; a window of more than all is one of all.
-int32_t capped(uint32_t tokens) {
-    return static_cast<int32_t>(std::min<uint32_t>(tokens, INT32_MAX));
+    return options;
 }
 
 AttendArguments arguments_of(const PlanOptions &plan, const quire_be_attention &args) {
     AttendArguments to{};
-    to.options = options_of(plan, args);
-    put_pool(*args.pool, args.layer, &to);
-    to.q = args.q;
-    to.out = args.out;
-    to.lse = args.lse;
-    to.block_table = args.block_table;
-    to.lengths = args.lengths;
-    to.cu_q = args.cu_q;
-    to.sinks = args.sinks;
-    to.shared_prefix = args.shared_prefix;
-    if (args.mask != 0) {
-        to.positions = args.positions;
-        to.mask = args.mask;
-        to.mask_rows = args.mask_rows;
-        to.mask_first = args.mask_first;
-    }
-    to.q_stride = args.q_token_stride;
-    to.out_stride = args.out_token_stride;
-    to.block_table_stride = args.block_table_stride;
-    to.row_count = args.row_count;
-    to.query_tokens = args.query_tokens;
-    to.q_heads = plan.shape.q_heads;
-    to.group = plan.shape.q_heads / plan.shape.kv_heads;
-    to.q_format = format_of(plan.shape.q_dtype);
-    to.window = capped(plan.shape.window);
-    to.sink_tokens = capped(plan.shape.sink_tokens);
-    to.scale = plan.scale;
-    to.soft_cap = plan.soft_cap;
+    put_attention(plan, args, &to);
+    to.options |= width_options(*args.pool);
     // Rows are no longer than at the commit, nor than their tables; kernels/rows.comp makes sure.
     uint64_t places =
         std::min<uint64_t>(uint64_t{args.block_table_stride} * to.block_tokens, args.max_length);
@@ -320,13 +235,11 @@ quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_erro
     KernelKey key{KernelName::merge, is_any_divided, {}};
     Kernel kernel{};
     if (quire_status status = queue->device->kernels.get(key, &kernel, error)) return status;
-    uint64_t row_count = uint64_t{args->token_count} * args->heads;
-    MergeArguments arguments = {
-        args->parts, args->lses,       args->out,      args->lse,
-        row_count,   args->part_count, args->head_dim, format_of(args->dtype)};
+    MergeArguments arguments{};
+    put_merge(*args, &arguments);
     uint64_t where = recorder.arguments(&arguments, sizeof arguments);
     if (where == 0) return no_memory("a kernel's arguments", error);
-    recorder.dispatch(kernel, where, row_count);
+    recorder.dispatch(kernel, where, arguments.row_count);
     return recorder.finish(error);
 }
 

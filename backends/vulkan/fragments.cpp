@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "format.hpp"
+#include "shared/kernel_enums.hpp"
 
 namespace quire::vulkan {
 

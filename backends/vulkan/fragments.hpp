@@ -78,7 +78,7 @@ struct MatrixFeatures {
 
 // Of an attention call, by the types and sizes that its plan was made for.
 struct FragmentShape {
-    uint32_t q_format, k_format, v_format;  // format.hpp
+    uint32_t q_format, k_format, v_format;  // shared/kernel_enums.hpp
     uint32_t k_dim, v_dim;
 };
 bool fits_fragments(const FragmentShape &shape);

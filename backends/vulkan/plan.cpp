@@ -2,27 +2,12 @@
 
 #include "plan.hpp"
 
-#include <cmath>
-
 #include "device.hpp"
 #include "shared/checks.hpp"
 #include "shared/instances.hpp"
+#include "shared/kernel_arguments.hpp"
 
 namespace quire::vulkan {
-
-namespace {
-
-// How far a position turns a pair, modulo whole turns, as a fraction of 2^64. An angle is then one
-// integer product, exact but for this rounding: at position 2^31 it is wrong by 2^-33 of a turn.
-uint64_t fraction_of_turn(float frequency) {
-    constexpr long double kTurn = 6.283185307179586476925286766559L;
-    long double turns = static_cast<long double>(frequency) / kTurn;
-    long double fraction = turns - std::floor(turns);
-    long double scaled = std::ldexp(fraction, 64);
-    return scaled >= 0x1p64L ? 0 : static_cast<uint64_t>(scaled);
-}
-
-}  // namespace
 
 quire_status query_attention(quire_be_device *device, const quire_be_attention_query *query,
                              quire_be_answer *answer, quire_error *error) {
@@ -38,14 +23,7 @@ quire_status plan_create(quire_be_device *device, const quire_be_plan_desc *desc
     auto plan = std::make_unique<quire_be_plan>();
     plan->device = device;
     if (quire_status status = make_plan_options(desc, &plan->options, error)) return status;
-    const PlanOptions &options = plan->options;
-    if (options.has(QUIRE_BE_ATTENTION_ROPE)) {
-        plan->turn_count = options.shape.rotated_dim / 2;
-        plan->turns = std::make_unique<uint64_t[]>(plan->turn_count);
-        for (uint32_t i = 0; i < plan->turn_count; ++i) {
-            plan->turns[i] = fraction_of_turn(options.frequencies[i]);
-        }
-    }
+    plan->turns = rope_turns(plan->options);
     live_objects.fetch_add(1, std::memory_order_relaxed);
     *out = plan.release();
     return QUIRE_OK;

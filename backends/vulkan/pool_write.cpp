@@ -6,15 +6,11 @@
 #include <array>
 #include <vector>
 
-#include "format.hpp"
 #include "plan.hpp"
-#include "quire/attention.h"
-#include "quire/cache.h"
 #include "recorder.hpp"
 #include "shared/checks.hpp"
-#include "shared/element_type.hpp"
+#include "shared/kernel_arguments.hpp"
 #include "shared/pool_calls.hpp"
-#include "shared/pool_view.hpp"
 
 namespace quire::vulkan {
 
@@ -50,86 +46,6 @@ bool is_any_divided(std::span<const uint64_t> addresses) {
     return std::any_of(addresses.begin(), addresses.end(), is_divided);
 }
 
-// Where a layer's numbers begin, of f32 [layer_count][2][kv_heads]; 0 stays 0.
-uint64_t at_layer(uint64_t address, const quire_be_pool &pool, uint32_t layer) {
-    return address == 0 ? 0 : address + uint64_t{layer} * 2 * pool.kv_heads * sizeof(float);
-}
-
-KvWriteArguments arguments_of(const quire_be_kv_write &args, const quire_be_plan *plan) {
-    const quire_be_pool &pool = *args.pool;
-    KvWriteArguments to{};
-    to.k = args.k;
-    to.v = args.v;
-    to.slots = args.slots;
-    to.pool = pool.address + args.layer * static_cast<uint64_t>(pool.layer_stride);
-    bool has_scales =
-        pool.k_scale_kind == QUIRE_SCALE_TENSOR || pool.k_scale_kind == QUIRE_SCALE_HEAD ||
-        pool.v_scale_kind == QUIRE_SCALE_TENSOR || pool.v_scale_kind == QUIRE_SCALE_HEAD;
-    to.scales = has_scales ? at_layer(pool.scales, pool, args.layer) : 0;
-    to.amax = at_layer(pool.amax, pool, args.layer);
-    to.slot_count = slot_count_of(pool);
-    to.block_stride = pool.block_stride;
-    to.v_offset = pool.v_offset;
-    to.k_head_stride = pool.k_head_stride;
-    to.k_token_stride = pool.k_token_stride;
-    to.v_head_stride = pool.v_head_stride;
-    to.v_token_stride = pool.v_token_stride;
-    to.k_scale_offset = pool.k_scale_offset;
-    to.v_scale_offset = pool.v_scale_offset;
-    to.scale_head_stride = pool.scale_head_stride;
-    to.k_given_stride = args.k_token_stride;
-    to.v_given_stride = args.v_token_stride;
-    to.block_tokens = pool.block_tokens;
-    to.kv_heads = pool.kv_heads;
-    to.k_dim = pool.k_head_dim;
-    to.v_dim = pool.v_head_dim;
-    to.k_format = format_of(pool.k_dtype);
-    to.v_format = format_of(pool.v_dtype);
-    to.k_scale = pool.k_scale_kind;
-    to.v_scale = pool.v_scale_kind;
-    to.given_format = format_of(args.dtype);
-    to.is_latent = pool.group_kind == QUIRE_GROUP_LATENT ? 1 : 0;
-    if (plan == nullptr || !plan->options.has(QUIRE_BE_ATTENTION_ROPE)) return to;
-    const quire_be_attention_query &shape = plan->options.shape;
-    to.positions = args.positions;
-    to.q = args.q;
-    to.q_stride = args.q_token_stride;
-    to.q_format = format_of(shape.q_dtype);
-    to.q_heads = shape.q_heads;
-    to.rotated_dim = shape.rotated_dim;
-    to.is_in_pairs = shape.rope_pairing == QUIRE_ROPE_PAIRS ? 1 : 0;
-    to.magnitude = plan->options.rope_magnitude;
-    return to;
-}
-
-MoveArguments arguments_of(const quire_be_pool &pool) {
-    MoveArguments to{};
-    bool has_v = pool.group_kind != QUIRE_GROUP_LATENT;
-    bool has_k_scale = pool.k_scale_kind == QUIRE_SCALE_TOKEN_HEAD;
-    bool has_v_scale = has_v && pool.v_scale_kind == QUIRE_SCALE_TOKEN_HEAD;
-    to.pool = pool.address;
-    to.block_stride = pool.block_stride;
-    to.layer_stride = pool.layer_stride;
-    to.v_offset = pool.v_offset;
-    to.k_head_stride = pool.k_head_stride;
-    to.k_token_stride = pool.k_token_stride;
-    to.v_head_stride = pool.v_head_stride;
-    to.v_token_stride = pool.v_token_stride;
-    to.k_scale_offset = pool.k_scale_offset;
-    to.v_scale_offset = pool.v_scale_offset;
-    to.scale_head_stride = pool.scale_head_stride;
-    to.block_tokens = pool.block_tokens;
-    to.kv_heads = pool.kv_heads;
-    auto row_bytes = [](uint32_t dtype, uint32_t dim) {
-        return static_cast<uint32_t>(find_type(dtype)->row_bytes(dim));
-    };
-    to.k_bytes = row_bytes(pool.k_dtype, pool.k_head_dim);
-    to.v_bytes = has_v ? row_bytes(pool.v_dtype, pool.v_head_dim) : 0;
-    to.k_scale_bytes = has_k_scale ? sizeof(float) : 0;
-    to.v_scale_bytes = has_v_scale ? sizeof(float) : 0;
-    return to;
-}
-
 quire_status no_arguments(quire_error *error) {
     return fail(error, QUIRE_E_DEVICE_MEMORY, "no memory for a kernel's arguments");
 }
@@ -148,7 +64,8 @@ quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quir
         if (quire_status status = resolve_rope(plan->options, &call, error)) return status;
     }
     if (args->token_count == 0) return QUIRE_OK;
-    KvWriteArguments arguments = arguments_of(call, plan);
+    KvWriteArguments arguments{};
+    put_kv_write(call, plan == nullptr ? nullptr : &plan->options, &arguments);
     const std::array<uint64_t, 8> addresses = {call.k,           call.v,
                                                call.slots,       arguments.positions,
                                                arguments.q,      call.pool->address,
@@ -160,8 +77,8 @@ quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quir
     Kernel kernel{};
     if (quire_status status = queue->device->kernels.get(key, &kernel, error)) return status;
     if (arguments.rotated_dim != 0) {
-        uint64_t size_bytes = plan->turn_count * sizeof(uint64_t);
-        arguments.turns = recorder.arguments(plan->turns.get(), size_bytes);
+        uint64_t size_bytes = plan->turns.size() * sizeof(uint64_t);
+        arguments.turns = recorder.arguments(plan->turns.data(), size_bytes);
         if (arguments.turns == 0) return no_arguments(error);
     }
     uint64_t where = recorder.arguments(&arguments, sizeof arguments);
@@ -180,7 +97,8 @@ quire_status move_tokens(quire_be_queue *queue, const quire_be_pool *pool,
     Kernel kernel{};
     KernelKey key{KernelName::move, is_divided(pool->address), {}};
     if (quire_status status = queue->device->kernels.get(key, &kernel, error)) return status;
-    MoveArguments arguments = arguments_of(*pool);
+    MoveArguments arguments{};
+    put_move(*pool, &arguments);
     arguments.move_count = count;
     arguments.moves = recorder.arguments(moves, uint64_t{count} * sizeof *moves);
     if (arguments.moves == 0) return no_arguments(error);

@@ -19,6 +19,7 @@ import time
 
 KERNELS, NVCC, HIPCC = sys.argv[1:]
 SOURCE = pathlib.Path(KERNELS, "all.cu")
+COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
 NVIDIA = ["sm_80", "sm_86", "sm_90"]
 AMD = ["gfx908", "gfx90a", "gfx1030"]
 # Of gfx1030 no matrix instruction is wanted, for it has none; gfx908 has none for bf16.
@@ -50,7 +51,7 @@ def show(target, kernels, seconds):
 
 def of_nvidia(target, folder):
     begin = time.monotonic()
-    said = run(NVCC, "-std=c++20", "-fmad=false", "-cubin", f"-arch={target}", "--resource-usage",
+    said = run(NVCC, *COMMON, "-fmad=false", "-cubin", f"-arch={target}", "--resource-usage",
                SOURCE, "-o", folder / "kernels.cubin")
     kernels = {}
     for block in said.split("Compiling entry function '")[1:]:
@@ -66,7 +67,7 @@ def of_nvidia(target, folder):
 def of_amd(target, folder):
     begin = time.monotonic()
     out = folder / "kernels.s"
-    run(HIPCC, "-S", "--cuda-device-only", f"--offload-arch={target}", "-O3", "-std=c++20",
+    run(HIPCC, "-S", "--cuda-device-only", f"--offload-arch={target}", "-O3", *COMMON,
         "-ffp-contract=off", "-x", "hip", SOURCE, "-o", out)
     text = out.read_text()
     kernels = {}
@@ -93,7 +94,7 @@ def main():
             kernels = of_nvidia(target, folder)
             lists.add(tuple(sorted(kernels)))
             expect(all(stack == 0 for _, _, stack in kernels.values()), f"{target}: a stack")
-        run(NVCC, "-std=c++20", "-fmad=false", "-ptx", "-arch=sm_80", SOURCE, "-o", folder / "ptx")
+        run(NVCC, *COMMON, "-fmad=false", "-ptx", "-arch=sm_80", SOURCE, "-o", folder / "ptx")
         ptx = (folder / "ptx").read_text()
         for kernel in MATRIX_KERNELS:
             body = ptx.split(f".entry {kernel}(", 1)[1].split(".entry", 1)[0]

@@ -11,11 +11,11 @@
 
 #include <cstdlib>
 
-#include "format.hpp"
 #include "kernels/spirv.hpp"
 #include "quire/attention.h"
 #include "quire/cache.h"
 #include "quire/plugin/backend.h"
+#include "shared/kernel_enums.hpp"
 
 namespace quire::vulkan {
 namespace {

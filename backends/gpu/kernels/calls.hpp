@@ -13,6 +13,8 @@
 
 #include <stdint.h>
 
+#include "shared/kernel_enums.hpp"
+
 namespace quire::gpu {
 
 constexpr uint32_t kMostBytes = 4096;
@@ -74,8 +76,6 @@ struct CopyCall {
     CopyPiece pieces[kMostPieces];
 };
 
-enum Format : uint32_t { kF32, kF16, kBf16, kI8, kI4, kE4m3, kE5m2 };
-
 enum ScaleKind : uint32_t { kScaleTokenHead = 3 };  // QUIRE_SCALE_TOKEN_HEAD
 
 constexpr uint32_t kMostElements = 576;  // of a row of K
@@ -125,21 +125,9 @@ struct MergeCall {
     uint32_t part_count, head_dim, format, reserved0;
 };
 
-enum Option : uint32_t {
-    kNotCausal = 1,
-    kWindow = 2,
-    kChunked = 4,
-    kSinkLogits = 8,
-    kSoftCap = 16,
-    kAlibi = 32,
-    kMask = 64,
-    kStaticKScale = 128,
-    kStaticVScale = 256,
-    kOwnKScale = 512,  // in planes beside the codes
-    kOwnVScale = 1024,
-    kLatent = 2048,   // V is the beginning of K, and so are its scales
-    kWideK = 4096,    // rows of K are aligned to 16 bytes, and of whole fours
-    kWideRows = 8192  // rows of K and V are aligned to 16 bytes
+enum WidthOption : uint32_t {
+    kWideK = kFirstOwnOption,         // rows of K are aligned to 16 bytes, and of whole fours
+    kWideRows = kFirstOwnOption * 2,  // rows of K and V are aligned to 16 bytes
 };
 
 // Places of a chunk: what one state is about. Every query's chunks begin at multiples of it, so
