@@ -373,7 +373,7 @@ Status Batch::views(uint32_t group, uint32_t shard, quire_batch_views *out) cons
     out->block_table_stride = max_blocks_;
     out->row_count = row_count_;
     out->query_tokens = query_tokens_;
-    out->max_length = max_length_;
+    out->max_length = max_length(group);
     out->mask = address(shard, mask_);
     out->mask_rows = address(shard, mask_rows_);
     out->mask_first = address(shard, mask_first_);
@@ -399,7 +399,7 @@ void Batch::fill_attention(uint32_t shard, uint32_t group, quire_be_attention *a
     args->block_table_stride = max_blocks_;
     args->row_count = row_count_;
     args->query_tokens = query_tokens_;
-    args->max_length = max_length_;
+    args->max_length = max_length(group);
     args->shared_prefix = address(shard, groups_[group].shared);
     if (cross_[group] || mask_rows_ == 0) return;
     args->positions = address(shard, positions_);

@@ -163,6 +163,10 @@ class Batch {
     RowState &row_state(uint32_t group, uint32_t row) {
         return rows_[(uint64_t{current_} * group_count_ + group) * max_rows_ + row];
     }
+    // Of the rows that were written, the longest in the group.
+    uint32_t max_length(uint32_t group) const {
+        return cross_[group] ? max_cross_length_ : max_length_;
+    }
     uint64_t address(uint32_t shard, uint64_t offset) const {
         return offset != 0 ? shards_[shard].base + offset : 0;
     }
@@ -199,6 +203,7 @@ class Batch {
     uint32_t row_count_ = 0;
     uint32_t query_tokens_ = 0;
     uint32_t max_length_ = 0;
+    uint32_t max_cross_length_ = 0;
     uint64_t last_step_ = 0;
     std::atomic<bool> stale_{false};
     std::atomic<bool> is_open_{false};  // last_step_ is committed and not over

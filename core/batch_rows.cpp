@@ -2,12 +2,15 @@
 //
 // Writing a step's rows into the current image, and the padding behind them.
 
+#include <algorithm>
+
 #include "batch.hpp"
 
 namespace quire {
 
 void Batch::begin_write() {
-    row_count_ = query_tokens_ = max_length_ = cross_tokens_ = mask_words_ = 0;
+    row_count_ = query_tokens_ = cross_tokens_ = mask_words_ = 0;
+    max_length_ = max_cross_length_ = 0;
     for (uint32_t g = 0; g < group_count_; ++g) {
         csr_blocks_[g] = context_tokens_[g] = 0;
         if (groups_[g].csr_indptr != 0) at<int32_t>(groups_[g].csr_indptr)[0] = 0;
@@ -132,7 +135,8 @@ void Batch::add_row(const BatchRow &item, const BlockTable *tables) {
     if (mask_rows_ != 0) write_mask(row, item);
     cross_tokens_ += item.cross_written;
     query_tokens_ += item.compute_count;
-    if (length > max_length_) max_length_ = length;
+    max_length_ = std::max(max_length_, length);
+    max_cross_length_ = std::max(max_cross_length_, item.cross_length);
     if (cu_q_ != 0) at<int32_t>(cu_q_)[row + 1] = static_cast<int32_t>(query_tokens_);
     row_count_ = row + 1;
 }

@@ -91,7 +91,7 @@ void expect_tokens(const Expected &wanted, const quire_batch_views &views, int64
     ASSERT_EQ(at<int32_t>(views.cu_q)[0], 0);
     for (uint32_t row = 0; row < kRows; ++row) {
         Placed placed = row < wanted.rows.size() ? wanted.rows[row] : Placed();
-        longest = std::max(longest, placed.first + placed.count);
+        longest = std::max(longest, wanted.length(row));
         ASSERT_EQ(at<int32_t>(views.lengths)[row], static_cast<int32_t>(wanted.length(row)));
         for (uint32_t p = placed.first; p < placed.first + placed.count; ++p, ++token) {
             ASSERT_EQ(at<int32_t>(views.positions)[token], static_cast<int32_t>(p));
