@@ -69,6 +69,7 @@ quire_status quire_queue_create(quire_device *device, const quire_native *native
         }
         queue->core.device = &device->core;
         queue->core.number = g_next_queue++;
+        queue->core.is_engines = native != nullptr && native->kind != QUIRE_NATIVE_NONE;
         queue->device = device;
         ++device->core.children;
         *out = queue.release();

@@ -307,6 +307,7 @@ class Cache {
     Status enqueue_on(uint32_t shard, const StepRecord &record, Batch *batch, quire_error *error);
     Status wait_for_other_queues(StepRecord *record, quire_error *error);
     Status wait_for_step(const StepRecord &record, const StepRecord &other, quire_error *error);
+    Status check_queues(const StepRecord &record, quire_error *error);
 
     // cache_finish.cpp
     void distrust_copies(const StepRecord &record);

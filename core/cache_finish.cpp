@@ -28,6 +28,8 @@ Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome
     if (step_open() && outcome == QUIRE_STEP_FAILED) {
         return fail(QUIRE_E_BUSY, "a step is open: abort or commit it before failing another");
     }
+    // What was enqueued of a failed step still runs, and its blocks wait for fences behind it.
+    if (has_memory_ && outcome == QUIRE_STEP_FAILED) QUIRE_TRY(check_queues(*record, error));
     bool has_native = native != nullptr && native->kind != QUIRE_NATIVE_NONE;
     if (has_native) QUIRE_TRY(wait_for_native(record, *native, error));
     if (outcome == QUIRE_STEP_FAILED) {

@@ -347,6 +347,21 @@ Status Cache::wait_for_step(const StepRecord &record, const StepRecord &other, q
     return Status{};
 }
 
+// An engine's own stream takes nothing while the engine captures it. Whoever cannot go back once it
+// has begun asks here first, by a wait for what has been reached. What else is wrong with a queue
+// is found by the work itself.
+Status Cache::check_queues(const StepRecord &record, quire_error *error) {
+    for (uint32_t i = 0; i < record.shard_count; ++i) {
+        Queue *queue = record.queues[i];
+        if (!queue->is_engines) continue;
+        std::lock_guard<std::mutex> lock(queue->mutex);
+        Status asked = ask<&quire_backend_api::fence_wait>(*queue->device->api, error,
+                                                           queue->handle, queue->fence, 0);
+        if (asked.code == QUIRE_E_BUSY) return asked;
+    }
+    return Status{};
+}
+
 Status Cache::enqueue_on(uint32_t shard, const StepRecord &record, Batch *batch,
                          quire_error *error) {
     Queue *queue = record.queues[shard];
@@ -371,7 +386,10 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     if (left_count != 0 && !reserve_record(0, 0, left_count, 0)) return no_host_memory();
     QUIRE_TRY(reserve_log(record));
     record->waited = 0;
-    if (has_memory_) QUIRE_TRY(wait_for_other_queues(record, error));
+    if (has_memory_) {
+        QUIRE_TRY(check_queues(*record, error));
+        QUIRE_TRY(wait_for_other_queues(record, error));
+    }
     // From here on nothing fails but the device.
     if (batch != nullptr) {
         batch->turn();

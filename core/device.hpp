@@ -27,6 +27,7 @@ struct Queue {
     quire_be_fence *fence = nullptr;  // signalled once a finished step
     uint64_t signalled = 0;           // last value enqueued; under the mutex
     uint64_t number = 0;              // names the queue on the timeline
+    bool is_engines = false;          // a stream of the engine's own
     std::atomic<uint32_t> unfinished_steps{0};
     std::mutex mutex;
 };

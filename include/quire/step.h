@@ -177,7 +177,7 @@ QUIRE_EXPORT quire_status quire_step_abort(quire_cache *cache, quire_step step, 
  *                               other queues: use another batch or wait. Or a queue of the
  *                               step's is an engine's own and has to wait for a step on another,
  *                               which waits for a fence that nobody has signalled: signal it.
- *                               Still open.
+ *                               Or the engine captures its stream: end that. Still open.
  *          QUIRE_E_DEVICE_LOST  the step was undone as by finish with QUIRE_STEP_FAILED. */
 QUIRE_EXPORT quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch *batch,
                                             quire_error *error);
@@ -195,7 +195,9 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
  *          NULL: all is on its queues. Only with one shard, and not in a bookkeeping-only cache.
  *          With QUIRE_STEP_FAILED too, so only one that will be signalled: where the engine's
  *          submission failed nothing of it runs, and NULL is right.
- * Errors   QUIRE_E_DEVICE_LOST  a device that failed takes no signal; nothing changed. Finish the
+ * Errors   QUIRE_E_BUSY         the engine captures a stream of its own that is one of the step's
+ *                               queues: end the capture. Nothing changed.
+ *          QUIRE_E_DEVICE_LOST  a device that failed takes no signal; nothing changed. Finish the
  *                               step with QUIRE_STEP_FAILED: then none is needed. */
 QUIRE_EXPORT quire_status quire_step_finish(quire_cache *cache, quire_step step,
                                             const quire_native *signal, uint32_t outcome,
@@ -302,7 +304,7 @@ typedef struct quire_batch_views {
     uint32_t block_table_stride; /* elements a row */
     uint32_t row_count;          /* of the last commit */
     uint32_t query_tokens;       /* of the last commit */
-    uint32_t max_length;         /* longest context of the last commit */
+    uint32_t max_length;         /* longest context of the last commit; in a cross group of those */
     uint64_t mask;
     uint64_t mask_rows;
     uint64_t mask_first;

@@ -313,7 +313,9 @@ typedef struct quire_backend_api {
     void (*mem_free)(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind);
 
     /* `native` NULL or of kind QUIRE_NATIVE_NONE: a new queue. Releasing waits for nothing: what
-     * was enqueued runs on. */
+     * was enqueued runs on. While the engine captures a stream of its own, kv_write, attention and
+     * merge go to its graph; all else on that queue is QUIRE_E_BUSY and changes nothing, a
+     * fence_wait for what was reached long ago too: the core asks by one before it begins. */
     quire_status (*queue_bind)(quire_be_device *device, const quire_native *native,
                                quire_be_queue **out, quire_error *error);
     void (*queue_release)(quire_be_queue *queue);
