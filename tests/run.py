@@ -37,10 +37,14 @@ VALGRIND = "valgrind --quiet --error-exitcode=9 --leak-check=full --errors-for-l
 @dataclasses.dataclass
 class Run:
     build: str              # folder under build/
-    suite: str = ""         # empty: all that are not extended
+    suites: tuple = ()      # none: all that are not extended
     short: bool = False     # ask the tests for fewer seeds, and leave out those marked 'long'
     may_be_empty: bool = False
     wrapper: str = ""       # a command that runs each test program
+
+    @property
+    def is_extended(self):
+        return self.suites == ("extended",)
 
     @property
     def folder(self):
@@ -58,17 +62,12 @@ class Case:
 
 def runs_of(suite):
     if suite != "extended":
-        return [Run("release", suite)]
-    return [Run("release", "extended", may_be_empty=True),
+        return [Run("release", (suite,) if suite else ())]
+    return [Run("release", ("extended",), may_be_empty=True),
             Run("sanitize", short=True),
-            Run("threads", "tools"),
-            Run("threads", "threads", short=True),
-            Run("threads", "device", short=True),
-            Run("threads", "conformance", short=True),
-            Run("valgrind", "tools", wrapper=VALGRIND),
-            Run("valgrind", "unit", short=True, wrapper=VALGRIND),
-            Run("valgrind", "regress", short=True, wrapper=VALGRIND),
-            Run("weak_hash", "model")]
+            Run("threads", ("tools", "threads", "device", "conformance"), short=True),
+            Run("valgrind", ("tools", "unit", "regress"), short=True, wrapper=VALGRIND),
+            Run("weak_hash", ("model",))]
 
 
 def suites_of(test):
@@ -81,10 +80,11 @@ def listed_tests(run):
     wanted = {}
     for test in tests:
         suites = suites_of(test)
-        if run.suite == "extended":
+        if run.is_extended:
             chosen = "extended" in suites
         else:
-            chosen = "extended" not in suites and run.suite in ("", *suites)
+            chosen = "extended" not in suites and (
+                not run.suites or not set(suites).isdisjoint(run.suites))
         if run.short and "long" in suites:
             chosen = False
         if chosen:
@@ -107,15 +107,15 @@ def start(run):
     command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(run.folder)]
     if run.wrapper:
         command += ["--wrapper", run.wrapper]
-    if run.suite:
-        command += ["--suite", run.suite]
-    if run.suite != "extended":
+    for suite in run.suites:
+        command += ["--suite", suite]
+    if not run.is_extended:
         command += ["--no-suite", "extended"]
     environment = dict(os.environ)
     if run.short:
         environment["QUIRE_TEST_SHORT"] = "1"
         command += ["--timeout-multiplier", "10", "--no-suite", "long"]
-    print(f"testing {run.build} {run.suite}".rstrip() + " ...", file=sys.stderr, flush=True)
+    print(" ".join(["testing", run.build, *run.suites, "..."]), file=sys.stderr, flush=True)
     return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -191,13 +191,13 @@ def collect(run):
             return []
         known = json.loads((run.folder / "meson-info" / "intro-tests.json").read_text())
         names = sorted({suite for test in known for suite in suites_of(test)} | {"extended"})
-        return [Case(run.suite or run.build, "suite", "failed", 0,
+        return [Case(" ".join(run.suites) or run.build, "suite", "failed", 0,
                      f"there is no test in it; the suites are: {', '.join(names)}")]
     process = start(run)
     log = read_log(run.folder)
     if not log:
         text = f"none of {len(listed)} programs ran\n" + last_lines(process.stdout)
-        return [Case(run.suite or run.build, "meson test", "failed", 0, text)]
+        return [Case(" ".join(run.suites) or run.build, "meson test", "failed", 0, text)]
     elements = read_cases(run.folder)
     cases = []
     for name, test in listed.items():
