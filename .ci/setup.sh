@@ -9,6 +9,8 @@
 #   setup.sh go          Go by apt, if there is none
 #   setup.sh python      cffi, numpy and what builds a wheel, into .env
 #   setup.sh rust        cargo by apt, if there is none, and what our crates and example depend on
+#
+# Several parts may be named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . .ci/step.sh
@@ -28,32 +30,44 @@ by_apt() { # PACKAGE COMMAND ADVICE
         apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$1" || fail "$3"
 }
 
-part=${1:-}
-case $part in
-python) into_env python bindings/python/requirements.txt ;;
-cuda)
-    command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] ||
-        into_env cuda backends/cuda/requirements.txt
-    ;;
-rust)
-    # Debian's own cargo is older than the crates allow; the one that builds its browsers is not.
-    by_apt cargo-web cargo "install Rust 1.87 or newer, so that 'cargo' is on the PATH"
-    oldest=$(printf '%s\n' 1.87 "$(cargo --version | cut -d' ' -f2)" | sort -V | head -1)
-    [ "$oldest" = 1.87 ] || fail "setup: $(cargo --version) is too old: install Rust 1.87 or newer"
-    crates=(bindings/rust examples/rust tests/bindings/script/rust tests/bench/bindings/rust)
-    locks=$(cat "${crates[@]/%//Cargo.lock}")
-    if [ "$locks" != "$(cat .env/installed-rust 2>/dev/null)" ]; then
-        for folder in "${crates[@]}"; do
-            step "fetching what $folder depends on" \
-                cargo fetch --quiet --locked --manifest-path "$folder/Cargo.toml" ||
-                fail "cargo needs the network, or a source replacement for crates.io"
-        done
-        printf '%s\n' "$locks" >.env/installed-rust
-    fi
-    ;;
-go) by_apt golang-go go "install Go 1.19 or newer, so that 'go' is on the PATH" ;;
-hip) by_apt hipcc hipcc "install ROCm's hipcc, so that it is on the PATH" ;;
-"") fail "setup: name a part: cuda, go, hip, python or rust" ;;
--h | --help) sed -n '3,/^set/s/^# \{0,1\}//p' "$0" ;;
-*) fail "setup: there is no part '$part'; there are cuda, go, hip, python and rust" ;;
-esac
+set_up() { # PART
+    case $1 in
+    python) into_env python bindings/python/requirements.txt ;;
+    cuda)
+        command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] ||
+            into_env cuda backends/cuda/requirements.txt
+        ;;
+    rust)
+        # Debian's own cargo is older than the crates allow; what builds its browsers is not.
+        by_apt cargo-web cargo "install Rust 1.87 or newer, so that 'cargo' is on the PATH"
+        oldest=$(printf '%s\n' 1.87 "$(cargo --version | cut -d' ' -f2)" | sort -V | head -1)
+        [ "$oldest" = 1.87 ] ||
+            fail "setup: $(cargo --version) is too old: install Rust 1.87 or newer"
+        crates=(bindings/rust examples/rust tests/bindings/script/rust tests/bench/bindings/rust)
+        locks=$(cat "${crates[@]/%//Cargo.lock}")
+        if [ "$locks" != "$(cat .env/installed-rust 2>/dev/null)" ]; then
+            for folder in "${crates[@]}"; do
+                step "fetching what $folder depends on" \
+                    cargo fetch --quiet --locked --manifest-path "$folder/Cargo.toml" ||
+                    fail "cargo needs the network, or a source replacement for crates.io"
+            done
+            printf '%s\n' "$locks" >.env/installed-rust
+        fi
+        ;;
+    go) by_apt golang-go go "install Go 1.19 or newer, so that 'go' is on the PATH" ;;
+    hip) by_apt hipcc hipcc "install ROCm's hipcc, so that it is on the PATH" ;;
+    esac
+}
+
+[ $# != 0 ] || fail "setup: name a part: cuda, go, hip, python or rust"
+for part in "$@"; do
+    case $part in
+    cuda | go | hip | python | rust) ;;
+    -h | --help)
+        sed -n '3,/^set/s/^# \{0,1\}//p' "$0"
+        exit
+        ;;
+    *) fail "setup: there is no part '$part'; there are cuda, go, hip, python and rust" ;;
+    esac
+done
+for part in "$@"; do set_up "$part"; done
