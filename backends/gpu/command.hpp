@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// command: one thing that a stream is given: a launch, a fill, a copy, or a step of a fence.
+// command: one thing that a stream is given: a launch, a fill, a copy, or a signal of a fence
+// or a wait for it.
 //
 // A queue that waits for what nobody has signalled yet keeps its commands (queue.hpp); what they
 // need they then hold themselves.
@@ -27,7 +28,7 @@ struct Command {
     Head *arguments = nullptr;  // the caller's, or `kept`
     std::unique_ptr<unsigned char[]> kept;
     uint64_t dst = 0, src = 0, size_bytes = 0;  // of a fill or a copy
-    quire_be_fence *fence = nullptr;            // of a step, as is the value
+    quire_be_fence *fence = nullptr;            // of a signal or a wait, as is the value
     uint64_t value = 0;
 
     // Copies what its pointers lead to. May throw.

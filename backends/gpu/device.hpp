@@ -5,7 +5,8 @@
 // Invariants
 //   (1) the memory of a device object outlives its children: each holds a reference
 //   (2) device_close returns when nothing of the device runs, and its driver's objects are gone
-//   (3) outside quiesce, fence_wait_host, memory and closing no call of the driver waits
+//   (3) calls of the driver that may wait are made by quiesce, fence_wait_host, memory and closing,
+//       and where more memory is needed for cells or for a queue's scratch (reserve_scratch())
 //
 // Threads: any. Whatever enqueues holds the mutex from its checks to its last driver call; the
 // driver's contexts are pushed inside it.

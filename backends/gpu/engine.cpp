@@ -5,6 +5,7 @@
 #include <cinttypes>
 
 #include "device.hpp"
+#include "enqueue.hpp"
 #include "queue.hpp"
 #include "shared/checks.hpp"
 
@@ -37,10 +38,10 @@ quire_status find_native_event(const quire_be_queue *queue, const quire_native *
     return QUIRE_OK;
 }
 
-// A step of an event goes to the stream at once, or not at all: an event has no values, and what is
-// recorded later is another thing.
-quire_status step(quire_be_queue *queue, const quire_native *native,
-                  Result (*Driver::*call)(Stream, Event), quire_error *error) {
+// A call that has to do with an event goes to the stream at once, or not at all: an event has no
+// values, and what is recorded later is another thing.
+quire_status give_event(quire_be_queue *queue, const quire_native *native,
+                        Result (*Driver::*call)(Stream, Event), quire_error *error) {
     Event event = nullptr;
     if (quire_status status = find_native_event(queue, native, &event, error)) return status;
     Enqueue enqueue(queue);
@@ -81,11 +82,11 @@ quire_status find_native_stream(quire_be_device *device, const quire_native &nat
 }
 
 quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error) {
-    return step(queue, native, &Driver::event_record, error);
+    return give_event(queue, native, &Driver::event_record, error);
 }
 
 quire_status native_wait(quire_be_queue *queue, const quire_native *native, quire_error *error) {
-    return step(queue, native, &Driver::stream_wait_event, error);
+    return give_event(queue, native, &Driver::stream_wait_event, error);
 }
 
 }  // namespace quire::gpu

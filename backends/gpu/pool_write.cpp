@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "device.hpp"
+#include "enqueue.hpp"
 #include "plan.hpp"
 #include "queue.hpp"
 #include "shared/checks.hpp"

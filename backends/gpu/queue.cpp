@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <new>
-#include <utility>
 
 #include "device.hpp"
 #include "engine.hpp"
@@ -18,8 +16,8 @@ namespace quire::gpu {
 
 namespace {
 
-quire_status check_step(const quire_be_queue *queue, const quire_be_fence *fence,
-                        quire_error *error) {
+quire_status check_fence(const quire_be_queue *queue, const quire_be_fence *fence,
+                         quire_error *error) {
     if (queue == nullptr || fence == nullptr) {
         return fail(error, QUIRE_E_ARG, "queue or fence is NULL");
     }
@@ -106,7 +104,7 @@ void queue_release(quire_be_queue *queue) {
 
 quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
                           quire_error *error) {
-    if (quire_status status = check_step(queue, fence, error)) return status;
+    if (quire_status status = check_fence(queue, fence, error)) return status;
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) {
         if (queue->device->is_closed || enqueue.is_captured()) return status;
@@ -115,7 +113,7 @@ quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t
         enqueue.pump();
         return QUIRE_OK;
     }
-    quire_status status = enqueue.step(CommandKind::signal, fence, value, error);
+    quire_status status = enqueue.use_fence(CommandKind::signal, fence, value, error);
     if (status != QUIRE_OK) return status;
     fence->promised = std::max(fence->promised, value);
     enqueue.pump();
@@ -124,7 +122,7 @@ quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t
 
 quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
                         quire_error *error) {
-    if (quire_status status = check_step(queue, fence, error)) return status;
+    if (quire_status status = check_fence(queue, fence, error)) return status;
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) return status;
     fence->settle();
@@ -138,109 +136,7 @@ quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t v
                     "it: signal first",
                     value);
     }
-    return enqueue.step(CommandKind::wait, fence, value, error);
-}
-
-Enqueue::Enqueue(quire_be_queue *queue) : queue_(queue), lock_(queue->device->mutex) {}
-
-quire_status Enqueue::begin(quire_error *error) {
-    if (quire_status status = begin_replayable(error)) return status;
-    if (!is_captured_) return QUIRE_OK;
-    return fail(error, QUIRE_E_BUSY,
-                "the engine captures the queue's stream, and only KV writes, attention and merges "
-                "may run again with a graph: call this before the capture or after it");
-}
-
-quire_status Enqueue::begin_replayable(quire_error *error) {
-    queue_->poll();
-    if (quire_status status = queue_->check_usable(error)) return status;
-    quire_be_device *device = queue_->device;
-    entered_.emplace(device->context);
-    if (quire_status status = device->check_in(*entered_, error)) return status;
-    if (!queue_->is_bound) return QUIRE_OK;
-    Result result = device->context.driver->stream_is_captured(queue_->stream, &is_captured_);
-    return device->check(result, "whether the engine captures the stream", error);
-}
-
-quire_status Enqueue::launch(KernelName name, uint64_t group_count, Head *arguments,
-                             quire_error *error) {
-    Command command;
-    command.kind = CommandKind::launch;
-    command.kernel = name;
-    command.group_count = group_count;
-    command.arguments = arguments;
-    return add(std::move(command), error);
-}
-
-quire_status Enqueue::fill(uint64_t address, unsigned char byte, uint64_t size_bytes,
-                           quire_error *error) {
-    Command command;
-    command.kind = CommandKind::fill;
-    command.byte = byte;
-    command.dst = address;
-    command.size_bytes = size_bytes;
-    return add(std::move(command), error);
-}
-
-quire_status Enqueue::copy(uint64_t dst, uint64_t src, uint64_t size_bytes, quire_error *error) {
-    Command command;
-    command.kind = CommandKind::copy;
-    command.dst = dst;
-    command.src = src;
-    command.size_bytes = size_bytes;
-    return add(std::move(command), error);
-}
-
-quire_status Enqueue::step(CommandKind kind, quire_be_fence *fence, uint64_t value,
-                           quire_error *error) {
-    Command command;
-    command.kind = kind;
-    command.fence = fence;
-    command.value = value;
-    fence->reserve_use(queue_);
-    return add(std::move(command), error);
-}
-
-void Enqueue::pump() {
-    quire_be_device *device = queue_->device;
-    if (!device->has_held_queue()) return;
-    if (!entered_.has_value()) entered_.emplace(device->context);
-    device->pump(*entered_);
-}
-
-quire_status Enqueue::add(Command &&command, quire_error *error) {
-    bool is_to_come = command.kind == CommandKind::wait && !command.fence->is_coming(command.value);
-    if (is_to_come || !queue_->held.empty()) {
-        hold(std::move(command));
-        return QUIRE_OK;
-    }
-    quire_be_device *device = queue_->device;
-    Result result = queue_->give(command);
-    if (device->is_good(result)) {
-        has_enqueued_ = true;
-        return QUIRE_OK;
-    }
-    const Driver &driver = *device->context.driver;
-    quire_status status = fail_driver(driver, result, "to enqueue", error);
-    // Of a capture that broke nothing runs.
-    if ((!has_enqueued_ || is_captured_) && !queue_->has_failed()) return status;
-    queue_->fail("the driver refused a part of a call");
-    return fail(error, QUIRE_E_DEVICE_LOST, "the %s driver refused a part of a call: %s (%d)",
-                driver.vendor, driver.describe(result), result);
-}
-
-// Where host memory ends, nothing of this call is held.
-void Enqueue::hold(Command &&command) {
-    try {
-        command.keep();
-        queue_->held.push_back(std::move(command));
-    } catch (const std::bad_alloc &) {
-        queue_->held.resize(queue_->held.size() - held_count_);
-        throw;
-    }
-    ++held_count_;
-    quire_be_fence *fence = queue_->held.back().fence;
-    if (fence != nullptr) ++fence->held;
+    return enqueue.use_fence(CommandKind::wait, fence, value, error);
 }
 
 }  // namespace quire::gpu
@@ -316,7 +212,7 @@ quire::gpu::Result quire_be_queue::give(const quire::gpu::Command &command) {
         case CommandKind::signal:
             break;
     }
-    quire::gpu::Result result = step(KernelName::fence_signal, command);
+    quire::gpu::Result result = launch_place(KernelName::fence_signal, command);
     if (result != 0) return result;
     command.fence->enqueued = std::max(command.fence->enqueued, command.value);
     return 0;
@@ -335,8 +231,8 @@ quire::gpu::Result quire_be_queue::launch(quire::gpu::KernelName name, uint64_t 
                                           kernel.shared_bytes, stream, arguments);
 }
 
-quire::gpu::Result quire_be_queue::step(quire::gpu::KernelName name,
-                                        const quire::gpu::Command &command) {
+quire::gpu::Result quire_be_queue::launch_place(quire::gpu::KernelName name,
+                                                const quire::gpu::Command &command) {
     quire::gpu::FenceCall call{};
     call.fence = command.fence->cell.address;
     call.value = command.value;
@@ -356,7 +252,7 @@ quire::gpu::Result quire_be_queue::wait(const quire::gpu::Command &command) {
     quire::gpu::Result result = device->context.driver->stream_wait_value(
         stream, fence->cell.address + offsetof(quire::gpu::FenceWords, wake), command.value);
     if (result != 0) return result;
-    result = step(quire::gpu::KernelName::fence_passed, command);
+    result = launch_place(quire::gpu::KernelName::fence_passed, command);
     if (result == 0) return 0;
     // The stream waits for the cell all the same: settle_failed() says until when.
     fence->note_use(this, ++place);

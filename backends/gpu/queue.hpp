@@ -28,7 +28,8 @@
 //
 // Invariants
 //   (1) once failed, every fence that the queue signals fails
-//   (2) a call that fails has enqueued nothing; where it had, the queue has failed
+//   (2) a call that fails has enqueued nothing; where it had, the queue has failed, but for what a
+//       graph got: whoever captures was told
 //   (3) the first of what is held is a wait
 //
 // Threads: any; all fields belong to the device's mutex.
@@ -37,13 +38,11 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <mutex>
-#include <optional>
 #include <vector>
 
 #include "cells.hpp"
 #include "command.hpp"
-#include "context.hpp"
+#include "enqueue.hpp"
 #include "kernels.hpp"
 #include "quire/plugin/backend.h"
 
@@ -99,7 +98,8 @@ struct quire_be_queue {
     bool is_idle();
     // What it was given last has run, though it does not say so itself.
     void settle_failed();
-    // Released, all of it has run, and another may have it who wants such a stream.
+    // Released, and another may have it who wants such a stream. All that it was given has run; on
+    // an engine's stream the rest of it comes before what the other gives.
     bool is_spare_for(const quire::gpu::StreamChoice &choice);
     void fail(const char *reason);
     // Gives it to the stream. Where that is refused in part, or the fence it waits for has failed,
@@ -117,44 +117,8 @@ struct quire_be_queue {
  private:
     quire::gpu::Result launch(quire::gpu::KernelName name, uint64_t group_count,
                               quire::gpu::Head *arguments);
-    quire::gpu::Result step(quire::gpu::KernelName name, const quire::gpu::Command &command);
+    // Of the kernels that have to do with a fence: they get the next place.
+    quire::gpu::Result launch_place(quire::gpu::KernelName name,
+                                    const quire::gpu::Command &command);
     quire::gpu::Result wait(const quire::gpu::Command &command);
 };
-
-namespace quire::gpu {
-
-// One call's way into a queue: holds the device's mutex, its context being current.
-class Enqueue {
- public:
-    explicit Enqueue(quire_be_queue *queue);
-
-    // First of all: refuses where the queue has failed, or its device, or its stream is captured.
-    quire_status begin(quire_error *error);
-    // As begin(), for a call that may be captured.
-    quire_status begin_replayable(quire_error *error);
-    // By the engine; known once a begin was called.
-    bool is_captured() const { return is_captured_; }
-    // These give the stream a command, or hold it. Where the driver refuses one behind others of
-    // the same call, the queue fails.
-    // One group for each of `group_count`, which the head of `arguments` learns of.
-    quire_status launch(KernelName name, uint64_t group_count, Head *arguments, quire_error *error);
-    quire_status fill(uint64_t address, unsigned char byte, uint64_t size_bytes,
-                      quire_error *error);
-    quire_status copy(uint64_t dst, uint64_t src, uint64_t size_bytes, quire_error *error);
-    quire_status step(CommandKind kind, quire_be_fence *fence, uint64_t value, quire_error *error);
-    // Queues that a fence held up go on.
-    void pump();
-
- private:
-    quire_status add(Command &&command, quire_error *error);
-    void hold(Command &&command);
-
-    quire_be_queue *queue_;
-    std::unique_lock<std::mutex> lock_;
-    std::optional<Entered> entered_;
-    bool has_enqueued_ = false;
-    bool is_captured_ = false;
-    size_t held_count_ = 0;  // of this call
-};
-
-}  // namespace quire::gpu

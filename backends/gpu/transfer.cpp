@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "device.hpp"
+#include "enqueue.hpp"
 #include "queue.hpp"
 #include "shared/checks.hpp"
 #include "shared/copies.hpp"

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "enqueue.hpp"
+
+#include <new>
+#include <utility>
+
+#include "device.hpp"
+#include "fence.hpp"
+#include "queue.hpp"
+#include "shared/checks.hpp"
+
+namespace quire::gpu {
+
+Enqueue::Enqueue(quire_be_queue *queue) : queue_(queue), lock_(queue->device->mutex) {}
+
+quire_status Enqueue::begin(quire_error *error) {
+    if (quire_status status = begin_replayable(error)) return status;
+    if (!is_captured_) return QUIRE_OK;
+    return fail(error, QUIRE_E_BUSY,
+                "the engine captures the queue's stream, and only KV writes, attention and merges "
+                "may run again with a graph: call this before the capture or after it");
+}
+
+quire_status Enqueue::begin_replayable(quire_error *error) {
+    queue_->poll();
+    if (quire_status status = queue_->check_usable(error)) return status;
+    quire_be_device *device = queue_->device;
+    entered_.emplace(device->context);
+    if (quire_status status = device->check_in(*entered_, error)) return status;
+    if (!queue_->is_bound) return QUIRE_OK;
+    Result result = device->context.driver->stream_is_captured(queue_->stream, &is_captured_);
+    return device->check(result, "whether the engine captures the stream", error);
+}
+
+quire_status Enqueue::launch(KernelName name, uint64_t group_count, Head *arguments,
+                             quire_error *error) {
+    Command command;
+    command.kind = CommandKind::launch;
+    command.kernel = name;
+    command.group_count = group_count;
+    command.arguments = arguments;
+    return add(std::move(command), error);
+}
+
+quire_status Enqueue::fill(uint64_t address, unsigned char byte, uint64_t size_bytes,
+                           quire_error *error) {
+    Command command;
+    command.kind = CommandKind::fill;
+    command.byte = byte;
+    command.dst = address;
+    command.size_bytes = size_bytes;
+    return add(std::move(command), error);
+}
+
+quire_status Enqueue::copy(uint64_t dst, uint64_t src, uint64_t size_bytes, quire_error *error) {
+    Command command;
+    command.kind = CommandKind::copy;
+    command.dst = dst;
+    command.src = src;
+    command.size_bytes = size_bytes;
+    return add(std::move(command), error);
+}
+
+quire_status Enqueue::use_fence(CommandKind kind, quire_be_fence *fence, uint64_t value,
+                                quire_error *error) {
+    Command command;
+    command.kind = kind;
+    command.fence = fence;
+    command.value = value;
+    fence->reserve_use(queue_);
+    return add(std::move(command), error);
+}
+
+void Enqueue::pump() {
+    quire_be_device *device = queue_->device;
+    if (!device->has_held_queue()) return;
+    if (!entered_.has_value()) entered_.emplace(device->context);
+    device->pump(*entered_);
+}
+
+quire_status Enqueue::add(Command &&command, quire_error *error) {
+    bool is_to_come = command.kind == CommandKind::wait && !command.fence->is_coming(command.value);
+    if (is_to_come || !queue_->held.empty()) {
+        hold(std::move(command));
+        return QUIRE_OK;
+    }
+    quire_be_device *device = queue_->device;
+    Result result = queue_->give(command);
+    if (device->is_good(result)) {
+        has_enqueued_ = true;
+        return QUIRE_OK;
+    }
+    const Driver &driver = *device->context.driver;
+    quire_status status = fail_driver(driver, result, "to enqueue", error);
+    // A graph that got a part of the call is the engine's to throw away: it learns of the refusal.
+    if ((!has_enqueued_ || is_captured_) && !queue_->has_failed()) return status;
+    queue_->fail("the driver refused a part of a call");
+    return fail(error, QUIRE_E_DEVICE_LOST, "the %s driver refused a part of a call: %s (%d)",
+                driver.vendor, driver.describe(result), result);
+}
+
+// Where host memory ends, nothing of this call is held.
+void Enqueue::hold(Command &&command) {
+    try {
+        command.keep();
+        queue_->held.push_back(std::move(command));
+    } catch (const std::bad_alloc &) {
+        queue_->held.resize(queue_->held.size() - held_count_);
+        throw;
+    }
+    ++held_count_;
+    quire_be_fence *fence = queue_->held.back().fence;
+    if (fence != nullptr) ++fence->held;
+}
+
+}  // namespace quire::gpu
