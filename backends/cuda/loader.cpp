@@ -33,6 +33,7 @@ constexpr int kInterface = 12000;
 constexpr Result kOutOfMemory = 2;
 constexpr Result kNoDevice = 100;
 constexpr Result kNotReady = 600;
+constexpr Result kCaptureImplicit = 906;  // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 // After these the context is of no more use. Not all that lies between: 704, peer access that is
 // enabled already, and some like it only say what was asked for wrongly.
 constexpr Result kFatal[] = {
@@ -174,11 +175,13 @@ Result stream_is_of(Stream stream, void *context, bool *is_of) {
     *is_of = found == context;
     return result;
 }
-Result stream_is_captured(Stream stream, bool *is_captured) {
+Result stream_capture(Stream stream, Capture *capture) {
     int status = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
     Result result = cuda.cuStreamIsCapturing(stream, &status);
-    *is_captured = status != 0;
-    return result;
+    *capture = status == 0 ? Capture::none : Capture::active;
+    if (result != kCaptureImplicit) return result;
+    *capture = Capture::elsewhere;
+    return 0;
 }
 Result event_record(Stream stream, Event event) { return cuda.cuEventRecord(event, stream); }
 Result stream_wait_event(Stream stream, Event event) {
@@ -240,7 +243,7 @@ Driver make_driver() {
     driver.stream_wait = cuda.cuStreamSynchronize;
     driver.stream_wait_value = stream_wait_value;
     driver.stream_is_of = stream_is_of;
-    driver.stream_is_captured = stream_is_captured;
+    driver.stream_capture = stream_capture;
     driver.event_record = event_record;
     driver.stream_wait_event = stream_wait_event;
     driver.fill = fill;

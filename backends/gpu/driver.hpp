@@ -22,6 +22,13 @@ using Function = void *;
 // 0 is success; the rest are the vendor's numbers.
 using Result = int;
 
+// Where what is enqueued on a stream goes.
+enum class Capture {
+    none,       // to the device
+    active,     // to a graph
+    elsewhere,  // nowhere: the stream is the legacy one, and one that it waits for is captured
+};
+
 // Of the calling thread, until leave().
 struct Before {
     void *context = nullptr;
@@ -65,8 +72,8 @@ struct Driver {
     Result (*stream_wait_value)(Stream stream, uint64_t address, uint64_t value);
     // Is an engine's stream of this context? Yes, where the driver cannot say.
     Result (*stream_is_of)(Stream stream, void *context, bool *is_of);
-    // What is enqueued on it goes to a graph. No, where the driver captures nothing.
-    Result (*stream_is_captured)(Stream stream, bool *is_captured);
+    // Breaks no capture. `none`, where the driver captures nothing.
+    Result (*stream_capture)(Stream stream, Capture *capture);
     Result (*event_record)(Stream stream, Event event);
     Result (*stream_wait_event)(Stream stream, Event event);
     Result (*fill)(Stream stream, uint64_t address, unsigned char byte, size_t size_bytes);

@@ -81,6 +81,19 @@ quire_status find_native_stream(quire_be_device *device, const quire_native &nat
                 "one");
 }
 
+quire_status check_capture(quire_be_device *device, Stream stream, bool *is_captured,
+                           quire_error *error) {
+    Capture capture = Capture::none;
+    Result result = device->context.driver->stream_capture(stream, &capture);
+    quire_status status = device->check(result, "whether the engine captures the stream", error);
+    if (status != QUIRE_OK) return status;
+    *is_captured = capture == Capture::active;
+    if (capture != Capture::elsewhere) return QUIRE_OK;
+    return fail(error, QUIRE_E_BUSY,
+                "the engine captures another stream, one that the legacy stream waits for: until "
+                "that capture ends nothing can be enqueued on the legacy stream");
+}
+
 quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error) {
     return give_event(queue, native, &Driver::event_record, error);
 }

@@ -16,6 +16,11 @@ namespace quire::gpu {
 quire_status find_native_stream(quire_be_device *device, const quire_native &native, Stream *out,
                                 quire_error *error);
 
+// Does what is enqueued on the engine's stream go to a graph? QUIRE_E_BUSY where nothing can be
+// enqueued there. REQUIRES: as above.
+quire_status check_capture(quire_be_device *device, Stream stream, bool *is_captured,
+                           quire_error *error);
+
 quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error);
 quire_status native_wait(quire_be_queue *queue, const quire_native *native, quire_error *error);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device.hpp"
+#include "engine.hpp"
 #include "fence.hpp"
 #include "queue.hpp"
 #include "shared/checks.hpp"
@@ -29,8 +30,7 @@ quire_status Enqueue::begin_replayable(quire_error *error) {
     entered_.emplace(device->context);
     if (quire_status status = device->check_in(*entered_, error)) return status;
     if (!queue_->is_bound) return QUIRE_OK;
-    Result result = device->context.driver->stream_is_captured(queue_->stream, &is_captured_);
-    return device->check(result, "whether the engine captures the stream", error);
+    return check_capture(device, queue_->stream, &is_captured_, error);
 }
 
 quire_status Enqueue::launch(KernelName name, uint64_t group_count, Head *arguments,

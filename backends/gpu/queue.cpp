@@ -107,7 +107,8 @@ quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t
     if (quire_status status = check_fence(queue, fence, error)) return status;
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) {
-        if (queue->device->is_closed || enqueue.is_captured()) return status;
+        bool has_ended = queue->has_failed() || queue->device->is_lost;
+        if (queue->device->is_closed || !has_ended) return status;
         // Not refused: who waits for the end of what was enqueued learns how it ended.
         fence->raise(kFenceFailed);
         enqueue.pump();

@@ -38,6 +38,7 @@ constexpr Result kOutOfMemory = 2;
 constexpr Result kNoDevice = 100;
 constexpr Result kInvalidDevice = 101;  // what ROCm 5's says where there is none
 constexpr Result kNotReady = 600;
+constexpr Result kCaptureImplicit = 906;  // hipErrorStreamCaptureImplicit
 // After these the device is of no more use to the process.
 constexpr Result kFatal[] = {
     4,                        // hipErrorDeinitialized
@@ -210,12 +211,14 @@ Result stream_is_of(Stream stream, void *context, bool *is_of) {
     *is_of = handle_of(found) == context;
     return result;
 }
-Result stream_is_captured(Stream stream, bool *is_captured) {
+Result stream_capture(Stream stream, Capture *capture) {
     int status = 0;  // hipStreamCaptureStatusNone
     Result result = 0;
     if (hip.hipStreamIsCapturing != nullptr) result = hip.hipStreamIsCapturing(stream, &status);
-    *is_captured = status != 0;
-    return result;
+    *capture = status == 0 ? Capture::none : Capture::active;
+    if (result != kCaptureImplicit) return result;
+    *capture = Capture::elsewhere;
+    return 0;
 }
 Result event_record(Stream stream, Event event) { return hip.hipEventRecord(event, stream); }
 Result stream_wait_event(Stream stream, Event event) {
@@ -269,7 +272,7 @@ Driver make_driver() {
     driver.stream_wait = hip.hipStreamSynchronize;
     driver.stream_wait_value = stream_wait_value;
     driver.stream_is_of = stream_is_of;
-    driver.stream_is_captured = stream_is_captured;
+    driver.stream_capture = stream_capture;
     driver.event_record = event_record;
     driver.stream_wait_event = stream_wait_event;
     driver.fill = fill;

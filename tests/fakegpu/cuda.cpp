@@ -116,8 +116,10 @@ int get_priority_range(int *least, int *greatest) {
         return kSuccess;
     });
 }
-int create_stream(Stream **out, unsigned, int priority) {
-    return counted("cuStreamCreateWithPriority", [=] { return stream_create(priority, out); });
+int create_stream(Stream **out, unsigned flags, int priority) {
+    constexpr unsigned kNonBlocking = 1;
+    return counted("cuStreamCreateWithPriority",
+                   [=] { return stream_create(flags != kNonBlocking, priority, out); });
 }
 int get_stream_context(Stream *stream, Context **out) {
     return counted("cuStreamGetCtx", [=] { return stream_context(stream, out); });

@@ -32,19 +32,22 @@ class Engine : public Driver {
         if (graph_ != nullptr) destroy(graph_);
         api().queue_release(bound_);
         rig_.reset();
-        of_engine<int (*)(void *)>(is_cuda_ ? "cuStreamDestroy" : "hipStreamDestroy")(stream_);
+        destroy_stream(stream_);
         of_engine<int (*)(void *)>(is_cuda_ ? "cuEventDestroy" : "hipEventDestroy")(event_);
         if (is_cuda_) make_current(nullptr);
         Driver::TearDown();
     }
 
     void make_current(void *context) { of_engine<int (*)(void *)>("cuCtxSetCurrent")(context); }
-    void *new_stream() {
+    void *new_stream(bool is_blocking = false) {
         void *stream = nullptr;
         auto create = of_engine<int (*)(void **, unsigned, int)>(
             is_cuda_ ? "cuStreamCreateWithPriority" : "hipStreamCreateWithPriority");
-        EXPECT_EQ(create(&stream, 1, 0), 0);
+        EXPECT_EQ(create(&stream, is_blocking ? 0 : 1, 0), 0);
         return stream;
+    }
+    void destroy_stream(void *stream) {
+        of_engine<int (*)(void *)>(call_of("cuStreamDestroy", "hipStreamDestroy"))(stream);
     }
     void engine_fills(void *stream, uint64_t address, unsigned char byte, size_t size_bytes) {
         auto fill = of_engine<int (*)(uint64_t, unsigned char, size_t, void *)>(vendor().fill);
@@ -76,19 +79,22 @@ class Engine : public Driver {
     const char *call_of(const char *of_cuda, const char *of_hip) const {
         return is_cuda_ ? of_cuda : of_hip;
     }
-    void begin_capture() {
+    void begin_capture() { begin_capture(stream_); }
+    void begin_capture(void *stream) {
         auto begin = of_engine<int (*)(void *, int)>(
             call_of("cuStreamBeginCapture", "hipStreamBeginCapture"));
-        ASSERT_EQ(begin(stream_, 0), 0);
+        ASSERT_EQ(begin(stream, 0), 0);
     }
     // 0: what was captured is the test's graph.
-    int end_capture() {
+    int end_capture() { return end_capture(stream_); }
+    int end_capture(void *stream) {
         void *captured = nullptr;
         auto end = of_engine<int (*)(void *, void **)>(
             call_of("cuStreamEndCapture", "hipStreamEndCapture"));
-        if (int result = end(stream_, &captured)) return result;
+        if (int result = end(stream, &captured)) return result;
         auto instantiate = of_engine<int (*)(void **, void *, unsigned long long)>(
             call_of("cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags"));
+        if (graph_ != nullptr) destroy(graph_);
         EXPECT_EQ(instantiate(&graph_, captured, 0), 0);
         destroy(captured);
         return 0;

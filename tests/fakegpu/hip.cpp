@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kWaitValueGte = 0;
 constexpr size_t kMostShared = 64 << 10;  // the LDS of a compute unit
+constexpr int kContextIsDestroyed = 709;  // what HIP says of a stream that it does not know
 
 // The device is current in every thread from the start, and its context is never given back.
 Context *device_context() {
@@ -39,7 +40,10 @@ int noted(int result) {
 template <typename Call>
 int on_device(const char *name, Call call) {
     if (context_current() == nullptr) context_set_current(device_context());
-    return noted(counted(name, call));
+    return noted(counted(name, [&] {
+        int result = call();
+        return result == kInvalidHandle ? kContextIsDestroyed : result;
+    }));
 }
 
 uint64_t address_of(const void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
@@ -115,12 +119,17 @@ FAKEGPU_EXPORT int hipDeviceGetStreamPriorityRange(int *least, int *greatest) {
         return kSuccess;
     });
 }
-FAKEGPU_EXPORT int hipStreamCreateWithPriority(Stream **out, unsigned, int priority) {
-    return on_device("hipStreamCreateWithPriority", [=] { return stream_create(priority, out); });
+FAKEGPU_EXPORT int hipStreamCreateWithPriority(Stream **out, unsigned flags, int priority) {
+    constexpr unsigned kNonBlocking = 1;
+    return on_device("hipStreamCreateWithPriority",
+                     [=] { return stream_create(flags != kNonBlocking, priority, out); });
 }
-FAKEGPU_EXPORT int hipStreamGetDevice(Stream *, int *device) {
-    *device = device_of_streams.load();
-    return kSuccess;
+FAKEGPU_EXPORT int hipStreamGetDevice(Stream *stream, int *device) {
+    return on_device("hipStreamGetDevice", [=] {
+        Context *context = nullptr;
+        *device = device_of_streams.load();
+        return stream_context(stream, &context);
+    });
 }
 FAKEGPU_EXPORT void fakegpu_put_streams_on(int device) { device_of_streams.store(device); }
 FAKEGPU_EXPORT int hipStreamWaitEvent(Stream *stream, Event *event, unsigned) {

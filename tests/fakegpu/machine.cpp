@@ -2,6 +2,7 @@
 
 #include "machine.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -47,6 +48,7 @@ struct Stream {
     Context *context = nullptr;
     uint64_t unfinished = 0;  // as the rest under the lane's mutex
     bool is_destroyed = false;
+    bool is_blocking = false;
     std::unique_ptr<Graph> captured;  // what is being captured
 };
 
@@ -127,21 +129,44 @@ Stream *make_stream(uint32_t lane) {
     return stream;
 }
 
-// What a handle stands for.
+bool is_legacy(Stream *handle) { return reinterpret_cast<uintptr_t>(handle) <= 1; }
+
+// What a handle stands for; NULL: nothing.
 Stream *real(Stream *handle) {
     static Stream *legacy = nullptr;
     thread_local Stream *own = nullptr;
-    auto number = reinterpret_cast<uintptr_t>(handle);
-    if (number > 2) return handle;
     std::lock_guard lock(machine().mutex);
-    Stream *&stream = number == 2 ? own : legacy;
-    if (stream == nullptr) stream = make_stream(number == 2 ? 1 : 0);
+    const std::vector<Stream *> &known = machine().streams;
+    if (reinterpret_cast<uintptr_t>(handle) > 2) {
+        return std::find(known.begin(), known.end(), handle) != known.end() ? handle : nullptr;
+    }
+    Stream *&stream = is_legacy(handle) ? legacy : own;
+    if (stream == nullptr) {
+        stream = make_stream(is_legacy(handle) ? 0 : 1);
+        stream->is_blocking = true;
+    }
     return stream;
+}
+
+// Of the legacy stream: is a stream captured that it would wait for?
+int check_legacy(Stream *handle, bool breaks_capture) {
+    if (!is_legacy(handle)) return kSuccess;
+    int result = kSuccess;
+    std::lock_guard lock(machine().mutex);
+    for (Stream *stream : machine().streams) {
+        std::lock_guard of_lane(stream->lane->mutex);
+        if (!stream->is_blocking || stream->captured == nullptr) continue;
+        if (breaks_capture) stream->captured->is_broken = true;
+        result = kCaptureImplicit;
+    }
+    return result;
 }
 
 int enqueue(Stream *handle, std::function<int()> work) {
     if (current == nullptr) return kInvalidContext;
     Stream *stream = real(handle);
+    if (stream == nullptr) return kInvalidHandle;
+    if (int result = check_legacy(handle, true)) return result;
     std::lock_guard lock(stream->lane->mutex);
     if (stream->captured != nullptr) {
         if (stream->captured->is_broken) return kCaptureBroken;
@@ -259,12 +284,13 @@ int memory_info(size_t *free_bytes, size_t *total_bytes) {
     return kSuccess;
 }
 
-int stream_create(int priority, Stream **out) {
+int stream_create(bool is_blocking, int priority, Stream **out) {
     if (current == nullptr) return kInvalidContext;
     if (priority < kGreatestPriority || priority > kLeastPriority) return kInvalidValue;
     std::lock_guard lock(machine().mutex);
     bool is_urgent = priority == kGreatestPriority;
     *out = make_stream(is_urgent ? kLanes : machine().made_streams++ % kLanes);
+    (*out)->is_blocking = is_blocking;
     machine().live.fetch_add(1);
     return kSuccess;
 }
@@ -283,6 +309,8 @@ int stream_destroy(Stream *stream) {
 
 int stream_query(Stream *handle) {
     Stream *stream = real(handle);
+    if (stream == nullptr) return kInvalidHandle;
+    if (int result = check_legacy(handle, true)) return result;
     if (int result = check_captured(stream)) return result;
     if (int result = check_capture()) return result;
     std::lock_guard lock(stream->lane->mutex);
@@ -291,14 +319,18 @@ int stream_query(Stream *handle) {
 
 int stream_synchronise(Stream *handle) {
     Stream *stream = real(handle);
+    if (stream == nullptr) return kInvalidHandle;
+    if (int result = check_legacy(handle, true)) return result;
     if (int result = check_captured(stream)) return result;
     if (int result = check_capture()) return result;
     await_idle(stream);
     return machine().sticky.load();
 }
 
-int stream_context(Stream *stream, Context **out) {
-    *out = real(stream)->context;
+int stream_context(Stream *handle, Context **out) {
+    Stream *stream = real(handle);
+    if (stream == nullptr) return kInvalidHandle;
+    *out = stream->context;
     return kSuccess;
 }
 
@@ -314,9 +346,9 @@ int stream_wait_event(Stream *stream, Event *event) {
 }
 
 int stream_begin_capture(Stream *handle, int mode) {
-    auto number = reinterpret_cast<uintptr_t>(handle);
-    if (number <= 1) return kCaptureUnsupported;  // the legacy stream
+    if (is_legacy(handle)) return kCaptureUnsupported;
     Stream *stream = real(handle);
+    if (stream == nullptr) return kInvalidHandle;
     std::lock_guard lock(stream->lane->mutex);
     if (stream->captured != nullptr) return kInvalidValue;
     stream->captured = std::make_unique<Graph>();
@@ -326,6 +358,7 @@ int stream_begin_capture(Stream *handle, int mode) {
 
 int stream_end_capture(Stream *handle, Graph **out) {
     Stream *stream = real(handle);
+    if (stream == nullptr) return kInvalidHandle;
     std::lock_guard lock(stream->lane->mutex);
     if (stream->captured == nullptr) return kInvalidValue;
     std::unique_ptr<Graph> graph = std::move(stream->captured);
@@ -339,6 +372,8 @@ int stream_end_capture(Stream *handle, Graph **out) {
 
 int stream_is_capturing(Stream *handle, int *status) {
     Stream *stream = real(handle);
+    if (stream == nullptr) return kInvalidHandle;
+    if (int result = check_legacy(handle, false)) return result;
     std::lock_guard lock(stream->lane->mutex);
     *status = stream->captured == nullptr ? 0 : stream->captured->is_broken ? 2 : 1;
     return kSuccess;

@@ -15,6 +15,10 @@
 //     from every thread that has not asked for the relaxed mode
 //   - whoever asks how far a captured stream is breaks the capture; what is enqueued there then is
 //     refused
+//   - while a stream is captured that the legacy stream waits for, the legacy one cannot be used:
+//     whatever is enqueued or asked there is refused and breaks that capture, but for whether the
+//     stream is captured, which is only refused
+//   - a stream that was destroyed is known no more, and calls that name it are refused
 //
 // Tests steer it through what is exported at the end of this file, found by dlsym.
 //
@@ -33,11 +37,13 @@ enum Result : int {
     kNotInitialised = 3,
     kInvalidDevice = 101,
     kInvalidContext = 201,
+    kInvalidHandle = 400,
     kNotFound = 500,
     kNotReady = 600,
     kIllegalAddress = 700,
     kCaptureUnsupported = 900,
     kCaptureBroken = 901,
+    kCaptureImplicit = 906,
 };
 
 struct Stream;
@@ -76,7 +82,9 @@ int memory_info(size_t *free_bytes, size_t *total_bytes);
 
 // The greatest is the smallest number, as both vendors have it.
 constexpr int kLeastPriority = 0, kGreatestPriority = -5;
-int stream_create(int priority, Stream **out);
+// The legacy stream waits for a blocking one, and such a one for it: where captures are concerned,
+// for nothing is ordered so here.
+int stream_create(bool is_blocking, int priority, Stream **out);
 // 0 and 1 are the legacy stream, 2 is the calling thread's own; these are never destroyed.
 int stream_destroy(Stream *stream);
 int stream_context(Stream *stream, Context **out);
