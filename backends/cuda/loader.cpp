@@ -60,6 +60,8 @@ constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 constexpr unsigned kHostPortableMapped = 1 | 2;  // CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
 constexpr unsigned kWaitValueGeq = 0;            // CU_STREAM_WAIT_VALUE_GEQ
 constexpr int kCaptureRelaxed = 2;               // CU_STREAM_CAPTURE_MODE_RELAXED
+constexpr int kNotCaptured = 0;                  // CU_STREAM_CAPTURE_STATUS_NONE
+constexpr int kCaptureActive = 1;                // CU_STREAM_CAPTURE_STATUS_ACTIVE
 constexpr int kOldestMajor = 8;                  // of compute capability: what kernels are made for
 constexpr int kFunctionDynamicShared = 8;        // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
@@ -176,9 +178,11 @@ Result stream_is_of(Stream stream, void *context, bool *is_of) {
     return result;
 }
 Result stream_capture(Stream stream, Capture *capture) {
-    int status = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+    int status = kNotCaptured;
     Result result = cuda.cuStreamIsCapturing(stream, &status);
-    *capture = status == 0 ? Capture::none : Capture::active;
+    *capture = status == kNotCaptured     ? Capture::none
+               : status == kCaptureActive ? Capture::active
+                                          : Capture::broken;
     if (result != kCaptureImplicit) return result;
     *capture = Capture::elsewhere;
     return 0;

@@ -26,6 +26,7 @@ using Result = int;
 enum class Capture {
     none,       // to the device
     active,     // to a graph
+    broken,     // nowhere, or to the device: the capture failed, and the engine has not ended it
     elsewhere,  // nowhere: the stream is the legacy one, and one that it waits for is captured
 };
 

@@ -88,6 +88,11 @@ quire_status check_capture(quire_be_device *device, Stream stream, bool *is_capt
     quire_status status = device->check(result, "whether the engine captures the stream", error);
     if (status != QUIRE_OK) return status;
     *is_captured = capture == Capture::active;
+    // Drivers differ: some would refuse a call now, and some run it at once.
+    if (capture == Capture::broken) {
+        return fail(error, QUIRE_E_BUSY,
+                    "what the engine captures of the stream is broken: end that capture first");
+    }
     if (capture != Capture::elsewhere) return QUIRE_OK;
     return fail(error, QUIRE_E_BUSY,
                 "the engine captures another stream, one that the legacy stream waits for: until "

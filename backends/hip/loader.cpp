@@ -61,6 +61,8 @@ constexpr unsigned kHostFlags = 1 | 2 | 0x40000000;
 constexpr unsigned kWaitValueGte = 0;  // hipStreamWaitValueGte
 constexpr int kCopyDefault = 4;        // hipMemcpyDefault
 constexpr int kCaptureRelaxed = 2;     // hipStreamCaptureModeRelaxed
+constexpr int kNotCaptured = 0;        // hipStreamCaptureStatusNone
+constexpr int kCaptureActive = 1;      // hipStreamCaptureStatusActive
 
 struct Hip {
     int (*hipInit)(unsigned);
@@ -212,10 +214,12 @@ Result stream_is_of(Stream stream, void *context, bool *is_of) {
     return result;
 }
 Result stream_capture(Stream stream, Capture *capture) {
-    int status = 0;  // hipStreamCaptureStatusNone
+    int status = kNotCaptured;
     Result result = 0;
     if (hip.hipStreamIsCapturing != nullptr) result = hip.hipStreamIsCapturing(stream, &status);
-    *capture = status == 0 ? Capture::none : Capture::active;
+    *capture = status == kNotCaptured     ? Capture::none
+               : status == kCaptureActive ? Capture::active
+                                          : Capture::broken;
     if (result != kCaptureImplicit) return result;
     *capture = Capture::elsewhere;
     return 0;

@@ -147,7 +147,8 @@ QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_devi
  *          quire_attention_merge go to its graph, and run at each launch (step.h says at
  *          quire_batch_views what a graph serves); other calls on the queue are QUIRE_E_BUSY. The
  *          graph uses memory of the queue's: destroy it before the queue. While the engine captures
- *          a stream that streams 0 and 1 wait for, all calls on a queue of these are QUIRE_E_BUSY.
+ *          a stream that streams 0 and 1 wait for, all calls on a queue of these are QUIRE_E_BUSY;
+ *          so are those on a stream whose capture is broken, until the engine has ended it.
  * Errors   QUIRE_E_ARG          the stream is of another context or device.
  *          QUIRE_E_UNSUPPORTED  the backend has no such streams.
  * Ownership  the stream stays the engine's, and alive until quire_device_close has returned, which
