@@ -43,6 +43,18 @@ quire_status open_parts(quire_be_queue *queue, const StreamChoice &choice, quire
     return device->check(result, "a queue", error);
 }
 
+// The engine's stream, if a queue can be made on it now.
+quire_status find_bound(quire_be_device *device, const quire_native &native, Stream *out,
+                        quire_error *error) {
+    if (quire_status status = find_native_stream(device, native, out, error)) return status;
+    bool is_captured = false;
+    if (quire_status status = check_capture(device, *out, &is_captured, error)) return status;
+    if (!is_captured) return QUIRE_OK;
+    return fail(error, QUIRE_E_BUSY,
+                "the engine captures the stream, and what clears a queue's memory would go to its "
+                "graph: make the queue before the capture or after it");
+}
+
 }  // namespace
 
 quire_status make_queue(quire_be_device *device, const StreamChoice &choice, quire_be_queue **out,
@@ -84,7 +96,7 @@ quire_status queue_bind(quire_be_device *device, const quire_native *native, qui
     StreamChoice choice;
     choice.is_bound = native != nullptr && native->kind != QUIRE_NATIVE_NONE;
     if (choice.is_bound) {
-        quire_status status = find_native_stream(device, *native, &choice.bound, error);
+        quire_status status = find_bound(device, *native, &choice.bound, error);
         if (status != QUIRE_OK) return status;
     }
     if (quire_status status = make_queue(device, choice, out, error)) return status;

@@ -59,6 +59,27 @@ TEST_P(Capture, that_the_driver_says_nothing_of_fails_no_fence) {
     EXPECT_EQ(rig_->sync(), QUIRE_OK);
 }
 
+// What clears a new queue's memory would run with the graph, and not before; a queue that was had
+// before may be given again, and is refused alike.
+TEST_P(Capture, makes_no_queue_of_its_stream) {
+    for (int i = 0; i < 2; ++i) {
+        begin_capture();
+        expect_busy(bind(as_stream(stream_)), "before the capture or after it");
+        EXPECT_EQ(bound_, nullptr);
+        EXPECT_EQ(end_capture(), 0) << "the capture was broken";
+        ASSERT_EQ(bind(as_stream(stream_)), QUIRE_OK) << rig_->error.message;
+        EXPECT_EQ(signal(bound_), QUIRE_OK) << rig_->error.message;
+        EXPECT_EQ(rig_->sync(), QUIRE_OK);
+        api().queue_release(bound_);
+        bound_ = nullptr;
+    }
+    void *another = new_stream(true);
+    begin_capture(another);
+    expect_busy(bind(as_stream(nullptr)), "captures another stream");
+    EXPECT_EQ(end_capture(another), 0) << "the capture was broken";
+    destroy_stream(another);
+}
+
 INSTANTIATE_TEST_SUITE_P(Vendors, Capture, testing::Values(0, 1), name_of);
 
 }  // namespace quire::gpu_tests
