@@ -81,19 +81,20 @@ void close_parts(quire_be_device *device) {
     device->kernels.close();
 }
 
-// REQUIRES, as of the next two: the mutex is held, and the context is current.
-// The queue that keeps the device from being idle; NULL: none.
-quire_be_queue *find_busy(quire_be_device *device) {
-    for (quire_be_queue *queue : device->queues) {
-        if (!queue->is_idle()) return queue;
-    }
-    return nullptr;
+// REQUIRES, as of the next: the mutex is held, and the context is current.
+Work work_of(quire_be_device *device) {
+    Work most = Work::none;
+    for (quire_be_queue *queue : device->queues) most = std::max(most, queue->work());
+    return most;
 }
 
-// Waits for all that runs. Gives the lock up meanwhile.
+// Waits for all that runs, and gives the lock up while it asks. What cannot be asked for, such as
+// what a stream was given before the engine captured it, the driver waits for when memory of the
+// device is freed: both vendors promise that, though not of pinned memory.
 void end_work(quire_be_device *device, std::unique_lock<std::mutex> &lock) {
     Deadline never(UINT64_MAX);
-    while (!device->is_lost && find_busy(device) != nullptr) never.wait(device->changed, lock);
+    while (!device->is_lost && work_of(device) == Work::some) never.wait(device->changed, lock);
+    device->words.close();
 }
 
 void drop_parts(quire_be_device *device) {
@@ -221,16 +222,19 @@ quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *
     Entered entered(device->context);
     if (quire_status status = device->check_in(entered, error)) return status;
     device->pump(entered);
-    bool is_idle = find_busy(device) == nullptr;
-    while (!is_idle && !device->is_lost && !deadline.has_passed()) {
+    Work work = work_of(device);
+    while (work == Work::some && !device->is_lost && !deadline.has_passed()) {
         deadline.wait(device->changed, lock);
         device->pump(entered);
-        is_idle = device->is_closed || find_busy(device) == nullptr;
+        work = device->is_closed ? Work::none : work_of(device);
     }
     if (device->is_lost) {
         return fail(error, QUIRE_E_DEVICE_LOST, "the %s device is lost; close it", kBackendName);
     }
-    return is_idle ? QUIRE_OK : QUIRE_S_TIMEOUT;
+    if (work != Work::unknown) return work == Work::none ? QUIRE_OK : QUIRE_S_TIMEOUT;
+    return fail(error, QUIRE_E_BUSY,
+                "nobody can tell whether a queue's stream, the engine's own, is idle: end the "
+                "capture that keeps it from being asked, if it still exists");
 }
 
 quire_status shutdown(uint64_t *live_object_count, quire_error *error) {

@@ -182,24 +182,31 @@ void quire_be_queue::poll() {
     quire::gpu::describe_fault(*said, why, sizeof why);
 }
 
-bool quire_be_queue::is_idle() {
-    if (!held.empty()) return false;
-    quire::gpu::Result result = device->context.driver->stream_query(stream);
-    if (device->context.driver->is_not_ready(result)) return false;
-    // Of an engine's stream it may mean that it is captured.
-    if (result != 0 && is_bound && !device->context.driver->is_fatal(result)) return false;
-    if (result != 0) device->lose();
-    return true;
+quire::gpu::Work quire_be_queue::work() {
+    using quire::gpu::Capture;
+    using quire::gpu::Work;
+    if (!held.empty()) return Work::some;
+    const quire::gpu::Driver &driver = *device->context.driver;
+    Capture capture = Capture::none;
+    quire::gpu::Result result = is_bound ? driver.stream_capture(stream, &capture) : 0;
+    if (result == 0 && capture != Capture::none) return Work::unknown;
+    if (result == 0) result = driver.stream_query(stream);
+    if (result == 0) return Work::none;
+    if (driver.is_not_ready(result)) return Work::some;
+    // An engine may have destroyed its stream.
+    if (is_bound && !driver.is_fatal(result)) return Work::unknown;
+    device->lose();
+    return Work::none;
 }
 
 void quire_be_queue::settle_failed() {
-    if (has_failed() && reached < place && is_idle()) reached = place;
+    if (has_failed() && reached < place && work() == quire::gpu::Work::none) reached = place;
 }
 
 bool quire_be_queue::is_spare_for(const quire::gpu::StreamChoice &choice) {
     if (!is_released || references.load() != 1 || is_bound != choice.is_bound) return false;
-    if (is_bound ? stream != choice.bound : !is_idle()) return false;
-    poll();  // behind is_idle(): what ran last may have found a fault
+    if (is_bound ? stream != choice.bound : work() != quire::gpu::Work::none) return false;
+    poll();  // behind work(): what ran last may have found a fault
     return !has_failed() && reached == place;
 }
 

@@ -18,7 +18,7 @@
 //           means the same then may be enqueued: launches that read all but addresses and shapes
 //           from the device's memory (begin_replayable()). The rest is refused. The graph holds
 //           addresses of the queue's scratch memory, record and fault word: they live as long as
-//           the device.
+//           the device. Meanwhile nobody can ask how far the stream is (Work::unknown).
 // Release   waits for nothing; what was enqueued runs on. The queue stays with its device, which
 //           gives it to the next who wants one: a driver may wait when a stream is destroyed.
 // Faults    a kernel that finds an index outside its pool sets the queue's fault word; kernels
@@ -63,6 +63,13 @@ struct StreamChoice {
     Stream bound = nullptr;
 };
 
+// What a queue's stream still has to do, the least first.
+enum class Work {
+    none,
+    unknown,  // asking would break what the engine captures, or the stream is no more
+    some,
+};
+
 // Makes a queue that nobody counts. REQUIRES: the context is current, the mutex held or the device
 // not yet known to anybody.
 quire_status make_queue(quire_be_device *device, const StreamChoice &choice, quire_be_queue **out,
@@ -95,7 +102,7 @@ struct quire_be_queue {
     void poll();
     bool has_passed(uint64_t at) const { return at <= reached; }
     bool has_failed() const { return why[0] != 0; }
-    bool is_idle();
+    quire::gpu::Work work();
     // What it was given last has run, though it does not say so itself.
     void settle_failed();
     // Released, and another may have it who wants such a stream. All that it was given has run; on

@@ -154,7 +154,8 @@ QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_devi
  *                               queue before the capture or after it.
  *          QUIRE_E_UNSUPPORTED  the backend has no such streams.
  * Ownership  the stream stays the engine's, and alive until quire_device_close has returned, which
- *            waits until it has nothing to do. */
+ *            waits until it has nothing to do. While the engine captures it, that waits for what
+ *            was enqueued there before, and leaves the capture whole. */
 QUIRE_EXPORT quire_status quire_queue_create(quire_device *device, const quire_native *native,
                                              quire_queue **out, quire_error *error);
 /* Errors   QUIRE_E_BUSY  a step that is not finished uses it. Waits for nothing: enqueued work runs

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,7 @@ struct Lane {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::pair<Stream *, std::function<int()>>> work;
+    uint64_t unfinished = 0;  // of `work`, and what runs
 };
 
 struct Graph {
@@ -107,6 +109,7 @@ void lane_main(Lane *lane) {
         int none = 0;
         if (result != 0) machine().sticky.compare_exchange_strong(none, result);
         lock.lock();
+        --lane->unfinished;
         if (--stream->unfinished == 0 && stream->is_destroyed) delete stream;
         lane->changed.notify_all();
     }
@@ -174,6 +177,7 @@ int enqueue(Stream *handle, std::function<int()> work) {
         return kSuccess;
     }
     ++stream->unfinished;
+    ++stream->lane->unfinished;
     stream->lane->work.emplace_back(stream, std::move(work));
     stream->lane->changed.notify_all();
     return kSuccess;
@@ -182,6 +186,20 @@ int enqueue(Stream *handle, std::function<int()> work) {
 void await_idle(Stream *stream) {
     std::unique_lock lock(stream->lane->mutex);
     stream->lane->changed.wait(lock, [&] { return stream->unfinished == 0; });
+}
+
+// Streams that were destroyed have their work done all the same.
+void await_all() {
+    std::vector<Lane *> lanes;
+    {
+        std::lock_guard lock(machine().mutex);
+        lanes.assign(std::begin(machine().lanes), std::end(machine().lanes));
+    }
+    for (Lane *lane : lanes) {
+        if (lane == nullptr) continue;
+        std::unique_lock lock(lane->mutex);
+        lane->changed.wait(lock, [&] { return lane->unfinished == 0; });
+    }
 }
 
 // Of a call that asks how far a stream is.
@@ -266,12 +284,7 @@ int memory_allocate(uint64_t *address, size_t size_bytes, bool is_host) {
 int memory_free(uint64_t address, bool is_host) {
     if (current == nullptr) return kInvalidContext;
     if (int result = check_capture()) return result;
-    std::vector<Stream *> streams;
-    {
-        std::lock_guard lock(machine().mutex);
-        streams = machine().streams;
-    }
-    for (Stream *stream : streams) await_idle(stream);
+    await_all();
     if (!release(address, is_host)) return kInvalidValue;
     machine().live.fetch_sub(1);
     return kSuccess;

@@ -299,7 +299,8 @@ typedef struct quire_backend_api {
     quire_status (*device_open)(const quire_be_device_desc *desc, quire_be_device **out,
                                 quire_error *error);
     /* Returns when nothing of the device runs any more. Waits of queues for fences that were not
-     * reached end; what is behind them is dropped, and the fences it would have signalled fail. */
+     * reached end; what is behind them is dropped, and the fences it would have signalled fail. A
+     * capture of the engine's is not waited for, and stays whole. */
     void (*device_close)(quire_be_device *device);
     quire_status (*device_props)(quire_be_device *device, quire_be_device_props *props,
                                  quire_error *error);
@@ -352,7 +353,8 @@ typedef struct quire_backend_api {
     quire_status (*attention)(quire_be_queue *queue, quire_be_plan *plan,
                               const quire_be_attention *args, quire_error *error);
 
-    /* Waits until nothing runs on the device; QUIRE_S_TIMEOUT when time runs out. */
+    /* Waits until nothing runs on the device; QUIRE_S_TIMEOUT when time runs out, QUIRE_E_BUSY when
+     * all but an engine's own stream is idle, and that cannot be asked. */
     quire_status (*quiesce)(quire_be_device *device, uint64_t timeout_ns, quire_error *error);
     /* Called when the last device is closed; live_objects gets how many objects were not
      * released. */
