@@ -32,6 +32,7 @@ namespace {
 constexpr int kInterface = 12000;
 constexpr Result kOutOfMemory = 2;
 constexpr Result kNoDevice = 100;
+constexpr Result kInvalidHandle = 400;
 constexpr Result kNotReady = 600;
 constexpr Result kCaptureImplicit = 906;  // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 // After these the context is of no more use. Not all that lies between: 704, peer access that is
@@ -171,6 +172,7 @@ Result stream_create(bool is_urgent, Stream *out) {
 Result stream_wait_value(Stream stream, uint64_t address, uint64_t value) {
     return cuda.cuStreamWaitValue64(stream, address, value, kWaitValueGeq);
 }
+bool has_legacy_stream() { return true; }
 Result stream_is_of(Stream stream, void *context, bool *is_of) {
     void *found = nullptr;
     Result result = cuda.cuStreamGetCtx(stream, &found);
@@ -219,6 +221,7 @@ const char *describe(Result result) {
 }
 bool is_not_ready(Result result) { return result == kNotReady; }
 bool is_out_of_memory(Result result) { return result == kOutOfMemory; }
+bool is_no_stream(Result result) { return result == kInvalidHandle; }
 bool is_fatal(Result result) {
     return std::find(std::begin(kFatal), std::end(kFatal), result) != std::end(kFatal);
 }
@@ -246,6 +249,7 @@ Driver make_driver() {
     driver.stream_query = cuda.cuStreamQuery;
     driver.stream_wait = cuda.cuStreamSynchronize;
     driver.stream_wait_value = stream_wait_value;
+    driver.has_legacy_stream = has_legacy_stream;
     driver.stream_is_of = stream_is_of;
     driver.stream_capture = stream_capture;
     driver.event_record = event_record;
@@ -260,6 +264,7 @@ Driver make_driver() {
     driver.describe = describe;
     driver.is_not_ready = is_not_ready;
     driver.is_out_of_memory = is_out_of_memory;
+    driver.is_no_stream = is_no_stream;
     driver.is_fatal = is_fatal;
     return driver;
 }

@@ -71,6 +71,8 @@ struct Driver {
     Result (*stream_wait)(Stream stream);   // by the host, until it is idle
     // The stream goes on when the word is at least `value`, compared as signed numbers.
     Result (*stream_wait_value)(Stream stream, uint64_t address, uint64_t value);
+    // Does it know stream 1, the legacy one?
+    bool (*has_legacy_stream)();
     // Is an engine's stream of this context? Yes, where the driver cannot say.
     Result (*stream_is_of)(Stream stream, void *context, bool *is_of);
     // Breaks no capture. `none`, where the driver captures nothing.
@@ -91,6 +93,8 @@ struct Driver {
     const char *(*describe)(Result result);
     bool (*is_not_ready)(Result result);
     bool (*is_out_of_memory)(Result result);
+    // Of a call that was given a stream: there is none, or none any more.
+    bool (*is_no_stream)(Result result);
     // After it nothing of the context works any more.
     bool (*is_fatal)(Result result);
 };

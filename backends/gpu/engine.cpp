@@ -38,6 +38,15 @@ quire_status find_native_event(const quire_be_queue *queue, const quire_native *
     return QUIRE_OK;
 }
 
+// Of a driver call that was given a stream.
+quire_status check_asked(quire_be_device *device, Result result, const char *what,
+                         quire_error *error) {
+    const Driver &driver = *device->context.driver;
+    if (!driver.is_no_stream(result)) return device->check(result, what, error);
+    return fail(error, QUIRE_E_ARG, "the %s driver knows no such stream: %s (%d)", driver.vendor,
+                driver.describe(result), result);
+}
+
 // A call that has to do with an event goes to the stream at once, or not at all: an event has no
 // values, and what is recorded later is another thing.
 quire_status give_event(quire_be_queue *queue, const quire_native *native,
@@ -59,7 +68,7 @@ quire_status give_event(quire_be_queue *queue, const quire_native *native,
 
 quire_status find_native_stream(quire_be_device *device, const quire_native &native, Stream *out,
                                 quire_error *error) {
-    constexpr uint64_t kFirstHandle = 3;
+    constexpr uint64_t kLegacy = 1, kFirstHandle = 3;
     const Driver &driver = *device->context.driver;
     if (native.kind != driver.stream_kind) {
         return fail(error, QUIRE_E_UNSUPPORTED,
@@ -68,11 +77,16 @@ quire_status find_native_stream(quire_be_device *device, const quire_native &nat
                     native.kind, driver.vendor);
     }
     if (quire_status status = check_rest(native, error)) return status;
+    if (native.value == kLegacy && !driver.has_legacy_stream()) {
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "the %s driver does not know stream 1, as ROCm 6.3 and later do: name stream 0",
+                    driver.vendor);
+    }
     auto stream = reinterpret_cast<Stream>(native.value);
     bool is_ours = true;
     if (native.value >= kFirstHandle) {
         Result result = driver.stream_is_of(stream, device->context.handle, &is_ours);
-        if (quire_status status = device->check(result, "a stream", error)) return status;
+        if (quire_status status = check_asked(device, result, "a stream", error)) return status;
     }
     *out = stream;
     if (is_ours) return QUIRE_OK;
@@ -85,7 +99,8 @@ quire_status check_capture(quire_be_device *device, Stream stream, bool *is_capt
                            quire_error *error) {
     Capture capture = Capture::none;
     Result result = device->context.driver->stream_capture(stream, &capture);
-    quire_status status = device->check(result, "whether the engine captures the stream", error);
+    quire_status status =
+        check_asked(device, result, "to say whether the engine captures the stream", error);
     if (status != QUIRE_OK) return status;
     *is_captured = capture == Capture::active;
     // Drivers differ: some would refuse a call now, and some run it at once.

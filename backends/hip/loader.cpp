@@ -37,8 +37,10 @@ namespace {
 constexpr Result kOutOfMemory = 2;
 constexpr Result kNoDevice = 100;
 constexpr Result kInvalidDevice = 101;  // what ROCm 5's says where there is none
+constexpr Result kInvalidHandle = 400;
 constexpr Result kNotReady = 600;
-constexpr Result kCaptureImplicit = 906;  // hipErrorStreamCaptureImplicit
+constexpr Result kContextIsDestroyed = 709;  // said of a stream alone, where there is none
+constexpr Result kCaptureImplicit = 906;     // hipErrorStreamCaptureImplicit
 // After these the device is of no more use to the process.
 constexpr Result kFatal[] = {
     4,                        // hipErrorDeinitialized
@@ -48,7 +50,6 @@ constexpr Result kFatal[] = {
     220,                      // as CUDA's
     700,                      // hipErrorIllegalAddress
     702,                      // hipErrorLaunchTimeOut
-    709,                      // hipErrorContextIsDestroyed
     710,                      // hipErrorAssert
     714, 715, 716, 717, 718,  // as CUDA's
     719,                      // hipErrorLaunchFailure
@@ -58,11 +59,12 @@ constexpr int kAttributeWaitValue = 10013;  // hipDeviceAttributeCanUseStreamWai
 constexpr unsigned kStreamNonBlocking = 1;  // hipStreamNonBlocking
 // hipHostMallocPortable | Mapped | Coherent: host and device see each other's words at once.
 constexpr unsigned kHostFlags = 1 | 2 | 0x40000000;
-constexpr unsigned kWaitValueGte = 0;  // hipStreamWaitValueGte
-constexpr int kCopyDefault = 4;        // hipMemcpyDefault
-constexpr int kCaptureRelaxed = 2;     // hipStreamCaptureModeRelaxed
-constexpr int kNotCaptured = 0;        // hipStreamCaptureStatusNone
-constexpr int kCaptureActive = 1;      // hipStreamCaptureStatusActive
+constexpr unsigned kWaitValueGte = 0;           // hipStreamWaitValueGte
+constexpr int kCopyDefault = 4;                 // hipMemcpyDefault
+constexpr int kCaptureRelaxed = 2;              // hipStreamCaptureModeRelaxed
+constexpr int kLegacyStreamSince = 60'300'000;  // as hipRuntimeGetVersion() has ROCm 6.3
+constexpr int kNotCaptured = 0;                 // hipStreamCaptureStatusNone
+constexpr int kCaptureActive = 1;               // hipStreamCaptureStatusActive
 
 struct Hip {
     int (*hipInit)(unsigned);
@@ -83,8 +85,9 @@ struct Hip {
     int (*hipPeekAtLastError)();
     int (*hipGetLastError)();
     int (*hipStreamDestroy)(void *);
-    int (*hipStreamGetDevice)(void *, int *);    // NULL: an old one
-    int (*hipStreamIsCapturing)(void *, int *);  // NULL: an old one
+    int (*hipRuntimeGetVersion)(int *);  // NULL: an old one, as of the next two
+    int (*hipStreamGetDevice)(void *, int *);
+    int (*hipStreamIsCapturing)(void *, int *);
     int (*hipStreamWaitEvent)(void *, void *, unsigned);
     int (*hipEventRecord)(void *, void *);
     int (*hipStreamQuery)(void *);
@@ -205,6 +208,12 @@ Result stream_create(bool is_urgent, Stream *out) {
 Result stream_wait_value(Stream stream, uint64_t address, uint64_t value) {
     return hip.hipStreamWaitValue64(stream, pointer_of(address), value, kWaitValueGte, UINT64_MAX);
 }
+bool has_legacy_stream() {
+    int version = 0;
+    if (hip.hipRuntimeGetVersion == nullptr || hip.hipRuntimeGetVersion(&version) != 0)
+        return false;
+    return version >= kLegacyStreamSince;
+}
 Result stream_is_of(Stream stream, void *context, bool *is_of) {
     *is_of = true;
     if (hip.hipStreamGetDevice == nullptr) return 0;
@@ -248,6 +257,9 @@ Result launch(Function function, uint32_t groups_x, uint32_t groups_y, uint32_t 
 const char *describe(Result result) { return hip.hipGetErrorString(result); }
 bool is_not_ready(Result result) { return result == kNotReady; }
 bool is_out_of_memory(Result result) { return result == kOutOfMemory; }
+bool is_no_stream(Result result) {
+    return result == kInvalidHandle || result == kContextIsDestroyed;
+}
 bool is_fatal(Result result) {
     return std::find(std::begin(kFatal), std::end(kFatal), result) != std::end(kFatal);
 }
@@ -275,6 +287,7 @@ Driver make_driver() {
     driver.stream_query = hip.hipStreamQuery;
     driver.stream_wait = hip.hipStreamSynchronize;
     driver.stream_wait_value = stream_wait_value;
+    driver.has_legacy_stream = has_legacy_stream;
     driver.stream_is_of = stream_is_of;
     driver.stream_capture = stream_capture;
     driver.event_record = event_record;
@@ -288,6 +301,7 @@ Driver make_driver() {
     driver.describe = describe;
     driver.is_not_ready = is_not_ready;
     driver.is_out_of_memory = is_out_of_memory;
+    driver.is_no_stream = is_no_stream;
     driver.is_fatal = is_fatal;
     return driver;
 }
@@ -345,6 +359,7 @@ const char *find_functions(void *library) {
     }
     find_optional(library, "hipThreadExchangeStreamCaptureMode",
                   &hip.hipThreadExchangeStreamCaptureMode);
+    find_optional(library, "hipRuntimeGetVersion", &hip.hipRuntimeGetVersion);
     find_optional(library, "hipStreamGetDevice", &hip.hipStreamGetDevice);
     find_optional(library, "hipStreamIsCapturing", &hip.hipStreamIsCapturing);
     return nullptr;

@@ -128,6 +128,38 @@ TEST_P(Engine, stream_of_another_context_or_device_is_refused) {
     make_current(nullptr);
 }
 
+// HIP says of it what CUDA says of a context that is lost.
+TEST_P(Engine, stream_that_is_gone_is_refused_and_the_device_lives) {
+    void *gone = new_stream();
+    ASSERT_EQ(bind(as_stream(gone)), QUIRE_OK) << rig_->error.message;
+    destroy_stream(gone);
+    EXPECT_EQ(api().fill(bound_, rig_->address, 16, 1, &rig_->error), QUIRE_E_ARG);
+    EXPECT_TRUE(has(rig_->error, "no such stream")) << rig_->error.message;
+    EXPECT_EQ(api().fence_signal(bound_, rig_->fence, 1, &rig_->error), QUIRE_E_ARG);
+    api().queue_release(bound_);
+    bound_ = nullptr;
+    EXPECT_EQ(bind(as_stream(gone)), QUIRE_E_ARG);
+    EXPECT_TRUE(has(rig_->error, "no such stream")) << rig_->error.message;
+    EXPECT_EQ(rig_->step(), QUIRE_OK) << rig_->error.message;
+    EXPECT_EQ(rig_->sync(), QUIRE_OK) << rig_->error.message;
+}
+
+// Before ROCm 6.3 HIP takes a 1 for an address.
+TEST_P(Engine, legacy_stream_of_hip_is_had_where_the_driver_knows_it) {
+    if (is_cuda_) return;  // CUDA always did
+    auto say_version = of_engine<void (*)(int)>("fakegpu_say_version");
+    quire_native legacy = as_stream(reinterpret_cast<void *>(uintptr_t{1}));
+    say_version(60'241'134);
+    EXPECT_EQ(bind(legacy), QUIRE_E_UNSUPPORTED);
+    EXPECT_TRUE(has(rig_->error, "ROCm 6.3")) << rig_->error.message;
+    say_version(60'342'131);
+    fail("hipRuntimeGetVersion", 1, kOutOfMemory);
+    EXPECT_EQ(bind(legacy), QUIRE_E_UNSUPPORTED);
+    EXPECT_EQ(bind(legacy), QUIRE_OK) << rig_->error.message;
+    EXPECT_EQ(api().fence_signal(bound_, rig_->fence, ++rig_->value, &rig_->error), QUIRE_OK);
+    EXPECT_EQ(rig_->sync(), QUIRE_OK);
+}
+
 INSTANTIATE_TEST_SUITE_P(Vendors, Engine, testing::Values(0, 1), name_of);
 
 }  // namespace quire::gpu_tests

@@ -28,6 +28,7 @@ Context *device_context() {
 }
 
 std::atomic<int> device_of_streams{0};
+std::atomic<int> runtime_version{60'400'000};
 
 // What the last call that failed in this thread said, until somebody asks.
 thread_local int last_error = 0;
@@ -62,6 +63,13 @@ FAKEGPU_EXPORT int hipInit(unsigned) {
     set_shared_limits(kMostShared, kMostShared);
     return noted(counted("hipInit", [] { return kSuccess; }));
 }
+FAKEGPU_EXPORT int hipRuntimeGetVersion(int *version) {
+    return noted(counted("hipRuntimeGetVersion", [=] {
+        *version = runtime_version.load();
+        return kSuccess;
+    }));
+}
+FAKEGPU_EXPORT void fakegpu_say_version(int version) { runtime_version.store(version); }
 FAKEGPU_EXPORT int hipGetDeviceCount(int *count) {
     return noted(counted("hipGetDeviceCount", [=] {
         *count = device_count();

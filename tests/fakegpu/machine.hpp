@@ -146,6 +146,8 @@ FAKEGPU_EXPORT void fakegpu_begin_capture(void);
 FAKEGPU_EXPORT int fakegpu_end_capture(void);
 // A call of the calling thread's own that may wait.
 FAKEGPU_EXPORT void fakegpu_call_unsafely(void);
+// HIP alone: its runtime says from now on that it is of this version.
+FAKEGPU_EXPORT void fakegpu_say_version(int version);
 // HIP alone, whose contexts are devices: every stream is said to be of this one from now on.
 FAKEGPU_EXPORT void fakegpu_put_streams_on(int device);
 // How many contexts, streams, modules and allocations there are.

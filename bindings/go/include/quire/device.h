@@ -149,10 +149,12 @@ QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_devi
  *          graph uses memory of the queue's: destroy it before the queue. While the engine captures
  *          a stream that streams 0 and 1 wait for, all calls on a queue of these are QUIRE_E_BUSY;
  *          so are those on a stream whose capture is broken, until the engine has ended it.
- * Errors   QUIRE_E_ARG          the stream is of another context or device.
+ * Errors   QUIRE_E_ARG          the stream is of another context or device, or the driver knows no
+ *                               such stream.
  *          QUIRE_E_BUSY         the engine captures the stream, or one that it waits for: make the
  *                               queue before the capture or after it.
- *          QUIRE_E_UNSUPPORTED  the backend has no such streams.
+ *          QUIRE_E_UNSUPPORTED  the backend has no such streams, nor its driver: HIP's knows stream
+ *                               1 since ROCm 6.3.
  * Ownership  the stream stays the engine's, and alive until quire_device_close has returned, which
  *            waits until it has nothing to do. While the engine captures it, that waits for what
  *            was enqueued there before, and leaves the capture whole. */
