@@ -26,6 +26,12 @@ quire_status Enqueue::begin(quire_error *error) {
 quire_status Enqueue::begin_replayable(quire_error *error) {
     queue_->poll();
     if (quire_status status = queue_->check_usable(error)) return status;
+    if (owner_of(queue_->stream) != queue_->owner) {
+        return fail(
+            error, QUIRE_E_ARG,
+            "the queue is on the own stream of the thread that made it, and calls on it are "
+            "that thread's alone");
+    }
     quire_be_device *device = queue_->device;
     entered_.emplace(device->context);
     if (quire_status status = device->check_in(*entered_, error)) return status;

@@ -34,6 +34,7 @@ quire_status open_parts(quire_be_queue *queue, const StreamChoice &choice, quire
     queue->is_bound = choice.is_bound;
     if (choice.is_bound) {
         queue->stream = choice.bound;
+        queue->owner = choice.owner;
     } else {
         result = driver.stream_create(choice.is_urgent, &queue->stream);
     }
@@ -98,6 +99,7 @@ quire_status queue_bind(quire_be_device *device, const quire_native *native, qui
     if (choice.is_bound) {
         quire_status status = find_bound(device, *native, &choice.bound, error);
         if (status != QUIRE_OK) return status;
+        choice.owner = owner_of(choice.bound);
     }
     if (quire_status status = make_queue(device, choice, out, error)) return status;
     live_objects.fetch_add(1, std::memory_order_relaxed);
@@ -186,6 +188,7 @@ quire::gpu::Work quire_be_queue::work() {
     using quire::gpu::Capture;
     using quire::gpu::Work;
     if (!held.empty()) return Work::some;
+    if (quire::gpu::owner_of(stream) != owner) return Work::unknown;
     const quire::gpu::Driver &driver = *device->context.driver;
     Capture capture = Capture::none;
     quire::gpu::Result result = is_bound ? driver.stream_capture(stream, &capture) : 0;
@@ -205,7 +208,8 @@ void quire_be_queue::settle_failed() {
 
 bool quire_be_queue::is_spare_for(const quire::gpu::StreamChoice &choice) {
     if (!is_released || references.load() != 1 || is_bound != choice.is_bound) return false;
-    if (is_bound ? stream != choice.bound : work() != quire::gpu::Work::none) return false;
+    if (is_bound && (stream != choice.bound || owner != choice.owner)) return false;
+    if (!is_bound && work() != quire::gpu::Work::none) return false;
     poll();  // behind work(): what ran last may have found a fault
     return !has_failed() && reached == place;
 }

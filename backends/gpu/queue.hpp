@@ -61,12 +61,14 @@ struct StreamChoice {
     bool is_urgent = false;  // of a stream of ours
     bool is_bound = false;   // to an engine's own
     Stream bound = nullptr;
+    uint64_t owner = 0;  // of it (owner_of())
 };
 
 // What a queue's stream still has to do, the least first.
 enum class Work {
     none,
-    unknown,  // asking would break what the engine captures, or the stream is no more
+    unknown,  // asking would break what the engine captures, or the stream is another thread's own
+              // or no more
     some,
 };
 
@@ -82,6 +84,7 @@ struct quire_be_queue {
     std::atomic<uint32_t> references{2};  // the caller's, and the device's
     quire::gpu::Stream stream = nullptr;
     bool is_bound = false;  // the stream is an engine's
+    uint64_t owner = 0;     // the one thread that may use it; 0: any
     quire::gpu::Cell record;
     quire::gpu::Cell word;  // of device memory: not 0 once a kernel found a fault
     uint64_t place = 0;     // handed out last

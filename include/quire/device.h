@@ -142,7 +142,8 @@ QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_devi
  *
  * native   NULL; QUIRE_NATIVE_VULKAN_QUEUE (vulkan.h); or QUIRE_NATIVE_CUDA_STREAM or
  *          QUIRE_NATIVE_HIP_STREAM: a stream of the device, on CUDA of its primary context. 2 is
- *          the stream of the thread that makes a call on the queue.
+ *          the calling thread's own stream: calls on the queue, but for quire_queue_destroy, are
+ *          then that thread's alone, and QUIRE_E_ARG of others.
  * Graphs   while the engine captures the stream, quire_kv_write, quire_attend and
  *          quire_attention_merge go to its graph, and run at each launch (step.h says at
  *          quire_batch_views what a graph serves); other calls on the queue are QUIRE_E_BUSY. The

@@ -2,6 +2,8 @@
 //
 // An engine's own streams and events, on the emulator.
 
+#include <thread>
+
 #include "engine_rig.hpp"
 
 namespace quire::gpu_tests {
@@ -126,6 +128,62 @@ TEST_P(Engine, stream_of_another_context_or_device_is_refused) {
     EXPECT_TRUE(has(rig_->error, "context")) << rig_->error.message;
     of_engine<int (*)(void *)>("cuStreamDestroy")(foreign);
     make_current(nullptr);
+}
+
+// Stream 2 is another one in each thread, and a queue has one place and one scratch memory.
+TEST_P(Engine, own_stream_of_a_thread_has_queues_of_that_thread_alone) {
+    quire_native own = as_stream(reinterpret_cast<void *>(uintptr_t{2}));
+    quire_be_queue *of_other = nullptr;
+    ASSERT_EQ(bind(own), QUIRE_OK) << rig_->error.message;
+    ASSERT_EQ(api().fence_signal(bound_, rig_->fence, 1, &rig_->error), QUIRE_OK);
+    std::thread([&] {
+        quire_native event = as_event(event_);
+        Error &error = rig_->error;
+        EXPECT_EQ(api().fill(bound_, rig_->address, 16, 1, &error), QUIRE_E_ARG);
+        EXPECT_TRUE(has(error, "thread that made it")) << error.message;
+        EXPECT_EQ(api().fence_signal(bound_, rig_->fence, 2, &error), QUIRE_E_ARG);
+        EXPECT_EQ(api().native_signal(bound_, &event, &error), QUIRE_E_ARG);
+        std::swap(bound_, rig_->queue);
+        EXPECT_EQ(rig_->attend(rig_->address + Rig::kGiven), QUIRE_E_ARG);
+        std::swap(bound_, rig_->queue);
+        EXPECT_EQ(api().queue_bind(rig_->device, &own, &of_other, &error), QUIRE_OK);
+        EXPECT_EQ(api().fence_signal(of_other, rig_->fence, 2, &error), QUIRE_OK) << error.message;
+        EXPECT_EQ(api().fence_wait_host(rig_->fence, 2, kPatience, &error), QUIRE_OK);
+        api().queue_release(of_other);
+    }).join();
+    quire_be_queue *mine = bound_;
+    api().queue_release(bound_);
+    ASSERT_EQ(bind(own), QUIRE_OK) << rig_->error.message;
+    EXPECT_EQ(bound_, mine) << "the other thread's was given";
+    EXPECT_EQ(api().fence_signal(bound_, rig_->fence, 3, &rig_->error), QUIRE_OK);
+    EXPECT_EQ(api().fence_wait_host(rig_->fence, 3, kPatience, &rig_->error), QUIRE_OK);
+}
+
+// Which stream that is another thread cannot name, so it cannot ask either.
+TEST_P(Engine, own_stream_of_a_thread_is_waited_for_by_another_that_closes) {
+    constexpr uint64_t kLarge = 256 << 20;
+    uint64_t large = 0;
+    void *pointer = nullptr;
+    quire_be_fence *done = nullptr;
+    quire_native own = as_stream(reinterpret_cast<void *>(uintptr_t{2}));
+    ASSERT_EQ(bind(own), QUIRE_OK) << rig_->error.message;
+    ASSERT_EQ(api().mem_alloc(rig_->device, kLarge, QUIRE_BE_MEMORY_DEVICE, &large, &pointer,
+                              &rig_->error),
+              QUIRE_OK);
+    ASSERT_EQ(api().fence_create(rig_->device, 0, &done, &rig_->error), QUIRE_OK);
+    ASSERT_EQ(api().fill(bound_, large, kLarge, 9, &rig_->error), QUIRE_OK);
+    ASSERT_EQ(api().fence_signal(bound_, done, 1, &rig_->error), QUIRE_OK);
+    // While a queue is held no memory is freed, so that closing is the first to wait.
+    ASSERT_EQ(api().fence_wait(rig_->queue, rig_->fence, 1, &rig_->error), QUIRE_OK);
+    api().mem_free(rig_->device, large, kLarge, QUIRE_BE_MEMORY_DEVICE);
+    api().queue_release(bound_);
+    bound_ = nullptr;
+    std::thread([&] { rig_.reset(); }).join();
+    uint64_t value = 0;
+    Error error;
+    EXPECT_EQ(api().fence_read(done, &value, &error), QUIRE_OK);
+    EXPECT_EQ(value, 1u) << "work was not waited for";
+    api().fence_destroy(done);
 }
 
 // HIP says of it what CUDA says of a context that is lost.
