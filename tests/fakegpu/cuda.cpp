@@ -137,7 +137,7 @@ int is_capturing(Stream *stream, int *status) {
     return counted("cuStreamIsCapturing", [=] { return stream_is_capturing(stream, status); });
 }
 int instantiate_graph(Graph **out, Graph *graph, uint64_t) {
-    return counted("cuGraphInstantiateWithFlags", [=] { return graph_copy(graph, out); });
+    return counted("cuGraphInstantiateWithFlags", [=] { return graph_instantiate(graph, out); });
 }
 int launch_graph(Graph *graph, Stream *stream) {
     return counted("cuGraphLaunch", [=] { return graph_launch(graph, stream); });
@@ -248,7 +248,7 @@ const Entry kEntries[] = {
     {"cuStreamIsCapturing", plain(is_capturing)},
     {"cuGraphInstantiateWithFlags", plain(instantiate_graph)},
     {"cuGraphLaunch", plain(launch_graph)},
-    {"cuGraphExecDestroy", plain(graph_destroy)},
+    {"cuGraphExecDestroy", plain(graph_destroy_launchable)},
     {"cuGraphDestroy", plain(graph_destroy)},
     {"cuEventCreate", plain(create_event)},
     {"cuEventDestroy", plain(destroy_event)},

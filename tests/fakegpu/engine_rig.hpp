@@ -29,7 +29,7 @@ class Engine : public Driver {
         stream_ = new_stream();
     }
     void TearDown() override {
-        if (graph_ != nullptr) destroy(graph_);
+        destroy_graph();
         api().queue_release(bound_);
         rig_.reset();
         destroy_stream(stream_);
@@ -94,9 +94,10 @@ class Engine : public Driver {
         if (int result = end(stream, &captured)) return result;
         auto instantiate = of_engine<int (*)(void **, void *, unsigned long long)>(
             call_of("cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags"));
-        if (graph_ != nullptr) destroy(graph_);
+        destroy_graph();
         EXPECT_EQ(instantiate(&graph_, captured, 0), 0);
-        destroy(captured);
+        auto destroy = of_engine<int (*)(void *)>(call_of("cuGraphDestroy", "hipGraphDestroy"));
+        EXPECT_EQ(destroy(captured), 0);
         return 0;
     }
     void launch() {
@@ -104,8 +105,12 @@ class Engine : public Driver {
             of_engine<int (*)(void *, void *)>(call_of("cuGraphLaunch", "hipGraphLaunch"));
         ASSERT_EQ(launch(graph_, stream_), 0);
     }
-    void destroy(void *graph) {
-        of_engine<int (*)(void *)>(call_of("cuGraphDestroy", "hipGraphDestroy"))(graph);
+    void destroy_graph() {
+        if (graph_ == nullptr) return;
+        auto destroy =
+            of_engine<int (*)(void *)>(call_of("cuGraphExecDestroy", "hipGraphExecDestroy"));
+        EXPECT_EQ(destroy(graph_), 0);
+        graph_ = nullptr;
     }
 
     std::optional<Rig> rig_;

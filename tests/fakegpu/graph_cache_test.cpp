@@ -170,8 +170,7 @@ TEST_P(GraphCache, decodes_what_single_calls_decode) {
         ASSERT_EQ(by_graph->step({1, 0}, 1, replayed), by_calls->step({1, 0}, 1, called)) << i;
         ASSERT_EQ(by_graph->step({1}, 1, replayed), by_calls->step({1}, 1, called)) << i;
     }
-    destroy(graph_);
-    graph_ = nullptr;
+    destroy_graph();
     by_graph.reset();
 }
 

@@ -280,6 +280,27 @@ TEST_P(Graph, capture_neither_waits_nor_allocates) {
     ASSERT_EQ(end_capture(), 0);
 }
 
+// The emulator's driver refuses what a real one does not look at.
+TEST_P(Graph, is_not_what_is_launched_of_it) {
+    constexpr int kInvalidValue = 1;
+    auto of = [&](const char *of_cuda, const char *of_hip) {
+        return of_engine<int (*)(void *)>(call_of(of_cuda, of_hip));
+    };
+    auto launch = of_engine<int (*)(void *, void *)>(call_of("cuGraphLaunch", "hipGraphLaunch"));
+    void *captured = nullptr;
+    begin_capture();
+    auto end =
+        of_engine<int (*)(void *, void **)>(call_of("cuStreamEndCapture", "hipStreamEndCapture"));
+    ASSERT_EQ(end(stream_, &captured), 0);
+    EXPECT_EQ(launch(captured, stream_), kInvalidValue);
+    EXPECT_EQ(of("cuGraphExecDestroy", "hipGraphExecDestroy")(captured), kInvalidValue);
+    EXPECT_EQ(of("cuGraphDestroy", "hipGraphDestroy")(captured), 0);
+    begin_capture();
+    ASSERT_EQ(end_capture(), 0);
+    EXPECT_EQ(of("cuGraphDestroy", "hipGraphDestroy")(graph_), kInvalidValue);
+    ASSERT_EQ(launch(graph_, stream_), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Vendors, Graph, testing::Values(0, 1), name_of);
 
 }  // namespace quire::gpu_tests

@@ -153,12 +153,12 @@ FAKEGPU_EXPORT int hipStreamIsCapturing(Stream *stream, int *status) {
     return on_device("hipStreamIsCapturing", [=] { return stream_is_capturing(stream, status); });
 }
 FAKEGPU_EXPORT int hipGraphInstantiateWithFlags(Graph **out, Graph *graph, unsigned long long) {
-    return on_device("hipGraphInstantiateWithFlags", [=] { return graph_copy(graph, out); });
+    return on_device("hipGraphInstantiateWithFlags", [=] { return graph_instantiate(graph, out); });
 }
 FAKEGPU_EXPORT int hipGraphLaunch(Graph *graph, Stream *stream) {
     return on_device("hipGraphLaunch", [=] { return graph_launch(graph, stream); });
 }
-FAKEGPU_EXPORT int hipGraphExecDestroy(Graph *graph) { return graph_destroy(graph); }
+FAKEGPU_EXPORT int hipGraphExecDestroy(Graph *graph) { return graph_destroy_launchable(graph); }
 FAKEGPU_EXPORT int hipGraphDestroy(Graph *graph) { return graph_destroy(graph); }
 FAKEGPU_EXPORT int hipEventCreateWithFlags(Event **out, unsigned) {
     return on_device("hipEventCreateWithFlags", [=] { return event_create(out); });

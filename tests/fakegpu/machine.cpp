@@ -43,6 +43,7 @@ struct Lane {
 struct Graph {
     std::vector<std::function<int()>> work;
     bool is_broken = false;
+    bool is_launchable = false;  // made of a captured one
 };
 
 struct Stream {
@@ -392,13 +393,16 @@ int stream_is_capturing(Stream *handle, int *status) {
     return kSuccess;
 }
 
-int graph_copy(const Graph *graph, Graph **out) {
+int graph_instantiate(const Graph *graph, Graph **out) {
+    if (graph == nullptr || graph->is_launchable) return kInvalidValue;
     *out = new Graph(*graph);
+    (*out)->is_launchable = true;
     machine().live.fetch_add(1);
     return kSuccess;
 }
 
 int graph_launch(Graph *graph, Stream *stream) {
+    if (graph == nullptr || !graph->is_launchable) return kInvalidValue;
     return enqueue(stream, [graph] {
         for (const std::function<int()> &work : graph->work) {
             if (int result = work()) return result;
@@ -408,6 +412,14 @@ int graph_launch(Graph *graph, Stream *stream) {
 }
 
 int graph_destroy(Graph *graph) {
+    if (graph == nullptr || graph->is_launchable) return kInvalidValue;
+    delete graph;
+    machine().live.fetch_sub(1);
+    return kSuccess;
+}
+
+int graph_destroy_launchable(Graph *graph) {
+    if (graph == nullptr || !graph->is_launchable) return kInvalidValue;
     delete graph;
     machine().live.fetch_sub(1);
     return kSuccess;

@@ -93,9 +93,11 @@ int stream_wait_event(Stream *stream, Event *event);
 int stream_begin_capture(Stream *stream, int mode);
 int stream_end_capture(Stream *stream, Graph **out);
 int stream_is_capturing(Stream *stream, int *status);  // 0 no, 1 yes, 2 it is broken
-int graph_copy(const Graph *graph, Graph **out);
+// A graph and what is launched of it are two things; a call is refused the one that it is not for.
+int graph_instantiate(const Graph *graph, Graph **out);
 int graph_launch(Graph *graph, Stream *stream);
 int graph_destroy(Graph *graph);
+int graph_destroy_launchable(Graph *graph);
 int event_create(Event **out);
 int event_destroy(Event *event);
 int event_record(Event *event, Stream *stream);
