@@ -3,15 +3,21 @@
 // driver_rig: the backends of CUDA and HIP on the emulator, whose drivers tests steer by what
 // machine.hpp exports; and a device with all that a small step needs.
 //
-// QUIRE_TEST_DRIVER names a real driver instead, for those tests that steer none (./dev gpu).
+// Environment
+//   QUIRE_PLUGIN_PATH   folders, the plugins are in one of them
+//   QUIRE_TEST_DRIVER   "real": no emulator but the driver that the backend finds, for those tests
+//                       that steer none (./dev gpu)
 #pragma once
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <link.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,12 +29,12 @@ struct Error : quire_error {
     Error() : quire_error{} { struct_size = sizeof(quire_error); }
 };
 
-// One vendor's plugin, and the library that poses as its driver.
+// One vendor's names, and the library that poses as its driver.
 struct Vendor {
-    const char *name;
-    const char *plugin;
+    const char *name;  // of the backend
     const char *variable;
     const char *driver;
+    const char *driver_stem;  // what the file of any version begins with
     const char *count_devices;
     const char *launch;
     const char *fill;
@@ -38,9 +44,9 @@ struct Vendor {
 
 inline const Vendor kVendors[] = {
     {"cuda",
-     QUIRE_CUDA_BACKEND,
      "QUIRE_CUDA_LIBRARY",
      QUIRE_FAKE_CUDA,
+     "libcuda.so",
      "cuDeviceGetCount",
      "cuLaunchKernel",
      "cuMemsetD8Async",
@@ -48,9 +54,9 @@ inline const Vendor kVendors[] = {
      {"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyAsync", "cuStreamWaitValue64",
       "cuCtxPushCurrent", "cuCtxPopCurrent"}},
     {"hip",
-     QUIRE_HIP_BACKEND,
      "QUIRE_HIP_LIBRARY",
      QUIRE_FAKE_HIP,
+     "libamdhip64.so",
      "hipGetDeviceCount",
      "hipModuleLaunchKernel",
      "hipMemsetD8Async",
@@ -110,16 +116,49 @@ inline bool has(const quire_error &error, const char *words) {
     return std::strstr(error.message, words) != nullptr;
 }
 
+// As a build made here or elsewhere has it; "": the environment names none.
+inline std::string plugin_of(const Vendor &vendor) {
+    const char *folders = std::getenv("QUIRE_PLUGIN_PATH");
+    std::istringstream list(folders != nullptr ? folders : "");
+    std::string file = std::string("quire_backend_") + vendor.name + ".so";
+    for (std::string folder; std::getline(list, folder, ':');) {
+        if (std::filesystem::exists(folder + '/' + file)) return folder + '/' + file;
+    }
+    return "";
+}
+
+// The driver that the backend opened.
+inline void *find_opened(const Vendor &vendor) {
+    struct Search {
+        const char *stem;
+        std::string path;
+    } search = {vendor.driver_stem, ""};
+    auto look = [](dl_phdr_info *info, size_t, void *user) {
+        auto *of = static_cast<Search *>(user);
+        std::filesystem::path path = info->dlpi_name;
+        if (!path.filename().string().starts_with(of->stem)) return 0;
+        of->path = path.string();
+        return 1;
+    };
+    dl_iterate_phdr(look, &search);
+    return dlopen(search.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+}
+
 class Driver : public testing::TestWithParam<size_t> {
  protected:
     void SetUp() override {
-        const char *real = std::getenv("QUIRE_TEST_DRIVER");
-        is_steered_ = real == nullptr;
-        const char *driver = is_steered_ ? vendor().driver : real;
-        setenv(vendor().variable, driver, 1);
-        library_ = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
-        ASSERT_NE(library_, nullptr) << dlerror();
-        void *module = dlopen(vendor().plugin, RTLD_NOW | RTLD_LOCAL);
+        const char *driver = std::getenv("QUIRE_TEST_DRIVER");
+        is_steered_ = driver == nullptr;
+        if (is_steered_) {
+            setenv(vendor().variable, vendor().driver, 1);
+            library_ = dlopen(vendor().driver, RTLD_NOW | RTLD_LOCAL);
+            ASSERT_NE(library_, nullptr) << dlerror();
+        } else {
+            ASSERT_STREQ(driver, "real");
+        }
+        std::string plugin = plugin_of(vendor());
+        ASSERT_NE(plugin, "") << "QUIRE_PLUGIN_PATH names no folder with the plugin";
+        void *module = dlopen(plugin.c_str(), RTLD_NOW | RTLD_LOCAL);
         ASSERT_NE(module, nullptr) << dlerror();
         auto entry = reinterpret_cast<quire_backend_query_fn>(dlsym(module, QUIRE_BACKEND_ENTRY));
         quire_host_info host{};
@@ -127,6 +166,11 @@ class Driver : public testing::TestWithParam<size_t> {
         host.abi_minor = QUIRE_BACKEND_ABI_MINOR;
         Error error;
         ASSERT_EQ(entry(&host, &api_, &error), QUIRE_OK) << error.message;
+        if (is_steered_) return;
+        uint32_t devices = 0;
+        ASSERT_EQ(api().probe(&devices, &error), QUIRE_OK) << error.message;
+        library_ = find_opened(vendor());
+        ASSERT_NE(library_, nullptr) << "the backend opened no driver";
     }
     void TearDown() override {
         if (is_steered_) {

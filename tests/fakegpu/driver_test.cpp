@@ -139,7 +139,7 @@ TEST_F(CudaContext, of_the_caller_is_never_changed) {
     auto get_current = reinterpret_cast<int (*)(void **)>(function);
     ASSERT_EQ(get("cuCtxSetCurrent", &function, 12000, 0, nullptr), 0);
     auto set_current = reinterpret_cast<int (*)(void *)>(function);
-    auto module = dlopen(QUIRE_CUDA_BACKEND, RTLD_NOW | RTLD_LOCAL);
+    auto module = dlopen(plugin_of(kVendors[0]).c_str(), RTLD_NOW | RTLD_LOCAL);
     auto entry = reinterpret_cast<quire_backend_query_fn>(dlsym(module, QUIRE_BACKEND_ENTRY));
     quire_host_info host{};
     host.struct_size = sizeof host;
