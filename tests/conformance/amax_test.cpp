@@ -5,6 +5,7 @@
 //
 // A NaN may be any: what is compared is that it is one.
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -63,12 +64,12 @@ Given draw(const WriteSpec &spec, uint64_t count, uint64_t seed) {
     return out;
 }
 
-// Raises a side's numbers by rows [slots][kv_heads][dim] that are not skipped.
+// Raises a side's numbers by rows [slots][kv_heads][dim] that are neither skipped nor of block 0.
 void raise(Numbers *numbers, const WriteSpec &spec, const std::vector<int64_t> &slots,
            const Numbers &values, uint32_t side, uint32_t dim) {
     uint64_t heads = spec.shape.kv_heads;
     for (uint64_t i = 0; i < values.size(); ++i) {
-        if (slots[i / dim / heads] < 0) continue;
+        if (slots[i / dim / heads] < spec.shape.block_tokens) continue;
         float &number = (*numbers)[(kWrittenLayer * 2 + side) * heads + i / dim % heads];
         number = larger(number, values[i]);
     }
@@ -114,9 +115,9 @@ void expect_random_measures(Rig &rig, const PoolTypes &types, uint64_t seed, uin
     EXPECT_TRUE(measured.bytes == plain.bytes) << "the pool is another than without an amax";
 }
 
-// One row of f32 for each head, in slot 5.
+// Rows of f32 for each slot and head.
 Written write_row(Rig &rig, WriteSpec spec, const Numbers &k, const Numbers &v,
-                  const std::vector<int64_t> &slots = {5}) {
+                  const std::vector<int64_t> &slots = {21}) {
     auto bits = [](const Numbers &values) {
         std::vector<uint32_t> out;
         for (float value : values) out.push_back(std::bit_cast<uint32_t>(value));
@@ -163,6 +164,27 @@ TEST_F(AmaxTest, infinity_is_above_all_numbers_and_a_nan_above_it) {
         Numbers expected = spec.amax;
         expected[kWrittenLayer * 4 + 1] = expected[kWrittenLayer * 4 + 3] = kept;
         expect_same(written.amax, expected, std::to_string(held) + " and " + std::to_string(given));
+    }
+}
+
+// An engine may pad with slot 0, and what it has there is anything.
+TEST_F(AmaxTest, row_of_the_null_block_is_written_and_not_measured) {
+    Rig rig;
+    WriteSpec spec;
+    spec.shape = write_shape({QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, 0, 0}, 8, 8);
+    if (!is_measured(rig, spec.shape)) GTEST_SKIP() << "no pool with an amax is offered";
+    spec.amax.assign(size_t{kLayers} * 2 * 2, 0.5f);
+    const std::vector<int64_t> slots = {16, 15, 0, -1};
+    for (float padding : {1e30f, NAN}) {
+        Numbers rows;
+        for (float value : {2.0f, padding, padding, padding}) rows.resize(rows.size() + 16, value);
+        Written written = write_row(rig, spec, rows, rows, slots);
+        Numbers expected = spec.amax;
+        std::fill_n(expected.begin() + kWrittenLayer * 4, 4, 2.0f);
+        expect_same(written.amax, expected, "padded with " + std::to_string(padding));
+        float kept = 0.0f;
+        std::memcpy(&kept, &written.bytes[offset_of(written.pool, 0, 1, false)], sizeof kept);
+        EXPECT_EQ(std::bit_cast<uint32_t>(kept), std::bit_cast<uint32_t>(padding));
     }
 }
 

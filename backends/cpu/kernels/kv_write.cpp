@@ -124,6 +124,10 @@ void write_part(const KvWriteCall &call, const Part &part, const Element &kept, 
     }
 }
 
+bool is_measured(const KvWriteCall &call, TokenPlace token) {
+    return call.pool.amax != 0 && token.block != 0;
+}
+
 void write_heads(const KvWriteCall &call, int64_t t, TokenPlace token, const Turn *turn) {
     const quire_be_kv_write &args = call.args;
     const quire_be_pool &pool = call.pool;
@@ -136,12 +140,13 @@ void write_heads(const KvWriteCall &call, int64_t t, TokenPlace token, const Tur
         Part k = {k_given + k_at, pool.k_head_dim, turn, false};
         Part v = {v_given + v_at, pool.v_head_dim, nullptr, false};
         for (bool is_v : {false, true}) {
-            if (pool.amax != 0) note_magnitude(call, is_v ? 1 : 0, head, is_v ? v : k, Part{});
+            const Part &given = is_v ? v : k;
+            if (is_measured(call, token)) note_magnitude(call, is_v ? 1 : 0, head, given, Part{});
             Side side = is_v ? v_side(call, head, token) : k_side(call, head, token);
             if (side.kept.holds_codes()) {
-                write_codes(call, side, head, token, is_v ? v : k, Part{});
+                write_codes(call, side, head, token, given, Part{});
             } else {
-                write_part(call, is_v ? v : k, side.kept, side.row);
+                write_part(call, given, side.kept, side.row);
             }
         }
     }
@@ -159,7 +164,7 @@ void write_latent(const KvWriteCall &call, int64_t t, TokenPlace token, const Tu
         rotated = {array_at<const std::byte>(args.v) + t * args.v_token_stride * size_bytes,
                    call.pool.k_head_dim - latent_dim, turn, true};
     }
-    if (call.pool.amax != 0) note_magnitude(call, 0, 0, latent, rotated);
+    if (is_measured(call, token)) note_magnitude(call, 0, 0, latent, rotated);
     Side side = k_side(call, 0, token);
     if (side.kept.holds_codes()) {
         write_codes(call, side, 0, token, latent, rotated);

@@ -5,7 +5,8 @@
 //
 // A K that is turned is turned in f32 and rounded once, when it is stored. What is not turned and
 // of the pool's own format is copied bit for bit. A row of codes is turned, then scaled
-// (scale.hpp). Magnitudes (amax.hpp) are of the turned values, before any of that.
+// (scale.hpp). Magnitudes (amax.hpp) are of the turned values, before any of that, and not of the
+// null block: engines pad there, with anything.
 //
 // Threads: calls on different slots and queries may run side by side.
 #pragma once

@@ -4,7 +4,8 @@
 // converted to the pool's formats. A group writes one token.
 //
 // What is not turned and of the pool's own format is copied bit for bit. A row of codes is turned,
-// then scaled; magnitudes are of the turned values, before any of that.
+// then scaled; magnitudes are of the turned values, before any of that, and not of the null block:
+// engines pad there, with anything.
 
 #include "calls.hpp"
 #include "dialect.hpp"
@@ -103,6 +104,7 @@ struct Side {
     uint32_t format;
     uint64_t to;
     uint32_t index;  // 0 of K, 1 of V
+    bool is_measured;
 };
 
 QUIRE_DEVICE inline void load_row(const KvWriteCall &call, WriteShared &shared, const Side &side) {
@@ -179,8 +181,8 @@ QUIRE_DEVICE inline void write_side(const KvWriteCall &call, WriteShared &shared
     uint32_t scale_kind = side.index == 0 ? call.k_scale : call.v_scale;
     uint32_t number = side.index * call.kv_heads + head;
     bool has_own_scale = scale_kind == kScaleTokenHead;
-    uint32_t found = call.amax != 0 || has_own_scale ? find_largest(shared, side.count) : 0;
-    if (call.amax != 0 && thread_index() == 0) atomic_max(call.amax + number * 4, found);
+    uint32_t found = side.is_measured || has_own_scale ? find_largest(shared, side.count) : 0;
+    if (side.is_measured && thread_index() == 0) atomic_max(call.amax + number * 4, found);
     if (!holds_codes(side.format)) {
         store_values(call, shared, side);
     } else if (has_own_scale) {
@@ -207,6 +209,7 @@ QUIRE_DEVICE inline void write_token(const KvWriteCall &call, WriteShared &share
     uint64_t k_to = block + static_cast<uint64_t>(in_block * call.k_token_stride);
     uint64_t v_to = block + static_cast<uint64_t>(call.v_offset + in_block * call.v_token_stride);
     bool is_latent = call.is_latent != 0;
+    bool is_measured = call.amax != 0 && slot >= call.block_tokens;
     // Of a latent row there is one side: the latent, and behind it the rotated part.
     for (uint32_t i = 0; i < (is_latent ? 1 : 2 * call.kv_heads); ++i) {
         uint32_t head = i / 2;
@@ -223,6 +226,7 @@ QUIRE_DEVICE inline void write_token(const KvWriteCall &call, WriteShared &share
         side.to = is_v ? v_to + static_cast<uint64_t>(head * call.v_head_stride)
                        : k_to + static_cast<uint64_t>(head * call.k_head_stride);
         side.index = is_v ? 1 : 0;
+        side.is_measured = is_measured;
         write_side(call, shared, side, head, block, in_block);
     }
 }

@@ -4,7 +4,8 @@
 // converted to the pool's formats. A workgroup writes one token.
 //
 // What is not turned and of the pool's own format is copied bit for bit. A row of codes is turned,
-// then scaled; magnitudes are of the turned values, before any of that.
+// then scaled; magnitudes are of the turned values, before any of that, and not of the null block:
+// engines pad there, with anything.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "call.glsl"
@@ -100,6 +101,7 @@ struct Side {
     uint format;
     uint64_t to;
     uint index;  // 0 of K, 1 of V
+    bool is_measured;
 };
 
 void load_row(Arguments call, Side side) {
@@ -160,8 +162,8 @@ void write_side(Arguments call, Side side, uint head, uint64_t block, uint in_bl
     load_row(call, side);
     uint scale_kind = side.index == 0 ? call.k_scale : call.v_scale;
     bool has_own_scale = scale_kind == kScaleTokenHead;
-    uint found = call.amax != 0 || has_own_scale ? find_largest(side.count) : 0;
-    if (call.amax != 0 && lane() == 0) {
+    uint found = side.is_measured || has_own_scale ? find_largest(side.count) : 0;
+    if (side.is_measured && lane() == 0) {
         uint64_t at = call.amax + (side.index * call.kv_heads + head) * 4;
         atomicMax(Word(real(at)).v, found);
     }
@@ -190,6 +192,7 @@ void write_token(Arguments call, uint token, int64_t slot) {
     uint64_t k_to = block + uint64_t(in_block * call.k_token_stride);
     uint64_t v_to = block + uint64_t(call.v_offset + in_block * call.v_token_stride);
     bool is_latent = call.is_latent != 0;
+    bool is_measured = call.amax != 0 && slot >= call.block_tokens;
     // Of a latent row there is one side: the latent, and behind it the rotated part.
     for (uint i = 0; i < (is_latent ? 1 : 2 * call.kv_heads); ++i) {
         uint head = i / 2;
@@ -206,6 +209,7 @@ void write_token(Arguments call, uint token, int64_t slot) {
         side.to = is_v ? v_to + uint64_t(head * call.v_head_stride)
                        : k_to + uint64_t(head * call.k_head_stride);
         side.index = is_v ? 1 : 0;
+        side.is_measured = is_measured;
         write_side(call, side, head, block, in_block);
     }
 }

@@ -109,10 +109,10 @@ typedef struct quire_be_pool {
     uint64_t scales;
     /* 0: not wanted. Else the address of f32 [layer_count][2][kv_heads], K's before V's, which
      * kv_write raises to the largest magnitude of what it writes: of K after the rope, before it
-     * is rounded or becomes a code, negative slots left out; in a latent pool K's of the whole row,
-     * and V's stays as it is. Magnitudes are compared by their bits: an infinity is above all
-     * numbers and a NaN above it, so neither gets lost. Calls on two queues may raise one number at
-     * once. */
+     * is rounded or becomes a code, negative slots and those of block 0, the null block, left out;
+     * in a latent pool K's of the whole row, and V's stays as it is. Magnitudes are compared by
+     * their bits: an infinity is above all numbers and a NaN above it, so neither gets lost. Calls
+     * on two queues may raise one number at once. */
     uint64_t amax;
 } quire_be_pool;
 

@@ -252,7 +252,8 @@ enum {
 
 enum {
     QUIRE_BATCH_PAD_NULL_SLOT =
-        1 << 0, /* pad slots with 0, a slot of the null block, instead of -1 */
+        1 << 0, /* pad slots with 0, a slot of the null block, instead of -1; no calibration
+                    measures what is written there */
     /* Find out what of each row's table is the same as in the row before it, so that attention may
      * read a common prefix once for all of them. List such items one behind another. */
     QUIRE_BATCH_SHARED_PREFIX = 1 << 1
@@ -287,7 +288,8 @@ typedef struct quire_batch_desc {
  * steps that are committed into the batch, launched in their place between commit and finish, on
  * the queue's stream: those with no more rows and new tokens, with masks or a rope's q only where
  * that step had them, and with contexts as long as the tables are. Rows and tokens behind row_count
- * are padding to it, and their results stay as they were. It serves until the cache is migrated. */
+ * are padding to it, and their results stay as they were; but q that is turned with K is turned in
+ * padding too, by position 0. It serves until the cache is migrated. */
 typedef struct quire_batch_views {
     uint32_t struct_size;
     uint32_t flags;
