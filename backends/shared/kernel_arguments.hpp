@@ -39,6 +39,11 @@ std::vector<uint64_t> rope_turns(const PlanOptions &options);
 // Where a layer's numbers begin, of f32 [layer_count][2][kv_heads]; 0 stays 0.
 uint64_t at_layer(uint64_t address, const quire_be_pool &pool, uint32_t layer);
 
+// Of rows of up to so many places.
+inline uint32_t chunk_count(uint64_t places, uint64_t chunk_places) {
+    return static_cast<uint32_t>(std::max<uint64_t>(1, (places + chunk_places - 1) / chunk_places));
+}
+
 // As tokens count; a window of more than all is one of all.
 int32_t capped_tokens(uint32_t tokens);
 

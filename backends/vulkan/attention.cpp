@@ -78,8 +78,7 @@ AttendArguments arguments_of(const PlanOptions &plan, const quire_be_attention &
     // Rows are no longer than at the commit, nor than their tables; kernels/rows.comp makes sure.
     uint64_t places =
         std::min<uint64_t>(uint64_t{args.block_table_stride} * to.block_tokens, args.max_length);
-    to.chunk_count =
-        static_cast<uint32_t>(std::max<uint64_t>(1, (places + kChunkPlaces - 1) / kChunkPlaces));
+    to.chunk_count = chunk_count(places, kChunkPlaces);
     return to;
 }
 
