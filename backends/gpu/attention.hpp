@@ -6,8 +6,7 @@
 // each chunk of 512 places of its row, the softmax over the chunk and what it weighs; the other
 // folds a query's chunks, in their order. Chunks lie at fixed places, so the bits of a row do not
 // depend on what else is in the batch; a long row is computed by as many workgroups as it has
-// chunks, which is what is called split-KV. A round is as many tokens as have room for their chunks
-// in the queue's scratch memory.
+// chunks, which is what is called split-KV. What makes a round says rounds.hpp.
 //
 // Threads: as queue.
 #pragma once
@@ -18,8 +17,6 @@ namespace quire::gpu {
 
 quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
                        quire_error *error);
-// Scratch memory that the largest call of a plan wants.
-uint64_t scratch_bytes_of(const quire_be_plan_desc &desc);
 
 quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_error *error);
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "attention.hpp"
 #include "device.hpp"
 #include "kernels/calls.hpp"
+#include "rounds.hpp"
 #include "shared/checks.hpp"
 #include "shared/instances.hpp"
 #include "shared/kernel_arguments.hpp"

@@ -12,6 +12,7 @@
 
 #include "kernels/bundle.hpp"
 #include "kernels/dialect.hpp"
+#include "rounds.hpp"
 
 namespace quire::gpu {
 
@@ -118,8 +119,8 @@ void expect_the_same_units(const char *kernel, uint32_t teams, uint32_t seed) {
         call.first_token = first;
         call.end_token = std::min(first + round, call.query_tokens);
         uint64_t places = call.end_token - first;
-        uint64_t slots = slot_count(call, kFragmentQueries / heads * teams);
-        EXPECT_EQ(units_of_round(kernel, call, slots * others, teams),
+        uint64_t seats = seat_count(call, kFragmentQueries / heads * teams);
+        EXPECT_EQ(units_of_round(kernel, call, seats * others, teams),
                   units_of_round("test_units", call, places * others, 1))
             << "seed " << seed << ", from " << first << " to " << call.end_token;
     }

@@ -7,9 +7,9 @@
 // A bundle begins at multiples of its tokens, counted from the row's, and where a round does. A
 // team whose unit has no token there still comes to every barrier.
 //
-// Slots: groups of a launch are numbered without knowing any row. Row i has the slots from
+// Seats: groups of a launch are numbered without knowing any row. Row i has the seats from
 // cu_q[i] / (tokens of a bundle) + i on, as many as it has bundles, or one more. A group's row is
-// found by halving, and the host counts slots by the batch's size alone (slot_count()).
+// found by halving, and the host counts seats by the batch's size alone (rounds.hpp).
 //
 // Threads: all of a block, together; nothing is kept.
 #pragma once
@@ -58,7 +58,7 @@ QUIRE_DEVICE inline Unit unit_of(const Bundle &bundle, uint32_t team) {
     return unit;
 }
 
-QUIRE_DEVICE inline uint32_t first_slot_of(const AttendCall &call, uint32_t row, uint32_t tokens) {
+QUIRE_DEVICE inline uint32_t first_seat_of(const AttendCall &call, uint32_t row, uint32_t tokens) {
     return static_cast<uint32_t>(load_int(call.cu_q, row)) / tokens + row;
 }
 
@@ -69,20 +69,20 @@ QUIRE_DEVICE inline bool find_bundle(const AttendCall &call, Bundle *bundle) {
     uint32_t tokens = static_cast<uint32_t>(bundle->tokens) * kTeams;
     auto place = static_cast<uint32_t>(find_heads(call, kFragmentQueries, &bundle->unit));
     auto first_of_round = static_cast<int32_t>(call.first_token);
-    // A token of no row is in front of all of them, or behind, where no slot has tokens.
+    // A token of no row is in front of all of them, or behind, where no seat has tokens.
     auto row = static_cast<uint32_t>(larger(load_int(call.token_rows, first_of_round), 0));
     int32_t in_row = larger(first_of_round - load_int(call.cu_q, row), 0);
-    uint32_t slot =
-        first_slot_of(call, row, tokens) + static_cast<uint32_t>(in_row) / tokens + place;
+    uint32_t seat =
+        first_seat_of(call, row, tokens) + static_cast<uint32_t>(in_row) / tokens + place;
     for (uint32_t end = call.row_count; end - row > 1;) {
         uint32_t middle = row + (end - row) / 2;
-        bool is_behind = first_slot_of(call, middle, tokens) > slot;
+        bool is_behind = first_seat_of(call, middle, tokens) > seat;
         end = is_behind ? middle : end;
         row = is_behind ? row : middle;
     }
     set_row(&bundle->unit, row_at(call, row));
     const Row &found = bundle->unit.row;
-    uint32_t behind_row = (slot - first_slot_of(call, row, tokens)) * tokens;
+    uint32_t behind_row = (seat - first_seat_of(call, row, tokens)) * tokens;
     bundle->first_token = found.first_token + static_cast<int32_t>(behind_row);
     bundle->begin = larger(bundle->first_token, first_of_round);
     bundle->end =

@@ -136,7 +136,7 @@ constexpr int32_t kChunkPlaces = 512;
 // Of a row: where its last chunk ends must be an int32.
 constexpr int32_t kMostKeys = 0x7FFFFFFF - kChunkPlaces;
 constexpr uint32_t kQueriesPerUnit = 8;    // of attend
-constexpr uint32_t kFragmentQueries = 16;  // of attend_fragments
+constexpr uint32_t kFragmentQueries = 16;  // of attend_fragments and attend_prefill
 // Units of sixteen queries that a block of attend_prefill has at once, 128 threads each. Four take
 // 73 KiB of shared memory, and every GPU of compute capability 8.0 on gives a block 99 KiB; each of
 // their 512 threads may have 128 registers, which is what a thread of attend_fragments takes. AMD's
@@ -168,20 +168,12 @@ struct AttendCall {
     uint32_t k_dim, v_dim, k_format, v_format, q_format;
     uint32_t options;
     int32_t window, sink_tokens;
-    uint32_t chunk_count;             // of the longest row
+    uint32_t chunk_count;             // that rows may have
     uint32_t first_token, end_token;  // of the round
     float scale, soft_cap;
     uint32_t reserved0;
     float slopes[kMostSlopes];
 };
-
-// At most so many slots have a bundle of the round (bundle.hpp): each row may begin one that no
-// other's end fills, and where a round begins within a row, that row's are counted from another
-// place than the round's. REQUIRES: the round has tokens.
-constexpr uint64_t slot_count(const AttendCall &of, uint32_t tokens_of_bundle) {
-    uint64_t whole = (of.end_token - 1) / tokens_of_bundle - of.first_token / tokens_of_bundle;
-    return whole + of.row_count + (of.first_token == 0 ? 0 : 1);
-}
 
 static_assert(sizeof(CopyCall) <= kMostBytes && sizeof(KvWriteCall) <= kMostBytes &&
               sizeof(MoveCall) <= kMostBytes && sizeof(AttendCall) <= kMostBytes);
