@@ -8,6 +8,7 @@
 #include "device.hpp"
 #include "engine.hpp"
 #include "fence.hpp"
+#include "kernels.hpp"
 #include "queue.hpp"
 #include "shared/checks.hpp"
 
@@ -41,6 +42,7 @@ quire_status Enqueue::begin_replayable(quire_error *error) {
 
 quire_status Enqueue::launch(KernelName name, uint64_t group_count, Head *arguments,
                              quire_error *error) {
+    if (quire_status status = check_blocks(group_count, error)) return status;
     Command command;
     command.kind = CommandKind::launch;
     command.kernel = name;

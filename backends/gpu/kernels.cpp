@@ -2,7 +2,10 @@
 
 #include "kernels.hpp"
 
+#include <cinttypes>
+
 #include "context.hpp"
+#include "shared/checks.hpp"
 
 namespace quire::gpu {
 
@@ -33,6 +36,15 @@ constexpr Known kKnown[kKernelCount] = {
 
 size_t argument_bytes_of(KernelName name) {
     return kKnown[static_cast<size_t>(name)].argument_bytes;
+}
+
+quire_status check_blocks(uint64_t block_count, quire_error *error) {
+    constexpr uint64_t kMost = kMostBlocks * kMostBlocks;
+    if (block_count <= kMost) return QUIRE_OK;
+    return fail(error, QUIRE_E_UNSUPPORTED,
+                "the call takes %" PRIu64 " blocks of threads, and a launch has at most %" PRIu64
+                "; divide it",
+                block_count, kMost);
 }
 
 quire_status Kernels::open(const Driver &driver, quire_error *error) {

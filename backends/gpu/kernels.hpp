@@ -28,6 +28,9 @@ enum class KernelName {
 };
 constexpr size_t kKernelCount = 11;
 
+// Blocks of threads that a launch has in each of its two dimensions, on every device.
+constexpr uint64_t kMostBlocks = 65535;
+
 struct Kernel {
     Function function = nullptr;
     uint32_t threads = 0;
@@ -36,6 +39,8 @@ struct Kernel {
 
 // Of what a launch of it is given.
 size_t argument_bytes_of(KernelName name);
+// Has a launch so many blocks?
+quire_status check_blocks(uint64_t block_count, quire_error *error);
 
 class Kernels {
  public:

@@ -244,13 +244,12 @@ quire::gpu::Result quire_be_queue::give(const quire::gpu::Command &command) {
 
 quire::gpu::Result quire_be_queue::launch(quire::gpu::KernelName name, uint64_t group_count,
                                           quire::gpu::Head *arguments) {
-    constexpr uint64_t kRow = 65535;  // what every device has in each dimension
     arguments->fault = word.address;
     arguments->record = record.address;
     arguments->group_count = group_count;
     const quire::gpu::Kernel &kernel = device->kernels.get(name);
-    auto groups_x = static_cast<uint32_t>(std::min(group_count, kRow));
-    auto groups_y = static_cast<uint32_t>((group_count - 1) / kRow + 1);
+    auto groups_x = static_cast<uint32_t>(std::min(group_count, quire::gpu::kMostBlocks));
+    auto groups_y = static_cast<uint32_t>((group_count - 1) / quire::gpu::kMostBlocks + 1);
     return device->context.driver->launch(kernel.function, groups_x, groups_y, kernel.threads,
                                           kernel.shared_bytes, stream, arguments);
 }

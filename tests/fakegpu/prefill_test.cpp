@@ -94,6 +94,28 @@ TEST_P(Prefill, kernel_is_for_rows_that_fill_its_blocks_in_the_mean) {
     EXPECT_FALSE(goes_by_prefill({1, 2 * tokens - 2}));
 }
 
+class Grid : public Driver {};
+
+TEST_P(Grid, has_an_end_that_is_told_in_words) {
+    constexpr uint64_t kMostRows = uint64_t{65535} * 65535;
+    Rig rig(api());
+    ASSERT_EQ(rig.open(), QUIRE_OK) << rig.error.message;
+    quire_be_merge args{};
+    args.struct_size = sizeof args;
+    args.parts = args.lses = args.out = rig.address;
+    args.token_count = 1u << 31;
+    args.heads = 4;
+    args.head_dim = args.part_count = 1;
+    args.dtype = QUIRE_DTYPE_F32;
+    ASSERT_GT(uint64_t{args.token_count} * args.heads, kMostRows);
+    EXPECT_EQ(api().merge(rig.queue, &args, &rig.error), QUIRE_E_UNSUPPORTED);
+    EXPECT_TRUE(has(rig.error, "blocks of threads")) << rig.error.message;
+    EXPECT_EQ(rig.step(), QUIRE_OK) << rig.error.message;
+    EXPECT_EQ(rig.sync(), QUIRE_OK) << rig.error.message;
+}
+
+INSTANTIATE_TEST_SUITE_P(Vendors, Grid, testing::Values(0, 1), name_of);
+
 INSTANTIATE_TEST_SUITE_P(Vendors, Prefill, testing::Values(0, 1), name_of);
 
 class CudaShared : public Driver {};
