@@ -11,17 +11,18 @@ namespace quire::gpu {
 
 namespace {
 
-// In the order of KernelName; a QUIRE_KERNEL of kernels/ each, with its block size, of
-// attend_prefill a team's.
+// In the order of KernelName; a QUIRE_KERNEL of kernels/ each, with its block size.
 struct Known {
     const char *name;
-    uint32_t threads;
+    uint32_t threads;  // of a team, where a block has several
     size_t argument_bytes;
+    bool has_teams = false;
+    uint32_t shared_bytes = 0;  // that launches ask for where code cannot declare them
 };
 constexpr Known kKnown[kKernelCount] = {
     {"quire_attend", 64, sizeof(AttendCall)},
     {"quire_attend_fragments", 128, sizeof(AttendCall)},
-    {"quire_attend_prefill", 128, sizeof(AttendCall)},
+    {"quire_attend_prefill", 128, sizeof(AttendCall), true, kPrefillSharedBytes},
     {"quire_copy", 128, sizeof(CopyCall)},
     {"quire_fence_passed", 1, sizeof(FenceCall)},
     {"quire_fence_signal", 1, sizeof(FenceCall)},
@@ -54,19 +55,19 @@ quire_status Kernels::open(const Driver &driver, quire_error *error) {
         return fail_driver(driver, result, "to load the kernels", error);
     }
     for (size_t i = 0; i < kKernelCount; ++i) {
-        kernels_[i].threads = kKnown[i].threads;
-        if (Result result =
-                driver.module_function(module_, kKnown[i].name, &kernels_[i].function)) {
-            return fail_driver(driver, result, kKnown[i].name, error);
+        const Known &known = kKnown[i];
+        Kernel &kernel = kernels_[i];
+        kernel.threads = known.threads * (known.has_teams ? driver.teams_of_prefill : 1);
+        if (Result result = driver.module_function(module_, known.name, &kernel.function)) {
+            return fail_driver(driver, result, known.name, error);
+        }
+        if (known.shared_bytes == 0 || driver.function_allow_shared == nullptr) continue;
+        kernel.shared_bytes = known.shared_bytes;
+        if (Result result = driver.function_allow_shared(kernel.function, kernel.shared_bytes)) {
+            return fail_driver(driver, result, "a block of a kernel its shared memory", error);
         }
     }
-    Kernel &prefill = kernels_[static_cast<size_t>(KernelName::attend_prefill)];
-    prefill.threads *= driver.teams_of_prefill;
-    if (driver.function_allow_shared == nullptr) return QUIRE_OK;
-    prefill.shared_bytes = kPrefillSharedBytes;
-    Result result = driver.function_allow_shared(prefill.function, prefill.shared_bytes);
-    if (result == 0) return QUIRE_OK;
-    return fail_driver(driver, result, "a block of quire_attend_prefill its shared memory", error);
+    return QUIRE_OK;
 }
 
 void Kernels::close() {

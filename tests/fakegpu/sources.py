@@ -19,12 +19,11 @@ def problems_of(name, text):
 
 
 def kernels_of(folder):
-    """Name and block size, as the kernels say them."""
+    """Name, block size, and whether that is of each of its teams, as the kernels say them."""
     found = []
     for path in sorted(folder.glob("*.cu")):
-        found += re.findall(r"QUIRE_KERNEL\((\w+), (\d+)(?: \* kTeamsOfBlock)?,",
-                            path.read_text())
-    return sorted(found)
+        found += re.findall(r"QUIRE_KERNEL\((\w+), (\d+)( \* kTeamsOfBlock)?,", path.read_text())
+    return sorted((name, threads, bool(teams)) for name, threads, teams in found)
 
 
 def main():
@@ -32,8 +31,9 @@ def main():
     problems = []
     for path in sorted((gpu / "kernels").iterdir()):
         problems += problems_of(path.name, path.read_text())
-    known = sorted(re.findall(r'\{"(\w+)", (\d+), sizeof\(\w+\)\}',
-                              (gpu / "kernels.cpp").read_text()))
+    table = re.findall(r'\{"(\w+)", (\d+), sizeof\(\w+\)(, true)?[^}]*\}',
+                       (gpu / "kernels.cpp").read_text())
+    known = sorted((name, threads, bool(teams)) for name, threads, teams in table)
     if known != kernels_of(gpu / "kernels") or not known:
         problems.append(f"kernels.cpp knows {known}, there are {kernels_of(gpu / 'kernels')}")
     listed = re.findall(r'#include "(\w+\.cu)"', (gpu / "kernels" / "all.cu").read_text())
