@@ -227,6 +227,8 @@ QUIRE_DEVICE constexpr bool has_fragments(bool) { return false; }
 QUIRE_DEVICE inline void multiply_fragments(bool, const Fragment &, const Fragment &, float *) {}
 #else
 QUIRE_DEVICE constexpr bool has_fragments(bool) { return true; }
+// Volatile: every lane of a warp has to come to it, so the compiler must not move it to where some
+// do not.
 QUIRE_DEVICE inline void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b,
                                             float *sums) {
     uint32_t left[4], right[4];
@@ -237,13 +239,15 @@ QUIRE_DEVICE inline void multiply_fragments(bool is_bf16, const Fragment &a, con
     for (int side = 0; side < 2; ++side) {
         float *c = sums + 4 * side;
         if (is_bf16) {
-            asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+            asm volatile(
+                "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[2 * side]),
                   "r"(right[2 * side + 1]));
         } else {
-            asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
+            asm volatile(
+                "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[2 * side]),
