@@ -86,7 +86,7 @@ QUIRE_DEVICE inline void split_weights(FragmentShared<kTeams> &shared, uint32_t 
         shared.weights[m * kTilePlaces + j] = float_of(high | low << 16);
     }
     if (first == 0) {
-        shared.units[m] = float_of(static_cast<uint32_t>(exponent - target) << 23);
+        shared.half_scales[m] = float_of(static_cast<uint32_t>(exponent - target) << 23);
     }
 }
 
@@ -223,7 +223,7 @@ QUIRE_DEVICE inline void add_values(const AttendCall &call, FragmentShared<kTeam
         Tile &sums = values.columns[kGroup];
         for (uint32_t i = 0; i < fragment_elements(); ++i) {
             uint32_t m = team.first_query + row_of_sum(i);
-            sums.v[i] = sums.v[i] * shared.factors[m] + tile.v[i] * shared.units[m];
+            sums.v[i] = sums.v[i] * shared.factors[m] + tile.v[i] * shared.half_scales[m];
         }
     }
     if constexpr (kGroup + 1 < kMostColumnsOfWarp) {

@@ -43,7 +43,7 @@ struct FragmentShared {
     SharedArray<float, kTeams * kRowsOfTile> tops;
     SharedArray<float, kTeams * kRowsOfTile> sums;
     SharedArray<float, kTeams * kRowsOfTile> factors;
-    SharedArray<float, kTeams * kRowsOfTile> units;  // what 1 stands for in a query's halves
+    SharedArray<float, kTeams * kRowsOfTile> half_scales;  // of the halves of a query's weights
 };
 
 // What is a team's of it.
@@ -160,38 +160,35 @@ QUIRE_DEVICE inline void copy_sixteen(const AttendCall &call, SharedArray<uint16
     }
 }
 
-template <uint32_t kTeams>
-QUIRE_DEVICE inline void load_keys(const AttendCall &call, FragmentShared<kTeams> &shared,
-                                   const Unit &unit, int32_t tile) {
-    uint32_t sixteens = call.k_dim / 16;
+// A tile's rows of K or of V.
+template <uint32_t kTeams, uint32_t count>
+QUIRE_DEVICE inline void load_rows(const AttendCall &call, FragmentShared<kTeams> &shared,
+                                   const Unit &unit, int32_t tile, bool is_v,
+                                   SharedArray<uint16_t, count> &to) {
+    uint32_t sixteens = (is_v ? call.v_dim : call.k_dim) / 16;
     for (uint32_t i = thread_index(); i < kTilePlaces * sixteens; i += kTeams * kTeamThreads) {
         uint32_t j = i / sixteens;
-        StoredRow row = {0, call.k_format, call.q_format};
+        StoredRow row = {0, is_v ? call.v_format : call.k_format,
+                         is_v ? value_type(call) : call.q_format};
         uint64_t block = shared.blocks[j];
         if (block != 0) {
             auto in_block = (static_cast<uint32_t>(tile) + j) % call.block_tokens;
-            row.address = k_row_of(call, unit, block, in_block);
+            row.address = is_v ? v_row_of(call, unit, block, in_block)
+                               : k_row_of(call, unit, block, in_block);
         }
-        copy_sixteen(call, shared.keys, j, i % sixteens, row);
+        copy_sixteen(call, to, j, i % sixteens, row);
     }
     end_copies();
 }
-
+template <uint32_t kTeams>
+QUIRE_DEVICE inline void load_keys(const AttendCall &call, FragmentShared<kTeams> &shared,
+                                   const Unit &unit, int32_t tile) {
+    load_rows(call, shared, unit, tile, false, shared.keys);
+}
 template <uint32_t kTeams>
 QUIRE_DEVICE inline void load_values(const AttendCall &call, FragmentShared<kTeams> &shared,
                                      const Unit &unit, int32_t tile) {
-    uint32_t sixteens = call.v_dim / 16;
-    for (uint32_t i = thread_index(); i < kTilePlaces * sixteens; i += kTeams * kTeamThreads) {
-        uint32_t j = i / sixteens;
-        StoredRow row = {0, call.v_format, value_type(call)};
-        uint64_t block = shared.blocks[j];
-        if (block != 0) {
-            auto in_block = (static_cast<uint32_t>(tile) + j) % call.block_tokens;
-            row.address = v_row_of(call, unit, block, in_block);
-        }
-        copy_sixteen(call, shared.values, j, i % sixteens, row);
-    }
-    end_copies();
+    load_rows(call, shared, unit, tile, true, shared.values);
 }
 
 }  // namespace quire::gpu
