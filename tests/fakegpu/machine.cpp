@@ -547,23 +547,6 @@ int module_function(Module *module, const char *name, const Kernel **out) {
     return *out != nullptr ? kSuccess : kNotFound;
 }
 
-const char *result_name(int result) {
-    switch (result) {
-        case kSuccess:
-            return "no error";
-        case kInvalidValue:
-            return "invalid argument";
-        case kOutOfMemory:
-            return "out of memory";
-        case kNotReady:
-            return "device not ready";
-        case kIllegalAddress:
-            return "an illegal memory access was encountered";
-        default:
-            return "an error";
-    }
-}
-
 }  // namespace fakegpu
 
 using fakegpu::machine;
