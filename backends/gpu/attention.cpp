@@ -88,6 +88,7 @@ quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_b
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin_replayable(error)) return status;
     call.chunk_count = chunk_count_of(resolved, enqueue.is_captured());
+    call.most_rows = enqueue.is_captured() ? plan->options.max_rows : call.row_count;
     uint32_t teams_of_prefill = queue->device->context.driver->teams_of_prefill;
     Scratch scratch = divide(call, teams_of_prefill);
     if (quire_status status = queue->device->check(queue->reserve_scratch(scratch.bytes()),

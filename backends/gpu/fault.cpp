@@ -51,6 +51,12 @@ void describe_fault(const QueueRecord &record, char *text, size_t text_bytes) {
             std::snprintf(text, text_bytes, "row %u has %d tokens, more than its %d blocks hold",
                           index, v[0], v[1]);
             return;
+        case kFaultGraph:
+            std::snprintf(text, text_bytes,
+                          "a graph of %d query tokens was launched for a step of %d: launch one "
+                          "that was captured of as many",
+                          v[1], v[0]);
+            return;
         case kFaultFence:
             std::snprintf(text, text_bytes, "%s", kFailedFence);
             return;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "engine_rig.hpp"
@@ -73,7 +74,7 @@ class Decoder {
         must(cache_.api.step_commit(cache_.cache, handle, batch, &cache_.error));
         enqueue(batch);
         must(cache_.api.step_finish(cache_.cache, handle, nullptr, QUIRE_STEP_OK, &cache_.error));
-        must(cache_.api.queue_sync(queue_, &cache_.error));
+        EXPECT_EQ(cache_.api.queue_sync(queue_, &cache_.error), wanted_) << cache_.error.message;
         const float *out = host_ + 3 * kPart;
         return {out, out + uint64_t{total} * kWidth};
     }
@@ -87,6 +88,23 @@ class Decoder {
         attend.q = address_ + 2 * kPart * sizeof(float);
         attend.out = address_ + 3 * kPart * sizeof(float);
         must(cache_.api.attend(batch, &attend, queue_, &cache_.error));
+    }
+
+    // What the end of the next steps is.
+    void expect(quire_status status) { wanted_ = status; }
+    // What anything on the queue says now.
+    std::string refusal() {
+        auto copied = cache_.api.memory_copy(queue_, memory_, 0, memory_, kPart, 4, &cache_.error);
+        return copied < 0 ? cache_.error.message : "";
+    }
+    uint32_t computed(uint32_t index) {
+        auto info = described<quire_seq_info>();
+        must(cache_.api.seq_get_info(cache_.cache, seqs_[index], &info, &cache_.error));
+        return info.computed_tokens;
+    }
+    void note_what_is_done() {
+        quire_step empty = begin({}, {});
+        must(cache_.api.step_abort(cache_.cache, empty, &cache_.error));
     }
 
     void must(quire_status status) { ASSERT_GE(status, 0) << cache_.error.message; }
@@ -139,6 +157,7 @@ class Decoder {
     uint64_t address_ = 0;
     float *host_ = nullptr;
     uint32_t made_ = 0;
+    quire_status wanted_ = QUIRE_OK;
 };
 
 }  // namespace
@@ -172,6 +191,31 @@ TEST_P(GraphCache, decodes_what_single_calls_decode) {
     }
     destroy_graph();
     by_graph.reset();
+}
+
+TEST_P(GraphCache, of_fewer_rows_than_the_step_fails_it) {
+    quire_native stream = as_stream(stream_);
+    auto decoder = std::make_unique<Decoder>(vendor().name, &stream);
+    auto called = [&](quire_batch *batch) { decoder->run(batch); };
+    decoder->step({0}, 5, called);
+    decoder->step({1}, 7, called);
+    decoder->step({0}, 1, [&](quire_batch *batch) {
+        begin_capture();
+        decoder->run(batch);
+        ASSERT_EQ(end_capture(), 0);
+        launch();
+    });
+    EXPECT_EQ(decoder->computed(0), 6u);
+    decoder->expect(QUIRE_E_DEVICE_LOST);
+    decoder->step({0, 1}, 1, [&](quire_batch *) { launch(); });
+    EXPECT_NE(decoder->refusal().find("a graph of 1 query tokens was launched for a step of 2"),
+              std::string::npos)
+        << decoder->refusal();
+    decoder->note_what_is_done();
+    EXPECT_EQ(decoder->computed(0), 6u);
+    EXPECT_EQ(decoder->computed(1), 7u);
+    destroy_graph();
+    decoder.reset();
 }
 
 INSTANTIATE_TEST_SUITE_P(Vendors, GraphCache, testing::Values(0, 1), name_of);

@@ -43,7 +43,8 @@ enum FaultCode : uint32_t {
     kFaultMaskFirst = 6,
     kFaultTableTooShort = 7,
     kFaultBlock = 8,
-    kFaultFence = 9  // it waited for one that failed
+    kFaultFence = 9,  // it waited for one that failed
+    kFaultGraph = 10  // the step has more query tokens than the graph
 };
 
 // Pinned; a fence. Each word has one writer, the host or the device's kernels.
@@ -171,7 +172,7 @@ struct AttendCall {
     uint32_t chunk_count;             // that rows may have
     uint32_t first_token, end_token;  // of the round
     float scale, soft_cap;
-    uint32_t reserved0;
+    uint32_t most_rows;  // of a step: cu_q has its last value there too
     float slopes[kMostSlopes];
 };
 

@@ -75,11 +75,21 @@ QUIRE_DEVICE inline void check_blocks(const AttendCall &call, const Row &row, in
     }
 }
 
+// A graph may be launched for a step that it was not captured for: what it has no room for would be
+// left out, and count as computed. False: so it is.
+QUIRE_DEVICE inline bool check_graph(const AttendCall &call) {
+    auto query_tokens = static_cast<int32_t>(call.query_tokens);
+    int32_t of_step = load_int(call.cu_q, call.most_rows);
+    if (of_step <= query_tokens) return true;
+    raise_fault(call.head, kFaultGraph, 0, {{of_step, query_tokens, 0, 0}});
+    return false;
+}
+
 QUIRE_KERNEL(quire_rows, 64, AttendCall, call) {
     QUIRE_SHARED(RowShared, shared);
     if (is_idle(call.head, shared.idle)) return;
     Row row = row_at(call, static_cast<uint32_t>(group_index()));
-    if (!check_counts(call, row)) return;
+    if (!check_counts(call, row) || !check_graph(call)) return;
     if (call.shared_prefix != 0) check_shared_prefix(call, row);
     if (row.first_token == row.end_token) return;
     auto keys = static_cast<uint32_t>(row.key_count);

@@ -249,7 +249,8 @@ typedef struct quire_be_attention {
     uint64_t lse;           /* 0 = not wanted */
     uint64_t block_table;   /* int32 [row_count][block_table_stride] */
     uint64_t lengths;       /* int32 [row_count] */
-    uint64_t cu_q;          /* int32 [row_count + 1] */
+    uint64_t cu_q;          /* int32 [row_count + 1]; of a captured call [max_rows + 1] of the plan,
+                             * whose rest repeats the last value */
     int64_t q_token_stride; /* elements */
     int64_t out_token_stride;
     uint32_t block_table_stride;
