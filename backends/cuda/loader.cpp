@@ -349,9 +349,10 @@ Found look_for_driver(Driver *driver) {
     }
     Result result = cuda.cuInit(0);
     if (result != 0) {
-        if (result != kNoDevice) found.status = QUIRE_E_BACKEND;
-        std::snprintf(found.message, sizeof found.message,
-                      "the CUDA driver does not start: %s (%d)", describe(result), result);
+        bool has_none = result == kNoDevice;
+        if (!has_none) found.status = QUIRE_E_BACKEND;
+        std::snprintf(found.message, sizeof found.message, "libcuda %s: %s (%d)",
+                      has_none ? "finds no GPU" : "does not start", describe(result), result);
         return found;
     }
     *driver = make_driver();

@@ -400,9 +400,10 @@ Found look_for_driver(Driver *driver) {
     OwnErrors errors;
     Result result = hip.hipInit(0);
     if (result != 0) {
-        if (!(result == kNoDevice || result == kInvalidDevice)) found.status = QUIRE_E_BACKEND;
-        std::snprintf(found.message, sizeof found.message, "the HIP driver does not start: %s (%d)",
-                      describe(result), result);
+        bool has_none = result == kNoDevice || result == kInvalidDevice;
+        if (!has_none) found.status = QUIRE_E_BACKEND;
+        std::snprintf(found.message, sizeof found.message, "libamdhip64 %s: %s (%d)",
+                      has_none ? "finds no GPU" : "does not start", describe(result), result);
         return found;
     }
     *driver = make_driver();

@@ -286,10 +286,17 @@ typedef struct quire_batch_desc {
  *
  * Graphs: what was captured of the calls of a step (device.h, quire_queue_create) serves later
  * steps that are committed into the batch, launched in their place between commit and finish, on
- * the queue's stream: those with no more rows and new tokens, with masks or a rope's q only where
- * that step had them, and with contexts as long as the tables are. Rows and tokens behind row_count
- * are padding to it, and their results stay as they were; but q that is turned with K is turned in
- * padding too, by position 0. It serves until the cache is migrated. */
+ * the queue's stream. Capturing runs nothing: for its own step the graph is launched too. It holds
+ * the addresses of q, K, V and results, and serves steps
+ *   - of no more rows and new tokens than that step had: with more of these, attention stops the
+ *     queue, and the step fails
+ *   - of contexts of up to max_blocks_per_row blocks
+ *   - with masks, and q that is turned, only if that step had them
+ * Rows and tokens behind row_count are padding to it, and their results stay as they were; but q
+ * that is turned with K is turned in padding too, by position 0. It serves until the cache is
+ * migrated, and is destroyed before the batch and the queue. To capture before there is work,
+ * commit a step of as many new sequences as the graph is for, capture, finish with
+ * QUIRE_STEP_FAILED, and end them. */
 typedef struct quire_batch_views {
     uint32_t struct_size;
     uint32_t flags;

@@ -147,9 +147,10 @@ QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_devi
  * Graphs   while the engine captures the stream, quire_kv_write, quire_attend and
  *          quire_attention_merge go to its graph, and run at each launch (step.h says at
  *          quire_batch_views what a graph serves); other calls on the queue are QUIRE_E_BUSY. The
- *          graph uses memory of the queue's: destroy it before the queue. While the engine captures
- *          a stream that streams 0 and 1 wait for, all calls on a queue of these are QUIRE_E_BUSY;
- *          so are those on a stream whose capture is broken, until the engine has ended it.
+ *          graph uses memory of the queue's: destroy it before the queue. Any capture mode will do.
+ *          While the engine captures a stream that streams 0 and 1 wait for, all calls on a queue
+ *          of these are QUIRE_E_BUSY; so are those on a stream whose capture is broken, until the
+ *          engine has ended it.
  * Errors   QUIRE_E_ARG          the stream is of another context or device, or the driver knows no
  *                               such stream.
  *          QUIRE_E_BUSY         the engine captures the stream, or one that it waits for: make the
@@ -162,9 +163,12 @@ QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_devi
 QUIRE_EXPORT quire_status quire_queue_create(quire_device *device, const quire_native *native,
                                              quire_queue **out, quire_error *error);
 /* Errors   QUIRE_E_BUSY  a step that is not finished uses it. Waits for nothing: enqueued work runs
- * on. */
+ * on. What is finished and has run counts once a later call on the cache noticed (step.h). */
 QUIRE_EXPORT quire_status quire_queue_destroy(quire_queue *queue, quire_error *error);
-/* Waits until all that was enqueued has run. */
+/* Waits until all that was enqueued has run.
+ * Errors   QUIRE_E_DEVICE_LOST  the device failed, or work of the queue did, as with an index that
+ *                               leads outside a pool: the next call on the queue says which. Where
+ *                               it was the work, the device goes on: make another queue. */
 QUIRE_EXPORT quire_status quire_queue_sync(quire_queue *queue, quire_error *error);
 
 /* A fence is a 64-bit value that only grows; QUIRE_FENCE_FAILED means that work before it
