@@ -322,15 +322,15 @@ struct Operands {
     const Fragment *b;
 };
 
-void gather_matrices(Warp &warp, uint32_t width, bool is_bf16) {
+void gather_matrices(Warp &warp, uint32_t width, bool is_bf16, bool flushes) {
     for (uint32_t i = 0; i < 16; ++i) {
         for (uint32_t k = 0; k < 16; ++k) {
             Home a = home_of_a(width, i, k);
             Home b = home_of_b(width, i, k);
             auto *left = reinterpret_cast<const Operands *>(warp.gathered[a.lane])->a;
             auto *right = reinterpret_cast<const Operands *>(warp.gathered[b.lane])->b;
-            warp.a[i][k] = half_value(is_bf16, width == 64, left->v[a.element]);
-            warp.b[i][k] = half_value(is_bf16, width == 64, right->v[b.element]);
+            warp.a[i][k] = half_value(is_bf16, flushes, left->v[a.element]);
+            warp.b[i][k] = half_value(is_bf16, flushes, right->v[b.element]);
         }
     }
     warp.matrix_time = warp.time;
@@ -340,6 +340,15 @@ float product_of(const float *a, const float *b) {
     float sum = 0.0f;
     for (uint32_t k = 0; k < 16; ++k) sum += a[k] * b[k];
     return sum;
+}
+
+// One k of each four first, as four instructions of four k do it: other bits than product_of()'s.
+void add_in_fours(const float *a, const float *b, float *sum) {
+    for (uint32_t i = 0; i < 4; ++i) {
+        float part = 0.0f;
+        for (uint32_t k = i; k < 16; k += 4) part += a[k] * b[k];
+        *sum += part;
+    }
 }
 
 // Row and column of each sum that a lane holds.
@@ -359,26 +368,46 @@ struct Places {
     }
 };
 
-}  // namespace
-
-void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b, float *sums,
-                        Where where) {
+// What a warp's lanes do with the matrices that they hold: of each of a lane's sums.
+template <typename Add>
+void with_matrices(bool is_bf16, bool flushes, const Operands &mine, const Where &where, Add add) {
     Thread *thread = running->current;
-    Operands mine = {&a, &b};
     thread->given = reinterpret_cast<uint64_t>(&mine);
     wait_as(State::in_collective, where);
     static const Places narrow(32), wide(64);
     uint32_t width = running->width();
     Warp &warp = running->warp_of(*thread);
-    if (warp.matrix_time != warp.time) gather_matrices(warp, width, is_bf16);
+    if (warp.matrix_time != warp.time) gather_matrices(warp, width, is_bf16, flushes);
     const Places &places = width == 32 ? narrow : wide;
     for (uint32_t i = 0; i < 256 / width; ++i) {
         const Place &place = places.of[thread->index % width][i];
-        sums[i] += product_of(warp.a[place.row], warp.b[place.column]);
-        if (width == 64 && std::fabs(sums[i]) < FLT_MIN) sums[i] = std::copysign(0.0f, sums[i]);
+        add(i, warp.a[place.row], warp.b[place.column]);
     }
     // Nobody's operands go before all have read them.
     wait_as(State::in_collective, where);
+}
+
+}  // namespace
+
+bool flushes_subnormals(bool is_bf16) { return running->width() == 64 && !is_bf16; }
+
+void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b, float *sums,
+                        Where where) {
+    bool flushes = running->width() == 64;
+    with_matrices(is_bf16, flushes, {&a, &b}, where,
+                  [&](uint32_t i, const float *row, const float *column) {
+                      sums[i] += product_of(row, column);
+                      if (flushes && std::fabs(sums[i]) < FLT_MIN) {
+                          sums[i] = std::copysign(0.0f, sums[i]);
+                      }
+                  });
+}
+
+void multiply_small_fragments(const Fragment &a, const Fragment &b, float *sums, Where where) {
+    with_matrices(false, false, {&a, &b}, where,
+                  [&](uint32_t i, const float *row, const float *column) {
+                      add_in_fours(row, column, &sums[i]);
+                  });
 }
 
 void Shadow::judge_read(const Where &where) const {

@@ -96,9 +96,13 @@ struct Fragment {
 };
 constexpr bool has_fragments(bool) { return true; }
 // sums += A B, of matrices that the warp's lanes hold as mma.sync m16n8k16 or MFMA 16x16x16 want.
-// 64 lanes take subnormal numbers for 0, as MI200 does.
+// 64 lanes take subnormal numbers for 0, as MI200 does; flushes_subnormals() admits it of f16.
 void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b, float *sums,
                         Where where = Where::current());
+bool flushes_subnormals(bool is_bf16);
+// As multiply_fragments() of f16, subnormal numbers as they are.
+void multiply_small_fragments(const Fragment &a, const Fragment &b, float *sums,
+                              Where where = Where::current());
 
 inline uint32_t pack_f16(float low, float high) {
     auto bits = [](float value) {

@@ -19,6 +19,7 @@ struct Numbers {
     uint64_t in;
     uint64_t out;
     uint32_t count;
+    SmallOfA small_of_a;
 };
 
 struct SumShared {
@@ -173,7 +174,7 @@ QUIRE_KERNEL(test_product, 64, Numbers, call) {
     if (thread_index() >= warp_width()) return;
     Tile tile;
     clear(tile);
-    add_product(tile, call.count, shared.a, {0, 16, 1}, shared.b, {0, 1, 16});
+    add_product(tile, call.count, shared.a, {0, 16, 1}, shared.b, {0, 1, 16}, call.small_of_a);
     for (uint32_t i = 0; i < fragment_elements(); ++i) {
         store<float>(call.out + (row_of_sum(i) * 16 + column_of_sum(i)) * 4, tile.v[i]);
     }
@@ -363,7 +364,8 @@ TEST(Codes, become_halves_of_the_same_value) {
     }
 }
 
-// As MI200 does: its matrix instructions know no subnormal numbers.
+// As MI200 does: its matrix instructions know no subnormal numbers. Of f16 they count where they
+// are to be kept.
 TEST_P(Simt, fragments_of_64_lanes_flush_what_is_subnormal) {
     auto *halves = reinterpret_cast<uint16_t *>(&word(numbers_.in, 0));
     struct Number {
@@ -374,14 +376,52 @@ TEST_P(Simt, fragments_of_64_lanes_flush_what_is_subnormal) {
     for (Number number :
          {Number{kF16, 0x03FF, 0x3C00, 0x1.FF8p-15f}, Number{kF16, 0x0400, 0x3C00, 0x1p-14f},
           Number{kBf16, 0x0040, 0x3F80, 0x1p-127f}}) {
-        std::fill_n(halves, 512, uint16_t{0});
-        halves[0] = number.bits;
-        halves[256] = number.one;
-        numbers_.count = number.format;
-        ASSERT_EQ(run("test_product"), "");
-        bool is_normal = number.bits == 0x0400;
-        float wanted = GetParam() == 64 && !is_normal ? 0.0f : number.value;
-        EXPECT_EQ(float_of(word(numbers_.out, 0)), wanted) << number.bits;
+        for (SmallOfA small_of_a : {SmallOfA::any, SmallOfA::kept}) {
+            std::fill_n(halves, 512, uint16_t{0});
+            halves[0] = number.bits;
+            halves[256] = number.one;
+            numbers_.count = number.format;
+            numbers_.small_of_a = small_of_a;
+            ASSERT_EQ(run("test_product"), "");
+            bool is_flushed =
+                number.bits != 0x0400 && (number.format == kBf16 || small_of_a == SmallOfA::any);
+            float wanted = GetParam() == 64 && is_flushed ? 0.0f : number.value;
+            EXPECT_EQ(float_of(word(numbers_.out, 0)), wanted) << number.bits;
+        }
+    }
+}
+
+// Row 3 of A and column 5 of B get one: their sums have it, and all others the bits they had.
+TEST_P(Simt, subnormal_numbers_change_the_sums_of_their_row_and_column_alone) {
+    auto *halves = reinterpret_cast<uint16_t *>(&word(numbers_.in, 0));
+    for (uint32_t i = 0; i < 512; ++i) {
+        float value = std::sin(static_cast<float>(i) + 0.5f);
+        halves[i] = static_cast<uint16_t>(f32_to_f16(bits_of(value)));
+    }
+    numbers_.count = kF16;
+    numbers_.small_of_a = SmallOfA::kept;
+    ASSERT_EQ(run("test_product"), "");
+    uint32_t before[256];
+    for (uint32_t i = 0; i < 256; ++i) before[i] = word(numbers_.out, i);
+    for (uint32_t k = 0; k < 16; ++k) {
+        halves[3 * 16 + k] = static_cast<uint16_t>(0x0101 + k);
+        halves[256 + k * 16 + 5] = static_cast<uint16_t>(0x8201 + k);
+    }
+    ASSERT_EQ(run("test_product"), "");
+    for (uint32_t i = 0; i < 256; ++i) {
+        uint32_t row = i / 16, column = i % 16;
+        if (row != 3 && column != 5) {
+            EXPECT_EQ(word(numbers_.out, i), before[i]) << row << ' ' << column;
+            continue;
+        }
+        double wanted = 0.0, terms = 0.0;
+        for (uint32_t k = 0; k < 16; ++k) {
+            double term = double{float_of(half_to_f32(kF16, halves[row * 16 + k]))} *
+                          double{float_of(half_to_f32(kF16, halves[256 + k * 16 + column]))};
+            wanted += term;
+            terms += std::fabs(term);
+        }
+        EXPECT_NEAR(float_of(word(numbers_.out, i)), wanted, 1e-6 * terms) << i;
     }
 }
 

@@ -117,7 +117,7 @@ QUIRE_DEVICE inline void compute_scores(const AttendCall &call, FragmentShared<k
         for (uint32_t d = 0; d < call.k_dim; d += 16) {
             add_product(products, call.q_format, shared.queries,
                         {team.first_query * kRowStride + d, kRowStride, 1}, shared.keys,
-                        {begin * kRowStride + d, kRowStride, 1});
+                        {begin * kRowStride + d, kRowStride, 1}, SmallOfA::kept);
         }
         for (uint32_t i = 0; i < fragment_elements(); ++i) {
             uint32_t m = row_of_sum(i);
@@ -184,8 +184,8 @@ QUIRE_DEVICE inline void add_weighed(const AttendCall &call, FragmentShared<kTea
     for (uint32_t j = 0; j < kTilePlaces; j += 16) {
         Piece weights = {team.first_query * kTilePlaces + j, kTilePlaces, 1};
         Piece piece = {j * kRowStride + column, 1, kRowStride};
-        add_product(tile, value_type(call), high, weights, of_values, piece);
-        add_product(tile, value_type(call), low, weights, finite, piece);
+        add_product(tile, value_type(call), high, weights, of_values, piece, SmallOfA::any);
+        add_product(tile, value_type(call), low, weights, finite, piece, SmallOfA::any);
     }
 }
 

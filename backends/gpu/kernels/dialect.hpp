@@ -193,6 +193,8 @@ struct Fragment {
 };
 
 // sums += A B, all three scattered as below. REQUIRES: has_fragments() of these numbers.
+// flushes_subnormals(): subnormal numbers of A and B count as 0 there, as MI200's f16 do (MIOpen,
+// "MI200 MFMA behavior specifics"); multiply_small_fragments() takes them as they are.
 #if defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx942__)
 #if defined(__gfx908__)
 QUIRE_DEVICE constexpr bool has_fragments(bool is_bf16) { return !is_bf16; }
@@ -222,9 +224,23 @@ QUIRE_DEVICE inline void multiply_fragments(bool is_bf16, const Fragment &a, con
                                                 __builtin_bit_cast(Half4, right), sum, 0, 0, 0);
     for (int i = 0; i < 4; ++i) sums[i] = sum[i];
 }
+// By products of f32, four k at a time: k 0, 4, 8 and 12 first, and so on.
+QUIRE_DEVICE inline void multiply_small_fragments(const Fragment &a, const Fragment &b,
+                                                  float *sums) {
+    using Float4 = float __attribute__((ext_vector_type(4)));
+    Float4 sum;
+    for (int i = 0; i < 4; ++i) sum[i] = sums[i];
+    for (int i = 0; i < 4; ++i) {
+        auto left = static_cast<float>(__builtin_bit_cast(_Float16, a.v[i]));
+        auto right = static_cast<float>(__builtin_bit_cast(_Float16, b.v[i]));
+        sum = __builtin_amdgcn_mfma_f32_16x16x4f32(left, right, sum, 0, 0, 0);
+    }
+    for (int i = 0; i < 4; ++i) sums[i] = sum[i];
+}
 #elif defined(__HIPCC__)
 QUIRE_DEVICE constexpr bool has_fragments(bool) { return false; }
 QUIRE_DEVICE inline void multiply_fragments(bool, const Fragment &, const Fragment &, float *) {}
+QUIRE_DEVICE inline void multiply_small_fragments(const Fragment &, const Fragment &, float *) {}
 #else
 QUIRE_DEVICE constexpr bool has_fragments(bool) { return true; }
 // Volatile: every lane of a warp has to come to it, so the compiler must not move it to where some
@@ -255,6 +271,12 @@ QUIRE_DEVICE inline void multiply_fragments(bool is_bf16, const Fragment &a, con
         }
     }
 }
+QUIRE_DEVICE inline void multiply_small_fragments(const Fragment &, const Fragment &, float *) {}
+#endif
+#if defined(__gfx90a__)
+QUIRE_DEVICE constexpr bool flushes_subnormals(bool is_bf16) { return !is_bf16; }
+#else
+QUIRE_DEVICE constexpr bool flushes_subnormals(bool) { return false; }
 #endif
 
 // Two numbers that f16 has, the first in the low half.
@@ -345,11 +367,13 @@ using fakegpu::ballot;
 using fakegpu::barrier;
 using fakegpu::copy_async;
 using fakegpu::end_copies;
+using fakegpu::flushes_subnormals;
 using fakegpu::Fragment;
 using fakegpu::group_index;
 using fakegpu::has_fragments;
 using fakegpu::load;
 using fakegpu::multiply_fragments;
+using fakegpu::multiply_small_fragments;
 using fakegpu::pack_f16;
 using fakegpu::SharedArray;
 using fakegpu::shuffle_xor;

@@ -3,9 +3,13 @@
 // fragment: products of small matrices of 16-bit numbers, which a warp computes together.
 //
 // A Tile is 16 x 16 sums in f32, scattered over the lanes of a warp: element i of a lane is that of
-// row_of_sum(i) and column_of_sum(i). add() adds the product of 16 x 16 numbers of A and 16 x 16 of
-// B, both in shared memory. Where there is no instruction for it (dialect.hpp), lanes multiply
-// their elements one by one.
+// row_of_sum(i) and column_of_sum(i). add_product() adds the product of 16 x 16 numbers of A and 16
+// x 16 of B, both in shared memory. Where there is no instruction for it (dialect.hpp), lanes
+// multiply their elements one by one.
+//
+// Where the instruction takes subnormal numbers of f16 for 0, a sum that has one in its row of A or
+// its column of B is had from a slower one. That is decided by each sum's own numbers, so that its
+// bits do not depend on what else is in the matrices.
 //
 // Threads: all lanes of a warp, together.
 #pragma once
@@ -35,10 +39,42 @@ QUIRE_DEVICE inline void clear(Tile &tile) {
     for (uint32_t i = 0; i < kMostElementsOfLane; ++i) tile.v[i] = 0.0f;
 }
 
+// May subnormal numbers of A count as 0?
+enum class SmallOfA { kept, any };
+
+QUIRE_DEVICE inline bool has_subnormal(const Fragment &fragment) {
+    bool found = false;
+    for (uint32_t i = 0; i < fragment_elements(); ++i) {
+        uint32_t magnitude = fragment.v[i] & 0x7FFFu;
+        found = found || (magnitude != 0 && magnitude < 0x400);
+    }
+    return found;
+}
+
+// Of 64 lanes: which of 16 rows, or columns, have a lane that votes so.
+QUIRE_DEVICE inline uint32_t lines_with(bool vote) {
+    uint64_t votes = ballot(vote);
+    return static_cast<uint32_t>(votes | votes >> 16 | votes >> 32 | votes >> 48) & 0xFFFFu;
+}
+
+// As multiply_fragments() of f16, where that flushes.
+QUIRE_DEVICE inline void multiply_unflushed(Tile &tile, const Fragment &a, const Fragment &b,
+                                            SmallOfA small_of_a) {
+    uint32_t rows = small_of_a == SmallOfA::any ? 0 : lines_with(has_subnormal(a));
+    uint32_t columns = lines_with(has_subnormal(b));
+    Tile exact = tile;
+    if ((rows | columns) != 0) multiply_small_fragments(a, b, exact.v);
+    multiply_fragments(false, a, b, tile.v);
+    for (uint32_t i = 0; i < fragment_elements(); ++i) {
+        bool is_small = ((rows >> row_of_sum(i) | columns >> column_of_sum(i)) & 1u) != 0;
+        if (is_small) tile.v[i] = exact.v[i];
+    }
+}
+
 // tile += A B, of numbers of `format`, kF16 or kBf16.
 template <typename A, typename B>
 QUIRE_DEVICE inline void add_product(Tile &tile, uint32_t format, A &a, const Piece &of_a, B &b,
-                                     const Piece &of_b) {
+                                     const Piece &of_b, SmallOfA small_of_a) {
     bool is_bf16 = format == kBf16;
     if (has_fragments(is_bf16)) {
         Fragment left, right;
@@ -46,7 +82,11 @@ QUIRE_DEVICE inline void add_product(Tile &tile, uint32_t format, A &a, const Pi
             left.v[i] = a[place_in(of_a, row_of_a(i), k_of_a(i))];
             right.v[i] = b[place_in(of_b, column_of_b(i), k_of_b(i))];
         }
-        multiply_fragments(is_bf16, left, right, tile.v);
+        if (flushes_subnormals(is_bf16)) {
+            multiply_unflushed(tile, left, right, small_of_a);
+        } else {
+            multiply_fragments(is_bf16, left, right, tile.v);
+        }
         return;
     }
     for (uint32_t i = 0; i < fragment_elements(); ++i) {
