@@ -100,7 +100,7 @@ def main():
             body = ptx.split(f".entry {kernel}(", 1)[1].split(".entry", 1)[0]
             for word in ("mma.sync.aligned.m16n8k16.row.col.f32.f16",
                          "mma.sync.aligned.m16n8k16.row.col.f32.bf16",
-                         "cp.async.cg.shared.global", "cp.async.wait_group", "ld.v4.u32",
+                         "cp.async.cg.shared.global", "cp.async.wait_group", "ld.global.v4.u32",
                          "cvt.rn.f16x2.f32", "st.shared.v4"):
                 expect(word in body, f"PTX: {kernel} has no {word}")
         for target in AMD:

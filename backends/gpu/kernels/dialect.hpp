@@ -132,6 +132,23 @@ QUIRE_DEVICE inline void store(uint64_t address, T value) {
     *global_pointer<UnitOf<T>>(address) = __builtin_bit_cast(UnitOf<T>, value);
 }
 
+// Sixteen bytes that nothing writes while the kernel runs. NVIDIA's compiler loses on the way that
+// the address of the load() above is global.
+struct alignas(16) FourWords {
+    uint32_t v[4];
+};
+QUIRE_DEVICE inline FourWords load_constant(uint64_t address) {
+#if defined(__HIPCC__)
+    return load<FourWords>(address);
+#else
+    FourWords words;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.v[0]), "=r"(words.v[1]), "=r"(words.v[2]), "=r"(words.v[3])
+                 : "l"(address));
+    return words;
+#endif
+}
+
 QUIRE_DEVICE inline uint32_t thread_index() { return threadIdx.x; }
 QUIRE_DEVICE inline uint64_t group_index() { return uint64_t{blockIdx.y} * gridDim.x + blockIdx.x; }
 
@@ -388,6 +405,11 @@ using fakegpu::warp_width;
 
 inline float multiply_add(float a, float b, float c) { return a * b + c; }
 
+struct alignas(16) FourWords {
+    uint32_t v[4];
+};
+inline FourWords load_constant(uint64_t address) { return load<FourWords>(address); }
+
 }  // namespace quire::gpu
 
 #endif
@@ -436,10 +458,5 @@ QUIRE_DEVICE inline uint32_t warp_max(uint32_t value) {
     }
     return value;
 }
-
-// One load of 16 bytes.
-struct alignas(16) FourWords {
-    uint32_t v[4];
-};
 
 }  // namespace quire::gpu
