@@ -94,7 +94,12 @@ T shuffle_xor(T value, uint32_t mask, Where where = Where::current()) {
 struct Fragment {
     uint16_t v[8];
 };
+#if defined(FAKEGPU_IS_HIP)
+// AMD's GPUs of 32 lanes have none.
+inline bool has_fragments(bool) { return warp_width() == 64; }
+#else
 constexpr bool has_fragments(bool) { return true; }
+#endif
 // sums += A B, of matrices that the warp's lanes hold as mma.sync m16n8k16 or MFMA 16x16x16 want.
 // 64 lanes take subnormal numbers for 0, as MI200 does; flushes_subnormals() admits it of f16.
 void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b, float *sums,
