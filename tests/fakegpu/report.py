@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """report: what the compilers made of the kernels, and that what is meant to be there is.
 
-    report.py KERNELS NVCC HIPCC
+    report.py KERNELS NVCC HIPCC BUNDLE TARGET...
 
-For each kind of GPU, each kernel with its registers, shared memory and what lies on its stack. No
-kernel of NVIDIA's GPUs or of CDNA has a stack. Attention multiplies by mma.sync what cp.async
-brought, or by MFMA, with loads of 16 bytes, and stores as wide of what codes became: the kernel of
-one unit, and that of several, whose shared memory a launch asks for on NVIDIA's GPUs, so that none
-is listed there. Both vendors have the same kernels.
+BUNDLE is what hipcc made for the plugin, TARGET each kind of AMD's GPUs that it is for. For each
+kind of GPU, each kernel with its registers, shared memory and what lies on its stack. No kernel of
+NVIDIA's GPUs or of CDNA has a stack. Attention multiplies by mma.sync what cp.async brought, or by
+MFMA, with loads of 16 bytes, and stores as wide of what codes became: the kernel of one unit, and
+that of several, whose shared memory a launch asks for on NVIDIA's GPUs, so that none is listed
+there. Both vendors have the same kernels.
 """
 
 import pathlib
@@ -17,14 +18,20 @@ import sys
 import tempfile
 import time
 
-KERNELS, NVCC, HIPCC = sys.argv[1:]
+KERNELS, NVCC, HIPCC, BUNDLE, *AMD = sys.argv[1:]
 SOURCE = pathlib.Path(KERNELS, "all.cu")
 COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
 NVIDIA = ["sm_80", "sm_86", "sm_90"]
-AMD = ["gfx908", "gfx90a", "gfx1030"]
-# Of gfx1030 no matrix instruction is wanted, for it has none; gfx908 has none for bf16.
-CDNA = ["gfx908", "gfx90a"]
+# What each multiplies matrices of 16-bit numbers by. Of others no such instruction is wanted, for
+# they have none; gfx908 has none for bf16.
+CDNA = {"gfx908": ["v_mfma_f32_16x16x16f16"],
+        "gfx90a": ["v_mfma_f32_16x16x16f16", "v_mfma_f32_16x16x4f32",
+                   "v_mfma_f32_16x16x16bf16_1k"],
+        "gfx940": ["v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x16_bf16"],
+        "gfx942": ["v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x16_bf16"]}
 MATRIX_KERNELS = ["quire_attend_fragments", "quire_attend_prefill"]
+# AMD's scalars for which there was no register, and which a lane of a vector register keeps.
+scalars = {}
 failed = False
 
 
@@ -78,6 +85,7 @@ def of_amd(target, folder):
         kernels[name] = (field("vgpr_count"), field("group_segment_fixed_size"),
                          field("private_segment_fixed_size"))
         expect(field("vgpr_spill_count") == 0, f"{target}: {name} spills")
+        scalars[f"{target} {name}"] = field("sgpr_spill_count")
     show(target, kernels, time.monotonic() - begin)
     return kernels, text
 
@@ -88,6 +96,9 @@ def body_of(text, name):
 
 def main():
     lists = set()
+    bundle = pathlib.Path(BUNDLE).read_bytes()
+    for target in AMD:
+        expect(f"amdhsa--{target}".encode() in bundle, f"the bundle has no code for {target}")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for target in NVIDIA:
@@ -111,8 +122,11 @@ def main():
             expect(all(stack == 0 for _, _, stack in kernels.values()), f"{target}: a stack")
             for kernel in MATRIX_KERNELS:
                 body = body_of(text, kernel)
-                for word in ("v_mfma_f32_16x16x16f16", "global_load_dwordx4", "ds_write_b128"):
+                for word in (*CDNA[target], "global_load_dwordx4", "ds_write_b128"):
                     expect(word in body, f"{target}: {kernel} has no {word}")
+    for name, count in scalars.items():
+        if count > 0:
+            print(f"{name}: {count} scalars in vector registers")
     expect(len(lists) == 1, f"the lists of kernels differ: {lists}")
     return 1 if failed else 0
 
