@@ -37,6 +37,8 @@ struct CacheShape {
     uint32_t blocks = 0;
     uint32_t block_tokens = 16;
     uint32_t head_dim = 64;
+    uint32_t k_dtype = QUIRE_DTYPE_F32;
+    uint32_t k_scale = QUIRE_SCALE_NONE;
     const char *backend = "cpu";
     const char *path = nullptr;  // of a plugin that is not where backends are found
     uint32_t threads = 0;
@@ -46,7 +48,7 @@ struct CacheShape {
     const quire_chain *next = nullptr;  // of the device
 };
 
-// One layer, one head, f32.
+// One layer, one head.
 class CpuCache {
  public:
     explicit CpuCache(const CacheShape &shape) {
@@ -65,7 +67,8 @@ class CpuCache {
         auto group = described<quire_group_desc>();
         group.layer_count = group.kv_heads = 1;
         group.k_head_dim = group.v_head_dim = shape.head_dim;
-        group.k_dtype = QUIRE_DTYPE_F32;
+        group.k_dtype = shape.k_dtype;
+        group.k_scale = shape.k_scale;
         auto shard = described<quire_shard_desc>();
         shard.device = device;
         auto desc = described<quire_cache_desc>();

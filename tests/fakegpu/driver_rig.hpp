@@ -200,6 +200,7 @@ class Driver : public testing::TestWithParam<size_t> {
     void fail(const char *name, uint64_t nth, int result) const {
         symbol<void (*)(const char *, uint64_t, int)>("fakegpu_fail")(name, nth, result);
     }
+    bool is_steered() const { return is_steered_; }
     void break_device(int result) const { symbol<void (*)(int)>("fakegpu_break")(result); }
     uint64_t calls(const char *name) const {
         return symbol<uint64_t (*)(const char *)>("fakegpu_calls")(name);

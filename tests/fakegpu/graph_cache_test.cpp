@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An engine that decodes by a graph of its own, through the C ABI, on the emulator: what it gets is
-// what one gets that enqueues each step's calls.
+// what one gets that enqueues each step's calls, from the plain kernel and from those that multiply
+// matrices.
 
 #include <cmath>
 #include <cstring>
@@ -23,21 +24,43 @@ constexpr uint32_t kWidth = 64;
 constexpr uint32_t kMostTokens = 560;  // of a step
 constexpr uint64_t kPart = uint64_t{kMostTokens} * kWidth;
 
+// What a pool holds, and what it is given and q and out are.
+struct Types {
+    const char *name;
+    uint32_t pool;
+    uint32_t scale;
+    uint32_t given;
+    const char *kernel;     // of decoding
+    const char *of_prompt;  // of 64 tokens
+};
+constexpr Types kF32Types = {"f32",           QUIRE_DTYPE_F32, QUIRE_SCALE_NONE,
+                             QUIRE_DTYPE_F32, "quire_attend",  "quire_attend"};
+constexpr Types kAllTypes[] = {
+    kF32Types,
+    {"f16", QUIRE_DTYPE_F16, QUIRE_SCALE_NONE, QUIRE_DTYPE_F16, "quire_attend_fragments",
+     "quire_attend_prefill"},
+    {"fp8", QUIRE_DTYPE_F8_E4M3FN, QUIRE_SCALE_TOKEN_HEAD, QUIRE_DTYPE_F16,
+     "quire_attend_fragments", "quire_attend_prefill"},
+};
+
 // Two sequences of a cache on the vendor's device. Activations are of pinned memory: K, V, q, out.
 class Decoder {
  public:
-    Decoder(const char *backend, const quire_native *stream) : cache_(shape_of(backend)) {
+    Decoder(const char *backend, const quire_native *stream, const Types &types = kF32Types)
+        : types_(types),
+          element_bytes_(types.given == QUIRE_DTYPE_F32 ? 4 : 2),
+          cache_(shape_of(backend, types)) {
         must(cache_.api.queue_create(cache_.device, stream, &queue_, &cache_.error));
         decode_ = make_batch(2, 2);
         prompt_ = make_batch(1, kMostTokens);
         auto desc = described<quire_memory_desc>();
-        desc.size_bytes = 4 * kPart * sizeof(float);
+        desc.size_bytes = 4 * kPart * element_bytes_;
         desc.kind = QUIRE_MEMORY_HOST;
         must(cache_.api.memory_create(cache_.device, &desc, &memory_, &cache_.error));
         auto info = described<quire_memory_info>();
         must(cache_.api.memory_get_info(memory_, &info, &cache_.error));
         address_ = info.address;
-        host_ = static_cast<float *>(info.host_pointer);
+        host_ = static_cast<unsigned char *>(info.host_pointer);
         for (quire_seq &seq : seqs_) seq = cache_.create();
     }
     ~Decoder() {
@@ -51,7 +74,8 @@ class Decoder {
 
     // `count` new tokens of each of `seqs`, whose calls `enqueue` enqueues: what attention gave.
     template <typename Enqueue>
-    std::vector<float> step(const std::vector<uint32_t> &seqs, uint32_t count, Enqueue enqueue) {
+    std::vector<unsigned char> step(const std::vector<uint32_t> &seqs, uint32_t count,
+                                    Enqueue enqueue) {
         std::vector<quire_step_item> items;
         std::vector<uint32_t> tokens;
         for (uint32_t index : seqs) {
@@ -66,7 +90,7 @@ class Decoder {
         for (uint64_t part = 0; part < 3; ++part) {
             for (uint64_t i = 0; i < uint64_t{total} * kWidth; ++i) {
                 float angle = static_cast<float>(tokens[0] * 7 + i * (part + 1));
-                host_[part * kPart + i] = std::sin(angle);
+                put(part * kPart + i, std::sin(angle));
             }
         }
         quire_step handle = begin(items, tokens);
@@ -75,18 +99,19 @@ class Decoder {
         enqueue(batch);
         must(cache_.api.step_finish(cache_.cache, handle, nullptr, QUIRE_STEP_OK, &cache_.error));
         EXPECT_EQ(cache_.api.queue_sync(queue_, &cache_.error), wanted_) << cache_.error.message;
-        const float *out = host_ + 3 * kPart;
-        return {out, out + uint64_t{total} * kWidth};
+        const unsigned char *out = host_ + 3 * kPart * element_bytes_;
+        return {out, out + uint64_t{total} * kWidth * element_bytes_};
     }
 
     void run(quire_batch *batch) {
         auto kv = described<quire_kv_args>();
         kv.k = address_;
-        kv.v = address_ + kPart * sizeof(float);
+        kv.v = address_ + kPart * element_bytes_;
+        kv.dtype = types_.given;
         must(cache_.api.kv_write(batch, &kv, queue_, &cache_.error));
         auto attend = described<quire_attend_args>();
-        attend.q = address_ + 2 * kPart * sizeof(float);
-        attend.out = address_ + 3 * kPart * sizeof(float);
+        attend.q = address_ + 2 * kPart * element_bytes_;
+        attend.out = address_ + 3 * kPart * element_bytes_;
         must(cache_.api.attend(batch, &attend, queue_, &cache_.error));
     }
 
@@ -110,16 +135,25 @@ class Decoder {
     void must(quire_status status) { ASSERT_GE(status, 0) << cache_.error.message; }
 
  private:
-    static CacheShape shape_of(const char *backend) {
+    static CacheShape shape_of(const char *backend, const Types &types) {
         CacheShape shape;
+        shape.k_dtype = types.pool;
+        shape.k_scale = types.scale;
         shape.blocks = 64;
         shape.head_dim = kWidth;
         shape.backend = backend;
         return shape;
     }
+    void put(uint64_t index, float value) {
+        auto half = static_cast<_Float16>(value);
+        const void *element = &value;
+        if (element_bytes_ == sizeof half) element = &half;
+        std::memcpy(host_ + index * element_bytes_, element, element_bytes_);
+    }
     quire_batch *make_batch(uint32_t rows, uint32_t tokens) {
         auto attention = described<quire_attention_desc>();
         attention.q_heads = 1;
+        attention.q_dtype = types_.given;
         auto desc = described<quire_batch_desc>();
         desc.max_rows = rows;
         desc.max_blocks_per_row = 60;
@@ -148,6 +182,8 @@ class Decoder {
         return step;
     }
 
+    const Types types_;
+    const uint64_t element_bytes_;
     CpuCache cache_;
     quire_queue *queue_ = nullptr;
     quire_batch *decode_ = nullptr;
@@ -155,42 +191,93 @@ class Decoder {
     quire_memory *memory_ = nullptr;
     quire_seq seqs_[2] = {};
     uint64_t address_ = 0;
-    float *host_ = nullptr;
+    unsigned char *host_ = nullptr;
     uint32_t made_ = 0;
     quire_status wanted_ = QUIRE_OK;
 };
 
 }  // namespace
 
-class GraphCache : public Engine {};
+class GraphCache : public Engine {
+ protected:
+    // Where the driver is the emulator's, which can be asked.
+    void expect_launched(const char *kernel, uint64_t before) {
+        if (!is_steered()) return;
+        EXPECT_GT(launches(kernel), before) << kernel;
+    }
+    uint64_t launches(const char *kernel) {
+        if (!is_steered()) return 0;
+        return symbol<uint64_t (*)(const char *)>("fakegpu_launches")(kernel);
+    }
+    void decode(const Types &types);
+    void read_prompts(const Types &types);
+};
 
-TEST_P(GraphCache, decodes_what_single_calls_decode) {
+void GraphCache::decode(const Types &types) {
     quire_native stream = as_stream(stream_);
-    std::optional<Decoder> by_graph(std::in_place, vendor().name, &stream);
-    std::optional<Decoder> by_calls(std::in_place, vendor().name, nullptr);
+    Decoder by_graph(vendor().name, &stream, types);
+    Decoder by_calls(vendor().name, nullptr, types);
+    uint64_t before = launches(types.kernel);
     auto captured = [&](quire_batch *batch) {
         begin_capture();
-        by_graph->run(batch);
+        by_graph.run(batch);
         ASSERT_EQ(end_capture(), 0);
         launch();
     };
     auto replayed = [&](quire_batch *) { launch(); };
-    auto on_graph_queue = [&](quire_batch *batch) { by_graph->run(batch); };
-    auto called = [&](quire_batch *batch) { by_calls->run(batch); };
+    auto on_graph_queue = [&](quire_batch *batch) { by_graph.run(batch); };
+    auto called = [&](quire_batch *batch) { by_calls.run(batch); };
     // Behind a short prompt the graph is captured; contexts then grow past a chunk of places.
-    EXPECT_EQ(by_graph->step({0}, 5, on_graph_queue), by_calls->step({0}, 5, called));
-    EXPECT_EQ(by_graph->step({0, 1}, 1, captured), by_calls->step({0, 1}, 1, called));
+    EXPECT_EQ(by_graph.step({0}, 5, on_graph_queue), by_calls.step({0}, 5, called));
+    EXPECT_EQ(by_graph.step({0, 1}, 1, captured), by_calls.step({0, 1}, 1, called));
     for (int i = 0; i < 20; ++i) {
-        ASSERT_EQ(by_graph->step({0, 1}, 1, replayed), by_calls->step({0, 1}, 1, called)) << i;
+        ASSERT_EQ(by_graph.step({0, 1}, 1, replayed), by_calls.step({0, 1}, 1, called)) << i;
     }
-    EXPECT_EQ(by_graph->step({1}, kMostTokens, on_graph_queue),
-              by_calls->step({1}, kMostTokens, called));
+    EXPECT_EQ(by_graph.step({1}, kMostTokens, on_graph_queue),
+              by_calls.step({1}, kMostTokens, called));
     for (int i = 0; i < 3; ++i) {
-        ASSERT_EQ(by_graph->step({1, 0}, 1, replayed), by_calls->step({1, 0}, 1, called)) << i;
-        ASSERT_EQ(by_graph->step({1}, 1, replayed), by_calls->step({1}, 1, called)) << i;
+        ASSERT_EQ(by_graph.step({1, 0}, 1, replayed), by_calls.step({1, 0}, 1, called)) << i;
+        ASSERT_EQ(by_graph.step({1}, 1, replayed), by_calls.step({1}, 1, called)) << i;
     }
+    expect_launched(types.kernel, before);
     destroy_graph();
-    by_graph.reset();
+}
+
+// A graph of a prompt's 64 tokens, launched for the next ones, and for fewer.
+void GraphCache::read_prompts(const Types &types) {
+    quire_native stream = as_stream(stream_);
+    Decoder by_graph(vendor().name, &stream, types);
+    Decoder by_calls(vendor().name, nullptr, types);
+    uint64_t before = launches(types.of_prompt);
+    auto called = [&](quire_batch *batch) { by_calls.run(batch); };
+    auto captured = [&](quire_batch *batch) {
+        begin_capture();
+        by_graph.run(batch);
+        ASSERT_EQ(end_capture(), 0);
+        launch();
+    };
+    auto replayed = [&](quire_batch *) { launch(); };
+    EXPECT_EQ(by_graph.step({0}, 64, captured), by_calls.step({0}, 64, called));
+    for (uint32_t count : {64u, 40u, 64u, 2u}) {
+        ASSERT_EQ(by_graph.step({0}, count, replayed), by_calls.step({0}, count, called)) << count;
+        ASSERT_EQ(by_graph.step({1}, count, replayed), by_calls.step({1}, count, called)) << count;
+    }
+    expect_launched(types.of_prompt, before);
+    destroy_graph();
+}
+
+TEST_P(GraphCache, decodes_what_single_calls_decode) {
+    for (const Types &types : kAllTypes) {
+        SCOPED_TRACE(types.name);
+        decode(types);
+    }
+}
+
+TEST_P(GraphCache, reads_prompts_as_single_calls_do) {
+    for (const Types &types : kAllTypes) {
+        SCOPED_TRACE(types.name);
+        read_prompts(types);
+    }
 }
 
 TEST_P(GraphCache, of_fewer_rows_than_the_step_fails_it) {
