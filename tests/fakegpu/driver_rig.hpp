@@ -127,8 +127,8 @@ inline std::string plugin_of(const Vendor &vendor) {
     return "";
 }
 
-// The driver that the backend opened.
-inline void *find_opened(const Vendor &vendor) {
+// Of the driver that is mapped; "": none is.
+inline std::string path_of_driver(const Vendor &vendor) {
     struct Search {
         const char *stem;
         std::string path;
@@ -141,7 +141,12 @@ inline void *find_opened(const Vendor &vendor) {
         return 1;
     };
     dl_iterate_phdr(look, &search);
-    return dlopen(search.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    return search.path;
+}
+// The driver that the backend opened.
+inline void *find_opened(const Vendor &vendor) {
+    std::string path = path_of_driver(vendor);
+    return path.empty() ? nullptr : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 }
 
 class Driver : public testing::TestWithParam<size_t> {

@@ -38,8 +38,13 @@ int noted(int result) {
     return result;
 }
 
+// The machine is device 0; of those beside it there is nothing but their numbers.
+std::atomic<int> devices_beside{0};
+thread_local int current_device = 0;
+
 template <typename Call>
 int on_device(const char *name, Call call) {
+    if (current_device != 0) return noted(kInvalidDevice);
     if (context_current() == nullptr) context_set_current(device_context());
     return noted(counted(name, [&] {
         int result = call();
@@ -72,10 +77,11 @@ FAKEGPU_EXPORT int hipRuntimeGetVersion(int *version) {
 FAKEGPU_EXPORT void fakegpu_say_version(int version) { runtime_version.store(version); }
 FAKEGPU_EXPORT int hipGetDeviceCount(int *count) {
     return noted(counted("hipGetDeviceCount", [=] {
-        *count = device_count();
+        *count = device_count() + devices_beside.load();
         return kSuccess;
     }));
 }
+FAKEGPU_EXPORT void fakegpu_put_devices_beside(int count) { devices_beside.store(count); }
 FAKEGPU_EXPORT int hipDeviceGetName(char *name, int length, int) {
     return noted(counted("hipDeviceGetName", [=] {
         std::snprintf(name, static_cast<size_t>(length), "emulator, warps of %u",
@@ -91,11 +97,14 @@ FAKEGPU_EXPORT int hipDeviceGetAttribute(int *value, int attribute, int) {
     }));
 }
 FAKEGPU_EXPORT int hipGetDevice(int *device) {
-    *device = 0;
+    *device = current_device;
     return kSuccess;
 }
 FAKEGPU_EXPORT int hipSetDevice(int device) {
-    if (device < 0 || device >= device_count()) return noted(kInvalidDevice);
+    if (device < 0 || device >= device_count() + devices_beside.load()) {
+        return noted(kInvalidDevice);
+    }
+    current_device = device;
     context_set_current(device_context());
     return kSuccess;
 }

@@ -27,6 +27,26 @@ TEST_P(Lost, device_ends_every_wait) {
     }
 }
 
+// As at the end of a process, where the driver is gone before the engine's objects go: 4 is CUDA's
+// "driver shutting down".
+TEST_P(Lost, objects_go_though_the_driver_is_gone) {
+    for (int code : {4, 719, 999}) {
+        {
+            Rig rig(api());
+            ASSERT_EQ(rig.open(), QUIRE_OK) << code << rig.error.message;
+            ASSERT_EQ(rig.step(), QUIRE_OK) << code << rig.error.message;
+            ASSERT_EQ(rig.sync(), QUIRE_OK) << code << rig.error.message;
+            break_device(code);
+        }
+        EXPECT_EQ(live_objects(), 0u) << code;
+        break_device(0);
+        Rig again(api());
+        ASSERT_EQ(again.open(), QUIRE_OK) << code << again.error.message;
+        EXPECT_EQ(again.step(), QUIRE_OK) << code << again.error.message;
+        EXPECT_EQ(again.sync(), QUIRE_OK) << code << again.error.message;
+    }
+}
+
 // 704 and its like: what was asked for makes no sense, and the context is as good as before.
 TEST_P(Lost, device_is_not_by_an_error_of_one_call) {
     Rig rig(api());

@@ -152,6 +152,9 @@ FAKEGPU_EXPORT void fakegpu_call_unsafely(void);
 FAKEGPU_EXPORT void fakegpu_say_version(int version);
 // HIP alone, whose contexts are devices: every stream is said to be of this one from now on.
 FAKEGPU_EXPORT void fakegpu_put_streams_on(int device);
+// HIP alone: so many devices more than the one that computes. Who has made one of them the current
+// one is refused the other's memory, streams and launches.
+FAKEGPU_EXPORT void fakegpu_put_devices_beside(int count);
 // How many contexts, streams, modules and allocations there are.
 FAKEGPU_EXPORT uint64_t fakegpu_live(void);
 }
