@@ -22,6 +22,12 @@ KERNELS, NVCC, HIPCC, BUNDLE, *AMD = sys.argv[1:]
 SOURCE = pathlib.Path(KERNELS, "all.cu")
 COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
 NVIDIA = ["sm_80", "sm_86", "sm_90"]
+# Matrices, loads, stores, and how codes become 16-bit numbers: by pairs.
+PTX_OF_ALL = ["mma.sync.aligned.m16n8k16.row.col.f32.f16",
+              "mma.sync.aligned.m16n8k16.row.col.f32.bf16", "cp.async.cg.shared.global",
+              "cp.async.wait_group", "ld.global.v4.u32", "st.shared.v4", "prmt.b32",
+              "add.rn.f16x2", "mul.rn.f16x2", "fma.rn.bf16x2"]
+PTX = {"sm_80": PTX_OF_ALL, "sm_90": [*PTX_OF_ALL, "cvt.rn.f16x2.e4m3x2"]}
 # What each multiplies matrices of 16-bit numbers by. Of others no such instruction is wanted, for
 # they have none; gfx908 has none for bf16.
 CDNA = {"gfx908": ["v_mfma_f32_16x16x16f16"],
@@ -105,15 +111,14 @@ def main():
             kernels = of_nvidia(target, folder)
             lists.add(tuple(sorted(kernels)))
             expect(all(stack == 0 for _, _, stack in kernels.values()), f"{target}: a stack")
-        run(NVCC, *COMMON, "-fmad=false", "-ptx", "-arch=sm_80", SOURCE, "-o", folder / "ptx")
-        ptx = (folder / "ptx").read_text()
-        for kernel in MATRIX_KERNELS:
-            body = ptx.split(f".entry {kernel}(", 1)[1].split(".entry", 1)[0]
-            for word in ("mma.sync.aligned.m16n8k16.row.col.f32.f16",
-                         "mma.sync.aligned.m16n8k16.row.col.f32.bf16",
-                         "cp.async.cg.shared.global", "cp.async.wait_group", "ld.global.v4.u32",
-                         "cvt.rn.f16x2.f32", "st.shared.v4"):
-                expect(word in body, f"PTX: {kernel} has no {word}")
+        for target, words in PTX.items():
+            run(NVCC, *COMMON, "-fmad=false", "-ptx", f"-arch={target}", SOURCE, "-o",
+                folder / "ptx")
+            ptx = (folder / "ptx").read_text()
+            for kernel in MATRIX_KERNELS:
+                body = ptx.split(f".entry {kernel}(", 1)[1].split(".entry", 1)[0]
+                for word in words:
+                    expect(word in body, f"PTX of {target}: {kernel} has no {word}")
         for target in AMD:
             kernels, text = of_amd(target, folder)
             lists.add(tuple(sorted(kernels)))

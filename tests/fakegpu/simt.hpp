@@ -115,6 +115,30 @@ inline uint32_t pack_f16(float low, float high) {
     };
     return bits(low) | bits(high) << 16;
 }
+inline uint32_t bytes_as_tops(uint32_t word, uint32_t pair) {
+    uint32_t bytes = word >> (16 * pair);
+    return (bytes & 0xFF) << 8 | (bytes & 0xFF00) << 16;
+}
+inline float f16_of(uint32_t bits) {
+    return static_cast<float>(__builtin_bit_cast(_Float16, static_cast<uint16_t>(bits)));
+}
+inline uint32_t add_f16_pairs(uint32_t a, uint32_t b) {
+    return pack_f16(f16_of(a) + f16_of(b), f16_of(a >> 16) + f16_of(b >> 16));
+}
+inline uint32_t multiply_f16_pairs(uint32_t a, uint32_t b) {
+    return pack_f16(f16_of(a) * f16_of(b), f16_of(a >> 16) * f16_of(b >> 16));
+}
+inline uint32_t multiply_bf16_pairs(uint32_t a, uint32_t b) {
+    auto product = [](uint32_t left, uint32_t right) {
+        return __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, left << 16) *
+                                                __builtin_bit_cast(float, right << 16)) >>
+               16;
+    };
+    return product(a, b) | product(a >> 16, b >> 16) << 16;
+}
+// GPUs that have it need none of what stands in for it, which is what runs here.
+constexpr bool has_e4m3_to_f16() { return false; }
+inline uint32_t e4m3_to_f16(uint32_t) { return 0; }
 
 // A copy of 16 bytes into shared memory, which lands when its thread waits, no sooner. From when it
 // is begun what it goes to is nobody's to read or write.

@@ -296,19 +296,73 @@ QUIRE_DEVICE constexpr bool flushes_subnormals(bool is_bf16) { return !is_bf16; 
 QUIRE_DEVICE constexpr bool flushes_subnormals(bool) { return false; }
 #endif
 
-// Two numbers that f16 has, the first in the low half.
+// Pairs of 16-bit numbers, the first in the low half.
+//   pack_f16()              two that f16 has
+//   bytes_as_tops()         the word's bytes 2 * pair and 2 * pair + 1, each as a half's upper byte
+//   add_f16_pairs(), multiply_f16_pairs(), multiply_bf16_pairs()
+//                           subnormal numbers as they are; bf16's where the product is exact
+//   e4m3_to_f16()           of two codes. REQUIRES: has_e4m3_to_f16()
 #if defined(__HIPCC__)
+using HalfPair = _Float16 __attribute__((ext_vector_type(2)));
 QUIRE_DEVICE inline uint32_t pack_f16(float low, float high) {
-    using Half2 = _Float16 __attribute__((ext_vector_type(2)));
-    Half2 halves = {static_cast<_Float16>(low), static_cast<_Float16>(high)};
+    HalfPair halves = {static_cast<_Float16>(low), static_cast<_Float16>(high)};
     return __builtin_bit_cast(uint32_t, halves);
 }
+QUIRE_DEVICE inline uint32_t bytes_as_tops(uint32_t word, uint32_t pair) {
+    return __builtin_amdgcn_perm(0, word, pair == 0 ? 0x010C000Cu : 0x030C020Cu);
+}
+QUIRE_DEVICE inline uint32_t add_f16_pairs(uint32_t a, uint32_t b) {
+    return __builtin_bit_cast(uint32_t,
+                              __builtin_bit_cast(HalfPair, a) + __builtin_bit_cast(HalfPair, b));
+}
+QUIRE_DEVICE inline uint32_t multiply_f16_pairs(uint32_t a, uint32_t b) {
+    return __builtin_bit_cast(uint32_t,
+                              __builtin_bit_cast(HalfPair, a) * __builtin_bit_cast(HalfPair, b));
+}
+QUIRE_DEVICE inline uint32_t multiply_bf16_pairs(uint32_t a, uint32_t b) {
+    float low = __builtin_bit_cast(float, a << 16) * __builtin_bit_cast(float, b << 16);
+    float high =
+        __builtin_bit_cast(float, a & 0xFFFF0000u) * __builtin_bit_cast(float, b & 0xFFFF0000u);
+    return __builtin_bit_cast(uint32_t, low) >> 16 | __builtin_bit_cast(uint32_t, high);
+}
+QUIRE_DEVICE constexpr bool has_e4m3_to_f16() { return false; }
+QUIRE_DEVICE inline uint32_t e4m3_to_f16(uint32_t) { return 0; }
 #else
 QUIRE_DEVICE inline uint32_t pack_f16(float low, float high) {
     uint32_t halves;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
     return halves;
 }
+QUIRE_DEVICE inline uint32_t bytes_as_tops(uint32_t word, uint32_t pair) {
+    return __byte_perm(word, 0, pair == 0 ? 0x1404 : 0x3424);
+}
+QUIRE_DEVICE inline uint32_t add_f16_pairs(uint32_t a, uint32_t b) {
+    uint32_t sums;
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sums) : "r"(a), "r"(b));
+    return sums;
+}
+QUIRE_DEVICE inline uint32_t multiply_f16_pairs(uint32_t a, uint32_t b) {
+    uint32_t products;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(products) : "r"(a), "r"(b));
+    return products;
+}
+// And -0, which changes no number's sign.
+QUIRE_DEVICE inline uint32_t multiply_bf16_pairs(uint32_t a, uint32_t b) {
+    uint32_t products;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(products) : "r"(a), "r"(b), "r"(0x80008000u));
+    return products;
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+QUIRE_DEVICE constexpr bool has_e4m3_to_f16() { return true; }
+QUIRE_DEVICE inline uint32_t e4m3_to_f16(uint32_t codes) {
+    uint32_t halves;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<uint16_t>(codes)));
+    return halves;
+}
+#else
+QUIRE_DEVICE constexpr bool has_e4m3_to_f16() { return false; }
+QUIRE_DEVICE inline uint32_t e4m3_to_f16(uint32_t) { return 0; }
+#endif
 #endif
 
 // Eight elements of two bytes each, by one instruction. REQUIRES: index is a multiple of 8.
@@ -377,18 +431,24 @@ constexpr uint32_t kTeamsOfBlock = kTeamsOnAmd;
 constexpr uint32_t kTeamsOfBlock = kTeamsOnNvidia;
 #endif
 
+using fakegpu::add_f16_pairs;
 using fakegpu::atomic_max;
 using fakegpu::atomic_min;
 using fakegpu::atomic_swap_if;
 using fakegpu::ballot;
 using fakegpu::barrier;
+using fakegpu::bytes_as_tops;
 using fakegpu::copy_async;
+using fakegpu::e4m3_to_f16;
 using fakegpu::end_copies;
 using fakegpu::flushes_subnormals;
 using fakegpu::Fragment;
 using fakegpu::group_index;
+using fakegpu::has_e4m3_to_f16;
 using fakegpu::has_fragments;
 using fakegpu::load;
+using fakegpu::multiply_bf16_pairs;
+using fakegpu::multiply_f16_pairs;
 using fakegpu::multiply_fragments;
 using fakegpu::multiply_small_fragments;
 using fakegpu::pack_f16;
