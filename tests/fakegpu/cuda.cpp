@@ -3,6 +3,7 @@
 // cuda: the machine as libcuda.so.1 shows it. As with the real one, functions are had through
 // cuGetProcAddress, and their numbers and types are those of cuda.h.
 
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -142,8 +143,13 @@ int instantiate_graph(Graph **out, Graph *graph, uint64_t) {
 int launch_graph(Graph *graph, Stream *stream) {
     return counted("cuGraphLaunch", [=] { return graph_launch(graph, stream); });
 }
-int create_event(Event **out, unsigned) {
-    return counted("cuEventCreate", [=] { return event_create(out); });
+int create_event(Event **out, unsigned flags) {
+    constexpr unsigned kDisableTiming = 2;
+    return counted("cuEventCreate",
+                   [=] { return event_create((flags & kDisableTiming) == 0, out); });
+}
+int elapsed_time(float *milliseconds, Event *begin, Event *end) {
+    return counted("cuEventElapsedTime", [=] { return event_elapsed(milliseconds, begin, end); });
 }
 int destroy_event(Event *event) {
     begin_call("cuEventDestroy");
@@ -180,6 +186,24 @@ int memset_async(uint64_t address, unsigned char byte, size_t size_bytes, Stream
 int memcpy_async(uint64_t dst, uint64_t src, size_t size_bytes, Stream *stream) {
     return counted("cuMemcpyAsync", [=] { return stream_copy(stream, dst, src, size_bytes); });
 }
+// CUmemcpyAttributes: in which order sources are read, and two hints of two words each.
+struct CopyAttributes {
+    int order;
+    int hints[4];
+    unsigned flags;
+};
+int memcpy_batch(const uint64_t *dsts, const uint64_t *srcs, const size_t *sizes_bytes,
+                 size_t count, const CopyAttributes *attributes, const size_t *firsts,
+                 size_t attribute_count, size_t *failed, Stream *stream) {
+    constexpr int kOrderStream = 1;
+    return counted("cuMemcpyBatchAsync", [=] {
+        if (attribute_count != 1 || firsts[0] != 0 || attributes[0].order != kOrderStream ||
+            failed == nullptr) {
+            return int{kInvalidValue};
+        }
+        return stream_copy_many(stream, {dsts, srcs, sizes_bytes, count});
+    });
+}
 int load_module(Module **out, const void *image) {
     return counted("cuModuleLoadData", [=] { return module_load(image, out); });
 }
@@ -212,6 +236,8 @@ int get_error_string(int result, const char **text) {
 struct Entry {
     const char *name;
     void *function;
+    int since = 2000;  // the version of the interface, as cuGetProcAddress is asked for one
+    int until = INT_MAX;
 };
 template <typename Function>
 void *plain(Function *function) {
@@ -254,11 +280,14 @@ const Entry kEntries[] = {
     {"cuEventDestroy", plain(destroy_event)},
     {"cuEventRecord", plain(record_event)},
     {"cuEventQuery", plain(query_event)},
+    {"cuEventElapsedTime", plain(elapsed_time)},
     {"cuStreamQuery", plain(query_stream)},
     {"cuStreamSynchronize", plain(synchronise_stream)},
     {"cuStreamWaitValue64", plain(wait_value)},
     {"cuMemsetD8Async", plain(memset_async)},
     {"cuMemcpyAsync", plain(memcpy_async)},
+    // What has other arguments in the interface of CUDA 13 is not here.
+    {"cuMemcpyBatchAsync", plain(memcpy_batch), 12080, 12999},
     {"cuModuleLoadData", plain(load_module)},
     {"cuModuleUnload", plain(unload_module)},
     {"cuModuleGetFunction", plain(get_function)},
@@ -272,10 +301,11 @@ const Entry kEntries[] = {
 }  // namespace fakegpu
 
 // The second version, of CUDA 12: the last argument says why there is none of the name.
-extern "C" FAKEGPU_EXPORT int cuGetProcAddress_v2(const char *name, void **function, int, uint64_t,
-                                                  int *found) {
+extern "C" FAKEGPU_EXPORT int cuGetProcAddress_v2(const char *name, void **function, int version,
+                                                  uint64_t, int *found) {
     for (const fakegpu::Entry &entry : fakegpu::kEntries) {
         if (std::strcmp(entry.name, name) != 0) continue;
+        if (version < entry.since || version > entry.until) continue;
         *function = entry.function;
         if (found != nullptr) *found = 0;
         return fakegpu::kSuccess;

@@ -169,8 +169,14 @@ FAKEGPU_EXPORT int hipGraphLaunch(Graph *graph, Stream *stream) {
 }
 FAKEGPU_EXPORT int hipGraphExecDestroy(Graph *graph) { return graph_destroy_launchable(graph); }
 FAKEGPU_EXPORT int hipGraphDestroy(Graph *graph) { return graph_destroy(graph); }
-FAKEGPU_EXPORT int hipEventCreateWithFlags(Event **out, unsigned) {
-    return on_device("hipEventCreateWithFlags", [=] { return event_create(out); });
+FAKEGPU_EXPORT int hipEventCreateWithFlags(Event **out, unsigned flags) {
+    constexpr unsigned kDisableTiming = 2;
+    return on_device("hipEventCreateWithFlags",
+                     [=] { return event_create((flags & kDisableTiming) == 0, out); });
+}
+FAKEGPU_EXPORT int hipEventElapsedTime(float *milliseconds, Event *begin, Event *end) {
+    return noted(
+        counted("hipEventElapsedTime", [=] { return event_elapsed(milliseconds, begin, end); }));
 }
 FAKEGPU_EXPORT int hipEventDestroy(Event *event) { return event_destroy(event); }
 FAKEGPU_EXPORT int hipEventRecord(Event *event, Stream *stream) {
@@ -215,6 +221,17 @@ FAKEGPU_EXPORT int hipMemcpyAsync(void *dst, const void *src, size_t size_bytes,
                                   Stream *stream) {
     return on_device("hipMemcpyAsync", [=] {
         return stream_copy(stream, address_of(dst), address_of(src), size_bytes);
+    });
+}
+// As versions before ROCm 7.13, which take no attributes.
+FAKEGPU_EXPORT int hipMemcpyBatchAsync(void **dsts, void **srcs, size_t *sizes_bytes, size_t count,
+                                       void *, size_t *, size_t attribute_count, size_t *,
+                                       Stream *stream) {
+    constexpr int kNotSupported = 801;
+    return on_device("hipMemcpyBatchAsync", [=] {
+        if (attribute_count != 0) return kNotSupported;
+        return stream_copy_many(stream, {reinterpret_cast<uint64_t *>(dsts),
+                                         reinterpret_cast<uint64_t *>(srcs), sizes_bytes, count});
     });
 }
 FAKEGPU_EXPORT int hipModuleLoadData(Module **out, const void *image) {

@@ -3,6 +3,7 @@
 #include "machine.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -53,11 +54,6 @@ struct Stream {
     bool is_destroyed = false;
     bool is_blocking = false;
     std::unique_ptr<Graph> captured;  // what is being captured
-};
-
-struct Event {
-    std::atomic<uint64_t> recorded{0};
-    std::atomic<uint64_t> passed{0};
 };
 
 namespace {
@@ -166,24 +162,6 @@ int check_legacy(Stream *handle, bool breaks_capture) {
     return result;
 }
 
-int enqueue(Stream *handle, std::function<int()> work) {
-    if (current == nullptr) return kInvalidContext;
-    Stream *stream = real(handle);
-    if (stream == nullptr) return kInvalidHandle;
-    if (int result = check_legacy(handle, true)) return result;
-    std::lock_guard lock(stream->lane->mutex);
-    if (stream->captured != nullptr) {
-        if (stream->captured->is_broken) return kCaptureBroken;
-        stream->captured->work.push_back(std::move(work));
-        return kSuccess;
-    }
-    ++stream->unfinished;
-    ++stream->lane->unfinished;
-    stream->lane->work.emplace_back(stream, std::move(work));
-    stream->lane->changed.notify_all();
-    return kSuccess;
-}
-
 void await_idle(Stream *stream) {
     std::unique_lock lock(stream->lane->mutex);
     stream->lane->changed.wait(lock, [&] { return stream->unfinished == 0; });
@@ -234,6 +212,27 @@ int copy_bytes(uint64_t dst, uint64_t src, size_t size_bytes) {
 }
 
 }  // namespace
+
+int stream_enqueue(Stream *handle, std::function<int()> work) {
+    if (current == nullptr) return kInvalidContext;
+    Stream *stream = real(handle);
+    if (stream == nullptr) return kInvalidHandle;
+    if (int result = check_legacy(handle, true)) return result;
+    std::lock_guard lock(stream->lane->mutex);
+    if (stream->captured != nullptr) {
+        if (stream->captured->is_broken) return kCaptureBroken;
+        stream->captured->work.push_back(std::move(work));
+        return kSuccess;
+    }
+    ++stream->unfinished;
+    ++stream->lane->unfinished;
+    stream->lane->work.emplace_back(stream, std::move(work));
+    stream->lane->changed.notify_all();
+    return kSuccess;
+}
+
+bool has_sticky_error() { return machine().sticky.load() != 0; }
+void count_live(int change) { machine().live.fetch_add(static_cast<uint64_t>(change)); }
 
 int begin_call(const char *name) {
     Machine &all = machine();
@@ -348,17 +347,6 @@ int stream_context(Stream *handle, Context **out) {
     return kSuccess;
 }
 
-int stream_wait_event(Stream *stream, Event *event) {
-    uint64_t recorded = event->recorded.load();
-    return enqueue(stream, [=] {
-        constexpr auto kLook = std::chrono::microseconds(20);
-        while (event->passed.load() < recorded && machine().sticky.load() == 0) {
-            std::this_thread::sleep_for(kLook);
-        }
-        return int{kSuccess};
-    });
-}
-
 int stream_begin_capture(Stream *handle, int mode) {
     if (is_legacy(handle)) return kCaptureUnsupported;
     Stream *stream = real(handle);
@@ -403,7 +391,7 @@ int graph_instantiate(const Graph *graph, Graph **out) {
 
 int graph_launch(Graph *graph, Stream *stream) {
     if (graph == nullptr || !graph->is_launchable) return kInvalidValue;
-    return enqueue(stream, [graph] {
+    return stream_enqueue(stream, [graph] {
         for (const std::function<int()> &work : graph->work) {
             if (int result = work()) return result;
         }
@@ -425,35 +413,10 @@ int graph_destroy_launchable(Graph *graph) {
     return kSuccess;
 }
 
-int event_create(Event **out) {
-    if (current == nullptr) return kInvalidContext;
-    machine().live.fetch_add(1);
-    *out = new Event;
-    return kSuccess;
-}
-
-int event_destroy(Event *event) {
-    delete event;
-    machine().live.fetch_sub(1);
-    return kSuccess;
-}
-
-int event_record(Event *event, Stream *stream) {
-    uint64_t recorded = event->recorded.fetch_add(1) + 1;
-    return enqueue(stream, [=] {
-        event->passed.store(recorded);
-        return int{kSuccess};
-    });
-}
-
-int event_query(Event *event) {
-    return event->passed.load() >= event->recorded.load() ? kSuccess : kNotReady;
-}
-
 void exchange_capture_mode(int *mode) { std::swap(*mode, capture_mode); }
 
 int stream_wait_value(Stream *stream, uint64_t address, uint64_t value) {
-    return enqueue(stream, [=] {
+    return stream_enqueue(stream, [=] {
         constexpr auto kLook = std::chrono::microseconds(20);
         for (;;) {
             auto *word = static_cast<uint64_t *>(find(address, sizeof value));
@@ -467,7 +430,7 @@ int stream_wait_value(Stream *stream, uint64_t address, uint64_t value) {
 }
 
 int stream_fill(Stream *stream, uint64_t address, unsigned char byte, size_t size_bytes) {
-    return enqueue(stream, [=] {
+    return stream_enqueue(stream, [=] {
         void *at = find(address, size_bytes);
         if (at == nullptr) return say("a fill leaves device memory");
         fill(at, byte, size_bytes);
@@ -475,8 +438,27 @@ int stream_fill(Stream *stream, uint64_t address, unsigned char byte, size_t siz
     });
 }
 
+int stream_copy_many(Stream *handle, const Copies &copies) {
+    if (is_legacy(handle)) return kInvalidValue;
+    int capture = 0;
+    if (int result = stream_is_capturing(handle, &capture)) return result;
+    if (capture != 0) return kCaptureUnsupported;
+    std::vector<std::array<uint64_t, 3>> listed;
+    for (size_t i = 0; i < copies.count; ++i) {
+        if (copies.sizes_bytes[i] == 0) return kInvalidValue;
+        listed.push_back({copies.dsts[i], copies.srcs[i], copies.sizes_bytes[i]});
+    }
+    if (listed.empty()) return kInvalidValue;
+    return stream_enqueue(handle, [listed] {
+        for (auto one = listed.rbegin(); one != listed.rend(); ++one) {
+            if (int result = copy_bytes((*one)[0], (*one)[1], (*one)[2])) return result;
+        }
+        return int{kSuccess};
+    });
+}
+
 int stream_copy(Stream *stream, uint64_t dst, uint64_t src, size_t size_bytes) {
-    int result = enqueue(stream, [=] { return copy_bytes(dst, src, size_bytes); });
+    int result = stream_enqueue(stream, [=] { return copy_bytes(dst, src, size_bytes); });
     int capture = 0;
     stream_is_capturing(stream, &capture);
     if (result == 0 && capture == 0 && is_pinned(dst) && is_pinned(src)) await_idle(real(stream));
@@ -517,7 +499,7 @@ int stream_launch(Stream *stream, const Kernel *kernel, uint32_t groups_x, uint3
     }
     std::vector<unsigned char> copied(kernel->argument_bytes);
     std::memcpy(copied.data(), arguments[0], copied.size());
-    return enqueue(stream, [=] {
+    return stream_enqueue(stream, [=] {
         Launch launch = {kernel,     copied.data(),        groups_x,
                          groups_y,   machine().warp_width, machine().declared_bytes,
                          asked_bytes};

@@ -27,6 +27,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace fakegpu {
 
@@ -70,6 +71,12 @@ int device_count();
 uint32_t device_warp_width();
 void set_warp_width(uint32_t width);
 
+// What runs when the stream is there, or with its graph.
+int stream_enqueue(Stream *stream, std::function<int()> work);
+bool has_sticky_error();
+// Of what fakegpu_live() counts.
+void count_live(int change);
+
 // The primary context: one, counted.
 int context_retain(int device, Context **out);
 int context_release(int device);
@@ -98,10 +105,12 @@ int graph_instantiate(const Graph *graph, Graph **out);
 int graph_launch(Graph *graph, Stream *stream);
 int graph_destroy(Graph *graph);
 int graph_destroy_launchable(Graph *graph);
-int event_create(Event **out);
+int event_create(bool has_time, Event **out);
 int event_destroy(Event *event);
 int event_record(Event *event, Stream *stream);
 int event_query(Event *event);
+// Of two with a time, that were recorded and have passed.
+int event_elapsed(float *milliseconds, Event *begin, Event *end);
 int stream_query(Stream *stream);
 int stream_synchronise(Stream *stream);
 // Until the word is at least `value`, as the CUDA driver compares: cyclically, as int64 of the
@@ -110,6 +119,14 @@ int stream_wait_value(Stream *stream, uint64_t address, uint64_t value);
 int stream_fill(Stream *stream, uint64_t address, unsigned char byte, size_t size_bytes);
 // Between two memories of the host it waits until the copy has run.
 int stream_copy(Stream *stream, uint64_t dst, uint64_t src, size_t size_bytes);
+// All of them, the last one first, for drivers promise no order; none of no bytes, not on the
+// legacy stream, and not while the stream is captured.
+struct Copies {
+    const uint64_t *dsts, *srcs;
+    const size_t *sizes_bytes;
+    size_t count;
+};
+int stream_copy_many(Stream *stream, const Copies &copies);
 // asked_bytes: of shared memory, beside what the kernel declares.
 int stream_launch(Stream *stream, const Kernel *kernel, uint32_t groups_x, uint32_t groups_y,
                   uint32_t threads, size_t asked_bytes, void **arguments);
