@@ -2,8 +2,9 @@
 //
 // loader: libcuda, found when it is first asked for, and its functions as backends/gpu calls them.
 //
-// Functions are had through cuGetProcAddress, for CUDA 12's interface: so a driver says by name
-// what it lacks, and a newer one keeps to the arguments that are written here. Types and numbers
+// Functions are had through cuGetProcAddress, for CUDA 12's interface, and copies in batches for
+// 12.8's: so a driver says by name what it lacks, and a newer one keeps to the arguments that are
+// written here. Types and numbers
 // are those of cuda.h, which is not needed to build this.
 //
 // Environment (not believed in a privileged process)
@@ -30,6 +31,8 @@ namespace {
 
 // cuda.h.
 constexpr int kInterface = 12000;
+// From here on cuMemcpyBatchAsync is there; from 13000 it has other arguments.
+constexpr int kInterfaceOfBatches = 12080;
 constexpr Result kOutOfMemory = 2;
 constexpr Result kNoDevice = 100;
 constexpr Result kInvalidHandle = 400;
@@ -65,6 +68,15 @@ constexpr int kNotCaptured = 0;                  // CU_STREAM_CAPTURE_STATUS_NON
 constexpr int kCaptureActive = 1;                // CU_STREAM_CAPTURE_STATUS_ACTIVE
 constexpr int kOldestMajor = 8;                  // of compute capability: what kernels are made for
 constexpr int kFunctionDynamicShared = 8;        // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+constexpr int kOrderStream = 1;                  // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+
+// CUmemcpyAttributes_v1. Both places are for memory that has none of its own; ours has.
+struct CopyAttributes {
+    int order;  // in which sources are read
+    int source[2];
+    int destination[2];
+    unsigned flags;
+};
 
 struct Cuda {
     int (*cuInit)(unsigned);
@@ -95,6 +107,8 @@ struct Cuda {
     int (*cuStreamWaitValue64)(void *, uint64_t, uint64_t, unsigned);
     int (*cuMemsetD8Async)(uint64_t, unsigned char, size_t, void *);
     int (*cuMemcpyAsync)(uint64_t, uint64_t, size_t, void *);
+    int (*cuMemcpyBatchAsync)(uint64_t *, uint64_t *, size_t *, size_t, CopyAttributes *, size_t *,
+                              size_t, size_t *, void *);  // NULL: older than CUDA 12.8
     int (*cuModuleLoadData)(void **, const void *);
     int (*cuModuleUnload)(void *);
     int (*cuModuleGetFunction)(void **, void *, const char *);
@@ -199,6 +213,17 @@ Result fill(Stream stream, uint64_t address, unsigned char byte, size_t size_byt
 Result copy(Stream stream, uint64_t dst, uint64_t src, size_t size_bytes) {
     return cuda.cuMemcpyAsync(dst, src, size_bytes, stream);
 }
+// Sources are read when the stream is there, not before: what comes from the device is written by
+// what the stream was given first.
+Result copy_many(Stream stream, const Copies &copies) {
+    CopyAttributes attributes{};
+    attributes.order = kOrderStream;
+    size_t first = 0, failed = 0;  // the attributes are those of the first copy, and of the rest
+    return cuda.cuMemcpyBatchAsync(const_cast<uint64_t *>(copies.dsts),
+                                   const_cast<uint64_t *>(copies.srcs),
+                                   const_cast<size_t *>(copies.sizes_bytes), copies.count,
+                                   &attributes, &first, 1, &failed, stream);
+}
 Result module_load(const void *image, Module *out) { return cuda.cuModuleLoadData(out, image); }
 Result module_function(Module module, const char *name, Function *out) {
     return cuda.cuModuleGetFunction(out, module, name);
@@ -256,6 +281,7 @@ Driver make_driver() {
     driver.stream_wait_event = stream_wait_event;
     driver.fill = fill;
     driver.copy = copy;
+    driver.copy_many = cuda.cuMemcpyBatchAsync != nullptr ? copy_many : nullptr;
     driver.module_load = module_load;
     driver.module_unload = cuda.cuModuleUnload;
     driver.module_function = module_function;
@@ -323,6 +349,9 @@ const char *find_functions(GetProcAddress get) {
         Result result = get(one.name, one.function, kInterface, 0, &found);
         if (result != 0 || *one.function == nullptr) return one.name;
     }
+    void *batch = nullptr;
+    if (get("cuMemcpyBatchAsync", &batch, kInterfaceOfBatches, 0, nullptr) != 0) batch = nullptr;
+    cuda.cuMemcpyBatchAsync = reinterpret_cast<decltype(cuda.cuMemcpyBatchAsync)>(batch);
     return nullptr;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// command: one thing that a stream is given: a launch, a fill, a copy, or a signal of a fence
-// or a wait for it.
+// command: one thing that a stream is given: a launch, a fill, copies by the driver, or a signal of
+// a fence or a wait for it.
 //
 // A queue that waits for what nobody has signalled yet keeps its commands (queue.hpp); what they
 // need they then hold themselves.
@@ -18,7 +18,7 @@
 
 namespace quire::gpu {
 
-enum class CommandKind { launch, fill, copy, signal, wait };
+enum class CommandKind { launch, fill, copies, signal, wait };
 
 struct Command {
     CommandKind kind = CommandKind::launch;
@@ -26,13 +26,18 @@ struct Command {
     KernelName kernel = KernelName::copy;  // of a launch, as the next two
     uint64_t group_count = 0;
     Head *arguments = nullptr;  // the caller's, or `kept`
-    std::unique_ptr<unsigned char[]> kept;
-    uint64_t dst = 0, src = 0, size_bytes = 0;  // of a fill or a copy
-    quire_be_fence *fence = nullptr;            // of a signal or a wait, as is the value
+    Copies copies{};            // likewise
+    std::unique_ptr<uint64_t[]> kept;
+    uint64_t dst = 0, size_bytes = 0;  // of a fill
+    quire_be_fence *fence = nullptr;   // of a signal or a wait, as is the value
     uint64_t value = 0;
 
     // Copies what its pointers lead to. May throw.
     void keep();
+
+ private:
+    void keep_arguments();
+    void keep_copies();
 };
 
 }  // namespace quire::gpu

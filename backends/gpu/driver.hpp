@@ -30,6 +30,14 @@ enum class Capture {
     elsewhere,  // nowhere: the stream is the legacy one, and one that it waits for is captured
 };
 
+// Copies as drivers take many of them: none reads or writes what another writes.
+struct Copies {
+    const uint64_t *dsts;
+    const uint64_t *srcs;
+    const size_t *sizes_bytes;
+    size_t count;
+};
+
 // Of the calling thread, until leave().
 struct Before {
     void *context = nullptr;
@@ -81,6 +89,10 @@ struct Driver {
     Result (*stream_wait_event)(Stream stream, Event event);
     Result (*fill)(Stream stream, uint64_t address, unsigned char byte, size_t size_bytes);
     Result (*copy)(Stream stream, uint64_t dst, uint64_t src, size_t size_bytes);
+    // All of them by one call, in any order, each as copy() makes it and behind what the stream was
+    // given before. Not for the legacy stream. Where it is refused, some may have been made. NULL:
+    // the driver is too old.
+    Result (*copy_many)(Stream stream, const Copies &copies);
 
     Result (*module_load)(const void *image, Module *out);
     Result (*module_unload)(Module module);

@@ -17,6 +17,9 @@ namespace quire::gpu {
 quire_status find_native_stream(quire_be_device *device, const quire_native &native, Stream *out,
                                 quire_error *error);
 
+// Streams 0 and 1, which stand for the same one.
+inline bool is_legacy(Stream stream) { return reinterpret_cast<uintptr_t>(stream) <= 1; }
+
 // Whose stream it is: the calling thread's number, where it stands for each thread's own, else 0.
 uint64_t owner_of(Stream stream);
 

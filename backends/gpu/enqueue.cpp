@@ -61,12 +61,10 @@ quire_status Enqueue::fill(uint64_t address, unsigned char byte, uint64_t size_b
     return add(std::move(command), error);
 }
 
-quire_status Enqueue::copy(uint64_t dst, uint64_t src, uint64_t size_bytes, quire_error *error) {
+quire_status Enqueue::copy(const Copies &copies, quire_error *error) {
     Command command;
-    command.kind = CommandKind::copy;
-    command.dst = dst;
-    command.src = src;
-    command.size_bytes = size_bytes;
+    command.kind = CommandKind::copies;
+    command.copies = copies;
     return add(std::move(command), error);
 }
 

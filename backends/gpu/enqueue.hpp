@@ -35,7 +35,8 @@ class Enqueue {
     quire_status launch(KernelName name, uint64_t group_count, Head *arguments, quire_error *error);
     quire_status fill(uint64_t address, unsigned char byte, uint64_t size_bytes,
                       quire_error *error);
-    quire_status copy(uint64_t dst, uint64_t src, uint64_t size_bytes, quire_error *error);
+    // By the driver.
+    quire_status copy(const Copies &copies, quire_error *error);
     // A signal of a fence, or a wait for it.
     quire_status use_fence(CommandKind kind, quire_be_fence *fence, uint64_t value,
                            quire_error *error);

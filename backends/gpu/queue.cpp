@@ -154,6 +154,22 @@ quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t v
     return enqueue.use_fence(CommandKind::wait, fence, value, error);
 }
 
+Result give_copies(const Driver &driver, Stream stream, const Copies &copies, bool *is_begun) {
+    *is_begun = false;
+    if (driver.copy_many != nullptr && copies.count > 1 && !is_legacy(stream)) {
+        Result result = driver.copy_many(stream, copies);
+        if (result == 0 || driver.is_fatal(result)) return result;
+        // Those that were made nevertheless are made again, which changes nothing.
+        *is_begun = true;
+    }
+    for (size_t i = 0; i < copies.count; ++i) {
+        Result result = driver.copy(stream, copies.dsts[i], copies.srcs[i], copies.sizes_bytes[i]);
+        if (result != 0) return result;
+        *is_begun = true;
+    }
+    return 0;
+}
+
 }  // namespace quire::gpu
 
 void quire_be_queue::drop_reference() {
@@ -229,8 +245,8 @@ quire::gpu::Result quire_be_queue::give(const quire::gpu::Command &command) {
             return launch(command.kernel, command.group_count, command.arguments);
         case CommandKind::fill:
             return driver.fill(stream, command.dst, command.byte, command.size_bytes);
-        case CommandKind::copy:
-            return driver.copy(stream, command.dst, command.src, command.size_bytes);
+        case CommandKind::copies:
+            return copy(command.copies);
         case CommandKind::wait:
             return wait(command);
         case CommandKind::signal:
@@ -280,6 +296,14 @@ quire::gpu::Result quire_be_queue::wait(const quire::gpu::Command &command) {
     // The stream waits for the cell all the same: settle_failed() says until when.
     fence->note_use(this, ++place);
     fail("the driver refused a part of a wait");
+    return result;
+}
+
+quire::gpu::Result quire_be_queue::copy(const quire::gpu::Copies &copies) {
+    bool is_begun = false;
+    quire::gpu::Result result =
+        quire::gpu::give_copies(*device->context.driver, stream, copies, &is_begun);
+    if (result != 0 && is_begun) fail("the driver refused a part of a call");
     return result;
 }
 

@@ -77,6 +77,10 @@ enum class Work {
 quire_status make_queue(quire_be_device *device, const StreamChoice &choice, quire_be_queue **out,
                         quire_error *error);
 
+// By one call of the driver where it has one that takes them, else by a call each. Where it is
+// refused, *is_begun says whether some may have been made.
+Result give_copies(const Driver &driver, Stream stream, const Copies &copies, bool *is_begun);
+
 }  // namespace quire::gpu
 
 struct quire_be_queue {
@@ -131,4 +135,6 @@ struct quire_be_queue {
     quire::gpu::Result launch_place(quire::gpu::KernelName name,
                                     const quire::gpu::Command &command);
     quire::gpu::Result wait(const quire::gpu::Command &command);
+    // Where some were refused behind others the queue fails.
+    quire::gpu::Result copy(const quire::gpu::Copies &copies);
 };

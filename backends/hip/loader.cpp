@@ -95,6 +95,8 @@ struct Hip {
     int (*hipStreamWaitValue64)(void *, void *, uint64_t, unsigned, uint64_t);
     int (*hipMemsetD8Async)(void *, unsigned char, size_t, void *);
     int (*hipMemcpyAsync)(void *, const void *, size_t, int, void *);
+    int (*hipMemcpyBatchAsync)(void **, void **, size_t *, size_t, void *, size_t *, size_t,
+                               size_t *, void *);  // NULL: older than ROCm 7.1
     int (*hipModuleLoadData)(void **, const void *);
     int (*hipModuleUnload)(void *);
     int (*hipModuleGetFunction)(void **, void *, const char *);
@@ -243,6 +245,17 @@ Result fill(Stream stream, uint64_t address, unsigned char byte, size_t size_byt
 Result copy(Stream stream, uint64_t dst, uint64_t src, size_t size_bytes) {
     return hip.hipMemcpyAsync(pointer_of(dst), pointer_of(src), size_bytes, kCopyDefault, stream);
 }
+// Without attributes, which ROCm before 7.13 refuses: sources are then read in the stream's order.
+Result copy_many(Stream stream, const Copies &copies) {
+    static_assert(sizeof(void *) == sizeof(uint64_t));
+    auto pointers = [](const uint64_t *addresses) {
+        return reinterpret_cast<void **>(const_cast<uint64_t *>(addresses));
+    };
+    size_t failed = 0;
+    return hip.hipMemcpyBatchAsync(pointers(copies.dsts), pointers(copies.srcs),
+                                   const_cast<size_t *>(copies.sizes_bytes), copies.count, nullptr,
+                                   nullptr, 0, &failed, stream);
+}
 Result module_load(const void *image, Module *out) { return hip.hipModuleLoadData(out, image); }
 Result module_function(Module module, const char *name, Function *out) {
     return hip.hipModuleGetFunction(out, module, name);
@@ -294,6 +307,7 @@ Driver make_driver() {
     driver.stream_wait_event = stream_wait_event;
     driver.fill = fill;
     driver.copy = copy;
+    driver.copy_many = hip.hipMemcpyBatchAsync != nullptr ? copy_many : nullptr;
     driver.module_load = module_load;
     driver.module_unload = hip.hipModuleUnload;
     driver.module_function = module_function;
@@ -362,6 +376,7 @@ const char *find_functions(void *library) {
     find_optional(library, "hipRuntimeGetVersion", &hip.hipRuntimeGetVersion);
     find_optional(library, "hipStreamGetDevice", &hip.hipStreamGetDevice);
     find_optional(library, "hipStreamIsCapturing", &hip.hipStreamIsCapturing);
+    find_optional(library, "hipMemcpyBatchAsync", &hip.hipMemcpyBatchAsync);
     return nullptr;
 }
 
