@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "fence.hpp"
+#include "profile.hpp"
 #include "queue.hpp"
 #include "shared/checks.hpp"
 
@@ -68,7 +69,8 @@ quire_status open_parts(quire_be_device *device, quire_error *error) {
     device->memory.open(device);
     StreamChoice urgent;
     urgent.is_urgent = true;
-    return make_queue(device, urgent, &device->service, error);
+    if (quire_status status = make_queue(device, urgent, &device->service, error)) return status;
+    return find_borders(device, &device->borders, error);
 }
 
 // REQUIRES: the context is current, and nothing of the device runs. A driver that is already gone

@@ -5,8 +5,9 @@
 // Invariants
 //   (1) the memory of a device object outlives its children: each holds a reference
 //   (2) device_close returns when nothing of the device runs, and its driver's objects are gone
-//   (3) calls of the driver that may wait are made by quiesce, fence_wait_host, memory and closing,
-//       and where more memory is needed for cells or for a queue's scratch (reserve_scratch())
+//   (3) calls of the driver that may wait are made by opening, quiesce, fence_wait_host, memory and
+//       closing, and where more memory is needed for cells or for a queue's scratch
+//       (reserve_scratch())
 //
 // Threads: any. Whatever enqueues holds the mutex from its checks to its last driver call; the
 // driver's contexts are pushed inside it.
@@ -19,6 +20,7 @@
 #include <mutex>
 #include <vector>
 
+#include "border.hpp"
 #include "cells.hpp"
 #include "context.hpp"
 #include "kernels.hpp"
@@ -62,6 +64,7 @@ struct quire_be_device {
     std::atomic<uint32_t> references{1};
     quire::gpu::Context context;
     quire::gpu::Kernels kernels;
+    quire::gpu::Borders borders;  // constant once it is open
     char name[64] = {};
 
     std::mutex mutex;

@@ -85,7 +85,12 @@ struct Driver {
     Result (*stream_is_of)(Stream stream, void *context, bool *is_of);
     // Breaks no capture. `none`, where the driver captures nothing.
     Result (*stream_capture)(Stream stream, Capture *capture);
+    // One of ours, which knows its time.
+    Result (*event_create)(Event *out);
+    Result (*event_destroy)(Event event);
     Result (*event_record)(Stream stream, Event event);
+    // From one to the other; is_not_ready() before both have passed.
+    Result (*event_elapsed)(Event begin, Event end, float *milliseconds);
     Result (*stream_wait_event)(Stream stream, Event event);
     Result (*fill)(Stream stream, uint64_t address, unsigned char byte, size_t size_bytes);
     Result (*copy)(Stream stream, uint64_t dst, uint64_t src, size_t size_bytes);

@@ -14,13 +14,6 @@ namespace quire::gpu {
 
 namespace {
 
-// From so many bytes on a copy is the driver's; between memories of the host never, for CUDA's then
-// waits until the copy has run.
-bool is_for_driver(const quire_be_copy &one) {
-    constexpr uint64_t kLargeBytes = 256 << 10;
-    return one.size_bytes >= kLargeBytes && one.kind != QUIRE_BE_COPY_H2H;
-}
-
 // Collects pieces, and launches them when there are as many as one launch takes.
 class Pieces {
  public:
@@ -89,11 +82,13 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     if (count == 0) return QUIRE_OK;
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) return status;
+    const Borders &borders = queue->device->borders;
     Pieces pieces(&enqueue);
     Batch batch(&enqueue);
     for (uint32_t i = 0; i < count; ++i) {
+        bool is_for_driver = borders.is_for_driver(copies[i]);
         quire_status status =
-            is_for_driver(copies[i]) ? batch.add(copies[i], error) : pieces.add(copies[i], error);
+            is_for_driver ? batch.add(copies[i], error) : pieces.add(copies[i], error);
         if (status != QUIRE_OK) return status;
     }
     if (quire_status status = batch.flush(error)) return status;

@@ -3,7 +3,7 @@
 // transfer: copies and fills.
 //
 // Small copies go many to a launch, by a kernel that reads and writes pinned memory in place; large
-// ones many to a call of the driver. Nobody has measured yet where the border pays.
+// ones many to a call of the driver (border.hpp).
 //
 // Threads: any.
 #pragma once

@@ -39,6 +39,7 @@ struct Vendor {
     const char *launch;
     const char *fill;
     const char *copy;
+    const char *copy_many;
     std::vector<const char *> of_a_step;  // what a step may call
 };
 
@@ -51,8 +52,9 @@ inline const Vendor kVendors[] = {
      "cuLaunchKernel",
      "cuMemsetD8Async",
      "cuMemcpyAsync",
-     {"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyAsync", "cuStreamWaitValue64",
-      "cuCtxPushCurrent", "cuCtxPopCurrent"}},
+     "cuMemcpyBatchAsync",
+     {"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyAsync", "cuMemcpyBatchAsync",
+      "cuStreamWaitValue64", "cuCtxPushCurrent", "cuCtxPopCurrent"}},
     {"hip",
      "QUIRE_HIP_LIBRARY",
      QUIRE_FAKE_HIP,
@@ -61,7 +63,9 @@ inline const Vendor kVendors[] = {
      "hipModuleLaunchKernel",
      "hipMemsetD8Async",
      "hipMemcpyAsync",
-     {"hipModuleLaunchKernel", "hipMemsetD8Async", "hipMemcpyAsync", "hipStreamWaitValue64"}},
+     "hipMemcpyBatchAsync",
+     {"hipModuleLaunchKernel", "hipMemsetD8Async", "hipMemcpyAsync", "hipMemcpyBatchAsync",
+      "hipStreamWaitValue64"}},
 };
 
 // Memory of one layer and one KV head, blocks one behind another, and what attends to it.
