@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """shape: the benchmarks that print JSON of their own print it in the shape that is documented.
 
-    shape.py NAME PROGRAM
+    shape.py NAME PROGRAM [DEVICE]
 
-Sizes are tiny: no figure is looked at but for being there, and being a number above 0.
+With a DEVICE: copies by the kernel and by the driver, which that device has both. Sizes are tiny:
+no figure is looked at but for being there, and being a number above 0.
 """
 
 import json
@@ -54,8 +55,22 @@ def check_shape(name, results):
         assert set(rates) == threads and all(rate > 0 for rate in rates.values()), rates
 
 
+def check_sizes(program, device):
+    sizes = measured(program, "--device", device, "--case", "sizes")["sizes"]
+    assert {size["case"] for size in sizes} == {"copy_on_write", "swap_out", "swap_in"}, sizes
+    assert {size["block_bytes"] for size in sizes} == {2**i for i in range(14, 22)}, sizes
+    for size in sizes:
+        for key in ("blocks", "kernel_gbps", "driver_gbps", "chosen_gbps"):
+            assert size[key] > 0, (key, size)
+    table = run(program, "--device", device, "--case", "sizes", "--scale", SCALE, "--seconds", "0")
+    assert "swap_in: the " in table.stdout, table
+
+
 def main():
-    name, program = sys.argv[1:]
+    name, program, *device = sys.argv[1:]
+    if device:
+        check_sizes(program, device[0])
+        return
     check_shape(name, measured(program))
     case, options = SELECTED[name]
     results = measured(program, "--case", case, "--threads", "1", *options)
@@ -67,6 +82,9 @@ def main():
     if "--device" in run(program, "--help").stdout:
         assert run(program, "--device", "abacus").returncode != 0, "there is no such device"
     assert "Example:" in run(program, "--help").stdout, "--help has no example"
+    if name == "copy":
+        refused = run(program, "--case", "sizes")
+        assert refused.returncode != 0 and "cuda and hip" in refused.stderr, refused
     refused = run(program, "--case", "none")
     assert refused.returncode != 0 and "none" in refused.stderr, refused
 

@@ -224,6 +224,20 @@ def print_prefill(outcomes):
               f"{tflops:9.3f} {share:>10}")
 
 
+def print_sizes(outcomes):
+    """Copies by the kernel and by the driver, where a backend has both."""
+    rows = [(outcome.name.split()[1], size) for outcome in outcomes
+            if outcome.name.startswith("copies") and outcome.figures
+            for size in outcome.figures.get("sizes", [])]
+    if rows:
+        print(f"\n{'backend':8} {'copies':14} {'KiB':>6} {'by kernel':>10} {'by driver':>10} "
+              f"{'as chosen':>10}  GB/s")
+    for backend, size in rows:
+        print(f"{backend:8} {size['case']:14} {size['block_bytes'] / 1024:6.0f} "
+              f"{size['kernel_gbps']:10.1f} {size['driver_gbps']:10.1f} "
+              f"{size['chosen_gbps']:10.1f}")
+
+
 def print_table(outcomes):
     width = max(len(outcome.name) for outcome in outcomes)
     print(f"{'part':{width}}  outcome  seconds")
@@ -232,6 +246,7 @@ def print_table(outcomes):
               f"{outcome.said.splitlines()[-1] if outcome.said else ''}")
     print_decode(outcomes)
     print_prefill(outcomes)
+    print_sizes(outcomes)
     for outcome in outcomes:
         if outcome.outcome == "failed":
             print(f"\nFAILED: {outcome.name}\n{outcome.said}")

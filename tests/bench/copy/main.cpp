@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "blocks.hpp"
+#include "copy_sizes.hpp"
 #include "tests/bench/machine/failure.hpp"
 #include "tests/bench/machine/median.hpp"
 #include "tests/bench/machine/rounds.hpp"
@@ -182,6 +183,38 @@ class Copies {
     MemcpyRate floor_;
 };
 
+void print_sizes(const std::vector<SizeRates> &rates) {
+    std::printf("\ncase             block KiB  blocks   GB/s by kernel  by driver  as chosen\n");
+    for (const SizeRates &one : rates) {
+        std::printf("%-16s %9.0f %7u %16.2f %10.2f %10.2f\n", one.way,
+                    static_cast<double>(one.block_bytes) / 1024, one.blocks, one.kernel_gbps,
+                    one.driver_gbps, one.chosen_gbps);
+    }
+    for (const char *way : {"copy_on_write", "swap_out", "swap_in"}) {
+        uint64_t from_bytes = driver_from_bytes(rates, way);
+        if (from_bytes == 0) {
+            std::printf("%s: the kernel is the faster one at the largest size\n", way);
+        } else {
+            std::printf("%s: the driver is the faster one from %.0f KiB on\n", way,
+                        static_cast<double>(from_bytes) / 1024);
+        }
+    }
+}
+
+void run_sizes(const Options &options, nlohmann::ordered_json *object) {
+    std::fprintf(stderr, "blocks of 16 KiB to 2 MiB, by kernel and by driver ...\n");
+    std::vector<SizeRates> rates = measure_sizes(options);
+    for (const SizeRates &one : rates) {
+        (*object)["sizes"].push_back({{"case", one.way},
+                                      {"block_bytes", one.block_bytes},
+                                      {"blocks", one.blocks},
+                                      {"kernel_gbps", one.kernel_gbps},
+                                      {"driver_gbps", one.driver_gbps},
+                                      {"chosen_gbps", one.chosen_gbps}});
+    }
+    if (!options.json) print_sizes(rates);
+}
+
 Offer offer() {
     Offer offer;
     offer.command = "./dev bench copy";
@@ -189,12 +222,13 @@ Offer offer() {
         "Copies of blocks, of 2 MiB and of 16 KiB: on write within the pool, swaps to the host\n"
         "tier and back, and between two memories; beside memcpy of as many bytes by as many\n"
         "threads in the same run, into memory never written before and into such that was. On a\n"
-        "device whose memory the host does not reach: beside one large copy of the device's.";
+        "device whose memory the host does not reach: beside one large copy of the device's. Of\n"
+        "CUDA's and HIP's devices also by kernel and by driver, for blocks of 16 KiB to 2 MiB.";
     offer.has_device = true;
     offer.example =
         "Example: swaps in, one thread\n"
         "  ./dev bench copy --case swap_in --threads 1 --json";
-    offer.cases = {"copy_on_write", "swap_out", "swap_in", "memory_copy"};
+    offer.cases = {"copy_on_write", "swap_out", "swap_in", "memory_copy", "sizes"};
     return offer;
 }
 
@@ -202,12 +236,20 @@ void run(const Options &options) {
     nlohmann::ordered_json object;
     object["machine"]["last_level_cache_bytes"] = last_level_cache_bytes();
     object["cases"] = nlohmann::ordered_json::array();
+    bool wants_sizes = options.wants("sizes");
+    bool wants_others = options.cases.size() > (wants_sizes ? 1 : 0);
     for (const Geometry &geometry : kGeometries) {
+        if (!wants_others) break;
         for (uint32_t threads : options.threads) {
             std::fprintf(stderr, "blocks of %.0f KiB, %u threads ...\n",
                          static_cast<double>(geometry.block_bytes()) / 1024, threads);
             Copies(options, geometry, threads).measure(&object["cases"]);
         }
+    }
+    bool has_sizes = wants_sizes && has_choice(options.device);
+    if (has_sizes) run_sizes(options, &object);
+    if (!has_sizes && !wants_others) {
+        throw Failure("sizes: only devices of cuda and hip copy by kernel or by driver");
     }
     if (options.json) std::printf("%s\n", object.dump(2).c_str());
 }
