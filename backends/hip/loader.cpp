@@ -253,7 +253,8 @@ Result fill(Stream stream, uint64_t address, unsigned char byte, size_t size_byt
 Result copy(Stream stream, uint64_t dst, uint64_t src, size_t size_bytes) {
     return hip.hipMemcpyAsync(pointer_of(dst), pointer_of(src), size_bytes, kCopyDefault, stream);
 }
-// Without attributes, which ROCm before 7.13 refuses: sources are then read in the stream's order.
+// Without attributes, which ROCm before 7.13 refuses; they are what lets a driver read sources out
+// of the stream's order.
 Result copy_many(Stream stream, const Copies &copies) {
     static_assert(sizeof(void *) == sizeof(uint64_t));
     auto pointers = [](const uint64_t *addresses) {

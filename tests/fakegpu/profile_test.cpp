@@ -110,6 +110,16 @@ TEST_P(Profile, of_threads_that_open_a_device_at_once_is_one) {
     expect_nothing_left(api, "");
 }
 
+// Allocating and waiting would, in another mode than ours.
+TEST_P(Profile, breaks_no_capture_of_another_thread) {
+    LibraryCopy plugin(plugin_of(vendor()));
+    symbol<void (*)()>("fakegpu_begin_capture")();
+    Opened opened(plugin.api());
+    EXPECT_EQ(symbol<int (*)()>("fakegpu_end_capture")(), 0) << "the capture was broken";
+    ASSERT_EQ(opened.status, QUIRE_OK) << opened.error.message;
+    EXPECT_TRUE(is_measured(opened));
+}
+
 TEST_P(Profile, that_a_driver_refuses_is_a_guess_until_the_next_time) {
     const char *const refused[] = {
         call_of("cuMemAlloc", "hipMalloc"),
