@@ -51,6 +51,13 @@ quire_status Enqueue::launch(KernelName name, uint64_t group_count, Head *argume
     return add(std::move(command), error);
 }
 
+// A command that is held gets no place yet, so nobody could tell when its pieces have been read.
+CopyPiece *Enqueue::take_pieces(uint64_t count, uint64_t *address) {
+    if (!queue_->held.empty()) return nullptr;
+    const Driver &driver = *queue_->device->context.driver;
+    return queue_->pieces.take(driver, count, queue_->reached, queue_->place + 1, address);
+}
+
 quire_status Enqueue::fill(uint64_t address, unsigned char byte, uint64_t size_bytes,
                            quire_error *error) {
     Command command;

@@ -33,6 +33,9 @@ class Enqueue {
     // the same call, the queue fails.
     // One group for each of `group_count`, which the head of `arguments` learns of.
     quire_status launch(KernelName name, uint64_t group_count, Head *arguments, quire_error *error);
+    // Room for the pieces of a launch that is given next, and its address as kernels know it. NULL:
+    // there is none now, or the queue holds its commands.
+    CopyPiece *take_pieces(uint64_t count, uint64_t *address);
     quire_status fill(uint64_t address, unsigned char byte, uint64_t size_bytes,
                       quire_error *error);
     // By the driver.

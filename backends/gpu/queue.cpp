@@ -361,6 +361,7 @@ void quire_be_queue::close() {
     if (scratch != 0) driver.memory_free(scratch);
     for (uint64_t address : outgrown) driver.memory_free(address);
     outgrown.clear();
+    pieces.close(driver);
     scratch = scratch_bytes = 0;
     stream = nullptr;
     record.host = nullptr;

@@ -44,6 +44,7 @@
 #include "command.hpp"
 #include "enqueue.hpp"
 #include "kernels.hpp"
+#include "piece_ring.hpp"
 #include "quire/plugin/backend.h"
 
 namespace quire::gpu {
@@ -97,6 +98,7 @@ struct quire_be_queue {
     uint64_t scratch = 0;                  // address, of attention
     uint64_t scratch_bytes = 0;
     std::vector<uint64_t> outgrown;  // scratch that calls may still use
+    quire::gpu::PieceRing pieces;
     bool is_released = false;
     char why[192] = {};  // it failed
 

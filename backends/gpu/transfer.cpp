@@ -14,16 +14,27 @@ namespace quire::gpu {
 
 namespace {
 
-// Collects pieces, and launches them when there are as many as one launch takes.
+uint64_t piece_count(const quire_be_copy &one) {
+    return one.size_bytes / kPieceBytes + (one.size_bytes % kPieceBytes != 0 ? 1 : 0);
+}
+
+// Collects pieces, and launches them all at once, or where there is no room for a list, as many as
+// arguments hold.
 class Pieces {
  public:
-    explicit Pieces(Enqueue *enqueue) : enqueue_(enqueue) {}
+    // total: of those that are going to be added.
+    Pieces(Enqueue *enqueue, uint64_t total) : enqueue_(enqueue) {
+        if (total <= kMostPieces) return;
+        list_ = enqueue->take_pieces(total, &call_.list);
+        if (list_ != nullptr) most_ = total;
+    }
 
     quire_status add(const quire_be_copy &one, quire_error *error) {
         for (uint64_t done = 0; done < one.size_bytes; done += kPieceBytes) {
-            call_.pieces[count_++] = {one.dst + done, one.src + done,
-                                      std::min<uint64_t>(one.size_bytes - done, kPieceBytes)};
-            if (count_ < kMostPieces) continue;
+            CopyPiece *to = list_ != nullptr ? list_ : call_.pieces;
+            to[count_++] = {one.dst + done, one.src + done,
+                            std::min<uint64_t>(one.size_bytes - done, kPieceBytes)};
+            if (count_ < most_) continue;
             if (quire_status status = flush(error)) return status;
         }
         return QUIRE_OK;
@@ -31,7 +42,7 @@ class Pieces {
 
     quire_status flush(quire_error *error) {
         if (count_ == 0) return QUIRE_OK;
-        uint32_t count = count_;
+        uint64_t count = count_;
         count_ = 0;
         return enqueue_->launch(KernelName::copy, count, &call_.head, error);
     }
@@ -39,7 +50,9 @@ class Pieces {
  private:
     Enqueue *enqueue_;
     CopyCall call_{};
-    uint32_t count_ = 0;
+    CopyPiece *list_ = nullptr;
+    uint64_t most_ = kMostPieces;
+    uint64_t count_ = 0;
 };
 
 // Collects copies for the driver, and gives them to it by as few calls as it takes. Those of one
@@ -83,7 +96,11 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) return status;
     const Borders &borders = queue->device->borders;
-    Pieces pieces(&enqueue);
+    uint64_t pieces_to_come = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+        if (!borders.is_for_driver(copies[i])) pieces_to_come += piece_count(copies[i]);
+    }
+    Pieces pieces(&enqueue, pieces_to_come);
     Batch batch(&enqueue);
     for (uint32_t i = 0; i < count; ++i) {
         bool is_for_driver = borders.is_for_driver(copies[i]);

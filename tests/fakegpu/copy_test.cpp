@@ -151,10 +151,53 @@ TEST_P(Copying, of_many_takes_few_calls_and_of_one_no_batch) {
     setenv(kVariable, "0", 1);
     Rig rig(api());
     ASSERT_EQ(rig.open(), QUIRE_OK) << rig.error.message;
-    // 512 to a batch, 160 to a launch.
-    EXPECT_EQ(pass(rig, rig.queue, std::vector<uint64_t>(1030, 33)), (Count{9, 0, 7}));
+    // 512 to a batch.
+    EXPECT_EQ(pass(rig, rig.queue, std::vector<uint64_t>(1030, 33)), (Count{9, 0, 1}));
     EXPECT_EQ(pass(rig, rig.queue, {77}), (Count{0, 3, 1}));
-    EXPECT_EQ(pass(rig, rig.queue, std::vector<uint64_t>(513, 33)), (Count{3, 3, 4}));
+    EXPECT_EQ(pass(rig, rig.queue, std::vector<uint64_t>(513, 33)), (Count{3, 3, 1}));
+}
+
+// A quarter of what the queue has room for, four times; then more than that, by arguments of 160
+// each; then again, for what has run has left its room.
+TEST_P(Copying, of_many_blocks_takes_one_launch) {
+    setenv(kVariable, "18446744073709551615", 1);
+    Rig rig(api());
+    ASSERT_EQ(rig.open(), QUIRE_OK) << rig.error.message;
+    const std::vector<uint64_t> quarter(8'000, 20), most(20'000, 20), odd(7'001, 20);
+    EXPECT_EQ(pass(rig, rig.queue, quarter), (Count{0, 0, 4}));
+    EXPECT_EQ(pass(rig, rig.queue, most), (Count{0, 0, 1 + 3 * 125}));
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(pass(rig, rig.queue, quarter), (Count{0, 0, 4})) << i;
+        EXPECT_EQ(pass(rig, rig.queue, odd), (Count{0, 0, 4})) << i;
+    }
+}
+
+TEST_P(Copying, of_many_blocks_needs_no_room) {
+    setenv(kVariable, "18446744073709551615", 1);
+    Rig rig(api());
+    ASSERT_EQ(rig.open(), QUIRE_OK) << rig.error.message;
+    const std::vector<uint64_t> quarter(8'000, 100);
+    {
+        Memories memories(rig);
+        fail(vendor().host_alloc, 1, kOutOfMemory);
+        Count before = count();
+        EXPECT_EQ(memories.pass(rig.queue, quarter), QUIRE_OK) << rig.error.message;
+        EXPECT_EQ(since(before), (Count{0, 0, 50 + 3}));
+        memories.await(rig.queue);
+        memories.expect(quarter);
+    }
+    // Held commands have their pieces themselves.
+    Memories memories(rig);
+    quire_be_fence *go = nullptr;
+    ASSERT_EQ(api().fence_create(rig.device, 0, &go, &rig.error), QUIRE_OK);
+    ASSERT_EQ(api().fence_wait(rig.queue, go, 1, &rig.error), QUIRE_OK);
+    Count before = count();
+    ASSERT_EQ(memories.pass(rig.queue, quarter), QUIRE_OK) << rig.error.message;
+    ASSERT_EQ(api().fence_signal_host(go, 1, &rig.error), QUIRE_OK);
+    EXPECT_EQ(since(before), (Count{0, 0, 4 * 50}));
+    memories.await(rig.queue);
+    memories.expect(quarter);
+    api().fence_destroy(go);
 }
 
 // A driver may have a call that it refuses, as where a machine passes its GPU on.

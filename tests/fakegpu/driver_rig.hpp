@@ -40,6 +40,7 @@ struct Vendor {
     const char *fill;
     const char *copy;
     const char *copy_many;
+    const char *host_alloc;
     std::vector<const char *> of_a_step;  // what a step may call
 };
 
@@ -53,6 +54,7 @@ inline const Vendor kVendors[] = {
      "cuMemsetD8Async",
      "cuMemcpyAsync",
      "cuMemcpyBatchAsync",
+     "cuMemHostAlloc",
      {"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyAsync", "cuMemcpyBatchAsync",
       "cuStreamWaitValue64", "cuCtxPushCurrent", "cuCtxPopCurrent"}},
     {"hip",
@@ -64,6 +66,7 @@ inline const Vendor kVendors[] = {
      "hipMemsetD8Async",
      "hipMemcpyAsync",
      "hipMemcpyBatchAsync",
+     "hipHostMalloc",
      {"hipModuleLaunchKernel", "hipMemsetD8Async", "hipMemcpyAsync", "hipMemcpyBatchAsync",
       "hipStreamWaitValue64"}},
 };

@@ -3,7 +3,8 @@
 // calls: what kernels are given, as host and device see it.
 //
 // Everything a launch needs travels in its arguments, 4,096 bytes at most: nothing of ours has to
-// outlive the call, and a captured launch holds all it reads but the engine's own memory.
+// outlive the call, and a captured launch holds all it reads but the engine's own memory. A long
+// list of copies, which nobody captures, lies elsewhere (piece_ring.hpp).
 //
 // Invariants
 //   (1) each struct begins with a Head, has no padding that matters, and is of at most kMostBytes
@@ -74,6 +75,7 @@ constexpr uint32_t kPieceBytes = 16 << 10;
 constexpr uint32_t kMostPieces = 160;
 struct CopyCall {
     Head head;
+    uint64_t list;  // address of the pieces; 0: they are these
     CopyPiece pieces[kMostPieces];
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// copy: many small pieces by one launch. A group copies one piece, of at most kPieceBytes.
+// copy: many small pieces by one launch, which its arguments name or a list in pinned memory. A
+// group copies one piece, of at most kPieceBytes.
 //
 // Either side may be pinned memory of the host, which the device reads and writes in place.
 
@@ -25,10 +26,16 @@ QUIRE_DEVICE inline void copy_units(const CopyPiece &piece) {
     }
 }
 
+QUIRE_DEVICE inline CopyPiece piece_of(const CopyCall &call, uint64_t index) {
+    if (call.list == 0) return call.pieces[index];
+    uint64_t at = call.list + index * sizeof(CopyPiece);
+    return {load<uint64_t>(at), load<uint64_t>(at + 8), load<uint64_t>(at + 16)};
+}
+
 QUIRE_KERNEL(quire_copy, 128, CopyCall, call) {
     QUIRE_SHARED(CopyShared, shared);
     if (is_idle(call.head, shared.idle)) return;
-    const CopyPiece &piece = call.pieces[group_index()];
+    CopyPiece piece = piece_of(call, group_index());
     uint64_t misfit = piece.dst | piece.src | piece.size_bytes;
     if (misfit % sizeof(FourWords) == 0) {
         copy_units<FourWords>(piece);

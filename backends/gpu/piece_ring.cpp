@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "piece_ring.hpp"
+
+namespace quire::gpu {
+
+CopyPiece *PieceRing::take(const Driver &driver, uint64_t count, uint64_t reached,
+                           uint64_t place_behind, uint64_t *address) {
+    free_passed(reached);
+    if (count > kMostTaken || range_count_ == kMostRanges || !make(driver)) return nullptr;
+    uint64_t at = end_ % kMostTaken;
+    uint64_t skipped = at + count > kMostTaken ? kMostTaken - at : 0;
+    if (end_ + skipped + count - begin_ > kMostTaken) return nullptr;
+    at = (at + skipped) % kMostTaken;
+    end_ += skipped + count;
+    ranges_[(first_range_ + range_count_++) % kMostRanges] = {end_, place_behind};
+    *address = address_ + at * sizeof(CopyPiece);
+    return static_cast<CopyPiece *>(memory_) + at;
+}
+
+bool PieceRing::make(const Driver &driver) {
+    if (memory_ != nullptr) return true;
+    if (driver.host_alloc(&memory_, &address_, kMostTaken * sizeof(CopyPiece)) == 0) return true;
+    memory_ = nullptr;
+    return false;
+}
+
+void PieceRing::free_passed(uint64_t reached) {
+    while (range_count_ > 0 && ranges_[first_range_ % kMostRanges].place <= reached) {
+        begin_ = ranges_[first_range_ % kMostRanges].end;
+        ++first_range_;
+        --range_count_;
+    }
+    // So that what is skipped at the end is free too.
+    if (range_count_ == 0) begin_ = end_ = 0;
+}
+
+void PieceRing::close(const Driver &driver) {
+    if (memory_ != nullptr) driver.host_free(memory_);
+    memory_ = nullptr;
+}
+
+}  // namespace quire::gpu
