@@ -14,10 +14,11 @@ import sys
 SCALE = "512"
 # What a result has in common with others, and its numbers.
 SHAPES = {
-    "attention": (["case", "dtype", "threads"],
+    "attention": (["case", "dtype", "threads", "q_dtype"],
                   ["milliseconds", "gbps", "table_read_gbps", "share_of_stream",
                    "share_of_table_read", "share_of_roofline"]),
-    "prefill": (["case", "dtype", "threads"], ["milliseconds", "gflops", "share_of_fma"]),
+    "prefill": (["case", "dtype", "threads", "q_dtype"],
+                ["milliseconds", "gflops", "share_of_fma"]),
     "copy": (["case", "block_bytes", "destination", "threads"],
              ["milliseconds", "gbps", "memcpy_gbps", "share_of_memcpy"]),
 }

@@ -46,15 +46,14 @@ Shape scaled(Shape shape, uint32_t scale) {
 }
 
 // What a device with memory of its own streams: bytes that its own copy reads and writes.
-Streaming device_copy(uint64_t size_bytes, uint32_t threads, const std::string &device) {
-    Session session(threads, device);
-    uint64_t half_bytes = std::min(size_bytes / 2, uint64_t{256} << 20);
-    quire_memory *from = session.make_device_memory(half_bytes);
-    quire_memory *to = session.make_device_memory(half_bytes);
-    double best = session.copy_seconds(to, from, half_bytes);
-    for (int i = 0; i < 4; ++i) best = std::min(best, session.copy_seconds(to, from, half_bytes));
-    session.must(session.api.memory_destroy(to, &session.error));
-    session.must(session.api.memory_destroy(from, &session.error));
+Streaming device_copy(Session *session, const WorkingSet &set) {
+    uint64_t half_bytes = set.size_bytes / 2;
+    Memory from = session->make_device_memory(half_bytes);
+    Memory to = session->make_device_memory(half_bytes);
+    double best = session->copy_seconds(to, from, half_bytes);
+    for (int i = 0; i < 4; ++i) best = std::min(best, session->copy_seconds(to, from, half_bytes));
+    session->destroy(to);
+    session->destroy(from);
     return {2.0 * static_cast<double>(half_bytes) / best / 1e9, "the device's copy, both ways"};
 }
 
@@ -76,26 +75,40 @@ void measure_case(const Shape &shape, const Options &options, const WorkingSet &
     }
 }
 
-int run(const Options &options) {
-    WorkingSet set = working_set(options.scale);
-    std::fprintf(stderr, "K and V of a case: %.0f MiB; last-level cache: %.0f MiB\n",
-                 static_cast<double>(set.size_bytes) / (1 << 20),
-                 static_cast<double>(last_level_cache_bytes()) / (1 << 20));
+// Of one device, with as many threads as are said.
+void measure_machine(const Options &options, uint32_t threads, const WorkingSet &set,
+                     Report *report) {
+    std::fprintf(stderr, "machine, %u threads ...\n", threads);
+    Session session(threads, options.device);
+    if (session.is_host_visible()) {
+        report->add_machine(threads, streaming_read(set.size_bytes, threads), fma_gflops(threads));
+    } else {
+        report->add_machine(threads, device_copy(&session, set), 0.0);
+    }
+}
+
+// Says it and what it is beyond.
+WorkingSet begin(const Options &options, Report *report) {
+    Session session(options.threads.front(), options.device, options.device_flags());
+    WorkingSet set = session.working_set(options.scale);
+    report->add_device(session.device_name());
+    std::fprintf(stderr, "K and V of a case: %.0f MiB",
+                 static_cast<double>(set.size_bytes) / (1 << 20));
+    if (session.is_host_visible()) {
+        std::fprintf(stderr, "; last-level cache: %.0f MiB",
+                     static_cast<double>(last_level_cache_bytes()) / (1 << 20));
+    }
+    std::fprintf(stderr, "\n");
     if (set.is_capped) {
         std::fprintf(stderr, "capped to half of the available memory: caches may help\n");
     }
+    return set;
+}
+
+int run(const Options &options) {
     Report report(options.json, options.scale);
-    report.add_device(
-        Session(options.threads.front(), options.device, options.device_flags()).device_name());
-    for (uint32_t threads : options.threads) {
-        std::fprintf(stderr, "machine, %u threads ...\n", threads);
-        if (Session(threads, options.device).is_host_visible()) {
-            report.add_machine(threads, streaming_read(set.size_bytes, threads),
-                               fma_gflops(threads));
-        } else {
-            report.add_machine(threads, device_copy(set.size_bytes, threads, options.device), 0.0);
-        }
-    }
+    WorkingSet set = begin(options, &report);
+    for (uint32_t threads : options.threads) measure_machine(options, threads, set, &report);
     for (const Shape &shape : kShapes) {
         if (options.wants(shape.name())) measure_case(shape, options, set, &report);
     }

@@ -69,6 +69,7 @@ Measured measure_attention(const Subject &subject, const Shape &shape, const Wor
         attention.push_back(scene.attend_seconds());
     }
     scene.close_step();
+    measured.q_dtype = name_of_dtype(scene.q_dtype());
     measured.seconds = median(attention);
     measured.table_seconds = median(table);
     measured.best_table_seconds = *std::min_element(table.begin(), table.end());

@@ -29,6 +29,7 @@ struct Measured {
     double operations;      // of one layer
     uint32_t layers;
     uint32_t rounds;
+    const char *q_dtype;  // of queries and results
 };
 
 // One new token for each sequence, attended to in layers that together are `set`. Blocks lie in

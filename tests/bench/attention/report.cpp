@@ -70,6 +70,7 @@ void Report::add(const Subject &subject, const Measured &measured) {
             std::max(roofline_seconds, measured.operations / (floor.fma_gflops * 1e9));
     }
     nlohmann::ordered_json result = head_of(subject);
+    result["q_dtype"] = measured.q_dtype;
     result["milliseconds"] = measured.seconds * 1e3;
     result["gbps"] = gbps;
     result["table_read_gbps"] = number_or_null(table_gbps);

@@ -25,12 +25,15 @@ namespace {
 
 // Llama-3-8B's blocks, 2 MiB, and small ones of 16 KiB.
 constexpr Geometry kGeometries[] = {{32, 8}, {1, 2}};
-// As large as the last-level cache, so that source and destination are twice that; and few enough
-// blocks that planning them takes no longer than copying.
+// As large as the host's last-level cache, so that source and destination are twice that; of a
+// device's own memory half of what its caches are small beside. And few enough blocks that planning
+// them takes no longer than copying.
 constexpr uint32_t kMostBlocks = 8192;
 
-uint32_t block_count(const Geometry &geometry, uint32_t scale) {
-    uint64_t bytes = std::min(last_level_cache_bytes(), available_memory_bytes() / 8) / scale;
+uint32_t block_count(const Geometry &geometry, const Session &session, uint32_t scale) {
+    uint64_t bytes = session.is_host_visible() ? last_level_cache_bytes() / scale
+                                               : session.working_set(scale).size_bytes / 2;
+    bytes = std::min(bytes, available_memory_bytes() / 8);
     return static_cast<uint32_t>(
         std::clamp<uint64_t>(bytes / geometry.block_bytes(), 4, kMostBlocks));
 }
@@ -44,7 +47,7 @@ class Copies {
           place_{options.device, threads},
           session_(threads, options.device),
           is_host_visible_(session_.is_host_visible()),
-          count_(block_count(geometry, options.scale)),
+          count_(block_count(geometry, session_, options.scale)),
           floor_(uint64_t{count_} * geometry.block_bytes(), geometry.block_bytes(), threads) {}
 
     void measure(nlohmann::ordered_json *cases) {
@@ -87,14 +90,14 @@ class Copies {
     void memory_copy(nlohmann::ordered_json *cases, Destination destination) {
         Session &session = session_;
         uint64_t block_bytes = geometry_.block_bytes();
-        Activations from = session.make_activations(count_ * block_bytes);
-        Activations to = session.make_activations(count_ * block_bytes);
+        Memory from = session.make_host_memory(count_ * block_bytes);
+        Memory to = session.make_host_memory(count_ * block_bytes);
         fill_numbers(find_dtype("f32").written_as, from.bytes, count_ * block_bytes / 4);
         auto copy = [&] {
             auto begin = std::chrono::steady_clock::now();
             for (uint64_t i = 0; i < count_; ++i) {
-                session.must(session.api.memory_copy(session.queue, to.memory, i * block_bytes,
-                                                     from.memory, i * block_bytes, block_bytes,
+                session.must(session.api.memory_copy(session.queue, to.handle, i * block_bytes,
+                                                     from.handle, i * block_bytes, block_bytes,
                                                      &session.error));
             }
             session.sync();
@@ -104,12 +107,12 @@ class Copies {
         if (destination == Destination::warm) copy();
         add(cases, "memory_copy", destination, [&] {
             if (destination == Destination::warm) return copy();
-            session.must(session.api.memory_destroy(to.memory, &session.error));
-            to = session.make_activations(count_ * block_bytes);
+            session.destroy(to);
+            to = session.make_host_memory(count_ * block_bytes);
             return copy();
         });
-        session.must(session.api.memory_destroy(to.memory, &session.error));
-        session.must(session.api.memory_destroy(from.memory, &session.error));
+        session.destroy(to);
+        session.destroy(from);
     }
 
     // A device's pages are its own: none is ever fresh.
@@ -125,14 +128,14 @@ class Copies {
         bool is_from_host = name == "swap_in" || name == "memory_copy";
         bool is_to_host = name == "swap_out" || name == "memory_copy";
         auto make = [&](bool is_host) {
-            return is_host ? session_.make_activations(size_bytes).memory
+            return is_host ? session_.make_host_memory(size_bytes)
                            : session_.make_device_memory(size_bytes);
         };
-        quire_memory *from = make(is_from_host);
-        quire_memory *to = make(is_to_host);
+        Memory from = make(is_from_host);
+        Memory to = make(is_to_host);
         double seconds = session_.copy_seconds(to, from, size_bytes);
-        session_.must(session_.api.memory_destroy(to, &session_.error));
-        session_.must(session_.api.memory_destroy(from, &session_.error));
+        session_.destroy(to);
+        session_.destroy(from);
         return seconds;
     }
 

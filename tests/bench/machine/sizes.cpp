@@ -37,10 +37,13 @@ uint64_t available_memory_bytes() {
            static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+WorkingSet limited(uint64_t wanted_bytes, uint64_t most_bytes) {
+    uint64_t wanted = std::max<uint64_t>(wanted_bytes, 1 << 20);
+    return {std::min(wanted, most_bytes), wanted > most_bytes};
+}
+
 WorkingSet working_set(uint32_t scale) {
-    uint64_t wanted = std::max<uint64_t>(4 * last_level_cache_bytes() / scale, 1 << 20);
-    uint64_t most = available_memory_bytes() / 2;
-    return {std::min(wanted, most), wanted > most};
+    return limited(4 * last_level_cache_bytes() / scale, available_memory_bytes() / 2);
 }
 
 }  // namespace quire::bench

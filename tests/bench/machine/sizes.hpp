@@ -18,6 +18,9 @@ struct WorkingSet {
     bool is_capped;  // below what was wanted, for want of memory
 };
 
+// So much, but 1 MiB at least, and no more than there is room for.
+WorkingSet limited(uint64_t wanted_bytes, uint64_t most_bytes);
+
 // Four times the last-level cache, so that at most a quarter of what is read again is still there;
 // divided by `scale`; at most half of the memory that is available, for others run here too.
 WorkingSet working_set(uint32_t scale);

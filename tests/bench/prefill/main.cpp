@@ -28,6 +28,7 @@ constexpr uint32_t kLayers = 2;
 struct Measured {
     double seconds;     // of one layer
     double operations;  // of one layer
+    const char *q_dtype;
 };
 
 Measured measure(uint32_t tokens, const Dtype &dtype, uint32_t threads, const Options &options) {
@@ -36,6 +37,7 @@ Measured measure(uint32_t tokens, const Dtype &dtype, uint32_t threads, const Op
     Shape shape = {1, tokens, 32, 8, 128};
     Scene scene({shape, dtype, kLayers, threads, chunk, options.device, options.device_flags()});
     Measured measured = {};
+    measured.q_dtype = name_of_dtype(scene.q_dtype());
     for (uint32_t past = 0; past < tokens; past += chunk) {
         uint32_t count = std::min(chunk, tokens - past);
         scene.open_step(count);
@@ -71,6 +73,7 @@ class Report {
     void add(nlohmann::ordered_json result, const Measured &measured) {
         double gflops = measured.operations / measured.seconds / 1e9;
         auto floor = floors_.find(result["threads"]);
+        result["q_dtype"] = measured.q_dtype;
         result["milliseconds"] = measured.seconds * 1e3;
         result["gflops"] = gflops;
         result["share_of_fma"] = nullptr;

@@ -12,13 +12,13 @@ namespace quire::bench {
 
 const std::vector<Dtype> &dtypes() {
     static const std::vector<Dtype> table = {
-        {"f32", QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, 32, 0},
-        {"f16", QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, 16, 0},
-        {"bf16", QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 16, 0},
-        {"fp8", QUIRE_DTYPE_F8_E4M3FN, QUIRE_DTYPE_F32, 8, 4},
-        {"fp8-e5m2", QUIRE_DTYPE_F8_E5M2, QUIRE_DTYPE_F32, 8, 4},
-        {"int8", QUIRE_DTYPE_I8, QUIRE_DTYPE_F32, 8, 4},
-        {"int4", QUIRE_DTYPE_I4, QUIRE_DTYPE_F32, 4, 4},
+        {"f32", QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, 32, 0},
+        {"f16", QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, 16, 0},
+        {"bf16", QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 16, 0},
+        {"fp8", QUIRE_DTYPE_F8_E4M3FN, QUIRE_DTYPE_F32, QUIRE_DTYPE_BF16, 8, 4},
+        {"fp8-e5m2", QUIRE_DTYPE_F8_E5M2, QUIRE_DTYPE_F32, QUIRE_DTYPE_BF16, 8, 4},
+        {"int8", QUIRE_DTYPE_I8, QUIRE_DTYPE_F32, QUIRE_DTYPE_BF16, 8, 4},
+        {"int4", QUIRE_DTYPE_I4, QUIRE_DTYPE_F32, QUIRE_DTYPE_BF16, 4, 4},
     };
     return table;
 }
@@ -28,6 +28,13 @@ const Dtype &find_dtype(const std::string &name) {
         if (name == dtype.name) return dtype;
     }
     throw Failure("no dtype is called '" + name + "'");
+}
+
+const char *name_of_dtype(uint32_t id) {
+    for (const Dtype &dtype : dtypes()) {
+        if (id == dtype.id) return dtype.name;
+    }
+    throw Failure("no dtype has the number " + std::to_string(id));
 }
 
 uint64_t token_bytes(const Dtype &dtype, uint32_t kv_heads, uint32_t dim) {

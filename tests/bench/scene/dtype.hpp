@@ -14,6 +14,7 @@ struct Dtype {
     const char *name;
     uint32_t id;           // QUIRE_DTYPE_*, of the pool
     uint32_t written_as;   // of what is given to quire_kv_write; the pool's own is not converted
+    uint32_t computed_as;  // by a model on a GPU: its q, results, K and V before they are written
     uint32_t bits;         // of an element in the pool
     uint32_t scale_bytes;  // beside each token and head's K, and V; 0: none
 };
@@ -22,6 +23,8 @@ const std::vector<Dtype> &dtypes();
 
 // Errors   throws Failure for a name that is none of them.
 const Dtype &find_dtype(const std::string &name);
+// Of a QUIRE_DTYPE_*: "f16".
+const char *name_of_dtype(uint32_t id);
 
 // Bytes of K and V of a token, scales included, in all heads of one layer.
 uint64_t token_bytes(const Dtype &dtype, uint32_t kv_heads, uint32_t dim);

@@ -22,7 +22,9 @@ Scene::Scene(const SceneDesc &desc)
     : desc_(desc),
       step_rows_tokens_(std::max(kFillTokens / desc.shape.sequences, desc.step_tokens) *
                         desc.shape.sequences),
-      session_(desc.threads, desc.device, desc.device_flags) {
+      session_(desc.threads, desc.device, desc.device_flags),
+      kv_dtype_(session_.is_host_visible() ? desc.dtype.written_as : desc.dtype.computed_as),
+      q_dtype_(session_.is_host_visible() ? uint32_t{QUIRE_DTYPE_F32} : desc.dtype.computed_as) {
     try {
         make_cache();
         make_batch();
@@ -43,8 +45,8 @@ void Scene::release() {
     api.queue_sync(session_.queue, nullptr);
     if (batch_ != nullptr) api.batch_destroy(batch_, nullptr);
     if (cache_ != nullptr) api.cache_destroy(cache_, nullptr);
-    if (kv_.memory != nullptr) api.memory_destroy(kv_.memory, nullptr);
-    if (queries_.memory != nullptr) api.memory_destroy(queries_.memory, nullptr);
+    if (kv_.handle != nullptr) api.memory_destroy(kv_.handle, nullptr);
+    if (queries_.handle != nullptr) api.memory_destroy(queries_.handle, nullptr);
 }
 
 void Scene::make_cache() {
@@ -73,6 +75,7 @@ void Scene::make_cache() {
 void Scene::make_batch() {
     auto attention = described<quire_attention_desc>();
     attention.q_heads = desc_.shape.q_heads;
+    attention.q_dtype = q_dtype_;
     auto desc = described<quire_batch_desc>();
     desc.max_rows = desc_.shape.sequences;
     desc.max_blocks_per_row = static_cast<uint32_t>(desc_.shape.blocks() / desc_.shape.sequences);
@@ -83,16 +86,22 @@ void Scene::make_batch() {
     session_.must(session_.api.batch_create(cache_, &desc, &batch_, &session_.error));
 }
 
+Memory Scene::make_numbers(uint32_t dtype, uint64_t size_bytes, uint64_t count) {
+    Memory made = session_.make_activations(size_bytes);
+    std::vector<std::byte> bytes(count * written_bytes(dtype));
+    fill_numbers(dtype, bytes.data(), count);
+    session_.write(made, bytes);
+    return made;
+}
+
 void Scene::make_activations() {
     uint64_t kv_elements = uint64_t{step_rows_tokens_} * desc_.shape.kv_heads * desc_.shape.dim;
-    v_offset_ = kv_elements * written_bytes(desc_.dtype.written_as);
-    kv_ = session_.make_activations(2 * v_offset_);
-    fill_numbers(desc_.dtype.written_as, kv_.bytes, 2 * kv_elements);
+    v_offset_ = kv_elements * written_bytes(kv_dtype_);
+    kv_ = make_numbers(kv_dtype_, 2 * v_offset_, 2 * kv_elements);
     uint64_t q_elements =
         uint64_t{desc_.step_tokens} * desc_.shape.sequences * desc_.shape.q_heads * desc_.shape.dim;
-    out_offset_ = q_elements * sizeof(float);
-    queries_ = session_.make_activations(2 * out_offset_);
-    fill_numbers(QUIRE_DTYPE_F32, queries_.bytes, q_elements);
+    out_offset_ = q_elements * written_bytes(q_dtype_);
+    queries_ = make_numbers(q_dtype_, 2 * out_offset_, q_elements);
 }
 
 void Scene::make_sequences() {
@@ -129,7 +138,7 @@ quire_step Scene::commit(uint32_t count) {
 
 void Scene::write_layers() {
     auto args = described<quire_kv_args>();
-    args.dtype = desc_.dtype.written_as;
+    args.dtype = kv_dtype_;
     args.k = kv_.address;
     args.v = kv_.address + v_offset_;
     for (args.layer = 0; args.layer < desc_.layers; ++args.layer) {

@@ -47,11 +47,15 @@ class Scene {
     std::vector<int32_t> tables();
     quire_pool_info pool();
     bool is_host_visible() const { return session_.is_host_visible(); }
+    // Of q and results.
+    uint32_t q_dtype() const { return q_dtype_; }
 
  private:
     void make_cache();
     void make_batch();
     void make_activations();
+    // Memory that begins with `count` numbers of the type.
+    Memory make_numbers(uint32_t dtype, uint64_t size_bytes, uint64_t count);
     void make_sequences();
     quire_step commit(uint32_t count);
     void write_layers();
@@ -60,9 +64,10 @@ class Scene {
     SceneDesc desc_;
     uint32_t step_rows_tokens_;  // new tokens of all rows that the batch has room for
     Session session_;
+    uint32_t kv_dtype_, q_dtype_;  // of what kernels are given
     quire_cache *cache_ = nullptr;
     quire_batch *batch_ = nullptr;
-    Activations kv_ = {}, queries_ = {};
+    Memory kv_, queries_;
     uint64_t v_offset_ = 0, out_offset_ = 0;
     std::vector<quire_seq> sequences_;
     quire_step open_ = 0;

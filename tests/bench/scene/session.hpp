@@ -10,6 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "tests/bench/machine/sizes.hpp"
 
 namespace quire::bench {
 
@@ -20,11 +23,10 @@ T described() {
     return value;
 }
 
-// Memory for activations, which a queue reads and writes.
-struct Activations {
-    quire_memory *memory;
-    uint64_t address;
-    std::byte *bytes;
+struct Memory {
+    quire_memory *handle = nullptr;
+    uint64_t address = 0;
+    std::byte *bytes = nullptr;  // NULL: the host does not reach it
 };
 
 class Session {
@@ -48,13 +50,25 @@ class Session {
     void sync() { must(api.queue_sync(queue, &error)); }
 
     // Are the device's addresses pointers of the host?
-    bool is_host_visible() const;
-    std::string device_name() const;
-    Activations make_activations(uint64_t size_bytes);
-    // Zeroed memory of the device.
-    quire_memory *make_device_memory(uint64_t size_bytes);
+    bool is_host_visible() const { return info().host_visible != 0; }
+    std::string device_name() const { return info().name; }
+    // What layers are to fill together, so that caches help little.
+    WorkingSet working_set(uint32_t scale) const;
+
+    // Zeroed.
+    Memory make_host_memory(uint64_t size_bytes) { return make(QUIRE_MEMORY_HOST, size_bytes); }
+    Memory make_device_memory(uint64_t size_bytes) { return make(QUIRE_MEMORY_DEVICE, size_bytes); }
+    // Where an engine has what it computes: on the device.
+    Memory make_activations(uint64_t size_bytes);
+    // Its first bytes; waits until they are there.
+    void write(const Memory &memory, const std::vector<std::byte> &bytes);
+    void destroy(const Memory &memory) { must(api.memory_destroy(memory.handle, &error)); }
     // Seconds from the call until the queue is idle.
-    double copy_seconds(quire_memory *to, quire_memory *from, uint64_t size_bytes);
+    double copy_seconds(const Memory &to, const Memory &from, uint64_t size_bytes);
+
+ private:
+    quire_device_info info() const;
+    Memory make(uint32_t kind, uint64_t size_bytes);
 };
 
 }  // namespace quire::bench
