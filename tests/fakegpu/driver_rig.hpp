@@ -11,7 +11,6 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <link.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "quire/plugin/backend.h"
+#include "tests/bench/scene/opened_library.hpp"
 
 namespace quire::gpu_tests {
 
@@ -136,24 +136,7 @@ inline std::string plugin_of(const Vendor &vendor) {
 
 // Of the driver that is mapped; "": none is.
 inline std::string path_of_driver(const Vendor &vendor) {
-    struct Search {
-        const char *stem;
-        std::string path;
-    } search = {vendor.driver_stem, ""};
-    auto look = [](dl_phdr_info *info, size_t, void *user) {
-        auto *of = static_cast<Search *>(user);
-        std::filesystem::path path = info->dlpi_name;
-        if (!path.filename().string().starts_with(of->stem)) return 0;
-        of->path = path.string();
-        return 1;
-    };
-    dl_iterate_phdr(look, &search);
-    return search.path;
-}
-// The driver that the backend opened.
-inline void *find_opened(const Vendor &vendor) {
-    std::string path = path_of_driver(vendor);
-    return path.empty() ? nullptr : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    return bench::path_of_opened(vendor.driver_stem);
 }
 
 class Driver : public testing::TestWithParam<size_t> {
@@ -181,7 +164,7 @@ class Driver : public testing::TestWithParam<size_t> {
         if (is_steered_) return;
         uint32_t devices = 0;
         ASSERT_EQ(api().probe(&devices, &error), QUIRE_OK) << error.message;
-        library_ = find_opened(vendor());
+        library_ = bench::find_opened(vendor().driver_stem);
         ASSERT_NE(library_, nullptr) << "the backend opened no driver";
     }
     void TearDown() override {
