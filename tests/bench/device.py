@@ -29,7 +29,9 @@ def check(cases):
     computed_as = {case["dtype"]: case["q_dtype"] for case in cases}
     assert computed_as == COMPUTED_AS, computed_as
     for case in cases:
-        assert case["milliseconds"] > 0, case
+        assert case["clock"] == "device", case
+        for name in ("milliseconds", "plan_us", "call_us"):
+            assert case[name] > 0, (name, case)
         if "layers" in case:    # beyond the device's caches, not the host's
             assert case["layers"] * case["unique_bytes"] >= GIB // SCALE, case
 

@@ -14,11 +14,11 @@ import sys
 SCALE = "512"
 # What a result has in common with others, and its numbers.
 SHAPES = {
-    "attention": (["case", "dtype", "threads", "q_dtype"],
+    "attention": (["case", "dtype", "threads", "q_dtype", "clock"],
                   ["milliseconds", "gbps", "table_read_gbps", "share_of_stream",
-                   "share_of_table_read", "share_of_roofline"]),
-    "prefill": (["case", "dtype", "threads", "q_dtype"],
-                ["milliseconds", "gflops", "share_of_fma"]),
+                   "share_of_table_read", "share_of_roofline", "plan_us", "call_us"]),
+    "prefill": (["case", "dtype", "threads", "q_dtype", "clock"],
+                ["milliseconds", "gflops", "share_of_fma", "plan_us", "call_us"]),
     "copy": (["case", "block_bytes", "destination", "threads"],
              ["milliseconds", "gbps", "memcpy_gbps", "share_of_memcpy"]),
 }

@@ -50,8 +50,11 @@ Streaming device_copy(Session *session, const WorkingSet &set) {
     uint64_t half_bytes = set.size_bytes / 2;
     Memory from = session->make_device_memory(half_bytes);
     Memory to = session->make_device_memory(half_bytes);
-    double best = session->copy_seconds(to, from, half_bytes);
-    for (int i = 0; i < 4; ++i) best = std::min(best, session->copy_seconds(to, from, half_bytes));
+    auto seconds = [&] {
+        return session->seconds_of([&] { session->copy(to, from, half_bytes); });
+    };
+    double best = seconds();
+    for (int i = 0; i < 4; ++i) best = std::min(best, seconds());
     session->destroy(to);
     session->destroy(from);
     return {2.0 * static_cast<double>(half_bytes) / best / 1e9, "the device's copy, both ways"};
@@ -91,7 +94,7 @@ void measure_machine(const Options &options, uint32_t threads, const WorkingSet 
 WorkingSet begin(const Options &options, Report *report) {
     Session session(options.threads.front(), options.device, options.device_flags());
     WorkingSet set = session.working_set(options.scale);
-    report->add_device(session.device_name());
+    report->add_device(session.device_name(), session.clock_name());
     std::fprintf(stderr, "K and V of a case: %.0f MiB",
                  static_cast<double>(set.size_bytes) / (1 << 20));
     if (session.is_host_visible()) {

@@ -26,6 +26,21 @@ void check_shuffled(const std::vector<int32_t> &tables) {
                   " blocks " + std::to_string(100 * share) + " % lie beside the one before");
 }
 
+// Until sequences have so many tokens: the last ones by steps of one, of which the last stays open.
+// What the host took to plan each of these.
+std::vector<double> decode(Scene *scene, uint32_t tokens) {
+    constexpr uint32_t kSteps = 9;
+    uint32_t steps = std::min(kSteps, tokens);
+    scene->grow(tokens - steps);
+    std::vector<double> seconds;
+    for (uint32_t i = 0; i < steps; ++i) {
+        if (i != 0) scene->close_step();
+        scene->open_step(1);
+        seconds.push_back(scene->plan_seconds());
+    }
+    return seconds;
+}
+
 // Of all layers, one behind another.
 std::vector<Run> all_runs(Scene *scene, uint32_t layers, uint64_t block_bytes) {
     std::vector<int32_t> tables = scene->tables();
@@ -54,23 +69,26 @@ Measured measure_attention(const Subject &subject, const Shape &shape, const Wor
         (set.size_bytes + (set.is_capped ? 0 : measured.unique_bytes - 1)) / measured.unique_bytes;
     measured.layers = static_cast<uint32_t>(std::clamp<uint64_t>(layers, 1, 1024));
     Scene scene({shape, dtype, measured.layers, threads, 1, subject.device, subject.device_flags});
-    scene.grow(shape.tokens - 1);
-    scene.open_step(1);
+    std::vector<double> plans = decode(&scene, shape.tokens);
     // Of a device's own memory there is no read of the host's to stand beside.
     std::vector<Run> runs;
     if (scene.is_host_visible()) {
         runs = all_runs(&scene, measured.layers, kBlockTokens * bytes_a_token);
     }
-    std::vector<double> attention, table;
+    std::vector<double> attention, calls, table;
     Rounds rounds(seconds);
     while (rounds.next()) {
         double read_seconds = runs.empty() ? 0.0 : seconds_to_read(runs, threads);
         table.push_back(read_seconds / measured.layers);
-        attention.push_back(scene.attend_seconds());
+        Attended attended = scene.attend();
+        attention.push_back(attended.seconds);
+        calls.push_back(attended.call_seconds);
     }
     scene.close_step();
     measured.q_dtype = name_of_dtype(scene.q_dtype());
     measured.seconds = median(attention);
+    measured.plan_seconds = median(plans);
+    measured.call_seconds = median(calls);
     measured.table_seconds = median(table);
     measured.best_table_seconds = *std::min_element(table.begin(), table.end());
     measured.rounds = rounds.count();

@@ -25,6 +25,8 @@ struct Measured {
     double seconds;        // attention of one layer
     double table_seconds;  // the plain read of one layer; 0: the host does not reach the pool
     double best_table_seconds;
+    double plan_seconds;    // of the host, for a step of all layers
+    double call_seconds;    // of the host, to enqueue attention of one layer
     uint64_t unique_bytes;  // K, V and scales of one layer, each counted once
     double operations;      // of one layer
     uint32_t layers;

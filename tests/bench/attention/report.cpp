@@ -16,6 +16,8 @@ constexpr uint32_t kTargetDim = 128;
 constexpr const char *kHeading =
     "case                    dtype    threads        ms     GB/s   table    stream "
     "| of stream  of table  of roofline";
+// The host's part, where the rest does not contain it.
+constexpr const char *kHostHeading = " |  plan us  call us";
 
 // 0 is what was not measured.
 nlohmann::ordered_json number_or_null(double value) {
@@ -41,7 +43,8 @@ Report::Report(bool is_json, uint32_t scale) : is_json_(is_json), scale_(scale) 
     object_["cases"] = nlohmann::ordered_json::array();
 }
 
-void Report::add_device(const std::string &name) {
+void Report::add_device(const std::string &name, const char *clock) {
+    clock_ = clock;
     object_["machine"]["device"] = name;
     if (!is_json_) std::printf("%s\n", name.c_str());
 }
@@ -71,6 +74,7 @@ void Report::add(const Subject &subject, const Measured &measured) {
     }
     nlohmann::ordered_json result = head_of(subject);
     result["q_dtype"] = measured.q_dtype;
+    result["clock"] = clock_;
     result["milliseconds"] = measured.seconds * 1e3;
     result["gbps"] = gbps;
     result["table_read_gbps"] = number_or_null(table_gbps);
@@ -80,6 +84,8 @@ void Report::add(const Subject &subject, const Measured &measured) {
     // The best of each: what a disturbance cost one of them is not the read's fault.
     result["table_read_share_of_stream"] = number_or_null(
         has_table ? bytes / measured.best_table_seconds / 1e9 / floor.stream_gbps : 0.0);
+    result["plan_us"] = measured.plan_seconds * 1e6;
+    result["call_us"] = measured.call_seconds * 1e6;
     result["gflops"] = measured.operations / measured.seconds / 1e9;
     result["unique_bytes"] = measured.unique_bytes;
     result["layers"] = measured.layers;
@@ -104,7 +110,8 @@ void Report::add_unsupported(const Subject &subject, const std::string &why) {
 
 // Above the first case.
 void Report::print_heading() const {
-    if (!is_json_ && object_["cases"].empty()) std::printf("\n%s\n", kHeading);
+    if (is_json_ || !object_["cases"].empty()) return;
+    std::printf("\n%s%s\n", kHeading, has_device_clock() ? kHostHeading : "");
 }
 
 void Report::print(const nlohmann::ordered_json &result, const Subject &subject) const {
@@ -120,12 +127,17 @@ void Report::print(const nlohmann::ordered_json &result, const Subject &subject)
     print_heading();
     if (is_json_) return;
     std::printf(
-        "%-23s %-8s %7u %9.3f %8.2f %7s %9.2f | %7.1f %% %7s %% %10.1f %%\n", subject.name.c_str(),
+        "%-23s %-8s %7u %9.3f %8.2f %7s %9.2f | %7.1f %% %7s %% %10.1f %%", subject.name.c_str(),
         subject.dtype.name, subject.threads, result["milliseconds"].get<double>(),
         result["gbps"].get<double>(), shown(result["table_read_gbps"], 1, 2).c_str(),
         floors_.at(subject.threads).stream_gbps, 100 * result["share_of_stream"].get<double>(),
         shown(result["share_of_table_read"], 100, 1).c_str(),
         100 * result["share_of_roofline"].get<double>());
+    if (has_device_clock()) {
+        std::printf(" | %8.1f %8.1f", result["plan_us"].get<double>(),
+                    result["call_us"].get<double>());
+    }
+    std::printf("\n");
     std::fflush(stdout);
 }
 

@@ -20,8 +20,8 @@ class Report {
     // scale: what sizes were divided by; above 1 figures say nothing, and of none is complained.
     Report(bool is_json, uint32_t scale);
 
-    // As it calls itself.
-    void add_device(const std::string &name);
+    // As it calls itself, and by which clock its attention is timed: "device" or "host".
+    void add_device(const std::string &name, const char *clock);
     // fma_gflops 0: not known.
     void add_machine(uint32_t threads, const Streaming &streaming, double fma_gflops);
     void add(const Subject &subject, const Measured &measured);
@@ -34,11 +34,13 @@ class Report {
         double stream_gbps;
         double fma_gflops;
     };
+    bool has_device_clock() const { return clock_ == "device"; }
     void print_heading() const;
     void print(const nlohmann::ordered_json &result, const Subject &subject) const;
 
     bool is_json_;
     uint32_t scale_;
+    std::string clock_;
     std::map<uint32_t, Floor> floors_;
     nlohmann::ordered_json object_;
 };

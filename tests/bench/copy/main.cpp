@@ -133,7 +133,7 @@ class Copies {
         };
         Memory from = make(is_from_host);
         Memory to = make(is_to_host);
-        double seconds = session_.copy_seconds(to, from, size_bytes);
+        double seconds = session_.host_seconds_of([&] { session_.copy(to, from, size_bytes); });
         session_.destroy(to);
         session_.destroy(from);
         return seconds;

@@ -29,6 +29,9 @@ struct Measured {
     double seconds;     // of one layer
     double operations;  // of one layer
     const char *q_dtype;
+    const char *clock;
+    double plan_seconds;  // of the host, for all steps
+    double call_seconds;  // of the host, to enqueue one layer of all steps
 };
 
 Measured measure(uint32_t tokens, const Dtype &dtype, uint32_t threads, const Options &options) {
@@ -38,14 +41,21 @@ Measured measure(uint32_t tokens, const Dtype &dtype, uint32_t threads, const Op
     Scene scene({shape, dtype, kLayers, threads, chunk, options.device, options.device_flags()});
     Measured measured = {};
     measured.q_dtype = name_of_dtype(scene.q_dtype());
+    measured.clock = scene.clock_name();
     for (uint32_t past = 0; past < tokens; past += chunk) {
         uint32_t count = std::min(chunk, tokens - past);
         scene.open_step(count);
-        std::vector<double> seconds;
+        measured.plan_seconds += scene.plan_seconds();
+        std::vector<double> seconds, calls;
         double time = options.seconds * count / tokens;
-        for (Rounds rounds(time); rounds.next();) seconds.push_back(scene.attend_seconds());
+        for (Rounds rounds(time); rounds.next();) {
+            Attended attended = scene.attend();
+            seconds.push_back(attended.seconds);
+            calls.push_back(attended.call_seconds);
+        }
         scene.close_step();
         measured.seconds += median(seconds);
+        measured.call_seconds += median(calls);
         measured.operations += attention_operations(shape, past, count);
     }
     return measured;
@@ -74,10 +84,13 @@ class Report {
         double gflops = measured.operations / measured.seconds / 1e9;
         auto floor = floors_.find(result["threads"]);
         result["q_dtype"] = measured.q_dtype;
+        result["clock"] = measured.clock;
         result["milliseconds"] = measured.seconds * 1e3;
         result["gflops"] = gflops;
         result["share_of_fma"] = nullptr;
         if (floor != floors_.end()) result["share_of_fma"] = gflops / floor->second;
+        result["plan_us"] = measured.plan_seconds * 1e6;
+        result["call_us"] = measured.call_seconds * 1e6;
         if (!is_json_) print(result);
         object_["cases"].push_back(result);
     }
@@ -95,18 +108,25 @@ class Report {
 
  private:
     void print(const nlohmann::ordered_json &result) const {
+        bool has_device_clock = result["clock"] == "device";
         if (object_["cases"].empty()) {
-            std::printf("\ntokens  dtype    threads         ms   GFLOP/s |  of FMA\n");
+            std::printf("\ntokens  dtype    threads         ms   GFLOP/s |  of FMA%s\n",
+                        has_device_clock ? " |  plan us  call us" : "");
         }
         const nlohmann::ordered_json &share = result["share_of_fma"];
         std::printf("%6s  %-8s %7u %10.2f %9.2f |", result["case"].get<std::string>().c_str(),
                     result["dtype"].get<std::string>().c_str(), result["threads"].get<uint32_t>(),
                     result["milliseconds"].get<double>(), result["gflops"].get<double>());
         if (share.is_null()) {
-            std::printf("       -\n");
+            std::printf("       -");
         } else {
-            std::printf(" %5.1f %%\n", 100 * share.get<double>());
+            std::printf(" %5.1f %%", 100 * share.get<double>());
         }
+        if (has_device_clock) {
+            std::printf(" | %8.1f %8.1f", result["plan_us"].get<double>(),
+                        result["call_us"].get<double>());
+        }
+        std::printf("\n");
         std::fflush(stdout);
     }
 

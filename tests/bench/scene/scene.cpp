@@ -16,6 +16,11 @@ namespace {
 // Of all rows; large enough that a step's own cost is nothing beside writing its K and V.
 constexpr uint32_t kFillTokens = 4096;
 
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 }  // namespace
 
 Scene::Scene(const SceneDesc &desc)
@@ -132,7 +137,9 @@ quire_step Scene::commit(uint32_t count) {
         if (result.outcome == QUIRE_ITEM_RUN && result.compute_count == count) continue;
         throw Failure("a sequence has no room in a pool that was made for it");
     }
+    auto begin = Clock::now();
     session_.must(api.step_commit(cache_, step, batch_, &session_.error));
+    plan_seconds_ = seconds_since(begin);
     return step;
 }
 
@@ -168,17 +175,20 @@ void Scene::close_step() {
     session_.sync();
 }
 
-double Scene::attend_seconds() {
+void Scene::enqueue_attention() {
     auto args = described<quire_attend_args>();
     args.q = queries_.address;
     args.out = queries_.address + out_offset_;
-    auto begin = std::chrono::steady_clock::now();
+    auto begin = Clock::now();
     for (args.layer = 0; args.layer < desc_.layers; ++args.layer) {
         session_.must(session_.api.attend(batch_, &args, session_.queue, &session_.error));
     }
-    session_.sync();
-    std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    return seconds.count() / desc_.layers;
+    call_seconds_ = seconds_since(begin) / desc_.layers;
+}
+
+Attended Scene::attend() {
+    double seconds = session_.seconds_of([&] { enqueue_attention(); });
+    return {seconds / desc_.layers, call_seconds_};
 }
 
 std::vector<int32_t> Scene::tables() {

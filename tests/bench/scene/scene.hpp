@@ -27,6 +27,12 @@ struct SceneDesc {
     uint32_t device_flags = 0;
 };
 
+// Seconds a layer.
+struct Attended {
+    double seconds;
+    double call_seconds;  // of the host, to enqueue it
+};
+
 class Scene {
  public:
     // Errors   throws Unsupported or Failure with the library's words.
@@ -40,8 +46,12 @@ class Scene {
     // The step that is measured: the same, in one step, which stays committed until it is closed.
     void open_step(uint32_t count);
     void close_step();
-    // Seconds a layer: attention of the open step in all layers, one after another.
-    double attend_seconds();
+    // Of the host, for the open step's commit: its tables, lengths and what attention shares out.
+    double plan_seconds() const { return plan_seconds_; }
+    // Attention of the open step in all layers, one after another.
+    Attended attend();
+    // By which clock it is timed: "device" or "host".
+    const char *clock_name() const { return session_.clock_name(); }
 
     // Block ids of all rows, one row behind another.
     std::vector<int32_t> tables();
@@ -59,6 +69,7 @@ class Scene {
     void make_sequences();
     quire_step commit(uint32_t count);
     void write_layers();
+    void enqueue_attention();
     void release();
 
     SceneDesc desc_;
@@ -71,6 +82,7 @@ class Scene {
     uint64_t v_offset_ = 0, out_offset_ = 0;
     std::vector<quire_seq> sequences_;
     quire_step open_ = 0;
+    double plan_seconds_ = 0, call_seconds_ = 0;  // of the last commit; of a layer's last call
 };
 
 }  // namespace quire::bench

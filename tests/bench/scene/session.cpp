@@ -38,7 +38,9 @@ Session::Session(uint32_t threads, const std::string &place_name, uint32_t flags
     place.threads = threads;
     place.flags = flags;
     must(api.device_open(instance, &place, &device, &error));
-    must(api.queue_create(device, nullptr, &queue, &error));
+    clock_ = DeviceClock::make(backend, place.index);
+    quire_native stream = clock_ != nullptr ? clock_->stream() : quire_native{};
+    must(api.queue_create(device, clock_ != nullptr ? &stream : nullptr, &queue, &error));
 }
 
 // What fails here failed before and was said, or ends with the process.
@@ -88,17 +90,27 @@ void Session::write(const Memory &memory, const std::vector<std::byte> &bytes) {
     Memory staging = is_reached ? memory : make_host_memory(bytes.size());
     std::memcpy(staging.bytes, bytes.data(), bytes.size());
     if (is_reached) return;
-    must(api.memory_copy(queue, memory.handle, 0, staging.handle, 0, bytes.size(), &error));
+    copy(memory, staging, bytes.size());
     sync();
     destroy(staging);
 }
 
-double Session::copy_seconds(const Memory &to, const Memory &from, uint64_t size_bytes) {
+double Session::host_seconds_of(const std::function<void()> &enqueue) {
     auto begin = std::chrono::steady_clock::now();
-    must(api.memory_copy(queue, to.handle, 0, from.handle, 0, size_bytes, &error));
+    enqueue();
     sync();
     std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     return seconds.count();
+}
+
+double Session::seconds_of(const std::function<void()> &enqueue) {
+    if (clock_ == nullptr) return host_seconds_of(enqueue);
+    enqueue();
+    clock_->start();
+    enqueue();
+    clock_->stop();
+    sync();
+    return clock_->seconds();
 }
 
 }  // namespace quire::bench

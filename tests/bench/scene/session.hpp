@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// session: libquire, a device with a number of threads, and one queue.
+// session: libquire, a device with a number of threads, and one queue; where the device has a
+// clock, the queue is a stream of our own, as engines have them.
 //
 // Threads: none.
 #pragma once
@@ -9,9 +10,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "device_clock.hpp"
 #include "tests/bench/machine/sizes.hpp"
 
 namespace quire::bench {
@@ -63,12 +67,24 @@ class Session {
     // Its first bytes; waits until they are there.
     void write(const Memory &memory, const std::vector<std::byte> &bytes);
     void destroy(const Memory &memory) { must(api.memory_destroy(memory.handle, &error)); }
-    // Seconds from the call until the queue is idle.
-    double copy_seconds(const Memory &to, const Memory &from, uint64_t size_bytes);
+    void copy(const Memory &to, const Memory &from, uint64_t size_bytes) {
+        must(api.memory_copy(queue, to.handle, 0, from.handle, 0, size_bytes, &error));
+    }
+
+    // Of what is enqueued, from the call until the queue is idle.
+    double host_seconds_of(const std::function<void()> &enqueue);
+    // The same by the device's clock, where it has one: without calls, launches and the wait. Then
+    // it is enqueued twice, and the second time measured: the device is still busy with the first
+    // while the host enqueues that, and so does not wait for the host in between.
+    double seconds_of(const std::function<void()> &enqueue);
+    // By which clock that is: "device" or "host".
+    const char *clock_name() const { return clock_ != nullptr ? "device" : "host"; }
 
  private:
     quire_device_info info() const;
     Memory make(uint32_t kind, uint64_t size_bytes);
+
+    std::unique_ptr<DeviceClock> clock_;
 };
 
 }  // namespace quire::bench
