@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""paged_decode: decode attention over pages by two Triton kernels of our own, as engines without
+hand-written kernels have it; and a streaming read.
+
+Pages are [block][head][token][dim]. A program has one sequence, one KV head and a part of the
+tokens; its query heads are padded to 16 rows, which tl.dot takes. Another kernel merges the parts.
+"""
+
+import dataclasses
+
+import torch
+import triton
+import triton.language as tl
+
+LOG2_E = 1.4426950408889634
+
+
+@triton.jit
+def attend_part(q, k, v, table, parts, lses, length, pages_a_row, pages_a_part, scale,
+                GROUP: tl.constexpr, ROWS: tl.constexpr, DIM: tl.constexpr, PAGE: tl.constexpr,
+                PAGES: tl.constexpr):
+    """scale is that of exponents to base 2. parts are [sequence][query head][part][dim]."""
+    sequence, head, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    heads, part_count = tl.num_programs(1), tl.num_programs(2)
+    dims, rows, slots = tl.arange(0, DIM), tl.arange(0, ROWS), tl.arange(0, PAGES * PAGE)
+    q_heads = (sequence * heads + head) * GROUP + rows
+    is_row = rows < GROUP
+    queries = tl.load(q + q_heads[:, None] * DIM + dims[None, :], mask=is_row[:, None], other=0.0)
+    top = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    result = tl.zeros([ROWS, DIM], tl.float32)
+    begin = part * pages_a_part
+    end = tl.minimum(begin + pages_a_part, tl.cdiv(length, PAGE))
+    for page in range(begin, end, PAGES):
+        pages = page + slots // PAGE
+        is_token = (pages < end) & (page * PAGE + slots < length)
+        blocks = tl.load(table + sequence * pages_a_row + pages, mask=is_token, other=0)
+        at = ((blocks.to(tl.int64) * heads + head) * PAGE + slots % PAGE) * DIM
+        keys = tl.load(k + at[:, None] + dims[None, :], mask=is_token[:, None], other=0.0)
+        values = tl.load(v + at[:, None] + dims[None, :], mask=is_token[:, None], other=0.0)
+        scores = tl.dot(queries, tl.trans(keys)) * scale
+        scores = tl.where(is_token[None, :], scores, float("-inf"))
+        highest = tl.maximum(top, tl.max(scores, axis=1))
+        weights = tl.exp2(scores - highest[:, None])
+        old = tl.exp2(top - highest)
+        total = total * old + tl.sum(weights, axis=1)
+        result = result * old[:, None] + tl.dot(weights.to(values.dtype), values)
+        top = highest
+    states = q_heads * part_count + part
+    tl.store(lses + states, top + tl.log2(total), mask=is_row)
+    tl.store(parts + states[:, None] * DIM + dims[None, :],
+             (result / total[:, None]).to(parts.dtype.element_ty), mask=is_row[:, None])
+
+
+@triton.jit
+def merge_parts(parts, lses, out, part_count, DIM: tl.constexpr, PARTS: tl.constexpr):
+    """One program for a query head of a sequence."""
+    row, dims, indices = tl.program_id(0), tl.arange(0, DIM), tl.arange(0, PARTS)
+    states = row * part_count + indices
+    is_part = indices < part_count
+    exponents = tl.load(lses + states, mask=is_part, other=float("-inf"))
+    weights = tl.exp2(exponents - tl.max(exponents, axis=0))
+    weights = weights / tl.sum(weights, axis=0)
+    values = tl.load(parts + states[:, None] * DIM + dims[None, :], mask=is_part[:, None],
+                     other=0.0)
+    result = tl.sum(weights[:, None] * values, axis=0)
+    tl.store(out + row * DIM + dims, result.to(out.dtype.element_ty))
+
+
+@triton.jit
+def read(numbers, sums, rounds, BLOCK: tl.constexpr):
+    """Reads `rounds` blocks a program, and writes one number."""
+    places = tl.program_id(0).to(tl.int64) * rounds * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    for _ in range(rounds):
+        total += tl.load(numbers + places)
+        places += BLOCK
+    tl.store(sums + tl.program_id(0), tl.sum(total, axis=0))
+
+
+def reader(numbers, block=4096, rounds=16):
+    """A call that reads all of f32 `numbers`, whose count is a multiple of block * rounds."""
+    programs = numbers.numel() // (block * rounds)
+    assert programs * block * rounds == numbers.numel()
+    sums = torch.empty(programs, dtype=torch.float32, device=numbers.device)
+
+    def call():
+        read[(programs,)](numbers, sums, rounds, BLOCK=block, num_warps=8)
+        return sums
+    return call
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    pages: int          # a program's, at a time
+    warps: int
+    stages: int         # of loads on their way
+    programs: int       # at least so many for each multiprocessor
+
+
+TUNINGS = [Tuning(pages, warps, 3, programs) for pages, warps in ((4, 4), (8, 4), (8, 8))
+           for programs in (2, 4, 8)]
+
+
+def pages_a_part(tuning, programs, pages, multiprocessors):
+    """How many pages a part has where one part a row makes `programs` programs: as many as let
+    there be enough of them, in whole steps."""
+    parts = max(1, -(-tuning.programs * multiprocessors // programs))
+    steps = max(1, pages // (parts * tuning.pages))
+    return steps * tuning.pages
+
+
+def decoder(q, k, v, table, length, tuning, multiprocessors):
+    """A call that attends q [batch, heads, 1, dim] to pages, and returns what is of its shape."""
+    batch, q_heads, _, dim = q.shape
+    kv_heads, page = k.shape[1], k.shape[2]
+    group, pages = q_heads // kv_heads, -(-length // page)
+    step = pages_a_part(tuning, batch * kv_heads, pages, multiprocessors)
+    count = -(-pages // step)
+    out = torch.empty_like(q)
+    lses = torch.empty(batch * q_heads * count, dtype=torch.float32, device=q.device)
+    # A single part is the result.
+    parts = out if count == 1 else torch.empty(batch * q_heads * count, dim, dtype=torch.float32,
+                                               device=q.device)
+
+    def call():
+        attend_part[(batch, kv_heads, count)](
+            q, k, v, table, parts, lses, length, table.shape[1], step, dim**-0.5 * LOG2_E,
+            GROUP=group, ROWS=max(16, triton.next_power_of_2(group)), DIM=dim, PAGE=page,
+            PAGES=tuning.pages, num_warps=tuning.warps, num_stages=tuning.stages)
+        if count > 1:
+            merge_parts[(batch * q_heads,)](parts, lses, out, count, DIM=dim,
+                                            PARTS=triton.next_power_of_2(count))
+        return out
+    return call
