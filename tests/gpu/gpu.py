@@ -6,8 +6,9 @@ with.
     gpu.py [--out DIR] [--backend NAME]... [--minutes N] [--short] [--json]
 
 It takes Python and a driver, no network and no compiler. Each part is a process with an end of its
-own; what there was no time for says so. DIR gets gpu.json and each part's output. The status is 0
-only if something passed and nothing failed.
+own; what there was no time for says so. Some have seconds kept for them, half of all the time at
+most: parts before them, however slow, cannot take those. DIR gets gpu.json and each part's output.
+The status is 0 only if something passed and nothing failed.
 """
 
 import argparse
@@ -30,7 +31,11 @@ VENDORS = ("cuda", "hip", "vulkan")
 FEW = ("AttentionTest.random_shapes_over_bf16*:RopeTest.random*:MergeTest*:CopyTest*:FillTest*:"
        "MoveTest*:QuantisedWriteTest.every_row*")
 SKIPPED = 77
-SECOND = ["--seconds", "1"]
+DTYPES = ("bf16", "fp8", "f16")
+# Of decoding, as bench attention calls them; the first ones are measured of peers too.
+FIRST_SHAPES = ("32x4096-32/8-d128", "8x32768-32/8-d128")
+OTHER_SHAPES = ("8x4096-32/32-d128", "1x32768-32/8-d128", "64x1024-32/8-d128",
+                "32x4096-64/8-d128", "32x4096-32/8-d64")
 
 
 @dataclasses.dataclass
@@ -40,6 +45,7 @@ class Part:
     seconds: float          # at most
     reads: str = ""         # what of its output is kept as figures
     why_not: str = ""       # it is not run
+    kept: float = 0         # seconds that parts before it leave it
 
 
 @dataclasses.dataclass
@@ -70,6 +76,10 @@ def conformance(backend, options):
     conform = BUILD / "tests" / "quire-conform"
     short = ["--short", "--only", FEW] if options.short else []
     yield Part(f"conformance {backend}", [conform, backend, "--json", *short], 240, "counts")
+
+
+def slow_checks(backend, options):
+    conform = BUILD / "tests" / "quire-conform"
     yield Part(f"beyond 4 GiB {backend}", [conform, backend, "--json", "--huge", "--only", "Copy*"],
                60, "counts", "--short" if options.short else "")
     sanitizer = shutil.which("compute-sanitizer")
@@ -84,31 +94,43 @@ def engine(backend, others, options):
     for other in ["", *others]:
         moves = ["--migrate-to", other, "--migrate-to", backend] if other else []
         name = f"migration {backend} to {other} and back" if other else f"engine {backend}"
-        yield Part(name, [program, "--device", backend, "--json", *moves], 90, "engine")
+        yield Part(name, [program, "--device", backend, "--json", *moves], 90, "engine",
+                   kept=0 if other else 15)
     if backend in ("cuda", "hip"):
         command = ["env", "QUIRE_TEST_DRIVER=real",
                    BUILD / "tests" / "fakegpu_driver_tests",
                    f"--gtest_filter=*/GraphCache.*/{backend}"]
-        yield Part(f"graphs {backend}", command, 60, "tests")
+        yield Part(f"graphs {backend}", command, 60, "tests", kept=15)
+
+
+def measured(program, backend, options):
+    scale = ["--scale", "512", "--seconds", "0"] if options.short else ["--seconds", "1"]
+    return [BUILD / "tests" / "bench" / program, "--device", backend, "--json", *scale]
+
+
+def decode(backend, shapes, options):
+    return [*measured("bench_attention", backend, options), "--dtype", *DTYPES, "--case", *shapes]
+
+
+def attention(backend, options):
+    shapes = FIRST_SHAPES[:1] if options.short else FIRST_SHAPES
+    yield Part(f"decode {backend}", decode(backend, shapes, options), 90, "cases", kept=40)
+    one = ["--case", "512"] if options.short else []
+    yield Part(f"prefill {backend}", [*measured("bench_prefill", backend, options), "--dtype",
+                                      *DTYPES, *one], 90, "cases", kept=20)
 
 
 def benchmarks(backend, options):
-    folder = BUILD / "tests" / "bench"
-    scale = ["--scale", "512", "--seconds", "0"] if options.short else SECOND
-    one = ["--case", "32x4096-32/8-d128"] if options.short else []
-    yield Part(f"decode {backend}", [folder / "bench_attention", "--device", backend, "--json",
-                                     "--dtype", "bf16", "fp8", "f16", *one, *scale], 150, "cases")
-    one = ["--case", "512"] if options.short else []
-    yield Part(f"prefill {backend}", [folder / "bench_prefill", "--device", backend, "--json",
-                                      "--dtype", "bf16", "fp8", "f16", *one, *scale], 90, "cases")
-    yield Part(f"copies {backend}", [folder / "bench_copy", "--device", backend, "--json", *scale],
-               60, "cases")
+    yield Part(f"decode {backend} of other shapes", decode(backend, OTHER_SHAPES, options), 120,
+               "cases", "--short" if options.short else "")
+    yield Part(f"copies {backend}", measured("bench_copy", backend, options), 60, "cases")
 
 
 def peers(options):
     has_torch = importlib.util.find_spec("torch") is not None
-    yield Part("ceilings and peers", [sys.executable, pathlib.Path(__file__).with_name("peers.py")],
-               120, "all", "" if has_torch else "no torch")
+    program = pathlib.Path(__file__).with_name("peers.py")
+    yield Part("ceilings and peers", [sys.executable, program, "--seconds", "70"], 120, "all",
+               "" if has_torch else "no torch", kept=90)
 
 
 def parts_of(found, options):
@@ -116,12 +138,15 @@ def parts_of(found, options):
     for backend in wanted:
         yield from conformance(backend, options)
     for backend in wanted:
+        yield from attention(backend, options)
+    if wanted:
+        yield from peers(options)
+    for backend in wanted:
         yield from engine(backend, [other for other in [*wanted, "cpu"] if other != backend],
                           options)
     for backend in wanted:
+        yield from slow_checks(backend, options)
         yield from benchmarks(backend, options)
-    if wanted:
-        yield from peers(options)
 
 
 def figures_of(part, text):
@@ -183,12 +208,23 @@ def run(part, left, options):
     return outcome
 
 
-def ceiling(outcomes, name):
-    """What the device itself can do, where it was measured."""
+def run_parts(parts, seconds, options):
+    """(part, outcome) of one after another."""
+    end = time.monotonic() + seconds
+    kept = [0 if part.why_not else part.kept for part in parts]
+    scale = min(1, seconds / 2 / max(sum(kept), 1))
+    for index, part in enumerate(parts):
+        print(f"{part.name} ...", file=sys.stderr, flush=True)
+        of_later_ones = scale * sum(kept[index + 1:])
+        yield part, run(part, end - time.monotonic() - of_later_ones, options)
+
+
+def figures_of_peers(outcomes):
+    """What PyTorch measured; nothing where there is none."""
     for outcome in outcomes:
         if outcome.name == "ceilings and peers" and outcome.figures:
-            return outcome.figures["ceilings"][name]
-    return None
+            return outcome.figures
+    return {}
 
 
 def cases_of(outcomes, part):
@@ -198,30 +234,51 @@ def cases_of(outcomes, part):
 
 
 def print_decode(outcomes):
-    """Decode beside the device's own copy, measured by the same program, and a streaming read."""
-    read = ceiling(outcomes, "read_gbps")
+    """Decode beside a streaming read of the device, and its own copy, measured by the same program;
+    what others take for it; and the host's time to plan a step and to enqueue a layer."""
+    peers = figures_of_peers(outcomes)
+    read = peers.get("ceilings", {}).get("read_gbps")
     rows = cases_of(outcomes, "decode")
-    if rows:
-        print(f"\n{'backend':8} {'case':20} {'dtype':6} {'ms':>9} {'GB/s':>8} {'of copy':>8} "
-              f"{'of read':>8}")
+    if not rows:
+        return
+    print(f"\n{'by':10} {'case':20} {'dtype':5} {'clock':6} {'ms':>9} {'GB/s':>8} {'of read':>8} "
+          f"{'of copy':>8} {'plan us':>8} {'call us':>8}")
     for backend, case in rows:
-        share = f"{100 * case['gbps'] / read:6.1f} %" if read else "-"
-        print(f"{backend:8} {case['case']:20} {case['dtype']:6} {case['milliseconds']:9.3f} "
-              f"{case['gbps']:8.1f} {100 * case['share_of_stream']:6.1f} % {share:>8}")
+        print_row(backend, case["case"], case["dtype"], case, read,
+                  f"{100 * case['share_of_stream']:6.1f} % {case['plan_us']:8.1f} "
+                  f"{case['call_us']:8.1f}")
+    for name, results in peers.get("decode_bf16", {}).items():
+        for peer, case in results.items():
+            if "unavailable" not in case:
+                print_row(peer, name, "bf16", case, read, f"{'-':>8} {'-':>8} {'-':>8}")
+
+
+def print_row(by, name, dtype, case, read, rest):
+    share = f"{100 * case['gbps'] / read:6.1f} %" if read else "-"
+    print(f"{by:10} {name:20} {dtype:5} {case['clock']:6} {case['milliseconds']:9.3f} "
+          f"{case['gbps']:8.1f} {share:>8} {rest}")
 
 
 def print_prefill(outcomes):
-    """Prompts beside a large matrix product of the device."""
-    product = ceiling(outcomes, "bf16_tflops")
+    """Prompts beside a large matrix product of the device, and what PyTorch takes for them."""
+    peers = figures_of_peers(outcomes)
     rows = cases_of(outcomes, "prefill")
-    if rows:
-        print(f"\n{'backend':8} {'tokens':>7} {'dtype':6} {'ms':>9} {'TFLOP/s':>9} "
-              f"{'of product':>10}")
+    if not rows:
+        return
+    print(f"\n{'by':10} {'tokens':>7} {'dtype':5} {'clock':6} {'ms':>9} {'TFLOP/s':>9} "
+          f"{'of product':>10} {'plan us':>8} {'call us':>8}")
+    product = peers.get("ceilings", {}).get("bf16_tflops")
     for backend, case in rows:
-        tflops = case["gflops"] / 1000
-        share = f"{100 * tflops / product:6.1f} %" if product else "-"
-        print(f"{backend:8} {case['case']:>7} {case['dtype']:6} {case['milliseconds']:9.3f} "
-              f"{tflops:9.3f} {share:>10}")
+        print_prompt(backend, case["case"], case["dtype"], case, case["gflops"] / 1000, product,
+                     f"{case['plan_us']:8.1f} {case['call_us']:8.1f}")
+    for tokens, case in peers.get("prefill_bf16", {}).items():
+        print_prompt("sdpa", tokens, "bf16", case, case["tflops"], product, f"{'-':>8} {'-':>8}")
+
+
+def print_prompt(by, tokens, dtype, case, tflops, product, rest):
+    share = f"{100 * tflops / product:6.1f} %" if product else "-"
+    print(f"{by:10} {tokens:>7} {dtype:5} {case['clock']:6} {case['milliseconds']:9.3f} "
+          f"{tflops:9.3f} {share:>10} {rest}")
 
 
 def print_sizes(outcomes):
@@ -276,13 +333,11 @@ def main():
     found = devices()
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-    end = time.monotonic() + 60 * options.minutes
     outcomes = []
     result = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "version": version(),
               "devices": {name: found.get(name, []) for name in VENDORS}, "parts": []}
-    for part in parts_of(found, options):
-        print(f"{part.name} ...", file=sys.stderr, flush=True)
-        outcomes.append(run(part, end - time.monotonic(), options))
+    for _, outcome in run_parts(list(parts_of(found, options)), 60 * options.minutes, options):
+        outcomes.append(outcome)
         result["parts"].append(dataclasses.asdict(outcomes[-1]))
         if options.out:     # whoever ends us early has what came before
             (options.out / "gpu.json").write_text(json.dumps(result, indent=2) + "\n")

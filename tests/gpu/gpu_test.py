@@ -52,6 +52,9 @@ def problem_of(result, folder):
         part = parts.get(name)
         if part is None or part["outcome"] != outcome:
             return f"{name}: {part}"
+    for case in parts["decode vulkan"]["figures"]["cases"]:
+        if case["clock"] not in ("device", "host") or not case["plan_us"] > 0:
+            return str(case)
     moved = parts["migration vulkan to cpu and back"]["figures"]
     if [move["to"] for move in moved["migrations"]] != ["cpu", "vulkan"]:
         return str(moved)
