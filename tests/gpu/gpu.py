@@ -249,7 +249,9 @@ def print_decode(outcomes):
                   f"{case['call_us']:8.1f}")
     for name, results in peers.get("decode_bf16", {}).items():
         for peer, case in results.items():
-            if "unavailable" not in case:
+            if "unavailable" in case:
+                print(f"{peer:10} {name:20} bf16  {case['unavailable']}")
+            else:
                 print_row(peer, name, "bf16", case, read, f"{'-':>8} {'-':>8} {'-':>8}")
 
 

@@ -19,12 +19,15 @@ import json
 import os
 import statistics
 import sys
+import threading
 import time
 
 import torch
 
 GIB = 1 << 30
 BLOCK = 16
+PEERS = ("sdpa", "triton", "flashinfer", "flex")    # what takes longest to compile last
+GRACE_SECONDS = 15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,9 +66,8 @@ class Device:
             # As many as make the short shapes need several parts.
             self.title, self.multiprocessors, self.cache_bytes = "host processor", 4, None
 
-    def check_time(self):
-        if time.monotonic() > self.end:
-            raise TimeoutError("there was no time left: --seconds")
+    def is_time_over(self):
+        return time.monotonic() > self.end
 
     def random(self, *shape):
         return torch.randn(*shape, device=self.name, dtype=self.dtype)
@@ -210,15 +212,15 @@ class Shape:
             raise error
         return min(results, key=lambda result: result["milliseconds"])
 
-    def compare(self):
-        results = {}
-        for name in ("sdpa", "triton", "flashinfer", "flex"):   # what takes longest to compile last
+    def compare(self, results):
+        """Replaces what is in results, peer by peer."""
+        for name in PEERS:
+            if self.device.is_time_over():
+                return
             try:
-                self.device.check_time()
                 results[name] = self.best(getattr(self, name)())
             except Exception as error:
                 results[name] = {"unavailable": f"{type(error).__name__}: {error}"[:200]}
-        return results
 
 
 def prompts(device):
@@ -232,13 +234,32 @@ def prompts(device):
     return results
 
 
+def measure(device, result):
+    """Fills in result, so that what is there counts whatever comes later."""
+    result["decode_bf16"] = {shape[0]: {name: {"unavailable": "there was no time left: --seconds"}
+                                        for name in PEERS} for shape in device.sizes.shapes}
+    result["ceilings"] = ceilings(device)
+    if device.is_gpu:
+        torch.cuda.empty_cache()
+    result["prefill_bf16"] = prompts(device)
+    for shape in device.sizes.shapes:
+        Shape(shape, device).compare(result["decode_bf16"][shape[0]])
+
+
+def give_up(result):
+    """A peer that compiles for minutes does not take what others gave."""
+    print(json.dumps(result, indent=2), flush=True)
+    os._exit(0)
+
+
 def main():
     parser = argparse.ArgumentParser(epilog="example: peers.py --device cpu --short")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="(cuda)")
     parser.add_argument("--short", action="store_true",
                         help="small shapes, to see that it runs; figures then say nothing")
     parser.add_argument("--seconds", type=float, default=600,
-                        help="begin with no other peer after so many (600)")
+                        help="begin with no other peer after so many (600), and end "
+                        f"{GRACE_SECONDS} later at the latest")
     options = parser.parse_args()
     if options.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"    # read where Triton is imported
@@ -247,12 +268,12 @@ def main():
         sys.exit(77)
     torch.manual_seed(1)
     device = Device(options.device, SHORT if options.short else Sizes(), options.seconds)
-    result = {"device": device.title, "torch": torch.__version__, "ceilings": ceilings(device)}
-    if device.is_gpu:
-        torch.cuda.empty_cache()
-    result["prefill_bf16"] = prompts(device)
-    result["decode_bf16"] = {shape[0]: Shape(shape, device).compare()
-                             for shape in device.sizes.shapes}
+    result = {"device": device.title, "torch": torch.__version__}
+    timer = threading.Timer(options.seconds + GRACE_SECONDS, give_up, [result])
+    timer.daemon = True
+    timer.start()
+    measure(device, result)
+    timer.cancel()
     print(json.dumps(result, indent=2))
 
 

@@ -18,6 +18,17 @@ PYTHON = os.environ.get("QUIRE_TORCH_PYTHON", sys.executable)
 SKIPPED = 77
 # Triton's interpreter takes arrays of one element for numbers, which NumPy 2.4 refuses.
 NEEDED = "import numpy, torch, triton; int(numpy.zeros(1))"
+# One that takes for ever to compile.
+SLOW = """
+import sys, time
+sys.path.insert(0, {folder!r})
+sys.argv = ["peers.py", "--device", "cpu", "--short", "--seconds", "15"]
+import peers
+peers.GRACE_SECONDS = 0
+peers.ceilings = peers.prompts = lambda device: {{}}
+peers.Shape.triton = lambda shape: time.sleep(600)
+peers.main()
+"""
 # A kernel that merges its parts wrongly must be noticed.
 BROKEN = """
 import sys
@@ -68,6 +79,14 @@ def check_time_limit():
         assert all("no time left" in peer["unavailable"] for peer in peers.values()), peers
 
 
+def check_that_the_slow_cost_no_others():
+    process, result = ran("-c", SLOW.format(folder=str(FOLDER)))
+    assert process.returncode == 0, process.stderr
+    peers = result["decode_bf16"]["2x208-8/2-d64"]
+    assert peers["sdpa"]["milliseconds"] > 0, peers
+    assert "no time left" in peers["triton"]["unavailable"], peers
+
+
 def main():
     needed = subprocess.run([PYTHON, "-c", NEEDED], capture_output=True, text=True)
     if needed.returncode != 0:
@@ -76,6 +95,7 @@ def main():
     check_agreement()
     check_that_it_sees()
     check_time_limit()
+    check_that_the_slow_cost_no_others()
     return 0
 
 
