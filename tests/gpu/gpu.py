@@ -247,12 +247,13 @@ def print_decode(outcomes):
         print_row(backend, case["case"], case["dtype"], case, read,
                   f"{100 * case['share_of_stream']:6.1f} % {case['plan_us']:8.1f} "
                   f"{case['call_us']:8.1f}")
-    for name, results in peers.get("decode_bf16", {}).items():
-        for peer, case in results.items():
-            if "unavailable" in case:
-                print(f"{peer:10} {name:20} bf16  {case['unavailable']}")
-            else:
-                print_row(peer, name, "bf16", case, read, f"{'-':>8} {'-':>8} {'-':>8}")
+    for dtype in ("bf16", "fp8"):
+        for name, results in peers.get(f"decode_{dtype}", {}).items():
+            for peer, case in results.items():
+                if "unavailable" in case:
+                    print(f"{peer:10} {name:20} {dtype:5} {case['unavailable']}")
+                else:
+                    print_row(peer, name, dtype, case, read, f"{'-':>8} {'-':>8} {'-':>8}")
 
 
 def print_row(by, name, dtype, case, read, rest):

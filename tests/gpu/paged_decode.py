@@ -38,6 +38,7 @@ def attend_part(q, k, v, table, parts, lses, length, pages_a_row, pages_a_part, 
         at = ((blocks.to(tl.int64) * heads + head) * PAGE + slots % PAGE) * DIM
         keys = tl.load(k + at[:, None] + dims[None, :], mask=is_token[:, None], other=0.0)
         values = tl.load(v + at[:, None] + dims[None, :], mask=is_token[:, None], other=0.0)
+        keys, values = keys.to(queries.dtype), values.to(queries.dtype)     # fp8 exactly
         scores = tl.dot(queries, tl.trans(keys)) * scale
         scores = tl.where(is_token[None, :], scores, float("-inf"))
         highest = tl.maximum(top, tl.max(scores, axis=1))

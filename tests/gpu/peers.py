@@ -8,9 +8,9 @@ Prints JSON.
 
 Figures are device time by events, the median of some rounds; before each a large fill, so that the
 caches hold nothing of the inputs and the device is busy until the call is enqueued. Decode counts K
-and V once, in bf16; whoever's result is not that of a plain computation in f32 has no figure. On
-the cpu it is the host's clock, and f16: to see that all of it runs. There Triton interprets, which
-takes a NumPy before 2.4.
+and V once, in bf16, or in fp8 without scales; whoever's result is not that of a plain computation
+in f32 has no figure. On the cpu it is the host's clock, and f16 for bf16: to see that all of it
+runs. There Triton interprets, which takes a NumPy before 2.4.
 """
 
 import argparse
@@ -26,7 +26,8 @@ import torch
 
 GIB = 1 << 30
 BLOCK = 16
-PEERS = ("sdpa", "triton", "flashinfer", "flex")    # what takes longest to compile last
+# By the type of K and V; what takes longest to compile last.
+PEERS = {"bf16": ("sdpa", "triton", "flashinfer", "flex"), "fp8": ("triton", "flashinfer")}
 GRACE_SECONDS = 15
 
 
@@ -126,13 +127,16 @@ class Shape:
     """One shape of decoding, and for each peer the ways that it has: (what way, a call that gives
     [batch, heads, 1, dim])."""
 
-    def __init__(self, shape, device):
-        self.device = device
+    def __init__(self, shape, kv_name, device):
+        self.device, self.peers = device, PEERS[kv_name]
         self.name, self.batch, self.length, self.q_heads, self.kv_heads, self.dim = shape
         self.q = device.random(self.batch, self.q_heads, 1, self.dim)
         self.k, self.v = (device.random(self.batch, self.kv_heads, self.length, self.dim)
                           for _ in range(2))
-        self.bytes = 2 * self.k.numel() * 2
+        self.kv_dtype = torch.float8_e4m3fn if kv_name == "fp8" else device.dtype
+        # What K and V are as they are kept: fp8 without scales.
+        self.k, self.v = (side.to(self.kv_dtype).to(device.dtype) for side in (self.k, self.v))
+        self.bytes = 2 * self.k.numel() * self.kv_dtype.itemsize
         self.wanted = torch.stack([self.dense(i) for i in range(self.batch)])
 
     def dense(self, sequence):
@@ -161,7 +165,7 @@ class Shape:
             pool = torch.empty(self.batch * pages, self.kv_heads, BLOCK, self.dim,
                                device=self.device.name, dtype=side.dtype)
             pool[order] = side.view(shape).permute(0, 2, 1, 3, 4).reshape(pool.shape)
-            pools.append(pool)
+            pools.append(pool.to(self.kv_dtype))
         return pools, order.view(self.batch, pages).to(torch.int32)
 
     def triton(self):
@@ -214,7 +218,7 @@ class Shape:
 
     def compare(self, results):
         """Replaces what is in results, peer by peer."""
-        for name in PEERS:
+        for name in self.peers:
             if self.device.is_time_over():
                 return
             try:
@@ -236,14 +240,17 @@ def prompts(device):
 
 def measure(device, result):
     """Fills in result, so that what is there counts whatever comes later."""
-    result["decode_bf16"] = {shape[0]: {name: {"unavailable": "there was no time left: --seconds"}
-                                        for name in PEERS} for shape in device.sizes.shapes}
+    for kv_name, peers in PEERS.items():
+        result[f"decode_{kv_name}"] = {
+            shape[0]: {name: {"unavailable": "there was no time left: --seconds"}
+                       for name in peers} for shape in device.sizes.shapes}
     result["ceilings"] = ceilings(device)
     if device.is_gpu:
         torch.cuda.empty_cache()
     result["prefill_bf16"] = prompts(device)
-    for shape in device.sizes.shapes:
-        Shape(shape, device).compare(result["decode_bf16"][shape[0]])
+    for kv_name in PEERS:
+        for shape in device.sizes.shapes:
+            Shape(shape, kv_name, device).compare(result[f"decode_{kv_name}"][shape[0]])
 
 
 def give_up(result):

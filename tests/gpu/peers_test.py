@@ -58,6 +58,8 @@ def check_agreement():
         assert ceilings[name] > 0, ceilings
     assert all(case["tflops"] > 0 for case in result["prefill_bf16"].values()), result
     assert len(result["decode_bf16"]) == 2, result
+    for peers in result["decode_fp8"].values():
+        assert peers["triton"].get("milliseconds", 0) > 0, peers
     for peers in result["decode_bf16"].values():
         assert set(peers) == {"sdpa", "triton", "flashinfer", "flex"}, peers
         for name in ("sdpa", "triton"):     # flex takes a compiler, FlashInfer a GPU
