@@ -116,7 +116,9 @@ TEST_P(Driver, wild_address_loses_the_device_and_is_named) {
     ASSERT_EQ(rig.open(), QUIRE_OK) << rig.error.message;
     ASSERT_EQ(rig.step(), QUIRE_OK) << rig.error.message;
     ASSERT_EQ(rig.sync(), QUIRE_OK) << rig.error.message;
-    ASSERT_EQ(rig.attend(rig.address + Rig::kBytes), QUIRE_OK) << rig.error.message;
+    // The first kernel of the call may have run before the next is enqueued.
+    quire_status attended = rig.attend(rig.address + Rig::kBytes);
+    EXPECT_TRUE(attended == QUIRE_OK || attended == QUIRE_E_DEVICE_LOST) << rig.error.message;
     ASSERT_EQ(api().fence_signal(rig.queue, rig.fence, 100, &rig.error), QUIRE_OK);
     EXPECT_EQ(api().fence_wait_host(rig.fence, 100, kPatience, &rig.error), QUIRE_E_DEVICE_LOST);
     EXPECT_NE(last_fault().find("outside device memory"), std::string::npos) << last_fault();
