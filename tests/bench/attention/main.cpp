@@ -72,7 +72,9 @@ void measure_case(const Shape &shape, const Options &options, const WorkingSet &
                 report->add(subject, measure_attention(subject, scaled(shape, options.scale), set,
                                                        options.seconds));
             } catch (const Unsupported &why) {
-                report->add_unsupported(subject, why.what());
+                report->add_without_figures(subject, "unsupported", why.what());
+            } catch (const std::exception &why) {
+                report->add_without_figures(subject, "failed", why.what());
             }
         }
     }

@@ -94,18 +94,20 @@ void Report::add(const Subject &subject, const Measured &measured) {
     object_["cases"].push_back(result);
 }
 
-void Report::add_unsupported(const Subject &subject, const std::string &why) {
+void Report::add_without_figures(const Subject &subject, const char *outcome,
+                                 const std::string &why) {
+    has_failed_ = has_failed_ || std::string(outcome) == "failed";
     nlohmann::ordered_json result = head_of(subject);
     for (const char *key : {"milliseconds", "gbps", "table_read_gbps", "share_of_stream",
                             "share_of_table_read", "share_of_roofline"}) {
         result[key] = nullptr;
     }
-    result["unsupported"] = why;
+    result[outcome] = why;
     print_heading();
     object_["cases"].push_back(result);
     if (is_json_) return;
-    std::printf("%-23s %-8s %7u  unsupported: %s\n", subject.name.c_str(), subject.dtype.name,
-                subject.threads, why.c_str());
+    std::printf("%-23s %-8s %7u  %s: %s\n", subject.name.c_str(), subject.dtype.name,
+                subject.threads, outcome, why.c_str());
 }
 
 // Above the first case.
@@ -143,7 +145,7 @@ void Report::print(const nlohmann::ordered_json &result, const Subject &subject)
 
 bool Report::finish() const {
     if (is_json_) std::printf("%s\n", object_.dump(2).c_str());
-    return !object_["cases"].empty();
+    return !has_failed_ && !object_["cases"].empty();
 }
 
 }  // namespace quire::bench

@@ -25,8 +25,9 @@ class Report {
     // fma_gflops 0: not known.
     void add_machine(uint32_t threads, const Streaming &streaming, double fma_gflops);
     void add(const Subject &subject, const Measured &measured);
-    void add_unsupported(const Subject &subject, const std::string &why);
-    // Prints the object, if it is wanted. False when nothing was measured.
+    // outcome: "unsupported" or "failed".
+    void add_without_figures(const Subject &subject, const char *outcome, const std::string &why);
+    // Prints the object, if it is wanted. False when nothing was measured, or something failed.
     bool finish() const;
 
  private:
@@ -39,6 +40,7 @@ class Report {
     void print(const nlohmann::ordered_json &result, const Subject &subject) const;
 
     bool is_json_;
+    bool has_failed_ = false;
     uint32_t scale_;
     std::string clock_;
     std::map<uint32_t, Floor> floors_;

@@ -95,15 +95,20 @@ class Report {
         object_["cases"].push_back(result);
     }
 
-    void add_unsupported(nlohmann::ordered_json result, const char *why) {
+    // outcome: "unsupported" or "failed".
+    void add_without_figures(nlohmann::ordered_json result, const char *outcome, const char *why) {
+        has_failed_ = has_failed_ || std::string(outcome) == "failed";
         for (const char *key : {"milliseconds", "gflops", "share_of_fma"}) result[key] = nullptr;
-        result["unsupported"] = why;
+        result[outcome] = why;
         object_["cases"].push_back(result);
-        if (!is_json_) std::printf("%s unsupported: %s\n", result["dtype"].dump().c_str(), why);
+        if (is_json_) return;
+        std::printf("%s %s: %s\n", result["dtype"].dump().c_str(), outcome, why);
     }
 
-    void finish() const {
+    // False when something failed.
+    bool finish() const {
         if (is_json_) std::printf("%s\n", object_.dump(2).c_str());
+        return !has_failed_;
     }
 
  private:
@@ -131,6 +136,7 @@ class Report {
     }
 
     bool is_json_;
+    bool has_failed_ = false;
     std::map<uint32_t, double> floors_;
     nlohmann::ordered_json object_;
 };
@@ -153,7 +159,7 @@ Offer offer() {
     return offer;
 }
 
-void run(const Options &options) {
+bool run(const Options &options) {
     Report report(options.json);
     Session session(options.threads.front(), options.device, options.device_flags());
     report.add_device(session.device_name());
@@ -172,12 +178,14 @@ void run(const Options &options) {
                 try {
                     report.add(head, measure(tokens, find_dtype(dtype), threads, options));
                 } catch (const Unsupported &why) {
-                    report.add_unsupported(head, why.what());
+                    report.add_without_figures(head, "unsupported", why.what());
+                } catch (const std::exception &why) {
+                    report.add_without_figures(head, "failed", why.what());
                 }
             }
         }
     }
-    report.finish();
+    return report.finish();
 }
 
 }  // namespace
@@ -189,10 +197,9 @@ int main(int argc, char **argv) {
     auto options = quire::bench::parse_options(argc, argv, quire::bench::offer(), &exit_status);
     if (!options) return exit_status;
     try {
-        quire::bench::run(*options);
+        return quire::bench::run(*options) ? EXIT_SUCCESS : EXIT_FAILURE;
     } catch (const std::exception &error) {
         std::fprintf(stderr, "%s\n", error.what());
         return EXIT_FAILURE;
     }
-    return EXIT_SUCCESS;
 }
