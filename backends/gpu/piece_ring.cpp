@@ -7,15 +7,25 @@ namespace quire::gpu {
 CopyPiece *PieceRing::take(const Driver &driver, uint64_t count, uint64_t reached,
                            uint64_t place_behind, uint64_t *address) {
     free_passed(reached);
-    if (count > kMostTaken || range_count_ == kMostRanges || !make(driver)) return nullptr;
+    if (!make(driver)) return nullptr;
     uint64_t at = end_ % kMostTaken;
     uint64_t skipped = at + count > kMostTaken ? kMostTaken - at : 0;
     if (end_ + skipped + count - begin_ > kMostTaken) return nullptr;
+    if (!note(end_ + skipped + count, place_behind)) return nullptr;
     at = (at + skipped) % kMostTaken;
     end_ += skipped + count;
-    ranges_[(first_range_ + range_count_++) % kMostRanges] = {end_, place_behind};
     *address = address_ + at * sizeof(CopyPiece);
     return static_cast<CopyPiece *>(memory_) + at;
+}
+
+bool PieceRing::note(uint64_t end, uint64_t place) {
+    uint64_t behind = first_range_ + range_count_;
+    bool is_same = range_count_ > 0 && ranges_[(behind - 1) % kMostRanges].place == place;
+    if (!is_same && range_count_ == kMostRanges) return false;
+    if (is_same) --behind;
+    if (!is_same) ++range_count_;
+    ranges_[behind % kMostRanges] = {end, place};
+    return true;
 }
 
 bool PieceRing::make(const Driver &driver) {

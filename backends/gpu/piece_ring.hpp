@@ -25,6 +25,7 @@ class PieceRing {
  public:
     // Room for so many pieces, and its address as kernels know it; NULL: there is none now, or the
     // driver has no memory for a ring. `reached` and `place_behind` are the queue's.
+    // REQUIRES: 0 < count <= kMostTaken.
     CopyPiece *take(const Driver &driver, uint64_t count, uint64_t reached, uint64_t place_behind,
                     uint64_t *address);
     // REQUIRES: nothing that runs reads it.
@@ -38,9 +39,10 @@ class PieceRing {
         uint64_t end;  // in pieces since the beginning, as are begin_ and end_
         uint64_t place;
     };
-    static constexpr uint32_t kMostRanges = 64;
+    static constexpr uint32_t kMostRanges = 64;  // of different places
 
     bool make(const Driver &driver);
+    bool note(uint64_t end, uint64_t place);
     void free_passed(uint64_t reached);
 
     void *memory_ = nullptr;

@@ -18,16 +18,12 @@ uint64_t piece_count(const quire_be_copy &one) {
     return one.size_bytes / kPieceBytes + (one.size_bytes % kPieceBytes != 0 ? 1 : 0);
 }
 
-// Collects pieces, and launches them all at once, or where there is no room for a list, as many as
-// arguments hold.
+// Collects pieces, and launches them all at once; where there are more than a list may have, or no
+// room for one, as many as it or the arguments hold.
 class Pieces {
  public:
     // total: of those that are going to be added.
-    Pieces(Enqueue *enqueue, uint64_t total) : enqueue_(enqueue) {
-        if (total <= kMostPieces) return;
-        list_ = enqueue->take_pieces(total, &call_.list);
-        if (list_ != nullptr) most_ = total;
-    }
+    Pieces(Enqueue *enqueue, uint64_t total) : enqueue_(enqueue), left_(total) { find_room(); }
 
     quire_status add(const quire_be_copy &one, quire_error *error) {
         for (uint64_t done = 0; done < one.size_bytes; done += kPieceBytes) {
@@ -44,11 +40,22 @@ class Pieces {
         if (count_ == 0) return QUIRE_OK;
         uint64_t count = count_;
         count_ = 0;
-        return enqueue_->launch(KernelName::copy, count, &call_.head, error);
+        quire_status status = enqueue_->launch(KernelName::copy, count, &call_.head, error);
+        left_ -= count;
+        if (list_ != nullptr) find_room();
+        return status;
     }
 
  private:
+    void find_room() {
+        uint64_t wanted = std::min(left_, PieceRing::kMostTaken);
+        call_.list = 0;
+        list_ = wanted <= kMostPieces ? nullptr : enqueue_->take_pieces(wanted, &call_.list);
+        most_ = list_ != nullptr ? wanted : kMostPieces;
+    }
+
     Enqueue *enqueue_;
+    uint64_t left_;
     CopyCall call_{};
     CopyPiece *list_ = nullptr;
     uint64_t most_ = kMostPieces;
