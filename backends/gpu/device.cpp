@@ -81,6 +81,7 @@ void close_parts(quire_be_device *device) {
     device->pinned.close();
     device->words.close();
     device->kernels.close();
+    device->profile_memory.close(*device->context.driver);
 }
 
 // REQUIRES, as of the next: the mutex is held, and the context is current.

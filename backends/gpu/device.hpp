@@ -6,8 +6,8 @@
 //   (1) the memory of a device object outlives its children: each holds a reference
 //   (2) device_close returns when nothing of the device runs, and its driver's objects are gone
 //   (3) calls of the driver that may wait are made by opening, quiesce, fence_wait_host, memory and
-//       closing, and where more memory is needed for cells or for a queue's scratch
-//       (reserve_scratch())
+//       closing, and where more memory is needed for cells, for a queue's scratch
+//       (reserve_scratch()) or for its lists of pieces (take_pieces())
 //
 // Threads: any. Whatever enqueues holds the mutex from its checks to its last driver call; the
 // driver's contexts are pushed inside it.
@@ -25,6 +25,7 @@
 #include "context.hpp"
 #include "kernels.hpp"
 #include "memory.hpp"
+#include "profile.hpp"
 #include "quire/plugin/backend.h"
 
 namespace quire::gpu {
@@ -65,6 +66,8 @@ struct quire_be_device {
     quire::gpu::Context context;
     quire::gpu::Kernels kernels;
     quire::gpu::Borders borders;  // constant once it is open
+    quire::gpu::ProfileMemory profile_memory;
+    bool takes_batches = true;  // the driver has not refused a batch of copies yet
     char name[64] = {};
 
     std::mutex mutex;

@@ -43,7 +43,10 @@ struct Ends {
 class Profile {
  public:
     explicit Profile(quire_be_device *device)
-        : device_(device), driver_(*device->context.driver), stream_(device->service->stream) {}
+        : device_(device),
+          driver_(*device->context.driver),
+          stream_(device->service->stream),
+          memory_(device->profile_memory) {}
     Profile(const Profile &) = delete;
     Profile &operator=(const Profile &) = delete;
     ~Profile();
@@ -65,9 +68,7 @@ class Profile {
     quire_be_device *device_;
     const Driver &driver_;
     Stream stream_;
-    void *host_ = nullptr;
-    uint64_t host_address_ = 0;
-    uint64_t address_ = 0;  // of twice kBytes
+    ProfileMemory &memory_;  // of the device twice kBytes
     Event begin_ = nullptr, end_ = nullptr;
     Shortest by_kernel_[kWays];
     Shortest by_driver_[kWays][kSizeCount];
@@ -76,10 +77,10 @@ class Profile {
 Result Profile::open() {
     uint64_t address = 0;
     if (Result result = driver_.memory_alloc(&address, 2 * kBytes)) return result;
-    address_ = address;
+    memory_.address = address;
     void *host = nullptr;
-    if (Result result = driver_.host_alloc(&host, &host_address_, kBytes)) return result;
-    host_ = host;
+    if (Result result = driver_.host_alloc(&host, &memory_.host_address, kBytes)) return result;
+    memory_.host = host;
     for (Event *event : {&begin_, &end_}) {
         Event made = nullptr;
         if (Result result = driver_.event_create(&made)) return result;
@@ -88,21 +89,19 @@ Result Profile::open() {
     return 0;
 }
 
-// What still runs after a failure ends before its memory goes: freeing memory of the device waits,
-// where waiting for the stream is refused.
+// What still runs after a failure ends before its events go.
 Profile::~Profile() {
     if (begin_ != nullptr) driver_.stream_wait(stream_);
     for (Event event : {begin_, end_}) {
         if (event != nullptr) driver_.event_destroy(event);
     }
-    if (address_ != 0) driver_.memory_free(address_);
-    if (host_ != nullptr) driver_.host_free(host_);
 }
 
 Ends Profile::ends_of(uint32_t way) const {
-    if (way == QUIRE_BE_COPY_H2D) return {address_, host_address_};
-    if (way == QUIRE_BE_COPY_D2H) return {host_address_, address_};
-    return {address_ + kBytes, address_};
+    uint64_t address = memory_.address;
+    if (way == QUIRE_BE_COPY_H2D) return {address, memory_.host_address};
+    if (way == QUIRE_BE_COPY_D2H) return {memory_.host_address, address};
+    return {address + kBytes, address};
 }
 
 template <typename Give>
@@ -142,7 +141,7 @@ Result Profile::time_driver(const Ends &ends, uint64_t bytes, uint64_t size_byte
     }
     Copies copies = {dsts, srcs, sizes_bytes, count};
     bool is_begun = false;
-    return time([&] { return give_copies(driver_, stream_, copies, &is_begun); }, shortest);
+    return time([&] { return give_copies(device_, stream_, copies, &is_begun); }, shortest);
 }
 
 // A driver may load a kernel, or begin to use an engine, when it is first wanted.
@@ -194,6 +193,13 @@ struct Known {
 };
 
 }  // namespace
+
+void ProfileMemory::close(const Driver &driver) {
+    if (address != 0) driver.memory_free(address);
+    if (host != nullptr) driver.host_free(host);
+    address = 0;
+    host = nullptr;
+}
 
 quire_status find_borders(quire_be_device *device, Borders *out, quire_error *error) {
     if (const char *text = environment("QUIRE_GPU_DMA_BYTES")) {

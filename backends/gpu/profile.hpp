@@ -13,12 +13,25 @@
 //   QUIRE_GPU_DMA_BYTES   the border of all ways, and nothing is measured: 0 gives the driver all
 //                         that is not between memories of the host, 2^64 - 1 nothing
 //
+// The memory that was copied stays until the device is closed: freeing it would wait for all that
+// runs on the GPU, an engine's streams too, which may wait for the thread that opens.
+//
 // Threads: any; one device at a time is measured, and who opens it meanwhile waits.
 #pragma once
 
 #include "border.hpp"
+#include "driver.hpp"
 
 namespace quire::gpu {
+
+struct ProfileMemory {
+    uint64_t address = 0;  // of the device
+    void *host = nullptr;
+    uint64_t host_address = 0;
+
+    // REQUIRES: the context is current, and nothing that runs uses it.
+    void close(const Driver &driver);
+};
 
 // Where measuring fails for a while, as when no memory is left, the borders are guessed, and the
 // next who opens the device measures.

@@ -154,13 +154,16 @@ quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t v
     return enqueue.use_fence(CommandKind::wait, fence, value, error);
 }
 
-Result give_copies(const Driver &driver, Stream stream, const Copies &copies, bool *is_begun) {
+Result give_copies(quire_be_device *device, Stream stream, const Copies &copies, bool *is_begun) {
+    const Driver &driver = *device->context.driver;
     *is_begun = false;
-    if (driver.copy_many != nullptr && copies.count > 1 && !is_legacy(stream)) {
+    bool has_batches = driver.copy_many != nullptr && device->takes_batches;
+    if (has_batches && copies.count > 1 && !is_legacy(stream)) {
         Result result = driver.copy_many(stream, copies);
         if (result == 0 || driver.is_fatal(result)) return result;
         // Those that were made nevertheless are made again, which changes nothing.
         *is_begun = true;
+        device->takes_batches = driver.is_out_of_memory(result);
     }
     for (size_t i = 0; i < copies.count; ++i) {
         Result result = driver.copy(stream, copies.dsts[i], copies.srcs[i], copies.sizes_bytes[i]);
@@ -301,8 +304,7 @@ quire::gpu::Result quire_be_queue::wait(const quire::gpu::Command &command) {
 
 quire::gpu::Result quire_be_queue::copy(const quire::gpu::Copies &copies) {
     bool is_begun = false;
-    quire::gpu::Result result =
-        quire::gpu::give_copies(*device->context.driver, stream, copies, &is_begun);
+    quire::gpu::Result result = quire::gpu::give_copies(device, stream, copies, &is_begun);
     if (result != 0 && is_begun) fail("the driver refused a part of a call");
     return result;
 }

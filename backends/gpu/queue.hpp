@@ -78,9 +78,10 @@ enum class Work {
 quire_status make_queue(quire_be_device *device, const StreamChoice &choice, quire_be_queue **out,
                         quire_error *error);
 
-// By one call of the driver where it has one that takes them, else by a call each. Where it is
-// refused, *is_begun says whether some may have been made.
-Result give_copies(const Driver &driver, Stream stream, const Copies &copies, bool *is_begun);
+// By one call of the driver where it has one that takes them, else by a call each; once it refused
+// one for more than want of memory, it is not asked again. Where it is refused, *is_begun says
+// whether some may have been made. REQUIRES: as make_queue().
+Result give_copies(quire_be_device *device, Stream stream, const Copies &copies, bool *is_begun);
 
 }  // namespace quire::gpu
 

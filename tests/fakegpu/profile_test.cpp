@@ -3,8 +3,11 @@
 // What opening a device measures on the emulated drivers, and what is left where a driver refuses a
 // part of it.
 
+#include <atomic>
 #include <future>
+#include <thread>
 
+#include "engine_rig.hpp"
 #include "plugin_copy.hpp"
 
 namespace quire::gpu_tests {
@@ -66,13 +69,13 @@ class Profile : public Driver {
         const quire_be_copy copies[] = {
             {address + kSize, address, kSize - 1, QUIRE_BE_COPY_D2D, 0},
             {address + 3 * kSize, address + 2 * kSize, kSize - 1, QUIRE_BE_COPY_D2D, 0}};
-        uint64_t before = calls(vendor().copy_many);
+        uint64_t before = calls(vendor().launch);
         EXPECT_EQ(api.copy(queue, copies, 2, &opened.error), QUIRE_OK) << opened.error.message;
-        uint64_t batches = calls(vendor().copy_many) - before;
+        bool is_drivers = calls(vendor().launch) == before;
         EXPECT_EQ(api.quiesce(opened.device, kPatience, &opened.error), QUIRE_OK);
         api.queue_release(queue);
         api.mem_free(opened.device, address, 4 * kSize, QUIRE_BE_MEMORY_DEVICE);
-        return batches == 1;
+        return is_drivers;
     }
     void expect_nothing_left(const quire_backend_api *api, const std::string &where) const {
         EXPECT_EQ(live_in_driver(), in_driver_) << where;
@@ -118,6 +121,42 @@ TEST_P(Profile, breaks_no_capture_of_another_thread) {
     EXPECT_EQ(symbol<int (*)()>("fakegpu_end_capture")(), 0) << "the capture was broken";
     ASSERT_EQ(opened.status, QUIRE_OK) << opened.error.message;
     EXPECT_TRUE(is_measured(opened));
+}
+
+class ProfileBeside : public Engine {
+ protected:
+    // Until the word is 1.
+    int block_stream(uint64_t word) {
+        if (is_cuda_) {
+            using Wait = int (*)(void *, uint64_t, uint64_t, unsigned);
+            return of_engine<Wait>("cuStreamWaitValue64")(stream_, word, 1, 0);
+        }
+        using Wait = int (*)(void *, void *, uint64_t, unsigned, uint64_t);
+        return of_engine<Wait>("hipStreamWaitValue64")(stream_, reinterpret_cast<void *>(word), 1,
+                                                       0, UINT64_MAX);
+    }
+};
+
+// Which may wait for the thread that opens. Somebody else lets it go after ten seconds.
+TEST_P(ProfileBeside, an_engines_stream_that_waits_is_not_waited_for) {
+    constexpr uint64_t kWord = 4096;
+    LibraryCopy plugin(plugin_of(vendor()));
+    auto *word = reinterpret_cast<uint64_t *>(rig_->host + kWord);
+    __atomic_store_n(word, 0, __ATOMIC_RELEASE);
+    ASSERT_EQ(block_stream(rig_->host_address + kWord), 0);
+    std::atomic<bool> is_open{false}, is_late{false};
+    std::thread patience([&] {
+        for (int i = 0; i < 1000 && !is_open; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+        is_late = !is_open;
+        __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    });
+    Opened opened(plugin.api());
+    is_open = true;
+    patience.join();  // closing does wait
+    EXPECT_EQ(opened.status, QUIRE_OK) << opened.error.message;
+    EXPECT_FALSE(is_late) << "opening waited for the engine's stream";
 }
 
 TEST_P(Profile, that_a_driver_refuses_is_a_guess_until_the_next_time) {
@@ -278,5 +317,6 @@ TEST_P(Profile, times_are_of_events_that_have_passed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Vendors, Profile, testing::Values(0, 1), name_of);
+INSTANTIATE_TEST_SUITE_P(Vendors, ProfileBeside, testing::Values(0, 1), name_of);
 
 }  // namespace quire::gpu_tests
