@@ -237,6 +237,13 @@ Offer offer() {
 
 void run(const Options &options) {
     nlohmann::ordered_json object;
+    std::string device = Session(options.threads.front(), options.device).device_name();
+    object["machine"]["device"] = device;
+    object["machine"]["scale"] = options.scale;
+    if (!options.json) std::printf("%s\n", device.c_str());
+    if (!options.json && options.scale != 1) {
+        std::printf("sizes are divided by %u: of whole ones this says nothing\n", options.scale);
+    }
     object["machine"]["last_level_cache_bytes"] = last_level_cache_bytes();
     object["cases"] = nlohmann::ordered_json::array();
     bool wants_sizes = options.wants("sizes");
@@ -252,7 +259,9 @@ void run(const Options &options) {
     bool has_sizes = wants_sizes && has_choice(options.device);
     if (has_sizes) run_sizes(options, &object);
     if (!has_sizes && !wants_others) {
-        throw Failure("sizes: only devices of cuda and hip copy by kernel or by driver");
+        throw Failure(
+            "sizes: only devices of cuda and hip copy by kernel or by driver: name one "
+            "by --device");
     }
     if (options.json) std::printf("%s\n", object.dump(2).c_str());
 }

@@ -68,9 +68,14 @@ class Report {
         object_["cases"] = nlohmann::ordered_json::array();
     }
 
-    void add_device(const std::string &name) {
+    void add_device(const std::string &name, uint32_t scale) {
         object_["machine"]["device"] = name;
-        if (!is_json_) std::printf("%s\n", name.c_str());
+        object_["machine"]["scale"] = scale;
+        if (is_json_) return;
+        std::printf("%s\n", name.c_str());
+        if (scale != 1) {
+            std::printf("sizes are divided by %u: of whole ones this says nothing\n", scale);
+        }
     }
 
     void add_machine(uint32_t threads) {
@@ -162,7 +167,7 @@ Offer offer() {
 bool run(const Options &options) {
     Report report(options.json);
     Session session(options.threads.front(), options.device, options.device_flags());
-    report.add_device(session.device_name());
+    report.add_device(session.device_name(), options.scale);
     if (session.is_host_visible()) {
         for (uint32_t threads : options.threads) report.add_machine(threads);
     }

@@ -4,6 +4,7 @@
 
 #include <quire/dyn.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -24,17 +25,26 @@ const quire_api &library() {
     return *api;
 }
 
+// Behind the colon of `place`; 0: it has none.
+uint32_t index_in(const std::string &place, size_t colon) {
+    if (colon == std::string::npos) return 0;
+    uint32_t index = 0;
+    const char *begin = place.data() + colon + 1, *end = place.data() + place.size();
+    auto [stop, code] = std::from_chars(begin, end, index);
+    if (code == std::errc{} && stop == end) return index;
+    throw Failure("--device: '" + place + "' is neither BACKEND nor BACKEND:INDEX");
+}
+
 }  // namespace
 
 Session::Session(uint32_t threads, const std::string &place_name, uint32_t flags) : api(library()) {
     auto host = described<quire_instance_desc>();
     must(api.instance_create(&host, &instance, &error));
     auto place = described<quire_device_desc>();
-    std::string backend = place_name.substr(0, place_name.find(':'));
+    size_t colon = place_name.find(':');
+    std::string backend = place_name.substr(0, colon);
     place.backend = backend.c_str();
-    if (backend.size() < place_name.size()) {
-        place.index = static_cast<uint32_t>(std::stoul(place_name.substr(backend.size() + 1)));
-    }
+    place.index = index_in(place_name, colon);
     place.threads = threads;
     place.flags = flags;
     must(api.device_open(instance, &place, &device, &error));
