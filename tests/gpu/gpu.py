@@ -12,6 +12,7 @@ The status is 0 only if something passed and nothing failed.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -22,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -31,6 +33,7 @@ VENDORS = ("cuda", "hip", "vulkan")
 FEW = ("AttentionTest.random_shapes_over_bf16*:RopeTest.random*:MergeTest*:CopyTest*:FillTest*:"
        "MoveTest*:QuantisedWriteTest.every_row*")
 SKIPPED = 77
+SECONDS_TO_DIE = 3
 DTYPES = ("bf16", "fp8", "f16")
 # Of decoding, as bench attention calls them; the first ones are measured of peers too.
 FIRST_SHAPES = ("32x4096-32/8-d128", "8x32768-32/8-d128")
@@ -131,7 +134,8 @@ def benchmarks(backend, options):
 def peers(options):
     has_torch = importlib.util.find_spec("torch") is not None
     program = pathlib.Path(__file__).with_name("peers.py")
-    yield Part("ceilings and peers", [sys.executable, program, "--seconds", "70"], 120, "all",
+    # It ends 15 s later at the latest (GRACE_SECONDS), counted from its start: within what is kept.
+    yield Part("ceilings and peers", [sys.executable, program, "--seconds", "70"], 90, "all",
                "" if has_torch else "no torch", kept=90)
 
 
@@ -167,18 +171,43 @@ def figures_of(part, text):
     return data
 
 
-def ended(command, limit):
-    """(exit status, standard output, standard error); None: it was not done, and is no more, with
-    all that it started."""
-    process = subprocess.Popen(command, text=True, env=environment(), stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors="replace",
-                               start_new_session=True)
+def figures_of_failed(part, text):
+    """None where there are none: the good cases of a benchmark count whatever others did."""
+    if part.reads in ("", "tests", "sanitizer"):
+        return None
     try:
-        out, errors = process.communicate(timeout=limit)
-        return process.returncode, out, errors
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return None, *process.communicate()
+        return figures_of(part, text)
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def failures_of(figures):
+    cases = figures.get("cases", []) if isinstance(figures, dict) else []
+    return "\n".join(f"{case['case']} {case.get('dtype', '')}: {case['failed']}"
+                     for case in cases if "failed" in case)
+
+
+def ended(command, limit):
+    """(exit status, standard output, standard error); None: it was not done. Its process group is
+    no more, however it ended: a compiler left behind would disturb what is measured later.
+
+    Files and not pipes: whoever left the group, or cannot be killed, could hold a pipe for ever.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [pathlib.Path(folder, name) for name in ("out", "errors")]
+        with paths[0].open("wb") as out, paths[1].open("wb") as errors:
+            process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL,
+                                       stdout=out, stderr=errors, start_new_session=True)
+        code = None
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(limit)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(SECONDS_TO_DIE)
+        return code, *(path.read_text(errors="replace") for path in paths)
 
 
 def run(part, left, options):
@@ -198,12 +227,15 @@ def run(part, left, options):
         stem = folder / part.name.replace(" ", "_").replace(":", "_")
         stem.with_suffix(".out").write_text(out + errors)
     outcome = Outcome(part.name, "passed" if code == 0 else "failed", time.monotonic() - start)
-    if code is None:
-        outcome.said = f"not done after {limit:.0f} s: {(errors or out).strip()[-300:]}"
+    if code is None:    # though it may have printed all it had
+        outcome.figures = figures_of_failed(part, out)
+        outcome.said = f"{(errors or out).strip()[-300:]}\nnot done after {limit:.0f} s"
     elif code == SKIPPED:
         outcome.outcome, outcome.said = "skipped", errors.strip()[-300:]
     elif code != 0:
-        outcome.said = (errors or out).strip()[-600:]
+        outcome.figures = figures_of_failed(part, out)
+        said = "\n".join(filter(None, [errors.strip(), failures_of(outcome.figures)]))
+        outcome.said = (said or out.strip())[-600:]
     elif part.reads:
         try:
             outcome.figures = figures_of(part, out)
@@ -235,7 +267,13 @@ def figures_of_peers(outcomes):
 def cases_of(outcomes, part):
     return [(outcome.name.split()[1], case) for outcome in outcomes
             if outcome.name.startswith(part) and outcome.figures
-            for case in outcome.figures["cases"] if "unsupported" not in case]
+            for case in outcome.figures.get("cases", [])
+            if not {"unsupported", "failed"} & case.keys()]
+
+
+def is_late(case):
+    """The host took longer to enqueue than the device to compute, which then waited."""
+    return case["clock"] == "device" and case["milliseconds"] * 1000 <= case.get("call_us", 0)
 
 
 def print_decode(outcomes):
@@ -246,7 +284,7 @@ def print_decode(outcomes):
     rows = cases_of(outcomes, "decode")
     if not rows:
         return
-    print(f"\n{'by':10} {'case':20} {'dtype':5} {'clock':6} {'ms':>9} {'GB/s':>8} {'of read':>8} "
+    print(f"\n{'by':10} {'case':20} {'dtype':5} {'clock':6} {'ms':>9}  {'GB/s':>8} {'of read':>8} "
           f"{'of copy':>8} {'plan us':>8} {'call us':>8}")
     for backend, case in rows:
         print_row(backend, case["case"], case["dtype"], case, read,
@@ -259,12 +297,16 @@ def print_decode(outcomes):
                     print(f"{peer:10} {name:20} {dtype:5} {case['unavailable']}")
                 else:
                     print_row(peer, name, dtype, case, read, f"{'-':>8} {'-':>8} {'-':>8}")
+    for name, why in peers.get("ceilings", {}).get("unavailable", {}).items():
+        print(f"{'ceiling':10} {name}: {why}")
+    if any(is_late(case) for _, case in rows):
+        print("* the host was slower than the device, so that part of the time is waiting")
 
 
 def print_row(by, name, dtype, case, read, rest):
     share = f"{100 * case['gbps'] / read:6.1f} %" if read else "-"
-    print(f"{by:10} {name:20} {dtype:5} {case['clock']:6} {case['milliseconds']:9.3f} "
-          f"{case['gbps']:8.1f} {share:>8} {rest}")
+    print(f"{by:10} {name:20} {dtype:5} {case['clock']:6} {case['milliseconds']:9.3f}"
+          f"{'*' if is_late(case) else ' '} {case['gbps']:8.1f} {share:>8} {rest}")
 
 
 def print_prefill(outcomes):
@@ -280,7 +322,11 @@ def print_prefill(outcomes):
         print_prompt(backend, case["case"], case["dtype"], case, case["gflops"] / 1000, product,
                      f"{case['plan_us']:8.1f} {case['call_us']:8.1f}")
     for tokens, case in peers.get("prefill_bf16", {}).items():
-        print_prompt("sdpa", tokens, "bf16", case, case["tflops"], product, f"{'-':>8} {'-':>8}")
+        if "unavailable" in case:
+            print(f"{'sdpa':10} {tokens:>7} {'bf16':5} {case['unavailable']}")
+        else:
+            print_prompt("sdpa", tokens, "bf16", case, case["tflops"], product,
+                         f"{'-':>8} {'-':>8}")
 
 
 def print_prompt(by, tokens, dtype, case, tflops, product, rest):
@@ -324,13 +370,43 @@ def version():
     return git.stdout.strip() if git and git.returncode == 0 else "unknown"
 
 
+def driver():
+    """NVIDIA's, where its tool is."""
+    tool = shutil.which("nvidia-smi")
+    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    said = subprocess.run(command, capture_output=True, text=True) if tool else None
+    return said.stdout.split("\n")[0] if said and said.returncode == 0 else "unknown"
+
+
+def minutes(text):
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError("a number above 0 is wanted")
+    return value
+
+
+def show(result, outcomes, options):
+    if options.json:
+        print(json.dumps(result, indent=2))
+    elif outcomes:
+        names = [f"{name}: {', '.join(found)}" for name, found in result["devices"].items()
+                 if found]
+        print(f"{result['date']}, version {result['version']}, driver {result['driver']}\n"
+              f"{'; '.join(names)}")
+        if options.short:
+            print("with little of everything: figures say nothing")
+        print_table(outcomes)
+
+
 def main():
     parser = argparse.ArgumentParser(
         prog="./dev gpu", description="Runs everything that wants a real GPU, from a tree that was "
-        "built before.", epilog="example: ./dev gpu --out figures --minutes 9")
+        "built before. The status is 0 where something passed and nothing failed.",
+        epilog="example: ./dev gpu --out figures --minutes 9")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="gets gpu.json and outputs")
-    parser.add_argument("--backend", action="append", choices=VENDORS, help="only these")
-    parser.add_argument("--minutes", type=float, default=9, help="at most (9)")
+    parser.add_argument("--backend", action="append", choices=VENDORS,
+                        help="only this one; may be given again")
+    parser.add_argument("--minutes", type=minutes, default=9, help="at most (9)")
     parser.add_argument("--short", action="store_true",
                         help="small shapes, to see that it runs; figures then say nothing")
     parser.add_argument("--json", action="store_true", help="one object instead of the table")
@@ -340,22 +416,28 @@ def main():
                  "compiler, and carry the tree")
     found = devices()
     if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
+        try:
+            options.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            sys.exit(f"gpu: --out {options.out}: {error.strerror}")
     outcomes = []
     result = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "version": version(),
-              "devices": {name: found.get(name, []) for name in VENDORS}, "parts": []}
-    for _, outcome in run_parts(list(parts_of(found, options)), 60 * options.minutes, options):
-        outcomes.append(outcome)
-        result["parts"].append(dataclasses.asdict(outcomes[-1]))
-        if options.out:     # whoever ends us early has what came before
-            (options.out / "gpu.json").write_text(json.dumps(result, indent=2) + "\n")
-    if options.json:
-        print(json.dumps(result, indent=2))
-    elif outcomes:
-        print_table(outcomes)
+              "driver": driver(), "parts": [],
+              "devices": {name: found.get(name, []) for name in VENDORS}}
+    try:
+        for _, outcome in run_parts(list(parts_of(found, options)), 60 * options.minutes, options):
+            outcomes.append(outcome)
+            result["parts"].append(dataclasses.asdict(outcomes[-1]))
+            if options.out:     # whoever ends us early has what came before
+                (options.out / "gpu.json").write_text(json.dumps(result, indent=2) + "\n")
+    except KeyboardInterrupt:
+        show(result, outcomes, options)
+        print("interrupted", file=sys.stderr)
+        return 130
+    show(result, outcomes, options)
     if not outcomes:
-        print("no device of cuda, hip or vulkan was found; `quire devices` says why",
-              file=sys.stderr)
+        print(f"no device of {', '.join(options.backend or VENDORS)} was found; `quire devices` "
+              "says why", file=sys.stderr)
     counted = {outcome.outcome for outcome in outcomes}
     return 0 if "passed" in counted and "failed" not in counted else 1
 

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""order: what ./dev gpu runs first, that slow parts leave others the seconds kept for them, and
-what it takes for a sanitizer that found nothing.
+"""order: what ./dev gpu runs first, that slow parts leave others the seconds kept for them, that
+nobody outlives or holds up a part, and what it makes of outputs.
 
     order.py
 """
 
 import argparse
+import contextlib
+import io
+import json
 import pathlib
+import re
 import runpy
 import sys
+import time
 
 GPU = runpy.run_path(str(pathlib.Path(__file__).with_name("gpu.py")))
+DONE = {"case": "good", "dtype": "f16", "clock": "device", "milliseconds": 0.02, "gbps": 1.0,
+        "share_of_stream": 0.5, "plan_us": 1.0, "call_us": 20.0}
 OPTIONS = argparse.Namespace(out=None, short=False, backend=None)
 
 
@@ -61,7 +68,69 @@ def sanitizers_have_to_have_looked():
         raise AssertionError(f"{text!r} was taken for {figures}")
 
 
+def nobody_holds_up_a_part():
+    """Not even who left its process group and holds its outputs."""
+    for last, wanted in (("sleep 20", None), ("echo done", 0)):
+        start = time.monotonic()
+        code, out, _ = GPU["ended"](["sh", "-c", f"setsid sleep 15 & {last}"], 2)
+        assert code == wanted and time.monotonic() - start < 8, (last, code)
+        assert out == ("done\n" if code == 0 else ""), out
+
+
+def is_running(pid):
+    try:
+        return pathlib.Path("/proc", pid, "stat").read_text().rsplit(")")[-1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def nobody_outlives_a_part():
+    code, out, _ = GPU["ended"](["sh", "-c", "sleep 30 & echo $!"], 10)
+    assert code == 0, code
+    end = time.monotonic() + 5
+    while is_running(out.strip()) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_running(out.strip()), out
+
+
+def peers_end_within_what_is_kept():
+    part = next(GPU["peers"](OPTIONS))
+    text = pathlib.Path(__file__).with_name("peers.py").read_text()
+    grace = float(re.search(r"^GRACE_SECONDS = (\d+)$", text, re.M)[1])
+    seconds = float(part.command[part.command.index("--seconds") + 1])
+    assert seconds + grace + 3 <= part.seconds <= part.kept, part
+
+
+def good_cases_count_beside_failed_ones():
+    bad = {"case": "bad", "dtype": "bf16", "milliseconds": None, "failed": "out of memory"}
+    text = json.dumps({"cases": [DONE, bad]})
+    part = GPU["Part"]("decode cuda", ["sh", "-c", "echo \"$0\"; exit 1", text], 10, "cases")
+    outcome = GPU["run"](part, 60, OPTIONS)
+    assert outcome.outcome == "failed", outcome
+    assert "bad bf16: out of memory" in outcome.said, outcome
+    assert GPU["cases_of"]([outcome], "decode") == [("cuda", DONE)], outcome
+
+
+def printed(case):
+    outcome = GPU["Outcome"]("decode cuda", "passed", figures={"cases": [case]})
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        GPU["print_decode"]([outcome])
+    return text.getvalue()
+
+
+def waiting_is_marked():
+    text = printed(DONE)
+    assert "0.020* " in text and "waiting" in text, text
+    for other in ({"call_us": 19.0}, {"clock": "host"}):
+        assert "*" not in printed({**DONE, **other}), other
+
+
 def main():
+    nobody_holds_up_a_part()
+    nobody_outlives_a_part()
+    peers_end_within_what_is_kept()
+    good_cases_count_beside_failed_ones()
+    waiting_is_marked()
     sanitizers_have_to_have_looked()
     slow_parts_leave_others_their_time()
     at_most_half_of_the_time_is_kept()

@@ -6,21 +6,29 @@ Prints JSON.
 
     peers.py [--device cuda | cpu] [--short] [--seconds N]
 
-Figures are device time by events, the median of some rounds; before each a large fill, so that the
-caches hold nothing of the inputs and the device is busy until the call is enqueued. Decode counts K
-and V once, in bf16, or in fp8 without scales; whoever's result is not that of a plain computation
-in f32 has no figure. On the cpu it is the host's clock, and f16 for bf16: to see that all of it
-runs. There Triton interprets, which takes a NumPy before 2.4.
+Figures are device time by events, the median of some rounds; before each a large read, so that the
+caches hold nothing of the inputs and the device is busy while the call is enqueued; a call that
+takes the host longer than that read has some waiting in its time. Decode counts K and V once, in
+bf16, or in fp8 without scales; whoever's result is not that of a plain computation in f32 has no
+figure. On the cpu it is the host's clock, and f16 for bf16: to see that all of it runs. There
+Triton interprets, which takes a NumPy before 2.4.
+
+What raises has no figure and takes nobody else's; why is said in its place.
 """
 
+import time
+
+START = time.monotonic()    # before PyTorch, whose import and first use of a GPU take seconds
+
+# ruff: noqa: E402
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
 import statistics
 import sys
 import threading
-import time
 
 import torch
 
@@ -39,7 +47,7 @@ class Sizes:
     prompts: tuple = (512, 2048, 8192)
     read_bytes: int = 4 * GIB
     product_side: int = 8192
-    fill_bytes: int = GIB
+    flush_bytes: int = GIB
     rounds: int = 20
 
 
@@ -53,12 +61,12 @@ class Device:
 
     def __init__(self, name, sizes, seconds):
         self.name, self.sizes = name, sizes
-        self.end = time.monotonic() + seconds
+        self.end = START + seconds
         self.is_gpu = name == "cuda"    # of AMD's too
         self.clock = "device" if self.is_gpu else "host"
         # Interpreted, tl.dot takes the bits of bf16 for whole numbers.
         self.dtype = torch.bfloat16 if self.is_gpu else torch.float16
-        self.filled = torch.empty(sizes.fill_bytes, dtype=torch.uint8, device=name)
+        self.unused = torch.zeros(sizes.flush_bytes // 4, dtype=torch.float32, device=name)
         if self.is_gpu:
             properties = torch.cuda.get_device_properties(0)
             self.title, self.multiprocessors = properties.name, properties.multi_processor_count
@@ -85,7 +93,8 @@ class Device:
         return statistics.median(self.once(call) for _ in range(self.sizes.rounds))
 
     def once(self, call):
-        self.filled.zero_()
+        # Read only: lines that a fill left changed would be written back while the call is timed.
+        torch.amax(self.unused)
         if not self.is_gpu:
             start = time.perf_counter()
             call()
@@ -98,25 +107,55 @@ class Device:
         return start.elapsed_time(end)
 
 
-def ceilings(device):
-    """The read is the best of several: none of them is sure to be what the device can do."""
+def words(error):
+    return f"{type(error).__name__}: {error}"[:200]
+
+
+@contextlib.contextmanager
+def said_in(failures, name):
+    """What is raised inside is kept there, and goes no further."""
+    try:
+        yield
+    except Exception as error:      # of whatever kind a library's own trouble is
+        failures[name] = words(error)
+
+
+def triton_reader(numbers, rounds):
     import paged_decode
-    size = device.bytes_to_read()
-    numbers = torch.ones(size // 4, dtype=torch.float32, device=device.name)
-    target = torch.empty_like(numbers)
-    readers = {"torch.sum": lambda: torch.sum(numbers),
-               "torch.amax": lambda: torch.amax(numbers),
+    return paged_decode.reader(numbers, rounds=rounds)
+
+
+def reads(device, numbers, results):
+    """The read is the best of several: none of them is sure to be what the device can do."""
+    readers = {"torch.sum": lambda: lambda: torch.sum(numbers),
+               "torch.amax": lambda: lambda: torch.amax(numbers),
                **{f"triton, {16 * rounds} KiB a program":
-                  paged_decode.reader(numbers, rounds=rounds) for rounds in (4, 16, 64)}}
-    reads = {name: size / device.milliseconds(call) / 1e6 for name, call in readers.items()}
-    copied = device.milliseconds(lambda: target.copy_(numbers))
-    side = device.sizes.product_side
-    a, b = device.random(side, side), device.random(side, side)
-    product = device.milliseconds(lambda: a @ b)
-    best = max(reads, key=reads.get)
-    return {"clock": device.clock, "read_gbps": reads[best], "read_by": best, "reads_gbps": reads,
-            "read_bytes": size, "cache_bytes": device.cache_bytes,
-            "copy_gbps": 2 * size / copied / 1e6, "bf16_tflops": 2 * side**3 / product / 1e9}
+                  lambda rounds=rounds: triton_reader(numbers, rounds) for rounds in (4, 16, 64)}}
+    for name, make in readers.items():
+        with said_in(results["unavailable"], name):
+            gbps = results["read_bytes"] / device.milliseconds(make()) / 1e6
+            results["reads_gbps"][name] = gbps
+            if gbps > (results["read_gbps"] or 0):
+                results.update(read_gbps=gbps, read_by=name)
+
+
+def ceilings(device, results):
+    """Fills in results; where there is no figure, `unavailable` says why."""
+    failures = {}
+    results.update(clock=device.clock, cache_bytes=device.cache_bytes, read_gbps=None, read_by=None,
+                   reads_gbps={}, copy_gbps=None, bf16_tflops=None, unavailable=failures)
+    with said_in(failures, "read and copy"):
+        size = results["read_bytes"] = device.bytes_to_read()
+        numbers = torch.ones(size // 4, dtype=torch.float32, device=device.name)
+        reads(device, numbers, results)
+        target = torch.empty_like(numbers)
+        copied = device.milliseconds(lambda: target.copy_(numbers))
+        results["copy_gbps"] = 2 * size / copied / 1e6
+    with said_in(failures, "product"):
+        side = device.sizes.product_side
+        a, b = device.random(side, side), device.random(side, side)
+        product = device.milliseconds(lambda: a @ b)
+        results["bf16_tflops"] = 2 * side**3 / product / 1e9
 
 
 class Different(Exception):
@@ -124,8 +163,8 @@ class Different(Exception):
 
 
 class Shape:
-    """One shape of decoding, and for each peer the ways that it has: (what way, a call that gives
-    [batch, heads, 1, dim])."""
+    """One shape of decoding, and for each peer the ways that it has: (what way, what prepares it
+    and returns a call that gives [batch, heads, 1, dim])."""
 
     def __init__(self, shape, kv_name, device):
         self.device, self.peers = device, PEERS[kv_name]
@@ -148,12 +187,18 @@ class Shape:
 
     def sdpa(self):
         attend = torch.nn.functional.scaled_dot_product_attention
-        yield {}, lambda: attend(self.q, self.k, self.v, enable_gqa=True)
+        yield {}, lambda: lambda: attend(self.q, self.k, self.v, enable_gqa=True)
 
     def flex(self):
+        """Compiled for this shape alone: after a second one PyTorch would compile for any."""
+        import torch._dynamo
         from torch.nn.attention.flex_attention import flex_attention
-        compiled = torch.compile(flex_attention)
-        yield {}, lambda: compiled(self.q, self.k, self.v, enable_gqa=True)
+
+        def prepare():
+            torch._dynamo.reset()
+            compiled = torch.compile(flex_attention, dynamic=False)
+            return lambda: compiled(self.q, self.k, self.v, enable_gqa=True)
+        yield {}, prepare
 
     def paged(self):
         """K and V as pages, and tables that lead through them in disorder."""
@@ -172,7 +217,7 @@ class Shape:
         import paged_decode
         (k, v), table = self.paged()
         for tuning in paged_decode.TUNINGS:
-            yield dataclasses.asdict(tuning), paged_decode.decoder(
+            yield dataclasses.asdict(tuning), lambda tuning=tuning: paged_decode.decoder(
                 self.q, k, v, table, self.length, tuning, self.device.multiprocessors)
 
     def flashinfer(self):
@@ -182,16 +227,18 @@ class Shape:
         indptr = torch.arange(self.batch + 1, **like) * table.shape[1]
         last = torch.full((self.batch,), BLOCK, **like)
         q = self.q.view(self.batch, self.q_heads, self.dim)
-        for has_tensor_cores in (True, False):
+
+        def prepare(how):
             space = torch.empty(256 << 20, dtype=torch.uint8, device=self.device.name)
-            wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
-                space, "HND", use_tensor_cores=has_tensor_cores)
+            wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(space, "HND", **how)
             start = time.perf_counter()
             wrapper.plan(indptr, table.flatten(), last, self.q_heads, self.kv_heads, self.dim,
                          BLOCK, q_data_type=q.dtype, kv_data_type=k.dtype)
-            said = {"use_tensor_cores": has_tensor_cores,
-                    "first_plan_us": (time.perf_counter() - start) * 1e6}
-            yield said, lambda wrapper=wrapper: wrapper.run(q, (k, v)).view(self.q.shape)
+            how["first_plan_us"] = (time.perf_counter() - start) * 1e6
+            return lambda: wrapper.run(q, (k, v)).view(self.q.shape)
+        for has_tensor_cores in (True, False):
+            how = {"use_tensor_cores": has_tensor_cores}
+            yield how, lambda how=how: prepare(how)
 
     def measured(self, how, call):
         # Products are summed in f32; weights and results are rounded to the 8 bits of bf16.
@@ -205,9 +252,9 @@ class Shape:
     def best(self, ways):
         """Of those that a device has room for; one that is wrong is no peer."""
         results, error = [], None
-        for how, call in ways:
+        for how, prepare in ways:
             try:
-                results.append(self.measured(how, call))
+                results.append(self.measured(how, prepare()))
             except Different:
                 raise
             except Exception as failure:    # of whatever kind a peer's own trouble is
@@ -224,18 +271,33 @@ class Shape:
             try:
                 results[name] = self.best(getattr(self, name)())
             except Exception as error:
-                results[name] = {"unavailable": f"{type(error).__name__}: {error}"[:200]}
+                results[name] = {"unavailable": words(error)}
 
 
-def prompts(device):
-    """Causal attention of whole prompts, contiguous; half of the scores are counted."""
-    attend, results = torch.nn.functional.scaled_dot_product_attention, {}
+def prompt(device, tokens):
+    """Causal attention of a whole prompt, contiguous; half of the scores are counted."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (device.random(1, heads, tokens, 128) for heads in (32, 8, 8))
+    took = device.milliseconds(lambda: attend(q, k, v, is_causal=True, enable_gqa=True))
+    return {"milliseconds": took, "clock": device.clock,
+            "tflops": 2 * 32 * tokens**2 * 128 / took / 1e9}
+
+
+def prompts(device, results):
     for tokens in device.sizes.prompts:
-        q, k, v = (device.random(1, heads, tokens, 128) for heads in (32, 8, 8))
-        took = device.milliseconds(lambda: attend(q, k, v, is_causal=True, enable_gqa=True))
-        results[str(tokens)] = {"milliseconds": took, "clock": device.clock,
-                                "tflops": 2 * 32 * tokens**2 * 128 / took / 1e9}
-    return results
+        try:
+            results[str(tokens)] = prompt(device, tokens)
+        except Exception as error:
+            results[str(tokens)] = {"unavailable": words(error)}
+
+
+def decode(device, shape, kv_name, results):
+    try:
+        compared = Shape(shape, kv_name, device)
+    except Exception as error:
+        results.update({name: {"unavailable": words(error)} for name in results})
+    else:
+        compared.compare(results)
 
 
 def measure(device, result):
@@ -244,19 +306,24 @@ def measure(device, result):
         result[f"decode_{kv_name}"] = {
             shape[0]: {name: {"unavailable": "there was no time left: --seconds"}
                        for name in peers} for shape in device.sizes.shapes}
-    result["ceilings"] = ceilings(device)
+    result["ceilings"], result["prefill_bf16"] = {}, {}
+    ceilings(device, result["ceilings"])
     if device.is_gpu:
-        torch.cuda.empty_cache()
-    result["prefill_bf16"] = prompts(device)
+        with said_in(result["ceilings"]["unavailable"], "free memory"):
+            torch.cuda.empty_cache()
+    prompts(device, result["prefill_bf16"])
     for kv_name in PEERS:
         for shape in device.sizes.shapes:
-            Shape(shape, kv_name, device).compare(result[f"decode_{kv_name}"][shape[0]])
+            decode(device, shape, kv_name, result[f"decode_{kv_name}"][shape[0]])
 
 
 def give_up(result):
     """A peer that compiles for minutes does not take what others gave."""
-    print(json.dumps(result, indent=2), flush=True)
-    os._exit(0)
+    try:
+        # Without indents it is one call of C, during which nobody changes the result.
+        print(json.dumps(result), flush=True)
+    finally:
+        os._exit(0)
 
 
 def main():
@@ -265,23 +332,28 @@ def main():
     parser.add_argument("--short", action="store_true",
                         help="small shapes, to see that it runs; figures then say nothing")
     parser.add_argument("--seconds", type=float, default=600,
-                        help="begin with no other peer after so many (600), and end "
+                        help="begin with no other peer so many (600) after the start, and end "
                         f"{GRACE_SECONDS} later at the latest")
     options = parser.parse_args()
+    result = {"device": None, "torch": torch.__version__}
+    left = START + options.seconds + GRACE_SECONDS - time.monotonic()
+    timer = threading.Timer(max(0, left), give_up, [result])
+    timer.daemon = True
+    timer.start()
     if options.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"    # read where Triton is imported
     elif not torch.cuda.is_available():
         print("torch sees no GPU", file=sys.stderr)
         sys.exit(77)
     torch.manual_seed(1)
-    device = Device(options.device, SHORT if options.short else Sizes(), options.seconds)
-    result = {"device": device.title, "torch": torch.__version__}
-    timer = threading.Timer(options.seconds + GRACE_SECONDS, give_up, [result])
-    timer.daemon = True
-    timer.start()
-    measure(device, result)
-    timer.cancel()
-    print(json.dumps(result, indent=2))
+    try:
+        device = Device(options.device, SHORT if options.short else Sizes(), options.seconds)
+        result["device"] = device.title
+        measure(device, result)
+    finally:
+        timer.cancel()
+        timer.join()    # where it has begun it prints, and ends the process
+        print(json.dumps(result, indent=2), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,21 +12,86 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 FOLDER = pathlib.Path(__file__).parent
 PYTHON = os.environ.get("QUIRE_TORCH_PYTHON", sys.executable)
 SKIPPED = 77
 # Triton's interpreter takes arrays of one element for numbers, which NumPy 2.4 refuses.
 NEEDED = "import numpy, torch, triton; int(numpy.zeros(1))"
-# One that takes for ever to compile.
+# One that takes for ever to compile, where PyTorch takes long to import.
 SLOW = """
 import sys, time
 sys.path.insert(0, {folder!r})
-sys.argv = ["peers.py", "--device", "cpu", "--short", "--seconds", "15"]
+sys.argv = ["peers.py", "--device", "cpu", "--short", "--seconds", "30"]
+class Slow:
+    def find_spec(name, *others):
+        if name == "torch":
+            time.sleep(12)
+sys.meta_path.insert(0, Slow)
 import peers
 peers.GRACE_SECONDS = 0
-peers.ceilings = peers.prompts = lambda device: {{}}
+peers.ceilings = peers.prompts = lambda device, results: None
 peers.Shape.triton = lambda shape: time.sleep(600)
+peers.main()
+"""
+# Each raises in places, FlashInfer (a false one) where it plans for the second time; a compiler
+# that takes only what is for one shape, and starts anew for each; and a wrong end.
+RAISING = """
+import dataclasses, os, sys, types
+sys.path.insert(0, {folder!r})
+sys.argv = ["peers.py", "--device", "cpu", "--short"]
+os.environ["TRITON_INTERPRET"] = "1"
+import torch
+import torch._dynamo
+import paged_decode
+import peers
+
+def raising(*arguments, **others):
+    raise RuntimeError("no compiler")
+
+class Wrapper:
+    def __init__(self, space, layout, use_tensor_cores):
+        self.has_plan = use_tensor_cores
+
+    def plan(self, *arguments, **others):
+        self.has_plan or raising()
+
+def compiled(function, backend=None, **others):
+    if backend:     # PyTorch's own call, where nothing else compiles
+        return really_compiled(function, backend=backend, **others)
+    assert others == {{"dynamic": False}} and resets.pop()
+    return function
+
+def measured(shape, how, call):
+    if "use_tensor_cores" in how:
+        return {{"milliseconds": 1.0, "how": how}}
+    return really_measured(shape, how, call)
+
+def made(shape, sizes, *others):
+    return raising() if sizes[0].startswith("1x48") else really_made(shape, sizes, *others)
+
+def ended(device, results):
+    really_prompts(device, results)
+    before = device.unused._version
+    device.once(lambda: None)
+    assert device.unused._version == before
+
+def decode(device, shape, kv_name, results):
+    if kv_name == "fp8":
+        raise KeyboardInterrupt
+    really_decode(device, shape, kv_name, results)
+
+resets = []
+torch._dynamo.reset = lambda: resets.append(True)
+really_compiled, torch.compile = torch.compile, compiled
+paged_decode.reader = paged_decode.decoder = raising
+sys.modules["flashinfer"] = types.SimpleNamespace(BatchDecodeWithPagedKVCacheWrapper=Wrapper)
+really_measured, peers.Shape.measured = peers.Shape.measured, measured
+really_made, peers.Shape.__init__ = peers.Shape.__init__, made
+really_prompts, peers.prompts = peers.prompts, ended
+really_decode, peers.decode = peers.decode, decode
+peers.SHORT = dataclasses.replace(peers.SHORT, prompts=(-1, 16))
 peers.main()
 """
 # A kernel that merges its parts wrongly must be noticed.
@@ -47,7 +112,7 @@ peers.main()
 def ran(*arguments):
     process = subprocess.run([PYTHON, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
                              text=True)
-    return process, json.loads(process.stdout) if process.returncode == 0 else None
+    return process, json.loads(process.stdout) if process.stdout else None
 
 
 def check_agreement():
@@ -74,6 +139,23 @@ def check_that_it_sees():
     assert "another one" in said.get("unavailable", ""), said
 
 
+def check_that_the_raising_cost_no_others():
+    process, result = ran("-c", RAISING.format(folder=str(FOLDER)))
+    assert process.returncode != 0 and "KeyboardInterrupt" in process.stderr, process.stderr
+    ceilings = result["ceilings"]
+    assert ceilings["read_gbps"] > 0 and ceilings["copy_gbps"] > 0, ceilings
+    assert set(ceilings["reads_gbps"]) == {"torch.sum", "torch.amax"}, ceilings
+    assert len(ceilings["unavailable"]) == 3, ceilings
+    assert "unavailable" in result["prefill_bf16"]["-1"], result
+    assert result["prefill_bf16"]["16"]["tflops"] > 0, result
+    first, second = result["decode_bf16"].values()
+    for name in ("sdpa", "flashinfer", "flex"):
+        assert first[name].get("milliseconds", 0) > 0, first
+    assert first["flashinfer"]["how"]["first_plan_us"] > 0, first
+    for peer in (first["triton"], *second.values()):
+        assert "no compiler" in peer["unavailable"], (first, second)
+
+
 def check_time_limit():
     process, result = ran(FOLDER / "peers.py", "--device", "cpu", "--short", "--seconds", "0")
     assert process.returncode == 0, process.stderr
@@ -82,8 +164,10 @@ def check_time_limit():
 
 
 def check_that_the_slow_cost_no_others():
+    start = time.monotonic()
     process, result = ran("-c", SLOW.format(folder=str(FOLDER)))
     assert process.returncode == 0, process.stderr
+    assert time.monotonic() - start < 30 + 8, "it does not count from its start"
     peers = result["decode_bf16"]["2x208-8/2-d64"]
     assert peers["sdpa"]["milliseconds"] > 0, peers
     assert "no time left" in peers["triton"]["unavailable"], peers
@@ -96,6 +180,7 @@ def main():
         return SKIPPED
     check_agreement()
     check_that_it_sees()
+    check_that_the_raising_cost_no_others()
     check_time_limit()
     check_that_the_slow_cost_no_others()
     return 0
