@@ -218,22 +218,36 @@ Status Shards::move(const Binding &binding, Queue *queue, const Array<quire_bloc
                                                 static_cast<uint32_t>(moves_.size()));
 }
 
-// The blocks to be zeroed that stand at *i and lie side by side, in one call; *i goes behind them.
+// The blocks to be zeroed that stand at *i, each once and in one call; *i goes behind them.
 Status Shards::zero(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
-                    uint64_t *i, quire_error *error) {
-    const quire_block_copy first = copies[*i];
-    uint64_t count = 0;
-    for (; *i < copies.size(); ++*i, ++count) {
+                    Ledger *ledger, uint64_t *i, quire_error *error) {
+    ranges_.shrink(0);
+    ++run_;
+    uint32_t group = kMaxGroups;  // of the last range, and where it ends
+    uint64_t end = 0;
+    for (; *i < copies.size(); ++*i) {
         const quire_block_copy &copy = copies[*i];
-        if (copy.kind != QUIRE_COPY_ZERO || copy.group != first.group) break;
-        if (static_cast<uint64_t>(copy.dst) != static_cast<uint64_t>(first.dst) + count) break;
+        if (copy.kind == kVoidCopy) continue;
+        if (copy.kind != QUIRE_COPY_ZERO) break;
+        if (!binding.holds(copy.group)) continue;
+        Block &block = ledger->pool(copy.group)[static_cast<uint32_t>(copy.dst)];
+        if (block.copied_to == run_) continue;
+        block.copied_to = run_;
+        const quire_be_pool &pool = binding.pool(copy.group);
+        auto stride = static_cast<uint64_t>(pool.block_stride);
+        uint64_t address = pool.address + static_cast<uint64_t>(copy.dst) * stride;
+        if (copy.group == group && address == end) {
+            ranges_[ranges_.size() - 1].size_bytes += stride;
+        } else {
+            ranges_.push(quire_be_range{address, stride});
+        }
+        group = copy.group;
+        end = address + stride;
     }
-    if (!binding.holds(first.group)) return Status{};
-    const quire_be_pool &pool = binding.pool(first.group);
-    auto stride = static_cast<uint64_t>(pool.block_stride);
-    uint64_t address = pool.address + static_cast<uint64_t>(first.dst) * stride;
-    return ask<&quire_backend_api::fill>(*binding.device()->api, error, queue->handle, address,
-                                         count * stride, 0u);
+    if (ranges_.empty()) return Status{};
+    return ask<&quire_backend_api::fill>(*binding.device()->api, error, queue->handle,
+                                         static_cast<const quire_be_range *>(ranges_.data()),
+                                         static_cast<uint32_t>(ranges_.size()), 0u);
 }
 
 Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_copy> &copies,
@@ -257,7 +271,7 @@ Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_cop
         if (i < copies.size() && copies[i].kind == QUIRE_COPY_TOKEN) {
             QUIRE_TRY(move(binding, queue, copies, &i, error));
         } else if (i < copies.size() && copies[i].kind == QUIRE_COPY_ZERO) {
-            QUIRE_TRY(zero(binding, queue, copies, &i, error));
+            QUIRE_TRY(zero(binding, queue, copies, ledger, &i, error));
         }
     }
     return Status{};

@@ -33,7 +33,7 @@ struct ShardRange {
 class Shards {
  public:
     explicit Shards(const HostAllocator *host)
-        : host_(host), parts_(host), kept_(host), descriptors_(host), moves_(host) {}
+        : host_(host), parts_(host), kept_(host), descriptors_(host), moves_(host), ranges_(host) {}
     ~Shards();
     Shards(const Shards &) = delete;
     Shards &operator=(const Shards &) = delete;
@@ -67,7 +67,8 @@ class Shards {
 
     // Room for the descriptors of that many copies, so that enqueue cannot fail for memory.
     bool reserve(uint64_t copies) {
-        return count_ == 0 || (descriptors_.reserve(copies) && moves_.reserve(copies));
+        return count_ == 0 ||
+               (descriptors_.reserve(copies) && moves_.reserve(copies) && ranges_.reserve(copies));
     }
     // Can all backends move tokens within their pools?
     bool can_move() const;
@@ -82,7 +83,7 @@ class Shards {
     Status move(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
                 uint64_t *i, quire_error *error);
     Status zero(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
-                uint64_t *i, quire_error *error);
+                Ledger *ledger, uint64_t *i, quire_error *error);
     bool joins_run(const quire_block_copy &copy, Ledger *ledger);
 
     const HostAllocator *host_;
@@ -93,6 +94,7 @@ class Shards {
     Binding *bindings_[kMaxShards] = {};
     Array<quire_be_copy> descriptors_;
     Array<quire_be_move> moves_;
+    Array<quire_be_range> ranges_;
     uint32_t run_ = 0;  // number of the current run of independent copies
 };
 

@@ -4,8 +4,9 @@
 //
 // A queue is a list of commands and one worker thread. A command is a function and a copy of its
 // arguments, so everything a caller passes may be reused when the call returns; a long list of
-// copies becomes one command and parts that hold the rest of it. Commands come in slabs and go back
-// to the queue's own list, so enqueueing allocates nothing once a queue is as deep as it gets.
+// copies or fills becomes one command and parts that hold the rest of it. Commands come in slabs
+// and go back to the queue's own list, so enqueueing allocates nothing once a queue is as deep as
+// it gets.
 //
 // Release   waits for nothing. What was enqueued runs on; the worker leaves after it.
 // Closing   the device's closing ends every wait for a fence that has not been reached. The rest of

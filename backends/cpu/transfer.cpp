@@ -3,7 +3,6 @@
 #include "transfer.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <mutex>
 
@@ -21,38 +20,52 @@ constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
 // Other queues' kernels wait for no more than this: some milliseconds.
 constexpr uint64_t kPiecesPerTurn = 128;
 
-constexpr uint32_t kCopiesPerCommand = (kArgumentBytes - 8) / sizeof(quire_be_copy);
-
-struct CopyList {
-    uint32_t count;        // of `copies`
-    uint32_t parts_count;  // of commands behind this one that hold the rest of the list
-    quire_be_copy copies[kCopiesPerCommand];
-};
-
-struct Fill {
-    uint64_t address;
+// One of a list: bytes to be copied, or to be set to one value.
+struct Item {
+    uint64_t dst;
+    uint64_t src;  // the value, of a fill
     uint64_t size_bytes;
-    uint64_t byte;
 };
 
-// A place in a list of copies: behind the first `offset` bytes of one of them.
+constexpr uint32_t kItemsPerCommand = (kArgumentBytes - 8) / sizeof(Item);
+
+struct ItemList {
+    uint32_t count;        // of `items`
+    uint32_t parts_count;  // of commands behind this one that hold the rest of the list
+    Item items[kItemsPerCommand];
+};
+
+// Does `size_bytes` of an item, behind the first `offset`.
+using Work = void (*)(const Item &item, uint64_t offset, uint64_t size_bytes);
+
+void copy_part(const Item &item, uint64_t offset, uint64_t size_bytes) {
+    std::memcpy(reinterpret_cast<void *>(item.dst + offset),
+                reinterpret_cast<const void *>(item.src + offset), size_bytes);
+}
+
+void fill_part(const Item &item, uint64_t offset, uint64_t size_bytes) {
+    std::memset(reinterpret_cast<void *>(item.dst + offset), static_cast<int>(item.src),
+                size_bytes);
+}
+
+void skip_part(const Item &, uint64_t, uint64_t) {}
+
+// A place in a list: behind the first `offset` bytes of an item.
 struct Place {
     const Command *command;
     uint32_t index;
     uint64_t offset;
 
-    const CopyList &list() const { return *reinterpret_cast<const CopyList *>(command->arguments); }
-    // Goes on by `size_bytes` and tells visit(copy, offset, size_bytes) what it passes.
-    // REQUIRES: as many are left.
-    template <typename Visit>
-    void pass(uint64_t size_bytes, Visit visit) {
+    const ItemList &list() const { return *reinterpret_cast<const ItemList *>(command->arguments); }
+    // Goes on by `size_bytes`, and does `work` with what it passes. REQUIRES: as many are left.
+    void pass(uint64_t size_bytes, Work work) {
         while (size_bytes != 0) {
-            const quire_be_copy &copy = list().copies[index];
-            uint64_t passed = std::min(size_bytes, copy.size_bytes - offset);
-            if (passed != 0) visit(copy, offset, passed);
+            const Item &item = list().items[index];
+            uint64_t passed = std::min(size_bytes, item.size_bytes - offset);
+            if (passed != 0) work(item, offset, passed);
             size_bytes -= passed;
             offset += passed;
-            if (offset == copy.size_bytes && size_bytes != 0) go_to_next();
+            if (offset == item.size_bytes && size_bytes != 0) go_to_next();
         }
     }
 
@@ -65,75 +78,65 @@ struct Place {
     }
 };
 
-// The list that threads share out among them. An item is whatever piece is next.
-struct SharedCopies {
+// The list that threads share out among them. An item of theirs is whatever piece is next.
+struct SharedList {
+    Work work;
     std::mutex mutex;
     Place next;
     uint64_t left_bytes;
 };
 
-void copy_piece(const void *context, uint32_t, uint32_t) {
-    auto *shared = *static_cast<SharedCopies *const *>(context);
+void work_on_piece(const void *context, uint32_t, uint32_t) {
+    auto *shared = *static_cast<SharedList *const *>(context);
     std::unique_lock lock(shared->mutex);
     Place place = shared->next;
     uint64_t size_bytes = std::min(shared->left_bytes, kPieceBytes);
     shared->left_bytes -= size_bytes;
-    shared->next.pass(size_bytes, [](const quire_be_copy &, uint64_t, uint64_t) {});
+    shared->next.pass(size_bytes, skip_part);
     lock.unlock();
-    place.pass(size_bytes, [](const quire_be_copy &copy, uint64_t offset, uint64_t passed) {
-        std::memcpy(reinterpret_cast<void *>(copy.dst + offset),
-                    reinterpret_cast<const void *>(copy.src + offset), passed);
-    });
+    place.pass(size_bytes, shared->work);
 }
 
-uint64_t sum_of_bytes(const CopyList &list) {
+uint64_t sum_of_bytes(const ItemList &list) {
     uint64_t size_bytes = 0;
-    for (uint32_t i = 0; i < list.count; ++i) size_bytes += list.copies[i].size_bytes;
+    for (uint32_t i = 0; i < list.count; ++i) size_bytes += list.items[i].size_bytes;
     return size_bytes;
 }
 
-// Runs task(context, item, thread) for each piece of `size_bytes`, in turns that let others in.
-void run_pieces(quire_be_device *device, uint64_t size_bytes, ThreadPool::Task task,
-                const void *context) {
-    for (uint64_t left = (size_bytes + kPieceBytes - 1) / kPieceBytes; left != 0;) {
-        uint64_t count = std::min(left, kPiecesPerTurn);
-        device->pool.run(static_cast<uint32_t>(count), task, context);
-        left -= count;
-    }
-}
-
-void run_copies(const void *arguments, quire_be_device *device, Fault *) {
+// Pieces are run in turns that let others in.
+template <Work work>
+void run_list(const void *arguments, quire_be_device *device, Fault *) {
     const Command *command = Command::of(arguments);
-    SharedCopies shared{{}, {command, 0, 0}, 0};
+    SharedList shared{work, {}, {command, 0, 0}, 0};
     uint32_t parts_left = shared.next.list().parts_count;
     shared.left_bytes = sum_of_bytes(shared.next.list());
     for (; parts_left != 0; --parts_left) {
         command = command->next;
-        shared.left_bytes += sum_of_bytes(*reinterpret_cast<const CopyList *>(command->arguments));
+        shared.left_bytes += sum_of_bytes(*reinterpret_cast<const ItemList *>(command->arguments));
     }
-    SharedCopies *context = &shared;
-    run_pieces(device, shared.left_bytes, copy_piece, &context);
+    SharedList *context = &shared;
+    uint64_t left = shared.left_bytes / kPieceBytes + (shared.left_bytes % kPieceBytes != 0);
+    while (left != 0) {
+        uint64_t count = std::min(left, kPiecesPerTurn);
+        device->pool.run(static_cast<uint32_t>(count), work_on_piece, &context);
+        left -= count;
+    }
 }
 
-// What is left of a fill when its first pieces are taken, by whichever thread.
-struct SharedFill {
-    const Fill *fill;
-    std::atomic<uint64_t> next_piece;
-};
-
-void fill_piece(const void *context, uint32_t, uint32_t) {
-    auto *shared = *static_cast<SharedFill *const *>(context);
-    const Fill &fill = *shared->fill;
-    uint64_t offset = shared->next_piece.fetch_add(1, std::memory_order_relaxed) * kPieceBytes;
-    std::memset(reinterpret_cast<void *>(fill.address + offset), static_cast<int>(fill.byte),
-                std::min(fill.size_bytes - offset, kPieceBytes));
-}
-
-void run_fill(const void *arguments, quire_be_device *device, Fault *) {
-    const auto *fill = static_cast<const Fill *>(arguments);
-    SharedFill shared = {fill, {0}};
-    SharedFill *context = &shared;
-    run_pieces(device, fill->size_bytes, fill_piece, &context);
+// item_of(i): of `count`.
+template <typename ItemOf>
+quire_status submit_list(quire_be_queue *queue, uint32_t count, Run run, ItemOf item_of,
+                         quire_error *error) {
+    uint32_t commands = (count - 1) / kItemsPerCommand + 1;
+    return queue->submit(commands, error, [&](uint32_t index, Command *command) {
+        uint32_t first = index * kItemsPerCommand;
+        auto *list = command->hold<ItemList>();
+        list->count = std::min(count - first, kItemsPerCommand);
+        list->parts_count = commands - 1 - index;
+        for (uint32_t i = 0; i < list->count; ++i) list->items[i] = item_of(first + i);
+        command->kind = index == 0 ? CommandKind::run : CommandKind::part;
+        command->run = run;
+    });
 }
 
 }  // namespace
@@ -143,29 +146,19 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
     if (quire_status status = check_copies(copies, count, error)) return status;
     if (count == 0) return QUIRE_OK;
-    uint32_t commands = (count - 1) / kCopiesPerCommand + 1;
-    return queue->submit(commands, error, [&](uint32_t index, Command *command) {
-        uint32_t first = index * kCopiesPerCommand;
-        uint32_t held = std::min(count - first, kCopiesPerCommand);
-        auto *list = command->hold<CopyList>();
-        list->count = held;
-        list->parts_count = commands - 1 - index;
-        std::memcpy(list->copies, copies + first, held * sizeof *copies);
-        command->kind = index == 0 ? CommandKind::run : CommandKind::part;
-        command->run = run_copies;
-    });
+    auto item_of = [&](uint32_t i) {
+        return Item{copies[i].dst, copies[i].src, copies[i].size_bytes};
+    };
+    return submit_list(queue, count, run_list<copy_part>, item_of, error);
 }
 
-quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
-                  quire_error *error) {
+quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
+                  uint32_t byte, quire_error *error) {
     if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_fill(address, size_bytes, byte, error)) return status;
-    if (size_bytes == 0) return QUIRE_OK;
-    return queue->submit(1, error, [&](uint32_t, Command *command) {
-        *command->hold<Fill>() = {address, size_bytes, byte};
-        command->kind = CommandKind::run;
-        command->run = run_fill;
-    });
+    if (quire_status status = check_fill(ranges, count, byte, error)) return status;
+    if (count == 0) return QUIRE_OK;
+    auto item_of = [&](uint32_t i) { return Item{ranges[i].address, byte, ranges[i].size_bytes}; };
+    return submit_list(queue, count, run_list<fill_part>, item_of, error);
 }
 
 }  // namespace quire::cpu

@@ -52,7 +52,7 @@ quire_status Enqueue::launch(KernelName name, uint64_t group_count, Head *argume
 }
 
 // A command that is held gets no place yet, so nobody could tell when its pieces have been read.
-CopyPiece *Enqueue::take_pieces(uint64_t count, uint64_t *address) {
+BytePiece *Enqueue::take_pieces(uint64_t count, uint64_t *address) {
     if (!queue_->held.empty()) return nullptr;
     const Driver &driver = *queue_->device->context.driver;
     return queue_->pieces.take(driver, count, queue_->reached, queue_->place + 1, address);

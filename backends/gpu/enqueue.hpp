@@ -35,7 +35,7 @@ class Enqueue {
     quire_status launch(KernelName name, uint64_t group_count, Head *arguments, quire_error *error);
     // Room for the pieces of a launch that is given next, and its address as kernels know it. NULL:
     // there is none now, or the queue holds its commands.
-    CopyPiece *take_pieces(uint64_t count, uint64_t *address);
+    BytePiece *take_pieces(uint64_t count, uint64_t *address);
     quire_status fill(uint64_t address, unsigned char byte, uint64_t size_bytes,
                       quire_error *error);
     // By the driver.

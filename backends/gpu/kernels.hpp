@@ -20,13 +20,14 @@ enum class KernelName {
     copy,
     fence_passed,
     fence_signal,
+    fill,
     kv_write,
     merge,
     move,
     reduce,
     rows
 };
-constexpr size_t kKernelCount = 11;
+constexpr size_t kKernelCount = 12;
 
 // Blocks of threads that a launch has in each of its two dimensions, on every device.
 constexpr uint64_t kMostBlocks = 65535;

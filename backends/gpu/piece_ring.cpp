@@ -4,7 +4,7 @@
 
 namespace quire::gpu {
 
-CopyPiece *PieceRing::take(const Driver &driver, uint64_t count, uint64_t reached,
+BytePiece *PieceRing::take(const Driver &driver, uint64_t count, uint64_t reached,
                            uint64_t place_behind, uint64_t *address) {
     free_passed(reached);
     if (!make(driver)) return nullptr;
@@ -14,8 +14,8 @@ CopyPiece *PieceRing::take(const Driver &driver, uint64_t count, uint64_t reache
     if (!note(end_ + skipped + count, place_behind)) return nullptr;
     at = (at + skipped) % kMostTaken;
     end_ += skipped + count;
-    *address = address_ + at * sizeof(CopyPiece);
-    return static_cast<CopyPiece *>(memory_) + at;
+    *address = address_ + at * sizeof(BytePiece);
+    return static_cast<BytePiece *>(memory_) + at;
 }
 
 bool PieceRing::note(uint64_t end, uint64_t place) {
@@ -30,7 +30,7 @@ bool PieceRing::note(uint64_t end, uint64_t place) {
 
 bool PieceRing::make(const Driver &driver) {
     if (memory_ != nullptr) return true;
-    if (driver.host_alloc(&memory_, &address_, kMostTaken * sizeof(CopyPiece)) == 0) return true;
+    if (driver.host_alloc(&memory_, &address_, kMostTaken * sizeof(BytePiece)) == 0) return true;
     memory_ = nullptr;
     return false;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// piece_ring: where a queue keeps the pieces of copies that are more than a launch's arguments
-// hold, so that one launch makes them all: pinned memory that kernels read, handed out round and
-// round.
+// piece_ring: where a queue keeps the pieces of copies or fills that are more than a launch's
+// arguments hold, so that one launch makes them all: pinned memory that kernels read, handed out
+// round and round.
 //
 // A range is free again when the queue has passed the place behind its launch (queue.hpp). Who
 // finds no room launches with arguments, as often as it takes.
@@ -26,7 +26,7 @@ class PieceRing {
     // Room for so many pieces, and its address as kernels know it; NULL: there is none now, or the
     // driver has no memory for a ring. `reached` and `place_behind` are the queue's.
     // REQUIRES: 0 < count <= kMostTaken.
-    CopyPiece *take(const Driver &driver, uint64_t count, uint64_t reached, uint64_t place_behind,
+    BytePiece *take(const Driver &driver, uint64_t count, uint64_t reached, uint64_t place_behind,
                     uint64_t *address);
     // REQUIRES: nothing that runs reads it.
     void close(const Driver &driver);

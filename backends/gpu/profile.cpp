@@ -117,7 +117,7 @@ Result Profile::time(Give give, Shortest *shortest) {
 }
 
 Result Profile::time_kernel(const Ends &ends, uint64_t bytes, Shortest *shortest) {
-    CopyCall call{};
+    PieceCall call{};
     Command command;
     command.kind = CommandKind::launch;
     command.kernel = KernelName::copy;

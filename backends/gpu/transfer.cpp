@@ -14,22 +14,35 @@ namespace quire::gpu {
 
 namespace {
 
-uint64_t piece_count(const quire_be_copy &one) {
-    return one.size_bytes / kPieceBytes + (one.size_bytes % kPieceBytes != 0 ? 1 : 0);
+uint64_t piece_count(uint64_t size_bytes, uint64_t piece_bytes) {
+    return size_bytes / piece_bytes + (size_bytes % piece_bytes != 0 ? 1 : 0);
+}
+
+// Of a fill: a copy's, or more where a GPU has no room for so many of them at once.
+uint64_t piece_bytes_of(const quire_be_range *ranges, uint32_t count) {
+    constexpr uint64_t kEnough = 4096;
+    uint64_t sum_bytes = 0;
+    for (uint32_t i = 0; i < count; ++i) sum_bytes += ranges[i].size_bytes;
+    return (sum_bytes / (kEnough * kPieceBytes) + 1) * kPieceBytes;
 }
 
 // Collects pieces, and launches them all at once; where there are more than a list may have, or no
 // room for one, as many as it or the arguments hold.
 class Pieces {
  public:
-    // total: of those that are going to be added.
-    Pieces(Enqueue *enqueue, uint64_t total) : enqueue_(enqueue), left_(total) { find_room(); }
+    // kernel: copy or fill. total: of those that are going to be added.
+    Pieces(Enqueue *enqueue, KernelName kernel, uint64_t piece_bytes, uint64_t total)
+        : enqueue_(enqueue), kernel_(kernel), piece_bytes_(piece_bytes), left_(total) {
+        find_room();
+    }
 
-    quire_status add(const quire_be_copy &one, quire_error *error) {
-        for (uint64_t done = 0; done < one.size_bytes; done += kPieceBytes) {
-            CopyPiece *to = list_ != nullptr ? list_ : call_.pieces;
-            to[count_++] = {one.dst + done, one.src + done,
-                            std::min<uint64_t>(one.size_bytes - done, kPieceBytes)};
+    // src: the byte, of a fill.
+    quire_status add(uint64_t dst, uint64_t src, uint64_t size_bytes, quire_error *error) {
+        for (uint64_t left = size_bytes, piece = 0; left != 0; left -= piece) {
+            uint64_t done = size_bytes - left;
+            piece = std::min(left, piece_bytes_);
+            BytePiece *to = list_ != nullptr ? list_ : call_.pieces;
+            to[count_++] = {dst + done, kernel_ == KernelName::copy ? src + done : src, piece};
             if (count_ < most_) continue;
             if (quire_status status = flush(error)) return status;
         }
@@ -40,7 +53,7 @@ class Pieces {
         if (count_ == 0) return QUIRE_OK;
         uint64_t count = count_;
         count_ = 0;
-        quire_status status = enqueue_->launch(KernelName::copy, count, &call_.head, error);
+        quire_status status = enqueue_->launch(kernel_, count, &call_.head, error);
         left_ -= count;
         if (list_ != nullptr) find_room();
         return status;
@@ -55,9 +68,11 @@ class Pieces {
     }
 
     Enqueue *enqueue_;
+    KernelName kernel_;
+    uint64_t piece_bytes_;
     uint64_t left_;
-    CopyCall call_{};
-    CopyPiece *list_ = nullptr;
+    PieceCall call_{};
+    BytePiece *list_ = nullptr;
     uint64_t most_ = kMostPieces;
     uint64_t count_ = 0;
 };
@@ -105,28 +120,44 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     const Borders &borders = queue->device->borders;
     uint64_t pieces_to_come = 0;
     for (uint32_t i = 0; i < count; ++i) {
-        if (!borders.is_for_driver(copies[i])) pieces_to_come += piece_count(copies[i]);
+        if (!borders.is_for_driver(copies[i]))
+            pieces_to_come += piece_count(copies[i].size_bytes, kPieceBytes);
     }
-    Pieces pieces(&enqueue, pieces_to_come);
+    Pieces pieces(&enqueue, KernelName::copy, kPieceBytes, pieces_to_come);
     Batch batch(&enqueue);
     for (uint32_t i = 0; i < count; ++i) {
-        bool is_for_driver = borders.is_for_driver(copies[i]);
-        quire_status status =
-            is_for_driver ? batch.add(copies[i], error) : pieces.add(copies[i], error);
+        const quire_be_copy &one = copies[i];
+        quire_status status = borders.is_for_driver(one)
+                                  ? batch.add(one, error)
+                                  : pieces.add(one.dst, one.src, one.size_bytes, error);
         if (status != QUIRE_OK) return status;
     }
     if (quire_status status = batch.flush(error)) return status;
     return pieces.flush(error);
 }
 
-quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
-                  quire_error *error) {
+quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
+                  uint32_t byte, quire_error *error) {
     if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_fill(address, size_bytes, byte, error)) return status;
-    if (size_bytes == 0) return QUIRE_OK;
+    if (quire_status status = check_fill(ranges, count, byte, error)) return status;
+    if (count == 0) return QUIRE_OK;
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) return status;
-    return enqueue.fill(address, static_cast<unsigned char>(byte), size_bytes, error);
+    if (count == 1 && ranges->size_bytes != 0) {
+        auto value = static_cast<unsigned char>(byte);
+        return enqueue.fill(ranges->address, value, ranges->size_bytes, error);
+    }
+    uint64_t piece_bytes = piece_bytes_of(ranges, count);
+    uint64_t pieces_to_come = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+        pieces_to_come += piece_count(ranges[i].size_bytes, piece_bytes);
+    }
+    Pieces pieces(&enqueue, KernelName::fill, piece_bytes, pieces_to_come);
+    for (uint32_t i = 0; i < count; ++i) {
+        quire_status status = pieces.add(ranges[i].address, byte, ranges[i].size_bytes, error);
+        if (status != QUIRE_OK) return status;
+    }
+    return pieces.flush(error);
 }
 
 }  // namespace quire::gpu

@@ -3,7 +3,8 @@
 // transfer: copies and fills.
 //
 // Small copies go many to a launch, by a kernel that reads and writes pinned memory in place; large
-// ones many to a call of the driver (border.hpp).
+// ones many to a call of the driver (border.hpp). Fills go many to a launch, and one alone is the
+// driver's.
 //
 // Threads: any.
 #pragma once
@@ -14,7 +15,7 @@ namespace quire::gpu {
 
 quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
                   quire_error *error);
-quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
-                  quire_error *error);
+quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
+                  uint32_t byte, quire_error *error);
 
 }  // namespace quire::gpu

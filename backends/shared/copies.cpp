@@ -52,12 +52,23 @@ quire_status check_copies(const quire_be_copy *copies, uint32_t count, quire_err
     return QUIRE_OK;
 }
 
-quire_status check_fill(uint64_t address, uint64_t size_bytes, uint32_t byte, quire_error *error) {
-    if (size_bytes == 0) return QUIRE_OK;
+quire_status check_fill(const quire_be_range *ranges, uint32_t count, uint32_t byte,
+                        quire_error *error) {
     if (byte > 0xFF) return fail(error, QUIRE_E_ARG, "%u is not a byte; give 0 to 255", byte);
-    if (!is_range(address, size_bytes)) {
-        return fail(error, QUIRE_E_ARG, "a fill of %" PRIu64 " bytes begins or ends outside memory",
-                    size_bytes);
+    if (count == 0) return QUIRE_OK;
+    if (ranges == nullptr)
+        return fail(error, QUIRE_E_ARG, "ranges is NULL, but count is %u", count);
+    uint64_t sum_bytes = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+        uint64_t size_bytes = ranges[i].size_bytes;
+        if (!is_range(ranges[i].address, size_bytes)) {
+            return fail(error, QUIRE_E_ARG,
+                        "range %u of %" PRIu64 " bytes to fill begins or ends outside memory", i,
+                        size_bytes);
+        }
+        if (__builtin_add_overflow(sum_bytes, size_bytes, &sum_bytes)) {
+            return fail(error, QUIRE_E_ARG, "the first %u ranges have more than 2^64 bytes", i + 1);
+        }
     }
     return QUIRE_OK;
 }

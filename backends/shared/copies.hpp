@@ -10,6 +10,7 @@
 namespace quire {
 
 quire_status check_copies(const quire_be_copy *copies, uint32_t count, quire_error *error);
-quire_status check_fill(uint64_t address, uint64_t size_bytes, uint32_t byte, quire_error *error);
+quire_status check_fill(const quire_be_range *ranges, uint32_t count, uint32_t byte,
+                        quire_error *error);
 
 }  // namespace quire

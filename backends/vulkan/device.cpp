@@ -252,7 +252,8 @@ quire_status quire_be_device::zero(uint64_t address, uint64_t size_bytes, quire_
     quire_be_queue *queue = nullptr;
     if (quire_status status = hold_setup(&queue, error)) return status;
     quire::vulkan::QueueHold hold(queue);
-    quire_status status = quire::vulkan::fill(queue, address, size_bytes, 0, error);
+    quire_be_range range = {address, size_bytes};
+    quire_status status = quire::vulkan::fill(queue, &range, 1, 0, error);
     if (status == QUIRE_OK) quire::vulkan::Recorder(queue).close_batch();
     quire::vulkan::Deadline never(UINT64_MAX);
     std::unique_lock lock(mutex);

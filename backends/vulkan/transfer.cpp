@@ -121,6 +121,20 @@ quire_status add_copy(quire_be_device &device, const quire_be_copy &one, std::ve
     return QUIRE_OK;
 }
 
+// Adds the parts of a range that lie in one buffer each. REQUIRES: it is memory.
+quire_status add_spans(quire_be_device &device, const quire_be_range &range,
+                       std::vector<Span> *spans, Staged *staged, quire_error *error) {
+    for (uint64_t done = 0; done < range.size_bytes; done += spans->back().size_bytes) {
+        Span span{};
+        uint64_t left = range.size_bytes - done;
+        quire_status status =
+            find_side(device, range.address + done, false, staged, &span, &left, error);
+        if (status != QUIRE_OK) return status;
+        spans->push_back(span);
+    }
+    return QUIRE_OK;
+}
+
 void fill_bytes(Recorder &recorder, const Span &span, uint64_t offset, uint64_t size_bytes,
                 uint32_t byte) {
     if (size_bytes == 0) return;
@@ -188,28 +202,27 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     return recorder.finish(error);
 }
 
-quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
-                  quire_error *error) {
+quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
+                  uint32_t byte, quire_error *error) {
     if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_fill(address, size_bytes, byte, error)) return status;
-    if (size_bytes == 0) return QUIRE_OK;
+    if (quire_status status = check_fill(ranges, count, byte, error)) return status;
+    if (count == 0) return QUIRE_OK;
     Recorder recorder(queue);
     if (quire_status status = recorder.begin(error)) return status;
     std::vector<Span> spans;
     Staged staged;
-    if (!is_memory(*queue->device, address, size_bytes)) {
-        return fail(error, QUIRE_E_ARG,
-                    "a fill of %" PRIu64 " bytes begins or ends outside this device's memory",
-                    size_bytes);
-    }
-    for (uint64_t done = 0; done < size_bytes; done += spans.back().size_bytes) {
-        Span span{};
-        uint64_t left = size_bytes - done;
-        quire_status status =
-            find_side(*queue->device, address + done, false, &staged, &span, &left, error);
+    for (uint32_t i = 0; i < count; ++i) {
+        if (ranges[i].size_bytes != 0 &&
+            !is_memory(*queue->device, ranges[i].address, ranges[i].size_bytes)) {
+            return fail(error, QUIRE_E_ARG,
+                        "range %u of %" PRIu64
+                        " bytes to fill begins or ends outside this device's memory",
+                        i, ranges[i].size_bytes);
+        }
+        quire_status status = add_spans(*queue->device, ranges[i], &spans, &staged, error);
         if (status != QUIRE_OK) return status;
-        spans.push_back(span);
     }
+    if (spans.empty()) return QUIRE_OK;
     for (const Span &span : spans) fill_span(recorder, span, byte);
     recorder.keep(std::move(staged.pieces), std::move(staged.landings));
     return recorder.finish(error);

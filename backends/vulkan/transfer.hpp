@@ -14,7 +14,7 @@ namespace quire::vulkan {
 
 quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
                   quire_error *error);
-quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
-                  quire_error *error);
+quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
+                  uint32_t byte, quire_error *error);
 
 }  // namespace quire::vulkan

@@ -90,7 +90,7 @@ const Capability kCapabilities[] = {
      "queue_bind queue_release quiesce", "QueueTest.*", nullptr, nullptr},
     {"copies", must, "Between device and host, none to very many bytes, to the byte.", "copy",
      "CopyTest.*", nullptr, nullptr},
-    {"fills", must, "A byte over a range.", "fill", "FillTest.*", nullptr, nullptr},
+    {"fills", must, "A byte over any number of ranges.", "fill", "FillTest.*", nullptr, nullptr},
     {"life of objects", must, "Live objects are counted, and nothing is left behind.", "shutdown",
      "LifeTest.*", nullptr, nullptr},
     {"kv write", must, "New tokens go to their slots, rounded to nearest even.",

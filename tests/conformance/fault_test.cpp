@@ -9,6 +9,7 @@
 #include "attention_case.hpp"
 #include "quire/attention.h"
 #include "quire/cache.h"
+#include "tests/device/fill_range.hpp"
 
 namespace quire::conformance {
 
@@ -43,7 +44,7 @@ void expect_stopped(const AttentionCase &attention, const char *word) {
     EXPECT_THROW(attention.run(rig), std::runtime_error);
     Memory memory(rig, 1);
     Error error;
-    expect_refused(api().fill(rig.queue(), memory.address(), 1, 0, &error), error,
+    expect_refused(test::fill_range(api(), rig.queue(), memory.address(), 1, 0, &error), error,
                    QUIRE_E_DEVICE_LOST);
     EXPECT_NE(std::strstr(error.message, word), nullptr) << error.message;
     // Other queues of the device run on.

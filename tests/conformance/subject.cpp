@@ -10,6 +10,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "tests/device/fill_range.hpp"
+
 namespace quire::conformance {
 
 namespace {
@@ -176,7 +178,7 @@ void Rig::copy(quire_be_queue *queue, uint64_t dst, uint64_t src, uint64_t size_
 
 void Rig::fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte) {
     Error error;
-    must(api().fill(queue, address, size_bytes, byte, &error), error);
+    must(test::fill_range(api(), queue, address, size_bytes, byte, &error), error);
 }
 
 void Rig::signal(quire_be_queue *queue, const Fence &fence, uint64_t value) {

@@ -105,6 +105,17 @@ struct ZeroOnFree : Pool {
     size_t written_bytes() const {
         return static_cast<size_t>(std::count(bytes_of(1), bytes_of(5), kWritten));
     }
+    // One without items.
+    void pass_a_step() {
+        auto desc = described<quire_step_desc>();
+        desc.queues = &queue;
+        desc.queue_count = 1;
+        quire_step step = 0;
+        cpu.must(cpu.api.step_begin(cpu.cache, &desc, nullptr, 0, 0, nullptr, 0, nullptr, 0, &step,
+                                    &cpu.error));
+        cpu.must(cpu.api.step_commit(cpu.cache, step, nullptr, &cpu.error));
+        finish(step);
+    }
 };
 
 }  // namespace
@@ -158,17 +169,30 @@ TEST_F(Zeroing, step_that_failed_is_zeroed_again) {
     end(seq);
 }
 
+// Two blocks side by side and one alone: two ranges of one call.
+TEST_F(ZeroOnFree, blocks_that_are_no_neighbours_are_zeroed_and_the_one_between_is_kept) {
+    quire_seq seqs[4] = {};
+    for (quire_seq &seq : seqs) {
+        seq = sequence(0);
+        quire_step step = commit(seq, 16);
+        write(seq);
+        finish(step);
+    }
+    auto is_third = [&](quire_seq seq) { return table(seq)[0] == 3; };
+    quire_seq kept = *std::find_if(std::begin(seqs), std::end(seqs), is_third);
+    for (quire_seq seq : seqs) {
+        if (seq != kept) end(seq);
+    }
+    pass_a_step();
+    EXPECT_EQ(written_bytes(), stride());
+    EXPECT_EQ(count(kept, kWritten), stride());
+    end(kept);
+}
+
 TEST_F(ZeroOnFree, pool_holds_nothing_of_a_sequence_that_ended_and_a_step_that_followed) {
     fill_by_a_tenant();
     EXPECT_EQ(written_bytes(), 4 * stride());
-    auto desc = described<quire_step_desc>();
-    desc.queues = &queue;
-    desc.queue_count = 1;
-    quire_step step = 0;
-    cpu.must(cpu.api.step_begin(cpu.cache, &desc, nullptr, 0, 0, nullptr, 0, nullptr, 0, &step,
-                                &cpu.error));
-    cpu.must(cpu.api.step_commit(cpu.cache, step, nullptr, &cpu.error));
-    finish(step);
+    pass_a_step();
     EXPECT_EQ(written_bytes(), 0u);
 }
 

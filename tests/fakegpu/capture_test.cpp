@@ -46,7 +46,7 @@ class Capture : public Engine {
                                   &rig_->error),
                   QUIRE_OK);
         large_ = {large, kLarge};
-        ASSERT_EQ(api().fill(queue, large, kLarge, 0x5A, &rig_->error), QUIRE_OK);
+        ASSERT_EQ(test::fill_range(api(), queue, large, kLarge, 0x5A, &rig_->error), QUIRE_OK);
     }
     void free_large() {
         api().mem_free(rig_->device, large_.first, large_.second, QUIRE_BE_MEMORY_DEVICE);
@@ -69,7 +69,8 @@ TEST_P(Capture, of_another_stream_refuses_the_legacy_one_and_fails_no_fence) {
         ASSERT_EQ(rig_->sync(), QUIRE_OK);
         begin_capture(another);
         expect_busy(signal(bound_), "captures another stream");
-        expect_busy(api().fill(bound_, rig_->address, 16, 1, &rig_->error), "another stream");
+        expect_busy(test::fill_range(api(), bound_, rig_->address, 16, 1, &rig_->error),
+                    "another stream");
         std::swap(bound_, rig_->queue);
         expect_busy(rig_->attend(rig_->address + Rig::kGiven), "another stream");
         std::swap(bound_, rig_->queue);

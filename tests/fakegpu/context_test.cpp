@@ -98,9 +98,9 @@ void Current::expect_kept(uint64_t what) {
         EXPECT_EQ(current(), what) << "mem_free";
     }
     fail(vendor().fill, 1, kOutOfMemory);
-    EXPECT_LT(api().fill(rig.queue, rig.address, 16, 0, &rig.error), 0);
+    EXPECT_LT(test::fill_range(api(), rig.queue, rig.address, 16, 0, &rig.error), 0);
     EXPECT_EQ(current(), what) << "a call that the driver refused";
-    EXPECT_EQ(api().fill(nullptr, rig.address, 16, 0, &rig.error), QUIRE_E_ARG);
+    EXPECT_EQ(test::fill_range(api(), nullptr, rig.address, 16, 0, &rig.error), QUIRE_E_ARG);
     EXPECT_EQ(current(), what) << "a call that was refused";
 }
 

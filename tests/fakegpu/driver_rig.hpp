@@ -22,6 +22,7 @@
 
 #include "quire/plugin/backend.h"
 #include "tests/bench/scene/opened_library.hpp"
+#include "tests/device/fill_range.hpp"
 
 namespace quire::gpu_tests {
 
@@ -265,7 +266,8 @@ struct Rig {
         std::memcpy(host + sizeof slots, rest, sizeof rest);
         quire_be_copy copy = {address + kNumbers, host_address, 64, QUIRE_BE_COPY_H2D, 0};
         if (auto status = api.copy(queue, &copy, 1, &error)) return status;
-        if (auto status = api.fill(queue, address + kGiven, 512, 0x3E, &error)) return status;
+        if (auto status = test::fill_range(api, queue, address + kGiven, 512, 0x3E, &error))
+            return status;
         if (auto status = write()) return status;
         if (auto status = attend(address + kGiven)) return status;
         if (auto status = api.fence_wait(queue, fence, value, &error)) return status;

@@ -65,7 +65,7 @@ TEST_P(Engine, event_is_recorded_behind_what_was_enqueued) {
     ASSERT_EQ(api().mem_alloc(rig_->device, kLarge, QUIRE_BE_MEMORY_DEVICE, &large, &pointer,
                               &rig_->error),
               QUIRE_OK);
-    ASSERT_EQ(api().fill(rig_->queue, large, kLarge, 9, &rig_->error), QUIRE_OK);
+    ASSERT_EQ(test::fill_range(api(), rig_->queue, large, kLarge, 9, &rig_->error), QUIRE_OK);
     ASSERT_EQ(api().native_signal(rig_->queue, &event, &rig_->error), QUIRE_OK);
     EXPECT_FALSE(is_event_done());
     // And another queue waits for it.
@@ -139,7 +139,7 @@ TEST_P(Engine, own_stream_of_a_thread_has_queues_of_that_thread_alone) {
     std::thread([&] {
         quire_native event = as_event(event_);
         Error &error = rig_->error;
-        EXPECT_EQ(api().fill(bound_, rig_->address, 16, 1, &error), QUIRE_E_ARG);
+        EXPECT_EQ(test::fill_range(api(), bound_, rig_->address, 16, 1, &error), QUIRE_E_ARG);
         EXPECT_TRUE(has(error, "thread that made it")) << error.message;
         EXPECT_EQ(api().fence_signal(bound_, rig_->fence, 2, &error), QUIRE_E_ARG);
         EXPECT_EQ(api().native_signal(bound_, &event, &error), QUIRE_E_ARG);
@@ -171,7 +171,7 @@ TEST_P(Engine, own_stream_of_a_thread_is_waited_for_by_another_that_closes) {
                               &rig_->error),
               QUIRE_OK);
     ASSERT_EQ(api().fence_create(rig_->device, 0, &done, &rig_->error), QUIRE_OK);
-    ASSERT_EQ(api().fill(bound_, large, kLarge, 9, &rig_->error), QUIRE_OK);
+    ASSERT_EQ(test::fill_range(api(), bound_, large, kLarge, 9, &rig_->error), QUIRE_OK);
     ASSERT_EQ(api().fence_signal(bound_, done, 1, &rig_->error), QUIRE_OK);
     // While a queue is held no memory is freed, so that closing is the first to wait.
     ASSERT_EQ(api().fence_wait(rig_->queue, rig_->fence, 1, &rig_->error), QUIRE_OK);
@@ -191,7 +191,7 @@ TEST_P(Engine, stream_that_is_gone_is_refused_and_the_device_lives) {
     void *gone = new_stream();
     ASSERT_EQ(bind(as_stream(gone)), QUIRE_OK) << rig_->error.message;
     destroy_stream(gone);
-    EXPECT_EQ(api().fill(bound_, rig_->address, 16, 1, &rig_->error), QUIRE_E_ARG);
+    EXPECT_EQ(test::fill_range(api(), bound_, rig_->address, 16, 1, &rig_->error), QUIRE_E_ARG);
     EXPECT_TRUE(has(rig_->error, "no such stream")) << rig_->error.message;
     EXPECT_EQ(api().fence_signal(bound_, rig_->fence, 1, &rig_->error), QUIRE_E_ARG);
     api().queue_release(bound_);

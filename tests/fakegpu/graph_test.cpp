@@ -88,7 +88,9 @@ class Graph : public Engine {
         }
         put_int(kCuQ + kRows * 4, cu_q);
         copy(mirror_ + kK, memory_ + kK, kInputEnd - kK, QUIRE_BE_COPY_H2D);
-        ASSERT_EQ(api().fill(rig_->queue, memory_ + kOut, kOutBytes, 0xEE, &rig_->error), QUIRE_OK);
+        ASSERT_EQ(
+            test::fill_range(api(), rig_->queue, memory_ + kOut, kOutBytes, 0xEE, &rig_->error),
+            QUIRE_OK);
         ASSERT_EQ(sync(rig_->queue), QUIRE_OK) << rig_->error.message;
     }
 
@@ -215,7 +217,7 @@ TEST_P(Graph, what_cannot_run_again_is_refused_and_breaks_nothing) {
     quire_error *error = &rig_->error;
     expect_busy(api().copy(bound_, &piece, 1, error), "copy");
     expect_busy(api().copy(bound_, &large, 1, error), "large copy");
-    expect_busy(api().fill(bound_, rig_->address, 16, 1, error), "fill");
+    expect_busy(test::fill_range(api(), bound_, rig_->address, 16, 1, error), "fill");
     expect_busy(api().move_tokens(bound_, &pool, &move, 1, error), "move");
     expect_busy(api().fence_signal(bound_, rig_->fence, value + 1, error), "signal");
     expect_busy(api().fence_wait(bound_, rig_->fence, value, error), "wait");

@@ -54,7 +54,9 @@ TEST_P(Lost, device_is_not_by_an_error_of_one_call) {
     ASSERT_EQ(rig.step(), QUIRE_OK) << rig.error.message;
     for (int code : {1, 701, 704, 705, 708, 711, 712, 713, 720}) {
         fail(vendor().fill, 1, code);
-        EXPECT_EQ(api().fill(rig.queue, rig.address, 16, 0, &rig.error), QUIRE_E_BACKEND) << code;
+        EXPECT_EQ(test::fill_range(api(), rig.queue, rig.address, 16, 0, &rig.error),
+                  QUIRE_E_BACKEND)
+            << code;
         EXPECT_EQ(rig.step(), QUIRE_OK) << code << rig.error.message;
         EXPECT_EQ(rig.sync(), QUIRE_OK) << code << rig.error.message;
     }

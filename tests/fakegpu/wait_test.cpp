@@ -68,7 +68,7 @@ class Waits : public Driver {
                       QUIRE_OK)
                 << rig_->error.message;
         }
-        ASSERT_EQ(api().fill(queue, large_, kLarge, 0x5A, &rig_->error), QUIRE_OK);
+        ASSERT_EQ(test::fill_range(api(), queue, large_, kLarge, 0x5A, &rig_->error), QUIRE_OK);
     }
     void fail_queue(quire_be_queue *queue) {
         quire_be_fence *failed = new_fence();
@@ -128,7 +128,8 @@ TEST_P(Waits, for_a_queue_that_has_failed_end_and_fail) {
     signal(failing, never_run, 5);
     EXPECT_EQ(wait_host(never_run, 5), QUIRE_E_DEVICE_LOST);
     EXPECT_EQ(wait_host(behind), QUIRE_E_DEVICE_LOST);
-    EXPECT_EQ(api().fill(waiting, rig_->address, 16, 0, &rig_->error), QUIRE_E_DEVICE_LOST);
+    EXPECT_EQ(test::fill_range(api(), waiting, rig_->address, 16, 0, &rig_->error),
+              QUIRE_E_DEVICE_LOST);
     EXPECT_TRUE(has(rig_->error, "waited for a fence that failed")) << rig_->error.message;
 }
 
@@ -171,7 +172,7 @@ TEST_P(Waits, that_are_held_hold_what_is_enqueued_behind_them) {
     wait(queue, go);
     uint64_t fills = calls(vendor().fill), launches = calls(vendor().launch);
     for (uint32_t i = 0; i < 100; ++i) {
-        ASSERT_EQ(api().fill(queue, rig_->address + i, 1, i, &rig_->error), QUIRE_OK);
+        ASSERT_EQ(test::fill_range(api(), queue, rig_->address + i, 1, i, &rig_->error), QUIRE_OK);
         quire_be_copy copy = {rig_->address + 128 + i, rig_->address + i, 1, QUIRE_BE_COPY_D2D, 0};
         ASSERT_EQ(api().copy(queue, &copy, 1, &rig_->error), QUIRE_OK);
     }
@@ -193,7 +194,7 @@ TEST_P(Waits, that_are_held_and_then_refused_fail_what_is_behind) {
     quire_be_queue *queue = new_queue();
     quire_be_fence *go = new_fence(), *done = new_fence();
     wait(queue, go);
-    ASSERT_EQ(api().fill(queue, rig_->address, 16, 1, &rig_->error), QUIRE_OK);
+    ASSERT_EQ(test::fill_range(api(), queue, rig_->address, 16, 1, &rig_->error), QUIRE_OK);
     signal(queue, done);
     fail(vendor().fill, 1, kOutOfMemory);
     signal_host(go);

@@ -79,7 +79,7 @@ def command(tree, folder):
            f"all backends are there, and the processor: {found}")
     expect(found["cpu"]["path"] == f"{tree.plugins}/quire_backend_cpu.so", "of this tree")
     out = tree.run(tree.command, "conform", "cpu", "--short", "--only", "FillTest.*")
-    expect("cpu 0.1.0" in out.stdout and "cases: 4 passed, 0 failed" in out.stdout,
+    expect("cpu 0.1.0" in out.stdout and "cases: 6 passed, 0 failed" in out.stdout,
            f"the conformance suite runs: {out.stdout}")
 
 

@@ -90,6 +90,6 @@ quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *
 /* transfer.c */
 quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
                   quire_error *error);
-quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
-                  quire_error *error);
+quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
+                  uint32_t byte, quire_error *error);
 #endif /* QUIRE_TESTS_TOY_DEVICE_H */

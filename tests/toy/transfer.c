@@ -4,13 +4,13 @@
  *
  * Threads: any; the works run on the device's thread.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "device.h"
 
 struct fill {
-    uint64_t address;
-    uint64_t size_bytes;
+    quire_be_range range;
     int byte;
 };
 
@@ -25,11 +25,13 @@ static int run_copies(const void *arguments, size_t size_bytes) {
     return 1;
 }
 
-static int run_fill(const void *arguments, size_t size_bytes) {
-    const struct fill *fill = arguments;
-    (void)size_bytes;
-    if (fill->size_bytes == 0) return 1;
-    memset((void *)(uintptr_t)fill->address, fill->byte, fill->size_bytes);
+static int run_fills(const void *arguments, size_t size_bytes) {
+    const struct fill *fills = arguments;
+    size_t i;
+    for (i = 0; i < size_bytes / sizeof *fills; ++i) {
+        if (fills[i].range.size_bytes == 0) continue;
+        memset((void *)(uintptr_t)fills[i].range.address, fills[i].byte, fills[i].range.size_bytes);
+    }
     return 1;
 }
 
@@ -75,12 +77,28 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     return queue_push(queue, run_copies, copies, count * sizeof *copies, error);
 }
 
-quire_status fill(quire_be_queue *queue, uint64_t address, uint64_t size_bytes, uint32_t byte,
-                  quire_error *error) {
-    struct fill work = {address, size_bytes, (int)byte};
-    const char *fault = range_fault(address, size_bytes);
+quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
+                  uint32_t byte, quire_error *error) {
+    struct fill *fills;
+    quire_status status;
+    uint32_t i;
     if (queue == NULL) return fail(error, QUIRE_E_ARG, "queue is NULL");
     if (byte > 255) return fail(error, QUIRE_E_ARG, "byte is %u, past 255", (unsigned)byte);
-    if (fault != NULL) return fail(error, QUIRE_E_ARG, "the range to fill %s", fault);
-    return queue_push(queue, run_fill, &work, sizeof work, error);
+    if (count == 0) return QUIRE_OK;
+    if (ranges == NULL) return fail(error, QUIRE_E_ARG, "ranges is NULL");
+    for (i = 0; i < count; ++i) {
+        const char *fault = range_fault(ranges[i].address, ranges[i].size_bytes);
+        if (fault == NULL) continue;
+        return fail(error, QUIRE_E_ARG, "range %u to fill %s", (unsigned)i, fault);
+    }
+    fills = malloc(count * sizeof *fills);
+    if (fills == NULL)
+        return fail(error, QUIRE_E_HOST_MEMORY, "no memory for %u fills", (unsigned)count);
+    for (i = 0; i < count; ++i) {
+        fills[i].range = ranges[i];
+        fills[i].byte = (int)byte;
+    }
+    status = queue_push(queue, run_fills, fills, count * sizeof *fills, error);
+    free(fills);
+    return status;
 }

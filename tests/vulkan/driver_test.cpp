@@ -16,6 +16,7 @@
 #include <string>
 
 #include "quire/plugin/backend.h"
+#include "tests/device/fill_range.hpp"
 
 namespace {
 
@@ -128,7 +129,8 @@ struct Rig {
                 api().mem_alloc(device, kBytes, QUIRE_BE_MEMORY_DEVICE, &address, &host, error)) {
             return status;
         }
-        if (auto status = api().fill(queue, address, kBytes, 1, error)) return status;
+        if (auto status = quire::test::fill_range(api(), queue, address, kBytes, 1, error))
+            return status;
         if (auto status = merge(error)) return status;
         if (auto status = api().fence_signal(queue, fence, 1, error)) return status;
         return api().fence_wait_host(fence, 1, UINT64_MAX, error);
@@ -240,7 +242,7 @@ TEST_F(VulkanDriver, device_that_is_lost_fails_its_fences_and_refuses_calls) {
         ASSERT_EQ(api().mem_alloc(device, 1 << 20, QUIRE_BE_MEMORY_DEVICE, &address, &host, &error),
                   QUIRE_OK);
         ASSERT_EQ(api().fence_wait(queue, fence, 1, &error), QUIRE_OK);
-        ASSERT_EQ(api().fill(queue, address, 1 << 20, 1, &error), QUIRE_OK);
+        ASSERT_EQ(quire::test::fill_range(api(), queue, address, 1 << 20, 1, &error), QUIRE_OK);
         ASSERT_EQ(api().fence_signal(queue, fence, 2, &error), QUIRE_OK);
         set_fault(fault);
         ASSERT_EQ(api().fence_signal_host(fence, 1, &error), QUIRE_OK);
@@ -248,7 +250,8 @@ TEST_F(VulkanDriver, device_that_is_lost_fails_its_fences_and_refuses_calls) {
         uint64_t value = 0;
         EXPECT_EQ(api().fence_read(fence, &value, &error), QUIRE_OK);
         EXPECT_EQ(value, UINT64_MAX);
-        EXPECT_EQ(api().fill(queue, address, 1, 1, &error), QUIRE_E_DEVICE_LOST);
+        EXPECT_EQ(quire::test::fill_range(api(), queue, address, 1, 1, &error),
+                  QUIRE_E_DEVICE_LOST);
         EXPECT_TRUE(has(error, "lost")) << error.message;
         quire_be_queue *another = nullptr;
         EXPECT_EQ(api().queue_bind(device, nullptr, &another, &error), QUIRE_E_DEVICE_LOST);
@@ -275,11 +278,13 @@ TEST_F(VulkanDriver, submission_that_is_refused_stops_its_queue_alone) {
         ASSERT_EQ(api().queue_bind(device, nullptr, &queue, &error), QUIRE_OK);
     }
     set_fault("refused submission");
-    ASSERT_EQ(api().fill(queues[0], address, 64, 1, &error), QUIRE_OK);
+    ASSERT_EQ(quire::test::fill_range(api(), queues[0], address, 64, 1, &error), QUIRE_OK);
     set_fault("");
-    EXPECT_EQ(api().fill(queues[0], address, 64, 1, &error), QUIRE_E_DEVICE_LOST);
+    EXPECT_EQ(quire::test::fill_range(api(), queues[0], address, 64, 1, &error),
+              QUIRE_E_DEVICE_LOST);
     EXPECT_TRUE(has(error, "refused a submission")) << error.message;
-    EXPECT_EQ(api().fill(queues[1], address, 64, 1, &error), QUIRE_OK) << error.message;
+    EXPECT_EQ(quire::test::fill_range(api(), queues[1], address, 64, 1, &error), QUIRE_OK)
+        << error.message;
     EXPECT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
     api().mem_free(device, address, 64, QUIRE_BE_MEMORY_DEVICE);
     for (auto *queue : queues) api().queue_release(queue);
@@ -298,9 +303,10 @@ TEST_F(VulkanDriver, commands_that_cannot_be_ended_stop_their_queue_and_fail_its
     ASSERT_EQ(api().queue_bind(rig.device, nullptr, &rig.queue, &error), QUIRE_OK);
     ASSERT_EQ(api().fence_create(rig.device, 0, &rig.fence, &error), QUIRE_OK);
     set_fault("unended commands");
-    ASSERT_EQ(api().fill(rig.queue, address, 64, 1, &error), QUIRE_OK);
+    ASSERT_EQ(quire::test::fill_range(api(), rig.queue, address, 64, 1, &error), QUIRE_OK);
     set_fault("");
-    EXPECT_EQ(api().fill(rig.queue, address, 64, 1, &error), QUIRE_E_DEVICE_LOST);
+    EXPECT_EQ(quire::test::fill_range(api(), rig.queue, address, 64, 1, &error),
+              QUIRE_E_DEVICE_LOST);
     EXPECT_TRUE(has(error, "refused what was recorded")) << error.message;
     EXPECT_EQ(api().fence_signal(rig.queue, rig.fence, 1, &error), QUIRE_OK);
     uint64_t value = 0;
@@ -309,7 +315,8 @@ TEST_F(VulkanDriver, commands_that_cannot_be_ended_stop_their_queue_and_fail_its
     // Another one is as good as new.
     api().queue_release(rig.queue);
     ASSERT_EQ(api().queue_bind(rig.device, nullptr, &rig.queue, &error), QUIRE_OK);
-    EXPECT_EQ(api().fill(rig.queue, address, 64, 1, &error), QUIRE_OK) << error.message;
+    EXPECT_EQ(quire::test::fill_range(api(), rig.queue, address, 64, 1, &error), QUIRE_OK)
+        << error.message;
     EXPECT_EQ(api().quiesce(rig.device, UINT64_MAX, &error), QUIRE_OK) << error.message;
     api().mem_free(rig.device, address, 64, QUIRE_BE_MEMORY_DEVICE);
     api().queue_release(rig.queue);
@@ -377,17 +384,19 @@ TEST_F(VulkanDriver, queues_that_fail_and_are_released_leave_nothing_and_no_fail
         quire_be_queue *queue = nullptr;
         ASSERT_EQ(api().queue_bind(device, nullptr, &queue, &error), QUIRE_OK);
         // It is as good as new, whatever became of the one that had its timeline.
-        ASSERT_EQ(api().fill(queue, address, 128, 1, &error), QUIRE_OK) << error.message;
+        ASSERT_EQ(quire::test::fill_range(api(), queue, address, 128, 1, &error), QUIRE_OK)
+            << error.message;
         ASSERT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
         bool is_refused = i % 2 == 0;
         if (is_refused) set_fault("refused submission");
-        ASSERT_EQ(is_refused ? api().fill(queue, address, 64, 2, &error)
+        ASSERT_EQ(is_refused ? quire::test::fill_range(api(), queue, address, 64, 2, &error)
                              : write_outside(queue, address, &error),
                   QUIRE_OK)
             << error.message;
         set_fault("");
         ASSERT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
-        EXPECT_EQ(api().fill(queue, address, 64, 2, &error), QUIRE_E_DEVICE_LOST);
+        EXPECT_EQ(quire::test::fill_range(api(), queue, address, 64, 2, &error),
+                  QUIRE_E_DEVICE_LOST);
         EXPECT_TRUE(has(error, is_refused ? "refused" : "slot")) << error.message;
         api().queue_release(queue);
         if (i < 2) most = semaphores();
@@ -411,12 +420,12 @@ TEST_F(VulkanDriver, queue_that_failed_behind_a_wait_refuses_calls) {
     ASSERT_EQ(api().mem_alloc(device, 64, QUIRE_BE_MEMORY_DEVICE, &address, &host, &error),
               QUIRE_OK);
     ASSERT_EQ(api().fence_wait(queue, fences[0], 1, &error), QUIRE_OK);
-    ASSERT_EQ(api().fill(queue, address, 64, 1, &error), QUIRE_OK);
+    ASSERT_EQ(quire::test::fill_range(api(), queue, address, 64, 1, &error), QUIRE_OK);
     ASSERT_EQ(api().fence_wait(queue, fences[1], 1, &error), QUIRE_OK);
     set_fault("refused submission");
     ASSERT_EQ(api().fence_signal_host(fences[0], 1, &error), QUIRE_OK);
     set_fault("");
-    EXPECT_EQ(api().fill(queue, address, 64, 1, &error), QUIRE_E_DEVICE_LOST);
+    EXPECT_EQ(quire::test::fill_range(api(), queue, address, 64, 1, &error), QUIRE_E_DEVICE_LOST);
     EXPECT_TRUE(has(error, "refused a submission")) << error.message;
     api().queue_release(queue);
     EXPECT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
@@ -510,7 +519,7 @@ TEST_F(VulkanDriver, threads_that_it_starts_take_no_signals_and_end_with_the_dev
     ASSERT_EQ(api().queue_bind(device, nullptr, &queue, &error), QUIRE_OK);
     ASSERT_EQ(api().mem_alloc(device, 4096, QUIRE_BE_MEMORY_DEVICE, &address, &host, &error),
               QUIRE_OK);
-    ASSERT_EQ(api().fill(queue, address, 4096, 1, &error), QUIRE_OK);
+    ASSERT_EQ(quire::test::fill_range(api(), queue, address, 4096, 1, &error), QUIRE_OK);
     ASSERT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
     Others others = other_threads();
     EXPECT_GT(others.count, 0) << "lavapipe has threads of its own";
@@ -537,10 +546,12 @@ int waits_of_a_swap(uint64_t size_bytes) {
         QUIRE_OK);
     int before = count_of("faulty_waits");
     for (uint32_t byte = 1; byte < 9; ++byte) {
-        EXPECT_EQ(api().fill(queue, address, size_bytes, byte, &error), QUIRE_OK);
+        EXPECT_EQ(quire::test::fill_range(api(), queue, address, size_bytes, byte, &error),
+                  QUIRE_OK);
         quire_be_copy copy = {host_address, address, size_bytes, QUIRE_BE_COPY_D2H, 0};
         EXPECT_EQ(api().copy(queue, &copy, 1, &error), QUIRE_OK) << error.message;
-        EXPECT_EQ(api().fill(queue, address, size_bytes, 0xFF, &error), QUIRE_OK);
+        EXPECT_EQ(quire::test::fill_range(api(), queue, address, size_bytes, 0xFF, &error),
+                  QUIRE_OK);
         EXPECT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
         const auto *bytes = static_cast<const unsigned char *>(host);
         EXPECT_EQ(bytes[0], byte) << "not in the order of the calls";

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "quire/plugin/backend.h"
+#include "tests/device/fill_range.hpp"
 
 namespace {
 
@@ -124,14 +125,14 @@ TEST_F(Staging, bytes_go_to_the_device_and_come_back) {
 }
 
 TEST_F(Staging, what_is_still_to_come_is_read_behind_it) {
-    must(api().fill(queues[0], on_device, kBytes, 1, &error));
+    must(quire::test::fill_range(api(), queues[0], on_device, kBytes, 1, &error));
     Bytes expected(host(0), host(0) + kBytes);
     copy(0, imported[0] + 100, on_device, 5000);
-    must(api().fill(queues[0], on_device, kBytes, 2, &error));
+    must(quire::test::fill_range(api(), queues[0], on_device, kBytes, 2, &error));
     copy(0, imported[0] + 2000, on_device, 1000);
     // Nothing of it was waited for.
     copy(0, on_device, imported[0], 10'000);
-    must(api().fill(queues[0], imported[0], 10'000, 9, &error));
+    must(quire::test::fill_range(api(), queues[0], imported[0], 10'000, 9, &error));
     copy(0, imported[1], on_device, 10'000);
     sync(0);
     std::fill_n(expected.begin() + 100, 5000, static_cast<unsigned char>(1));
@@ -143,7 +144,7 @@ TEST_F(Staging, what_is_still_to_come_is_read_behind_it) {
 
 TEST_F(Staging, bytes_are_there_when_a_fence_of_another_queue_says_so) {
     for (unsigned char round = 1; round < 20; ++round) {
-        must(api().fill(queues[0], on_device, kBytes, round, &error));
+        must(quire::test::fill_range(api(), queues[0], on_device, kBytes, round, &error));
         copy(0, imported[0], on_device, kBytes);
         must(api().fence_signal(queues[0], fences[0], ++values[0], &error));
         must(api().fence_wait(queues[1], fences[0], values[0], &error));
@@ -161,7 +162,7 @@ TEST_F(Staging, random_copies_and_fills_give_what_one_after_another_would) {
     std::mt19937 dice(5);
     auto roll = [&](uint64_t below) { return dice() % below; };
     uint64_t addresses[] = {on_device, imported[0], imported[1]};
-    must(api().fill(queues[0], on_device, kBytes, 0, &error));
+    must(quire::test::fill_range(api(), queues[0], on_device, kBytes, 0, &error));
     Bytes model[] = {Bytes(kBytes, 0), Bytes(host(0), host(0) + kBytes),
                      Bytes(host(1), host(1) + kBytes)};
     for (int i = 0; i < 600; ++i) {
@@ -172,7 +173,8 @@ TEST_F(Staging, random_copies_and_fills_give_what_one_after_another_would) {
         uint64_t at = roll(end - size_bytes), origin = roll(end - size_bytes);
         if (roll(6) == 0) {
             auto value = static_cast<unsigned char>(i);
-            must(api().fill(queues[0], addresses[to] + at, size_bytes, value, &error));
+            must(quire::test::fill_range(api(), queues[0], addresses[to] + at, size_bytes, value,
+                                         &error));
             std::fill_n(model[to].begin() + static_cast<int64_t>(at), size_bytes, value);
         } else {
             bool overlaps = to == from && at < origin + size_bytes && origin < at + size_bytes;

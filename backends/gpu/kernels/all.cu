@@ -7,6 +7,7 @@
 #include "attend_prefill.cu"
 #include "copy.cu"
 #include "fence.cu"
+#include "fill.cu"
 #include "kv_write.cu"
 #include "merge.cu"
 #include "move.cu"

@@ -4,7 +4,7 @@
 //
 // Everything a launch needs travels in its arguments, 4,096 bytes at most: nothing of ours has to
 // outlive the call, and a captured launch holds all it reads but the engine's own memory. A long
-// list of copies, which nobody captures, lies elsewhere (piece_ring.hpp).
+// list of copies or fills, which nobody captures, lies elsewhere (piece_ring.hpp).
 //
 // Invariants
 //   (1) each struct begins with a Head, has no padding that matters, and is of at most kMostBytes
@@ -66,17 +66,18 @@ struct FenceCall {
     uint64_t place;  // on the queue, reached behind this
 };
 
-struct CopyPiece {
+// Of a copy or a fill.
+struct BytePiece {
     uint64_t dst;
-    uint64_t src;
+    uint64_t src;  // the byte, of a fill
     uint64_t size_bytes;
 };
 constexpr uint32_t kPieceBytes = 16 << 10;
 constexpr uint32_t kMostPieces = 160;
-struct CopyCall {
+struct PieceCall {
     Head head;
     uint64_t list;  // address of the pieces; 0: they are these
-    CopyPiece pieces[kMostPieces];
+    BytePiece pieces[kMostPieces];
 };
 
 enum ScaleKind : uint32_t { kScaleTokenHead = 3 };  // QUIRE_SCALE_TOKEN_HEAD
@@ -178,7 +179,7 @@ struct AttendCall {
     float slopes[kMostSlopes];
 };
 
-static_assert(sizeof(CopyCall) <= kMostBytes && sizeof(KvWriteCall) <= kMostBytes &&
+static_assert(sizeof(PieceCall) <= kMostBytes && sizeof(KvWriteCall) <= kMostBytes &&
               sizeof(MoveCall) <= kMostBytes && sizeof(AttendCall) <= kMostBytes);
 
 }  // namespace quire::gpu

@@ -181,6 +181,13 @@ typedef struct quire_be_copy {
     uint32_t reserved0;
 } quire_be_copy;
 
+/* Memory of any kind to be set to one byte. Ranges of one call do not overlap; a backend need not
+ * look. */
+typedef struct quire_be_range {
+    uint64_t address;
+    uint64_t size_bytes;
+} quire_be_range;
+
 /* Token t of [0, token_count): slot = slots[t]; negative = skip. Slot s is block s / block_tokens,
  * place s % block_tokens. Converts `dtype` (f32, f16 or bf16) to the pool's types, round to nearest
  * even. In a latent pool k is [token_count][v_head_dim] and v [token_count][k_head_dim -
@@ -343,7 +350,8 @@ typedef struct quire_backend_api {
 
     quire_status (*copy)(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
                          quire_error *error);
-    quire_status (*fill)(quire_be_queue *queue, uint64_t address, uint64_t size_bytes,
+    /* `ranges` is host memory and read before the call returns. */
+    quire_status (*fill)(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
                          uint32_t byte, quire_error *error);
     quire_status (*kv_write)(quire_be_queue *queue, const quire_be_kv_write *args,
                              quire_error *error);

@@ -191,7 +191,8 @@ quire_status fence_wait(quire_be_queue *, quire_be_fence *, uint64_t, quire_erro
 quire_status copy(quire_be_queue *, const quire_be_copy *, uint32_t, quire_error *error) {
     return done("copy", error);
 }
-quire_status fill(quire_be_queue *, uint64_t, uint64_t, uint32_t, quire_error *error) {
+quire_status fill(quire_be_queue *, const quire_be_range *, uint32_t, uint32_t,
+                  quire_error *error) {
     return done("fill", error);
 }
 quire_status kv_write(quire_be_queue *, const quire_be_kv_write *, quire_error *error) {

@@ -11,6 +11,7 @@
 #include "quire/attention.h"
 #include "quire/cache.h"
 #include "remember.hpp"
+#include "tests/device/fill_range.hpp"
 
 namespace quire::wrong {
 
@@ -270,7 +271,8 @@ quire_status weigh_hidden_keys(quire_be_queue *queue, quire_be_plan *plan,
         }
     });
     if (!has_read_nan) return status;
-    return right().fill(queue, args->out, bytes_of(desc_of(plan).shape.q_dtype), 0xFF, error);
+    return test::fill_range(right(), queue, args->out, bytes_of(desc_of(plan).shape.q_dtype), 0xFF,
+                            error);
 }
 
 // Faults of rope, merges and moves. ---------------------------------------------------------------
