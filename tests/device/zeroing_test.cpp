@@ -30,12 +30,7 @@ struct Pool : testing::Test {
     }
     void TearDown() override {
         // A step that begins looks which ones are done, and they let the queue go.
-        auto desc = described<quire_step_desc>();
-        desc.queues = &queue;
-        desc.queue_count = 1;
-        quire_step step = 0;
-        cpu.must(cpu.api.step_begin(cpu.cache, &desc, nullptr, 0, 0, nullptr, 0, nullptr, 0, &step,
-                                    &cpu.error));
+        quire_step step = begin_without_items();
         cpu.must(cpu.api.step_abort(cpu.cache, step, &cpu.error));
         cpu.must(cpu.api.queue_destroy(queue, &cpu.error));
     }
@@ -49,6 +44,15 @@ struct Pool : testing::Test {
     }
     void end(quire_seq seq) { cpu.must(cpu.api.seq_end(cpu.cache, seq, 0, &cpu.error)); }
 
+    quire_step begin_without_items() {
+        auto desc = described<quire_step_desc>();
+        desc.queues = &queue;
+        desc.queue_count = 1;
+        quire_step step = 0;
+        cpu.must(cpu.api.step_begin(cpu.cache, &desc, nullptr, 0, 0, nullptr, 0, nullptr, 0, &step,
+                                    &cpu.error));
+        return step;
+    }
     quire_step commit(quire_seq seq, uint32_t token_count) {
         quire_step_result result{};
         quire_step step = cpu.begin(queue, seq, std::vector<uint32_t>(token_count, 3), &result);
@@ -105,14 +109,8 @@ struct ZeroOnFree : Pool {
     size_t written_bytes() const {
         return static_cast<size_t>(std::count(bytes_of(1), bytes_of(5), kWritten));
     }
-    // One without items.
     void pass_a_step() {
-        auto desc = described<quire_step_desc>();
-        desc.queues = &queue;
-        desc.queue_count = 1;
-        quire_step step = 0;
-        cpu.must(cpu.api.step_begin(cpu.cache, &desc, nullptr, 0, 0, nullptr, 0, nullptr, 0, &step,
-                                    &cpu.error));
+        quire_step step = begin_without_items();
         cpu.must(cpu.api.step_commit(cpu.cache, step, nullptr, &cpu.error));
         finish(step);
     }
