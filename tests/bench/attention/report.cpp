@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tests/bench/scene/heading.hpp"
+
 namespace quire::bench {
 
 namespace {
@@ -45,12 +47,7 @@ Report::Report(bool is_json, uint32_t scale) : is_json_(is_json), scale_(scale) 
 
 void Report::add_device(const std::string &name, const char *clock) {
     clock_ = clock;
-    object_["machine"]["device"] = name;
-    object_["machine"]["scale"] = scale_;
-    if (is_json_) return;
-    std::printf("%s\n", name.c_str());
-    if (scale_ != 1)
-        std::printf("sizes are divided by %u: of whole ones this says nothing\n", scale_);
+    add_heading(name, scale_, is_json_, &object_);
 }
 
 void Report::add_machine(uint32_t threads, const Streaming &streaming, double fma_gflops) {

@@ -17,6 +17,7 @@
 #include "tests/bench/machine/rounds.hpp"
 #include "tests/bench/machine/sizes.hpp"
 #include "tests/bench/scene/dtype.hpp"
+#include "tests/bench/scene/heading.hpp"
 #include "tests/bench/scene/options.hpp"
 
 namespace quire::bench {
@@ -238,12 +239,7 @@ Offer offer() {
 void run(const Options &options) {
     nlohmann::ordered_json object;
     std::string device = Session(options.threads.front(), options.device).device_name();
-    object["machine"]["device"] = device;
-    object["machine"]["scale"] = options.scale;
-    if (!options.json) std::printf("%s\n", device.c_str());
-    if (!options.json && options.scale != 1) {
-        std::printf("sizes are divided by %u: of whole ones this says nothing\n", options.scale);
-    }
+    add_heading(device, options.scale, options.json, &object);
     object["machine"]["last_level_cache_bytes"] = last_level_cache_bytes();
     object["cases"] = nlohmann::ordered_json::array();
     bool wants_sizes = options.wants("sizes");

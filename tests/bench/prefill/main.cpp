@@ -13,6 +13,7 @@
 #include "tests/bench/machine/fma_rate.hpp"
 #include "tests/bench/machine/median.hpp"
 #include "tests/bench/machine/rounds.hpp"
+#include "tests/bench/scene/heading.hpp"
 #include "tests/bench/scene/options.hpp"
 #include "tests/bench/scene/scene.hpp"
 #include "tests/bench/scene/session.hpp"
@@ -69,13 +70,7 @@ class Report {
     }
 
     void add_device(const std::string &name, uint32_t scale) {
-        object_["machine"]["device"] = name;
-        object_["machine"]["scale"] = scale;
-        if (is_json_) return;
-        std::printf("%s\n", name.c_str());
-        if (scale != 1) {
-            std::printf("sizes are divided by %u: of whole ones this says nothing\n", scale);
-        }
+        add_heading(name, scale, is_json_, &object_);
     }
 
     void add_machine(uint32_t threads) {

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "heading.hpp"
+
+#include <cstdio>
+
+namespace quire::bench {
+
+void add_heading(const std::string &device, uint32_t scale, bool is_json,
+                 nlohmann::ordered_json *object) {
+    nlohmann::ordered_json &machine = (*object)["machine"];
+    machine["device"] = device;
+    machine["scale"] = scale;
+    if (is_json) return;
+    std::printf("%s\n", device.c_str());
+    if (scale != 1)
+        std::printf("sizes are divided by %u: of whole ones this says nothing\n", scale);
+}
+
+}  // namespace quire::bench
