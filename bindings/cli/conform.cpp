@@ -82,6 +82,7 @@ void add_conform_options(CLI::App *app, ConformOptions *options) {
     value("--without", "NAME", "a capability that is not promised; repeatable");
     value("--patience", "SECONDS", "silence that means a hang (default 120)");
     flag("--short", "fewer random shapes");
+    value("--seed", "NUMBER", "which of them a short run takes");
     flag("--huge", "also copy more than 4 GiB");
     flag("--fast-16bit", "open devices with QUIRE_DEVICE_FAST_16BIT");
     flag("--list", "print capabilities and cases, and run nothing");

@@ -6,10 +6,10 @@
 //
 // The seed is fixed, so a failure is found again.
 
-#include <cstdlib>
 #include <random>
 #include <set>
 
+#include "tests/effort.hpp"
 #include "tests/unit/manager.hpp"
 
 namespace {
@@ -211,7 +211,7 @@ class Forger {
     std::set<uint64_t> kept_;
 };
 
-uint64_t handle_count() { return std::getenv("QUIRE_TEST_SHORT") != nullptr ? kShort : kHandles; }
+uint64_t handle_count() { return quire::tests::chosen({kHandles, kHandles, kShort}); }
 
 // How many of the calls were anything but stale.
 template <typename Call>

@@ -131,7 +131,7 @@ Written write_row(Rig &rig, WriteSpec spec, const Numbers &k, const Numbers &v,
 TEST_F(AmaxTest, random_writes_raise_the_largest_magnitudes_and_change_nothing_else) {
     Rig rig;
     uint32_t run_count = 0;
-    for (uint64_t seed = 1; seed <= (options().is_short ? 10u : 60u); ++seed) {
+    for (uint64_t seed : seeds(1, 60, 10)) {
         for (uint32_t dtype : kValueTypes) {
             expect_random_measures(rig, {dtype, dtype, 0, 0}, seed, &run_count);
             if (HasFatalFailure()) return;

@@ -103,6 +103,9 @@ def run(*arguments, fault=None, env=None):
     environment = {**os.environ, "QUIRE_CONFORM": SUITE, **(env or {})}
     environment.pop("QUIRE_WRONG", None)
     if fault:
+        # Whether a fault is seen must not depend on which random cases this run takes.
+        environment.pop("QUIRE_TEST_EFFORT", None)
+        environment.pop("QUIRE_TEST_SEED", None)
         environment["QUIRE_WRONG"] = fault
     process = subprocess.run([QUIRE, "conform", *map(str, arguments)], capture_output=True,
                              text=True, stdin=subprocess.DEVNULL, timeout=300, env=environment)

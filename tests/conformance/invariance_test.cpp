@@ -22,8 +22,7 @@ namespace {
 
 // Shapes that this backend serves, each with its own content.
 void for_each_shape(Rig &rig, const std::function<void(AttentionSpec)> &body) {
-    uint32_t count = options().is_short ? 6 : 30;
-    for (uint32_t seed = 1000; seed < 1000 + count; ++seed) {
+    for (uint64_t seed : seeds(1000, 30, 6)) {
         AttentionSpec spec = random_spec(seed);
         spec.rows.clear();
         spec.wants_lse = true;
@@ -263,9 +262,8 @@ TEST_F(InvarianceTest, row_gives_the_same_bits_alone_and_in_a_batch) {
 // A backend may have a kernel for prompts, and choose by the batch: it owes the same bits.
 TEST_F(InvarianceTest, prompt_gives_the_same_bits_alone_and_among_short_rows) {
     Rig rig;
-    uint32_t count = options().is_short ? 2 : 10;
-    uint64_t seed = 0;
-    for (uint32_t round = 0; round < count; ++round) {
+    for (uint64_t round : seeds(0, 10, 2)) {
+        uint64_t seed = round * std::size(kVariants);
         for (Variant variant : kVariants) {
             AttentionSpec spec = prompt_spec(variant, ++seed);
             if (!is_offered(rig, spec.shape)) continue;
@@ -384,9 +382,9 @@ TEST_F(InvarianceTest, runs_and_thread_counts_do_not_change_a_bit) {
 TEST_F(InvarianceTest, random_schedules_give_the_bits_of_each_row_alone) {
     Rig rig;
     Rig other(3);
-    uint32_t count = options().is_short ? 70 : 1'050;
     uint32_t run_count = 0;
-    for (uint64_t seed = 1; seed <= count && !HasFailure(); ++seed) {
+    for (uint64_t seed : seeds(1, 1'050, 70)) {
+        if (HasFailure()) break;
         Variant variant = kVariants[seed % std::size(kVariants)];
         AttentionSpec spec;
         if (!find_schedule(rig, variant, seed, &spec)) continue;

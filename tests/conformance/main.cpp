@@ -10,7 +10,8 @@
 // Exit status   0 passed, 1 failed, 2 wrong usage.
 //
 // QUIRE_PLUGIN_PATH  the folder of quire_backend_NAME.so
-// QUIRE_TEST_SHORT   if set and not 0: as --short
+// QUIRE_TEST_EFFORT  usual or few: as --short, with fewer shapes still; see tests/effort.hpp
+// QUIRE_TEST_SEED    as --seed
 
 #include <gtest/gtest.h>
 #include <unwind.h>
@@ -27,6 +28,7 @@
 #include "report_file.hpp"
 #include "runner.hpp"
 #include "subject.hpp"
+#include "tests/effort.hpp"
 
 namespace quire::conformance {
 
@@ -35,11 +37,6 @@ namespace {
 constexpr int kPassed = 0;
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
-
-bool is_short_by_environment() {
-    const char *value = std::getenv("QUIRE_TEST_SHORT");
-    return value != nullptr && std::strcmp(value, "0") != 0;
-}
 
 struct Request {
     RunOptions run;
@@ -66,6 +63,7 @@ void add_options(CLI::App *app, Request *request) {
         ->check(CLI::Range(1, 100'000))
         ->capture_default_str();
     app->add_flag("--short", run.is_short, "fewer random shapes");
+    app->add_option("--seed", run.seed, "which of them a short run takes: any number");
     app->add_flag("--huge", run.is_huge, "also copy more than 4 GiB");
     app->add_flag("--fast-16bit", run.is_fast_16bit, "open devices with FAST_16BIT");
     app->add_option("--readme", run.readme, "compare the matrix in this file with the answers");
@@ -103,8 +101,9 @@ int list() {
 
 // In a child, or under a debugger.
 int be_subject(const Request &request) {
-    options() = {request.run.backend, request.run.readme,     request.run.is_short,
-                 request.run.is_huge, request.run.patience_s, request.run.is_fast_16bit};
+    options() = {request.run.backend,      request.run.readme,  request.run.is_short,
+                 request.run.seed,         request.run.is_huge, request.run.patience_s,
+                 request.run.is_fast_16bit};
     std::string reason = load_subject();
     if (!reason.empty()) {
         if (request.events >= 0) send(request.events, {{"cannot", reason}});
@@ -175,7 +174,8 @@ int main(int argc, char **argv) {
         testing::InitGoogleTest();
     CLI::App app{"Runs the conformance suite on a backend of Quire."};
     Request request;
-    request.run.is_short = is_short_by_environment();
+    request.run.is_short = quire::tests::effort() != "all";
+    request.run.seed = quire::tests::run_seed();
     add_options(&app, &request);
     try {
         app.parse(argc, argv);

@@ -107,7 +107,7 @@ TEST_F(MoveTest, long_list_keeps_its_order) {
 
 TEST_F(MoveTest, random_moves_in_random_pools_change_nothing_beside) {
     Rig rig;
-    for (uint64_t seed = 1; seed <= (options().is_short ? 10u : 60u); ++seed) {
+    for (uint64_t seed : seeds(1, 60, 10)) {
         Dice dice(seed);
         AttentionSpec spec;
         spec.shape = plain_shape(rig);
@@ -134,7 +134,7 @@ TEST_F(MoveTest, random_moves_in_random_pools_change_nothing_beside) {
 TEST_F(MoveTest, moved_token_takes_its_codes_and_scales_along) {
     Rig rig;
     uint32_t run_count = 0;
-    for (uint64_t seed = 1; seed <= (options().is_short ? 12u : 60u); ++seed) {
+    for (uint64_t seed : seeds(1, 60, 12)) {
         Dice dice(seed);
         AttentionSpec spec =
             random_variant(seed % 4 == 0 ? Variant::latent : Variant::causal, seed);

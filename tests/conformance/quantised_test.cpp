@@ -47,7 +47,7 @@ void expect_codes_agree(uint32_t dtype, uint32_t kind) {
     auto find = [&](Rig &rig, uint64_t seed, AttentionSpec *spec) {
         return find_spec(rig, kPlain[seed % 4], seed, {dtype, dtype, kind, kind}, spec);
     };
-    expect_random_shapes_agree(mix(dtype, kind) >> 32, random_count() / 2, find);
+    expect_random_shapes_agree(seeds(mix(dtype, kind) >> 32, kShapes / 2, kFewShapes / 2), find);
 }
 
 // Attention over values, and over what kv_write makes codes of.
@@ -275,7 +275,7 @@ TEST_F(QuantisedTest, random_shapes_over_codes_of_two_types_agree_with_the_oracl
     auto find = [](Rig &rig, uint64_t seed, AttentionSpec *spec) {
         return find_spec(rig, Variant::causal, seed, random_codes(seed), spec);
     };
-    expect_random_shapes_agree(20'001, random_count(), find);
+    expect_random_shapes_agree(seeds(20'001, kShapes, kFewShapes), find);
 }
 
 TEST_F(QuantisedTest, random_shapes_over_codes_with_every_option_agree_with_the_oracle) {
@@ -283,7 +283,7 @@ TEST_F(QuantisedTest, random_shapes_over_codes_with_every_option_agree_with_the_
         Variant variant = kVariants[seed % std::size(kVariants)];
         return find_spec(rig, variant, seed, random_codes(seed), spec);
     };
-    expect_random_shapes_agree(21'001, 2 * random_count(), find);
+    expect_random_shapes_agree(seeds(21'001, 2 * kShapes, 2 * kFewShapes), find);
 }
 
 TEST_F(QuantisedTest, row_over_codes_gives_the_same_bits_alone_and_in_a_batch) {

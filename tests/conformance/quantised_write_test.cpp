@@ -253,7 +253,7 @@ TEST_F(QuantisedWriteTest, every_row_gets_its_own_scale_and_codes_whatever_is_in
     Rig rig;
     uint32_t run_count = 0;
     for (uint32_t dtype : kCodeTypes) {
-        for (uint64_t seed = 1; seed <= (options().is_short ? 8u : 40u); ++seed) {
+        for (uint64_t seed : seeds(1, 40, 8)) {
             expect_random_writes(rig, same(dtype, QUIRE_SCALE_TOKEN_HEAD), seed, &run_count);
             if (HasFatalFailure()) return;
         }
@@ -264,7 +264,7 @@ TEST_F(QuantisedWriteTest, every_row_gets_its_own_scale_and_codes_whatever_is_in
 TEST_F(QuantisedWriteTest, random_types_and_kinds_of_scales_land_in_their_slots) {
     Rig rig;
     uint32_t run_count = 0;
-    for (uint64_t seed = 1; seed <= (options().is_short ? 20u : 120u); ++seed) {
+    for (uint64_t seed : seeds(1, 120, 20)) {
         PoolTypes types = random_codes(seed);
         // Beside codes values are compared as codes of a scale of 1, so as f32.
         if (types.k_scale_kind == QUIRE_SCALE_NONE) types.k_dtype = QUIRE_DTYPE_F32;

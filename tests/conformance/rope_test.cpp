@@ -314,10 +314,9 @@ bool fit(Rig &rig, RopeSpec *spec) {
 
 void expect_random_ropes_agree(uint32_t pairing, bool is_latent, uint64_t first_seed) {
     Rig rig;
-    uint32_t count = options().is_short ? 15 : 100;
     uint32_t run_count = 0;
     double worst = 0.0;
-    for (uint64_t seed = first_seed; seed < first_seed + count; ++seed) {
+    for (uint64_t seed : seeds(first_seed, 100, 15)) {
         RopeSpec spec = random_rope(seed, is_latent ? seed % 2 : pairing, is_latent);
         if (!fit(rig, &spec)) continue;
         ++run_count;

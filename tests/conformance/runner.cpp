@@ -41,6 +41,7 @@ std::vector<std::string> Runner::arguments(const char *mode) const {
     std::vector<std::string> list = {mode, "--backend=" + options_.backend};
     if (!options_.readme.empty()) list.push_back("--readme=" + options_.readme);
     if (options_.is_short) list.push_back("--short");
+    list.push_back("--seed=" + std::to_string(options_.seed));
     if (options_.is_huge) list.push_back("--huge");
     if (options_.is_fast_16bit) list.push_back("--fast-16bit");
     // A wait inside a case ends before the case is given up, and leaves time to say so.

@@ -21,6 +21,7 @@ struct RunOptions {
     std::vector<std::string> without;  // names of `may` capabilities that are not promised
     std::string readme;
     bool is_short = false;
+    uint64_t seed = 0;
     bool is_huge = false;
     bool is_fast_16bit = false;
     uint32_t patience_s = 120;  // of silence, after which a child is killed

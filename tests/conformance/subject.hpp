@@ -27,12 +27,15 @@ constexpr uint64_t kFenceFailed = UINT64_MAX;
 struct Options {
     std::string backend = "cpu";  // a name, or a path: what holds a slash
     std::string readme;           // of the backend; empty: not looked at
-    bool is_short = false;        // fewer shapes
+    bool is_short = false;        // fewer random shapes, see seeds()
+    uint64_t seed = 0;            // which ones
     bool is_huge = false;         // copy more than 4 GiB too
     uint32_t patience_s = 60;     // longer is a hang
     bool is_fast_16bit = false;   // open devices with FAST_16BIT
 };
 Options &options();
+// The seeds of this run, of the `all` from `first` on: every one, or with --short about `few`.
+std::vector<uint64_t> seeds(uint64_t first, uint32_t all, uint32_t few);
 inline uint64_t patience_ns() { return options().patience_s * uint64_t{1'000'000'000}; }
 
 // Opens the plugin. Empty, or why it cannot be had.

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "schedule_cache.hpp"
+#include "tests/effort.hpp"
 
 namespace {
 
@@ -304,10 +305,10 @@ class Schedule {
 };
 
 TEST(Schedules, give_every_token_the_bits_that_its_text_alone_gives) {
-    uint64_t count = std::getenv("QUIRE_TEST_SHORT") != nullptr ? 20 : 170;
     uint64_t schedules = 0;
     for (const ScheduleShape &shape : shapes()) {
-        for (uint64_t seed = 1; seed <= count; ++seed, ++schedules) {
+        for (uint64_t seed : quire::tests::seeds(1, {.all = 170, .usual = 60, .few = 20})) {
+            ++schedules;
             Schedule(shape, seed).play();
             ASSERT_FALSE(HasFailure()) << shape.name << ", seed " << seed;
         }

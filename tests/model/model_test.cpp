@@ -13,12 +13,12 @@
 #include "library.hpp"
 #include "runner.hpp"
 #include "shrink.hpp"
+#include "tests/effort.hpp"
 
 namespace {
 
 using namespace quire::model;
-
-bool short_run() { return std::getenv("QUIRE_TEST_SHORT") != nullptr; }
+using quire::tests::seeds;
 
 // What differs, and the smallest script found that shows it, also as a file to play again.
 std::string report(const Script &script, const std::string &difference) {
@@ -32,8 +32,8 @@ std::string report(const Script &script, const std::string &difference) {
            script_text(small);
 }
 
-void play_seeds(uint64_t first, uint64_t count, int length, Tally *tally) {
-    for (uint64_t seed = first; seed < first + count; ++seed) {
+void play_seeds(const std::vector<uint64_t> &seeds, int length, Tally *tally) {
+    for (uint64_t seed : seeds) {
         Script script = make_script(seed, length);
         std::string difference = play(library(), script, tally);
         if (!difference.empty()) FAIL() << "seed " << seed << ": " << report(script, difference);
@@ -42,9 +42,10 @@ void play_seeds(uint64_t first, uint64_t count, int length, Tally *tally) {
 
 TEST(Model, random_scripts_give_what_the_reference_says) {
     Tally tally;
-    play_seeds(1, short_run() ? 500 : 1500, 400, &tally);
-    // The scripts must reach what they are made for.
-    EXPECT_GT(tally.runs, tally.ops / 10);
+    auto played = seeds(1, {.all = 1500, .usual = 500, .few = 250});
+    play_seeds(played, 400, &tally);
+    // The scripts must reach what they are made for, a part of them in proportion.
+    EXPECT_GT(tally.runs, tally.ops / (played.size() == 1500 ? 10 : 12));
     EXPECT_GT(tally.hits, 100u);
     EXPECT_GT(tally.waits, 100u);
     EXPECT_GT(tally.preemptions, 50u);
@@ -53,19 +54,19 @@ TEST(Model, random_scripts_give_what_the_reference_says) {
     EXPECT_GT(tally.evictions, 10u);
     EXPECT_GT(tally.swaps_in, 10u);
     EXPECT_GT(tally.lost, 0u);
-    EXPECT_GT(tally.moves, 100u);
+    EXPECT_GT(tally.moves, played.size() / 10);
 }
 
 TEST(Model, long_scripts_give_what_the_reference_says) {
     Tally tally;
-    play_seeds(1000000, short_run() ? 2 : 20, 4000, &tally);
+    play_seeds(seeds(1000000, {.all = 20, .usual = 8, .few = 2}), 4000, &tally);
 }
 
 // Migrations anywhere: to fewer blocks and to more, with and without followers. What fits goes on
 // as if nothing had been.
 TEST(Model, a_cache_that_is_moved_at_any_time_gives_what_the_reference_says) {
     Tally tally;
-    for (uint64_t seed = 2000000; seed < 2000000 + (short_run() ? 300u : 900u); ++seed) {
+    for (uint64_t seed : seeds(2000000, {.all = 900, .usual = 300, .few = 300})) {
         std::mt19937_64 random(seed);
         Script script = make_script(seed, 300);
         if (seed % 4 != 0) script[0].args[3] |= 4;
@@ -97,7 +98,7 @@ TEST(Model, failure_abort_and_drop_of_the_newest_at_every_point_give_what_the_re
     const Op inserted[] = {{"finish", {0, 1}}, {"finish", {1, 1}}, {"finish", {2, 1}},
                            {"abort", {}},      {"drop", {0}},      {"drop", {3}}};
     Tally tally;
-    for (uint64_t seed = 1; seed <= (short_run() ? 8 : 12); ++seed) {
+    for (uint64_t seed : seeds(1, {.all = 12, .usual = 4, .few = 2})) {
         const Script script = make_script(seed, 150);
         for (size_t at = 1; at <= script.size(); ++at) {
             for (const Op &op : inserted) {

@@ -3,10 +3,10 @@
 // Thirty-two threads on one cache: every call may be made from any of them.
 
 #include <atomic>
-#include <cstdlib>
 #include <random>
 #include <thread>
 
+#include "tests/effort.hpp"
 #include "tests/unit/manager.hpp"
 
 namespace {
@@ -15,7 +15,9 @@ using namespace quire::test;
 
 constexpr uint32_t kThreads = 32;
 
-uint32_t rounds(uint32_t all) { return std::getenv("QUIRE_TEST_SHORT") != nullptr ? all / 4 : all; }
+uint32_t rounds(uint32_t all) {
+    return static_cast<uint32_t>(quire::tests::chosen({all, all, all / 4}));
+}
 
 // Runs work(thread number) in all of them.
 template <typename Work>

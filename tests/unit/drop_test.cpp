@@ -5,12 +5,12 @@
 // looks at what it cannot.
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <random>
 
 #include "manager.hpp"
+#include "tests/effort.hpp"
 
 namespace {
 
@@ -155,16 +155,16 @@ class Game {
 
 TEST(Drop, anywhere_in_a_step_leaves_no_block_with_two_contents) {
     uint64_t dropped = 0, along = 0, refused = 0;
-    bool is_short = std::getenv("QUIRE_TEST_SHORT") != nullptr;
-    for (uint32_t seed = 1; seed <= (is_short ? 100 : 1500); ++seed) {
+    auto all = quire::tests::seeds(1, {.all = 1500, .usual = 500, .few = 100});
+    for (uint64_t seed : all) {
         SCOPED_TRACE("seed " + std::to_string(seed));
-        Game game(seed);
+        Game game(static_cast<uint32_t>(seed));
         game.play(200);
         dropped += game.dropped, along += game.dropped_along, refused += game.refused;
         if (HasFailure()) return;
     }
-    EXPECT_GT(dropped, is_short ? 500u : 8000u);
-    EXPECT_GT(along, is_short ? 5u : 100u) << "later items go with those that they build on";
+    EXPECT_GT(dropped, 5 * all.size());
+    EXPECT_GT(along, all.size() / 20) << "later items go with those that they build on";
     EXPECT_GT(refused, 100u);
 }
 
