@@ -15,6 +15,7 @@
 #include "failing.hpp"
 #include "migrating_cache.hpp"
 #include "tests/abi/counting_host.hpp"
+#include "tests/place.hpp"
 #include "traffic.hpp"
 
 namespace {
@@ -167,7 +168,7 @@ TEST(Migration, a_leader_and_its_followers_move_each_by_itself) {
 class Failing : public testing::Test {
  protected:
     Failing() {
-        void *module = dlopen(QUIRE_FAILING, RTLD_NOW | RTLD_LOCAL);
+        void *module = dlopen(quire::tests::place(QUIRE_FAILING).c_str(), RTLD_NOW | RTLD_LOCAL);
         plant_ = reinterpret_cast<decltype(&quire_failing_plant_call)>(
             dlsym(module, "quire_failing_plant_call"));
     }
@@ -179,7 +180,7 @@ class Failing : public testing::Test {
 // For n = 1, 2, ... the n-th call of the source's or the target's backend fails, until none does.
 TEST_F(Failing, any_call_leaves_the_source_serving) {
     ShardedCache still(kWhole);
-    MigratingCache moved(kHeads, {}, QUIRE_FAILING);
+    MigratingCache moved(kHeads, {}, quire::tests::place(QUIRE_FAILING).c_str());
     Traffic expected(&still, 5), got(&moved.cache, 5);
     expected.run_on(60);
     got.run_on(60);
@@ -226,7 +227,7 @@ uint64_t host_blocks_used(MigratingCache *c) {
 }
 
 TEST(Migration, host_tiers_change_hands_or_are_copied_once) {
-    MigratingCache moved(kHeads, {}, QUIRE_FAILING);
+    MigratingCache moved(kHeads, {}, quire::tests::place(QUIRE_FAILING).c_str());
     Traffic traffic(&moved.cache, 4);
     do traffic.run_on(1);
     while (host_blocks_used(&moved) < 4);

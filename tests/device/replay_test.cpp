@@ -12,6 +12,7 @@
 
 #include "cpu_cache.hpp"
 #include "recorder.hpp"
+#include "tests/place.hpp"
 
 namespace {
 
@@ -177,7 +178,7 @@ void live_through(Engine *engine, uint32_t step) {
 }
 
 TEST(Replay, calls_of_two_alternating_batches_replay_unchanged) {
-    const std::string path = QUIRE_RECORDER;
+    const std::string path = quire::tests::place(QUIRE_RECORDER);
     Recorder recorder(path);
     Engine plain("cpu", nullptr), graphed("recorder", path.c_str());
     for (uint32_t step = 0; step < kSteps; ++step) {

@@ -10,6 +10,7 @@
 #include "failing.hpp"
 #include "sharded_cache.hpp"
 #include "tests/abi/counting_host.hpp"
+#include "tests/place.hpp"
 
 namespace {
 
@@ -19,8 +20,8 @@ const std::vector<Range> kHeads = {{0, 0, 0, 2}, {0, 0, 2, 2}};
 
 class ShardFailure : public testing::Test {
  protected:
-    ShardFailure() : c_(kHeads, 24, QUIRE_FAILING) {
-        void *module = dlopen(QUIRE_FAILING, RTLD_NOW | RTLD_LOCAL);
+    ShardFailure() : c_(kHeads, 24, quire::tests::place(QUIRE_FAILING).c_str()) {
+        void *module = dlopen(quire::tests::place(QUIRE_FAILING).c_str(), RTLD_NOW | RTLD_LOCAL);
         plant_ =
             reinterpret_cast<decltype(&quire_failing_plant)>(dlsym(module, "quire_failing_plant"));
     }

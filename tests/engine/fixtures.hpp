@@ -17,11 +17,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/place.hpp"
+
 namespace engine::testing {
 
 inline std::filesystem::path weights_folder() {
     const char *folder = std::getenv("QUIRE_WEIGHTS");
-    return folder != nullptr && folder[0] != '\0' ? folder : QUIRE_WEIGHTS_FALLBACK;
+    return folder != nullptr && folder[0] != '\0' ? std::string(folder)
+                                                  : quire::tests::place(QUIRE_WEIGHTS_FALLBACK);
 }
 
 #define QUIRE_NEEDS_WEIGHTS()                                                            \

@@ -16,7 +16,7 @@ namespace {
 // In a process of its own: 0, when the driver is opened by the first question for devices, and not
 // sooner.
 [[noreturn]] void load_and_ask(const Vendor &vendor) {
-    setenv(vendor.variable, vendor.driver, 1);
+    setenv(vendor.variable, vendor.driver.c_str(), 1);
     void *module = dlopen(plugin_of(vendor).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr) std::_Exit(1);
     auto entry = reinterpret_cast<quire_backend_query_fn>(dlsym(module, QUIRE_BACKEND_ENTRY));

@@ -299,7 +299,7 @@ TEST_P(Copying, by_a_driver_without_batches_takes_a_call_each) {
         memories.await(rig.queue);
         memories.expect(kMixed);
     }
-    setenv(vendor().variable, vendor().driver, 1);
+    setenv(vendor().variable, vendor().driver.c_str(), 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Vendors, Copying, testing::Values(0, 1), name_of);

@@ -23,6 +23,7 @@
 #include "quire/plugin/backend.h"
 #include "tests/bench/scene/opened_library.hpp"
 #include "tests/device/fill_range.hpp"
+#include "tests/place.hpp"
 
 namespace quire::gpu_tests {
 
@@ -34,7 +35,7 @@ struct Error : quire_error {
 struct Vendor {
     const char *name;  // of the backend
     const char *variable;
-    const char *driver;
+    std::string driver;
     const char *driver_stem;  // what the file of any version begins with
     const char *count_devices;
     const char *launch;
@@ -48,7 +49,7 @@ struct Vendor {
 inline const Vendor kVendors[] = {
     {"cuda",
      "QUIRE_CUDA_LIBRARY",
-     QUIRE_FAKE_CUDA,
+     quire::tests::place(QUIRE_FAKE_CUDA),
      "libcuda.so",
      "cuDeviceGetCount",
      "cuLaunchKernel",
@@ -60,7 +61,7 @@ inline const Vendor kVendors[] = {
       "cuStreamWaitValue64", "cuCtxPushCurrent", "cuCtxPopCurrent"}},
     {"hip",
      "QUIRE_HIP_LIBRARY",
-     QUIRE_FAKE_HIP,
+     quire::tests::place(QUIRE_FAKE_HIP),
      "libamdhip64.so",
      "hipGetDeviceCount",
      "hipModuleLaunchKernel",
@@ -146,8 +147,8 @@ class Driver : public testing::TestWithParam<size_t> {
         const char *driver = std::getenv("QUIRE_TEST_DRIVER");
         is_steered_ = driver == nullptr;
         if (is_steered_) {
-            setenv(vendor().variable, vendor().driver, 1);
-            library_ = dlopen(vendor().driver, RTLD_NOW | RTLD_LOCAL);
+            setenv(vendor().variable, vendor().driver.c_str(), 1);
+            library_ = dlopen(vendor().driver.c_str(), RTLD_NOW | RTLD_LOCAL);
             ASSERT_NE(library_, nullptr) << dlerror();
         } else {
             ASSERT_STREQ(driver, "real");

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/model/runner.hpp"
+#include "tests/place.hpp"
 
 namespace {
 
@@ -20,7 +21,8 @@ using namespace quire::model;
 
 std::vector<std::string> scripts() {
     std::vector<std::string> paths;
-    for (const auto &entry : std::filesystem::directory_iterator(QUIRE_SCRIPTS)) {
+    for (const auto &entry :
+         std::filesystem::directory_iterator(quire::tests::place(QUIRE_SCRIPTS))) {
         if (entry.path().extension() == ".script") paths.push_back(entry.path().string());
     }
     std::sort(paths.begin(), paths.end());

@@ -17,6 +17,7 @@
 
 #include "core/binding.hpp"
 #include "core/hash.hpp"
+#include "tests/place.hpp"
 
 namespace {
 
@@ -207,7 +208,7 @@ void reseal(Bytes *bytes) {
 TEST(Canonical, golden_file_of_every_type_is_what_is_written_and_is_read) {
     for (const Sample &s : kSamples) {
         Bytes bytes = whole(s);
-        std::string path = std::string(QUIRE_GOLDEN) + "/" + s.name + ".block";
+        std::string path = quire::tests::place(QUIRE_GOLDEN) + "/" + s.name + ".block";
         if (std::getenv("QUIRE_WRITE_GOLDEN") != nullptr) {
             std::ofstream(path, std::ios::binary)
                 .write(reinterpret_cast<const char *>(bytes.data()),

@@ -17,8 +17,11 @@
 
 #include "quire/plugin/backend.h"
 #include "tests/device/fill_range.hpp"
+#include "tests/place.hpp"
 
 namespace {
+
+using quire::tests::place;
 
 struct Error : quire_error {
     Error() : quire_error{} { struct_size = sizeof(quire_error); }
@@ -27,7 +30,7 @@ struct Error : quire_error {
 const quire_backend_api &api() {
     static const quire_backend_api *table = [] {
         const quire_backend_api *found = nullptr;
-        void *module = dlopen(QUIRE_VULKAN_BACKEND, RTLD_NOW | RTLD_LOCAL);
+        void *module = dlopen(place(QUIRE_VULKAN_BACKEND).c_str(), RTLD_NOW | RTLD_LOCAL);
         if (module == nullptr) std::abort();
         auto entry = reinterpret_cast<quire_backend_query_fn>(dlsym(module, QUIRE_BACKEND_ENTRY));
         quire_host_info host{};
@@ -43,14 +46,14 @@ const quire_backend_api &api() {
 void set_fault(const char *fault, int succeeding_calls = 0) {
     using Set = void (*)(const char *, int);
     static auto set = reinterpret_cast<Set>(
-        dlsym(dlopen(QUIRE_FAULTY_VULKAN, RTLD_NOW | RTLD_LOCAL), "faulty_set"));
+        dlsym(dlopen(place(QUIRE_FAULTY_VULKAN).c_str(), RTLD_NOW | RTLD_LOCAL), "faulty_set"));
     set(fault, succeeding_calls);
 }
 
 int count_of(const char *what) {
     using Count = int (*)();
     return reinterpret_cast<Count>(
-        dlsym(dlopen(QUIRE_FAULTY_VULKAN, RTLD_NOW | RTLD_LOCAL), what))();
+        dlsym(dlopen(place(QUIRE_FAULTY_VULKAN).c_str(), RTLD_NOW | RTLD_LOCAL), what))();
 }
 int semaphores() { return count_of("faulty_semaphores"); }
 
@@ -87,7 +90,7 @@ bool has(const quire_error &error, const char *words) {
 class VulkanDriver : public testing::Test {
  protected:
     void SetUp() override {
-        setenv("QUIRE_VULKAN_LIBRARY", QUIRE_FAULTY_VULKAN, 1);
+        setenv("QUIRE_VULKAN_LIBRARY", place(QUIRE_FAULTY_VULKAN).c_str(), 1);
         set_fault("");
         if (device_count() == 0) GTEST_SKIP() << "no Vulkan device here: mesa-vulkan-drivers";
     }

@@ -16,9 +16,12 @@
 #include "quire/cache.h"
 #include "quire/plugin/backend.h"
 #include "shared/kernel_enums.hpp"
+#include "tests/place.hpp"
 
 namespace quire::vulkan {
 namespace {
+
+using quire::tests::place;
 
 constexpr uint32_t kFloat16 = 0, kFloat32 = 1, kSubgroup = 3;
 
@@ -114,7 +117,8 @@ Function symbol_of(const char *library, const char *name) {
 
 const quire_backend_api &api() {
     static const quire_backend_api *table = [] {
-        auto entry = symbol_of<quire_backend_query_fn>(QUIRE_VULKAN_BACKEND, QUIRE_BACKEND_ENTRY);
+        auto entry = symbol_of<quire_backend_query_fn>(place(QUIRE_VULKAN_BACKEND).c_str(),
+                                                       QUIRE_BACKEND_ENTRY);
         quire_host_info host{};
         host.struct_size = sizeof host;
         host.abi_minor = QUIRE_BACKEND_ABI_MINOR;
@@ -130,8 +134,9 @@ const quire_backend_api &api() {
 class FragmentCall : public testing::Test {
  protected:
     void SetUp() override {
-        setenv("QUIRE_VULKAN_LIBRARY", QUIRE_FAULTY_VULKAN, 1);
-        symbol_of<void (*)(const char *, int)>(QUIRE_FAULTY_VULKAN, "faulty_set")("", 0);
+        setenv("QUIRE_VULKAN_LIBRARY", place(QUIRE_FAULTY_VULKAN).c_str(), 1);
+        symbol_of<void (*)(const char *, int)>(place(QUIRE_FAULTY_VULKAN).c_str(), "faulty_set")("",
+                                                                                                 0);
         uint32_t count = 0;
         Error error;
         ASSERT_EQ(api().probe(&count, &error), QUIRE_OK) << error.message;
@@ -140,7 +145,8 @@ class FragmentCall : public testing::Test {
     void TearDown() override { unsetenv("QUIRE_VULKAN_MATRIX"); }
 
     static bool has_loaded(KernelName name) {
-        auto has = symbol_of<int (*)(size_t)>(QUIRE_FAULTY_VULKAN, "faulty_has_module");
+        auto has =
+            symbol_of<int (*)(size_t)>(place(QUIRE_FAULTY_VULKAN).c_str(), "faulty_has_module");
         return has(spirv_of(name).size_bytes) != 0;
     }
 

@@ -5,15 +5,18 @@
 #include <dlfcn.h>
 
 #include "tests/device/cpu_cache.hpp"
+#include "tests/place.hpp"
 
 namespace {
+
+using quire::tests::place;
 
 using namespace quire::test;
 
 void set_fault(const char *fault) {
     using Set = void (*)(const char *, int);
     static auto set = reinterpret_cast<Set>(
-        dlsym(dlopen(QUIRE_FAULTY_VULKAN, RTLD_NOW | RTLD_LOCAL), "faulty_set"));
+        dlsym(dlopen(place(QUIRE_FAULTY_VULKAN).c_str(), RTLD_NOW | RTLD_LOCAL), "faulty_set"));
     set(fault, 0);
 }
 
@@ -38,7 +41,7 @@ bool has_device() {
 class LostCache : public testing::Test {
  protected:
     void SetUp() override {
-        setenv("QUIRE_VULKAN_LIBRARY", QUIRE_FAULTY_VULKAN, 1);
+        setenv("QUIRE_VULKAN_LIBRARY", place(QUIRE_FAULTY_VULKAN).c_str(), 1);
         set_fault("");
         if (!has_device()) GTEST_SKIP() << "no Vulkan device here: mesa-vulkan-drivers";
     }

@@ -14,8 +14,11 @@
 
 #include "quire/plugin/backend.h"
 #include "tests/device/fill_range.hpp"
+#include "tests/place.hpp"
 
 namespace {
+
+using quire::tests::place;
 
 using Bytes = std::vector<unsigned char>;
 
@@ -27,7 +30,8 @@ const quire_backend_api &api() {
     static const quire_backend_api *table = [] {
         const quire_backend_api *found = nullptr;
         auto entry = reinterpret_cast<quire_backend_query_fn>(
-            dlsym(dlopen(QUIRE_VULKAN_BACKEND, RTLD_NOW | RTLD_LOCAL), QUIRE_BACKEND_ENTRY));
+            dlsym(dlopen(place(QUIRE_VULKAN_BACKEND).c_str(), RTLD_NOW | RTLD_LOCAL),
+                  QUIRE_BACKEND_ENTRY));
         quire_host_info host{};
         host.struct_size = sizeof host;
         host.abi_minor = QUIRE_BACKEND_ABI_MINOR;
