@@ -16,14 +16,18 @@ watched=(-Doptimization=1 -Ddebug=true -Dc_args=-g1 -Dcpp_args=-g1)
 case $kind in
 # lib: what is installed from here, or packed, goes to any distribution.
 release) options=(-Dbuildtype=release -Dlibdir=lib) ;;
-# A sanitizer's instrumentation makes gcc warn of things that are not there.
+# A sanitizer's instrumentation makes gcc warn of things that are not there. This is also the build
+# whose limits tests can make narrow.
 sanitize) options=("${watched[@]}" -Db_sanitize=address,undefined -Dwerror=false
-    -Dbenchmarks=disabled) ;;
+    -Dbenchmarks=disabled -Dtest_limits=true) ;;
 threads) options=("${watched[@]}" -Db_sanitize=thread -Dwerror=false -Dbenchmarks=disabled) ;;
-valgrind) options=("${watched[@]}" -Dmimalloc=false -Dbenchmarks=disabled) ;;
-weak_hash) options=(-Dbuildtype=release -Dweak_hash_bits=4 -Dcuda=disabled -Dhip=disabled) ;;
-*) fail "there is no build called '$kind': release, sanitize, threads, valgrind or weak_hash" ;;
+*) fail "there is no build called '$kind': release, sanitize or threads" ;;
 esac
+
+# Meson puts ccache before the compilers where it is installed. What one checkout compiled serves
+# another: paths are relative to the checkout, and not part of debug information's hash.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 
 # Two builds in one folder would undo each other's work.
 mkdir -p build
@@ -33,7 +37,7 @@ flock -n 9 || step "waiting for another build of $folder" flock 9
 # Other options, another Meson, or a language more: start again, for an old folder may not be
 # readable any more.
 stamp=$(printf '%s\n' "$PWD" "${options[@]}" && cat .ci/requirements.txt &&
-    find .env -maxdepth 1 -name "installed-*" -exec cat {} +)
+    find .env -maxdepth 1 -name "installed-*" -exec cat {} + && { command -v ccache || true; })
 if [ "$stamp" != "$(cat "$folder/configured" 2>/dev/null)" ]; then
     rm -rf "$folder"
     step "configuring $folder" .env/bin/meson setup "$folder" "${options[@]}"

@@ -7,6 +7,8 @@
 
 #include "abi/heap.hpp"
 #include "abi/loader.hpp"
+#include "abi/os.hpp"
+#include "core/test_limits.hpp"
 
 using namespace quire;
 using namespace quire::abi;
@@ -184,6 +186,12 @@ quire_status quire_instance_create(const quire_instance_desc *desc, quire_instan
         if ((full.allocate == nullptr) != (full.release == nullptr)) {
             return fail(QUIRE_E_ARG, "allocate and release must be given together");
         }
+#ifdef QUIRE_TEST_LIMITS
+        const char *limits = os::environment("QUIRE_TEST_LIMITS");
+        if (limits != nullptr && !set_test_limits(limits)) {
+            return fail(QUIRE_E_ARG, "QUIRE_TEST_LIMITS needs hash_bits=1 to 64");
+        }
+#endif
         wake_unwinder();
         auto instance = std::make_unique<quire_instance>();
         instance->host = full.allocate != nullptr

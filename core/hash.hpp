@@ -5,7 +5,7 @@
 // The hash only finds candidates; each is verified, so no property of it is needed for correctness.
 // The key keeps a caller from crowding one bucket on purpose. XXH3, 64 bits, is used with the
 // previous hash as its seed; the first one is drawn from the cache's random key.
-// QUIRE_WEAK_HASH_BITS cuts it short, so that tests meet collisions all the time.
+// A test build can cut it short (test_limits.hpp), so that hashes collide all the time.
 #pragma once
 
 #ifndef XXH_INLINE_ALL
@@ -15,14 +15,12 @@
 
 #include <cstdint>
 
+#include "test_limits.hpp"
+
 namespace quire {
 
 inline uint64_t weaken(uint64_t hash) {
-#ifdef QUIRE_WEAK_HASH_BITS
-    return hash & ((uint64_t{1} << QUIRE_WEAK_HASH_BITS) - 1);
-#else
-    return hash;
-#endif
+    return hash & (~uint64_t{0} >> (64 - test_limits.hash_bits));
 }
 
 inline uint64_t chain_hash(uint64_t previous, const void *bytes, uint64_t size_bytes) {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// test_limits: limits that a test build can make narrow at run time, so that what is rare in a
+// shipped library happens all the time.
+//
+// A shipped library has none of this: there each limit is a constant, which the compiler folds.
+// A build with -Dtest_limits=true reads them from the environment when an instance is created:
+// QUIRE_TEST_LIMITS="hash_bits=4".
+//
+// Threads: set before the first cache is made, then only read.
+#pragma once
+
+#include <cstdint>
+
+namespace quire {
+
+struct TestLimits {
+    uint32_t hash_bits = 64;  // bits kept of a prefix hash
+};
+
+#ifdef QUIRE_TEST_LIMITS
+inline TestLimits test_limits;
+
+// "name=number", separated by commas. False if `text` is anything else; nothing is set then.
+bool set_test_limits(const char *text);
+#else
+inline constexpr TestLimits test_limits;
+#endif
+
+}  // namespace quire
