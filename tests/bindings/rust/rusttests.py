@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """rusttests: the Rust crates' own tests, clippy, format, the example on candle, the packages.
 
-    rusttests.py CARGO SOURCE_ROOT crates | example | packages [--gtest_output=xml:FILE]
+    rusttests.py CARGO SOURCE_ROOT PART [--program EXAMPLE] [--gtest_output=xml:FILE]
+
+PART is crates, example, example_lint or packages.
 """
 
 import argparse
@@ -84,11 +86,8 @@ def crates(cargo):
 class Llama:
     """The example on candle."""
 
-    def __init__(self, cargo):
-        self.folder = cargo.root / "examples" / "rust"
-        self.built = cargo(self.folder, "build", "--release", *OFFLINE)
-        target = pathlib.Path(os.environ["CARGO_TARGET_DIR"])
-        self.program = target / "release" / "candle-llama"
+    def __init__(self, cargo, program):
+        self.program = program
         self.weights = pathlib.Path(os.environ.get("QUIRE_WEIGHTS") or
                                     cargo.root.parent / "shared" / "weights")
 
@@ -131,16 +130,18 @@ class Llama:
                            0, said)
 
 
-def example(cargo):
-    llama = Llama(cargo)
-    if llama.built.returncode != 0:
-        return [single("candle_llama_builds", llama.built)]
+def example(cargo, program):
+    llama = Llama(cargo, program)
     return [llama.golden(), llama.shared(),
             llama.refuses("that_the_pool_is_too_small", "more blocks", "--pool-blocks", "3"),
             llama.refuses("what_is_no_checkpoint", "checkpoint", "--weights", __file__),
             llama.refuses("which_backends_there_are", "cpu", "--device", "none"),
-            llama.refuses("what_is_no_option", "--help", "--sample", "2"),
-            is_linted(cargo, llama.folder), is_formatted(cargo, llama.folder)]
+            llama.refuses("what_is_no_option", "--help", "--sample", "2")]
+
+
+def example_lint(cargo):
+    folder = cargo.root / "examples" / "rust"
+    return [is_linted(cargo, folder), is_formatted(cargo, folder)]
 
 
 def declarations(cargo):
@@ -194,10 +195,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("cargo")
     parser.add_argument("root", type=pathlib.Path)
-    parser.add_argument("part", choices=("crates", "example", "packages"))
+    parser.add_argument("part", choices=("crates", "example", "example_lint", "packages"))
+    parser.add_argument("--program", type=pathlib.Path, help="the example, built")
     report.add_option(parser)
     options = parser.parse_args()
-    cases = globals()[options.part](Cargo(options.cargo, options.root))
+    more = [options.program.resolve()] if options.program else []
+    cases = globals()[options.part](Cargo(options.cargo, options.root), *more)
     return report.write(cases, options.gtest_output)
 
 
