@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tarball: packs what `meson install` leaves, to be unpacked and used anywhere.
 
-    tarball.py BUILD PREFIX NAME [--output FOLDER] [--max-glibc VERSION]
+    tarball.py BUILD PREFIX NAME [--output FOLDER] [--max-glibc VERSION] [--preset 0-9]
 
 Writes FOLDER/NAME.tar.xz, whose files lie in a folder NAME. The binaries are held to what
 tests/abi/hygiene.py asks, so that a tarball which needs a newer glibc is never written; then they
@@ -63,7 +63,7 @@ def strip(tree):
         subprocess.run([os.environ.get("STRIP", "strip"), str(path)], check=True)
 
 
-def pack(tree, name, time, path):
+def pack(tree, name, time, path, preset):
     def same_for_all(entry):
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = "root"
@@ -72,7 +72,7 @@ def pack(tree, name, time, path):
         is_run = entry.isdir() or entry.mode & 0o100
         entry.mode = 0o777 if entry.issym() else 0o755 if is_run else 0o644
         return entry
-    with tarfile.open(path, "w:xz", format=tarfile.USTAR_FORMAT) as archive:
+    with tarfile.open(path, "w:xz", format=tarfile.USTAR_FORMAT, preset=preset) as archive:
         for member in [tree, *sorted(tree.rglob("*"))]:
             inside = pathlib.PurePosixPath(name, member.relative_to(tree).as_posix())
             archive.add(member, str(inside), recursive=False, filter=same_for_all)
@@ -85,6 +85,7 @@ def main():
     parser.add_argument("name")
     parser.add_argument("--output", type=pathlib.Path, help="default: the build folder")
     parser.add_argument("--max-glibc", default="2.34")
+    parser.add_argument("--preset", type=int, default=6, help="of xz: 0 is quick, 9 is small")
     options = parser.parse_args()
     path = (options.output or pathlib.Path(options.build)) / (options.name + ".tar.xz")
     time = time_of_source()
@@ -95,7 +96,7 @@ def main():
         check(tree, options.max_glibc)
         strip(tree)
         half = pathlib.Path(folder, "tarball")
-        pack(tree, options.name, time, half)
+        pack(tree, options.name, time, half, options.preset)
         shutil.copyfile(half, path)
     print(path)
 

@@ -25,7 +25,8 @@ EPOCH = 1700000000
 
 def pack(folder, *options):
     folder.mkdir()
-    command = [sys.executable, SCRIPT, BUILD, PREFIX, NAME, "--output", str(folder), *options]
+    command = [sys.executable, SCRIPT, BUILD, PREFIX, NAME, "--output", str(folder),
+               "--preset", "0", *options]
     process = subprocess.run(command, capture_output=True, text=True,
                              env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)})
     return process, folder / (NAME + ".tar.xz")
