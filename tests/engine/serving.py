@@ -505,14 +505,15 @@ LONG_CASES = [trained_workload, rounded_story_is_the_same_under_pressure,
               measured_scales_tell_the_story, samples_over_devices, workload_over_devices,
               workload_recomputed, faults_change_the_text, workload_on_the_move]
 EXTENDED_CASES = [workload_whatever_the_options]  # minutes
-VULKAN_CASES = [golden_story_on_vulkan, samples_on_vulkan, workload_on_vulkan,
-                golden_story_between_cpu_and_vulkan, samples_between_cpu_and_vulkan]
+VULKAN_CASES = [golden_story_on_vulkan, samples_on_vulkan, golden_story_between_cpu_and_vulkan,
+                samples_between_cpu_and_vulkan]
+VULKAN_EXTENDED_CASES = [workload_on_vulkan]
 CUDA_CASES = [golden_story_on_cuda, samples_swapped_on_cuda]
 HIP_CASES = [golden_story_on_hip, samples_swapped_on_hip]
 GPU_CASES = [golden_story_between_all_vendors]
 LISTS = {"--list": CASES, "--list-long": LONG_CASES, "--list-extended": EXTENDED_CASES,
-         "--list-vulkan": VULKAN_CASES, "--list-cuda": CUDA_CASES, "--list-hip": HIP_CASES,
-         "--list-gpu": GPU_CASES}
+         "--list-vulkan": VULKAN_CASES, "--list-vulkan-extended": VULKAN_EXTENDED_CASES,
+         "--list-cuda": CUDA_CASES, "--list-hip": HIP_CASES, "--list-gpu": GPU_CASES}
 
 
 def main():
