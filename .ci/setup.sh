@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup: installs what a binding or a GPU backend is built and tested with, which not everybody
+# setup: installs what a binding or a GPU backend is built and tested with, which not everyone
 # wants; quick if it is there. What is not set up is not built, and the tests' summary names it.
 #
+#   setup.sh ccache      ccache by apt: every checkout of this machine then shares what was compiled
 #   setup.sh cuda        nvcc into .env, unless a CUDA toolkit is installed
 #   setup.sh hip         hipcc by apt
 #   setup.sh go          Go by apt, if there is none
@@ -32,6 +33,7 @@ by_apt() { # PACKAGE COMMAND ADVICE
 
 set_up() { # PART
     case $1 in
+    ccache) by_apt ccache ccache "install ccache, so that it is on the PATH" ;;
     python) into_env python bindings/python/requirements.txt ;;
     cuda)
         command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] ||
@@ -59,15 +61,15 @@ set_up() { # PART
     esac
 }
 
-[ $# != 0 ] || fail "setup: name a part: cuda, go, hip, python or rust"
+[ $# != 0 ] || fail "setup: name a part: ccache, cuda, go, hip, python or rust"
 for part in "$@"; do
     case $part in
-    cuda | go | hip | python | rust) ;;
+    ccache | cuda | go | hip | python | rust) ;;
     -h | --help)
         sed -n '3,/^set/s/^# \{0,1\}//p' "$0"
         exit
         ;;
-    *) fail "setup: there is no part '$part'; there are cuda, go, hip, python and rust" ;;
+    *) fail "setup: there is no part '$part'; there are ccache, cuda, go, hip, python and rust" ;;
     esac
 done
 for part in "$@"; do set_up "$part"; done

@@ -3,11 +3,13 @@
 
     run.py              every suite that is not marked 'extended', in build/release
     run.py SUITE        one of them
-    run.py extended     what is too slow for every edit: the tests marked 'extended'; all suites
-                        under the address and undefined-behaviour sanitizers; those with threads
-                        under the thread sanitizer; two under valgrind, which also sees what was
-                        never written; the model suite with hashes so weak that they collide all
-                        the time. Those under a sanitizer leave out what is marked 'long'.
+    run.py --changed    those that the uncommitted change and the last commit can affect, with few
+                        random cases
+    run.py extended     what is too slow for every edit: the tests marked 'extended', valgrind's
+                        among them; all suites under the address and undefined-behaviour sanitizers,
+                        with few random cases and without the tests marked 'long'; those with
+                        threads under the thread sanitizer
+    run.py full         all of these, with every random case: hours
 
 Why not Meson's own summary: it counts programs, we count cases, and "all passed" must not be able
 to come from nothing having run. So this holds:
@@ -16,7 +18,9 @@ to come from nothing having run. So this holds:
   (3) results are from this run: older ones are deleted first;
   (4) no case at all is a failure.
 
-The last line is `N passed, N failed, N skipped`, alone; the status is 0 only if nothing failed.
+Which random cases run is decided by a seed that comes from the commit; QUIRE_TEST_SEED=N repeats a
+run's choice (tests/effort.hpp). The last line is `N passed, N failed, N skipped`, alone; the status
+is 0 only if nothing failed.
 """
 
 import argparse
@@ -27,20 +31,25 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
+
+import budget
+import changed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MESSAGE_LINES = 60     # a sanitizer's report with its legend
-VALGRIND = "valgrind --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite"
 
 
 @dataclasses.dataclass
 class Run:
     build: str              # folder under build/
     suites: tuple = ()      # none: all that are not extended
-    short: bool = False     # ask the tests for fewer seeds, and leave out those marked 'long'
+    effort: str = "usual"   # of tests/effort.hpp
+    without: tuple = ("full",)  # suites whose tests it leaves out
+    slowdown: int = 1       # of a tool that watches
+    names: tuple = None     # only these tests
     may_be_empty: bool = False
-    wrapper: str = ""       # a command that runs each test program
 
     @property
     def is_extended(self):
@@ -61,13 +70,33 @@ class Case:
 
 
 def runs_of(suite):
-    if suite != "extended":
+    if suite not in ("extended", "full"):
         return [Run("release", (suite,) if suite else ())]
-    return [Run("release", ("extended",), may_be_empty=True),
-            Run("sanitize", short=True),
-            Run("threads", ("tools", "threads", "device", "conformance"), short=True),
-            Run("valgrind", ("tools", "unit", "regress"), short=True, wrapper=VALGRIND),
-            Run("weak_hash", ("model",))]
+    if suite == "extended":
+        watched = {"effort": "few", "without": ("full", "long"), "slowdown": 10}
+        runs = [Run("release", ("extended",))]
+    else:
+        watched = {"effort": "usual", "without": (), "slowdown": 30}
+        whole = {"effort": "all", "without": (), "slowdown": 10}
+        runs = [Run("release", **whole), Run("release", ("extended",), **whole)]
+    return [*runs, Run("sanitize", **watched),
+            Run("threads", ("tools", "threads", "device", "conformance"), **watched)]
+
+
+def run_of_changed():
+    """The tests that the change can affect, or None for all; what it says goes to stderr."""
+    run = Run("release", effort="few")
+    chosen = changed.affected(ROOT, run.folder, listed_tests(run))
+    return dataclasses.replace(run, names=tuple(chosen), may_be_empty=True)
+
+
+def random_seed():
+    """Changes with the commit, so that successive runs take other random cases."""
+    if os.environ.get("QUIRE_TEST_SEED"):
+        return os.environ["QUIRE_TEST_SEED"]
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True,
+                            text=True)
+    return str(int(commit.stdout[:8], 16)) if commit.returncode == 0 else "0"
 
 
 def suites_of(test):
@@ -85,7 +114,9 @@ def listed_tests(run):
         else:
             chosen = "extended" not in suites and (
                 not run.suites or not set(suites).isdisjoint(run.suites))
-        if run.short and "long" in suites:
+        if not set(suites).isdisjoint(run.without):
+            chosen = False
+        if run.names is not None and test["name"] not in run.names:
             chosen = False
         if chosen:
             wanted[test["name"]] = test
@@ -100,21 +131,20 @@ def output_of(result):
     return last_lines(result["stdout"] + result.get("stderr", ""))
 
 
-def start(run):
+def start(run, seed):
     """Runs Meson's test command, which builds what it takes; its log files hold the results."""
     for old in [*run.folder.glob("*.xml"), *(run.folder / "meson-logs").glob("testlog*")]:
         old.unlink()
-    command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(run.folder)]
-    if run.wrapper:
-        command += ["--wrapper", run.wrapper]
+    command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(run.folder),
+               "--timeout-multiplier", str(run.slowdown)]
     for suite in run.suites:
         command += ["--suite", suite]
     if not run.is_extended:
         command += ["--no-suite", "extended"]
-    environment = dict(os.environ)
-    if run.short:
-        environment["QUIRE_TEST_SHORT"] = "1"
-        command += ["--timeout-multiplier", "10", "--no-suite", "long"]
+    for suite in run.without:
+        command += ["--no-suite", suite]
+    command += run.names or ()
+    environment = {**os.environ, "QUIRE_TEST_EFFORT": run.effort, "QUIRE_TEST_SEED": seed}
     print(" ".join(["testing", run.build, *run.suites, "..."]), file=sys.stderr, flush=True)
     return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -122,7 +152,6 @@ def start(run):
 
 def read_log(folder):
     """Test name -> what Meson knows of its process."""
-    # With a wrapper its name is part of the file's.
     logs = [*(folder / "meson-logs").glob("testlog*.json")]
     lines = logs[0].read_text().splitlines() if logs else []
     results = {}
@@ -184,7 +213,7 @@ def exit_case(group, name, result):
     return Case(group, name, "failed", result["duration"], message)
 
 
-def collect(run):
+def collect(run, seed):
     listed = listed_tests(run)
     if not listed:
         if run.may_be_empty:
@@ -193,11 +222,12 @@ def collect(run):
         names = sorted({suite for test in known for suite in suites_of(test)} | {"extended"})
         return [Case(" ".join(run.suites) or run.build, "suite", "failed", 0,
                      f"there is no test in it; the suites are: {', '.join(names)}")]
-    process = start(run)
+    process = start(run, seed)
     log = read_log(run.folder)
     if not log:
         text = f"none of {len(listed)} programs ran\n" + last_lines(process.stdout)
         return [Case(" ".join(run.suites) or run.build, "meson test", "failed", 0, text)]
+    budget.remember(run.folder, {name: result["duration"] for name, result in log.items()})
     elements = read_cases(run.folder)
     cases = []
     for name, test in listed.items():
@@ -237,14 +267,22 @@ def print_report(cases):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage="run.py [SUITE | extended]")
+    started = time.time()
+    parser = argparse.ArgumentParser(usage="run.py [SUITE | extended | full | --changed]")
     parser.add_argument("suite", nargs="?", default="")
+    parser.add_argument("--changed", action="store_true")
+    options = parser.parse_args()
+    seed = random_seed()
+    print(f"random cases: QUIRE_TEST_SEED={seed}", file=sys.stderr)
     cases = []
-    for run in runs_of(parser.parse_args().suite):
-        cases += collect(run)
+    for run in [run_of_changed()] if options.changed else runs_of(options.suite):
+        cases += collect(run, seed)
     print_report(cases)
+    print(f"random cases: QUIRE_TEST_SEED={seed}")
+    budget.report("test --changed" if options.changed else f"test {options.suite}".strip(),
+                  float(os.environ.get("QUIRE_STARTED") or started))
     count = collections.Counter(case.outcome for case in cases)
-    if not cases:
+    if not cases and not options.changed:
         count["failed"] = 1
     print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
     return 1 if count["failed"] else 0
