@@ -17,8 +17,8 @@ Status read_groups(const quire_cache_desc &desc, quire_group_desc *groups) {
     return Status{};
 }
 
-Status draw_seeds(const quire_cache_desc &desc, CacheSeeds *seeds, uint32_t *salt) {
-    bool drawn = os::random_bytes(seeds, sizeof *seeds) && os::random_bytes(salt, sizeof *salt);
+Status draw_seeds(const quire_cache_desc &desc, CacheSeeds *seeds) {
+    bool drawn = os::random_bytes(seeds, sizeof *seeds);
     if (!drawn) return fail(QUIRE_E_OS, "the system gave no random bytes for the cache's keys");
     if ((desc.flags & QUIRE_CACHE_FIXED_HASH) != 0) seeds->hash = desc.hash_seed;
     return Status{};
@@ -29,9 +29,8 @@ Status create_cache(quire_instance *instance, const quire_cache_desc &desc, quir
     quire_group_desc groups[kMaxGroups];
     ShardRange ranges[kMaxShards];
     CacheSeeds seeds{};
-    uint32_t salt = 0;
-    QUIRE_TRY(draw_seeds(desc, &seeds, &salt));
-    auto cache = std::make_unique<quire_cache>(instance->host, salt);
+    QUIRE_TRY(draw_seeds(desc, &seeds));
+    auto cache = std::make_unique<quire_cache>(instance->host);
     cache->instance = instance;
     QUIRE_TRY(
         read_shards(desc.shards, desc.shard_count, desc.shard_stride, ranges, &cache->devices));

@@ -109,7 +109,7 @@ struct quire_memory {
 };
 
 struct quire_cache {
-    quire_cache(const quire::HostAllocator &host, uint32_t salt) : core(host, salt) {}
+    explicit quire_cache(const quire::HostAllocator &host) : core(host) {}
 
     quire::abi::CallLock lock;
     quire::Cache core;

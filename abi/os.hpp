@@ -11,7 +11,7 @@
 
 namespace quire::os {
 
-// Random bytes for hash keys and handle salts; false when the system has none.
+// Random bytes for hash keys and the first handle; false when the system has none.
 bool random_bytes(void *out, uint64_t size_bytes);
 
 // An environment variable, or nullptr; always nullptr in a privileged process.

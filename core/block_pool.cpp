@@ -11,7 +11,7 @@ bool BlockPool::create(uint32_t block_count, bool scrubs) {
     for (uint32_t i = 0; i < block_count; ++i) {
         blocks_[i].node = kNone;
         blocks_[i].owner = kNone;
-        blocks_[i].tenant = kNone;
+        blocks_[i].tenant = kFreshTenant;
         links_[i] = BlockLink{kNone, kNone};
         blocks_[i].state = BlockState::free;
     }
@@ -92,7 +92,7 @@ void BlockPool::distrust(uint32_t block) {
 
 void BlockPool::note_left(uint32_t block) {
     Block &b = blocks_[block];
-    if (b.tenant == kNone || b.is_left) return;
+    if (b.tenant == kFreshTenant || b.is_left) return;
     b.is_left = true;
     left_.push(block);
 }
@@ -281,7 +281,7 @@ Status BlockPool::check() const {
         left += blocks_[i].is_left;
         bool is_unused =
             blocks_[i].state == BlockState::free || blocks_[i].state == BlockState::draining;
-        if (left_.capacity() != 0 && is_unused && blocks_[i].tenant != kNone &&
+        if (left_.capacity() != 0 && is_unused && blocks_[i].tenant != kFreshTenant &&
             !blocks_[i].is_left) {
             return fail(QUIRE_E_INTERNAL, "block_pool: block {} was left, and is not listed", i);
         }

@@ -27,8 +27,10 @@ namespace quire {
 
 constexpr uint32_t kNone = 0xFFFFFFFF;
 constexpr uint32_t kNullBlock = 0;
-// What a block's content is of two, or not known to have been cleared: nobody's to find.
-constexpr uint32_t kMixedTenant = kNone - 1;
+// Beside the numbers of namespaces: never written, all zeros; and content of two namespaces, or not
+// known to have been cleared.
+constexpr uint64_t kFreshTenant = UINT64_MAX;
+constexpr uint64_t kMixedTenant = UINT64_MAX - 1;
 
 enum class BlockState : uint8_t { free, draining, held, cached, parked, null };
 
@@ -39,15 +41,15 @@ struct alignas(kCacheLine) Block {
     uint32_t owner;         // index of the sequence that may write in place; kNone = nobody
     uint16_t frozen_slots;  // that others than the owner may read
     BlockState state;
-    bool given_up;         // by an item that is being dropped
+    uint8_t given_up : 1;  // by an item that is being dropped
+    uint8_t is_left : 1;   // listed as given up with its content
     uint64_t stamp;        // of the last release, orders the cached list
     uint64_t begun;        // the first step that wrote of its content
     uint64_t ready;        // the last one, once published
     uint64_t touch;        // the last step that may read or write it
     uint32_t copied_to;    // run of copies in which it was a destination
     uint32_t copied_from;  // run of copies in which it was a source
-    uint32_t tenant;       // number of the namespace that wrote last; kNone = fresh, all zeros
-    bool is_left;          // listed as given up with its content
+    uint64_t tenant;       // number of the namespace that wrote last
 };
 static_assert(sizeof(Block) == 64);
 
@@ -179,15 +181,15 @@ void BlockPool::scrub(uint64_t barrier, uint64_t step, Body body) {
     for (uint32_t block : left_) {
         Block &b = blocks_[block];
         bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
-        if (is_unused && b.tenant != kNone && b.state == BlockState::draining &&
+        if (is_unused && b.tenant != kFreshTenant && b.state == BlockState::draining &&
             b.touch >= barrier) {
             left_[kept++] = block;
             continue;
         }
         b.is_left = false;
-        if (!is_unused || b.tenant == kNone) continue;
+        if (!is_unused || b.tenant == kFreshTenant) continue;
         leave_list(block);
-        b.tenant = kNone;
+        b.tenant = kFreshTenant;
         b.touch = step;
         push_unused(block);
         body(block);

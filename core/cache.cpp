@@ -7,7 +7,7 @@ namespace quire {
 namespace {
 
 constexpr uint32_t kDefaultSequences = 1024;
-constexpr uint32_t kMaxSequences = 1u << 22;
+constexpr uint32_t kMaxSequences = 1u << 24;
 constexpr uint32_t kMaxNamespaces = 65536;  // the default one included
 constexpr uint32_t kMaxNamespaceKeyBytes = 256;
 
@@ -30,16 +30,13 @@ Status check_calibrating(const Geometry &geometry, bool has_memory) {
 
 }  // namespace
 
-Cache::Cache(const HostAllocator &host, uint32_t salt)
+Cache::Cache(const HostAllocator &host)
     : host_(host),
-      salt_(salt),
       ledger_(&host_, &timeline_),
       shards_(&host_),
       leader_(&host_, &ledger_.buffers()),
       follower_(&host_),
-      sequence_handles_(&host_, HandleType::sequence, salt),
-      step_handles_(&host_, HandleType::step, salt),
-      namespace_handles_(&host_, HandleType::name_space, salt),
+      sequence_handles_(&host_, HandleType::sequence, &g_sequence_numbers),
       scales_(&host_),
       places_(&host_),
       sequences_(&host_),
@@ -106,13 +103,11 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     if ((desc.flags & QUIRE_CACHE_LOG) != 0) {
         QUIRE_TRY(leader_.create(seeds.identity, digest, max_sequences, geometry_));
     }
-    bool ok = sequence_handles_.create(max_sequences) && step_handles_.create(kMaxUnfinished) &&
-              namespace_handles_.create(kMaxNamespaces) && sequences_.create(max_sequences) &&
+    g_sequence_numbers.start_at(seeds.handles);
+    bool ok = sequence_handles_.create(max_sequences) && sequences_.create(max_sequences) &&
               namespaces_.create(kMaxNamespaces);
     if (!ok) return no_host_memory();
     for (Sequence &s : sequences_) s = Sequence{};
-    uint32_t default_namespace = namespace_handles_.take();
-    QUIRE_ASSERT(default_namespace == 0);
     prefix_off_ = (desc.flags & QUIRE_CACHE_NO_PREFIX) != 0;
     watermark_ = desc.watermark_blocks;
     victim_order_ = desc.victim;
@@ -243,41 +238,40 @@ Status Cache::create_namespace(const quire_namespace_desc &desc, uint64_t *out) 
                     kMaxNamespaceKeyBytes);
     }
     if (desc.key_size_bytes != 0 && desc.key == nullptr) return fail(QUIRE_E_ARG, "key is NULL");
-    uint32_t index = namespace_handles_.take();
-    if (index == HandleTable::kNone) {
+    uint32_t index = namespaces_.take();
+    if (index == kNone) {
         return fail(QUIRE_E_LIMIT, "{} namespaces are alive: destroy one first",
                     kMaxNamespaces - 1);
     }
-    namespaces_[index] = Namespace{};
-    namespaces_[index].number = next_namespace_++;
     namespaces_[index].quota_blocks = desc.quota_blocks;
-    *out = namespace_handles_.handle(index);
+    *out = namespaces_.handle(index);
     return Status{};
 }
 
 Status Cache::destroy_namespace(uint64_t handle) {
-    uint32_t index = namespace_handles_.find(handle);
-    if (index == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such namespace");
+    uint32_t index = namespaces_.find(handle);
+    if (index == kNone) return fail(QUIRE_E_STALE, "no such namespace");
     if (namespaces_[index].sequences != 0) {
         return fail(QUIRE_E_BUSY, "{} sequences live in the namespace: end them first",
                     namespaces_[index].sequences);
     }
     if (step_open()) return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
-    uint32_t number = namespaces_[index].number;
+    uint64_t number = namespaces_[index].number;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockPool &pool = ledger_.pool(g);
         for (uint32_t b = 1; b < pool.block_count(); ++b) {
             uint32_t node = pool[b].node;
-            if (node != kNone && ledger_.tree().root_words(node)[0] == number) ledger_.forget(node);
+            if (node != kNone && root_namespace(ledger_.tree().root_words(node)) == number)
+                ledger_.forget(node);
         }
     }
-    namespace_handles_.end(index);
+    namespaces_.end(index);
     return Status{};
 }
 
 Status Cache::namespace_info(uint64_t handle, quire_namespace_info *out) const {
-    uint32_t index = handle == 0 ? 0 : namespace_handles_.find(handle);
-    if (index == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such namespace");
+    uint32_t index = handle == 0 ? Namespaces::kDefault : namespaces_.find(handle);
+    if (index == kNone) return fail(QUIRE_E_STALE, "no such namespace");
     const Namespace &ns = namespaces_[index];
     out->sequences = ns.sequences;
     out->blocks_held = ns.blocks_held;
@@ -303,14 +297,8 @@ Status Cache::find_idle_sequence(uint64_t handle, uint32_t *index) const {
 }
 
 Status Cache::find_step(uint64_t handle, bool must_be_open, StepRecord **out) {
-    uint32_t index = step_handles_.find(handle);
-    if (index == HandleTable::kNone)
-        return fail(QUIRE_E_STALE, "no such step: it was finished or aborted");
     for (StepRecord &record : records_) {
-        if (record.handle_index != index || record.phase == StepPhase::unused ||
-            record.phase == StepPhase::finished) {
-            continue;
-        }
+        if (record.handle != handle || handle == 0) continue;
         if (must_be_open && record.phase != StepPhase::open) {
             return fail(QUIRE_E_BUSY, "the step is committed: it can only be finished");
         }

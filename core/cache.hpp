@@ -22,24 +22,15 @@
 
 #include "batch.hpp"
 #include "follower.hpp"
-#include "handle_table.hpp"
 #include "leader.hpp"
 #include "log_reader.hpp"
 #include "migration.hpp"
+#include "name_space.hpp"
 #include "pressure.hpp"
 #include "queue_tuples.hpp"
 #include "sequence_keys.hpp"
 
 namespace quire {
-
-struct Namespace {
-    uint32_t number = 0;  // never used twice in a cache
-    uint32_t quota_blocks = 0;
-    uint64_t sequences = 0;
-    uint64_t blocks_held = 0;
-    uint64_t queries = 0;
-    uint64_t hits = 0;
-};
 
 // Items of one begin or add call, as the caller gave them; strides are checked.
 struct ItemList {
@@ -73,15 +64,17 @@ struct MigrateTarget {
     const ShardRange *shards;  // [desc.shard_count]
 };
 
-// Random numbers of a cache: the prefix hash's key, and its name as a leader.
+// Random numbers of a cache: the prefix hash's key, its name as a leader, and where the process's
+// handles of sequences begin, if it is the first cache.
 struct CacheSeeds {
     uint64_t hash;
     uint64_t identity;
+    uint64_t handles;
 };
 
 class Cache {
  public:
-    Cache(const HostAllocator &host, uint32_t salt);
+    explicit Cache(const HostAllocator &host);
     ~Cache();
 
     // shards: [desc.shard_count].
@@ -215,6 +208,7 @@ class Cache {
     Status find_step(uint64_t handle, bool must_be_open, StepRecord **out);
 
     // cache_sequence.cpp
+    Status no_sequence_left() const;
     void lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wrong_from);
     uint32_t whole_window_length(uint32_t sequence, uint32_t token_count);
     void release_from(uint32_t sequence, uint32_t first_block, uint32_t first_wrong);
@@ -291,6 +285,7 @@ class Cache {
     // cache_step.cpp
     void undo_change(StepRecord *record, Change *change);
     void undo_changes(StepRecord *record, uint64_t keep);
+    Status name_step(StepRecord *record);
     void close(StepRecord *record);
     bool mark_doomed(StepRecord *record, uint32_t first);
     void mark_given_up(const StepRecord &record, const Change &change, bool given_up);
@@ -367,7 +362,6 @@ class Cache {
     Status check_followed();
 
     HostAllocator host_;
-    uint32_t salt_;
     Geometry geometry_;
     Timeline timeline_;
     Ledger ledger_;
@@ -376,12 +370,10 @@ class Cache {
     Leader leader_;
     Follower follower_;
     HandleTable sequence_handles_;
-    HandleTable step_handles_;
-    HandleTable namespace_handles_;
     StaticScales scales_;
     Array<LayerPlace> places_;
     Array<Sequence> sequences_;
-    Array<Namespace> namespaces_;
+    Namespaces namespaces_;
     Array<uint64_t> hashes_;   // of the blocks of the sequence looked up last
     Array<uint32_t> matches_;  // nodes of its prefix
     Array<uint32_t> words_;    // scratch for keys
@@ -401,7 +393,6 @@ class Cache {
     uint32_t watermark_ = 0;
     uint32_t victim_order_ = 0;
     SwapCost swap_cost_{0, 0};
-    uint32_t next_namespace_ = 1;
     uint64_t admissions_ = 0;
     quire_cache_stats counts_{};
 };

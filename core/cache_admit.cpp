@@ -251,7 +251,8 @@ Status Cache::reserve(const Plan &plan) {
         BlockTable &t = ledger_.table(plan.sequence, g);
         edits += 8 + uint64_t{plan.fresh[g]};
         copies += 1 + uint64_t{s.state.move_count};
-        if (next_namespace_ > 1 || scrubs_) copies += plan.fresh[g];  // each may have to be zeroed
+        if (namespaces_.any_made() || scrubs_)
+            copies += plan.fresh[g];  // each may have to be zeroed
         if (plan.admission) {
             edits += 2 * uint64_t{plan.hit_blocks} + 3 * uint64_t{t.length};
             copies += plan.swapped ? t.length : 0;

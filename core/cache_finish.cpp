@@ -41,8 +41,7 @@ Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome
     for (uint32_t i = 0; i < record->shard_count; ++i) QUIRE_TRY(signal(record, i, error));
     record->phase = StepPhase::finished;
     end_batch(record);
-    step_handles_.end(record->handle_index);
-    record->handle_index = kNone;
+    record->handle = 0;
     if (!has_memory_) complete(record);
     return Status{};
 }
@@ -100,8 +99,7 @@ void Cache::abandon(StepRecord *record) {
         record->fence_values[i] = 0;  // a device that takes not even a fence runs nothing
         running |= signal(record, i, &ignored).ok();
     }
-    step_handles_.end(record->handle_index);
-    record->handle_index = kNone;
+    record->handle = 0;
     record->phase = StepPhase::finished;
     end_batch(record);
     fail_step(record);
@@ -110,11 +108,10 @@ void Cache::abandon(StepRecord *record) {
 
 // The work of the step has run.
 void Cache::complete(StepRecord *record) {
-    if (record->handle_index != kNone) step_handles_.end(record->handle_index);
     for (uint32_t i = 0; i < record->shard_count; ++i) --record->queues[i]->unfinished_steps;
     uint64_t old_oldest = timeline_.oldest();
     timeline_.complete(record->number);
-    record->handle_index = kNone;
+    record->handle = 0;
     record->phase = StepPhase::unused;
     if (timeline_.oldest() != old_oldest) ledger_.retire(old_oldest);
     if (step_open()) open_record().barrier = timeline_.barrier(open_record().queue);

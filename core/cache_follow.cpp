@@ -158,8 +158,12 @@ Status Cache::check_log(const LogReader &log) {
     for (uint32_t i = 0; i < header.copy_count; ++i) QUIRE_TRY(check_copy(log.copy(i)));
     QUIRE_TRY(log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
         uint32_t slot = after.slot();
-        if (!sequence_handles_.could_be(after.handle) || follower_.seen(slot))
-            return wrong_slot(slot);
+        if (slot >= sequences_.size() || follower_.seen(slot)) return wrong_slot(slot);
+        uint32_t holder = sequence_handles_.find(after.handle);
+        bool is_others = holder != HandleTable::kNone && holder != slot;
+        if (!sequence_handles_.could_be(after.handle) || is_others || after.reserved0 != 0) {
+            return fail(QUIRE_E_ARG, "damaged log: slot {} has no handle of its own", slot);
+        }
         SequenceChange change;
         read_change(after, tables, &change);
         return check_sequence(change);
@@ -265,7 +269,7 @@ void Cache::apply_end(uint32_t slot) {
         t.length = t.null_front = 0;
         ++t.epoch;
     }
-    sequence_handles_.end(slot);
+    sequence_handles_.abandon(slot);
     sequences_[slot] = Sequence{};
 }
 
@@ -273,7 +277,7 @@ void Cache::apply_change(const SequenceChange &change) {
     uint32_t slot = change.after.slot();
     if (change.after.handle != change.before.handle) {
         if (change.before.handle != 0) apply_end(slot);
-        sequence_handles_.adopt(change.after.handle);
+        sequence_handles_.adopt(slot, change.after.handle);
     }
     Sequence &s = sequences_[slot];
     s.blocks_held = 0;
@@ -349,14 +353,12 @@ Status Cache::apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOpt
     StepRecord &record = records_[Timeline::slot(timeline_.next())];
     record.clear();
     QUIRE_TRY(reserve_applied(log, &record));
-    uint32_t handle_index = step_handles_.take();
-    QUIRE_ASSERT(handle_index != HandleTable::kNone);  // no more than the timeline holds
     record.phase = StepPhase::open;
-    record.handle_index = handle_index;
     record.number = timeline_.next();
     hold_queues(&record, options);
     Status ready = batch != nullptr ? batch->check_writable(timeline_, record.queue) : Status{};
     if (ready.ok()) ready = order_behind(record, header.order, error);
+    if (ready.ok()) ready = name_step(&record);
     if (ready.ok()) ready = check_digest(log);
     if (!ready.ok()) {
         close(&record);
@@ -364,7 +366,7 @@ Status Cache::apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOpt
     }
     apply(log, &record, batch);
     ++counts_.steps;
-    *out = step_handles_.handle(handle_index);
+    *out = record.handle;
     return commit_applied(&record, batch, error);
 }
 

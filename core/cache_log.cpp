@@ -13,6 +13,8 @@ LogSequence Cache::log_sequence(uint32_t index) const {
     const Sequence &s = sequences_[index];
     const SequenceState &state = s.state;
     return LogSequence{sequence_handles_.handle(index),
+                       index,
+                       0,
                        state.known,
                        state.computed,
                        state.drafts,

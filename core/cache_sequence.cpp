@@ -12,9 +12,17 @@ constexpr uint32_t kReleaseAhead = 24;  // block records that a release asks for
 
 }  // namespace
 
+Status Cache::no_sequence_left() const {
+    if (sequence_handles_.worn_out()) {
+        return fail(QUIRE_E_LIMIT, "the process has no handles of sequences left");
+    }
+    return fail(QUIRE_E_LIMIT, "{} sequences are alive: end one, or raise max_sequences",
+                sequence_handles_.capacity());
+}
+
 Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys, uint64_t *out) {
-    uint32_t ns = desc.ns == 0 ? 0 : namespace_handles_.find(desc.ns);
-    if (ns == HandleTable::kNone) return fail(QUIRE_E_STALE, "no such namespace");
+    uint32_t ns = desc.ns == 0 ? Namespaces::kDefault : namespaces_.find(desc.ns);
+    if (ns == kNone) return fail(QUIRE_E_STALE, "no such namespace");
     if (desc.cross_tokens != 0 && !geometry_.any_cross) {
         return fail(QUIRE_E_ARG, "cross_tokens is {}: the cache has no cross group",
                     desc.cross_tokens);
@@ -39,8 +47,7 @@ Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys,
         ledger_.buffers().give_back(&fresh.spans);
         ledger_.tree().release_root(root);
         if (!ok) return no_host_memory();
-        return fail(QUIRE_E_LIMIT, "{} sequences are alive: end one, or raise max_sequences",
-                    sequence_handles_.capacity());
+        return no_sequence_left();
     }
     if (!words_.empty()) std::memcpy(fresh.spans.data, words_.data(), words_.size() * 4);
     fresh.span_words = static_cast<uint32_t>(words_.size());
@@ -256,8 +263,7 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
         buffers.give_back(&fresh.tokens);
         buffers.give_back(&fresh.spans);
         if (!ok) return no_host_memory();
-        return fail(QUIRE_E_LIMIT, "{} sequences are alive: end one, or raise max_sequences",
-                    sequence_handles_.capacity());
+        return no_sequence_left();
     }
     uint32_t computed = p.state.computed < token_count ? p.state.computed : token_count;
     // What is to be moved lies only where the parent will move it from.

@@ -16,10 +16,6 @@ Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *
         return fail(QUIRE_E_BUSY, "{} steps are unfinished or still running: wait for the oldest",
                     kMaxUnfinished);
     }
-    uint32_t handle_index = step_handles_.take();
-    if (handle_index == HandleTable::kNone) {
-        return fail(QUIRE_E_BUSY, "{} steps are committed and not finished", kMaxUnfinished);
-    }
     uint32_t slot = Timeline::slot(timeline_.next());
     StepRecord &record = records_[slot];
     record.clear();
@@ -27,16 +23,25 @@ Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *
     record.number = timeline_.next();
     hold_queues(&record, options);
     record.barrier = timeline_.barrier(record.queue);
-    record.handle_index = handle_index;
     record.flags = options.flags;
     record.preempt = options.preempt;
     open_slot_ = slot;
     Status added = add_items(list);
+    if (added.ok()) added = name_step(&record);
     if (!added.ok()) {
+        undo_changes(&record, 0);
         close(&record);
         return added;
     }
-    *out = step_handles_.handle(handle_index);
+    *out = record.handle;
+    return Status{};
+}
+
+// Gives the step a handle: last, so that a call that is refused burns none.
+Status Cache::name_step(StepRecord *record) {
+    uint64_t number = g_step_numbers.take(1);
+    if (number == 0) return fail(QUIRE_E_LIMIT, "2^56 steps were begun in this process");
+    record->handle = make_handle(HandleType::step, number);
     return Status{};
 }
 
@@ -60,7 +65,6 @@ Status Cache::add(uint64_t step, const ItemList &list) {
 
 // The open step is no more. REQUIRES: its changes are undone.
 void Cache::close(StepRecord *record) {
-    step_handles_.end(record->handle_index);
     for (uint32_t i = 0; i < record->shard_count; ++i) --record->queues[i]->unfinished_steps;
     record->clear();
     open_slot_ = kNone;

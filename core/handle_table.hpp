@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// handle_table: 64-bit handles of records: type 8 | generation 24 | index 32.
+// handle_table: 64-bit handles: type 8 | number 56. No handle is ever given twice in a process.
 //
-// A generation is odd while its record lives, and is mixed with the cache's own number, so that a
-// handle that was ended, forged, or made by another cache is told apart. A slot whose generation
-// would wrap is retired: no handle ever means a second record.
+// HandleNumbers gives numbers out, one counter per type for the whole process. A step or a namespace
+// takes one number. A HandleTable, of sequences, takes ranges of as many numbers as it has slots, at
+// a multiple of that count, so that the low bits of a handle name its slot: one load and one
+// comparison find a record, whatever else the handle may be.
 //
-// Threads: none; Cache holds its lock.
+// Slots are reused in the order in which they became free, and there are at least twice as many as
+// records. So a slot comes round only after half of them were taken, and a range serves at least
+// half as many lives as it has numbers. Nothing wears out but the 56 bits: with one half lost here
+// and another where ranges of two sizes are aligned, 2^53 sequences are left of the 2^55 numbers
+// from a random start, 285 years at a million sequences per second; steps have all 2^56.
+//
+// Threads: HandleNumbers any; HandleTable none, Cache holds its lock.
 #pragma once
+
+#include <atomic>
 
 #include "host_memory.hpp"
 
@@ -15,91 +24,161 @@ namespace quire {
 
 enum class HandleType : uint8_t { sequence = 1, step = 2, name_space = 3 };
 
+inline uint64_t make_handle(HandleType type, uint64_t number) {
+    return uint64_t{static_cast<uint8_t>(type)} << 56 | number;
+}
+
+class HandleNumbers {
+ public:
+    static constexpr uint64_t kEnd = uint64_t{1} << 56;
+
+    explicit HandleNumbers(uint64_t first) : next_(first) {}
+
+    // The first of `count` numbers, a multiple of it; 0: none are left. REQUIRES: a power of two.
+    uint64_t take(uint64_t count) {
+        uint64_t at = next_.load(std::memory_order_relaxed);
+        for (;;) {
+            uint64_t first = (at + count - 1) & ~(count - 1);
+            if (first + count > kEnd) return 0;
+            if (next_.compare_exchange_weak(at, first + count, std::memory_order_relaxed))
+                return first;
+        }
+    }
+    // Goes on from `first` if nothing was taken yet; below 2^55.
+    void start_at(uint64_t first) {
+        uint64_t untouched = 1;
+        next_.compare_exchange_strong(untouched, (first & (kEnd / 2 - 1)) | 1);
+    }
+
+ private:
+    std::atomic<uint64_t> next_;
+};
+
+// The process's own. Those of sequences start where the first cache's seed says, so that handles
+// that a follower has from another process are as good as never equal to ones made here.
+inline HandleNumbers g_sequence_numbers{1};
+inline HandleNumbers g_step_numbers{1};
+inline HandleNumbers g_namespace_numbers{1};
+
 class HandleTable {
  public:
     static constexpr uint32_t kNone = 0xFFFFFFFF;
-    static constexpr uint32_t kGenerationBits = 24;
-    static constexpr uint32_t kGenerationMask = (1u << kGenerationBits) - 1;
+    static constexpr uint32_t kLeastSlots = 65536;
 
-    HandleTable(const HostAllocator *host, HandleType type, uint32_t salt)
-        : slots_(host), type_(type), salt_(salt & kGenerationMask & ~1u) {}
+    HandleTable(const HostAllocator *host, HandleType type, HandleNumbers *numbers)
+        : slots_(host), handles_(host), free_(host), type_(type), numbers_(numbers) {}
 
+    // capacity: records alive at once, at most 2^30.
     [[nodiscard]] bool create(uint32_t capacity) {
-        if (!slots_.create(capacity)) return false;
+        uint64_t slot_count = next_power_of_two(uint64_t{capacity} * 2);
+        if (slot_count < kLeastSlots) slot_count = kLeastSlots;
+        if (!slots_.create(slot_count) || !handles_.create(capacity) || !free_.create(capacity))
+            return false;
+        mask_ = slot_count - 1;
         // Lowest index first, as a person reading a log would expect.
-        for (uint32_t i = 0; i < capacity; ++i)
-            slots_[i] = Slot{0, i + 1 < capacity ? i + 1 : kNone};
-        free_ = capacity != 0 ? 0 : kNone;
+        for (uint32_t i = 0; i < capacity; ++i) free_[i] = capacity - 1 - i;
+        for (Slot &slot : slots_) slot.index = kNone;
         return true;
     }
 
-    uint32_t capacity() const { return static_cast<uint32_t>(slots_.size()); }
+    uint32_t capacity() const { return static_cast<uint32_t>(handles_.size()); }
     uint32_t live() const { return live_; }
+    // No record can be made any more, ever.
+    bool worn_out() const { return worn_out_; }
 
-    // kNone when all are in use.
+    // The index of a new record; kNone when all live, or no number is left.
     uint32_t take() {
-        uint32_t index = free_;
-        if (index == kNone) return kNone;
-        free_ = slots_[index].next;
-        slots_[index].generation |= 1;
+        if (free_.empty()) return kNone;
+        bool is_unused = first_unused_ <= mask_;
+        uint32_t at = is_unused ? first_unused_ : first_free_;
+        Slot &slot = slots_[at];
+        if (base_ == 0 || (slot.handle != 0 && base_of(slot.handle) == base_)) {
+            uint64_t base = numbers_->take(mask_ + 1);
+            if (base == 0) {
+                worn_out_ = true;
+                return kNone;
+            }
+            base_ = base;
+        }
+        if (is_unused) {
+            ++first_unused_;
+        } else {
+            first_free_ = slot.next;
+            if (first_free_ == kNone) last_free_ = kNone;
+        }
+        uint32_t index = free_[free_.size() - 1];
+        free_.shrink(free_.size() - 1);
+        slot.handle = handles_[index] = make_handle(type_, base_ + at);
+        slot.index = index;
         ++live_;
         return index;
     }
 
     void end(uint32_t index) {
         QUIRE_ASSERT(is_live(index));
-        Slot &slot = slots_[index];
-        slot.generation = (slot.generation + 1) & kGenerationMask;
+        uint32_t at = static_cast<uint32_t>(handles_[index] & mask_);
+        slots_[at].index = slots_[at].next = kNone;
+        (last_free_ != kNone ? slots_[last_free_].next : first_free_) = at;
+        last_free_ = at;
+        handles_[index] = 0;
+        free_.push(index);
         --live_;
-        if (slot.generation == 0) return;  // wrapped: retired
-        slot.next = free_;
-        free_ = index;
     }
 
-    // A handle that another table gave out: its slot lives under it here too. For a table of which
-    // take() is never called. REQUIRES: could_be(handle), and its slot does not live.
-    void adopt(uint64_t handle_value) {
-        slots_[static_cast<uint32_t>(handle_value)].generation = generation_of(handle_value);
+    // A handle that another process's table gave out: the record `index` lives under it here too.
+    // For a table of which neither take() nor end() is ever called. REQUIRES: could_be(handle), and
+    // the record does not live.
+    void adopt(uint32_t index, uint64_t handle_value) {
+        slots_[handle_value & mask_] = Slot{handle_value, index, kNone};
+        handles_[index] = handle_value;
         ++live_;
     }
-    // Could it be a living record's handle, of whatever table?
+    void abandon(uint32_t index) {
+        Slot &slot = slots_[handles_[index] & mask_];
+        if (slot.index == index) slot.index = kNone;  // or another handle took the slot since
+        handles_[index] = 0;
+        --live_;
+    }
+    // Could it be a living record's handle, of whatever table of this capacity?
     bool could_be(uint64_t handle_value) const {
-        return static_cast<uint32_t>(handle_value) < slots_.size() &&
-               handle_value >> 56 == static_cast<uint8_t>(type_) &&
-               (generation_of(handle_value) & 1) != 0;
+        return handle_value >> 56 == static_cast<uint8_t>(type_) && base_of(handle_value) != 0;
     }
 
-    bool is_live(uint32_t index) const {
-        return index < slots_.size() && (slots_[index].generation & 1) != 0;
-    }
+    bool is_live(uint32_t index) const { return index < handles_.size() && handles_[index] != 0; }
 
-    uint64_t handle(uint32_t index) const {
-        uint64_t generation = slots_[index].generation ^ salt_;
-        return uint64_t{static_cast<uint8_t>(type_)} << 56 | generation << 32 | index;
-    }
+    // 0 for a record that does not live.
+    uint64_t handle(uint32_t index) const { return handles_[index]; }
 
     // The record's index, or kNone for a handle that is not one of the living.
     uint32_t find(uint64_t handle_value) const {
-        uint32_t index = static_cast<uint32_t>(handle_value);
-        if (index >= slots_.size()) return kNone;
-        return (slots_[index].generation & 1) != 0 && handle(index) == handle_value ? index : kNone;
+        const Slot &slot = slots_[handle_value & mask_];
+        return slot.handle == handle_value ? slot.index : kNone;
     }
 
  private:
-    uint32_t generation_of(uint64_t handle_value) const {
-        return (static_cast<uint32_t>(handle_value >> 32) & kGenerationMask) ^ salt_;
-    }
-
     struct Slot {
-        uint32_t generation;  // odd = live
-        uint32_t next;
+        uint64_t handle;  // the last one; 0: none yet
+        uint32_t index;   // of the record; kNone: the handle was ended
+        uint32_t next;    // free slot
     };
 
+    // The range that a handle is of.
+    uint64_t base_of(uint64_t handle_value) const {
+        return handle_value & (HandleNumbers::kEnd - 1) & ~mask_;
+    }
+
     Array<Slot> slots_;
+    Array<uint64_t> handles_;  // of the records
+    Array<uint32_t> free_;     // records, the next one last
     HandleType type_;
-    uint32_t salt_;
-    uint32_t free_ = kNone;
+    HandleNumbers *numbers_;
+    uint64_t mask_ = 0;
+    uint64_t base_ = 0;          // of the range in use; 0: none yet
+    uint32_t first_unused_ = 0;  // slots from here on never lived
+    uint32_t first_free_ = kNone;
+    uint32_t last_free_ = kNone;
     uint32_t live_ = 0;
+    bool worn_out_ = false;
 };
 
 }  // namespace quire

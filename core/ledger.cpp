@@ -102,13 +102,13 @@ void Ledger::note_owner(Edit *edit, const Block &b) const {
 void Ledger::hand_over(Edit *edit, const Taker &taker) {
     Block &b = (*pools_[edit->group])[edit->block];
     note_owner(edit, b);
-    edit->sequence = b.tenant;
+    edit->tenant = b.tenant;
     b.begun = record_->number;
     b.owner = taker.sequence;
     b.frozen_slots = 0;
     if (b.tenant == taker.tenant && !scrubs_) [[likely]]
         return;
-    bool shows = b.tenant != kNone && !taker.overwrites;
+    bool shows = b.tenant != kFreshTenant && !taker.overwrites;
     b.tenant = taker.tenant;
     if (!shows) return;
     auto block = static_cast<int32_t>(edit->block);
@@ -117,7 +117,7 @@ void Ledger::hand_over(Edit *edit, const Taker &taker) {
 
 void Ledger::take_back(const Edit &edit) {
     restore_owner(edit);
-    (*pools_[edit.group])[edit.block].tenant = edit.sequence;
+    (*pools_[edit.group])[edit.block].tenant = edit.tenant;
 }
 
 uint32_t Ledger::take(uint32_t group, uint64_t barrier, const Taker &taker) {

@@ -18,7 +18,7 @@ namespace quire {
 // Who takes a block, and what becomes of what is in it.
 struct Taker {
     uint32_t sequence;
-    uint32_t tenant;  // number of its namespace
+    uint64_t tenant;  // number of its namespace
     bool overwrites;  // a copy writes all of the block before anything reads it
 };
 

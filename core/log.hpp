@@ -19,7 +19,7 @@ namespace quire {
 static_assert(std::endian::native == std::endian::little, "logs are written as they lie in memory");
 
 constexpr uint32_t kLogMagic = 0x474F4C51;  // "QLOG"
-constexpr uint32_t kLogVersion = 1;
+constexpr uint32_t kLogVersion = 2;
 constexpr uint32_t kLogOrderBits = kMaxUnfinished;
 
 struct LogHeader {
@@ -53,9 +53,11 @@ struct LogRow {
     uint64_t mask_words() const { return uint64_t{mask_rows} * (uint64_t{mask_stride} + 1); }
 };
 
-// A sequence without its tables. Its slot is the handle's low half; handle 0: there is none.
+// A sequence without its tables, in the slot that the leader keeps it in. handle 0: there is none.
 struct LogSequence {
     uint64_t handle;
+    uint32_t in_slot;
+    uint32_t reserved0;
     uint32_t known;
     uint32_t computed;
     uint32_t drafts;
@@ -66,9 +68,9 @@ struct LogSequence {
     uint32_t cross_tokens;
 
     bool swapped() const { return (flags & Sequence::kSwapped) != 0; }
-    uint32_t slot() const { return static_cast<uint32_t>(handle); }
+    uint32_t slot() const { return in_slot; }
 };
-static_assert(sizeof(LogSequence) == 40);
+static_assert(sizeof(LogSequence) == 48);
 
 struct LogTable {
     uint32_t length;

@@ -55,11 +55,13 @@ Status check_keys(const quire_key *keys, uint32_t key_count) {
     return Status{};
 }
 
-bool encode_root(uint32_t name_space, const quire_key *keys, uint32_t key_count,
+bool encode_root(uint64_t name_space, const quire_key *keys, uint32_t key_count,
                  Array<uint32_t> *out) {
     uint32_t whole = 0;
     for (uint32_t i = 0; i < key_count; ++i) whole += is_span(keys[i]) ? 0 : 1;
-    if (!append_words({name_space, whole}, out)) return false;
+    uint32_t low = static_cast<uint32_t>(name_space),
+             high = static_cast<uint32_t>(name_space >> 32);
+    if (!append_words({low, high, whole}, out)) return false;
     for (uint32_t i = 0; i < key_count; ++i) {
         if (is_span(keys[i])) continue;
         if (!append_words({keys[i].type, keys[i].size_bytes}, out) ||

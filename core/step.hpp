@@ -41,7 +41,7 @@ struct Edit {
     uint16_t frozen_slots;
     uint16_t reserved0;
     uint32_t owner;
-    uint32_t sequence;  // take_free, evict: the block's tenant before
+    uint32_t sequence;
     uint32_t index;
     uint32_t block;
     uint32_t node;
@@ -54,6 +54,7 @@ struct Edit {
         uint64_t touch;
         uint64_t begun;  // with owner and frozen_slots
     };
+    uint64_t tenant;  // take_free, evict: the block's before
 };
 
 enum class ChangeKind : uint8_t { item, victim, dropped };
@@ -109,7 +110,7 @@ struct StepRecord {
     uint64_t number = 0;  // on the timeline
     uint64_t queue = 0;
     uint64_t barrier = kNoBarrier;
-    uint32_t handle_index = kNone;
+    uint64_t handle = 0;  // while it is open or committed, and not finished
     uint32_t flags = 0;
     uint32_t preempt = 0;
     uint32_t rows = 0;
@@ -157,7 +158,7 @@ struct StepRecord {
         waited = 0;
         shard_count = 0;
         batch = nullptr;
-        handle_index = kNone;
+        handle = 0;
         phase = StepPhase::unused;
     }
 };

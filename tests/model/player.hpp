@@ -95,6 +95,7 @@ class Player {
     void compare();
     void compare_sequence(int slot, std::vector<std::map<int, int>> *names);
     std::vector<uint32_t> tokens(int slot, int content, int count) const;
+    int next_index();
 
     const quire_api &api_;
     Tally *tally_;
@@ -103,6 +104,9 @@ class Player {
     quire_error error_{};
     quire_namespace namespaces_[kNamespaces] = {};
     quire_seq seqs_[kSlots] = {};
+    int indices_[kSlots] = {};  // of live ones, where the library keeps them
+    std::vector<int> free_indices_;
+    int used_indices_ = 0;
     quire_step step_ = 0;
     std::map<int64_t, quire_step> committed_;
     std::unique_ptr<Followed> followed_;

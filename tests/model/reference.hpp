@@ -131,7 +131,7 @@ class Reference {
  public:
     explicit Reference(const Config &config);
 
-    // index: of the library's handle; a failed step takes back in that order.
+    // index: where the library keeps it; a failed step takes back in that order.
     int create(int slot, const std::string &root, int ns, int priority, int cross, int index);
     void end(int slot, bool drop_prefix);
     bool fork(int slot, int child, int token_count, int index);

@@ -4,12 +4,6 @@
 
 namespace quire::model {
 
-namespace {
-
-int index_of(uint64_t handle) { return static_cast<int>(handle & 0xFFFFFFFF); }
-
-}  // namespace
-
 void Player::configure(const std::vector<int> &args) {
     Config config;
     config.block_tokens = args[0];
@@ -64,6 +58,14 @@ std::vector<uint32_t> Player::tokens(int slot, int content, int count) const {
     return out;
 }
 
+// Where the library keeps the next sequence: the place that was given back last, or the lowest.
+int Player::next_index() {
+    if (free_indices_.empty()) return used_indices_++;
+    int index = free_indices_.back();
+    free_indices_.pop_back();
+    return index;
+}
+
 void Player::create(const std::vector<int> &args) {
     int slot = args[0];
     if (seqs_[slot] != 0) return;
@@ -79,7 +81,8 @@ void Player::create(const std::vector<int> &args) {
     desc.cross_tokens = static_cast<uint32_t>(cross);
     if (api_.seq_create(cache_, &desc, &seqs_[slot], &error_) < 0) return differ(error_.message);
     std::string root = std::to_string(args[1]) + "/" + std::to_string(args[2]);
-    int index = index_of(seqs_[slot]);
+    int index = next_index();
+    indices_[slot] = index;
     on_reference(
         [=](Reference &r) { return r.create(slot, root, args[1], args[3], cross, index), true; });
 }
@@ -191,10 +194,12 @@ void Player::fork(const std::vector<int> &args) {
     quire_seq handle = 0;
     quire_status status =
         api_.seq_fork(cache_, seqs_[slot], static_cast<uint32_t>(count), &handle, &error_);
-    int index = index_of(handle);
+    int index = next_index();
     bool forked = on_reference([=](Reference &r) { return r.fork(slot, child, count, index); });
+    if (!forked) free_indices_.push_back(index);
     if (!agree(status, forked)) return;
     seqs_[child] = handle;
+    indices_[child] = index;
     ++tally_->forks;
 }
 
@@ -318,6 +323,7 @@ void Player::perform(const Op &op) {
             if (!agree(api_.seq_end(cache_, seqs_[slot], flags, &error_), may)) return;
             on_reference([=](Reference &r) { return r.end(slot, drop), true; });
             seqs_[slot] = 0;
+            free_indices_.push_back(indices_[slot]);
         } else if (op.name == "truncate") {
             agree(api_.seq_truncate(cache_, seqs_[slot], static_cast<uint32_t>(a[1]), &error_),
                   on_reference([=, n = a[1]](Reference &r) { return r.truncate(slot, n); }));

@@ -109,6 +109,72 @@ TEST(Handle, a_namespace_that_is_over_is_stale) {
     EXPECT_EQ(m.stats().sequences, 0u);
 }
 
+// The default namespace has no handle, so none that is made up reaches it.
+TEST(Handle, a_forged_namespace_never_reaches_the_default_one) {
+    Manager m;
+    m.compute(m.sequence(), tokens_from(1, 9));
+    quire_namespace ns = m.name_space();
+    std::string before = m.snapshot();
+    std::vector<quire_namespace> forged = {0, 1, ns - 1, ns + 1, ns >> 56 << 56, ~uint64_t{0}};
+    for (uint32_t bit = 0; bit < 64; ++bit) forged.push_back(ns ^ uint64_t{1} << bit);
+    for (uint32_t number = 0; number < 1000; ++number) forged.push_back((ns >> 56 << 56) + number);
+    for (quire_namespace handle : forged) {
+        if (handle == ns) continue;
+        ASSERT_EQ(m.api().namespace_destroy(m.cache(), handle, m.error()), QUIRE_E_STALE);
+    }
+    EXPECT_EQ(m.snapshot(), before);
+    m.compute(m.sequence({.ns = m.name_space()}), tokens_from(100, 9));
+    EXPECT_EQ(m.probe(tokens_from(100, 9)), 0u) << "the next namespace is not the default one";
+    EXPECT_EQ(m.probe(tokens_from(1, 9)), 8u);
+}
+
+TEST(Handle, refused_calls_use_up_no_handle) {
+    Manager m({.max_sequences = 1});
+    quire_step first = m.begin();
+    m.abort();
+    auto desc = described<quire_step_desc>();
+    quire_step_item item{};
+    item.seq = 1;
+    quire_step_result result{};
+    quire_step out = 0;
+    for (int i = 0; i < 100; ++i) {
+        ASSERT_EQ(m.api().step_begin(m.cache(), &desc, &item, 1, sizeof item, nullptr, 0, &result,
+                                     sizeof result, &out, m.error()),
+                  QUIRE_E_STALE);
+    }
+    EXPECT_EQ(m.begin(), first + 1);
+    m.abort();
+    quire_seq a = m.sequence();
+    auto seq_desc = described<quire_seq_desc>();
+    quire_seq refused = 0;
+    for (int i = 0; i < 100; ++i) {
+        ASSERT_EQ(m.api().seq_create(m.cache(), &seq_desc, &refused, m.error()), QUIRE_E_LIMIT);
+        ASSERT_EQ(m.api().seq_fork(m.cache(), a, 0, &refused, m.error()), QUIRE_E_LIMIT);
+    }
+    m.end(a);
+    EXPECT_EQ(m.sequence(), a + 1);
+}
+
+TEST(Handle, more_than_2_to_the_24_sequences_are_refused_in_words) {
+    Manager m;
+    quire_instance *instance = nullptr;
+    auto instance_desc = described<quire_instance_desc>();
+    ASSERT_EQ(m.api().instance_create(&instance_desc, &instance, m.error()), QUIRE_OK);
+    auto group = described<quire_group_desc>();
+    group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
+    auto desc = described<quire_cache_desc>();
+    desc.groups = &group;
+    desc.group_count = 1;
+    desc.group_stride = sizeof group;
+    desc.blocks = 8;
+    desc.max_sequences = (1u << 24) + 1;
+    quire_cache *cache = nullptr;
+    EXPECT_EQ(m.api().cache_create(instance, &desc, &cache, m.error()), QUIRE_E_LIMIT);
+    EXPECT_NE(m.message().find("max_sequences is 16777217: at most 16777216"), std::string::npos)
+        << m.message();
+    EXPECT_EQ(m.api().instance_destroy(instance, m.error()), QUIRE_OK);
+}
+
 TEST(Handle, a_sequence_in_the_open_step_is_busy) {
     Manager m;
     quire_seq a = m.sequence();

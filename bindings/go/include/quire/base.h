@@ -127,8 +127,15 @@ enum {
     QUIRE_DTYPE_F8_E5M2 = (12 << 16) | (8 << 8) | 1    /* up to 57344 */
 };
 
-/* Handles: type 8 | generation 24 | index 32. 0 is never a live handle. A handle belongs to its
- * cache and may be used from any thread. */
+/* Handles: type 8 | number 56. 0 is never a live handle. A handle belongs to its cache and may be
+ * used from any thread. None is given twice in a process, whatever it is of: one that was ended, is
+ * another cache's, or was made up is QUIRE_E_STALE. Only a follower (log.h) knows handles of another
+ * process: exactly its leader's. A call that is refused uses up no number.
+ *   quire_step, quire_namespace  the number counts: 2^56 of each, 2,283 years of a million a second.
+ *   quire_seq  the low bits are a slot, of 65,536 or more (at least twice max_sequences), reused in
+ *              the order in which they became free; the high bits say which round of which cache.
+ *              At least 2^53 sequences in a process, 285 years of a million a second, and 2^39
+ *              caches. */
 typedef uint64_t quire_seq;
 typedef uint64_t quire_step;
 typedef uint64_t quire_namespace;

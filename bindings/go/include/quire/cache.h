@@ -147,7 +147,7 @@ typedef struct quire_cache_desc {
     uint32_t group_count;
     uint32_t group_stride;
     uint32_t block_tokens;        /* a power of two, 1 to 256; 0 = 16 */
-    uint32_t max_sequences;       /* live at once; 0 = 1024 */
+    uint32_t max_sequences;       /* live at once, at most 2^24; 0 = 1024 */
     uint32_t max_sequence_tokens; /* 0 = 2^31 - 1 */
     /* Size of each group's pool. Exactly one of these, unless every group states its own `blocks`;
      * with pool_bytes and pool_fraction all groups get the same number. The null block is one of
@@ -269,6 +269,7 @@ typedef struct quire_cache_stats {
  *                                 layer and KV head that none holds; for a calibration what is
  *                                 wrong with it, or the first layer and KV head that it has no
  *                                 number for.
+ *          QUIRE_E_LIMIT          max_sequences is above 2^24.
  *          QUIRE_E_INCOMPATIBLE   the calibration is of another version.
  *          QUIRE_E_UNSUPPORTED    the backend cannot serve a group; the message says which and why.
  *          QUIRE_E_DEVICE_MEMORY  the pool does not fit. */
@@ -310,8 +311,8 @@ typedef struct quire_namespace_info {
     uint64_t prefix_cache_hits;
 } quire_namespace_info;
 
-/* A tenant's sharing domain: sequences of two namespaces never share a block. Namespace 0 always
- * exists. Two namespaces are two tenants even if their keys are equal. At most 65,535 at once.
+/* A tenant's sharing domain: sequences of two namespaces never share a block. The default one always
+ * exists: 0 where a call takes a namespace, and no handle is its. Two namespaces are two tenants even if their keys are equal. At most 65,535 at once.
  * Nor do they see what the other left: a block of the device that another namespace wrote last, and
  * that a sequence takes to write, is zeroed by the commit that hands it over, on the step's queues
  * before anything of the step. Until then, and in the host tier until it is overwritten, content
@@ -321,8 +322,9 @@ typedef struct quire_namespace_info {
 QUIRE_EXPORT quire_status quire_namespace_create(quire_cache *cache,
                                                  const quire_namespace_desc *desc,
                                                  quire_namespace *out, quire_error *error);
-/* Errors   QUIRE_E_BUSY  sequences live in it, or a step is open. Its cached prefixes are
- * forgotten. */
+/* Its cached prefixes are forgotten.
+ * Errors   QUIRE_E_BUSY   sequences live in it, or a step is open.
+ *          QUIRE_E_STALE  it was destroyed before, or it is 0: the default one stays. */
 QUIRE_EXPORT quire_status quire_namespace_destroy(quire_cache *cache, quire_namespace ns,
                                                   quire_error *error);
 QUIRE_EXPORT quire_status quire_namespace_get_info(quire_cache *cache, quire_namespace ns,

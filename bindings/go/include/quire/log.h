@@ -10,8 +10,8 @@
  *   leader     quire_step_begin ... commit;  quire_step_log;  send;        kernels;  finish
  *   follower                                 receive;  quire_log_apply;    kernels;  finish
  *
- * A follower has the leader's tables, lengths and handles, and writes batches of them as a commit
- * does. It has no prefixes, and takes no decision: every call that would is QUIRE_E_UNSUPPORTED.
+ * A follower has the leader's tables, lengths and handles of sequences, and writes batches of them
+ * as a commit does. It has no prefixes, and takes no decision: every call that would is QUIRE_E_UNSUPPORTED.
  *
  * All ranks describe the same groups, layer_groups, block_tokens, max_sequences and
  * max_sequence_tokens, and have the same numbers of blocks and host blocks: state `blocks`, the
@@ -56,7 +56,7 @@ QUIRE_EXPORT quire_status quire_step_log(quire_cache *cache, quire_step step, vo
  *          QUIRE_E_UNSUPPORTED   it moves tokens (quire_seq_accept_path), and a device here cannot.
  *                                Nothing changed.
  *          QUIRE_E_LIMIT, QUIRE_E_BUSY  as for commit; or an earlier step that comes before it, on
- *                                other queues, is not finished. Nothing changed.
+ *                                other queues, is not finished. Nothing changed, however often.
  *          QUIRE_E_INTERNAL      it would lead to another state than the leader's. Nothing changed,
  *                                and this follower stopped: every later call says so.
  *          QUIRE_E_DEVICE_LOST   a device refused its part. The tables are the leader's, the memory

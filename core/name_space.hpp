@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// name_space: the tenants of a cache: who may hold how much, and which content is whose.
+//
+// A namespace's number is its handle's, so it is never given twice in the process: content that
+// carries it can never be taken for another tenant's, however long it lies. The default namespace
+// is number 0, which no handle has.
+//
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "handle_table.hpp"
+
+namespace quire {
+
+struct Namespace {
+    uint64_t number = 0;
+    uint32_t quota_blocks = 0;
+    uint32_t next = HandleTable::kNone;  // in its bucket, or free
+    uint64_t sequences = 0;
+    uint64_t blocks_held = 0;
+    uint64_t queries = 0;
+    uint64_t hits = 0;
+};
+
+class Namespaces {
+ public:
+    static constexpr uint32_t kNone = HandleTable::kNone;
+    static constexpr uint32_t kDefault = 0;  // index
+
+    explicit Namespaces(const HostAllocator *host) : records_(host), buckets_(host) {}
+
+    // capacity: alive at once, the default one included; a power of two.
+    [[nodiscard]] bool create(uint32_t capacity) {
+        if (!records_.create(capacity) || !buckets_.create(capacity)) return false;
+        for (uint32_t &bucket : buckets_) bucket = kNone;
+        records_[kDefault] = Namespace{};
+        used_ = 1;
+        return true;
+    }
+
+    Namespace &operator[](uint32_t index) { return records_[index]; }
+    const Namespace &operator[](uint32_t index) const { return records_[index]; }
+
+    // One was made beside the default one.
+    bool any_made() const { return used_ > 1; }
+
+    // kNone when all live.
+    uint32_t take() {
+        uint32_t index = free_ != kNone ? free_ : used_;
+        if (index == records_.size()) return kNone;
+        uint64_t number = g_namespace_numbers.take(1);
+        if (number == 0) return kNone;
+        if (index == free_) {
+            free_ = records_[index].next;
+        } else {
+            ++used_;
+        }
+        records_[index] = Namespace{};
+        records_[index].number = number;
+        uint32_t &bucket = bucket_of(number);
+        records_[index].next = bucket;
+        bucket = index;
+        return index;
+    }
+
+    // REQUIRES: it lives, and is not the default one.
+    void end(uint32_t index) {
+        QUIRE_ASSERT(index != kDefault);
+        uint32_t *link = &bucket_of(records_[index].number);
+        while (*link != index) link = &records_[*link].next;
+        *link = records_[index].next;
+        records_[index].next = free_;
+        free_ = index;
+    }
+
+    uint64_t handle(uint32_t index) const {
+        return make_handle(HandleType::name_space, records_[index].number);
+    }
+
+    // The index, or kNone for a handle that is not one of the living; the default one has none.
+    uint32_t find(uint64_t handle_value) const {
+        uint64_t number = handle_value & (HandleNumbers::kEnd - 1);
+        if (handle_value != make_handle(HandleType::name_space, number)) return kNone;
+        for (uint32_t i = bucket_of(number); i != kNone; i = records_[i].next) {
+            if (records_[i].number == number) return i;
+        }
+        return kNone;
+    }
+
+ private:
+    // Neighbouring numbers, and those that other caches leave over, spread alike (Fibonacci
+    // hashing, 2^64 / golden ratio).
+    uint64_t place_of(uint64_t number) const {
+        return (number * 0x9E3779B97F4A7C15u >> 32) & (buckets_.size() - 1);
+    }
+    uint32_t &bucket_of(uint64_t number) { return buckets_[place_of(number)]; }
+    uint32_t bucket_of(uint64_t number) const { return buckets_[place_of(number)]; }
+
+    Array<Namespace> records_;
+    Array<uint32_t> buckets_;
+    uint32_t used_ = 0;  // records from here on never lived
+    uint32_t free_ = kNone;
+};
+
+}  // namespace quire
