@@ -42,6 +42,7 @@ struct alignas(kCacheLine) Block {
     uint16_t frozen_slots;  // that others than the owner may read
     BlockState state;
     uint8_t given_up : 1;  // by an item that is being dropped
+    uint8_t named : 1;     // in the tree, by an item that is being dropped
     uint8_t is_left : 1;   // listed as given up with its content
     uint64_t stamp;        // of the last release, orders the cached list
     uint64_t begun;        // the first step that wrote of its content

@@ -106,26 +106,48 @@ Status Cache::abort(uint64_t step) {
     return Status{};
 }
 
-// Marks the blocks that the change gave up; undoing it takes them back.
-void Cache::mark_given_up(const StepRecord &record, const Change &change, bool given_up) {
+// Marks what the change did to blocks that a later one may build on: those that it gave up, which
+// undoing it takes back, and those that it published, which are then nobody's to find.
+void Cache::mark_doomed_blocks(const StepRecord &record, const Change &change, bool doomed) {
     for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
         const Edit &edit = record.edits[i];
-        if (edit.kind == EditKind::drop_ref || edit.kind == EditKind::replace) {
-            ledger_.pool(edit.group)[edit.block].given_up = given_up;
-        } else if (edit.kind == EditKind::host_drop) {
-            (*ledger_.host_pool(edit.group))[edit.block].given_up = given_up;
+        switch (edit.kind) {
+            case EditKind::drop_ref:
+                ledger_.pool(edit.group)[edit.block].given_up = doomed;
+                break;
+            case EditKind::host_drop:
+                (*ledger_.host_pool(edit.group))[edit.block].given_up = doomed;
+                break;
+            case EditKind::adopt:
+                ledger_.pool(edit.group)[edit.block].named = doomed;
+                break;
+            case EditKind::replace:
+                ledger_.pool(edit.group)[edit.block].given_up = doomed;
+                ledger_.pool(edit.group)[edit.index].named = doomed;
+                break;
+            default:
+                break;
         }
     }
 }
 
-// Did the edit lay hands on a block that a doomed change gave up?
-bool Cache::takes_given_up(const Edit &edit) const {
+// Does the edit rest on what a doomed change did to its block? Every kind that can is here:
+//   take_free, evict, host_take   the block was free for it, or cached, for a reference was dropped
+//   replace                       likewise: the older block of the node was in no table any more
+//   owner                         it is written in place, for a reference less held it
+//   add_ref                       it was found: by what a doomed change published, or cached
+// The others concern the sequence itself, which has one item only, or (publish, adopt) a place in
+// the tree, which Cache::publish_again mends.
+bool Cache::rests_on_doomed(const Edit &edit) const {
     switch (edit.kind) {
-        case EditKind::add_ref:
-            return edit.claimed && ledger_.pool(edit.group)[edit.block].given_up;
+        case EditKind::add_ref: {
+            const Block &b = ledger_.pool(edit.group)[edit.block];
+            return b.named || (edit.claimed && b.given_up);
+        }
         case EditKind::take_free:
         case EditKind::evict:
         case EditKind::replace:
+        case EditKind::owner:
             return ledger_.pool(edit.group)[edit.block].given_up;
         case EditKind::host_take:
             return (*ledger_.host_pool(edit.group))[edit.block].given_up;
@@ -134,17 +156,10 @@ bool Cache::takes_given_up(const Edit &edit) const {
     }
 }
 
-// Has the change to go with the doomed ones before it: does it use a block that one of them
-// publishes, or one that they gave up?
-bool Cache::hits_doomed(const StepRecord &record, const Change &change) const {
+// Has the change to go with the doomed ones before it?
+bool Cache::rests_on_doomed(const StepRecord &record, const Change &change) const {
     for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
-        const Edit &edit = record.edits[i];
-        if (takes_given_up(edit)) return true;
-        if (edit.kind != EditKind::add_ref) continue;
-        const Block &b = ledger_.pool(edit.group)[edit.block];
-        if (b.ready != record.number || b.owner == kNone || b.node == kNone) continue;
-        uint32_t writer = sequences_[b.owner].change;
-        if (writer != kNone && record.changes[writer].doomed) return true;
+        if (rests_on_doomed(record.edits[i])) return true;
     }
     return false;
 }
@@ -155,13 +170,14 @@ bool Cache::mark_doomed(StepRecord *record, uint32_t first) {
     for (uint64_t i = first; i < record->changes.size(); ++i) {
         Change &change = record->changes[i];
         if (change.kind == ChangeKind::dropped) continue;
-        change.doomed = i == first || hits_doomed(*record, change);
+        change.doomed = i == first || rests_on_doomed(*record, change);
         if (!change.doomed) continue;
-        mark_given_up(*record, change, true);
+        mark_doomed_blocks(*record, change, true);
         possible = possible && change.kind == ChangeKind::item;
     }
     for (uint64_t i = first; i < record->changes.size(); ++i) {
-        if (record->changes[i].doomed) mark_given_up(*record, record->changes[i], false);
+        const Change &change = record->changes[i];
+        if (change.doomed) mark_doomed_blocks(*record, change, false);
     }
     return possible;
 }

@@ -181,7 +181,6 @@ void Ledger::drop_ref(uint32_t group, uint32_t block, uint64_t touch) {
     edit->stamp = pool[block].stamp;
     edit->touch = pool[block].touch;
     pool.drop_ref(block, touch);
-    edit->claimed = pool[block].state == BlockState::held;
 }
 
 void Ledger::own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots) {
@@ -457,9 +456,9 @@ void Ledger::settle(StepRecord *record) {
                 if (later.kind == EditKind::evict) tree_.prefetch_node(later.node);
             }
             if (edit.kind == EditKind::drop_ref) {
-                // Who let go of a block that others hold must not write into it when it, or the
-                // next sequence of its number, comes by it again.
-                if (edit.claimed) disown(edit.group, edit.block, change.sequence);
+                // A sequence that let go of a block must not write into it when it, or the next
+                // one of its number, comes by it again. Whoever took the block since owns it.
+                disown(edit.group, edit.block, change.sequence);
             } else if (edit.kind == EditKind::replace) {
                 pools_[edit.group]->free_unpublished(edit.block);
             } else if (edit.kind == EditKind::evict) {

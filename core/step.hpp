@@ -22,7 +22,7 @@ enum class EditKind : uint8_t {
     take_free,  // block: left the free list; owner, frozen_slots = before, as below
     evict,      // block: left the tree; node, index = its generation, unlinked = it is out of reach
     add_ref,    // block: one more table; claimed = it was cached, hint = its neighbour
-    drop_ref,   // block: one table less; stamp, touch = before; claimed = others hold it
+    drop_ref,   // block: one table less; stamp, touch = before
     table_entry,  // tables[sequence][group][index] was `block`
     table_shape,  // the table's length was index, its null_front block, its held entries hint
     publish,      // node: new in the tree
@@ -36,7 +36,7 @@ enum class EditKind : uint8_t {
 struct Edit {
     EditKind kind;
     uint8_t group;
-    bool claimed;   // add_ref, drop_ref
+    bool claimed;   // add_ref
     bool unlinked;  // evict
     uint16_t frozen_slots;
     uint16_t reserved0;

@@ -185,6 +185,52 @@ TEST(Drop, item_that_took_what_another_gave_up_goes_with_it) {
     EXPECT_TRUE(m.table(c).empty());
 }
 
+// C1 copies the block that it shares with C2 and lets it go, so that C2 writes in place.
+TEST(Drop, item_that_writes_in_place_because_another_let_go_goes_with_it) {
+    for (uint32_t sharers : {2u, 3u}) {
+        Manager m({.block_tokens = 8});
+        quire_seq parent = m.sequence();
+        m.compute(parent, tokens_from(1, 6));
+        quire_seq c1 = m.fork(parent, 6), c2 = m.fork(parent, 3);
+        if (sharers == 2) m.end(parent);
+        Blocks shared = m.table(c1);
+        m.begin();
+        m.add(c1, {7});
+        // A third one lets go too, and stays out of it.
+        uint32_t freed = 0;
+        if (sharers == 3) {
+            ASSERT_EQ(m.api().step_preempt(m.cache(), m.open(), parent, QUIRE_PREEMPT_RECOMPUTE,
+                                           &freed, m.error()),
+                      QUIRE_OK);
+        }
+        m.add(c2, {8});
+        ASSERT_EQ(m.table(c2), shared) << "written in place";
+        EXPECT_EQ(m.drop(c1), (std::vector<quire_seq>{c1, c2}));
+        m.add(c2, {8});
+        EXPECT_NE(m.table(c2), shared) << "a copy, for C1 reads the block";
+        EXPECT_EQ(m.table(c1), shared);
+        m.finish(m.commit());
+    }
+}
+
+// A victim's swap lets go of the block as an item's copy does.
+TEST(Drop, item_does_not_go_for_what_a_victim_let_go) {
+    Manager m({.block_tokens = 8, .host_blocks = 8});
+    quire_seq parent = m.sequence();
+    m.compute(parent, tokens_from(1, 6));
+    quire_seq child = m.fork(parent, 3), other = m.sequence();
+    m.begin();
+    uint32_t freed = 0;
+    ASSERT_EQ(
+        m.api().step_preempt(m.cache(), m.open(), parent, QUIRE_PREEMPT_SWAP, &freed, m.error()),
+        QUIRE_OK);
+    m.add(other, {1});
+    m.add(child, {8});
+    EXPECT_EQ(m.drop(other), (std::vector<quire_seq>{other}));
+    m.finish(m.commit());
+    EXPECT_EQ(m.info(child).computed_tokens, 4u);
+}
+
 TEST(Drop, fork_that_published_over_what_the_parent_gave_up_goes_with_it) {
     Manager m({.blocks = 8});
     quire_seq parent = m.sequence();
