@@ -93,11 +93,10 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     QUIRE_TRY(shards_.create(scales_, calibrates_, error));
     can_move_ = shards_.can_move();
     bool follows = (desc.flags & QUIRE_CACHE_FOLLOWER) != 0;
-    scrubs_ = (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0;
     QUIRE_TRY(ledger_.create(geometry_, {.max_sequences = max_sequences,
                                          .seed = seeds.hash,
                                          .has_tree = !follows,
-                                         .scrubs = scrubs_}));
+                                         .scrubs = (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0}));
     uint64_t digest = digest_geometry(geometry_, places_.data(), max_sequences, scales_.numbers());
     if (follows) QUIRE_TRY(follower_.create(digest, geometry_, max_sequences));
     if ((desc.flags & QUIRE_CACHE_LOG) != 0) {

@@ -230,7 +230,7 @@ class Cache {
     uint32_t best_hit(uint32_t matched) const;
     uint32_t publishable(uint32_t sequence) const;
     void publish(uint32_t sequence, uint64_t ready);
-    uint64_t publish_edits(const Plan &plan) const;
+    Room publish_room(const Plan &plan) const;
     bool named_elsewhere(uint32_t sequence, uint32_t index);
 
     // cache_admit.cpp
@@ -253,6 +253,7 @@ class Cache {
     Status reserve(const Plan &plan);
 
     // cache_take.cpp
+    Room take_room(const Plan &plan) const;
     void take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index);
     void take_hits(const Plan &plan, Change *change, uint32_t group);
     void swap_in(const Plan &plan, Change *change, uint32_t group);
@@ -379,13 +380,13 @@ class Cache {
     Array<uint32_t> words_;    // scratch for keys
     StepRecord records_[kMaxUnfinished];
     uint32_t open_slot_ = kNone;
+    Room reserved_;        // what the record may hold once the item that is being added is taken
     uint32_t hashed_ = 0;  // valid entries of hashes_ for the item that is being added
     Waiting waiting_;
     uint64_t call_ = 0;  // number of begin and add calls, marks their sequences
     bool has_memory_ = false;
     bool can_move_ = true;  // tokens, on every device
     bool prefix_off_ = false;
-    bool scrubs_ = false;  // QUIRE_CACHE_ZERO_ON_FREE
     bool calibrates_ = false;
     bool migrating_ = false;
     Batch *batches_ = nullptr;  // alive, linked

@@ -245,23 +245,16 @@ bool Cache::reserve_mask(uint64_t words) {
 // Room for everything that taking the plan writes, so that it cannot fail half-way.
 Status Cache::reserve(const Plan &plan) {
     Sequence &s = sequences_[plan.sequence];
-    uint64_t edits = publish_edits(plan) + 2 * geometry_.group_count;  // an adopted tail
-    uint64_t copies = 0;
     for (uint32_t g = 0; plan.takes && g < geometry_.group_count; ++g) {
         BlockTable &t = ledger_.table(plan.sequence, g);
-        edits += 8 + uint64_t{plan.fresh[g]};
-        copies += 1 + uint64_t{s.state.move_count};
-        if (namespaces_.any_made() || scrubs_)
-            copies += plan.fresh[g];  // each may have to be zeroed
-        if (plan.admission) {
-            edits += 2 * uint64_t{plan.hit_blocks} + 3 * uint64_t{t.length};
-            copies += plan.swapped ? t.length : 0;
-        }
         if (!ledger_.buffers().grow(&t.ids, plan.length[g], t.length)) return no_host_memory();
     }
     if (s.span_words != 0 && !words_.reserve(s.span_words)) return no_host_memory();
     if (!ledger_.buffers().grow(&s.tree, plan.drafts, 0)) return no_host_memory();
-    return reserve_record(1, edits, copies, 0) ? Status{} : no_host_memory();
+    Room room = take_room(plan) + publish_room(plan);
+    if (!reserve_record(1, room.edits, room.copies, 0)) return no_host_memory();
+    reserved_ = open_record().used() + room;
+    return Status{};
 }
 
 // Known tokens grow by the item's; then what it needs is worked out.

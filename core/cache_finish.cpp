@@ -181,7 +181,7 @@ void Cache::distrust_copies(const StepRecord &record) {
         bool is_whole = copy.kind == QUIRE_COPY_ZERO || copy.kind == QUIRE_COPY_ON_WRITE ||
                         copy.kind == QUIRE_COPY_SWAP_IN;
         if (!is_whole) continue;
-        ledger_.pool(copy.group).distrust(static_cast<uint32_t>(copy.dst));
+        ledger_.distrust(copy.group, static_cast<uint32_t>(copy.dst));
     }
 }
 

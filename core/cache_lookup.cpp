@@ -102,12 +102,14 @@ uint32_t Cache::best_hit(uint32_t matched) const {
     return best;
 }
 
-uint64_t Cache::publish_edits(const Plan &plan) const {
+// What publish() writes down, of a sequence that has computed the plan.
+Room Cache::publish_room(const Plan &plan) const {
     const Sequence &s = sequences_[plan.sequence];
     uint64_t blocks = (uint64_t{plan.position} + plan.compute) >> geometry_.block_shift;
-    if (blocks <= s.state.published && !plan.swapped) return 0;
+    if (blocks <= s.state.published && !plan.swapped) return Room{};
     uint64_t walked = ledger_.tree().alive(s.state.cursor) && !plan.swapped ? s.state.published : 0;
-    return blocks > walked ? (blocks - walked) * (1 + uint64_t{geometry_.group_count}) : 0;
+    if (blocks <= walked) return Room{};
+    return (blocks - walked) * (Ledger::kPublish + ledger_.attach_room());
 }
 
 bool Cache::named_elsewhere(uint32_t sequence, uint32_t index) {

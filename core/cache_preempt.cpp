@@ -96,6 +96,14 @@ uint64_t Cache::held_bytes(uint32_t sequence) const {
     return bytes;
 }
 
+namespace {
+
+constexpr Room kSwapOutRoom =  // of one block
+    Ledger::kTakeHost + Ledger::kCopy + Ledger::kSetEntry + Ledger::kDropRef;
+constexpr Room kDropBlockRoom = Ledger::kDropRef;
+
+}  // namespace
+
 // The table's entries become blocks of the host tier; those on the device are given back. The tail
 // goes first, so that what stays cached is evicted from its end.
 void Cache::swap_out(uint32_t sequence, uint32_t group) {
@@ -128,10 +136,13 @@ void Cache::drop_blocks(uint32_t sequence, uint32_t group) {
 Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
     StepRecord &record = open_record();
     Sequence &s = sequences_[sequence];
-    uint64_t entries = 0;
-    for (uint32_t g = 0; g < geometry_.group_count; ++g)
-        entries += 1 + ledger_.table(sequence, g).length;
-    if (!reserve_record(1, 3 * entries, entries, 1)) return no_host_memory();
+    Room room;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        uint64_t length = ledger_.table(sequence, g).length;
+        Room each = how == QUIRE_PREEMPT_SWAP ? kSwapOutRoom : kDropBlockRoom;
+        room = room + Ledger::kNoteShape + length * each;
+    }
+    if (!reserve_record(1, room.edits, room.copies, 1)) return no_host_memory();
     Change change;
     change.begin(ChangeKind::victim, sequence, s.state);
     change.first_edit = static_cast<uint32_t>(record.edits.size());

@@ -7,6 +7,41 @@
 
 namespace quire {
 
+namespace {
+
+constexpr Room kTakeHitRoom = Ledger::kAddRef;
+constexpr Room kSwapInRoom =  // of one block
+    Ledger::kTake + Ledger::kCopy + Ledger::kSetEntry + Ledger::kDropHost;
+constexpr Room kCopyTailRoom = Ledger::kTake + Ledger::kCopy + Ledger::kSetEntry + Ledger::kDropRef;
+constexpr Room kAdoptTailRoom = Ledger::kNoteShape + Ledger::kOwn;
+static_assert(kTakeHitRoom.edits <= Ledger::kTake.edits, "a swapped block may be found instead");
+
+}  // namespace
+
+// What move_tokens() and take_all() write down.
+Room Cache::take_room(const Plan &plan) const {
+    const Sequence &s = sequences_[plan.sequence];
+    Room room;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        bool cross = geometry_.groups[g].cross;
+        if (!cross) room = room + s.state.move_count * Ledger::kMoveToken + kAdoptTailRoom;
+        if (!plan.takes) continue;
+        uint64_t length = ledger_.table(plan.sequence, g).length, kept = length;
+        room = room + Ledger::kNoteShape;
+        if (plan.swapped) {
+            room = room + length * kSwapInRoom;
+        } else if (plan.admission) {
+            kept = cross ? 0 : plan.hit_blocks;
+            room = room + kept * kTakeHitRoom;
+        } else if (plan.copy_tail[g]) {
+            room = room + kCopyTailRoom;
+        }
+        uint64_t fresh = plan.length[g] > kept ? plan.length[g] - kept : 0;
+        room = room + fresh * Ledger::kTake + ledger_.zeroes(fresh, taker(plan.sequence, false));
+    }
+    return room;
+}
+
 // Shares a found block; if the step that writes it fails, what is built on it is wrong.
 void Cache::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
     const Block &b = ledger_.pool(group)[block];
@@ -130,6 +165,8 @@ void Cache::run_item(const quire_step_item &item, const uint32_t *words, Plan *p
     charge(s, charged_before);
     publish(plan->sequence, record.number);
     ledger_.pause();
+    QUIRE_ASSERT(record.edits.size() <= reserved_.edits &&
+                 record.copies.size() <= reserved_.copies);
     hashed_ = 0;  // they are this sequence's
     change->edit_end = static_cast<uint32_t>(record.edits.size());
     change->copy_end = static_cast<uint32_t>(record.copies.size());

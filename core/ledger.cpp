@@ -108,6 +108,8 @@ void Ledger::hand_over(Edit *edit, const Taker &taker) {
     b.frozen_slots = 0;
     if (b.tenant == taker.tenant && !scrubs_) [[likely]]
         return;
+    if (only_tenant_ == kFreshTenant) only_tenant_ = taker.tenant;
+    mixed_ = mixed_ || only_tenant_ != taker.tenant;
     bool shows = b.tenant != kFreshTenant && !taker.overwrites;
     b.tenant = taker.tenant;
     if (!shows) return;

@@ -51,6 +51,24 @@ class Ledger {
         return tables_[uint64_t{sequence} * group_count_ + group];
     }
 
+    // What each of the calls below writes into the step's record, at most. A block that is taken may
+    // have to be zeroed besides: zeroes().
+    static constexpr Room kTake{1, 0}, kAddRef{1, 0}, kDropRef{1, 0}, kOwn{1, 0}, kSetEntry{1, 0};
+    static constexpr Room kNoteShape{1, 0}, kTakeHost{1, 0}, kDropHost{1, 0}, kPublish{1, 0};
+    static constexpr Room kCopy{0, 1}, kMoveToken{0, 1};
+    Room attach_room() const { return Room{group_count_, 0}; }
+    // Of `count` blocks that the taker gets, so many may show what another left in them.
+    Room zeroes(uint64_t count, const Taker &taker) const {
+        bool may_show =
+            scrubs_ || mixed_ || (only_tenant_ != kFreshTenant && only_tenant_ != taker.tenant);
+        return Room{0, may_show && !taker.overwrites ? count : 0};
+    }
+    // The block's content may be anybody's.
+    void distrust(uint32_t group, uint32_t block) {
+        mixed_ = true;
+        pools_[group]->distrust(block);
+    }
+
     // Changes from here on belong to the step.
     void resume(StepRecord *record) { record_ = record; }
     void pause() { record_ = nullptr; }
@@ -154,6 +172,9 @@ class Ledger {
     bool cross_[kMaxGroups] = {};
     bool any_full_ = false;
     bool scrubs_ = false;
+    // Blocks are fresh or of this tenant; mixed: or of any.
+    uint64_t only_tenant_ = kFreshTenant;
+    bool mixed_ = false;
     uint32_t group_count_ = 0;
     uint16_t block_tokens_ = 0;
     StepRecord *record_ = nullptr;

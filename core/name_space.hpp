@@ -42,9 +42,6 @@ class Namespaces {
     Namespace &operator[](uint32_t index) { return records_[index]; }
     const Namespace &operator[](uint32_t index) const { return records_[index]; }
 
-    // One was made beside the default one.
-    bool any_made() const { return used_ > 1; }
-
     // kNone when all live.
     uint32_t take() {
         uint32_t index = free_ != kNone ? free_ : used_;

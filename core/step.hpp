@@ -18,6 +18,15 @@ namespace quire {
 
 class Batch;
 
+// What something writes into a step's record, at most. Each function that writes has its own beside
+// it, made of those of the functions that it calls, and what is reserved is made of nothing else.
+struct Room {
+    uint64_t edits = 0;
+    uint64_t copies = 0;
+};
+constexpr Room operator+(Room a, Room b) { return Room{a.edits + b.edits, a.copies + b.copies}; }
+constexpr Room operator*(uint64_t count, Room a) { return Room{count * a.edits, count * a.copies}; }
+
 enum class EditKind : uint8_t {
     take_free,  // block: left the free list; owner, frozen_slots = before, as below
     evict,      // block: left the tree; node, index = its generation, unlinked = it is out of reach
@@ -140,6 +149,7 @@ struct StepRecord {
         log.bind(host);
         mask_words.bind(host);
     }
+    Room used() const { return Room{edits.size(), copies.size()}; }
     bool has_room(uint64_t change_count, uint64_t edit_count, uint64_t copy_count,
                   uint64_t preemption_count) const {
         return changes.capacity() >= change_count && edits.capacity() >= edit_count &&

@@ -347,4 +347,26 @@ TEST(ZeroOnFree, only_blocks_that_somebody_has_hold_anything) {
     EXPECT_GT(tenants.m.stats().blocks_swapped_in, 20u);
 }
 
+// Without any namespace: a copy that a failed step owed leaves its target to be zeroed, and an item
+// that takes several such blocks has room for as many copies.
+TEST(Zeroing, blocks_that_failed_copies_left_are_zeroed_in_a_cache_of_one_tenant) {
+    Manager m;
+    quire_seq parent = m.sequence();
+    m.compute(parent, tokens_from(1, 6));
+    quire_seq x = m.sequence();
+    auto fail_a_copy = [&] {
+        quire_seq child = m.fork(parent, 6);
+        m.begin();
+        m.add(child, {7});
+        m.finish(m.commit(), QUIRE_STEP_FAILED);
+        m.end(child);
+    };
+    fail_a_copy();
+    m.compute(x, tokens_from(50, 2));  // takes the copy's target: zeroed, and trusted again
+    fail_a_copy();
+    m.end(x);
+    fail_a_copy();
+    EXPECT_EQ(zeroed_by(m, m.sequence(), tokens_from(100, 8)).size(), 2u);
+}
+
 }  // namespace
