@@ -327,10 +327,33 @@ void Cache::forget_batch(Batch *batch) {
     --batch_count_;
 }
 
+// What namespaces are charged must be what their sequences hold.
+Status Cache::check_charges() {
+    for (uint32_t i = 0; i < namespaces_.used(); ++i) {
+        namespaces_[i].counted_sequences = namespaces_[i].counted_blocks = 0;
+    }
+    for (uint32_t i = 0; i < sequences_.size(); ++i) {
+        if (!sequence_handles_.is_live(i)) continue;
+        Namespace &ns = namespaces_[sequences_[i].name_space];
+        ++ns.counted_sequences;
+        ns.counted_blocks += charged(sequences_[i]);
+    }
+    for (uint32_t i = 0; i < namespaces_.used(); ++i) {
+        const Namespace &ns = namespaces_[i];
+        if (ns.sequences != ns.counted_sequences || ns.blocks_held != ns.counted_blocks) {
+            return fail(QUIRE_E_INTERNAL,
+                        "cache: a namespace is charged {} blocks, and its sequences hold {}",
+                        ns.blocks_held, ns.counted_blocks);
+        }
+    }
+    return Status{};
+}
+
 // References that tables hold must be those that pools count.
 Status Cache::check() {
     if (follower_.active()) return check_followed();
     QUIRE_TRY(ledger_.check());
+    QUIRE_TRY(check_charges());
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint64_t entries = 0, host_entries = 0, references = 0;
         for (uint32_t i = 0; i < sequences_.size(); ++i) {

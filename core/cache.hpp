@@ -203,6 +203,7 @@ class Cache {
     // cache.cpp
     StepRecord &open_record() { return records_[open_slot_]; }
     bool step_open() const { return open_slot_ != kNone; }
+    Status check_charges();
     Status find_sequence(uint64_t handle, uint32_t *index) const;
     Status find_idle_sequence(uint64_t handle, uint32_t *index) const;
     Status find_step(uint64_t handle, bool must_be_open, StepRecord **out);

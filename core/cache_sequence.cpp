@@ -208,15 +208,26 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     return Status{};
 }
 
-// The child's tables name the parent's blocks; what both can read is frozen.
+// The child's tables name the parent's blocks; what both can read is frozen. Its namespace pays for
+// them as for blocks of its own.
 Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
     Sequence &s = sequences_[child];
+    const Namespace &ns = namespaces_[s.name_space];
+    uint64_t shared = 0;
     auto length = [&](uint32_t g) {
         return computed != 0 ? geometry_.table_length(g, computed, s.cross_tokens) : 0;
     };
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        uint32_t null_front = ledger_.table(parent, g).null_front;
+        if (null_front > length(g)) null_front = length(g);
+        shared += geometry_.groups[g].held_entries(length(g), null_front);
         if (!ledger_.buffers().grow(&ledger_.table(child, g).ids, length(g), 0))
             return no_host_memory();
+    }
+    if (ns.quota_blocks != 0 && ns.blocks_held + shared > ns.quota_blocks) {
+        return fail(QUIRE_E_LIMIT,
+                    "the namespace may hold {} blocks, and with the fork's it would hold {}",
+                    ns.quota_blocks, ns.blocks_held + shared);
     }
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint32_t blocks = length(g);
@@ -270,6 +281,7 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     if (p.state.move_count != 0 && p.state.move_begin < computed) computed = p.state.move_begin;
     computed = whole_window_length(parent, computed);
     fresh.cross_tokens = p.cross_tokens;
+    fresh.name_space = p.name_space;
     sequences_[child] = fresh;
     Status shared = share_tables(parent, child, computed);
     if (!shared.ok()) {
@@ -285,7 +297,6 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     s.span_words = p.span_words;
     s.root = p.root;
     ledger_.tree().share_root(s.root);
-    s.name_space = p.name_space;
     s.priority = p.priority;
     s.last_step = p.last_step;
     s.state = p.state;

@@ -21,6 +21,9 @@ struct Namespace {
     uint64_t blocks_held = 0;
     uint64_t queries = 0;
     uint64_t hits = 0;
+    // Of its sequences, added up by Cache::check().
+    uint64_t counted_sequences = 0;
+    uint64_t counted_blocks = 0;
 };
 
 class Namespaces {
@@ -39,6 +42,7 @@ class Namespaces {
         return true;
     }
 
+    uint32_t used() const { return used_; }  // higher indices never lived
     Namespace &operator[](uint32_t index) { return records_[index]; }
     const Namespace &operator[](uint32_t index) const { return records_[index]; }
 

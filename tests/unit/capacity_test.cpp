@@ -152,6 +152,47 @@ TEST(Capacity, a_quota_counts_shared_blocks_too) {
     EXPECT_EQ(result.blocks_short, 1u);
 }
 
+uint64_t charged(Manager &m, quire_namespace ns) {
+    auto info = described<quire_namespace_info>();
+    EXPECT_EQ(m.api().namespace_get_info(m.cache(), ns, &info, m.error()), QUIRE_OK);
+    return info.blocks_held;
+}
+
+TEST(Capacity, a_fork_is_charged_to_its_own_namespace_and_its_end_credits_it) {
+    Manager m;
+    quire_namespace ns = m.name_space(6);
+    quire_seq parent = m.sequence({.ns = ns});
+    m.compute(parent, tokens_from(1, 7));
+    for (int i = 0; i < 5; ++i) {
+        quire_seq child = m.fork(parent, 7);
+        EXPECT_EQ(charged(m, ns), 4u);
+        EXPECT_EQ(charged(m, 0), 0u);
+        m.end(child);
+        EXPECT_EQ(charged(m, ns), 2u);
+    }
+    m.end(parent);
+    EXPECT_EQ(charged(m, ns), 0u);
+}
+
+TEST(Capacity, a_fork_past_the_quota_is_refused_and_changes_nothing) {
+    Manager m({.groups = {GroupOptions{}, GroupOptions{6, 0}}});
+    quire_namespace ns = m.name_space(10);
+    quire_seq parent = m.sequence({.ns = ns});
+    m.compute(parent, tokens_from(1, 9));
+    m.compute(parent, {10});  // the window is past the first block: 3 entries and 2 of them held
+    uint64_t own = charged(m, ns);
+    m.fork(parent, 10);
+    ASSERT_EQ(charged(m, ns), 2 * own);
+    std::string before = m.snapshot();
+    quire_seq out = 0;
+    EXPECT_EQ(m.api().seq_fork(m.cache(), parent, 10, &out, m.error()), QUIRE_E_LIMIT);
+    EXPECT_NE(m.message().find("may hold 10 blocks"), std::string::npos) << m.message();
+    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(out, 0u);
+    m.fork(parent, 0);
+    EXPECT_EQ(charged(m, ns), 2 * own);
+}
+
 // Slots behind the last planned token, those that were reserved as lookahead left out.
 class Waste {
  public:

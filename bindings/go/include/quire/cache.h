@@ -297,7 +297,8 @@ typedef struct quire_namespace_desc {
     const quire_chain *next;
     const void *key; /* [key_size_bytes] from the server, never from a request; at most 256 bytes */
     uint32_t key_size_bytes;
-    uint32_t quota_blocks; /* its sequences may hold, over all groups; 0 = no limit */
+    uint32_t quota_blocks; /* table entries of its sequences, over all groups, a block that several
+                              share counted for each; 0 = no limit */
 } quire_namespace_desc;
 
 typedef struct quire_namespace_info {
@@ -392,9 +393,10 @@ QUIRE_EXPORT quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint3
                                         quire_error *error);
 /* Makes a sequence of the first `token_count` known tokens, sharing their blocks; whichever of the
  * two writes into a shared block first gets its own copy. What was computed, counting committed
- * steps, stays so.
- * Errors   QUIRE_E_BUSY  the sequence is in the open step, swapped out, or has drafts not
- *                        accepted. */
+ * steps, stays so. The fork is of its parent's namespace, which pays for its table too.
+ * Errors   QUIRE_E_BUSY   the sequence is in the open step, swapped out, or has drafts not
+ *                         accepted.
+ *          QUIRE_E_LIMIT  max_sequences are alive, or the namespace's quota would be passed. */
 QUIRE_EXPORT quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_count,
                                          quire_seq *out, quire_error *error);
 /* Shortens to the first `token_count` known tokens and gives the blocks behind them back. With
