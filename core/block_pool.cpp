@@ -24,18 +24,17 @@ uint32_t BlockPool::available(uint64_t barrier) const {
     uint32_t count = lists_[kFree].count + draining_ + lists_[kCached].count;
     if (barrier == kNoBarrier) [[likely]]
         return count;
-    // The open step counts too: a block that it touches may have been touched behind the barrier
-    // before.
-    for (uint64_t step = barrier; step <= timeline_->next(); ++step) {
+    for (uint64_t step = barrier; step < timeline_->next(); ++step) {
         count -= lists_[draining_list(step)].count + cached_pending_[Timeline::slot(step)];
     }
     return count;
 }
 
 uint32_t BlockPool::take_free(uint64_t barrier) {
-    uint32_t block = lists_[kFree].head;
+    uint32_t block = draining_ != 0 ? lists_[draining_list(timeline_->next())].head : kNone;
+    if (block == kNone) block = lists_[kFree].head;
     if (block == kNone && draining_ != 0) {
-        uint64_t end = barrier == kNoBarrier ? timeline_->next() + 1 : barrier;
+        uint64_t end = barrier == kNoBarrier ? timeline_->next() : barrier;
         for (uint64_t step = timeline_->oldest(); step < end && block == kNone; ++step) {
             block = lists_[draining_list(step)].head;
         }
@@ -59,18 +58,49 @@ void BlockPool::become_held(uint32_t block) {
     ++held_;
 }
 
-void BlockPool::drop_ref(uint32_t block, uint64_t touch) {
+void BlockPool::drop_ref(uint32_t block, uint64_t touch, uint64_t barrier) {
     Block &b = blocks_[block];
     QUIRE_ASSERT(b.state == BlockState::held && b.refs > 0);
     if (touch > b.touch) b.touch = touch;
+    b.stamp = ++clock_;
     if (--b.refs != 0) return;
     --held_;
-    b.stamp = ++clock_;
     if (b.node != kNone) {
         b.state = BlockState::cached;
         push_back(kCached, block);
+    } else if (b.touch < barrier) {
+        push_read(block);
     } else {
         push_unused(block);
+    }
+}
+
+// On the list of the open step, where no other block is.
+void BlockPool::push_read(uint32_t block) {
+    Block &b = blocks_[block];
+    b.state = BlockState::draining;
+    b.is_read = true;
+    push_front(draining_list(timeline_->next()), block);
+    if (left_.capacity() != 0) note_left(block);
+}
+
+void BlockPool::raise_touch(uint32_t block, uint64_t step) {
+    Block &b = blocks_[block];
+    if (step <= b.touch) return;
+    switch (b.state) {
+        case BlockState::free:
+        case BlockState::draining:
+            leave_list(block);
+            b.touch = step;
+            push_unused(block);
+            break;
+        case BlockState::cached:
+            if (!timeline_->done(b.touch)) --cached_pending_[Timeline::slot(b.touch)];
+            b.touch = step;
+            if (!timeline_->done(step)) ++cached_pending_[Timeline::slot(step)];
+            break;
+        default:
+            b.touch = step;
     }
 }
 
@@ -97,12 +127,25 @@ void BlockPool::note_left(uint32_t block) {
     left_.push(block);
 }
 
-void BlockPool::undo_take_free(uint32_t block) {
+void BlockPool::undo_take_free(uint32_t block, bool is_read) {
     Block &b = blocks_[block];
     QUIRE_ASSERT(b.state == BlockState::held && b.refs == 1 && b.node == kNone);
     b.refs = 0;
     --held_;
-    push_unused(block);
+    is_read ? push_read(block) : push_unused(block);
+}
+
+// Whoever else held the block may have let go of it meanwhile: then it is cached as of that time.
+void BlockPool::undo_add_ref(uint32_t block, uint32_t next_hint) {
+    Block &b = blocks_[block];
+    QUIRE_ASSERT(b.state == BlockState::held && b.refs > 0);
+    if (b.refs != 1) {
+        --b.refs;
+    } else if (b.node != kNone) {
+        undo_claim(block, next_hint);
+    } else {
+        undo_take_free(block, false);
+    }
 }
 
 void BlockPool::undo_claim(uint32_t block, uint32_t next_hint) {
@@ -114,7 +157,7 @@ void BlockPool::undo_claim(uint32_t block, uint32_t next_hint) {
     insert_by_stamp(block, next_hint);
 }
 
-void BlockPool::undo_drop_ref(uint32_t block, uint64_t stamp, uint64_t touch) {
+void BlockPool::undo_drop_ref(uint32_t block, uint64_t stamp) {
     Block &b = blocks_[block];
     if (b.state == BlockState::held) {
         ++b.refs;
@@ -123,7 +166,6 @@ void BlockPool::undo_drop_ref(uint32_t block, uint64_t stamp, uint64_t touch) {
         become_held(block);
     }
     b.stamp = stamp;
-    b.touch = touch;
 }
 
 void BlockPool::park(uint32_t block) {
@@ -194,7 +236,7 @@ uint32_t BlockPool::list_of(uint32_t block) const {
         case BlockState::free:
             return kFree;
         case BlockState::draining:
-            return draining_list(blocks_[block].touch);
+            return draining_list(blocks_[block].is_read ? timeline_->next() : blocks_[block].touch);
         case BlockState::cached:
             return kCached;
         default:
@@ -222,6 +264,7 @@ void BlockPool::leave_list(uint32_t block) {
     (link.prev != kNone ? links_[link.prev].next : list.head) = link.next;
     (link.next != kNone ? links_[link.next].prev : list.tail) = link.prev;
     --list.count;
+    blocks_[block].is_read = false;
     if (name >= kDraining) --draining_;
     if (name == kCached && !timeline_->done(b.touch)) --cached_pending_[Timeline::slot(b.touch)];
 }

@@ -44,11 +44,12 @@ struct alignas(kCacheLine) Block {
     uint8_t given_up : 1;  // by an item that is being dropped
     uint8_t named : 1;     // in the tree, by an item that is being dropped
     uint8_t is_left : 1;   // listed as given up with its content
-    uint64_t stamp;        // of the last release, orders the cached list
-    uint64_t begun;        // the first step that wrote of its content
-    uint64_t ready;        // the last one, once published
-    uint64_t touch;        // the last step that may read or write it
-    uint32_t copied_to;    // run of copies in which it was a destination
+    uint8_t is_read : 1;  // draining: by a copy of the open step alone, `touch` does not say so yet
+    uint64_t stamp;       // when a table let go of it last, orders the cached list
+    uint64_t begun;       // the first step that wrote of its content
+    uint64_t ready;       // the last one, once published
+    uint64_t touch;       // the last step that may read or write it
+    uint32_t copied_to;   // run of copies in which it was a destination
     uint32_t copied_from;  // run of copies in which it was a source
     uint64_t tenant;       // number of the namespace that wrote last
 };
@@ -84,7 +85,11 @@ class BlockPool {
     // Blocks that a step behind `barrier` can get, free or by eviction.
     uint32_t available(uint64_t barrier) const;
 
-    // A free block, or kNone when only eviction helps. Becomes held by one.
+    // Blocks that the open step's copies read, and that no table names any more, are there.
+    bool has_read() const {
+        return draining_ != 0 && lists_[draining_list(timeline_->next())].count != 0;
+    }
+    // One of those, else a free block, or kNone when only eviction helps. Becomes held by one.
     uint32_t take_free(uint64_t barrier);
     // The cached block that was released longest ago, or kNone. It stays cached.
     uint32_t oldest_cached(uint64_t barrier) const;
@@ -101,14 +106,21 @@ class BlockPool {
         ++b.refs;
     }
     // Drops a reference. At the last one the block is cached if it is published, else it is free,
-    // or draining while `touch` is not done.
-    void drop_ref(uint32_t block, uint64_t touch);
+    // or draining while `touch` is not done. barrier: the open step's, if a copy of it reads the
+    // block; where the step may have the block, it is then the first to be handed out, for it will
+    // wait for this step in any case.
+    void drop_ref(uint32_t block, uint64_t touch, uint64_t barrier = 0);
+    // The step may touch the block, wherever that is by now.
+    void raise_touch(uint32_t block, uint64_t step);
 
     // What the undoing of the open step needs: each is the exact reverse of the call it is named
     // for.
-    void undo_take_free(uint32_t block);
+    void undo_take_free(uint32_t block, bool is_read);
+    void undo_add_ref(uint32_t block, uint32_t next_hint);
     void undo_claim(uint32_t block, uint32_t next_hint);
-    void undo_drop_ref(uint32_t block, uint64_t stamp, uint64_t touch);
+    void undo_drop_ref(uint32_t block, uint64_t stamp);  // but for `touch`
+    // REQUIRES: it is held, and nobody let go of it since the drop that is undone.
+    void undo_raise_touch(uint32_t block, uint64_t touch) { blocks_[block].touch = touch; }
     uint32_t next_in_list(uint32_t block) const { return links_[block].next; }
 
     // A cached block leaves its list for the length of the open step.
@@ -156,6 +168,7 @@ class BlockPool {
     }
     void push_back(uint32_t name, uint32_t block) { insert_before(name, block, kNone); }
     void push_unused(uint32_t block);
+    void push_read(uint32_t block);
     void insert_by_stamp(uint32_t block, uint32_t next_hint);
     void become_held(uint32_t block);
     void note_left(uint32_t block);

@@ -115,16 +115,18 @@ void Cache::swap_out(uint32_t sequence, uint32_t group) {
         uint32_t host_block = ledger_.take_host(group, open_record().barrier);
         ledger_.copy(QUIRE_COPY_SWAP_OUT, group, block, host_block);
         ledger_.set_entry(&s, sequence, group, i, host_block);
-        ledger_.drop_ref(group, block, open_record().number);  // the copy reads it
+        ledger_.let_go(group, block, {s.last_step, true, false});
     }
 }
 
 void Cache::drop_blocks(uint32_t sequence, uint32_t group) {
     Sequence &s = sequences_[sequence];
     BlockTable &t = ledger_.table(sequence, group);
+    bool runs_elsewhere =
+        !timeline_.has_run(s.last_step) && timeline_.queue_of(s.last_step) != open_record().queue;
     for (uint32_t i = t.length; i-- > 0;) {
         if (t.ids.data[i] == kNullBlock) continue;
-        ledger_.drop_ref(group, t.ids.data[i], s.last_step);
+        ledger_.let_go(group, t.ids.data[i], {s.last_step, false, runs_elsewhere});
         --s.blocks_held;
     }
     t.length = t.null_front = 0;

@@ -72,7 +72,6 @@ void Cache::take_hits(const Plan &plan, Change *change, uint32_t group) {
 void Cache::swap_in(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
     BlockTable &t = ledger_.table(plan.sequence, group);
-    uint64_t number = open_record().number;
     for (uint32_t i = 0; i < t.length; ++i) {
         uint32_t host_block = t.ids.data[i];
         if (host_block == kNullBlock) continue;
@@ -86,7 +85,7 @@ void Cache::swap_in(const Plan &plan, Change *change, uint32_t group) {
             change->valid_tokens = 0;  // if the copy fails
         }
         ledger_.set_entry(&s, plan.sequence, group, i, block);
-        ledger_.drop_host(group, host_block, number);
+        ledger_.let_go_host(group, host_block);
     }
 }
 
@@ -101,7 +100,7 @@ void Cache::copy_tail(const Plan &plan, uint32_t group) {
     uint32_t block = ledger_.take(group, open_record().barrier, taker(plan.sequence, true));
     ledger_.copy(QUIRE_COPY_ON_WRITE, group, shared, block);
     ledger_.set_entry(&s, plan.sequence, group, index, block);
-    ledger_.drop_ref(group, shared, open_record().number);  // the copy reads it
+    ledger_.let_go(group, shared, {s.last_step, true, false});
 }
 
 void Cache::take_all(Plan *plan, Change *change) {

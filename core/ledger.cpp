@@ -125,10 +125,12 @@ void Ledger::take_back(const Edit &edit) {
 uint32_t Ledger::take(uint32_t group, uint64_t barrier, const Taker &taker) {
     BlockPool &pool = *pools_[group];
     QUIRE_ASSERT(record_ != nullptr);  // settle() frees the nodes of what is evicted
+    bool is_read = pool.has_read();
     uint32_t block = pool.take_free(barrier);
     if (block != kNone) [[likely]] {
         Edit *edit = log(EditKind::take_free, group);
         edit->block = block;
+        edit->claimed = is_read;
         hand_over(edit, taker);
         return block;
     }
@@ -177,12 +179,37 @@ void Ledger::add_ref(uint32_t group, uint32_t block) {
 }
 
 void Ledger::drop_ref(uint32_t group, uint32_t block, uint64_t touch) {
-    BlockPool &pool = *pools_[group];
+    QUIRE_ASSERT(record_ == nullptr);
+    pools_[group]->drop_ref(block, touch);
+}
+
+void Ledger::drop_from(BlockPool *pool, Edit *edit, const Letting &how) {
+    QUIRE_ASSERT(record_ != nullptr);
+    const Block &b = (*pool)[edit->block];
+    edit->stamp = b.stamp;
+    edit->old_touch = b.touch;
+    edit->touch = how.is_read ? record_->number : how.last_step;
+    pool->drop_ref(edit->block, how.runs_elsewhere ? how.last_step : 0,
+                   how.is_read ? record_->barrier : 0);
+    edit->new_stamp = b.stamp;
+}
+
+void Ledger::undo_drop(BlockPool *pool, const Edit &edit) {
+    bool is_last = (*pool)[edit.block].stamp == edit.new_stamp;
+    pool->undo_drop_ref(edit.block, edit.stamp);
+    if (is_last) pool->undo_raise_touch(edit.block, edit.old_touch);
+}
+
+void Ledger::let_go(uint32_t group, uint32_t block, const Letting &how) {
     Edit *edit = log(EditKind::drop_ref, group);
     edit->block = block;
-    edit->stamp = pool[block].stamp;
-    edit->touch = pool[block].touch;
-    pool.drop_ref(block, touch);
+    drop_from(pools_[group], edit, how);
+}
+
+void Ledger::let_go_host(uint32_t group, uint32_t block) {
+    Edit *edit = log(EditKind::host_drop, group);
+    edit->block = block;
+    drop_from(host_pools_[group], edit, Letting{0, true, false});
 }
 
 void Ledger::own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots) {
@@ -228,19 +255,18 @@ void Ledger::append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32
 }
 
 uint32_t Ledger::take_host(uint32_t group, uint64_t barrier) {
+    bool is_read = host_pools_[group]->has_read();
     uint32_t block = host_pools_[group]->take_free(barrier);
     QUIRE_ASSERT(block != kNone);
-    log(EditKind::host_take, group)->block = block;
+    Edit *edit = log(EditKind::host_take, group);
+    edit->block = block;
+    edit->claimed = is_read;
     return block;
 }
 
 void Ledger::drop_host(uint32_t group, uint32_t block, uint64_t touch) {
-    BlockPool &pool = *host_pools_[group];
-    Edit *edit = log(EditKind::host_drop, group);
-    edit->block = block;
-    edit->stamp = pool[block].stamp;
-    edit->touch = pool[block].touch;
-    pool.drop_ref(block, touch);
+    QUIRE_ASSERT(record_ == nullptr);
+    host_pools_[group]->drop_ref(block, touch);
 }
 
 void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
@@ -349,7 +375,7 @@ void Ledger::undo_evict(const Edit &edit) {
         wanted = !edit.unlinked || tree_.whole(edit.node);
         if (!wanted) *named = kNullBlock;
     }
-    if (!wanted) return pool.undo_take_free(edit.block);
+    if (!wanted) return pool.undo_take_free(edit.block, false);
     pool[edit.block].node = edit.node;
     pool[edit.block].ready = edit.ready;
     if (edit.unlinked) tree_.relink(edit.node);
@@ -388,18 +414,14 @@ void Ledger::undo_tree_edit(const Edit &edit) {
 void Ledger::undo_edit(const Edit &edit, Sequence *s) {
     switch (edit.kind) {
         case EditKind::take_free:
-            pools_[edit.group]->undo_take_free(edit.block);
+            pools_[edit.group]->undo_take_free(edit.block, edit.claimed);
             take_back(edit);
             break;
         case EditKind::add_ref:
-            if (edit.claimed && (*pools_[edit.group])[edit.block].refs == 1) {
-                pools_[edit.group]->undo_claim(edit.block, edit.hint);
-            } else {
-                pools_[edit.group]->drop_ref(edit.block, 0);
-            }
+            pools_[edit.group]->undo_add_ref(edit.block, edit.claimed ? edit.hint : kNone);
             break;
         case EditKind::drop_ref:
-            pools_[edit.group]->undo_drop_ref(edit.block, edit.stamp, edit.touch);
+            undo_drop(pools_[edit.group], edit);
             break;
         case EditKind::table_entry: {
             BlockTable &t = table(edit.sequence, edit.group);
@@ -423,10 +445,10 @@ void Ledger::undo_edit(const Edit &edit, Sequence *s) {
             restore_owner(edit);
             break;
         case EditKind::host_take:
-            host_pools_[edit.group]->undo_take_free(edit.block);
+            host_pools_[edit.group]->undo_take_free(edit.block, edit.claimed);
             break;
         case EditKind::host_drop:
-            host_pools_[edit.group]->undo_drop_ref(edit.block, edit.stamp, edit.touch);
+            undo_drop(host_pools_[edit.group], edit);
             break;
         default:
             undo_tree_edit(edit);
@@ -461,6 +483,9 @@ void Ledger::settle(StepRecord *record) {
                 // A sequence that let go of a block must not write into it when it, or the next
                 // one of its number, comes by it again. Whoever took the block since owns it.
                 disown(edit.group, edit.block, change.sequence);
+                pools_[edit.group]->raise_touch(edit.block, edit.touch);
+            } else if (edit.kind == EditKind::host_drop) {
+                host_pools_[edit.group]->raise_touch(edit.block, edit.touch);
             } else if (edit.kind == EditKind::replace) {
                 pools_[edit.group]->free_unpublished(edit.block);
             } else if (edit.kind == EditKind::evict) {

@@ -77,7 +77,20 @@ class Ledger {
     uint32_t take(uint32_t group, uint64_t barrier, const Taker &taker);
     // Adds a reference to a held or cached block.
     void add_ref(uint32_t group, uint32_t block);
+    // Drops one, of a table whose work ends with step `touch`.
     void drop_ref(uint32_t group, uint32_t block, uint64_t touch);
+    // The open step drops one: what it reads, or a victim has it no more. That the block is touched
+    // counts from the commit on, for until then nothing has to wait for it:
+    //   a copy of the step reads it: `last_step`, of the table, is waited for by all of the step
+    //   the victim computes again, and its last step has run, or runs on the step's queue
+    // or else at once, and undoing takes it back unless others let go of the block meanwhile.
+    struct Letting {
+        uint64_t last_step;
+        bool is_read;         // by a copy of the open step
+        bool runs_elsewhere;  // the last step, and nothing waits for it
+    };
+    void let_go(uint32_t group, uint32_t block, const Letting &how);
+    void let_go_host(uint32_t group, uint32_t block);  // a copy reads it
     // Makes `sequence` the one that may write into a block in place.
     void own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots);
     // A block that the sequence gave back for good is not its to write, should others still hold
@@ -141,6 +154,8 @@ class Ledger {
     };
 
     void look_ahead(uint32_t group, uint32_t block);
+    void drop_from(BlockPool *pool, Edit *edit, const Letting &how);
+    void undo_drop(BlockPool *pool, const Edit &edit);
     void note_owner(Edit *edit, const Block &b) const;
     void restore_owner(const Edit &edit);
     void hand_over(Edit *edit, const Taker &taker);

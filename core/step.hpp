@@ -31,7 +31,7 @@ enum class EditKind : uint8_t {
     take_free,  // block: left the free list; owner, frozen_slots = before, as below
     evict,      // block: left the tree; node, index = its generation, unlinked = it is out of reach
     add_ref,    // block: one more table; claimed = it was cached, hint = its neighbour
-    drop_ref,   // block: one table less; stamp, touch = before
+    drop_ref,  // block: one table less; stamp, old_touch = before; new_stamp; touch: from commit on
     table_entry,  // tables[sequence][group][index] was `block`
     table_shape,  // the table's length was index, its null_front block, its held entries hint
     publish,      // node: new in the tree
@@ -39,13 +39,13 @@ enum class EditKind : uint8_t {
     replace,      // node got another block than `block`, which is parked; hint = its neighbour
     owner,        // block got another owner
     host_take,    // host block
-    host_drop,    // host block; stamp, touch = before
+    host_drop,    // host block; stamp, touch as above
 };
 
 struct Edit {
     EditKind kind;
     uint8_t group;
-    bool claimed;   // add_ref
+    bool claimed;   // add_ref; take_free, host_take: the open step's copies read the block
     bool unlinked;  // evict
     uint16_t frozen_slots;
     uint16_t reserved0;
@@ -63,7 +63,11 @@ struct Edit {
         uint64_t touch;
         uint64_t begun;  // with owner and frozen_slots
     };
-    uint64_t tenant;  // take_free, evict: the block's before
+    union {
+        uint64_t tenant;  // take_free, evict: the block's before
+        uint64_t old_touch;
+    };
+    uint64_t new_stamp;
 };
 
 enum class ChangeKind : uint8_t { item, victim, dropped };

@@ -97,7 +97,7 @@ int Reference::available(int group) const {
     return count;
 }
 
-// Free blocks that nothing touches come first, then free ones that only this queue's work touches,
+// Free blocks that the step's own copies read come first, then those that nothing touches, then free ones that only this queue's work touches,
 // those of the oldest step first, then the cached one that was given back longest ago.
 int Reference::take(int group) {
     auto &blocks = blocks_[static_cast<size_t>(group)];
@@ -106,6 +106,7 @@ int Reference::take(int group) {
         const Block &b = blocks[i];
         if (b.refs != 0 || b.parked || !usable(b.touch, step_.queue)) continue;
         int rank = b.node >= 0 ? 2 : done(b.touch) ? 0 : 1;
+        if (is_read(group, static_cast<int>(i), false) && b.node < 0) rank = -1;
         bool better = rank < best_class;
         if (rank == best_class) {
             const Block &other = blocks[static_cast<size_t>(best)];

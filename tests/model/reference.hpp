@@ -125,6 +125,15 @@ struct Step {
     bool may_preempt = false;
     bool dropped = false;  // an item was taken back
     int how = 0;
+    // Blocks that it let go of. What its own copies read it takes first, where it may.
+    struct LetGo {
+        int group;
+        int block;
+        bool is_host;
+        bool is_first;
+        int64_t touch;  // from its commit on
+    };
+    std::vector<LetGo> let_go;
 };
 
 class Reference {
@@ -185,6 +194,9 @@ class Reference {
     int available(int group) const;
     int take(int group);
     void drop_ref(int group, int block, int64_t touch);
+    // Part of the open step: touch counts from its commit on. by_copy: a copy of it reads the block.
+    void let_go(int group, int block, bool is_host, bool by_copy, int64_t touch);
+    bool is_read(int group, int block, bool is_host) const;
     void free_parts(int node);
     void kill(int node);
     void drop_oldest(int group);

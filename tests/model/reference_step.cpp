@@ -153,7 +153,9 @@ int Reference::take_host(int group) {
     int64_t best_touch = 0;
     for (size_t i = 0; i < blocks.size(); ++i) {
         const Block &b = blocks[i];
-        int64_t touch = done(b.touch) ? 0 : b.touch;
+        int64_t touch = is_read(group, static_cast<int>(i), true) ? -1
+                        : done(b.touch)                           ? 0
+                                                                  : b.touch;
         if (b.refs != 0 || !usable(b.touch, step_.queue) || (best >= 0 && touch >= best_touch))
             continue;
         best = static_cast<int>(i);
@@ -161,6 +163,21 @@ int Reference::take_host(int group) {
     }
     blocks[static_cast<size_t>(best)].refs = 1;
     return best;
+}
+
+void Reference::let_go(int group, int block, bool is_host, bool by_copy, int64_t touch) {
+    auto &blocks = (is_host ? host_ : blocks_)[static_cast<size_t>(group)];
+    const Block &b = blocks[static_cast<size_t>(block)];
+    bool is_first = by_copy && b.refs == 0 && b.node < 0 && usable(b.touch, step_.queue);
+    step_.let_go.push_back({group, block, is_host, is_first, touch});
+}
+
+bool Reference::is_read(int group, int block, bool is_host) const {
+    for (const Step::LetGo &one : step_.let_go) {
+        if (one.group != group || one.block != block || one.is_host != is_host) continue;
+        if (one.is_first) return true;
+    }
+    return false;
 }
 
 bool Reference::host_room(int slot) const {
@@ -174,11 +191,14 @@ bool Reference::host_room(int slot) const {
 
 void Reference::give_up(int slot, int how) {
     Seq &s = at(slot);
+    bool elsewhere = still_written_elsewhere(s);
     for (size_t g = 0; g < blocks_.size(); ++g) {
         for (size_t i = s.tables[g].size(); i-- > 0;) {
             int block = s.tables[g][i];
             if (block < 0) continue;
-            drop_ref(static_cast<int>(g), block, how == 1 ? step_.number : s.last_step);
+            drop_ref(static_cast<int>(g), block, elsewhere && how == 2 ? s.last_step : 0);
+            let_go(static_cast<int>(g), block, false, how == 1,
+                   how == 1 ? step_.number : s.last_step);
             if (how != 1) continue;
             s.tables[g][i] = take_host(static_cast<int>(g));
             host_[g][static_cast<size_t>(s.tables[g][i])].begun =
@@ -255,7 +275,7 @@ void Reference::take_all(const Plan &plan) {
                 if (block < 0) valid = 0;
                 Block &host_block = host_[g][static_cast<size_t>(table[i])];
                 host_block.refs = 0;
-                host_block.touch = std::max(host_block.touch, step_.number);
+                let_go(group, table[i], true, true, step_.number);
                 int64_t begun = host_block.begun;
                 table[i] = block >= 0 ? block : fresh_block();
                 if (block < 0) blocks_[g][static_cast<size_t>(table[i])].begun = begun;
@@ -269,7 +289,8 @@ void Reference::take_all(const Plan &plan) {
             int block = fresh_block();
             blocks_[g][static_cast<size_t>(block)].begun =
                 blocks_[g][static_cast<size_t>(table[index])].begun;
-            drop_ref(group, table[index], step_.number);
+            drop_ref(group, table[index], 0);
+            let_go(group, table[index], false, true, step_.number);
             table[index] = block;
             valid = std::min(valid, static_cast<int>(index) * config_.block_tokens);
         } else if (plan.position % config_.block_tokens != 0 && !is_cross(g)) {
@@ -377,6 +398,11 @@ void Reference::commit() {
     }
     evicted_.clear();
     parked_.clear();
+    for (const Step::LetGo &one : step_.let_go) {
+        auto &blocks = (one.is_host ? host_ : blocks_)[static_cast<size_t>(one.group)];
+        Block &b = blocks[static_cast<size_t>(one.block)];
+        b.touch = std::max(b.touch, one.touch);
+    }
     for (Seq &s : seqs_) {
         if (s.in_step || s.gave_up) s.last_step = step_.number;
         if (s.gave_up && s.swapped) s.pending[step_.number] = 0;

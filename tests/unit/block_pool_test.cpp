@@ -81,17 +81,42 @@ TEST(BlockPool, a_published_block_is_cached_when_its_last_reference_goes) {
     EXPECT_EQ(p.blocks.oldest_cached(kNoBarrier), a) << "b was used since";
 }
 
-TEST(BlockPool, an_undone_drop_is_as_if_it_had_not_been) {
+TEST(BlockPool, an_undone_drop_is_as_if_it_had_not_been_but_for_what_running_work_needs) {
     Pool p(2);
     uint32_t a = p.blocks.take_free(kNoBarrier);
     p.blocks[a].node = 7;
     uint64_t stamp = p.blocks[a].stamp, touch = p.blocks[a].touch;
-    p.blocks.drop_ref(a, 1);
-    p.blocks.undo_drop_ref(a, stamp, touch);
+    p.blocks.drop_ref(a, 0);
+    p.blocks.undo_drop_ref(a, stamp);
     EXPECT_EQ(p.blocks[a].state, BlockState::held);
     EXPECT_EQ(p.blocks[a].refs, 1u);
     EXPECT_EQ(p.blocks[a].touch, touch);
+    p.blocks.drop_ref(a, 1);
+    p.blocks.undo_drop_ref(a, stamp);
+    EXPECT_EQ(p.blocks[a].touch, 1u);
     p.blocks[a].node = kNone;
+}
+
+TEST(BlockPool, a_touch_that_is_raised_moves_the_block_to_where_it_waits) {
+    Pool p(4);
+    p.timeline.commit(2);
+    p.timeline.complete(1);
+    uint32_t held = p.blocks.take_free(kNoBarrier), cached = p.blocks.take_free(kNoBarrier),
+             unused = p.blocks.take_free(kNoBarrier);
+    p.blocks[cached].node = 7;
+    p.blocks.drop_ref(cached, 0);
+    p.blocks.drop_ref(unused, 0);
+    uint64_t step = p.timeline.next();
+    for (uint32_t block : {held, cached, unused}) p.blocks.raise_touch(block, step);
+    p.timeline.commit(1);
+    EXPECT_EQ(p.blocks[unused].state, BlockState::draining);
+    EXPECT_TRUE(p.blocks.check().ok());
+    EXPECT_EQ(p.blocks.available(step), p.blocks.available(kNoBarrier) - 2);
+    for (uint32_t block : {held, cached, unused}) p.blocks.raise_touch(block, 0);
+    EXPECT_EQ(p.blocks[held].touch, step);
+    p.timeline.complete(step);
+    p.blocks.retire(step);
+    EXPECT_EQ(p.blocks[unused].state, BlockState::free);
 }
 
 TEST(BlockPool, an_undone_claim_goes_back_to_its_place_by_age) {

@@ -204,4 +204,54 @@ TEST(Undo, step_without_one_dropped_item_is_the_step_that_never_had_it) {
     }
 }
 
+// Undoing an item takes back what it did, and not what others did meanwhile: a block that running
+// work writes, or has yet to read, is not written in place on another queue.
+TEST(Undo, abort_keeps_what_others_that_run_do_with_a_block) {
+    Manager m;
+    quire_seq parent = m.sequence();
+    m.compute(parent, tokens_from(1, 5));
+    quire_seq child = m.fork(parent, 5);
+    m.begin({.queue = 1});
+    m.add(parent, {6});  // writes slot 1 of the second block, in place
+    quire_step running = m.commit();
+    Blocks shared = m.table(parent);
+    m.begin({.queue = 2});
+    m.add(child, {7});  // a copy
+    m.end(parent);
+    m.abort();
+    m.begin({.queue = 2});
+    m.add(child, {7});
+    EXPECT_NE(m.table(child)[1], shared[1]) << "two running queues would write one slot";
+    m.abort();
+    m.finish(running);
+    m.begin({.queue = 2});
+    m.add(child, {7});
+    EXPECT_EQ(m.table(child)[1], shared[1]) << "nothing runs, and nobody else holds it";
+    m.abort();
+}
+
+TEST(Undo, drop_keeps_what_a_copy_of_the_step_has_yet_to_read) {
+    Manager m({.block_tokens = 8});
+    quire_seq parent = m.sequence();
+    m.compute(parent, tokens_from(1, 5));
+    quire_seq a = m.fork(parent, 3), b = m.fork(parent, 5);
+    m.end(parent);
+    m.begin({.queue = 2});
+    quire_step other = m.commit();
+    m.begin({.queue = 1});
+    m.add(a, {8});
+    m.add(b, {9});
+    std::vector<quire_seq> dropped = m.drop(a);
+    if (dropped.size() == 2) m.add(b, {9});
+    quire_step running = m.commit();
+    std::vector<quire_block_copy> copies = m.copies(running);
+    ASSERT_EQ(copies.size(), 1u);
+    m.finish(other);
+    m.begin({.queue = 2});
+    m.add(a, {8});
+    EXPECT_NE(m.table(a)[0], copies[0].src) << "the copy may not have read it yet";
+    m.finish(m.commit());
+    m.finish(running);
+}
+
 }  // namespace
