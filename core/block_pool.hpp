@@ -46,10 +46,11 @@ struct alignas(kCacheLine) Block {
     uint8_t is_left : 1;   // listed as given up with its content
     uint8_t is_read : 1;  // draining: by a copy of the open step alone, `touch` does not say so yet
     uint64_t stamp;       // when a table let go of it last, orders the cached list
-    uint64_t begun;       // the first step that wrote of its content
-    uint64_t ready;       // the last one, once published
-    uint64_t touch;       // the last step that may read or write it
-    uint32_t copied_to;   // run of copies in which it was a destination
+    uint64_t depends;    // once published: unfinished steps without which its content is wrong, bit
+                         // u % 64 for step u of (ready - 64, ready]
+    uint64_t ready;      // once published: the last step that wrote what its content rests on
+    uint64_t touch;      // the last step that may read or write it
+    uint32_t copied_to;  // run of copies in which it was a destination
     uint32_t copied_from;  // run of copies in which it was a source
     uint64_t tenant;       // number of the namespace that wrote last
 };
@@ -61,6 +62,14 @@ struct BlockLink {
     uint32_t prev;
     uint32_t next;
 };
+
+// A step as a bit of Block::depends. At most 64 steps are unfinished, so that no two of them share
+// one; and a bit means a step near the block's own `ready`, so that it never comes to mean another.
+inline uint64_t depends_bit(uint64_t step) { return uint64_t{1} << step % 64; }
+static_assert(kMaxUnfinished <= 64);
+inline bool depends_on(const Block &b, uint64_t step) {
+    return step <= b.ready && b.ready - step < 64 && (b.depends & depends_bit(step)) != 0;
+}
 
 class BlockPool {
  public:

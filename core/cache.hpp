@@ -230,6 +230,7 @@ class Cache {
     bool visible(uint32_t node, uint64_t queue) const;
     uint32_t best_hit(uint32_t matched) const;
     uint32_t publishable(uint32_t sequence) const;
+    uint64_t depends(const Sequence &s, uint32_t end) const;
     void publish(uint32_t sequence, uint64_t ready);
     Room publish_room(const Plan &plan) const;
     bool named_elsewhere(uint32_t sequence, uint32_t index);
@@ -384,7 +385,7 @@ class Cache {
     Room reserved_;        // what the record may hold once the item that is being added is taken
     uint32_t hashed_ = 0;  // valid entries of hashes_ for the item that is being added
     Waiting waiting_;
-    uint64_t call_ = 0;  // number of begin and add calls, marks their sequences
+    uint64_t call_ = 0;  // number of begin and add calls and failures, marks their sequences
     bool has_memory_ = false;
     bool can_move_ = true;  // tokens, on every device
     bool prefix_off_ = false;

@@ -3,8 +3,9 @@
 // The end of steps: finish, reading fences, and the rollback of steps that failed.
 //
 // A failed step takes *computed* back in every sequence that it computed, and in those that shared
-// or forked what it wrote; each of those noted at the time how many of its tokens would stay right.
-// What was published on top of it is withdrawn.
+// or forked what depends on it: exactly the tokens that do. A sequence notes from which position on
+// it depends on which unfinished step; a published block has the set of those that its content
+// depends on, which whoever finds it takes over. So the sets are transitive.
 
 #include "cache.hpp"
 #include "quire/device.h"
@@ -151,13 +152,12 @@ Status Cache::poll(quire_error *error) {
     return Status{};
 }
 
-// Published blocks that the step may have written of, whoever published them and when.
+// Published blocks whose content depends on the step, whoever published them and when.
 void Cache::withdraw_published(uint64_t step) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockPool &pool = ledger_.pool(g);
         for (uint32_t b = 1; b < pool.block_count(); ++b) {
-            bool of_the_step = pool[b].begun <= step && step <= pool[b].ready;
-            if (pool[b].node != kNone && of_the_step) ledger_.forget(pool[b].node);
+            if (pool[b].node != kNone && depends_on(pool[b], step)) ledger_.forget(pool[b].node);
         }
     }
 }
@@ -196,11 +196,12 @@ void Cache::fail_step(StepRecord *failed) {
     }
     distrust_copies(record);
     uint32_t slot = Timeline::slot(record.number);
+    ++call_;
+    for (const Change &change : record.changes) sequences_[change.sequence].marked = call_;
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         const Sequence &s = sequences_[i];
         if (!sequence_handles_.is_live(i) || s.pending_step[slot] != record.number) continue;
-        bool of_the_step = false;
-        for (const Change &change : record.changes) of_the_step |= change.sequence == i;
+        bool of_the_step = s.marked == call_;
         if (!of_the_step && s.state.computed > s.pending_position[slot]) ++counts_.sequences_lost;
         lose(i, s.pending_position[slot]);
     }

@@ -138,6 +138,31 @@ uint32_t Cache::publishable(uint32_t sequence) const {
     return full;
 }
 
+// The unfinished steps that the sequence's first `end` tokens depend on, those that the open step
+// takes for it included, as Block::depends has them.
+uint64_t Cache::depends(const Sequence &s, uint32_t end) const {
+    uint64_t steps = 0;
+    uint32_t found = 0, first_new = UINT32_MAX;
+    if (s.change != kNone) {
+        const StepRecord &record = records_[open_slot_];
+        const Change &change = record.changes[s.change];
+        found = change.found_tokens;
+        first_new = change.first_position;
+        if (change.valid_tokens < end) steps |= depends_bit(record.number);
+        for (uint64_t step = timeline_.oldest(); change.has_pending && step < record.number;
+             ++step) {
+            if (change.pending_position[Timeline::slot(step)] < end) steps |= depends_bit(step);
+        }
+    }
+    for (uint32_t i = 0; i < kMaxUnfinished; ++i) {
+        uint64_t step = s.pending_step[i];
+        if (step == 0 || timeline_.done(step)) continue;
+        uint32_t position = s.pending_position[i] > found ? s.pending_position[i] : found;
+        if (position < end && position < first_new) steps |= depends_bit(step);
+    }
+    return steps;
+}
+
 // Publishes what became full and known; `ready` is the step that computes it. Stops early, to go on
 // at the next publication, when the tree is full or memory is short.
 void Cache::publish(uint32_t sequence, uint64_t ready) {
@@ -169,7 +194,8 @@ void Cache::publish(uint32_t sequence, uint64_t ready) {
             if (node == kNone) return;
             under_new = true;
         }
-        ledger_.attach(sequence, i, node, ready);
+        ledger_.attach(sequence, i, node,
+                       Content{ready, depends(s, (i + 1) << geometry_.block_shift)});
         state.cursor = tree.cursor(node);
         state.published = i + 1;
     }

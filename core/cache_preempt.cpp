@@ -138,6 +138,8 @@ void Cache::drop_blocks(uint32_t sequence, uint32_t group) {
 Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
     StepRecord &record = open_record();
     Sequence &s = sequences_[sequence];
+    // All of it lies where accepted drafts are to be moved from, so that a swap would keep nothing.
+    if (s.state.move_count != 0 && s.state.move_begin == 0) how = QUIRE_PREEMPT_RECOMPUTE;
     Room room;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint64_t length = ledger_.table(sequence, g).length;

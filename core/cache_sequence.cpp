@@ -146,6 +146,7 @@ void Cache::lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wro
     Sequence &s = sequences_[sequence];
     uint32_t computed = s.state.computed < token_count ? s.state.computed : token_count;
     s.state.computed = whole_window_length(sequence, computed);
+    s.trim_pending(s.state.computed);
     leader_.touch(sequence);
     s.trim_moves(s.state.computed);
     uint32_t first_wrong = wrong_from == kNone ? kNone : wrong_from >> geometry_.block_shift;

@@ -272,9 +272,14 @@ void Cache::settle_items(StepRecord *record, Batch *batch) {
         s.last_step = record->number;
         leader_.touch(change.sequence);
         if (change.kind == ChangeKind::victim) {
+            s.trim_pending(s.state.computed);
             // If the step fails, its host blocks were never written.
             if ((s.state.flags & Sequence::kSwapped) != 0) s.note_pending(record->number, 0);
             continue;
+        }
+        if (change.found_tokens != 0) {
+            s.raise_pending(change.found_tokens);
+            s.trim_pending(change.first_position);
         }
         s.note_pending(record->number, change.valid_tokens);
         for (uint64_t step = timeline_.oldest(); change.has_pending && step < record->number;

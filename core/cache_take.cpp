@@ -46,12 +46,12 @@ Room Cache::take_room(const Plan &plan) const {
 void Cache::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
     const Block &b = ledger_.pool(group)[block];
     uint32_t position = index << geometry_.block_shift;
-    if (b.ready == open_record().number) {
+    if (depends_on(b, open_record().number)) {
         if (position < change->valid_tokens) change->valid_tokens = position;
     }
-    uint64_t step = b.begun > timeline_.oldest() ? b.begun : timeline_.oldest();
-    for (; step <= b.ready && step < open_record().number; ++step)
-        change->note_pending(step, position);
+    for (uint64_t step = timeline_.oldest(); step <= b.ready && step < timeline_.next(); ++step) {
+        if (depends_on(b, step)) change->note_pending(step, position);
+    }
     ledger_.add_ref(group, block);
 }
 
@@ -82,7 +82,10 @@ void Cache::swap_in(const Plan &plan, Change *change, uint32_t group) {
         } else {
             block = ledger_.take(group, open_record().barrier, taker(plan.sequence, true));
             ledger_.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
-            change->valid_tokens = 0;  // if the copy fails
+            // If the copy fails; and what is before it depends on what the host blocks do.
+            uint32_t position = geometry_.groups[group].cross ? 0 : i << geometry_.block_shift;
+            if (position < change->valid_tokens) change->valid_tokens = position;
+            if (position < change->found_tokens) change->found_tokens = position;
         }
         ledger_.set_entry(&s, plan.sequence, group, i, block);
         ledger_.let_go_host(group, host_block);
@@ -145,6 +148,7 @@ void Cache::run_item(const quire_step_item &item, const uint32_t *words, Plan *p
     open_change(change, plan->position, plan->compute);
     change->hit_tokens = plan->swapped ? 0 : plan->hit_blocks << geometry_.block_shift;
     change->query_tokens = plan->query_tokens;
+    if (plan->swapped) change->found_tokens = plan->position;
     if (plan->admission && !plan->swapped) change->cross_tokens = s.cross_tokens;
     if (item.mask_kind != QUIRE_MASK_NONE) note_mask(item, words, change);
     uint32_t charged_before = charged(s);

@@ -95,7 +95,6 @@ void Ledger::look_ahead(uint32_t group, uint32_t block) {
 void Ledger::note_owner(Edit *edit, const Block &b) const {
     edit->owner = b.owner;
     edit->frozen_slots = b.frozen_slots;
-    edit->begun = b.begun;
 }
 
 // The block's writer changes, and its content with it if that is another tenant's.
@@ -103,7 +102,6 @@ void Ledger::hand_over(Edit *edit, const Taker &taker) {
     Block &b = (*pools_[edit->group])[edit->block];
     note_owner(edit, b);
     edit->tenant = b.tenant;
-    b.begun = record_->number;
     b.owner = taker.sequence;
     b.frozen_slots = 0;
     if (b.tenant == taker.tenant && !scrubs_) [[likely]]
@@ -147,6 +145,7 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier, const Taker &taker) {
     if (edit->unlinked) tree_.unlink(b.node);
     tree_.blocks(b.node)[group] = kNullBlock;
     edit->ready = b.ready;
+    edit->depends = b.depends;
     b.node = kNone;
     hand_over(edit, taker);
     pool.claim(block);
@@ -271,10 +270,6 @@ void Ledger::drop_host(uint32_t group, uint32_t block, uint64_t touch) {
 
 void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
     QUIRE_ASSERT(record_ != nullptr);
-    // The copy is right only if every step is that wrote of the original.
-    BlockPool &sources = kind == QUIRE_COPY_SWAP_IN ? *host_pools_[group] : *pools_[group];
-    BlockPool &targets = kind == QUIRE_COPY_SWAP_OUT ? *host_pools_[group] : *pools_[group];
-    targets[dst].begun = sources[src].begun;
     record_->copies.push(
         quire_block_copy{kind, group, static_cast<int32_t>(src), static_cast<int32_t>(dst), 0, 0});
 }
@@ -295,7 +290,7 @@ uint32_t Ledger::publish(uint32_t root, const TreeCursor &at, uint64_t hash, con
     return node;
 }
 
-void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready) {
+void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, Content content) {
     for (uint32_t g = 0; g < group_count_; ++g) {
         if (cross_[g]) continue;
         const BlockTable &t = table(sequence, g);
@@ -326,7 +321,8 @@ void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t r
         *named = block;
         Block &b = pool[block];
         b.node = node;
-        b.ready = ready;
+        b.ready = content.ready;
+        b.depends = content.depends;
         // From now on anyone may read all of it, even if it should leave the tree again.
         b.frozen_slots = block_tokens_;
     }
@@ -359,7 +355,6 @@ void Ledger::restore_owner(const Edit &edit) {
     Block &b = (*pools_[edit.group])[edit.block];
     b.owner = edit.owner;
     b.frozen_slots = edit.frozen_slots;
-    b.begun = edit.begun;
 }
 
 // The block is cached again, if its node still waits for it. Meanwhile the node may have been
@@ -378,6 +373,7 @@ void Ledger::undo_evict(const Edit &edit) {
     if (!wanted) return pool.undo_take_free(edit.block, false);
     pool[edit.block].node = edit.node;
     pool[edit.block].ready = edit.ready;
+    pool[edit.block].depends = edit.depends;
     if (edit.unlinked) tree_.relink(edit.node);
     pool.undo_claim(edit.block, edit.hint);
     --evictions_;

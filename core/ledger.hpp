@@ -22,6 +22,12 @@ struct Taker {
     bool overwrites;  // a copy writes all of the block before anything reads it
 };
 
+// What a published block's content rests on, as in its record.
+struct Content {
+    uint64_t ready;
+    uint64_t depends;
+};
+
 class Ledger {
  public:
     Ledger(const HostAllocator *host, const Timeline *timeline)
@@ -116,7 +122,7 @@ class Ledger {
 
     // Names the content of a sequence's block `index` by `node`, in each group where the node has
     // no better one.
-    void attach(uint32_t sequence, uint32_t index, uint32_t node, uint64_t ready);
+    void attach(uint32_t sequence, uint32_t index, uint32_t node, Content content);
     // A new node under `at`; kNone when the tree is full.
     uint32_t publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
                      const Extra &extra);

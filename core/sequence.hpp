@@ -83,7 +83,10 @@ struct Sequence {
     Buffer spans;  // SequenceKeys encodes them
     Buffer tree;   // parents of the drafts, while they are a tree
     Buffer moves;  // where the tokens to be moved lie, rising
-    // If pending_step[i] fails, only the first pending_position[i] computed tokens are right.
+    // Which unfinished steps its tokens depend on, from where on: if pending_step[i] fails, only the
+    // first pending_position[i] computed tokens are right. What comes after a token depends on all
+    // that the token does. Only positions below `computed` are kept: what is computed anew, depends
+    // on what it is computed by.
     uint64_t pending_step[kMaxUnfinished] = {};
     uint32_t pending_position[kMaxUnfinished] = {};
 
@@ -92,6 +95,18 @@ struct Sequence {
         if (pending_step[slot] == step && pending_position[slot] <= position) return;
         pending_step[slot] = step;
         pending_position[slot] = position;
+    }
+    // Only `token_count` tokens are computed.
+    void trim_pending(uint32_t token_count) {
+        for (uint32_t i = 0; i < kMaxUnfinished; ++i) {
+            if (pending_position[i] >= token_count) pending_step[i] = 0;
+        }
+    }
+    // The first `token_count` tokens lie in other blocks now, which depend on other steps.
+    void raise_pending(uint32_t token_count) {
+        for (uint32_t &position : pending_position) {
+            if (position < token_count) position = token_count;
+        }
     }
     // Tokens that its tables must cover: what is to be moved too.
     uint32_t covered() const {

@@ -61,7 +61,7 @@ struct Edit {
     };
     union {
         uint64_t touch;
-        uint64_t begun;  // with owner and frozen_slots
+        uint64_t depends;  // evict
     };
     union {
         uint64_t tenant;  // take_free, evict: the block's before
@@ -86,6 +86,7 @@ struct Change {
     uint32_t compute_count;
     uint32_t valid_tokens;  // computed tokens that are right if the step fails
     uint32_t hit_tokens;
+    uint32_t found_tokens;  // of a sequence that is swapped in: those before are found blocks
     uint32_t query_tokens;  // looked up
     uint32_t cross_tokens;  // to be written into cross groups
     uint64_t mask_at;       // in the record's mask_words; the item's mask begins there
@@ -100,7 +101,7 @@ struct Change {
         kind = what;
         doomed = has_pending = false;
         sequence = index;
-        hit_tokens = query_tokens = compute_count = cross_tokens = 0;
+        hit_tokens = query_tokens = compute_count = cross_tokens = found_tokens = 0;
         mask_rows = mask_first = mask_stride = 0;
         before = state;
     }

@@ -23,6 +23,8 @@
 extern "C" {
 #endif
 
+/* The most steps that are committed and not done. (What depends on each of them is kept as a set of
+ * 64 bits: it could grow that far.) */
 #define QUIRE_UNFINISHED_STEPS 8u
 
 /* With it an item that is short of blocks makes Quire preempt sequences that have no item in the
@@ -142,6 +144,8 @@ QUIRE_EXPORT quire_status quire_step_drop(quire_cache *cache, quire_step step, q
                                           quire_error *error);
 /* Gives up the blocks of a sequence that is not in the step. It keeps its known tokens and comes
  * back by being added again. freed_blocks counts those that this step can use, over all groups.
+ * A swap that would keep no token, for all of them are to be moved (quire_seq_accept_path), is a
+ * recompute.
  * Returns  QUIRE_S_NO_BLOCKS  how is QUIRE_PREEMPT_SWAP and the host tier is short; nothing
  *                             changed.
  * Errors   QUIRE_E_BUSY       how is QUIRE_PREEMPT_SWAP and its last step, on another queue, is not
@@ -186,7 +190,9 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
 
 /* Says that everything of the step has been enqueued on its queues: a fence goes behind it. In a
  * bookkeeping-only cache it says that the step is done. QUIRE_STEP_FAILED takes *computed* back in
- * every sequence that the step computed or that used its blocks since (QUIRE_SEQ_LOST); known
+ * every sequence that depends on the step (QUIRE_SEQ_LOST): from the first token that the step
+ * computed, moved or copied on, or that lies in a found block which was computed on top of such a
+ * token, by whomever and however far removed. Tokens that were computed anew since do not. Known
  * tokens stay, but drafts that were not accepted are forgotten. The handle is stale afterwards, and
  * nothing may be launched on the step's batch before its next commit.
  *

@@ -242,7 +242,25 @@ void Reference::attach(int slot, int index, int node, int64_t ready) {
         named = block;
         b.node = node;
         b.ready = ready;
+        b.depends = depends(slot, (index + 1) * config_.block_tokens);
         b.frozen = config_.block_tokens;
+    }
+}
+
+std::set<int64_t> Reference::depends(int slot, int end) const {
+    std::set<int64_t> steps;
+    for (auto [step, position] : seq(slot).pending) {
+        if (position < end && !done(step)) steps.insert(step);
+    }
+    if (seq(slot).in_step && step_.valid.at(slot) < end) steps.insert(step_.number);
+    return steps;
+}
+
+// Only what is computed depends on anything.
+void Reference::trim_pending(int slot) {
+    Seq &s = at(slot);
+    for (auto it = s.pending.begin(); it != s.pending.end();) {
+        it = it->second < s.computed ? std::next(it) : s.pending.erase(it);
     }
 }
 
@@ -338,6 +356,7 @@ void Reference::rewind(int slot) {
 void Reference::lower_computed(int slot, int tokens, int wrong_from) {
     Seq &s = at(slot);
     s.computed = whole_windows(s, std::min(s.computed, tokens));
+    trim_pending(slot);
     size_t moved = static_cast<size_t>(std::max(0, s.computed - s.move_begin));
     if (s.moves.size() > moved) s.moves.resize(moved);
     int covered = s.moves.empty() ? s.computed : s.moves.back() + 1;

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -70,7 +71,7 @@ struct Block {
     int owner = -1;
     int frozen = 0;
     int64_t stamp = 0;
-    int64_t begun = 0;
+    std::set<int64_t> depends;  // steps; of a block with a node
     int64_t ready = 0;
     int64_t touch = 0;
     bool parked = false;
@@ -207,6 +208,8 @@ class Reference {
     void publish(int slot, int64_t ready);
     void attach(int slot, int index, int node, int64_t ready);
     void lower_computed(int slot, int tokens, int wrong_from);  // -1: nothing is wrong
+    std::set<int64_t> depends(int slot, int end) const;         // what its first tokens depend on
+    void trim_pending(int slot);
     void rewind(int slot);
     int whole_windows(const Seq &s, int tokens) const;
     bool tail_writable(int slot, int group, int position) const;

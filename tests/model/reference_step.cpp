@@ -192,6 +192,7 @@ bool Reference::host_room(int slot) const {
 void Reference::give_up(int slot, int how) {
     Seq &s = at(slot);
     bool elsewhere = still_written_elsewhere(s);
+    if (!s.moves.empty() && s.move_begin == 0) how = 2;
     for (size_t g = 0; g < blocks_.size(); ++g) {
         for (size_t i = s.tables[g].size(); i-- > 0;) {
             int block = s.tables[g][i];
@@ -201,8 +202,6 @@ void Reference::give_up(int slot, int how) {
                    how == 1 ? step_.number : s.last_step);
             if (how != 1) continue;
             s.tables[g][i] = take_host(static_cast<int>(g));
-            host_[g][static_cast<size_t>(s.tables[g][i])].begun =
-                blocks_[g][static_cast<size_t>(block)].begun;
         }
         if (how == 2) s.tables[g].clear();
     }
@@ -220,6 +219,7 @@ void Reference::give_up(int slot, int how) {
         s.unpublished = false;
     }
     s.moves.clear();
+    trim_pending(slot);
 }
 
 bool Reference::make_room(Plan *plan, const Item &item, AddResult *missing) {
@@ -241,7 +241,8 @@ bool Reference::make_room(Plan *plan, const Item &item, AddResult *missing) {
 
 void Reference::take_all(const Plan &plan) {
     Seq &s = at(plan.slot);
-    int valid = plan.position;
+    std::map<int64_t, int> by_hits;
+    int valid = plan.position, found = plan.swapped ? plan.position : 0;
     if (!s.moves.empty()) valid = std::min(valid, s.move_begin);
     s.moves.clear();
     for (size_t g = 0; g < blocks_.size(); ++g) {
@@ -253,11 +254,12 @@ void Reference::take_all(const Plan &plan) {
             if (block < 0) return -1;
             Block &b = blocks_[g][static_cast<size_t>(block)];
             int position = i * config_.block_tokens;
-            if (b.ready == step_.number) valid = std::min(valid, position);
-            for (const Step &step : unfinished_) {
-                if (step.number < b.begun || step.number > b.ready) continue;
-                auto [it, fresh] = s.pending.emplace(step.number, position);
-                if (!fresh) it->second = std::min(it->second, position);
+            for (int64_t step : b.depends) {
+                if (step == step_.number)
+                    valid = std::min(valid, position);
+                else if (!done(step))
+                    by_hits.emplace(step, position);
+                if (by_hits.count(step) != 0) by_hits[step] = std::min(by_hits[step], position);
             }
             ++b.refs;
             return block;
@@ -265,20 +267,19 @@ void Reference::take_all(const Plan &plan) {
         auto fresh_block = [&] {
             int block = take(group);
             blocks_[g][static_cast<size_t>(block)].owner = plan.slot;
-            blocks_[g][static_cast<size_t>(block)].begun = step_.number;
             return block;
         };
         if (plan.swapped) {
             for (size_t i = 0; i < table.size(); ++i) {
                 if (table[i] < 0) continue;
                 int block = static_cast<int>(i) < hits ? share(static_cast<int>(i)) : -1;
-                if (block < 0) valid = 0;
+                int position = is_cross(g) ? 0 : static_cast<int>(i) * config_.block_tokens;
+                if (block < 0) valid = std::min(valid, position);
+                if (block < 0) found = std::min(found, position);
                 Block &host_block = host_[g][static_cast<size_t>(table[i])];
                 host_block.refs = 0;
                 let_go(group, table[i], true, true, step_.number);
-                int64_t begun = host_block.begun;
                 table[i] = block >= 0 ? block : fresh_block();
-                if (block < 0) blocks_[g][static_cast<size_t>(table[i])].begun = begun;
             }
         } else if (plan.admission) {
             for (int i = 0; i < hits; ++i) {
@@ -287,8 +288,6 @@ void Reference::take_all(const Plan &plan) {
         } else if (plan.copy_tail[g]) {
             size_t index = static_cast<size_t>(plan.position / config_.block_tokens);
             int block = fresh_block();
-            blocks_[g][static_cast<size_t>(block)].begun =
-                blocks_[g][static_cast<size_t>(table[index])].begun;
             drop_ref(group, table[index], 0);
             let_go(group, table[index], false, true, step_.number);
             table[index] = block;
@@ -300,6 +299,16 @@ void Reference::take_all(const Plan &plan) {
             if (!own) b.owner = plan.slot, b.frozen = 0;
         }
         while (static_cast<int>(table.size()) < plan.length[g]) table.push_back(fresh_block());
+    }
+    // What was found in place of swapped blocks depends on other steps, and what is computed now on
+    // none of them by itself.
+    for (auto it = s.pending.begin(); found > 0 && it != s.pending.end();) {
+        it->second = std::max(it->second, found);
+        it = it->second < plan.position ? std::next(it) : s.pending.erase(it);
+    }
+    for (auto [step, position] : by_hits) {
+        auto [it, fresh] = s.pending.emplace(step, position);
+        if (!fresh) it->second = std::min(it->second, position);
     }
     step_.valid[plan.slot] = valid;
     step_.first_position[plan.slot] = plan.position;
@@ -486,7 +495,7 @@ void Reference::finish(int64_t number, bool failed) {
         }
         for (auto &blocks : blocks_) {
             for (Block &b : blocks) {
-                if (b.node >= 0 && b.begun <= number && number <= b.ready) kill(b.node);
+                if (b.node >= 0 && b.depends.count(number) != 0) kill(b.node);
             }
         }
     }
