@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-constexpr uint32_t kRootBuckets = 1024;  // a chain of 64 at 65,536 roots, met once a sequence
+constexpr uint64_t kFirstRootBuckets = 1024;  // doubled when there are as many roots
 
 constexpr uint32_t kInsertAhead = 4;  // records that an insertion asks for early
 
@@ -37,7 +37,7 @@ Status PrefixTree::create(const Geometry &geometry, uint32_t node_capacity, uint
     uint64_t bucket_count = next_power_of_two(uint64_t{capacity_} * 2);
     bucket_mask_ = bucket_count - 1;
     if (!records_.create(words) || !buckets_.create(bucket_count) ||
-        !free_stack_.create(capacity_) || !root_buckets_.create(kRootBuckets)) {
+        !free_stack_.create(capacity_) || !root_buckets_.create(kFirstRootBuckets)) {
         return no_host_memory();
     }
     for (uint32_t &bucket : buckets_) bucket = kNone;
@@ -70,10 +70,24 @@ bool PrefixTree::reserve(uint32_t node_capacity) {
     return true;
 }
 
+// Chains of roots stay short on average. Without memory they grow longer.
+void PrefixTree::spread_roots() {
+    if (root_count_ < root_buckets_.size()) return;
+    Array<uint32_t> buckets(root_buckets_.host());
+    if (!buckets.create(2 * root_buckets_.size())) return;
+    for (uint32_t &bucket : buckets) bucket = kNone;
+    root_buckets_.swap(buckets);
+    for (uint64_t i = 0; i < roots_.size(); ++i) {
+        Root &root = roots_[i];
+        if (root.references == 0) continue;
+        root.next = root_bucket(root.hash);
+        root_bucket(root.hash) = static_cast<uint32_t>(i);
+    }
+}
+
 uint32_t PrefixTree::acquire_root(const uint32_t *words, uint32_t word_count) {
     uint64_t hash = chain_hash(seed_, words, uint64_t{word_count} * 4);
-    uint32_t *bucket = &root_buckets_[hash % kRootBuckets];
-    for (uint32_t i = *bucket; i != kNone; i = roots_[i].next) {
+    for (uint32_t i = root_bucket(hash); i != kNone; i = roots_[i].next) {
         Root &root = roots_[i];
         if (root.hash == hash && root.count == word_count &&
             std::memcmp(root.words.data, words, uint64_t{word_count} * 4) == 0) {
@@ -97,9 +111,11 @@ uint32_t PrefixTree::acquire_root(const uint32_t *words, uint32_t word_count) {
     fresh.count = word_count;
     fresh.references = 1;
     fresh.hash = hash;
-    fresh.next = *bucket;
+    spread_roots();
+    fresh.next = root_bucket(hash);
     roots_[index] = fresh;
-    *bucket = index;
+    root_bucket(hash) = index;
+    ++root_count_;
     return index;
 }
 
@@ -107,7 +123,8 @@ void PrefixTree::release_root(uint32_t index) {
     Root &root = roots_[index];
     QUIRE_ASSERT(root.references > 0);
     if (--root.references != 0) return;
-    uint32_t *link = &root_buckets_[root.hash % kRootBuckets];
+    --root_count_;
+    uint32_t *link = &root_bucket(root.hash);
     while (*link != index) link = &roots_[*link].next;
     *link = root.next;
     buffers_->give_back(&root.words);

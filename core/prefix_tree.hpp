@@ -193,6 +193,10 @@ class PrefixTree {
     bool same_extra(uint32_t extra, const Extra &wanted) const;
     bool store_extra(Node *node, const Extra &extra);
     void leave_parent(const Node &node);
+    void spread_roots();
+    uint32_t &root_bucket(uint64_t hash) {
+        return root_buckets_[hash & (root_buckets_.size() - 1)];
+    }
 
     Array<uint32_t> records_;  // node i at i * stride_words_
     Array<uint32_t> buckets_;
@@ -210,6 +214,7 @@ class PrefixTree {
     uint32_t free_nodes_ = 0;    // on the stack
     uint32_t free_extra_ = kNone;
     uint32_t free_root_ = kNone;
+    uint32_t root_count_ = 0;
     uint32_t node_count_ = 0;
     bool counts_children_ = false;
     bool full_group_[kMaxGroups] = {};

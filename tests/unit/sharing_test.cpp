@@ -222,4 +222,43 @@ TEST(Sharing, queries_and_hits_are_counted_in_tokens) {
     EXPECT_EQ(m.stats().prefix_cache_hits, 8u);
 }
 
+// More roots than the first hash table of them has buckets, which come and go.
+TEST(Sharing, thousands_of_salts_are_told_apart) {
+    constexpr uint32_t salts = 3000;
+    Manager m({.blocks = salts + 8});
+    auto key_of = [](const uint32_t &salt) {
+        return quire_key{QUIRE_KEY_SALT, sizeof salt, &salt, 0, 0};
+    };
+    auto run = [&](uint32_t salt) {
+        auto desc = described<quire_seq_desc>();
+        quire_key key = key_of(salt);
+        desc.keys = &key;
+        desc.key_count = 1;
+        desc.key_stride = sizeof key;
+        quire_step_item item{};
+        ASSERT_EQ(m.api().seq_create(m.cache(), &desc, &item.seq, m.error()), QUIRE_OK);
+        Tokens tokens = tokens_from(1, 5);
+        item.token_count = 5;
+        quire_step_result result{};
+        auto step_desc = described<quire_step_desc>();
+        quire_step step = 0;
+        ASSERT_EQ(m.api().step_begin(m.cache(), &step_desc, &item, 1, sizeof item, tokens.data(), 5,
+                                     &result, sizeof result, &step, m.error()),
+                  QUIRE_OK);
+        EXPECT_EQ(result.hit_tokens, 0u) << salt;
+        ASSERT_EQ(m.api().step_commit(m.cache(), step, nullptr, m.error()), QUIRE_OK);
+        ASSERT_EQ(m.api().step_finish(m.cache(), step, nullptr, QUIRE_STEP_OK, m.error()),
+                  QUIRE_OK);
+        ASSERT_EQ(m.api().seq_end(m.cache(), item.seq, 0, m.error()), QUIRE_OK);
+    };
+    for (uint32_t salt = 0; salt < 2 * salts; ++salt) run(salt);  // the second half evicts
+    m.check();
+    uint32_t found = 0;
+    for (uint32_t salt = salts; salt < 2 * salts; salt += 97) {
+        EXPECT_EQ(m.probe(tokens_from(1, 5), {.keys = {key_of(salt)}}), 4u) << salt;
+        ++found;
+    }
+    EXPECT_GT(found, 20u);
+}
+
 }  // namespace
