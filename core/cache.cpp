@@ -43,7 +43,10 @@ Cache::Cache(const HostAllocator &host)
       namespaces_(&host_),
       hashes_(&host_),
       matches_(&host_),
-      words_(&host_) {
+      words_(&host_),
+      victims_(&host_),
+      named_(&host_),
+      is_named_(&host_) {
     for (StepRecord &record : records_) record.bind(&host_);
 }
 
@@ -104,8 +107,10 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     }
     g_sequence_numbers.start_at(seeds.handles);
     bool ok = sequence_handles_.create(max_sequences) && sequences_.create(max_sequences) &&
-              namespaces_.create(kMaxNamespaces);
+              namespaces_.create(kMaxNamespaces) && named_.create(max_sequences) &&
+              is_named_.create(max_sequences);
     if (!ok) return no_host_memory();
+    named_.shrink(0);
     for (Sequence &s : sequences_) s = Sequence{};
     prefix_off_ = (desc.flags & QUIRE_CACHE_NO_PREFIX) != 0;
     watermark_ = desc.watermark_blocks;

@@ -274,7 +274,8 @@ class Cache {
 
     // cache_preempt.cpp
     Status make_room(Plan *plan, Short *missing);
-    uint32_t choose_victim(const Plan &plan) const;
+    bool gather_victims(const Plan &plan);
+    uint32_t next_victim();
     Candidate candidate(const Sequence &s) const;
     bool may_be_victim(const Sequence &s) const;
     bool still_written_elsewhere(const Sequence &s) const;
@@ -380,6 +381,10 @@ class Cache {
     Array<uint64_t> hashes_;   // of the blocks of the sequence looked up last
     Array<uint32_t> matches_;  // nodes of its prefix
     Array<uint32_t> words_;    // scratch for keys
+    Array<Victim> victims_;    // scratch for preempting
+    // Sequences that published something while the step is open, each once.
+    Array<uint32_t> named_;
+    Array<uint8_t> is_named_;  // by index
     StepRecord records_[kMaxUnfinished];
     uint32_t open_slot_ = kNone;
     Room reserved_;        // what the record may hold once the item that is being added is taken

@@ -6,6 +6,8 @@
 // cached until somebody needs the room, so that a victim often finds its own prefix when it
 // returns.
 
+#include <algorithm>
+
 #include "cache.hpp"
 
 namespace quire {
@@ -28,27 +30,33 @@ bool Cache::may_be_victim(const Sequence &s) const {
            s.state.drafts == 0 && (s.state.flags & Sequence::kSwapped) == 0;
 }
 
-// The sequence that gives way first among those that give way to the plan's, or kNone. One that
-// came back in the last step is left alone while there is another.
-uint32_t Cache::choose_victim(const Plan &plan) const {
+// Fills victims_ with the sequences that give way to the plan's, as a heap: on top the one that
+// goes first. One that came back in the last step is left alone while there is another. Once for
+// all victims of an item: giving up one changes nothing about the others.
+bool Cache::gather_victims(const Plan &plan) {
     bool by_priority = victim_order_ == QUIRE_VICTIM_PRIORITY;
     Candidate self = candidate(sequences_[plan.sequence]);
-    uint32_t best = kNone;
-    Candidate best_candidate{};
+    victims_.shrink(0);
+    if (!victims_.reserve(sequence_handles_.live())) return false;
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         if (!sequence_handles_.is_live(i) || i == plan.sequence) continue;
         const Sequence &s = sequences_[i];
         if (!may_be_victim(s)) continue;
         Candidate c = candidate(s);
-        if (!gives_way_before(c, self, by_priority)) continue;
-        bool better = best == kNone || (c.just_resumed != best_candidate.just_resumed
-                                            ? best_candidate.just_resumed
-                                            : gives_way_before(c, best_candidate, by_priority));
-        if (!better) continue;
-        best = i;
-        best_candidate = c;
+        if (gives_way_before(c, self, by_priority)) victims_.push(Victim{c, i});
     }
-    return best;
+    std::make_heap(victims_.begin(), victims_.end(), VictimOrder{by_priority});
+    return true;
+}
+
+// The next of victims_, or kNone.
+uint32_t Cache::next_victim() {
+    if (victims_.empty()) return kNone;
+    VictimOrder order{victim_order_ == QUIRE_VICTIM_PRIORITY};
+    std::pop_heap(victims_.begin(), victims_.end(), order);
+    uint32_t sequence = victims_[victims_.size() - 1].sequence;
+    victims_.shrink(victims_.size() - 1);
+    return sequence;
 }
 
 // Preempts until the plan's need is met. If it cannot be met, nobody is preempted.
@@ -56,8 +64,9 @@ Status Cache::make_room(Plan *plan, Short *missing) {
     StepRecord &record = open_record();
     uint64_t before = record.changes.size();
     uint64_t for_seq = sequence_handles_.handle(plan->sequence);
+    if (!gather_victims(*plan)) return no_host_memory();
     while (missing->reason == QUIRE_WAIT_POOL) {
-        uint32_t victim = choose_victim(*plan);
+        uint32_t victim = next_victim();
         if (victim == kNone) break;
         bool room = host_has_room(victim);
         uint32_t how = choose_preemption(record.preempt, room, held_bytes(victim),

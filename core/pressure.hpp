@@ -25,6 +25,21 @@ inline bool gives_way_before(const Candidate &a, const Candidate &b, bool by_pri
     return a.admitted > b.admitted;
 }
 
+struct Victim {
+    Candidate candidate;
+    uint32_t sequence;
+};
+
+// For a heap of victims: does `a` go after `b`? Two were never admitted at once, so that no two are
+// equal.
+struct VictimOrder {
+    bool by_priority;
+    bool operator()(const Victim &a, const Victim &b) const {
+        if (a.candidate.just_resumed != b.candidate.just_resumed) return a.candidate.just_resumed;
+        return gives_way_before(b.candidate, a.candidate, by_priority);
+    }
+};
+
 struct SwapCost {
     double swap_bytes_per_second;
     double prefill_tokens_per_second;

@@ -306,4 +306,31 @@ TEST(Preemption, who_copied_a_shared_tail_does_not_own_it) {
     m.check();
 }
 
+TEST(Preemption, of_many_for_one_item_takes_the_newest_first) {
+    for (uint32_t victim : {uint32_t{QUIRE_VICTIM_NEWEST}, uint32_t{QUIRE_VICTIM_PRIORITY}}) {
+        Manager m({.blocks = 41, .victim = victim});
+        quire_seq old = m.sequence({.priority = 9});
+        m.compute(old, tokens_from(1, 4));
+        std::vector<quire_seq> seqs;
+        for (uint32_t i = 0; i < 40; ++i) {
+            seqs.push_back(m.sequence({.priority = static_cast<int32_t>(i % 4)}));
+            m.compute(seqs.back(), tokens_from(1000 + 10 * i, 3));
+        }
+        quire_step step = m.begin({.may_preempt = true, .preempt = QUIRE_PREEMPT_RECOMPUTE});
+        ASSERT_EQ(m.add(old, tokens_from(5, 100)).outcome, uint32_t{QUIRE_ITEM_RUN});
+        std::vector<quire_preemption> gone = m.preempted(step);
+        ASSERT_EQ(gone.size(), 25u);
+        std::vector<quire_seq> expected(seqs.rbegin(), seqs.rend());
+        if (victim == QUIRE_VICTIM_PRIORITY) {
+            auto rank = [&](quire_seq seq) {
+                return (std::find(seqs.begin(), seqs.end(), seq) - seqs.begin()) % 4;
+            };
+            std::stable_sort(expected.begin(), expected.end(),
+                             [&](quire_seq a, quire_seq b) { return rank(a) < rank(b); });
+        }
+        for (size_t i = 0; i < gone.size(); ++i) EXPECT_EQ(gone[i].seq, expected[i]) << i;
+        m.finish(m.commit());
+    }
+}
+
 }  // namespace
