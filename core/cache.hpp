@@ -299,7 +299,11 @@ class Cache {
     Status check_batch(const StepRecord &record, Batch *batch) const;
     void pass_windows(const Change &change);
     void settle_items(StepRecord *record, Batch *batch);
+    void republish(uint32_t sequence, uint64_t ready);
     void publish_again(const StepRecord &record);
+    void note_named(uint32_t sequence);
+    void settle_named(bool undone);
+    Status lost_at_commit(const Status &why, quire_error *error);
     void count_copies(const StepRecord &record);
     void hold_queues(StepRecord *record, const StepOptions &options);
     Status enqueue(const StepRecord &record, Batch *batch, quire_error *error);

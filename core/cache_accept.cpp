@@ -42,6 +42,7 @@ Status Cache::accept(uint64_t handle, uint32_t count) {
     state.lookahead = 0;
     if (state.first_unknown >= known) state.first_unknown = kNone;
     lower_computed(index, known, kNone);
+    note_named(index);
     publish(index, s.last_step);
     return Status{};
 }
@@ -106,6 +107,7 @@ Status Cache::accept_path(uint64_t handle, const uint32_t *path, uint32_t count)
     state.move_begin = base + in_place;
     state.move_count = moved;
     lower_computed(index, state.known, kNone);
+    note_named(index);
     publish(index, s.last_step);
     return Status{};
 }

@@ -380,7 +380,7 @@ Status Cache::commit_applied(StepRecord *record, Batch *batch, quire_error *erro
     Status enqueued = enqueue(*record, batch, error);
     if (enqueued.ok()) return enqueued;
     abandon(record);
-    return enqueued;
+    return lost_at_commit(enqueued, error);
 }
 
 // Counted anew, the tables must give what was counted change by change.

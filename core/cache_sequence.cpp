@@ -400,7 +400,9 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
         uint32_t &unknown = s.state.first_unknown;
         while (unknown < s.state.known && own[unknown] != QUIRE_TOKEN_UNKNOWN) ++unknown;
         if (unknown >= s.state.known) unknown = kNone;
-        if (s.publishable(geometry_.block_shift) > s.state.published) publish(index, s.last_step);
+        if (s.publishable(geometry_.block_shift) <= s.state.published) continue;
+        note_named(index);
+        publish(index, s.last_step);
     }
     return Status{};
 }

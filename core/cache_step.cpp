@@ -103,6 +103,7 @@ Status Cache::abort(uint64_t step) {
     QUIRE_TRY(find_step(step, true, &record));
     undo_changes(record, 0);
     close(record);
+    settle_named(true);
     return Status{};
 }
 
@@ -301,27 +302,50 @@ void Cache::settle_items(StepRecord *record, Batch *batch) {
     }
 }
 
+// Publishes the sequence's blocks from the root on, if its place in the tree is not there any more.
+void Cache::republish(uint32_t sequence, uint64_t ready) {
+    PrefixTree &tree = ledger_.tree();
+    Sequence &s = sequences_[sequence];
+    const TreeCursor &at = s.state.cursor;
+    if (tree.alive(at) && tree.reachable(at.node)) return;
+    if ((s.state.flags & Sequence::kSwapped) != 0) return;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const BlockTable &t = ledger_.table(sequence, g);
+        for (uint32_t i = 0; i < t.length; ++i) {
+            if (t.ids.data[i] == kNullBlock) continue;
+            uint32_t node = ledger_.pool(g)[t.ids.data[i]].node;
+            if (node != kNone && !tree.reachable(node)) ledger_.forget(node);
+        }
+    }
+    s.state.published = 0;
+    s.state.cursor = tree.root_cursor(s.root);
+    publish(sequence, ready);
+}
+
 // An item that was dropped may have published what a later one has as well, or what a later one
 // published below. The later one's blocks count then, from the root on.
 void Cache::publish_again(const StepRecord &record) {
-    PrefixTree &tree = ledger_.tree();
     for (const Change &change : record.changes) {
-        Sequence &s = sequences_[change.sequence];
-        const TreeCursor &at = s.state.cursor;
-        if (change.kind != ChangeKind::item) continue;
-        if (tree.alive(at) && tree.reachable(at.node)) continue;
-        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-            const BlockTable &t = ledger_.table(change.sequence, g);
-            for (uint32_t i = 0; i < t.length; ++i) {
-                if (t.ids.data[i] == kNullBlock) continue;
-                uint32_t node = ledger_.pool(g)[t.ids.data[i]].node;
-                if (node != kNone && !tree.reachable(node)) ledger_.forget(node);
-            }
-        }
-        s.state.published = 0;
-        s.state.cursor = tree.root_cursor(s.root);
-        publish(change.sequence, record.number);
+        if (change.kind == ChangeKind::item) republish(change.sequence, record.number);
     }
+}
+
+// Beside the open step a sequence published something. It may have found there what an item of the
+// step published, and counted on that.
+void Cache::note_named(uint32_t sequence) {
+    if (!step_open() || is_named_[sequence] != 0) return;
+    is_named_[sequence] = 1;
+    named_.push(sequence);
+}
+
+// The step is over. undone: items of it are gone, and with them what they published.
+void Cache::settle_named(bool undone) {
+    for (uint32_t sequence : named_) {
+        is_named_[sequence] = 0;
+        if (undone && sequence_handles_.is_live(sequence))
+            republish(sequence, sequences_[sequence].last_step);
+    }
+    named_.shrink(0);
 }
 
 void Cache::count_copies(const StepRecord &record) {
@@ -424,6 +448,7 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     ledger_.settle(record);
     settle_items(record, batch);
     if (record->dropped) publish_again(*record);
+    settle_named(record->dropped);
     if (batch != nullptr) batch->end_write(record->number);
     begin_batch(record, batch);
     count_copies(*record);
@@ -435,11 +460,19 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
         Status enqueued = enqueue(*record, batch, error);
         if (!enqueued.ok()) {
             abandon(record);
-            return enqueued;
+            return lost_at_commit(enqueued, error);
         }
     }
     write_log(record);
     return Status{};
+}
+
+// A device refused its part once the step could not go back. Whatever it gave as the reason, the
+// caller's state is one: the step is gone. The backend's code is in native_code.
+Status Cache::lost_at_commit(const Status &why, quire_error *error) {
+    if (why.code == QUIRE_E_BACKEND) return why;  // no reason, but a broken contract
+    if (error->native_code == 0) error->native_code = why.code;
+    return Status{QUIRE_E_DEVICE_LOST, why.text, why.first, why.second};
 }
 
 Status Cache::copies(uint64_t step, uint8_t *out, uint32_t capacity, uint32_t stride,

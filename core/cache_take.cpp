@@ -27,7 +27,8 @@ Room Cache::take_room(const Plan &plan) const {
         if (!cross) room = room + s.state.move_count * Ledger::kMoveToken + kAdoptTailRoom;
         if (!plan.takes) continue;
         uint64_t length = ledger_.table(plan.sequence, g).length, kept = length;
-        room = room + Ledger::kNoteShape;
+        // And for a copy on write, which a later step may come to: records grow early, not then.
+        room = room + Ledger::kNoteShape + Ledger::kCopy;
         if (plan.swapped) {
             room = room + length * kSwapInRoom;
         } else if (plan.admission) {

@@ -182,7 +182,11 @@ QUIRE_EXPORT quire_status quire_step_abort(quire_cache *cache, quire_step step, 
  *                               step's is an engine's own and has to wait for a step on another,
  *                               which waits for a fence that nobody has signalled: signal it.
  *                               Or the engine captures its stream: end that. Still open.
- *          QUIRE_E_DEVICE_LOST  the step was undone as by finish with QUIRE_STEP_FAILED. */
+ *          QUIRE_E_DEVICE_LOST  a device refused its part, for whatever reason (message; the
+ *                               backend's own status is in native_code), or QUIRE_E_BACKEND, the
+ *                               backend broke its contract: the step was undone as by finish with
+ *                               QUIRE_STEP_FAILED, and its handle is stale. Every other error
+ *                               leaves the step open. */
 QUIRE_EXPORT quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch *batch,
                                             quire_error *error);
 
@@ -202,7 +206,8 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
  *          With QUIRE_STEP_FAILED too, so only one that will be signalled: where the engine's
  *          submission failed nothing of it runs, and NULL is right.
  * Errors   QUIRE_E_BUSY         the engine captures a stream of its own that is one of the step's
- *                               queues: end the capture. Nothing changed.
+ *                               queues: end the capture. Or with QUIRE_STEP_FAILED a step is open:
+ *                               commit or abort it first. Nothing changed.
  *          QUIRE_E_DEVICE_LOST  a device that failed takes no signal; nothing changed. Finish the
  *                               step with QUIRE_STEP_FAILED: then none is needed. */
 QUIRE_EXPORT quire_status quire_step_finish(quire_cache *cache, quire_step step,

@@ -254,4 +254,25 @@ TEST(Undo, drop_keeps_what_a_copy_of_the_step_has_yet_to_read) {
     m.finish(running);
 }
 
+// While a step is open another sequence names a block that an item of the step published too. When
+// the item is gone, the sequence's own block is what is found.
+TEST(Undo, abort_and_drop_leave_what_others_published_meanwhile) {
+    for (int how = 0; how < 3; ++how) {
+        Manager m;
+        quire_seq named = m.sequence(), item = m.sequence();
+        m.compute(named, joined(tokens_from(1, 3), {QUIRE_TOKEN_UNKNOWN}));
+        if (how == 2) m.compute(named, {5});
+        m.begin();
+        m.add(item, tokens_from(1, 9));
+        m.set_tokens(named, 3, {4});
+        if (how == 0) {
+            m.abort();
+        } else {
+            m.drop(item);
+            m.finish(m.commit());
+        }
+        EXPECT_EQ(m.probe(tokens_from(1, 9)), 4u) << how;
+    }
+}
+
 }  // namespace
