@@ -28,6 +28,9 @@ void host_release(void *, void *pointer, uint64_t size_bytes, uint64_t alignment
 
 void host_log(void *, int32_t, const char *, const char *) {}
 
+// What is to be logged once the instance's lock is released: a callback may call back.
+using Said = std::vector<std::string>;
+
 void log_to(const quire_instance *instance, int32_t level, const char *component,
             const std::string &message) {
     if (instance->log != nullptr)
@@ -48,16 +51,28 @@ void copy_text(char (&out)[N], const std::string &text) {
     std::snprintf(out, N, "%s", text.c_str());
 }
 
-void look_for_devices(const quire_instance *instance, Backend *backend) {
-    if (probe(backend)) return;
-    log_to(instance, QUIRE_LOG_INFO, "loader", backend->path + ": " + backend->message);
+void look_for_devices(Backend *backend, Said *said) {
+    if (!probe(backend)) said->push_back(backend->path + ": " + backend->message);
+}
+
+// Runs the body under the instance's lock, then logs what it said, whatever came of it.
+template <typename Body>
+Status with_backends(quire_instance *instance, Body body) {
+    Said said;
+    Status status;
+    {
+        std::lock_guard<std::mutex> lock(instance->mutex);
+        status = body(&said);
+    }
+    for (const std::string &words : said) log_to(instance, QUIRE_LOG_INFO, "loader", words);
+    return status;
 }
 
 // is_given: the device is the caller's own, so what the backend finds does not count.
-Backend *choose_backend(quire_instance *instance, const char *name, bool is_given) {
+Backend *choose_backend(quire_instance *instance, const char *name, bool is_given, Said *said) {
     for (const auto &backend : instance->backends) {
         if (name != nullptr && backend->name != name) continue;
-        if (name == nullptr || !is_given) look_for_devices(instance, backend.get());
+        if (name == nullptr || !is_given) look_for_devices(backend.get(), said);
         if (backend->status < 0) continue;
         if (name != nullptr || backend->device_count != 0) return backend.get();
     }
@@ -124,12 +139,12 @@ Status check_index(uint32_t index, const Backend &backend, bool is_given, quire_
     return fail(QUIRE_E_ARG, nullptr);
 }
 
+// REQUIRES: the instance's lock.
 Status open_device(quire_instance *instance, const quire_device_desc &desc, quire_device **out,
-                   quire_error *error) {
-    std::lock_guard<std::mutex> lock(instance->mutex);
+                   Said *said, quire_error *error) {
     quire_vulkan_device vulkan;
     bool is_given = find_chained(desc.next, &vulkan);
-    Backend *backend = choose_backend(instance, desc.backend, is_given);
+    Backend *backend = choose_backend(instance, desc.backend, is_given, said);
     if (backend == nullptr) return no_backend(instance, desc.backend, error);
     copy_text(error->backend, backend->name);
     QUIRE_TRY(check_index(desc.index, *backend, is_given, error));
@@ -238,24 +253,25 @@ quire_status quire_backend_get_info(quire_instance *instance, uint32_t index,
     return guard("backend_get_info", error, [&](quire_error *) -> Status {
         QUIRE_TRY(need(instance, "instance is NULL"));
         QUIRE_TRY(check_output(info));
-        std::lock_guard<std::mutex> lock(instance->mutex);
-        if (index >= instance->backends.size()) {
-            return fail(QUIRE_E_ARG, "index is {}: candidates that were found: {}", index,
-                        instance->backends.size());
-        }
-        look_for_devices(instance, instance->backends[index].get());
-        const Backend &backend = *instance->backends[index];
-        quire_backend_info full{};
-        full.status = backend.status;
-        full.device_count = backend.device_count;
-        full.abi_major = backend.api.abi_major;
-        full.abi_minor = backend.api.abi_minor;
-        copy_text(full.name, backend.name);
-        copy_text(full.version, backend.version);
-        copy_text(full.path, backend.path);
-        copy_text(full.message, backend.message);
-        write(full, info);
-        return Status{};
+        return with_backends(instance, [&](Said *said) -> Status {
+            if (index >= instance->backends.size()) {
+                return fail(QUIRE_E_ARG, "index is {}: candidates that were found: {}", index,
+                            instance->backends.size());
+            }
+            look_for_devices(instance->backends[index].get(), said);
+            const Backend &backend = *instance->backends[index];
+            quire_backend_info full{};
+            full.status = backend.status;
+            full.device_count = backend.device_count;
+            full.abi_major = backend.api.abi_major;
+            full.abi_minor = backend.api.abi_minor;
+            copy_text(full.name, backend.name);
+            copy_text(full.version, backend.version);
+            copy_text(full.path, backend.path);
+            copy_text(full.message, backend.message);
+            write(full, info);
+            return Status{};
+        });
     });
 }
 
@@ -265,17 +281,18 @@ quire_status quire_backend_load(quire_instance *instance, const char *path, uint
         QUIRE_TRY(need(instance, "instance is NULL"));
         QUIRE_TRY(need(path, "path is NULL"));
         QUIRE_TRY(need(index, "index is NULL"));
-        std::lock_guard<std::mutex> lock(instance->mutex);
-        Backend *backend = load_backend(instance, path);
-        look_for_devices(instance, backend);
-        if (backend->status < 0) {
-            copy_text(sink->message, backend->path + ": " + backend->message);
-            Status status = fail(backend->status, nullptr);
-            instance->backends.pop_back();
-            return status;
-        }
-        *index = static_cast<uint32_t>(instance->backends.size()) - 1;
-        return Status{};
+        return with_backends(instance, [&](Said *said) -> Status {
+            Backend *backend = load_backend(instance, path);
+            look_for_devices(backend, said);
+            if (backend->status < 0) {
+                copy_text(sink->message, backend->path + ": " + backend->message);
+                Status status = fail(backend->status, nullptr);
+                instance->backends.pop_back();
+                return status;
+            }
+            *index = static_cast<uint32_t>(instance->backends.size()) - 1;
+            return Status{};
+        });
     });
 }
 
@@ -291,7 +308,9 @@ quire_status quire_device_open(quire_instance *instance, const quire_device_desc
                         "QUIRE_DEVICE_PIN_THREADS with run_tasks: the engine's threads are its own "
                         "to pin");
         }
-        return open_device(instance, full, out, sink);
+        return with_backends(instance, [&](Said *said) -> Status {
+            return open_device(instance, full, out, said, sink);
+        });
     });
 }
 

@@ -352,6 +352,32 @@ TEST_P(Hostile, what_load_throws_or_makes_up_stops_there) {
     expect_refused("status:3:probe", QUIRE_E_BACKEND, "3");
 }
 
+// A message about a backend comes with no lock held, so that the callback may ask about it.
+TEST_P(Hostile, a_log_callback_may_call_back) {
+    struct Listener {
+        const quire_api &api;
+        quire_instance *instance = nullptr;
+        uint32_t calls = 0;
+    } listener{library()};
+    auto desc = described<quire_instance_desc>();
+    desc.plugin_path = "/nowhere";
+    desc.log_user = &listener;
+    desc.log = [](void *user, int32_t, const char *, const char *) {
+        auto *to = static_cast<Listener *>(user);
+        uint32_t count = 0;
+        if (to->instance == nullptr) return;  // it is being made
+        EXPECT_EQ(to->api.backend_count(to->instance, &count, nullptr), QUIRE_OK);
+        ++to->calls;
+    };
+    ASSERT_EQ(listener.api.instance_create(&desc, &listener.instance, nullptr), QUIRE_OK);
+    arm("throw:probe");
+    uint32_t index = 0;
+    EXPECT_EQ(listener.api.backend_load(listener.instance, path().c_str(), &index, nullptr),
+              QUIRE_E_BACKEND);
+    EXPECT_EQ(listener.calls, 1u);
+    EXPECT_EQ(listener.api.instance_destroy(listener.instance, nullptr), QUIRE_OK);
+}
+
 TEST_P(Hostile, a_table_that_changes_later_is_not_looked_at_again) {
     expect_told("changes", QUIRE_OK, "");
 }
