@@ -161,15 +161,16 @@ quire_status quire_batch_create(quire_cache *cache, const quire_batch_desc *desc
 
 quire_status quire_batch_destroy(quire_batch *batch, quire_error *error) {
     quire_cache *cache = batch != nullptr ? batch->cache : nullptr;
-    return cache_call("batch_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
-        QUIRE_TRY(core.poll(sink));
-        if (core.batch_busy(batch->core)) {
-            return fail(QUIRE_E_BUSY, "a step that was committed into it is not done");
-        }
-        core.forget_batch(&batch->core);
-        delete batch;
-        return Status{};
-    });
+    return lasting_call(
+        "batch_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+            QUIRE_TRY(core.poll(sink));
+            if (core.batch_busy(batch->core)) {
+                return fail(QUIRE_E_BUSY, "a step that was committed into it is not done");
+            }
+            core.forget_batch(&batch->core);
+            delete batch;
+            return Status{};
+        });
 }
 
 quire_status quire_batch_get_views(quire_batch *batch, uint32_t group, uint32_t shard,

@@ -32,6 +32,7 @@ Status create_cache(quire_instance *instance, const quire_cache_desc &desc, quir
     QUIRE_TRY(draw_seeds(desc, &seeds));
     auto cache = std::make_unique<quire_cache>(instance->host);
     cache->instance = instance;
+    cache->process = instance->process;
     QUIRE_TRY(
         read_shards(desc.shards, desc.shard_count, desc.shard_stride, ranges, &cache->devices));
     cache->on_devices = desc.shard_count != 0;
@@ -53,6 +54,7 @@ quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc
         quire_cache_desc full;
         QUIRE_TRY(read(desc, &full));
         QUIRE_TRY(need(instance, "instance is NULL"));
+        QUIRE_TRY(not_inherited(instance->process));
         QUIRE_TRY(need(out, "out is NULL"));
         return create_cache(instance, full, out, sink);
     });
@@ -60,7 +62,7 @@ quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc
 
 quire_status quire_cache_destroy(quire_cache *cache, quire_error *error) {
     quire_status status =
-        cache_call("cache_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+        lasting_call("cache_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
             QUIRE_TRY(core.check_at_rest());
             if (core.batch_count() != 0) {
                 return fail(QUIRE_E_BUSY, "batches are alive: {} of them", core.batch_count());
@@ -79,7 +81,7 @@ quire_status quire_cache_destroy(quire_cache *cache, quire_error *error) {
 }
 
 quire_status quire_cache_get_info(quire_cache *cache, quire_cache_info *info, quire_error *error) {
-    return cache_call("cache_get_info", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return lasting_call("cache_get_info", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output(info));
         quire_cache_info full{};
         core.info(&full);
@@ -90,7 +92,7 @@ quire_status quire_cache_get_info(quire_cache *cache, quire_cache_info *info, qu
 
 quire_status quire_cache_get_pool(quire_cache *cache, uint32_t group, uint32_t shard,
                                   quire_pool_info *info, quire_error *error) {
-    return cache_call("cache_get_pool", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return lasting_call("cache_get_pool", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output(info));
         quire_pool_info full{};
         QUIRE_TRY(core.pool_info(group, shard, &full));
@@ -101,7 +103,7 @@ quire_status quire_cache_get_pool(quire_cache *cache, uint32_t group, uint32_t s
 
 quire_status quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats,
                                    quire_error *error) {
-    return cache_call("cache_get_stats", cache, error, [&](Cache &core, quire_error *) -> Status {
+    return lasting_call("cache_get_stats", cache, error, [&](Cache &core, quire_error *) -> Status {
         QUIRE_TRY(check_output(stats));
         quire_cache_stats full{};
         core.stats(&full);

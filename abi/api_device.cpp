@@ -58,6 +58,7 @@ void look_for_devices(Backend *backend, Said *said) {
 // Runs the body under the instance's lock, then logs what it said, whatever came of it.
 template <typename Body>
 Status with_backends(quire_instance *instance, Body body) {
+    QUIRE_TRY(not_inherited(instance->process));
     Said said;
     Status status;
     {
@@ -208,6 +209,7 @@ quire_status quire_instance_create(const quire_instance_desc *desc, quire_instan
         }
 #endif
         wake_unwinder();
+        throw_broken_invariants();
         auto instance = std::make_unique<quire_instance>();
         instance->host = full.allocate != nullptr
                              ? HostAllocator{full.allocate, full.release, full.allocator_user}
@@ -242,6 +244,7 @@ quire_status quire_backend_count(quire_instance *instance, uint32_t *count, quir
     return guard("backend_count", error, [&](quire_error *) -> Status {
         QUIRE_TRY(need(instance, "instance is NULL"));
         QUIRE_TRY(need(count, "count is NULL"));
+        QUIRE_TRY(not_inherited(instance->process));
         std::lock_guard<std::mutex> lock(instance->mutex);
         *count = static_cast<uint32_t>(instance->backends.size());
         return Status{};

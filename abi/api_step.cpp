@@ -113,7 +113,7 @@ quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch 
 
 quire_status quire_step_finish(quire_cache *cache, quire_step step, const quire_native *signal,
                                uint32_t outcome, quire_error *error) {
-    return cache_call("step_finish", cache, error, [&](Cache &core, quire_error *sink) -> Status {
+    return lasting_call("step_finish", cache, error, [&](Cache &core, quire_error *sink) -> Status {
         QUIRE_TRY(check_native(signal));
         return core.finish(step, signal, outcome, sink);
     });

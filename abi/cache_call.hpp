@@ -3,6 +3,7 @@
 // cache_call: an exported function on a cache: guarded, serialised, refused in a forked child.
 // deciding_call: one that decides what is in the cache; a follower has no such.
 // changing_call: one of those that changes it whether or not a step is open; not while it moves.
+// lasting_call: one that still works on a cache which a broken invariant stopped.
 #pragma once
 
 #include "abi/objects.hpp"
@@ -11,17 +12,32 @@ using namespace quire;
 using namespace quire::abi;
 
 template <typename Body>
-quire_status cache_call(const char *function, quire_cache *cache, quire_error *error,
-                        Body &&body) noexcept {
+quire_status lasting_call(const char *function, quire_cache *cache, quire_error *error,
+                          Body &&body) noexcept {
     return guard(function, error, [&](quire_error *sink) -> Status {
         if (cache == nullptr) return fail(QUIRE_E_ARG, "cache is NULL");
-        if (cache->on_devices) QUIRE_TRY(not_forked());
+        QUIRE_TRY(not_inherited(cache->process));
         QUIRE_TRY(cache->lock.enter());
         struct Leave {
             CallLock *lock;
             ~Leave() { lock->leave(); }
         } leave{&cache->lock};
-        return body(cache->core, sink);
+        try {
+            return body(cache->core, sink);
+        } catch (const BrokenInvariant &what) {
+            cache->core.stop(what);
+            return broken(what, sink);
+        }
+    });
+}
+
+template <typename Body>
+quire_status cache_call(const char *function, quire_cache *cache, quire_error *error,
+                        Body &&body) noexcept {
+    return lasting_call(function, cache, error, [&](Cache &core, quire_error *sink) -> Status {
+        if (core.why_stopped() != nullptr) [[unlikely]]
+            return broken(*core.why_stopped(), sink);
+        return body(core, sink);
     });
 }
 

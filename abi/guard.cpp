@@ -47,6 +47,19 @@ void wake_unwinder() {
     _Unwind_Backtrace([](_Unwind_Context *, void *) { return _URC_END_OF_STACK; }, nullptr);
 }
 
+void throw_broken_invariants() {
+    set_assertion_hook([](const char *expression, const char *file, int line) {
+        throw BrokenInvariant{expression, file, line};
+    });
+}
+
+Status broken(const BrokenInvariant &what, quire_error *error) {
+    std::snprintf(error->message, sizeof error->message,
+                  "broken invariant, a defect of the library: %s (%s:%d)", what.expression,
+                  what.file, what.line);
+    return fail(QUIRE_E_INTERNAL, nullptr);
+}
+
 void report(const char *function, const Status &status, const ErrorSink &sink, quire_error *out) {
     if (out == nullptr || out->struct_size < kFirstErrorSize) return;
     out->status = status.code;

@@ -36,12 +36,19 @@ void wake_unwinder();
 // Writes the caller's error: function name, the status's text, the backend's words.
 void report(const char *function, const Status &status, const ErrorSink &sink, quire_error *out);
 
+// From now on a broken invariant is thrown, to the guard of the call that met it.
+void throw_broken_invariants();
+// What broke, in the library's words.
+Status broken(const BrokenInvariant &what, quire_error *error);
+
 template <typename Body>
 quire_status guard(const char *function, quire_error *out, Body &&body) noexcept {
     ErrorSink sink;
     Status status;
     try {
         status = body(&sink.error);
+    } catch (const BrokenInvariant &what) {
+        status = broken(what, &sink.error);
     } catch (const std::bad_alloc &) {
         status = no_host_memory();
     } catch (...) {

@@ -57,6 +57,16 @@ class CallLock {
     std::atomic<uintptr_t> owner_{0};
 };
 
+// An object of the parent is no forked child's: a thread that is not here any more may have been in
+// the midst of a call on it, and holds its lock for ever. process: os::process_number() when it was
+// made. Before any lock.
+inline Status not_inherited(uint64_t process) {
+    if (process == os::process_number()) [[likely]]
+        return Status{};
+    return fail(QUIRE_E_FORKED,
+                "the object is the parent's, and this is a forked child: make an instance here");
+}
+
 inline Status not_forked() {
     if (!os::forked()) [[likely]]
         return Status{};
@@ -76,6 +86,7 @@ struct quire_instance {
     std::vector<std::string> searched;  // directories, for the words when nothing was found
     std::atomic<uint32_t> children{0};
     const quire_host_info *host_info = nullptr;
+    uint64_t process = quire::os::process_number();
 };
 
 struct quire_device {
@@ -116,6 +127,7 @@ struct quire_cache {
     quire_instance *instance = nullptr;
     std::vector<quire_device *> devices;  // of the shards; others once the cache was migrated
     bool on_devices = false;              // for ever; else it keeps books only
+    uint64_t process = 0;                 // its instance's
 
     // The shard that is on the device, or as many as there are.
     uint32_t shard_on(const quire_device *device) const {

@@ -24,8 +24,28 @@ namespace quire::os {
 
 namespace {
 
-// One page that the kernel zeroes in a forked child (MADV_WIPEONFORK).
-std::atomic<const volatile char *> g_process_page{nullptr};
+// One page that the kernel zeroes in a forked child (MADV_WIPEONFORK); its first word is the
+// process's number.
+std::atomic<uint64_t *> g_process_page{nullptr};
+std::atomic<uint64_t> g_process_count{0};   // a child has its parent's
+std::atomic<uint64_t> g_device_process{0};  // the process that opened a device
+
+uint64_t *map_process_page() {
+    long page_bytes = sysconf(_SC_PAGESIZE);
+    size_t size = page_bytes > 0 ? static_cast<size_t>(page_bytes) : 4096;
+    void *page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return nullptr;
+    if (madvise(page, size, MADV_WIPEONFORK) != 0) {
+        munmap(page, size);
+        return nullptr;
+    }
+    uint64_t *expected = nullptr;
+    if (g_process_page.compare_exchange_strong(expected, static_cast<uint64_t *>(page))) {
+        return static_cast<uint64_t *>(page);
+    }
+    munmap(page, size);  // another thread was first
+    return expected;
+}
 
 // Where a user has a group of his own, of the same number, tools let that group write. Any other
 // group is others.
@@ -158,27 +178,28 @@ void advise_large(void *memory, uint64_t size_bytes) {
     if (begin < end) madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
 }
 
+uint64_t process_number() {
+    uint64_t *page = g_process_page.load(std::memory_order_acquire);
+    if (page == nullptr && (page = map_process_page()) == nullptr) return 0;
+    std::atomic_ref<uint64_t> number(*page);
+    uint64_t known = number.load(std::memory_order_relaxed);
+    if (known != 0) [[likely]]
+        return known;
+    // The count goes on from the parent's, so that no ancestor has the number.
+    uint64_t fresh = ++g_process_count;
+    return number.compare_exchange_strong(known, fresh) ? fresh : known;
+}
+
 bool remember_process() {
-    if (g_process_page.load() != nullptr) return true;
-    long page_bytes = sysconf(_SC_PAGESIZE);
-    size_t size = page_bytes > 0 ? static_cast<size_t>(page_bytes) : 4096;
-    void *page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) return false;
-    if (madvise(page, size, MADV_WIPEONFORK) != 0) {
-        munmap(page, size);
-        return false;
-    }
-    *static_cast<char *>(page) = 1;
-    const volatile char *expected = nullptr;
-    if (!g_process_page.compare_exchange_strong(expected, static_cast<char *>(page))) {
-        munmap(page, size);  // another thread was first
-    }
+    uint64_t self = process_number(), nobody = 0;
+    if (self == 0) return false;
+    g_device_process.compare_exchange_strong(nobody, self);
     return true;
 }
 
 bool forked() {
-    const volatile char *page = g_process_page.load(std::memory_order_relaxed);
-    return page != nullptr && *page == 0;
+    uint64_t with_devices = g_device_process.load(std::memory_order_relaxed);
+    return with_devices != 0 && with_devices != process_number();
 }
 
 uint64_t monotonic_ns() {

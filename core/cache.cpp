@@ -312,6 +312,19 @@ Status Cache::find_step(uint64_t handle, bool must_be_open, StepRecord **out) {
     return fail(QUIRE_E_STALE, "no such step: it was finished or aborted");
 }
 
+// An open step is gone, neither undone nor enqueued. Committed ones can be finished.
+void Cache::stop(const BrokenInvariant &why) {
+    if (is_stopped_) return;
+    is_stopped_ = true;
+    why_stopped_ = why;
+    migrating_ = false;
+    ledger_.pause();
+    for (StepRecord &record : records_) {
+        if (record.phase == StepPhase::open) close(&record);
+        if (record.phase == StepPhase::finished && !has_memory_) complete(&record);
+    }
+}
+
 bool Cache::idle(quire_error *error) {
     Status polled = poll(error);
     return polled.ok() && !step_open() && timeline_.idle();

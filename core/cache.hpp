@@ -124,6 +124,11 @@ class Cache {
                      Batch *batch, uint64_t *out, quire_error *error);
     bool follows() const { return follower_.active(); }
 
+    // An invariant was found broken in the midst of a call. The cache stays as it is, and only what
+    // gives up what it holds is called from now on: stats, finish, idle, forget_batch.
+    void stop(const BrokenInvariant &why);
+    const BrokenInvariant *why_stopped() const { return is_stopped_ ? &why_stopped_ : nullptr; }
+
     // The fence that has to be reached before magnitudes are read; none: fence is NULL.
     struct Awaited {
         const quire_backend_api *api = nullptr;
@@ -400,6 +405,8 @@ class Cache {
     bool prefix_off_ = false;
     bool calibrates_ = false;
     bool migrating_ = false;
+    bool is_stopped_ = false;
+    BrokenInvariant why_stopped_{};
     Batch *batches_ = nullptr;  // alive, linked
     uint32_t batch_count_ = 0;
     uint32_t watermark_ = 0;

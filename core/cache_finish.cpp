@@ -114,6 +114,7 @@ void Cache::complete(StepRecord *record) {
     timeline_.complete(record->number);
     record->handle = 0;
     record->phase = StepPhase::unused;
+    if (is_stopped_) return;  // its blocks go nowhere any more
     if (timeline_.oldest() != old_oldest) ledger_.retire(old_oldest);
     if (step_open()) open_record().barrier = timeline_.barrier(open_record().queue);
 }
@@ -188,6 +189,7 @@ void Cache::distrust_copies(const StepRecord &record) {
 void Cache::fail_step(StepRecord *failed) {
     const StepRecord &record = *failed;
     failed->failed = true;
+    if (is_stopped_) return;  // and nothing that it holds is used
     if (follower_.active()) {
         return follower_.stop(fail(QUIRE_E_DEVICE_LOST,
                                    "a device of this follower failed in log number {}: it stopped, "

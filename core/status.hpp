@@ -23,15 +23,21 @@ inline Status fail(quire_status code, const char *text, uint64_t first = 0, uint
     return Status{code, text, first, second};
 }
 
-// Called when an invariant of the library is broken; must not return. A test replaces it to prove
-// that a check fires.
+// Called when an invariant of the library is broken; must not return. The exported functions install
+// one that throws BrokenInvariant, which stops the cache that the call is on and no other; a test
+// one to prove that a check fires.
+struct BrokenInvariant {
+    const char *expression;  // these live as long as the library
+    const char *file;
+    int line;
+};
 using AssertionHook = void (*)(const char *expression, const char *file, int line);
 AssertionHook set_assertion_hook(AssertionHook hook);
 [[noreturn]] void assertion_failed(const char *expression, const char *file, int line);
 
 }  // namespace quire
 
-// Stays on in release builds: a wrong table is worse than a stopped process.
+// Stays on in release builds: a wrong table is worse than a stopped cache.
 #define QUIRE_ASSERT(condition)                                        \
     do {                                                               \
         if (!(condition)) [[unlikely]]                                 \

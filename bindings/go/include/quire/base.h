@@ -62,10 +62,13 @@ enum {
     QUIRE_E_BACKEND = -9,       /* a backend is missing, damaged or broke its contract */
     QUIRE_E_INCOMPATIBLE = -10, /* the two sides' versions do not fit */
     QUIRE_E_REENTRANT = -11,    /* a callback called back into the object that called it */
-    QUIRE_E_FORKED = -12,       /* the process forked after a device was opened */
+    QUIRE_E_FORKED = -12,       /* the object is a forked child's parent's; or a device is needed,
+                                   and the process forked after one was opened */
     QUIRE_E_LIMIT = -13,        /* a stated limit would be passed */
     QUIRE_E_OS = -14,           /* an operating system call failed; native_code holds errno */
-    QUIRE_E_INTERNAL = -15      /* a defect of the library */
+    QUIRE_E_INTERNAL = -15      /* a defect of the library. A cache whose invariant broke stops: every
+                                   call on it says so, but those that give it up: stats, info, finish,
+                                   destroy of batches and itself. Other caches go on */
 };
 
 /* Where quire_error.native_code comes from. */
