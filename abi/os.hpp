@@ -38,7 +38,8 @@ void *load_symbol(const char *path, const char *symbol, char *why, uint64_t why_
 // Memory of this size will be used all over: large pages serve it better.
 void advise_large(void *memory, uint64_t size_bytes);
 
-// A number of this process, and another one in each of its forked children. O(1), and no system call
+// A number of this process, and another one in each of its forked children. O(1), and no system
+// call
 // but at the first one. 0 where the system cannot tell (it has no MADV_WIPEONFORK).
 uint64_t process_number();
 

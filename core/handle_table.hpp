@@ -2,8 +2,10 @@
 //
 // handle_table: 64-bit handles: type 8 | number 56. No handle is ever given twice in a process.
 //
-// HandleNumbers gives numbers out, one counter per type for the whole process. A step or a namespace
-// takes one number. A HandleTable, of sequences, takes ranges of as many numbers as it has slots, at
+// HandleNumbers gives numbers out, one counter per type for the whole process. A step or a
+// namespace
+// takes one number. A HandleTable, of sequences, takes ranges of as many numbers as it has slots,
+// at
 // a multiple of that count, so that the low bits of a handle name its slot: one load and one
 // comparison find a record, whatever else the handle may be.
 //

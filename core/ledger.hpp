@@ -57,7 +57,8 @@ class Ledger {
         return tables_[uint64_t{sequence} * group_count_ + group];
     }
 
-    // What each of the calls below writes into the step's record, at most. A block that is taken may
+    // What each of the calls below writes into the step's record, at most. A block that is taken
+    // may
     // have to be zeroed besides: zeroes().
     static constexpr Room kTake{1, 0}, kAddRef{1, 0}, kDropRef{1, 0}, kOwn{1, 0}, kSetEntry{1, 0};
     static constexpr Room kNoteShape{1, 0}, kTakeHost{1, 0}, kDropHost{1, 0}, kPublish{1, 0};

@@ -83,7 +83,8 @@ struct Sequence {
     Buffer spans;  // SequenceKeys encodes them
     Buffer tree;   // parents of the drafts, while they are a tree
     Buffer moves;  // where the tokens to be moved lie, rising
-    // Which unfinished steps its tokens depend on, from where on: if pending_step[i] fails, only the
+    // Which unfinished steps its tokens depend on, from where on: if pending_step[i] fails, only
+    // the
     // first pending_position[i] computed tokens are right. What comes after a token depends on all
     // that the token does. Only positions below `computed` are kept: what is computed anew, depends
     // on what it is computed by.

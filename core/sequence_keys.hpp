@@ -2,7 +2,8 @@
 //
 // sequence_keys: what beside tokens decides a sequence's K and V, encoded without ambiguity.
 //
-// Root words:  namespace number (2 words), key count, then per key {type, size_bytes, bytes padded with
+// Root words:  namespace number (2 words), key count, then per key {type, size_bytes, bytes padded
+// with
 // zeros}. Span words:  per span {begin, end, type, size_bytes, padded bytes}; kept with the
 // sequence. Block words: per span that overlaps the block {type, begin and end relative to the
 // block, size_bytes,

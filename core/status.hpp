@@ -23,7 +23,8 @@ inline Status fail(quire_status code, const char *text, uint64_t first = 0, uint
     return Status{code, text, first, second};
 }
 
-// Called when an invariant of the library is broken; must not return. The exported functions install
+// Called when an invariant of the library is broken; must not return. The exported functions
+// install
 // one that throws BrokenInvariant, which stops the cache that the call is on and no other; a test
 // one to prove that a check fires.
 struct BrokenInvariant {

@@ -97,7 +97,8 @@ int Reference::available(int group) const {
     return count;
 }
 
-// Free blocks that the step's own copies read come first, then those that nothing touches, then free ones that only this queue's work touches,
+// Free blocks that the step's own copies read come first, then those that nothing touches, then
+// free ones that only this queue's work touches,
 // those of the oldest step first, then the cached one that was given back longest ago.
 int Reference::take(int group) {
     auto &blocks = blocks_[static_cast<size_t>(group)];

@@ -195,7 +195,8 @@ class Reference {
     int available(int group) const;
     int take(int group);
     void drop_ref(int group, int block, int64_t touch);
-    // Part of the open step: touch counts from its commit on. by_copy: a copy of it reads the block.
+    // Part of the open step: touch counts from its commit on. by_copy: a copy of it reads the
+    // block.
     void let_go(int group, int block, bool is_host, bool by_copy, int64_t touch);
     bool is_read(int group, int block, bool is_host) const;
     void free_parts(int node);

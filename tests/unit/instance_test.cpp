@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an instance promises beside its caches: a forked child is refused what its parent made, and a
+// What an instance promises beside its caches: a forked child is refused what its parent made, and
+// a
 // cache in which an invariant breaks stops alone.
 
 #include <sys/wait.h>

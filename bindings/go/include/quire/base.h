@@ -66,8 +66,9 @@ enum {
                                    and the process forked after one was opened */
     QUIRE_E_LIMIT = -13,        /* a stated limit would be passed */
     QUIRE_E_OS = -14,           /* an operating system call failed; native_code holds errno */
-    QUIRE_E_INTERNAL = -15      /* a defect of the library. A cache whose invariant broke stops: every
-                                   call on it says so, but those that give it up: stats, info, finish,
+    QUIRE_E_INTERNAL = -15 /* a defect of the library. A cache whose invariant broke stops: every
+                                   call on it says so, but those that give it up: stats, info,
+                                   finish,
                                    destroy of batches and itself. Other caches go on */
 };
 
@@ -132,9 +133,11 @@ enum {
 
 /* Handles: type 8 | number 56. 0 is never a live handle. A handle belongs to its cache and may be
  * used from any thread. None is given twice in a process, whatever it is of: one that was ended, is
- * another cache's, or was made up is QUIRE_E_STALE. Only a follower (log.h) knows handles of another
+ * another cache's, or was made up is QUIRE_E_STALE. Only a follower (log.h) knows handles of
+ * another
  * process: exactly its leader's. A call that is refused uses up no number.
- *   quire_step, quire_namespace  the number counts: 2^56 of each, 2,283 years of a million a second.
+ *   quire_step, quire_namespace  the number counts: 2^56 of each, 2,283 years of a million a
+ *   second.
  *   quire_seq  the low bits are a slot, of 65,536 or more (at least twice max_sequences), reused in
  *              the order in which they became free; the high bits say which round of which cache.
  *              At least 2^53 sequences in a process, 285 years of a million a second, and 2^39

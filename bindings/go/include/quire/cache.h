@@ -312,8 +312,10 @@ typedef struct quire_namespace_info {
     uint64_t prefix_cache_hits;
 } quire_namespace_info;
 
-/* A tenant's sharing domain: sequences of two namespaces never share a block. The default one always
- * exists: 0 where a call takes a namespace, and no handle is its. Two namespaces are two tenants even if their keys are equal. At most 65,535 at once.
+/* A tenant's sharing domain: sequences of two namespaces never share a block. The default one
+ * always
+ * exists: 0 where a call takes a namespace, and no handle is its. Two namespaces are two tenants
+ * even if their keys are equal. At most 65,535 at once.
  * Nor do they see what the other left: a block of the device that another namespace wrote last, and
  * that a sequence takes to write, is zeroed by the commit that hands it over, on the step's queues
  * before anything of the step. Until then, and in the host tier until it is overwritten, content

@@ -4,9 +4,11 @@
  *
  * An instance owns backends, a backend has devices, a device has queues, fences and memory. Destroy
  * children first; destroying a parent with live children is QUIRE_E_BUSY.
- * A process may fork at any time, and every call of a forked child on an object that its parent made
+ * A process may fork at any time, and every call of a forked child on an object that its parent
+ * made
  * is QUIRE_E_FORKED, before any lock: one that a thread of the parent held would never be released.
- * The child makes an instance of its own. Nothing device-related runs before quire_device_open; once
+ * The child makes an instance of its own. Nothing device-related runs before quire_device_open;
+ * once
  * a process has opened a device, its forked children can open none.
  */
 #ifndef QUIRE_DEVICE_H

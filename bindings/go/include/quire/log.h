@@ -11,7 +11,8 @@
  *   follower                                 receive;  quire_log_apply;    kernels;  finish
  *
  * A follower has the leader's tables, lengths and handles of sequences, and writes batches of them
- * as a commit does. It has no prefixes, and takes no decision: every call that would is QUIRE_E_UNSUPPORTED.
+ * as a commit does. It has no prefixes, and takes no decision: every call that would is
+ * QUIRE_E_UNSUPPORTED.
  *
  * All ranks describe the same groups, layer_groups, block_tokens, max_sequences and
  * max_sequence_tokens, and have the same numbers of blocks and host blocks: state `blocks`, the

@@ -134,8 +134,10 @@ QUIRE_EXPORT quire_status quire_step_add(quire_cache *cache, quire_step step,
                                          uint32_t item_stride, const quire_token *tokens,
                                          uint32_t token_count, quire_step_result *results,
                                          uint32_t result_stride, quire_error *error);
-/* Takes a sequence's item back, and with it later items that hit its blocks, or took a block that it
- * gave up, to write in it or to find its content. Their sequences, the named one first, are written to dropped[capacity]; `count` gets how
+/* Takes a sequence's item back, and with it later items that hit its blocks, or took a block that
+ * it
+ * gave up, to write in it or to find its content. Their sequences, the named one first, are
+ * written to dropped[capacity]; `count` gets how
  * many. Rows behind it move up.
  * Errors   QUIRE_S_INCOMPLETE  capacity is too short; nothing changed.
  *          QUIRE_E_BUSY        a later preemption uses what the item gave up; nothing changed. */
