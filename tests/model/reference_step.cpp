@@ -239,6 +239,24 @@ bool Reference::make_room(Plan *plan, const Item &item, AddResult *missing) {
     return false;
 }
 
+namespace {
+
+// Notes the unfinished steps that the shared blocks depend on, by the first position of each.
+// Blocks found in place of swapped ones hold [0, found): what they depend on replaces what the
+// swapped ones depended on.
+void add_pending(Seq *s, const std::map<int64_t, int> &by_hits, int found, int position) {
+    for (auto it = s->pending.begin(); found > 0 && it != s->pending.end();) {
+        it->second = std::max(it->second, found);
+        it = it->second < position ? std::next(it) : s->pending.erase(it);
+    }
+    for (auto [step, first] : by_hits) {
+        auto [it, fresh] = s->pending.emplace(step, first);
+        if (!fresh) it->second = std::min(it->second, first);
+    }
+}
+
+}  // namespace
+
 void Reference::take_all(const Plan &plan) {
     Seq &s = at(plan.slot);
     std::map<int64_t, int> by_hits;
@@ -300,16 +318,7 @@ void Reference::take_all(const Plan &plan) {
         }
         while (static_cast<int>(table.size()) < plan.length[g]) table.push_back(fresh_block());
     }
-    // What was found in place of swapped blocks depends on other steps, and what is computed now on
-    // none of them by itself.
-    for (auto it = s.pending.begin(); found > 0 && it != s.pending.end();) {
-        it->second = std::max(it->second, found);
-        it = it->second < plan.position ? std::next(it) : s.pending.erase(it);
-    }
-    for (auto [step, position] : by_hits) {
-        auto [it, fresh] = s.pending.emplace(step, position);
-        if (!fresh) it->second = std::min(it->second, position);
-    }
+    add_pending(&s, by_hits, found, plan.position);
     step_.valid[plan.slot] = valid;
     step_.first_position[plan.slot] = plan.position;
 }

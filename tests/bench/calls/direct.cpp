@@ -24,7 +24,7 @@ void release(void *, void *pointer, uint64_t, uint64_t) { std::free(pointer); }
 
 }  // namespace
 
-Direct::Direct() : cache_(HostAllocator{allocate, release, nullptr}, 1) {
+Direct::Direct() : cache_(HostAllocator{allocate, release, nullptr}) {
     error_.struct_size = sizeof error_;
     quire_group_desc group{};
     group.struct_size = sizeof group;
@@ -35,7 +35,7 @@ Direct::Direct() : cache_(HostAllocator{allocate, release, nullptr}, 1) {
     desc.group_count = 1;
     desc.group_stride = sizeof group;
     desc.blocks = BENCH_BLOCKS;
-    must(cache_.create(desc, &group, nullptr, CacheSeeds{BENCH_SEED, 0}, &error_));
+    must(cache_.create(desc, &group, nullptr, CacheSeeds{BENCH_SEED, 0, 1}, &error_));
 }
 
 void Direct::run_empty(uint32_t steps) {
