@@ -104,7 +104,7 @@ void Cache::copy_tail(const Plan &plan, uint32_t group) {
     uint32_t block = ledger_.take(group, open_record().barrier, taker(plan.sequence, true));
     ledger_.copy(QUIRE_COPY_ON_WRITE, group, shared, block);
     ledger_.set_entry(&s, plan.sequence, group, index, block);
-    ledger_.let_go(group, shared, {s.last_step, true, false});
+    ledger_.let_go(group, shared, {s.last_step, true, false, true});
 }
 
 void Cache::take_all(Plan *plan, Change *change) {

@@ -188,8 +188,9 @@ void Ledger::drop_from(BlockPool *pool, Edit *edit, const Letting &how) {
     edit->stamp = b.stamp;
     edit->old_touch = b.touch;
     edit->touch = how.is_read ? record_->number : how.last_step;
+    bool waits_here = how.waits_here && edit->touch > b.touch;
     pool->drop_ref(edit->block, how.runs_elsewhere ? how.last_step : 0,
-                   how.is_read ? record_->barrier : 0);
+                   waits_here ? record_->barrier : 0);
     edit->new_stamp = b.stamp;
 }
 
@@ -208,7 +209,7 @@ void Ledger::let_go(uint32_t group, uint32_t block, const Letting &how) {
 void Ledger::let_go_host(uint32_t group, uint32_t block) {
     Edit *edit = log(EditKind::host_drop, group);
     edit->block = block;
-    drop_from(host_pools_[group], edit, Letting{0, true, false});
+    drop_from(host_pools_[group], edit, Letting{0, true, false, true});
 }
 
 void Ledger::own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots) {

@@ -95,6 +95,7 @@ class Ledger {
         uint64_t last_step;
         bool is_read;         // by a copy of the open step
         bool runs_elsewhere;  // the last step, and nothing waits for it
+        bool waits_here;      // `touch` rises at commit to a step that is not done
     };
     void let_go(uint32_t group, uint32_t block, const Letting &how);
     void let_go_host(uint32_t group, uint32_t block);  // a copy reads it

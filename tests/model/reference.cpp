@@ -97,9 +97,9 @@ int Reference::available(int group) const {
     return count;
 }
 
-// Free blocks that the step's own copies read come first, then those that nothing touches, then
-// free ones that only this queue's work touches,
-// those of the oldest step first, then the cached one that was given back longest ago.
+// Free blocks that the step let go of, and that will wait for it or its queue, come first, the last
+// one before the others; then those that nothing touches; then free ones that only this queue's work
+// touches, those of the oldest step first; then the cached one that was given back longest ago.
 int Reference::take(int group) {
     auto &blocks = blocks_[static_cast<size_t>(group)];
     int best = -1, best_class = 3;
@@ -107,7 +107,8 @@ int Reference::take(int group) {
         const Block &b = blocks[i];
         if (b.refs != 0 || b.parked || !usable(b.touch, step_.queue)) continue;
         int rank = b.node >= 0 ? 2 : done(b.touch) ? 0 : 1;
-        if (is_read(group, static_cast<int>(i), false) && b.node < 0) rank = -1;
+        int since = b.node < 0 ? waits_since(group, static_cast<int>(i), false) : 0;
+        if (since != 0) rank = -since;
         bool better = rank < best_class;
         if (rank == best_class) {
             const Block &other = blocks[static_cast<size_t>(best)];

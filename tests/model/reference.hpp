@@ -126,7 +126,7 @@ struct Step {
     bool may_preempt = false;
     bool dropped = false;  // an item was taken back
     int how = 0;
-    // Blocks that it let go of. What its own copies read it takes first, where it may.
+    // Blocks that it let go of. Those that will wait for it or its queue it takes first, where it may.
     struct LetGo {
         int group;
         int block;
@@ -197,8 +197,8 @@ class Reference {
     void drop_ref(int group, int block, int64_t touch);
     // Part of the open step: touch counts from its commit on. by_copy: a copy of it reads the
     // block.
-    void let_go(int group, int block, bool is_host, bool by_copy, int64_t touch);
-    bool is_read(int group, int block, bool is_host) const;
+    void let_go(int group, int block, bool is_host, bool waits_here, int64_t touch);
+    int waits_since(int group, int block, bool is_host) const;
     void free_parts(int node);
     void kill(int node);
     void drop_oldest(int group);

@@ -153,9 +153,9 @@ int Reference::take_host(int group) {
     int64_t best_touch = 0;
     for (size_t i = 0; i < blocks.size(); ++i) {
         const Block &b = blocks[i];
-        int64_t touch = is_read(group, static_cast<int>(i), true) ? -1
-                        : done(b.touch)                           ? 0
-                                                                  : b.touch;
+        int64_t touch = done(b.touch) ? 0 : b.touch;
+        int since = waits_since(group, static_cast<int>(i), true);
+        if (since != 0) touch = -since;
         if (b.refs != 0 || !usable(b.touch, step_.queue) || (best >= 0 && touch >= best_touch))
             continue;
         best = static_cast<int>(i);
@@ -165,19 +165,22 @@ int Reference::take_host(int group) {
     return best;
 }
 
-void Reference::let_go(int group, int block, bool is_host, bool by_copy, int64_t touch) {
+void Reference::let_go(int group, int block, bool is_host, bool waits_here, int64_t touch) {
     auto &blocks = (is_host ? host_ : blocks_)[static_cast<size_t>(group)];
     const Block &b = blocks[static_cast<size_t>(block)];
-    bool is_first = by_copy && b.refs == 0 && b.node < 0 && usable(b.touch, step_.queue);
+    bool is_first =
+        waits_here && touch > b.touch && b.refs == 0 && b.node < 0 && usable(b.touch, step_.queue);
     step_.let_go.push_back({group, block, is_host, is_first, touch});
 }
 
-bool Reference::is_read(int group, int block, bool is_host) const {
-    for (const Step::LetGo &one : step_.let_go) {
+// When the open step let go of a block that will wait for it or its queue; 0: it did not.
+int Reference::waits_since(int group, int block, bool is_host) const {
+    for (size_t i = step_.let_go.size(); i-- > 0;) {
+        const Step::LetGo &one = step_.let_go[i];
         if (one.group != group || one.block != block || one.is_host != is_host) continue;
-        if (one.is_first) return true;
+        if (one.is_first) return static_cast<int>(i) + 1;
     }
-    return false;
+    return 0;
 }
 
 bool Reference::host_room(int slot) const {
@@ -198,7 +201,8 @@ void Reference::give_up(int slot, int how) {
             int block = s.tables[g][i];
             if (block < 0) continue;
             drop_ref(static_cast<int>(g), block, elsewhere && how == 2 ? s.last_step : 0);
-            let_go(static_cast<int>(g), block, false, how == 1,
+            let_go(static_cast<int>(g), block, false,
+                   how == 1 || (!elsewhere && !done(s.last_step)),
                    how == 1 ? step_.number : s.last_step);
             if (how != 1) continue;
             s.tables[g][i] = take_host(static_cast<int>(g));
