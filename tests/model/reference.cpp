@@ -98,8 +98,9 @@ int Reference::available(int group) const {
 }
 
 // Free blocks that the step let go of, and that will wait for it or its queue, come first, the last
-// one before the others; then those that nothing touches; then free ones that only this queue's work
-// touches, those of the oldest step first; then the cached one that was given back longest ago.
+// one before the others; then those that nothing touches; then free ones that only this queue's
+// work touches, those of the oldest step first; then the cached one that was given back longest
+// ago.
 int Reference::take(int group) {
     auto &blocks = blocks_[static_cast<size_t>(group)];
     int best = -1, best_class = 3;

@@ -126,7 +126,8 @@ struct Step {
     bool may_preempt = false;
     bool dropped = false;  // an item was taken back
     int how = 0;
-    // Blocks that it let go of. Those that will wait for it or its queue it takes first, where it may.
+    // Blocks that it let go of. Those that will wait for it or its queue it takes first, where it
+    // may.
     struct LetGo {
         int group;
         int block;
