@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// chooser: the next operation of a random script, by what lives in the world now.
+//
+// Threads: none.
+#pragma once
+#include <deque>
+
+#include "world.hpp"
+
+namespace sim {
+
+class Chooser {
+ public:
+    Chooser(const World &world, uint64_t seed);
+    Op next();
+
+ private:
+    void idle();      // no step is open
+    void planning();  // one is
+    void sequence_op();
+    void cache_op();
+    void make_sequence();
+    void make_items(uint32_t most);
+    void make_item(const Sequence &seq);
+    void begin_step();
+    void finish_one();
+    Op &push(OpKind kind, std::initializer_list<uint32_t> fields);
+    const Sequence *any();
+    bool on(Feature feature) const { return world_.config.has(feature); }
+
+    const World &world_;
+    Rng rng_;
+    std::deque<Op> queue_;
+    uint32_t next_seq_ = 1;
+    uint32_t next_step_ = 1;
+    uint32_t next_ns_ = 1;
+    uint32_t fail_percent_;
+    uint32_t abort_percent_;
+    uint32_t end_percent_;
+    uint32_t finish_percent_;
+    uint32_t bad_percent_;
+    uint32_t side_percent_;
+    uint32_t long_percent_;
+    uint32_t advance_percent_;
+};
+
+}  // namespace sim

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// commit: makes the open step real and executes it: copies, then all rows' writes, then all reads.
+//
+// Order: the step happens after all that is known to be done, after earlier work on its queue, and
+// after the steps that the log's order bits name. Without a log an engine has no other knowledge,
+// so there is no other order (README.md, question 1).
+#include <algorithm>
+
+#include "device.hpp"
+#include "follower.hpp"
+
+namespace sim {
+
+bool World::commit(const Op &op) {
+    if (!open) return false;
+    Batch *batch = op.f[0] == 0 || batches.empty() ? nullptr : &batches[op.f[0] % batches.size()];
+    quire_status status = QUIRE_E_LIMIT;
+    if (batch != nullptr) {
+        const bool over = exceeds(*open, *batch, false);
+        bool near = exceeds(*open, *batch, true);
+        for (const Row &row : open->rows)
+            for (uint32_t g = 0; g < blocks_.size(); ++g)
+                near |= table(*find(row.seq), g).size() > batch->desc.max_blocks_per_row ||
+                        config.cross();
+        bool running = false;
+        for (const Step &step : committed) running |= step.number == batch->last_number;
+        running |= fake_ != nullptr && batch->last_number != 0;  // done, perhaps not noticed
+        const Snapshot before = look(over || running);
+        status = q_->step_commit(cache_, open->handle, batch->batch, &error_);
+        if (over && status != QUIRE_E_BUSY)
+            expect(status, {QUIRE_E_LIMIT}, "quire_step_commit into a batch that is too small");
+        else
+            expect(status,
+                   {QUIRE_OK, running ? QUIRE_E_BUSY : QUIRE_OK, near ? QUIRE_E_LIMIT : QUIRE_OK},
+                   "quire_step_commit");
+        if (status < 0) {
+            unchanged(before, "error-changes");
+            ++tally_->batch_limits;
+            batch = nullptr;
+        } else {
+            ++tally_->batch_commits;
+        }
+    }
+    if (batch == nullptr) {
+        status = q_->step_commit(cache_, open->handle, nullptr, &error_);
+        if (status == QUIRE_E_BUSY && !committed.empty() && config.queues > 1) {
+            ++tally_->busy_answers;
+            return true;
+        }
+        expect(status, {QUIRE_OK}, "quire_step_commit");
+    }
+    Step step = std::move(*open);
+    open.reset();
+    step.number = ++commits_;
+    while (bits_used_ >> step.bit & 1) ++step.bit;
+    bits_used_ |= static_cast<uint8_t>(1u << step.bit);
+    for (const Undo &undo : step.undo)
+        if (Sequence *seq = find(undo.before.id)) seq->in_step = seq->has_item = false;
+    tally_->overlapping_steps += !committed.empty();
+    if (batch != nullptr) {
+        batch->last_number = step.number;
+        step.batch = static_cast<int>(batch - batches.data());
+    }
+    begin_kernels(step);
+    run_step(step);
+    if (batch != nullptr) check_views(step, *batch);
+    enqueue_kernels(step);
+    for (const Undo &undo : step.undo)
+        if (Sequence *seq = find(undo.before.id)) compare(*seq, "commit");
+    if (follower_) follower_->take(step);
+    step.undo.clear();
+    committed.push_back(std::move(step));
+    check_zeroed(committed.back());
+    return true;
+}
+
+void World::order(Step &step) {
+    Actor &actor = step.actor;
+    actor.queue = step.queue;
+    actor.step = step.id;
+    actor.bit = static_cast<uint8_t>(1u << step.bit);
+    actor.clock = host_clock_;
+    join(actor.clock, queue_clock_[step.queue]);
+    if (config.flags & QUIRE_CACHE_LOG) {
+        uint8_t bytes[80];
+        uint64_t size = 0;
+        std::vector<uint8_t> log;
+        expect(q_->step_log(cache_, step.handle, bytes, 0, &size, &error_), {QUIRE_S_INCOMPLETE},
+               "quire_step_log");
+        log.resize(size);
+        expect(q_->step_log(cache_, step.handle, log.data(), size, &size, &error_), {QUIRE_OK},
+               "quire_step_log");
+        uint32_t bits = 0;
+        std::copy(log.begin() + 56, log.begin() + 60, reinterpret_cast<uint8_t *>(&bits));
+        for (const Step &other : committed) {
+            const uint64_t back = step.number - other.number - 1;
+            const bool before = back < 8 && bits >> back & 1;
+            if (other.queue == step.queue && back < 8 && !before)
+                fail("log-order",
+                     "step %u runs on the queue of step %u, and its log does not say so", step.id,
+                     other.id);
+            if (!before || other.queue == step.queue) continue;
+            join(actor.clock, other.actor.clock);
+            ++tally_->cross_queue_edges;
+        }
+    }
+    if (fake_ != nullptr) return actor.clock.fill(~0u);  // the device decides what is ordered
+    actor.clock[step.queue] = queue_clock_[step.queue][step.queue] + 1;
+    queue_clock_[step.queue] = actor.clock;
+}
+
+void World::run_step(Step &step) {
+    order(step);
+    run_copies(step);
+    for (const Row &row : step.rows) {
+        sums_.hits += row.hit;
+    }
+    sums_.swaps += step.swaps;
+    sums_.recomputes += step.preemptions - step.swaps;
+    for (const Undo &undo : step.undo)
+        if (Sequence *seq = find(undo.before.id)) inherit(step, *seq);
+    for (size_t i = 0; i < step.rows.size(); ++i) {
+        if (fake_ != nullptr) kernel_ = kernels_[i + 1].get();
+        run_row(step, step.rows[i]);
+    }
+    for (size_t i = 0; i < step.rows.size(); ++i) {
+        if (fake_ != nullptr) kernel_ = kernels_[i + 1 + step.rows.size()].get();
+        read_row(step, step.rows[i]);
+    }
+    kernel_ = nullptr;
+    for (const Row &row : step.rows) note_first_block(*find(row.seq), row.seq);
+    for (const Row &row : step.rows) check_tenants(step, *find(row.seq));
+    for (const Undo &undo : step.undo) {
+        Sequence *seq = find(undo.before.id);
+        if (seq != nullptr) seq->last_steps |= step.actor.bit;
+    }
+}
+
+// What a sequence's blocks depend on, copies of this step included, its tokens depend on.
+void World::inherit(const Step &step, Sequence &seq) {
+    const uint32_t end = std::min(static_cast<uint32_t>(seq.depends.size()), seq.computed);
+    // The table of a swapped sequence is not shown: all of it went through this step's copies.
+    for (uint32_t p = 0; seq.swapped && config.has(Feature::failed_copies) && p < end; ++p)
+        seq.depends[p] |= step.actor.bit;
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        const bool cross = config.groups[g].kind == QUIRE_GROUP_CROSS;
+        table(seq, g);
+        uint8_t depends = 0;
+        for (uint32_t p = 0; p < end; ++p) {
+            const uint32_t at = p / config.block_tokens;
+            const int32_t id = at < table_.size() ? table_[at] : 0;
+            if ((id != 0 || seq.swapped) && at < table_.size() && !cross)
+                depends |= memory_.at(seq.swapped ? kHost : kDevice, g, id, p % config.block_tokens)
+                               .depends;
+            seq.depends[p] |= depends;
+        }
+    }
+}
+
+void World::run_copies(Step &step) {
+    std::vector<quire_block_copy> copies(16);
+    uint32_t count = 0;
+    quire_status status =
+        q_->step_copies(cache_, step.handle, copies.data(), static_cast<uint32_t>(copies.size()),
+                        sizeof copies[0], &count, &error_);
+    if (status == QUIRE_S_INCOMPLETE) {
+        copies.resize(count);
+        status = q_->step_copies(cache_, step.handle, copies.data(), count, sizeof copies[0],
+                                 &count, &error_);
+    }
+    expect(status, {QUIRE_OK}, "quire_step_copies");
+    for (uint32_t i = 0; i < count; ++i) {
+        const quire_block_copy &c = copies[i];
+        if (c.group >= blocks_.size()) fail("copy", "copy %u is of group %u", i, c.group);
+        const bool to_device = c.kind != QUIRE_COPY_SWAP_OUT;
+        const bool from_device = c.kind != QUIRE_COPY_SWAP_IN;
+        if ((to_device && c.dst == 0) || (from_device && c.src == 0))
+            fail("copy-null", "copy %u of step %u, kind %u, touches the null block", i, step.id,
+                 c.kind);
+        switch (c.kind) {
+            case QUIRE_COPY_ON_WRITE:
+                memory_.copy_block(kDevice, kDevice, c.group, c.src, c.dst, step.actor);
+                ++tally_->copies_on_write;
+                ++sums_.copies_on_write;
+                break;
+            case QUIRE_COPY_SWAP_OUT:
+                memory_.copy_block(kHost, kDevice, c.group, c.src, c.dst, step.actor);
+                ++sums_.swapped_out;
+                break;
+            case QUIRE_COPY_SWAP_IN:
+                memory_.copy_block(kDevice, kHost, c.group, c.src, c.dst, step.actor);
+                ++sums_.swapped_in;
+                break;
+            case QUIRE_COPY_TOKEN:
+                memory_.copy_place(kDevice, kDevice, c.group, c.src, c.src_place, c.dst,
+                                   c.dst_place, step.actor);
+                ++tally_->copies_token;
+                break;
+            case QUIRE_COPY_ZERO:
+                memory_.zero_block(c.group, c.dst, step.actor);
+                ++tally_->zeroed_blocks;
+                break;
+            default:
+                fail("copy", "copy %u has kind %u", i, c.kind);
+        }
+    }
+}
+
+void World::write_place(const Step &step, const Sequence &seq, uint32_t place) {
+    const uint32_t at = place / config.block_tokens;
+    if (at >= table_.size() || table_[at] == 0)
+        fail("table-null", "step %u sequence %u: the block of new token %u is null (table of %zu)",
+             step.id, seq.id, place, table_.size());
+    (void)step;
+}
+
+void World::run_row(Step &step, const Row &row) {
+    Sequence &seq = *find(row.seq);
+    const uint32_t end = row.first + row.count;
+    const uint32_t last = end + row.ahead;
+    const uint32_t begin = row.first - row.hit;
+    seq.era.resize(last);
+    seq.depends.resize(last);
+    // What was found depends on what its blocks depend on; earlier rows have written by now.
+    for (uint32_t p = begin; row.hit != 0 && p < row.first; ++p) {
+        seq.era[p] = epoch_;
+        seq.depends[p] = seq.depends_before(p);
+    }
+    for (uint32_t g = 0; row.hit != 0 && g < blocks_.size(); ++g) {
+        if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
+        table(seq, g);
+        uint8_t depends = 0;
+        for (uint32_t p = begin; p < row.first; ++p) {
+            const int32_t id = table_[p / config.block_tokens];
+            if (id != 0) depends |= memory_.at(kDevice, g, id, p % config.block_tokens).depends;
+            seq.depends[p] |= depends;
+            if (depends & step.actor.bit) tally_->hits_in_step += p + 1 == row.first;
+        }
+    }
+    const uint8_t depends = static_cast<uint8_t>(seq.depends_before(row.first) | step.actor.bit);
+    if (kernel_ != nullptr) kernel_->depends = depends;
+    for (uint32_t p = row.first; p < last; ++p) {
+        seq.era[p] = era_after(seq, p);
+        seq.depends[p] = depends;
+    }
+    seq.last_steps |= static_cast<uint8_t>(depends | step.actor.bit);
+    std::vector<uint64_t> ahead;
+    uint64_t link = seq.chain_before(seq.known());
+    for (uint32_t i = 0; i < row.ahead; ++i)
+        ahead.push_back(link = seq.link(link, seq.ahead_tokens[i], end + i));
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        table(seq, g);
+        if (config.groups[g].kind == QUIRE_GROUP_CROSS) {
+            for (uint32_t r = 0; r < row.cross; ++r) {
+                write_place(step, seq, r);
+                memory_.write(g, table_[r / config.block_tokens], r % config.block_tokens,
+                              seq.cross_content(r), step.actor.bit, step.actor);
+                note_slot(seq, g, table_[r / config.block_tokens], r % config.block_tokens, r,
+                          seq.cross_content(r), true);
+            }
+            continue;
+        }
+        check_shared(step, seq, g, row.first, last);
+        for (uint32_t p = row.first; p < last; ++p) {
+            write_place(step, seq, p);
+            const Content content = p < end
+                                        ? seq.content(p)
+                                        : make_content(seq.tenant, mix(ahead[p - end], seq.era[p]));
+            memory_.write(g, table_[p / config.block_tokens], p % config.block_tokens, content,
+                          depends, step.actor);
+            note_slot(seq, g, table_[p / config.block_tokens], p % config.block_tokens, p, content,
+                      true);
+        }
+    }
+}
+
+// "whichever of the two writes into a shared block first gets its own copy": no sequence without an
+// item in this step has a block that the row writes.
+void World::check_shared(const Step &step, const Sequence &seq, uint32_t group, uint32_t first,
+                         uint32_t last) {
+    const std::vector<int32_t> own = table_;
+    for (const auto &other : sequences) {
+        if (other->id == seq.id || other->ns != seq.ns || other->swapped) continue;
+        bool in_step = false;
+        for (const Row &row : step.rows) in_step |= row.seq == other->id;
+        if (in_step) continue;
+        const std::vector<int32_t> &ids = table(*other, group);
+        for (uint32_t at = first / config.block_tokens; at * config.block_tokens < last; ++at)
+            if (at < own.size() && at < ids.size() && own[at] != 0 && own[at] == ids[at] &&
+                !tolerate("shared-write"))
+                fail("shared-write",
+                     "step %u sequence %u writes into block %d of group %u, which sequence %u has "
+                     "too",
+                     step.id, seq.id, own[at], group, other->id);
+    }
+    table_ = own;
+}
+
+void World::read_row(Step &step, const Row &row) {
+    Sequence &seq = *find(row.seq);
+    const uint32_t end = row.first + row.count;
+    if (kernel_ != nullptr) kernel_->depends = seq.depends_before(end);
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        const GroupConfig &group = config.groups[g];
+        table(seq, g);
+        const bool cross = group.kind == QUIRE_GROUP_CROSS;
+        uint32_t from = 0;
+        if (group.kind == QUIRE_GROUP_WINDOW && row.first + 1 > group.window)
+            from = row.first + 1 - group.window;
+        if (group.kind == QUIRE_GROUP_CHUNKED) from = row.first - row.first % group.window;
+        const uint32_t sinks = std::min(group.sink, from);
+        const uint32_t to = cross ? seq.cross_tokens : end;
+        for (uint32_t p = sinks > 0 ? 0 : from; p < to; p = p + 1 == sinks ? from : p + 1) {
+            const uint32_t at = p / config.block_tokens;
+            if (at >= table_.size() || table_[at] == 0)
+                fail("table-null", "step %u sequence %u group %u: visible token %u has no block",
+                     step.id, seq.id, g, p);
+            const int32_t id = table_[at];
+            const uint32_t place = p % config.block_tokens;
+            const Content found = memory_.read(g, id, place, step.actor);
+            const Content wanted = cross ? seq.cross_content(p) : seq.content(p);
+            note_slot(seq, g, id, place, p, wanted, false);
+            if (found == wanted) continue;
+            const Slot &slot = memory_.at(kDevice, g, id, place);
+            fail(
+                "content",
+                "step %u sequence %u (tenant %u) group %u: token %u (of %u known, first new %u, %u "
+                "hits) is read from block %d place %u, which holds %s",
+                step.id, seq.id, seq.tenant, g, p, seq.known(), row.first, row.hit, id, place,
+                Memory::describe(slot).c_str());
+        }
+    }
+}
+
+void World::check_tenants(const Step &step, const Sequence &seq) {
+    for (uint32_t g = 0; g < blocks_.size(); ++g)
+        for (const int32_t id : table(seq, g)) {
+            if (id == 0) continue;
+            const Slot *slots = memory_.block(kDevice, g, id);
+            for (uint32_t place = 0; place < config.block_tokens; ++place) {
+                const uint32_t tenant = tenant_of(slots[place].content);
+                if (tenant == 0 || tenant == seq.tenant) continue;
+                // Poison of another tenant: a zeroing that failed (README.md, question 2).
+                const bool failed = (slots[place].content & kPoison) != 0;
+                if (!failed || !tolerate("tenant-failed"))
+                    fail(failed ? "tenant-failed" : "tenant",
+                         "step %u sequence %u (tenant %u) group %u: block %d place %u holds %s",
+                         step.id, seq.id, seq.tenant, g, id, place,
+                         Memory::describe(slots[place]).c_str());
+            }
+        }
+}
+
+// QUIRE_CACHE_ZERO_ON_FREE: a step without items leaves zeros in each block that is neither held
+// nor cached, if nothing else runs. (A step with items may free blocks of its own, for the next to
+// zero.)
+void World::check_zeroed(const Step &step) {
+    if ((config.flags & QUIRE_CACHE_ZERO_ON_FREE) == 0 || committed.size() != 1) return;
+    if (fake_ != nullptr) return;
+    if (!step.rows.empty() || step.preemptions != 0) return;
+    uint64_t dirty = 0;
+    std::vector<uint8_t> named;
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        named.assign(blocks_[g], 0);
+        for (const auto &seq : sequences)
+            if (!seq->swapped)
+                for (const int32_t id : table(*seq, g)) named[static_cast<size_t>(id)] = 1;
+        for (uint32_t id = 1; id < blocks_[g]; ++id) {
+            if (named[id]) continue;
+            const Slot *slots = memory_.block(kDevice, g, static_cast<int32_t>(id));
+            bool zero = true;
+            for (uint32_t p = 0; p < config.block_tokens; ++p) zero &= slots[p].content == 0;
+            dirty += !zero;
+        }
+    }
+    quire_cache_stats s{};
+    s.struct_size = sizeof s;
+    expect(q_->cache_get_stats(cache_, &s, &error_), {QUIRE_OK}, "quire_cache_get_stats");
+    if (dirty > s.blocks_cached)
+        fail("zero-on-free", "after step %u %llu unheld blocks are not zero; %llu are cached",
+             step.id, static_cast<unsigned long long>(dirty),
+             static_cast<unsigned long long>(s.blocks_cached));
+}
+
+}  // namespace sim

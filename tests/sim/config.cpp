@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// config: see config.hpp.
+#include "config.hpp"
+
+#include <algorithm>
+
+#include "op.hpp"
+#include "quire/quire.h"
+#include "rng.hpp"
+
+namespace sim {
+namespace {
+
+constexpr const char *kConfigFields =
+    "features seed block_tokens queues max_sequences max_tokens watermark host_blocks victim flags "
+    "follower lag vocabulary documents swap_rate device";
+constexpr const char *kGroupFields = "kind window sink blocks";
+
+// Leaves some of what is allowed out, each with a chance of its own.
+FeatureSet draw_features(Rng &rng, FeatureSet allowed) {
+    FeatureSet set = allowed;
+    const uint32_t out = rng.below(4) == 0 ? 0 : rng.range(5, 60);  // percent
+    for (uint32_t i = 0; i < static_cast<uint32_t>(Feature::count); ++i)
+        if (rng.percent(out)) set.set(static_cast<Feature>(i), false);
+    return set;
+}
+
+GroupConfig draw_group(Rng &rng, const FeatureSet &features, uint32_t block_tokens, bool first) {
+    GroupConfig group;
+    const uint32_t pick = rng.below(10);
+    if (pick < 4 && features.has(Feature::window)) {
+        group.kind = QUIRE_GROUP_WINDOW;
+        group.window = rng.range(1, 3 * block_tokens + 2);
+        group.sink = rng.percent(50) ? rng.range(1, 2 * block_tokens) : 0;
+    } else if (pick < 6 && features.has(Feature::chunked)) {
+        group.kind = QUIRE_GROUP_CHUNKED;
+        group.window = rng.range(1, 4 * block_tokens);
+    } else if (pick < 7 && features.has(Feature::latent)) {
+        group.kind = QUIRE_GROUP_LATENT;
+    } else if (pick < 8 && !first && features.has(Feature::cross)) {
+        group.kind = QUIRE_GROUP_CROSS;
+    }
+    group.blocks = rng.percent(70) ? rng.range(6, 24) : rng.range(6, 60);
+    return group;
+}
+
+}  // namespace
+
+bool Config::cross() const {
+    return std::any_of(groups.begin(), groups.end(),
+                       [](const GroupConfig &g) { return g.kind == QUIRE_GROUP_CROSS; });
+}
+
+bool Config::exact() const {
+    return std::all_of(groups.begin(), groups.end(), [](const GroupConfig &g) {
+        return g.kind == QUIRE_GROUP_FULL || g.kind == QUIRE_GROUP_LATENT;
+    });
+}
+
+uint32_t Config::pool_blocks() const {
+    uint32_t least = ~0u;
+    for (const GroupConfig &g : groups) least = std::min(least, g.blocks - 1);
+    return least;
+}
+
+Config draw_config(uint64_t seed, FeatureSet allowed) {
+    Rng rng(mix(seed, 0xC0FF1C));
+    Config config;
+    config.seed = seed;
+    config.features = draw_features(rng, allowed);
+    config.block_tokens = 1u << rng.below(4);
+    const uint32_t groups = config.has(Feature::groups) ? rng.range(1, 3) : 1;
+    for (uint32_t g = 0; g < groups; ++g)
+        config.groups.push_back(draw_group(rng, config.features, config.block_tokens, g == 0));
+    config.queues = config.has(Feature::queues) ? rng.range(1, 3) : 1;
+    config.max_sequences = rng.range(3, 12);
+    config.max_tokens = rng.range(2, 10) * config.block_tokens + rng.below(6);
+    if (config.has(Feature::watermark) && rng.percent(30)) config.watermark = rng.range(1, 3);
+    if (config.has(Feature::host)) config.host_blocks = rng.range(2, 20);
+    config.victim = config.has(Feature::priority) ? rng.below(2) : 0;
+    config.flags = QUIRE_CACHE_FIXED_HASH;
+    if (config.has(Feature::no_prefix) && rng.percent(8)) config.flags |= QUIRE_CACHE_NO_PREFIX;
+    if (config.has(Feature::zero) && rng.percent(40)) config.flags |= QUIRE_CACHE_ZERO_ON_FREE;
+    config.follower = config.has(Feature::follower) && rng.percent(50);
+    if (config.follower || (config.has(Feature::log) && rng.percent(70)))
+        config.flags |= QUIRE_CACHE_LOG;
+    if (config.has(Feature::device) && rng.percent(50)) {
+        config.device = 1;
+        config.follower = 0;
+    }
+    config.lag = rng.percent(50) ? 0 : rng.below(4);
+    config.vocabulary = rng.range(1, 4);
+    config.documents = rng.range(1, 6);
+    config.swap_rate = rng.percent(50) ? 0 : rng.range(1, 1000);
+    return config;
+}
+
+std::string to_text(const Config &c) {
+    const uint64_t values[] = {c.features.bits(), c.seed,       c.block_tokens, c.queues,
+                               c.max_sequences,   c.max_tokens, c.watermark,    c.host_blocks,
+                               c.victim,          c.flags,      c.follower,     c.lag,
+                               c.vocabulary,      c.documents,  c.swap_rate,    c.device};
+    std::string text = "config";
+    std::string names = kConfigFields;
+    for (size_t i = 0, at = 0; at < names.size(); ++i) {
+        const size_t end = std::min(names.find(' ', at), names.size());
+        text += " " + names.substr(at, end - at) + "=" + std::to_string(values[i]);
+        at = end + 1;
+    }
+    text += "\n";
+    for (const GroupConfig &g : c.groups)
+        text += "group kind=" + std::to_string(g.kind) + " window=" + std::to_string(g.window) +
+                " sink=" + std::to_string(g.sink) + " blocks=" + std::to_string(g.blocks) + "\n";
+    return text;
+}
+
+bool parse_config_line(const std::string &line, Config &c) {
+    if (line.rfind("config", 0) == 0) {
+        const std::vector<uint64_t> v = parse_fields(line, kConfigFields);
+        c.features = FeatureSet::from_bits(v[0]);
+        c.seed = v[1];
+        uint32_t *const fields[] = {
+            &c.block_tokens, &c.queues,    &c.max_sequences, &c.max_tokens, &c.watermark,
+            &c.host_blocks,  &c.victim,    &c.flags,         &c.follower,   &c.lag,
+            &c.vocabulary,   &c.documents, &c.swap_rate,     &c.device};
+        for (size_t i = 0; i < std::size(fields); ++i) *fields[i] = static_cast<uint32_t>(v[i + 2]);
+        return true;
+    }
+    if (line.rfind("group", 0) != 0) return false;
+    const std::vector<uint64_t> v = parse_fields(line, kGroupFields);
+    c.groups.push_back({static_cast<uint32_t>(v[0]), static_cast<uint32_t>(v[1]),
+                        static_cast<uint32_t>(v[2]), static_cast<uint32_t>(v[3])});
+    return true;
+}
+
+}  // namespace sim

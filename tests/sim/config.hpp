@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// config: the cache that a run is about, drawn from its seed or read from a script.
+//
+// Pools are small on purpose: pressure, eviction and reuse should happen all the time.
+//
+// Threads: none; values.  Units: counts are blocks unless a name says tokens.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "features.hpp"
+
+namespace sim {
+
+struct GroupConfig {
+    uint32_t kind = 0;  // QUIRE_GROUP_*
+    uint32_t window = 0;
+    uint32_t sink = 0;
+    uint32_t blocks = 0;  // the null block included
+};
+
+struct Config {
+    FeatureSet features;
+    uint64_t seed = 0;
+    uint32_t block_tokens = 4;
+    uint32_t queues = 1;
+    uint32_t max_sequences = 8;
+    uint32_t max_tokens = 64;  // of a sequence
+    uint32_t watermark = 0;
+    uint32_t host_blocks = 0;
+    uint32_t victim = 0;
+    uint32_t flags = 0;  // QUIRE_CACHE_*
+    uint32_t follower = 0;
+    uint32_t lag = 0;  // logs that the follower may be late by
+    uint32_t vocabulary = 3;
+    uint32_t documents = 4;
+    uint32_t device = 0;     // 1: a simulated device, else bookkeeping only
+    uint32_t swap_rate = 0;  // bytes per second; 0: swap whenever there is room
+    std::vector<GroupConfig> groups;
+
+    bool has(Feature feature) const { return features.has(feature); }
+    bool cross() const;
+    // All groups are full or latent, so lengths are exact: nothing falls out of a window.
+    bool exact() const;
+    uint32_t pool_blocks() const;  // the smallest pool, without its null block
+};
+
+Config draw_config(uint64_t seed, FeatureSet allowed);
+std::string to_text(const Config &config);
+// Takes a `config` or `group` line; false if it is neither. Throws std::string.
+bool parse_config_line(const std::string &line, Config &config);
+
+}  // namespace sim

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// device: a device that does nothing until it is told to, behind the backend table of
+// plugin/backend.h.
+//
+// Why: a real device runs early and nearly in order, so it hides missing waits. Here work lies in
+// its queue until advance() runs some of it, fences are reached no earlier, and every access of
+// four bytes is checked by vector clocks: it must happen after all that it conflicts with, in every
+// order that queues, fences and what the host has read of them allow.
+//
+// Invariants:
+//   (1) works of a queue run in the order of their enqueueing
+//   (2) a wait runs when its fence has the value; it joins the fence's clock into the queue's
+//   (3) work happens after all that the host knew when it enqueued it (host_clock)
+//
+// Threads: one per device; the library starts none. A finding in a callback is kept in `finding`,
+// for nothing may be thrown through the library, and rethrown by World.
+#pragma once
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "content.hpp"
+#include "finding.hpp"
+#include "memory.hpp"
+#include "quire/cache.h"
+#include "quire/plugin/backend.h"
+#include "rng.hpp"
+
+namespace sim {
+
+// A slot that an engine's kernel writes or reads: the addresses of its halves, and what is there.
+struct KernelSlot {
+    uint64_t low = 0;
+    uint64_t high = 0;
+    Content content = 0;
+    uint32_t seq = 0;
+    uint32_t place = 0;
+    uint32_t group = 0;
+};
+
+// What an engine enqueues of one row of a step.
+struct Kernel {
+    uint32_t step = 0;
+    uint8_t depends = 0;  // unfinished steps that its rows read from
+    bool checked = true;  // false: a step that it depends on failed, so it reads anything
+    std::vector<KernelSlot> writes;
+    std::vector<KernelSlot> reads;
+    // Words of a batch's tables that must be so when the kernel runs.
+    std::vector<std::pair<uint64_t, int32_t>> words;
+};
+
+class Device {
+ public:
+    // Runs up to `count` works of the queue made as number `queue`; 0: all that can run.
+    void advance(uint32_t queue, uint32_t count);
+    // Runs all that can run, on all queues.
+    void drain();
+    bool idle() const;
+    uint32_t queue_count() const { return static_cast<uint32_t>(queues_.size()); }
+    void enqueue(uint32_t queue, std::shared_ptr<Kernel> kernel);
+    uint64_t works() const { return works_; }
+    std::optional<Finding> finding;
+
+    // The table of the backend; devices are those opened last on this thread.
+    static const quire_backend_api *table();
+    static Device *current();
+
+ private:
+    friend struct DeviceSlots;
+    struct Cell {
+        uint32_t writer = 0;
+        uint32_t write_queue = 0;
+        Clock write_clock = 0;
+        bool is_copy = false;  // its last write was a copy
+        VectorClock reads{};
+        // As in Memory: a copy reads whole blocks, so a race with it makes noise of what it made.
+        VectorClock copied{};
+        std::array<uint64_t, kMaxQueues> copied_to{};
+    };
+    struct Allocation {
+        uint64_t size = 0;
+        std::vector<Cell> cells;
+    };
+    struct Fence {
+        uint64_t value = 0;
+        std::vector<std::pair<uint64_t, VectorClock>> signals;  // that were reached, rising
+        // What a wait for `wanted` happens after: the first signal that reached it.
+        VectorClock after(uint64_t wanted) const {
+            for (const auto &[reached, clock] : signals)
+                if (reached >= wanted) return clock;
+            return {};
+        }
+    };
+    struct Work {
+        std::function<void(uint32_t queue)> run;
+        std::shared_ptr<Fence> wait;  // for this value
+        uint64_t value = 0;
+        VectorClock host{};
+    };
+    struct Queue {
+        Device *device = nullptr;
+        uint32_t index = 0;
+        std::deque<Work> works;
+        VectorClock clock{};
+        bool released = false;  // what lies in it runs on
+    };
+    void push(Queue &queue, std::function<void(uint32_t)> run);
+    bool step(Queue &queue);
+    Cell *cell(uint64_t address);
+    void read(uint64_t address, uint64_t size, uint32_t queue, const char *what);
+    void write(uint64_t address, uint64_t size, uint32_t queue, const char *what);
+    void copy(uint64_t dst, uint64_t src, uint64_t size, uint32_t queue);
+    void spoil_copies(Cell &cell, const VectorClock &clock);
+    void run_kernel(const Kernel &kernel, uint32_t queue);
+
+    std::map<uint64_t, Allocation> allocations_;
+    std::vector<std::unique_ptr<Queue>> queues_;
+    VectorClock host_clock_{};
+    uint64_t works_ = 0;
+    uint32_t running_step_ = 0;
+};
+
+}  // namespace sim

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// follower: a second cache that is fed the leader's logs and must be what the leader was.
+//
+// What the leader shows right after each commit is kept with the log, so the follower may be late.
+//
+// Threads: none.
+#pragma once
+#include <deque>
+
+#include "world.hpp"
+
+namespace sim {
+
+class Follower {
+ public:
+    Follower(World &leader, const quire_cache_desc &desc);
+    // Takes the log of a step that was just committed; applies what is due.
+    void take(const Step &step);
+    // Applies and finishes the rest, then destroys the cache.
+    void close();
+
+ private:
+    struct Log {
+        std::vector<uint8_t> bytes;
+        std::vector<quire_seq> handles;
+        Snapshot state;
+        uint32_t queue = 0;
+        uint32_t rows = 0;
+    };
+    Snapshot look(quire_cache *cache, const std::vector<quire_seq> &handles, quire_step step);
+    void apply();
+    void refuse_wrong(const Log &log);
+    void finish_first();
+
+    World &leader_;
+    const quire_api *q_;
+    quire_cache *cache_ = nullptr;
+    std::deque<Log> logs_;
+    std::deque<quire_step> unfinished_;
+    std::vector<quire_seq> last_handles_;
+    std::vector<uint8_t> last_log_;
+    Rng rng_;
+    quire_error error_{};
+};
+
+}  // namespace sim

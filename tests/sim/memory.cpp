@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// memory: see memory.hpp.
+#include "memory.hpp"
+
+namespace sim {
+namespace {
+
+const char *tier_name(Tier tier) { return tier == kDevice ? "block" : "host block"; }
+
+}  // namespace
+
+void Memory::reset(uint32_t block_tokens, const std::vector<uint32_t> &device_blocks,
+                   const std::vector<uint32_t> &host_blocks) {
+    block_tokens_ = block_tokens;
+    for (uint32_t tier = 0; tier < 2; ++tier) {
+        const std::vector<uint32_t> &counts = tier == kDevice ? device_blocks : host_blocks;
+        pools_[tier].assign(counts.size(), {});
+        for (size_t g = 0; g < counts.size(); ++g) {
+            pools_[tier][g].blocks = counts[g];
+            pools_[tier][g].slots.assign(static_cast<size_t>(counts[g]) * block_tokens, {});
+        }
+    }
+}
+
+Slot &Memory::at(Tier tier, uint32_t group, int32_t block, uint32_t place) {
+    Pool &pool = pools_[tier][group];
+    if (block < 0 || static_cast<uint32_t>(block) >= pool.blocks || place >= block_tokens_)
+        fail("id-range", "group %u: %s %d place %u lies outside a pool of %u blocks", group,
+             tier_name(tier), block, place, pool.blocks);
+    return pool.slots[static_cast<size_t>(block) * block_tokens_ + place];
+}
+
+const Slot *Memory::block(Tier tier, uint32_t group, int32_t block) const {
+    const Pool &pool = pools_[tier][group];
+    if (block < 0 || static_cast<uint32_t>(block) >= pool.blocks)
+        fail("id-range", "group %u: %s %d lies outside a pool of %u blocks", group, tier_name(tier),
+             block, pool.blocks);
+    return &pool.slots[static_cast<size_t>(block) * block_tokens_];
+}
+
+void Memory::check_read(Slot &slot, Tier tier, uint32_t group, int32_t block, uint32_t place,
+                        const Actor &actor) {
+    ++accesses_;
+    if (slot.write_clock > actor.clock[slot.write_queue])
+        fail("race-read",
+             "group %u %s %d place %u: step %u on queue %u reads it, and nothing orders that after "
+             "the write of step %u on queue %u",
+             group, tier_name(tier), block, place, actor.step, actor.queue, slot.writer,
+             slot.write_queue);
+    slot.reads[actor.queue] = actor.clock[actor.queue];
+}
+
+void Memory::check_write(Slot &slot, Tier tier, uint32_t group, int32_t block, uint32_t place,
+                         const Actor &actor) {
+    ++accesses_;
+    if (slot.write_clock > actor.clock[slot.write_queue])
+        fail(
+            "race-write",
+            "group %u %s %d place %u: step %u on queue %u writes it, and nothing orders that after "
+            "the write of step %u on queue %u",
+            group, tier_name(tier), block, place, actor.step, actor.queue, slot.writer,
+            slot.write_queue);
+    for (uint32_t q = 0; q < kMaxQueues; ++q)
+        if (slot.reads[q] > actor.clock[q])
+            fail(
+                "race-overwrite",
+                "group %u %s %d place %u: step %u on queue %u writes it while work on queue %u may "
+                "still read what step %u put there",
+                group, tier_name(tier), block, place, actor.step, actor.queue, q, slot.writer);
+    spoil_copies(slot, actor);
+    slot.writer = actor.step;
+    slot.write_queue = actor.queue;
+    slot.write_clock = actor.clock[actor.queue];
+    slot.is_copy = false;
+}
+
+// A copy that may still run takes the old content or the new: neither is to be relied on.
+void Memory::spoil_copies(Slot &slot, const Actor &actor) {
+    for (uint32_t q = 0; q < kMaxQueues; ++q) {
+        Slot *to = slot.copied_to[q];
+        if (to == nullptr) continue;
+        slot.copied_to[q] = nullptr;
+        if (slot.copied[q] <= actor.clock[q]) continue;
+        // Only what is still the copy's: a later write there came after the copy.
+        if (to->write_queue != q || to->write_clock != slot.copied[q] || !to->is_copy) continue;
+        to->content = poisoned(to->content);
+        ++noise_;
+    }
+}
+
+Content Memory::read(uint32_t group, int32_t block, uint32_t place, const Actor &actor) {
+    Slot &slot = at(kDevice, group, block, place);
+    check_read(slot, kDevice, group, block, place, actor);
+    return slot.content;
+}
+
+void Memory::write(uint32_t group, int32_t block, uint32_t place, Content content, uint8_t depends,
+                   const Actor &actor) {
+    Slot &slot = at(kDevice, group, block, place);
+    check_write(slot, kDevice, group, block, place, actor);
+    slot.content = content;
+    slot.depends = depends;
+    slot.zeroed = 0;
+}
+
+void Memory::copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_t src_place,
+                        int32_t dst, uint32_t dst_place, const Actor &actor) {
+    Slot &source = at(from, group, src, src_place);
+    Slot &target = at(to, group, dst, dst_place);
+    check_read(source, from, group, src, src_place, actor);
+    check_write(target, to, group, dst, dst_place, actor);
+    target.content = source.content;
+    // Copies of a step that fails may not have run (README.md, question 2).
+    target.depends = source.depends | (distrust_copies_ ? actor.bit : 0);
+    target.zeroed = 0;
+}
+
+void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t dst,
+                        const Actor &actor) {
+    for (uint32_t place = 0; place < block_tokens_; ++place) {
+        Slot &source = at(from, group, src, place);
+        Slot &target = at(to, group, dst, place);
+        ++accesses_;
+        check_write(target, to, group, dst, place, actor);
+        const bool raced = source.write_clock > actor.clock[source.write_queue];
+        noise_ += raced;
+        target.content = raced ? poisoned(source.content) : source.content;
+        target.depends = source.depends | (distrust_copies_ ? actor.bit : 0);
+        target.zeroed = 0;
+        target.is_copy = true;
+        source.copied[actor.queue] = actor.clock[actor.queue];
+        source.copied_to[actor.queue] = &target;
+    }
+}
+
+void Memory::zero_block(uint32_t group, int32_t block, const Actor &actor) {
+    for (uint32_t place = 0; place < block_tokens_; ++place) {
+        const Content before = at(kDevice, group, block, place).content;
+        write(group, block, place, 0, distrust_copies_ ? actor.bit : 0, actor);
+        at(kDevice, group, block, place).zeroed = before;
+    }
+}
+
+void Memory::poison(uint8_t bit) {
+    for (auto &tier : pools_)
+        for (Pool &pool : tier)
+            for (Slot &slot : pool.slots)
+                if (slot.depends & bit) {
+                    slot.content = poisoned(slot.content != 0 ? slot.content : slot.zeroed);
+                    slot.depends = 0;
+                }
+}
+
+void Memory::settle(uint8_t bit) {
+    for (auto &tier : pools_)
+        for (Pool &pool : tier)
+            for (Slot &slot : pool.slots) slot.depends &= static_cast<uint8_t>(~bit);
+}
+
+std::string Memory::describe(const Slot &slot) {
+    char text[128];
+    if (slot.content == 0)
+        snprintf(text, sizeof text, "zeros (step %u)", slot.writer);
+    else
+        snprintf(text, sizeof text, "%s of tenant %u, written by step %u",
+                 slot.content & kPoison ? "what a failed step left" : "content",
+                 tenant_of(slot.content), slot.writer);
+    return text;
+}
+
+}  // namespace sim

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// memory: the device's and the host tier's blocks, slot by slot, and who may still touch each slot.
+//
+// Why a race detector and not many orders: if no two conflicting accesses are unordered, every
+// order that queues and fences allow gives the same bytes. So a step is executed once, and each
+// access is compared with the last write and the last reads of the slot (vector clocks, as
+// FastTrack, Flanagan and Freund, PLDI 2009).
+//
+// Invariants:
+//   (1) an access by an actor happens after the slot's last write
+//   (2) a write happens after the last read of each queue
+//   (3) depends has a bit for each unfinished step that the content came from
+//   Block 0 is the null block: it is neither read nor written.
+//
+// Threads: none.  Units: places are slots within a block.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "content.hpp"
+#include "finding.hpp"
+
+namespace sim {
+
+constexpr uint32_t kMaxQueues = 4;
+using Clock = uint32_t;
+using VectorClock = std::array<Clock, kMaxQueues>;
+
+inline void join(VectorClock &into, const VectorClock &other) {
+    for (uint32_t q = 0; q < kMaxQueues; ++q)
+        if (into[q] < other[q]) into[q] = other[q];
+}
+
+enum Tier : uint32_t { kDevice = 0, kHost = 1 };
+
+// Who accesses: a step's work on a queue.
+struct Actor {
+    uint32_t queue = 0;
+    uint32_t step = 0;  // its number in the script, for messages
+    uint8_t bit = 0;    // of the unfinished step
+    VectorClock clock{};
+};
+
+struct Slot {
+    Content content = 0;
+    uint32_t writer = 0;       // step that wrote last, for messages
+    uint32_t write_queue = 0;  // queue and clock of the last write
+    Clock write_clock = 0;
+    VectorClock reads{};  // of each queue, the clock of its last read
+    // Block copies read whole blocks, also slots that their owners do not need yet: of each queue,
+    // the clock of the last such read, and where it went. A write that races with it makes the
+    // copied slot noise; whether that matters, its reader's check decides.
+    VectorClock copied{};
+    std::array<Slot *, kMaxQueues> copied_to{};
+    uint8_t depends = 0;
+    bool is_copy = false;  // its last write was a block copy
+    Content zeroed = 0;    // what a zeroing took away, until its step is done
+};
+
+struct Pool {
+    uint32_t blocks = 0;
+    std::vector<Slot> slots;  // [blocks][block_tokens]
+};
+
+class Memory {
+ public:
+    void reset(uint32_t block_tokens, const std::vector<uint32_t> &device_blocks,
+               const std::vector<uint32_t> &host_blocks);
+
+    uint32_t blocks(Tier tier, uint32_t group) const { return pools_[tier][group].blocks; }
+    Slot &at(Tier tier, uint32_t group, int32_t block, uint32_t place);
+    const Slot *block(Tier tier, uint32_t group, int32_t block) const;
+
+    // Reads for attention: the content, after the race check.
+    Content read(uint32_t group, int32_t block, uint32_t place, const Actor &actor);
+    void write(uint32_t group, int32_t block, uint32_t place, Content content, uint8_t depends,
+               const Actor &actor);
+    void copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_t src_place,
+                    int32_t dst, uint32_t dst_place, const Actor &actor);
+    void copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t dst,
+                    const Actor &actor);
+    // Slots of copies that a race made noise.
+    uint64_t noise() const { return noise_; }
+    void zero_block(uint32_t group, int32_t block, const Actor &actor);
+
+    // Poisons all content that depends on the failed step `bit`.
+    void poison(uint8_t bit);
+    // The step `bit` is done and counts for nothing any more.
+    void settle(uint8_t bit);
+
+    uint32_t block_tokens() const { return block_tokens_; }
+    // Slots written or read so far.
+    uint64_t accesses() const { return accesses_; }
+    void take_accesses(const Memory &other) { accesses_ += other.accesses_; }
+    // True: copies and zeroings of a step that fails may not have run.
+    void distrust_copies(bool on) { distrust_copies_ = on; }
+    static std::string describe(const Slot &slot);
+
+ private:
+    void check_read(Slot &slot, Tier tier, uint32_t group, int32_t block, uint32_t place,
+                    const Actor &actor);
+    void spoil_copies(Slot &slot, const Actor &actor);
+    void check_write(Slot &slot, Tier tier, uint32_t group, int32_t block, uint32_t place,
+                     const Actor &actor);
+
+    uint32_t block_tokens_ = 1;
+    uint64_t accesses_ = 0;
+    uint64_t noise_ = 0;
+    bool distrust_copies_ = false;
+    std::vector<Pool> pools_[2];
+};
+
+}  // namespace sim

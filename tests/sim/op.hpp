@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// op: one operation of a script, as data and as a line of text.
+//
+// A line is a name and `field=number` pairs in any order; a field that is left out is 0. Sequences,
+// steps and namespaces are named by numbers that the script gives when it makes them, so a line
+// means the same when other lines are removed. `item` lines collect; the next begin or add takes
+// them.
+//
+// Threads: none; values.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sim {
+
+constexpr uint32_t kMaxFields = 10;
+
+// name, fields in the order of Op::f
+#define SIM_OPS(O)                                                   \
+    O(create, "seq ns adapter salt spans priority cross doc")        \
+    O(end, "seq drop_prefix")                                        \
+    O(fork, "seq count child")                                       \
+    O(truncate, "seq count")                                         \
+    O(accept, "seq count")                                           \
+    O(accept_path, "seq pick bad")                                   \
+    O(set_tokens, "seq from count bad")                              \
+    O(item, "seq tokens doc max drafts ahead tree unknown bad mask") \
+    O(begin, "step queue preempt how")                               \
+    O(add, "bad")                                                    \
+    O(drop, "seq capacity")                                          \
+    O(preempt, "seq how")                                            \
+    O(abort, "")                                                     \
+    O(commit, "batch")                                               \
+    O(finish, "step failed")                                         \
+    O(ns_create, "ns key quota")                                     \
+    O(ns_destroy, "ns")                                              \
+    O(reset, "")                                                     \
+    O(migrate, "blocks host room")                                   \
+    O(probe, "seq doc tokens")                                       \
+    O(refuse, "what kind seq")                                       \
+    O(batch, "batch rows blocks tokens context masks")               \
+    O(advance, "queue count")                                        \
+    O(audit, "")                                                     \
+    O(check, "")
+
+enum class OpKind : uint8_t {
+#define SIM_OP(name, fields) name,
+    SIM_OPS(SIM_OP)
+#undef SIM_OP
+        count
+};
+
+struct Op {
+    OpKind kind = OpKind::check;
+    std::array<uint32_t, kMaxFields> f{};
+};
+
+const char *op_name(OpKind kind);
+std::string to_text(const Op &op);
+// Throws std::string with what is wrong.
+Op parse_op(const std::string &line);
+
+// "name a=1 b=2": the pairs; fields that `names` does not have are an error.
+std::vector<uint64_t> parse_fields(const std::string &line, const std::string &names);
+
+}  // namespace sim

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// plugin: the file that libquire loads as a backend; it hands out the table that quire-sim gave it.
+//
+// Threads: the table is set once, before the library loads the file.
+#include "quire/plugin/backend.h"
+
+namespace {
+const quire_backend_api *table = nullptr;
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) void quire_sim_set_table(
+    const quire_backend_api *given) {
+    table = given;
+}
+
+extern "C" quire_status quire_backend_query_v0(const quire_host_info *,
+                                               const quire_backend_api **out, quire_error *) {
+    *out = table;
+    return table != nullptr ? QUIRE_OK : QUIRE_E_BACKEND;
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// results: what begin and add answered, checked and taken over into the model.
+#include <algorithm>
+
+#include "items.hpp"
+
+namespace sim {
+
+void World::take_results(Items &items, uint64_t room_before) {
+    take_preemptions();
+    const size_t rows_before = open->rows.size();
+    for (size_t i = 0; i < items.items.size(); ++i) {
+        const quire_step_result &result = items.results[i];
+        if (result.outcome == QUIRE_ITEM_RUN)
+            take_run(items, i);
+        else if (result.outcome == QUIRE_ITEM_WAIT)
+            take_wait(items, i, i == 0 && rows_before == 0 ? room_before : 0);
+        else
+            fail("outcome", "item %zu has outcome %u", i, result.outcome);
+    }
+    if (items.results[items.items.size()].outcome != ~0u)
+        fail("output-past", "a result was written past the last item");
+    for (const PlannedItem &plan : items.planned) compare(*find(plan.seq), "begin or add");
+    for (const Undo &undo : open->undo)
+        if (undo.preempted) compare(*find(undo.before.id), "a preemption");
+}
+
+void World::take_preemptions() {
+    quire_preemption list[64] = {};
+    uint32_t count = 0;
+    expect(q_->step_preempted(cache_, open->handle, list, 64, sizeof list[0], &count, &error_),
+           {QUIRE_OK}, "quire_step_preempted");
+    for (uint32_t i = open->preemptions; i < count; ++i) {
+        const quire_preemption &one = list[i];
+        Sequence *victim = nullptr;
+        for (auto &seq : sequences)
+            if (seq->handle == one.seq) victim = seq.get();
+        if (victim == nullptr) fail("preempted", "a preempted sequence is not live");
+        if (one.chosen_by == 1) {
+            const Sequence *winner = nullptr;
+            for (auto &seq : sequences)
+                if (seq->handle == one.for_seq) winner = seq.get();
+            if (winner == nullptr) fail("preempted", "a preemption is for no live sequence");
+            if (victim->has_item || victim == winner)
+                fail("preempted", "sequence %u was preempted though it has an item", victim->id);
+            const bool newer = victim->admitted > winner->admitted;
+            const bool allowed = config.victim == QUIRE_VICTIM_NEWEST
+                                     ? newer
+                                     : victim->priority < winner->priority ||
+                                           (victim->priority == winner->priority && newer);
+            if (!allowed)
+                fail("victim-order",
+                     "sequence %u (admitted %llu, priority %d) was preempted for %u (%llu, %d)",
+                     victim->id, static_cast<unsigned long long>(victim->admitted),
+                     victim->priority, winner->id,
+                     static_cast<unsigned long long>(winner->admitted), winner->priority);
+            ++tally_->preempt_by_quire;
+        }
+        if (victim->drafts != 0)
+            fail("preempted", "sequence %u was preempted with drafts not accepted", victim->id);
+        if (one.computed_tokens > victim->computed)
+            fail("preempted", "sequence %u had %u computed tokens, not %u", victim->id,
+                 victim->computed, one.computed_tokens);
+        open->undo.push_back({*victim, true});
+        victim->preempted = true;
+        victim->in_step = true;
+        ++victim->preemptions;
+        victim->ahead = 0;
+        victim->ahead_written = false;
+        if (one.how == QUIRE_PREEMPT_SWAP) {
+            victim->swapped = true;
+            ++tally_->preempt_swap;
+            ++open->swaps;
+            if (victim->may_move) {  // a swap gives the moved tokens up
+                const uint32_t left = info(*victim).computed_tokens;
+                victim->computed = std::min(victim->computed, left);
+                victim->may_move = false;
+            }
+        } else {
+            victim->computed = 0;
+            victim->may_move = false;
+            ++tally_->preempt_recompute;
+        }
+    }
+    open->preemptions = count;
+}
+
+// Hits, the first position and the count of an item that runs; `seq` has its tokens, not its
+// drafts.
+void World::check_run(const Items &items, size_t index, const Sequence &seq, uint32_t total) {
+    const quire_step_result &result = items.results[index];
+    const PlannedItem &plan = items.planned[index];
+    const uint32_t unknown = seq.first_unknown();
+    if (seq.computed != 0 && result.hit_tokens != 0)
+        fail("hits", "sequence %u has %u computed tokens and yet %u hits", seq.id, seq.computed,
+             result.hit_tokens);
+    if (result.hit_tokens % config.block_tokens != 0 || result.hit_tokens >= total ||
+        result.hit_tokens > unknown || result.hit_tokens > total - plan.drafts)
+        fail("hits", "sequence %u: %u hits of %u tokens (%u drafts, unknown from %u)", seq.id,
+             result.hit_tokens, total, plan.drafts, unknown);
+    if (result.hit_tokens != 0 &&
+        (seq.cross_tokens != 0 || (config.flags & QUIRE_CACHE_NO_PREFIX) != 0))
+        fail("hits", "sequence %u finds %u tokens, and may find none", seq.id, result.hit_tokens);
+    // A probe speaks of the queue that wrote; drafts are never found, a preemption may evict.
+    if (index == 0 && items.probed != ~0u && open->rows.empty() && open->preemptions == 0 &&
+        (result.hit_tokens > items.probed ||
+         (config.queues == 1 && plan.drafts == 0 && result.hit_tokens < items.probed)))
+        fail("probe-hit", "sequence %u: a probe found %u tokens, and the step %u", seq.id,
+             items.probed, result.hit_tokens);
+    if (result.first_position > seq.computed + result.hit_tokens ||
+        (config.exact() && result.first_position != seq.computed + result.hit_tokens))
+        fail("first-position", "sequence %u: first position %u; %u computed and %u hits", seq.id,
+             result.first_position, seq.computed, result.hit_tokens);
+    const uint32_t left = total - result.first_position;
+    const uint32_t want = plan.max == 0 ? left : std::min(plan.max, left);
+    if (result.compute_count != want)
+        fail("compute-count", "sequence %u computes %u tokens; %u are left and %u are allowed",
+             seq.id, result.compute_count, left, plan.max);
+    if (result.cross_tokens != 0 && result.cross_tokens != seq.cross_tokens)
+        fail("cross-tokens", "sequence %u: %u cross tokens; it has %u", seq.id, result.cross_tokens,
+             seq.cross_tokens);
+}
+
+void World::take_run(Items &items, size_t index) {
+    const quire_step_result &result = items.results[index];
+    const PlannedItem &plan = items.planned[index];
+    Sequence &seq = *find(plan.seq);
+    const uint32_t total = seq.known() + static_cast<uint32_t>(plan.tokens.size());
+    if (result.reason != 0 || result.blocks_short != 0)
+        fail("result", "sequence %u runs with reason %u, %u blocks short", seq.id, result.reason,
+             result.blocks_short);
+    if (result.row != open->rows.size())
+        fail("result-row", "sequence %u has row %u; %zu items run before it", seq.id, result.row,
+             open->rows.size());
+    open->undo.push_back({seq, false});
+    tally_->swap_in += seq.swapped;
+    for (size_t i = 0; i < plan.tokens.size() - plan.drafts; ++i)
+        seq.append(plan.tokens[i], plan.unknown[i] != 0);
+    check_run(items, index, seq, total);
+    const uint32_t root = seq.known();
+    for (uint32_t d = 0; d < plan.drafts; ++d) {
+        const size_t t = plan.tokens.size() - plan.drafts + d;
+        if (plan.parents.empty()) {
+            seq.append(plan.tokens[t], plan.unknown[t] != 0);
+            continue;
+        }
+        uint32_t depth = 0;  // of the parent, for the position
+        for (uint32_t p = plan.parents[d]; p != QUIRE_MASK_ROOT; p = plan.parents[p]) ++depth;
+        const uint64_t before = plan.parents[d] == QUIRE_MASK_ROOT
+                                    ? seq.chain_before(root)
+                                    : seq.chain[root + plan.parents[d]];
+        seq.chain.push_back(seq.link(before, plan.tokens[t], root + depth));
+        seq.tokens.push_back(plan.tokens[t]);
+        seq.unknown.push_back(plan.unknown[t]);
+    }
+    seq.doc = plan.doc;
+    seq.computed = result.first_position + result.compute_count;
+    seq.drafts = plan.drafts;
+    seq.parents = plan.parents;
+    seq.ahead = plan.ahead;
+    seq.ahead_written = false;
+    seq.ahead_tokens.clear();
+    for (uint32_t i = 0; i < plan.ahead; ++i)
+        seq.ahead_tokens.push_back(document_token(plan.doc, total + i));
+    seq.lost = seq.preempted = seq.swapped = seq.may_move = false;
+    seq.in_step = seq.has_item = true;
+    if (seq.admitted == 0) seq.admitted = ++admissions_;
+    Row row;
+    row.seq = seq.id;
+    row.first = result.first_position;
+    row.count = result.compute_count;
+    row.hit = result.hit_tokens;
+    row.ahead = seq.computed == seq.known() ? plan.ahead : 0;
+    row.cross = result.cross_tokens;
+    row.mask_rows = plan.mask_rows;
+    seq.ahead_written = row.ahead != 0;
+    open->rows.push_back(row);
+    ++tally_->items_run;
+    tally_->hits += row.hit != 0;
+    tally_->hit_tokens += row.hit;
+    tally_->computed_tokens += row.count;
+    tally_->draft_tokens += plan.drafts;
+    tally_->tree_items += !plan.parents.empty();
+    tally_->lookahead_slots += row.ahead;
+    for (const uint8_t one : plan.unknown) tally_->unknown_tokens += one;
+}
+
+void World::take_wait(Items &items, size_t index, uint64_t room_before) {
+    const quire_step_result &result = items.results[index];
+    const PlannedItem &plan = items.planned[index];
+    Sequence &seq = *find(plan.seq);
+    ++tally_->items_wait;
+    if (result.reason < QUIRE_WAIT_POOL || result.reason > QUIRE_WAIT_PREEMPTED)
+        fail("result", "sequence %u waits for reason %u", seq.id, result.reason);
+    if (result.reason == QUIRE_WAIT_PREEMPTED) {
+        ++tally_->wait_preempted;
+        bool listed = false;
+        for (const Undo &undo : open->undo) listed |= undo.preempted && undo.before.id == seq.id;
+        if (!listed) fail("result", "sequence %u waits as preempted, and is not listed", seq.id);
+        return;
+    }
+    if (result.blocks_short == 0)
+        fail("result", "sequence %u waits for reason %u and lacks no block", seq.id, result.reason);
+    tally_->wait_pool += result.reason == QUIRE_WAIT_POOL;
+    tally_->wait_watermark += result.reason == QUIRE_WAIT_WATERMARK;
+    tally_->wait_quota += result.reason == QUIRE_WAIT_QUOTA;
+    const Namespace &space = *find_namespace(seq.ns);
+    if (result.reason == QUIRE_WAIT_QUOTA && space.quota == 0)
+        fail("wait-quota", "sequence %u waits for a quota that its namespace has not", seq.id);
+    if (result.reason == QUIRE_WAIT_WATERMARK && config.watermark == 0)
+        fail("wait-watermark", "sequence %u waits for a watermark of 0", seq.id);
+    // With nothing unfinished, every block that is free or cached may be had. One more than the
+    // whole length covers a copy on write.
+    const uint32_t total = seq.known() + static_cast<uint32_t>(plan.tokens.size()) + plan.ahead;
+    uint32_t most = (total + config.block_tokens - 1) / config.block_tokens + 1;
+    if (seq.swapped) most = std::max(most, static_cast<uint32_t>(table(seq, 0).size()) + 1);
+    if (config.groups.size() == 1 && result.reason == QUIRE_WAIT_POOL &&
+        room_before >= most + config.watermark)
+        fail("wait-room", "sequence %u waits for the pool; %llu blocks can be had, %u are the most",
+             seq.id, static_cast<unsigned long long>(room_before), most);
+}
+
+}  // namespace sim

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// sequence_ops: the calls on one sequence, outside steps.
+#include <algorithm>
+#include <cstring>
+
+#include "world.hpp"
+
+namespace sim {
+namespace {
+
+// The bytes of a key are its number, four times.
+struct KeyBytes {
+    uint32_t words[4];
+    explicit KeyBytes(uint32_t number) {
+        for (uint32_t &word : words) word = number;
+    }
+};
+
+}  // namespace
+
+bool World::create(const Op &op) {
+    const auto [id, ns, adapter, salt, spans, priority, cross, doc] =
+        std::array{op.f[0], op.f[1], op.f[2], op.f[3], op.f[4], op.f[5], op.f[6], op.f[7]};
+    Namespace *space = find_namespace(ns);
+    if (space == nullptr || find(id) != nullptr) return false;
+    auto seq = std::make_unique<Sequence>();
+    seq->id = id;
+    seq->ns = ns;
+    seq->tenant = space->tenant;
+    seq->doc = doc;
+    seq->priority = static_cast<int32_t>(priority) - 2;
+    seq->cross_tokens = config.cross() ? std::min(cross, config.max_tokens) : 0;
+    seq->base = mix(mix(space->tenant, adapter), salt);
+    if (seq->cross_tokens != 0) seq->base = mix(seq->base, mix(id, 0xC805));
+    std::vector<KeyBytes> bytes;
+    std::vector<quire_key> keys;
+    bytes.reserve(8);
+    if (adapter != 0) {
+        bytes.emplace_back(adapter);
+        keys.push_back({QUIRE_KEY_ADAPTER, sizeof(KeyBytes), &bytes.back(), 0, 0});
+    }
+    if (salt != 0) {
+        bytes.emplace_back(salt);
+        keys.push_back({QUIRE_KEY_SALT, sizeof(KeyBytes), &bytes.back(), 0, 0});
+    }
+    // Spans are drawn from few images, begins and lengths, so that sequences differ in one of them.
+    Rng rng(spans);
+    uint32_t at = 0;
+    for (uint32_t i = 0; spans != 0 && i < 1 + spans % 3; ++i) {
+        const uint32_t begin = at + rng.below(3);
+        const uint32_t end = begin + 1 + rng.below(config.block_tokens + 1);
+        bytes.emplace_back(1 + rng.below(2));
+        keys.push_back({QUIRE_KEY_MEDIA, sizeof(KeyBytes), &bytes.back(), begin, end});
+        seq->spans.push_back({bytes.back().words[0], begin, end});
+        at = end;
+    }
+    quire_seq_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.ns = space->handle;
+    desc.keys = keys.data();
+    desc.key_count = static_cast<uint32_t>(keys.size());
+    desc.key_stride = sizeof(quire_key);
+    desc.priority = seq->priority;
+    desc.cross_tokens = seq->cross_tokens;
+    const bool full = sequences.size() >= config.max_sequences;
+    Snapshot before;
+    if (full) before = snapshot();
+    const quire_status status = q_->seq_create(cache_, &desc, &seq->handle, &error_);
+    if (full) {
+        expect(status, {QUIRE_E_LIMIT}, "quire_seq_create past max_sequences");
+        unchanged(before, "error-changes");
+        return true;
+    }
+    expect(status, {QUIRE_OK}, "quire_seq_create");
+    sequences.push_back(std::move(seq));
+    compare(*sequences.back(), "create");
+    changed_since_begin_ = true;
+    return true;
+}
+
+bool World::end(const Op &op) {
+    Sequence *seq = find(op.f[0]);
+    if (seq == nullptr) return false;
+    const uint32_t flags = op.f[1] ? QUIRE_END_DROP_PREFIX : 0;
+    bool victim = false;
+    if (open)
+        for (const Undo &undo : open->undo) victim |= undo.before.id == seq->id;
+    Snapshot before;
+    if (victim || seq->in_step) before = snapshot();
+    const quire_status status = q_->seq_end(cache_, seq->handle, flags, &error_);
+    if (seq->in_step)
+        expect(status, {QUIRE_E_BUSY}, "quire_seq_end of a sequence in the open step");
+    else if (victim)
+        expect(status, {QUIRE_OK, QUIRE_E_BUSY}, "quire_seq_end of a preempted sequence");
+    else
+        expect(status, {QUIRE_OK}, "quire_seq_end");
+    if (status < 0) {
+        unchanged(before, "error-changes");
+        return true;
+    }
+    changed_since_begin_ = true;
+    if (stale_.size() < 64)
+        stale_.push_back(seq->handle);
+    else
+        stale_[ops_ % 64] = seq->handle;
+    if (victim) std::erase_if(open->undo, [&](const Undo &u) { return u.before.id == op.f[0]; });
+    const Sequence ended = *seq;
+    erase(op.f[0]);
+    if (op.f[1] != 0 && !open) check_forgotten(ended);
+    return true;
+}
+
+void World::note_first_block(const Sequence &seq, uint32_t owner) {
+    if (seq.computed < config.block_tokens) return;
+    const Content content = seq.content(config.block_tokens - 1);
+    const auto [at, added] = first_blocks_.try_emplace(content, owner);
+    if (!added && at->second != owner) at->second = 0;
+}
+
+// After QUIRE_END_DROP_PREFIX nothing that only this sequence ever had may be found any more. Asked
+// through a live sequence of the same keys that has no tokens, where there is one.
+void World::check_forgotten(const Sequence &seq) {
+    if (seq.computed < config.block_tokens) return;
+    const auto at = first_blocks_.find(seq.content(config.block_tokens - 1));
+    if (at == first_blocks_.end() || at->second != seq.id) return;
+    const std::vector<uint32_t> tokens(seq.tokens.begin(), seq.tokens.end());
+    for (const auto &other : sequences) {
+        if (other->base != seq.base || other->known() != 0 || !other->spans.empty() ||
+            !seq.spans.empty() || other->cross_tokens != 0)
+            continue;
+        uint32_t hit = 0;
+        expect(q_->prefix_probe(cache_, other->handle, tokens.data(),
+                                static_cast<uint32_t>(tokens.size()), &hit, &error_),
+               {QUIRE_OK}, "quire_prefix_probe");
+        ++tally_->drops_probed;
+        if (hit != 0 && !tolerate("drop-prefix"))
+            fail("drop-prefix", "sequence %u was ended with its prefix; %u tokens are still found",
+                 seq.id, hit);
+        return;
+    }
+}
+
+bool World::fork(const Op &op) {
+    Sequence *seq = find(op.f[0]);
+    const uint32_t child_id = op.f[2];
+    if (seq == nullptr || find(child_id) != nullptr) return false;
+    const uint32_t count = op.f[1];
+    const bool busy = seq->in_step || seq->swapped || seq->drafts != 0;
+    const bool bad = count > seq->known();
+    const bool full = sequences.size() >= config.max_sequences;
+    const Snapshot before = look(true);
+    auto child = std::make_unique<Sequence>(*seq);
+    const quire_status status = q_->seq_fork(cache_, seq->handle, count, &child->handle, &error_);
+    if (busy || bad || full) {
+        const bool allowed = (busy && status == QUIRE_E_BUSY) || (bad && status == QUIRE_E_ARG) ||
+                             (full && status == QUIRE_E_LIMIT);
+        if (!allowed) expect(status, {QUIRE_E_BUSY}, "quire_seq_fork that cannot be");
+        unchanged(before, "error-changes");
+        ++tally_->refused_calls;
+        return true;
+    }
+    const Namespace *space = find_namespace(seq->ns);
+    if (space->quota != 0 && status == QUIRE_E_LIMIT) {
+        unchanged(before, "error-changes");
+        ++tally_->full_forks_limit;
+        return true;
+    }
+    expect(status, {QUIRE_OK}, "quire_seq_fork");
+    child->id = child_id;
+    child->cut(count);
+    child->ahead = 0;
+    child->lost = child->preempted = child->swapped = false;
+    child->in_step = child->has_item = child->ahead_written = false;
+    child->preemptions = 0;
+    child->admitted = ++admissions_;
+    const quire_seq_info got = info(*child);
+    // A fork takes only what comes before the first token that has to be moved.
+    if (seq->may_move && got.computed_tokens < child->computed)
+        child->computed = got.computed_tokens;
+    if (!config.exact()) child->computed = std::min(child->computed, got.computed_tokens);
+    child->may_move = false;
+    child->unpublished = (got.flags & QUIRE_SEQ_UNPUBLISHED) != 0;
+    if (seq->unpublished && !child->unpublished && child->computed != 0)
+        fail("reset", "sequence %u, a fork of one that publishes nothing any more, publishes",
+             child_id);
+    ++forks_;
+    note_first_block(*child, 0);
+    tally_->forks_computed += child->computed != 0;
+    sequences.push_back(std::move(child));
+    changed_since_begin_ = true;
+    Sequence &made = *sequences.back();
+    compare(made, "fork");
+    if (made.computed == 0 && tolerate("victim-order")) made.admitted = 0;
+    compare(*find(op.f[0]), "fork of it");
+    return true;
+}
+
+bool World::truncate(const Op &op) {
+    Sequence *seq = find(op.f[0]);
+    if (seq == nullptr) return false;
+    const uint32_t count = op.f[1];
+    const bool bad = count > seq->known();
+    const bool unsure = seq->drafts != 0 || seq->swapped || seq->may_move;
+    bool victim = false;
+    if (open)
+        for (const Undo &undo : open->undo) victim |= undo.before.id == seq->id;
+    const Snapshot before = look(true);
+    const quire_status status = q_->seq_truncate(cache_, seq->handle, count, &error_);
+    if (seq->in_step || bad) {
+        expect(status,
+               {seq->in_step ? QUIRE_E_BUSY : QUIRE_E_ARG, bad ? QUIRE_E_ARG : QUIRE_E_BUSY},
+               "quire_seq_truncate that cannot be");
+    } else if (unsure || victim) {
+        expect(status, {QUIRE_OK, QUIRE_E_BUSY}, "quire_seq_truncate");
+    } else {
+        expect(status, {QUIRE_OK}, "quire_seq_truncate");
+    }
+    if (status < 0) {
+        unchanged(before, "error-changes");
+        return true;
+    }
+    changed_since_begin_ = true;
+    const quire_seq_info got = info(*seq);
+    if (count < seq->known()) seq->may_move &= got.computed_tokens == count;
+    seq->cut(count);
+    if (unsure) {
+        seq->drafts = std::min(seq->drafts, got.draft_tokens);
+        seq->computed = std::min(seq->computed, got.computed_tokens);
+        seq->swapped = seq->swapped && (got.flags & QUIRE_SEQ_SWAPPED) != 0;
+        seq->preempted = seq->preempted && (got.flags & QUIRE_SEQ_PREEMPTED) != 0;
+    }
+    if (seq->parents.size() > seq->drafts) seq->parents.resize(seq->drafts);
+    seq->ahead = std::min(seq->ahead, got.lookahead_tokens);
+    compare(*seq, "truncate");
+    return true;
+}
+
+bool World::accept(const Op &op) {
+    Sequence *seq = find(op.f[0]);
+    if (seq == nullptr) return false;
+    const uint32_t count = op.f[1];
+    bool follows = true;
+    for (uint32_t i = 0; i < count && i < seq->parents.size(); ++i)
+        follows &= seq->parents[i] == (i == 0 ? QUIRE_MASK_ROOT : i - 1);
+    const bool bad = count > seq->drafts + seq->ahead || !follows ||
+                     (count > seq->drafts && !seq->ahead_written);
+    const Snapshot before = look(true);
+    const quire_status status = q_->seq_accept(cache_, seq->handle, count, &error_);
+    if (seq->in_step || bad) {
+        expect(status,
+               {seq->in_step ? QUIRE_E_BUSY : QUIRE_E_ARG, bad ? QUIRE_E_ARG : QUIRE_E_BUSY},
+               "quire_seq_accept that cannot be");
+        unchanged(before, "error-changes");
+        return true;
+    }
+    if (seq->swapped && status == QUIRE_E_BUSY) {
+        unchanged(before, "error-changes");
+        return true;
+    }
+    expect(status, {QUIRE_OK}, "quire_seq_accept");
+    changed_since_begin_ = true;
+    const uint32_t root = seq->known() - seq->drafts;
+    if (count <= seq->drafts) {
+        seq->cut(root + count);
+        tally_->accepted_drafts += count;
+    } else {
+        const uint32_t reach = count - seq->drafts;
+        tally_->accepted_ahead += reach;
+        for (uint32_t i = 0; i < reach; ++i) seq->append(seq->ahead_tokens[i], true);
+        seq->computed = seq->known();
+    }
+    seq->drafts = seq->ahead = 0;
+    seq->parents.clear();
+    seq->ahead_written = false;
+    compare(*seq, "accept");
+    return true;
+}
+
+bool World::accept_path(const Op &op) {
+    Sequence *seq = find(op.f[0]);
+    if (seq == nullptr) return false;
+    Rng rng(op.f[1]);
+    const uint32_t root = seq->known() - seq->drafts;
+    std::vector<uint32_t> path;
+    for (uint32_t i = 0, parent = QUIRE_MASK_ROOT; i < seq->drafts; ++i) {
+        const uint32_t own =
+            seq->parents.empty() ? (i == 0 ? QUIRE_MASK_ROOT : i - 1) : seq->parents[i];
+        if (own != parent || rng.percent(30)) continue;
+        path.push_back(i);
+        parent = i;
+    }
+    bool bad = false;
+    if (op.f[2] != 0) {
+        path.push_back(op.f[2] == 1 ? seq->drafts : path.empty() ? seq->drafts + 1 : path.back());
+        bad = true;
+    }
+    const Snapshot before = look(true);
+    const quire_status status = q_->seq_accept_path(cache_, seq->handle, path.data(),
+                                                    static_cast<uint32_t>(path.size()), &error_);
+    if (seq->in_step || bad) {
+        expect(status,
+               {seq->in_step ? QUIRE_E_BUSY : QUIRE_E_ARG, bad ? QUIRE_E_ARG : QUIRE_E_BUSY},
+               "quire_seq_accept_path that cannot be");
+        unchanged(before, "error-changes");
+        return true;
+    }
+    expect(status, {QUIRE_OK}, "quire_seq_accept_path");
+    if (seq->drafts == 0) {
+        if (info(*seq).lookahead_tokens != seq->ahead && tolerate("accept-path-noop")) {
+            seq->ahead = 0;
+            changed_since_begin_ = true;
+            return true;
+        }
+        unchanged(before, "accept-path-noop");
+        return true;
+    }
+    changed_since_begin_ = true;
+    Sequence after = *seq;
+    after.cut(root);
+    for (uint32_t i = 0; i < path.size(); ++i) {
+        after.append(seq->tokens[root + path[i]], seq->unknown[root + path[i]] != 0);
+        after.may_move |= path[i] != i;
+    }
+    after.computed = after.known();
+    after.drafts = after.ahead = 0;
+    after.parents.clear();
+    after.ahead_written = false;
+    tally_->accepted_drafts += path.size();
+    *seq = after;
+    compare(*seq, "accept_path");
+    return true;
+}
+
+bool World::set_tokens(const Op &op) {
+    Sequence *seq = find(op.f[0]);
+    if (seq == nullptr) return false;
+    uint32_t from = op.f[1];
+    uint32_t count = op.f[2];
+    std::vector<uint32_t> ids;
+    for (uint32_t p = from; p < from + count; ++p)
+        ids.push_back(p < seq->known() ? seq->tokens[p] : 0);
+    bool bad = false;
+    for (uint32_t p = from; p < from + count; ++p) bad |= p >= seq->known() || !seq->unknown[p];
+    quire_token_span span{};
+    span.seq = seq->handle;
+    span.position = from;
+    span.token_count = count;
+    const Snapshot before = look(true);
+    const quire_status status = q_->seq_set_tokens(cache_, &span, 1, sizeof span, ids.data(),
+                                                   static_cast<uint32_t>(ids.size()), &error_);
+    if (bad || seq->in_step) {
+        expect(status,
+               {seq->in_step ? QUIRE_E_BUSY : QUIRE_E_ARG, bad ? QUIRE_E_ARG : QUIRE_E_BUSY},
+               "quire_seq_set_tokens that cannot be");
+        unchanged(before, "error-changes");
+        return true;
+    }
+    expect(status, {QUIRE_OK}, "quire_seq_set_tokens");
+    changed_since_begin_ = true;
+    for (uint32_t p = from; p < from + count; ++p) seq->unknown[p] = 0;
+    compare(*seq, "set_tokens");
+    return true;
+}
+
+bool World::probe(const Op &op) {
+    Sequence *seq = find(op.f[0]);
+    if (seq == nullptr) return false;
+    std::vector<uint32_t> tokens;
+    for (uint32_t i = 0; i < op.f[2]; ++i)
+        tokens.push_back(document_token(op.f[1], seq->known() + i));
+    const Snapshot before = look(true);
+    uint32_t hit = ~0u;
+    const quire_status status = q_->prefix_probe(
+        cache_, seq->handle, tokens.data(), static_cast<uint32_t>(tokens.size()), &hit, &error_);
+    const uint32_t total = seq->known() + op.f[2];
+    if (status < 0) {
+        expect(status, {total > config.max_tokens ? QUIRE_E_LIMIT : QUIRE_E_BUSY},
+               "quire_prefix_probe");
+    } else {
+        tally_->probes_found += hit != 0;
+        const uint32_t unknown = seq->first_unknown();
+        if (hit % config.block_tokens != 0 || (hit != 0 && hit >= total) ||
+            (hit != 0 && unknown < seq->known() && hit > unknown))
+            fail("probe", "sequence %u: %u hits of %u tokens", seq->id, hit, total);
+        if (hit != 0 && (seq->computed != 0 || seq->cross_tokens != 0 ||
+                         (config.flags & QUIRE_CACHE_NO_PREFIX) != 0))
+            fail("probe", "sequence %u: %u hits where there can be none", seq->id, hit);
+    }
+    unchanged(before, "probe-effect");
+    return true;
+}
+
+}  // namespace sim

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// tally: how often each thing happened, so that one sees what the mix reaches.
+//
+// Threads: one per thread; added up at the end.  Units: counts; names with _tokens count tokens.
+#pragma once
+#include <cstdint>
+
+#include "op.hpp"
+
+namespace sim {
+
+// clang-format off
+#define SIM_TALLY(T) \
+    T(items_run) T(items_wait) T(wait_pool) T(wait_watermark) T(wait_quota) T(wait_preempted) \
+    T(hits) T(hit_tokens) T(hits_in_step) T(computed_tokens) T(draft_tokens) T(tree_items) \
+    T(lookahead_slots) T(unknown_tokens) T(preempt_swap) T(preempt_recompute) \
+    T(preempt_by_quire) T(swap_in) T(copies_on_write) T(copies_token) T(zeroed_blocks) \
+    T(dropped_items) T(dropped_dependents) T(steps_failed) T(sequences_lost) T(tokens_lost) \
+    T(overlapping_steps) T(cross_queue_edges) T(accepted_drafts) T(accepted_ahead) \
+    T(refused_calls) T(batch_commits) T(batch_limits) T(follower_logs) T(migrated_blocks) \
+    T(probes_found) T(forks_computed) T(busy_answers) T(full_forks_limit) T(evictions) \
+    T(slot_accesses) T(lost_more) T(foreign_equal) T(tolerated) T(noise_slots) T(device_works) \
+    T(drops_probed) T(device_seeds) T(broken_steps)
+// clang-format on
+
+struct Tally {
+    uint64_t ops[static_cast<size_t>(OpKind::count)] = {};
+#define SIM_COUNT(name) uint64_t name = 0;
+    SIM_TALLY(SIM_COUNT)
+#undef SIM_COUNT
+    void add(const Tally &other) {
+        for (size_t i = 0; i < static_cast<size_t>(OpKind::count); ++i) ops[i] += other.ops[i];
+#define SIM_ADD(name) name += other.name;
+        SIM_TALLY(SIM_ADD)
+#undef SIM_ADD
+    }
+};
+
+}  // namespace sim

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// world: one cache of the library beside the simulator's own account of it. The design page.
+//
+// Each operation calls the library, decides from the model what the headers allow as its answer,
+// and brings the model up to date. Where the headers leave room (what falls out of a window, how
+// much waits) the model takes the library's answer and checks only its bounds: "adopt".
+//
+// A step: begin and add change sequences and keep their old selves in Step::undo; drop and abort
+// put them back. commit reads copies and tables, executes them in Memory and checks each row.
+// finish settles or poisons what the step wrote.
+//
+// Threads: none; each thread has worlds of its own.
+#pragma once
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config.hpp"
+#include "memory.hpp"
+#include "op.hpp"
+#include "quire/quire.h"
+#include "rng.hpp"
+#include "sequence.hpp"
+#include "tally.hpp"
+
+namespace sim {
+
+class Device;
+class Follower;
+struct Kernel;
+struct ViewCursor;
+
+struct Namespace {
+    uint32_t id = 0;  // in the script; 0 is the default one
+    quire_namespace handle = 0;
+    uint32_t tenant = 1;
+    uint32_t quota = 0;
+};
+
+// A sequence as it was before the open step touched it.
+struct Undo {
+    Sequence before;
+    bool preempted = false;  // as a victim, else as an item
+};
+
+struct Row {
+    uint32_t seq = 0;
+    uint32_t first = 0;
+    uint32_t count = 0;
+    uint32_t hit = 0;
+    uint32_t ahead = 0;
+    uint32_t cross = 0;
+    uint32_t mask_rows = 0;
+};
+
+struct Step {
+    uint32_t id = 0;
+    quire_step handle = 0;
+    uint32_t queue = 0;
+    uint32_t flags = 0;
+    uint32_t bit = 0;     // of the 8, once it is committed
+    uint64_t number = 0;  // of commits
+    Actor actor;
+    std::vector<Row> rows;
+    std::vector<Undo> undo;
+    uint32_t preemptions = 0;  // seen in step_preempted
+    uint32_t swaps = 0;        // of those
+    int batch = -1;
+    bool broken = false;  // its kernels were not all enqueued: it can only fail
+};
+
+// What the statistics should say of the steps that were committed.
+struct Sums {
+    uint64_t hits = 0;
+    uint64_t copies_on_write = 0;
+    uint64_t swapped_out = 0;
+    uint64_t swapped_in = 0;
+    uint64_t swaps = 0;
+    uint64_t recomputes = 0;
+};
+
+struct Batch {
+    quire_batch *batch = nullptr;
+    quire_batch_desc desc{};
+    uint64_t last_number = 0;  // of the step that was committed into it last
+};
+
+// One observed number, with what it is about.
+struct Word {
+    const char *what;
+    uint32_t who;
+    uint64_t value;
+};
+using Snapshot = std::vector<Word>;
+
+class World {
+ public:
+    World(const quire_api *api, quire_instance *instance, const Config &config, Tally *tally);
+    ~World();
+    World(const World &) = delete;
+    World &operator=(const World &) = delete;
+
+    // Executes one operation; false when its objects do not exist. Throws Finding.
+    bool execute(const Op &op);
+    // Ends everything in order and destroys the cache. Throws Finding.
+    void close();
+
+    // What the chooser looks at.
+    const Config config;
+    std::vector<std::unique_ptr<Sequence>> sequences;
+    std::vector<Namespace> namespaces;
+    std::vector<Step> committed;  // and not finished, in the order of their commits
+    std::unique_ptr<Step> open;
+    std::vector<Op> pending;  // items for the next begin or add
+    std::vector<Batch> batches;
+    Sequence *find(uint32_t id);
+    Namespace *find_namespace(uint32_t id);
+    bool strict = false;  // look at every call: for replay and shrinking
+    std::string known;    // promises that are known to be broken: counted, not reported
+    // Prints what lives, for a person who reads a script.
+    void trace(const Op &op);
+    std::vector<uint64_t> foreign{1};  // handles of another cache
+    uint32_t document_token(uint32_t doc, uint32_t position) const;
+
+ private:
+    friend class Follower;
+    bool dispatch(const Op &op);
+    // sequence_ops.cpp
+    bool create(const Op &op);
+    bool end(const Op &op);
+    void note_first_block(const Sequence &seq, uint32_t owner);
+    void check_forgotten(const Sequence &seq);
+    bool fork(const Op &op);
+    bool truncate(const Op &op);
+    bool accept(const Op &op);
+    bool accept_path(const Op &op);
+    bool set_tokens(const Op &op);
+    bool probe(const Op &op);
+    // items.cpp
+    struct Items;
+    void build(Items &items, uint32_t queue);
+    void build_item(Items &items, const Op &op);
+    void spoil_item(Items &items, const Op &op, quire_step_item &item, Sequence &seq);
+    void judge(Items &items, uint32_t queue);
+    bool refused(const Items &items, quire_status status, const Snapshot &before);
+    // results.cpp
+    void take_results(Items &items, uint64_t room_before);
+    void check_run(const Items &items, size_t index, const Sequence &seq, uint32_t total);
+    void take_run(Items &items, size_t index);
+    void take_wait(Items &items, size_t index, uint64_t room_before);
+    void take_preemptions();
+    // step_ops.cpp
+    bool begin(const Op &op);
+    bool add(const Op &op);
+    bool drop(const Op &op);
+    bool preempt(const Op &op);
+    bool abort();
+    void put_back(const Sequence &before);
+    void restore(const std::vector<uint32_t> &ids);
+    uint64_t room();
+    void probe_first(Items &items);
+    // commit.cpp
+    bool commit(const Op &op);
+    void run_step(Step &step);
+    void order(Step &step);
+    void run_copies(Step &step);
+    void inherit(const Step &step, Sequence &seq);
+    void run_row(Step &step, const Row &row);
+    void read_row(Step &step, const Row &row);
+    void check_shared(const Step &step, const Sequence &seq, uint32_t group, uint32_t first,
+                      uint32_t last);
+    void write_place(const Step &step, const Sequence &seq, uint32_t place);
+    void check_zeroed(const Step &step);
+    void check_tenants(const Step &step, const Sequence &seq);
+    // finish.cpp
+    bool finish(const Op &op);
+    void fail_sequence(Sequence &seq, uint8_t bit);
+    void after_failure(uint8_t bit);
+    // namespace_ops.cpp
+    bool create_namespace(const Op &op);
+    bool destroy_namespace(const Op &op);
+    bool reset();
+    bool migrate(const Op &op);
+    void adopt_migration(const quire_migrate_info &got, std::vector<quire_block_move> &moves,
+                         const std::vector<uint32_t> &device, uint32_t host);
+    void move_memory(const std::vector<quire_block_move> &moves,
+                     const std::vector<uint32_t> &device, const std::vector<uint32_t> &host);
+    // engine.cpp
+    void open_device();
+    void close_device();
+    void settle_device();
+    void begin_kernels(Step &step);
+    void enqueue_kernels(Step &step);
+    void note_slot(const Sequence &seq, uint32_t group, int32_t block, uint32_t place,
+                   uint32_t token, Content content, bool is_write);
+    void fail_kernels(uint8_t bit);
+    void settle_kernels(uint8_t bit);
+    void check_device();
+    bool advance(const Op &op);
+    bool device_idle() const;
+    // refuse.cpp
+    bool refuse(const Op &op);
+    uint64_t wrong_handle(uint32_t kind, uint32_t pick) const;
+    quire_status call_with(uint64_t handle, uint32_t function, const char *&what);
+    // views.cpp
+    bool make_batch(const Op &op);
+    bool exceeds(const Step &step, const Batch &batch, bool most) const;
+    void check_views(const Step &step, const Batch &batch);
+    void check_group_views(const Step &step, const Batch &batch, uint32_t group);
+    void check_row_tables(const quire_batch_views &v, const Batch &batch, uint32_t r,
+                          const std::vector<int32_t> &ids, uint32_t length, ViewCursor &cursor);
+    void check_mask(const quire_batch_views &v, uint32_t r, uint32_t token, const Sequence &seq,
+                    uint32_t place, bool masked, uint32_t length);
+    void entry(const char *view, uint32_t row, uint64_t array, uint64_t index, uint32_t size,
+               int64_t wanted);
+    // audit.cpp
+    void audit();
+    void check_stats();
+    void check_sums(const quire_cache_stats &s);
+    void check_probe_step(const Step &step);
+    Snapshot snapshot();
+    // A snapshot if `wanted` and this call is one of those looked at (all of them when strict).
+    Snapshot look(bool wanted);
+    void unchanged(const Snapshot &before, const char *promise);
+    const std::vector<int32_t> &table(const Sequence &seq, uint32_t group);
+    void compare(Sequence &seq, const char *after);
+    void adopt_computed(Sequence &seq, uint32_t computed, const char *after);
+    quire_seq_info info(const Sequence &seq);
+    // True if a finding of this promise is to be passed over.
+    bool tolerate(const char *promise);
+    void expect(quire_status got, std::initializer_list<quire_status> allowed, const char *what);
+
+    void erase(uint32_t id);
+    uint32_t era_after(const Sequence &seq, uint32_t place) const;
+    std::vector<uint32_t> device_blocks() const;
+    std::vector<uint32_t> host_blocks() const;
+
+    const quire_api *q_;
+    quire_instance *instance_;
+    quire_cache *cache_ = nullptr;
+    Tally *tally_;
+    Memory memory_;
+    quire_error error_{};
+    std::vector<uint32_t> blocks_;  // of each group's pool now
+    uint32_t host_blocks_ = 0;
+    VectorClock host_clock_{};
+    std::array<VectorClock, kMaxQueues> queue_clock_{};
+    uint32_t epoch_ = 1;  // counts quire_cache_reset
+    uint32_t next_tenant_ = 2;
+    uint64_t admissions_ = 0;
+    uint64_t commits_ = 0;
+    uint64_t forks_ = 0;
+    Sums sums_;
+    // Which sequence alone ever computed or found a first block of this content; 0: several.
+    std::map<Content, uint32_t> first_blocks_;
+    uint64_t ops_ = 0;
+    uint8_t bits_used_ = 0;
+    bool changed_since_begin_ = false;  // by calls beside the open step
+    Snapshot before_begin_;
+    std::vector<quire_seq> stale_;
+    std::vector<quire_step> stale_steps_;
+    std::vector<quire_namespace> stale_spaces_;
+    std::vector<int32_t> table_;
+    std::vector<uint64_t> done_numbers_;
+    std::unique_ptr<Follower> follower_;
+    quire_device *device_ = nullptr;
+    Device *fake_ = nullptr;
+    std::vector<quire_queue *> queues_;
+    std::vector<uint32_t> queue_index_;  // of each, in the fake device
+    std::vector<quire_pool_info> pools_;
+    std::vector<std::shared_ptr<Kernel>> kernels_;  // of the step being committed, one per row
+    std::vector<std::shared_ptr<Kernel>> running_;  // enqueued and perhaps not run
+    Kernel *kernel_ = nullptr;                      // of the row being executed
+};
+
+}  // namespace sim
