@@ -41,7 +41,7 @@ Options &options() {
 std::vector<uint64_t> seeds(uint64_t first, uint32_t all, uint32_t few) {
     if (!options().is_short) return tests::window(first, all, all, 0);
     // The same short run, but for tests that come often: of these many take part.
-    uint64_t percent = tests::chosen({.all = 100, .usual = 50, .few = 25});
+    uint64_t percent = tests::chosen({.all = 100, .usual = 30, .few = 25});
     return tests::window(first, all, (few * percent + 99) / 100, options().seed);
 }
 
