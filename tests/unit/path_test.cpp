@@ -190,4 +190,14 @@ TEST_F(PathTest, a_truncate_forgets_what_it_cuts_off) {
     EXPECT_EQ(moves_of_next(seq).size(), 1u);
 }
 
+TEST(Path, of_none_without_drafts_leaves_the_lookahead) {
+    Manager m;
+    quire_seq seq = m.sequence();
+    m.compute(seq, tokens_from(1, 5), {.lookahead = 6});
+    std::string before = m.snapshot();
+    EXPECT_EQ(m.api().seq_accept_path(m.cache(), seq, nullptr, 0, m.error()), QUIRE_OK);
+    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.api().seq_accept(m.cache(), seq, 6, m.error()), QUIRE_OK) << m.message();
+}
+
 }  // namespace
