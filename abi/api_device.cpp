@@ -205,7 +205,7 @@ quire_status quire_instance_create(const quire_instance_desc *desc, quire_instan
 #ifdef QUIRE_TEST_LIMITS
         const char *limits = os::environment("QUIRE_TEST_LIMITS");
         if (limits != nullptr && !set_test_limits(limits)) {
-            return fail(QUIRE_E_ARG, "QUIRE_TEST_LIMITS needs hash_bits=1 to 64");
+            return fail(QUIRE_E_ARG, "QUIRE_TEST_LIMITS: core/test_limits.cpp lists what it takes");
         }
 #endif
         wake_unwinder();

@@ -130,10 +130,9 @@ class Batch {
     // What a row of an image's block table holds.
     struct RowState {
         uint64_t handle;
-        uint32_t epoch;
+        uint64_t epoch;
         uint32_t length;
         uint32_t null_front;
-        uint32_t reserved0;
     };
 
     void release();

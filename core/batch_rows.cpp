@@ -36,7 +36,7 @@ void Batch::write_table(uint32_t group, uint32_t row, uint64_t handle, const Blo
     if (state.length > table.length) {
         std::memset(ids + table.length, 0, uint64_t{state.length - table.length} * 4);
     }
-    state = RowState{handle, table.epoch, table.length, table.null_front, 0};
+    state = RowState{handle, table.epoch, table.length, table.null_front};
 }
 
 void Batch::write_csr(uint32_t group, uint32_t row, uint32_t length, const BlockTable &table) {

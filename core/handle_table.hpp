@@ -21,6 +21,7 @@
 #include <atomic>
 
 #include "host_memory.hpp"
+#include "test_limits.hpp"
 
 namespace quire {
 
@@ -33,6 +34,8 @@ inline uint64_t make_handle(HandleType type, uint64_t number) {
 class HandleNumbers {
  public:
     static constexpr uint64_t kEnd = uint64_t{1} << 56;
+    // Where the numbers end: kEnd, but for a test that is to see it.
+    static uint64_t end() { return uint64_t{1} << test_limits.handle_bits; }
 
     explicit HandleNumbers(uint64_t first) : next_(first) {}
 
@@ -41,7 +44,7 @@ class HandleNumbers {
         uint64_t at = next_.load(std::memory_order_relaxed);
         for (;;) {
             uint64_t first = (at + count - 1) & ~(count - 1);
-            if (first + count > kEnd) return 0;
+            if (first + count > end()) return 0;
             if (next_.compare_exchange_weak(at, first + count, std::memory_order_relaxed))
                 return first;
         }
@@ -49,7 +52,7 @@ class HandleNumbers {
     // Goes on from `first` if nothing was taken yet; below 2^55.
     void start_at(uint64_t first) {
         uint64_t untouched = 1;
-        next_.compare_exchange_strong(untouched, (first & (kEnd / 2 - 1)) | 1);
+        next_.compare_exchange_strong(untouched, (first & (end() / 2 - 1)) | 1);
     }
 
  private:

@@ -500,6 +500,17 @@ void Ledger::settle(StepRecord *record) {
     record->edits.shrink(0);
 }
 
+void Ledger::forget_runs() {
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+            if (pool == nullptr) continue;
+            for (uint32_t b = 0; b < pool->block_count(); ++b) {
+                (*pool)[b].copied_to = (*pool)[b].copied_from = 0;
+            }
+        }
+    }
+}
+
 void Ledger::retire(uint64_t old_oldest) {
     for (uint32_t g = 0; g < group_count_; ++g) {
         pools_[g]->retire(old_oldest);

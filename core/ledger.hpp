@@ -147,6 +147,9 @@ class Ledger {
     // swapped: its entries are of the host tier.
     void renumber_tables(uint32_t sequence, bool swapped, const Relocation &plan);
 
+    // No block was in a run of copies yet. O(blocks).
+    void forget_runs();
+
     void retire(uint64_t old_oldest);
     uint64_t evictions() const { return evictions_; }
     const BlockPool *const *pools() const { return pools_; }

@@ -38,9 +38,9 @@ struct BlockTable {
     Buffer ids;
     uint32_t length = 0;
     uint32_t null_front =
-        0;               // where the gap ends that a passing window left behind the kept blocks
-    uint32_t epoch = 0;  // moves on when an entry that was there changes
+        0;  // where the gap ends that a passing window left behind the kept blocks
     uint32_t writable = kNone;  // logical block that was found writable in place at its end
+    uint64_t epoch = 0;         // moves on when an entry that was there changes; never comes round
 };
 
 // What a step may change, and an abort restores.

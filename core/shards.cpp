@@ -5,6 +5,7 @@
 #include <new>
 
 #include "slot.hpp"
+#include "test_limits.hpp"
 
 namespace quire {
 
@@ -178,6 +179,16 @@ void Shards::swap(Shards &other) {
     std::swap(run_, other.run_);
 }
 
+// Before the numbers come round, the blocks forget theirs: a block that was marked 2^32 runs ago
+// would else pass for one of this run, and not be zeroed.
+void Shards::begin_run(Ledger *ledger) {
+    if (run_ == test_limits.copy_runs) {
+        ledger->forget_runs();
+        run_ = 0;
+    }
+    ++run_;
+}
+
 // May the copy run beside the others of the current run? If so it is marked as one of them.
 bool Shards::joins_run(const quire_block_copy &copy, Ledger *ledger) {
     bool from_host = copy.kind == QUIRE_COPY_SWAP_IN;
@@ -222,7 +233,7 @@ Status Shards::move(const Binding &binding, Queue *queue, const Array<quire_bloc
 Status Shards::zero(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
                     Ledger *ledger, uint64_t *i, quire_error *error) {
     ranges_.shrink(0);
-    ++run_;
+    begin_run(ledger);
     uint32_t group = kMaxGroups;  // of the last range, and where it ends
     uint64_t end = 0;
     for (; *i < copies.size(); ++*i) {
@@ -256,7 +267,7 @@ Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_cop
     uint64_t i = 0;
     while (i < copies.size()) {
         descriptors_.shrink(0);
-        ++run_;
+        begin_run(ledger);
         for (; i < copies.size(); ++i) {
             if (copies[i].kind == QUIRE_COPY_TOKEN || copies[i].kind == QUIRE_COPY_ZERO) break;
             if (copies[i].kind == kVoidCopy || !binding.holds(copies[i].group)) continue;

@@ -85,6 +85,7 @@ class Shards {
     Status zero(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
                 Ledger *ledger, uint64_t *i, quire_error *error);
     bool joins_run(const quire_block_copy &copy, Ledger *ledger);
+    void begin_run(Ledger *ledger);
 
     const HostAllocator *host_;
     Array<ShardGeometry> parts_;  // planned
@@ -95,7 +96,7 @@ class Shards {
     Array<quire_be_copy> descriptors_;
     Array<quire_be_move> moves_;
     Array<quire_be_range> ranges_;
-    uint32_t run_ = 0;  // number of the current run of independent copies
+    uint32_t run_ = 0;  // number of the current run of independent copies; blocks have 0 at first
 };
 
 }  // namespace quire

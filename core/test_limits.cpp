@@ -9,13 +9,28 @@ namespace quire {
 
 namespace {
 
+struct Limit {
+    std::string_view name;
+    uint32_t TestLimits::*value;
+    uint32_t least;
+    uint32_t most;
+};
+
+constexpr Limit kLimits[] = {
+    {"hash_bits=", &TestLimits::hash_bits, 1, 64},
+    {"handle_bits=", &TestLimits::handle_bits, 1, 56},
+    {"copy_runs=", &TestLimits::copy_runs, 1, 0xFFFFFFFFu},
+};
+
 bool set_limit(std::string_view text, TestLimits *limits) {
-    constexpr std::string_view kHashBits = "hash_bits=";
-    if (!text.starts_with(kHashBits)) return false;
-    text.remove_prefix(kHashBits.size());
-    const char *end = text.data() + text.size();
-    auto [stop, error] = std::from_chars(text.data(), end, limits->hash_bits);
-    return error == std::errc{} && stop == end && limits->hash_bits >= 1 && limits->hash_bits <= 64;
+    for (const Limit &limit : kLimits) {
+        if (!text.starts_with(limit.name)) continue;
+        const char *begin = text.data() + limit.name.size(), *end = text.data() + text.size();
+        uint32_t &value = limits->*limit.value;
+        auto [stop, error] = std::from_chars(begin, end, value);
+        return error == std::errc{} && stop == end && value >= limit.least && value <= limit.most;
+    }
+    return false;
 }
 
 }  // namespace

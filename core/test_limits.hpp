@@ -5,7 +5,7 @@
 //
 // A shipped library has none of this: there each limit is a constant, which the compiler folds.
 // A build with -Dtest_limits=true reads them from the environment when an instance is created:
-// QUIRE_TEST_LIMITS="hash_bits=4".
+// QUIRE_TEST_LIMITS="hash_bits=4,copy_runs=3".
 //
 // Threads: set before the first cache is made, then only read.
 #pragma once
@@ -15,7 +15,9 @@
 namespace quire {
 
 struct TestLimits {
-    uint32_t hash_bits = 64;  // bits kept of a prefix hash
+    uint32_t hash_bits = 64;           // bits kept of a prefix hash
+    uint32_t handle_bits = 56;         // of a handle's number: 2^handle_bits of each type
+    uint32_t copy_runs = 0xFFFFFFFFu;  // runs of copies until their numbers begin anew
 };
 
 #ifdef QUIRE_TEST_LIMITS

@@ -3,6 +3,8 @@
 // Handles that are ended, forged or foreign, and calls that are refused: an error, and nothing
 // changed.
 
+#include <cstdlib>
+
 #include "manager.hpp"
 
 namespace {
@@ -326,6 +328,76 @@ TEST(Handle, keys_are_checked_and_named) {
     refuse({QUIRE_KEY_SALT, 1, nullptr, 0, 0}, QUIRE_E_ARG);
     refuse({QUIRE_KEY_MEDIA, 1, "a", 5, 5}, QUIRE_E_ARG);
     refuse({QUIRE_KEY_MEDIA, 1, "a", 5, 4}, QUIRE_E_ARG);
+}
+
+// With numbers of 18 bits, of which the test build takes no more: QUIRE_TEST_LIMITS=handle_bits=18.
+class Numbers : public testing::Test {
+ protected:
+    static constexpr uint32_t kMost = 1u << 18;
+    void SetUp() override {
+        const char *limits = std::getenv("QUIRE_TEST_LIMITS");
+        if (limits == nullptr || std::string(limits).find("handle_bits=18") == std::string::npos)
+            GTEST_SKIP() << "numbers last for ever: QUIRE_TEST_LIMITS does not cut them short";
+    }
+    Manager m;
+};
+
+TEST_F(Numbers, of_steps_run_out_in_words_and_the_cache_goes_on) {
+    quire_seq seq = m.sequence();
+    m.compute(seq, tokens_from(1, 5));
+    m.begin();
+    m.add(seq, {6});
+    quire_step last = m.commit();
+    auto desc = described<quire_step_desc>();
+    quire_step step = 0;
+    quire_status status = QUIRE_OK;
+    for (uint32_t i = 0; i <= kMost && status == QUIRE_OK; ++i) {
+        status = m.api().step_begin(m.cache(), &desc, nullptr, 0, 0, nullptr, 0, nullptr, 0, &step,
+                                    m.error());
+        if (status == QUIRE_OK) {
+            ASSERT_EQ(m.api().step_abort(m.cache(), step, m.error()), QUIRE_OK);
+        }
+    }
+    EXPECT_EQ(status, QUIRE_E_LIMIT) << m.message();
+    m.finish(last);
+    EXPECT_EQ(m.info(seq).computed_tokens, 6u);
+    m.end(m.fork(seq, 5));
+    m.end(seq);
+    EXPECT_EQ(m.stats().blocks_held, 0u);
+}
+
+TEST_F(Numbers, of_sequences_run_out_in_words_and_the_living_go_on) {
+    quire_seq seq = m.sequence();
+    auto desc = described<quire_seq_desc>();
+    quire_status status = QUIRE_OK;
+    for (uint32_t i = 0; i <= kMost && status == QUIRE_OK; ++i) {
+        quire_seq out = 0;
+        status = m.api().seq_create(m.cache(), &desc, &out, m.error());
+        if (status == QUIRE_OK) {
+            ASSERT_EQ(m.api().seq_end(m.cache(), out, 0, m.error()), QUIRE_OK);
+        }
+    }
+    EXPECT_EQ(status, QUIRE_E_LIMIT) << m.message();
+    EXPECT_EQ(m.info(seq).known_tokens, 0u);
+    std::string before = m.snapshot();
+    quire_seq child = 0;
+    EXPECT_EQ(m.api().seq_fork(m.cache(), seq, 0, &child, m.error()), QUIRE_E_LIMIT);
+    EXPECT_EQ(m.snapshot(), before);
+}
+
+TEST_F(Numbers, of_namespaces_run_out_in_words) {
+    quire_namespace kept = m.name_space();
+    quire_status status = QUIRE_OK;
+    auto desc = described<quire_namespace_desc>();
+    for (uint32_t i = 0; i <= kMost && status == QUIRE_OK; ++i) {
+        quire_namespace out = 0;
+        status = m.api().namespace_create(m.cache(), &desc, &out, m.error());
+        if (status == QUIRE_OK) {
+            ASSERT_EQ(m.api().namespace_destroy(m.cache(), out, m.error()), QUIRE_OK);
+        }
+    }
+    EXPECT_EQ(status, QUIRE_E_LIMIT) << m.message();
+    m.end(m.sequence({.ns = kept}));
 }
 
 }  // namespace
