@@ -67,10 +67,7 @@ quire_status quire_cache_destroy(quire_cache *cache, quire_error *error) {
             if (core.batch_count() != 0) {
                 return fail(QUIRE_E_BUSY, "batches are alive: {} of them", core.batch_count());
             }
-            if (!core.idle(sink)) {
-                return fail(QUIRE_E_BUSY, "a step is open, unfinished, or still running");
-            }
-            return Status{};
+            return core.check_idle(sink);
         });
     if (status < 0) return status;
     return guard("cache_destroy", error, [&](quire_error *) -> Status {

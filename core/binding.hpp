@@ -82,6 +82,8 @@ class Binding {
     // Where a copy of a group that is here reads and writes.
     quire_be_copy describe(const quire_block_copy &copy) const;
 
+    void note_untracked() { is_untracked_ = true; }
+
  private:
     Status create_host_tier(uint32_t group, uint64_t size_bytes, quire_error *error);
     Status create_pool(uint32_t group, const ShardGeometry &geometry, bool calibrates,
@@ -97,6 +99,7 @@ class Binding {
     HostTier host_[kMaxGroups] = {};
     SideNumbers scales_[kMaxGroups];
     SideNumbers amax_[kMaxGroups];
+    bool is_untracked_ = false;  // the device may run what no fence tells of
 };
 
 }  // namespace quire

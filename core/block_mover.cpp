@@ -26,9 +26,8 @@ Status CountedQueue::create(const Device *device, quire_error *error) {
     return Status{};
 }
 
-Status CountedQueue::copy(const Array<quire_be_copy> &copies, quire_error *error) {
-    QUIRE_TRY(ask<&quire_backend_api::copy>(*device_->api, error, queue_, copies.data(),
-                                            static_cast<uint32_t>(copies.size())));
+Status CountedQueue::copy(const quire_be_copy *copies, uint32_t count, quire_error *error) {
+    QUIRE_TRY(ask<&quire_backend_api::copy>(*device_->api, error, queue_, copies, count));
     unmarked_ = true;
     return Status{};
 }
@@ -146,7 +145,7 @@ Status BlockMover::move(uint64_t src, uint64_t dst, uint64_t size_bytes, quire_e
 
 // The slot's pieces are on their way down; the slot before it goes up, and the next one is free.
 Status BlockMover::send(quire_error *error) {
-    QUIRE_TRY(down_.copy(slot().down, error));
+    QUIRE_TRY(down_.copy(slot().down.data(), static_cast<uint32_t>(slot().down.size()), error));
     QUIRE_TRY(down_.mark(&slot().down_value, error));
     Slot &before = slots_[(current_ + kSlots - 1) % kSlots];
     if (is_direct()) {
@@ -167,7 +166,7 @@ Status BlockMover::forward(Slot *s, quire_error *error) {
     QUIRE_TRY(down_.wait(s->down_value, error));
     s->down_value = 0;
     std::memcpy(s->to.bytes, s->from.bytes, s->used_bytes);
-    QUIRE_TRY(up_.copy(s->up, error));
+    QUIRE_TRY(up_.copy(s->up.data(), static_cast<uint32_t>(s->up.size()), error));
     return up_.mark(&s->up_value, error);
 }
 

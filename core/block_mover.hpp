@@ -26,7 +26,7 @@ class CountedQueue {
     ~CountedQueue();
     // error: the backend's words, here and below.
     Status create(const Device *device, quire_error *error);
-    Status copy(const Array<quire_be_copy> &copies, quire_error *error);
+    Status copy(const quire_be_copy *copies, uint32_t count, quire_error *error);
     // Gives the value that is reached when everything so far has run.
     Status mark(uint64_t *value, quire_error *error);
     Status wait(uint64_t value, quire_error *error);

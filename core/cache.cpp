@@ -325,9 +325,10 @@ void Cache::stop(const BrokenInvariant &why) {
     }
 }
 
-bool Cache::idle(quire_error *error) {
-    Status polled = poll(error);
-    return polled.ok() && !step_open() && timeline_.idle();
+Status Cache::check_idle(quire_error *error) {
+    QUIRE_TRY(poll(error));
+    if (!step_open() && timeline_.idle()) return Status{};
+    return fail(QUIRE_E_BUSY, "a step is open, unfinished, or still running");
 }
 
 Status Cache::create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error) {

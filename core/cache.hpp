@@ -87,7 +87,7 @@ class Cache {
     void stats(quire_cache_stats *out) const;
     Status reset();
     Status check();
-    bool idle(quire_error *error);
+    Status check_idle(quire_error *error);
 
     Status create_namespace(const quire_namespace_desc &desc, uint64_t *out);
     Status destroy_namespace(uint64_t handle);
@@ -125,7 +125,7 @@ class Cache {
     bool follows() const { return follower_.active(); }
 
     // An invariant was found broken in the midst of a call. The cache stays as it is, and only what
-    // gives up what it holds is called from now on: stats, finish, idle, forget_batch.
+    // gives up what it holds is called from now on: stats, finish, check_idle, forget_batch.
     void stop(const BrokenInvariant &why);
     const BrokenInvariant *why_stopped() const { return is_stopped_ ? &why_stopped_ : nullptr; }
 

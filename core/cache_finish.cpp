@@ -97,8 +97,10 @@ void Cache::abandon(StepRecord *record) {
     ignored.struct_size = sizeof ignored;
     bool running = false;
     for (uint32_t i = 0; i < record->shard_count; ++i) {
-        record->fence_values[i] = 0;  // a device that takes not even a fence runs nothing
-        running |= signal(record, i, &ignored).ok();
+        record->fence_values[i] = 0;  // a device that takes not even a fence is taken for dead
+        bool is_tracked = signal(record, i, &ignored).ok();
+        if (!is_tracked) shards_.note_untracked(i);
+        running |= is_tracked;
     }
     record->handle = 0;
     record->phase = StepPhase::finished;

@@ -70,6 +70,8 @@ class Shards {
         return count_ == 0 ||
                (descriptors_.reserve(copies) && moves_.reserve(copies) && ranges_.reserve(copies));
     }
+    // Something may run on the shard's device after which no fence goes.
+    void note_untracked(uint32_t shard) { bindings_[shard]->note_untracked(); }
     // Can all backends move tokens within their pools?
     bool can_move() const;
     // Enqueues a step's copies on one shard in their order; independent neighbours go in one call.

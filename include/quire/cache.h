@@ -276,7 +276,8 @@ typedef struct quire_cache_stats {
 QUIRE_EXPORT quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc *desc,
                                              quire_cache **out, quire_error *error);
 /* Destroys the cache and all its sequences.
- * Errors   QUIRE_E_BUSY  a batch is alive, or a step is open or committed and not done. */
+ * Errors   QUIRE_E_BUSY         a batch is alive, or a step is open or committed and not done.
+ *          QUIRE_E_DEVICE_LOST  a device does not say whether a step is done. */
 QUIRE_EXPORT quire_status quire_cache_destroy(quire_cache *cache, quire_error *error);
 QUIRE_EXPORT quire_status quire_cache_get_info(quire_cache *cache, quire_cache_info *info,
                                                quire_error *error);

@@ -7,6 +7,8 @@
 // Threads: one at a time.
 #pragma once
 
+#include <quire/base.h>
+
 #include <cstdint>
 
 extern "C" {
@@ -16,8 +18,9 @@ extern "C" {
 // mends the fences.
 void quire_failing_plant(uint32_t copies, uint32_t signals, uint32_t reads);
 
-// From now on the calls-th of all copies, allocations, queries, new queues and fences, signals,
-// reads and waits answers QUIRE_E_DEVICE_LOST. 0: none. Returns how many calls the last one planted
-// was still away, 0 when it has failed.
+// From now on the calls-th call of any slot that answers a status fails. 0: none. Returns how many
+// calls the last one planted was still away, 0 when it has failed.
 uint32_t quire_failing_plant_call(uint32_t calls);
+// What that call answers; QUIRE_E_DEVICE_LOST at first.
+void quire_failing_answer(quire_status status);
 }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// faulted_api: the library's table with a fault in every call. A call is made with its first
+// allocation (or device operation) failing, then its second, and so on, until it needs no such one
+// and succeeds; each failure must be an error that leaves the caches as they were.
+//
+// What a call may answer besides, the headers say: step_commit and log_apply lose the step, or the
+// follower, with QUIRE_E_DEVICE_LOST. Their caller begins anew, and the next call goes on with the
+// next fault. A call may also do without what it was refused: then it succeeded.
+//
+// Threads: one.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+
+#include "cpu_cache.hpp"
+#include "failing.hpp"
+#include "tests/abi/counting_host.hpp"
+
+namespace quire::test {
+
+enum class FaultKind { host_memory, device_lost, device_memory };
+
+struct FaultCount {
+    uint64_t calls = 0;     // that succeeded in the end
+    uint64_t refused = 0;   // faults that were answered with an error
+    uint64_t absorbed = 0;  // that the call did without
+    uint64_t next = 0;      // the fault to go on with, after one that lost the step
+};
+
+class Faults {
+ public:
+    using PlantCall = decltype(&quire_failing_plant_call);
+    using Answer = decltype(&quire_failing_answer);
+
+    Faults(FaultKind kind, uint64_t first, PlantCall plant, Answer answer)
+        : kind_(kind), first_(first), plant_(plant) {
+        answer(kind == FaultKind::device_memory ? QUIRE_E_DEVICE_MEMORY : QUIRE_E_DEVICE_LOST);
+    }
+
+    CountingHost host;
+    std::map<std::string, FaultCount> counts;
+    std::set<quire_cache *> caches;
+    std::set<quire_queue *> queues;
+
+    quire_status run(const char *name, const std::function<quire_status()> &call) {
+        FaultCount &count = counts[name];
+        for (uint64_t n = count.next != 0 ? count.next : first_;; ++n) {
+            settle();
+            std::string before = state();
+            arm(n);
+            quire_status status = call();
+            bool reached = disarm(n);
+            if (status >= 0 || !reached) {
+                EXPECT_TRUE(status >= 0 || status == QUIRE_E_UNSUPPORTED) << name << ": " << status;
+                ++count.calls;
+                count.absorbed += reached;
+                count.next = 0;
+                return status;
+            }
+            ++count.refused;
+            expect_refusal(name, status);
+            if (loses_step(name, status)) {
+                count.next = n + 1;
+                return status;
+            }
+            EXPECT_EQ(state(), before) << name << ", fault " << n;
+            if (n == kMost) {
+                ADD_FAILURE() << name << ": still failing after " << kMost << " faults";
+                return status;
+            }
+        }
+    }
+
+    // Everything that can be seen of the caches.
+    std::string state();
+
+ private:
+    static constexpr uint64_t kMost = 2000;
+
+    void arm(uint64_t n) {
+        if (kind_ == FaultKind::host_memory) {
+            host.fail_at = host.calls + n;
+        } else {
+            plant_(static_cast<uint32_t>(n));
+        }
+    }
+    // True if the fault was met.
+    bool disarm(uint64_t n) {
+        (void)n;
+        if (kind_ != FaultKind::host_memory) return plant_(0) == 0;
+        bool reached = host.calls >= host.fail_at;
+        host.fail_at = UINT64_MAX;
+        return reached;
+    }
+    bool loses_step(const std::string &name, quire_status status) const {
+        return status == QUIRE_E_DEVICE_LOST && (name == "step_commit" || name == "log_apply");
+    }
+    void expect_refusal(const char *name, quire_status status) const {
+        std::set<quire_status> allowed = {QUIRE_E_HOST_MEMORY};
+        if (kind_ != FaultKind::host_memory) allowed = {QUIRE_E_DEVICE_LOST};
+        if (kind_ == FaultKind::device_memory) allowed.insert(QUIRE_E_DEVICE_MEMORY);
+        EXPECT_EQ(allowed.count(status), 1u) << name << " answered " << status;
+    }
+    // What runs on the devices' own threads meets no fault.
+    void settle() {
+        for (quire_queue *queue : queues) EXPECT_EQ(library().queue_sync(queue, nullptr), QUIRE_OK);
+    }
+
+    FaultKind kind_;
+    uint64_t first_;
+    PlantCall plant_;
+};
+
+inline std::string Faults::state() {
+    const quire_api &api = library();
+    quire_error error{};
+    error.struct_size = sizeof error;
+    std::string out;
+    for (quire_cache *cache : caches) {
+        EXPECT_GE(api.cache_check(cache, &error), 0) << error.message;
+        auto stats = described<quire_cache_stats>();
+        EXPECT_EQ(api.cache_get_stats(cache, &stats, &error), QUIRE_OK) << error.message;
+        stats.bytes_hashed = stats.bytes_compared = 0;  // work that a refused call has done too
+        out.append(reinterpret_cast<const char *>(&stats), sizeof stats);
+    }
+    return out;
+}
+
+inline Faults *g_faults = nullptr;
+
+template <auto Slot>
+struct Faulted;
+template <typename... Arguments, quire_status (*quire_api::*Slot)(Arguments...)>
+struct Faulted<Slot> {
+    static inline const char *name = nullptr;
+    static quire_status call(Arguments... arguments) {
+        return g_faults->run(name, [&] { return (library().*Slot)(arguments...); });
+    }
+};
+
+// The table whose calls go through g_faults.
+inline quire_api faulted_api() {
+    quire_api api = library();
+#define QUIRE_FAULTED(slot, parameters)      \
+    Faulted<&quire_api::slot>::name = #slot; \
+    api.slot = Faulted<&quire_api::slot>::call;
+    QUIRE_API_LIST(QUIRE_FAULTED)
+#undef QUIRE_FAULTED
+    return api;
+}
+
+}  // namespace quire::test
