@@ -157,6 +157,12 @@ void BlockPool::undo_claim(uint32_t block, uint32_t next_hint) {
     insert_by_stamp(block, next_hint);
 }
 
+void BlockPool::cache_unused(uint32_t block) {
+    leave_list(block);
+    blocks_[block].state = BlockState::cached;
+    insert_by_stamp(block, kNone);
+}
+
 void BlockPool::undo_drop_ref(uint32_t block, uint64_t stamp) {
     Block &b = blocks_[block];
     if (b.state == BlockState::held) {

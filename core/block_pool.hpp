@@ -127,6 +127,8 @@ class BlockPool {
     void undo_take_free(uint32_t block, bool is_read);
     void undo_add_ref(uint32_t block, uint32_t next_hint);
     void undo_claim(uint32_t block, uint32_t next_hint);
+    // An unused block, which a node names again, is cached as of when it was released.
+    void cache_unused(uint32_t block);
     void undo_drop_ref(uint32_t block, uint64_t stamp);  // but for `touch`
     // REQUIRES: it is held, and nobody let go of it since the drop that is undone.
     void undo_raise_touch(uint32_t block, uint64_t touch) { blocks_[block].touch = touch; }

@@ -101,7 +101,9 @@ void Cache::undo_changes(StepRecord *record, uint64_t keep) {
 Status Cache::abort(uint64_t step) {
     StepRecord *record = nullptr;
     QUIRE_TRY(find_step(step, true, &record));
+    uint64_t edit_count = record->edits.size();
     undo_changes(record, 0);
+    if (record->dropped) ledger_.undo_displaced(record, edit_count);
     close(record);
     settle_named(true);
     return Status{};

@@ -360,24 +360,56 @@ void Ledger::restore_owner(const Edit &edit) {
 
 // The block is cached again, if its node still waits for it. Meanwhile the node may have been
 // forgotten, have got another block in this group, or have lost one in another group to an item
-// that stays.
-void Ledger::undo_evict(const Edit &edit) {
-    BlockPool &pool = *pools_[edit.group];
-    uint32_t *named = &tree_.blocks(edit.node)[edit.group];
-    take_back(edit);
-    bool wanted = tree_.generation(edit.node) == edit.index && *named == kNullBlock;
+// that stays: then the block is free, unless the whole step is undone.
+void Ledger::undo_evict(Edit *edit) {
+    BlockPool &pool = *pools_[edit->group];
+    uint32_t *named = &tree_.blocks(edit->node)[edit->group];
+    take_back(*edit);
+    --evictions_;
+    bool is_there = tree_.generation(edit->node) == edit->index;
+    bool wanted = is_there && *named == kNullBlock;
     if (wanted) {
-        *named = edit.block;
-        wanted = !edit.unlinked || tree_.whole(edit.node);
+        *named = edit->block;
+        wanted = !edit->unlinked || tree_.whole(edit->node);
         if (!wanted) *named = kNullBlock;
     }
-    if (!wanted) return pool.undo_take_free(edit.block, false);
-    pool[edit.block].node = edit.node;
-    pool[edit.block].ready = edit.ready;
-    pool[edit.block].depends = edit.depends;
-    if (edit.unlinked) tree_.relink(edit.node);
-    pool.undo_claim(edit.block, edit.hint);
-    --evictions_;
+    edit->displaced = is_there && !wanted;
+    if (!wanted) return pool.undo_take_free(edit->block, false);
+    name_again(*edit);
+    if (edit->unlinked) tree_.relink(edit->node);
+    pool.undo_claim(edit->block, edit->hint);
+}
+
+void Ledger::name_again(const Edit &edit) {
+    Block &b = (*pools_[edit.group])[edit.block];
+    b.node = edit.node;
+    b.ready = edit.ready;
+    b.depends = edit.depends;
+}
+
+// Nodes that several items took blocks from are whole again once the last of those is undone.
+void Ledger::undo_displaced(StepRecord *record, uint64_t edit_count) {
+    Edit *edits = record->edits.data();
+    auto each_displaced = [&](auto body) {
+        for (uint64_t i = edit_count; i-- > 0;) {
+            if (edits[i].displaced) body(&edits[i], &tree_.blocks(edits[i].node)[edits[i].group]);
+        }
+    };
+    each_displaced([&](Edit *edit, uint32_t *named) {
+        // Forgotten, or another block took the place: it stays free.
+        edit->displaced = tree_.generation(edit->node) == edit->index && *named == kNullBlock;
+        if (edit->displaced) *named = edit->block;
+    });
+    each_displaced([&](Edit *edit, uint32_t *named) {
+        if (tree_.whole(edit->node)) return;
+        *named = kNullBlock;
+        edit->displaced = false;
+    });
+    each_displaced([&](Edit *edit, uint32_t *) {
+        name_again(*edit);
+        if (!tree_.linked(edit->node)) tree_.relink(edit->node);
+        pools_[edit->group]->cache_unused(edit->block);
+    });
 }
 
 void Ledger::undo_tree_edit(const Edit &edit) {
@@ -408,7 +440,8 @@ void Ledger::undo_tree_edit(const Edit &edit) {
     }
 }
 
-void Ledger::undo_edit(const Edit &edit, Sequence *s) {
+void Ledger::undo_edit(Edit *logged, Sequence *s) {
+    const Edit &edit = *logged;
     switch (edit.kind) {
         case EditKind::take_free:
             pools_[edit.group]->undo_take_free(edit.block, edit.claimed);
@@ -436,7 +469,7 @@ void Ledger::undo_edit(const Edit &edit, Sequence *s) {
             break;
         }
         case EditKind::evict:
-            undo_evict(edit);
+            undo_evict(logged);
             break;
         case EditKind::owner:
             restore_owner(edit);
@@ -455,7 +488,7 @@ void Ledger::undo_edit(const Edit &edit, Sequence *s) {
 void Ledger::undo(StepRecord *record, Change *change, Sequence *s) {
     pause();
     for (uint32_t i = change->edit_end; i > change->first_edit; --i) {
-        undo_edit(record->edits[i - 1], s);
+        undo_edit(&record->edits[i - 1], s);
     }
     for (uint32_t i = change->first_copy; i < change->copy_end; ++i) {
         record->copies[i].kind = kVoidCopy;

@@ -133,6 +133,9 @@ class Ledger {
 
     // Takes back what the change did, in reverse.
     void undo(StepRecord *record, Change *change, Sequence *s);
+    // After all changes of a step, some of which were dropped: caches again what dropping them
+    // could not. edit_count: the record's, before.
+    void undo_displaced(StepRecord *record, uint64_t edit_count);
     // Makes all edits of a step final.
     void settle(StepRecord *record);
 
@@ -172,8 +175,9 @@ class Ledger {
     void hand_over(Edit *edit, const Taker &taker);
     void take_back(const Edit &edit);
     Edit *log(EditKind kind, uint32_t group);
-    void undo_edit(const Edit &edit, Sequence *s);
-    void undo_evict(const Edit &edit);
+    void undo_edit(Edit *logged, Sequence *s);
+    void undo_evict(Edit *edit);
+    void name_again(const Edit &edit);
     void undo_tree_edit(const Edit &edit);
     void detach(uint32_t node);
     BlockPool *make_pool(uint32_t block_count, bool scrubs) const;

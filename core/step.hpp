@@ -45,10 +45,10 @@ enum class EditKind : uint8_t {
 struct Edit {
     EditKind kind;
     uint8_t group;
-    bool claimed;   // add_ref; take_free, host_take: the open step's copies read the block
-    bool unlinked;  // evict
+    bool claimed;    // add_ref; take_free, host_take: the open step's copies read the block
+    bool unlinked;   // evict
+    bool displaced;  // evict: undone, but items that stay have changed what its node names
     uint16_t frozen_slots;
-    uint16_t reserved0;
     uint32_t owner;
     uint32_t sequence;
     uint32_t index;

@@ -275,4 +275,44 @@ TEST(Undo, abort_and_drop_leave_what_others_published_meanwhile) {
     }
 }
 
+// Each of two items evicts one group's block of the same node. Neither alone can give it back.
+TEST(Undo, abort_after_drop_caches_a_node_again_that_two_items_took_apart) {
+    Manager m({.groups = {{0, 4}, {0, 5}}});
+    quire_seq gone = m.sequence();
+    m.compute(gone, tokens_from(1, 16));
+    m.end(gone);
+    quire_seq a = m.sequence(), b = m.sequence();
+    std::string before = m.snapshot();
+    ASSERT_EQ(m.probe(tokens_from(1, 17)), 16u);
+    m.begin();
+    m.add(a, {101, 102});  // evicts the last node's block of the first group
+    m.add(b, {103, 104});  // and of the second
+    EXPECT_EQ(m.drop(a).size(), 1u);
+    EXPECT_EQ(m.probe(tokens_from(1, 17)), 8u);
+    m.add(a, {105, 106});  // may have what dropping it left free
+    m.drop(a);
+    m.abort();
+    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.probe(tokens_from(1, 17)), 16u);
+    m.compute(a, {107, 108});
+    EXPECT_EQ(m.probe(tokens_from(1, 17)), 12u) << "the tail is the oldest, as before";
+}
+
+TEST(Undo, commit_after_drop_forgets_a_node_that_two_items_took_apart) {
+    Manager m({.groups = {{0, 4}, {0, 5}}});
+    quire_seq gone = m.sequence();
+    m.compute(gone, tokens_from(1, 16));
+    m.end(gone);
+    quire_seq a = m.sequence(), b = m.sequence();
+    m.begin();
+    m.add(a, {101, 102});
+    m.add(b, {103, 104});
+    m.drop(a);
+    m.finish(m.commit());
+    m.check();
+    EXPECT_EQ(m.probe(tokens_from(1, 17)), 8u);
+    EXPECT_EQ(m.stats().blocks_cached, 4u);
+    EXPECT_EQ(m.stats().nodes, 2u);
+}
+
 }  // namespace
