@@ -222,7 +222,8 @@ class Cache {
     uint32_t charged(const Sequence &s) const;
     void charge(const Sequence &s, uint32_t charged_before);
     bool used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const;
-    void drop_published(uint32_t sequence);
+    Status drop_published(uint32_t sequence);
+    void drop_unreachable(uint32_t sequence, uint32_t first);
     Status share_tables(uint32_t parent, uint32_t child, uint32_t computed);
 
     // cache_accept.cpp

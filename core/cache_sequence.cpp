@@ -156,24 +156,48 @@ void Cache::lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wro
     if (s.state.computed == 0) s.state.flags &= ~(Sequence::kSwapped | Sequence::kUnpublished);
 }
 
-// Does anybody but the sequence hold a block that the node of its block `index` names?
+// True if another sequence holds a block that the node of this one's block `index` names.
 bool Cache::used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const {
+    bool swapped = (sequences_[sequence].state.flags & Sequence::kSwapped) != 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint32_t named = ledger_.tree().blocks(node)[g];
         if (named == kNullBlock) continue;
-        const Block &b = ledger_.pool(g)[named];
-        bool own = ledger_.table(sequence, g).ids.data[index] == named;
-        if (b.refs > (own ? 1u : 0u)) return true;
+        const BlockTable &t = ledger_.table(sequence, g);
+        bool own = !swapped && index < t.length && t.ids.data[index] == named;
+        if (ledger_.pool(g)[named].refs > (own ? 1u : 0u)) return true;
     }
     return false;
 }
 
-// Forgets the nodes that only this sequence's blocks stand behind.
-void Cache::drop_published(uint32_t sequence) {
+// Forgets the nodes on the way of the sequence's tokens that no other sequence uses, those included
+// whose blocks it has let go of: out of its window, swapped or preempted.
+Status Cache::drop_published(uint32_t sequence) {
+    const Sequence &s = sequences_[sequence];
+    if (prefix_off_ || s.cross_tokens != 0) return Status{};
+    uint32_t settled = s.state.known - s.state.drafts;
+    if (s.state.first_unknown < settled) settled = s.state.first_unknown;
+    if (!hash_blocks(s, settled >> geometry_.block_shift)) return no_host_memory();
+    PrefixTree &tree = ledger_.tree();
+    uint64_t compared = tree.bytes_compared();
+    uint32_t found = match(s, hashed_, kAnyQueue);
+    tree.set_bytes_compared(compared);
+    hashed_ = 0;
+    drop_unreachable(sequence, found);
+    while (found-- > 0) {
+        uint32_t node = matches_[found];
+        // The tail goes first, and may have taken its bare ancestors along.
+        if (!tree.in_use(node) || used_by_others(sequence, found, node)) continue;
+        geometry_.any_full ? ledger_.forget(node) : ledger_.strip(node);
+    }
+    return Status{};
+}
+
+// Forgets what names the sequence's blocks from `first` on, which no walk from the root comes to.
+void Cache::drop_unreachable(uint32_t sequence, uint32_t first) {
     if ((sequences_[sequence].state.flags & Sequence::kSwapped) != 0) return;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockTable &t = ledger_.table(sequence, g);
-        for (uint32_t i = t.length; i-- > 0;) {
+        for (uint32_t i = t.length; i-- > first;) {
             if (t.ids.data[i] == kNullBlock) continue;
             uint32_t node = ledger_.pool(g)[t.ids.data[i]].node;
             if (node != kNone && !used_by_others(sequence, i, node)) ledger_.forget(node);
@@ -188,7 +212,7 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
         return fail(QUIRE_E_ARG, "flags {} are not known", flags);
     }
     Sequence &s = sequences_[index];
-    if ((flags & QUIRE_END_DROP_PREFIX) != 0) drop_published(index);
+    if ((flags & QUIRE_END_DROP_PREFIX) != 0) QUIRE_TRY(drop_published(index));
     release_from(index, 0, kNone);
     ledger_.tree().release_root(s.root);
     ledger_.buffers().give_back(&s.tokens);

@@ -130,6 +130,12 @@ class Ledger {
                      const Extra &extra);
     // Takes a node out of the tree for good; its cached blocks are free. Not for the open step.
     void forget(uint32_t node);
+    // Takes its blocks from it, and leaves it where others below it need it. For caches without
+    // full-attention groups.
+    void strip(uint32_t node) {
+        detach(node);
+        tree_.free_if_bare(node);
+    }
 
     // Takes back what the change did, in reverse.
     void undo(StepRecord *record, Change *change, Sequence *s);

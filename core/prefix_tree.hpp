@@ -108,6 +108,7 @@ class PrefixTree {
 
     // Moves on when the node is freed: a record with another one is another node.
     uint32_t generation(uint32_t node) const { return header(node).generation; }
+    bool in_use(uint32_t node) const { return (header(node).generation & 1) != 0; }
     // Does it name a block in each full-attention group?
     bool whole(uint32_t node) const {
         for (uint32_t g = 0; g < group_count_; ++g) {

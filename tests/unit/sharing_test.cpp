@@ -214,6 +214,41 @@ TEST(Sharing, end_with_drop_prefix_forgets_what_nobody_else_uses) {
     EXPECT_EQ(m.stats().blocks_cached, 0u);
 }
 
+TEST(Sharing, end_with_drop_prefix_forgets_what_left_the_window) {
+    Manager m({.groups = {{6}}});
+    quire_seq a = m.sequence();
+    m.compute(a, tokens_from(1, 8));
+    m.compute(a, tokens_from(9, 9));
+    quire_seq b = m.sequence();
+    m.compute(b, joined(tokens_from(1, 8), tokens_from(500, 1)));
+    m.compute(b, tokens_from(501, 8));
+    ASSERT_EQ(m.probe(tokens_from(1, 9)), 8u);
+    m.end(a, QUIRE_END_DROP_PREFIX);
+    EXPECT_EQ(m.probe(tokens_from(1, 9)), 0u);
+    Tokens of_b = joined(tokens_from(1, 8), tokens_from(500, 10));
+    EXPECT_EQ(m.probe(of_b), 16u) << "published after what a dropped";
+    m.end(b, QUIRE_END_DROP_PREFIX);
+    EXPECT_EQ(m.probe(of_b), 0u);
+    EXPECT_EQ(m.stats().blocks_cached, 0u);
+    EXPECT_EQ(m.stats().nodes, 0u);
+}
+
+TEST(Sharing, end_with_drop_prefix_forgets_what_a_preempted_sequence_published) {
+    for (uint32_t how : {QUIRE_PREEMPT_SWAP, QUIRE_PREEMPT_RECOMPUTE}) {
+        Manager m({.host_blocks = 8});
+        quire_seq a = m.sequence();
+        m.compute(a, tokens_from(1, 13));
+        m.begin();
+        uint32_t freed = 0;
+        ASSERT_EQ(m.api().step_preempt(m.cache(), m.open(), a, how, &freed, m.error()), QUIRE_OK);
+        m.finish(m.commit());
+        ASSERT_EQ(m.probe(tokens_from(1, 13)), 12u);
+        m.end(a, QUIRE_END_DROP_PREFIX);
+        EXPECT_EQ(m.probe(tokens_from(1, 13)), 0u) << how;
+        EXPECT_EQ(m.stats().blocks_cached, 0u);
+    }
+}
+
 TEST(Sharing, queries_and_hits_are_counted_in_tokens) {
     Manager m;
     cache_prompt(&m, tokens_from(1, 9));

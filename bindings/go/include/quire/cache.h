@@ -387,7 +387,13 @@ typedef struct quire_seq_info {
 QUIRE_EXPORT quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc,
                                            quire_seq *out, quire_error *error);
 
-enum { QUIRE_END_DROP_PREFIX = 1 << 0 /* forget what it published, unless others use it */ };
+enum {
+    /* Forget the published blocks of its tokens, those included that it no longer holds (out of its
+     * window, swapped, preempted), except where another sequence holds one. Tokens that were
+     * truncated are not its own any more. Takes time in its known tokens; fails with
+     * QUIRE_E_HOST_MEMORY, and then changes nothing. */
+    QUIRE_END_DROP_PREFIX = 1 << 0
+};
 
 /* Ends a sequence. Its blocks go back at once for later work on the same queue, for others when the
  * steps that use them are done. Published blocks stay cached, the tail older than the head.
