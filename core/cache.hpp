@@ -320,6 +320,8 @@ class Cache {
 
     // cache_finish.cpp
     void distrust_copies(const StepRecord &record);
+    uint32_t first_unzeroed(uint32_t sequence, uint32_t group) const;
+    void lose_unzeroed(const StepRecord &record);
     void fail_step(StepRecord *record);
     void lose(uint32_t sequence, uint32_t valid_tokens);
     void withdraw_published(uint64_t step);

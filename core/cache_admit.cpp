@@ -352,7 +352,7 @@ Status Cache::add_item(const ItemList &list, uint32_t i) {
         return status;
     }
     Change *change = record.changes.push_uninitialized();
-    change->begin(ChangeKind::item, sequence, before);
+    change->begin(ChangeKind::item, sequence, sequence_handles_.handle(sequence), before);
     run_item(item, list.tokens, &plan, change, result);
     return Status{};
 }

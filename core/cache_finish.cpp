@@ -188,6 +188,49 @@ void Cache::distrust_copies(const StepRecord &record) {
     }
 }
 
+// The first block of a table from which on a block may show another tenant's content: one that is
+// not whole yet, and that the failed step was to zero. kNone: none.
+uint32_t Cache::first_unzeroed(uint32_t sequence, uint32_t group) const {
+    const Sequence &s = sequences_[sequence];
+    const BlockTable &t = ledger_.table(sequence, group);
+    uint32_t written =
+        geometry_.groups[group].cross && s.state.computed != 0 ? s.cross_tokens : s.state.computed;
+    for (uint32_t i = written >> geometry_.block_shift; i < t.length; ++i) {
+        uint32_t block = t.ids.data[i];
+        if (block != kNullBlock && ledger_.pool(group)[block].tenant == kMixedTenant) return i;
+    }
+    return kNone;
+}
+
+// A later step may have handed out what this one was to zero. Zeroing it now would take what its
+// holder has written since: so the holder computes that again, in a block that is zeroed.
+void Cache::lose_unzeroed(const StepRecord &record) {
+    bool zeroes = false;
+    for (const quire_block_copy &copy : record.copies) zeroes |= copy.kind == QUIRE_COPY_ZERO;
+    if (!zeroes) return;
+    for (uint32_t i = 0; i < sequences_.size(); ++i) {
+        Sequence &s = sequences_[i];
+        if (!sequence_handles_.is_live(i) || (s.state.flags & Sequence::kSwapped) != 0) continue;
+        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+            uint32_t first = first_unzeroed(i, g);
+            if (first == kNone) continue;
+            uint32_t valid = geometry_.groups[g].cross ? 0 : first << geometry_.block_shift;
+            // What is to be moved may still lie there.
+            bool moves_away = s.state.move_count != 0 && s.covered() > valid;
+            if (moves_away && s.state.move_begin < valid) valid = s.state.move_begin;
+            if (s.state.computed > valid) {
+                counts_.sequences_lost += s.marked != call_;
+                lose(i, valid);
+                continue;
+            }
+            s.state.flags |= Sequence::kLost;
+            s.state.lookahead = 0;
+            release_from(i, first, kNone);
+            leader_.touch(i);
+        }
+    }
+}
+
 void Cache::fail_step(StepRecord *failed) {
     const StepRecord &record = *failed;
     failed->failed = true;
@@ -201,7 +244,10 @@ void Cache::fail_step(StepRecord *failed) {
     distrust_copies(record);
     uint32_t slot = Timeline::slot(record.number);
     ++call_;
-    for (const Change &change : record.changes) sequences_[change.sequence].marked = call_;
+    for (const Change &change : record.changes) {
+        if (sequence_handles_.handle(change.sequence) == change.handle)
+            sequences_[change.sequence].marked = call_;
+    }
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         const Sequence &s = sequences_[i];
         if (!sequence_handles_.is_live(i) || s.pending_step[slot] != record.number) continue;
@@ -209,6 +255,7 @@ void Cache::fail_step(StepRecord *failed) {
         if (!of_the_step && s.state.computed > s.pending_position[slot]) ++counts_.sequences_lost;
         lose(i, s.pending_position[slot]);
     }
+    lose_unzeroed(record);
     withdraw_published(record.number);
 }
 

@@ -158,7 +158,7 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
     }
     if (!reserve_record(1, room.edits, room.copies, 1)) return no_host_memory();
     Change change;
-    change.begin(ChangeKind::victim, sequence, s.state);
+    change.begin(ChangeKind::victim, sequence, sequence_handles_.handle(sequence), s.state);
     change.first_edit = static_cast<uint32_t>(record.edits.size());
     change.first_copy = static_cast<uint32_t>(record.copies.size());
     change.mask_at = record.mask_words.size();

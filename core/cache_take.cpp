@@ -180,7 +180,7 @@ void Cache::run_in_place(const quire_step_item &item, const quire_token *tokens,
                          quire_step_result *result) {
     Sequence &s = sequences_[sequence];
     Change *change = open_record().changes.push_uninitialized();
-    change->begin(ChangeKind::item, sequence, s.state);
+    change->begin(ChangeKind::item, sequence, sequence_handles_.handle(sequence), s.state);
     note_tokens(item, tokens, &s);
     open_change(change, s.state.computed, s.state.known - s.state.computed);
     note_item(item, *change, result);

@@ -78,6 +78,7 @@ struct Change {
     bool doomed;       // to be dropped, see Cache::drop
     bool has_pending;  // then pending_position counts
     uint32_t sequence;
+    uint64_t handle;  // the sequence's: once it has ended, another may have its index
     uint32_t first_edit;
     uint32_t edit_end;
     uint32_t first_copy;
@@ -97,8 +98,9 @@ struct Change {
     uint32_t pending_position[kMaxUnfinished];
     SequenceState before;
 
-    void begin(ChangeKind what, uint32_t index, const SequenceState &state) {
+    void begin(ChangeKind what, uint32_t index, uint64_t of, const SequenceState &state) {
         kind = what;
+        handle = of;
         doomed = has_pending = false;
         sequence = index;
         hit_tokens = query_tokens = compute_count = cross_tokens = found_tokens = 0;

@@ -369,4 +369,73 @@ TEST(Zeroing, blocks_that_failed_copies_left_are_zeroed_in_a_cache_of_one_tenant
     EXPECT_EQ(zeroed_by(m, m.sequence(), tokens_from(100, 8)).size(), 2u);
 }
 
+// Tenant 2's bytes lie in the block that step 1 was to zero, and that step 2 hands on.
+struct HandedOn {
+    Manager m{{.blocks = 2}};
+    quire_seq holder = 0;
+    quire_step zeroing = 0;
+
+    explicit HandedOn(uint32_t token_count, const ItemOptions &item = {}, bool forks = false) {
+        quire_seq foreign = m.sequence({.ns = m.name_space()});
+        m.compute(foreign, tokens_from(100, 6));
+        m.end(foreign, QUIRE_END_DROP_PREFIX);
+        quire_seq first = m.sequence();
+        m.begin();
+        m.add(first, tokens_from(200, 6));
+        zeroing = m.commit();
+        EXPECT_EQ(zeroed(m.copies(zeroing)), m.table(first));
+        m.end(first, QUIRE_END_DROP_PREFIX);
+        holder = m.sequence();
+        m.begin();
+        m.add(holder, tokens_from(1, token_count), item);
+        quire_step later = m.commit();
+        EXPECT_EQ(zeroed(m.copies(later)), Blocks{}) << "it was its own tenant's last";
+        m.finish(later);
+        if (forks) m.fork(holder, token_count);
+        m.finish(zeroing, QUIRE_STEP_FAILED);
+        m.check();
+    }
+};
+
+TEST(Zeroing, block_handed_on_before_its_zeroing_failed_is_zeroed_again) {
+    HandedOn t(2);
+    quire_seq_info info = t.m.info(t.holder);
+    EXPECT_EQ(info.computed_tokens, 0u);
+    EXPECT_EQ(info.known_tokens, 2u);
+    EXPECT_NE(info.flags & QUIRE_SEQ_LOST, 0u);
+    EXPECT_EQ(t.m.stats().sequences_lost, 1u);
+    Blocks zero = zeroed_by(t.m, t.holder, {});
+    EXPECT_EQ(zero, t.m.table(t.holder));
+}
+
+TEST(Zeroing, block_written_whole_before_its_zeroing_failed_stays) {
+    HandedOn t(4);
+    EXPECT_EQ(t.m.info(t.holder).computed_tokens, 4u);
+    EXPECT_EQ(t.m.stats().sequences_lost, 0u);
+}
+
+TEST(Zeroing, fork_of_a_block_whose_zeroing_failed_loses_it_too) {
+    HandedOn t(2, {}, true);
+    EXPECT_EQ(t.m.stats().sequences_lost, 2u);
+    EXPECT_EQ(t.m.stats().blocks_held, 0u);
+}
+
+TEST(Zeroing, only_the_tail_of_what_was_handed_on_is_lost) {
+    HandedOn t(6);
+    EXPECT_EQ(t.m.info(t.holder).computed_tokens, 4u);
+    Blocks zero = zeroed_by(t.m, t.holder, {});
+    EXPECT_EQ(zero, Blocks{t.m.table(t.holder)[1]});
+}
+
+TEST(Zeroing, lookahead_in_what_was_handed_on_is_given_back) {
+    HandedOn t(4, {.lookahead = 3});
+    quire_seq_info info = t.m.info(t.holder);
+    EXPECT_EQ(info.computed_tokens, 4u);
+    EXPECT_EQ(info.lookahead_tokens, 0u);
+    EXPECT_EQ(info.blocks_held, 1u);
+    EXPECT_NE(info.flags & QUIRE_SEQ_LOST, 0u);
+    Blocks zero = zeroed_by(t.m, t.holder, {5});
+    EXPECT_EQ(zero, Blocks{t.m.table(t.holder)[1]});
+}
+
 }  // namespace

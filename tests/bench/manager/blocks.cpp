@@ -155,7 +155,7 @@ void evict(benchmark::State &state) {
         cached.ledger.resume(&record);
         for (uint32_t i = 0; i < batch; ++i) cached.ledger.take(0, kNoBarrier, Taker{0, 0, false});
         Change *change = record.changes.push_uninitialized();
-        change->begin(ChangeKind::item, 0, SequenceState{});
+        change->begin(ChangeKind::item, 0, 0, SequenceState{});
         change->first_edit = 0;
         change->edit_end = batch;
         cached.ledger.settle(&record);
