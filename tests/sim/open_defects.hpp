@@ -10,16 +10,12 @@ namespace sim {
 
 // Passed over: the model goes on from what the library did.
 constexpr const char *kKnown =
-    "accept-path-noop,"
-    "drop-prefix,"
     "failed-more,"
     "shared-write,"
-    "tenant-failed,"
     "victim-order";
 
 // The seed ends there and does not count: the model knows no way on.
 constexpr const char *kIgnored =
-    "abort-changes,"
     "failed-less,"
     "wait-room";
 

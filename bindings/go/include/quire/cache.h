@@ -126,7 +126,8 @@ enum { QUIRE_EVICT_LRU = 0 };
 
 enum {
     QUIRE_VICTIM_NEWEST =
-        0, /* the sequence that was first admitted last; a fork is admitted when made */
+        0, /* the sequence that was first admitted last; a fork with computed tokens is admitted
+              when made, another when it first runs */
     QUIRE_VICTIM_PRIORITY = 1 /* the lowest priority, among equals the newest */
 };
 
@@ -400,8 +401,9 @@ enum {
  * Errors   QUIRE_E_STALE  it was ended before.  QUIRE_E_BUSY  it is in the open step. */
 QUIRE_EXPORT quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint32_t flags,
                                         quire_error *error);
-/* Makes a sequence of the first `token_count` known tokens, sharing their blocks; whichever of the
- * two writes into a shared block first gets its own copy. What was computed, counting committed
+/* Makes a sequence of the first `token_count` known tokens, sharing their blocks. Neither sees what
+ * the other writes: the one that may write a shared block in place goes on after the slots that the
+ * other reads, and any other writer gets a copy of its own. What was computed, counting committed
  * steps, stays so. The fork is of its parent's namespace, which pays for its table too.
  * Errors   QUIRE_E_BUSY   the sequence is in the open step, swapped out, or has drafts not
  *                         accepted.
