@@ -6,6 +6,7 @@
 //   cache_sequence.cpp   create, end, fork, truncate, set_tokens
 //   cache_accept.cpp     accepting drafts
 //   cache_lookup.cpp     finding and publishing prefixes
+//   cache_nodes.cpp      which prefixes give way when the tree is full
 //   cache_admit.cpp      what an item needs
 //   cache_take.cpp       taking it
 //   cache_preempt.cpp    giving up blocks: swap or recompute
@@ -240,6 +241,14 @@ class Cache {
     void publish(uint32_t sequence, uint64_t ready);
     Room publish_room(const Plan &plan) const;
     bool named_elsewhere(uint32_t sequence, uint32_t index);
+
+    // cache_nodes.cpp
+    uint32_t bare_blocks(uint32_t sequence, uint32_t from) const;
+    uint32_t pinned_nodes(uint32_t sequence) const;
+    bool has_node_room(uint32_t sequence, uint32_t from) const;
+    void silence(uint32_t sequence);
+    void silence_longest(uint64_t wanted, uint32_t spared);
+    void make_node_room();
 
     // cache_admit.cpp
     Status check_item(const ItemList &list, uint32_t i, uint32_t *sequence);

@@ -107,8 +107,9 @@ Room Cache::publish_room(const Plan &plan) const {
     const Sequence &s = sequences_[plan.sequence];
     uint64_t blocks = (uint64_t{plan.position} + plan.compute) >> geometry_.block_shift;
     if (blocks <= s.state.published && !plan.swapped) return Room{};
-    uint64_t walked = ledger_.tree().alive(s.state.cursor) && !plan.swapped ? s.state.published : 0;
-    if (blocks <= walked) return Room{};
+    if ((s.state.flags & Sequence::kUnpublished) != 0) return Room{};
+    uint32_t walked = ledger_.tree().alive(s.state.cursor) && !plan.swapped ? s.state.published : 0;
+    if (blocks <= walked || !has_node_room(plan.sequence, walked)) return Room{};
     return (blocks - walked) * (Ledger::kPublish + ledger_.attach_room());
 }
 
@@ -178,6 +179,7 @@ void Cache::publish(uint32_t sequence, uint64_t ready) {
         state.published = 0;
         state.cursor = tree.root_cursor(s.root);
     }
+    if (!has_node_room(sequence, state.published)) return;
     bool under_new = false;  // then no child can be there already
     for (uint32_t i = state.published; i < full; ++i) {
         if (i + kBucketAhead < hashed_) tree.prefetch_bucket(hashes_[i + kBucketAhead]);

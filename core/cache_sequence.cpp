@@ -187,7 +187,11 @@ Status Cache::drop_published(uint32_t sequence) {
         uint32_t node = matches_[found];
         // The tail goes first, and may have taken its bare ancestors along.
         if (!tree.in_use(node) || used_by_others(sequence, found, node)) continue;
-        geometry_.any_full ? ledger_.forget(node) : ledger_.strip(node);
+        if (geometry_.any_full) {
+            ledger_.forget(node);
+        } else {
+            ledger_.strip(node);
+        }
     }
     return Status{};
 }

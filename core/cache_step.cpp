@@ -466,6 +466,7 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
         }
     }
     write_log(record);
+    make_node_room();
     return Status{};
 }
 

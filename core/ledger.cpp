@@ -344,12 +344,12 @@ void Ledger::detach(uint32_t node) {
     }
 }
 
-void Ledger::forget(uint32_t node) {
+uint32_t Ledger::forget(uint32_t node) {
     detach(node);
     if (tree_.linked(node)) tree_.unlink(node);
     uint32_t parent = tree_.parent(node);
     tree_.free_node(node);
-    if (!any_full_ && parent != kNone) tree_.free_if_bare(parent);
+    return any_full_ ? kNone : tree_.free_if_bare(parent);
 }
 
 void Ledger::restore_owner(const Edit &edit) {

@@ -128,14 +128,22 @@ class Ledger {
     // A new node under `at`; kNone when the tree is full.
     uint32_t publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
                      const Extra &extra);
-    // Takes a node out of the tree for good; its cached blocks are free. Not for the open step.
-    void forget(uint32_t node);
+    // Takes a node out of the tree for good; its cached blocks are free. Returns the nearest node
+    // above that stays, or kNone; only without full-attention groups. Not for the open step.
+    uint32_t forget(uint32_t node);
     // Takes its blocks from it, and leaves it where others below it need it. For caches without
     // full-attention groups.
     void strip(uint32_t node) {
         detach(node);
         tree_.free_if_bare(node);
     }
+    // Without full-attention groups, how many nodes must be free when a step begins: what is
+    // published before the next commit has a block, and no block has two nodes.
+    uint64_t node_reserve() const;
+    // Forgets nodes that no sequence uses, the least recently used first and leaves before what
+    // they hang on, until `wanted` nodes are free or there are no more. REQUIRES: no step is open,
+    // no group of full attention. Time O(cached blocks + nodes freed).
+    void forget_leaves(uint64_t wanted);
 
     // Takes back what the change did, in reverse.
     void undo(StepRecord *record, Change *change, Sequence *s);
@@ -186,6 +194,7 @@ class Ledger {
     void name_again(const Edit &edit);
     void undo_tree_edit(const Edit &edit);
     void detach(uint32_t node);
+    bool is_unused_leaf(uint32_t node) const;
     BlockPool *make_pool(uint32_t block_count, bool scrubs) const;
 
     // ledger_relocate.cpp

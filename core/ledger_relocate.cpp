@@ -8,7 +8,8 @@ namespace quire {
 
 // A node has a block in every full-attention group, and the open step keeps the nodes that it
 // evicts until its commit. Without such a group nodes outlive their blocks while they have
-// children: room for chains four times as long as the pool holds.
+// children: room for chains four times as long as the pool holds, and for what is published between
+// two commits (node_reserve).
 uint32_t Ledger::node_capacity(const Geometry &geometry) {
     uint64_t fewest_full = UINT64_MAX, all_blocks = 0;
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
@@ -16,7 +17,7 @@ uint32_t Ledger::node_capacity(const Geometry &geometry) {
         all_blocks += group.blocks;
         if (group.full && group.blocks < fewest_full) fewest_full = group.blocks;
     }
-    uint64_t nodes = geometry.any_full ? 2 * fewest_full : 4 * all_blocks;
+    uint64_t nodes = geometry.any_full ? 2 * fewest_full : 5 * all_blocks;
     return static_cast<uint32_t>(nodes < kNone ? nodes : kNone - 1);
 }
 
@@ -107,7 +108,10 @@ Status Ledger::make_pools(const Geometry &target, Relocation *plan) const {
 void Ledger::drop_cached(const BlockDrop &drop) {
     BlockPool &pool = *pools_[drop.group];
     uint32_t node = pool[drop.block].node;
-    if (full_[drop.group]) return forget(node);
+    if (full_[drop.group]) {
+        forget(node);
+        return;
+    }
     tree_.blocks(node)[drop.group] = kNullBlock;
     pool.free_unpublished(drop.block);
     if (!any_full_) tree_.free_if_bare(node);

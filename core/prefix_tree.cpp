@@ -248,12 +248,13 @@ void PrefixTree::free_node(uint32_t index) {
     --node_count_;
 }
 
-void PrefixTree::free_if_bare(uint32_t index) {
+uint32_t PrefixTree::free_if_bare(uint32_t index) {
     while (index != kNone) {
         Node &node = header(index);
-        if ((node.generation & 1) == 0 || node.children != 0) return;  // freed before, or needed
+        if ((node.generation & 1) == 0) return kNone;  // freed before
+        if (node.children != 0) return index;
         for (uint32_t g = 0; g < group_count_; ++g) {
-            if (blocks(index)[g] != kNullBlock) return;
+            if (blocks(index)[g] != kNullBlock) return index;
         }
         uint32_t parent = node.parent;
         if (parent != kNone && header(parent).generation != node.parent_generation) parent = kNone;
@@ -261,6 +262,7 @@ void PrefixTree::free_if_bare(uint32_t index) {
         free_node(index);
         index = parent;
     }
+    return kNone;
 }
 
 Status PrefixTree::check(const BlockPool *const *pools) const {

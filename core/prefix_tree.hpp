@@ -10,7 +10,8 @@
 //
 // A node leaves when it loses its block of a full-attention group; nodes below it are then out of
 // reach and leave as their own blocks are evicted. Without full-attention groups a node stays while
-// it names a block or has children.
+// it names a block or has children: its tokens are what a match below it is compared with. So there
+// the blocks do not bound the nodes; Cache::make_node_room does.
 //
 // Invariants (check()): (1) every linked node is in the bucket of its hash; (2) a linked node names
 // a block in each full-attention group, and those blocks name it; (3) a block names a node in use
@@ -134,11 +135,14 @@ class PrefixTree {
     bool linked(uint32_t node) const { return (header(node).flags & kLinked) != 0; }
     // Frees an unlinked node; its generation moves on.
     void free_node(uint32_t node);
-    // Frees `node`, and then its ancestors, while they name no block and have no children. For
-    // caches without full-attention groups.
-    void free_if_bare(uint32_t node);
+    // Frees `node`, and then its ancestors, while they name no block and have no children. Returns
+    // the first that stays, or kNone. For caches without full-attention groups.
+    uint32_t free_if_bare(uint32_t node);
+    // Counted only without full-attention groups.
+    bool has_children(uint32_t node) const { return header(node).children != 0; }
 
     uint32_t node_count() const { return node_count_; }
+    uint32_t free_count() const { return capacity_ - node_count_; }
     uint64_t bytes_compared() const { return bytes_compared_; }
     void set_bytes_compared(uint64_t bytes) { bytes_compared_ = bytes; }
     const uint32_t *root_words(uint32_t node) const { return roots_[header(node).root].words.data; }

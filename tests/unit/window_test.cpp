@@ -3,6 +3,8 @@
 // Groups of sliding-window layers: what falls out of the window is given back.
 
 #include <algorithm>
+#include <random>
+#include <set>
 
 #include "manager.hpp"
 
@@ -96,6 +98,174 @@ TEST(Window, a_cache_of_window_groups_alone_holds_long_sequences) {
     for (uint32_t i = 0; i < 200; ++i) m.compute(a, {i % 50});
     EXPECT_EQ(m.info(a).computed_tokens, 200u);
     EXPECT_LE(m.stats().blocks_held, 3u);
+}
+
+// Computes `count` blocks of four tokens, one block a step, all of them different.
+void grow(Manager *m, quire_seq seq, uint32_t first, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) m->compute(seq, tokens_from(first + 4 * i, 4));
+}
+
+TEST(Window, a_long_sequence_does_not_keep_others_from_being_found) {
+    Manager m({.blocks = 15, .groups = {{.window = 8}}});
+    quire_seq longest = m.sequence();
+    grow(&m, longest, 1000, 200);  // the tree has 80 nodes
+    EXPECT_EQ(m.info(longest).flags & QUIRE_SEQ_UNPUBLISHED, uint32_t{QUIRE_SEQ_UNPUBLISHED});
+    EXPECT_LT(m.stats().nodes, 40u);
+    for (uint32_t i = 0; i < 3; ++i) {
+        quire_seq other = m.sequence();
+        EXPECT_EQ(m.compute(other, tokens_from(1, 17)).hit_tokens, i == 0 ? 0u : 16u);
+        m.end(other);
+        grow(&m, longest, 5000 + 100 * i, 2);
+    }
+}
+
+TEST(Window, a_sequence_four_times_as_long_as_the_pool_is_found) {
+    Manager m({.blocks = 15, .groups = {{.window = 8}}});
+    quire_seq a = m.sequence();
+    grow(&m, a, 1000, 60);
+    EXPECT_EQ(m.info(a).flags & QUIRE_SEQ_UNPUBLISHED, 0u);
+    m.end(a);
+    EXPECT_EQ(m.probe(tokens_from(1000, 241)), 240u);
+    Tokens other = tokens_from(1000, 241);
+    other[0] = 1;  // long out of every window, and yet not the same content
+    EXPECT_EQ(m.probe(other), 0u);
+}
+
+TEST(Window, the_least_recently_used_prefixes_give_way_when_nodes_run_short) {
+    Manager m({.blocks = 31, .groups = {{.window = 8}}});
+    // Side by side, so that each keeps little more than its window in the pool: 120 of 160 nodes.
+    std::vector<quire_seq> seqs(6);
+    for (quire_seq &s : seqs) s = m.sequence();
+    for (uint32_t i = 0; i < 20; ++i) {
+        for (uint32_t k = 0; k < 6; ++k) m.compute(seqs[k], tokens_from(1000 * k + 4 * i, 4));
+    }
+    for (quire_seq s : seqs) m.end(s);
+    for (uint32_t k = 0; k < 6; ++k) EXPECT_EQ(m.probe(tokens_from(1000 * k, 81)), 80u);
+    quire_seq other = m.sequence();
+    grow(&m, other, 9000, 12);
+    EXPECT_EQ(m.probe(tokens_from(0, 81)), 0u);
+    for (uint32_t k = 1; k < 6; ++k) EXPECT_EQ(m.probe(tokens_from(1000 * k, 81)), 80u);
+    EXPECT_EQ(m.info(other).flags & QUIRE_SEQ_UNPUBLISHED, 0u);
+}
+
+TEST(Window, live_sequences_give_way_the_longest_first) {
+    Manager m({.blocks = 31, .groups = {{.window = 8}}});
+    quire_seq seqs[8];
+    for (quire_seq &s : seqs) s = m.sequence();
+    // None keeps more nodes than the pool has blocks, all of them together more than there are.
+    for (uint32_t i = 0; i < 28; ++i) {
+        for (uint32_t k = 0; k < 8; ++k) {
+            if (k == 0 && i >= 6) continue;
+            m.compute(seqs[k], tokens_from(10000 * k + 4 * i, 4));
+        }
+    }
+    EXPECT_EQ(m.info(seqs[0]).flags & QUIRE_SEQ_UNPUBLISHED, 0u) << "it is short";
+    uint32_t silent = 0;
+    for (quire_seq s : seqs) silent += (m.info(s).flags & QUIRE_SEQ_UNPUBLISHED) != 0 ? 1 : 0;
+    EXPECT_GE(silent, 1u);
+    quire_seq other = m.sequence();
+    m.compute(other, tokens_from(7, 9));
+    EXPECT_EQ(m.probe(tokens_from(7, 9)), 8u);
+}
+
+TEST(Window, a_fork_of_a_silenced_sequence_stays_consistent) {
+    Manager m({.blocks = 31, .groups = {{.window = 8}, {.window = 24}}});
+    quire_seq a = m.sequence();
+    grow(&m, a, 1000, 30);
+    quire_seq b = m.fork(a, 120);
+    grow(&m, a, 3000, 120);
+    grow(&m, b, 9000, 400);
+    m.end(a);
+    quire_seq c = m.fork(b, m.info(b).known_tokens);
+    EXPECT_NE(m.info(c).flags & QUIRE_SEQ_UNPUBLISHED, 0u);
+    grow(&m, c, 20000, 10);
+    quire_seq other = m.sequence();
+    m.compute(other, tokens_from(7, 9));
+    EXPECT_EQ(m.probe(tokens_from(7, 9)), 8u);
+}
+
+TEST(Window, an_abort_after_room_was_made_leaves_what_the_commit_left) {
+    Manager m({.blocks = 15, .groups = {{.window = 8}}});
+    quire_seq a = m.sequence();
+    for (uint32_t i = 0; i < 120; ++i) {
+        std::string before = m.snapshot();
+        m.begin();
+        m.add(a, tokens_from(1000 + 4 * i, 4));
+        m.abort();
+        EXPECT_EQ(m.snapshot(), before);
+        m.compute(a, tokens_from(1000 + 4 * i, 4));
+    }
+}
+
+// Sequences of two tokens, so that they often begin alike, grow far beyond the pool, are forked,
+// cut short, preempted and ended, and steps fail. What is found was computed before, token for
+// token.
+TEST(Window, long_random_lives_find_nothing_that_was_not_computed) {
+    for (uint32_t seed = 1; seed <= 6; ++seed) {
+        std::vector<GroupOptions> groups = {{.window = 6}};
+        if (seed % 2 == 0) groups.push_back({.window = 10, .sinks = 3});
+        Manager m({.blocks = 21, .host_blocks = seed % 3 == 0 ? 8u : 0u, .groups = groups});
+        std::mt19937 generator(seed);
+        auto below = [&](uint32_t end) { return static_cast<uint32_t>(generator() % end); };
+        struct Life {
+            quire_seq seq;
+            Tokens tokens;
+        };
+        std::vector<Life> lives;
+        std::set<Tokens> computed;  // whole blocks from the first token on
+        uint32_t hits = 0;
+        auto run = [&](Life *life, const Tokens &more, bool fails) {
+            uint32_t before = m.info(life->seq).computed_tokens;
+            m.begin({.may_preempt = below(2) == 0});
+            quire_step_result result = m.add(life->seq, more);
+            if (result.outcome != QUIRE_ITEM_RUN) return m.abort();
+            life->tokens = joined(life->tokens, more);
+            auto end = life->tokens.begin();
+            if (before == 0 && result.hit_tokens != 0) {
+                hits += result.hit_tokens;
+                EXPECT_TRUE(computed.contains(Tokens(end, end + result.hit_tokens)));
+            }
+            m.finish(m.commit(), fails ? QUIRE_STEP_FAILED : QUIRE_STEP_OK);
+            uint32_t known = m.info(life->seq).computed_tokens;
+            for (uint32_t n = 4; n <= known; n += 4) computed.insert(Tokens(end, end + n));
+        };
+        for (uint32_t i = 0; i < 500; ++i) {
+            if (lives.empty() || (lives.size() < 5 && below(8) == 0)) {
+                lives.push_back(Life{m.sequence(), {}});
+            }
+            uint32_t at = below(static_cast<uint32_t>(lives.size()));
+            Life &life = lives[at];
+            auto length = static_cast<uint32_t>(life.tokens.size());
+            switch (below(16)) {
+                case 0:
+                    m.end(life.seq);
+                    lives[at] = lives.back();
+                    lives.pop_back();
+                    break;
+                case 1:
+                    if (length == 0 || lives.size() == 6) break;
+                    if ((m.info(life.seq).flags & QUIRE_SEQ_SWAPPED) != 0) break;
+                    length -= below(length < 9 ? length : 9);
+                    lives.push_back(
+                        Life{m.fork(life.seq, length),
+                             Tokens(life.tokens.begin(), life.tokens.begin() + length)});
+                    break;
+                case 2:
+                    length -= below(length < 9 ? length + 1 : 9);
+                    ASSERT_EQ(m.api().seq_truncate(m.cache(), life.seq, length, m.error()),
+                              QUIRE_OK);
+                    life.tokens.resize(length);
+                    break;
+                default: {
+                    Tokens more(1 + below(12));
+                    for (quire_token &token : more) token = below(8) == 0 ? 2 : 1;
+                    run(&life, more, below(40) == 0);
+                }
+            }
+            m.check();
+        }
+        EXPECT_GT(hits, 0u) << "seed " << seed;
+    }
 }
 
 }  // namespace

@@ -7,7 +7,13 @@
  * K and V are in blocks, or will be once the steps that were committed have run). Steps (step.h)
  * extend both. Full blocks of computed, known tokens are published in a prefix tree, where
  * sequences of the same namespace and keys find them; a found block is compared token by token
- * before it is used.
+ * before it is used, and so is everything before it.
+ *
+ * The tree has a node for each published block. Where every group has a window, a block is found
+ * after it has left the windows of its own sequence, by the nodes of the blocks before it, which
+ * hold tokens and no K or V. The tree has room for five nodes per block of the pools. When it is
+ * nearly full, prefixes give way: of sequences that keep more nodes than the pools have blocks;
+ * then of none, the least recently used first; then of the longest sequences.
  *
  * Limits: 16 groups, 4,096 layers, 2^31 - 1 blocks a group, 2^31 - 1 tokens a sequence.
  */
@@ -367,7 +373,9 @@ enum {
     QUIRE_SEQ_LOST = 1 << 1,       /* a failed step took computed tokens back; cleared when added */
     QUIRE_SEQ_IN_STEP = 1 << 2,    /* in the open step */
     QUIRE_SEQ_PREEMPTED = 1 << 3,  /* preempted and not back yet */
-    QUIRE_SEQ_UNPUBLISHED = 1 << 4 /* publishes nothing any more, see quire_cache_reset */
+    /* Publishes nothing any more: quire_cache_reset was called, or, in a cache whose groups all have
+     * windows, the prefix tree ran out of nodes for sequences as long as this one. */
+    QUIRE_SEQ_UNPUBLISHED = 1 << 4
 };
 
 typedef struct quire_seq_info {

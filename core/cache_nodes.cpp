@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which sequences stop being findable when the prefix tree's nodes run short.
+//
+// A match is compared token by token from the first one on, so that a block can be found only while
+// the nodes of all tokens before it are there. Where every group has a window the blocks of those
+// nodes are long gone, and a long sequence keeps far more nodes than the pool has blocks. Nodes are
+// as many as the pool's blocks five times over. When fewer are free than what the next step may
+// publish, these give way in turn, until half as many again are free:
+//   1  sequences that keep more nodes without a block than the pool has blocks
+//   2  what no sequence uses, the least recently used first
+//   3  the other sequences, the longest first
+// Such a sequence goes on as before, and publishes nothing any more. No hash ever stands in for
+// tokens that are not there.
+
+#include "cache.hpp"
+
+namespace quire {
+
+// The sequence's blocks from block `from` on that are null in every group.
+uint32_t Cache::bare_blocks(uint32_t sequence, uint32_t from) const {
+    uint32_t begin = from, end = UINT32_MAX;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        if (geometry_.groups[g].cross) continue;
+        const BlockTable &t = ledger_.table(sequence, g);
+        if (geometry_.groups[g].kept_blocks > begin) begin = geometry_.groups[g].kept_blocks;
+        if (t.null_front < end) end = t.null_front;
+    }
+    return end > begin && end != UINT32_MAX ? end - begin : 0;
+}
+
+// Nodes without a block that the sequence keeps in the tree.
+uint32_t Cache::pinned_nodes(uint32_t sequence) const {
+    const SequenceState &state = sequences_[sequence].state;
+    constexpr uint32_t silent = Sequence::kUnpublished | Sequence::kSwapped;
+    if (state.published == 0 || (state.flags & silent) != 0) return 0;
+    return ledger_.tree().alive(state.cursor) ? bare_blocks(sequence, 0) : 0;
+}
+
+// May blocks from `from` on be published? Those that name no block must leave the reserve alone.
+bool Cache::has_node_room(uint32_t sequence, uint32_t from) const {
+    if (geometry_.any_full) [[likely]]
+        return true;
+    uint32_t bare = bare_blocks(sequence, from);
+    return bare == 0 || ledger_.tree().free_count() >= bare + ledger_.node_reserve();
+}
+
+// The sequence is not found any more, and publishes nothing. From the tail on, for a node leaves
+// only after those below it.
+void Cache::silence(uint32_t sequence) {
+    PrefixTree &tree = ledger_.tree();
+    sequences_[sequence].state.flags |= Sequence::kUnpublished;
+    leader_.touch(sequence);
+    auto forget_at = [&](uint32_t g, uint32_t index) {
+        uint32_t block = ledger_.table(sequence, g).ids.data[index];
+        uint32_t node = block != kNullBlock ? ledger_.pool(g)[block].node : kNone;
+        if (node != kNone && !tree.has_children(node)) ledger_.forget(node);
+    };
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        if (geometry_.groups[g].cross) continue;
+        const BlockTable &t = ledger_.table(sequence, g);
+        uint32_t kept = geometry_.groups[g].kept_blocks;
+        uint32_t gap_end = t.null_front > kept ? t.null_front : 0;
+        for (uint32_t i = t.length; i-- > gap_end;) forget_at(g, i);
+        if (gap_end == 0) continue;
+        for (uint32_t i = kept; i-- > 0;) forget_at(g, i);
+    }
+}
+
+// The longest first, those between a power of two and the next in no order.
+void Cache::silence_longest(uint64_t wanted, uint32_t spared) {
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < sequences_.size(); ++i) {
+        if (!sequence_handles_.is_live(i)) continue;
+        uint32_t pinned = pinned_nodes(i);
+        if (pinned > longest) longest = pinned;
+    }
+    while (longest > spared && ledger_.tree().free_count() < wanted) {
+        uint32_t least = longest / 2 > spared ? longest / 2 : spared;
+        for (uint32_t i = 0; i < sequences_.size(); ++i) {
+            if (ledger_.tree().free_count() >= wanted) return;
+            if (sequence_handles_.is_live(i) && pinned_nodes(i) > least) silence(i);
+        }
+        longest = least;
+    }
+}
+
+// Before any step can be open again there are as many free nodes as it may publish.
+void Cache::make_node_room() {
+    if (geometry_.any_full || prefix_off_) [[likely]]
+        return;
+    uint64_t reserve = ledger_.node_reserve();
+    const PrefixTree &tree = ledger_.tree();
+    if (tree.free_count() >= reserve) [[likely]]
+        return;
+    uint64_t wanted = reserve + reserve / 2;
+    uint32_t pool = reserve < kNone ? static_cast<uint32_t>(reserve) : kNone;
+    silence_longest(wanted, pool);
+    ledger_.forget_leaves(wanted);
+    silence_longest(wanted, 0);
+    ledger_.forget_leaves(wanted);
+}
+
+}  // namespace quire

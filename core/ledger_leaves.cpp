@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Nodes in caches without full-attention groups, where a chain of nodes lives for as long as the
+// last one names a block: which of them give way.
+
+#include "ledger.hpp"
+
+namespace quire {
+
+uint64_t Ledger::node_reserve() const {
+    uint64_t blocks = 0;
+    for (uint32_t g = 0; g < group_count_; ++g) blocks += pools_[g]->block_count();
+    return blocks;
+}
+
+bool Ledger::is_unused_leaf(uint32_t node) const {
+    if (tree_.has_children(node)) return false;
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        uint32_t block = tree_.blocks(node)[g];
+        if (block != kNullBlock && (*pools_[g])[block].state != BlockState::cached) return false;
+    }
+    return true;
+}
+
+// The lists are walked from their old ends. A window that passes gives its blocks up front first,
+// so that a chain's older blocks stand before its leaf's: from a leaf the walk goes on upwards, to
+// what it has passed on the list already. So almost always one walk of each list finds them all.
+void Ledger::forget_leaves(uint64_t wanted) {
+    QUIRE_ASSERT(record_ == nullptr && !any_full_);
+    for (bool found = true; found;) {
+        found = false;
+        for (uint32_t g = 0; g < group_count_; ++g) {
+            const BlockPool &pool = *pools_[g];
+            uint32_t block = pool.oldest_cached(kNoBarrier);
+            while (block != kNone && tree_.free_count() < wanted) {
+                uint32_t next = pool.next_in_list(block), node = pool[block].node;
+                uint64_t stamp = pool[block].stamp;
+                while (node != kNone && is_unused_leaf(node)) {
+                    uint32_t named = tree_.blocks(node)[g];
+                    if (named == kNullBlock || pool[named].stamp > stamp) break;
+                    node = forget(node);
+                    found = true;
+                }
+                block = next;
+            }
+        }
+        found = found && tree_.free_count() < wanted;
+    }
+}
+
+}  // namespace quire
