@@ -10,6 +10,9 @@ constexpr uint32_t kDefaultSequences = 1024;
 constexpr uint32_t kMaxSequences = 1u << 24;
 constexpr uint32_t kMaxNamespaces = 65536;  // the default one included
 constexpr uint32_t kMaxNamespaceKeyBytes = 256;
+constexpr uint64_t kDefaultKeyBytes = uint64_t{256} << 20;
+
+uint64_t key_limit(uint64_t key_bytes) { return key_bytes != 0 ? key_bytes : kDefaultKeyBytes; }
 
 Status check_calibrating(const Geometry &geometry, bool has_memory) {
     if (!has_memory) {
@@ -44,6 +47,7 @@ Cache::Cache(const HostAllocator &host)
       hashes_(&host_),
       matches_(&host_),
       words_(&host_),
+      spans_(&host_),
       victims_(&host_),
       named_(&host_),
       is_named_(&host_) {
@@ -53,7 +57,6 @@ Cache::Cache(const HostAllocator &host)
 Cache::~Cache() {
     for (Sequence &s : sequences_) {
         ledger_.buffers().give_back(&s.tokens);
-        ledger_.buffers().give_back(&s.spans);
         ledger_.buffers().give_back(&s.tree);
         ledger_.buffers().give_back(&s.moves);
     }
@@ -109,6 +112,8 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     bool ok = sequence_handles_.create(max_sequences) && sequences_.create(max_sequences) &&
               namespaces_.create(kMaxNamespaces) && named_.create(max_sequences) &&
               is_named_.create(max_sequences);
+    ok =
+        ok && ledger_.tree().scopes().open_account(Namespaces::kDefault, key_limit(desc.key_bytes));
     if (!ok) return no_host_memory();
     named_.shrink(0);
     for (Sequence &s : sequences_) s = Sequence{};
@@ -247,6 +252,10 @@ Status Cache::create_namespace(const quire_namespace_desc &desc, uint64_t *out) 
         return fail(QUIRE_E_LIMIT, "{} namespaces are alive: destroy one first",
                     kMaxNamespaces - 1);
     }
+    if (!ledger_.tree().scopes().open_account(index, key_limit(desc.key_bytes))) {
+        namespaces_.end(index);
+        return no_host_memory();
+    }
     namespaces_[index].quota_blocks = desc.quota_blocks;
     *out = namespaces_.handle(index);
     return Status{};
@@ -260,15 +269,8 @@ Status Cache::destroy_namespace(uint64_t handle) {
                     namespaces_[index].sequences);
     }
     if (step_open()) return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
-    uint64_t number = namespaces_[index].number;
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        BlockPool &pool = ledger_.pool(g);
-        for (uint32_t b = 1; b < pool.block_count(); ++b) {
-            uint32_t node = pool[b].node;
-            if (node != kNone && root_namespace(ledger_.tree().root_words(node)) == number)
-                ledger_.forget(node);
-        }
-    }
+    // No sequence lives in it, so that all of its content is that of idle scopes.
+    ledger_.forget_account(index);
     namespaces_.end(index);
     return Status{};
 }
@@ -282,6 +284,8 @@ Status Cache::namespace_info(uint64_t handle, quire_namespace_info *out) const {
     out->quota_blocks = ns.quota_blocks;
     out->prefix_cache_queries = ns.queries;
     out->prefix_cache_hits = ns.hits;
+    out->key_bytes = ledger_.tree().scopes().used_bytes(index);
+    out->key_bytes_limit = ledger_.tree().scopes().limit_bytes(index);
     return Status{};
 }
 

@@ -4,6 +4,7 @@
 //
 //   cache.cpp            creation, namespaces, statistics, reset, check
 //   cache_sequence.cpp   create, end, fork, truncate, set_tokens
+//   cache_keys.cpp       a sequence's keys
 //   cache_accept.cpp     accepting drafts
 //   cache_lookup.cpp     finding and publishing prefixes
 //   cache_nodes.cpp      which prefixes give way when the tree is full
@@ -227,12 +228,18 @@ class Cache {
     void drop_unreachable(uint32_t sequence, uint32_t first);
     Status share_tables(uint32_t parent, uint32_t child, uint32_t computed);
 
+    // cache_keys.cpp
+    Status use_keys(const quire_key *keys, uint32_t key_count, Sequence *fresh);
+    uint32_t use_spans(uint32_t root, uint32_t account, const quire_key *keys, uint32_t key_count);
+    Status fit_account(uint32_t account);
+    void end_keys(const Sequence &s);
+
     // cache_accept.cpp
     Status check_path(const Sequence &s, const uint32_t *path, uint32_t count) const;
 
     // cache_lookup.cpp
     bool hash_blocks(const Sequence &s, uint32_t block_count);
-    Extra extra_of(const Sequence &s, uint32_t block);
+    Extra extra_of(const Sequence &s, uint32_t block) const;
     uint32_t match(const Sequence &s, uint32_t max_blocks, uint64_t queue);
     bool visible(uint32_t node, uint64_t queue) const;
     uint32_t best_hit(uint32_t matched) const;
@@ -402,6 +409,7 @@ class Cache {
     Array<uint64_t> hashes_;   // of the blocks of the sequence looked up last
     Array<uint32_t> matches_;  // nodes of its prefix
     Array<uint32_t> words_;    // scratch for keys
+    Array<Span> spans_;        // scratch for those of a sequence
     Array<Victim> victims_;    // scratch for preempting
     // Sequences that published something while the step is open, each once.
     Array<uint32_t> named_;

@@ -249,7 +249,6 @@ Status Cache::reserve(const Plan &plan) {
         BlockTable &t = ledger_.table(plan.sequence, g);
         if (!ledger_.buffers().grow(&t.ids, plan.length[g], t.length)) return no_host_memory();
     }
-    if (s.span_words != 0 && !words_.reserve(s.span_words)) return no_host_memory();
     if (!ledger_.buffers().grow(&s.tree, plan.drafts, 0)) return no_host_memory();
     Room room = take_room(plan) + publish_room(plan);
     if (!reserve_record(1, room.edits, room.copies, 0)) return no_host_memory();

@@ -17,22 +17,15 @@ constexpr uint32_t kBlockAhead = 8;
 
 }  // namespace
 
-Extra Cache::extra_of(const Sequence &s, uint32_t block) {
-    if (s.span_words == 0) [[likely]]
-        return Extra{};
-    uint32_t begin = block << geometry_.block_shift;
-    if (!encode_block(s.spans.data, s.span_words, begin, begin + geometry_.block_tokens, &words_)) {
-        words_.shrink(0);
-    }
-    return Extra{words_.data(), static_cast<uint32_t>(words_.size())};
+// What the sequence's spans say of its block.
+Extra Cache::extra_of(const Sequence &s, uint32_t block) const {
+    return ledger_.tree().extra(s.scope, block << geometry_.block_shift);
 }
 
 // Fills hashes_[0, block_count) with the chain from the sequence's root.
 bool Cache::hash_blocks(const Sequence &s, uint32_t block_count) {
     waiting_ = Waiting{};
     if (!hashes_.reserve(block_count) || !matches_.reserve(block_count)) return false;
-    // Room for the words of one block's spans, so that extra_of cannot fail.
-    if (s.span_words != 0 && !words_.reserve(s.span_words)) return false;
     hashes_.resize_within(block_count);
     uint64_t hash = ledger_.tree().root_cursor(s.root).hash;
     const uint32_t *tokens = s.tokens.data;
@@ -165,7 +158,7 @@ uint64_t Cache::depends(const Sequence &s, uint32_t end) const {
 }
 
 // Publishes what became full and known; `ready` is the step that computes it. Stops early, to go on
-// at the next publication, when the tree is full or memory is short.
+// at the next publication, when the tree is full.
 void Cache::publish(uint32_t sequence, uint64_t ready) {
     Sequence &s = sequences_[sequence];
     SequenceState &state = s.state;
@@ -174,7 +167,6 @@ void Cache::publish(uint32_t sequence, uint64_t ready) {
     if (full <= state.published || prefix_off_ || (state.flags & silent) != 0) return;
     if (s.cross_tokens != 0) return;  // its K and V follow from more than tokens and keys
     PrefixTree &tree = ledger_.tree();
-    if (s.span_words != 0 && !words_.reserve(s.span_words)) return;
     if (!tree.alive(state.cursor)) {
         state.published = 0;
         state.cursor = tree.root_cursor(s.root);

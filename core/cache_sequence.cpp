@@ -32,30 +32,19 @@ Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys,
                     desc.cross_tokens, geometry_.max_sequence_tokens);
     }
     QUIRE_TRY(check_keys(keys, desc.key_count));
-    words_.shrink(0);
-    if (!encode_root(namespaces_[ns].number, keys, desc.key_count, &words_))
-        return no_host_memory();
-    uint32_t root =
-        ledger_.tree().acquire_root(words_.data(), static_cast<uint32_t>(words_.size()));
-    if (root == kNone) return no_host_memory();
-    words_.shrink(0);
+    if (sequence_handles_.full()) return no_sequence_left();
     Sequence fresh{};
-    bool ok = encode_spans(keys, desc.key_count, &words_) &&
-              ledger_.buffers().grow(&fresh.spans, static_cast<uint32_t>(words_.size()), 0);
-    uint32_t index = ok ? sequence_handles_.take() : HandleTable::kNone;
-    if (index == HandleTable::kNone) {
-        ledger_.buffers().give_back(&fresh.spans);
-        ledger_.tree().release_root(root);
-        if (!ok) return no_host_memory();
-        return no_sequence_left();
-    }
-    if (!words_.empty()) std::memcpy(fresh.spans.data, words_.data(), words_.size() * 4);
-    fresh.span_words = static_cast<uint32_t>(words_.size());
-    fresh.root = root;
     fresh.name_space = ns;
+    QUIRE_TRY(use_keys(keys, desc.key_count, &fresh));
+    Status fits = fit_account(ns);
+    uint32_t index = fits.ok() ? sequence_handles_.take() : HandleTable::kNone;
+    if (index == HandleTable::kNone) {
+        end_keys(fresh);
+        return fits.ok() ? no_sequence_left() : fits;
+    }
     fresh.priority = desc.priority;
     fresh.cross_tokens = desc.cross_tokens;
-    fresh.state.cursor = ledger_.tree().root_cursor(root);
+    fresh.state.cursor = ledger_.tree().root_cursor(fresh.root);
     sequences_[index] = fresh;
     leader_.touch(index);
     ++namespaces_[ns].sequences;
@@ -218,9 +207,8 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     Sequence &s = sequences_[index];
     if ((flags & QUIRE_END_DROP_PREFIX) != 0) QUIRE_TRY(drop_published(index));
     release_from(index, 0, kNone);
-    ledger_.tree().release_root(s.root);
+    end_keys(s);
     ledger_.buffers().give_back(&s.tokens);
-    ledger_.buffers().give_back(&s.spans);
     ledger_.buffers().give_back(&s.tree);
     ledger_.buffers().give_back(&s.moves);
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -296,12 +284,10 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     }
     Sequence fresh{};
     BufferPool &buffers = ledger_.buffers();
-    bool ok =
-        buffers.grow(&fresh.tokens, token_count, 0) && buffers.grow(&fresh.spans, p.span_words, 0);
+    bool ok = buffers.grow(&fresh.tokens, token_count, 0);
     uint32_t child = ok ? sequence_handles_.take() : HandleTable::kNone;
     if (child == HandleTable::kNone) {
         buffers.give_back(&fresh.tokens);
-        buffers.give_back(&fresh.spans);
         if (!ok) return no_host_memory();
         return no_sequence_left();
     }
@@ -315,17 +301,16 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     Status shared = share_tables(parent, child, computed);
     if (!shared.ok()) {
         buffers.give_back(&fresh.tokens);
-        buffers.give_back(&fresh.spans);
         sequences_[child] = Sequence{};
         sequence_handles_.end(child);
         return shared;
     }
     Sequence &s = sequences_[child];
     if (token_count != 0) std::memcpy(s.tokens.data, p.tokens.data, uint64_t{token_count} * 4);
-    if (p.span_words != 0) std::memcpy(s.spans.data, p.spans.data, uint64_t{p.span_words} * 4);
-    s.span_words = p.span_words;
     s.root = p.root;
-    ledger_.tree().share_root(s.root);
+    s.scope = p.scope;
+    ledger_.tree().scopes().use(s.root);
+    if (s.scope != kNone) ledger_.tree().scopes().use(s.scope);
     s.priority = p.priority;
     s.last_step = p.last_step;
     s.state = p.state;

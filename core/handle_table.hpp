@@ -88,6 +88,8 @@ class HandleTable {
 
     uint32_t capacity() const { return static_cast<uint32_t>(handles_.size()); }
     uint32_t live() const { return live_; }
+    // As many records live as there may be, or none can be made any more.
+    bool full() const { return free_.empty() || worn_out_; }
     // No record can be made any more, ever.
     bool worn_out() const { return worn_out_; }
 

@@ -507,7 +507,14 @@ void Ledger::settle(StepRecord *record) {
             const Edit &edit = record->edits[i];
             if (i + kSettleAhead < change.edit_end) {
                 const Edit &later = record->edits[i + kSettleAhead];
-                if (later.kind == EditKind::evict) tree_.prefetch_node(later.node);
+                if (later.kind == EditKind::evict) {
+                    tree_.prefetch_node(later.node);
+                    tree_.prefetch_links(later.node);
+                }
+            }
+            if (i + kSettleAhead / 2 < change.edit_end) {
+                const Edit &later = record->edits[i + kSettleAhead / 2];
+                if (later.kind == EditKind::evict) tree_.prefetch_neighbours(later.node);
             }
             if (edit.kind == EditKind::drop_ref) {
                 // A sequence that let go of a block must not write into it when it, or the next

@@ -137,6 +137,16 @@ class Ledger {
         detach(node);
         tree_.free_if_bare(node);
     }
+
+    // Forgets all that is cached of a namespace. REQUIRES: no sequence uses a scope of it, no step
+    // is open. Time O(nodes of the namespace).
+    void forget_account(uint32_t account);
+    // Makes the account fit its limit, by forgetting all nodes of scopes that no sequence uses, the
+    // longest unused first. False: that would not do, and nothing changed. Also while a step is
+    // open, which is why a scope with a block that is not merely cached stays.
+    // Time O(1) within the limit, else O(nodes of the scopes looked at).
+    [[nodiscard]] bool trim_account(uint32_t account);
+
     // Without full-attention groups, how many nodes must be free when a step begins: what is
     // published before the next commit has a block, and no block has two nodes.
     uint64_t node_reserve() const;
@@ -195,6 +205,9 @@ class Ledger {
     void undo_tree_edit(const Edit &edit);
     void detach(uint32_t node);
     bool is_unused_leaf(uint32_t node) const;
+    bool is_unused(uint32_t node) const;
+    bool is_unused_scope(uint32_t scope) const;
+    void forget_nodes(uint32_t scope);
     BlockPool *make_pool(uint32_t block_count, bool scrubs) const;
 
     // ledger_relocate.cpp

@@ -14,7 +14,10 @@ uint64_t Ledger::node_reserve() const {
 }
 
 bool Ledger::is_unused_leaf(uint32_t node) const {
-    if (tree_.has_children(node)) return false;
+    return !tree_.has_children(node) && is_unused(node);
+}
+
+bool Ledger::is_unused(uint32_t node) const {
     for (uint32_t g = 0; g < group_count_; ++g) {
         uint32_t block = tree_.blocks(node)[g];
         if (block != kNullBlock && (*pools_[g])[block].state != BlockState::cached) return false;

@@ -5,8 +5,9 @@
 // A node is one block-sized span of tokens under one parent, and names one optional block per
 // group. The parent of a first node is a root: one namespace and one set of whole-sequence keys. A
 // node is found through a hash of everything before it, and taken only if its parent is the node
-// matched before (index and generation), and its tokens and extra keys are equal. So a collision
-// costs time and never serves foreign content.
+// matched before (index and generation), its tokens are equal, and the spans of keys over them. So
+// a collision costs time and never serves foreign content. Keys are in the node's scope (scopes),
+// so that publishing allocates nothing.
 //
 // A node leaves when it loses its block of a full-attention group; nodes below it are then out of
 // reach and leave as their own blocks are evicted. Without full-attention groups a node stays while
@@ -15,7 +16,7 @@
 //
 // Invariants (check()): (1) every linked node is in the bucket of its hash; (2) a linked node names
 // a block in each full-attention group, and those blocks name it; (3) a block names a node in use
-// that names it.
+// that names it; (4) every node in use is on its scope's list, once, if that has one.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -23,13 +24,16 @@
 #include "block_pool.hpp"
 #include "geometry.hpp"
 #include "hash.hpp"
+#include "scopes.hpp"
 
 namespace quire {
 
-// Bytes beside the tokens that decide a block's content, as words; built by SequenceKeys.
+// What beside the tokens decides a block's content: the spans of `scope` that overlap the block
+// that begins at token `begin`. Without such a span scope is kNone, whatever the sequence has
+// elsewhere.
 struct Extra {
-    const uint32_t *words = nullptr;
-    uint32_t count = 0;
+    uint32_t scope = kNone;
+    uint32_t begin = 0;
 };
 
 // A point in the tree: a node, or with node == kNone the root itself.
@@ -42,31 +46,29 @@ struct TreeCursor {
 class PrefixTree {
  public:
     PrefixTree(const HostAllocator *host, BufferPool *buffers)
-        : records_(host),
-          buckets_(host),
-          free_stack_(host),
-          extras_(host),
-          roots_(host),
-          root_buckets_(host),
-          buffers_(buffers) {}
-    ~PrefixTree();
+        : records_(host), buckets_(host), free_stack_(host), links_(host), scopes_(host, buffers) {}
 
     Status create(const Geometry &geometry, uint32_t node_capacity, uint64_t seed);
 
     // Room for so many nodes; nothing else changes. False: no memory.
     [[nodiscard]] bool reserve(uint32_t node_capacity);
 
-    // A root holds its key words; equal words give the same root. kNone: no memory.
-    // Each call is paired with a release_root.
-    uint32_t acquire_root(const uint32_t *words, uint32_t word_count);
-    void release_root(uint32_t root);
-    void share_root(uint32_t root) { ++roots_[root].references; }
-    TreeCursor root_cursor(uint32_t root) const { return TreeCursor{kNone, 0, roots_[root].hash}; }
+    // Roots among them: what nodes belong to.
+    Scopes &scopes() { return scopes_; }
+    const Scopes &scopes() const { return scopes_; }
+    TreeCursor root_cursor(uint32_t root) const { return TreeCursor{kNone, 0, scopes_.hash(root)}; }
 
+    // What the spans of `scope`, which may be kNone, say of the block that begins at token `begin`.
+    Extra extra(uint32_t scope, uint32_t begin) const {
+        if (scope == kNone || !scopes_.overlaps(scope, begin, begin + block_tokens_)) [[likely]]
+            return Extra{};
+        return Extra{scope, begin};
+    }
     uint64_t hash_block(uint64_t previous, const uint32_t *tokens, const Extra &extra) const {
         uint64_t hash = chain_hash(previous, tokens, uint64_t{block_tokens_} * sizeof(uint32_t));
-        if (extra.count != 0) hash = chain_hash(hash, extra.words, uint64_t{extra.count} * 4);
-        return hash;
+        if (extra.scope == kNone) [[likely]]
+            return hash;
+        return scopes_.hash_overlap(hash, extra.scope, extra.begin, extra.begin + block_tokens_);
     }
 
     // The child of `at` with this content, or kNone. Counts compared bytes.
@@ -86,6 +88,20 @@ class PrefixTree {
     // The node should be there already, see prefetch_node.
     void prefetch_bucket_of(uint32_t node) const { prefetch_bucket(header(node).hash); }
     uint32_t candidate(uint64_t hash) const { return buckets_[hash & bucket_mask_]; }
+
+    // The next node of the same scope, or kNone; the first is Scopes::first_node.
+    uint32_t next_of_scope(uint32_t node) const { return links_[node].next; }
+    // Asks for what freeing the node writes: its place on its scope's list, and then, once that is
+    // there, those of its neighbours.
+    void prefetch_links(uint32_t node) const {
+        if (has_lists_) __builtin_prefetch(&links_[node], 1);
+    }
+    void prefetch_neighbours(uint32_t node) const {
+        if (!has_lists_) return;
+        const NodeLink link = links_[node];
+        if (link.prev != kNone) __builtin_prefetch(&links_[link.prev], 1);
+        if (link.next != kNone) __builtin_prefetch(&links_[link.next], 1);
+    }
 
     // Adds a child that is not there yet; it names no block. kNone when no node is left.
     uint32_t insert(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
@@ -145,7 +161,7 @@ class PrefixTree {
     uint32_t free_count() const { return capacity_ - node_count_; }
     uint64_t bytes_compared() const { return bytes_compared_; }
     void set_bytes_compared(uint64_t bytes) { bytes_compared_ = bytes; }
-    const uint32_t *root_words(uint32_t node) const { return roots_[header(node).root].words.data; }
+    uint32_t scope(uint32_t node) const { return header(node).scope; }
     uint32_t capacity() const { return capacity_; }
 
     Status check(const BlockPool *const *pools) const;
@@ -158,25 +174,18 @@ class PrefixTree {
         uint32_t parent;  // kNone: the root
         uint32_t parent_generation;
         uint32_t generation;  // odd = in use
-        uint32_t root;
+        uint32_t scope;       // a node out of reach still names it
         uint32_t bucket_next;
         uint32_t flags;
         uint32_t children;  // counted only without full-attention groups
-        uint32_t extra;     // index of its words, kNone = none
+        uint32_t reserved0;
         // Behind it: a block of each group (0 = none), and on the next cache line the tokens.
     };
-    struct ExtraRecord {
-        Buffer words;
-        uint32_t count;
-        uint32_t next_free;
-    };
-    struct Root {
-        Buffer words;
-        uint32_t count;
-        uint32_t references;  // sequences and nodes: a node out of reach still names its root
-        uint32_t next;        // in the bucket, or the free list
-        uint32_t reserved0;
-        uint64_t hash;
+    // Neighbours on the scope's list. Apart from the records: eviction writes those of two others,
+    // and eight of these come with one cache line.
+    struct NodeLink {
+        uint32_t prev;
+        uint32_t next;
     };
 
     static constexpr uint32_t kHeaderWords = sizeof(Node) / sizeof(uint32_t);
@@ -195,21 +204,17 @@ class PrefixTree {
         __builtin_prefetch(&header(node), 1);
         __builtin_prefetch(tokens_of(node), 1);
     }
-    bool same_extra(uint32_t extra, const Extra &wanted) const;
-    bool store_extra(Node *node, const Extra &extra);
+    bool same_scope(uint32_t scope, uint32_t root, const Extra &wanted) const;
+    void enter_scope(uint32_t node, uint32_t scope);
+    void leave_scope(uint32_t node);
     void leave_parent(const Node &node);
-    void spread_roots();
-    uint32_t &root_bucket(uint64_t hash) {
-        return root_buckets_[hash & (root_buckets_.size() - 1)];
-    }
+    Status check_scopes() const;
 
     Array<uint32_t> records_;  // node i at i * stride_words_
     Array<uint32_t> buckets_;
     Array<uint32_t> free_stack_;  // [capacity] records that were used, the last freed on top
-    Array<ExtraRecord> extras_;
-    Array<Root> roots_;
-    Array<uint32_t> root_buckets_;
-    BufferPool *buffers_;
+    Array<NodeLink> links_;
+    Scopes scopes_;
     uint32_t capacity_ = 0;
     uint32_t block_tokens_ = 0;
     uint32_t group_count_ = 0;
@@ -217,14 +222,11 @@ class PrefixTree {
     uint32_t stride_words_ = 0;
     uint32_t first_unused_ = 0;  // records from here on were never used
     uint32_t free_nodes_ = 0;    // on the stack
-    uint32_t free_extra_ = kNone;
-    uint32_t free_root_ = kNone;
-    uint32_t root_count_ = 0;
     uint32_t node_count_ = 0;
     bool counts_children_ = false;
+    bool has_lists_ = false;  // some scope listed a node
     bool full_group_[kMaxGroups] = {};
     uint64_t bucket_mask_ = 0;
-    uint64_t seed_ = 0;
     uint64_t bytes_compared_ = 0;
 };
 

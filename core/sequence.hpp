@@ -73,14 +73,13 @@ struct Sequence {
     uint32_t change = kNone;  // its item, or its giving up, in the open step
     uint64_t marked = 0;      // the begin or add call that names it
     uint32_t root = kNone;    // of the prefix tree
+    uint32_t scope = kNone;   // its spans, if it has any
     uint32_t name_space = 0;
     int32_t priority = 0;
     uint32_t blocks_held = 0;  // entries that are not null
-    uint32_t span_words = 0;
     uint32_t cross_tokens = 0;
     uint64_t last_step = 0;  // that touches its blocks
     Buffer tokens;
-    Buffer spans;  // SequenceKeys encodes them
     Buffer tree;   // parents of the drafts, while they are a tree
     Buffer moves;  // where the tokens to be moved lie, rising
     // Which unfinished steps its tokens depend on, from where on: if pending_step[i] fails, only

@@ -8,8 +8,6 @@ namespace quire {
 
 namespace {
 
-bool is_span(const quire_key &key) { return key.begin != 0 || key.end != 0; }
-
 uint32_t words_of(uint32_t size_bytes) { return (size_bytes + 3) / 4; }
 
 bool append_bytes(const void *bytes, uint32_t size_bytes, Array<uint32_t> *out) {
@@ -55,6 +53,11 @@ Status check_keys(const quire_key *keys, uint32_t key_count) {
     return Status{};
 }
 
+bool encode_key(const quire_key &key, Array<uint32_t> *out) {
+    return append_words({key.type, key.size_bytes}, out) &&
+           append_bytes(key.bytes, key.size_bytes, out);
+}
+
 bool encode_root(uint64_t name_space, const quire_key *keys, uint32_t key_count,
                  Array<uint32_t> *out) {
     uint32_t whole = 0;
@@ -63,41 +66,7 @@ bool encode_root(uint64_t name_space, const quire_key *keys, uint32_t key_count,
              high = static_cast<uint32_t>(name_space >> 32);
     if (!append_words({low, high, whole}, out)) return false;
     for (uint32_t i = 0; i < key_count; ++i) {
-        if (is_span(keys[i])) continue;
-        if (!append_words({keys[i].type, keys[i].size_bytes}, out) ||
-            !append_bytes(keys[i].bytes, keys[i].size_bytes, out)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool encode_spans(const quire_key *keys, uint32_t key_count, Array<uint32_t> *out) {
-    for (uint32_t i = 0; i < key_count; ++i) {
-        const quire_key &key = keys[i];
-        if (!is_span(key)) continue;
-        if (!append_words({key.begin, key.end, key.type, key.size_bytes}, out) ||
-            !append_bytes(key.bytes, key.size_bytes, out)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool encode_block(const uint32_t *spans, uint32_t span_words, uint32_t begin, uint32_t end,
-                  Array<uint32_t> *out) {
-    out->shrink(0);
-    for (uint32_t at = 0; at < span_words;) {
-        uint32_t span_begin = spans[at], span_end = spans[at + 1];
-        uint32_t type = spans[at + 2], size_bytes = spans[at + 3];
-        if (span_begin < end && begin < span_end) {
-            // Two's complement: a span that began before the block has a negative begin.
-            if (!append_words({type, span_begin - begin, span_end - begin, size_bytes}, out) ||
-                !append_bytes(spans + at + 4, size_bytes, out)) {
-                return false;
-            }
-        }
-        at += 4 + words_of(size_bytes);
+        if (!is_span(keys[i]) && !encode_key(keys[i], out)) return false;
     }
     return true;
 }

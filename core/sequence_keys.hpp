@@ -2,19 +2,14 @@
 //
 // sequence_keys: what beside tokens decides a sequence's K and V, encoded without ambiguity.
 //
-// Root words:  namespace number (2 words), key count, then per key {type, size_bytes, bytes padded
-// with
-// zeros}. Span words:  per span {begin, end, type, size_bytes, padded bytes}; kept with the
-// sequence. Block words: per span that overlaps the block {type, begin and end relative to the
-// block, size_bytes,
-//              padded bytes}. Every field has a fixed width or its length before it, so different
-//              inputs never encode alike.
+// Root words: namespace number (2 words), key count, then the words of each whole-sequence key.
+// Key words:  {type, size_bytes, bytes padded with zeros}; a span's key is stored as these.
+// Every field has a fixed width or its length before it, so different inputs never encode alike.
 //
 // Threads: none.
 #pragma once
 
 #include "host_memory.hpp"
-#include "prefix_tree.hpp"
 #include "quire/cache.h"
 
 namespace quire {
@@ -29,16 +24,10 @@ Status check_keys(const quire_key *keys, uint32_t key_count);
 bool encode_root(uint64_t name_space, const quire_key *keys, uint32_t key_count,
                  Array<uint32_t> *out);
 
-// The namespace of root words.
-inline uint64_t root_namespace(const uint32_t *words) {
-    return words[0] | uint64_t{words[1]} << 32;
-}
+// Is the key of a span of tokens, and not of the whole sequence?
+inline bool is_span(const quire_key &key) { return key.begin != 0 || key.end != 0; }
 
-// Appends the span words. False: no memory.
-bool encode_spans(const quire_key *keys, uint32_t key_count, Array<uint32_t> *out);
-
-// Rewrites `out` with the words of the block [begin, end). False: no memory.
-bool encode_block(const uint32_t *spans, uint32_t span_words, uint32_t begin, uint32_t end,
-                  Array<uint32_t> *out);
+// Appends the key's words to `out`. False: no memory.
+bool encode_key(const quire_key &key, Array<uint32_t> *out);
 
 }  // namespace quire

@@ -153,6 +153,53 @@ TEST(HostMemoryFailure, step_begin_opens_no_step) {
     ASSERT_EQ(c.api.step_finish(c.cache, step, nullptr, QUIRE_STEP_OK, &c.error), QUIRE_OK);
 }
 
+// Whatever fails on the way, a step that runs publishes every block that it fills.
+TEST(HostMemoryFailure, a_step_publishes_all_of_its_blocks_under_spans_or_is_refused) {
+    constexpr uint32_t kTokens = 200;
+    const std::string picture(4096, 'p');
+    std::vector<quire_key> keys(64, quire_key{QUIRE_KEY_MEDIA, 4096, picture.data(), 0, kTokens});
+    for (uint32_t i = 0; i < keys.size(); ++i) keys[i].begin = i;
+    keys[0] = quire_key{QUIRE_KEY_MEDIA, 4095, picture.data(), 0, kTokens};
+    uint64_t refused = 0;
+    bool reached = true;
+    for (uint64_t n = 1; reached && n <= kMostCalls; ++n) {
+        Case c;
+        ASSERT_EQ(c.create_cache(), QUIRE_OK);
+        auto desc = described<quire_seq_desc>();
+        desc.keys = keys.data();
+        desc.key_count = static_cast<uint32_t>(keys.size());
+        desc.key_stride = sizeof keys[0];
+        std::string before = c.state();
+        c.host.fail_at = c.host.calls + n;
+        quire_seq seq = 0, other = 0;
+        quire_step step = 0;
+        if (c.api.seq_create(c.cache, &desc, &seq, &c.error) != QUIRE_OK) {
+            EXPECT_EQ(c.state(), before);
+            ASSERT_EQ(c.api.seq_create(c.cache, &desc, &seq, &c.error), QUIRE_OK);
+        }
+        before = c.state();
+        if (c.begin({seq}, kTokens, &step) != QUIRE_OK) {
+            EXPECT_EQ(c.state(), before);
+            ASSERT_EQ(c.begin({seq}, kTokens, &step), QUIRE_OK) << c.error.message;
+        }
+        if (c.api.step_commit(c.cache, step, nullptr, &c.error) != QUIRE_OK) {
+            ASSERT_EQ(c.api.step_commit(c.cache, step, nullptr, &c.error), QUIRE_OK);
+        }
+        reached = c.host.calls >= c.host.fail_at;
+        refused += reached ? 1 : 0;
+        c.host.fail_at = UINT64_MAX;
+        ASSERT_EQ(c.api.step_finish(c.cache, step, nullptr, QUIRE_STEP_OK, &c.error), QUIRE_OK);
+        ASSERT_EQ(c.api.seq_create(c.cache, &desc, &other, &c.error), QUIRE_OK);
+        uint32_t hits = 0;
+        Tokens tokens = tokens_from(1, kTokens);
+        ASSERT_EQ(c.api.prefix_probe(c.cache, other, tokens.data(), kTokens, &hits, &c.error),
+                  QUIRE_OK);
+        EXPECT_EQ(hits, kTokens - 4) << "allocation " << n;
+        EXPECT_EQ(c.api.cache_check(c.cache, &c.error), QUIRE_OK) << c.error.message;
+    }
+    EXPECT_GT(refused, 10u);
+}
+
 TEST(HostMemoryFailure, step_add_leaves_the_open_step_as_it_was) {
     Case c;
     ASSERT_EQ(c.create_cache(), QUIRE_OK);

@@ -61,6 +61,7 @@ Manager::Manager(const CacheOptions &options) : api_(library()) {
     desc.victim = options.victim;
     desc.swap_bytes_per_second = options.swap_bytes_per_second;
     desc.prefill_tokens_per_second = options.prefill_tokens_per_second;
+    desc.key_bytes = options.key_bytes;
     expect_ok(api_.cache_create(instance_, &desc, &cache_, &error_), "cache_create");
 }
 
@@ -77,9 +78,10 @@ void Manager::expect_ok(quire_status status, const char *what) {
 
 void Manager::check() { expect_ok(api_.cache_check(cache_, &error_), "cache_check"); }
 
-quire_namespace Manager::name_space(uint32_t quota_blocks) {
+quire_namespace Manager::name_space(uint32_t quota_blocks, uint64_t key_bytes) {
     auto desc = described<quire_namespace_desc>();
     desc.quota_blocks = quota_blocks;
+    desc.key_bytes = key_bytes;
     quire_namespace out = 0;
     expect_ok(api_.namespace_create(cache_, &desc, &out, &error_), "namespace_create");
     return out;
@@ -239,6 +241,12 @@ std::vector<quire_preemption> Manager::preempted(quire_step step) {
 quire_cache_stats Manager::stats() {
     auto out = described<quire_cache_stats>();
     expect_ok(api_.cache_get_stats(cache_, &out, &error_), "cache_get_stats");
+    return out;
+}
+
+quire_namespace_info Manager::info_of(quire_namespace ns) {
+    auto out = described<quire_namespace_info>();
+    expect_ok(api_.namespace_get_info(cache_, ns, &out, &error_), "namespace_get_info");
     return out;
 }
 

@@ -52,6 +52,7 @@ struct CacheOptions {
     uint32_t flags = 0;
     float swap_bytes_per_second = 0;
     float prefill_tokens_per_second = 0;
+    uint64_t key_bytes = 0;
     std::vector<GroupOptions> groups = {GroupOptions{}};
 };
 
@@ -89,7 +90,7 @@ class Manager {
     quire_error *error() { return &error_; }
     std::string message() const { return error_.message; }
 
-    quire_namespace name_space(uint32_t quota_blocks = 0);
+    quire_namespace name_space(uint32_t quota_blocks = 0, uint64_t key_bytes = 0);
     quire_seq sequence(const SequenceOptions &options = {});
     quire_seq fork(quire_seq seq, uint32_t token_count);
     // A sequence that was made by a call of one's own is in the snapshots too.
@@ -116,6 +117,7 @@ class Manager {
     std::vector<quire_preemption> preempted(quire_step step);
     quire_cache_stats stats();
     quire_seq_info info(quire_seq seq);
+    quire_namespace_info info_of(quire_namespace ns);
     // Counts, and what is known of the sequences: equal before and after means that nothing
     // changed.
     std::string snapshot();

@@ -21,18 +21,12 @@ using Words = std::vector<uint32_t>;
 const char *const kTexts[] = {"", "a", "\0", "ab", "abcd", "abcde"};
 const uint32_t kLengths[] = {0, 1, 1, 2, 4, 5};
 
-// Whole-sequence keys of two types over all texts, and none.
-std::vector<quire_key> all_keys(bool spans) {
+// Whole-sequence keys of two types over all texts.
+std::vector<quire_key> all_keys() {
     std::vector<quire_key> keys;
     for (uint32_t type : {QUIRE_KEY_ADAPTER, QUIRE_KEY_SALT}) {
         for (size_t t = 0; t < 6; ++t) {
-            if (!spans) {
-                keys.push_back(quire_key{type, kLengths[t], kTexts[t], 0, 0});
-                continue;
-            }
-            for (auto [begin, end] : {std::pair{0u, 2u}, {1u, 2u}, {1u, 9u}}) {
-                keys.push_back(quire_key{type, kLengths[t], kTexts[t], begin, end});
-            }
+            keys.push_back(quire_key{type, kLengths[t], kTexts[t], 0, 0});
         }
     }
     return keys;
@@ -42,16 +36,15 @@ std::string described(const quire_key *keys, size_t count) {
     std::string out;
     for (size_t i = 0; i < count; ++i) {
         const char *bytes = static_cast<const char *>(keys[i].bytes);
-        out += std::to_string(keys[i].type) + ":" + std::to_string(keys[i].begin) + "-" +
-               std::to_string(keys[i].end) + "'" + std::string(bytes, keys[i].size_bytes) + "' ";
+        out += std::to_string(keys[i].type) + "'" + std::string(bytes, keys[i].size_bytes) + "' ";
     }
     return out;
 }
 
 // Calls visit with every list of up to two keys.
 template <typename Visit>
-void for_all_lists(bool spans, Visit visit) {
-    std::vector<quire_key> keys = all_keys(spans);
+void for_all_lists(Visit visit) {
+    std::vector<quire_key> keys = all_keys();
     visit(keys.data(), uint32_t{0});
     for (const quire_key &a : keys) {
         visit(&a, uint32_t{1});
@@ -62,31 +55,25 @@ void for_all_lists(bool spans, Visit visit) {
     }
 }
 
-template <typename Encode>
-void expect_all_different(bool spans, Encode encode) {
+TEST(SequenceKeys, no_two_lists_of_whole_sequence_keys_encode_alike) {
     std::map<Words, std::string> seen;
-    for_all_lists(spans, [&](const quire_key *keys, uint32_t count) {
+    for_all_lists([&](const quire_key *keys, uint32_t count) {
+        Array<uint32_t> out(test::host());
+        EXPECT_TRUE(encode_root(7, keys, count, &out));
         std::string name = described(keys, count);
-        auto [it, fresh] = seen.emplace(encode(keys, count), name);
+        auto [it, fresh] = seen.emplace(Words(out.begin(), out.end()), name);
         EXPECT_TRUE(fresh) << name << " encodes as " << it->second;
     });
 }
 
-TEST(SequenceKeys, no_two_lists_of_whole_sequence_keys_encode_alike) {
-    expect_all_different(false, [](const quire_key *keys, uint32_t count) {
+TEST(SequenceKeys, no_two_keys_encode_alike) {
+    std::map<Words, std::string> seen;
+    for (const quire_key &key : all_keys()) {
         Array<uint32_t> out(test::host());
-        EXPECT_TRUE(encode_root(7, keys, count, &out));
-        return Words(out.begin(), out.end());
-    });
-}
-
-TEST(SequenceKeys, no_two_lists_of_spans_encode_alike_in_a_block_that_they_overlap) {
-    expect_all_different(true, [](const quire_key *keys, uint32_t count) {
-        Array<uint32_t> spans(test::host()), out(test::host());
-        EXPECT_TRUE(encode_spans(keys, count, &spans));
-        EXPECT_TRUE(encode_block(spans.data(), static_cast<uint32_t>(spans.size()), 0, 4, &out));
-        return Words(out.begin(), out.end());
-    });
+        EXPECT_TRUE(encode_key(key, &out));
+        auto [it, fresh] = seen.emplace(Words(out.begin(), out.end()), described(&key, 1));
+        EXPECT_TRUE(fresh) << described(&key, 1) << " encodes as " << it->second;
+    }
 }
 
 TEST(SequenceKeys, namespaces_encode_differently) {
@@ -102,21 +89,6 @@ TEST(SequenceKeys, spans_do_not_count_as_whole_sequence_keys) {
     ASSERT_TRUE(encode_root(1, &span, 1, &with));
     ASSERT_TRUE(encode_root(1, nullptr, 0, &without));
     EXPECT_EQ(Words(with.begin(), with.end()), Words(without.begin(), without.end()));
-}
-
-TEST(SequenceKeys, a_block_beside_a_span_has_no_words) {
-    quire_key span{QUIRE_KEY_MEDIA, 1, "a", 4, 8};
-    Array<uint32_t> spans(test::host()), out(test::host());
-    ASSERT_TRUE(encode_spans(&span, 1, &spans));
-    auto words_in = [&](uint32_t begin, uint32_t end) {
-        EXPECT_TRUE(
-            encode_block(spans.data(), static_cast<uint32_t>(spans.size()), begin, end, &out));
-        return out.size();
-    };
-    EXPECT_EQ(words_in(0, 4), 0u);
-    EXPECT_EQ(words_in(8, 12), 0u);
-    EXPECT_EQ(words_in(4, 8), 5u);
-    EXPECT_EQ(words_in(7, 9), 5u);
 }
 
 }  // namespace

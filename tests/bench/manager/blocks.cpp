@@ -115,7 +115,8 @@ struct CachedPool {
     void fill() {
         BlockPool &pool = ledger.pool(0);
         uint32_t root_words[2] = {0, 0};
-        root = ledger.tree().acquire_root(root_words, 2);
+        if (!ledger.tree().scopes().open_account(0, UINT64_MAX)) std::abort();
+        root = ledger.tree().scopes().use_root(0, root_words, 2, false);
         churn(&pool);
         std::vector<uint32_t> held;
         for (uint32_t i = 0; i + 1 < kBlocks; ++i) {

@@ -183,6 +183,7 @@ typedef struct quire_cache_desc {
      * where a group has QUIRE_SCALE_TENSOR or QUIRE_SCALE_HEAD; checked wherever it is given. */
     const void *calibration;
     uint64_t calibration_bytes;
+    uint64_t key_bytes; /* of the default namespace, see quire_namespace_desc */
 } quire_cache_desc;
 
 typedef struct quire_cache_info {
@@ -307,6 +308,13 @@ typedef struct quire_namespace_desc {
     uint32_t key_size_bytes;
     uint32_t quota_blocks; /* table entries of its sequences, over all groups, a block that several
                               share counted for each; 0 = no limit */
+    /* Host memory that the keys of its sequences may take (quire_key), in bytes; 0 = 256 MiB.
+     * Counted is what is allocated, each thing once, for as long as a sequence or a cached block
+     * needs it. With sizes of keys rounded up to a multiple of 4:
+     *   a list of whole-sequence keys, none too:    64 + max(64, 12 + sum of (8 + size_bytes))
+     *   a list of spans beside one of those:        64 + max(64, 12 * spans)
+     *   the type and bytes of a span's key:         32 + max(64, 8 + size_bytes) */
+    uint64_t key_bytes;
 } quire_namespace_desc;
 
 typedef struct quire_namespace_info {
@@ -318,6 +326,8 @@ typedef struct quire_namespace_info {
     uint64_t quota_blocks;
     uint64_t prefix_cache_queries;
     uint64_t prefix_cache_hits;
+    uint64_t key_bytes;       /* of host memory that its keys take now */
+    uint64_t key_bytes_limit; /* that they may take */
 } quire_namespace_info;
 
 /* A tenant's sharing domain: sequences of two namespaces never share a block. The default one
@@ -393,6 +403,15 @@ typedef struct quire_seq_info {
     uint32_t reserved0;
 } quire_seq_info;
 
+/* Makes a sequence without tokens. Where its keys would take its namespace past key_bytes, cached
+ * prefixes of the namespace are forgotten, those whose keys no sequence has had for longest first.
+ * Errors   QUIRE_E_ARG          a span's begin is not before its end, or cross_tokens without a
+ *                               cross group.
+ *          QUIRE_E_STALE        no such namespace.
+ *          QUIRE_E_LIMIT        max_sequences are alive, or more than 64 keys, or one above 4,096
+ *                               bytes; or the keys would take more than key_bytes even so: nothing
+ *                               is forgotten then.
+ *          QUIRE_E_HOST_MEMORY  there is none for the keys; nothing changed. */
 QUIRE_EXPORT quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc,
                                            quire_seq *out, quire_error *error);
 

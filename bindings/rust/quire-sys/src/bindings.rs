@@ -742,10 +742,11 @@ pub struct quire_cache_desc {
     pub prefill_tokens_per_second: f32,
     pub calibration: *const ::core::ffi::c_void,
     pub calibration_bytes: u64,
+    pub key_bytes: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_cache_desc"][::core::mem::size_of::<quire_cache_desc>() - 152usize];
+    ["Size of quire_cache_desc"][::core::mem::size_of::<quire_cache_desc>() - 160usize];
     [
         "Alignment of quire_cache_desc",
     ][::core::mem::align_of::<quire_cache_desc>() - 8usize];
@@ -833,6 +834,9 @@ const _: () = {
     [
         "Offset of field: quire_cache_desc::calibration_bytes",
     ][::core::mem::offset_of!(quire_cache_desc, calibration_bytes) - 144usize];
+    [
+        "Offset of field: quire_cache_desc::key_bytes",
+    ][::core::mem::offset_of!(quire_cache_desc, key_bytes) - 152usize];
 };
 impl Default for quire_cache_desc {
     fn default() -> Self {
@@ -1166,12 +1170,13 @@ pub struct quire_namespace_desc {
     pub key: *const ::core::ffi::c_void,
     pub key_size_bytes: u32,
     pub quota_blocks: u32,
+    pub key_bytes: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of quire_namespace_desc",
-    ][::core::mem::size_of::<quire_namespace_desc>() - 32usize];
+    ][::core::mem::size_of::<quire_namespace_desc>() - 40usize];
     [
         "Alignment of quire_namespace_desc",
     ][::core::mem::align_of::<quire_namespace_desc>() - 8usize];
@@ -1193,6 +1198,9 @@ const _: () = {
     [
         "Offset of field: quire_namespace_desc::quota_blocks",
     ][::core::mem::offset_of!(quire_namespace_desc, quota_blocks) - 28usize];
+    [
+        "Offset of field: quire_namespace_desc::key_bytes",
+    ][::core::mem::offset_of!(quire_namespace_desc, key_bytes) - 32usize];
 };
 impl Default for quire_namespace_desc {
     fn default() -> Self {
@@ -1214,12 +1222,14 @@ pub struct quire_namespace_info {
     pub quota_blocks: u64,
     pub prefix_cache_queries: u64,
     pub prefix_cache_hits: u64,
+    pub key_bytes: u64,
+    pub key_bytes_limit: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of quire_namespace_info",
-    ][::core::mem::size_of::<quire_namespace_info>() - 56usize];
+    ][::core::mem::size_of::<quire_namespace_info>() - 72usize];
     [
         "Alignment of quire_namespace_info",
     ][::core::mem::align_of::<quire_namespace_info>() - 8usize];
@@ -1247,6 +1257,12 @@ const _: () = {
     [
         "Offset of field: quire_namespace_info::prefix_cache_hits",
     ][::core::mem::offset_of!(quire_namespace_info, prefix_cache_hits) - 48usize];
+    [
+        "Offset of field: quire_namespace_info::key_bytes",
+    ][::core::mem::offset_of!(quire_namespace_info, key_bytes) - 56usize];
+    [
+        "Offset of field: quire_namespace_info::key_bytes_limit",
+    ][::core::mem::offset_of!(quire_namespace_info, key_bytes_limit) - 64usize];
 };
 impl Default for quire_namespace_info {
     fn default() -> Self {
