@@ -36,6 +36,7 @@ Status check_calibrating(const Geometry &geometry, bool has_memory) {
 Cache::Cache(const HostAllocator &host)
     : host_(host),
       ledger_(&host_, &timeline_),
+      token_pages_(&host_, &ledger_.buffers()),
       shards_(&host_),
       leader_(&host_, &ledger_.buffers()),
       follower_(&host_),
@@ -56,7 +57,7 @@ Cache::Cache(const HostAllocator &host)
 
 Cache::~Cache() {
     for (Sequence &s : sequences_) {
-        ledger_.buffers().give_back(&s.tokens);
+        token_pages_.release(&s.tokens);
         ledger_.buffers().give_back(&s.tree);
         ledger_.buffers().give_back(&s.moves);
     }

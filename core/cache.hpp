@@ -397,6 +397,7 @@ class Cache {
     Geometry geometry_;
     Timeline timeline_;
     Ledger ledger_;
+    TokenPages token_pages_;
     Shards shards_;
     QueueTuples queue_tuples_;
     Leader leader_;

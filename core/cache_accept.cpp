@@ -32,8 +32,8 @@ Status Cache::accept(uint64_t handle, uint32_t count) {
     }
     uint32_t known = state.known - state.drafts + count;
     if (known > state.known) {
-        if (!ledger_.buffers().grow(&s.tokens, known, state.known)) return no_host_memory();
-        for (uint32_t i = state.known; i < known; ++i) s.tokens.data[i] = QUIRE_TOKEN_UNKNOWN;
+        if (!token_pages_.prepare(&s.tokens, state.known, known)) return no_host_memory();
+        token_pages_.fill_unknown(&s.tokens, state.known, known);
         if (state.first_unknown == kNone) state.first_unknown = state.known;
         if (state.computed == state.known) state.computed = known;
     }
@@ -91,17 +91,21 @@ Status Cache::accept_path(uint64_t handle, const uint32_t *path, uint32_t count)
                     in_place);
     }
     BufferPool &buffers = ledger_.buffers();
-    if (!buffers.grow(&s.moves, moved, 0)) return no_host_memory();
     SequenceState &state = s.state;
     uint32_t base = state.known - state.drafts;
+    if (!buffers.grow(&s.moves, moved, 0) ||
+        !token_pages_.prepare(&s.tokens, base + in_place, base + count)) {
+        return no_host_memory();
+    }
     for (uint32_t i = in_place; i < count; ++i) {
         s.moves.data[i - in_place] = base + path[i];
-        s.tokens.data[base + i] = s.tokens.data[base + path[i]];
+        uint32_t token = *token_pages_.at(s.tokens, base + path[i]);
+        token_pages_.write(&s.tokens, base + i, &token, 1);
     }
     state.known = base + count;
     state.drafts = state.lookahead = 0;
     if (state.first_unknown >= base) {
-        uint32_t unknown = base + find_unknown(s.tokens.data + base, count);
+        uint32_t unknown = token_pages_.find_unknown_in(s.tokens, base, base + count);
         state.first_unknown = unknown < state.known ? unknown : kNone;
     }
     state.move_begin = base + in_place;

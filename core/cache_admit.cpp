@@ -84,8 +84,7 @@ bool Cache::has_waited(const quire_step_item &item, const Sequence &s,
                        const quire_token *tokens) const {
     return waiting_.handle == item.seq && waiting_.known == s.state.known &&
            waiting_.token_count == item.token_count &&
-           (item.token_count == 0 || std::memcmp(s.tokens.data + s.state.known, tokens,
-                                                 uint64_t{item.token_count} * 4) == 0);
+           token_pages_.equal(s.tokens, s.state.known, tokens, item.token_count);
 }
 
 // Appends the item's tokens behind the known ones. REQUIRES: room.
@@ -93,7 +92,7 @@ void Cache::note_tokens(const quire_step_item &item, const quire_token *tokens, 
     SequenceState &state = s->state;
     uint32_t count = item.token_count;
     if (waiting_.handle == item.seq) waiting_ = Waiting{};
-    if (count != 0) std::memcpy(s->tokens.data + state.known, tokens, uint64_t{count} * 4);
+    token_pages_.write(&s->tokens, state.known, tokens, count);
     if (state.first_unknown == kNone) {
         uint32_t unknown = find_unknown(tokens, count);
         if (unknown != count) state.first_unknown = state.known + unknown;
@@ -317,7 +316,7 @@ Status Cache::add_item(const ItemList &list, uint32_t i) {
         result->reason = QUIRE_WAIT_PREEMPTED;
         return Status{};
     }
-    if (!ledger_.buffers().grow(&s.tokens, s.state.known + item.token_count, s.state.known)) {
+    if (!token_pages_.prepare(&s.tokens, s.state.known, s.state.known + item.token_count)) {
         return no_host_memory();
     }
     if (stays_in_place(item, sequence)) {

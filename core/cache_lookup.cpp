@@ -28,10 +28,9 @@ bool Cache::hash_blocks(const Sequence &s, uint32_t block_count) {
     if (!hashes_.reserve(block_count) || !matches_.reserve(block_count)) return false;
     hashes_.resize_within(block_count);
     uint64_t hash = ledger_.tree().root_cursor(s.root).hash;
-    const uint32_t *tokens = s.tokens.data;
     for (uint32_t i = 0; i < block_count; ++i) {
-        hash = ledger_.tree().hash_block(hash, tokens + (uint64_t{i} << geometry_.block_shift),
-                                         extra_of(s, i));
+        const uint32_t *tokens = token_pages_.at(s.tokens, i << geometry_.block_shift);
+        hash = ledger_.tree().hash_block(hash, tokens, extra_of(s, i));
         hashes_[i] = hash;
     }
     hashed_ = block_count;
@@ -62,7 +61,7 @@ uint32_t Cache::match(const Sequence &s, uint32_t max_blocks, uint64_t queue) {
             uint32_t ahead = tree.candidate(hashes_[i + kBlockAhead]);
             if (ahead != kNone) __builtin_prefetch(&ledger_.pool(0)[tree.blocks(ahead)[0]]);
         }
-        const uint32_t *tokens = s.tokens.data + (uint64_t{i} << geometry_.block_shift);
+        const uint32_t *tokens = token_pages_.at(s.tokens, i << geometry_.block_shift);
         uint32_t node = tree.find(s.root, at, hashes_[i], tokens, extra_of(s, i));
         if (node == kNone || !visible(node, queue)) return i;
         matches_[i] = node;
@@ -175,7 +174,7 @@ void Cache::publish(uint32_t sequence, uint64_t ready) {
     bool under_new = false;  // then no child can be there already
     for (uint32_t i = state.published; i < full; ++i) {
         if (i + kBucketAhead < hashed_) tree.prefetch_bucket(hashes_[i + kBucketAhead]);
-        const uint32_t *tokens = s.tokens.data + (uint64_t{i} << geometry_.block_shift);
+        const uint32_t *tokens = token_pages_.at(s.tokens, i << geometry_.block_shift);
         const Extra extra = extra_of(s, i);
         uint64_t hash =
             i < hashed_ ? hashes_[i] : tree.hash_block(state.cursor.hash, tokens, extra);
@@ -209,10 +208,8 @@ Status Cache::probe(uint64_t handle, const quire_token *tokens, uint32_t token_c
                     geometry_.max_sequence_tokens);
     }
     uint32_t known = static_cast<uint32_t>(total);
-    if (!ledger_.buffers().grow(&s.tokens, known, s.state.known)) return no_host_memory();
-    if (token_count != 0) {
-        std::memcpy(s.tokens.data + s.state.known, tokens, uint64_t{token_count} * 4);
-    }
+    if (!token_pages_.prepare(&s.tokens, s.state.known, known)) return no_host_memory();
+    token_pages_.write(&s.tokens, s.state.known, tokens, token_count);
     uint32_t settled = s.state.first_unknown;
     if (settled == kNone) settled = s.state.known + find_unknown(tokens, token_count);
     if (settled == known && known != 0) --settled;  // one token is always computed

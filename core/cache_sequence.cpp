@@ -8,7 +8,7 @@ namespace quire {
 
 namespace {
 
-constexpr uint32_t kReleaseAhead = 24;  // block records that a release asks for early
+constexpr uint32_t kReleaseAhead = 24;  // block records that a release or a fork asks for early
 
 }  // namespace
 
@@ -208,7 +208,7 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     if ((flags & QUIRE_END_DROP_PREFIX) != 0) QUIRE_TRY(drop_published(index));
     release_from(index, 0, kNone);
     end_keys(s);
-    ledger_.buffers().give_back(&s.tokens);
+    token_pages_.release(&s.tokens);
     ledger_.buffers().give_back(&s.tree);
     ledger_.buffers().give_back(&s.moves);
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -252,6 +252,8 @@ Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
         BlockTable &to = ledger_.table(child, g);
         from.writable = kNone;
         for (uint32_t i = 0; i < blocks; ++i) {
+            if (i + kReleaseAhead < blocks)
+                ledger_.pool(g).prefetch(from.ids.data[i + kReleaseAhead]);
             uint32_t block = from.ids.data[i];
             ledger_.append_entry(&s, child, g, block);
             if (block == kNullBlock) continue;
@@ -283,11 +285,10 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
                     p.state.known);
     }
     Sequence fresh{};
-    BufferPool &buffers = ledger_.buffers();
-    bool ok = buffers.grow(&fresh.tokens, token_count, 0);
+    bool ok = token_pages_.share(&p.tokens, token_count, &fresh.tokens);
     uint32_t child = ok ? sequence_handles_.take() : HandleTable::kNone;
     if (child == HandleTable::kNone) {
-        buffers.give_back(&fresh.tokens);
+        token_pages_.release(&fresh.tokens);
         if (!ok) return no_host_memory();
         return no_sequence_left();
     }
@@ -300,13 +301,12 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     sequences_[child] = fresh;
     Status shared = share_tables(parent, child, computed);
     if (!shared.ok()) {
-        buffers.give_back(&fresh.tokens);
+        token_pages_.release(&fresh.tokens);
         sequences_[child] = Sequence{};
         sequence_handles_.end(child);
         return shared;
     }
     Sequence &s = sequences_[child];
-    if (token_count != 0) std::memcpy(s.tokens.data, p.tokens.data, uint64_t{token_count} * 4);
     s.root = p.root;
     s.scope = p.scope;
     ledger_.tree().scopes().use(s.root);
@@ -373,7 +373,7 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
                         s.state.known);
         }
         for (uint32_t k = 0; k < span.token_count; ++k) {
-            if (s.tokens.data[span.position + k] != QUIRE_TOKEN_UNKNOWN) {
+            if (*token_pages_.at(s.tokens, span.position + k) != QUIRE_TOKEN_UNKNOWN) {
                 return fail(QUIRE_E_ARG, "spans[{}]: position {} is known already", i,
                             span.position + k);
             }
@@ -389,29 +389,29 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
     for (uint32_t i = 0; i < count; ++i) {
         uint32_t index = 0;
         Status checked = check_span(i, &index);
+        if (checked.ok() && !token_pages_.prepare(&sequences_[index].tokens, span_at(i).position,
+                                                  span_at(i).position + span_at(i).token_count)) {
+            checked = no_host_memory();
+        }
         if (!checked.ok()) {
             while (i-- > 0) {
                 const quire_token_span &span = span_at(i);
-                uint32_t *own = sequences_[sequence_handles_.find(span.seq)].tokens.data;
-                for (uint32_t k = 0; k < span.token_count; ++k) {
-                    own[span.position + k] = QUIRE_TOKEN_UNKNOWN;
-                }
+                KnownTokens *own = &sequences_[sequence_handles_.find(span.seq)].tokens;
+                token_pages_.fill_unknown(own, span.position, span.position + span.token_count);
             }
             return checked;
         }
         const quire_token_span &span = span_at(i);
-        uint32_t *own = sequences_[index].tokens.data;
         if (waiting_.handle == span.seq) waiting_ = Waiting{};
-        for (uint32_t k = 0; k < span.token_count; ++k) {
-            own[span.position + k] = tokens[span.token_offset + k];
-        }
+        token_pages_.write(&sequences_[index].tokens, span.position, tokens + span.token_offset,
+                           span.token_count);
     }
     for (uint32_t i = 0; i < count; ++i) {
         uint32_t index = sequence_handles_.find(span_at(i).seq);
         Sequence &s = sequences_[index];
-        const uint32_t *own = s.tokens.data;
         uint32_t &unknown = s.state.first_unknown;
-        while (unknown < s.state.known && own[unknown] != QUIRE_TOKEN_UNKNOWN) ++unknown;
+        if (unknown < s.state.known)
+            unknown = token_pages_.find_unknown_in(s.tokens, unknown, s.state.known);
         if (unknown >= s.state.known) unknown = kNone;
         if (s.publishable(geometry_.block_shift) <= s.state.published) continue;
         note_named(index);

@@ -15,23 +15,9 @@
 #pragma once
 
 #include "prefix_tree.hpp"
+#include "token_pages.hpp"
 
 namespace quire {
-
-// Index of the first unnamed token, or count. Prompts are long and all named: so many at
-// a time that the compiler keeps the inner loop, as one of vectors.
-inline uint32_t find_unknown(const uint32_t *tokens, uint32_t count) {
-    constexpr uint32_t stride = 64;
-    uint32_t i = 0;
-    for (; i + stride <= count; i += stride) {
-        uint32_t any = 0;  // all ones or none: what a vector's comparison gives
-        for (uint32_t k = 0; k < stride; ++k)
-            any |= tokens[i + k] == QUIRE_TOKEN_UNKNOWN ? ~0u : 0u;
-        if (any != 0) break;
-    }
-    while (i < count && tokens[i] != QUIRE_TOKEN_UNKNOWN) ++i;
-    return i;
-}
 
 // Logical to physical blocks of one sequence in one group.
 struct BlockTable {
@@ -79,7 +65,7 @@ struct Sequence {
     uint32_t blocks_held = 0;  // entries that are not null
     uint32_t cross_tokens = 0;
     uint64_t last_step = 0;  // that touches its blocks
-    Buffer tokens;
+    KnownTokens tokens;
     Buffer tree;   // parents of the drafts, while they are a tree
     Buffer moves;  // where the tokens to be moved lie, rising
     // Which unfinished steps its tokens depend on, from where on: if pending_step[i] fails, only

@@ -242,6 +242,16 @@ TEST(HostMemoryFailure, fork_makes_no_sequence) {
               0u);
 }
 
+TEST(HostMemory, a_fork_takes_it_for_tables_and_not_for_tokens) {
+    Case c;
+    ASSERT_EQ(c.create_cache(), QUIRE_OK);
+    quire_seq parent = c.sequence(), child = 0;
+    c.run({parent}, 1500);
+    int64_t before = c.host.live_bytes;
+    ASSERT_EQ(c.api.seq_fork(c.cache, parent, 1500, &child, &c.error), QUIRE_OK);
+    EXPECT_LE(c.host.live_bytes - before, 2 * 512 * 4 + 64) << "1,500 tokens are 6,000 bytes";
+}
+
 TEST(HostMemoryFailure, probe_finds_nothing_and_says_why) {
     Case c;
     ASSERT_EQ(c.create_cache(), QUIRE_OK);

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// token_pages: the known tokens of sequences, in pages that forks share.
+//
+// A page is 1,024 tokens of one sequence's stream; the last one is as large as it has to be, and
+// grows by doubling. A sequence writes into a page that it alone has, and copies one that it shares
+// before it writes there. So a fork costs one number per 1,024 tokens, and never a copy of more
+// than one page, by whichever of the two first goes on.
+//
+// A block's tokens lie in one page: block_tokens is a power of two, at most 256.
+//
+// Invariants: (1) a page's references are the sequences that name it; (2) a sequence's own range
+// lies in a page with one reference.
+//
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "host_memory.hpp"
+#include "quire/base.h"
+
+namespace quire {
+
+// Index of the first unnamed token, or count. Prompts are long and all named: so many at
+// a time that the compiler keeps the inner loop, as one of vectors.
+inline uint32_t find_unknown(const uint32_t *tokens, uint32_t count) {
+    constexpr uint32_t stride = 64;
+    uint32_t i = 0;
+    for (; i + stride <= count; i += stride) {
+        uint32_t any = 0;  // all ones or none: what a vector's comparison gives
+        for (uint32_t k = 0; k < stride; ++k)
+            any |= tokens[i + k] == QUIRE_TOKEN_UNKNOWN ? ~0u : 0u;
+        if (any != 0) break;
+    }
+    while (i < count && tokens[i] != QUIRE_TOKEN_UNKNOWN) ++i;
+    return i;
+}
+
+// The tokens of one sequence.
+struct KnownTokens {
+    Buffer pages;  // numbers, the first page_count of them
+    uint32_t page_count = 0;
+    // Positions that are written in place, at `own` from own_begin on.
+    uint32_t own_begin = 0;
+    uint32_t own_end = 0;
+    uint32_t *own = nullptr;
+};
+
+class TokenPages {
+ public:
+    static constexpr uint32_t kShift = 10;
+    static constexpr uint32_t kPageTokens = 1u << kShift;
+
+    TokenPages(const HostAllocator *host, BufferPool *buffers) : pages_(host), buffers_(buffers) {}
+
+    // Positions [begin, end) may be written then; what any position holds stays. False: no memory.
+    // REQUIRES: all before `begin` were prepared. Time O(end - begin), amortised, and a page.
+    [[nodiscard]] bool prepare(KnownTokens *t, uint32_t begin, uint32_t end) {
+        if (begin >= t->own_begin && end <= t->own_end) [[likely]]
+            return true;
+        return prepare_slowly(t, begin, end);
+    }
+    // REQUIRES: prepared.
+    void write(KnownTokens *t, uint32_t begin, const uint32_t *tokens, uint32_t count) {
+        if (begin >= t->own_begin && begin + count <= t->own_end) [[likely]] {
+            if (count != 0)
+                std::memcpy(t->own + (begin - t->own_begin), tokens, uint64_t{count} * 4);
+            return;
+        }
+        write_slowly(t, begin, tokens, count);
+    }
+    void fill_unknown(KnownTokens *t, uint32_t begin, uint32_t end);
+
+    // From this position to the end of its page tokens lie behind one another.
+    const uint32_t *at(const KnownTokens &t, uint32_t position) const {
+        if (position >= t.own_begin && position < t.own_end)
+            return t.own + (position - t.own_begin);
+        return pages_[t.pages.data[position >> kShift]].words.data + (position & (kPageTokens - 1));
+    }
+    bool equal(const KnownTokens &t, uint32_t begin, const uint32_t *tokens, uint32_t count) const;
+    // The first unnamed token of [begin, end), or end.
+    uint32_t find_unknown_in(const KnownTokens &t, uint32_t begin, uint32_t end) const;
+
+    // `to`, which is empty, gets the first `count` tokens. False: no memory, and nothing changed.
+    [[nodiscard]] bool share(KnownTokens *from, uint32_t count, KnownTokens *to);
+    void release(KnownTokens *t);
+
+ private:
+    static constexpr uint32_t kNoPage = 0xFFFFFFFF;
+
+    struct Page {
+        Buffer words;
+        uint32_t references;
+        uint32_t next_free;
+    };
+
+    uint32_t *to_write(const KnownTokens &t, uint32_t position) const {
+        return const_cast<uint32_t *>(at(t, position));
+    }
+    bool prepare_slowly(KnownTokens *t, uint32_t begin, uint32_t end);
+    void write_slowly(KnownTokens *t, uint32_t begin, const uint32_t *tokens, uint32_t count);
+    bool own_page(uint32_t *number, uint32_t tokens);
+    uint32_t new_page(uint32_t tokens);
+    void drop_page(uint32_t number);
+
+    Array<Page> pages_;
+    BufferPool *buffers_;
+    uint32_t free_ = kNoPage;
+};
+
+}  // namespace quire
