@@ -152,21 +152,24 @@ typedef struct quire_merge_args {
  * quire_queue_after orders behind it and before finish.
  * Errors   QUIRE_E_ARG          no step is committed in the batch, `layer` is not one of the
  *                               cache's, or not one of the queue's shard's.
- *          QUIRE_E_UNSUPPORTED  the cache has no memory. */
+ *          QUIRE_E_UNSUPPORTED  the cache has no memory.
+ * Time     O(1), and O(new tokens) on the device. */
 QUIRE_EXPORT quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args,
                                          quire_queue *queue, quire_error *error);
 
 /* Attention of the new tokens over their sequences, this layer's kv_write having been enqueued
  * before. The rows of q and out are those of the batch's items, one behind another, each with its
  * compute_count tokens; memory and queue as for quire_kv_write.
- * Errors   as quire_kv_write; QUIRE_E_ARG also when the batch has no attention options. */
+ * Errors   as quire_kv_write; QUIRE_E_ARG also when the batch has no attention options.
+ * Time     O(1), and O(new tokens * keys that they see) on the device. */
 QUIRE_EXPORT quire_status quire_attend(quire_batch *batch, const quire_attend_args *args,
                                        quire_queue *queue, quire_error *error);
 
 /* out = sum exp(lse_i - lse) part_i, lse = ln sum exp(lse_i), in the order of the parts: attention
  * over the whole, from states over its parts (arXiv 2501.01005, section 2.2). A sink logit belongs
  * into one part. `out` may be one of the parts.
- * Errors   QUIRE_E_UNSUPPORTED  the backend has no merge. */
+ * Errors   QUIRE_E_UNSUPPORTED  the backend has no merge.
+ * Time     O(1), and O(parts * rows) on the device. */
 QUIRE_EXPORT quire_status quire_attention_merge(quire_queue *queue, const quire_merge_args *args,
                                                 quire_error *error);
 

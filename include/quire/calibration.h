@@ -38,7 +38,8 @@ extern "C" {
  *                               first layer and KV head. Such a run measures nothing: it does not
  *                               get better, start anew.
  *          QUIRE_E_BUSY         a step is committed and not finished.
- *          QUIRE_E_UNSUPPORTED  the cache was made without QUIRE_CACHE_CALIBRATE. */
+ *          QUIRE_E_UNSUPPORTED  the cache was made without QUIRE_CACHE_CALIBRATE.
+ * Time     O(numbers of the calibration), and the wait. */
 QUIRE_EXPORT quire_status quire_cache_save_calibration_wait(quire_cache *cache, void *buffer,
                                                             uint64_t capacity, uint64_t *size_bytes,
                                                             uint64_t timeout_ns,
@@ -52,7 +53,8 @@ QUIRE_EXPORT quire_status quire_cache_save_calibration_wait(quire_cache *cache, 
  * Returns  QUIRE_S_INCOMPLETE    capacity is too short; nothing was written.
  * Errors   QUIRE_E_ARG           one of them is damaged, or they are of two models.
  *          QUIRE_E_INCOMPATIBLE  one of them is of another version.
- * Threads  any; nothing is kept. */
+ * Threads  any; nothing is kept.
+ * Time     O(a_bytes). */
 QUIRE_EXPORT quire_status quire_calibration_merge(const void *a, uint64_t a_bytes, const void *b,
                                                   uint64_t b_bytes, void *out, uint64_t capacity,
                                                   uint64_t *size_bytes, quire_error *error);
@@ -77,7 +79,8 @@ typedef struct quire_calibration_layer {
     uint32_t reserved0;
 } quire_calibration_layer;
 
-/* Checks a calibration and says what it is of. Errors as quire_calibration_merge. */
+/* Checks a calibration and says what it is of. Errors as quire_calibration_merge.
+ * Time     O(size_bytes). */
 QUIRE_EXPORT quire_status quire_calibration_get_info(const void *bytes, uint64_t size_bytes,
                                                      quire_calibration_info *info,
                                                      quire_error *error);
@@ -87,7 +90,8 @@ QUIRE_EXPORT quire_status quire_calibration_get_info(const void *bytes, uint64_t
  *
  * capacity  numbers that amax has room for. amax may be NULL when it is 0.
  * Returns  QUIRE_S_INCOMPLETE  capacity is below 2 * kv_heads: only the shape was written.
- * Errors   QUIRE_E_ARG         there is no such layer; else as quire_calibration_merge. */
+ * Errors   QUIRE_E_ARG         there is no such layer; else as quire_calibration_merge.
+ * Time     O(size_bytes). */
 QUIRE_EXPORT quire_status quire_calibration_get_layer(const void *bytes, uint64_t size_bytes,
                                                       uint32_t layer, quire_calibration_layer *info,
                                                       float *amax, uint32_t capacity,

@@ -116,7 +116,8 @@ typedef struct quire_migrate_info {
  *                                 quire_seq_accept_path left to be moved; or block counts of a
  *                                 leader or follower would change.
  *          QUIRE_E_DEVICE_MEMORY  the pool does not fit.
- *          QUIRE_E_DEVICE_LOST    a device failed while bytes were copied. */
+ *          QUIRE_E_DEVICE_LOST    a device failed while bytes were copied.
+ * Time     O(blocks of both pools + max_sequences + bytes moved). */
 QUIRE_EXPORT quire_status quire_cache_migrate(quire_cache *cache, const quire_migrate_desc *desc,
                                               quire_migrate_info *info, quire_error *error);
 
@@ -124,7 +125,8 @@ QUIRE_EXPORT quire_status quire_cache_migrate(quire_cache *cache, const quire_mi
  * meanwhile, and the cache's queues must not be destroyed.
  * Returns  QUIRE_S_TIMEOUT  steps still run after timeout_ns; nothing changed. UINT64_MAX waits for
  *                           ever.
- * Errors   QUIRE_E_BUSY     a step is open, or committed and not finished. */
+ * Errors   QUIRE_E_BUSY     a step is open, or committed and not finished.
+ * Time     as quire_cache_migrate, and the wait. */
 QUIRE_EXPORT quire_status quire_cache_migrate_wait(quire_cache *cache,
                                                    const quire_migrate_desc *desc,
                                                    quire_migrate_info *info, uint64_t timeout_ns,

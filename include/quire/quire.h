@@ -20,6 +20,13 @@
  *   quire_step_commit(cache, step, batch, ...);       tables are in the batch, copies are enqueued
  *   for each layer: quire_kv_write(...); quire_attend(...);
  *   quire_step_finish(cache, step, NULL, QUIRE_STEP_OK, ...);
+ *
+ * What a call costs: the line "Time" of each function says how the time that it takes on the
+ * calling thread grows, but for waiting for the cache's lock and for what the host's allocator and
+ * the driver take. It is amortised where memory grows, and expected where hashes decide. What is
+ * not named does not count: neither how many sequences live nor how many blocks are cached. A block
+ * there stands for its tokens, for its entries in the tables of all groups, and for the spans of
+ * keys over it.
  */
 #ifndef QUIRE_H
 #define QUIRE_H

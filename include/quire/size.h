@@ -77,7 +77,8 @@ typedef struct quire_size_info {
  *
  * Errors   QUIRE_E_ARG    no layers, no heads, or a number that cannot be meant.
  *          QUIRE_E_LIMIT  the weights, one block, one sequence or the batch does not fit; the
- *                         message says by how much. Nothing was written. */
+ *                         message says by how much. Nothing was written.
+ * Time     O(groups + shards). */
 QUIRE_EXPORT quire_status quire_size_estimate(const quire_size_desc *desc, quire_size_info *info,
                                               quire_error *error);
 

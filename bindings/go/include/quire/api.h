@@ -173,13 +173,15 @@ typedef struct quire_api {
 /* Hands out the table of a major version, at least of the given minor. Constant memory of the
  * library.
  * Errors   QUIRE_E_INCOMPATIBLE  the library is of another major, or older; the message says
- *                                both. */
+ *                                both.
+ * Time     O(1). */
 QUIRE_EXPORT quire_status quire_get_api(uint32_t major, uint32_t min_minor, const quire_api **out,
                                         quire_error *error);
 typedef quire_status (*quire_get_api_fn)(uint32_t major, uint32_t min_minor, const quire_api **out,
                                          quire_error *error);
 
-/* The name of a status, such as "QUIRE_E_STALE"; "unknown status" for one that is not known. */
+/* The name of a status, such as "QUIRE_E_STALE"; "unknown status" for one that is not known.
+ * Time     O(1). */
 QUIRE_EXPORT const char *quire_status_name(quire_status status);
 
 #ifdef __cplusplus

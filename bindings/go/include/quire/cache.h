@@ -280,24 +280,31 @@ typedef struct quire_cache_stats {
  *          QUIRE_E_LIMIT          max_sequences is above 2^24.
  *          QUIRE_E_INCOMPATIBLE   the calibration is of another version.
  *          QUIRE_E_UNSUPPORTED    the backend cannot serve a group; the message says which and why.
- *          QUIRE_E_DEVICE_MEMORY  the pool does not fit. */
+ *          QUIRE_E_DEVICE_MEMORY  the pool does not fit.
+ * Time     O(blocks of the pools + max_sequences). */
 QUIRE_EXPORT quire_status quire_cache_create(quire_instance *instance, const quire_cache_desc *desc,
                                              quire_cache **out, quire_error *error);
 /* Destroys the cache and all its sequences.
  * Errors   QUIRE_E_BUSY         a batch is alive, or a step is open or committed and not done.
- *          QUIRE_E_DEVICE_LOST  a device does not say whether a step is done. */
+ *          QUIRE_E_DEVICE_LOST  a device does not say whether a step is done.
+ * Time     O(blocks of the pools + max_sequences). */
 QUIRE_EXPORT quire_status quire_cache_destroy(quire_cache *cache, quire_error *error);
+/* Time     O(groups + shards). */
 QUIRE_EXPORT quire_status quire_cache_get_info(quire_cache *cache, quire_cache_info *info,
                                                quire_error *error);
+/* Time     O(1). */
 QUIRE_EXPORT quire_status quire_cache_get_pool(quire_cache *cache, uint32_t group, uint32_t shard,
                                                quire_pool_info *info, quire_error *error);
+/* Time     O(groups). */
 QUIRE_EXPORT quire_status quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats,
                                                 quire_error *error);
 /* Forgets every published prefix (after a change of weights). Blocks of live sequences stay theirs,
- * and are not published any more. Errors   QUIRE_E_BUSY  a step is open. */
+ * and are not published any more. Errors   QUIRE_E_BUSY  a step is open.
+ * Time     O(blocks of the pools + max_sequences). */
 QUIRE_EXPORT quire_status quire_cache_reset(quire_cache *cache, quire_error *error);
 /* Walks all structures and proves their invariants; O(everything), for tests and operators.
- * Errors   QUIRE_E_INTERNAL  one is broken; the message says which. */
+ * Errors   QUIRE_E_INTERNAL  one is broken; the message says which.
+ * Time     O(blocks of the pools + max_sequences + table entries). */
 QUIRE_EXPORT quire_status quire_cache_check(quire_cache *cache, quire_error *error);
 
 typedef struct quire_namespace_desc {
@@ -339,15 +346,18 @@ typedef struct quire_namespace_info {
  * before anything of the step. Until then, and in the host tier until it is overwritten, content
  * stays where it was: this keeps tenants apart who read through their tables, not who can read the
  * pool. In a bookkeeping-only cache the engine zeroes, as its list of copies says
- * (QUIRE_COPY_ZERO). */
+ * (QUIRE_COPY_ZERO).
+ * Time     O(1). */
 QUIRE_EXPORT quire_status quire_namespace_create(quire_cache *cache,
                                                  const quire_namespace_desc *desc,
                                                  quire_namespace *out, quire_error *error);
 /* Its cached prefixes are forgotten.
  * Errors   QUIRE_E_BUSY   sequences live in it, or a step is open.
- *          QUIRE_E_STALE  it was destroyed before, or it is 0: the default one stays. */
+ *          QUIRE_E_STALE  it was destroyed before, or it is 0: the default one stays.
+ * Time     O(cached blocks of the namespace). */
 QUIRE_EXPORT quire_status quire_namespace_destroy(quire_cache *cache, quire_namespace ns,
                                                   quire_error *error);
+/* Time     O(1). */
 QUIRE_EXPORT quire_status quire_namespace_get_info(quire_cache *cache, quire_namespace ns,
                                                    quire_namespace_info *info, quire_error *error);
 
@@ -379,12 +389,12 @@ typedef struct quire_seq_desc {
 } quire_seq_desc;
 
 enum {
-    QUIRE_SEQ_SWAPPED = 1 << 0,    /* its blocks are in the host tier */
-    QUIRE_SEQ_LOST = 1 << 1,       /* a failed step took computed tokens back; cleared when added */
-    QUIRE_SEQ_IN_STEP = 1 << 2,    /* in the open step */
-    QUIRE_SEQ_PREEMPTED = 1 << 3,  /* preempted and not back yet */
-    /* Publishes nothing any more: quire_cache_reset was called, or, in a cache whose groups all have
-     * windows, the prefix tree ran out of nodes for sequences as long as this one. */
+    QUIRE_SEQ_SWAPPED = 1 << 0,   /* its blocks are in the host tier */
+    QUIRE_SEQ_LOST = 1 << 1,      /* a failed step took computed tokens back; cleared when added */
+    QUIRE_SEQ_IN_STEP = 1 << 2,   /* in the open step */
+    QUIRE_SEQ_PREEMPTED = 1 << 3, /* preempted and not back yet */
+    /* Publishes nothing any more: quire_cache_reset was called, or, where every group has a window,
+     * the prefix tree ran out of nodes for sequences as long as this one. */
     QUIRE_SEQ_UNPUBLISHED = 1 << 4
 };
 
@@ -411,7 +421,8 @@ typedef struct quire_seq_info {
  *          QUIRE_E_LIMIT        max_sequences are alive, or more than 64 keys, or one above 4,096
  *                               bytes; or the keys would take more than key_bytes even so: nothing
  *                               is forgotten then.
- *          QUIRE_E_HOST_MEMORY  there is none for the keys; nothing changed. */
+ *          QUIRE_E_HOST_MEMORY  there is none for the keys; nothing changed.
+ * Time     O(bytes of the keys); where prefixes give way, O(cached blocks of the namespace). */
 QUIRE_EXPORT quire_status quire_seq_create(quire_cache *cache, const quire_seq_desc *desc,
                                            quire_seq *out, quire_error *error);
 
@@ -425,7 +436,8 @@ enum {
 
 /* Ends a sequence. Its blocks go back at once for later work on the same queue, for others when the
  * steps that use them are done. Published blocks stay cached, the tail older than the head.
- * Errors   QUIRE_E_STALE  it was ended before.  QUIRE_E_BUSY  it is in the open step. */
+ * Errors   QUIRE_E_STALE  it was ended before.  QUIRE_E_BUSY  it is in the open step.
+ * Time     O(blocks of the sequence); with QUIRE_END_DROP_PREFIX O(known tokens). */
 QUIRE_EXPORT quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint32_t flags,
                                         quire_error *error);
 /* Makes a sequence of the first `token_count` known tokens, sharing their blocks. Neither sees what
@@ -434,11 +446,13 @@ QUIRE_EXPORT quire_status quire_seq_end(quire_cache *cache, quire_seq seq, uint3
  * steps, stays so. The fork is of its parent's namespace, which pays for its table too.
  * Errors   QUIRE_E_BUSY   the sequence is in the open step, swapped out, or has drafts not
  *                         accepted.
- *          QUIRE_E_LIMIT  max_sequences are alive, or the namespace's quota would be passed. */
+ *          QUIRE_E_LIMIT  max_sequences are alive, or the namespace's quota would be passed.
+ * Time     O(blocks of the fork). */
 QUIRE_EXPORT quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint32_t token_count,
                                          quire_seq *out, quire_error *error);
 /* Shortens to the first `token_count` known tokens and gives the blocks behind them back. With
- * window groups *computed* may fall further: to the longest length whose windows are whole. */
+ * window groups *computed* may fall further: to the longest length whose windows are whole.
+ * Time     O(blocks given back). */
 QUIRE_EXPORT quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq,
                                              uint32_t token_count, quire_error *error);
 /* Keeps the first `count` of the draft tokens of the last item and forgets the others. A count
@@ -446,7 +460,8 @@ QUIRE_EXPORT quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq,
  * as QUIRE_TOKEN_UNKNOWN until quire_seq_set_tokens names it, and computed. A sequence is accepted
  * before its next item.
  * Errors   QUIRE_E_ARG  count is above drafts + lookahead; or under the item's mask one of them
- *                       does not follow the one before it. */
+ *                       does not follow the one before it.
+ * Time     O(count + blocks given back). */
 QUIRE_EXPORT quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, uint32_t count,
                                            quire_error *error);
 
@@ -459,7 +474,8 @@ QUIRE_EXPORT quire_status quire_seq_accept(quire_cache *cache, quire_seq seq, ui
  * Without drafts, as in a second call, a path of none changes nothing.
  * Errors   QUIRE_E_ARG          an index is not above the one before it, or no draft's; or the path
  *                               is no way through the mask.
- *          QUIRE_E_UNSUPPORTED  tokens would have to be moved, and the backend cannot. */
+ *          QUIRE_E_UNSUPPORTED  tokens would have to be moved, and the backend cannot.
+ * Time     O(count + blocks given back). */
 QUIRE_EXPORT quire_status quire_seq_accept_path(quire_cache *cache, quire_seq seq,
                                                 const uint32_t *path, uint32_t count,
                                                 quire_error *error);
@@ -476,16 +492,19 @@ typedef struct quire_token_span {
 /* Gives tokens that were added as QUIRE_TOKEN_UNKNOWN their ids; blocks that become wholly known
  * are published. All spans are checked before any is applied.
  * Errors   QUIRE_E_ARG   a position holds a known token, or is past the end.
- *          QUIRE_E_BUSY  a sequence is in the open step. */
+ *          QUIRE_E_BUSY  a sequence is in the open step.
+ * Time     O(spans + tokens named), and the search for the next unknown token. */
 QUIRE_EXPORT quire_status quire_seq_set_tokens(quire_cache *cache, const quire_token_span *spans,
                                                uint32_t span_count, uint32_t span_stride,
                                                const quire_token *tokens, uint32_t token_count,
                                                quire_error *error);
+/* Time     O(1). */
 QUIRE_EXPORT quire_status quire_seq_get_info(quire_cache *cache, quire_seq seq,
                                              quire_seq_info *info, quire_error *error);
 
 /* How many of the sequence's known tokens followed by `tokens` would be found if it were added now,
- * on the queue that wrote them. 0 when anything of it is computed. No effect, no statistics. */
+ * on the queue that wrote them. 0 when anything of it is computed. No effect, no statistics.
+ * Time     O(known tokens + token_count). */
 QUIRE_EXPORT quire_status quire_prefix_probe(quire_cache *cache, quire_seq seq,
                                              const quire_token *tokens, uint32_t token_count,
                                              uint32_t *hit_tokens, quire_error *error);

@@ -42,11 +42,13 @@ typedef struct quire_instance_desc {
 /* Creates an instance and looks for backends: desc->plugin_path, the environment's
  * QUIRE_PLUGIN_PATH
  * (ignored in a privileged process), the directory beside libquire, the compiled-in one. Never the
- * working directory. A file that does not load leaves a reason, see quire_backend_get_info. */
+ * working directory. A file that does not load leaves a reason, see quire_backend_get_info.
+ * Time     O(files in the folders that are searched). */
 QUIRE_EXPORT quire_status quire_instance_create(const quire_instance_desc *desc,
                                                 quire_instance **out, quire_error *error);
 
-/* Errors   QUIRE_E_BUSY  devices or bookkeeping-only caches are still open. */
+/* Errors   QUIRE_E_BUSY  devices or bookkeeping-only caches are still open.
+ * Time     O(1), and what its backends take to shut down. */
 QUIRE_EXPORT quire_status quire_instance_destroy(quire_instance *instance, quire_error *error);
 
 typedef struct quire_backend_info {
@@ -63,10 +65,12 @@ typedef struct quire_backend_info {
     char message[480]; /* also why there are no devices, where the backend knows */
 } quire_backend_info;
 
-/* Number of candidates found, those that did not load included. */
+/* Number of candidates found, those that did not load included.
+ * Time     O(1). */
 QUIRE_EXPORT quire_status quire_backend_count(quire_instance *instance, uint32_t *count,
                                               quire_error *error);
 
+/* Time     O(1), and a probe of the backend's devices. */
 QUIRE_EXPORT quire_status quire_backend_get_info(quire_instance *instance, uint32_t index,
                                                  quire_backend_info *info, quire_error *error);
 
@@ -75,7 +79,8 @@ QUIRE_EXPORT quire_status quire_backend_get_info(quire_instance *instance, uint3
  * neither write nor replace: no link, and no directory above it that the world writes (but /tmp and
  * its like, above its own directory) or a group other than its owner's own.
  * Errors   QUIRE_E_BACKEND       not there, not a plugin, or refused; nothing was added.
- *          QUIRE_E_INCOMPATIBLE  it speaks another major version. */
+ *          QUIRE_E_INCOMPATIBLE  it speaks another major version.
+ * Time     O(size of the file). */
 QUIRE_EXPORT quire_status quire_backend_load(quire_instance *instance, const char *path,
                                              uint32_t *index, quire_error *error);
 
@@ -133,10 +138,13 @@ typedef struct quire_device_info {
 } quire_device_info;
 
 /* Errors   QUIRE_E_ARG  QUIRE_DEVICE_PIN_THREADS with run_tasks, or no such device.
- *          QUIRE_E_OS   threads cannot be started, or not be kept on their cores. */
+ *          QUIRE_E_OS   threads cannot be started, or not be kept on their cores.
+ * Time     O(1), and what the device's driver takes. */
 QUIRE_EXPORT quire_status quire_device_open(quire_instance *instance, const quire_device_desc *desc,
                                             quire_device **out, quire_error *error);
+/* Time     O(1), and what the device's driver takes. */
 QUIRE_EXPORT quire_status quire_device_close(quire_device *device, quire_error *error);
+/* Time     O(1). */
 QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_device_info *info,
                                                 quire_error *error);
 
@@ -163,39 +171,49 @@ QUIRE_EXPORT quire_status quire_device_get_info(quire_device *device, quire_devi
  *                               1 since ROCm 6.3.
  * Ownership  the stream stays the engine's, and alive until quire_device_close has returned, which
  *            waits until it has nothing to do. While the engine captures it, that waits for what
- *            was enqueued there before, and leaves the capture whole. */
+ *            was enqueued there before, and leaves the capture whole.
+ * Time     O(1), and what the device's driver takes. */
 QUIRE_EXPORT quire_status quire_queue_create(quire_device *device, const quire_native *native,
                                              quire_queue **out, quire_error *error);
 /* Errors   QUIRE_E_BUSY  a step that is not finished uses it. Waits for nothing: enqueued work runs
- * on. What is finished and has run counts once a later call on the cache noticed (step.h). */
+ * on. What is finished and has run counts once a later call on the cache noticed (step.h).
+ * Time     O(1), and what the device's driver takes. */
 QUIRE_EXPORT quire_status quire_queue_destroy(quire_queue *queue, quire_error *error);
 /* Waits until all that was enqueued has run.
  * Errors   QUIRE_E_DEVICE_LOST  the device failed, or work of the queue did, as with an index that
  *                               leads outside a pool: the next call on the queue says which. Where
- *                               it was the work, the device goes on: make another queue. */
+ *                               it was the work, the device goes on: make another queue.
+ * Time     O(1), and the wait. */
 QUIRE_EXPORT quire_status quire_queue_sync(quire_queue *queue, quire_error *error);
 
 /* A fence is a 64-bit value that only grows; QUIRE_FENCE_FAILED means that work before it
  * failed. */
 #define QUIRE_FENCE_FAILED 0xFFFFFFFFFFFFFFFFull
 
+/* Time     O(1), and what the device's driver takes. */
 QUIRE_EXPORT quire_status quire_fence_create(quire_device *device, uint64_t value,
                                              quire_fence **out, quire_error *error);
+/* Time     O(1), and what the device's driver takes. */
 QUIRE_EXPORT quire_status quire_fence_destroy(quire_fence *fence, quire_error *error);
+/* Time     O(1). */
 QUIRE_EXPORT quire_status quire_fence_read(quire_fence *fence, uint64_t *value, quire_error *error);
-/* Sets the value from the host. Errors   QUIRE_E_ARG  it would not grow. */
+/* Sets the value from the host. Errors   QUIRE_E_ARG  it would not grow.
+ * Time     O(1). */
 QUIRE_EXPORT quire_status quire_fence_signal(quire_fence *fence, uint64_t value,
                                              quire_error *error);
-/* Waits for the value or the time, whichever comes first (then QUIRE_S_TIMEOUT). */
+/* Waits for the value or the time, whichever comes first (then QUIRE_S_TIMEOUT).
+ * Time     O(1), and the wait. */
 QUIRE_EXPORT quire_status quire_fence_wait(quire_fence *fence, uint64_t value, uint64_t timeout_ns,
                                            quire_error *error);
-/* Enqueues: the fence gets `value` when all earlier work on the queue has run. */
+/* Enqueues: the fence gets `value` when all earlier work on the queue has run.
+ * Time     O(1). */
 QUIRE_EXPORT quire_status quire_queue_signal(quire_queue *queue, quire_fence *fence, uint64_t value,
                                              quire_error *error);
 /* Enqueues: later work on the queue runs after the fence reached `value`.
  * Errors   QUIRE_E_BUSY  the queue is the engine's own stream, and nobody has signalled that value
  *                        yet, on the host or by work that goes on by itself: signal first. What the
- *                        engine enqueues meanwhile could not be kept behind the wait. */
+ *                        engine enqueues meanwhile could not be kept behind the wait.
+ * Time     O(1). */
 QUIRE_EXPORT quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t value,
                                             quire_error *error);
 
@@ -211,7 +229,8 @@ QUIRE_EXPORT quire_status quire_queue_after(quire_queue *queue, quire_fence *fen
  *          QUIRE_E_DEVICE_LOST  the queue has stopped. Where it stops later the semaphore may be
  *                               signalled or not: ask quire_queue_sync in either case.
  * Ownership  the semaphore stays the engine's, and alive until the queue's work behind it has run:
- *            a fence that the queue signals behind it says so, or quire_queue_sync. */
+ *            a fence that the queue signals behind it says so, or quire_queue_sync.
+ * Time     O(1). */
 QUIRE_EXPORT quire_status quire_queue_signal_native(quire_queue *queue, const quire_native *native,
                                                     quire_error *error);
 /* Enqueues: later work on the queue runs after the engine's own semaphore was signalled. The device
@@ -219,7 +238,8 @@ QUIRE_EXPORT quire_status quire_queue_signal_native(quire_queue *queue, const qu
  * what signals it was submitted before, or comes from the host, or from a queue that does not wait
  * for any of this.
  * An event of CUDA's or HIP's is waited for as it was recorded last when the call is made.
- * Errors and ownership as above; QUIRE_E_BUSY only with an event. */
+ * Errors and ownership as above; QUIRE_E_BUSY only with an event.
+ * Time     O(1). */
 QUIRE_EXPORT quire_status quire_queue_after_native(quire_queue *queue, const quire_native *native,
                                                    quire_error *error);
 
@@ -252,14 +272,18 @@ typedef struct quire_memory_info {
 
 /* Memory for an engine's activations, zeroed where host_pointer is NULL.
  * Errors   QUIRE_E_UNSUPPORTED  host_pointer, and the backend or its driver imports none: let it
- *                               be made, and write there. */
+ *                               be made, and write there.
+ * Time     O(1), and what the device's driver takes. */
 QUIRE_EXPORT quire_status quire_memory_create(quire_device *device, const quire_memory_desc *desc,
                                               quire_memory **out, quire_error *error);
+/* Time     O(1), and what the device's driver takes. */
 QUIRE_EXPORT quire_status quire_memory_destroy(quire_memory *memory, quire_error *error);
+/* Time     O(1). */
 QUIRE_EXPORT quire_status quire_memory_get_info(quire_memory *memory, quire_memory_info *info,
                                                 quire_error *error);
 /* Enqueues a copy between two memories of the queue's device, of any kinds. The ranges must not
- * overlap. */
+ * overlap.
+ * Time     O(1), and O(size_bytes) on the device. */
 QUIRE_EXPORT quire_status quire_memory_copy(quire_queue *queue, quire_memory *dst,
                                             uint64_t dst_offset, quire_memory *src,
                                             uint64_t src_offset, uint64_t size_bytes,

@@ -38,7 +38,8 @@ extern "C" {
  * size_bytes  gets the size of the log. buffer may be NULL when capacity is 0.
  * Returns  QUIRE_S_INCOMPLETE   capacity is too short; nothing was written.
  * Errors   QUIRE_E_BUSY         the step is not committed.
- *          QUIRE_E_UNSUPPORTED  the cache writes no log. */
+ *          QUIRE_E_UNSUPPORTED  the cache writes no log.
+ * Time     O(size of the log). */
 QUIRE_EXPORT quire_status quire_step_log(quire_cache *cache, quire_step step, void *buffer,
                                          uint64_t capacity, uint64_t *size_bytes,
                                          quire_error *error);
@@ -61,7 +62,8 @@ QUIRE_EXPORT quire_status quire_step_log(quire_cache *cache, quire_step step, vo
  *          QUIRE_E_INTERNAL      it would lead to another state than the leader's. Nothing changed,
  *                                and this follower stopped: every later call says so.
  *          QUIRE_E_DEVICE_LOST   a device refused its part. The tables are the leader's, the memory
- *                                is not; this follower stopped. */
+ *                                is not; this follower stopped.
+ * Time     O(size_bytes + entries written to the views). */
 QUIRE_EXPORT quire_status quire_log_apply(quire_cache *cache, const void *bytes,
                                           uint64_t size_bytes, const quire_step_desc *desc,
                                           quire_batch *batch, quire_step *out, quire_error *error);

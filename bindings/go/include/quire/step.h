@@ -121,14 +121,18 @@ typedef struct quire_step_result {
  *                         drafts that were not accepted, or the step's own queue is another cache's
  *                         device.
  *          QUIRE_E_ARG    an item is wrong; the message names its index. No step was opened.
- *          QUIRE_E_LIMIT  an item would grow past max_sequence_tokens. */
+ *          QUIRE_E_LIMIT  an item would grow past max_sequence_tokens.
+ * Time     O(items + tokens added + blocks taken, found and published): O(1) for a decoding item.
+ *          An item with nothing computed is looked up in O(known tokens). Items that preempt:
+ *          O(max_sequences + n log n + blocks of the n victims) each. */
 QUIRE_EXPORT quire_status quire_step_begin(quire_cache *cache, const quire_step_desc *desc,
                                            const quire_step_item *items, uint32_t item_count,
                                            uint32_t item_stride, const quire_token *tokens,
                                            uint32_t token_count, quire_step_result *results,
                                            uint32_t result_stride, quire_step *out,
                                            quire_error *error);
-/* Adds items to the open step, as quire_step_begin does. On an error none of them was added. */
+/* Adds items to the open step, as quire_step_begin does. On an error none of them was added.
+ * Time     as quire_step_begin. */
 QUIRE_EXPORT quire_status quire_step_add(quire_cache *cache, quire_step step,
                                          const quire_step_item *items, uint32_t item_count,
                                          uint32_t item_stride, const quire_token *tokens,
@@ -140,7 +144,8 @@ QUIRE_EXPORT quire_status quire_step_add(quire_cache *cache, quire_step step,
  * written to dropped[capacity]; `count` gets how
  * many. Rows behind it move up.
  * Errors   QUIRE_S_INCOMPLETE  capacity is too short; nothing changed.
- *          QUIRE_E_BUSY        a later preemption uses what the item gave up; nothing changed. */
+ *          QUIRE_E_BUSY        a later preemption uses what the item gave up; nothing changed.
+ * Time     O(items added since, and the blocks that they and this one took and gave up). */
 QUIRE_EXPORT quire_status quire_step_drop(quire_cache *cache, quire_step step, quire_seq seq,
                                           quire_seq *dropped, uint32_t capacity, uint32_t *count,
                                           quire_error *error);
@@ -151,7 +156,8 @@ QUIRE_EXPORT quire_status quire_step_drop(quire_cache *cache, quire_step step, q
  * Returns  QUIRE_S_NO_BLOCKS  how is QUIRE_PREEMPT_SWAP and the host tier is short; nothing
  *                             changed.
  * Errors   QUIRE_E_BUSY       how is QUIRE_PREEMPT_SWAP and its last step, on another queue, is not
- *                             finished; or it has drafts that were not accepted. */
+ *                             finished; or it has drafts that were not accepted.
+ * Time     O(blocks of the sequence). */
 QUIRE_EXPORT quire_status quire_step_preempt(quire_cache *cache, quire_step step, quire_seq seq,
                                              uint32_t how, uint32_t *freed_blocks,
                                              quire_error *error);
@@ -165,13 +171,16 @@ typedef struct quire_preemption {
     quire_seq for_seq;        /* whose item needed the room; 0 when the caller chose */
 } quire_preemption;
 
-/* Lists who was preempted in the step, from begin until finish. */
+/* Lists who was preempted in the step, from begin until finish.
+ * Time     O(preemptions). */
 QUIRE_EXPORT quire_status quire_step_preempted(quire_cache *cache, quire_step step,
                                                quire_preemption *out, uint32_t capacity,
                                                uint32_t stride, uint32_t *count,
                                                quire_error *error);
 
-/* Undoes everything since begin. The handle is stale afterwards. */
+/* Undoes everything since begin. The handle is stale afterwards.
+ * Time     O(items + blocks taken, found, published and given up), and O(blocks) of each sequence
+ *          that quire_seq_accept or quire_seq_set_tokens published beside the step. */
 QUIRE_EXPORT quire_status quire_step_abort(quire_cache *cache, quire_step step, quire_error *error);
 
 /* Makes the step real: copies on write, swaps and the batch's tables are enqueued on its queues.
@@ -188,7 +197,12 @@ QUIRE_EXPORT quire_status quire_step_abort(quire_cache *cache, quire_step step, 
  *                               backend's own status is in native_code), or QUIRE_E_BACKEND, the
  *                               backend broke its contract: the step was undone as by finish with
  *                               QUIRE_STEP_FAILED, and its handle is stale. Every other error
- *                               leaves the step open. */
+ *                               leaves the step open.
+ * Time     O(items + blocks taken, given up and passed by windows + entries written to the views).
+ *          After quire_step_drop, and O(blocks) of each sequence in the step.
+ *          Where every group has a window and the prefix tree runs short of nodes, then and when
+ *          again as many blocks as half of the pools were published: O(blocks of the pools +
+ *          max_sequences). */
 QUIRE_EXPORT quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch *batch,
                                             quire_error *error);
 
@@ -214,13 +228,15 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
  *                               queues: end the capture. Or with QUIRE_STEP_FAILED a step is open:
  *                               commit or abort it first. Nothing changed.
  *          QUIRE_E_DEVICE_LOST  a device that failed takes no signal; nothing changed. Finish the
- *                               step with QUIRE_STEP_FAILED: then none is needed. */
+ *                               step with QUIRE_STEP_FAILED: then none is needed.
+ * Time     O(1); FAILED: O(blocks of the pools + max_sequences + copies of the step). */
 QUIRE_EXPORT quire_status quire_step_finish(quire_cache *cache, quire_step step,
                                             const quire_native *signal, uint32_t outcome,
                                             quire_error *error);
 
 /* Writes ids [first, first + capacity) of a sequence's block table in a group, planned changes of
- * the open step included; `count` gets the table's length. 0 is the null block. `step` may be 0. */
+ * the open step included; `count` gets the table's length. 0 is the null block. `step` may be 0.
+ * Time     O(capacity). */
 QUIRE_EXPORT quire_status quire_step_blocks(quire_cache *cache, quire_step step, quire_seq seq,
                                             uint32_t group, uint32_t first, int32_t *ids,
                                             uint32_t capacity, uint32_t *count, quire_error *error);
@@ -245,7 +261,8 @@ typedef struct quire_block_copy {
 } quire_block_copy;
 
 /* Lists the copies of an open or committed step, in the order in which they must run. A
- * bookkeeping-only engine executes them after commit, before its kernels. */
+ * bookkeeping-only engine executes them after commit, before its kernels.
+ * Time     O(copies). */
 QUIRE_EXPORT quire_status quire_step_copies(quire_cache *cache, quire_step step,
                                             quire_block_copy *out, uint32_t capacity,
                                             uint32_t stride, uint32_t *count, quire_error *error);
@@ -339,11 +356,14 @@ typedef struct quire_batch_views {
 } quire_batch_views;
 
 /* Makes a batch of a cache. Errors   QUIRE_E_UNSUPPORTED  an attention option that no kernel
- * instance of the backend serves; or context slots in a pool of 2^31 slots or more. */
+ * instance of the backend serves; or context slots in a pool of 2^31 slots or more.
+ * Time     O(entries of the views). */
 QUIRE_EXPORT quire_status quire_batch_create(quire_cache *cache, const quire_batch_desc *desc,
                                              quire_batch **out, quire_error *error);
-/* Errors   QUIRE_E_BUSY  a step that was committed into it is not done. */
+/* Errors   QUIRE_E_BUSY  a step that was committed into it is not done.
+ * Time     O(1). */
 QUIRE_EXPORT quire_status quire_batch_destroy(quire_batch *batch, quire_error *error);
+/* Time     O(1). */
 QUIRE_EXPORT quire_status quire_batch_get_views(quire_batch *batch, uint32_t group, uint32_t shard,
                                                 quire_batch_views *views, quire_error *error);
 
