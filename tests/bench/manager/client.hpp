@@ -37,7 +37,8 @@ struct Shape {
     uint32_t blocks = 0;
     uint32_t max_sequences = 1024;
     uint32_t window = 256;
-    uint32_t flags = 0;  // QUIRE_CACHE_*
+    uint32_t flags = 0;          // QUIRE_CACHE_*
+    bool windows_alone = false;  // the first group is one too
 };
 
 class Client {
@@ -51,8 +52,9 @@ class Client {
             groups[g] = described<quire_group_desc>();
             groups[g].layer_count = groups[g].kv_heads = 1;
             groups[g].k_head_dim = groups[g].v_head_dim = 1;
-            groups[g].kind = g == 0 ? QUIRE_GROUP_FULL : QUIRE_GROUP_WINDOW;
-            groups[g].window = g == 0 ? 0 : shape.window;
+            bool is_full = g == 0 && !shape.windows_alone;
+            groups[g].kind = is_full ? QUIRE_GROUP_FULL : QUIRE_GROUP_WINDOW;
+            groups[g].window = is_full ? 0 : shape.window;
         }
         auto desc = described<quire_cache_desc>();
         desc.flags = shape.flags;
