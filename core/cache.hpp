@@ -185,6 +185,7 @@ class Cache {
         bool admission;  // nothing of it is on the device yet
         bool takes;      // any block, or hits
         bool swapped;
+        bool reuses;                       // it is short, and gives back what its window has passed
         uint32_t lookup_end;               // tokens from here on are computed, not found
         uint32_t drafts;                   // that are a tree
         uint32_t length[kMaxGroups];       // of the table, in the end
@@ -192,6 +193,9 @@ class Cache {
         uint32_t shared[kMaxGroups];       // hits that the table will name
         uint32_t from_cached[kMaxGroups];  // hits that nobody holds now
         bool copy_tail[kMaxGroups];        // the block written first is shared
+        uint32_t null_front[kMaxGroups];   // of the table, once it has given back what is reused
+        uint32_t passed[kMaxGroups];       // entries that it then gives back
+        uint32_t freed[kMaxGroups];        // blocks among them that the step can have
     };
     struct Short {
         uint32_t blocks = 0;
@@ -270,6 +274,7 @@ class Cache {
                     const quire_token *tokens) const;
     Status find_prefix(Plan *plan, bool has_waited);
     void measure(Plan *plan);
+    void measure_passed(Plan *plan, uint32_t group) const;
     bool tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position);
     Short shortage(const Plan &plan) const;
     bool reserve_mask(uint64_t words);
@@ -278,6 +283,7 @@ class Cache {
 
     // cache_take.cpp
     Room take_room(const Plan &plan) const;
+    void give_back_passed(const Plan &plan, uint32_t group);
     void take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index);
     void take_hits(const Plan &plan, Change *change, uint32_t group);
     void swap_in(const Plan &plan, Change *change, uint32_t group);

@@ -141,6 +141,31 @@ bool Cache::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t positio
     return b.refs == 1 && b.touch < open_record().barrier;  // adopted, whoever owned it
 }
 
+// Counts the blocks that the item may give back before it takes any: those that its window or chunk
+// has passed by its first position, so that none of its tokens reads them. A block that only its
+// later tokens have passed is still read by the earlier ones, and stays.
+// The step can have such a block if no other table names it and all work that touches it runs
+// before the step. The sequence's own last step does: the step waits for it in any case
+// (wait_for_other_queues). `touch` tells of the work of others.
+void Cache::measure_passed(Plan *plan, uint32_t group) const {
+    const GroupGeometry &g = geometry_.groups[group];
+    const BlockTable &t = ledger_.table(plan->sequence, group);
+    plan->null_front[group] = t.null_front;
+    plan->passed[group] = plan->freed[group] = 0;
+    if (!plan->reuses || !g.windowed) [[likely]]
+        return;
+    uint32_t end = g.first_visible_block(plan->position, geometry_.block_tokens);
+    uint32_t i = t.null_front > g.kept_blocks ? t.null_front : g.kept_blocks;
+    if (end > t.length) end = t.length;
+    if (i >= end) return;
+    plan->null_front[group] = end;
+    plan->passed[group] = end - i;
+    for (; i < end && !plan->swapped; ++i) {
+        const Block &b = ledger_.pool(group)[t.ids.data[i]];
+        if (b.refs == 1 && b.touch < records_[open_slot_].barrier) ++plan->freed[group];
+    }
+}
+
 void Cache::measure(Plan *plan) {
     plan->takes = plan->admission || sequences_[plan->sequence].state.move_count != 0;
     uint32_t end = plan->position + plan->compute;
@@ -152,10 +177,11 @@ void Cache::measure(Plan *plan) {
         uint32_t length = t.length;
         plan->fresh[g] = plan->shared[g] = plan->from_cached[g] = 0;
         plan->copy_tail[g] = false;
+        measure_passed(plan, g);
         if (plan->admission) [[unlikely]] {
             const BlockPool &pool = ledger_.pool(g);
             uint32_t first =
-                plan->swapped ? t.null_front
+                plan->swapped ? plan->null_front[g]
                               : group.first_visible_block(plan->position, geometry_.block_tokens);
             for (uint32_t i = 0; i < plan->hit_blocks; ++i) {
                 uint32_t block = ledger_.tree().blocks(matches_[i])[g];
@@ -166,7 +192,7 @@ void Cache::measure(Plan *plan) {
                 plan->from_cached[g] += counted ? 1 : 0;
             }
             if (plan->swapped) {
-                plan->fresh[g] = group.held_entries(length, t.null_front) - plan->shared[g];
+                plan->fresh[g] = group.held_entries(length, plan->null_front[g]) - plan->shared[g];
             } else {
                 length = group.cross ? 0 : plan->hit_blocks;
             }
@@ -185,13 +211,14 @@ Cache::Short Cache::shortage(const Plan &plan) const {
     const Namespace &ns = namespaces_[s.name_space];
     uint64_t barrier = records_[open_slot_].barrier;
     Short out;
-    uint64_t wanted = 0;
+    uint64_t wanted = 0, returned = 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const BlockPool &pool = ledger_.pool(g);
         uint32_t need = plan.fresh[g] + (plan.copy_tail[g] ? 1 : 0);
         wanted += plan.fresh[g] + plan.shared[g];
+        returned += plan.swapped ? 0 : plan.passed[g];
         if (need == 0 && !plan.admission) continue;
-        uint32_t available = pool.available(barrier) - plan.from_cached[g];
+        uint32_t available = pool.available(barrier) + plan.freed[g] - plan.from_cached[g];
         uint32_t reason = QUIRE_WAIT_POOL;
         if (need <= available && plan.admission && pool.held_count() != 0) {
             // What the running ones will need soon is not for newcomers.
@@ -202,8 +229,9 @@ Cache::Short Cache::shortage(const Plan &plan) const {
             out = Short{need - available, reason};
         }
     }
-    if (out.reason == 0 && ns.quota_blocks != 0 && ns.blocks_held + wanted > ns.quota_blocks) {
-        uint64_t over = ns.blocks_held + wanted - ns.quota_blocks;
+    uint64_t held = ns.blocks_held + wanted - returned;
+    if (out.reason == 0 && ns.quota_blocks != 0 && held > ns.quota_blocks) {
+        uint64_t over = held - ns.quota_blocks;
         out = Short{static_cast<uint32_t>(over), QUIRE_WAIT_QUOTA};
     }
     return out;
@@ -280,6 +308,7 @@ Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, 
     plan->hit_blocks = plan->query_tokens = 0;
     plan->swapped = (s.state.flags & Sequence::kSwapped) != 0;
     plan->admission = s.state.computed == 0 || plan->swapped;
+    plan->reuses = false;
     if (plan->admission) QUIRE_TRY(find_prefix(plan, waited));
     uint32_t left = plan->known - plan->position;
     plan->compute = item.max_compute != 0 && item.max_compute < left ? item.max_compute : left;
@@ -329,6 +358,11 @@ Status Cache::add_item(const ItemList &list, uint32_t i) {
     Short missing;
     Status status = make_plan(item, tokens, sequence, &plan);
     if (status.ok() && plan.takes) missing = shortage(plan);
+    if (missing.reason != 0 && geometry_.any_window && before.computed != 0) {
+        plan.reuses = true;
+        measure(&plan);
+        missing = shortage(plan);
+    }
     if (status.ok() && missing.reason == QUIRE_WAIT_POOL && !plan.admission &&
         (record.flags & QUIRE_STEP_MAY_PREEMPT) != 0) {
         status = make_room(&plan, &missing);

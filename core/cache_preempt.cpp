@@ -124,7 +124,7 @@ void Cache::swap_out(uint32_t sequence, uint32_t group) {
         uint32_t host_block = ledger_.take_host(group, open_record().barrier);
         ledger_.copy(QUIRE_COPY_SWAP_OUT, group, block, host_block);
         ledger_.set_entry(&s, sequence, group, i, host_block);
-        ledger_.let_go(group, block, {s.last_step, true, false, true});
+        ledger_.let_go(group, block, sequence, {s.last_step, true, false, true});
     }
 }
 
@@ -136,7 +136,8 @@ void Cache::drop_blocks(uint32_t sequence, uint32_t group) {
     bool waits_here = !runs_elsewhere && !timeline_.done(s.last_step);
     for (uint32_t i = t.length; i-- > 0;) {
         if (t.ids.data[i] == kNullBlock) continue;
-        ledger_.let_go(group, t.ids.data[i], {s.last_step, false, runs_elsewhere, waits_here});
+        ledger_.let_go(group, t.ids.data[i], sequence,
+                       {s.last_step, false, runs_elsewhere, waits_here});
         --s.blocks_held;
     }
     t.length = t.null_front = 0;

@@ -12,9 +12,12 @@ namespace {
 constexpr Room kTakeHitRoom = Ledger::kAddRef;
 constexpr Room kSwapInRoom =  // of one block
     Ledger::kTake + Ledger::kCopy + Ledger::kSetEntry + Ledger::kDropHost;
+constexpr Room kGiveBackRoom = Ledger::kSetEntry + Ledger::kDropRef;  // of one passed block
 constexpr Room kCopyTailRoom = Ledger::kTake + Ledger::kCopy + Ledger::kSetEntry + Ledger::kDropRef;
 constexpr Room kAdoptTailRoom = Ledger::kNoteShape + Ledger::kOwn;
 static_assert(kTakeHitRoom.edits <= Ledger::kTake.edits, "a swapped block may be found instead");
+static_assert(kGiveBackRoom.edits == (Ledger::kSetEntry + Ledger::kDropHost).edits,
+              "a passed block may be in the host tier");
 
 }  // namespace
 
@@ -28,7 +31,7 @@ Room Cache::take_room(const Plan &plan) const {
         if (!plan.takes) continue;
         uint64_t length = ledger_.table(plan.sequence, g).length, kept = length;
         // And for a copy on write, which a later step may come to: records grow early, not then.
-        room = room + Ledger::kNoteShape + Ledger::kCopy;
+        room = room + Ledger::kNoteShape + Ledger::kCopy + plan.passed[g] * kGiveBackRoom;
         if (plan.swapped) {
             room = room + length * kSwapInRoom;
         } else if (plan.admission) {
@@ -41,6 +44,25 @@ Room Cache::take_room(const Plan &plan) const {
         room = room + fresh * Ledger::kTake + ledger_.zeroes(fresh, taker(plan.sequence, false));
     }
     return room;
+}
+
+// Gives back the blocks that the item's window has passed, so that the item can take them. For an
+// item that is not short, the commit does this (pass_windows). The step's copies may still read the
+// blocks: they move accepted tokens.
+void Cache::give_back_passed(const Plan &plan, uint32_t group) {
+    Sequence &s = sequences_[plan.sequence];
+    BlockTable &t = ledger_.table(plan.sequence, group);
+    uint32_t end = plan.null_front[group];
+    for (uint32_t i = end - plan.passed[group]; i < end; ++i) {
+        uint32_t block = t.ids.data[i];
+        ledger_.set_entry(&s, plan.sequence, group, i, kNullBlock);
+        if (plan.swapped) {
+            ledger_.let_go_host(group, block);
+        } else {
+            ledger_.let_go(group, block, plan.sequence, {s.last_step, true, false, true});
+        }
+    }
+    t.null_front = end;
 }
 
 // Shares a found block; if the step that writes it fails, what is built on it is wrong.
@@ -104,7 +126,7 @@ void Cache::copy_tail(const Plan &plan, uint32_t group) {
     uint32_t block = ledger_.take(group, open_record().barrier, taker(plan.sequence, true));
     ledger_.copy(QUIRE_COPY_ON_WRITE, group, shared, block);
     ledger_.set_entry(&s, plan.sequence, group, index, block);
-    ledger_.let_go(group, shared, {s.last_step, true, false, true});
+    ledger_.let_go(group, shared, plan.sequence, {s.last_step, true, false, true});
 }
 
 void Cache::take_all(Plan *plan, Change *change) {
@@ -115,7 +137,11 @@ void Cache::take_all(Plan *plan, Change *change) {
         BlockTable &t = ledger_.table(sequence, g);
         bool inside_block = (plan->position & mask) != 0 && !geometry_.groups[g].cross;
         bool grows = plan->length[g] != t.length;
-        if (grows || plan->copy_tail[g] || plan->admission) ledger_.note_shape(s, sequence, g);
+        bool passes = plan->passed[g] != 0;
+        if (grows || passes || plan->copy_tail[g] || plan->admission) {
+            ledger_.note_shape(s, sequence, g);
+        }
+        if (passes) give_back_passed(*plan, g);
         if (plan->swapped) {
             swap_in(*plan, change, g);
         } else if (plan->admission) {

@@ -200,9 +200,12 @@ void Ledger::undo_drop(BlockPool *pool, const Edit &edit) {
     if (is_last) pool->undo_raise_touch(edit.block, edit.old_touch);
 }
 
-void Ledger::let_go(uint32_t group, uint32_t block, const Letting &how) {
+void Ledger::let_go(uint32_t group, uint32_t block, uint32_t sequence, const Letting &how) {
     Edit *edit = log(EditKind::drop_ref, group);
     edit->block = block;
+    // At once: the same item may take the block again, and then it is its owner.
+    edit->owner = (*pools_[group])[block].owner == sequence ? sequence : kNone;
+    disown(group, block, sequence);
     drop_from(pools_[group], edit, how);
 }
 
@@ -452,6 +455,7 @@ void Ledger::undo_edit(Edit *logged, Sequence *s) {
             break;
         case EditKind::drop_ref:
             undo_drop(pools_[edit.group], edit);
+            if (edit.owner != kNone) (*pools_[edit.group])[edit.block].owner = edit.owner;
             break;
         case EditKind::table_entry: {
             BlockTable &t = table(edit.sequence, edit.group);
@@ -517,9 +521,6 @@ void Ledger::settle(StepRecord *record) {
                 if (later.kind == EditKind::evict) tree_.prefetch_neighbours(later.node);
             }
             if (edit.kind == EditKind::drop_ref) {
-                // A sequence that let go of a block must not write into it when it, or the next
-                // one of its number, comes by it again. Whoever took the block since owns it.
-                disown(edit.group, edit.block, change.sequence);
                 pools_[edit.group]->raise_touch(edit.block, edit.touch);
             } else if (edit.kind == EditKind::host_drop) {
                 host_pools_[edit.group]->raise_touch(edit.block, edit.touch);

@@ -97,7 +97,9 @@ class Ledger {
         bool runs_elsewhere;  // the last step, and nothing waits for it
         bool waits_here;      // `touch` rises at commit to a step that is not done
     };
-    void let_go(uint32_t group, uint32_t block, const Letting &how);
+    // `sequence`, whose table it is, may write into the block in place no more, should it come by
+    // it again or others still hold it.
+    void let_go(uint32_t group, uint32_t block, uint32_t sequence, const Letting &how);
     void let_go_host(uint32_t group, uint32_t block);  // a copy reads it
     // Makes `sequence` the one that may write into a block in place.
     void own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots);

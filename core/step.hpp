@@ -49,7 +49,7 @@ struct Edit {
     bool unlinked;   // evict
     bool displaced;  // evict: undone, but items that stay have changed what its node names
     uint16_t frozen_slots;
-    uint32_t owner;
+    uint32_t owner;  // drop_ref: before, if it was the sequence that let go; else kNone
     uint32_t sequence;
     uint32_t index;
     uint32_t block;

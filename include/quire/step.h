@@ -106,7 +106,10 @@ typedef struct quire_step_result {
     uint32_t hit_tokens;
     uint32_t first_position; /* of the tokens to compute */
     uint32_t compute_count;
-    uint32_t blocks_short; /* in the group that is shortest of blocks */
+    /* In the group that is shortest of blocks. If no step is running and all other sequences
+     * together hold fewer, the item will wait for ever: compute fewer tokens at a time
+     * (quire_step_item.max_compute), or end the sequence. */
+    uint32_t blocks_short;
     uint32_t row;          /* index among the items that run: its row in the batch */
     uint32_t cross_tokens; /* whose K and V the engine must write into cross groups in this step */
 } quire_step_result;
@@ -115,6 +118,9 @@ typedef struct quire_step_result {
  * nothing over all groups, and results are written one an item. A later item of the same call may
  * be preempted by an earlier one; it then waits with QUIRE_WAIT_PREEMPTED. A row may read blocks
  * that an earlier row computes: of each layer write all rows' K and V before any row attends.
+ * Blocks that a window or chunk has passed by an item's first position are given back at commit, or
+ * at once when the item would have to wait otherwise: then it may have them itself, if no other
+ * sequence holds them. What only its later tokens have passed, its earlier ones still read.
  *
  * tokens   [token_count] the flat array that the items' ranges point into.
  * Errors   QUIRE_E_BUSY   a step is open, QUIRE_UNFINISHED_STEPS are unfinished, a sequence has

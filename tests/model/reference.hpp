@@ -215,7 +215,9 @@ class Reference {
     void rewind(int slot);
     int whole_windows(const Seq &s, int tokens) const;
     bool tail_writable(int slot, int group, int position) const;
-    Plan make_plan(int slot, const Item &item);
+    Plan make_plan(int slot, const Item &item, bool reuses);
+    // Entries of a table that name blocks which no token from the position on needs.
+    std::vector<int> passed(int slot, size_t group, int position) const;
     AddResult shortage(const Plan &plan) const;
     bool make_room(Plan *plan, const Item &item, AddResult *missing);
     int choose_victim(int slot) const;
@@ -223,6 +225,7 @@ class Reference {
     int take_host(int group);
     bool host_room(int slot) const;
     void give_up(int slot, int how);
+    void give_back_passed(const Plan &plan, size_t group);
     void take_all(const Plan &plan);
     void pass_windows();
     bool reachable(int node) const;

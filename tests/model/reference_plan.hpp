@@ -16,9 +16,11 @@ struct Reference::Plan {
     int known = 0;
     bool admission = false;
     bool swapped = false;
+    bool reuses = false;       // it is short, and gives back what its first position has passed
     std::vector<int> matched;  // nodes whose blocks are shared
     std::vector<int> length, fresh, from_cached;
     std::vector<bool> copy_tail;
+    std::vector<std::vector<int>> passed;  // entries that it gives back, in each group
 };
 
 }  // namespace quire::model

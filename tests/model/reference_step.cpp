@@ -40,10 +40,22 @@ bool Reference::tail_writable(int slot, int group, int position) const {
     return b.refs == 1 && usable(b.touch, step_.queue);
 }
 
-Reference::Plan Reference::make_plan(int slot, const Item &item) {
+std::vector<int> Reference::passed(int slot, size_t group, int position) const {
+    std::vector<int> out;
+    const auto &table = seq(slot).tables[group];
+    int past = position / config_.block_tokens;  // blocks before the position's own
+    for (int i = 0; i < past && i < static_cast<int>(table.size()); ++i) {
+        bool needed = is_cross(group) || needs(static_cast<int>(group), position, i);
+        if (!needed && table[static_cast<size_t>(i)] >= 0) out.push_back(i);
+    }
+    return out;
+}
+
+Reference::Plan Reference::make_plan(int slot, const Item &item, bool reuses) {
     const Seq &s = seq(slot);
     Plan plan;
     plan.slot = slot;
+    plan.reuses = reuses;
     plan.known = static_cast<int>(s.tokens.size());
     plan.position = s.computed;
     plan.swapped = s.swapped;
@@ -65,10 +77,15 @@ Reference::Plan Reference::make_plan(int slot, const Item &item) {
         int group = static_cast<int>(g);
         int length = static_cast<int>(s.tables[g].size());
         int fresh = 0, from_cached = 0, found = 0;
+        plan.passed.emplace_back();
+        if (reuses) plan.passed[g] = passed(slot, g, plan.position);
+        auto gives_back = [&](int i) {
+            return std::count(plan.passed[g].begin(), plan.passed[g].end(), i) != 0;
+        };
         bool copy_tail = false;
         int hits = is_cross(g) ? 0 : static_cast<int>(plan.matched.size());
         for (int i = 0; i < hits; ++i) {
-            bool wanted = plan.swapped ? s.tables[g][static_cast<size_t>(i)] >= 0
+            bool wanted = plan.swapped ? s.tables[g][static_cast<size_t>(i)] >= 0 && !gives_back(i)
                                        : needs(group, plan.position, i);
             int block = nodes_[static_cast<size_t>(plan.matched[static_cast<size_t>(i)])].blocks[g];
             if (!wanted || block < 0) continue;
@@ -78,7 +95,7 @@ Reference::Plan Reference::make_plan(int slot, const Item &item) {
         }
         if (plan.swapped) {
             for (int block : s.tables[g]) fresh += block >= 0;
-            fresh -= found;
+            fresh -= found + static_cast<int>(plan.passed[g].size());
         } else if (plan.admission) {
             length = hits;
         } else if (plan.position % config_.block_tokens != 0 && !is_cross(g)) {
@@ -100,6 +117,12 @@ AddResult Reference::shortage(const Plan &plan) const {
         int need = plan.fresh[g] + (plan.copy_tail[g] ? 1 : 0);
         if (need == 0 && !plan.admission) continue;
         int have = available(static_cast<int>(g)) - plan.from_cached[g];
+        for (int i : plan.passed[g]) {
+            if (plan.swapped) break;
+            const Block &b =
+                blocks_[g][static_cast<size_t>(seq(plan.slot).tables[g][static_cast<size_t>(i)])];
+            have += b.refs == 1 && usable(b.touch, step_.queue);
+        }
         int reason = 1;
         if (need <= have && plan.admission && count_held(static_cast<int>(g)) != 0) {
             have = std::max(0, have - config_.watermark);
@@ -234,7 +257,7 @@ bool Reference::make_room(Plan *plan, const Item &item, AddResult *missing) {
         int how = step_.how == 0 ? (host_room(victim) ? 1 : 2) : step_.how;
         if (how == 1 && !host_room(victim)) how = 2;
         give_up(victim, how);
-        *plan = make_plan(plan->slot, item);
+        *plan = make_plan(plan->slot, item, plan->reuses);
         *missing = shortage(*plan);
     }
     if (missing->reason == 0) return true;
@@ -261,6 +284,20 @@ void add_pending(Seq *s, const std::map<int64_t, int> &by_hits, int found, int p
 
 }  // namespace
 
+void Reference::give_back_passed(const Plan &plan, size_t group) {
+    int g = static_cast<int>(group);
+    for (int i : plan.passed[group]) {
+        int &entry = at(plan.slot).tables[group][static_cast<size_t>(i)];
+        if (plan.swapped) {
+            host_[group][static_cast<size_t>(entry)].refs = 0;
+        } else {
+            drop_ref(g, entry, 0);
+        }
+        let_go(g, entry, plan.swapped, true, step_.number);
+        entry = -1;
+    }
+}
+
 void Reference::take_all(const Plan &plan) {
     Seq &s = at(plan.slot);
     std::map<int64_t, int> by_hits;
@@ -271,6 +308,7 @@ void Reference::take_all(const Plan &plan) {
         int group = static_cast<int>(g);
         auto &table = s.tables[g];
         int hits = is_cross(g) ? 0 : static_cast<int>(plan.matched.size());
+        give_back_passed(plan, g);
         auto share = [&](int i) {
             int block = nodes_[static_cast<size_t>(plan.matched[static_cast<size_t>(i)])].blocks[g];
             if (block < 0) return -1;
@@ -351,8 +389,12 @@ AddResult Reference::add(const Item &item) {
     }
     std::vector<uint32_t> tokens = s.tokens;
     s.tokens.insert(s.tokens.end(), item.tokens.begin(), item.tokens.end());
-    Plan plan = make_plan(item.seq, item);
+    Plan plan = make_plan(item.seq, item, false);
     AddResult missing = shortage(plan);
+    if (missing.reason != 0) {  // what it has passed itself may be enough
+        plan = make_plan(item.seq, item, true);
+        missing = shortage(plan);
+    }
     bool preempts = missing.reason == 1 && !plan.admission && step_.may_preempt;
     if (preempts) make_room(&plan, item, &missing);
     Seq &same = at(item.seq);  // make_room may have put a copy in its place
@@ -472,13 +514,10 @@ void Reference::publish_again() {
 void Reference::pass_windows() {
     for (int slot : step_.rows) {
         Seq &s = at(slot);
-        int position = step_.first_position[slot];
         for (size_t g = 0; g < blocks_.size(); ++g) {
-            int past = position / config_.block_tokens;  // blocks before the first position's own
-            for (int i = 0; i < past && i < static_cast<int>(s.tables[g].size()); ++i) {
+            for (int i : passed(slot, g, step_.first_position[slot])) {
                 int &block = s.tables[g][static_cast<size_t>(i)];
-                if (is_cross(g) || needs(static_cast<int>(g), position, i)) continue;
-                if (block >= 0) drop_ref(static_cast<int>(g), block, step_.number);
+                drop_ref(static_cast<int>(g), block, step_.number);
                 block = -1;
             }
         }

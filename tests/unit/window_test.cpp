@@ -266,6 +266,176 @@ TEST(Window, long_random_lives_find_nothing_that_was_not_computed) {
         }
         EXPECT_GT(hits, 0u) << "seed " << seed;
     }
+// A window of two blocks in a pool of three, which a prompt has filled.
+class FullPool : public testing::Test {
+ protected:
+    static CacheOptions options(uint32_t flags = 0) {
+        return {.blocks = 3, .host_blocks = 4, .flags = flags, .groups = {{.window = 8}}};
+    }
+
+    quire_seq prompt(Manager &m) {
+        quire_seq a = m.sequence();
+        m.compute(a, tokens_from(1, 12));
+        EXPECT_EQ(m.stats().blocks_held, 3u);
+        return a;
+    }
+};
+
+TEST_F(FullPool, an_item_has_the_blocks_that_its_window_has_passed) {
+    for (uint32_t flags : {0u, uint32_t{QUIRE_CACHE_NO_PREFIX}}) {
+        Manager m(options(flags));
+        quire_seq a = prompt(m);
+        int32_t passed = m.table(a)[0];
+        m.begin();
+        ASSERT_EQ(m.add(a, {13}).outcome, uint32_t{QUIRE_ITEM_RUN});
+        EXPECT_EQ(m.table(a)[0], 0) << "the token at 12 sees 5..12";
+        EXPECT_EQ(m.table(a)[3], passed);
+        m.finish(m.commit());
+        for (uint32_t i = 13; i < 60; ++i) m.compute(a, {1 + i});
+        EXPECT_EQ(m.stats().blocks_held, 2u);
+    }
+}
+
+TEST_F(FullPool, an_abort_and_a_drop_give_the_passed_blocks_back) {
+    Manager m(options());
+    quire_seq a = prompt(m);
+    std::string before = m.snapshot();
+    Blocks table = m.table(a);
+    m.begin();
+    m.add(a, {13});
+    EXPECT_EQ(m.stats().evictions, 1u) << "what it passed was published, and is forgotten";
+    m.abort();
+    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.table(a), table);
+    EXPECT_EQ(m.probe(tokens_from(1, 9)), 8u);
+    m.begin();
+    m.add(a, {13});
+    EXPECT_EQ(m.drop(a), std::vector<quire_seq>{a});
+    EXPECT_EQ(m.table(a), table);
+    m.abort();
+    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.probe(tokens_from(1, 9)), 8u);
+}
+
+TEST_F(FullPool, what_earlier_tokens_of_the_item_see_is_not_reused) {
+    Manager m(options());
+    quire_seq a = prompt(m);
+    std::string before = m.snapshot();
+    m.begin();
+    // 12..20 need 3 blocks more. The token at 20 sees nothing of the second one, that at 12 does.
+    quire_step_result result = m.add(a, tokens_from(13, 9));
+    EXPECT_EQ(result.outcome, uint32_t{QUIRE_ITEM_WAIT});
+    EXPECT_EQ(result.reason, uint32_t{QUIRE_WAIT_POOL});
+    EXPECT_EQ(result.blocks_short, 2u);
+    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_NE(m.table(a)[0], 0) << "it waits, and gave nothing back";
+    result = m.add(a, tokens_from(13, 9), {.max_compute = 4});
+    EXPECT_EQ(result.outcome, uint32_t{QUIRE_ITEM_RUN});
+    m.finish(m.commit());
+    m.compute(a, {}, {.max_compute = 4});
+    EXPECT_EQ(m.compute(a, {}).compute_count, 1u);
+}
+
+TEST_F(FullPool, a_passed_block_that_another_sequence_holds_is_not_reused) {
+    Manager m(options());
+    quire_seq a = prompt(m), b = m.fork(a, 12);
+    m.begin();
+    quire_step_result result = m.add(a, {13});
+    EXPECT_EQ(result.outcome, uint32_t{QUIRE_ITEM_WAIT});
+    EXPECT_EQ(result.blocks_short, 1u);
+    m.abort();
+    m.end(b);
+    m.compute(a, {13});
+}
+
+TEST_F(FullPool, a_passed_block_that_work_elsewhere_reads_is_not_reused) {
+    Manager m({.blocks = 4, .flags = QUIRE_CACHE_NO_PREFIX, .groups = {{.window = 8}}});
+    quire_seq a = prompt(m), b = m.fork(a, 4);
+    m.begin({.queue = 2});
+    ASSERT_EQ(m.add(b, {50}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    quire_step running = m.commit();
+    m.end(b);  // its last step may still read the first block, and write into its own
+    m.begin({.queue = 1});
+    quire_step_result result = m.add(a, {13});
+    EXPECT_EQ(result.outcome, uint32_t{QUIRE_ITEM_WAIT});
+    EXPECT_EQ(result.blocks_short, 1u);
+    m.abort();
+    m.finish(running);
+    m.compute(a, {13});
+}
+
+TEST_F(FullPool, a_quota_counts_what_an_item_gives_back) {
+    Manager m({.blocks = 16, .groups = {{.window = 8}}});
+    quire_namespace ns = m.name_space(3);
+    quire_seq a = m.sequence({.ns = ns});
+    m.compute(a, tokens_from(1, 12));
+    for (uint32_t i = 12; i < 40; ++i) m.compute(a, {1 + i});
+    m.begin();
+    quire_step_result result = m.add(a, tokens_from(41, 9));
+    EXPECT_EQ(result.reason, uint32_t{QUIRE_WAIT_QUOTA});
+    EXPECT_EQ(result.blocks_short, 2u);
+}
+
+TEST_F(FullPool, a_swapped_sequence_leaves_what_it_has_passed_behind) {
+    Manager m(options(QUIRE_CACHE_NO_PREFIX));
+    quire_seq a = prompt(m);
+    m.begin();
+    uint32_t freed = 0;
+    ASSERT_EQ(m.api().step_preempt(m.cache(), m.open(), a, QUIRE_PREEMPT_SWAP, &freed, m.error()),
+              QUIRE_OK);
+    m.finish(m.commit());
+    std::string before = m.snapshot();
+    m.begin();
+    ASSERT_EQ(m.add(a, {13}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    EXPECT_EQ(m.copies(m.open()).size(), 2u);
+    EXPECT_EQ(null_front(m.table(a)), 1u);
+    m.abort();
+    EXPECT_EQ(m.snapshot(), before);
+    m.compute(a, {13});
+    EXPECT_EQ(m.stats().host_blocks_used, 0u);
+}
+
+TEST_F(FullPool, a_block_that_is_reused_is_written_in_place) {
+    Manager m(options(QUIRE_CACHE_NO_PREFIX));
+    quire_seq a = prompt(m);
+    m.compute(a, {13});
+    quire_seq b = m.fork(a, 13);  // shares one slot of the block, so only its owner goes on in it
+    m.begin();
+    ASSERT_EQ(m.add(a, {14}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    EXPECT_TRUE(m.copies(m.open()).empty());
+    m.finish(m.commit());
+    m.end(b);
+}
+
+TEST_F(FullPool, a_failed_step_that_reused_a_block_is_computed_again) {
+    Manager m(options());
+    quire_seq a = prompt(m);
+    m.begin();
+    m.add(a, {13});
+    m.finish(m.commit(), QUIRE_STEP_FAILED);
+    EXPECT_EQ(m.info(a).computed_tokens, 12u);
+    quire_step_result again = m.compute(a, {});
+    EXPECT_EQ(again.first_position, 12u);
+    EXPECT_EQ(again.compute_count, 1u);
+}
+
+TEST_F(FullPool, passed_blocks_go_before_victims) {
+    Manager m({.blocks = 4, .groups = {{.window = 8}}});
+    quire_seq a = prompt(m), b = m.sequence();
+    m.compute(b, {99});
+    m.begin({.may_preempt = true});
+    ASSERT_EQ(m.add(a, {13}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    EXPECT_TRUE(m.preempted(m.open()).empty());
+    m.finish(m.commit());
+    EXPECT_EQ(m.info(b).computed_tokens, 1u);
+}
+
+TEST_F(FullPool, a_chunk_that_has_passed_is_reused) {
+    Manager m({.blocks = 2, .groups = {{.window = 8, .kind = QUIRE_GROUP_CHUNKED}}});
+    quire_seq a = m.sequence();
+    m.compute(a, tokens_from(1, 8));
+    for (uint32_t i = 8; i < 30; ++i) m.compute(a, {1 + i});
+    EXPECT_LE(m.stats().blocks_held, 2u);
 }
 
 }  // namespace
