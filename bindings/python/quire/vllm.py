@@ -11,12 +11,15 @@ Where it differs:
     read
   - one content is cached once, and free blocks are used before a cached one is evicted, so there
     are at least as many hits (exact LRU, block by block)
-  - a request that skips reading the prefix cache does not fill it either
   - one group of full or windowed attention; hybrid models' groups share one range of block ids
-    there, which Quire's do not. Events, connectors that delay caching, and evict_blocks are refused
+    there, which Quire's do not. Events, encoder tokens and evict_blocks are refused
+  - token ids are 0 to 2^32-2, where prefixes are cached: others are refused
 
-How: every request has a sequence, and each call that needs a block, or fills one, is a step by
-itself. In between nothing is called, so a decoded token costs a step twice in a block.
+How: every request has a sequence, and each call that needs a block is a step by itself. The step
+adds tokens that have no names yet, so nothing of them is found in the cache, nor put there; they
+get their names block by block, when vLLM says that they may be cached. Only those that vLLM found
+have names from the start. In between nothing is called, so a decoded token costs two calls of the
+library in a block.
 
 Threads: one, as vLLM's.
 """
@@ -31,7 +34,7 @@ import numpy as np
 
 from . import elements
 from .cache import Cache, CacheFlags
-from .errors import UnsupportedError
+from .errors import ArgumentError, UnsupportedError
 from .groups import Group, GroupKind
 from .instance import Instance
 from .sequence import Key, KeyType, Sequence
@@ -99,8 +102,10 @@ class PrefixCacheStats:
 class _Running:
     """A request that holds blocks.
 
-    known  tokens that the sequence has
-    named  of those, the first that it knows by their ids
+    known  tokens that the sequence has. With full attention: one for every slot of its blocks. With
+           a window: only those that no rejected draft can take back, because a step releases what
+           its first token does not see
+    named  of those, the first that it knows by their ids: full blocks, which are cached
     room   tokens that its blocks have slots for
     """
 
@@ -169,6 +174,7 @@ class KVCacheManager:
         self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
         self._answers_three = scheduler_block_size is not None
         self._block_size: int = spec.block_size
+        self._windowed = window != 0
         self._cache = Cache(
             instance or Instance(),
             [Group(layers=1, kv_heads=1, head_dim=1, window=window,
@@ -178,8 +184,7 @@ class KVCacheManager:
             flags=CacheFlags(0) if enable_caching else CacheFlags.NO_PREFIX)
         self._running: Dict[str, _Running] = {}
         self._probe = self._cache.sequence()  # of no keys and no tokens; lookups begin with it
-        self._taken: Tuple[Any, int, Any] = (None, 0, None)
-        self._skipped = 0
+        self._taken: Tuple[Any, Any] = (None, None)
 
     @property
     def usage(self) -> float:
@@ -196,15 +201,19 @@ class KVCacheManager:
     # Lookup.
 
     def _tokens(self, request: Any, begin: int, end: int) -> "np.ndarray[Any, Any]":
-        """Tokens [begin, end) of a request. A prompt is looked up and then added: it is converted
-        once."""
-        owner, length, tokens = self._taken
-        if owner is request and length >= end:
-            return tokens[begin:end]  # type: ignore[no-any-return]
-        tokens = elements.taken(_ids(request)[begin:end], elements.TOKEN, "all_token_ids")
-        if begin == 0:
-            self._taken = request, end, tokens
-        return tokens  # type: ignore[no-any-return]
+        """Tokens [begin, end) of a request. A prompt is looked up, perhaps again and again, and
+        then cached: it is converted once."""
+        ids = _ids(request)
+        owner, tokens = self._taken
+        if owner is not request or len(tokens) != len(ids) or tokens[-1] != ids[-1]:
+            tokens = elements.taken(ids[begin:end], elements.TOKEN, "all_token_ids")
+            if elements.UNKNOWN in tokens:
+                raise ArgumentError(f"all_token_ids has {elements.UNKNOWN}, which stands for a "
+                                    "token that is not known yet")
+            if begin != 0 or end == 0 or end != len(ids):
+                return tokens  # type: ignore[no-any-return]
+            self._taken = request, tokens
+        return tokens[begin:end]  # type: ignore[no-any-return]
 
     def get_computed_blocks(self, request: Any) -> Computed:
         """Blocks that are found for the whole of a request, but for its last token at least, and
@@ -246,10 +255,10 @@ class KVCacheManager:
                        full_sequence_must_fit: bool = False, reserved_blocks: int = 0,
                        has_scheduled_reqs: bool = True) -> Optional[KVCacheBlocks]:
         """Makes room for a request's next tokens, and caches those of them that fill blocks and are
-        no drafts. The new blocks, the found ones not among them; None: there are too few, and
-        nothing changed."""
-        if delay_cache_blocks or num_encoder_tokens:
-            raise UnsupportedError("delay_cache_blocks and encoder tokens are not offered")
+        no drafts, unless that is delayed. The new blocks: no other request has them, whatever is
+        cached beyond num_new_computed_tokens. None: there are too few, and nothing changed."""
+        if num_encoder_tokens:
+            raise UnsupportedError("encoder tokens are not offered")
         if num_new_tokens == 0 and num_external_computed_tokens == 0:
             raise ValueError("num_new_tokens is 0, and there are no external tokens")
         running = self._running.get(request.request_id)
@@ -257,55 +266,59 @@ class KVCacheManager:
                   + num_external_computed_tokens + num_new_tokens)
         need = min(target + num_lookahead_tokens, self.max_model_len)
         verified = min(target, request.num_tokens, need)
+        cached = 0 if delay_cache_blocks else verified
         size = self._block_size
-        if running is not None and need <= running.room:
-            if verified // size == running.named // size:
+        if running is not None:
+            if need <= running.room:
+                self._cache_first(request, running, cached)
                 return self.empty_kv_cache_blocks
-            if verified <= running.known:
-                self._name(request, running)
-                return self.empty_kv_cache_blocks
+            return self._grow(request, running, verified, need, 0, cached, reserved_blocks)
         spare = reserved_blocks
-        if running is None:
-            spare += self.watermark_blocks if has_scheduled_reqs else 0
-            if full_sequence_must_fit:
-                whole = min(request.num_tokens, self.max_model_len)
-                spare += max(0, -(-whole // size) + -need // size)
-        return self._grow(request, running, verified, need, num_new_computed_tokens, spare)
-
-    def _grow(self, request: Any, running: Optional[_Running], verified: int, need: int, found: int,
-              spare: int) -> Optional[KVCacheBlocks]:
-        """A step of this request alone."""
-        is_new = running is None
-        if running is None:
-            running = _Running(self._cache.sequence(keys=self._sequence_keys(request)))
-        self._name(request, running)
-        known = running.known
-        tokens: elements.Tokens = [elements.UNKNOWN]
-        if verified > known:
-            tokens = self._tokens(request, known, verified)
-        else:
-            # Its next token is known to nobody yet, and there must be one to be computed.
-            verified = known + 1
-        step = self._cache.begin([Item(running.sequence, tokens=tokens,
-                                       lookahead=max(0, need - verified))])
-        result = step.results[0]
-        if result["outcome"] != RUN or not self._leaves(spare):
-            step.abort()
-            if is_new:
+        if full_sequence_must_fit:
+            whole = min(request.num_tokens, self.max_model_len)
+            spare += max(0, -(-whole // size) + -need // size)
+        spare += self.watermark_blocks if has_scheduled_reqs else 0
+        running = _Running(self._cache.sequence(keys=_keys(request)))
+        try:
+            return self._grow(request, running, verified, need, num_new_computed_tokens, cached,
+                              spare)
+        finally:
+            if request.request_id not in self._running:
                 running.sequence.end()
-            return None
-        if is_new and result["hit_tokens"] < found:
-            step.abort()
-            running.sequence.end()
-            raise ValueError(f"num_new_computed_tokens is {found}, but {result['hit_tokens']} "
-                             "tokens of the request are in the cache")
-        step.commit()
-        step.finish()
-        held = max(running.room, found) // self._block_size
+
+    def _grow(self, request: Any, running: _Running, verified: int, need: int, found: int,
+              cached: int, spare: int) -> Optional[KVCacheBlocks]:
+        """A step of this request alone. The first `found` tokens are to be in the cache, and of the
+        first `cached` full blocks come into it."""
+        size = self._block_size
+        known = -(-need // size) * size
+        if self._windowed:
+            known = max(verified, running.known + 1, found + 1)
+        end = max(found, cached // size * size)
+        names: Any = ()
+        if self.enable_caching and end > running.named:
+            names = self._tokens(request, running.named, end)
+        tokens = np.full(known - running.known, elements.UNKNOWN, elements.TOKEN)
+        if len(names) != 0:
+            tokens[:found] = names[:found]
+        item = Item(running.sequence, tokens=tokens, lookahead=max(0, need - known))
+        with self._cache.begin([item]) as step:
+            result = step.results[0]
+            if result["outcome"] != RUN or not self._leaves(spare):
+                step.abort()
+                return None
+            if result["hit_tokens"] < found:
+                raise ValueError(f"num_new_computed_tokens is {found}, but {result['hit_tokens']} "
+                                 "tokens of the request are in the cache")
+            step.commit()
+            step.finish()
+        held = max(running.room, found) // size
         blocks = running.sequence.blocks(first=held)
-        running.known = verified
-        running.named = min(verified, request.num_tokens)
-        running.room = (held + len(blocks)) * self._block_size
+        running.known = known
+        running.room = (held + len(blocks)) * size
+        if len(names) > found:
+            running.sequence.set_tokens(running.named + found, names[found:])
+        running.named = max(running.named, end)
         self._running[request.request_id] = running
         return self._made(blocks)
 
@@ -316,28 +329,31 @@ class KVCacheManager:
         stats = self._cache.stats
         return stats.blocks_free + stats.blocks_cached >= spare
 
-    def _sequence_keys(self, request: Any) -> List[Key]:
-        keys = _keys(request)
-        if _skips(request):
-            self._skipped += 1
-            keys.append(Key(KeyType.OTHER, b"unshared %d" % self._skipped))
-        return keys
-
-    def _name(self, request: Any, running: _Running) -> None:
-        """Tells the sequence the ids of tokens that were added before they were known, and takes
-        back what the request has lost."""
-        if running.named == running.known:
+    def _cache_first(self, request: Any, running: _Running, count: int) -> None:
+        """Caches the full blocks of a request's first `count` tokens."""
+        end = min(count, running.room, request.num_tokens) // self._block_size * self._block_size
+        if not self.enable_caching or end <= running.named:
             return
-        end = min(running.known, request.num_tokens)
-        if end > running.named:
-            running.sequence.set_tokens(running.named, self._tokens(request, running.named, end))
-            running.named = end
+        names = self._tokens(request, running.named, end)
+        if end > running.known:
+            # With a window the sequence has fewer tokens than slots. It gets them by a step, which
+            # needs no block.
+            tokens = np.full(end - running.known, elements.UNKNOWN, elements.TOKEN)
+            with self._cache.begin([Item(running.sequence, tokens=tokens)]) as step:
+                if step.results[0]["outcome"] != RUN:
+                    step.abort()
+                    return
+                step.commit()
+                step.finish()
+            running.known = end
+        running.sequence.set_tokens(running.named, names)
+        running.named = end
 
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
-        """Caches full blocks of tokens that became known since they were allocated."""
+        """Caches full blocks of the first num_computed_tokens, and of no others."""
         running = self._running.get(request.request_id)
         if running is not None:
-            self._name(request, running)
+            self._cache_first(request, running, num_computed_tokens)
 
     # The end.
 

@@ -69,7 +69,8 @@ class Model:
             del self.children[node.parent, node.key]
         return Block()
 
-    def allocate_slots(self, request, num_new_tokens, num_new_computed_tokens=0, lookahead=0):
+    def allocate_slots(self, request, num_new_tokens, num_new_computed_tokens=0, lookahead=0,
+                       delay=False):
         """The number of new blocks, or None."""
         target = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens
         need = min(target + lookahead, self.max_model_len)
@@ -85,11 +86,15 @@ class Model:
                 node.block.refs += 1
             running = self.running[request.request_id] = Running(hits)
         running.table += [self.take() for _ in range(fresh)]
-        self.cache(request, running, min(target, request.num_tokens, need))
+        if not delay:
+            self.cache(request, running, min(target, request.num_tokens, need))
         return fresh
 
+    def cache_blocks(self, request, count):
+        self.cache(request, self.running[request.request_id], count)
+
     def cache(self, request, running, count):
-        if running.walked == count // self.size:
+        if running.walked >= count // self.size:
             return
         node = running.node
         if node is not None and self.children.get((node.parent, node.key)) is not node:

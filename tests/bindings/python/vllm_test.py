@@ -71,26 +71,43 @@ class Differential(unittest.TestCase):
         tokens = [family * 1000 + i for i in range(own)]
         return tokens + [100000 + number * 100 + i for i in range(length - own)]
 
-    def agree(self, request, new, found, lookahead):
-        blocks = self.manager.allocate_slots(request, new, found, num_lookahead_tokens=lookahead)
-        count = self.model.allocate_slots(request, new, found, lookahead)
+    def agree(self, rng, request, new, found, lookahead):
+        delay = rng.random() < 0.1
+        held = {i for running in self.manager._running for i in self.ids(running)}
+        blocks = self.manager.allocate_slots(request, new, found, num_lookahead_tokens=lookahead,
+                                             delay_cache_blocks=delay)
+        count = self.model.allocate_slots(request, new, found, lookahead, delay)
         self.assertEqual(blocks is None, count is None)
         if blocks is None:
             return False
-        self.assertEqual(len(blocks.get_block_ids()[0]), count)
+        ids = blocks.get_block_ids()[0]
+        self.assertEqual(len(ids), count)
+        self.assertEqual(held & set(ids), set(), "what is new is in no table already")
         return True
+
+    def ids(self, name):
+        return self.manager.get_block_ids(name)[0]
+
+    def cache(self, rng, request):
+        """Some of what is computed, as a scheduler does whose steps overlap."""
+        count = rng.randrange(request.num_computed_tokens + 1)
+        for manager in (self.manager, self.model):
+            manager.cache_blocks(request, count)
 
     def admit(self, rng, request):
         blocks, found = self.manager.get_computed_blocks(request)
         self.assertEqual(found, self.model.get_computed_blocks(request))
         ids = blocks.get_block_ids()[0]
         self.assertIn(len(ids), (0, found // self.SIZE))
+        if rng.random() < 0.15:                 # some of what is found is not to be shared
+            found = rng.randrange(found // self.SIZE + 1) * self.SIZE
+            ids = ids[:found // self.SIZE]
         left = request.num_tokens - found
         new = left if rng.random() < 0.7 else rng.randrange(1, left + 1)
-        if not self.agree(request, new, found, 0):
+        if not self.agree(rng, request, new, found, 0):
             return False
         if ids:
-            self.assertEqual(self.manager.get_block_ids(request.request_id)[0][:len(ids)], ids)
+            self.assertEqual(self.ids(request.request_id)[:len(ids)], ids)
         request.num_computed_tokens = found + new
         return True
 
@@ -98,12 +115,12 @@ class Differential(unittest.TestCase):
         left = request.num_tokens - request.num_computed_tokens
         if left > 1:                    # the rest of a chunked prompt
             new = rng.randrange(1, left + 1)
-            if not self.agree(request, new, 0, 0):
+            if not self.agree(rng, request, new, 0, 0):
                 return False
             request.num_computed_tokens += new
             return True
         drafts = rng.randrange(4) if rng.random() < 0.3 else 0
-        if not self.agree(request, 1 + drafts, 0, rng.randrange(3)):
+        if not self.agree(rng, request, 1 + drafts, 0, rng.randrange(3)):
             return False
         accepted = rng.randrange(drafts + 1)
         request.num_computed_tokens += 1 + accepted
@@ -134,6 +151,8 @@ class Differential(unittest.TestCase):
             while waiting and len(running) < 5 and self.admit(rng, waiting[0]):
                 running.append(waiting.pop(0))
             for request in list(running):
+                if rng.random() < 0.1:
+                    self.cache(rng, request)
                 if request.num_tokens > 45 or rng.random() < 0.08:
                     running.remove(request)
                     for manager in (self.manager, self.model):
@@ -185,11 +204,72 @@ class Differential(unittest.TestCase):
         self.manager.allocate_slots(request, 1)
         self.assertEqual(self.manager.get_computed_blocks(Request("b", list(range(10))))[1], 8)
 
-    def test_request_that_skips_the_cache_finds_nothing(self):
+    def test_new_blocks_of_a_request_are_not_those_of_another(self):
+        a, b, c, d = (Request(name, list(range(17))) for name in "abcd")
+        self.manager.allocate_slots(a, 17)
+        new = self.manager.allocate_slots(b, 17, 0).get_block_ids()[0]
+        self.assertEqual(len(new), 5)
+        self.assertEqual(new, self.ids("b"))
+        self.assertEqual(set(new) & set(self.ids("a")), set())
+        new = self.manager.allocate_slots(c, 13, 4).get_block_ids()[0]
+        self.assertEqual(self.ids("c"), [self.ids("a")[0], *new])
+        self.assertEqual(set(new) & {*self.ids("a"), *self.ids("b")}, set())
+        blocks, found = self.manager.get_computed_blocks(d)
+        self.assertEqual((blocks.get_block_ids()[0], found), (self.ids("a")[:4], 16))
+
+    def test_cache_blocks_caches_no_token_in_flight(self):
+        request = Request("a", list(range(7)))
+        other = Request("b", list(range(20)))
+        self.manager.allocate_slots(request, 7)
+        request.num_computed_tokens = 7
+        self.manager.allocate_slots(request, 6)          # for tokens that are not sampled yet
+        request.all_token_ids += range(7, 13)
+        for told, cached in ((7, 4), (8, 8), (5, 8), (11, 8), (13, 12), (99, 12)):
+            self.manager.cache_blocks(request, told)
+            self.assertEqual(self.manager.get_computed_blocks(other)[1], cached)
+
+    def test_accepted_drafts_are_cached_at_the_end(self):
+        request = Request("a", list(range(6)))
+        self.manager.allocate_slots(request, 8)          # two drafts
+        request.all_token_ids += [6, 7, 8]               # both accepted, and one more sampled
+        request.num_computed_tokens = 8
+        self.manager.cache_blocks(request, request.num_computed_tokens)
+        self.manager.free(request)
+        self.assertEqual(self.manager.get_computed_blocks(Request("b", list(range(9))))[1], 8)
+
+    def test_what_is_delayed_is_cached_when_vllm_says_so(self):
+        request, other = Request("a", list(range(9))), Request("b", list(range(9)))
+        self.manager.allocate_slots(request, 0, num_external_computed_tokens=8,
+                                    delay_cache_blocks=True)
+        self.assertEqual(self.manager.get_computed_blocks(other)[1], 0)
+        self.manager.cache_blocks(request, 8)
+        self.assertEqual(self.manager.get_computed_blocks(other)[1], 8)
+
+    def test_request_that_skips_the_cache_finds_nothing_and_fills_it(self):
         self.manager.allocate_slots(Request("a", list(range(9))), 9)
-        skipping = Request("b", list(range(9)), skip_reading_prefix_cache=True)
+        skipping = Request("b", list(range(13)), skip_reading_prefix_cache=True)
         self.assertEqual(self.manager.get_computed_blocks(skipping)[1], 0)
-        self.assertEqual(len(self.manager.allocate_slots(skipping, 9).blocks[0]), 3)
+        self.assertEqual(len(self.manager.allocate_slots(skipping, 13).blocks[0]), 4)
+        self.assertEqual(self.manager.get_computed_blocks(Request("c", list(range(13))))[1], 12)
+
+    def test_tokens_that_the_library_has_no_number_for_are_refused(self):
+        for wrong in (-1, 2 ** 32, 2 ** 32 - 1):
+            request = Request("a", [1, 2, wrong, 4, 5])
+            for call in (lambda: self.manager.get_computed_blocks(request),
+                         lambda: self.manager.allocate_slots(request, 5)):
+                with self.assertRaisesRegex(quire.ArgumentError, "all_token_ids"):
+                    call()
+            self.assertEqual((self.manager.usage, self.ids("a")), (0.0, []))
+            uncached = vllm.KVCacheManager(vllm.config(8, 4), 8, enable_caching=False)
+            self.assertEqual(len(uncached.allocate_slots(request, 5).blocks[0]), 2)
+            uncached.close()
+
+    def test_tokens_that_a_request_got_instead_are_looked_up(self):
+        self.manager.allocate_slots(Request("a", list(range(9))), 9)
+        request = Request("b", [*range(8), 50])
+        self.assertEqual(self.manager.get_computed_blocks(request)[1], 8)
+        request.all_token_ids[4:] = [60, 61, 62, 63, 64]
+        self.assertEqual(self.manager.get_computed_blocks(request)[1], 4)
 
     def test_admission_leaves_what_it_was_told_to(self):
         request = Request("a", list(range(40)))
@@ -204,7 +284,7 @@ class Differential(unittest.TestCase):
         request = Request("a", [1])
         with self.assertRaises(ValueError):
             self.manager.allocate_slots(request, 0)
-        for call in (lambda: self.manager.allocate_slots(request, 1, delay_cache_blocks=True),
+        for call in (lambda: self.manager.allocate_slots(request, 1, num_encoder_tokens=1),
                      lambda: self.manager.evict_blocks({1}),
                      lambda: vllm.KVCacheManager(vllm.config(8, 4), 8,
                                                  enable_kv_cache_events=True)):
@@ -219,6 +299,53 @@ class Differential(unittest.TestCase):
         newer = vllm.KVCacheManager(vllm.config(8, 4), 8, scheduler_block_size=4)
         self.assertEqual(newer.get_computed_blocks(request)[1:], (0, 0))
         newer.close()
+
+
+class Windowed(unittest.TestCase):
+    def test_request_goes_on_in_a_pool_of_its_window(self):
+        """Three blocks, which the prompt fills; then it has those that it does not see any more."""
+        manager = vllm.KVCacheManager(vllm.config(4, 4, sliding_window=8), max_model_len=64)
+        request = Request("a", list(range(12)))
+        self.assertEqual(len(manager.allocate_slots(request, 12).blocks[0]), 3)
+        for token in range(12, 60):
+            request.num_computed_tokens = token
+            request.all_token_ids.append(token)
+            self.assertIsNotNone(manager.allocate_slots(request, 1), token)
+        manager.close()
+
+    def play(self, seed):
+        rng = random.Random(seed)
+        window = rng.choice((1, 2, 3, 4, 7, 8, 9))
+        manager = vllm.KVCacheManager(vllm.config(12, 4, sliding_window=window), max_model_len=256)
+        request = Request("a", [rng.randrange(2) for _ in range(rng.randrange(1, 20))])
+        found = manager.get_computed_blocks(request)[1]
+        self.assertIsNotNone(manager.allocate_slots(request, request.num_tokens - found, found))
+        request.num_computed_tokens = request.num_tokens
+        request.all_token_ids.append(rng.randrange(2))
+        while request.num_tokens < 150:
+            drafts, lookahead = rng.randrange(6), rng.randrange(3)
+            self.assertIsNotNone(manager.allocate_slots(request, 1 + drafts,
+                                                        num_lookahead_tokens=lookahead))
+            first, end = request.num_computed_tokens, request.num_computed_tokens + 1 + drafts
+            table = manager.get_block_ids("a")[0]
+            seen = table[max(0, first - window + 1) // 4:-(-end // 4)]
+            self.assertEqual(len(set(seen)), -(-end // 4) - max(0, first - window + 1) // 4)
+            self.assertNotIn(0, seen, "what the drafts and the token before them see is there")
+            accepted = rng.randrange(drafts + 1)
+            request.num_computed_tokens += 1 + accepted
+            request.all_token_ids += [rng.randrange(2) for _ in range(1 + accepted)]
+            if rng.random() < 0.3:
+                manager.cache_blocks(request, request.num_computed_tokens)
+            manager._cache.check()
+        manager.free(request)
+        again = Request("b", request.all_token_ids)
+        self.assertGreater(manager.get_computed_blocks(again)[1], 100)
+        manager.close()
+
+    def test_rejected_drafts_find_their_window_whole(self):
+        for seed in range(60):
+            with self.subTest(seed=seed):
+                self.play(seed)
 
 
 def trace():
