@@ -169,7 +169,7 @@ class KVCacheManager:
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching
         self.log_stats = log_stats
-        self.prefix_cache_stats = PrefixCacheStats()
+        self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
         self.empty_kv_cache_blocks = KVCacheBlocks(((),))
         self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
         self._answers_three = scheduler_block_size is not None
@@ -193,9 +193,8 @@ class KVCacheManager:
 
     def make_prefix_cache_stats(self) -> Optional[PrefixCacheStats]:
         """The counts since this was last called; None without log_stats."""
-        if not self.log_stats:
-            return None
-        stats, self.prefix_cache_stats = self.prefix_cache_stats, PrefixCacheStats()
+        stats = self.prefix_cache_stats
+        self.prefix_cache_stats = PrefixCacheStats() if self.log_stats else None
         return stats
 
     # Lookup.
@@ -228,7 +227,7 @@ class KVCacheManager:
                 blocks = self._found(probe, tokens, count)
             if keys:
                 probe.end()
-            if self.log_stats:
+            if self.prefix_cache_stats is not None:
                 self.prefix_cache_stats.record(request.num_tokens, count,
                                                getattr(request, "num_preemptions", 0) > 0)
         return (blocks, count, 0) if self._answers_three else (blocks, count)
@@ -276,7 +275,7 @@ class KVCacheManager:
         spare = reserved_blocks
         if full_sequence_must_fit:
             whole = min(request.num_tokens, self.max_model_len)
-            spare += max(0, -(-whole // size) + -need // size)
+            spare = max(spare, -(-whole // size) + -need // size)
         spare += self.watermark_blocks if has_scheduled_reqs else 0
         running = _Running(self._cache.sequence(keys=_keys(request)))
         try:
@@ -369,7 +368,8 @@ class KVCacheManager:
         if self._cache.stats.blocks_held != 0:
             return False
         self._cache.reset()
-        self.prefix_cache_stats.reset = True
+        if self.prefix_cache_stats is not None:
+            self.prefix_cache_stats.reset = True
         return True
 
     # What requests hold.
@@ -398,9 +398,11 @@ class KVCacheManager:
             common = common[:differs[0] if len(differs) else count]
         return [0 if common is None else len(common)]
 
-    def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int,
-                              num_prompt_tokens: Optional[int] = None) -> None:
-        """Nothing: blocks behind a window go back with the next allocation."""
+    def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int = 0,
+                              num_prompt_tokens: Optional[int] = None,
+                              total_computed_tokens: int = 0) -> None:
+        """Nothing: blocks that a window has passed go back with the next allocation. (The number
+        has one name or the other, by vLLM's version.)"""
 
     def new_step_starts(self) -> None:
         """Nothing: every allocation is a step."""

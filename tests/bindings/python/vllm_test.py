@@ -185,6 +185,11 @@ class Differential(unittest.TestCase):
         stats = self.manager.make_prefix_cache_stats()
         self.assertEqual((stats.requests, stats.queries, stats.hits), (1, 9, 8))
         self.assertEqual(self.manager.make_prefix_cache_stats().queries, 0)
+        silent = vllm.KVCacheManager(vllm.config(8, 4), 8)
+        silent.get_computed_blocks(request)
+        self.assertTrue(silent.reset_prefix_cache())
+        self.assertIsNone(silent.make_prefix_cache_stats())
+        silent.close()
 
     def test_tokens_of_drafts_are_not_cached(self):
         request = Request("a", list(range(6)))
@@ -276,9 +281,20 @@ class Differential(unittest.TestCase):
         allocate = self.manager.allocate_slots
         self.assertIsNone(allocate(request, 4, reserved_blocks=23))
         self.assertIsNotNone(allocate(request, 4, reserved_blocks=22))
+        request.num_computed_tokens = 4
+        self.assertIsNone(allocate(request, 4, reserved_blocks=22), "a running one leaves it too")
+        self.assertIsNotNone(allocate(request, 4, reserved_blocks=21))
+        # 21 blocks are left. Of `whole` 16 must fit, and what the first chunk takes must leave the
+        # reserved ones: not both at once.
         whole = Request("b", list(range(200, 292)))
-        self.assertIsNone(allocate(whole, 4, full_sequence_must_fit=True, reserved_blocks=7))
-        self.assertEqual(self.manager.get_block_ids("b"), ([],))
+        for reserved in (21, 22):
+            self.assertIsNone(allocate(whole, 4, full_sequence_must_fit=True,
+                                       reserved_blocks=reserved))
+            self.assertEqual(self.manager.get_block_ids("b"), ([],))
+        self.assertIsNotNone(allocate(whole, 4, full_sequence_must_fit=True, reserved_blocks=20))
+        self.manager.free(whole)
+        allocate(Request("c", list(range(300, 324))), 24)
+        self.assertIsNone(allocate(whole, 4, full_sequence_must_fit=True), "15 are left")
 
     def test_what_is_not_offered_is_refused(self):
         request = Request("a", [1])
