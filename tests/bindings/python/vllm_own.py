@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vllm_own: vLLM's own tests of its scheduler and prefix cache, with its manager and with ours.
+
+    vllm_own.py [--json] [--gtest_output=xml:FILE]
+
+A test that passes with vLLM's manager has to pass with quire.vllm's, unless vllm_own_known.txt
+lists it with a reason; and what is listed there has to fail. Nothing of vLLM is in this repository:
+
+    QUIRE_VLLM         the source of vLLM VERSION, with its tests. To have it by name:
+                           VLLM_TARGET_DEVICE=empty VLLM_VERSION_OVERRIDE=VERSION \\
+                           pip download --no-deps --no-build-isolation --no-binary vllm \\
+                               vllm==VERSION
+                       in an environment that has torch, setuptools 80, setuptools_scm and cmake
+    QUIRE_VLLM_PYTHON  a Python of the binding's version with torch, pytest, cffi and what the
+                       source's requirements/common.txt lists; no GPU and no kernel is needed.
+                       Without it: the Python that runs this
+
+Where they are missing there is one case, and it is skipped.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import report  # noqa: E402
+
+VERSION = "0.18.1"
+FILES = ("test_scheduler.py", "test_prefix_caching.py", "test_async_scheduler.py",
+         "test_kv_cache_metrics.py")
+KNOWN = HERE / "vllm_own_known.txt"
+
+# The model that the tests' schedulers are for, as files that vLLM finds where it would ask a hub.
+MODEL = {
+    "config.json": {
+        "architectures": ["OPTForCausalLM"], "model_type": "opt", "hidden_size": 768,
+        "num_hidden_layers": 12, "num_attention_heads": 12, "ffn_dim": 3072, "vocab_size": 50272,
+        "max_position_embeddings": 2048, "word_embed_proj_dim": 768, "torch_dtype": "float16",
+        "bos_token_id": 2, "eos_token_id": 2, "pad_token_id": 1},
+    "tokenizer.json": {
+        "version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"},
+        "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "a": 1, "</s>": 2},
+                  "unk_token": "<unk>"}},
+    "tokenizer_config.json": {
+        "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>", "unk_token": "<unk>"},
+}
+
+
+def write_model(folder):
+    """The model's files, and metadata of a vLLM for CPUs, by which it chooses its platform."""
+    model = folder / "facebook" / "opt-125m"
+    model.mkdir(parents=True)
+    for name, content in MODEL.items():
+        (model / name).write_text(json.dumps(content))
+    metadata = folder / f"vllm-{VERSION}+cpu.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n")
+
+
+def why_not():
+    """Why vLLM's tests cannot run here; None: they can."""
+    folder = os.environ.get("QUIRE_VLLM", "")
+    if not folder or not (pathlib.Path(folder) / "tests" / "v1" / "core").is_dir():
+        return f"no source of vLLM {VERSION} with its tests in QUIRE_VLLM"
+    has = subprocess.run([python(), "-c", "import torch, pytest, cffi, numpy"],
+                         capture_output=True, check=False)
+    if has.returncode != 0:
+        return "no torch, pytest, cffi and numpy in QUIRE_VLLM_PYTHON"
+    return None
+
+
+def python():
+    return os.environ.get("QUIRE_VLLM_PYTHON") or sys.executable
+
+
+def outcomes(manager, folder, work):
+    """{test: outcome} of one run."""
+    source = pathlib.Path(os.environ["QUIRE_VLLM"]).resolve()
+    result = work / f"{manager}.xml"
+    environment = {
+        **os.environ, "QUIRE_VLLM_MANAGER": manager, "HF_HUB_OFFLINE": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR", "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", ""), str(source)])}
+    files = [str(source / "tests" / "v1" / "core" / name) for name in FILES]
+    run = subprocess.run(
+        [python(), "-m", "pytest", "-q", "--noconftest", "-p", "vllm_own_plugin", "-p",
+         "no:cacheprovider", "--rootdir", str(source), "--continue-on-collection-errors",
+         f"--junitxml={result}", *files],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if not result.exists():
+        sys.exit(f"pytest did not run:\n{run.stdout[-4000:]}\n{run.stderr[-4000:]}")
+    found = {}
+    for case in ElementTree.parse(result).iter("testcase"):
+        kinds = {child.tag for child in case}
+        outcome = ("failed" if kinds & {"failure", "error"} else
+                   "skipped" if "skipped" in kinds else "passed")
+        module = case.get("classname", "").rpartition(".")[2]
+        found[f"{module}::{case.get('name')}"] = outcome
+    return found
+
+
+def known():
+    """{test: reason}: lines of a reason in brackets, each above the tests that it is for."""
+    reasons, reason = {}, ""
+    for line in KNOWN.read_text().splitlines():
+        if line.startswith("["):
+            reason = line.strip("[]")
+        elif line and not line.startswith("#"):
+            reasons[line] = reason
+    return reasons
+
+
+def compare(theirs, ours, reasons):
+    cases = []
+    for name in sorted(theirs):
+        if theirs[name] != "passed":
+            continue
+        module, _, test = name.partition("::")
+        got = ours.get(name, "missing")
+        if name in reasons:
+            outcome, message = ("skipped", f"known: {reasons[name]}")
+            if got == "passed":
+                outcome, message = "failed", f"passes: take it out of {KNOWN.name}"
+        else:
+            outcome, message = ("passed", "") if got == "passed" else ("failed", got)
+        cases.append(report.Case(module, test, outcome, 0, message))
+    return cases
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="the outcomes of both, not compared")
+    report.add_option(parser)
+    options = parser.parse_args()
+    missing = why_not()
+    if missing:
+        return report.write([report.Case("VllmOwn", "tests", "skipped", 0, missing)],
+                            options.gtest_output)
+    with tempfile.TemporaryDirectory() as work:
+        folder = pathlib.Path(work) / "here"
+        write_model(folder)
+        both = {manager: outcomes(manager, folder, pathlib.Path(work))
+                for manager in ("vllm", "quire")}
+    if options.json:
+        print(json.dumps(both, indent=1, sort_keys=True))
+        return 0
+    for manager, found in both.items():
+        print(f"{manager}: {sum(outcome == 'passed' for outcome in found.values())} pass of "
+              f"{len(found)}")
+    return report.write(compare(both["vllm"], both["quire"], known()), options.gtest_output)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
