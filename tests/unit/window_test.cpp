@@ -266,6 +266,8 @@ TEST(Window, long_random_lives_find_nothing_that_was_not_computed) {
         }
         EXPECT_GT(hits, 0u) << "seed " << seed;
     }
+}
+
 // A window of two blocks in a pool of three, which a prompt has filled.
 class FullPool : public testing::Test {
  protected:
