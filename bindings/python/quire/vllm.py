@@ -214,12 +214,15 @@ class KVCacheManager:
             self._taken = request, tokens
         return tokens[begin:end]  # type: ignore[no-any-return]
 
-    def get_computed_blocks(self, request: Any) -> Computed:
-        """Blocks that are found for the whole of a request, but for its last token at least, and
-        their tokens. Nothing is taken yet."""
+    def get_computed_blocks(self, request: Any,
+                            max_cache_hit_length: Optional[int] = None) -> Computed:
+        """Blocks that are found for a request, and their tokens: at most max_cache_hit_length, and
+        never its last token. Nothing is taken yet."""
         blocks, count = self.empty_kv_cache_blocks, 0
         if self.enable_caching and not _skips(request):
             tokens = self._tokens(request, 0, request.num_tokens)
+            if max_cache_hit_length is not None:
+                tokens = tokens[:max_cache_hit_length + 1]
             keys = _keys(request)
             probe = self._cache.sequence(keys=keys) if keys else self._probe
             count = probe.probe(tokens)

@@ -222,6 +222,14 @@ class Differential(unittest.TestCase):
         blocks, found = self.manager.get_computed_blocks(d)
         self.assertEqual((blocks.get_block_ids()[0], found), (self.ids("a")[:4], 16))
 
+    def test_lookup_finds_no_more_than_it_is_told(self):
+        self.manager.allocate_slots(Request("a", list(range(17))), 17)
+        request = Request("b", list(range(17)))
+        for most, found in ((0, 0), (3, 0), (4, 4), (11, 8), (16, 16), (99, 16), (None, 16)):
+            blocks, count = self.manager.get_computed_blocks(request, most)
+            self.assertEqual((count, blocks.get_block_ids()[0]),
+                             (found, self.ids("a")[:found // 4]))
+
     def test_cache_blocks_caches_no_token_in_flight(self):
         request = Request("a", list(range(7)))
         other = Request("b", list(range(20)))
