@@ -116,7 +116,7 @@ quire_status quire_cache_reset(quire_cache *cache, quire_error *error) {
 
 quire_status quire_cache_check(quire_cache *cache, quire_error *error) {
     return cache_call("cache_check", cache, error,
-                      [&](Cache &core, quire_error *) -> Status { return core.check(); });
+                      [&](Cache &core, quire_error *sink) -> Status { return core.check(sink); });
 }
 
 quire_status quire_namespace_create(quire_cache *cache, const quire_namespace_desc *desc,

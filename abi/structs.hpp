@@ -45,7 +45,7 @@ constexpr uint32_t kDeviceFlags = QUIRE_DEVICE_PIN_THREADS | QUIRE_DEVICE_FAST_1
 
 constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_LOG |
                                  QUIRE_CACHE_FOLLOWER | QUIRE_CACHE_CALIBRATE |
-                                 QUIRE_CACHE_ZERO_ON_FREE;
+                                 QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_AUDIT;
 
 // type, size of the first published version, known flags, reserved field: QUIRE_RESERVED or 0, 0.
 #define QUIRE_INPUT_RULES(RULE)                                                               \

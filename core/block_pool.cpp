@@ -302,11 +302,13 @@ Status BlockPool::check_list(uint32_t name) const {
     uint64_t stamp = 0;
     uint32_t pending[kMaxUnfinished] = {};
     for (uint32_t i = list.head; i != kNone; prev = i, i = links_[i].next) {
-        const Block &b = blocks_[i];
-        if (links_[i].prev != prev || ++count > list.count) {
+        if (i >= block_count() || links_[i].prev != prev || ++count > list.count) {
             return fail(QUIRE_E_INTERNAL, "block_pool: list {} is broken at block {}", name, i);
         }
-        if (list_of(i) != name || b.refs != 0) {
+        const Block &b = blocks_[i];
+        bool is_listed = b.state == BlockState::free || b.state == BlockState::draining ||
+                         b.state == BlockState::cached;
+        if (!is_listed || list_of(i) != name || b.refs != 0) {
             return fail(QUIRE_E_INTERNAL, "block_pool: block {} is on list {} by mistake", i, name);
         }
         if (name != kCached) continue;
@@ -323,34 +325,70 @@ Status BlockPool::check_list(uint32_t name) const {
     return Status{};
 }
 
+// A block that nobody has is free when all work that may touch it is done, and drains until then.
+Status BlockPool::check_unused(uint32_t block) const {
+    const Block &b = blocks_[block];
+    if (left_.capacity() != 0 && b.tenant != kFreshTenant && !b.is_left) {
+        return fail(QUIRE_E_INTERNAL, "block_pool: block {} was left, and is not listed", block);
+    }
+    if (b.state == BlockState::free && !timeline_->done(b.touch)) {
+        return fail(QUIRE_E_INTERNAL, "block_pool: block {} is free, and step {} may touch it",
+                    block, b.touch);
+    }
+    bool drains = b.is_read || (!timeline_->done(b.touch) && b.touch <= timeline_->next());
+    if (b.state == BlockState::draining && !drains) {
+        return fail(QUIRE_E_INTERNAL, "block_pool: block {} drains for step {}, which does not run",
+                    block, b.touch);
+    }
+    return Status{};
+}
+
+// Each block is in one state, and those that a list keeps are as many as on it.
+Status BlockPool::check_counts(const uint32_t *counts) const {
+    auto count = [&](BlockState state) { return counts[static_cast<uint32_t>(state)]; };
+    auto same = [](uint32_t in_state, uint32_t counted, const char *text) -> Status {
+        if (in_state == counted) return Status{};
+        return fail(QUIRE_E_INTERNAL, text, in_state, counted);
+    };
+    QUIRE_TRY(same(count(BlockState::free), lists_[kFree].count,
+                   "block_pool: {} blocks are free, and {} are on the list"));
+    QUIRE_TRY(same(count(BlockState::draining), draining_,
+                   "block_pool: {} blocks drain, and {} are counted"));
+    QUIRE_TRY(same(count(BlockState::cached), lists_[kCached].count,
+                   "block_pool: {} blocks are cached, and {} are on the list"));
+    QUIRE_TRY(
+        same(count(BlockState::held), held_, "block_pool: {} blocks are held, and {} are counted"));
+    QUIRE_TRY(same(count(BlockState::parked), parked_,
+                   "block_pool: {} blocks are parked, and {} are counted"));
+    return same(count(BlockState::null), 1, "block_pool: {} blocks are null, where {} is");
+}
+
 Status BlockPool::check() const {
+    constexpr uint32_t states = static_cast<uint32_t>(BlockState::null) + 1;
     for (uint32_t name = 0; name < kLists; ++name) QUIRE_TRY(check_list(name));
-    uint32_t held = 0, parked = 0, left = 0;
-    for (uint32_t i = 1; i < block_count(); ++i) {
-        left += blocks_[i].is_left;
-        bool is_unused =
-            blocks_[i].state == BlockState::free || blocks_[i].state == BlockState::draining;
-        if (left_.capacity() != 0 && is_unused && blocks_[i].tenant != kFreshTenant &&
-            !blocks_[i].is_left) {
-            return fail(QUIRE_E_INTERNAL, "block_pool: block {} was left, and is not listed", i);
+    uint32_t counts[states] = {};
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < block_count(); ++i) {
+        const Block &b = blocks_[i];
+        auto state = static_cast<uint32_t>(b.state);
+        if (state >= states || (b.state == BlockState::null) != (i == kNullBlock)) {
+            return fail(QUIRE_E_INTERNAL, "block_pool: block {} is in state {}, which it cannot be",
+                        i, state);
         }
-        held += blocks_[i].state == BlockState::held;
-        parked += blocks_[i].state == BlockState::parked;
-        if ((blocks_[i].refs != 0) != (blocks_[i].state == BlockState::held)) {
+        ++counts[state];
+        left += b.is_left;
+        bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
+        if (is_unused) QUIRE_TRY(check_unused(i));
+        if ((b.refs != 0) != (b.state == BlockState::held)) {
             return fail(QUIRE_E_INTERNAL, "block_pool: block {} has {} references for its state", i,
-                        blocks_[i].refs);
+                        b.refs);
         }
     }
     if (left != left_.size()) {
         return fail(QUIRE_E_INTERNAL, "block_pool: {} blocks were left, {} are listed", left,
                     left_.size());
     }
-    if (held != held_ || parked != parked_ ||
-        free_count() + cached_count() + held + parked + 1 != block_count()) {
-        return fail(QUIRE_E_INTERNAL, "block_pool: the states do not add up to {} blocks",
-                    block_count());
-    }
-    return Status{};
+    return check_counts(counts);
 }
 
 }  // namespace quire

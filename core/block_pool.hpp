@@ -12,10 +12,12 @@
 // drops, so ownership has to live with the block.
 //
 // Invariants (check(), O(n)):
-//   (1) free + draining + held + cached + parked + 1 (the null block) == block_count
+//   (1) every block is in one state, and on the list of that state if it has one: free, draining,
+//       held, cached, parked, and block 0 null
 //   (2) refs > 0 <=> held;  cached => node != none
 //   (3) the cached list is ordered by stamp, oldest first
 //   (4) in a pool that scrubs, an unused block with content is in left_, and none is there twice
+//   (5) a free block is touched by no step that may run; a draining one is
 //
 // Threads: none; Cache holds its lock. All operations are O(1) except where said.
 #pragma once
@@ -184,6 +186,8 @@ class BlockPool {
     void become_held(uint32_t block);
     void note_left(uint32_t block);
     Status check_list(uint32_t name) const;
+    Status check_unused(uint32_t block) const;
+    Status check_counts(const uint32_t *counts) const;
 
     Array<Block> blocks_;
     Array<BlockLink> links_;

@@ -51,7 +51,8 @@ Cache::Cache(const HostAllocator &host)
       spans_(&host_),
       victims_(&host_),
       named_(&host_),
-      is_named_(&host_) {
+      is_named_(&host_),
+      witness_(&host_) {
     for (StepRecord &record : records_) record.bind(&host_);
 }
 
@@ -74,6 +75,11 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
         return fail(QUIRE_E_ARG,
                     "flags: a follower zeroes what its leader's log says; give "
                     "QUIRE_CACHE_ZERO_ON_FREE to the leader");
+    }
+    if ((desc.flags & QUIRE_CACHE_FOLLOWER) != 0 && (desc.flags & QUIRE_CACHE_AUDIT) != 0) {
+        return fail(QUIRE_E_ARG,
+                    "flags: a follower decides nothing that could be audited; give "
+                    "QUIRE_CACHE_AUDIT to the leader");
     }
     if (desc.eviction != QUIRE_EVICT_LRU) {
         return fail(QUIRE_E_UNSUPPORTED, "eviction {} is not known", desc.eviction);
@@ -119,6 +125,7 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     named_.shrink(0);
     for (Sequence &s : sequences_) s = Sequence{};
     prefix_off_ = (desc.flags & QUIRE_CACHE_NO_PREFIX) != 0;
+    audits_ = (desc.flags & QUIRE_CACHE_AUDIT) != 0;
     watermark_ = desc.watermark_blocks;
     victim_order_ = desc.victim;
     swap_cost_ = SwapCost{static_cast<double>(desc.swap_bytes_per_second),
@@ -349,68 +356,6 @@ void Cache::forget_batch(Batch *batch) {
     while (*link != batch) link = &(*link)->next;
     *link = batch->next;
     --batch_count_;
-}
-
-// What namespaces are charged must be what their sequences hold.
-Status Cache::check_charges() {
-    for (uint32_t i = 0; i < namespaces_.used(); ++i) {
-        namespaces_[i].counted_sequences = namespaces_[i].counted_blocks = 0;
-    }
-    for (uint32_t i = 0; i < sequences_.size(); ++i) {
-        if (!sequence_handles_.is_live(i)) continue;
-        Namespace &ns = namespaces_[sequences_[i].name_space];
-        ++ns.counted_sequences;
-        ns.counted_blocks += charged(sequences_[i]);
-    }
-    for (uint32_t i = 0; i < namespaces_.used(); ++i) {
-        const Namespace &ns = namespaces_[i];
-        if (ns.sequences != ns.counted_sequences || ns.blocks_held != ns.counted_blocks) {
-            return fail(QUIRE_E_INTERNAL,
-                        "cache: a namespace is charged {} blocks, and its sequences hold {}",
-                        ns.blocks_held, ns.counted_blocks);
-        }
-    }
-    return Status{};
-}
-
-// References that tables hold must be those that pools count.
-Status Cache::check() {
-    if (follower_.active()) return check_followed();
-    QUIRE_TRY(ledger_.check());
-    QUIRE_TRY(check_charges());
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        uint64_t entries = 0, host_entries = 0, references = 0;
-        for (uint32_t i = 0; i < sequences_.size(); ++i) {
-            if (!sequence_handles_.is_live(i)) continue;
-            const Sequence &s = sequences_[i];
-            const BlockTable &t = ledger_.table(i, g);
-            bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
-            for (uint32_t k = 0; k < t.length; ++k) {
-                bool null = t.ids.data[k] == kNullBlock;
-                if (null != geometry_.groups[g].is_null(k, t.null_front)) {
-                    return fail(QUIRE_E_INTERNAL, "cache: sequence {} has a wrong null at block {}",
-                                i, k);
-                }
-                if (!null) ++(swapped ? host_entries : entries);
-            }
-            if (s.state.computed != 0 &&
-                t.length < geometry_.table_length(g, s.state.computed, s.cross_tokens)) {
-                return fail(QUIRE_E_INTERNAL, "cache: sequence {} has fewer blocks than tokens", i);
-            }
-            if (s.state.computed > s.state.known) {
-                return fail(QUIRE_E_INTERNAL, "cache: sequence {} computed more than is known", i);
-            }
-        }
-        const BlockPool &pool = ledger_.pool(g);
-        for (uint32_t b = 1; b < pool.block_count(); ++b) references += pool[b].refs;
-        uint64_t host_held =
-            ledger_.host_pool(g) != nullptr ? ledger_.host_pool(g)->held_count() : 0;
-        if (references != entries || host_held != host_entries) {
-            return fail(QUIRE_E_INTERNAL, "cache: {} references, but {} table entries", references,
-                        entries);
-        }
-    }
-    return Status{};
 }
 
 }  // namespace quire

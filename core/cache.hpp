@@ -2,10 +2,11 @@
 //
 // cache: orders the parts; the only unit that knows all others.
 //
-//   cache.cpp            creation, namespaces, statistics, reset, check
+//   cache.cpp            creation, namespaces, statistics, reset
 //   cache_sequence.cpp   create, end, fork, truncate, set_tokens
 //   cache_keys.cpp       a sequence's keys
 //   cache_accept.cpp     accepting drafts
+//   cache_audit.cpp      what unfinished steps touch, for a cache that is audited
 //   cache_lookup.cpp     finding and publishing prefixes
 //   cache_nodes.cpp      which prefixes give way when the tree is full
 //   cache_admit.cpp      what an item needs
@@ -31,6 +32,7 @@
 #include "pressure.hpp"
 #include "queue_tuples.hpp"
 #include "sequence_keys.hpp"
+#include "witness.hpp"
 
 namespace quire {
 
@@ -88,7 +90,8 @@ class Cache {
     Status pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) const;
     void stats(quire_cache_stats *out) const;
     Status reset();
-    Status check();
+    // Are the books true? error: which are not, in words. See cache_check.hpp.
+    Status check(quire_error *error);
     Status check_idle(quire_error *error);
 
     Status create_namespace(const quire_namespace_desc &desc, uint64_t *out);
@@ -173,6 +176,9 @@ class Cache {
     uint32_t batch_count() const { return batch_count_; }
 
  private:
+    friend class CacheCheck;
+    friend struct Inside;  // tests, which break what is checked
+
     // What an item needs before anything is changed.
     struct Plan {
         uint32_t sequence;
@@ -214,7 +220,6 @@ class Cache {
     // cache.cpp
     StepRecord &open_record() { return records_[open_slot_]; }
     bool step_open() const { return open_slot_ != kNone; }
-    Status check_charges();
     Status find_sequence(uint64_t handle, uint32_t *index) const;
     Status find_idle_sequence(uint64_t handle, uint32_t *index) const;
     Status find_step(uint64_t handle, bool must_be_open, StepRecord **out);
@@ -340,6 +345,13 @@ class Cache {
     Status wait_for_step(const StepRecord &record, const StepRecord &other, quire_error *error);
     Status check_queues(const StepRecord &record, quire_error *error);
 
+    // cache_audit.cpp
+    bool reserve_witness(const StepRecord &record, uint64_t left_count);
+    void witness_table(const StepRecord &record, const Change &change, uint32_t group);
+    uint32_t wanted_slots(const Change &change, const quire_block_copy &copy) const;
+    void witness_copy(const StepRecord &record, const quire_block_copy &copy, uint32_t wanted);
+    void witness_step(const StepRecord &record);
+
     // cache_finish.cpp
     void distrust_copies(const StepRecord &record);
     uint32_t first_unzeroed(uint32_t sequence, uint32_t group) const;
@@ -421,6 +433,7 @@ class Cache {
     // Sequences that published something while the step is open, each once.
     Array<uint32_t> named_;
     Array<uint8_t> is_named_;  // by index
+    Witness witness_;          // while audits_
     StepRecord records_[kMaxUnfinished];
     uint32_t open_slot_ = kNone;
     Room reserved_;        // what the record may hold once the item that is being added is taken
@@ -431,6 +444,7 @@ class Cache {
     bool can_move_ = true;  // tokens, on every device
     bool prefix_off_ = false;
     bool calibrates_ = false;
+    bool audits_ = false;
     bool migrating_ = false;
     bool is_stopped_ = false;
     BrokenInvariant why_stopped_{};

@@ -2,6 +2,8 @@
 //
 // The life of sequences: create, end, fork, truncate, accept, set_tokens.
 
+#include <algorithm>
+
 #include "cache.hpp"
 
 namespace quire {
@@ -321,6 +323,7 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     s.state.preemptions = 0;
     s.state.flags = computed != 0 ? p.state.flags & Sequence::kUnpublished : 0;
     if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
+    s.lent_from = p.lent_from = std::min(p.lent_from, s.state.first_unknown);
     s.state.admitted = computed != 0 ? ++admissions_ : 0;
     rewind_cursor(child);
     for (uint32_t i = 0; i < kMaxUnfinished; ++i) {

@@ -436,6 +436,7 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     uint64_t left_count = ledger_.left_count();
     if (left_count != 0 && !reserve_record(0, 0, left_count, 0)) return no_host_memory();
     QUIRE_TRY(reserve_log(record));
+    if (audits_ && !reserve_witness(*record, left_count)) return no_host_memory();
     record->waited = 0;
     if (has_memory_) {
         QUIRE_TRY(check_queues(*record, error));
@@ -449,6 +450,7 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     ledger_.scrub(record);
     ledger_.settle(record);
     settle_items(record, batch);
+    if (audits_) witness_step(*record);
     if (record->dropped) publish_again(*record);
     settle_named(record->dropped);
     if (batch != nullptr) batch->end_write(record->number);

@@ -185,6 +185,9 @@ class Ledger {
     Status check() const;
 
  private:
+    friend class CacheCheck;
+    friend struct Inside;
+
     // The cached blocks that will be evicted next, as a ring: the one expected now is at `at`.
     static constexpr uint32_t kLookAhead = 32;
     struct LookAhead {

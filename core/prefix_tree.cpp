@@ -205,36 +205,95 @@ Status PrefixTree::check_scopes() const {
                 listed, node_count_);
 }
 
-Status PrefixTree::check(const BlockPool *const *pools) const {
-    QUIRE_TRY(check_scopes());
-    uint32_t found = 0;
-    for (uint64_t bucket = 0; bucket <= bucket_mask_; ++bucket) {
-        for (uint32_t i = buckets_[bucket]; i != kNone; i = header(i).bucket_next) {
-            const Node &node = header(i);
-            if (++found > node_count_ || (node.hash & bucket_mask_) != bucket ||
-                (node.flags & kLinked) == 0) {
-                return fail(QUIRE_E_INTERNAL, "prefix_tree: bucket {} is broken at node {}", bucket,
-                            i);
+// Records are in use, or on the stack of free ones.
+Status PrefixTree::check_records() const {
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < first_unused_; ++i) used += header(i).generation & 1;
+    if (used != node_count_ || used + free_nodes_ != first_unused_) {
+        return fail(QUIRE_E_INTERNAL,
+                    "prefix_tree: {} nodes are in use, and {} are counted, or free ones are lost",
+                    used, node_count_);
+    }
+    for (uint32_t i = 0; i < free_nodes_; ++i) {
+        uint32_t node = free_stack_[i];
+        if (node < first_unused_ && (header(node).generation & 1) == 0) continue;
+        return fail(QUIRE_E_INTERNAL, "prefix_tree: free node {} is in use", node);
+    }
+    return Status{};
+}
+
+// The first token of the node's block. False: its chain is broken, and none follows from it.
+bool PrefixTree::find_begin(uint32_t node, uint32_t *begin) const {
+    *begin = 0;
+    for (; header(node).parent != kNone; *begin += block_tokens_) {
+        node = parent(node);
+        if (node == kNone) return false;
+    }
+    return true;
+}
+
+// A node's place follows from what it is found by.
+Status PrefixTree::check_hash(uint32_t index) const {
+    const Node &node = header(index);
+    uint32_t above = parent(index), root = scopes_.root_of(node.scope);
+    if (above == kNone && node.parent != kNone) return Status{};  // out of reach
+    if (above != kNone && scopes_.root_of(header(above).scope) != root) {
+        return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} is of another root than its parent {}",
+                    index, above);
+    }
+    Extra extra;
+    if (node.scope != root) {
+        extra.scope = node.scope;
+        if (!find_begin(index, &extra.begin)) return Status{};
+    }
+    uint64_t before = above != kNone ? header(above).hash : scopes_.hash(root);
+    if (node.hash == hash_block(before, tokens_of(index), extra)) return Status{};
+    return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has another hash than its tokens and keys",
+                index);
+}
+
+Status PrefixTree::check_bucket(uint64_t bucket, const BlockPool *const *pools,
+                                uint32_t *found) const {
+    for (uint32_t i = buckets_[bucket]; i != kNone; i = header(i).bucket_next) {
+        if (i >= first_unused_ || ++*found > node_count_ ||
+            (header(i).hash & bucket_mask_) != bucket || !linked(i)) {
+            return fail(QUIRE_E_INTERNAL, "prefix_tree: bucket {} is broken at node {}", bucket, i);
+        }
+        QUIRE_TRY(check_hash(i));
+        for (uint32_t g = 0; g < group_count_; ++g) {
+            uint32_t block = blocks(i)[g];
+            if (block == kNullBlock && full_group_[g]) {
+                return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has no block in group {}", i,
+                            g);
             }
-            for (uint32_t g = 0; g < group_count_; ++g) {
-                uint32_t block = blocks(i)[g];
-                if (block == kNullBlock && full_group_[g]) {
-                    return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has no block in group {}",
-                                i, g);
-                }
-                if (block != kNullBlock && (*pools[g])[block].node != i) {
-                    return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} and its block {} disagree",
-                                i, block);
-                }
+            if (block >= pools[g]->block_count() ||
+                (block != kNullBlock && (*pools[g])[block].node != i)) {
+                return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} and its block {} disagree", i,
+                            block);
             }
         }
+    }
+    return Status{};
+}
+
+Status PrefixTree::check(const BlockPool *const *pools) const {
+    QUIRE_TRY(check_records());
+    QUIRE_TRY(check_scopes());
+    uint32_t found = 0, linked_nodes = 0;
+    for (uint64_t b = 0; b <= bucket_mask_; ++b) QUIRE_TRY(check_bucket(b, pools, &found));
+    for (uint32_t i = 0; i < first_unused_; ++i) {
+        linked_nodes += (header(i).generation & 1) != 0 && linked(i);
+    }
+    if (found != linked_nodes) {
+        return fail(QUIRE_E_INTERNAL, "prefix_tree: {} nodes are linked, and buckets hold {}",
+                    linked_nodes, found);
     }
     for (uint32_t g = 0; g < group_count_; ++g) {
         const BlockPool &pool = *pools[g];
         for (uint32_t b = 1; b < pool.block_count(); ++b) {
             uint32_t node = pool[b].node;
             if (node == kNone || pool[b].state == BlockState::parked) continue;
-            if ((generation(node) & 1) == 0 || blocks(node)[g] != b) {
+            if (node >= first_unused_ || (generation(node) & 1) == 0 || blocks(node)[g] != b) {
                 return fail(QUIRE_E_INTERNAL,
                             "prefix_tree: block {} names node {}, not the other way round", b,
                             node);

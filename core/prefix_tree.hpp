@@ -14,9 +14,11 @@
 // it names a block or has children: its tokens are what a match below it is compared with. So there
 // the blocks do not bound the nodes; Cache::make_node_room does.
 //
-// Invariants (check()): (1) every linked node is in the bucket of its hash; (2) a linked node names
-// a block in each full-attention group, and those blocks name it; (3) a block names a node in use
-// that names it; (4) every node in use is on its scope's list, once, if that has one.
+// Invariants (check()): (1) every linked node is in the bucket of its hash, which follows from its
+// parent's, its tokens and its keys; (2) a linked node names a block in each full-attention group,
+// and those blocks name it; (3) a block names a node in use that names it; (4) every node in use is
+// on its scope's list, once, if that has one; (5) a record is in use or free; (6) a node is of its
+// parent's root.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -167,6 +169,9 @@ class PrefixTree {
     Status check(const BlockPool *const *pools) const;
 
  private:
+    friend class CacheCheck;
+    friend struct Inside;
+
     static constexpr uint32_t kLinked = 1;
 
     struct Node {
@@ -207,6 +212,10 @@ class PrefixTree {
     bool same_scope(uint32_t scope, uint32_t root, const Extra &wanted) const;
     void enter_scope(uint32_t node, uint32_t scope);
     void leave_scope(uint32_t node);
+    Status check_records() const;
+    Status check_bucket(uint64_t bucket, const BlockPool *const *pools, uint32_t *found) const;
+    Status check_hash(uint32_t node) const;
+    bool find_begin(uint32_t node, uint32_t *begin) const;
     void leave_parent(const Node &node);
     Status check_scopes() const;
 

@@ -65,6 +65,9 @@ struct Sequence {
     uint32_t blocks_held = 0;  // entries that are not null
     uint32_t cross_tokens = 0;
     uint64_t last_step = 0;  // that touches its blocks
+    // Position of the first token that had no name when the sequence was forked, or forked off: the
+    // two share its K and V, and each is named by itself. kNone: there was none.
+    uint32_t lent_from = kNone;
     KnownTokens tokens;
     Buffer tree;   // parents of the drafts, while they are a tree
     Buffer moves;  // where the tokens to be moved lie, rising

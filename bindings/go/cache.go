@@ -75,6 +75,7 @@ const (
 	Follower   CacheFlags = 1 << 3
 	Calibrate  CacheFlags = 1 << 4
 	ZeroOnFree CacheFlags = 1 << 5
+	Audit      CacheFlags = 1 << 6
 )
 
 // CacheOptions are quire_cache_desc of quire/cache.h; 0 is a field's default. Without shards the

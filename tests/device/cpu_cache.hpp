@@ -79,6 +79,7 @@ class CpuCache {
         desc.shard_count = 1;
         desc.shard_stride = sizeof shard;
         desc.flags = shape.flags;
+        if ((shape.flags & QUIRE_CACHE_FOLLOWER) == 0) desc.flags |= QUIRE_CACHE_AUDIT;
         desc.blocks = shape.blocks;
         desc.block_tokens = shape.block_tokens;
         must(api.cache_create(instance, &desc, &cache, &error));

@@ -133,6 +133,7 @@ class ShardedCache {
         desc.block_tokens = 4;
         desc.host_blocks = 12;
         desc.flags = flags;
+        if ((flags & QUIRE_CACHE_FOLLOWER) == 0) desc.flags |= QUIRE_CACHE_AUDIT;
         desc.calibration = format.calibration.empty() ? nullptr : format.calibration.data();
         desc.calibration_bytes = format.calibration.size();
         desc.calibration_margin = format.margin;

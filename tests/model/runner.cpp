@@ -28,7 +28,7 @@ void Player::configure(const std::vector<int> &args) {
     }
     auto desc = described<quire_cache_desc>();
     bool leads = (args[3] & 4) == 0;
-    desc.flags = (leads ? uint32_t{QUIRE_CACHE_LOG} : 0u) |
+    desc.flags = QUIRE_CACHE_AUDIT | (leads ? uint32_t{QUIRE_CACHE_LOG} : 0u) |
                  (config.prefix_off ? uint32_t{QUIRE_CACHE_NO_PREFIX} : 0u);
     desc.groups = groups.data();
     desc.group_count = static_cast<uint32_t>(groups.size());

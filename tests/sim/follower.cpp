@@ -12,7 +12,7 @@ Follower::Follower(World &leader, const quire_cache_desc &desc)
     error_.struct_size = sizeof error_;
     quire_cache_desc own = desc;
     own.flags = (desc.flags & ~static_cast<uint32_t>(QUIRE_CACHE_LOG | QUIRE_CACHE_ZERO_ON_FREE |
-                                                     QUIRE_CACHE_NO_PREFIX)) |
+                                                     QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_AUDIT)) |
                 QUIRE_CACHE_FOLLOWER;
     const quire_status status = q_->cache_create(leader.instance_, &own, &cache_, &error_);
     if (status < 0) fail("cache-create", "follower: %s", error_.message);

@@ -50,6 +50,7 @@ Manager::Manager(const CacheOptions &options) : api_(library()) {
     }
     auto desc = described<quire_cache_desc>();
     desc.flags = options.flags;
+    if ((options.flags & QUIRE_CACHE_FOLLOWER) == 0) desc.flags |= QUIRE_CACHE_AUDIT;
     desc.groups = groups.data();
     desc.group_count = group_count_ = static_cast<uint32_t>(groups.size());
     desc.group_stride = sizeof(quire_group_desc);

@@ -3,7 +3,8 @@
 // manager: a cache that keeps books only, driven through the C ABI as an engine would, with the
 // words that tests use.
 //
-// Every call that changes something is followed by the library's own check. A call that a test
+// Every call that changes something is followed by the library's own check, of a cache that is
+// audited. A call that a test
 // expects to succeed fails the test with the library's message when it does not.
 //
 // Threads: none.

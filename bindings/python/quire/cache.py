@@ -36,6 +36,7 @@ class CacheFlags(enum.IntFlag):
     FOLLOWER = 8
     CALIBRATE = 16
     ZERO_ON_FREE = 32
+    AUDIT = 64
 
 
 class Victim(enum.IntEnum):
@@ -258,7 +259,7 @@ class Cache(Object):
         self._call("cache_reset")
 
     def check(self) -> None:
-        """Proves all invariants; O(everything). Errors: InternalError says which is broken."""
+        """Proves that the books are true; O(everything). Errors: InternalError says what is not."""
         self._call("cache_check")
 
     # What lives in it.

@@ -125,7 +125,12 @@ enum {
      * blocks are in use until they are evicted or forgotten (QUIRE_END_DROP_PREFIX,
      * QUIRE_CACHE_NO_PREFIX). Host-tier blocks are not zeroed, nor is memory that is given back:
      * by quire_cache_destroy, or by a migration. Not of a follower, whose leader decides. */
-    QUIRE_CACHE_ZERO_ON_FREE = 1 << 5
+    QUIRE_CACHE_ZERO_ON_FREE = 1 << 5,
+    /* Remembers for each step until it is done which slots of which blocks it reads and writes, so
+     * that quire_cache_check proves that no block is given away too early, and that no two steps
+     * which their queues do not put in order are in each other's way. A commit then takes time and
+     * host memory for every table entry of its items. Not of a follower. */
+    QUIRE_CACHE_AUDIT = 1 << 6
 };
 
 enum { QUIRE_EVICT_LRU = 0 };
@@ -302,9 +307,17 @@ QUIRE_EXPORT quire_status quire_cache_get_stats(quire_cache *cache, quire_cache_
  * and are not published any more. Errors   QUIRE_E_BUSY  a step is open.
  * Time     O(blocks of the pools + max_sequences). */
 QUIRE_EXPORT quire_status quire_cache_reset(quire_cache *cache, quire_error *error);
-/* Walks all structures and proves their invariants; O(everything), for tests and operators.
- * Errors   QUIRE_E_INTERNAL  one is broken; the message says which.
- * Time     O(blocks of the pools + max_sequences + table entries). */
+/* Proves that the cache's books are true, for tests and operators: that each block is in one state
+ * and as often in tables as it says; that nobody may write what another reads; that nobody gets a
+ * block which unfinished work touches; that a block is found by the tokens, keys and namespace of
+ * those who hold it; that what a failed step may take back is known; that namespaces are charged
+ * what their sequences hold. Nothing changes. Where it finds that something is wrong it says so,
+ * and the cache goes on: destroy it. What can be proved of unfinished
+ * work is all of it only with QUIRE_CACHE_AUDIT. A follower (log.h) counts its tables anew.
+ * Errors   QUIRE_E_INTERNAL     something is wrong; the message says what, and names the block, the
+ *                               sequence (its index) and the step.
+ *          QUIRE_E_HOST_MEMORY  there is no room for the counts: 24 bytes per block.
+ * Time     O(blocks of the pools + max_sequences + table entries + known tokens). */
 QUIRE_EXPORT quire_status quire_cache_check(quire_cache *cache, quire_error *error);
 
 typedef struct quire_namespace_desc {

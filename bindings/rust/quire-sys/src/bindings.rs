@@ -705,6 +705,7 @@ pub const QUIRE_CACHE_LOG: _bindgen_ty_11 = 4;
 pub const QUIRE_CACHE_FOLLOWER: _bindgen_ty_11 = 8;
 pub const QUIRE_CACHE_CALIBRATE: _bindgen_ty_11 = 16;
 pub const QUIRE_CACHE_ZERO_ON_FREE: _bindgen_ty_11 = 32;
+pub const QUIRE_CACHE_AUDIT: _bindgen_ty_11 = 64;
 pub type _bindgen_ty_11 = u32;
 pub const QUIRE_EVICT_LRU: _bindgen_ty_12 = 0;
 pub type _bindgen_ty_12 = u32;

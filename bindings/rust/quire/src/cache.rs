@@ -64,6 +64,8 @@ pub struct CacheOptions<'a> {
     pub calibrates: bool,
     /// Zeroes blocks that are given up.
     pub zero_on_free: bool,
+    /// Remembers what unfinished steps touch, for [`Cache::check`].
+    pub audits: bool,
     /// Preempts the lowest priority first, instead of the newest.
     pub victim_by_priority: bool,
     /// Keys the hash of prefixes, for tests; `None`: at random.
@@ -96,6 +98,7 @@ impl Default for CacheOptions<'_> {
             is_follower: false,
             calibrates: false,
             zero_on_free: false,
+            audits: false,
             victim_by_priority: false,
             hash_seed: None,
             swap_bytes_per_second: 0.0,
@@ -115,6 +118,7 @@ impl CacheOptions<'_> {
             (self.is_follower, sys::QUIRE_CACHE_FOLLOWER),
             (self.calibrates, sys::QUIRE_CACHE_CALIBRATE),
             (self.zero_on_free, sys::QUIRE_CACHE_ZERO_ON_FREE),
+            (self.audits, sys::QUIRE_CACHE_AUDIT),
         ])
     }
 }
@@ -436,7 +440,7 @@ impl Cache {
         invoke!(self.inner.api, cache_reset(self.inner.pointer())).map(drop)
     }
 
-    /// Proves all invariants; O(everything).
+    /// Proves that the books are true; O(everything).
     pub fn check(&self) -> Result<()> {
         invoke!(self.inner.api, cache_check(self.inner.pointer())).map(drop)
     }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is in a block, by those who say so: its node, the sequences that hold it, its own record.
+
+#include <cinttypes>
+
+#include "cache_check.hpp"
+
+namespace quire {
+
+namespace {
+
+// Those of the steps [first, end) that the block's content depends on, a bit each as in its record.
+uint64_t depends_within(const Block &block, uint64_t first, uint64_t end) {
+    uint64_t steps = 0;
+    for (uint64_t step = first; step < end; ++step) {
+        if (depends_on(block, step)) steps |= depends_bit(step);
+    }
+    return steps;
+}
+
+// The number of the namespace that a root's words begin with.
+uint64_t root_namespace(const Scopes &scopes, uint32_t scope) {
+    const uint32_t *words = scopes.words(scopes.root_of(scope));
+    return words[0] | uint64_t{words[1]} << 32;
+}
+
+}  // namespace
+
+// A block is published as what those who hold it have there. Words leave the tokens out: they are
+// a tenant's.
+Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
+    const Sequence &s = cache_.sequences_[index];
+    const PrefixTree &tree = cache_.ledger_.tree();
+    const BlockTable &t = cache_.ledger_.table(index, group);
+    uint32_t block_tokens = cache_.geometry_.block_tokens;
+    uint32_t end = s.state.computed < s.lent_from ? s.state.computed : s.lent_from;
+    for (uint32_t k = 0; k < t.length && first_token(k) < s.state.computed; ++k) {
+        if (t.ids.data[k] == kNullBlock) continue;
+        uint32_t node = cache_.ledger_.pool(group)[t.ids.data[k]].node;
+        if (node == kNone) continue;
+        uint32_t scope = tree.header(node).scope, root = tree.scopes().root_of(scope);
+        if (root != s.root) {
+            return wrong(
+                "block %u of group %u: sequence %u, of root %u, holds it, and node %u, of "
+                "root %u, names it",
+                t.ids.data[k], group, index, s.root, node, root);
+        }
+        uint32_t begin = first_token(k);
+        if (!tree.same_scope(scope, s.root, tree.extra(s.scope, begin))) {
+            return wrong(
+                "block %u of group %u: sequence %u holds it at %u, and node %u names it "
+                "with other keys",
+                t.ids.data[k], group, index, k, node);
+        }
+        const uint32_t *named = tree.tokens_of(node), *known = cache_.token_pages_.at(s.tokens, begin);
+        for (uint32_t i = 0; i < block_tokens && begin + i < end; ++i) {
+            if (named[i] == known[i]) continue;
+            return wrong(
+                "block %u of group %u: node %u names it by another token than sequence %u "
+                "has at position %u",
+                t.ids.data[k], group, node, index, begin + i);
+        }
+    }
+    return Status{};
+}
+
+// A sequence's keys are those of its namespace.
+Status CacheCheck::check_roots() {
+    const Scopes &scopes = cache_.ledger_.tree().scopes();
+    return each_sequence([&](uint32_t i) -> Status {
+        const Sequence &s = cache_.sequences_[i];
+        uint64_t number = cache_.namespaces_[s.name_space].number;
+        uint64_t of_root = root_namespace(scopes, s.root);
+        if (of_root == number) return Status{};
+        return wrong("sequence %u is of namespace %" PRIu64 ", and its root %u of %" PRIu64, i,
+                     number, s.root, of_root);
+    });
+}
+
+// A block's tenant, by which it is zeroed for another, is the one whose content it has.
+Status CacheCheck::check_tenants(uint32_t group) const {
+    const Ledger &ledger = cache_.ledger_;
+    const BlockPool &pool = ledger.pool(group);
+    for (uint32_t b = 1; b < pool.block_count(); ++b) {
+        const Block &block = pool[b];
+        if (block.tenant == kMixedTenant || block.tenant == kFreshTenant) continue;
+        if (!ledger.mixed_ && block.tenant != ledger.only_tenant_) {
+            return wrong("block %u of group %u: namespace %" PRIu64 " wrote it, and only %" PRIu64
+                         " is said to have written any",
+                         b, group, block.tenant, ledger.only_tenant_);
+        }
+        if (block.node != kNone) {
+            uint64_t number = root_namespace(ledger.tree().scopes(), ledger.tree().header(block.node).scope);
+            if (number == block.tenant) continue;
+            return wrong("block %u of group %u: namespace %" PRIu64
+                         " wrote it, and node %u, which names it, is of namespace %" PRIu64,
+                         b, group, block.tenant, block.node, number);
+        }
+        if (block.state != BlockState::held || !is_live(block.owner)) continue;
+        const Sequence &s = cache_.sequences_[block.owner];
+        uint64_t number = cache_.namespaces_[s.name_space].number;
+        if (number == block.tenant) continue;
+        return wrong("block %u of group %u: namespace %" PRIu64
+                     " wrote it, and sequence %u, which owns it, is of namespace %" PRIu64,
+                     b, group, block.tenant, block.owner, number);
+    }
+    return Status{};
+}
+
+// What anyone may find rests on steps that there are, and is written no more.
+Status CacheCheck::check_published(uint32_t group) const {
+    const BlockPool &pool = cache_.ledger_.pool(group);
+    uint64_t newest = cache_.timeline_.next() - (cache_.step_open() ? 0 : 1);
+    for (uint32_t b = 1; b < pool.block_count(); ++b) {
+        const Block &block = pool[b];
+        if (block.node == kNone) continue;
+        if (block.ready > newest) {
+            return wrong("block %u of group %u is published as of step %" PRIu64
+                         ", and the newest is %" PRIu64,
+                         b, group, block.ready, newest);
+        }
+        if (block.frozen_slots == cache_.geometry_.block_tokens) continue;
+        return wrong(
+            "block %u of group %u is published as node %u, and %u of its %u slots are "
+            "frozen",
+            b, group, block.node, block.frozen_slots, cache_.geometry_.block_tokens);
+    }
+    return Status{};
+}
+
+// If a step fails, whoever holds what depends on it must lose it: a sequence knows all unfinished
+// steps that its published blocks depend on. And what it computed itself depends on all that comes
+// before it does.
+Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
+    const Sequence &s = cache_.sequences_[index];
+    const Timeline &timeline = cache_.timeline_;
+    if (timeline.idle() && !cache_.step_open()) return Status{};
+    const BlockTable &t = cache_.ledger_.table(index, group);
+    uint64_t end = timeline.next() + (cache_.step_open() ? 1 : 0);
+    for (uint32_t k = 0; k < t.length && first_token(k + 1) <= s.state.computed; ++k) {
+        if (t.ids.data[k] == kNullBlock) continue;
+        const Block &block = cache_.ledger_.pool(group)[t.ids.data[k]];
+        if (block.node == kNone) continue;
+        uint64_t of_block = depends_within(block, timeline.oldest(), end);
+        uint64_t here = cache_.depends(s, first_token(k + 1));
+        uint64_t before = block.owner == index ? cache_.depends(s, first_token(k)) : 0;
+        uint64_t unknown = of_block & ~here, left_out = before & ~of_block;
+        for (uint64_t step = timeline.oldest(); step < end; ++step) {
+            if ((unknown & depends_bit(step)) != 0) {
+                return wrong("block %u of group %u depends on step %" PRIu64
+                             ", and sequence %u, which holds it at %u, does not",
+                             t.ids.data[k], group, step, index, k);
+            }
+            if ((left_out & depends_bit(step)) != 0) {
+                return wrong("block %u of group %u does not depend on step %" PRIu64
+                             ", and what sequence %u has before it, at %u, does",
+                             t.ids.data[k], group, step, index, k);
+            }
+        }
+    }
+    return Status{};
+}
+
+// Nothing that depends on a step that failed is found, or counts as computed.
+Status CacheCheck::check_failures() const {
+    for (const StepRecord &record : cache_.records_) {
+        bool has_failed = record.phase == StepPhase::finished && record.failed;
+        if (!has_failed || !may_run(record.number)) continue;
+        uint32_t slot = Timeline::slot(record.number);
+        for (uint32_t g = 0; g < cache_.geometry_.group_count; ++g) {
+            const BlockPool &pool = cache_.ledger_.pool(g);
+            for (uint32_t b = 1; b < pool.block_count(); ++b) {
+                if (pool[b].node == kNone || !depends_on(pool[b], record.number)) continue;
+                return wrong("block %u of group %u depends on step %" PRIu64
+                             ", which failed, and is published as node %u",
+                             b, g, record.number, pool[b].node);
+            }
+        }
+        QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
+            const Sequence &s = cache_.sequences_[i];
+            uint32_t valid = s.pending_position[slot];
+            if (s.pending_step[slot] != record.number || s.state.computed <= valid) return Status{};
+            return wrong(
+                "sequence %u has computed %u tokens, and those from %u on depend on step "
+                "%" PRIu64 ", which failed",
+                i, s.state.computed, valid, record.number);
+        }));
+    }
+    return Status{};
+}
+
+}  // namespace quire
