@@ -119,6 +119,19 @@ quire_status quire_cache_check(quire_cache *cache, quire_error *error) {
                       [&](Cache &core, quire_error *sink) -> Status { return core.check(sink); });
 }
 
+quire_status quire_cache_dump(quire_cache *cache, uint32_t flags, void *buffer, uint64_t capacity,
+                              uint64_t *size_bytes, quire_error *error) {
+    return lasting_call("cache_dump", cache, error, [&](Cache &core, quire_error *) -> Status {
+        QUIRE_TRY(need(size_bytes, "size_bytes is NULL"));
+        if (capacity != 0) QUIRE_TRY(need(buffer, "buffer is NULL"));
+        if ((flags & ~uint32_t{QUIRE_DUMP_TOKENS}) != 0) {
+            return fail(QUIRE_E_ARG, "flags {} are not known", flags);
+        }
+        bool with_tokens = (flags & QUIRE_DUMP_TOKENS) != 0;
+        return core.dump(with_tokens, static_cast<char *>(buffer), capacity, size_bytes);
+    });
+}
+
 quire_status quire_namespace_create(quire_cache *cache, const quire_namespace_desc *desc,
                                     quire_namespace *out, quire_error *error) {
     return changing_call("namespace_create", cache, error,

@@ -163,6 +163,8 @@ class BlockPool {
     Status check() const;
 
  private:
+    friend class CacheDump;
+
     // One list of draining blocks for each unfinished step, by its slot: the last that touches
     // them.
     enum ListName : uint32_t { kFree, kCached, kDraining, kLists = kDraining + kMaxUnfinished };

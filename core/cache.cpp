@@ -324,7 +324,8 @@ Status Cache::find_step(uint64_t handle, bool must_be_open, StepRecord **out) {
     return fail(QUIRE_E_STALE, "no such step: it was finished or aborted");
 }
 
-// An open step is gone, neither undone nor enqueued. Committed ones can be finished.
+// An open step is gone, neither undone nor enqueued, and its record stays for a dump. Committed
+// ones can be finished.
 void Cache::stop(const BrokenInvariant &why) {
     if (is_stopped_) return;
     is_stopped_ = true;
@@ -332,7 +333,12 @@ void Cache::stop(const BrokenInvariant &why) {
     migrating_ = false;
     ledger_.pause();
     for (StepRecord &record : records_) {
-        if (record.phase == StepPhase::open) close(&record);
+        if (record.phase == StepPhase::open) {
+            release_queues(&record);
+            record.handle = 0;
+            record.phase = StepPhase::stopped;
+            open_slot_ = kNone;
+        }
         if (record.phase == StepPhase::finished && !has_memory_) complete(&record);
     }
 }

@@ -93,6 +93,9 @@ class Cache {
     // Are the books true? error: which are not, in words. See cache_check.hpp.
     Status check(quire_error *error);
     Status check_idle(quire_error *error);
+    // All that decides what comes next, as text (cache_dump.hpp); of a stopped cache too. Writes
+    // nothing when it does not fit.
+    Status dump(bool with_tokens, char *buffer, uint64_t capacity, uint64_t *size_bytes) const;
 
     Status create_namespace(const quire_namespace_desc &desc, uint64_t *out);
     Status destroy_namespace(uint64_t handle);
@@ -130,7 +133,8 @@ class Cache {
     bool follows() const { return follower_.active(); }
 
     // An invariant was found broken in the midst of a call. The cache stays as it is, and only what
-    // gives up what it holds is called from now on: stats, finish, check_idle, forget_batch.
+    // shows it or gives up what it holds is called from now on: stats, dump, finish,
+    // check_idle, forget_batch.
     void stop(const BrokenInvariant &why);
     const BrokenInvariant *why_stopped() const { return is_stopped_ ? &why_stopped_ : nullptr; }
 
@@ -177,6 +181,7 @@ class Cache {
 
  private:
     friend class CacheCheck;
+    friend class CacheDump;
     friend struct Inside;  // tests, which break what is checked
 
     // What an item needs before anything is changed.
@@ -323,6 +328,7 @@ class Cache {
     void undo_change(StepRecord *record, Change *change);
     void undo_changes(StepRecord *record, uint64_t keep);
     Status name_step(StepRecord *record);
+    void release_queues(StepRecord *record);
     void close(StepRecord *record);
     bool mark_doomed(StepRecord *record, uint32_t first);
     void mark_doomed_blocks(const StepRecord &record, const Change &change, bool doomed);

@@ -62,7 +62,7 @@ Status CacheCheck::run() {
     for (const StepRecord &record : cache_.records_) QUIRE_TRY(check_copies(record));
     QUIRE_TRY(check_witness());
     QUIRE_TRY(check_failures());
-    return check_roots();
+    return check_scopes();
 }
 
 // Each step that is not done has its record, and the open one has the number that comes next.

@@ -62,7 +62,7 @@ class CacheCheck {
 
     // content_check.cpp
     Status check_tokens(uint32_t index, uint32_t group);
-    Status check_roots();
+    Status check_scopes();
     Status check_tenants(uint32_t group) const;
     Status check_published(uint32_t group) const;
     Status check_dependence(uint32_t index, uint32_t group) const;

@@ -63,9 +63,14 @@ Status Cache::add(uint64_t step, const ItemList &list) {
     return add_items(list);
 }
 
+void Cache::release_queues(StepRecord *record) {
+    for (uint32_t i = 0; i < record->shard_count; ++i) --record->queues[i]->unfinished_steps;
+    record->shard_count = 0;
+}
+
 // The open step is no more. REQUIRES: its changes are undone.
 void Cache::close(StepRecord *record) {
-    for (uint32_t i = 0; i < record->shard_count; ++i) --record->queues[i]->unfinished_steps;
+    release_queues(record);
     record->clear();
     open_slot_ = kNone;
 }

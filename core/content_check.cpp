@@ -65,17 +65,37 @@ Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
     return Status{};
 }
 
-// A sequence's keys are those of its namespace.
-Status CacheCheck::check_roots() {
-    const Scopes &scopes = cache_.ledger_.tree().scopes();
-    return each_sequence([&](uint32_t i) -> Status {
+// A sequence's keys are those of its namespace, and they live for as long as a sequence or a node is
+// of them.
+Status CacheCheck::check_scopes() {
+    const PrefixTree &tree = cache_.ledger_.tree();
+    const Scopes &scopes = tree.scopes();
+    Array<uint32_t> sequences(&cache_.host_), nodes(&cache_.host_);
+    if (!sequences.create(scopes.used()) || !nodes.create(scopes.used())) return no_host_memory();
+    for (uint32_t i = 0; i < tree.first_unused_; ++i) {
+        if ((tree.header(i).generation & 1) != 0) ++nodes[tree.header(i).scope];
+    }
+    QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
         const Sequence &s = cache_.sequences_[i];
+        if (s.root >= scopes.used() || (s.scope != kNone && s.scope >= scopes.used())) {
+            return wrong("sequence %u is of root %u, and there are %" PRIu64 " scopes", i, s.root,
+                         scopes.used());
+        }
+        ++sequences[s.root];
+        if (s.scope != kNone) ++sequences[s.scope];
         uint64_t number = cache_.namespaces_[s.name_space].number;
         uint64_t of_root = root_namespace(scopes, s.root);
         if (of_root == number) return Status{};
         return wrong("sequence %u is of namespace %" PRIu64 ", and its root %u of %" PRIu64, i,
                      number, s.root, of_root);
-    });
+    }));
+    for (uint32_t i = 0; i < scopes.used(); ++i) {
+        if (scopes.references(i) == 0) continue;
+        if (sequences[i] == scopes.sequence_count(i) && nodes[i] == scopes.node_count(i)) continue;
+        return wrong("scope %u counts %u sequences and %u nodes, and %u and %u are of it", i,
+                     scopes.sequence_count(i), scopes.node_count(i), sequences[i], nodes[i]);
+    }
+    return Status{};
 }
 
 // A block's tenant, by which it is zeroed for another, is the one whose content it has.

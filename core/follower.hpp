@@ -58,6 +58,8 @@ class Follower {
     uint64_t sum() const { return sum_; }
 
  private:
+    friend class CacheDump;
+
     void add(bool swapped, uint32_t group, uint32_t id);
     void remove(bool swapped, uint32_t group, uint32_t id);
 

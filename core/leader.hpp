@@ -49,6 +49,8 @@ class Leader {
     }
 
  private:
+    friend class CacheDump;
+
     void find_change(const LogSequence &now, const BlockTable *tables, SequenceChange *change);
     void remember(const SequenceChange &change);
     BlockTable *tables_of(uint32_t slot) { return &tables_[uint64_t{slot} * group_count_]; }

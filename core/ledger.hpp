@@ -186,6 +186,7 @@ class Ledger {
 
  private:
     friend class CacheCheck;
+    friend class CacheDump;
     friend struct Inside;
 
     // The cached blocks that will be evicted next, as a ring: the one expected now is at `at`.

@@ -170,6 +170,7 @@ class PrefixTree {
 
  private:
     friend class CacheCheck;
+    friend class CacheDump;
     friend struct Inside;
 
     static constexpr uint32_t kLinked = 1;

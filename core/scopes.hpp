@@ -100,9 +100,20 @@ class Scopes {
     bool is_leaving(uint32_t scope) const { return records_[scope].is_leaving; }
     void unmark_leaving(uint32_t scope);
 
+    // For proofs and dumps. Numbers that were ever given are below used().
+    uint64_t used() const { return scopes_.used(); }
+    uint64_t seed() const { return scopes_.seed(); }
+    uint32_t references(uint32_t scope) const { return scopes_.references(scope); }
+    uint32_t word_count(uint32_t scope) const { return scopes_.count(scope); }
+    uint32_t sequence_count(uint32_t scope) const { return records_[scope].sequences; }
+    uint32_t node_count(uint32_t scope) const { return records_[scope].node_count; }
+    bool is_idle(uint32_t scope) const { return records_[scope].is_idle; }
+
     Status check() const;
 
  private:
+    friend struct Inside;  // tests, which break what is checked
+
     struct Record {
         uint32_t account;
         uint32_t sequences;

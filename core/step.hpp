@@ -119,7 +119,8 @@ struct Change {
 
 constexpr uint32_t kVoidCopy = 0xFFFFFFFF;  // the kind of a copy whose item was dropped
 
-enum class StepPhase : uint8_t { unused, open, committed, finished };
+// stopped: it was open when the cache was stopped; it is only there to be looked at.
+enum class StepPhase : uint8_t { unused, open, committed, finished, stopped };
 
 struct StepRecord {
     StepPhase phase = StepPhase::unused;

@@ -76,6 +76,18 @@ class TokenPages {
             return t.own + (position - t.own_begin);
         return pages_[t.pages.data[position >> kShift]].words.data + (position & (kPageTokens - 1));
     }
+    // Positions that can be read, whatever they hold.
+    uint32_t held(const KnownTokens &t) const {
+        if (t.page_count == 0) return 0;
+        uint32_t last = t.page_count - 1, words = pages_[t.pages.data[last]].words.capacity;
+        return last * kPageTokens + (words < kPageTokens ? words : kPageTokens);
+    }
+    // Calls body(tokens, count) for the first `count` tokens, page by page.
+    template <typename Body>
+    void each_page(const KnownTokens &t, uint32_t count, Body body) const {
+        for (uint32_t i = 0; i < count; i += kPageTokens)
+            body(at(t, i), count - i < kPageTokens ? count - i : kPageTokens);
+    }
     bool equal(const KnownTokens &t, uint32_t begin, const uint32_t *tokens, uint32_t count) const;
     // The first unnamed token of [begin, end), or end.
     uint32_t find_unknown_in(const KnownTokens &t, uint32_t begin, uint32_t end) const;

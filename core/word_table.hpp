@@ -48,6 +48,7 @@ class WordTable {
     // Numbers that were ever given are below it.
     uint64_t used() const { return entries_.size(); }
     uint64_t live() const { return live_; }
+    uint64_t seed() const { return seed_; }
 
  private:
     static constexpr uint32_t kShortWords = kCacheLine / sizeof(uint32_t);

@@ -14,6 +14,7 @@
 #include "calibration.hpp"
 #include "conform.hpp"
 #include "devices.hpp"
+#include "dump.hpp"
 #include "library.hpp"
 #include "replay.hpp"
 #include "size.hpp"
@@ -73,11 +74,25 @@ void add_replay(CLI::App *app, ReplayOptions *options) {
         ->check(refuse_minus);
     replay->add_flag("--baseline", options->baseline, "run a bare LRU of block names beside it");
     replay->add_flag("--json", options->json, "print JSON");
+    replay->add_option("--dump", options->dump,
+                       "write what the cache is in the end to this file, for quire dump");
     replay->footer(
         "example: quire replay conversation_trace.jsonl --blocks 65536 --limit 1000 --json\n"
         "         quire replay AzureLLMInferenceTrace_conv.csv --blocks 65536 --mode concurrent "
         "--running 64");
     replay->callback([options] { quire::cli::replay(*options); });
+}
+
+void add_dump(CLI::App *app, DumpOptions *options) {
+    CLI::App *dump = app->add_subcommand(
+        "dump", "show what a dump of a cache holds, or where two differ (quire_cache_dump)");
+    dump->add_option("files", options->files, "what quire_cache_dump wrote")->required();
+    dump->add_flag("--diff", options->diff, "show which records of two dumps differ, and in what");
+    dump->add_flag("--json", options->json, "print JSON, all of every record in it");
+    dump->footer(
+        "example: quire dump stopped.dump\n"
+        "         quire dump --diff before.dump after.dump");
+    dump->callback([options] { quire::cli::dump(*options); });
 }
 
 void add_trace(CLI::App *app, TraceOptions *options) {
@@ -147,8 +162,9 @@ void check_command(const CLI::App &app, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     CLI::App app{
-        "Looks at Quire's devices, holds a backend to its contract, shows calibrations, sizes a "
-        "deployment, and replays traffic through the cache manager.",
+        "Looks at Quire's devices, holds a backend to its contract, shows calibrations and dumps "
+        "of "
+        "caches, sizes a deployment, and replays traffic through the cache manager.",
         "quire"};
     app.require_subcommand(1);
     app.failure_message(CLI::FailureMessage::simple);
@@ -161,9 +177,11 @@ int main(int argc, char **argv) {
     SizeOptions size;
     ConformOptions conform;
     CalibrationOptions calibration;
+    DumpOptions dump;
     add_devices(&app, &json);
     add_conform(&app, &conform);
     add_calibration(&app, &calibration);
+    add_dump(&app, &dump);
     add_replay(&app, &replay);
     add_trace(&app, &trace);
     add_size(&app, &size);

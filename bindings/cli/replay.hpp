@@ -21,6 +21,7 @@ struct ReplayOptions {
     uint64_t limit = 0;
     bool baseline = false;
     bool json = false;
+    std::string dump;  // the file for a dump of the cache when all is replayed; empty: none
 };
 
 // What a run through a trace gave.

@@ -2,6 +2,8 @@
 
 #include "replay_cache.hpp"
 
+#include "dump.hpp"
+
 namespace quire::cli {
 
 ReplayCache::ReplayCache(const ReplayOptions &options, uint32_t max_sequences) : api_(library()) {
@@ -37,6 +39,10 @@ quire_cache_stats ReplayCache::stats() {
     auto stats = described<quire_cache_stats>();
     must(api_.cache_get_stats(cache_, &stats, &error_));
     return stats;
+}
+
+void ReplayCache::write_dump(const ReplayOptions &options) {
+    if (!options.dump.empty()) cli::write_dump(cache_, options.dump);
 }
 
 void does_not_fit(uint64_t request, uint32_t blocks_short) {

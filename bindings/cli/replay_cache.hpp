@@ -38,6 +38,8 @@ class ReplayCache {
     }
 
     quire_cache_stats stats();
+    // What the cache is now, in the file that the options name, if any.
+    void write_dump(const ReplayOptions &options);
 
  private:
     const quire_api &api_;

@@ -40,7 +40,7 @@ class Server {
         tokens_.resize(limit_);
     }
 
-    ReplayCounts run() {
+    ReplayCounts run(const ReplayOptions &options) {
         Progress progress("replaying request", trace_.requests.size());
         while (next_ < trace_.requests.size() || !running_.empty() || !preempted_.empty()) {
             if (running_.empty()) progress.at(next_);
@@ -51,6 +51,7 @@ class Server {
             progress.at(next_);
         }
         counts_.stats = cache_.stats();
+        cache_.write_dump(options);
         return counts_;
     }
 
@@ -209,7 +210,7 @@ class Server {
 }  // namespace
 
 ReplayCounts replay_concurrent(const ReplayOptions &options, const Trace &trace) {
-    return Server(options, trace).run();
+    return Server(options, trace).run(options);
 }
 
 }  // namespace quire::cli

@@ -74,6 +74,7 @@ ReplayCounts replay_sequential(const ReplayOptions &options, const Trace &trace)
     counts.steps = loop.steps;
     counts.seconds = with_calls - bare_loop;
     counts.stats = cache.stats();
+    cache.write_dump(options);
     return counts;
 }
 

@@ -294,6 +294,26 @@ func (c *Cache) Check() error {
 	return err
 }
 
+// Dump is all that decides what the cache does next, as text (docs/dump.md), of a stopped cache
+// too. With tokens, prompts and answers are in it, and not only their hashes.
+func (c *Cache) Dump(withTokens bool) ([]byte, error) {
+	content := make([]byte, 1<<16)
+	for {
+		var size C.uint64_t
+		status, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
+			return C.q_cache_dump(cache, flag(withTokens, 1), unsafe.Pointer(&content[0]),
+				C.uint64_t(len(content)), &size, e)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if status != statusIncomplete {
+			return content[:size], nil
+		}
+		content = make([]byte, size)
+	}
+}
+
 // Stats are quire_cache_stats of quire/cache.h.
 type Stats struct {
 	PrefixCacheQueries, PrefixCacheHits                   uint64

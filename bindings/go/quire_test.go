@@ -185,6 +185,23 @@ func TestTenantsDoNotShare(t *testing.T) {
 	must(t, tenant.Close())
 }
 
+func TestDumpIsWholeAndHasTokensOnlyWhenAsked(t *testing.T) {
+	b := keepBooks(t, CacheOptions{Flags: Audit})
+	b.grow(b.sequence(), count(10))
+	without, err := b.cache.Dump(false)
+	must(t, err)
+	with, err := b.cache.Dump(true)
+	must(t, err)
+	if !strings.HasPrefix(string(without), `{"record":"quire dump","version":1,"tokens":false}`) ||
+		!strings.Contains(string(without), `{"record":"end",`) {
+		t.Errorf("no dump: %.100s", without)
+	}
+	tokens := `"tokens":[0,1,2,3]`
+	if strings.Contains(string(without), tokens) || !strings.Contains(string(with), tokens) {
+		t.Error("tokens are there when they are asked for")
+	}
+}
+
 func TestFollowerAppliesTheLog(t *testing.T) {
 	leader := keepBooks(t, CacheOptions{Flags: Log})
 	follower := keepBooks(t, CacheOptions{Flags: Follower})

@@ -77,6 +77,10 @@ QUIRE_GO_CALL(cache_get_stats, (quire_cache * cache, quire_cache_stats *stats, q
               (cache, stats, e))
 QUIRE_GO_CALL(cache_reset, (quire_cache * cache, quire_error *e), (cache, e))
 QUIRE_GO_CALL(cache_check, (quire_cache * cache, quire_error *e), (cache, e))
+QUIRE_GO_CALL(cache_dump,
+              (quire_cache * cache, uint32_t flags, void *buffer, uint64_t capacity, uint64_t *size,
+               quire_error *e),
+              (cache, flags, buffer, capacity, size, e))
 QUIRE_GO_CALL(cache_migrate_wait,
               (quire_cache * cache, const quire_migrate_desc *desc, quire_migrate_info *info,
                uint64_t timeout_ns, quire_error *e),

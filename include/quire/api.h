@@ -158,7 +158,9 @@ extern "C" {
     QUIRE_FN(queue_signal_native,                                                                  \
              (quire_queue * queue, const quire_native *native, quire_error *error))                \
     QUIRE_FN(queue_after_native,                                                                   \
-             (quire_queue * queue, const quire_native *native, quire_error *error))
+             (quire_queue * queue, const quire_native *native, quire_error *error))                \
+    QUIRE_FN(cache_dump, (quire_cache * cache, uint32_t flags, void *buffer, uint64_t capacity,    \
+                          uint64_t *size_bytes, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

@@ -67,9 +67,9 @@ enum {
     QUIRE_E_LIMIT = -13,        /* a stated limit would be passed */
     QUIRE_E_OS = -14,           /* an operating system call failed; native_code holds errno */
     QUIRE_E_INTERNAL = -15 /* a defect of the library. A cache whose invariant broke stops: every
-                                   call on it says so, but those that give it up: stats, info,
-                                   finish,
-                                   destroy of batches and itself. Other caches go on */
+                                   call on it says so, but those that show it or give it up: stats,
+                                   info, dump, finish, destroy of batches and itself. Other caches
+                                   go on */
 };
 
 /* Where quire_error.native_code comes from. */

@@ -312,13 +312,30 @@ QUIRE_EXPORT quire_status quire_cache_reset(quire_cache *cache, quire_error *err
  * block which unfinished work touches; that a block is found by the tokens, keys and namespace of
  * those who hold it; that what a failed step may take back is known; that namespaces are charged
  * what their sequences hold. Nothing changes. Where it finds that something is wrong it says so,
- * and the cache goes on: destroy it. What can be proved of unfinished
+ * and the cache goes on: dump it, and destroy it. What can be proved of unfinished
  * work is all of it only with QUIRE_CACHE_AUDIT. A follower (log.h) counts its tables anew.
  * Errors   QUIRE_E_INTERNAL     something is wrong; the message says what, and names the block, the
- *                               sequence (its index) and the step.
+ *                               sequence (its index, as in a dump) and the step.
  *          QUIRE_E_HOST_MEMORY  there is no room for the counts: 24 bytes per block.
  * Time     O(blocks of the pools + max_sequences + table entries + known tokens). */
 QUIRE_EXPORT quire_status quire_cache_check(quire_cache *cache, quire_error *error);
+
+/* With it a dump holds tokens: prompts and answers, to whoever reads it. */
+enum { QUIRE_DUMP_TOKENS = 1 << 0 };
+
+/* Writes all that decides what the cache does next, a line of JSON for each block, node, sequence,
+ * table, namespace, step, and change of the open step: docs/dump.md says what is in each, and
+ * `quire dump` reads it. Of tokens and keys there are only hashes, keyed at random for each cache.
+ * A dump of a cache that did not change is the same, byte for byte. Nothing changes, nothing is
+ * allocated, and a cache that stopped with QUIRE_E_INTERNAL is dumped too.
+ *
+ * flags       QUIRE_DUMP_*.
+ * size_bytes  gets the size, about 300 bytes per block. buffer may be NULL when capacity is 0.
+ * Returns  QUIRE_S_INCOMPLETE  capacity is too short; nothing was written.
+ * Time     O(blocks of the pools + nodes + max_sequences + table entries + known tokens). */
+QUIRE_EXPORT quire_status quire_cache_dump(quire_cache *cache, uint32_t flags, void *buffer,
+                                           uint64_t capacity, uint64_t *size_bytes,
+                                           quire_error *error);
 
 typedef struct quire_namespace_desc {
     uint32_t struct_size;

@@ -352,7 +352,7 @@ TEST(CacheCheck, sees_a_block_of_another_tenant) {
 
 TEST(CacheCheck, sees_a_block_that_is_found_by_other_tokens_than_its_holders) {
     Forked b;
-    b.at(0).tokens.data[1] ^= 1;
+    Inside::token(b.cache, 0, 1) ^= 1;
     EXPECT_EQ(b.check(),
               "block 1 of group 0: node 0 names it by another token than sequence 0 has at "
               "position 1");
@@ -369,7 +369,7 @@ TEST(CacheCheck, lets_two_forks_name_a_token_that_neither_knew) {
         b.cache.set_tokens(reinterpret_cast<const uint8_t *>(spans), 2, sizeof spans[0], tokens, 2)
             .ok());
     EXPECT_EQ(b.check(), kTrue);
-    b.at(1).tokens.data[0] ^= 1;
+    Inside::token(b.cache, 1, 0) ^= 1;
     EXPECT_EQ(b.check(),
               "block 1 of group 0: node 0 names it by another token than sequence 1 has at "
               "position 0");
@@ -387,7 +387,7 @@ TEST(CacheCheck, sees_a_block_of_other_keys_than_its_holders) {
     b.compute(plain, 1, 6);
     b.compute(other, 1, 6);
     ASSERT_EQ(b.check(), kTrue);
-    std::swap(b.at(0).spans, b.at(1).spans);
+    std::swap(b.at(0).scope, b.at(1).scope);
     EXPECT_EQ(b.check(),
               "block 1 of group 0: sequence 0 holds it at 0, and node 0 names it with other keys");
 }
@@ -404,19 +404,19 @@ TEST(CacheCheck, sees_a_block_of_another_root) {
     Books empty;
     empty.sequence(0, 1);
     empty.at(0).root = 9;
-    EXPECT_EQ(empty.check(), "sequence 0 is of root 9, and there are 1");
+    EXPECT_EQ(empty.check(), "sequence 0 is of root 9, and there are 1 scopes");
 }
 
-TEST(CacheCheck, sees_a_root_that_is_counted_wrongly) {
+TEST(CacheCheck, sees_a_scope_that_is_counted_wrongly) {
     Forked b;
-    Inside::references(b.cache, 0) = 5;
-    EXPECT_EQ(b.check(), "root 0 has 5 references, and 4 sequences and nodes are of it");
+    Inside::sequences_of(b.cache, 0) = 5;
+    EXPECT_EQ(b.check(), "scope 0 counts 5 sequences and 2 nodes, and 2 and 2 are of it");
 }
 
 TEST(CacheCheck, sees_a_node_of_another_root_than_its_parent) {
     Forked b;
     b.sequence(0, 2);
-    Inside::root_of(b.cache, 1) = 1;
+    Inside::scope_of(b.cache, 1) = 1;
     EXPECT_EQ(b.check(), "prefix_tree: node 1 is of another root than its parent 0");
 }
 

@@ -27,10 +27,14 @@ struct Inside {
         return const_cast<Seen &>(c.witness_.of(step)[index]);
     }
     static uint32_t *tokens(Cache &c, uint32_t node) { return c.ledger_.tree_.tokens_of(node); }
-    static uint32_t &references(Cache &c, uint32_t root) {
-        return c.ledger_.tree_.roots_[root].references;
+    static uint32_t &sequences_of(Cache &c, uint32_t scope) {
+        return c.ledger_.tree_.scopes_.records_[scope].sequences;
     }
-    static uint32_t &root_of(Cache &c, uint32_t node) { return c.ledger_.tree_.header(node).root; }
+    static uint32_t &token(Cache &c, uint32_t sequence, uint32_t position) {
+        return const_cast<uint32_t &>(
+            *c.token_pages_.at(c.sequences_[sequence].tokens, position));
+    }
+    static uint32_t &scope_of(Cache &c, uint32_t node) { return c.ledger_.tree_.header(node).scope; }
     static uint32_t &free_nodes(Cache &c) { return c.ledger_.tree_.free_nodes_; }
     static bool &mixed(Cache &c) { return c.ledger_.mixed_; }
 };

@@ -262,6 +262,21 @@ class Cache(Object):
         """Proves that the books are true; O(everything). Errors: InternalError says what is not."""
         self._call("cache_check")
 
+    def dump(self, with_tokens: bool = False) -> bytes:
+        """All that decides what the cache does next, as text (docs/dump.md), of a stopped cache
+        too.
+
+        with_tokens  prompts and answers are in it, and not only their hashes
+        """
+        size = ffi.new("uint64_t *")
+        room = 1 << 16
+        while True:
+            buffer = ffi.new("uint8_t[]", room)
+            status = self._call("cache_dump", int(with_tokens), buffer, room, size)
+            if status != INCOMPLETE:
+                return bytes(ffi.buffer(buffer, size[0]))
+            room = size[0]
+
     # What lives in it.
 
     def namespace(self, key: bytes = b"", quota_blocks: int = 0) -> Namespace:

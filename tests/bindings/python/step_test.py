@@ -177,6 +177,15 @@ class Steps(Books):
         self.cache.reset()
         self.assertEqual(self.cache.sequence().probe(range(9)), 0)
 
+    def test_dump_has_tokens_only_when_asked(self):
+        self.grown(range(8))
+        dump = self.cache.dump()
+        self.assertTrue(dump.startswith(b'{"record":"quire dump","version":1,"tokens":false}\n'))
+        self.assertTrue(dump.splitlines()[-1].startswith(b'{"record":"end",'))
+        self.assertEqual(self.cache.dump(), dump)
+        self.assertNotIn(b'"tokens":[0,1,2,3]', dump)
+        self.assertIn(b'"tokens":[0,1,2,3]', self.cache.dump(with_tokens=True))
+
 
 class Refusals(Books):
     """Each is an error of Python's, and the cache stays as it was."""

@@ -1162,6 +1162,8 @@ impl Default for quire_cache_stats {
         }
     }
 }
+pub const QUIRE_DUMP_TOKENS: _bindgen_ty_14 = 1;
+pub type _bindgen_ty_14 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_namespace_desc {
@@ -1274,11 +1276,11 @@ impl Default for quire_namespace_info {
         }
     }
 }
-pub const QUIRE_KEY_ADAPTER: _bindgen_ty_14 = 1;
-pub const QUIRE_KEY_SALT: _bindgen_ty_14 = 2;
-pub const QUIRE_KEY_MEDIA: _bindgen_ty_14 = 3;
-pub const QUIRE_KEY_OTHER: _bindgen_ty_14 = 4;
-pub type _bindgen_ty_14 = u32;
+pub const QUIRE_KEY_ADAPTER: _bindgen_ty_15 = 1;
+pub const QUIRE_KEY_SALT: _bindgen_ty_15 = 2;
+pub const QUIRE_KEY_MEDIA: _bindgen_ty_15 = 3;
+pub const QUIRE_KEY_OTHER: _bindgen_ty_15 = 4;
+pub type _bindgen_ty_15 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_key {
@@ -1371,12 +1373,12 @@ impl Default for quire_seq_desc {
         }
     }
 }
-pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_15 = 1;
-pub const QUIRE_SEQ_LOST: _bindgen_ty_15 = 2;
-pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_15 = 4;
-pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_15 = 8;
-pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_15 = 16;
-pub type _bindgen_ty_15 = u32;
+pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_16 = 1;
+pub const QUIRE_SEQ_LOST: _bindgen_ty_16 = 2;
+pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_16 = 4;
+pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_16 = 8;
+pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_16 = 16;
+pub type _bindgen_ty_16 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_seq_info {
@@ -1439,8 +1441,8 @@ impl Default for quire_seq_info {
         }
     }
 }
-pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_16 = 1;
-pub type _bindgen_ty_16 = u32;
+pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_17 = 1;
+pub type _bindgen_ty_17 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_token_span {
@@ -1572,10 +1574,10 @@ impl Default for quire_calibration_layer {
         }
     }
 }
-pub const QUIRE_LOG_ERROR: _bindgen_ty_17 = 1;
-pub const QUIRE_LOG_WARNING: _bindgen_ty_17 = 2;
-pub const QUIRE_LOG_INFO: _bindgen_ty_17 = 3;
-pub type _bindgen_ty_17 = u32;
+pub const QUIRE_LOG_ERROR: _bindgen_ty_18 = 1;
+pub const QUIRE_LOG_WARNING: _bindgen_ty_18 = 2;
+pub const QUIRE_LOG_INFO: _bindgen_ty_18 = 3;
+pub type _bindgen_ty_18 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_instance_desc {
@@ -1720,9 +1722,9 @@ impl Default for quire_backend_info {
         }
     }
 }
-pub const QUIRE_DEVICE_PIN_THREADS: _bindgen_ty_18 = 1;
-pub const QUIRE_DEVICE_FAST_16BIT: _bindgen_ty_18 = 2;
-pub type _bindgen_ty_18 = u32;
+pub const QUIRE_DEVICE_PIN_THREADS: _bindgen_ty_19 = 1;
+pub const QUIRE_DEVICE_FAST_16BIT: _bindgen_ty_19 = 2;
+pub type _bindgen_ty_19 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_device_desc {
@@ -1833,9 +1835,9 @@ impl Default for quire_device_info {
         }
     }
 }
-pub const QUIRE_MEMORY_DEVICE: _bindgen_ty_19 = 0;
-pub const QUIRE_MEMORY_HOST: _bindgen_ty_19 = 1;
-pub type _bindgen_ty_19 = u32;
+pub const QUIRE_MEMORY_DEVICE: _bindgen_ty_20 = 0;
+pub const QUIRE_MEMORY_HOST: _bindgen_ty_20 = 1;
+pub type _bindgen_ty_20 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_memory_desc {
@@ -1928,12 +1930,12 @@ impl Default for quire_memory_info {
         }
     }
 }
-pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_20 = 1;
-pub type _bindgen_ty_20 = u32;
-pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_21 = 0;
-pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_21 = 1;
-pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_21 = 2;
+pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_21 = 1;
 pub type _bindgen_ty_21 = u32;
+pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_22 = 0;
+pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_22 = 1;
+pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_22 = 2;
+pub type _bindgen_ty_22 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_step_desc {
@@ -2029,18 +2031,18 @@ const _: () = {
         "Offset of field: quire_step_item::mask_rows",
     ][::core::mem::offset_of!(quire_step_item, mask_rows) - 36usize];
 };
-pub const QUIRE_MASK_NONE: _bindgen_ty_22 = 0;
-pub const QUIRE_MASK_PARENTS: _bindgen_ty_22 = 1;
-pub const QUIRE_MASK_BITS: _bindgen_ty_22 = 2;
-pub type _bindgen_ty_22 = u32;
-pub const QUIRE_ITEM_WAIT: _bindgen_ty_23 = 0;
-pub const QUIRE_ITEM_RUN: _bindgen_ty_23 = 1;
+pub const QUIRE_MASK_NONE: _bindgen_ty_23 = 0;
+pub const QUIRE_MASK_PARENTS: _bindgen_ty_23 = 1;
+pub const QUIRE_MASK_BITS: _bindgen_ty_23 = 2;
 pub type _bindgen_ty_23 = u32;
-pub const QUIRE_WAIT_POOL: _bindgen_ty_24 = 1;
-pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_24 = 2;
-pub const QUIRE_WAIT_QUOTA: _bindgen_ty_24 = 3;
-pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_24 = 4;
+pub const QUIRE_ITEM_WAIT: _bindgen_ty_24 = 0;
+pub const QUIRE_ITEM_RUN: _bindgen_ty_24 = 1;
 pub type _bindgen_ty_24 = u32;
+pub const QUIRE_WAIT_POOL: _bindgen_ty_25 = 1;
+pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_25 = 2;
+pub const QUIRE_WAIT_QUOTA: _bindgen_ty_25 = 3;
+pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_25 = 4;
+pub type _bindgen_ty_25 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_step_result {
@@ -2119,15 +2121,15 @@ const _: () = {
         "Offset of field: quire_preemption::for_seq",
     ][::core::mem::offset_of!(quire_preemption, for_seq) - 24usize];
 };
-pub const QUIRE_STEP_OK: _bindgen_ty_25 = 0;
-pub const QUIRE_STEP_FAILED: _bindgen_ty_25 = 1;
-pub type _bindgen_ty_25 = u32;
-pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_26 = 0;
-pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_26 = 1;
-pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_26 = 2;
-pub const QUIRE_COPY_TOKEN: _bindgen_ty_26 = 3;
-pub const QUIRE_COPY_ZERO: _bindgen_ty_26 = 4;
+pub const QUIRE_STEP_OK: _bindgen_ty_26 = 0;
+pub const QUIRE_STEP_FAILED: _bindgen_ty_26 = 1;
 pub type _bindgen_ty_26 = u32;
+pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_27 = 0;
+pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_27 = 1;
+pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_27 = 2;
+pub const QUIRE_COPY_TOKEN: _bindgen_ty_27 = 3;
+pub const QUIRE_COPY_ZERO: _bindgen_ty_27 = 4;
+pub type _bindgen_ty_27 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_block_copy {
@@ -2163,19 +2165,19 @@ const _: () = {
         "Offset of field: quire_block_copy::dst_place",
     ][::core::mem::offset_of!(quire_block_copy, dst_place) - 20usize];
 };
-pub const QUIRE_VIEW_BLOCK_TABLE: _bindgen_ty_27 = 1;
-pub const QUIRE_VIEW_CSR: _bindgen_ty_27 = 2;
-pub const QUIRE_VIEW_SLOTS: _bindgen_ty_27 = 4;
-pub const QUIRE_VIEW_CONTEXT_SLOTS: _bindgen_ty_27 = 8;
-pub const QUIRE_VIEW_LENGTHS: _bindgen_ty_27 = 16;
-pub const QUIRE_VIEW_POSITIONS: _bindgen_ty_27 = 32;
-pub const QUIRE_VIEW_CU_Q: _bindgen_ty_27 = 64;
-pub const QUIRE_VIEW_MASK: _bindgen_ty_27 = 128;
-pub const QUIRE_VIEW_SHARED_PREFIX: _bindgen_ty_27 = 256;
-pub type _bindgen_ty_27 = u32;
-pub const QUIRE_BATCH_PAD_NULL_SLOT: _bindgen_ty_28 = 1;
-pub const QUIRE_BATCH_SHARED_PREFIX: _bindgen_ty_28 = 2;
+pub const QUIRE_VIEW_BLOCK_TABLE: _bindgen_ty_28 = 1;
+pub const QUIRE_VIEW_CSR: _bindgen_ty_28 = 2;
+pub const QUIRE_VIEW_SLOTS: _bindgen_ty_28 = 4;
+pub const QUIRE_VIEW_CONTEXT_SLOTS: _bindgen_ty_28 = 8;
+pub const QUIRE_VIEW_LENGTHS: _bindgen_ty_28 = 16;
+pub const QUIRE_VIEW_POSITIONS: _bindgen_ty_28 = 32;
+pub const QUIRE_VIEW_CU_Q: _bindgen_ty_28 = 64;
+pub const QUIRE_VIEW_MASK: _bindgen_ty_28 = 128;
+pub const QUIRE_VIEW_SHARED_PREFIX: _bindgen_ty_28 = 256;
 pub type _bindgen_ty_28 = u32;
+pub const QUIRE_BATCH_PAD_NULL_SLOT: _bindgen_ty_29 = 1;
+pub const QUIRE_BATCH_SHARED_PREFIX: _bindgen_ty_29 = 2;
+pub type _bindgen_ty_29 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_batch_desc {
@@ -2362,11 +2364,11 @@ impl Default for quire_batch_views {
         }
     }
 }
-pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_29 = 1;
-pub type _bindgen_ty_29 = u32;
-pub const QUIRE_TIER_DEVICE: _bindgen_ty_30 = 0;
-pub const QUIRE_TIER_HOST: _bindgen_ty_30 = 1;
+pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_30 = 1;
 pub type _bindgen_ty_30 = u32;
+pub const QUIRE_TIER_DEVICE: _bindgen_ty_31 = 0;
+pub const QUIRE_TIER_HOST: _bindgen_ty_31 = 1;
+pub type _bindgen_ty_31 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_block_move {
@@ -2554,8 +2556,8 @@ impl Default for quire_migrate_info {
         }
     }
 }
-pub const QUIRE_SIZE_LATENT: _bindgen_ty_31 = 1;
-pub type _bindgen_ty_31 = u32;
+pub const QUIRE_SIZE_LATENT: _bindgen_ty_32 = 1;
+pub type _bindgen_ty_32 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_size_desc {
@@ -2664,10 +2666,10 @@ impl Default for quire_size_desc {
         }
     }
 }
-pub const QUIRE_BOUND_UNKNOWN: _bindgen_ty_32 = 0;
-pub const QUIRE_BOUND_BANDWIDTH: _bindgen_ty_32 = 1;
-pub const QUIRE_BOUND_COMPUTE: _bindgen_ty_32 = 2;
-pub type _bindgen_ty_32 = u32;
+pub const QUIRE_BOUND_UNKNOWN: _bindgen_ty_33 = 0;
+pub const QUIRE_BOUND_BANDWIDTH: _bindgen_ty_33 = 1;
+pub const QUIRE_BOUND_COMPUTE: _bindgen_ty_33 = 2;
+pub type _bindgen_ty_33 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_size_info {
@@ -3310,10 +3312,20 @@ pub struct quire_api {
             error: *mut quire_error,
         ) -> quire_status,
     >,
+    pub cache_dump: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            flags: u32,
+            buffer: *mut ::core::ffi::c_void,
+            capacity: u64,
+            size_bytes: *mut u64,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 560usize];
+    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 568usize];
     ["Alignment of quire_api"][::core::mem::align_of::<quire_api>() - 8usize];
     [
         "Offset of field: quire_api::struct_size",
@@ -3531,6 +3543,9 @@ const _: () = {
     [
         "Offset of field: quire_api::queue_after_native",
     ][::core::mem::offset_of!(quire_api, queue_after_native) - 552usize];
+    [
+        "Offset of field: quire_api::cache_dump",
+    ][::core::mem::offset_of!(quire_api, cache_dump) - 560usize];
 };
 pub type quire_get_api_fn = ::core::option::Option<
     unsafe extern "C" fn(
@@ -3540,19 +3555,19 @@ pub type quire_get_api_fn = ::core::option::Option<
         error: *mut quire_error,
     ) -> quire_status,
 >;
-pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_33 = 1;
-pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_33 = 2;
-pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_33 = 4;
-pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_33 = 8;
-pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_33 = 16;
-pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_33 = 32;
-pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_33 = 64;
-pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_33 = 128;
-pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_33 = 256;
-pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_33 = 512;
-pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_33 = 1023;
-pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_33 = 1024;
-pub type _bindgen_ty_33 = u32;
+pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_34 = 1;
+pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_34 = 2;
+pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_34 = 4;
+pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_34 = 8;
+pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_34 = 16;
+pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_34 = 32;
+pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_34 = 64;
+pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_34 = 128;
+pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_34 = 256;
+pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_34 = 512;
+pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_34 = 1023;
+pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_34 = 1024;
+pub type _bindgen_ty_34 = u32;
 pub type quire_vulkan_function = ::core::option::Option<unsafe extern "C" fn()>;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -445,6 +445,15 @@ impl Cache {
         invoke!(self.inner.api, cache_check(self.inner.pointer())).map(drop)
     }
 
+    /// All that decides what the cache does next, as text (docs/dump.md), of a stopped cache too.
+    /// `with_tokens`: with prompts and answers in it, not only their hashes.
+    pub fn dump(&self, with_tokens: bool) -> Result<Vec<u8>> {
+        let (cache, flags) = (&self.inner, if with_tokens { sys::QUIRE_DUMP_TOKENS } else { 0 });
+        bytes(|to, capacity, size| {
+            invoke!(cache.api, cache_dump(cache.pointer(), flags, to.cast(), capacity, size))
+        })
+    }
+
     /// Names unknown tokens of many sequences: each span's are a range of `tokens`.
     pub fn set_tokens(&self, spans: &[TokenSpan], tokens: &[Token]) -> Result<()> {
         let (span_count, token_count) =

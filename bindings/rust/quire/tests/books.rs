@@ -23,6 +23,20 @@ fn a_prefix_of_another_sequence_is_found() {
 }
 
 #[test]
+fn a_dump_is_whole_and_has_tokens_only_when_asked() {
+    let cache = keep_books(CacheOptions { audits: true, ..CacheOptions::default() });
+    let sequence = cache.sequence(SequenceOptions::default()).unwrap();
+    run(&cache, &sequence, &count(10));
+    cache.check().unwrap();
+    let dump = String::from_utf8(cache.dump(false).unwrap()).unwrap();
+    assert!(dump.starts_with("{\"record\":\"quire dump\",\"version\":1,\"tokens\":false}\n"));
+    assert!(dump.lines().last().unwrap().starts_with("{\"record\":\"end\","));
+    assert_eq!(dump.into_bytes(), cache.dump(false).unwrap());
+    let told = String::from_utf8(cache.dump(true).unwrap()).unwrap();
+    assert!(told.contains("\"tokens\":[0,1,2,3]") || told.contains("\"tokens\":[1,2,3,4]"));
+}
+
+#[test]
 fn keys_and_namespaces_keep_prefixes_apart() {
     let cache = keep_books(CacheOptions::default());
     let tenant = cache.namespace(b"tenant", 3).unwrap();

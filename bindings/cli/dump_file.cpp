@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "dump_file.hpp"
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "library.hpp"
+
+namespace quire::cli {
+
+namespace {
+
+constexpr uint64_t kVersion = 1;
+constexpr uint64_t kOffsetBasis = 0xCBF29CE484222325u, kPrime = 0x100000001B3u;
+// A block's line is 300 bytes; only a list, as a sequence's tokens, can be long.
+constexpr size_t kLongestLine = size_t{1} << 30;
+
+// FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv: of all lines but the last.
+void hash_line(const std::string &line, uint64_t *hash) {
+    auto add = [hash](char c) { *hash = (*hash ^ static_cast<unsigned char>(c)) * kPrime; };
+    for (char c : line) add(c);
+    add('\n');
+}
+
+std::string as_hex(uint64_t value) {
+    char text[24];
+    std::snprintf(text, sizeof text, "0x%016" PRIx64, value);
+    return text;
+}
+
+[[noreturn]] void refuse(const std::string &path, const std::string &why) {
+    throw Failure(path + ": " + why, kUsage);
+}
+
+Record parse(const std::string &path, const std::string &line, size_t number) {
+    Record record = Record::parse(line, nullptr, false);
+    bool is_record =
+        record.is_object() && record.contains("record") && record["record"].is_string();
+    if (is_record) return record;
+    if (number == 1) refuse(path, "no dump of a cache: it does not begin with a record");
+    refuse(path, "damaged dump: line " + std::to_string(number) + " is no record");
+}
+
+void check_first(const std::string &path, const Record &first, DumpFile *file) {
+    if (first["record"] != "quire dump" || !first.contains("version") ||
+        !first["version"].is_number_unsigned()) {
+        refuse(path, "no dump of a cache: its first record is none of one");
+    }
+    file->version = first["version"].get<uint64_t>();
+    if (file->version != kVersion) {
+        refuse(path, "a dump of version " + std::to_string(file->version) +
+                         ", and this command reads version " + std::to_string(kVersion) +
+                         ": use the one of the library that wrote it");
+    }
+    file->tokens = first.value("tokens", false);
+}
+
+void check_last(const std::string &path, const Record &last, uint64_t records, uint64_t hash) {
+    if (last["record"] != "end") {
+        refuse(path, "the dump was cut short: its last record is missing");
+    }
+    if (last.value("records", uint64_t{0}) != records) {
+        refuse(path, "damaged dump: it says that it has " +
+                         std::to_string(last.value("records", uint64_t{0})) + " records, and has " +
+                         std::to_string(records));
+    }
+    if (last.value("fnv1a", std::string()) != as_hex(hash)) {
+        refuse(path, "damaged dump: its checksum is another than that of what is in it");
+    }
+}
+
+const std::map<std::string, std::vector<std::string>> kIdentity = {
+    {"step", {"step"}},
+    {"change", {"step", "index"}},
+    {"edit", {"step", "index"}},
+    {"copy", {"step", "index"}},
+    {"seen", {"step", "index"}},
+    {"preemption", {"step", "index"}},
+    {"group", {"group"}},
+    {"pool", {"group", "tier"}},
+    {"scope", {"id"}},
+    {"list", {"group", "tier", "list"}},
+    {"node", {"id"}},
+    {"block", {"group", "tier", "id"}},
+    {"sequence", {"id"}},
+    {"namespace", {"id"}},
+    {"table", {"id", "group"}},
+};
+
+}  // namespace
+
+std::vector<const Record *> DumpFile::of(const std::string &kind) const {
+    std::vector<const Record *> found;
+    for (const Record &record : records) {
+        if (record["record"] == kind) found.push_back(&record);
+    }
+    return found;
+}
+
+std::string identity(const Record &record) {
+    auto kind = record["record"].get<std::string>();
+    std::string words = kind;
+    auto names = kIdentity.find(kind);
+    if (names == kIdentity.end()) return words;
+    for (const std::string &name : names->second) {
+        if (!record.contains(name)) continue;
+        const Record &value = record[name];
+        if (name != kind && !value.is_string()) words += " " + name;
+        words += " " + (value.is_string() ? value.get<std::string>() : value.dump());
+    }
+    return words;
+}
+
+DumpFile read_dump(const std::string &path) {
+    std::error_code failed;
+    if (std::filesystem::is_directory(path, failed)) throw Failure(path + " is a folder", kUsage);
+    std::ifstream in(path, std::ios::binary);
+    if (!in) throw Failure(path + " cannot be read: " + std::strerror(errno), kUsage);
+    int begin = in.peek();
+    if (begin == std::ifstream::traits_type::eof()) refuse(path, "no dump of a cache: it is empty");
+    if (begin != '{') refuse(path, "no dump of a cache: it does not begin with a record");
+    DumpFile file;
+    std::string line;
+    Record last;
+    uint64_t hash = kOffsetBasis, hash_before = kOffsetBasis;
+    for (size_t number = 1; std::getline(in, line); ++number) {
+        if (in.eof()) refuse(path, "the dump was cut short: its last line has no end");
+        if (line.size() > kLongestLine) refuse(path, "damaged dump: a line without an end");
+        if (number > 1 && last["record"] == "end") {
+            refuse(path, "damaged dump: there is more behind its last record");
+        }
+        Record record = parse(path, line, number);
+        if (number == 1) check_first(path, record, &file);
+        if (number > 2) file.records.push_back(std::move(last));
+        hash_before = hash;
+        hash_line(line, &hash);
+        last = std::move(record);
+    }
+    if (in.bad()) throw Failure(path + " cannot be read: " + std::strerror(errno), kUsage);
+    check_last(path, last, file.records.size() + 1, hash_before);
+    return file;
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// dump_file: reads a dump, and refuses one that is none, of another version, or not whole.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace quire::cli {
+
+using Record = nlohmann::ordered_json;
+
+struct DumpFile {
+    uint64_t version = 0;
+    bool tokens = false;
+    std::vector<Record> records;  // between the first and the last, in their order
+
+    std::vector<const Record *> of(const std::string &kind) const;
+};
+
+DumpFile read_dump(const std::string &path);
+
+// What tells a record from others of its kind, as words: "block group 0 device id 3".
+std::string identity(const Record &record);
+
+}  // namespace quire::cli

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dump: `quire dump` shows what a dump of a cache holds, compares two, and refuses what is none.
+
+    dump.py QUIRE
+"""
+
+import json
+import pathlib
+import tempfile
+
+from program import expect, refuses, run
+
+
+def done(*arguments):
+    code, out, err = run(*arguments)
+    expect(code == 0, f"{arguments}: {err}")
+    return out
+
+
+def replayed(folder, name, limit):
+    trace, path = folder / "day.jsonl", folder / name
+    done("trace", "--requests", "40", "--seed", "3", "--output", trace)
+    done("replay", trace, "--blocks", "4096", "--limit", limit, "--dump", path)
+    return path
+
+
+def fnv1a(text):
+    value = 0xCBF29CE484222325
+    for byte in text:
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
+def with_new_sum(lines):
+    """A dump that is whole, whatever its lines say."""
+    body = b"".join(line + b"\n" for line in lines)
+    end = {"record": "end", "records": len(lines), "fnv1a": f"0x{fnv1a(body):016x}"}
+    return body + json.dumps(end, separators=(",", ":")).encode() + b"\n"
+
+
+def dump_is_shown(path):
+    table = done("dump", path)
+    expect(table.startswith("quire dump 1, library 0.1, without tokens\n"), table[:200])
+    expect("group  tier    free" in table and "namespace" in table, table)
+    records = json.loads(done("dump", path, "--json"))
+    expect(records["version"] == 1 and records["tokens"] is False, "what it is")
+    expect(len(records["block"]) == 4096 and records["block"][0]["state"] == "null", "blocks")
+    cached = sum(block["state"] == "cached" for block in records["block"])
+    expect(cached == len(records["node"]) > 0, "a node for each cached block")
+    row = [line for line in table.splitlines() if line.startswith("0      device")]
+    expect(len(row) == 1 and str(cached) in row[0].split(), table)
+
+
+def two_are_compared(folder, path):
+    expect(done("dump", "--diff", path, path) == "no record differs\n", "the same dump")
+    expect(done("dump", "--diff", path, path, "--json") == "[]\n", "and as JSON")
+    lines = path.read_bytes().splitlines()[:-1]
+    changed = []
+    for line in lines:
+        record = json.loads(line)
+        if record["record"] == "block" and record["id"] == 7:
+            record["refs"], record["state"] = record["refs"] + 3, "held"
+        if record["record"] == "node" and record["id"] == 0:
+            continue
+        changed.append(json.dumps(record, separators=(",", ":")).encode())
+    changed.append(b'{"record":"sequence","id":5}')
+    other = folder / "other.dump"
+    other.write_bytes(with_new_sum(changed))
+    words = done("dump", "--diff", path, other).splitlines()
+    expect(len(words) == 3, words)
+    expect("- node id 0" in words and "+ sequence id 5" in words, words)
+    expect(any(line.startswith("  block group 0 device id 7: state ") and "refs 0 -> 3" in line
+               for line in words), words)
+    rows = json.loads(done("dump", "--diff", path, other, "--json"))
+    expect(sorted(row["change"] for row in rows) == ["added", "differs", "removed"], rows)
+
+
+def what_is_none_is_refused(folder, path):
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+
+    def written(name, text):
+        (folder / name).write_bytes(text)
+        return "dump", folder / name
+
+    later = with_new_sum([b'{"record":"quire dump","version":2,"tokens":false}'])
+    flipped = whole.replace(b'"refs":0', b'"refs":1', 1)
+    fewer = b"".join(lines[:5] + lines[6:])
+    refuses([
+        (written("cut.dump", whole[:-5]), "cut short: its last line has no end"),
+        (written("short.dump", b"".join(lines[:-1])), "cut short: its last record is missing"),
+        (written("flipped.dump", flipped), "checksum"),
+        (written("fewer.dump", fewer), "records, and has"),
+        (written("longer.dump", whole + lines[3]), "more behind its last record"),
+        (written("later.dump", later), "a dump of version 2, and this command reads version 1"),
+        (written("foreign.dump", b'{"record":"other"}\n'), "no dump of a cache"),
+        (written("empty.dump", b""), "no dump of a cache: it is empty"),
+        (written("broken.dump", lines[0] + b"nonsense\n"), "line 2 is no record"),
+        (("dump", __file__), "no dump of a cache"),
+        (("dump", "/dev/zero"), "no dump of a cache"),
+        (("dump", folder), "is a folder"),
+        (("dump", folder / "none.dump"), "No such file"),
+        (("dump", path, path), "--diff"),
+        (("dump", "--diff", path), "name both"),
+        (("dump",), "required"),
+    ])
+    code, out, _ = run("dump", "--help")
+    expect(code == 0 and "example: quire dump" in out, out)
+
+
+with tempfile.TemporaryDirectory() as name:
+    place = pathlib.Path(name)
+    dump = replayed(place, "day.dump", 40)
+    dump_is_shown(dump)
+    two_are_compared(place, dump)
+    what_is_none_is_refused(place, dump)
+    expect(replayed(place, "again.dump", 0).stat().st_size > 0, "all of the trace")
+print("ok")
