@@ -28,6 +28,7 @@ Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out
     auto batch = std::make_unique<quire_batch>(&cache->instance->host);
     batch->cache = cache;
     QUIRE_TRY(cache->core.create_batch(desc, &batch->core, sink));
+    cache->note_memory();
     *out = batch.release();
     return Status{};
 }
@@ -48,7 +49,8 @@ Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t
     if (!cache->on_devices) {
         return fail(QUIRE_E_UNSUPPORTED, "the cache has no memory: it keeps books only");
     }
-    QUIRE_TRY(not_forked());
+    QUIRE_TRY(cache->lock.check());
+    QUIRE_TRY(usable(queue->device));
     QUIRE_TRY(batch->core.check_fresh());
     // Behind this the cache stays where it is: it is moved only when no step is committed.
     if (!batch->core.committed())
@@ -168,6 +170,7 @@ quire_status quire_batch_destroy(quire_batch *batch, quire_error *error) {
                 return fail(QUIRE_E_BUSY, "a step that was committed into it is not done");
             }
             core.forget_batch(&batch->core);
+            cache->note_memory();
             delete batch;
             return Status{};
         });
@@ -197,7 +200,8 @@ quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args, quire
         quire_be_kv_write write{};
         QUIRE_TRY(describe_kv_write(batch->core, full, launch, &write));
         if (write.token_count == 0) return Status{};
-        std::lock_guard<std::mutex> lock(queue->core.mutex);
+        QueueUse use(&queue->core);
+        QUIRE_TRY(use.status());
         return ask<&quire_backend_api::kv_write>(*queue->device->core.api, sink, queue->core.handle,
                                                  static_cast<const quire_be_kv_write *>(&write));
     });
@@ -214,7 +218,8 @@ quire_status quire_attend(quire_batch *batch, const quire_attend_args *args, qui
         if (plan == nullptr) return fail(QUIRE_E_ARG, "the batch has no attention options");
         quire_be_attention attention{};
         QUIRE_TRY(describe_attention(batch->core, full, launch, &attention));
-        std::lock_guard<std::mutex> lock(queue->core.mutex);
+        QueueUse use(&queue->core);
+        QUIRE_TRY(use.status());
         return ask<&quire_backend_api::attention>(
             *queue->device->core.api, sink, queue->core.handle, plan,
             static_cast<const quire_be_attention *>(&attention));
@@ -227,12 +232,13 @@ quire_status quire_attention_merge(quire_queue *queue, const quire_merge_args *a
         quire_merge_args full;
         QUIRE_TRY(read(args, &full));
         QUIRE_TRY(need(queue, "queue is NULL"));
-        QUIRE_TRY(not_forked());
+        QUIRE_TRY(usable(queue->device));
         quire_be_merge merge{};
         QUIRE_TRY(check_merge(full, &merge));
         const quire_backend_api &api = *queue->device->core.api;
         if (api.merge == nullptr) return fail(QUIRE_E_UNSUPPORTED, "the backend merges no states");
-        std::lock_guard<std::mutex> lock(queue->core.mutex);
+        QueueUse use(&queue->core);
+        QUIRE_TRY(use.status());
         return ask<&quire_backend_api::merge>(api, sink, queue->core.handle,
                                               static_cast<const quire_be_merge *>(&merge));
     });

@@ -38,7 +38,11 @@ Status create_cache(quire_instance *instance, const quire_cache_desc &desc, quir
     cache->on_devices = desc.shard_count != 0;
     QUIRE_TRY(read_groups(desc, groups));
     if (desc.shard_count != 0) QUIRE_TRY(not_forked());
+    DeviceStay stay;
+    QUIRE_TRY(stay.begin(cache->devices));
     QUIRE_TRY(cache->core.create(desc, groups, ranges, seeds, sink));
+    stay.last();
+    cache->note_memory();
     ++instance->children;
     *out = cache.release();
     return Status{};
@@ -71,8 +75,12 @@ quire_status quire_cache_destroy(quire_cache *cache, quire_error *error) {
         });
     if (status < 0) return status;
     return guard("cache_destroy", error, [&](quire_error *) -> Status {
-        --cache->instance->children;
+        quire_instance *instance = cache->instance;
+        std::vector<quire_device *> devices;
+        devices.swap(cache->devices);
         delete cache;
+        for (quire_device *device : devices) device->core.leave();
+        --instance->children;
         return Status{};
     });
 }

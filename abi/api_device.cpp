@@ -235,7 +235,11 @@ quire_status quire_instance_destroy(quire_instance *instance, quire_error *error
             return fail(QUIRE_E_BUSY, "devices and caches are alive: {} of them",
                         instance->children.load());
         }
-        delete instance;
+        if (instance->has_abandoned) {
+            keep_for_ever(&instance->kept);
+        } else {
+            delete instance;
+        }
         return Status{};
     });
 }
@@ -320,6 +324,7 @@ quire_status quire_device_open(quire_instance *instance, const quire_device_desc
 quire_status quire_device_close(quire_device *device, quire_error *error) {
     return guard("device_close", error, [&](quire_error *sink) -> Status {
         QUIRE_TRY(need(device, "device is NULL"));
+        QUIRE_TRY(check_kept(device));
         if (device->core.children != 0) {
             return fail(QUIRE_E_BUSY, "queues, fences, memories and caches are alive: {} of them",
                         device->core.children.load());
@@ -347,7 +352,7 @@ quire_status quire_device_get_info(quire_device *device, quire_device_info *info
     return guard("device_get_info", error, [&](quire_error *sink) -> Status {
         QUIRE_TRY(need(device, "device is NULL"));
         QUIRE_TRY(check_output(info));
-        QUIRE_TRY(not_forked());
+        QUIRE_TRY(usable(device));
         quire_be_device_props props{};
         QUIRE_TRY(ask_props(device->core, &props, sink));
         quire_device_info full{};

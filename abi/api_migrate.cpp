@@ -14,6 +14,8 @@ struct Move {
     std::vector<quire_device *> devices;
     std::unique_ptr<Migration> migration;
     bool begun = false;
+    DeviceStay stay;  // on `devices`, which are the cache's once it was moved
+    Kept kept;
 
     MigrateTarget target() const { return MigrateTarget{desc, ranges}; }
 };
@@ -34,6 +36,7 @@ Status read_move(quire_cache *cache, const quire_migrate_desc *desc, const quire
     }
     QUIRE_TRY(read_shards(full.shards, full.shard_count, full.shard_stride, move->ranges,
                           &move->devices));
+    QUIRE_TRY(move->stay.begin(move->devices));
     move->migration = std::make_unique<Migration>(&cache->instance->host);
     return Status{};
 }
@@ -49,8 +52,10 @@ quire_status begin(const char *function, quire_cache *cache, Move *move, bool wa
                 QUIRE_TRY(core.check_closed());
                 if (waits) QUIRE_TRY(core.await_writes(&awaited, sink));
                 if (awaited.fence != nullptr) return Status{};
-                return core.begin_migration(move->target(), move->migration.get(), &move->begun,
-                                            sink);
+                Status begun =
+                    core.begin_migration(move->target(), move->migration.get(), &move->begun, sink);
+                if (move->begun) cache->note_memory(move->migration->shards.memory());
+                return begun;
             });
         if (status != QUIRE_OK || awaited.fence == nullptr) return status;
         status = guard(function, error, [&](quire_error *sink) -> Status {
@@ -71,10 +76,23 @@ quire_status carry_out(const char *function, quire_cache *cache, Move *move, qui
     quire_status ended =
         cache_call(function, cache, nullptr, [&](Cache &core, quire_error *) -> Status {
             core.end_migration(move->target(), copied, move->migration.get());
-            if (copied.ok()) cache->devices.swap(move->devices);
+            cache->note_memory();
+            if (!copied.ok()) return Status{};
+            std::lock_guard<std::mutex> lock(cache->devices_mutex);
+            if (cache->lock.is_abandoned()) return Status{};
+            cache->devices.swap(move->devices);
+            move->stay.hand_over(move->devices.size());
             return Status{};
         });
     return status < 0 ? status : ended;
+}
+
+// A device may still read what the cache leaves, or write what it was to get.
+Status give_up(std::unique_ptr<Move> move) {
+    keep_for_ever(&move->kept);
+    move->stay.end();
+    move.release();
+    return fail(QUIRE_E_STALE, "the cache was abandoned");
 }
 
 quire_status migrate(const char *function, quire_cache *cache, const quire_migrate_desc *desc,
@@ -93,6 +111,7 @@ quire_status migrate(const char *function, quire_cache *cache, const quire_migra
     if (is_told) write(move->migration->info, info);
     // What the cache left is given back here, and a backend may do anything then.
     quire_status freed = guard(function, error, [&](quire_error *) -> Status {
+        if (move->begun && cache->lock.is_abandoned()) return give_up(std::move(move));
         move.reset();
         return Status{};
     });

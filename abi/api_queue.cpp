@@ -35,7 +35,7 @@ Status check_semaphore(const quire_queue *queue, const quire_native *native) {
     QUIRE_TRY(need(queue, "queue is NULL"));
     QUIRE_TRY(need(native, "native is NULL"));
     QUIRE_TRY(check_native(native));
-    return not_forked();
+    return usable(queue->device);
 }
 
 Status no_semaphores() {
@@ -52,7 +52,7 @@ quire_status quire_queue_create(quire_device *device, const quire_native *native
         QUIRE_TRY(need(device, "device is NULL"));
         QUIRE_TRY(need(out, "out is NULL"));
         QUIRE_TRY(check_native(native));
-        QUIRE_TRY(not_forked());
+        QUIRE_TRY(usable(device));
         const quire_native none{};
         auto queue = std::make_unique<quire_queue>();
         const quire_backend_api &api = *device->core.api;
@@ -71,7 +71,8 @@ quire_status quire_queue_create(quire_device *device, const quire_native *native
         queue->core.number = g_next_queue++;
         queue->core.is_engines = native != nullptr && native->kind != QUIRE_NATIVE_NONE;
         queue->device = device;
-        ++device->core.children;
+        queue->part.queue = queue.get();
+        device->add(&queue->part);
         *out = queue.release();
         return Status{};
     });
@@ -80,6 +81,10 @@ quire_status quire_queue_create(quire_device *device, const quire_native *native
 quire_status quire_queue_destroy(quire_queue *queue, quire_error *error) {
     return guard("queue_destroy", error, [&](quire_error *) -> Status {
         QUIRE_TRY(need(queue, "queue is NULL"));
+        QUIRE_TRY(check_kept(queue->device));
+        if (queue->core.lock.is_abandoned()) {
+            return fail(QUIRE_E_STALE, "the queue was abandoned");
+        }
         if (queue->core.unfinished_steps != 0) {
             return fail(QUIRE_E_BUSY, "steps of a cache on this queue are not done: {} of them",
                         queue->core.unfinished_steps.load());
@@ -89,7 +94,7 @@ quire_status quire_queue_destroy(quire_queue *queue, quire_error *error) {
             tell<&quire_backend_api::queue_release>(api, queue->core.handle);
             tell<&quire_backend_api::fence_destroy>(api, queue->core.fence);
         }
-        --queue->device->core.children;
+        queue->device->remove(&queue->part);
         delete queue;
         return Status{};
     });
@@ -98,12 +103,13 @@ quire_status quire_queue_destroy(quire_queue *queue, quire_error *error) {
 quire_status quire_queue_sync(quire_queue *queue, quire_error *error) {
     return guard("queue_sync", error, [&](quire_error *sink) -> Status {
         QUIRE_TRY(need(queue, "queue is NULL"));
-        QUIRE_TRY(not_forked());
+        QUIRE_TRY(usable(queue->device));
         Queue &core = queue->core;
         const quire_backend_api &api = *core.device->api;
         uint64_t value = 0;
         {
-            std::lock_guard<std::mutex> lock(core.mutex);
+            QueueUse use(&core);
+            QUIRE_TRY(use.status());
             QUIRE_TRY(ask<&quire_backend_api::fence_signal>(api, sink, core.handle, core.fence,
                                                             core.signalled + 1));
             value = ++core.signalled;
@@ -122,11 +128,11 @@ quire_status quire_fence_create(quire_device *device, uint64_t value, quire_fenc
     return guard("fence_create", error, [&](quire_error *sink) -> Status {
         QUIRE_TRY(need(device, "device is NULL"));
         QUIRE_TRY(need(out, "out is NULL"));
-        QUIRE_TRY(not_forked());
+        QUIRE_TRY(usable(device));
         auto fence = std::make_unique<quire_fence>();
         QUIRE_TRY(create_fence(device->core, value, &fence->handle, sink));
         fence->device = device;
-        ++device->core.children;
+        device->add(&fence->part);
         *out = fence.release();
         return Status{};
     });
@@ -135,10 +141,11 @@ quire_status quire_fence_create(quire_device *device, uint64_t value, quire_fenc
 quire_status quire_fence_destroy(quire_fence *fence, quire_error *error) {
     return guard("fence_destroy", error, [&](quire_error *) -> Status {
         QUIRE_TRY(need(fence, "fence is NULL"));
+        QUIRE_TRY(check_kept(fence->device));
         if (!os::forked()) {
             tell<&quire_backend_api::fence_destroy>(*fence->device->core.api, fence->handle);
         }
-        --fence->device->core.children;
+        fence->device->remove(&fence->part);
         delete fence;
         return Status{};
     });
@@ -148,7 +155,7 @@ quire_status quire_fence_read(quire_fence *fence, uint64_t *value, quire_error *
     return guard("fence_read", error, [&](quire_error *sink) -> Status {
         QUIRE_TRY(need(fence, "fence is NULL"));
         QUIRE_TRY(need(value, "value is NULL"));
-        QUIRE_TRY(not_forked());
+        QUIRE_TRY(usable(fence->device));
         return ask<&quire_backend_api::fence_read>(*fence->device->core.api, sink, fence->handle,
                                                    value);
     });
@@ -157,7 +164,7 @@ quire_status quire_fence_read(quire_fence *fence, uint64_t *value, quire_error *
 quire_status quire_fence_signal(quire_fence *fence, uint64_t value, quire_error *error) {
     return guard("fence_signal", error, [&](quire_error *sink) -> Status {
         QUIRE_TRY(need(fence, "fence is NULL"));
-        QUIRE_TRY(not_forked());
+        QUIRE_TRY(usable(fence->device));
         return ask<&quire_backend_api::fence_signal_host>(*fence->device->core.api, sink,
                                                           fence->handle, value);
     });
@@ -167,7 +174,7 @@ quire_status quire_fence_wait(quire_fence *fence, uint64_t value, uint64_t timeo
                               quire_error *error) {
     return guard("fence_wait", error, [&](quire_error *sink) -> Status {
         QUIRE_TRY(need(fence, "fence is NULL"));
-        QUIRE_TRY(not_forked());
+        QUIRE_TRY(usable(fence->device));
         return ask<&quire_backend_api::fence_wait_host>(*fence->device->core.api, sink,
                                                         fence->handle, value, timeout_ns);
     });
@@ -180,8 +187,9 @@ quire_status quire_queue_signal(quire_queue *queue, quire_fence *fence, uint64_t
         QUIRE_TRY(need(fence, "fence is NULL"));
         if (queue->device != fence->device)
             return fail(QUIRE_E_ARG, "the fence is of another device");
-        QUIRE_TRY(not_forked());
-        std::lock_guard<std::mutex> lock(queue->core.mutex);
+        QUIRE_TRY(usable(queue->device));
+        QueueUse use(&queue->core);
+        QUIRE_TRY(use.status());
         return ask<&quire_backend_api::fence_signal>(*queue->device->core.api, sink,
                                                      queue->core.handle, fence->handle, value);
     });
@@ -194,8 +202,9 @@ quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t 
         QUIRE_TRY(need(fence, "fence is NULL"));
         if (queue->device != fence->device)
             return fail(QUIRE_E_ARG, "the fence is of another device");
-        QUIRE_TRY(not_forked());
-        std::lock_guard<std::mutex> lock(queue->core.mutex);
+        QUIRE_TRY(usable(queue->device));
+        QueueUse use(&queue->core);
+        QUIRE_TRY(use.status());
         return ask<&quire_backend_api::fence_wait>(*queue->device->core.api, sink,
                                                    queue->core.handle, fence->handle, value);
     });
@@ -207,7 +216,8 @@ quire_status quire_queue_signal_native(quire_queue *queue, const quire_native *n
         QUIRE_TRY(check_semaphore(queue, native));
         const quire_backend_api &api = *queue->device->core.api;
         if (api.native_signal == nullptr) return no_semaphores();
-        std::lock_guard<std::mutex> lock(queue->core.mutex);
+        QueueUse use(&queue->core);
+        QUIRE_TRY(use.status());
         return ask<&quire_backend_api::native_signal>(api, sink, queue->core.handle, native);
     });
 }
@@ -218,7 +228,8 @@ quire_status quire_queue_after_native(quire_queue *queue, const quire_native *na
         QUIRE_TRY(check_semaphore(queue, native));
         const quire_backend_api &api = *queue->device->core.api;
         if (api.native_wait == nullptr) return no_semaphores();
-        std::lock_guard<std::mutex> lock(queue->core.mutex);
+        QueueUse use(&queue->core);
+        QUIRE_TRY(use.status());
         return ask<&quire_backend_api::native_wait>(api, sink, queue->core.handle, native);
     });
 }
@@ -233,7 +244,7 @@ quire_status quire_memory_create(quire_device *device, const quire_memory_desc *
         if (full.size_bytes == 0) return fail(QUIRE_E_ARG, "size_bytes is 0");
         if (full.kind > QUIRE_MEMORY_HOST)
             return fail(QUIRE_E_ARG, "kind {} is not known", full.kind);
-        QUIRE_TRY(not_forked());
+        QUIRE_TRY(usable(device));
         bool is_imported = full.host_pointer != nullptr;
         if (is_imported && full.kind != QUIRE_MEMORY_HOST) {
             return fail(QUIRE_E_ARG, "host_pointer is set, and the kind is not QUIRE_MEMORY_HOST");
@@ -251,7 +262,7 @@ quire_status quire_memory_create(quire_device *device, const quire_memory_desc *
             QUIRE_TRY(allocate_memory(device->core, full.size_bytes, memory->backend_kind(),
                                       &memory->address, &memory->host_pointer, sink));
         }
-        ++device->core.children;
+        device->add(&memory->part);
         *out = memory.release();
         return Status{};
     });
@@ -260,11 +271,12 @@ quire_status quire_memory_create(quire_device *device, const quire_memory_desc *
 quire_status quire_memory_destroy(quire_memory *memory, quire_error *error) {
     return guard("memory_destroy", error, [&](quire_error *) -> Status {
         QUIRE_TRY(need(memory, "memory is NULL"));
-        Device &device = memory->device->core;
+        QUIRE_TRY(check_kept(memory->device));
         if (!os::forked()) {
-            free_memory(device, memory->address, memory->size_bytes, memory->backend_kind());
+            free_memory(memory->device->core, memory->address, memory->size_bytes,
+                        memory->backend_kind());
         }
-        --device.children;
+        memory->device->remove(&memory->part);
         delete memory;
         return Status{};
     });
@@ -275,6 +287,7 @@ quire_status quire_memory_get_info(quire_memory *memory, quire_memory_info *info
     return guard("memory_get_info", error, [&](quire_error *) -> Status {
         QUIRE_TRY(need(memory, "memory is NULL"));
         QUIRE_TRY(check_output(info));
+        QUIRE_TRY(check_kept(memory->device));
         quire_memory_info full{};
         full.address = memory->address;
         full.host_pointer = memory->host_pointer;
@@ -301,11 +314,12 @@ quire_status quire_memory_copy(quire_queue *queue, quire_memory *dst, uint64_t d
         bool overlaps = dst == src && dst_offset < src_offset + size_bytes &&
                         src_offset < dst_offset + size_bytes;
         if (overlaps) return fail(QUIRE_E_ARG, "the two ranges overlap");
+        QUIRE_TRY(usable(queue->device));
         if (size_bytes == 0) return Status{};
-        QUIRE_TRY(not_forked());
         quire_be_copy copy{dst->address + dst_offset, src->address + src_offset, size_bytes,
                            copy_kind(dst, src), 0};
-        std::lock_guard<std::mutex> lock(queue->core.mutex);
+        QueueUse use(&queue->core);
+        QUIRE_TRY(use.status());
         return ask<&quire_backend_api::copy>(*queue->device->core.api, sink, queue->core.handle,
                                              static_cast<const quire_be_copy *>(&copy),
                                              uint32_t{1});

@@ -35,7 +35,14 @@ struct Backend {
     std::atomic<uint32_t> open_devices{0};
 };
 
-// Held while a call runs; refuses a thread that holds it already, which is one in a callback.
+// In an object that was abandoned: it is never freed, and leak checkers see that it is meant so.
+struct Kept {
+    Kept *next = nullptr;
+};
+void keep_for_ever(Kept *kept);
+
+// Held while a call runs; refuses a thread that holds it already, which is one in a callback, and
+// everybody once the object was abandoned.
 class CallLock {
  public:
     Status enter() {
@@ -43,17 +50,25 @@ class CallLock {
         if (owner_.load(std::memory_order_relaxed) == self) {
             return fail(QUIRE_E_REENTRANT, "called from a callback of the same cache");
         }
-        mutex_.lock();
+        if (!turnstile_.enter()) return check();
         owner_.store(self, std::memory_order_relaxed);
         return Status{};
     }
     void leave() {
         owner_.store(0, std::memory_order_relaxed);
-        mutex_.unlock();
+        turnstile_.leave();
+    }
+    bool abandon() { return turnstile_.abandon(); }
+    bool is_abandoned() const { return turnstile_.is_abandoned(); }
+    // For calls that do not enter.
+    Status check() const {
+        if (!is_abandoned()) [[likely]]
+            return Status{};
+        return fail(QUIRE_E_STALE, "the cache was abandoned");
     }
 
  private:
-    std::mutex mutex_;
+    Turnstile turnstile_;
     std::atomic<uintptr_t> owner_{0};
 };
 
@@ -85,28 +100,84 @@ struct quire_instance {
     std::vector<std::unique_ptr<quire::abi::Backend>> backends;
     std::vector<std::string> searched;  // directories, for the words when nothing was found
     std::atomic<uint32_t> children{0};
+    std::atomic<bool> has_abandoned{false};  // what was abandoned uses it for ever
+    quire::abi::Kept kept;
     const quire_host_info *host_info = nullptr;
     uint64_t process = quire::os::process_number();
 };
+
+namespace quire::abi {
+
+// A queue, fence or memory, as its device lists it: one that is abandoned keeps them.
+struct DevicePart {
+    DevicePart *previous = nullptr;
+    DevicePart *next = nullptr;
+    quire_queue *queue = nullptr;  // if it is one
+};
+
+}  // namespace quire::abi
 
 struct quire_device {
     quire::Device core;
     quire_instance *instance = nullptr;
     quire::abi::Backend *backend = nullptr;
+    std::mutex parts_mutex;  // `parts`; no backend is called in it
+    quire::abi::DevicePart *parts = nullptr;
+    quire::abi::Kept kept;
+
+    void add(quire::abi::DevicePart *part) {
+        ++core.children;
+        std::lock_guard<std::mutex> lock(parts_mutex);
+        part->next = parts;
+        if (parts != nullptr) parts->previous = part;
+        parts = part;
+        if (core.is_abandoned() && part->queue != nullptr) give_up(part->queue);
+    }
+    void remove(quire::abi::DevicePart *part) {
+        --core.children;
+        if (quire::os::forked()) return;  // a thread of the parent's may have the lock for ever
+        std::lock_guard<std::mutex> lock(parts_mutex);
+        (part->previous != nullptr ? part->previous->next : parts) = part->next;
+        if (part->next != nullptr) part->next->previous = part->previous;
+    }
+
+ private:
+    static void give_up(quire_queue *queue);
 };
 
 struct quire_queue {
     quire::Queue core;
     quire_device *device = nullptr;
+    quire::abi::DevicePart part;
 };
+
+inline void quire_device::give_up(quire_queue *queue) { queue->core.lock.abandon(); }
 
 struct quire_fence {
     quire_be_fence *handle = nullptr;
     quire_device *device = nullptr;
+    quire::abi::DevicePart part;
 };
+
+namespace quire::abi {
+
+// For calls that give something back, in a forked child too.
+inline Status check_kept(const quire_device *device) {
+    if (!device->core.is_abandoned()) [[likely]]
+        return Status{};
+    return fail(QUIRE_E_STALE, "the device was abandoned");
+}
+// For all others on a device and its parts.
+inline Status usable(const quire_device *device) {
+    QUIRE_TRY(not_forked());
+    return check_kept(device);
+}
+
+}  // namespace quire::abi
 
 struct quire_memory {
     quire_device *device = nullptr;
+    quire::abi::DevicePart part;
     uint64_t address = 0;
     void *host_pointer = nullptr;
     uint64_t size_bytes = 0;
@@ -128,6 +199,18 @@ struct quire_cache {
     std::vector<quire_device *> devices;  // of the shards; others once the cache was migrated
     bool on_devices = false;              // for ever; else it keeps books only
     uint64_t process = 0;                 // its instance's
+    std::mutex devices_mutex;  // `devices`, against abandoning; no backend is called in it
+    // What devices hold of it; written under the lock, read by abandoning.
+    std::atomic<uint64_t> device_bytes{0};
+    std::atomic<uint64_t> host_bytes{0};
+    quire::abi::Kept kept;
+
+    // REQUIRES: the lock, or nobody else has the cache yet.
+    void note_memory(const quire::DeviceMemory &beside = {}) {
+        quire::DeviceMemory memory = core.memory();
+        device_bytes = memory.device_bytes + beside.device_bytes;
+        host_bytes = memory.host_bytes + beside.host_bytes;
+    }
 
     // The shard that is on the device, or as many as there are.
     uint32_t shard_on(const quire_device *device) const {
@@ -136,6 +219,40 @@ struct quire_cache {
         return shard;
     }
 };
+
+namespace quire::abi {
+
+// A cache's being on devices, which a device that is to be abandoned asks for.
+class DeviceStay {
+ public:
+    DeviceStay() = default;
+    ~DeviceStay() { end(); }
+    DeviceStay(const DeviceStay &) = delete;
+    DeviceStay &operator=(const DeviceStay &) = delete;
+
+    // devices: lives for as long.
+    Status begin(const std::vector<quire_device *> &devices) {
+        devices_ = &devices;
+        for (quire_device *device : devices) {
+            if (!device->core.join()) return fail(QUIRE_E_STALE, "a shard's device was abandoned");
+            ++count_;
+        }
+        return Status{};
+    }
+    // It lasts beyond this object: the cache has it now.
+    void last() { count_ = 0; }
+    // The cache took over these devices, and left those that are now in their place.
+    void hand_over(size_t count) { count_ = count; }
+    void end() {
+        while (count_ > 0) (*devices_)[--count_]->core.leave();
+    }
+
+ private:
+    const std::vector<quire_device *> *devices_ = nullptr;
+    size_t count_ = 0;
+};
+
+}  // namespace quire::abi
 
 struct quire_batch {
     explicit quire_batch(const quire::HostAllocator *host) : core(host) {}

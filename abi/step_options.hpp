@@ -36,6 +36,9 @@ inline Status make_options(const quire_cache *cache, const quire_step_desc &desc
         if (desc.queues[i]->device != cache->devices[i]) {
             return fail(QUIRE_E_ARG, "queues[{}] is of another device than shard {}", i, i);
         }
+        if (desc.queues[i]->core.lock.is_abandoned()) {
+            return fail(QUIRE_E_STALE, "queues[{}] was abandoned", i);
+        }
         out->queues[i] = &desc.queues[i]->core;
     }
     return Status{};

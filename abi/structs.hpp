@@ -82,7 +82,8 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
     RULE(quire_size_info, 80, 0, 0, 0)         \
     RULE(quire_calibration_info, 32, 0, 0, 0)  \
     RULE(quire_calibration_layer, 32, 0, 0, 0) \
-    RULE(quire_migrate_info, 80, 0, 0, 0)
+    RULE(quire_migrate_info, 80, 0, 0, 0)      \
+    RULE(quire_abandon_info, 40, 0, 0, 0)
 
 #define QUIRE_RESERVED(type, field) offsetof(type, field), sizeof(type::field)
 

@@ -53,6 +53,16 @@ void Batch::release() {
     shards_.clear();
 }
 
+void Batch::add_memory(DeviceMemory *sum) const {
+    for (const Shard &shard : shards_) {
+        if (!has_memory_) continue;
+        if (shard.base != 0) sum->device_bytes += size_bytes_;
+        for (const ImageMemory &image : shard.images) {
+            if (image.bytes != nullptr) sum->host_bytes += size_bytes_;
+        }
+    }
+}
+
 Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry) {
     uint32_t views = desc.views | (desc.attention_count != 0 ? kAttentionViews : 0);
     if (max_mask_words_ != 0) views |= QUIRE_VIEW_MASK | QUIRE_VIEW_POSITIONS;

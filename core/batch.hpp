@@ -63,6 +63,7 @@ class Batch {
         return fail(QUIRE_E_STALE, "the cache was migrated: destroy the batch and make a new one");
     }
     Batch *next = nullptr;  // of the cache's batches
+    void add_memory(DeviceMemory *sum) const;
 
     Status fits(const BatchNeed &need) const;
     // May an image be written, for a step on the queue? BUSY while earlier steps need theirs.

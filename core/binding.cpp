@@ -179,6 +179,15 @@ uint64_t Binding::host_bytes() const {
     return bytes;
 }
 
+void Binding::add_memory(DeviceMemory *sum) const {
+    sum->device_bytes += pool_bytes();
+    sum->host_bytes += host_bytes();
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        sum->device_bytes += scales_[g].device_bytes() + amax_[g].device_bytes();
+        sum->host_bytes += scales_[g].host_bytes() + amax_[g].host_bytes();
+    }
+}
+
 quire_be_copy Binding::describe(const quire_block_copy &copy) const {
     const quire_be_pool &pool = pools_[copy.group];
     uint64_t stride = static_cast<uint64_t>(pool.block_stride);

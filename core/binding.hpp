@@ -54,6 +54,8 @@ class Binding {
     }
     uint64_t pool_bytes() const;
     uint64_t host_bytes() const;
+    // With what lies beside the pools.
+    void add_memory(DeviceMemory *sum) const;
     // What a block of the group holds here. REQUIRES: holds(group).
     BlockPart part(uint32_t group) const {
         return part_of(pools_[group], first_layer_[group], first_head_[group]);

@@ -357,6 +357,14 @@ Status Cache::create_batch(const quire_batch_desc &desc, Batch *batch, quire_err
     return Status{};
 }
 
+DeviceMemory Cache::memory() const {
+    DeviceMemory sum = shards_.memory();
+    for (const Batch *batch = batches_; batch != nullptr; batch = batch->next) {
+        batch->add_memory(&sum);
+    }
+    return sum;
+}
+
 void Cache::forget_batch(Batch *batch) {
     Batch **link = &batches_;
     while (*link != batch) link = &(*link)->next;

@@ -178,6 +178,8 @@ class Cache {
     }
     const Shards &shards() const { return shards_; }
     uint32_t batch_count() const { return batch_count_; }
+    // What devices hold of it, batches included.
+    DeviceMemory memory() const;
 
  private:
     friend class CacheCheck;

@@ -13,6 +13,12 @@
 
 namespace quire {
 
+namespace {
+
+constexpr uint64_t kNeverReached = QUIRE_FENCE_FAILED - 1;
+
+}  // namespace
+
 Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome,
                      quire_error *error) {
     StepRecord *record = nullptr;
@@ -77,13 +83,15 @@ Status Cache::wait_for_native(StepRecord *record, const quire_native &native, qu
     if (api.native_wait == nullptr) {
         return fail(QUIRE_E_UNSUPPORTED, "the device's backend knows no native semaphores");
     }
-    std::lock_guard<std::mutex> lock(queue->mutex);
+    QueueUse use(queue);
+    QUIRE_TRY(use.status());
     return ask<&quire_backend_api::native_wait>(api, error, queue->handle, &native);
 }
 
 Status Cache::signal(StepRecord *record, uint32_t shard, quire_error *error) {
     Queue *queue = record->queues[shard];
-    std::lock_guard<std::mutex> lock(queue->mutex);
+    QueueUse use(queue);
+    QUIRE_TRY(use.status());
     QUIRE_TRY(ask<&quire_backend_api::fence_signal>(*queue->device->api, error, queue->handle,
                                                     queue->fence, queue->signalled + 1));
     record->fence_values[shard] = ++queue->signalled;
@@ -98,7 +106,10 @@ void Cache::abandon(StepRecord *record) {
     bool running = false;
     for (uint32_t i = 0; i < record->shard_count; ++i) {
         record->fence_values[i] = 0;  // a device that takes not even a fence is taken for dead
-        bool is_tracked = signal(record, i, &ignored).ok();
+        // On a queue that was abandoned anything may run, and no fence will say so.
+        bool is_abandoned = record->queues[i]->lock.is_abandoned();
+        if (is_abandoned) record->fence_values[i] = kNeverReached;
+        bool is_tracked = is_abandoned || signal(record, i, &ignored).ok();
         if (!is_tracked) shards_.note_untracked(i);
         running |= is_tracked;
     }
@@ -130,6 +141,10 @@ Status Cache::read_fences(const StepRecord &record, bool *passed, bool *failed,
         if (record.fence_values[i] == 0) continue;  // nothing of it can run there, see abandon
         uint64_t value = 0;
         Queue *queue = record.queues[i];
+        if (queue->lock.is_abandoned()) {
+            *passed = false;
+            return Status{};
+        }
         QUIRE_TRY(
             ask<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence, &value));
         *passed = value >= record.fence_values[i];

@@ -395,7 +395,13 @@ Status Cache::wait_for_step(const StepRecord &record, const StepRecord &other, q
     for (uint32_t i = 0; i < record.shard_count; ++i) {
         Queue *queue = record.queues[i];
         if (queue == other.queues[i]) continue;
-        std::lock_guard<std::mutex> lock(queue->mutex);
+        if (other.queues[i]->lock.is_abandoned()) {
+            return fail(QUIRE_E_DEVICE_LOST,
+                        "a sequence of the step ran last in step {}, on a queue that was abandoned",
+                        other.number);
+        }
+        QueueUse use(queue);
+        QUIRE_TRY(use.status());
         QUIRE_TRY(ask<&quire_backend_api::fence_wait>(*queue->device->api, error, queue->handle,
                                                       other.queues[i]->fence,
                                                       other.fence_values[i]));
@@ -410,7 +416,8 @@ Status Cache::check_queues(const StepRecord &record, quire_error *error) {
     for (uint32_t i = 0; i < record.shard_count; ++i) {
         Queue *queue = record.queues[i];
         if (!queue->is_engines) continue;
-        std::lock_guard<std::mutex> lock(queue->mutex);
+        QueueUse use(queue);
+        QUIRE_TRY(use.status());
         Status asked = ask<&quire_backend_api::fence_wait>(*queue->device->api, error,
                                                            queue->handle, queue->fence, 0);
         if (asked.code == QUIRE_E_BUSY) return asked;
@@ -421,7 +428,8 @@ Status Cache::check_queues(const StepRecord &record, quire_error *error) {
 Status Cache::enqueue_on(uint32_t shard, const StepRecord &record, Batch *batch,
                          quire_error *error) {
     Queue *queue = record.queues[shard];
-    std::lock_guard<std::mutex> lock(queue->mutex);
+    QueueUse use(queue);
+    QUIRE_TRY(use.status());
     QUIRE_TRY(shards_.enqueue(shard, queue, record.copies, &ledger_, error));
     return batch != nullptr ? batch->upload(shard, queue, error) : Status{};
 }

@@ -2,14 +2,15 @@
 //
 // device: an opened device of a backend, and its queues, as the core sees them.
 //
-// Threads: a Device is constant once open. A queue's mutex serialises what is enqueued on it.
+// Threads: a Device is constant once open, but for its counts. A queue's lock serialises what is
+// enqueued on it.
 #pragma once
 
 #include <atomic>
-#include <mutex>
 
 #include "quire/plugin/backend.h"
 #include "status.hpp"
+#include "turnstile.hpp"
 
 namespace quire {
 
@@ -19,17 +20,68 @@ struct Device {
     quire_be_device_props props{};
     uint32_t flags = 0;                 // QUIRE_DEVICE_*: asked for
     std::atomic<uint32_t> children{0};  // queues, fences, memories, caches
+    // What is allocated on it, and imported: kept by slot.hpp.
+    mutable std::atomic<uint64_t> device_bytes{0};
+    mutable std::atomic<uint64_t> host_bytes{0};
+    mutable std::atomic<uint64_t> engine_bytes{0};
+
+    // A cache comes to be on it. False: it was abandoned.
+    [[nodiscard]] bool join() {
+        if ((caches_.fetch_add(1) & kAbandoned) == 0) return true;
+        --caches_;
+        return false;
+    }
+    void leave() { --caches_; }
+    // Gives it up unless caches are on it, then *caches says how many; 0: it was given up before.
+    bool abandon(uint32_t *caches) {
+        uint32_t now = 0;
+        if (caches_.compare_exchange_strong(now, kAbandoned)) return true;
+        *caches = now & ~kAbandoned;
+        return false;
+    }
+    bool is_abandoned() const { return (caches_.load() & kAbandoned) != 0; }
+
+ private:
+    static constexpr uint32_t kAbandoned = 1u << 31;
+    std::atomic<uint32_t> caches_{0};  // neither destroyed nor abandoned
+};
+
+// Bytes that a device can reach: its own, and the host's.
+struct DeviceMemory {
+    uint64_t device_bytes = 0;
+    uint64_t host_bytes = 0;
 };
 
 struct Queue {
     Device *device = nullptr;
     quire_be_queue *handle = nullptr;
     quire_be_fence *fence = nullptr;  // signalled once a finished step
-    uint64_t signalled = 0;           // last value enqueued; under the mutex
+    uint64_t signalled = 0;           // last value enqueued; under the lock
     uint64_t number = 0;              // names the queue on the timeline
     bool is_engines = false;          // a stream of the engine's own
     std::atomic<uint32_t> unfinished_steps{0};
-    std::mutex mutex;
+    Turnstile lock;
+};
+
+// A queue for the length of a scope, unless it was abandoned.
+class QueueUse {
+ public:
+    explicit QueueUse(Queue *queue) : queue_(queue), holds_(queue->lock.enter()) {}
+    ~QueueUse() {
+        if (holds_) queue_->lock.leave();
+    }
+    QueueUse(const QueueUse &) = delete;
+    QueueUse &operator=(const QueueUse &) = delete;
+
+    Status status() const {
+        if (holds_) [[likely]]
+            return Status{};
+        return fail(QUIRE_E_STALE, "the queue was abandoned");
+    }
+
+ private:
+    Queue *queue_;
+    bool holds_;
 };
 
 }  // namespace quire

@@ -62,6 +62,11 @@ class Shards {
     void swap(Shards &other);
 
     uint32_t count() const { return count_; }
+    DeviceMemory memory() const {
+        DeviceMemory sum;
+        for (uint32_t i = 0; i < count_; ++i) bindings_[i]->add_memory(&sum);
+        return sum;
+    }
     Binding &operator[](uint32_t shard) { return *bindings_[shard]; }
     const Binding &operator[](uint32_t shard) const { return *bindings_[shard]; }
 

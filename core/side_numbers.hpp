@@ -26,6 +26,8 @@ class SideNumbers {
 
     uint64_t address() const { return address_; }  // on the device; 0: there are none
     uint64_t count() const { return size_bytes_ / sizeof(float); }
+    uint64_t device_bytes() const { return address_ != 0 ? size_bytes_ : 0; }
+    uint64_t host_bytes() const { return host_address_ != 0 ? size_bytes_ : 0; }
     float *host() { return host_; }
 
     // Copies all of them, and waits for it.

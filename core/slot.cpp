@@ -112,6 +112,19 @@ Status slot_lied(const quire_backend_api &api, quire_error *error, const char *w
     return fail(QUIRE_E_BACKEND, nullptr);
 }
 
+namespace {
+
+std::atomic<uint64_t> &account(const Device &device, uint32_t kind) {
+    if (kind == QUIRE_BE_MEMORY_IMPORTED) return device.engine_bytes;
+    return kind == QUIRE_BE_MEMORY_HOST ? device.host_bytes : device.device_bytes;
+}
+
+void release_memory(const Device &device, uint64_t address, uint64_t size_bytes, uint32_t kind) {
+    tell<&quire_backend_api::mem_free>(*device.api, device.handle, address, size_bytes, kind);
+}
+
+}  // namespace
+
 Status allocate_memory(const Device &device, uint64_t size_bytes, uint32_t kind, uint64_t *address,
                        void **host_pointer, quire_error *error) {
     const quire_backend_api &api = *device.api;
@@ -130,9 +143,10 @@ Status allocate_memory(const Device &device, uint64_t size_bytes, uint32_t kind,
         lie = "mem_alloc gave memory of the host that the host cannot reach";
     }
     if (lie != nullptr) {
-        if (found != 0) free_memory(device, found, size_bytes, kind);
+        if (found != 0) release_memory(device, found, size_bytes, kind);
         return slot_lied(api, error, lie);
     }
+    account(device, kind) += size_bytes;
     *address = found;
     *host_pointer = pointer;
     return Status{};
@@ -151,15 +165,18 @@ Status import_memory(const Device &device, void *host_pointer, uint64_t size_byt
                                                   size_bytes, &found));
     if (found == 0) return slot_lied(api, error, "mem_import gave no address");
     if (found > UINT64_MAX - size_bytes) {
-        free_memory(device, found, size_bytes, QUIRE_BE_MEMORY_IMPORTED);
+        release_memory(device, found, size_bytes, QUIRE_BE_MEMORY_IMPORTED);
         return slot_lied(api, error, "mem_import gave memory that reaches past the address space");
     }
+    device.engine_bytes += size_bytes;
     *address = found;
     return Status{};
 }
 
 void free_memory(const Device &device, uint64_t address, uint64_t size_bytes, uint32_t kind) {
-    tell<&quire_backend_api::mem_free>(*device.api, device.handle, address, size_bytes, kind);
+    if (device.is_abandoned()) return;  // it may still be written
+    release_memory(device, address, size_bytes, kind);
+    account(device, kind) -= size_bytes;
 }
 
 }  // namespace quire

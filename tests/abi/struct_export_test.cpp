@@ -293,7 +293,21 @@ class Exported : public testing::Test {
         });
     }
 
+    // Of a cache that keeps books only; what of it was left is little, and stays.
+    quire_status abandon(quire_abandon_info *out) {
+        quire_group_desc groups = group();
+        quire_cache_desc desc = cache_of(&groups, sizeof groups);
+        quire_cache *cache = nullptr;
+        EXPECT_EQ(w.api.cache_create(w.instance, &desc, &cache, nullptr), QUIRE_OK);
+        quire_status s = w.api.cache_abandon(cache, out, nullptr);
+        if (s < 0) {
+            EXPECT_EQ(w.api.cache_destroy(cache, nullptr), QUIRE_OK);
+        }
+        return s;
+    }
+
     void add_outputs() {
+        output<quire_abandon_info>([this](quire_abandon_info *out) { return abandon(out); });
         output<quire_backend_info>([this](quire_backend_info *out) {
             return w.api.backend_get_info(w.instance, 0, out, nullptr);
         });

@@ -9,6 +9,7 @@
 #ifndef QUIRE_API_H
 #define QUIRE_API_H
 
+#include "abandon.h"
 #include "attention.h"
 #include "base.h"
 #include "cache.h"
@@ -160,7 +161,11 @@ extern "C" {
     QUIRE_FN(queue_after_native,                                                                   \
              (quire_queue * queue, const quire_native *native, quire_error *error))                \
     QUIRE_FN(cache_dump, (quire_cache * cache, uint32_t flags, void *buffer, uint64_t capacity,    \
-                          uint64_t *size_bytes, quire_error *error))
+                          uint64_t *size_bytes, quire_error *error))                               \
+    QUIRE_FN(cache_abandon, (quire_cache * cache, quire_abandon_info * info, quire_error * error)) \
+    QUIRE_FN(queue_abandon, (quire_queue * queue, quire_error * error))                            \
+    QUIRE_FN(device_abandon,                                                                       \
+             (quire_device * device, quire_abandon_info * info, quire_error * error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

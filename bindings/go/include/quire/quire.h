@@ -10,6 +10,7 @@
  *   log.h        one cache over several processes: a leader and its followers
  *   migrate.h    moving a live cache to other devices
  *   calibration.h  scales of quantised K and V, measured
+ *   abandon.h    the way out when a device answers no more
  *   size.h       what a deployment will hold, from numbers alone
  *   vulkan.h     an engine's own VkDevice, VkQueue and VkSemaphore; not included here
  *   api.h        the table of all functions;  dyn.h loads it with dlopen
@@ -31,6 +32,7 @@
 #ifndef QUIRE_H
 #define QUIRE_H
 
+#include "abandon.h"
 #include "api.h"
 #include "attention.h"
 #include "base.h"

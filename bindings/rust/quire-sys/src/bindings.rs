@@ -203,6 +203,52 @@ pub struct quire_cache {
 pub struct quire_batch {
     _unused: [u8; 0],
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_abandon_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub device_bytes: u64,
+    pub host_bytes: u64,
+    pub engine_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_abandon_info",
+    ][::core::mem::size_of::<quire_abandon_info>() - 40usize];
+    [
+        "Alignment of quire_abandon_info",
+    ][::core::mem::align_of::<quire_abandon_info>() - 8usize];
+    [
+        "Offset of field: quire_abandon_info::struct_size",
+    ][::core::mem::offset_of!(quire_abandon_info, struct_size) - 0usize];
+    [
+        "Offset of field: quire_abandon_info::flags",
+    ][::core::mem::offset_of!(quire_abandon_info, flags) - 4usize];
+    [
+        "Offset of field: quire_abandon_info::next",
+    ][::core::mem::offset_of!(quire_abandon_info, next) - 8usize];
+    [
+        "Offset of field: quire_abandon_info::device_bytes",
+    ][::core::mem::offset_of!(quire_abandon_info, device_bytes) - 16usize];
+    [
+        "Offset of field: quire_abandon_info::host_bytes",
+    ][::core::mem::offset_of!(quire_abandon_info, host_bytes) - 24usize];
+    [
+        "Offset of field: quire_abandon_info::engine_bytes",
+    ][::core::mem::offset_of!(quire_abandon_info, engine_bytes) - 32usize];
+};
+impl Default for quire_abandon_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 pub const QUIRE_ATTENTION_NOT_CAUSAL: _bindgen_ty_6 = 1;
 pub const QUIRE_ATTENTION_BATCH_INVARIANT: _bindgen_ty_6 = 2;
 pub const QUIRE_ATTENTION_MASK: _bindgen_ty_6 = 4;
@@ -3322,10 +3368,30 @@ pub struct quire_api {
             error: *mut quire_error,
         ) -> quire_status,
     >,
+    pub cache_abandon: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            info: *mut quire_abandon_info,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub queue_abandon: ::core::option::Option<
+        unsafe extern "C" fn(
+            queue: *mut quire_queue,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
+    pub device_abandon: ::core::option::Option<
+        unsafe extern "C" fn(
+            device: *mut quire_device,
+            info: *mut quire_abandon_info,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 568usize];
+    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 592usize];
     ["Alignment of quire_api"][::core::mem::align_of::<quire_api>() - 8usize];
     [
         "Offset of field: quire_api::struct_size",
@@ -3546,6 +3612,15 @@ const _: () = {
     [
         "Offset of field: quire_api::cache_dump",
     ][::core::mem::offset_of!(quire_api, cache_dump) - 560usize];
+    [
+        "Offset of field: quire_api::cache_abandon",
+    ][::core::mem::offset_of!(quire_api, cache_abandon) - 568usize];
+    [
+        "Offset of field: quire_api::queue_abandon",
+    ][::core::mem::offset_of!(quire_api, queue_abandon) - 576usize];
+    [
+        "Offset of field: quire_api::device_abandon",
+    ][::core::mem::offset_of!(quire_api, device_abandon) - 584usize];
 };
 pub type quire_get_api_fn = ::core::option::Option<
     unsafe extern "C" fn(
