@@ -34,8 +34,8 @@ const Sequence *Chooser::any() {
 Op Chooser::next() {
     while (queue_.empty()) {
         if (world_.config.device != 0 && rng_.percent(advance_percent_))
-            push(OpKind::advance,
-                 {rng_.below(world_.config.queues), rng_.percent(30) ? 0 : rng_.range(1, 12)});
+            push(OpKind::advance, {rng_.below(world_.config.queues * world_.config.shards),
+                                   rng_.percent(30) ? 0 : rng_.range(1, 12)});
         if (world_.open)
             planning();
         else

@@ -25,7 +25,7 @@ bool World::commit(const Op &op) {
                         config.cross();
         bool running = false;
         for (const Step &step : committed) running |= step.number == batch->last_number;
-        running |= fake_ != nullptr && batch->last_number != 0;  // done, perhaps not noticed
+        running |= on_device() && batch->last_number != 0;  // done, perhaps not noticed
         const Snapshot before = look(over || running);
         status = q_->step_commit(cache_, open->handle, batch->batch, &error_);
         if (over && status != QUIRE_E_BUSY)
@@ -105,7 +105,7 @@ void World::order(Step &step) {
             ++tally_->cross_queue_edges;
         }
     }
-    if (fake_ != nullptr) return actor.clock.fill(~0u);  // the device decides what is ordered
+    if (on_device()) return actor.clock.fill(~0u);  // the device decides what is ordered
     actor.clock[step.queue] = queue_clock_[step.queue][step.queue] + 1;
     queue_clock_[step.queue] = actor.clock;
 }
@@ -121,14 +121,14 @@ void World::run_step(Step &step) {
     for (const Undo &undo : step.undo)
         if (Sequence *seq = find(undo.before.id)) inherit(step, *seq);
     for (size_t i = 0; i < step.rows.size(); ++i) {
-        if (fake_ != nullptr) kernel_ = kernels_[i + 1].get();
+        if (on_device()) kernel_ = i + 1;
         run_row(step, step.rows[i]);
     }
     for (size_t i = 0; i < step.rows.size(); ++i) {
-        if (fake_ != nullptr) kernel_ = kernels_[i + 1 + step.rows.size()].get();
+        if (on_device()) kernel_ = i + 1 + step.rows.size();
         read_row(step, step.rows[i]);
     }
-    kernel_ = nullptr;
+    kernel_ = kNoKernel;
     for (const Row &row : step.rows) note_first_block(*find(row.seq), row.seq);
     for (const Row &row : step.rows) check_tenants(step, *find(row.seq));
     for (const Undo &undo : step.undo) {
@@ -239,7 +239,7 @@ void World::run_row(Step &step, const Row &row) {
         }
     }
     const uint8_t depends = static_cast<uint8_t>(seq.depends_before(row.first) | step.actor.bit);
-    if (kernel_ != nullptr) kernel_->depends = depends;
+    set_depends(depends);
     for (uint32_t p = row.first; p < last; ++p) {
         seq.era[p] = era_after(seq, p);
         seq.depends[p] = depends;
@@ -300,7 +300,7 @@ void World::check_shared(const Step &step, const Sequence &seq, uint32_t group, 
 void World::read_row(Step &step, const Row &row) {
     Sequence &seq = *find(row.seq);
     const uint32_t end = row.first + row.count;
-    if (kernel_ != nullptr) kernel_->depends = seq.depends_before(end);
+    set_depends(seq.depends_before(end));
     for (uint32_t g = 0; g < blocks_.size(); ++g) {
         const GroupConfig &group = config.groups[g];
         table(seq, g);
@@ -357,7 +357,7 @@ void World::check_tenants(const Step &step, const Sequence &seq) {
 // zero.)
 void World::check_zeroed(const Step &step) {
     if ((config.flags & QUIRE_CACHE_ZERO_ON_FREE) == 0 || committed.size() != 1) return;
-    if (fake_ != nullptr) return;
+    if (on_device()) return;
     if (!step.rows.empty() || step.preemptions != 0) return;
     uint64_t dirty = 0;
     std::vector<uint8_t> named;

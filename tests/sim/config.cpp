@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char *kConfigFields =
     "features seed block_tokens queues max_sequences max_tokens watermark host_blocks victim flags "
-    "follower lag vocabulary documents swap_rate device";
+    "follower lag vocabulary documents swap_rate device shards cut";
 constexpr const char *kGroupFields = "kind window sink blocks";
 
 // Leaves some of what is allowed out, each with a chance of its own.
@@ -58,6 +58,28 @@ bool Config::exact() const {
     });
 }
 
+uint32_t Config::kv_heads(const GroupConfig &group) const {
+    return group.kind == QUIRE_GROUP_LATENT || cut != 0 ? 1 : shards;
+}
+
+std::vector<quire_shard_desc> Config::shard_descs() const {
+    uint32_t heads = 1;  // of the group that has the most
+    for (const GroupConfig &group : groups) heads = std::max(heads, kv_heads(group));
+    const auto layers = static_cast<uint32_t>(groups.size());  // one in each group
+    std::vector<quire_shard_desc> descs(shards);
+    for (uint32_t s = 0; s < shards; ++s) {
+        descs[s].struct_size = sizeof descs[s];
+        if (cut != 0) {
+            descs[s].layer_begin = s * layers / shards;
+            descs[s].layer_count = (s + 1) * layers / shards - descs[s].layer_begin;
+        } else if (heads > 1) {
+            descs[s].head_begin = s;
+            descs[s].head_count = 1;
+        }
+    }
+    return descs;
+}
+
 uint32_t Config::pool_blocks() const {
     uint32_t least = ~0u;
     for (const GroupConfig &g : groups) least = std::min(least, g.blocks - 1);
@@ -87,7 +109,10 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
         config.flags |= QUIRE_CACHE_LOG;
     if (config.has(Feature::device) && rng.percent(50)) {
         config.device = 1;
-        config.follower = 0;
+        if (config.has(Feature::shards) && rng.percent(40)) {
+            config.shards = rng.range(2, 3);
+            config.cut = config.groups.size() >= config.shards && rng.percent(50);
+        }
     }
     config.lag = rng.percent(50) ? 0 : rng.below(4);
     config.vocabulary = rng.range(1, 4);
@@ -97,10 +122,10 @@ Config draw_config(uint64_t seed, FeatureSet allowed) {
 }
 
 std::string to_text(const Config &c) {
-    const uint64_t values[] = {c.features.bits(), c.seed,       c.block_tokens, c.queues,
-                               c.max_sequences,   c.max_tokens, c.watermark,    c.host_blocks,
-                               c.victim,          c.flags,      c.follower,     c.lag,
-                               c.vocabulary,      c.documents,  c.swap_rate,    c.device};
+    const uint64_t values[] = {
+        c.features.bits(), c.seed,        c.block_tokens, c.queues, c.max_sequences, c.max_tokens,
+        c.watermark,       c.host_blocks, c.victim,       c.flags,  c.follower,      c.lag,
+        c.vocabulary,      c.documents,   c.swap_rate,    c.device, c.shards,        c.cut};
     std::string text = "config";
     std::string names = kConfigFields;
     for (size_t i = 0, at = 0; at < names.size(); ++i) {
@@ -121,10 +146,12 @@ bool parse_config_line(const std::string &line, Config &c) {
         c.features = FeatureSet::from_bits(v[0]);
         c.seed = v[1];
         uint32_t *const fields[] = {
-            &c.block_tokens, &c.queues,    &c.max_sequences, &c.max_tokens, &c.watermark,
-            &c.host_blocks,  &c.victim,    &c.flags,         &c.follower,   &c.lag,
-            &c.vocabulary,   &c.documents, &c.swap_rate,     &c.device};
+            &c.block_tokens, &c.queues,      &c.max_sequences, &c.max_tokens,
+            &c.watermark,    &c.host_blocks, &c.victim,        &c.flags,
+            &c.follower,     &c.lag,         &c.vocabulary,    &c.documents,
+            &c.swap_rate,    &c.device,      &c.shards,        &c.cut};
         for (size_t i = 0; i < std::size(fields); ++i) *fields[i] = static_cast<uint32_t>(v[i + 2]);
+        c.shards = std::max(1u, c.shards);  // an older script says none
         return true;
     }
     if (line.rfind("group", 0) != 0) return false;

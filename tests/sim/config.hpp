@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "features.hpp"
+#include "quire/cache.h"
 
 namespace sim {
 
@@ -36,10 +37,15 @@ struct Config {
     uint32_t lag = 0;  // logs that the follower may be late by
     uint32_t vocabulary = 3;
     uint32_t documents = 4;
-    uint32_t device = 0;     // 1: a simulated device, else bookkeeping only
+    uint32_t device = 0;     // 1: simulated devices, else bookkeeping only
+    uint32_t shards = 1;     // devices
+    uint32_t cut = 0;        // 0: each shard holds one KV head; 1: each holds some of the layers
     uint32_t swap_rate = 0;  // bytes per second; 0: swap whenever there is room
     std::vector<GroupConfig> groups;
 
+    // The shards' ranges; not their devices.
+    std::vector<quire_shard_desc> shard_descs() const;
+    uint32_t kv_heads(const GroupConfig &group) const;
     bool has(Feature feature) const { return features.has(feature); }
     bool cross() const;
     // All groups are full or latent, so lengths are exact: nothing falls out of a window.

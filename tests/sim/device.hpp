@@ -86,6 +86,7 @@ class Device {
         std::vector<Cell> cells;
     };
     struct Fence {
+        Device *device = nullptr;
         uint64_t value = 0;
         std::vector<std::pair<uint64_t, VectorClock>> signals;  // that were reached, rising
         // What a wait for `wanted` happens after: the first signal that reached it.

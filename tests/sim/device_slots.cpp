@@ -86,9 +86,10 @@ struct DeviceSlots {
     }
     static void unbind(quire_be_queue *queue) { of(queue).released = true; }
 
-    static quire_status fence_create(quire_be_device *, uint64_t value, quire_be_fence **out,
+    static quire_status fence_create(quire_be_device *device, uint64_t value, quire_be_fence **out,
                                      quire_error *) {
         auto *fence = new FencePointer(std::make_shared<Device::Fence>());
+        (*fence)->device = &of(device);
         (*fence)->value = value;
         *out = reinterpret_cast<quire_be_fence *>(fence);
         return QUIRE_OK;
@@ -96,21 +97,19 @@ struct DeviceSlots {
     static void fence_destroy(quire_be_fence *fence) { delete &of(fence); }
     static quire_status fence_read(quire_be_fence *fence, uint64_t *value, quire_error *) {
         *value = of(fence)->value;
-        if (current_device != nullptr)
-            for (const auto &[reached, clock] : of(fence)->signals)
-                join(current_device->host_clock_, clock);
+        for (const auto &[reached, clock] : of(fence)->signals)
+            join(of(fence)->device->host_clock_, clock);
         return QUIRE_OK;
     }
     static quire_status fence_signal_host(quire_be_fence *fence, uint64_t value, quire_error *) {
         if (value <= of(fence)->value) return QUIRE_E_ARG;
         of(fence)->value = value;
-        if (current_device != nullptr)
-            of(fence)->signals.emplace_back(value, current_device->host_clock_);
+        of(fence)->signals.emplace_back(value, of(fence)->device->host_clock_);
         return QUIRE_OK;
     }
     static quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t timeout,
                                         quire_error *error) {
-        if (current_device != nullptr && timeout != 0) current_device->drain();
+        if (timeout != 0) of(fence)->device->drain();
         uint64_t now = 0;
         fence_read(fence, &now, error);
         return now >= value ? QUIRE_OK : QUIRE_S_TIMEOUT;

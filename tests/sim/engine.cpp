@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// engine: the engine's side of a cache with memory: its queues on the simulated device, and the
-// kernels that it enqueues after each commit. In a bookkeeping-only cache these do nothing.
+// engine: the engine's side of a cache with memory: its queues on the simulated devices, one per
+// shard, and the kernels that it enqueues after each commit. In a bookkeeping-only cache these do
+// nothing.
 //
 // Kernels: one that checks the batch's tables, then the writes of all rows, then their reads. A
 // step may be "broken": some of its kernels are never enqueued, and it finishes as failed.
+// A token is the same eight bytes on every shard that holds something of its group.
 #include <algorithm>
 
 #include "device.hpp"
@@ -12,96 +14,151 @@
 
 namespace sim {
 
-void World::open_device() {
-    quire_device_desc desc{};
-    desc.struct_size = sizeof desc;
-    desc.backend = "sim";
-    if (q_->device_open(instance_, &desc, &device_, &error_) < 0)
-        fail("device-open", "quire_device_open: %s", error_.message);
-    fake_ = Device::current();
-    for (uint32_t i = 0; i < config.queues; ++i) {
-        quire_queue *queue = nullptr;
-        if (q_->queue_create(device_, nullptr, &queue, &error_) < 0)
-            fail("device-open", "quire_queue_create: %s", error_.message);
-        queues_.push_back(queue);
-        queue_index_.push_back(fake_->queue_count() - 1);
+void World::open_devices() {
+    shards_.resize(config.shards);
+    for (Shard &shard : shards_) {
+        quire_device_desc desc{};
+        desc.struct_size = sizeof desc;
+        desc.backend = "sim";
+        if (q_->device_open(instance_, &desc, &shard.device, &error_) < 0)
+            fail("device-open", "quire_device_open: %s", error_.message);
+        shard.fake = Device::current();
+        for (uint32_t i = 0; i < config.queues; ++i) {
+            quire_queue *queue = nullptr;
+            if (q_->queue_create(shard.device, nullptr, &queue, &error_) < 0)
+                fail("device-open", "quire_queue_create: %s", error_.message);
+            shard.queues.push_back(queue);
+            shard.queue_index.push_back(shard.fake->queue_count() - 1);
+        }
     }
     ++tally_->device_seeds;
+    tally_->shard_seeds += shards_.size() > 1;
 }
 
-void World::settle_device() {
-    pools_.assign(blocks_.size(), {});
+std::vector<quire_shard_desc> World::shard_descs() const {
+    std::vector<quire_shard_desc> descs = config.shard_descs();
+    for (size_t s = 0; s < descs.size(); ++s) descs[s].device = shards_[s].device;
+    return descs;
+}
+
+// Steps of two queues share a queue on some shards, and not on others.
+uint32_t World::shard_queue(uint32_t shard, uint32_t queue) const {
+    return shard == 1 ? queue / 2 : queue;
+}
+
+std::vector<quire_queue *> World::step_queues(uint32_t queue) const {
+    std::vector<quire_queue *> queues;
+    for (uint32_t s = 0; s < shards_.size(); ++s)
+        queues.push_back(shards_[s].queues[shard_queue(s, queue)]);
+    return queues;
+}
+
+void World::settle_devices() {
     host_blocks_ = 0;
-    for (uint32_t g = 0; g < blocks_.size(); ++g) {
-        pools_[g].struct_size = sizeof pools_[g];
-        expect(q_->cache_get_pool(cache_, g, 0, &pools_[g], &error_), {QUIRE_OK},
-               "quire_cache_get_pool");
-        host_blocks_ = std::max(host_blocks_, pools_[g].host_blocks);
+    for (uint32_t s = 0; s < shards_.size(); ++s) {
+        shards_[s].pools.assign(blocks_.size(), {});
+        for (uint32_t g = 0; g < blocks_.size(); ++g) {
+            quire_pool_info &pool = shards_[s].pools[g];
+            pool.struct_size = sizeof pool;
+            expect(q_->cache_get_pool(cache_, g, s, &pool, &error_), {QUIRE_OK},
+                   "quire_cache_get_pool");
+            if (pool.blocks != blocks_[g])
+                fail("pool", "shard %u says %u blocks of group %u; it has %u", s, pool.blocks, g,
+                     blocks_[g]);
+            // The null block counts there too (README.md, question 3).
+            if (pool.host_blocks != 0) host_blocks_ = std::max(host_blocks_, pool.host_blocks - 1);
+        }
     }
 }
 
-void World::close_device() {
-    tally_->device_works += fake_->works();
-    for (quire_queue *queue : queues_)
-        expect(q_->queue_destroy(queue, &error_), {QUIRE_OK}, "quire_queue_destroy at the end");
-    expect(q_->device_close(device_, &error_), {QUIRE_OK}, "quire_device_close at the end");
+void World::close_devices() {
+    for (Shard &shard : shards_) {
+        tally_->device_works += shard.fake->works();
+        for (quire_queue *queue : shard.queues)
+            expect(q_->queue_destroy(queue, &error_), {QUIRE_OK}, "quire_queue_destroy at the end");
+        expect(q_->device_close(shard.device, &error_), {QUIRE_OK},
+               "quire_device_close at the end");
+    }
 }
 
-bool World::device_idle() const { return fake_ == nullptr || fake_->idle(); }
+bool World::device_idle() const {
+    for (const Shard &shard : shards_)
+        if (!shard.fake->idle()) return false;
+    return true;
+}
 
-void World::check_device() {
-    if (fake_->finding) throw Finding(*fake_->finding);
+void World::check_devices() {
+    for (const Shard &shard : shards_)
+        if (shard.fake->finding) throw Finding(*shard.fake->finding);
     std::erase_if(running_, [](const auto &kernel) { return kernel.use_count() == 1; });
 }
 
 bool World::advance(const Op &op) {
-    if (fake_ == nullptr) return false;
-    fake_->advance(queue_index_[op.f[0] % queue_index_.size()], op.f[1]);
+    if (!on_device()) return false;
+    Shard &shard = shards_[op.f[0] / config.queues % shards_.size()];
+    shard.fake->advance(shard.queue_index[op.f[0] % config.queues], op.f[1]);
     return true;
 }
 
 void World::begin_kernels(Step &step) {
-    if (fake_ == nullptr) return;
-    kernels_.clear();
-    for (size_t i = 0; i < 1 + 2 * step.rows.size(); ++i) {
-        kernels_.push_back(std::make_shared<Kernel>());
-        kernels_.back()->step = step.id;
+    for (Shard &shard : shards_) {
+        shard.kernels.clear();
+        for (size_t i = 0; i < 1 + 2 * step.rows.size(); ++i) {
+            shard.kernels.push_back(std::make_shared<Kernel>());
+            shard.kernels.back()->step = step.id;
+        }
     }
+}
+
+void World::set_depends(uint8_t depends) {
+    for (Shard &shard : shards_)
+        if (kernel_ != kNoKernel) shard.kernels[kernel_]->depends = depends;
 }
 
 void World::note_slot(const Sequence &seq, uint32_t group, int32_t block, uint32_t place,
                       uint32_t token, Content content, bool is_write) {
-    if (kernel_ == nullptr) return;
-    const quire_pool_info &pool = pools_[group];
-    const uint64_t k = pool.address + static_cast<uint64_t>(block * pool.block_stride +
-                                                            place * pool.k_token_stride);
-    const uint64_t v =
-        config.groups[group].kind == QUIRE_GROUP_LATENT
-            ? k + 4
-            : pool.address + static_cast<uint64_t>(block * pool.block_stride + pool.v_offset +
-                                                   place * pool.v_token_stride);
-    (is_write ? kernel_->writes : kernel_->reads).push_back({k, v, content, seq.id, token, group});
+    if (kernel_ == kNoKernel) return;
+    for (Shard &shard : shards_) {
+        const quire_pool_info &pool = shard.pools[group];
+        if (pool.layer_count == 0) continue;
+        const uint64_t k = pool.address + static_cast<uint64_t>(block * pool.block_stride +
+                                                                place * pool.k_token_stride);
+        const uint64_t v =
+            config.groups[group].kind == QUIRE_GROUP_LATENT
+                ? k + 4
+                : pool.address + static_cast<uint64_t>(block * pool.block_stride + pool.v_offset +
+                                                       place * pool.v_token_stride);
+        Kernel &kernel = *shard.kernels[kernel_];
+        (is_write ? kernel.writes : kernel.reads).push_back({k, v, content, seq.id, token, group});
+    }
 }
 
 void World::enqueue_kernels(Step &step) {
-    if (fake_ == nullptr) return;
+    if (!on_device()) return;
     uint8_t broken = 0;
     for (const Step &other : committed)
         if (other.broken) broken |= other.actor.bit;
     const uint64_t chance = mix(config.seed, step.number);
-    size_t count = kernels_.size();
+    const size_t all = shards_[0].kernels.size();
+    size_t count = all;
     if (config.has(Feature::fail) && chance % 12 == 0 && !step.rows.empty()) {
         step.broken = true;
         count = static_cast<size_t>(chance >> 32) % count;
         ++tally_->broken_steps;
     }
     if (step.broken) broken |= step.actor.bit;
-    for (size_t i = 0; i < count; ++i) {
-        kernels_[i]->checked = (kernels_[i]->depends & broken) == 0;
-        fake_->enqueue(queue_index_[step.queue], kernels_[i]);
-        running_.push_back(kernels_[i]);
+    for (uint32_t s = 0; s < shards_.size(); ++s) {
+        Shard &shard = shards_[s];
+        // A broken step may be whole on the other shards.
+        const size_t enqueued = s == 0 || chance % 24 != 0 ? count : all;
+        const uint32_t queue = shard.queue_index[shard_queue(s, step.queue)];
+        for (size_t i = 0; i < enqueued; ++i) {
+            shard.kernels[i]->checked = (shard.kernels[i]->depends & broken) == 0;
+            shard.fake->enqueue(queue, shard.kernels[i]);
+            running_.push_back(shard.kernels[i]);
+        }
+        shard.kernels.clear();
     }
-    kernels_.clear();
 }
 
 void World::fail_kernels(uint8_t bit) {
@@ -119,10 +176,11 @@ void World::settle_kernels(uint8_t bit) {
 void World::entry(const char *view, uint32_t row, uint64_t array, uint64_t index, uint32_t size,
                   int64_t wanted) {
     const uint64_t address = array + index * size;
-    if (fake_ != nullptr) {
-        kernels_[0]->words.emplace_back(address, static_cast<int32_t>(wanted));
-        if (size == 8)
-            kernels_[0]->words.emplace_back(address + 4, static_cast<int32_t>(wanted >> 32));
+    if (on_device()) {
+        if (array == 0 && without_pool_) return;
+        auto &words = shards_[view_shard_].kernels[0]->words;
+        words.emplace_back(address, static_cast<int32_t>(wanted));
+        if (size == 8) words.emplace_back(address + 4, static_cast<int32_t>(wanted >> 32));
         return;
     }
     const int64_t got = size == 8 ? *reinterpret_cast<const int64_t *>(address)

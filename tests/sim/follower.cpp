@@ -14,6 +14,11 @@ Follower::Follower(World &leader, const quire_cache_desc &desc)
     own.flags = (desc.flags & ~static_cast<uint32_t>(QUIRE_CACHE_LOG | QUIRE_CACHE_ZERO_ON_FREE |
                                                      QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_AUDIT)) |
                 QUIRE_CACHE_FOLLOWER;
+    // It has no memory, whatever the leader has: "each describes the shards that it holds itself".
+    own.shards = nullptr;
+    own.shard_count = own.shard_stride = 0;
+    own.host_bytes = 0;
+    own.host_blocks = leader.host_blocks_;
     const quire_status status = q_->cache_create(leader.instance_, &own, &cache_, &error_);
     if (status < 0) fail("cache-create", "follower: %s", error_.message);
 }

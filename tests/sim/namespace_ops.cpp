@@ -68,7 +68,7 @@ bool World::reset() {
         seq->unpublished = unpublished;
         compare(*seq, "reset");
     }
-    if (committed.empty() && fake_ == nullptr) {
+    if (committed.empty() && !on_device()) {
         quire_cache_stats s{};
         s.struct_size = sizeof s;
         expect(q_->cache_get_stats(cache_, &s, &error_), {QUIRE_OK}, "quire_cache_get_stats");
@@ -92,13 +92,12 @@ bool World::migrate(const Op &op) {
     desc.move_capacity = static_cast<uint32_t>(moves.size());
     desc.move_stride = sizeof moves[0];
     desc.host_blocks = op.f[1];
-    quire_shard_desc shard{};
-    shard.struct_size = sizeof shard;
-    if (fake_ != nullptr) {
-        shard.device = device_;
-        desc.shards = &shard;
-        desc.shard_count = 1;
-        desc.shard_stride = sizeof shard;
+    std::vector<quire_shard_desc> shards;
+    if (on_device()) {
+        shards = shard_descs();
+        desc.shards = shards.data();
+        desc.shard_count = config.shards;
+        desc.shard_stride = sizeof shards[0];
         desc.host_blocks = 0;
         desc.host_bytes = host == host_blocks_ ? 0
                                                : static_cast<uint64_t>(host) * config.block_tokens *
@@ -108,13 +107,13 @@ bool World::migrate(const Op &op) {
     got.struct_size = sizeof got;
     // On a device bytes are asked for, which may come to the same number of host blocks.
     const bool fixed = (config.flags & QUIRE_CACHE_LOG) != 0 &&
-                       (device != blocks_ || (fake_ == nullptr && host != host_blocks_));
+                       (device != blocks_ || (!on_device() && host != host_blocks_));
     const bool may_be_fixed = (config.flags & QUIRE_CACHE_LOG) != 0 && host != host_blocks_;
     const bool busy = open || !committed.empty();
     const Snapshot before = look(true);
     const quire_status status = q_->cache_migrate(cache_, &desc, &got, &error_);
     // On a device steps may be done and not noticed yet.
-    if (fake_ != nullptr && status == QUIRE_E_BUSY) {
+    if (on_device() && status == QUIRE_E_BUSY) {
         unchanged(before, "error-changes");
         return true;
     }
@@ -149,7 +148,7 @@ void World::adopt_migration(const quire_migrate_info &got, std::vector<quire_blo
     moves.resize(got.move_count);
     blocks_ = device;
     host_blocks_ = host;
-    if (fake_ != nullptr) settle_device();
+    if (on_device()) settle_devices();
     move_memory(moves, device, host_blocks());
     tally_->migrated_blocks += got.move_count;
     for (Batch &batch : batches) {

@@ -65,9 +65,10 @@ bool World::begin(const Op &op) {
     desc.struct_size = sizeof desc;
     desc.flags = step->flags;
     desc.preempt = op.f[3] % 3;
-    if (fake_ != nullptr) {
-        desc.queues = &queues_[step->queue];
-        desc.queue_count = 1;
+    const std::vector<quire_queue *> queues = step_queues(step->queue);
+    if (on_device()) {
+        desc.queues = queues.data();
+        desc.queue_count = config.shards;
         items.may_be_busy |= !device_idle();
     } else {
         desc.queue_tag = kQueueTag + step->queue;
@@ -206,7 +207,7 @@ bool World::preempt(const Op &op) {
         changed_since_begin_ = changed_since_begin_ || false;
         take_preemptions();
         // With nothing unfinished the step can use all that became free or findable only.
-        if (fake_ == nullptr && room_before != 0 && room() - room_before != freed)
+        if (!on_device() && room_before != 0 && room() - room_before != freed)
             fail("freed-blocks", "a preemption says %u blocks; %llu became usable", freed,
                  static_cast<unsigned long long>(room() - room_before));
         compare(*seq, "preempt");

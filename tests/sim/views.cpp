@@ -71,7 +71,9 @@ bool World::exceeds(const Step &step, const Batch &batch, bool most) const {
 }
 
 void World::check_views(const Step &step, const Batch &batch) {
-    for (uint32_t g = 0; g < blocks_.size(); ++g) check_group_views(step, batch, g);
+    for (view_shard_ = 0; view_shard_ < std::max<size_t>(1, shards_.size()); ++view_shard_)
+        for (uint32_t g = 0; g < blocks_.size(); ++g) check_group_views(step, batch, g);
+    view_shard_ = 0;
 }
 
 // Where the rows before one end, in each packed view.
@@ -85,8 +87,9 @@ struct ViewCursor {
 void World::check_group_views(const Step &step, const Batch &batch, uint32_t group) {
     quire_batch_views v{};
     v.struct_size = sizeof v;
-    expect(q_->batch_get_views(batch.batch, group, 0, &v, &error_), {QUIRE_OK},
+    expect(q_->batch_get_views(batch.batch, group, view_shard_, &v, &error_), {QUIRE_OK},
            "quire_batch_get_views");
+    without_pool_ = on_device() && shards_[view_shard_].pools[group].layer_count == 0;
     const bool cross = config.groups[group].kind == QUIRE_GROUP_CROSS;
     const uint32_t bt = config.block_tokens;
     const auto rows = static_cast<uint32_t>(step.rows.size());
@@ -109,11 +112,11 @@ void World::check_group_views(const Step &step, const Batch &batch, uint32_t gro
         for (uint32_t i = 0; i < row.count; ++i) {
             const uint32_t p = row.first + i;
             entry("positions", r, v.positions, cursor.token + i, 4, seq.position(p, row.mask_rows));
-            if (v.mask_rows != 0 && !cross && fake_ == nullptr)
+            if (v.mask_rows != 0 && !cross && !on_device())
                 check_mask(v, r, cursor.token + i, seq, p, row.mask_rows != 0, length);
         }
         cursor.token += row.count;
-        if (fake_ != nullptr) continue;
+        if (on_device()) continue;
         const int32_t shared = at<int32_t>(v.shared_prefix)[r];
         if (shared < 0 || (r == 0 && shared != 0) || static_cast<uint32_t>(shared) > ids.size() ||
             (r != 0 && static_cast<uint32_t>(shared) > last.size()) ||

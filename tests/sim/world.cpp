@@ -23,7 +23,7 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
         groups[g].window = from.window;
         groups[g].sink_tokens = from.sink;
         groups[g].layer_count = 1;
-        groups[g].kv_heads = 1;
+        groups[g].kv_heads = config.kv_heads(from);
         // On the simulated device a token has two halves of four bytes.
         const bool latent = from.kind == QUIRE_GROUP_LATENT;
         groups[g].k_head_dim = config.device != 0 ? (latent ? 2 : 1) : 8;
@@ -48,21 +48,20 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
     desc.hash_seed = mix(config.seed, 7);
     desc.swap_bytes_per_second = static_cast<float>(config.swap_rate);
     desc.prefill_tokens_per_second = config.swap_rate == 0 ? 0.0f : 1.0f;
-    quire_shard_desc shard{};
-    shard.struct_size = sizeof shard;
+    std::vector<quire_shard_desc> shards;
     if (config.device != 0) {
-        open_device();
-        shard.device = device_;
-        desc.shards = &shard;
-        desc.shard_count = 1;
-        desc.shard_stride = sizeof shard;
+        open_devices();
+        shards = shard_descs();
+        desc.shards = shards.data();
+        desc.shard_count = config.shards;
+        desc.shard_stride = sizeof shards[0];
         desc.host_blocks = 0;
         desc.host_bytes = static_cast<uint64_t>(config.host_blocks) * config.block_tokens * 8 *
                           config.groups.size();
     }
     const quire_status status = q_->cache_create(instance_, &desc, &cache_, &error_);
     if (status < 0) fail("cache-create", "quire_cache_create: %s", error_.message);
-    if (config.device != 0) settle_device();
+    if (config.device != 0) settle_devices();
     memory_.reset(config.block_tokens, device_blocks(), host_blocks());
     memory_.distrust_copies(config.has(Feature::failed_copies));
     namespaces.push_back({});
@@ -88,10 +87,8 @@ void World::close() {
         op.f[0] = committed.front().id;
         finish(op);
     }
-    if (fake_ != nullptr) {
-        fake_->drain();
-        check_device();
-    }
+    for (Shard &shard : shards_) shard.fake->drain();
+    check_devices();
     audit();
     while (!sequences.empty()) {
         Op op;
@@ -101,7 +98,7 @@ void World::close() {
     }
     audit();
     if (follower_) follower_->close();
-    if (fake_ != nullptr) {
+    if (on_device()) {
         Op op;
         op.kind = OpKind::begin;
         op.f[0] = ~0u;
@@ -112,7 +109,7 @@ void World::close() {
         expect(q_->batch_destroy(batch.batch, &error_), {QUIRE_OK}, "batch_destroy at the end");
     expect(q_->cache_destroy(cache_, &error_), {QUIRE_OK}, "cache_destroy at the end");
     cache_ = nullptr;
-    if (fake_ != nullptr) close_device();
+    if (on_device()) close_devices();
     tally_->slot_accesses += memory_.accesses();
     tally_->noise_slots += memory_.noise();
 }
@@ -174,7 +171,7 @@ bool World::execute(const Op &op) {
     ++tally_->ops[static_cast<size_t>(op.kind)];
     ++ops_;
     const bool done = dispatch(op);
-    if (fake_ != nullptr) check_device();
+    check_devices();
     return done;
 }
 

@@ -82,6 +82,17 @@ struct Sums {
     uint64_t recomputes = 0;
 };
 
+// A device of the cache, real to the library, and what the engine does on it.
+struct Shard {
+    quire_device *device = nullptr;
+    Device *fake = nullptr;
+    std::vector<quire_queue *> queues;
+    std::vector<uint32_t> queue_index;  // of each, in the fake device
+    std::vector<quire_pool_info> pools;
+    std::vector<std::shared_ptr<Kernel>> kernels;  // of the step being committed
+};
+constexpr size_t kNoKernel = ~size_t{0};
+
 struct Batch {
     quire_batch *batch = nullptr;
     quire_batch_desc desc{};
@@ -189,16 +200,21 @@ class World {
     void move_memory(const std::vector<quire_block_move> &moves,
                      const std::vector<uint32_t> &device, const std::vector<uint32_t> &host);
     // engine.cpp
-    void open_device();
-    void close_device();
-    void settle_device();
+    bool on_device() const { return !shards_.empty(); }
+    void open_devices();
+    void close_devices();
+    std::vector<quire_shard_desc> shard_descs() const;
+    std::vector<quire_queue *> step_queues(uint32_t queue) const;
+    uint32_t shard_queue(uint32_t shard, uint32_t queue) const;
+    void settle_devices();
     void begin_kernels(Step &step);
     void enqueue_kernels(Step &step);
+    void set_depends(uint8_t depends);
     void note_slot(const Sequence &seq, uint32_t group, int32_t block, uint32_t place,
                    uint32_t token, Content content, bool is_write);
     void fail_kernels(uint8_t bit);
     void settle_kernels(uint8_t bit);
-    void check_device();
+    void check_devices();
     bool advance(const Op &op);
     bool device_idle() const;
     // refuse.cpp
@@ -266,14 +282,11 @@ class World {
     std::vector<int32_t> table_;
     std::vector<uint64_t> done_numbers_;
     std::unique_ptr<Follower> follower_;
-    quire_device *device_ = nullptr;
-    Device *fake_ = nullptr;
-    std::vector<quire_queue *> queues_;
-    std::vector<uint32_t> queue_index_;  // of each, in the fake device
-    std::vector<quire_pool_info> pools_;
-    std::vector<std::shared_ptr<Kernel>> kernels_;  // of the step being committed, one per row
+    std::vector<Shard> shards_;                     // none: bookkeeping only
     std::vector<std::shared_ptr<Kernel>> running_;  // enqueued and perhaps not run
-    Kernel *kernel_ = nullptr;                      // of the row being executed
+    size_t kernel_ = kNoKernel;                     // of the row being executed
+    uint32_t view_shard_ = 0;                       // whose views are looked at
+    bool without_pool_ = false;                     // it holds no layer of their group
 };
 
 }  // namespace sim
