@@ -119,7 +119,7 @@ void World::run_step(Step &step) {
     sums_.swaps += step.swaps;
     sums_.recomputes += step.preemptions - step.swaps;
     for (const Undo &undo : step.undo)
-        if (Sequence *seq = find(undo.before.id)) inherit(step, *seq);
+        if (Sequence *seq = undo.preempted ? find(undo.before.id) : nullptr) inherit(step, *seq);
     for (size_t i = 0; i < step.rows.size(); ++i) {
         if (on_device()) kernel_ = i + 1;
         run_row(step, step.rows[i]);
@@ -134,27 +134,6 @@ void World::run_step(Step &step) {
     for (const Undo &undo : step.undo) {
         Sequence *seq = find(undo.before.id);
         if (seq != nullptr) seq->last_steps |= step.actor.bit;
-    }
-}
-
-// What a sequence's blocks depend on, copies of this step included, its tokens depend on.
-void World::inherit(const Step &step, Sequence &seq) {
-    const uint32_t end = std::min(static_cast<uint32_t>(seq.depends.size()), seq.computed);
-    // The table of a swapped sequence is not shown: all of it went through this step's copies.
-    for (uint32_t p = 0; seq.swapped && config.has(Feature::failed_copies) && p < end; ++p)
-        seq.depends[p] |= step.actor.bit;
-    for (uint32_t g = 0; g < blocks_.size(); ++g) {
-        const bool cross = config.groups[g].kind == QUIRE_GROUP_CROSS;
-        table(seq, g);
-        uint8_t depends = 0;
-        for (uint32_t p = 0; p < end; ++p) {
-            const uint32_t at = p / config.block_tokens;
-            const int32_t id = at < table_.size() ? table_[at] : 0;
-            if ((id != 0 || seq.swapped) && at < table_.size() && !cross)
-                depends |= memory_.at(seq.swapped ? kHost : kDevice, g, id, p % config.block_tokens)
-                               .depends;
-            seq.depends[p] |= depends;
-        }
     }
 }
 
@@ -178,6 +157,7 @@ void World::run_copies(Step &step) {
         if ((to_device && c.dst == 0) || (from_device && c.src == 0))
             fail("copy-null", "copy %u of step %u, kind %u, touches the null block", i, step.id,
                  c.kind);
+        if (to_device && (c.kind == QUIRE_COPY_TOKEN || strict)) check_copied(step, c);
         switch (c.kind) {
             case QUIRE_COPY_ON_WRITE:
                 memory_.copy_block(kDevice, kDevice, c.group, c.src, c.dst, step.actor);
@@ -220,8 +200,14 @@ void World::run_row(Step &step, const Row &row) {
     const uint32_t end = row.first + row.count;
     const uint32_t last = end + row.ahead;
     const uint32_t begin = row.first - row.hit;
+    const bool was_swapped = came_back(step, seq.id);
+    // What came back may be other blocks of that content, of which the oldest fell out of a window.
+    if (was_swapped) std::fill(seq.made.begin(), seq.made.end(), uint8_t{0});
+    inherit(step, seq);  // now, for it may have what earlier rows wrote
     seq.era.resize(last);
     seq.depends.resize(last);
+    seq.made.resize(last);
+    note_found(seq, row, was_swapped);
     // What was found depends on what its blocks depend on; earlier rows have written by now.
     for (uint32_t p = begin; row.hit != 0 && p < row.first; ++p) {
         seq.era[p] = epoch_;
@@ -233,7 +219,7 @@ void World::run_row(Step &step, const Row &row) {
         uint8_t depends = 0;
         for (uint32_t p = begin; p < row.first; ++p) {
             const int32_t id = table_[p / config.block_tokens];
-            if (id != 0) depends |= memory_.at(kDevice, g, id, p % config.block_tokens).depends;
+            if (id != 0) depends |= block_depends(kDevice, g, id);
             seq.depends[p] |= depends;
             if (depends & step.actor.bit) tally_->hits_in_step += p + 1 == row.first;
         }
@@ -244,6 +230,7 @@ void World::run_row(Step &step, const Row &row) {
         seq.era[p] = era_after(seq, p);
         seq.depends[p] = depends;
     }
+    std::copy(seq.depends.begin() + begin, seq.depends.end(), seq.made.begin() + begin);
     seq.last_steps |= static_cast<uint8_t>(depends | step.actor.bit);
     std::vector<uint64_t> ahead;
     uint64_t link = seq.chain_before(seq.known());
@@ -256,12 +243,13 @@ void World::run_row(Step &step, const Row &row) {
                 write_place(step, seq, r);
                 memory_.write(g, table_[r / config.block_tokens], r % config.block_tokens,
                               seq.cross_content(r), step.actor.bit, step.actor);
+                memory_.note_token(g, table_[r / config.block_tokens], r % config.block_tokens);
                 note_slot(seq, g, table_[r / config.block_tokens], r % config.block_tokens, r,
                           seq.cross_content(r), true);
             }
             continue;
         }
-        check_shared(step, seq, g, row.first, last);
+        check_shared(step, row, g, last);
         for (uint32_t p = row.first; p < last; ++p) {
             write_place(step, seq, p);
             const Content content = p < end
@@ -269,38 +257,23 @@ void World::run_row(Step &step, const Row &row) {
                                         : make_content(seq.tenant, mix(ahead[p - end], seq.era[p]));
             memory_.write(g, table_[p / config.block_tokens], p % config.block_tokens, content,
                           depends, step.actor);
+            if (p < end)
+                memory_.note_token(g, table_[p / config.block_tokens], p % config.block_tokens);
             note_slot(seq, g, table_[p / config.block_tokens], p % config.block_tokens, p, content,
                       true);
         }
     }
 }
 
-// "whichever of the two writes into a shared block first gets its own copy": no sequence without an
-// item in this step has a block that the row writes.
-void World::check_shared(const Step &step, const Sequence &seq, uint32_t group, uint32_t first,
-                         uint32_t last) {
-    const std::vector<int32_t> own = table_;
-    for (const auto &other : sequences) {
-        if (other->id == seq.id || other->ns != seq.ns || other->swapped) continue;
-        bool in_step = false;
-        for (const Row &row : step.rows) in_step |= row.seq == other->id;
-        if (in_step) continue;
-        const std::vector<int32_t> &ids = table(*other, group);
-        for (uint32_t at = first / config.block_tokens; at * config.block_tokens < last; ++at)
-            if (at < own.size() && at < ids.size() && own[at] != 0 && own[at] == ids[at] &&
-                !tolerate("shared-write"))
-                fail("shared-write",
-                     "step %u sequence %u writes into block %d of group %u, which sequence %u has "
-                     "too",
-                     step.id, seq.id, own[at], group, other->id);
-    }
-    table_ = own;
-}
-
 void World::read_row(Step &step, const Row &row) {
     Sequence &seq = *find(row.seq);
     const uint32_t end = row.first + row.count;
-    set_depends(seq.depends_before(end));
+    uint8_t depends = seq.depends_before(end);
+    for (uint32_t g = 0; on_device() && g < blocks_.size(); ++g)
+        if (config.groups[g].kind == QUIRE_GROUP_CROSS)
+            for (const int32_t id : table(seq, g))
+                if (id != 0) depends |= block_depends(kDevice, g, id);
+    set_depends(depends);
     for (uint32_t g = 0; g < blocks_.size(); ++g) {
         const GroupConfig &group = config.groups[g];
         table(seq, g);

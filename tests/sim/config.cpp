@@ -80,6 +80,12 @@ std::vector<quire_shard_desc> Config::shard_descs() const {
     return descs;
 }
 
+bool Config::sees_all() const {
+    return std::any_of(groups.begin(), groups.end(), [](const GroupConfig &g) {
+        return g.kind == QUIRE_GROUP_FULL || g.kind == QUIRE_GROUP_LATENT;
+    });
+}
+
 uint32_t Config::pool_blocks() const {
     uint32_t least = ~0u;
     for (const GroupConfig &g : groups) least = std::min(least, g.blocks - 1);

@@ -21,17 +21,20 @@ bool World::finish(const Op &op) {
     }
     Step &step = committed[at];
     if (step.broken) outcome = QUIRE_STEP_FAILED;
-    const bool unsure = open && outcome == QUIRE_STEP_FAILED;
-    const Snapshot before = look(unsure);
+    const bool refused = open && outcome == QUIRE_STEP_FAILED;
+    const Snapshot before = look(refused);
+    const uint8_t bit = step.actor.bit;
+    std::vector<Loss> losses;
+    if (outcome == QUIRE_STEP_FAILED && !refused)
+        for (auto &seq : sequences) losses.push_back(loss(*seq, bit));
     const quire_status status = q_->step_finish(cache_, step.handle, nullptr, outcome, &error_);
-    if (unsure && status == QUIRE_E_BUSY) {
-        ++tally_->busy_answers;
+    if (refused) {
+        expect(status, {QUIRE_E_BUSY}, "quire_step_finish as failed while a step is open");
         unchanged(before, "error-changes");
         return true;
     }
     expect(status, {QUIRE_OK}, "quire_step_finish");
     changed_since_begin_ = true;
-    const uint8_t bit = step.actor.bit;
     join(host_clock_, step.actor.clock);
     if (stale_steps_.size() < 16)
         stale_steps_.push_back(step.handle);
@@ -39,9 +42,6 @@ bool World::finish(const Op &op) {
         stale_steps_[ops_ % 16] = step.handle;
     if (outcome == QUIRE_STEP_FAILED) {
         ++tally_->steps_failed;
-        for (auto &seq : sequences) fail_sequence(*seq, bit);
-        if (open)
-            for (Undo &undo : open->undo) fail_sequence(undo.before, bit);
         memory_.poison(bit);
         fail_kernels(bit);
     } else {
@@ -52,62 +52,99 @@ bool World::finish(const Op &op) {
     committed.erase(committed.begin() + static_cast<ptrdiff_t>(at));
     const auto settle = [bit](Sequence &seq) {
         for (uint8_t &depends : seq.depends) depends &= static_cast<uint8_t>(~bit);
+        for (uint8_t &depends : seq.made) depends &= static_cast<uint8_t>(~bit);
         seq.last_steps &= static_cast<uint8_t>(~bit);
     };
     for (auto &seq : sequences) settle(*seq);
     if (open)
         for (Undo &undo : open->undo) settle(undo.before);
-    if (outcome == QUIRE_STEP_FAILED) after_failure(bit);
+    for (size_t i = 0; i < losses.size(); ++i) take_loss(*sequences[i], losses[i]);
     return true;
 }
 
-// What the model expects of a sequence whose tokens depend on the failed step.
-void World::fail_sequence(Sequence &seq, uint8_t bit) {
-    uint32_t place = 0;
-    while (place < seq.computed && (seq.depends[place] & bit) == 0) ++place;
-    if (place == seq.computed) return;
-    ++tally_->sequences_lost;
-    tally_->tokens_lost += seq.computed - place;
-    seq.computed = place;
-    seq.lost = true;
-    if (seq.drafts != 0) seq.cut(seq.known() - seq.drafts);
-    seq.drafts = seq.ahead = 0;
-    seq.parents.clear();
-    seq.ahead_written = false;
+// What the model expects of a sequence when the step `bit` fails, from its tables before that.
+World::Loss World::loss(Sequence &seq, uint8_t bit) {
+    Loss loss;
+    follow_blocks(seq);
+    while (loss.computed < seq.computed && (seq.depends[loss.computed] & bit) == 0) ++loss.computed;
+    const uint32_t end = seq.known() + seq.ahead;
+    loss.least = loss.computed;
+    loss.ahead = loss.least_ahead = end;
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
+        table(seq, g);
+        for (uint32_t at = 0; at < table_.size() && at * config.block_tokens < end; ++at) {
+            if (table_[at] == 0) continue;
+            const uint32_t begin = at * config.block_tokens;
+            const Tier tier = seq.swapped ? kHost : kDevice;
+            if (begin < seq.unsure_end && block_depends(tier, g, table_[at]) & bit)
+                loss.least = std::min(loss.least, begin);
+            const uint32_t own = std::max(seq.computed, begin) - begin;
+            const Memory::Zeros owed = memory_.zeros_owed(tier, g, table_[at], bit, own);
+            if (owed == Memory::Zeros::none) continue;
+            loss.least = std::min(loss.least, begin);
+            loss.least_ahead = std::min(loss.least_ahead, begin);
+            if (owed == Memory::Zeros::unsure) continue;
+            tally_->lost_to_zeros += begin < loss.computed;
+            loss.computed = std::min(loss.computed, begin);
+            loss.ahead = std::min(loss.ahead, begin);
+        }
+    }
+    loss.ahead = std::max(loss.ahead, seq.known()) - seq.known();
+    loss.least_ahead = std::max(loss.least_ahead, seq.known()) - seq.known();
+    return loss;
 }
 
-void World::after_failure(uint8_t) {
-    for (auto &seq : sequences) {
-        const quire_seq_info got = info(*seq);
-        if (got.computed_tokens > seq->computed) {
-            fail("failed-less",
-                 "sequence %u keeps %u computed tokens; from %u on they depend on the failed step",
-                 seq->id, got.computed_tokens, seq->computed);
-        }
-        if (got.computed_tokens < seq->computed) {
-            ++tally_->lost_more;
-            // What is lost may be rounded to whole blocks.
-            const uint32_t whole = seq->computed / config.block_tokens * config.block_tokens;
-            if (got.computed_tokens < whole && config.exact() &&
-                config.has(Feature::failed_copies) && !seq->may_move && !tolerate("failed-more"))
-                fail("failed-more",
-                     "sequence %u keeps %u computed tokens; %u do not depend on the failed step",
-                     seq->id, got.computed_tokens, seq->computed);
-            seq->computed = got.computed_tokens;
-            if (seq->drafts != 0 && got.draft_tokens == 0) {
-                seq->cut(seq->known() - seq->drafts);
-                seq->drafts = 0;
-                seq->parents.clear();
-            }
-            seq->lost |= (got.flags & QUIRE_SEQ_LOST) != 0;
-        }
-        if (seq->ahead != got.lookahead_tokens && got.lookahead_tokens == 0) {
-            seq->ahead = 0;
-            seq->ahead_written = false;
-        }
-        if (seq->computed == 0 && (got.flags & QUIRE_SEQ_SWAPPED) == 0) seq->swapped = false;
-        compare(*seq, "a failed step");
+// The step failed: `seq` must have lost that, and no more.
+void World::take_loss(Sequence &seq, const Loss &loss) {
+    const quire_seq_info got = info(seq);
+    if (got.computed_tokens > loss.computed)
+        fail("failed-less",
+             "sequence %u keeps %u computed tokens; from %u on they depend on the failed step",
+             seq.id, got.computed_tokens, loss.computed);
+    const bool rounded = !config.exact() || seq.may_move || !config.has(Feature::failed_copies);
+    if (got.computed_tokens < loss.least && !rounded && !tolerate("failed-more"))
+        fail("failed-more",
+             "sequence %u keeps %u computed tokens; %u do not depend on the failed step", seq.id,
+             got.computed_tokens, loss.least);
+    tally_->lost_more += got.computed_tokens < loss.computed;
+    if (got.computed_tokens < seq.computed) {
+        ++tally_->sequences_lost;
+        tally_->tokens_lost += seq.computed - got.computed_tokens;
+        seq.computed = got.computed_tokens;
+        seq.lost = true;
+        if (seq.drafts != 0) seq.cut(seq.known() - seq.drafts);
+        seq.drafts = seq.ahead = 0;
+        seq.parents.clear();
+        seq.ahead_written = false;
+    } else if (got.lookahead_tokens != seq.ahead || loss.ahead < seq.ahead) {
+        take_lost_lookahead(seq, loss, got);
     }
+    if ((got.flags & QUIRE_SEQ_LOST) != 0 && !seq.lost) {
+        if (!tolerate("lost-flag"))
+            fail("lost-flag", "sequence %u keeps its computed tokens, and says that some are lost",
+                 seq.id);
+        seq.lost = true;
+    }
+    if (seq.computed == 0 && (got.flags & QUIRE_SEQ_SWAPPED) == 0) seq.swapped = false;
+    compare(seq, "a failed step");
+}
+
+// Its tokens stay; of its lookahead that is lost which lies in a block that the step was to zero,
+// and what is behind it may be.
+void World::take_lost_lookahead(Sequence &seq, const Loss &loss, const quire_seq_info &got) {
+    if (got.lookahead_tokens > loss.ahead)
+        fail(
+            "failed-less",
+            "sequence %u keeps a lookahead of %u; after %u it lies in a block that the failed step "
+            "was to zero",
+            seq.id, got.lookahead_tokens, loss.ahead);
+    if (loss.least_ahead == seq.ahead && !tolerate("failed-more"))
+        fail("failed-more", "sequence %u keeps %u of a lookahead of %u that depends on no step",
+             seq.id, got.lookahead_tokens, seq.ahead);
+    ++tally_->lookahead_lost;
+    seq.ahead = got.lookahead_tokens;
+    seq.ahead_written &= seq.ahead != 0;
 }
 
 }  // namespace sim

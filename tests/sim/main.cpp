@@ -75,8 +75,8 @@ struct Campaign {
     Tally tally;
 };
 
-bool ignored(const Options &options, const std::string &promise) {
-    return ("," + options.ignore + ",").find("," + promise + ",") != std::string::npos;
+bool ignored(const std::string &list, const std::string &promise) {
+    return ("," + list + ",").find("," + promise + ",") != std::string::npos;
 }
 
 void work(Campaign &campaign, const quire_api *api) {
@@ -98,7 +98,7 @@ void work(Campaign &campaign, const quire_api *api) {
             found.seed = seed;
             const std::string promise = outcome.finding->promise;
             found.outcome = std::move(outcome);
-            if (!campaign.options.keep_going && !ignored(campaign.options, promise))
+            if (!campaign.options.keep_going && !ignored(campaign.options.ignore, promise))
                 campaign.stop = true;
         }
     }
@@ -137,11 +137,11 @@ void print_table(const Tally &tally, double seconds, bool json) {
 bool report(Campaign &campaign) {
     bool counts = false;
     for (auto &[promise, found] : campaign.found) {
-        counts |= !ignored(campaign.options, promise);
+        counts |= !ignored(campaign.options.ignore, promise);
         fprintf(stderr, "\n%llu x %s, such as seed %llu, operation %zu\n    %s\n",
                 (unsigned long long)found.count, promise.c_str(), (unsigned long long)found.seed,
                 found.outcome.at, found.outcome.finding->text.c_str());
-        if (ignored(campaign.options, promise)) continue;
+        if (ignored(campaign.options.ignore, promise)) continue;
         const std::string path = campaign.options.directory + "/finding-" + promise + "-" +
                                  std::to_string(found.seed) + ".txt";
         Script script = found.outcome.script;
@@ -220,7 +220,7 @@ int run_replay(const Options &options, const quire_api *api) {
     if (!outcome.finding) return 0;
     printf("finding: %s\n", outcome.finding->promise.c_str());
     if (!options.quiet) printf("operation %zu: %s\n", outcome.at, outcome.finding->text.c_str());
-    return 1;
+    return ignored(options.ignore, outcome.finding->promise) ? 0 : 1;
 }
 
 int run(int argc, char **argv) {

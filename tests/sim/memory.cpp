@@ -72,6 +72,9 @@ void Memory::check_write(Slot &slot, Tier tier, uint32_t group, int32_t block, u
     slot.writer = actor.step;
     slot.write_queue = actor.queue;
     slot.write_clock = actor.clock[actor.queue];
+    // Two unfinished writers over a zeroing: the model forgets what it took away.
+    if (slot.content != 0 && slot.writer_bit != 0 && slot.writer_bit != actor.bit) slot.under = 0;
+    slot.writer_bit = actor.bit;
     slot.is_copy = false;
 }
 
@@ -101,7 +104,6 @@ void Memory::write(uint32_t group, int32_t block, uint32_t place, Content conten
     check_write(slot, kDevice, group, block, place, actor);
     slot.content = content;
     slot.depends = depends;
-    slot.zeroed = 0;
 }
 
 void Memory::copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_t src_place,
@@ -113,7 +115,8 @@ void Memory::copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_
     target.content = source.content;
     // Copies of a step that fails may not have run (README.md, question 2).
     target.depends = source.depends | (distrust_copies_ ? actor.bit : 0);
-    target.zeroed = 0;
+    target.has_token = true;
+    target.token_by = actor.bit;
 }
 
 void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t dst,
@@ -122,12 +125,20 @@ void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t
         Slot &source = at(from, group, src, place);
         Slot &target = at(to, group, dst, place);
         ++accesses_;
+        const Content before = target.content;
         check_write(target, to, group, dst, place, actor);
         const bool raced = source.write_clock > actor.clock[source.write_queue];
         noise_ += raced;
         target.content = raced ? poisoned(source.content) : source.content;
         target.depends = source.depends | (distrust_copies_ ? actor.bit : 0);
-        target.zeroed = 0;
+        // What a zeroing leaves that does not happen is copied along.
+        const bool along = source.zero_by != 0 && !source.has_token && source.under != 0;
+        if (target.has_token) target.zeroed_by &= target.token_by;
+        target.zeroed_by |= source.has_token ? actor.bit : actor.bit | source.zeroed_by;
+        target.has_token = false;
+        target.zero_by = along ? source.zero_by : actor.bit;
+        target.zero_is_copy = true;
+        target.under = along ? source.under : before;
         target.is_copy = true;
         source.copied[actor.queue] = actor.clock[actor.queue];
         source.copied_to[actor.queue] = &target;
@@ -136,26 +147,81 @@ void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t
 
 void Memory::zero_block(uint32_t group, int32_t block, const Actor &actor) {
     for (uint32_t place = 0; place < block_tokens_; ++place) {
-        const Content before = at(kDevice, group, block, place).content;
+        Slot &slot = at(kDevice, group, block, place);
+        const Content before = slot.content;
         write(group, block, place, 0, distrust_copies_ ? actor.bit : 0, actor);
-        at(kDevice, group, block, place).zeroed = before;
+        slot.under = before;
+        slot.zero_by = actor.bit;
+        if (slot.has_token) slot.zeroed_by &= slot.token_by;  // a failure takes both
+        slot.zeroed_by |= actor.bit;
+        slot.zero_is_copy = false;
+        slot.has_token = false;
     }
+}
+
+Memory::Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit,
+                                 uint32_t own) {
+    Zeros owed = Zeros::none;
+    for (uint32_t place = 0; place < block_tokens_; ++place) {
+        const Slot &slot = at(tier, group, block, place);
+        const bool written = slot.has_token && slot.token_by != bit;
+        if ((slot.zeroed_by & bit) == 0 || (written && place < own)) continue;
+        if (!written && (slot.zero_by & bit) != 0 && !slot.zero_is_copy) return Zeros::owed;
+        owed = Zeros::unsure;
+    }
+    return owed;
+}
+
+void Memory::poison_slot(Slot &slot, uint8_t bit) {
+    const bool wrote = slot.writer_bit == bit;
+    if (wrote) slot.writer_bit = 0;
+    slot.zeroed_by &= static_cast<uint8_t>(~bit);
+    slot.token_by &= static_cast<uint8_t>(~bit);
+    const bool not_zeroed = (slot.zero_by & bit) != 0;
+    if (not_zeroed) {
+        slot.zero_by = 0;
+        if (!distrust_copies_) slot.under = 0;
+    }
+    if ((slot.depends & bit) == 0) return;
+    slot.depends &= static_cast<uint8_t>(~bit);
+    if (slot.content == 0 && slot.zero_by != 0) return;  // another step's zeroing decides
+    if (!wrote && (slot.content != 0 || !not_zeroed)) {
+        slot.content = poisoned(slot.content);
+        return;
+    }
+    slot.has_token = false;
+    if (slot.zero_by != 0) {  // what is there now depends on the zeroing
+        slot.content = poisoned(slot.content);
+        slot.writer_bit = slot.zero_by;
+        slot.depends = distrust_copies_ ? slot.zero_by : 0;
+        return;
+    }
+    slot.content = poisoned(slot.under != 0 ? slot.under : slot.content);
+    slot.under = 0;
 }
 
 void Memory::poison(uint8_t bit) {
     for (auto &tier : pools_)
         for (Pool &pool : tier)
-            for (Slot &slot : pool.slots)
-                if (slot.depends & bit) {
-                    slot.content = poisoned(slot.content != 0 ? slot.content : slot.zeroed);
-                    slot.depends = 0;
-                }
+            for (Slot &slot : pool.slots) poison_slot(slot, bit);
 }
 
 void Memory::settle(uint8_t bit) {
     for (auto &tier : pools_)
         for (Pool &pool : tier)
-            for (Slot &slot : pool.slots) slot.depends &= static_cast<uint8_t>(~bit);
+            for (Slot &slot : pool.slots) {
+                slot.depends &= static_cast<uint8_t>(~bit);
+                slot.zeroed_by &= static_cast<uint8_t>(~bit);
+                slot.token_by &= static_cast<uint8_t>(~bit);
+                if (slot.writer_bit == bit) {
+                    slot.writer_bit = 0;
+                    if (slot.content != 0) slot.under = 0;
+                }
+                if (slot.zero_by == bit) {
+                    slot.zero_by = 0;
+                    slot.under = 0;
+                }
+            }
 }
 
 std::string Memory::describe(const Slot &slot) {

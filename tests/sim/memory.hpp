@@ -56,8 +56,17 @@ struct Slot {
     VectorClock copied{};
     std::array<Slot *, kMaxQueues> copied_to{};
     uint8_t depends = 0;
-    bool is_copy = false;  // its last write was a block copy
-    Content zeroed = 0;    // what a zeroing took away, until its step is done
+    bool is_copy = false;    // its last write was a block copy
+    uint8_t writer_bit = 0;  // the writer's, while it is unfinished
+    // A zeroing, or a copy of a whole block: its step while that is unfinished, what it took away,
+    // and whether a token was written there since. The old content comes into sight again where
+    // it, and all that wrote over it, are parts of steps that failed.
+    uint8_t zero_by = 0;
+    bool zero_is_copy = false;
+    bool has_token = false;
+    uint8_t token_by = 0;   // the step that wrote the token, while it is unfinished
+    uint8_t zeroed_by = 0;  // all unfinished steps that did so since, this one and earlier ones
+    Content under = 0;
 };
 
 struct Pool {
@@ -78,6 +87,17 @@ class Memory {
     Content read(uint32_t group, int32_t block, uint32_t place, const Actor &actor);
     void write(uint32_t group, int32_t block, uint32_t place, Content content, uint8_t depends,
                const Actor &actor);
+    // What was written there is a token; in a lookahead it becomes one when it is accepted.
+    void note_token(uint32_t group, int32_t block, uint32_t place) {
+        Slot &slot = at(kDevice, group, block, place);
+        slot.has_token = true;
+        slot.token_by = slot.writer_bit;
+    }
+    // Whether the step `bit` was to zero the block, and some slot holds no token since. Unsure: a
+    // later step has zeroed it again or copied over it, the step was to copy over it itself, or the
+    // token was none of the `own` ones with which the block begins (README.md, question 12).
+    enum class Zeros { none, unsure, owed };
+    Zeros zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit, uint32_t own);
     void copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_t src_place,
                     int32_t dst, uint32_t dst_place, const Actor &actor);
     void copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t dst,
@@ -105,6 +125,7 @@ class Memory {
     void spoil_copies(Slot &slot, const Actor &actor);
     void check_write(Slot &slot, Tier tier, uint32_t group, int32_t block, uint32_t place,
                      const Actor &actor);
+    void poison_slot(Slot &slot, uint8_t bit);
 
     uint32_t block_tokens_ = 1;
     uint64_t accesses_ = 0;

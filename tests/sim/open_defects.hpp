@@ -11,12 +11,12 @@ namespace sim {
 // Passed over: the model goes on from what the library did.
 constexpr const char *kKnown =
     "failed-more,"
-    "shared-write,"
-    "victim-order";
+    "lost-flag,"
+    "tenant-failed";
 
 // The seed ends there and does not count: the model knows no way on.
 constexpr const char *kIgnored =
-    "failed-less,"
-    "wait-room";
+    "abort-changes,"
+    "abort-internal";
 
 }  // namespace sim

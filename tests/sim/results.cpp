@@ -49,7 +49,10 @@ void World::take_preemptions() {
                                      ? newer
                                      : victim->priority < winner->priority ||
                                            (victim->priority == winner->priority && newer);
-            if (!allowed)
+            if (winner->computed == 0 && winner->cross_tokens == 0)
+                fail("victim-order", "sequence %u was preempted for %u, which has nothing",
+                     victim->id, winner->id);
+            if (!allowed && !tolerate("victim-order"))
                 fail("victim-order",
                      "sequence %u (admitted %llu, priority %d) was preempted for %u (%llu, %d)",
                      victim->id, static_cast<unsigned long long>(victim->admitted),
@@ -63,6 +66,7 @@ void World::take_preemptions() {
             fail("preempted", "sequence %u had %u computed tokens, not %u", victim->id,
                  victim->computed, one.computed_tokens);
         open->undo.push_back({*victim, true});
+        victim->swap_blocks = one.how == QUIRE_PREEMPT_SWAP ? one.blocks : 0;
         victim->preempted = true;
         victim->in_step = true;
         ++victim->preemptions;
@@ -214,7 +218,8 @@ void World::take_wait(Items &items, size_t index, uint64_t room_before) {
     // whole length covers a copy on write.
     const uint32_t total = seq.known() + static_cast<uint32_t>(plan.tokens.size()) + plan.ahead;
     uint32_t most = (total + config.block_tokens - 1) / config.block_tokens + 1;
-    if (seq.swapped) most = std::max(most, static_cast<uint32_t>(table(seq, 0).size()) + 1);
+    // All that a swap took out comes in again, its lookahead too.
+    if (seq.swapped) most = std::max(most, seq.swap_blocks + 1);
     if (config.groups.size() == 1 && result.reason == QUIRE_WAIT_POOL &&
         room_before >= most + config.watermark)
         fail("wait-room", "sequence %u waits for the pool; %llu blocks can be had, %u are the most",

@@ -43,6 +43,7 @@ struct Sequence {
     std::vector<uint64_t> chain;
     std::vector<uint32_t> era;
     std::vector<uint8_t> depends;
+    std::vector<uint8_t> made;  // what each token depended on when it was computed or found
     uint32_t computed = 0;
     uint32_t drafts = 0;
     std::vector<uint32_t> parents;  // of drafts, with a mask; empty: each follows the one before
@@ -57,6 +58,11 @@ struct Sequence {
     bool in_step = false;      // with an item, or preempted in it
     bool has_item = false;     // in the open step
     bool may_move = false;     // accept_path left tokens to be moved
+    uint32_t move_end = 0;     // of the places where they lie
+    uint32_t found_end = 0;    // tokens before it are in blocks that were found
+    uint32_t unsure_end = 0;   // before it, blocks may be found ones: in part, or after a swap
+    uint32_t swap_blocks = 0;  // that its swap took out
+    bool was_cut = false;      // tokens that it may have published are not its own any more
     uint8_t swap_depends = 0;  // unfinished steps that its swap was part of
     uint32_t preemptions = 0;
     uint64_t admitted = 0;   // order of first admission; 0: not yet
@@ -84,6 +90,12 @@ struct Sequence {
         unknown.resize(count);
         chain.resize(count);
         if (computed > count) computed = count;
+    }
+    // It has the first `count` tokens of what it was, perhaps only a part of a found block.
+    void leave_found(uint32_t count, uint32_t block_tokens) {
+        if (found_end <= count) return;
+        found_end = count / block_tokens * block_tokens;
+        unsure_end = unsure_end > count ? unsure_end : count;
     }
     Content content(uint32_t place) const {
         return make_content(tenant, mix(chain[place], era[place]));

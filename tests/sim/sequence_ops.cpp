@@ -111,36 +111,6 @@ bool World::end(const Op &op) {
     return true;
 }
 
-void World::note_first_block(const Sequence &seq, uint32_t owner) {
-    if (seq.computed < config.block_tokens) return;
-    const Content content = seq.content(config.block_tokens - 1);
-    const auto [at, added] = first_blocks_.try_emplace(content, owner);
-    if (!added && at->second != owner) at->second = 0;
-}
-
-// After QUIRE_END_DROP_PREFIX nothing that only this sequence ever had may be found any more. Asked
-// through a live sequence of the same keys that has no tokens, where there is one.
-void World::check_forgotten(const Sequence &seq) {
-    if (seq.computed < config.block_tokens) return;
-    const auto at = first_blocks_.find(seq.content(config.block_tokens - 1));
-    if (at == first_blocks_.end() || at->second != seq.id) return;
-    const std::vector<uint32_t> tokens(seq.tokens.begin(), seq.tokens.end());
-    for (const auto &other : sequences) {
-        if (other->base != seq.base || other->known() != 0 || !other->spans.empty() ||
-            !seq.spans.empty() || other->cross_tokens != 0)
-            continue;
-        uint32_t hit = 0;
-        expect(q_->prefix_probe(cache_, other->handle, tokens.data(),
-                                static_cast<uint32_t>(tokens.size()), &hit, &error_),
-               {QUIRE_OK}, "quire_prefix_probe");
-        ++tally_->drops_probed;
-        if (hit != 0 && !tolerate("drop-prefix"))
-            fail("drop-prefix", "sequence %u was ended with its prefix; %u tokens are still found",
-                 seq.id, hit);
-        return;
-    }
-}
-
 bool World::fork(const Op &op) {
     Sequence *seq = find(op.f[0]);
     const uint32_t child_id = op.f[2];
@@ -169,11 +139,11 @@ bool World::fork(const Op &op) {
     expect(status, {QUIRE_OK}, "quire_seq_fork");
     child->id = child_id;
     child->cut(count);
+    child->leave_found(count, config.block_tokens);
     child->ahead = 0;
     child->lost = child->preempted = child->swapped = false;
     child->in_step = child->has_item = child->ahead_written = false;
     child->preemptions = 0;
-    child->admitted = ++admissions_;
     const quire_seq_info got = info(*child);
     // A fork takes only what comes before the first token that has to be moved.
     if (seq->may_move && got.computed_tokens < child->computed)
@@ -191,7 +161,7 @@ bool World::fork(const Op &op) {
     changed_since_begin_ = true;
     Sequence &made = *sequences.back();
     compare(made, "fork");
-    if (made.computed == 0 && tolerate("victim-order")) made.admitted = 0;
+    made.admitted = made.computed != 0 ? ++admissions_ : 0;
     compare(*find(op.f[0]), "fork of it");
     return true;
 }
@@ -223,7 +193,9 @@ bool World::truncate(const Op &op) {
     changed_since_begin_ = true;
     const quire_seq_info got = info(*seq);
     if (count < seq->known()) seq->may_move &= got.computed_tokens == count;
+    seq->was_cut |= count < seq->known() && seq->known() >= config.block_tokens;
     seq->cut(count);
+    seq->leave_found(count, config.block_tokens);
     if (unsure) {
         seq->drafts = std::min(seq->drafts, got.draft_tokens);
         seq->computed = std::min(seq->computed, got.computed_tokens);
@@ -267,7 +239,9 @@ bool World::accept(const Op &op) {
     } else {
         const uint32_t reach = count - seq->drafts;
         tally_->accepted_ahead += reach;
+        const uint32_t first = seq->known();
         for (uint32_t i = 0; i < reach; ++i) seq->append(seq->ahead_tokens[i], true);
+        note_tokens(*seq, first);
         seq->computed = seq->known();
     }
     seq->drafts = seq->ahead = 0;
@@ -275,6 +249,19 @@ bool World::accept(const Op &op) {
     seq->ahead_written = false;
     compare(*seq, "accept");
     return true;
+}
+
+// Slots of a lookahead have become tokens, from `first` on.
+void World::note_tokens(const Sequence &seq, uint32_t first) {
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
+        table(seq, g);
+        for (uint32_t p = first; p < seq.known(); ++p) {
+            const uint32_t at = p / config.block_tokens;
+            if (at < table_.size() && table_[at] != 0)
+                memory_.note_token(g, table_[at], p % config.block_tokens);
+        }
+    }
 }
 
 bool World::accept_path(const Op &op) {
@@ -307,11 +294,9 @@ bool World::accept_path(const Op &op) {
     }
     expect(status, {QUIRE_OK}, "quire_seq_accept_path");
     if (seq->drafts == 0) {
-        if (info(*seq).lookahead_tokens != seq->ahead && tolerate("accept-path-noop")) {
-            seq->ahead = 0;
-            changed_since_begin_ = true;
-            return true;
-        }
+        if (info(*seq).lookahead_tokens != seq->ahead)
+            fail("accept-path-noop", "an empty path without drafts gives up %u of lookahead",
+                 seq->ahead);
         unchanged(before, "accept-path-noop");
         return true;
     }
@@ -320,7 +305,9 @@ bool World::accept_path(const Op &op) {
     after.cut(root);
     for (uint32_t i = 0; i < path.size(); ++i) {
         after.append(seq->tokens[root + path[i]], seq->unknown[root + path[i]] != 0);
-        after.may_move |= path[i] != i;
+        if (path[i] == i) continue;
+        after.may_move = true;
+        after.move_end = root + path[i] + 1;
     }
     after.computed = after.known();
     after.drafts = after.ahead = 0;

@@ -226,7 +226,9 @@ bool World::preempt(const Op &op) {
 bool World::abort() {
     if (!open) return false;
     if (stale_steps_.size() < 16) stale_steps_.push_back(open->handle);
-    expect(q_->step_abort(cache_, open->handle, &error_), {QUIRE_OK}, "quire_step_abort");
+    const quire_status status = q_->step_abort(cache_, open->handle, &error_);
+    if (status == QUIRE_E_INTERNAL) fail("abort-internal", "quire_step_abort: %s", error_.message);
+    expect(status, {QUIRE_OK}, "quire_step_abort");
     for (size_t i = open->undo.size(); i-- > 0;) put_back(open->undo[i].before);
     open.reset();
     for (auto &seq : sequences) compare(*seq, "abort");

@@ -142,14 +142,17 @@ class World {
     // sequence_ops.cpp
     bool create(const Op &op);
     bool end(const Op &op);
-    void note_first_block(const Sequence &seq, uint32_t owner);
-    void check_forgotten(const Sequence &seq);
     bool fork(const Op &op);
     bool truncate(const Op &op);
     bool accept(const Op &op);
+    void note_tokens(const Sequence &seq, uint32_t first);
     bool accept_path(const Op &op);
     bool set_tokens(const Op &op);
     bool probe(const Op &op);
+    // forgotten.cpp
+    void note_first_block(const Sequence &seq, uint32_t owner);
+    uint32_t kept_prefix(const Sequence &seq, uint32_t length) const;
+    void check_forgotten(const Sequence &seq);
     // items.cpp
     struct Items;
     void build(Items &items, uint32_t queue);
@@ -178,18 +181,33 @@ class World {
     void run_step(Step &step);
     void order(Step &step);
     void run_copies(Step &step);
-    void inherit(const Step &step, Sequence &seq);
     void run_row(Step &step, const Row &row);
     void read_row(Step &step, const Row &row);
-    void check_shared(const Step &step, const Sequence &seq, uint32_t group, uint32_t first,
-                      uint32_t last);
     void write_place(const Step &step, const Sequence &seq, uint32_t place);
     void check_zeroed(const Step &step);
     void check_tenants(const Step &step, const Sequence &seq);
+    // sharing.cpp
+    bool came_back(const Step &step, uint32_t id) const;
+    uint32_t reads_to(const Step &step, const Sequence &other) const;
+    void check_shared(const Step &step, const Row &row, uint32_t group, uint32_t last);
+    void check_copied(const Step &step, const quire_block_copy &copy);
+    // depends.cpp
+    void inherit(const Step &step, Sequence &seq);
+    void follow_blocks(Sequence &seq);
+    uint8_t block_depends(Tier tier, uint32_t group, int32_t block);
+    void note_found(Sequence &seq, const Row &row, bool was_swapped);
     // finish.cpp
     bool finish(const Op &op);
-    void fail_sequence(Sequence &seq, uint8_t bit);
-    void after_failure(uint8_t bit);
+    // What a sequence keeps of its tokens and lookahead when a step fails, at most and at least.
+    struct Loss {
+        uint32_t computed = 0;
+        uint32_t least = 0;
+        uint32_t ahead = 0;
+        uint32_t least_ahead = 0;
+    };
+    Loss loss(Sequence &seq, uint8_t bit);
+    void take_loss(Sequence &seq, const Loss &loss);
+    void take_lost_lookahead(Sequence &seq, const Loss &loss, const quire_seq_info &got);
     // namespace_ops.cpp
     bool create_namespace(const Op &op);
     bool destroy_namespace(const Op &op);

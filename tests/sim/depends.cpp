@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// depends: on which unfinished steps a sequence's tokens depend, from what its blocks hold.
+#include <algorithm>
+
+#include "world.hpp"
+
+namespace sim {
+
+// What a sequence's blocks depend on, copies of this step included, its tokens depend on.
+void World::inherit(const Step &step, Sequence &seq) {
+    const uint32_t end = std::min(static_cast<uint32_t>(seq.depends.size()), seq.computed);
+    follow_blocks(seq);
+    // The table of a swapped sequence is not shown: all of it went through this step's copies.
+    for (uint32_t p = 0; seq.swapped && config.has(Feature::failed_copies) && p < end; ++p)
+        seq.depends[p] |= step.actor.bit;
+}
+
+uint8_t World::block_depends(Tier tier, uint32_t group, int32_t block) {
+    uint8_t depends = 0;
+    for (uint32_t place = 0; place < config.block_tokens; ++place)
+        depends |= memory_.at(tier, group, block, place).depends;
+    return depends;
+}
+
+// A token depends on what its slots do, in a found block on what any of its slots does,
+// and on what those before it do. Where the library has put another block of the same content in
+// place of one, what lies there counts: those tokens "were computed anew". What is out of all
+// windows has no slots: there it depends on what it did when it was made.
+void World::follow_blocks(Sequence &seq) {
+    const uint32_t end = std::min(static_cast<uint32_t>(seq.depends.size()), seq.computed);
+    std::vector<uint8_t> found(end, 0);
+    std::vector<uint8_t> has_block(end, 0);
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
+        table(seq, g);
+        for (uint32_t p = 0; p < end; ++p) {
+            const uint32_t at = p / config.block_tokens;
+            if (at >= table_.size() || (table_[at] == 0 && !seq.swapped)) continue;
+            const Tier tier = seq.swapped ? kHost : kDevice;
+            has_block[p] = 1;
+            found[p] |= p < seq.found_end
+                            ? block_depends(tier, g, table_[at])
+                            : memory_.at(tier, g, table_[at], p % config.block_tokens).depends;
+        }
+    }
+    uint8_t before = 0;
+    for (uint32_t p = 0; p < end; ++p) {
+        if (!seq.swapped) seq.depends[p] = has_block[p] ? uint8_t{0} : seq.made[p];
+        seq.depends[p] |= static_cast<uint8_t>(found[p] | before);
+        before = seq.depends[p];
+    }
+}
+
+// Which of its blocks are, or may be, found ones when the row writes its tokens.
+void World::note_found(Sequence &seq, const Row &row, bool was_swapped) {
+    const uint32_t whole = row.first / config.block_tokens * config.block_tokens;
+    seq.unsure_end = was_swapped ? row.first : std::min(seq.unsure_end, whole);
+    seq.found_end = row.hit != 0 ? row.first : std::min(seq.found_end, whole);
+}
+
+}  // namespace sim
