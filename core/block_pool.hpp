@@ -43,9 +43,10 @@ struct alignas(kCacheLine) Block {
     uint32_t owner;         // index of the sequence that may write in place; kNone = nobody
     uint16_t frozen_slots;  // that others than the owner may read
     BlockState state;
-    uint8_t given_up : 1;  // by an item that is being dropped
-    uint8_t named : 1;     // in the tree, by an item that is being dropped
-    uint8_t is_left : 1;   // listed as given up with its content
+    uint8_t given_up : 1;    // by an item that is being dropped
+    uint8_t named : 1;       // in the tree, by an item that is being dropped
+    uint8_t is_left : 1;     // listed as given up with its content
+    uint8_t is_suspect : 1;  // its unwritten slots hold anybody's, for a step failed just now
     uint8_t is_read : 1;  // draining: by a copy of the open step alone, `touch` does not say so yet
     uint64_t stamp;       // when a table let go of it last, orders the cached list
     uint64_t depends;    // once published: unfinished steps without which its content is wrong, bit

@@ -361,9 +361,10 @@ class Cache {
     void witness_step(const StepRecord &record);
 
     // cache_finish.cpp
-    void distrust_copies(const StepRecord &record);
-    uint32_t first_unzeroed(uint32_t sequence, uint32_t group) const;
-    void lose_unzeroed(const StepRecord &record);
+    bool suspect_copies(const StepRecord &failed);
+    bool suspect_tail(uint32_t sequence);
+    uint32_t first_suspect(uint32_t sequence, uint32_t group) const;
+    void lose_suspects();
     void fail_step(StepRecord *record);
     void lose(uint32_t sequence, uint32_t valid_tokens);
     void withdraw_published(uint64_t step);

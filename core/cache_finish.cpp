@@ -192,42 +192,77 @@ void Cache::lose(uint32_t sequence, uint32_t valid_tokens) {
     lower_computed(sequence, valid_tokens < state.known ? valid_tokens : state.known, valid_tokens);
 }
 
-// What the step's copies should have overwritten may still be there: whoever takes it next has it
-// zeroed.
-void Cache::distrust_copies(const StepRecord &record) {
-    for (const quire_block_copy &copy : record.copies) {
-        bool is_whole = copy.kind == QUIRE_COPY_ZERO || copy.kind == QUIRE_COPY_ON_WRITE ||
-                        copy.kind == QUIRE_COPY_SWAP_IN;
-        if (!is_whole) continue;
-        ledger_.distrust(copy.group, static_cast<uint32_t>(copy.dst));
+// What the step's copies should have overwritten may still be there, and later steps may have
+// copied it on. Whoever takes such a block next has it zeroed. True if there is any.
+bool Cache::suspect_copies(const StepRecord &failed) {
+    bool any = false;
+    auto is_whole = [](const quire_block_copy &copy) {
+        return copy.kind == QUIRE_COPY_ZERO || copy.kind == QUIRE_COPY_ON_WRITE ||
+               copy.kind == QUIRE_COPY_SWAP_IN || copy.kind == QUIRE_COPY_SWAP_OUT;
+    };
+    for (const quire_block_copy &copy : failed.copies) {
+        if (!is_whole(copy)) continue;
+        ledger_.target(copy).is_suspect = true;
+        any = true;
     }
+    if (!any) return false;
+    for (uint64_t step = failed.number + 1; step < timeline_.next(); ++step) {
+        const StepRecord &later = records_[Timeline::slot(step)];
+        if (later.number != step) continue;
+        for (const quire_block_copy &copy : later.copies) {
+            if (!is_whole(copy)) continue;
+            bool zeroes = copy.kind == QUIRE_COPY_ZERO;
+            ledger_.target(copy).is_suspect = !zeroes && ledger_.source(copy).is_suspect;
+        }
+    }
+    ledger_.distrust_suspects();
+    return true;
 }
 
-// The first block of a table from which on a block may show another tenant's content: one that is
-// not whole yet, and that the failed step was to zero. kNone: none.
-uint32_t Cache::first_unzeroed(uint32_t sequence, uint32_t group) const {
+// The sequence has lost tokens: what was written behind those that it keeps is not to be relied on.
+// True if a block of it, whose zeroing once failed, is not whole any more.
+bool Cache::suspect_tail(uint32_t sequence) {
+    const Sequence &s = sequences_[sequence];
+    uint32_t index = s.state.computed >> geometry_.block_shift;
+    bool any = false, swapped = (s.state.flags & Sequence::kSwapped) != 0;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const BlockTable &t = ledger_.table(sequence, g);
+        if (geometry_.groups[g].cross || index >= t.length) continue;
+        BlockPool &pool = swapped ? *ledger_.host_pool(g) : ledger_.pool(g);
+        Block &b = pool[t.ids.data[index]];
+        if (b.state != BlockState::held || b.tenant != kMixedTenant) continue;
+        b.is_suspect = true;
+        any = true;
+    }
+    return any;
+}
+
+// The table's first block that is suspect and not whole: its unwritten slots may hold another
+// tenant's content. kNone: none.
+uint32_t Cache::first_suspect(uint32_t sequence, uint32_t group) const {
     const Sequence &s = sequences_[sequence];
     const BlockTable &t = ledger_.table(sequence, group);
+    bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
+    const BlockPool &pool = swapped ? *ledger_.host_pool(group) : ledger_.pool(group);
     uint32_t written =
         geometry_.groups[group].cross && s.state.computed != 0 ? s.cross_tokens : s.state.computed;
     for (uint32_t i = written >> geometry_.block_shift; i < t.length; ++i) {
         uint32_t block = t.ids.data[i];
-        if (block != kNullBlock && ledger_.pool(group)[block].tenant == kMixedTenant) return i;
+        if (block != kNullBlock && pool[block].is_suspect) return i;
     }
     return kNone;
 }
 
-// A later step may have handed out what this one was to zero. Zeroing it now would take what its
-// holder has written since: so the holder computes that again, in a block that is zeroed.
-void Cache::lose_unzeroed(const StepRecord &record) {
-    bool zeroes = false;
-    for (const quire_block_copy &copy : record.copies) zeroes |= copy.kind == QUIRE_COPY_ZERO;
-    if (!zeroes) return;
+// A later step may have handed out what the failed one was to zero. Zeroing it now would take what
+// its holder has written since: so the holder computes that again, in a block that is zeroed.
+void Cache::lose_suspects() {
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         Sequence &s = sequences_[i];
-        if (!sequence_handles_.is_live(i) || (s.state.flags & Sequence::kSwapped) != 0) continue;
+        if (!sequence_handles_.is_live(i)) continue;
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-            uint32_t first = first_unzeroed(i, g);
+            if ((s.state.flags & Sequence::kSwapped) != 0 && ledger_.table(i, g).length == 0)
+                continue;
+            uint32_t first = first_suspect(i, g);
             if (first == kNone) continue;
             uint32_t valid = geometry_.groups[g].cross ? 0 : first << geometry_.block_shift;
             // What is to be moved may still lie there.
@@ -238,7 +273,6 @@ void Cache::lose_unzeroed(const StepRecord &record) {
                 lose(i, valid);
                 continue;
             }
-            s.state.flags |= Sequence::kLost;
             s.state.lookahead = 0;
             release_from(i, first, kNone);
             leader_.touch(i);
@@ -256,7 +290,7 @@ void Cache::fail_step(StepRecord *failed) {
                                    "and the ranks have to start anew",
                                    record.number));
     }
-    distrust_copies(record);
+    bool any_suspect = suspect_copies(record);
     uint32_t slot = Timeline::slot(record.number);
     ++call_;
     for (const Change &change : record.changes) {
@@ -267,10 +301,15 @@ void Cache::fail_step(StepRecord *failed) {
         const Sequence &s = sequences_[i];
         if (!sequence_handles_.is_live(i) || s.pending_step[slot] != record.number) continue;
         bool of_the_step = s.marked == call_;
-        if (!of_the_step && s.state.computed > s.pending_position[slot]) ++counts_.sequences_lost;
+        if (s.state.computed <= s.pending_position[slot]) continue;
+        counts_.sequences_lost += !of_the_step;
         lose(i, s.pending_position[slot]);
+        any_suspect |= suspect_tail(i);
     }
-    lose_unzeroed(record);
+    if (any_suspect) {
+        lose_suspects();
+        ledger_.clear_suspects();
+    }
     withdraw_published(record.number);
 }
 

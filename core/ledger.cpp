@@ -276,6 +276,14 @@ void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
     QUIRE_ASSERT(record_ != nullptr);
     record_->copies.push(
         quire_block_copy{kind, group, static_cast<int32_t>(src), static_cast<int32_t>(dst), 0, 0});
+    // Slots that nothing was written to are copied too.
+    BlockPool &sources = kind == QUIRE_COPY_SWAP_IN ? *host_pools_[group] : *pools_[group];
+    BlockPool &targets = kind == QUIRE_COPY_SWAP_OUT ? *host_pools_[group] : *pools_[group];
+    if (sources[src].tenant == kMixedTenant) {
+        targets[dst].tenant = kMixedTenant;
+    } else if (kind == QUIRE_COPY_SWAP_OUT) {
+        targets[dst].tenant = kFreshTenant;
+    }
 }
 
 void Ledger::move_token(uint32_t sequence, uint32_t group, uint32_t src, uint32_t dst) {
@@ -411,7 +419,9 @@ void Ledger::undo_displaced(StepRecord *record, uint64_t edit_count) {
     each_displaced([&](Edit *edit, uint32_t *) {
         name_again(*edit);
         if (!tree_.linked(edit->node)) tree_.relink(edit->node);
-        pools_[edit->group]->cache_unused(edit->block);
+        BlockPool &pool = *pools_[edit->group];
+        // A victim of the step may hold it again.
+        if (pool[edit->block].state != BlockState::held) pool.cache_unused(edit->block);
     });
 }
 
@@ -539,17 +549,6 @@ void Ledger::settle(StepRecord *record) {
         }
     }
     record->edits.shrink(0);
-}
-
-void Ledger::forget_runs() {
-    for (uint32_t g = 0; g < group_count_; ++g) {
-        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
-            if (pool == nullptr) continue;
-            for (uint32_t b = 0; b < pool->block_count(); ++b) {
-                (*pool)[b].copied_to = (*pool)[b].copied_from = 0;
-            }
-        }
-    }
 }
 
 void Ledger::retire(uint64_t old_oldest) {

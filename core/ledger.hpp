@@ -76,6 +76,21 @@ class Ledger {
         pools_[group]->distrust(block);
     }
 
+    // The pool that the copy reads from, or writes to; a block of it.
+    Block &source(const quire_block_copy &copy) {
+        bool is_host = copy.kind == QUIRE_COPY_SWAP_IN;
+        BlockPool &pool = is_host ? *host_pools_[copy.group] : *pools_[copy.group];
+        return pool[static_cast<uint32_t>(copy.src)];
+    }
+    Block &target(const quire_block_copy &copy) {
+        bool is_host = copy.kind == QUIRE_COPY_SWAP_OUT;
+        BlockPool &pool = is_host ? *host_pools_[copy.group] : *pools_[copy.group];
+        return pool[static_cast<uint32_t>(copy.dst)];
+    }
+    // Distrusts all blocks that are suspect. O(blocks).
+    void distrust_suspects();
+    void clear_suspects();
+
     // Changes from here on belong to the step.
     void resume(StepRecord *record) { record_ = record; }
     void pause() { record_ = nullptr; }

@@ -221,9 +221,10 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
  * token, by whomever and however far removed. Tokens that were computed anew since do not. Known
  * tokens stay, but drafts that were not accepted are forgotten. The handle is stale afterwards, and
  * nothing may be launched on the step's batch before its next commit.
- * A block that the step was to zero (QUIRE_COPY_ZERO), and that a later step has handed to another
- * sequence, depends on it too while some of its slots are not written: its tokens, and lookahead
- * reserved in it, are taken back, and it is zeroed before it is handed out again.
+ * A block that the step was to zero or to copy over, and that a later step has handed to another
+ * sequence or copied on, depends on it too while some of its slots are not written by work that did
+ * not fail: its tokens, and lookahead reserved in it, are taken back, and it is zeroed before it is
+ * handed out again.
  *
  * signal   What the engine's own work of the step ends with, where that is not on the step's queue:
  *          a semaphore as in quire_queue_after_native, for which the step's queue then waits.
