@@ -20,8 +20,7 @@ Status Cache::check(quire_error *error) {
     return CacheCheck(this, error).run();
 }
 
-CacheCheck::CacheCheck(Cache *cache, quire_error *error)
-    : cache_(*cache), error_(error) {
+CacheCheck::CacheCheck(Cache *cache, quire_error *error) : cache_(*cache), error_(error) {
     for (Array<Named> &named : named_) named.bind(&cache->host_);
     for (Array<Named> &named : host_named_) named.bind(&cache->host_);
 }

@@ -53,7 +53,8 @@ Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
                 "with other keys",
                 t.ids.data[k], group, index, k, node);
         }
-        const uint32_t *named = tree.tokens_of(node), *known = cache_.token_pages_.at(s.tokens, begin);
+        const uint32_t *named = tree.tokens_of(node),
+                       *known = cache_.token_pages_.at(s.tokens, begin);
         for (uint32_t i = 0; i < block_tokens && begin + i < end; ++i) {
             if (named[i] == known[i]) continue;
             return wrong(
@@ -65,8 +66,8 @@ Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
     return Status{};
 }
 
-// A sequence's keys are those of its namespace, and they live for as long as a sequence or a node is
-// of them.
+// A sequence's keys are those of its namespace, and they live for as long as a sequence or a node
+// is of them.
 Status CacheCheck::check_scopes() {
     const PrefixTree &tree = cache_.ledger_.tree();
     const Scopes &scopes = tree.scopes();
@@ -101,6 +102,7 @@ Status CacheCheck::check_scopes() {
 // A block's tenant, by which it is zeroed for another, is the one whose content it has.
 Status CacheCheck::check_tenants(uint32_t group) const {
     const Ledger &ledger = cache_.ledger_;
+    const PrefixTree &tree = ledger.tree();
     const BlockPool &pool = ledger.pool(group);
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
         const Block &block = pool[b];
@@ -111,7 +113,7 @@ Status CacheCheck::check_tenants(uint32_t group) const {
                          b, group, block.tenant, ledger.only_tenant_);
         }
         if (block.node != kNone) {
-            uint64_t number = root_namespace(ledger.tree().scopes(), ledger.tree().header(block.node).scope);
+            uint64_t number = root_namespace(tree.scopes(), tree.header(block.node).scope);
             if (number == block.tenant) continue;
             return wrong("block %u of group %u: namespace %" PRIu64
                          " wrote it, and node %u, which names it, is of namespace %" PRIu64,

@@ -409,14 +409,16 @@ TEST(CacheCheck, sees_a_block_of_another_root) {
 
 TEST(CacheCheck, sees_a_scope_that_is_counted_wrongly) {
     Forked b;
-    Inside::sequences_of(b.cache, 0) = 5;
-    EXPECT_EQ(b.check(), "scope 0 counts 5 sequences and 2 nodes, and 2 and 2 are of it");
+    Inside::sequences_of(b.cache, 0) = 1;
+    EXPECT_EQ(b.check(), "scope 0 counts 1 sequences and 2 nodes, and 2 and 2 are of it");
 }
 
 TEST(CacheCheck, sees_a_node_of_another_root_than_its_parent) {
-    Forked b;
-    b.sequence(0, 2);
-    Inside::scope_of(b.cache, 1) = 1;
+    Books b;
+    b.compute(b.sequence(0, 1), 1, 6);
+    b.compute(b.sequence(0, 2), 1, 6);
+    ASSERT_EQ(b.check(), kTrue);
+    Inside::hang(b.cache, 1, 0);
     EXPECT_EQ(b.check(), "prefix_tree: node 1 is of another root than its parent 0");
 }
 

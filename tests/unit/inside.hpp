@@ -31,10 +31,17 @@ struct Inside {
         return c.ledger_.tree_.scopes_.records_[scope].sequences;
     }
     static uint32_t &token(Cache &c, uint32_t sequence, uint32_t position) {
-        return const_cast<uint32_t &>(
-            *c.token_pages_.at(c.sequences_[sequence].tokens, position));
+        return const_cast<uint32_t &>(*c.token_pages_.at(c.sequences_[sequence].tokens, position));
     }
-    static uint32_t &scope_of(Cache &c, uint32_t node) { return c.ledger_.tree_.header(node).scope; }
+    static uint32_t &scope_of(Cache &c, uint32_t node) {
+        return c.ledger_.tree_.header(node).scope;
+    }
+    // Makes the node a child of `parent`.
+    static void hang(Cache &c, uint32_t node, uint32_t parent) {
+        PrefixTree &tree = c.ledger_.tree_;
+        tree.header(node).parent = parent;
+        tree.header(node).parent_generation = tree.generation(parent);
+    }
     static uint32_t &free_nodes(Cache &c) { return c.ledger_.tree_.free_nodes_; }
     static bool &mixed(Cache &c) { return c.ledger_.mixed_; }
 };
