@@ -318,6 +318,8 @@ class Engine {
         ok(api.cache_get_pool(cache, 0, 0, &pool, &error));
         ok(api.cache_get_stats(cache, &stats, &error));
         ok(api.cache_check(cache, &error));
+        uint64_t dump_bytes = 0;
+        ok(api.cache_dump(cache, 0, nullptr, 0, &dump_bytes, &error));
         auto size = described<quire_size_desc>();
         size.layer_count = size.kv_heads = 1;
         size.k_head_dim = 8;
@@ -517,7 +519,9 @@ uint64_t run(FaultKind kind, uint64_t first, const char *title) {
     g_faults = nullptr;
     EXPECT_EQ(faults.host.live_bytes, 0);
     EXPECT_EQ(faults.host.live_blocks, 0);
-    EXPECT_EQ(not_called(faults), std::set<std::string>{});
+    // Those leave memory behind on purpose, and have a test of their own (abandon_test.cpp).
+    std::set<std::string> leaks = {"cache_abandon", "device_abandon", "queue_abandon"};
+    EXPECT_EQ(not_called(faults), leaks);
     uint64_t refused = 0, absorbed = 0;
     for (const auto &[name, count] : faults.counts) {
         refused += count.refused;

@@ -476,7 +476,7 @@ bool Reference::accept(int slot, int count) {
 bool Reference::accept_path(int slot, const std::vector<int> &path) {
     Seq &s = at(slot);
     if (s.in_step || s.gave_up || s.swapped) return false;
-    if (s.drafts == 0) return path.empty() && accept(slot, 0);
+    if (s.drafts == 0) return path.empty();
     for (size_t i = 0; i < path.size(); ++i) {
         if (path[i] < 0 || path[i] >= s.drafts) return false;
         int parent = s.draft_parents[static_cast<size_t>(path[i])];

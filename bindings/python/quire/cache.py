@@ -17,7 +17,7 @@ from .device import Device
 from .groups import Group, Shard
 from .instance import Instance
 from .libquire import INCOMPLETE, NO_BLOCKS, TIMED_OUT, ffi, new
-from .objects import Object, expect
+from .objects import Abandoned, Object, expect
 from .queue import Queue, nanoseconds
 from .sequence import Key, Namespace, Sequence
 from .step import Items, Preempt, Step, given
@@ -276,6 +276,13 @@ class Cache(Object):
             if status != INCOMPLETE:
                 return bytes(ffi.buffer(buffer, size[0]))
             room = size[0]
+
+    def abandon(self) -> Abandoned:
+        """Gives the cache up where its device answers no more: waits for nothing, frees nothing
+        that the device may still touch. All that belongs to it is stale then."""
+        info = new("quire_abandon_info")
+        self._abandon("cache_abandon", info)
+        return Abandoned(info.device_bytes, info.host_bytes, info.engine_bytes)
 
     # What lives in it.
 

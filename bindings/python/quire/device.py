@@ -8,7 +8,7 @@ from typing import Any, Callable, List, Optional, Tuple
 
 from .instance import Instance
 from .libquire import ffi, new, text
-from .objects import Object, expect
+from .objects import Abandoned, Object, expect
 
 Task = Callable[[int], None]
 # run_tasks(task_count, task): calls task(i) once for each i below task_count, then returns.
@@ -73,6 +73,13 @@ class Device(Object):
         return DeviceInfo(text(info.name), text(info.backend), info.memory_total_bytes,
                           info.memory_free_bytes, info.copy_alignment, bool(info.host_visible),
                           bool(info.flags & 2))
+
+    def abandon(self) -> Abandoned:
+        """Gives the device up, with its queues, fences and memory, where it answers no more.
+        Errors: BusyError while caches on it are neither closed nor abandoned."""
+        info = new("quire_abandon_info")
+        self._abandon("device_abandon", info)
+        return Abandoned(info.device_bytes, info.host_bytes, info.engine_bytes)
 
     def _forget_finished(self) -> None:
         for left in list(self._left_behind):

@@ -13,7 +13,7 @@ import sys
 import warnings
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, List, Optional, Type, TypeVar
+from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Type, TypeVar
 
 from . import errors
 
@@ -31,6 +31,18 @@ def expect(thing: Any, kind: Type[_Kind], name: str) -> _Kind:
     if not isinstance(thing, kind):
         raise errors.ArgumentError(f"{name} is no quire.{kind.__name__}: {thing!r}")
     return thing
+
+
+class Abandoned(NamedTuple):
+    """Bytes that an abandoned object's device may still touch: they are never freed."""
+
+    device_bytes: int
+    host_bytes: int
+    engine_bytes: int
+
+
+# What was abandoned, with the arrays that a device may still write into.
+_abandoned: List[Any] = []
 
 
 class Object:
@@ -86,10 +98,18 @@ class Object:
             if self._uses:
                 raise errors.BusyError(f"another thread is inside a call of the {self._name}")
             self._library.call(getattr(self._library.api, self._destroy), pointer)
+        except errors.StaleError:  # it went with a cache or device that was abandoned
+            _abandoned.append(self)
         except BaseException:
             self._owned = pointer
             raise
         self._closed()
+
+    def _abandon(self, call: str, *arguments: Any) -> None:
+        """Gives up what the library cannot end. It is closed then, and stays in memory."""
+        self._library.call(getattr(self._library.api, call), self, *arguments)
+        _abandoned.append(self)
+        self._owned = None
 
     def _closing(self) -> None:
         """What has to be done while it is still open."""

@@ -105,6 +105,10 @@ class Queue(Object):
         self._fresh = []
         self._kept.clear()
 
+    def abandon(self) -> None:
+        """Gives the queue up where its work never ends; its device can only be abandoned then."""
+        self._abandon("queue_abandon")
+
     def signal(self, fence: Fence, value: int) -> None:
         """Enqueues: the fence gets the value when all earlier work has run."""
         self._library.call(self._library.api.queue_signal, self, fence, value)

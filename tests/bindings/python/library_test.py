@@ -75,6 +75,30 @@ class Finding(unittest.TestCase):
             self.assertTrue(found["cpu"].path.startswith(str(PACKAGE)))
 
 
+class Abandoning(Books):
+    def test_cache_is_stale_with_all_that_belongs_to_it(self):
+        cache = self.make()
+        sequence = cache.sequence()
+        self.assertEqual(cache.abandon(), (0, 0, 0))  # it kept books only
+        self.assertTrue(cache.closed)
+        with self.assertRaises(quire.StaleError):
+            cache.stats
+        with self.assertRaises(quire.StaleError):
+            sequence.info
+        cache.close()  # again: nothing happens
+
+    def test_device_goes_with_its_queue(self):
+        device = quire.Device(self.instance, "cpu", threads=1)
+        queue, other = quire.Queue(device), quire.Queue(device)
+        other.abandon()
+        with self.assertRaises(quire.StaleError):
+            other.sync()
+        device.abandon()
+        with self.assertRaises(quire.StaleError):
+            queue.sync()
+        queue.close()
+
+
 class Backends(unittest.TestCase):
     def setUp(self):
         self.instance = quire.Instance()

@@ -50,7 +50,8 @@ typedef struct quire_abandon_info {
  * A cache that keeps books only can be abandoned too: nothing of it is on a device.
  *
  * info     what of the cache was left: over all its shards, batches included.
- * Errors   QUIRE_E_STALE  it was abandoned before. */
+ * Errors   QUIRE_E_STALE  it was abandoned before.
+ * Time     O(shards + batches + unfinished steps). */
 QUIRE_EXPORT quire_status quire_cache_abandon(quire_cache *cache, quire_abandon_info *info,
                                               quire_error *error);
 
@@ -58,7 +59,8 @@ QUIRE_EXPORT quire_status quire_cache_abandon(quire_cache *cache, quire_abandon_
  * return. Steps of a cache on it are never done, and their blocks go to nobody: finish them with
  * QUIRE_STEP_FAILED, or abandon the cache. The device can then only be abandoned.
  *
- * Errors   QUIRE_E_STALE  it, or its device, was abandoned before. */
+ * Errors   QUIRE_E_STALE  it, or its device, was abandoned before.
+ * Time     O(1). */
 QUIRE_EXPORT quire_status quire_queue_abandon(quire_queue *queue, quire_error *error);
 
 /* Gives a device up, with its queues, fences and memory.
@@ -66,7 +68,8 @@ QUIRE_EXPORT quire_status quire_queue_abandon(quire_queue *queue, quire_error *e
  * info     what was left of all that was ever allocated or imported on the device, by abandoned
  *          caches too.
  * Errors   QUIRE_E_BUSY   caches on it are neither destroyed nor abandoned; nothing changed.
- *          QUIRE_E_STALE  it was abandoned before. */
+ *          QUIRE_E_STALE  it was abandoned before.
+ * Time     O(queues, fences and memories of the device). */
 QUIRE_EXPORT quire_status quire_device_abandon(quire_device *device, quire_abandon_info *info,
                                                quire_error *error);
 
