@@ -66,6 +66,7 @@ bool World::commit(const Op &op) {
     run_step(step);
     if (batch != nullptr) check_views(step, *batch);
     enqueue_kernels(step);
+    take_unpublished(step);
     for (const Undo &undo : step.undo)
         if (Sequence *seq = find(undo.before.id)) compare(*seq, "commit");
     if (follower_) follower_->take(step);

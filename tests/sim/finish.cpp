@@ -90,6 +90,8 @@ World::Loss World::loss(Sequence &seq, uint8_t bit) {
             loss.ahead = std::min(loss.ahead, begin);
         }
     }
+    // Drafts that were not accepted are forgotten with what is lost.
+    if (loss.least < seq.computed) loss.least = std::min(loss.least, seq.known() - seq.drafts);
     loss.ahead = std::max(loss.ahead, seq.known()) - seq.known();
     loss.least_ahead = std::max(loss.least_ahead, seq.known()) - seq.known();
     return loss;

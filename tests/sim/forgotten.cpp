@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// forgotten: what QUIRE_END_DROP_PREFIX must leave findable by no one (cache.h).
+// forgotten: what QUIRE_END_DROP_PREFIX must leave findable by no one, and which sequences may stop
+// publishing because the prefix tree runs short of nodes (cache.h).
 #include <algorithm>
 
 #include "world.hpp"
@@ -62,6 +63,30 @@ void World::check_forgotten(const Sequence &seq) {
                  "hold %u",
                  seq.id, hit, kept);
         return;
+    }
+}
+
+// The tree has a node for each published block, and room for five per block of the pools. Each
+// block was published after a row wrote to it, so the blocks that rows wrote to are the most nodes
+// that there can be.
+bool World::nodes_may_be_short() const {
+    if (config.sees_all() || (config.flags & QUIRE_CACHE_NO_PREFIX) != 0) return false;
+    uint64_t room = 0;
+    for (const uint32_t blocks : blocks_) room += uint64_t{5} * (blocks - 1);
+    return nodes_most_ >= room / 2;  // "nearly full" (README.md, question 14)
+}
+
+// A commit may find the tree short of nodes: then sequences publish nothing any more.
+void World::take_unpublished(const Step &step) {
+    for (const Row &row : step.rows) {
+        const uint32_t end = (row.first + row.count + row.ahead) / config.block_tokens;
+        nodes_most_ += (end - row.first / config.block_tokens) * blocks_.size();
+    }
+    if (!nodes_may_be_short()) return;
+    for (auto &seq : sequences) {
+        if (seq->unpublished || seq->computed < config.block_tokens) continue;
+        seq->unpublished = (info(*seq).flags & QUIRE_SEQ_UNPUBLISHED) != 0;
+        tally_->short_of_nodes += seq->unpublished;
     }
 }
 

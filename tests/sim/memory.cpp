@@ -134,7 +134,8 @@ void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t
         // What a zeroing leaves that does not happen is copied along.
         const bool along = source.zero_by != 0 && !source.has_token && source.under != 0;
         if (target.has_token) target.zeroed_by &= target.token_by;
-        target.zeroed_by |= source.has_token ? actor.bit : actor.bit | source.zeroed_by;
+        const uint8_t left = source.has_token ? source.token_by : static_cast<uint8_t>(~0u);
+        target.zeroed_by |= static_cast<uint8_t>(actor.bit | (source.zeroed_by & left));
         target.has_token = false;
         target.zero_by = along ? source.zero_by : actor.bit;
         target.zero_is_copy = true;
@@ -175,11 +176,14 @@ Memory::Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8
 void Memory::poison_slot(Slot &slot, uint8_t bit) {
     const bool wrote = slot.writer_bit == bit;
     if (wrote) slot.writer_bit = 0;
-    slot.zeroed_by &= static_cast<uint8_t>(~bit);
     slot.token_by &= static_cast<uint8_t>(~bit);
+    // Where a token was written since, its unfinished step decides now whether the slot is left.
+    const uint8_t heir = slot.has_token ? slot.token_by : uint8_t{0};
+    if (slot.zeroed_by & bit) slot.zeroed_by |= heir;
+    slot.zeroed_by &= static_cast<uint8_t>(~bit);
     const bool not_zeroed = (slot.zero_by & bit) != 0;
     if (not_zeroed) {
-        slot.zero_by = 0;
+        slot.zero_by = heir;
         if (!distrust_copies_) slot.under = 0;
     }
     if ((slot.depends & bit) == 0) return;

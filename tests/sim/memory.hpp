@@ -60,7 +60,8 @@ struct Slot {
     uint8_t writer_bit = 0;  // the writer's, while it is unfinished
     // A zeroing, or a copy of a whole block: its step while that is unfinished, what it took away,
     // and whether a token was written there since. The old content comes into sight again where
-    // it, and all that wrote over it, are parts of steps that failed.
+    // it, and all that wrote over it, are parts of steps that failed: when the first of them fails,
+    // the token's step takes its place here.
     uint8_t zero_by = 0;
     bool zero_is_copy = false;
     bool has_token = false;

@@ -21,7 +21,7 @@ namespace sim {
     T(refused_calls) T(batch_commits) T(batch_limits) T(follower_logs) T(migrated_blocks) \
     T(probes_found) T(forks_computed) T(busy_answers) T(full_forks_limit) T(evictions) \
     T(slot_accesses) T(lost_more) T(lost_to_zeros) T(lookahead_lost) T(foreign_equal) \
-    T(tolerated) T(noise_slots) T(device_works) \
+    T(tolerated) T(noise_slots) T(device_works) T(short_of_nodes) \
     T(drops_probed) T(shared_in_place) T(device_seeds) T(shard_seeds) T(broken_steps)
 // clang-format on
 

@@ -153,6 +153,8 @@ class World {
     void note_first_block(const Sequence &seq, uint32_t owner);
     uint32_t kept_prefix(const Sequence &seq, uint32_t length) const;
     void check_forgotten(const Sequence &seq);
+    bool nodes_may_be_short() const;
+    void take_unpublished(const Step &step);
     // items.cpp
     struct Items;
     void build(Items &items, uint32_t queue);
@@ -290,6 +292,7 @@ class World {
     Sums sums_;
     // Which sequence alone ever computed or found a first block of this content; 0: several.
     std::map<Content, uint32_t> first_blocks_;
+    uint64_t nodes_most_ = 0;  // that the prefix tree can have since the last reset
     uint64_t ops_ = 0;
     uint8_t bits_used_ = 0;
     bool changed_since_begin_ = false;  // by calls beside the open step
