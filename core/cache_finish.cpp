@@ -274,8 +274,7 @@ void Cache::lose_suspects() {
                 continue;
             }
             s.state.lookahead = 0;
-            release_from(i, first, kNone);
-            leader_.touch(i);
+            lower_computed(i, s.state.computed, kNone);
         }
     }
 }
@@ -307,7 +306,7 @@ void Cache::fail_step(StepRecord *failed) {
         any_suspect |= suspect_tail(i);
     }
     if (any_suspect) {
-        lose_suspects();
+        if (ledger_.may_show_others()) lose_suspects();
         ledger_.clear_suspects();
     }
     withdraw_published(record.number);

@@ -227,6 +227,18 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     return Status{};
 }
 
+// What the namespace's victims in the open step gave up: an abort gives it back to them.
+uint64_t Cache::given_up_in_step(uint32_t name_space) const {
+    uint64_t blocks = 0;
+    if (!step_open()) return blocks;
+    for (const quire_preemption &victim : records_[open_slot_].preemptions) {
+        uint32_t index = sequence_handles_.find(victim.seq);
+        if (index != HandleTable::kNone && sequences_[index].name_space == name_space)
+            blocks += victim.blocks;
+    }
+    return blocks;
+}
+
 // The child's tables name the parent's blocks; what both can read is frozen. Its namespace pays for
 // them as for blocks of its own.
 Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
@@ -243,10 +255,11 @@ Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
         if (!ledger_.buffers().grow(&ledger_.table(child, g).ids, length(g), 0))
             return no_host_memory();
     }
-    if (ns.quota_blocks != 0 && ns.blocks_held + shared > ns.quota_blocks) {
+    uint64_t held = ns.blocks_held + given_up_in_step(s.name_space) + shared;
+    if (ns.quota_blocks != 0 && held > ns.quota_blocks) {
         return fail(QUIRE_E_LIMIT,
                     "the namespace may hold {} blocks, and with the fork's it would hold {}",
-                    ns.quota_blocks, ns.blocks_held + shared);
+                    ns.quota_blocks, held);
     }
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint32_t blocks = length(g);

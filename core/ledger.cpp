@@ -107,7 +107,7 @@ void Ledger::hand_over(Edit *edit, const Taker &taker) {
     if (b.tenant == taker.tenant && !scrubs_) [[likely]]
         return;
     if (only_tenant_ == kFreshTenant) only_tenant_ = taker.tenant;
-    mixed_ = mixed_ || only_tenant_ != taker.tenant;
+    if (only_tenant_ != taker.tenant) mixed_ = has_tenants_ = true;
     bool shows = b.tenant != kFreshTenant && !taker.overwrites;
     b.tenant = taker.tenant;
     if (!shows) return;

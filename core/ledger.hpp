@@ -87,6 +87,9 @@ class Ledger {
         BlockPool &pool = is_host ? *host_pools_[copy.group] : *pools_[copy.group];
         return pool[static_cast<uint32_t>(copy.dst)];
     }
+    // True if a block may hold what its holder must not see: another tenant's content, or in a pool
+    // that scrubs anyone's.
+    bool may_show_others() const { return has_tenants_ || scrubs_; }
     // Distrusts all blocks that are suspect. O(blocks).
     void distrust_suspects();
     void clear_suspects();
@@ -254,6 +257,7 @@ class Ledger {
     // Blocks are fresh or of this tenant; mixed: or of any.
     uint64_t only_tenant_ = kFreshTenant;
     bool mixed_ = false;
+    bool has_tenants_ = false;  // more than one has written
     uint32_t group_count_ = 0;
     uint16_t block_tokens_ = 0;
     StepRecord *record_ = nullptr;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "followed.hpp"
 #include "runner.hpp"
@@ -77,6 +78,7 @@ class Player {
     void add(const std::vector<int> &args);
     void drop(int slot);
     void finish(int which, bool failed);
+    void take_back();
     void fork(const std::vector<int> &args);
     void accept_path(int slot, int choice);
     void set_tokens(const std::vector<int> &args);
@@ -104,6 +106,7 @@ class Player {
     quire_error error_{};
     quire_namespace namespaces_[kNamespaces] = {};
     quire_seq seqs_[kSlots] = {};
+    std::set<int> tenants_;     // namespaces that had a sequence
     int indices_[kSlots] = {};  // of live ones, where the library keeps them
     std::vector<int> free_indices_;
     int used_indices_ = 0;

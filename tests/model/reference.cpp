@@ -156,11 +156,16 @@ void Reference::kill(int node) {
     free_if_bare(nodes_[static_cast<size_t>(node)].parent);
 }
 
+bool Reference::has_full_group() const {
+    for (const GroupShape &group : config_.groups) {
+        if (group.keeps_all()) return true;
+    }
+    return false;
+}
+
 // Without full-attention groups a node lives while it names a block or has children.
 void Reference::free_if_bare(int node) {
-    for (const GroupShape &group : config_.groups) {
-        if (group.keeps_all()) return;
-    }
+    if (has_full_group()) return;
     while (node >= 0 && nodes_[static_cast<size_t>(node)].alive) {
         for (int block : nodes_[static_cast<size_t>(node)].blocks) {
             if (block >= 0) return;
@@ -388,23 +393,45 @@ void Reference::lower_computed(int slot, int tokens, int wrong_from) {
     if (s.computed == 0) s.swapped = s.unpublished = false;
 }
 
-void Reference::end(int slot, bool drop_prefix) {
-    Seq &s = at(slot);
-    for (size_t g = 0; g < blocks_.size() && drop_prefix && !s.swapped; ++g) {
-        for (size_t i = s.tables[g].size(); i-- > 0;) {
+// True if another sequence has a block that the node of this one's block `index` names.
+bool Reference::used_by_others(const Seq &s, size_t index, int node) const {
+    for (size_t g = 0; g < blocks_.size(); ++g) {
+        int named = nodes_[static_cast<size_t>(node)].blocks[g];
+        if (named < 0) continue;
+        bool own = !s.swapped && index < s.tables[g].size() && s.tables[g][index] == named;
+        if (blocks_[g][static_cast<size_t>(named)].refs > (own ? 1 : 0)) return true;
+    }
+    return false;
+}
+
+// What its tokens lead to, and then what its tables name beside that.
+void Reference::drop_prefix(const Seq &s) {
+    if (s.cross != 0 || config_.prefix_off) return;  // it published nothing
+    auto unknown = std::find(s.tokens.begin(), s.tokens.end() - s.drafts, kUnknown);
+    int settled = static_cast<int>(unknown - s.tokens.begin());
+    std::vector<int> found = match(s, settled / config_.block_tokens, true);
+    for (size_t g = 0; g < blocks_.size() && !s.swapped; ++g) {
+        for (size_t i = s.tables[g].size(); i-- > found.size();) {
             int block = s.tables[g][i];
             int node = block >= 0 ? blocks_[g][static_cast<size_t>(block)].node : -1;
-            if (node < 0) continue;
-            bool others = false;
-            for (size_t h = 0; h < blocks_.size(); ++h) {
-                int named = nodes_[static_cast<size_t>(node)].blocks[h];
-                if (named < 0) continue;
-                int own = s.tables[h][i] == named ? 1 : 0;
-                others |= blocks_[h][static_cast<size_t>(named)].refs > own;
-            }
-            if (!others) kill(node);
+            if (node >= 0 && !used_by_others(s, i, node)) kill(node);
         }
     }
+    for (size_t i = found.size(); i-- > 0;) {
+        if (!nodes_[static_cast<size_t>(found[i])].alive || used_by_others(s, i, found[i]))
+            continue;
+        if (has_full_group()) {
+            kill(found[i]);
+        } else {
+            free_parts(found[i]);
+            free_if_bare(found[i]);
+        }
+    }
+}
+
+void Reference::end(int slot, bool drops) {
+    Seq &s = at(slot);
+    if (drops) drop_prefix(s);
     lower_computed(slot, 0, -1);
     s = Seq{};
 }

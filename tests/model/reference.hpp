@@ -161,6 +161,8 @@ class Reference {
     void note_drop() { step_.dropped = true; }
     void commit();
     void finish(int64_t step, bool failed);
+    // After a step failed where several namespaces write: what the library has of the sequence.
+    void take_back(int slot, int computed, int lookahead);
     // Usable blocks of each group, and of the host tier in each. 1: done, 0: live ones do not fit,
     // -1: a step is open or not done.
     int migrate(const std::vector<int> &blocks, int host_blocks);
@@ -204,6 +206,9 @@ class Reference {
     void kill(int node);
     void drop_oldest(int group);
     void free_if_bare(int node);
+    bool has_full_group() const;
+    bool used_by_others(const Seq &s, size_t index, int node) const;
+    void drop_prefix(const Seq &s);
     int find_child(const std::string &root, int parent, const std::vector<uint32_t> &tokens) const;
     std::vector<int> match(const Seq &s, int max_blocks, bool any_queue) const;
     int best_hit(const std::vector<int> &matched) const;

@@ -533,6 +533,29 @@ void Reference::lose(int slot, int valid) {
     lower_computed(slot, std::min(valid, static_cast<int>(s.tokens.size())), valid);
 }
 
+// Which blocks a step was to zero the reference does not know. Where such a step failed, the
+// library may take back the tokens of a block that is not whole, or the lookahead: nothing else.
+void Reference::take_back(int slot, int computed, int lookahead) {
+    Seq &s = at(slot);
+    if (computed == s.computed && lookahead == 0 && s.lookahead != 0) {
+        s.lookahead = 0;
+        lower_computed(slot, s.computed, -1);
+        return;
+    }
+    if (computed >= s.computed) return;
+    std::vector<int> starts = {s.computed / config_.block_tokens * config_.block_tokens};
+    if (!s.moves.empty()) {
+        starts.push_back(s.move_begin);
+        starts.push_back(std::min(starts[0], s.move_begin));
+    }
+    if (s.cross != 0) starts.push_back(0);
+    int firm = static_cast<int>(s.tokens.size()) - s.drafts;  // a loss forgets the drafts
+    for (int start : starts) {
+        bool is_so = start < s.computed && whole_windows(s, std::min(start, firm)) == computed;
+        if (is_so) return lose(slot, start);
+    }
+}
+
 void Reference::finish(int64_t number, bool failed) {
     auto step = std::find_if(unfinished_.begin(), unfinished_.end(),
                              [&](const Step &s) { return s.number == number; });

@@ -83,6 +83,7 @@ void Player::create(const std::vector<int> &args) {
     std::string root = std::to_string(args[1]) + "/" + std::to_string(args[2]);
     int index = next_index();
     indices_[slot] = index;
+    tenants_.insert(args[1]);
     on_reference(
         [=](Reference &r) { return r.create(slot, root, args[1], args[3], cross, index), true; });
 }
@@ -182,8 +183,24 @@ void Player::finish(int which, bool failed) {
     if (followed_ != nullptr) expect_followed(followed_->finish(it->second));
     int64_t number = it->first;
     on_reference([=](Reference &r) { return r.finish(number, failed), true; });
+    if (failed && tenants_.size() > 1) take_back();
     committed_.erase(it);
     tally_->failures += failed ? 1 : 0;
+}
+
+// In the order of the library's own indices, which decides what is cached last.
+void Player::take_back() {
+    std::map<int, int> slots;
+    for (int slot = 0; slot < kSlots; ++slot) {
+        if (seqs_[slot] != 0) slots[indices_[slot]] = slot;
+    }
+    for (auto [index, slot] : slots) {
+        auto info = described<quire_seq_info>();
+        if (api_.seq_get_info(cache_, seqs_[slot], &info, &error_) < 0) return;
+        int computed = static_cast<int>(info.computed_tokens);
+        int lookahead = static_cast<int>(info.lookahead_tokens), of = slot;
+        on_reference([=](Reference &r) { return r.take_back(of, computed, lookahead), true; });
+    }
 }
 
 void Player::fork(const std::vector<int> &args) {

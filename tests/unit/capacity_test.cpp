@@ -254,4 +254,21 @@ TEST(Capacity, waste_behind_the_last_planned_token_is_less_than_a_block_at_every
     Waste({.blocks = 24, .block_tokens = 8, .groups = {{}, {.window = 9}}}).run(2, 1500);
 }
 
+TEST(Capacity, a_fork_beside_a_preemption_leaves_room_for_its_abort) {
+    Manager m;
+    quire_namespace ns = m.name_space(4);
+    quire_seq a = m.sequence({.ns = ns}), b = m.sequence({.ns = ns});
+    m.compute(a, tokens_from(1, 7));
+    m.compute(b, tokens_from(100, 7));
+    m.begin();
+    uint32_t freed = 0;
+    ASSERT_EQ(
+        m.api().step_preempt(m.cache(), m.open(), a, QUIRE_PREEMPT_RECOMPUTE, &freed, m.error()),
+        QUIRE_OK);
+    quire_seq child = 0;
+    EXPECT_EQ(m.api().seq_fork(m.cache(), b, 7, &child, m.error()), QUIRE_E_LIMIT);
+    m.abort();
+    EXPECT_EQ(m.info(a).computed_tokens, 7u);
+}
+
 }  // namespace
