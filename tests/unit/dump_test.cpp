@@ -196,6 +196,8 @@ TEST(Dump, of_broken_books_follows_nothing_that_is_broken) {
         for (uint32_t i = from; i < buffer->capacity; ++i) buffer->data[i] = 0;
     };
     fill(&b.table(0).ids, b.table(0).length);
+    for (uint32_t i = b.at(0).state.known; i < Inside::held_tokens(b.cache, 0); ++i)
+        Inside::token(b.cache, 0, i) = 0;
     b.table(0).length = UINT32_MAX;
     b.at(0).state.known = b.at(0).state.move_count = UINT32_MAX;
     b.at(1).root = b.at(1).name_space = UINT32_MAX;

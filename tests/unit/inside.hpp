@@ -30,6 +30,9 @@ struct Inside {
     static uint32_t &sequences_of(Cache &c, uint32_t scope) {
         return c.ledger_.tree_.scopes_.records_[scope].sequences;
     }
+    static uint32_t held_tokens(Cache &c, uint32_t sequence) {
+        return c.token_pages_.held(c.sequences_[sequence].tokens);
+    }
     static uint32_t &token(Cache &c, uint32_t sequence, uint32_t position) {
         return const_cast<uint32_t &>(*c.token_pages_.at(c.sequences_[sequence].tokens, position));
     }
