@@ -200,12 +200,12 @@ struct quire_cache {
     bool on_devices = false;              // for ever; else it keeps books only
     uint64_t process = 0;                 // its instance's
     std::mutex devices_mutex;  // `devices`, against abandoning; no backend is called in it
-    // What devices hold of it; written under the lock, read by abandoning.
+    // Bytes that devices hold for it. Written under the lock; an abandon reads them without it.
     std::atomic<uint64_t> device_bytes{0};
     std::atomic<uint64_t> host_bytes{0};
     quire::abi::Kept kept;
 
-    // REQUIRES: the lock, or nobody else has the cache yet.
+    // REQUIRES: the lock, or that no other thread knows the cache yet.
     void note_memory(const quire::DeviceMemory &beside = {}) {
         quire::DeviceMemory memory = core.memory();
         device_bytes = memory.device_bytes + beside.device_bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// dump_file: reads a dump, and refuses one that is none, of another version, or not whole.
+// dump_file: reads a dump; refuses a file that is not one, another version, or a damaged dump.
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ struct DumpFile {
 
 DumpFile read_dump(const std::string &path);
 
-// What tells a record from others of its kind, as words: "block group 0 device id 3".
+// The name that identifies a record among those of its kind: "block group 0 device id 3".
 std::string identity(const Record &record);
 
 }  // namespace quire::cli

@@ -38,7 +38,7 @@ class ReplayCache {
     }
 
     quire_cache_stats stats();
-    // What the cache is now, in the file that the options name, if any.
+    // Writes a dump of the cache to the file that the options name, if they name one.
     void write_dump(const ReplayOptions &options);
 
  private:

@@ -53,7 +53,7 @@ class Faults {
             std::string before = state();
             arm(n);
             quire_status status = call();
-            bool reached = disarm(n);
+            bool reached = disarm();
             if (status >= 0 || !reached) {
                 EXPECT_TRUE(status >= 0 || status == QUIRE_E_UNSUPPORTED) << name << ": " << status;
                 ++count.calls;
@@ -89,8 +89,7 @@ class Faults {
         }
     }
     // True if the fault was met.
-    bool disarm(uint64_t n) {
-        (void)n;
+    bool disarm() {
         if (kind_ != FaultKind::host_memory) return plant_(0) == 0;
         bool reached = host.calls >= host.fail_at;
         host.fail_at = UINT64_MAX;

@@ -226,7 +226,7 @@ class Engine {
                         described.token_count, &result_, sizeof result_, &error));
     }
     // All layers of a committed step.
-    void launch(quire_cache *of, quire_batch *into) {
+    void launch(quire_batch *into) {
         auto views = described<quire_batch_views>();
         ok(library().batch_get_views(into, 0, 0, &views, &error));
         k_.assign(size_t{views.query_tokens} * kHeads * kDim, 0.5f);
@@ -243,7 +243,6 @@ class Engine {
             attend.layer = layer;
             ok(api.attend(into, &attend, queue, &error));
         }
-        (void)of;
     }
     // Begun anew as often as its commit loses it: what its items made known is then known already.
     void step(std::vector<Item> items) {
@@ -262,7 +261,7 @@ class Engine {
                 continue;
             }
             ok(status);
-            launch(cache, batch);
+            launch(batch);
             read_log(open);
             ok(api.step_finish(cache, open, nullptr, QUIRE_STEP_OK, &error));
             return;
