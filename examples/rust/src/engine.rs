@@ -24,6 +24,10 @@ pub struct Chat {
 }
 
 impl Chat {
+    pub fn prompt(&self) -> &[u32] {
+        &self.tokens[..self.prompt_count]
+    }
+
     fn is_done(&self, ends: &[u32]) -> bool {
         let last = self.tokens.last().unwrap();
         let has_ended = self.tokens.len() > self.prompt_count && ends.contains(last);

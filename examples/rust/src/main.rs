@@ -11,6 +11,7 @@ mod engine;
 mod model;
 mod own;
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -121,16 +122,23 @@ fn run(engine: &mut Engine<'_>, options: &Options, limit: usize) -> Result<()> {
     Ok(())
 }
 
+/// Each chat beside the text that candle's own cache gives for the chat's prompt.
 fn check(engine: &Engine<'_>, model: &Model, limit: usize, ends: &[u32]) -> Result<usize> {
-    let own = own::text(model, &[BOS], limit, ends)?;
+    let mut own: HashMap<&[u32], Vec<u32>> = HashMap::new();
+    let mut compared = 0;
     for (i, chat) in engine.chats.iter().enumerate() {
+        if !own.contains_key(chat.prompt()) {
+            own.insert(chat.prompt(), own::text(model, chat.prompt(), limit, ends)?);
+        }
+        let own = &own[chat.prompt()];
         if let Some(place) = (0..own.len().max(chat.tokens.len()))
             .find(|&place| own.get(place) != chat.tokens.get(place))
         {
             candle_core::bail!("chat {i} differs from candle's own cache at token {place}");
         }
+        compared += own.len();
     }
-    Ok(own.len() * engine.chats.len())
+    Ok(compared)
 }
 
 fn print(engine: &Engine<'_>, model: &Model, options: &Options, compared: usize) -> Result<()> {
