@@ -116,7 +116,7 @@ bool TokenPages::equal(const KnownTokens &t, uint32_t begin, const uint32_t *tok
     return same;
 }
 
-uint32_t TokenPages::find_unknown_in(const KnownTokens &t, uint32_t begin, uint32_t end) const {
+uint32_t TokenPages::find_unknown_slowly(const KnownTokens &t, uint32_t begin, uint32_t end) const {
     uint32_t found = end;
     each_piece(begin, end - begin, [&](uint32_t position, uint32_t, uint32_t piece) {
         uint32_t index = find_unknown(at(t, position), piece);

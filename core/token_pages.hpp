@@ -55,18 +55,20 @@ class TokenPages {
     // Positions [begin, end) may be written then; what any position holds stays. False: no memory.
     // REQUIRES: all before `begin` were prepared. Time O(end - begin), amortised, and a page.
     [[nodiscard]] bool prepare(KnownTokens *t, uint32_t begin, uint32_t end) {
-        if (begin >= t->own_begin && end <= t->own_end) [[likely]]
+        if (is_own(*t, begin, end)) [[likely]]
             return true;
         return prepare_slowly(t, begin, end);
     }
     // REQUIRES: prepared.
     void write(KnownTokens *t, uint32_t begin, const uint32_t *tokens, uint32_t count) {
-        if (begin >= t->own_begin && begin + count <= t->own_end) [[likely]] {
-            if (count != 0)
-                std::memcpy(t->own + (begin - t->own_begin), tokens, uint64_t{count} * 4);
-            return;
+        if (!is_own(*t, begin, begin + count)) [[unlikely]]
+            return write_slowly(t, begin, tokens, count);
+        uint32_t *to = t->own + (begin - t->own_begin);
+        if (count == 1) {  // a decode step's: a call of memcpy costs more
+            *to = *tokens;
+        } else if (count != 0) {
+            std::memcpy(to, tokens, uint64_t{count} * 4);
         }
-        write_slowly(t, begin, tokens, count);
     }
     void fill_unknown(KnownTokens *t, uint32_t begin, uint32_t end);
 
@@ -90,7 +92,11 @@ class TokenPages {
     }
     bool equal(const KnownTokens &t, uint32_t begin, const uint32_t *tokens, uint32_t count) const;
     // The first unnamed token of [begin, end), or end.
-    uint32_t find_unknown_in(const KnownTokens &t, uint32_t begin, uint32_t end) const;
+    uint32_t find_unknown_in(const KnownTokens &t, uint32_t begin, uint32_t end) const {
+        if (is_own(t, begin, end)) [[likely]]
+            return begin + find_unknown(t.own + (begin - t.own_begin), end - begin);
+        return find_unknown_slowly(t, begin, end);
+    }
 
     // `to`, which is empty, gets the first `count` tokens. False: no memory, and nothing changed.
     [[nodiscard]] bool share(KnownTokens *from, uint32_t count, KnownTokens *to);
@@ -105,11 +111,15 @@ class TokenPages {
         uint32_t next_free;
     };
 
+    static bool is_own(const KnownTokens &t, uint32_t begin, uint32_t end) {
+        return begin >= t.own_begin && end <= t.own_end;
+    }
     uint32_t *to_write(const KnownTokens &t, uint32_t position) const {
         return const_cast<uint32_t *>(at(t, position));
     }
     bool prepare_slowly(KnownTokens *t, uint32_t begin, uint32_t end);
     void write_slowly(KnownTokens *t, uint32_t begin, const uint32_t *tokens, uint32_t count);
+    uint32_t find_unknown_slowly(const KnownTokens &t, uint32_t begin, uint32_t end) const;
     bool own_page(uint32_t *number, uint32_t tokens);
     uint32_t new_page(uint32_t tokens);
     void drop_page(uint32_t number);
