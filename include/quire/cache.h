@@ -231,7 +231,7 @@ typedef struct quire_pool_info {
     int64_t v_token_stride;
     uint32_t blocks; /* the null block included */
     uint32_t block_tokens;
-    uint32_t host_blocks;
+    uint32_t host_blocks; /* its null block included; 0: no host tier */
     uint32_t reserved0;
     uint32_t layer_begin; /* of the group's layers, the first that the shard holds */
     uint32_t layer_count; /* 0: none of them, and strides and address are 0 */

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""readme: the README shows the first example as it is, and what all of them print.
+"""readme: a page shows an example as it is, and what it and other programs print.
 
-    readme.py README SOURCE PROGRAM...
+    readme.py PAGE SOURCE PROGRAM...           the whole source is a block of the page
+    readme.py --parts PAGE SOURCE PROGRAM...   each block of C is part of the source
 """
 
 import pathlib
@@ -10,24 +11,32 @@ import subprocess
 import sys
 
 
-def blocks_of(readme, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+def blocks_of(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def shows(page, source, by_parts):
+    blocks = blocks_of(page, "c")
+    if by_parts:
+        return blocks != [] and all(block in source for block in blocks)
+    return source.partition("\n")[2] in blocks  # without the line that names the licence
 
 
 def main():
-    readme = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")
-    source = pathlib.Path(sys.argv[2]).read_text(encoding="utf-8")
-    shown = source.partition("\n")[2]  # without the line that names the licence
-    if shown not in blocks_of(readme, "c"):
-        print(f"the README's C block is not {sys.argv[2]} from its second line on")
+    by_parts = sys.argv[1] == "--parts"
+    page_path, source_path, *programs = sys.argv[2 if by_parts else 1:]
+    page = pathlib.Path(page_path).read_text(encoding="utf-8")
+    if not shows(page, pathlib.Path(source_path).read_text(encoding="utf-8"), by_parts):
+        what = "a block of C that is not in" if by_parts else "no block of C that is"
+        print(f"{page_path} has {what} {source_path}")
         return 1
-    for path in sys.argv[3:]:
+    for path in programs:
         program = subprocess.run([path], capture_output=True, text=True)
         if program.returncode != 0:
             print(f"{path} ended with {program.returncode}: {program.stdout}{program.stderr}")
             return 1
-        if program.stdout not in blocks_of(readme, "text"):
-            print(f"the README does not show what {path} prints:\n{program.stdout}")
+        if program.stdout not in blocks_of(page, "text"):
+            print(f"{page_path} does not show what {path} prints:\n{program.stdout}")
             return 1
     return 0
 
