@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exported functions of cache.h.
+// Exported functions of cache.h and sequence.h.
 
 #include "abi/cache_call.hpp"
 #include "abi/shard_list.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exported functions of device.h: queues, fences and memory.
+// Exported functions of queue.h, and memory of device.h.
 
 #include "abi/objects.hpp"
 

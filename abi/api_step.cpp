@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exported functions of step.h and attention.h.
+// Exported functions of step.h, batch.h and attention.h.
 
 #include "abi/cache_call.hpp"
 #include "abi/step_options.hpp"

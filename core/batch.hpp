@@ -17,6 +17,7 @@
 
 #include <atomic>
 
+#include "quire/batch.h"
 #include "shards.hpp"
 
 namespace quire {

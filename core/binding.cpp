@@ -2,6 +2,7 @@
 
 #include "binding.hpp"
 
+#include "quire/attention.h"
 #include "slot.hpp"
 
 namespace quire {

@@ -8,7 +8,7 @@
 // depends on, which whoever finds it takes over. So the sets are transitive.
 
 #include "cache.hpp"
-#include "quire/device.h"
+#include "quire/queue.h"
 #include "slot.hpp"
 
 namespace quire {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "prefix_tree.hpp"
+#include "quire/sequence.h"
 #include "token_pages.hpp"
 
 namespace quire {

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "host_memory.hpp"
-#include "quire/cache.h"
+#include "quire/sequence.h"
 
 namespace quire {
 

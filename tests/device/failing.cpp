@@ -5,7 +5,7 @@
 #include <set>
 
 #include "cpu_table.hpp"
-#include "quire/device.h"
+#include "quire/queue.h"
 
 namespace {
 
