@@ -27,7 +27,7 @@ const (
 	SharedPrefix View = 1 << 8
 )
 
-// Attention is what a batch's attention is like: quire_attention_desc of quire/attention.h.
+// Attention describes how attention is computed: quire_attention_desc of quire/attention.h.
 type Attention struct {
 	QHeads         int
 	DType          DType   // of q and out; 0: F32
@@ -52,8 +52,8 @@ type Rope struct {
 	BetaFast, BetaSlow, Magnitude float32
 }
 
-// BatchOptions are quire_batch_desc of quire/step.h. Attention is one for all groups, one a group,
-// or none.
+// BatchOptions are quire_batch_desc of quire/step.h. Attention holds one entry for all groups, one
+// per group, or none.
 type BatchOptions struct {
 	MaxRows, MaxBlocksPerRow, MaxQueryTokens int
 	MaxContextTokens, MaxMaskWords           int
@@ -63,16 +63,16 @@ type BatchOptions struct {
 	PadNullSlot, SharedPrefix                bool
 }
 
-// Batch is memory that steps' tables are written to.
+// Batch is memory that the tables of steps are written to.
 type Batch struct {
 	object
 	cache     *Cache
 	attention []Attention
 	maxRows   int
-	step      atomic.Value // *Step, the last one that was committed into it
+	step      atomic.Value // *Step, the last one committed into it
 }
 
-// NewBatch makes one. ErrUnsupported: no kernel serves an option.
+// NewBatch creates a batch. ErrUnsupported: no kernel serves one of the options.
 func (c *Cache) NewBatch(options BatchOptions) (*Batch, error) {
 	var a arena
 	defer a.free()
@@ -139,7 +139,7 @@ func describeAttention(a *arena, list []Attention) *C.quire_attention_desc {
 	return array
 }
 
-// Close gives it back. ErrBusy: a step that was committed into it is not done.
+// Close destroys the batch. ErrBusy: a step that was committed into it is not done.
 func (b *Batch) Close() error {
 	return b.close(func(pointer unsafe.Pointer) error {
 		_, err := call(func(e *C.quire_error) C.quire_status {
@@ -151,9 +151,9 @@ func (b *Batch) Close() error {
 
 func (b *Batch) bind(step *Step) { b.step.Store(step) }
 
-// Views are a batch's tables for one group and shard, as of the last commit. In a cache of books
-// the slices are tables of the host, valid until the next commit; on a device they are nil, and
-// Address says where one lies.
+// Views are a batch's tables for one group and shard, as of the last commit. In a bookkeeping-only
+// cache the slices are tables in host memory, valid until the next commit; on a device they are
+// nil, and Addresses returns where the tables are.
 type Views struct {
 	RowCount, QueryTokens, MaxLength, WriteTokens int
 	BlockTable                                    []int32 // [rows][BlockTableStride]
@@ -165,7 +165,7 @@ type Views struct {
 	address                                       C.quire_batch_views
 }
 
-// Addresses are where tables lie, for kernels; 0: the batch does not keep it.
+// Addresses returns the addresses of the tables, for kernels; 0: the batch does not keep the table.
 func (v *Views) Addresses() (blockTable, slots, lengths, positions, cuQ uint64) {
 	return uint64(v.address.block_table), uint64(v.address.slots), uint64(v.address.lengths),
 		uint64(v.address.positions), uint64(v.address.cu_q)
@@ -175,12 +175,12 @@ func table[T int32 | int64](address C.uint64_t, count int) []T {
 	if address == 0 || count == 0 {
 		return nil
 	}
-	// The library's own memory: Go's collector does not know of it, and does not have to.
+	// The memory is the library's, so Go's collector need not know of it.
 	pointer := *(*unsafe.Pointer)(unsafe.Pointer(&address))
 	return unsafe.Slice((*T)(pointer), count)
 }
 
-// Views looks at them.
+// Views returns the batch's tables for one group and shard.
 func (b *Batch) Views(group, shard int) (Views, error) {
 	pointer, err := b.use()
 	if err != nil {
@@ -213,15 +213,15 @@ func (b *Batch) Views(group, shard int) (Views, error) {
 	return views, nil
 }
 
-// Operand is an array of a call: of a Memory from an offset on, which is checked for its size, or
-// at an address, which is not.
+// Operand is an array that a call reads or writes: in a Memory from Offset on, which is checked
+// for its size, or at an Address, which is not.
 type Operand struct {
 	Memory  *Memory
 	Offset  uint64 // bytes
-	Address uint64 // where Memory is nil
+	Address uint64 // used if Memory is nil
 }
 
-// operand resolves one; release it with done, where it is a memory's.
+// resolve returns the operand's address, after checking that a Memory holds sizeBytes from Offset.
 func (o Operand) resolve(name string, device *Device, sizeBytes uint64) (C.uint64_t, error) {
 	if o.Memory == nil {
 		if o.Address == 0 {
@@ -239,7 +239,7 @@ func (o Operand) resolve(name string, device *Device, sizeBytes uint64) (C.uint6
 	return C.uint64_t(o.Memory.address + o.Offset), nil
 }
 
-// place is where a call on a layer goes.
+// place is where a call on a layer runs.
 type place struct {
 	group, shard int
 	queue        *Queue
@@ -268,8 +268,8 @@ func (b *Batch) place(layer int, queue *Queue) (place, error) {
 	return place{}, failed(ErrArg, "the queue is of no device of this cache")
 }
 
-// KV is one layer's new K and V, dense: [tokens][kv_heads][head_dim]. Q, where the batch has a
-// rope, are the queries, to be turned in place.
+// KV is one layer's new K and V, dense: [tokens][kv_heads][head_dim]. If the batch has a rope, Q
+// may hold the queries, which are rotated in place.
 type KV struct {
 	Layer   int
 	K, V, Q Operand
@@ -277,8 +277,8 @@ type KV struct {
 	Queue   *Queue // nil: the step's own
 }
 
-// KVWrite enqueues: writes the new tokens' K and V of a layer into their slots. The memory is read
-// when the queue gets there.
+// KVWrite enqueues the write of a layer's new K and V into their slots. The operands are read when
+// the queue runs it.
 func (b *Batch) KVWrite(kv KV) error {
 	p, err := b.place(kv.Layer, kv.Queue)
 	if err != nil {
@@ -350,7 +350,7 @@ func (b *Batch) attentionOf(p place) (Attention, error) {
 	}
 }
 
-// launch holds everything that the call uses.
+// launch runs a call while holding every object that it uses.
 func (b *Batch) launch(queue *Queue, operands []Operand,
 	run func(*C.quire_batch, *C.quire_queue, *C.quire_error) C.quire_status) error {
 	objects := []*object{&b.object, &queue.object}
@@ -372,7 +372,7 @@ func (b *Batch) launch(queue *Queue, operands []Operand,
 
 // Attend is one layer's attention of the new tokens over their sequences, dense: Q
 // [tokens][q_heads][k_head_dim], Out [tokens][q_heads][v_head_dim]. LSE, [tokens][q_heads] f32, is
-// written where it is given; Sinks, [q_heads] f32, belongs to SinkLogits.
+// written if it is given; Sinks, [q_heads] f32, goes with SinkLogits.
 type Attend struct {
 	Layer      int
 	Q, Out     Operand
@@ -380,7 +380,7 @@ type Attend struct {
 	Queue      *Queue // nil: the step's own
 }
 
-// Attend enqueues it.
+// Attend enqueues a layer's attention.
 func (b *Batch) Attend(a Attend) error {
 	p, err := b.place(a.Layer, a.Queue)
 	if err != nil {

@@ -32,9 +32,9 @@ type GroupKind uint32
 
 const (
 	Full    GroupKind = 0 // all before it
-	Window  GroupKind = 1 // the Window newest, and the first SinkTokens
-	Chunked GroupKind = 2 // those before it of its own chunk of Window
-	Latent  GroupKind = 3 // all, over one latent row a token (MLA)
+	Window  GroupKind = 1 // the newest Window tokens, and the first SinkTokens
+	Chunked GroupKind = 2 // those before it in its own chunk of Window tokens
+	Latent  GroupKind = 3 // all, over one latent row per token (MLA)
 	Cross   GroupKind = 4 // another input, written once
 )
 
@@ -43,23 +43,23 @@ type Scale uint32
 
 const (
 	NoScale        Scale = 0
-	TensorScale    Scale = 1 // from a calibration, one a layer
-	HeadScale      Scale = 2 // from a calibration, one a KV head
-	TokenHeadScale Scale = 3 // made at each write, one a token and KV head
+	TensorScale    Scale = 1 // from a calibration, one per layer
+	HeadScale      Scale = 2 // from a calibration, one per KV head
+	TokenHeadScale Scale = 3 // made at each write, one per token and KV head
 )
 
 // Group is layers that share attention kind and geometry; see quire_group_desc in quire/cache.h.
-// 0 in VHeadDim, VDType and VScale is as K's; in DType it is F16.
+// VHeadDim, VDType and VScale of 0 are the same as for K; a DType of 0 is F16.
 type Group struct {
 	Kind                               GroupKind
 	Layers, KVHeads, HeadDim, VHeadDim int
 	DType, VDType                      DType
 	Window, SinkTokens                 int
 	Scale, VScale                      Scale
-	Blocks                             int // of its pool; 0: as the cache says
+	Blocks                             int // in its pool; 0: from CacheOptions
 }
 
-// Shard is one device's part of a cache; a count of 0 is all that is left.
+// Shard is one device's part of a cache; a count of 0 means all that follow.
 type Shard struct {
 	Device                                       *Device
 	LayerBegin, LayerCount, HeadBegin, HeadCount int
@@ -79,12 +79,12 @@ const (
 )
 
 // CacheOptions are quire_cache_desc of quire/cache.h; 0 is a field's default. Without shards the
-// cache keeps books only. Exactly one of Blocks, PoolBytes and PoolFraction, unless every group
-// states its own.
+// cache is bookkeeping-only. Set exactly one of Blocks, PoolBytes and PoolFraction, unless every
+// group states its own Blocks.
 type CacheOptions struct {
 	Groups                          []Group
 	Shards                          []Shard
-	LayerGroups                     []uint32 // group of each layer; nil: one group's behind another's
+	LayerGroups                     []uint32 // group of each layer; nil: in the order of the groups
 	BlockTokens                     int
 	Blocks                          int
 	PoolBytes, ReserveBytes         uint64
@@ -139,7 +139,7 @@ func describeGroups(a *arena, groups []Group) *C.quire_group_desc {
 	return array
 }
 
-// describeShards also holds their devices for the call; release ends that.
+// describeShards also holds the shards' devices for the call, until release is called.
 func describeShards(a *arena, shards []Shard) (*C.quire_shard_desc, func(), error) {
 	objects := make([]*object, 0, len(shards))
 	for i, shard := range shards {
@@ -192,7 +192,7 @@ func layersOf(options *CacheOptions) ([]uint32, error) {
 	return append([]uint32(nil), options.LayerGroups...), nil
 }
 
-// NewCache makes one.
+// NewCache creates a cache.
 func (i *Instance) NewCache(options CacheOptions) (*Cache, error) {
 	instance, err := i.use()
 	if err != nil {
@@ -286,7 +286,7 @@ func (c *Cache) Reset() error {
 	return err
 }
 
-// Check proves all invariants; O(everything).
+// Check verifies every invariant of the cache; O(everything).
 func (c *Cache) Check() error {
 	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
 		return C.q_cache_check(cache, e)
@@ -294,8 +294,8 @@ func (c *Cache) Check() error {
 	return err
 }
 
-// Dump is all that decides what the cache does next, as text (docs/dump.md), of a stopped cache
-// too. With tokens, prompts and answers are in it, and not only their hashes.
+// Dump returns everything that decides what the cache does next, as text (docs/dump.md). It works
+// on a stopped cache too. withTokens includes prompts and answers, not only their hashes.
 func (c *Cache) Dump(withTokens bool) ([]byte, error) {
 	content := make([]byte, 1<<16)
 	for {
@@ -327,7 +327,7 @@ type Stats struct {
 	Migrations, BytesMigrated                             uint64
 }
 
-// Stats counts, as of now.
+// Stats returns the current counts.
 func (c *Cache) Stats() (Stats, error) {
 	var s C.quire_cache_stats
 	s.struct_size = C.sizeof_quire_cache_stats
@@ -351,7 +351,7 @@ func (c *Cache) Stats() (Stats, error) {
 	}, err
 }
 
-// Pool says where a group's K and V lie on a shard: quire_pool_info of quire/cache.h, in bytes.
+// Pool says where a group's K and V are on a shard: quire_pool_info of quire/cache.h, in bytes.
 type Pool struct {
 	Address, SizeBytes                                   uint64
 	BlockStride, LayerStride, VOffset                    int64
@@ -360,7 +360,7 @@ type Pool struct {
 	LayerBegin, LayerCount, HeadBegin, HeadCount         int
 }
 
-// Pool describes one.
+// Pool describes the pool of a group on a shard.
 func (c *Cache) Pool(group, shard int) (Pool, error) {
 	var p C.quire_pool_info
 	p.struct_size = C.sizeof_quire_pool_info
@@ -379,7 +379,7 @@ func (c *Cache) Pool(group, shard int) (Pool, error) {
 	}, err
 }
 
-// SaveCalibration is what Calibrate measured since the cache was made.
+// SaveCalibration returns what Calibrate has measured since the cache was created.
 func (c *Cache) SaveCalibration(timeout time.Duration) ([]byte, error) {
 	var size C.uint64_t
 	save := func(content []byte) error {
@@ -400,7 +400,7 @@ func (c *Cache) SaveCalibration(timeout time.Duration) ([]byte, error) {
 	return content, save(content)
 }
 
-// MigrateOptions say where a cache moves: quire_migrate_desc of quire/migrate.h.
+// MigrateOptions say where a cache moves to: quire_migrate_desc of quire/migrate.h.
 type MigrateOptions struct {
 	Shards       []Shard
 	Blocks       int
@@ -409,10 +409,10 @@ type MigrateOptions struct {
 	HostBytes    uint64
 	HostBlocks   int
 	CopyHostTier bool
-	Timeout      time.Duration // for steps that still run; 0: none may, negative: for ever
+	Timeout      time.Duration // to wait for running steps; 0: none, negative: for ever
 }
 
-// Migration is what a migration did.
+// Migration says what a migration did.
 type Migration struct {
 	Moved                                   bool // false: live blocks do not fit; nothing changed
 	BlocksMoved, BlocksDropped, BlocksShort int
@@ -420,7 +420,8 @@ type Migration struct {
 	HostBlocksKept, HostBlocksCopied        int
 }
 
-// Migrate moves the cache; all of it, or nothing. Its batches and queues of before are of no use.
+// Migrate moves the cache, all of it or nothing. The batches and queues from before the move can no
+// longer be used.
 func (c *Cache) Migrate(options MigrateOptions) (Migration, error) {
 	var a arena
 	defer a.free()

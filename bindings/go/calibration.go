@@ -9,14 +9,14 @@ import "C"
 
 import "unsafe"
 
-// LayerMagnitudes are the largest magnitudes of K and V of each KV head of a layer; 0: never
+// LayerMagnitudes are the largest magnitudes of K and V for each KV head of a layer; 0: never
 // written.
 type LayerMagnitudes struct{ K, V []float32 }
 
-// Calibration is what a calibration says: quire/calibration.h.
+// Calibration is the content of a calibration: quire/calibration.h.
 type Calibration struct {
 	Layers    []LayerMagnitudes
-	Unwritten int // numbers that are 0: no scale can be made of them
+	Unwritten int // count of magnitudes that are 0, which make no scale
 }
 
 func bytesOf(content []byte) (unsafe.Pointer, C.uint64_t) {
@@ -26,7 +26,7 @@ func bytesOf(content []byte) (unsafe.Pointer, C.uint64_t) {
 	return unsafe.Pointer(&content[0]), C.uint64_t(len(content))
 }
 
-// ReadCalibration reads what SaveCalibration gave. What is damaged or foreign is refused.
+// ReadCalibration reads what SaveCalibration returned. Damaged or foreign content is refused.
 func ReadCalibration(content []byte) (Calibration, error) {
 	if err := Open(""); err != nil {
 		return Calibration{}, err
@@ -63,7 +63,8 @@ func ReadCalibration(content []byte) (Calibration, error) {
 	return read, nil
 }
 
-// MergeCalibrations gives the larger of both's numbers: of several runs, or of the ranks of one.
+// MergeCalibrations takes the larger of each pair of numbers, to merge several runs or the ranks of
+// one.
 func MergeCalibrations(a, b []byte) ([]byte, error) {
 	if err := Open(""); err != nil {
 		return nil, err

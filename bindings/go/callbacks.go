@@ -13,7 +13,8 @@ import (
 	"unsafe"
 )
 
-// What the library calls. A panic would unwind through C and end the process, so none gets out.
+// The functions that the library calls. A panic that unwinds through C would end the process, so
+// each of them recovers.
 
 //export quireGoLog
 func quireGoLog(handle C.uintptr_t, level C.int32_t, component, message *C.char) {
@@ -22,7 +23,7 @@ func quireGoLog(handle C.uintptr_t, level C.int32_t, component, message *C.char)
 	log(int(level), C.GoString(component), C.GoString(message))
 }
 
-// taskRunner is a device's RunTasks, and what it panicked with.
+// taskRunner is a device's RunTasks, and the first error that it panicked with.
 type taskRunner struct {
 	run    func(count int, task func(i int))
 	panics chan error // room for one

@@ -14,22 +14,22 @@ import (
 	"unsafe"
 )
 
-// DeviceOptions say which device is opened, and how.
+// DeviceOptions say which device to open, and how.
 type DeviceOptions struct {
 	Backend string // its name, such as "cpu"; empty: the first that has a device
 	Index   int
-	Threads int // that run a kernel, where kernels run on the host; 0: one a core
-	// PinThreads keeps each of them on one core.
+	Threads int // per kernel, where kernels run on the host; 0: one per core
+	// PinThreads keeps each of the Threads on one core.
 	PinThreads bool
-	// Fast16Bit lets attention over f16 and bf16 use instructions that multiply 16 bits, which
-	// changes the last bits of its results; DeviceInfo says whether the device has them.
+	// Fast16Bit lets attention over f16 and bf16 use instructions that multiply 16-bit elements,
+	// which changes the last bits of its results; DeviceInfo says whether the device has them.
 	Fast16Bit bool
 	// RunTasks runs kernels on the engine's own threads: it calls task(i) once for each i below
-	// count and returns. What it panics with is kept in TaskError, and the device's queues stop.
+	// count and returns. If it panics, TaskError keeps the reason and the device's queues stop.
 	RunTasks func(count int, task func(i int))
 }
 
-// DeviceInfo is what a device says of itself.
+// DeviceInfo describes a device.
 type DeviceInfo struct {
 	Name, Backend    string
 	MemoryTotalBytes uint64
@@ -39,7 +39,7 @@ type DeviceInfo struct {
 	Fast16Bit        bool // asked for, and in effect
 }
 
-// Device is a device of a backend. Until the first is opened a process may fork.
+// Device is a device of a backend. A process may fork until it opens the first one.
 type Device struct {
 	object
 	instance *Instance
@@ -48,7 +48,7 @@ type Device struct {
 	visible  bool
 }
 
-// OpenDevice opens one.
+// OpenDevice opens a device.
 func (i *Instance) OpenDevice(options DeviceOptions) (*Device, error) {
 	pointer, err := i.use()
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *Device) dropHandle() {
 	}
 }
 
-// Close gives it back. ErrBusy: queues, fences, memories or caches of it are open.
+// Close closes the device. ErrBusy: queues, fences, memories or caches on it are open.
 func (d *Device) Close() error {
 	err := d.close(func(pointer unsafe.Pointer) error {
 		_, err := call(func(e *C.quire_error) C.quire_status {
@@ -103,7 +103,7 @@ func (d *Device) Close() error {
 	return err
 }
 
-// TaskError is what RunTasks panicked with first, or nil.
+// TaskError returns what RunTasks first panicked with, or nil.
 func (d *Device) TaskError() error {
 	if d.runner == nil {
 		return nil
@@ -117,7 +117,7 @@ func (d *Device) TaskError() error {
 	}
 }
 
-// Info asks the device.
+// Info describes the device.
 func (d *Device) Info() (DeviceInfo, error) {
 	pointer, err := d.use()
 	if err != nil {
@@ -140,13 +140,13 @@ func (d *Device) Info() (DeviceInfo, error) {
 	}, err
 }
 
-// Queue runs work in order; queues run independently. Calls only enqueue.
+// Queue runs its work in order; queues run independently. Calls on a queue only enqueue.
 type Queue struct {
 	object
 	device *Device
 }
 
-// NewQueue makes one.
+// NewQueue creates a queue.
 func (d *Device) NewQueue() (*Queue, error) {
 	pointer, err := d.use()
 	if err != nil {
@@ -163,7 +163,7 @@ func (d *Device) NewQueue() (*Queue, error) {
 	return &Queue{object: object{kind: "queue", pointer: unsafe.Pointer(out)}, device: d}, nil
 }
 
-// Close gives it back; enqueued work runs on. ErrBusy: a step that is not done uses it.
+// Close destroys the queue; enqueued work still runs. ErrBusy: a step that is not done uses it.
 func (q *Queue) Close() error {
 	return q.close(func(pointer unsafe.Pointer) error {
 		_, err := call(func(e *C.quire_error) C.quire_status {
@@ -173,7 +173,7 @@ func (q *Queue) Close() error {
 	})
 }
 
-// Sync waits until all that was enqueued has run.
+// Sync waits until all enqueued work has run.
 func (q *Queue) Sync() error {
 	pointer, err := q.use()
 	if err != nil {
@@ -186,7 +186,7 @@ func (q *Queue) Sync() error {
 	return err
 }
 
-// Signal enqueues: the fence gets the value when all earlier work has run.
+// Signal enqueues a signal: the fence gets the value when all earlier work has run.
 func (q *Queue) Signal(fence *Fence, value uint64) error {
 	return q.withFence(fence, func(queue *C.quire_queue, f *C.quire_fence,
 		e *C.quire_error) C.quire_status {
@@ -194,7 +194,7 @@ func (q *Queue) Signal(fence *Fence, value uint64) error {
 	})
 }
 
-// After enqueues: later work runs after the fence reached the value.
+// After enqueues a wait: later work runs after the fence has reached the value.
 func (q *Queue) After(fence *Fence, value uint64) error {
 	return q.withFence(fence, func(queue *C.quire_queue, f *C.quire_fence,
 		e *C.quire_error) C.quire_status {
@@ -215,7 +215,7 @@ func (q *Queue) withFence(fence *Fence,
 	return err
 }
 
-// FenceFailed is a fence's value when work before it failed.
+// FenceFailed is a fence's value after work before it failed.
 const FenceFailed = math.MaxUint64
 
 // Fence is a number that only grows.
@@ -224,7 +224,7 @@ type Fence struct {
 	device *Device
 }
 
-// NewFence makes one.
+// NewFence creates a fence with the given value.
 func (d *Device) NewFence(value uint64) (*Fence, error) {
 	pointer, err := d.use()
 	if err != nil {
@@ -241,7 +241,7 @@ func (d *Device) NewFence(value uint64) (*Fence, error) {
 	return &Fence{object: object{kind: "fence", pointer: unsafe.Pointer(out)}, device: d}, nil
 }
 
-// Close gives it back.
+// Close destroys the fence.
 func (f *Fence) Close() error {
 	return f.close(func(pointer unsafe.Pointer) error {
 		_, err := call(func(e *C.quire_error) C.quire_status {
@@ -251,7 +251,7 @@ func (f *Fence) Close() error {
 	})
 }
 
-// Value reads it.
+// Value reads the fence.
 func (f *Fence) Value() (uint64, error) {
 	pointer, err := f.use()
 	if err != nil {
@@ -265,7 +265,7 @@ func (f *Fence) Value() (uint64, error) {
 	return uint64(value), err
 }
 
-// Signal sets it from the host. ErrArg: it would not grow.
+// Signal sets the value from the host. ErrArg: it would not grow.
 func (f *Fence) Signal(value uint64) error {
 	pointer, err := f.use()
 	if err != nil {
@@ -278,7 +278,7 @@ func (f *Fence) Signal(value uint64) error {
 	return err
 }
 
-// Wait waits for the value; a negative time is for ever. ErrTimeout: it went by.
+// Wait waits for the value; a negative timeout is for ever. ErrTimeout: time ran out.
 func (f *Fence) Wait(value uint64, timeout time.Duration) error {
 	pointer, err := f.use()
 	if err != nil {

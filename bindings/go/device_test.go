@@ -64,8 +64,8 @@ func (s *served) memory(numbers int) *Memory {
 	return memory
 }
 
-// means computes tokens of a sequence whose values are `first` and up; queries are zero, so what
-// comes out are the means of all values so far.
+// means computes tokens of a sequence whose values are `first` and up. The queries are zero, so the
+// outputs are the means of all values so far.
 func (s *served) means(sequence Sequence, tokens []uint32, first int) []float32 {
 	s.Helper()
 	n := len(tokens)
@@ -192,7 +192,7 @@ func TestFencesAreWaitedFor(t *testing.T) {
 	must(t, s.queue.Signal(fence, 5))
 	waiting := make(chan error, 1)
 	go func() { waiting <- fence.Wait(5, -1) }()
-	for fence.lock.TryLock() { // until the other is on its way into the library
+	for fence.lock.TryLock() { // until the other goroutine holds the lock
 		fence.lock.Unlock()
 		runtime.Gosched()
 	}

@@ -15,23 +15,23 @@ import (
 // Status is the kind of a failure, for errors.Is(err, quire.ErrBusy).
 type Status int32
 
-// The kinds of quire/base.h.
+// The statuses of quire/base.h.
 const (
 	ErrArg          Status = -1  // an argument is wrong; the message says which and why
 	ErrStale        Status = -2  // a handle is closed, ended, or of another cache
 	ErrBusy         Status = -3  // the object is in use; the message says by what
 	ErrUnsupported  Status = -4  // not offered by this library, backend or cache
-	ErrStruct       Status = -5  // package and library do not agree on a struct
+	ErrStruct       Status = -5  // package and library disagree on a struct
 	ErrHostMemory   Status = -6  // the host is out of memory
 	ErrDeviceMemory Status = -7  // the device is out of memory
 	ErrDeviceLost   Status = -8  // the device failed; its caches keep their bookkeeping
 	ErrBackend      Status = -9  // a backend is missing, damaged or broke its contract
-	ErrIncompatible Status = -10 // the two sides' versions do not fit
+	ErrIncompatible Status = -10 // the versions of the two sides are incompatible
 	ErrReentrant    Status = -11 // a callback called back into the object that called it
 	ErrForked       Status = -12 // the process forked after a device was opened
-	ErrLimit        Status = -13 // a stated limit would be passed
+	ErrLimit        Status = -13 // a stated limit would be exceeded
 	ErrOS           Status = -14 // an operating system call failed; NativeCode is errno
-	ErrInternal     Status = -15 // a defect of the library
+	ErrInternal     Status = -15 // a bug in the library
 	ErrTimeout      Status = 3   // time ran out; nothing changed
 )
 
@@ -43,24 +43,24 @@ const (
 
 func (s Status) Error() string { return C.GoString(statusName(s)) }
 
-// Error is a call that failed. It is the Status that errors.Is asks for.
+// Error is a failed call. errors.Is matches it with its Status.
 type Error struct {
 	Status     Status
-	Backend    string // its name, where one was involved
+	Backend    string // its name, if one was involved
 	NativeCode int64
 	Message    string
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// Is says whether the failure is of a kind.
+// Is reports whether target is the Status of the failure.
 func (e *Error) Is(target error) bool {
 	status, ok := target.(Status)
 	return ok && status == e.Status
 }
 
-// Where calls leave what went wrong; made once and used again, for cgo's argument would be
-// allocated anew by each call.
+// slots pools the error structs that calls fill: cgo would otherwise allocate a new one for each
+// call.
 var slots = sync.Pool{New: func() any {
 	slot := new(C.quire_error)
 	slot.struct_size = C.sizeof_quire_error

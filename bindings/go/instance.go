@@ -6,7 +6,7 @@ package quire
 #include <stdlib.h>
 #include "table.h"
 static const char *status_name(quire_status status) {
-    // quire_status_name is no slot of the table; these are the names of quire/base.h.
+    // quire_status_name is not in the table; these are the names of quire/base.h.
     static const char *const names[] = {
         "QUIRE_OK", "QUIRE_E_ARG", "QUIRE_E_STALE", "QUIRE_E_BUSY", "QUIRE_E_UNSUPPORTED",
         "QUIRE_E_STRUCT", "QUIRE_E_HOST_MEMORY", "QUIRE_E_DEVICE_MEMORY", "QUIRE_E_DEVICE_LOST",
@@ -25,16 +25,17 @@ import (
 
 func statusName(s Status) *C.char { return C.status_name(C.quire_status(s)) }
 
-// InstanceOptions are what an instance begins with.
+// InstanceOptions are the options of a new instance.
 type InstanceOptions struct {
-	// PluginPath is colon-separated directories that are searched for backends before all others.
+	// PluginPath is a colon-separated list of directories, searched for backends before all others.
 	PluginPath string
-	// Log receives messages, from any thread; nil: none. Levels: 1 error, 2 warning, 3 info. A
-	// panic of it ends nothing: the message is lost.
+	// Log receives messages, from any thread; nil: no log. Levels: 1 error, 2 warning, 3 info. If
+	// it panics, only the message is lost.
 	Log func(level int, component, message string)
 }
 
-// Backend is one that was found, or a file that did not become one: then Message says why.
+// Backend is a backend that was found, or a file that could not be loaded as one: then Message says
+// why.
 type Backend struct {
 	Name, Version, Path string
 	Loaded              bool
@@ -42,13 +43,13 @@ type Backend struct {
 	Message             string
 }
 
-// Instance finds backends. Everything else is made from one.
+// Instance finds backends. Everything else is created from it.
 type Instance struct {
 	object
 	log cgo.Handle
 }
 
-// NewInstance opens libquire, if it is not open, and looks for backends.
+// NewInstance opens libquire, if it is not open yet, and looks for backends.
 func NewInstance(options InstanceOptions) (*Instance, error) {
 	if err := Open(""); err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func (i *Instance) dropLog() {
 	}
 }
 
-// Close gives it back. ErrBusy: devices or caches of it are open.
+// Close destroys the instance. ErrBusy: devices or caches of it are open.
 func (i *Instance) Close() error {
 	err := i.close(func(pointer unsafe.Pointer) error {
 		_, err := call(func(e *C.quire_error) C.quire_status {
@@ -94,7 +95,7 @@ func (i *Instance) Close() error {
 	return err
 }
 
-// Backends lists all that were found, those that did not load included.
+// Backends lists all backends that were found, including those that did not load.
 func (i *Instance) Backends() ([]Backend, error) {
 	pointer, err := i.use()
 	if err != nil {
@@ -135,7 +136,7 @@ func (i *Instance) backend(pointer unsafe.Pointer, at C.uint32_t) (Backend, erro
 	}, err
 }
 
-// LoadBackend loads a backend by its absolute path. It stays until the process ends.
+// LoadBackend loads a backend by its absolute path. It stays loaded until the process ends.
 func (i *Instance) LoadBackend(path string) (Backend, error) {
 	pointer, err := i.use()
 	if err != nil {

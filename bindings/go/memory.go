@@ -18,7 +18,8 @@ type Memory struct {
 	size    uint64
 }
 
-// NewMemory makes some; host: memory of the host that the device reaches, else the device's own.
+// NewMemory allocates memory: of the host, reachable by the device, if host is set, else of the
+// device.
 func (d *Device) NewMemory(sizeBytes uint64, host bool) (*Memory, error) {
 	pointer, err := d.use()
 	if err != nil {
@@ -47,8 +48,8 @@ func (d *Device) NewMemory(sizeBytes uint64, host bool) (*Memory, error) {
 	}, err
 }
 
-// Close gives it back. What Float32s and Bytes gave is nobody's then: use none of it any more, and
-// sync the queues that work on it first.
+// Close frees the memory. Sync the queues that work on it first, and do not use the slices that
+// Bytes and Float32s returned any more.
 func (m *Memory) Close() error {
 	return m.close(func(pointer unsafe.Pointer) error {
 		_, err := call(func(e *C.quire_error) C.quire_status {
@@ -58,13 +59,13 @@ func (m *Memory) Close() error {
 	})
 }
 
-// SizeBytes is its size.
+// SizeBytes returns the size.
 func (m *Memory) SizeBytes() uint64 { return m.size }
 
-// Address is for the arguments of kernels.
+// Address returns the address for the arguments of kernels.
 func (m *Memory) Address() uint64 { return m.address }
 
-// Bytes is the memory as the host sees it, without a copy; nil where it does not.
+// Bytes returns the memory as the host sees it, without a copy; nil if the host cannot reach it.
 func (m *Memory) Bytes() []byte {
 	if m.host == nil {
 		return nil
@@ -72,7 +73,7 @@ func (m *Memory) Bytes() []byte {
 	return unsafe.Slice((*byte)(m.host), m.size)
 }
 
-// Float32s is the memory as the host sees it, without a copy; nil where it does not.
+// Float32s returns the memory as the host sees it, without a copy; nil if the host cannot reach it.
 func (m *Memory) Float32s() []float32 {
 	if m.host == nil {
 		return nil
@@ -80,7 +81,7 @@ func (m *Memory) Float32s() []float32 {
 	return unsafe.Slice((*float32)(m.host), m.size/4)
 }
 
-// Copy enqueues a copy from `source`, in bytes; the ranges must not overlap.
+// Copy enqueues a copy from source to target, in bytes; the ranges must not overlap.
 func (q *Queue) Copy(target *Memory, targetOffset uint64, source *Memory, sourceOffset,
 	sizeBytes uint64) error {
 	pointers, release, err := useAll(&q.object, &target.object, &source.object)

@@ -9,16 +9,16 @@ import "C"
 
 import "math/bits"
 
-// Merge is states of attention over parts of a context, to be made one: Parts
+// Merge describes attention states over parts of a context, to be merged into one: Parts
 // [parts][tokens][heads][head_dim], LSEs f32 [parts][tokens][heads], Out [tokens][heads][head_dim],
-// LSE f32 [tokens][heads] where it is given.
+// and LSE f32 [tokens][heads], written if it is given.
 type Merge struct {
 	Parts, LSEs, Out, LSE                 Operand
 	PartCount, TokenCount, Heads, HeadDim int
 	DType                                 DType // of parts and out; 0: F32
 }
 
-// sizeOf multiplies; false: it is below 0 or too large for any memory.
+// sizeOf returns the product; false: a number is negative, or the product overflows.
 func sizeOf(numbers ...int) (uint64, bool) {
 	size := uint64(1)
 	for _, number := range numbers {
@@ -31,7 +31,7 @@ func sizeOf(numbers ...int) (uint64, bool) {
 	return size, true
 }
 
-// Merge enqueues it.
+// Merge enqueues a merge of attention states.
 func (q *Queue) Merge(m Merge) error {
 	width := 4
 	if m.DType != 0 {

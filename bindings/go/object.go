@@ -7,15 +7,15 @@ import (
 	"unsafe"
 )
 
-// object owns one pointer of the library's. Calls hold it for reading; Close wants it alone and
-// does not wait for it.
+// object owns one pointer from the library. Calls hold its lock for reading; Close needs it for
+// writing, and fails instead of waiting for it.
 type object struct {
 	lock    sync.RWMutex
 	pointer unsafe.Pointer
 	kind    string
 }
 
-// use gives the pointer for a call; release it with done.
+// use returns the pointer for a call; release it with done.
 func (o *object) use() (unsafe.Pointer, error) {
 	o.lock.RLock()
 	if o.pointer == nil {
@@ -27,7 +27,7 @@ func (o *object) use() (unsafe.Pointer, error) {
 
 func (o *object) done() { o.lock.RUnlock() }
 
-// close ends it by a call; again: nothing happens.
+// close ends the object by calling destroy; closing it again does nothing.
 func (o *object) close(destroy func(pointer unsafe.Pointer) error) error {
 	if !o.lock.TryLock() {
 		return failed(ErrBusy, "another goroutine is inside a call of the %s", o.kind)
@@ -43,7 +43,8 @@ func (o *object) close(destroy func(pointer unsafe.Pointer) error) error {
 	return nil
 }
 
-// useAll gives the pointers of several; release them with the function, which is never nil.
+// useAll returns the pointers of several objects; release them with the function, which is never
+// nil.
 func useAll(objects ...*object) ([]unsafe.Pointer, func(), error) {
 	pointers := make([]unsafe.Pointer, 0, len(objects))
 	used := 0

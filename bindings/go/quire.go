@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quire is a paged KV cache for the inference of language models, on any device: blocks,
-// verified prefixes, preemption, swapping, migration and paged attention. It opens libquire when
-// it is first used, and links nothing.
+// Package quire is a paged KV cache for LLM inference, on any device: blocks, verified prefixes,
+// preemption, swapping, migration and paged attention. It opens libquire when it is first used, and
+// links nothing.
 //
 //	instance, err := quire.NewInstance(quire.InstanceOptions{})
 //	cache, err := instance.NewCache(quire.CacheOptions{
@@ -12,12 +12,12 @@
 //		[]quire.Item{{Sequence: chat.Handle(), TokenCount: 3}}, []uint32{1, 2, 3}, results)
 //	err = step.Finish()
 //
-// The C headers, quire/*.h, say what each call means; names here are theirs. A call that fails
-// changed nothing; being short of blocks is a result, and no error.
+// The C headers, quire/*.h, say what each call means; the names here follow theirs. A call that
+// fails changes nothing. Being short of blocks is a result, not an error.
 //
-// Objects are closed by hand, children first: Close says ErrBusy while one is in use, by a call in
-// another goroutine too, and then nothing happened. A closed one says ErrStale. All may be used
-// from any goroutine.
+// Objects are closed by hand, children first. Close returns ErrBusy, and does nothing, while an
+// object is in use, also by a call in another goroutine. Calls on a closed object return ErrStale.
+// All objects may be used from any goroutine.
 package quire
 
 /*
@@ -33,7 +33,7 @@ import (
 	"unsafe"
 )
 
-// Version of this package, and of the library that it asks for at least.
+// Version is the version of this package, and the oldest libquire that it works with.
 const Version = "0.1.0"
 
 var opening struct {
@@ -42,8 +42,9 @@ var opening struct {
 	path string
 }
 
-// Open opens libquire; without it the first NewInstance does. An empty path is the environment's
-// QUIRE_LIBRARY, else libquire.so.0 where the dynamic linker looks. A process has one.
+// Open opens libquire; if it is not called, the first NewInstance does so. An empty path means the
+// file that the environment variable QUIRE_LIBRARY names, else libquire.so.0 where the dynamic
+// linker looks. A process has only one libquire.
 func Open(path string) error {
 	opening.Lock()
 	defer opening.Unlock()
@@ -66,7 +67,7 @@ func Open(path string) error {
 	return nil
 }
 
-// arena is memory of C's for descriptions that hold pointers, which Go's memory may not lend.
+// arena is C memory for structs that hold pointers, because C may not be given Go memory that does.
 type arena struct {
 	blocks []unsafe.Pointer
 }

@@ -349,7 +349,7 @@ func TestReasonsAreShown(t *testing.T) {
 	must(t, instance.Close())
 }
 
-// In processes of their own, for a process has one library.
+// Each file is opened in its own process, because a process has only one library.
 func TestLibrariesThatAreNone(t *testing.T) {
 	if path := os.Getenv("QUIRE_TEST_OPEN"); path != "" {
 		err := Open(path)

@@ -12,7 +12,7 @@ import "unsafe"
 // Unknown stands for a token that is still being sampled.
 const Unknown = 0xFFFFFFFF
 
-// Key is something beside the tokens that decides K and V; of tokens [Begin, End), or of all.
+// Key is something besides the tokens that decides K and V: of tokens [Begin, End), or of all.
 type Key struct {
 	Type       KeyType
 	Content    []byte
@@ -29,14 +29,14 @@ const (
 	OtherKey   KeyType = 4
 )
 
-// Namespace is a tenant: its sequences share blocks with one another only.
+// Namespace is a tenant: its sequences share blocks only with one another.
 type Namespace struct {
 	cache  *Cache
 	handle C.quire_namespace
 }
 
-// NewNamespace makes one; the key comes from the server, never from a request. A quota of 0 blocks
-// is none.
+// NewNamespace creates a namespace. The key comes from the server, never from a request. A quota of
+// 0 blocks means no limit.
 func (c *Cache) NewNamespace(key []byte, quotaBlocks int) (*Namespace, error) {
 	var a arena
 	defer a.free()
@@ -54,7 +54,7 @@ func (c *Cache) NewNamespace(key []byte, quotaBlocks int) (*Namespace, error) {
 	return &Namespace{c, out}, nil
 }
 
-// Close ends it. ErrBusy: sequences live in it.
+// Close ends the namespace. ErrBusy: sequences live in it.
 func (n *Namespace) Close() error {
 	_, err := n.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
 		return C.q_namespace_destroy(cache, n.handle, e)
@@ -95,10 +95,10 @@ type Sequence struct {
 	handle C.quire_seq
 }
 
-// Handle is what items name it by.
+// Handle returns the number by which an Item names the sequence.
 func (s Sequence) Handle() uint64 { return uint64(s.handle) }
 
-// NewSequence makes an empty one; it holds nothing until a step runs it.
+// NewSequence creates an empty sequence; it holds no blocks until a step runs it.
 func (c *Cache) NewSequence(options SequenceOptions) (Sequence, error) {
 	var a arena
 	defer a.free()
@@ -139,14 +139,14 @@ func (s Sequence) with(run func(cache *C.quire_cache, e *C.quire_error) C.quire_
 	return err
 }
 
-// End gives its blocks back; what it published stays cached, unless dropped.
+// End gives the sequence's blocks back. Its published blocks stay cached, unless dropPrefix is set.
 func (s Sequence) End(dropPrefix bool) error {
 	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
 		return C.q_seq_end(cache, s.handle, flag(dropPrefix, 1), e)
 	})
 }
 
-// Fork makes one of its first known tokens, which shares their blocks.
+// Fork creates a sequence from the first tokenCount known tokens, which shares their blocks.
 func (s Sequence) Fork(tokenCount int) (Sequence, error) {
 	var out C.quire_seq
 	err := s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
@@ -155,28 +155,28 @@ func (s Sequence) Fork(tokenCount int) (Sequence, error) {
 	return Sequence{s.cache, out}, err
 }
 
-// Truncate shortens it to its first known tokens.
+// Truncate shortens the sequence to its first tokenCount known tokens.
 func (s Sequence) Truncate(tokenCount int) error {
 	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
 		return C.q_seq_truncate(cache, s.handle, C.uint32_t(tokenCount), e)
 	})
 }
 
-// Accept keeps the first drafts of its last item, and forgets the others.
+// Accept keeps the first count drafts of the sequence's last item, and forgets the others.
 func (s Sequence) Accept(count int) error {
 	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
 		return C.q_seq_accept(cache, s.handle, C.uint32_t(count), e)
 	})
 }
 
-// AcceptPath keeps the drafts of a way through the tree, by their indices.
+// AcceptPath keeps the drafts on a path through the tree, given by their indices.
 func (s Sequence) AcceptPath(path []uint32) error {
 	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
 		return C.q_seq_accept_path(cache, s.handle, numbers(path), C.uint32_t(len(path)), e)
 	})
 }
 
-// SetTokens names tokens that were added as Unknown, from `position` on.
+// SetTokens names tokens that were added as Unknown, from position on.
 func (s Sequence) SetTokens(position int, tokens []uint32) error {
 	if s.cache == nil {
 		return failed(ErrStale, "no sequence: make one with NewSequence")
@@ -185,7 +185,7 @@ func (s Sequence) SetTokens(position int, tokens []uint32) error {
 		TokenCount: uint32(len(tokens))}}, tokens)
 }
 
-// Probe says how many of its tokens, followed by these, would be found in the cache now.
+// Probe returns how many of the sequence's tokens, followed by tokens, the cache would find now.
 func (s Sequence) Probe(tokens []uint32) (int, error) {
 	var hits C.uint32_t
 	err := s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
@@ -194,7 +194,8 @@ func (s Sequence) Probe(tokens []uint32) (int, error) {
 	return int(hits), err
 }
 
-// Blocks is its block table in a group; 0 is the null block. With the open step, as planned.
+// Blocks returns the block table in a group; 0 is the null block. Given the open step, the table is
+// as planned.
 func (s Sequence) Blocks(group int, step *Step) ([]int32, error) {
 	var handle C.quire_step
 	if step != nil {
@@ -217,7 +218,7 @@ func (s Sequence) Blocks(group int, step *Step) ([]int32, error) {
 	}
 }
 
-// Info asks for what it has.
+// Info describes the sequence.
 func (s Sequence) Info() (SequenceInfo, error) {
 	var info C.quire_seq_info
 	info.struct_size = C.sizeof_quire_seq_info

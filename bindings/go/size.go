@@ -7,8 +7,8 @@ package quire
 */
 import "C"
 
-// SizeModel is a model, its use and one device, in numbers; 0 is a default or unknown:
-// quire_size_desc of quire/size.h.
+// SizeModel describes a model, its use and one device in numbers; 0 is a field's default or
+// unknown: quire_size_desc of quire/size.h.
 type SizeModel struct {
 	Parameters                                  uint64
 	Layers, KVHeads, QHeads, KHeadDim, VHeadDim int
@@ -20,7 +20,7 @@ type SizeModel struct {
 	BytesPerSecond, OperationsPerSecond         float64
 }
 
-// Bound is what takes longer in a decode step.
+// Bound says what takes longer in a decode step.
 type Bound uint32
 
 const (
@@ -29,7 +29,7 @@ const (
 	ComputeBound   Bound = 2
 )
 
-// Size is what a deployment holds, all devices together: quire_size_info of quire/size.h.
+// Size is what a deployment holds, over all devices: quire_size_info of quire/size.h.
 type Size struct {
 	KVBytesPerToken, PoolBytes, Blocks, Tokens, MaxSequences uint64
 	Batch                                                    int
@@ -37,7 +37,7 @@ type Size struct {
 	StepSeconds, TokensPerSecond                             float64
 }
 
-// EstimateSize says how much a deployment will hold and how fast it can decode, from numbers alone.
+// EstimateSize estimates how much a deployment holds and how fast it decodes, from numbers alone.
 func EstimateSize(model SizeModel) (Size, error) {
 	if err := Open(""); err != nil {
 		return Size{}, err

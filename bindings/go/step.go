@@ -9,13 +9,13 @@ import "C"
 
 import "unsafe"
 
-// The elements of a step lie in memory as the library has them, so that a slice of them is given
-// without a copy.
+// The structs of a step have the library's layout, so that slices of them are passed without a
+// copy.
 
-// Item is what a sequence wants of a step: quire_step_item of quire/step.h.
+// Item is what a sequence wants from a step: quire_step_item of quire/step.h.
 type Item struct {
 	Sequence    uint64 // its handle
-	TokenOffset uint32 // into the tokens given beside the items
+	TokenOffset uint32 // into the tokens passed with the items
 	TokenCount  uint32
 	MaxCompute  uint32 // 0: all
 	DraftCount  uint32
@@ -25,7 +25,7 @@ type Item struct {
 	MaskRows    uint32
 }
 
-// Result is what becomes of an item: quire_step_result of quire/step.h.
+// Result is what became of an item: quire_step_result of quire/step.h.
 type Result struct {
 	Outcome       uint32 // Wait or Run
 	Reason        uint32 // why it waits
@@ -37,7 +37,7 @@ type Result struct {
 	CrossTokens   uint32
 }
 
-// They compile only while they are as large as the library's.
+// These lines compile only if the structs are as large as the library's.
 var (
 	_ [0]struct{} = [unsafe.Sizeof(Item{}) ^ C.sizeof_quire_step_item]struct{}{}
 	_ [0]struct{} = [unsafe.Sizeof(Result{}) ^ C.sizeof_quire_step_result]struct{}{}
@@ -61,7 +61,7 @@ type Span struct {
 	_           uint32
 }
 
-// Preemption is a sequence that gave up its blocks: quire_preemption of quire/step.h.
+// Preemption describes a sequence that gave up its blocks: quire_preemption of quire/step.h.
 type Preemption struct {
 	Sequence       uint64
 	How            PreemptHow
@@ -71,7 +71,7 @@ type Preemption struct {
 	For            uint64
 }
 
-// Copy is a block to move, or to be zeroed: quire_block_copy of quire/step.h.
+// Copy is a block to copy or to zero: quire_block_copy of quire/step.h.
 type Copy struct {
 	Kind, Group        uint32
 	Src, Dst           int32
@@ -89,13 +89,13 @@ const (
 
 // StepOptions say where a step runs.
 type StepOptions struct {
-	Queues     []*Queue // one a shard
-	Tag        uint64   // names the queue where the cache keeps books only
-	MayPreempt bool     // sequences without an item, for those that are short of blocks
+	Queues     []*Queue // one per shard
+	Tag        uint64   // names the engine's queue in a bookkeeping-only cache
+	MayPreempt bool     // sequences without an item, for items that are short of blocks
 	Preempt    PreemptHow
 }
 
-// Step is an open step, then a committed one.
+// Step is an open step, and a committed one after Commit.
 type Step struct {
 	cache  *Cache
 	queues []*Queue
@@ -126,11 +126,11 @@ func resultsOf(results []Result, count int) (unsafe.Pointer, error) {
 	return unsafe.Pointer(&results[0]), nil
 }
 
-// The most shards that a cache has.
+// maxShards is the most shards that a cache can have.
 const maxShards = 64
 
-// begin opens a step, and commits it where asked: one call into C either way, and nothing is
-// allocated but the step.
+// begin opens a step, and commits it if commits is set. Either way it calls into C once and
+// allocates only the step.
 func (c *Cache) begin(options StepOptions, items []Item, tokens []uint32, results []Result,
 	batch *Batch, commits bool) (*Step, error) {
 	to, err := resultsOf(results, len(items))
@@ -192,7 +192,7 @@ func (c *Cache) begin(options StepOptions, items []Item, tokens []uint32, result
 	return step, nil
 }
 
-// Begin opens a step and adds items; results[i] says what becomes of items[i].
+// Begin opens a step and adds items; results[i] says what became of items[i].
 func (c *Cache) Begin(options StepOptions, items []Item, tokens []uint32,
 	results []Result) (*Step, error) {
 	return c.begin(options, items, tokens, results, nil, false)
@@ -205,7 +205,7 @@ func (c *Cache) BeginCommit(options StepOptions, batch *Batch, items []Item, tok
 	return c.begin(options, items, tokens, results, batch, true)
 }
 
-// SetTokens names unknown tokens of many sequences.
+// SetTokens names unknown tokens of several sequences.
 func (c *Cache) SetTokens(spans []Span, tokens []uint32) error {
 	var first unsafe.Pointer
 	if len(spans) != 0 {
@@ -218,7 +218,7 @@ func (c *Cache) SetTokens(spans []Span, tokens []uint32) error {
 	return err
 }
 
-// ApplyLog is a follower's step: it applies the next log of its leader, and is committed.
+// ApplyLog applies the leader's next log to a follower and returns its step, already committed.
 func (c *Cache) ApplyLog(log []byte, options StepOptions, batch *Batch) (*Step, error) {
 	objects := []*object{&c.object}
 	for _, queue := range options.Queues {
@@ -262,7 +262,7 @@ func (c *Cache) ApplyLog(log []byte, options StepOptions, batch *Batch) (*Step, 
 	return step, nil
 }
 
-// Add adds items. On an error none of them was added.
+// Add adds items to the open step. On an error none of them is added.
 func (s *Step) Add(items []Item, tokens []uint32, results []Result) error {
 	to, err := resultsOf(results, len(items))
 	if err != nil {
@@ -276,7 +276,7 @@ func (s *Step) Add(items []Item, tokens []uint32, results []Result) error {
 	return err
 }
 
-// Drop takes an item back; gives the handles of all that went with it.
+// Drop takes an item back and returns the handles of all sequences whose items went with it.
 func (s *Step) Drop(sequence Sequence) ([]uint64, error) {
 	dropped := make([]uint64, 16)
 	for {
@@ -295,8 +295,8 @@ func (s *Step) Drop(sequence Sequence) ([]uint64, error) {
 	}
 }
 
-// Preempt gives up the blocks of a sequence that is not in the step: how many the step can use.
-// False: it was to be swapped, and the host tier is short; nothing changed.
+// Preempt gives up the blocks of a sequence that is not in the step and returns how many of them
+// the step can use. False: it was to be swapped, and the host tier is short; nothing changed.
 func (s *Step) Preempt(sequence Sequence, how PreemptHow) (int, bool, error) {
 	var freed C.uint32_t
 	status, err := s.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
@@ -305,7 +305,7 @@ func (s *Step) Preempt(sequence Sequence, how PreemptHow) (int, bool, error) {
 	return int(freed), err == nil && status != statusNoBlocks, err
 }
 
-// Preempted lists who was preempted.
+// Preempted lists the sequences that were preempted in the step.
 func (s *Step) Preempted() ([]Preemption, error) {
 	list := make([]Preemption, 16)
 	for {
@@ -324,7 +324,8 @@ func (s *Step) Preempted() ([]Preemption, error) {
 	}
 }
 
-// Copies lists what has to be copied, in order: the engine's part where the cache keeps books only.
+// Copies lists the step's copies in the order in which they must run. In a bookkeeping-only cache
+// the engine runs them.
 func (s *Step) Copies() ([]Copy, error) {
 	list := make([]Copy, 16)
 	for {
@@ -343,7 +344,7 @@ func (s *Step) Copies() ([]Copy, error) {
 	}
 }
 
-// Log is what followers are to be told; of a committed step of a leader.
+// Log returns the bytes that followers must apply, for a committed step of a leader.
 func (s *Step) Log() ([]byte, error) {
 	content := make([]byte, 4096)
 	for {
@@ -362,7 +363,7 @@ func (s *Step) Log() ([]byte, error) {
 	}
 }
 
-// Commit makes it real: copies and tables are enqueued. The batch may be nil.
+// Commit makes the step real: its copies and tables are enqueued. The batch may be nil.
 func (s *Step) Commit(batch *Batch) error {
 	var committed *C.quire_batch
 	if batch != nil {
@@ -390,7 +391,7 @@ func (s *Step) Abort() error {
 	return err
 }
 
-// Finish says that everything of the step has been enqueued.
+// Finish says that all of the step's work has been enqueued.
 func (s *Step) Finish() error { return s.finish(0) }
 
 // Fail says that the step failed: what it computed is taken back.

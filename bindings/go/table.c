@@ -46,7 +46,7 @@ quire_status quire_go_step_begin_commit(quire_cache *cache, quire_queue *const *
                             tokens, token_count, results, out, e);
     if (status < 0) return status;
     status = quire_go_table->step_commit(cache, *out, batch, e);
-    /* A lost device has undone the step by itself; abort then only says that it is gone. */
+    /* On a lost device the commit has already undone the step; abort then fails as stale. */
     if (status < 0) quire_go_table->step_abort(cache, *out, NULL);
     return status;
 }

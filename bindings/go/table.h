@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * table: the library's functions as functions, for cgo calls no pointer to one. The table is open
- * before any of them is called. */
+ * table: the functions of the library's table as C functions, because cgo cannot call through a
+ * function pointer. The table is open before any of them is called. */
 #ifndef QUIRE_GO_TABLE_H
 #define QUIRE_GO_TABLE_H
 
@@ -195,7 +195,7 @@ QUIRE_GO_CALL(size_estimate, (const quire_size_desc *desc, quire_size_info *info
 
 #undef QUIRE_GO_CALL
 
-/* Opens the library, once a process; NULL: where dyn.h looks. */
+/* Opens the library, once per process; path NULL: where dyn.h looks. */
 quire_status quire_go_open(const char *path, char *why, size_t why_size);
 
 quire_status quire_go_step_begin(quire_cache *cache, quire_queue *const *queues,
