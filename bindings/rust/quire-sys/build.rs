@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! With `buildtime-bindgen`: declarations from the headers in QUIRE_INCLUDE_DIR, or those of the
-//! repository that this crate lies in.
+//! With `buildtime-bindgen`: makes the declarations from the headers in QUIRE_INCLUDE_DIR, or else
+//! from those of the repository that holds this crate.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -33,7 +33,7 @@ fn generate() {
         .allowlist_var("QUIRE_.*")
         // One symbol is looked up at run time; none is linked.
         .blocklist_function(".*")
-        // Which it takes for a negative int.
+        // bindgen takes it for a negative int.
         .blocklist_var("QUIRE_FENCE_FAILED")
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""build_program: a program of a crate, built with what was fetched before, and put where the build
-wants it.
+"""build_program: builds a program of a crate from what was fetched before, and copies it to OUTPUT.
 
     build_program.py TARGET_FOLDER CARGO OUTPUT NAME MANIFEST PROFILE
 
-PROFILE is release or dev. The target folder may be shared by several checkouts: what they depend
-on is then compiled once. Their programs have the same names there, so a lock holds from the build
-to the copy.
+PROFILE is release or dev. Several checkouts may share the target folder, so that dependencies are
+compiled once. Their programs have the same names there, so a lock is held from the build to the
+copy.
 """
 
 import fcntl
@@ -21,7 +20,7 @@ folder = pathlib.Path(target)
 folder.mkdir(parents=True, exist_ok=True)
 with open(folder / "lock", "w") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
-    # Programs of the dev profile are run by tests and not debugged.
+    # Programs of the dev profile are for tests, so they need no debug information.
     subprocess.run([cargo, "build", "--offline", "--locked", "--quiet", "--profile", profile,
                     "--manifest-path", manifest], check=True,
                    env={**os.environ, "CARGO_TARGET_DIR": target, "CARGO_PROFILE_DEV_DEBUG": "0"})

@@ -24,7 +24,7 @@ mod declarations {
 }
 pub use declarations::*;
 
-/// A fence's value where work before it failed.
+/// A fence's value after work before it failed.
 pub const QUIRE_FENCE_FAILED: u64 = u64::MAX;
 
 /// Why libquire could not be opened: what was tried, and what to do.
@@ -32,7 +32,7 @@ pub const QUIRE_FENCE_FAILED: u64 = u64::MAX;
 pub struct OpenError {
     /// `QUIRE_E_OS`: no such file; `QUIRE_E_INCOMPATIBLE`: not libquire, or of another version.
     pub status: quire_status,
-    /// In words.
+    /// The reason, in words.
     pub message: String,
 }
 
@@ -54,7 +54,7 @@ fn is_privileged() -> bool {
     extern "C" {
         fn getauxval(kind: core::ffi::c_ulong) -> core::ffi::c_ulong;
     }
-    // SAFETY: glibc's and musl's, for any number.
+    // SAFETY: getauxval of glibc and musl takes any number.
     unsafe { getauxval(AT_SECURE) != 0 }
 }
 
@@ -72,10 +72,10 @@ fn file_of(path: Option<&Path>) -> OsString {
     named.filter(|name| !name.is_empty()).unwrap_or_else(|| "libquire.so.0".into())
 }
 
-/// Opens `path`; `None`: the file that the environment's `QUIRE_LIBRARY` names (not believed in a
+/// Opens `path`; `None`: the file that the environment variable `QUIRE_LIBRARY` names (ignored in a
 /// privileged process), else `libquire.so.0` where the dynamic linker looks. The library is never
-/// closed: threads and tables may outlive any point at which one could. A process has one: once a
-/// file is open, another is refused (`QUIRE_E_ARG`).
+/// closed: threads and tables may outlive any point at which it could be. A process has only one:
+/// once a file is open, another is refused (`QUIRE_E_ARG`).
 pub fn open(path: Option<&Path>) -> Result<&'static quire_api, OpenError> {
     static OPEN: Mutex<Option<(OsString, &'static quire_api)>> = Mutex::new(None);
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ pub fn open(path: Option<&Path>) -> Result<&'static quire_api, OpenError> {
 
 fn open_file(file: &OsStr) -> Result<&'static quire_api, OpenError> {
     let shown = file.to_string_lossy();
-    // SAFETY: the initialisers of whatever file the user names run; that is what opening is.
+    // SAFETY: this runs the initialisers of the file that the user names, as opening it implies.
     let library = match unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) } {
         Ok(library) => library,
         Err(error) => {
@@ -128,8 +128,8 @@ fn ask(get_api: quire_get_api_fn, file: &str) -> Result<&'static quire_api, Open
     if status < 0 {
         return refuse(status, format!("{file}: {}", text(&error.message)));
     }
-    // SAFETY: constant memory of the library, which is never closed; of a table that is shorter no
-    // more than its head is looked at.
+    // SAFETY: constant memory of the library, which is never closed. Only the head is read, which a
+    // shorter table has too.
     let size = unsafe { (*api).struct_size } as usize;
     if size < size_of::<quire_api>() {
         let wanted = size_of::<quire_api>();
@@ -141,7 +141,7 @@ fn ask(get_api: quire_get_api_fn, file: &str) -> Result<&'static quire_api, Open
     Ok(unsafe { &*api })
 }
 
-/// What a C array of characters holds up to its NUL, or all of it where there is none.
+/// Returns the text in a C array of characters, up to its NUL, or all of it if there is none.
 pub fn text(characters: &[core::ffi::c_char]) -> String {
     // SAFETY: characters are bytes.
     let bytes =
@@ -152,7 +152,7 @@ pub fn text(characters: &[core::ffi::c_char]) -> String {
     )
 }
 
-/// The name of a status, such as `QUIRE_E_STALE`.
+/// Returns the name of a status, such as `QUIRE_E_STALE`.
 pub fn status_name(status: quire_status) -> &'static str {
     match status {
         QUIRE_OK => "QUIRE_OK",

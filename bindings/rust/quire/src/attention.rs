@@ -9,8 +9,8 @@ use crate::call::{desc, invoke};
 use crate::memory::{lock_all, MemoryInner, Users};
 use crate::{DType, Error, ErrorKind, GroupKind, Memory, Queue, Result, Step};
 
-/// Where a call's numbers lie: in [`Memory`], whose size is checked, or at an address, which nobody
-/// can check.
+/// An array that a call reads or writes: in [`Memory`], whose size is checked, or at an address,
+/// which cannot be checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Operand<'a> {
     place: Place<'a>,
@@ -25,20 +25,20 @@ enum Place<'a> {
 }
 
 impl<'a> Operand<'a> {
-    /// From a byte of a memory on.
+    /// An operand in `memory`, from byte `offset_bytes` on.
     pub fn new(memory: &'a Memory, offset_bytes: u64) -> Self {
         Self { place: Place::Memory(memory), offset_bytes, token_stride: 0 }
     }
 
-    /// At an address of the queue's device.
+    /// An operand at an address of the queue's device.
     ///
     /// # Safety
-    /// What the call wants lies there, until the queue has run it.
+    /// The array that the call needs is at this address until the queue has run the call.
     pub unsafe fn address(address: u64) -> Self {
         Self { place: Place::Address, offset_bytes: address, token_stride: 0 }
     }
 
-    /// Elements from one token's row to the next; 0: they are dense.
+    /// Sets the number of elements from one token's row to the next; 0: the rows are dense.
     pub fn token_stride(mut self, elements: u32) -> Self {
         self.token_stride = u64::from(elements);
         self
@@ -55,7 +55,8 @@ impl<'a> Operand<'a> {
         self.token_stride as i64
     }
 
-    /// Its address, if `tokens` rows of `row` elements lie in its memory, on the queue's device.
+    /// Returns the address, if `tokens` rows of `row` elements fit in the operand's memory and that
+    /// is on the queue's device.
     fn resolve(&self, what: &str, queue: &Queue, tokens: u64, row: u64, bits: u64) -> Result<u64> {
         let Place::Memory(memory) = self.place else { return Ok(self.offset_bytes) };
         if !Arc::ptr_eq(&memory.inner.device, &queue.inner.device) {
@@ -74,7 +75,7 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// Bytes from the first element to behind the last.
+/// Bytes from the first element to the end of the last.
 fn extent(tokens: u64, row: u64, stride: u64, bits: u64) -> Option<u64> {
     let Some(steps) = tokens.checked_sub(1) else { return Some(0) };
     let stride = if stride == 0 { row } else { stride };
@@ -82,25 +83,25 @@ fn extent(tokens: u64, row: u64, stride: u64, bits: u64) -> Option<u64> {
     Some(elements.checked_mul(bits)?.div_ceil(8))
 }
 
-/// New tokens' K and V of one layer, `[tokens][kv_heads][head_dim]` each.
+/// One layer's K and V of the new tokens, `[tokens][kv_heads][head_dim]` each.
 #[derive(Debug, Clone, Copy)]
 pub struct KvWrite<'a> {
-    /// Of the model.
+    /// The layer's number in the model.
     pub layer: u32,
-    /// In a latent group the latent.
+    /// K; in a latent group the latent.
     pub k: Operand<'a>,
-    /// In a latent group the rotated part of the key.
+    /// V; in a latent group the rotated part of the key.
     pub v: Operand<'a>,
-    /// Of k and v as given; `Default`: f32.
+    /// Type of `k` and `v` as given; `Default` is f32.
     pub dtype: DType,
-    /// The queries, to be turned in place with K where there is a rope.
+    /// The queries, rotated in place with K if the batch has a rope.
     pub q: Option<Operand<'a>>,
 }
 
-/// Attention of the new tokens over their sequences, one layer.
+/// One layer's attention of the new tokens over their sequences.
 #[derive(Debug, Clone, Copy)]
 pub struct Attend<'a> {
-    /// Of the model.
+    /// The layer's number in the model.
     pub layer: u32,
     /// `[tokens][q_heads][head_dim]`
     pub q: Operand<'a>,
@@ -108,11 +109,11 @@ pub struct Attend<'a> {
     pub out: Operand<'a>,
     /// `[tokens][q_heads]` f32, natural log.
     pub lse: Option<Operand<'a>>,
-    /// f32 `[q_heads]`, where the batch has sink logits.
+    /// f32 `[q_heads]`, if the batch has sink logits.
     pub sinks: Option<Operand<'a>>,
 }
 
-/// What a layer has on the queue's shard.
+/// A layer's geometry on the queue's shard.
 struct At {
     group: u32,
     shard: u32,
@@ -137,7 +138,7 @@ impl Step {
         batch.ok_or_else(|| Error::argument("the step was committed without a batch"))
     }
 
-    /// Keeps others from committing into the batch, which holds this step.
+    /// Locks the batch against commits, if this step is the last one committed into it.
     fn hold_batch(&self) -> Result<MutexGuard<'_, sys::quire_step>> {
         let committed = self.batch()?.committed();
         if *committed != self.handle {
@@ -153,7 +154,7 @@ impl Step {
             Error::argument(format!("there is no layer {layer}: {} layers", cache.layers.len()))
         })?;
         let placement = cache.placement.read().unwrap_or_else(PoisonError::into_inner);
-        // What is launched elsewhere nobody would wait for.
+        // No one would wait for work on any other queue.
         if !self.queues.iter().any(|own| Arc::ptr_eq(own, &queue.inner)) {
             return Err(Error::argument("the queue is none of the step's"));
         }
@@ -174,7 +175,7 @@ impl Step {
         })
     }
 
-    /// Query heads, type of q, whether there are sink logits.
+    /// Returns the query heads, the type of q, and whether there are sink logits.
     fn attention(&self, at: &At) -> Result<(u64, DType, bool)> {
         let given = &self.batch()?.attention;
         let groups = self.cache.groups.len();
@@ -188,7 +189,8 @@ impl Step {
         Ok((u64::from(heads), dtype, has_sinks))
     }
 
-    /// Enqueues: the new tokens' K and V go into their slots. The queue is one of the step's.
+    /// Enqueues the write of the new tokens' K and V into their slots. The queue must be one of the
+    /// step's.
     pub fn kv_write(&self, queue: &Queue, write: &KvWrite<'_>) -> Result<()> {
         let batch = self.batch()?;
         let _held = self.hold_batch()?;
@@ -219,7 +221,7 @@ impl Step {
         Ok(())
     }
 
-    /// Enqueues: attention of the new tokens, the layer's KV write having been enqueued before.
+    /// Enqueues attention of the new tokens. Enqueue the layer's KV write before.
     pub fn attend(&self, queue: &Queue, attend: &Attend<'_>) -> Result<()> {
         let batch = self.batch()?;
         let _held = self.hold_batch()?;
@@ -257,7 +259,7 @@ fn dense<'a, 'b>(what: &str, operand: &'b Operand<'a>) -> Result<&'b Operand<'a>
     Ok(operand)
 }
 
-/// States of attention over parts of a context, to be made one.
+/// Attention states over parts of a context, to be merged into one.
 #[derive(Debug, Clone, Copy)]
 pub struct Merge<'a> {
     /// `[part_count][token_count][heads][head_dim]`
@@ -268,20 +270,20 @@ pub struct Merge<'a> {
     pub out: Operand<'a>,
     /// f32 `[token_count][heads]`
     pub lse: Option<Operand<'a>>,
-    /// How many.
+    /// Number of parts.
     pub part_count: u32,
-    /// Of each.
+    /// Tokens of each part.
     pub token_count: u32,
-    /// Of each token.
+    /// Heads of each token.
     pub heads: u32,
     /// Elements of a row.
     pub head_dim: u32,
-    /// Of parts and out; `Default`: f32.
+    /// Type of `parts` and `out`; `Default` is f32.
     pub dtype: DType,
 }
 
 impl Queue {
-    /// Enqueues: attention over the whole, from states over its parts.
+    /// Enqueues a merge of states over parts of a context into attention over the whole.
     pub fn merge(&self, merge: &Merge<'_>) -> Result<()> {
         let size = |numbers: &[u32]| {
             let product = |all: u64, &one: &u32| all.checked_mul(u64::from(one));

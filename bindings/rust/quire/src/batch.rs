@@ -16,23 +16,23 @@ use crate::{Cache, DType, Error, ErrorKind, Result};
 pub struct Views(u32);
 
 impl Views {
-    /// `[rows][max_blocks_per_row]`, as vLLM and FlashAttention.
+    /// `[rows][max_blocks_per_row]`, as in vLLM and FlashAttention.
     pub const BLOCK_TABLE: Self = Self(sys::QUIRE_VIEW_BLOCK_TABLE);
-    /// indptr, indices, last page's length, as FlashInfer.
+    /// indptr, indices, last page's length, as in FlashInfer.
     pub const CSR: Self = Self(sys::QUIRE_VIEW_CSR);
-    /// One a new token.
+    /// One slot per new token.
     pub const SLOTS: Self = Self(sys::QUIRE_VIEW_SLOTS);
-    /// One a context token, as SGLang and ggml.
+    /// One slot per context token, as in SGLang and ggml.
     pub const CONTEXT_SLOTS: Self = Self(sys::QUIRE_VIEW_CONTEXT_SLOTS);
-    /// Of each row, new tokens included.
+    /// Context length of each row, new tokens included.
     pub const LENGTHS: Self = Self(sys::QUIRE_VIEW_LENGTHS);
-    /// One a new token.
+    /// One position per new token.
     pub const POSITIONS: Self = Self(sys::QUIRE_VIEW_POSITIONS);
     /// Where each row's new tokens begin.
     pub const CU_Q: Self = Self(sys::QUIRE_VIEW_CU_Q);
-    /// What items' masks say.
+    /// The items' masks.
     pub const MASK: Self = Self(sys::QUIRE_VIEW_MASK);
-    /// Entries that equal the row before's.
+    /// How many of each row's entries equal the previous row's.
     pub const SHARED_PREFIX: Self = Self(sys::QUIRE_VIEW_SHARED_PREFIX);
 }
 
@@ -43,52 +43,52 @@ impl BitOr for Views {
     }
 }
 
-/// How base frequencies become those used.
+/// How the base frequencies are scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum RopeScaling<'a> {
-    /// As they are.
+    /// Not at all.
     #[default]
     Plain,
     /// Divided by a factor.
     Linear(f32),
-    /// Llama 3.1's: by wavelength.
+    /// By wavelength, as in Llama 3.1.
     Llama3 {
         /// At least 1.
         factor: f32,
-        /// 0: 1.
+        /// 0 means 1.
         low_freq_factor: f32,
-        /// 0: 4.
+        /// 0 means 4.
         high_freq_factor: f32,
         /// Tokens that the model was first trained on.
         original_context: u32,
     },
-    /// By turns in the original context (arXiv 2309.00071).
+    /// By the number of turns in the original context (YaRN, arXiv 2309.00071).
     Yarn {
         /// At least 1.
         factor: f32,
-        /// 0: 32.
+        /// 0 means 32.
         beta_fast: f32,
-        /// 0: 1.
+        /// 0 means 1.
         beta_slow: f32,
         /// Tokens that the model was first trained on.
         original_context: u32,
     },
-    /// Radians a position of each pair, in place of base and scaling.
+    /// Radians per position for each pair, in place of base and scaling.
     Frequencies(&'a [f32]),
 }
 
-/// Rotary embedding, by which a KV write turns K, and q where it is named.
+/// Rotary embedding, with which a KV write rotates K, and q if it is given.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rope<'a> {
-    /// Elements 2 i and 2 i + 1 are turned together; else i and i + half.
+    /// Rotates elements 2 i and 2 i + 1 together; else i and i + half.
     pub adjacent_pairs: bool,
-    /// Even; 0: the whole head.
+    /// Number of elements to rotate, even; 0: the whole head.
     pub rotated_dim: u32,
-    /// 0: 10,000.
+    /// Base of the frequencies; 0 means 10,000.
     pub base: f32,
-    /// How frequencies are scaled.
+    /// How the frequencies are scaled.
     pub scaling: RopeScaling<'a>,
-    /// Of cosine and sine; 0: as the scaling says.
+    /// Factor of cosine and sine; 0: the default of the scaling.
     pub magnitude: f32,
 }
 
@@ -143,21 +143,21 @@ impl Rope<'_> {
 /// How attention is computed: `quire_attention_desc` of attention.h.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AttentionOptions<'a> {
-    /// Of a call on one shard; a multiple of the group's KV heads there.
+    /// Query heads of a call on one shard; a multiple of the group's KV heads there.
     pub q_heads: u32,
-    /// Of q and out; `Default`: f32.
+    /// Type of q and out; `Default` is f32.
     pub q_dtype: DType,
-    /// 0: 1 / sqrt(head_dim).
+    /// Scale of the scores; 0 means 1 / sqrt(head_dim).
     pub scale: f32,
-    /// 0: none.
+    /// Soft cap of the scores; 0: none.
     pub soft_cap: f32,
-    /// One a query head.
+    /// One slope per query head.
     pub alibi_slopes: Option<&'a [f32]>,
-    /// `None`: a KV write turns nothing.
+    /// `None`: a KV write rotates nothing.
     pub rope: Option<Rope<'a>>,
     /// Every new token sees the whole context.
     pub not_causal: bool,
-    /// Bit-equal whatever else is in the batch.
+    /// Results are bit-equal whatever else is in the batch.
     pub batch_invariant: bool,
     /// Steps may have masks.
     pub masks: bool,
@@ -194,28 +194,29 @@ impl AttentionOptions<'_> {
     }
 }
 
-/// How much a batch holds.
+/// How much a batch can hold.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BatchOptions<'a> {
-    /// Items that run.
+    /// Items that run, one per row.
     pub max_rows: u32,
-    /// Of the longest row.
+    /// Blocks of the longest row.
     pub max_blocks_per_row: u32,
     /// New tokens of all rows.
     pub max_query_tokens: u32,
-    /// Of all rows, for [`Views::CSR`] and [`Views::CONTEXT_SLOTS`].
+    /// Context tokens of all rows, for [`Views::CSR`] and [`Views::CONTEXT_SLOTS`].
     pub max_context_tokens: u32,
-    /// Of masks; 0: steps with masks are refused.
+    /// Words of masks; 0: steps with masks are refused.
     pub max_mask_words: u32,
-    /// Written in one step, over all rows.
+    /// Cross tokens written in one step, over all rows.
     pub max_cross_tokens: u32,
     /// Tables to keep; attention adds what it needs.
     pub views: Views,
-    /// Padding slots are 0 instead of -1.
+    /// Pads slots with 0 instead of -1.
     pub pad_with_null_slot: bool,
-    /// Looks for what rows share with the row before, so that attention reads it once.
+    /// Finds what each row shares with the row before it, so that attention reads that once.
     pub shared_prefix: bool,
-    /// None: tables only. One for all groups and shards, one a group, or `[shard][group]`.
+    /// Empty: tables only. Else one entry for all groups and shards, one per group, or
+    /// `[shard][group]`.
     pub attention: &'a [AttentionOptions<'a>],
 }
 
@@ -229,11 +230,11 @@ pub struct Batch {
 pub(crate) struct BatchInner {
     api: Api,
     pointer: NonNull<sys::quire_batch>,
-    // (q_heads, q_dtype, has sink logits) of what was given.
+    // (q_heads, q_dtype, has sink logits) of each entry of the options.
     pub(crate) attention: Vec<(u32, DType, bool)>,
     pub(crate) cache: Arc<CacheInner>,
-    // The step that was committed into it last. Held across commits and launches, which read what
-    // commits write.
+    // The step that was last committed into it. The lock is held across commits and launches,
+    // because launches read what commits write.
     pub(crate) committed: Mutex<sys::quire_step>,
 }
 
@@ -267,9 +268,8 @@ impl BatchInner {
     }
 }
 
-/// Tables in the host's memory, in the order of the rows; empty where the view is not kept.
-/// Names and padding are those of `quire_batch_views` in step.h. While they are there the cache
-/// does not move.
+/// A batch's tables in host memory, in row order; empty if the batch does not keep the view. Names
+/// and padding are those of `quire_batch_views` in step.h. The cache cannot move while this exists.
 #[derive(Debug)]
 pub struct HostTables<'a> {
     _hold: TableHold<'a>,
@@ -301,7 +301,7 @@ pub struct HostTables<'a> {
     pub query_tokens: usize,
 }
 
-/// Keeps a cache where it is.
+/// Keeps a cache from moving.
 #[derive(Debug)]
 struct TableHold<'a>(&'a Cache);
 
@@ -320,7 +320,7 @@ impl Drop for TableHold<'_> {
 
 mirror! {
     /// Addresses of a batch's tables, and what the last commit wrote: `quire_batch_views` of
-    /// step.h, under its names.
+    /// step.h, with the same field names.
     BatchViews of quire_batch_views {
         block_table: u64, csr_indptr: u64, csr_indices: u64, csr_last_page_len: u64, slots: u64,
         context_slots: u64, lengths: u64, positions: u64, cu_q: u64, block_table_stride: u32,
@@ -330,7 +330,7 @@ mirror! {
 }
 
 impl Cache {
-    /// Makes a batch.
+    /// Creates a batch.
     pub fn batch(&self, options: BatchOptions<'_>) -> Result<Batch> {
         let ropes: Vec<_> = options
             .attention
@@ -376,7 +376,7 @@ impl Cache {
 }
 
 /// # Safety
-/// `address` is 0, or of `length` elements that live and stay for 'a.
+/// `address` is 0, or that of `length` elements that live and do not change for 'a.
 unsafe fn table<'a, T>(address: u64, length: usize) -> &'a [T] {
     if address == 0 {
         return &[];
@@ -386,14 +386,14 @@ unsafe fn table<'a, T>(address: u64, length: usize) -> &'a [T] {
 }
 
 impl Batch {
-    /// Addresses of the tables, and what the last commit wrote. They are the device's in a cache
-    /// with memory, the host's in one without.
+    /// Returns the addresses of the tables, and what the last commit wrote. In a cache with memory
+    /// they are device addresses, else host addresses.
     pub fn views(&self, group: u32, shard: u32) -> Result<BatchViews> {
         self.inner.views(group, shard).map(BatchViews::from)
     }
 
-    /// The tables of a cache that keeps books only. They stay until the next commit into this
-    /// batch, which the borrow keeps away.
+    /// Returns the tables of a bookkeeping-only cache. They stay as they are until the next commit
+    /// into this batch, which the borrow prevents.
     ///
     /// ```compile_fail
     /// # fn f(batch: &mut quire::Batch, step: quire::OpenStep) -> quire::Result<()> {
@@ -419,7 +419,7 @@ impl Batch {
             let indptr: &[i32] = table(views.csr_indptr, rows + 1);
             let indices = indptr.last().map_or(0, |end| *end as usize);
             let context = lengths.iter().map(|length| *length as usize).sum();
-            // Without lengths nobody knows how many there are.
+            // Only the lengths say how many there are.
             let context_slots = if views.lengths == 0 { 0 } else { views.context_slots };
             Ok(HostTables {
                 _hold: hold,

@@ -18,47 +18,47 @@ use crate::queue::QueueInner;
 use crate::shape::layers_of;
 use crate::{Calibration, Error, ErrorKind, Group, Instance, Result, Shard, Token, TokenSpan};
 
-/// How large each group's pool is; not read where every group states its own blocks.
+/// How large each group's pool is; ignored if every group states its own blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PoolSize {
-    /// As the groups say.
+    /// Every group states its own blocks.
     OfGroups,
-    /// So many blocks, the null block among them.
+    /// This many blocks, the null block included.
     Blocks(u32),
-    /// So many bytes, of each shard.
+    /// This many bytes on each shard.
     Bytes(u64),
-    /// A share of each device's free memory, less a reserve in bytes.
+    /// This share of each device's free memory, less a reserve in bytes.
     Fraction(f32, u64),
 }
 
-/// How a cache is made: `quire_cache_desc` of cache.h.
+/// How a cache is created: `quire_cache_desc` of cache.h.
 #[derive(Debug, Clone, Copy)]
 pub struct CacheOptions<'a> {
     /// Layers, in groups that share geometry.
     pub groups: &'a [Group],
-    /// Where it lies; empty: it keeps books only.
+    /// The devices that hold it; empty: the cache is bookkeeping-only.
     pub shards: &'a [Shard],
-    /// Group of each layer; `None`: one group's behind another's.
+    /// Group of each layer; `None`: in the order of the groups.
     pub layer_groups: Option<&'a [u32]>,
     /// Tokens of a block, a power of two; 0: 16.
     pub block_tokens: u32,
-    /// Of each group's pool.
+    /// Size of each group's pool.
     pub size: PoolSize,
-    /// The host tier's bytes, of each shard; of a cache with memory.
+    /// Bytes of the host tier on each shard, for a cache with memory.
     pub host_bytes: u64,
-    /// The host tier's blocks, of each group; of a cache without memory.
+    /// Blocks of the host tier in each group, for a cache without memory.
     pub host_blocks: u32,
-    /// Live at once; 0: 1,024.
+    /// Sequences alive at once; 0: 1,024.
     pub max_sequences: u32,
-    /// Of each; 0: 2^31 - 1.
+    /// Tokens of each sequence; 0: 2^31 - 1.
     pub max_sequence_tokens: u32,
-    /// Left free by the admission of new sequences.
+    /// Blocks that the admission of new sequences leaves free.
     pub watermark_blocks: u32,
     /// Publishes nothing, looks nothing up.
     pub no_prefixes: bool,
     /// Its steps have logs for followers.
     pub is_leader: bool,
-    /// It only applies a leader's log.
+    /// Only applies a leader's log.
     pub is_follower: bool,
     /// Keeps the largest magnitudes of K and V: [`Cache::save_calibration`].
     pub calibrates: bool,
@@ -68,15 +68,15 @@ pub struct CacheOptions<'a> {
     pub audits: bool,
     /// Preempts the lowest priority first, instead of the newest.
     pub victim_by_priority: bool,
-    /// Keys the hash of prefixes, for tests; `None`: at random.
+    /// Key of the prefix hash, for tests; `None`: random.
     pub hash_seed: Option<u64>,
-    /// With the next: swap where that takes less time than to compute again.
+    /// With `prefill_tokens_per_second`: swap if that takes less time than computing again.
     pub swap_bytes_per_second: f32,
-    /// See there.
+    /// See `swap_bytes_per_second`.
     pub prefill_tokens_per_second: f32,
-    /// Scales of codes.
+    /// Where the scales of codes come from.
     pub calibration: Option<&'a Calibration>,
-    /// What its magnitudes are multiplied by; 0: 1.
+    /// Factor on the calibration's magnitudes; 0: 1.
     pub calibration_margin: f32,
 }
 
@@ -123,23 +123,23 @@ impl CacheOptions<'_> {
     }
 }
 
-/// What came of a cache's sizes.
+/// The sizes that a cache was given.
 #[derive(Debug, Clone, Copy)]
 pub struct CacheInfo {
-    /// Of a block.
+    /// Tokens of a block.
     pub block_tokens: u32,
-    /// Held by the smallest full-attention pool, or the smallest pool.
+    /// Tokens that the smallest full-attention pool holds, or else the smallest pool.
     pub pool_tokens: u64,
-    /// Of the largest size that fit at once.
+    /// Sequences of the largest size that fit at once.
     pub max_sequences: u64,
-    /// Over all shards.
+    /// Bytes of the pools, over all shards.
     pub pool_bytes: u64,
-    /// Of the host tier.
+    /// Bytes of the host tier.
     pub host_bytes: u64,
 }
 
 mirror! {
-    /// Counts, as of now: `quire_cache_stats` of cache.h, under its names.
+    /// Current counts: `quire_cache_stats` of cache.h, with the same field names.
     Stats of quire_cache_stats {
         prefix_cache_queries: u64, prefix_cache_hits: u64, num_preemptions: u64,
         preemptions_swap: u64, preemptions_recompute: u64, tokens_preempted: u64, evictions: u64,
@@ -152,7 +152,8 @@ mirror! {
 }
 
 mirror! {
-    /// Where a group's K and V lie on a shard: `quire_pool_info` of cache.h, under its names.
+    /// Where a group's K and V are on a shard: `quire_pool_info` of cache.h, with the same field
+    /// names.
     Pool of quire_pool_info {
         address: u64, size_bytes: u64, block_stride: i64, layer_stride: i64, v_offset: i64,
         k_head_stride: i64, k_token_stride: i64, v_head_stride: i64, v_token_stride: i64,
@@ -162,8 +163,8 @@ mirror! {
     }
 }
 
-/// A paged KV cache. Clones are the same cache, which goes when the last of them, and of its
-/// sequences, steps and batches, is dropped; that waits for the queues that its steps ran on.
+/// A paged KV cache. Clones are the same cache. It is destroyed when the last clone, and the last
+/// of its sequences, steps and batches, is dropped, which waits for the queues that steps ran on.
 ///
 /// ```
 /// use quire::{CacheOptions, Group, Instance, PoolSize};
@@ -182,13 +183,13 @@ pub struct Cache {
     pub(crate) inner: Arc<CacheInner>,
 }
 
-/// Where a cache lies.
+/// Where a cache is.
 pub(crate) struct Placement {
-    /// One a shard.
+    /// One per shard.
     pub(crate) devices: Vec<Arc<DeviceInner>>,
     /// [shard][group] KV heads.
     pub(crate) heads: Vec<Vec<u32>>,
-    // Of before, on which its host tier may still lie.
+    // Devices from before a move, whose memory may still hold the host tier.
     left: Vec<Arc<DeviceInner>>,
 }
 
@@ -209,11 +210,11 @@ pub(crate) struct CacheInner {
     pub(crate) groups: Vec<Group>,
     pub(crate) layers: Vec<u32>, // group of each
     pub(crate) placement: RwLock<Placement>,
-    // That steps ran on, since it lies where it does.
+    // Queues that steps ran on since the cache is where it is.
     queues: Mutex<Vec<Arc<QueueInner>>>,
-    // Dropped while they could not go.
+    // Objects that were dropped while they could not be destroyed.
     ended: Mutex<Ended>,
-    // Who reads tables on the host, or -1: it moves.
+    // Number of readers of host tables, or -1 while the cache moves.
     readers: AtomicIsize,
     _instance: Arc<InstanceInner>,
 }
@@ -248,7 +249,7 @@ impl CacheInner {
         }
     }
 
-    /// Waits for all steps. A queue that stopped runs none.
+    /// Waits for all steps. A stopped queue runs none.
     pub(crate) fn sync(&self) {
         let queues = lock(&self.queues).clone();
         for queue in queues {
@@ -270,7 +271,7 @@ impl CacheInner {
         lock(&self.ended).batches.push(SharedBatch(batch));
     }
 
-    /// What could not go while a step was open or the cache moved.
+    /// Destroys dropped objects that were busy while a step was open or the cache moved.
     pub(crate) fn end_what_is_dropped(&self) {
         let mut ended = lock(&self.ended);
         if ended.sequences.is_empty() && ended.namespaces.is_empty() && ended.batches.is_empty() {
@@ -287,8 +288,8 @@ impl CacheInner {
         ended.batches.retain(|batch| is_busy(invoke!(self.api, batch_destroy(batch.0.as_ptr()))));
     }
 
-    /// Says where it lies now, after it was made or has moved. Where that cannot be read no operand
-    /// is large enough any more.
+    /// Records where the cache is, after it was created or has moved. If a pool cannot be read, its
+    /// head count becomes so large that no operand is large enough.
     pub(crate) fn place(&self, placement: &mut Placement, shards: &[Shard], keeps: bool) {
         let heads_of = |group: usize, shard: usize| {
             let pool = self.raw_pool(group as u32, shard as u32);
@@ -306,17 +307,17 @@ impl CacheInner {
         }
     }
 
-    /// Queues that its steps ran on so far.
+    /// The queues that steps ran on so far.
     pub(crate) fn known_queues(&self) -> Vec<Arc<QueueInner>> {
         lock(&self.queues).clone()
     }
 
-    /// Nothing of the cache runs on them any more.
+    /// Forgets queues on which nothing of the cache runs any more.
     pub(crate) fn forget_queues(&self, queues: &[Arc<QueueInner>]) {
         lock(&self.queues).retain(|queue| !queues.iter().any(|gone| Arc::ptr_eq(gone, queue)));
     }
 
-    /// Somebody reads tables on the host: it does not move meanwhile.
+    /// Keeps the cache from moving while someone reads tables on the host.
     pub(crate) fn hold_tables(&self) -> Result<()> {
         let one_more = |readers: isize| (readers >= 0).then_some(readers + 1);
         match self.readers.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more) {
@@ -329,7 +330,7 @@ impl CacheInner {
         self.readers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Runs the move, which nobody's tables are read in.
+    /// Runs the move, during which no one may read tables.
     pub(crate) fn while_moving<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
         let free = self.readers.compare_exchange(0, -1, Ordering::AcqRel, Ordering::Acquire);
         if free.is_err() {
@@ -349,7 +350,7 @@ impl CacheInner {
 }
 
 impl Instance {
-    /// Makes a cache.
+    /// Creates a cache.
     pub fn cache(&self, options: CacheOptions<'_>) -> Result<Cache> {
         let layers = layers_of(options.groups, options.layer_groups)?;
         let groups: Vec<_> = options.groups.iter().map(Group::raw).collect();
@@ -410,7 +411,7 @@ impl Instance {
 }
 
 impl Cache {
-    /// What came of its sizes.
+    /// Returns the sizes that the cache was given.
     pub fn info(&self) -> Result<CacheInfo> {
         let mut info = desc!(quire_cache_info {});
         invoke!(self.inner.api, cache_get_info(self.inner.pointer(), &mut info))?;
@@ -423,14 +424,14 @@ impl Cache {
         })
     }
 
-    /// Counts, as of now.
+    /// Returns the current counts.
     pub fn stats(&self) -> Result<Stats> {
         let mut stats = desc!(quire_cache_stats {});
         invoke!(self.inner.api, cache_get_stats(self.inner.pointer(), &mut stats))?;
         Ok(stats.into())
     }
 
-    /// Where a group's K and V lie on a shard.
+    /// Says where a group's K and V are on a shard.
     pub fn pool(&self, group: u32, shard: u32) -> Result<Pool> {
         self.inner.raw_pool(group, shard).map(Pool::from)
     }
@@ -440,13 +441,13 @@ impl Cache {
         invoke!(self.inner.api, cache_reset(self.inner.pointer())).map(drop)
     }
 
-    /// Proves that the books are true; O(everything).
+    /// Verifies every invariant of the cache; O(everything).
     pub fn check(&self) -> Result<()> {
         invoke!(self.inner.api, cache_check(self.inner.pointer())).map(drop)
     }
 
-    /// All that decides what the cache does next, as text (docs/dump.md), of a stopped cache too.
-    /// `with_tokens`: with prompts and answers in it, not only their hashes.
+    /// Returns everything that decides what the cache does next, as text (docs/dump.md); works on a
+    /// stopped cache too. `with_tokens` includes prompts and answers, not only their hashes.
     pub fn dump(&self, with_tokens: bool) -> Result<Vec<u8>> {
         let (cache, flags) = (&self.inner, if with_tokens { sys::QUIRE_DUMP_TOKENS } else { 0 });
         bytes(|to, capacity, size| {
@@ -454,7 +455,7 @@ impl Cache {
         })
     }
 
-    /// Names unknown tokens of many sequences: each span's are a range of `tokens`.
+    /// Names unknown tokens of several sequences; each span names a range of `tokens`.
     pub fn set_tokens(&self, spans: &[TokenSpan], tokens: &[Token]) -> Result<()> {
         let (span_count, token_count) =
             (count("spans", spans.len())?, count("tokens", tokens.len())?);
@@ -472,8 +473,8 @@ impl Cache {
         .map(drop)
     }
 
-    /// What a cache that calibrates has measured since it was made; waits for the steps that are
-    /// finished.
+    /// Returns what a cache that calibrates has measured since it was created. Waits for the
+    /// finished steps to run.
     pub fn save_calibration(&self, timeout: Option<Duration>) -> Result<Calibration> {
         let (api, cache) = (self.inner.api, self.inner.pointer());
         let content = bytes(|to, capacity, size| {

@@ -8,8 +8,9 @@ use quire_sys as sys;
 use crate::call::{bytes, desc, first, first_mut, invoke, Api};
 use crate::{Instance, Result};
 
-/// The largest magnitudes of K and V of each layer and KV head, measured over a run: where scales
-/// of codes come from. Keep [`Calibration::bytes`] in a file; the format is docs/calibration.md.
+/// The largest magnitudes of K and V for each layer and KV head, measured over a run: the scales of
+/// codes are made from them. Keep [`Calibration::bytes`] in a file; the format is
+/// docs/calibration.md.
 #[derive(Clone)]
 pub struct Calibration {
     api: Api,
@@ -19,14 +20,14 @@ pub struct Calibration {
 /// One layer's numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerMagnitudes {
-    /// One a KV head; 0: never written.
+    /// One per KV head; 0: never written.
     pub k: Vec<f32>,
-    /// One a KV head.
+    /// One per KV head.
     pub v: Vec<f32>,
 }
 
 impl Instance {
-    /// One that was kept. What is damaged or foreign is refused.
+    /// Reads a calibration that was kept. Damaged or foreign content is refused.
     pub fn calibration(&self, content: &[u8]) -> Result<Calibration> {
         let read = Calibration { api: self.inner.api, content: content.to_vec() };
         read.info()?;
@@ -39,7 +40,7 @@ impl Calibration {
         Self { api, content }
     }
 
-    /// To keep.
+    /// Returns the bytes to keep.
     pub fn bytes(&self) -> &[u8] {
         &self.content
     }
@@ -55,17 +56,17 @@ impl Calibration {
         Ok(info)
     }
 
-    /// Layers of the model.
+    /// Returns the number of layers of the model.
     pub fn layer_count(&self) -> Result<u32> {
         Ok(self.info()?.layer_count)
     }
 
-    /// Numbers that are 0: no scale can be made of them.
+    /// Returns how many magnitudes are 0, which make no scale.
     pub fn unwritten(&self) -> Result<u32> {
         Ok(self.info()?.unwritten)
     }
 
-    /// One layer's numbers.
+    /// Returns one layer's numbers.
     pub fn layer(&self, layer: u32) -> Result<LayerMagnitudes> {
         let (at, size) = self.parts();
         let mut shape = desc!(quire_calibration_layer {});
@@ -77,7 +78,7 @@ impl Calibration {
         Ok(LayerMagnitudes { k: numbers[..heads].to_vec(), v: numbers[heads..2 * heads].to_vec() })
     }
 
-    /// The larger of both's numbers: of several runs, or of the ranks of one.
+    /// Takes the larger of each pair of numbers, to merge several runs or the ranks of one.
     pub fn merge(&self, other: &Self) -> Result<Self> {
         let ((a, a_size), (b, b_size)) = (self.parts(), other.parts());
         let content = bytes(|to, capacity, size| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Calls into the library's table, and what goes across.
+//! Calls into the library's table, and conversions of what they pass.
 
 use std::mem::size_of;
 use std::ptr::NonNull;
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 pub(crate) type Api = &'static sys::quire_api;
 
-/// A struct of the C interface with its size set, and zero in what is not named.
+/// A struct of the C interface with its size set and zero in every field that is not named.
 macro_rules! desc {
     ($name:ident { $($field:ident : $value:expr),* $(,)? }) => {
         quire_sys::$name {
@@ -24,13 +24,13 @@ macro_rules! desc {
 }
 pub(crate) use desc;
 
-/// A struct of ours with the fields of one of the interface's, without what only C needs.
+/// A Rust struct with the fields of a C struct, without those that only C needs.
 macro_rules! mirror {
     ($(#[$doc:meta])* $name:ident of $raw:ident { $($field:ident : $type:ty),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Default)]
         #[non_exhaustive]
-        #[allow(missing_docs)] // the headers have them, by these names
+        #[allow(missing_docs)] // the headers document them under these names
         pub struct $name { $(pub $field: $type,)* }
 
         impl From<quire_sys::$raw> for $name {
@@ -42,14 +42,14 @@ macro_rules! mirror {
 }
 pub(crate) use mirror;
 
-/// One call of the table: its status, if it is none of failure.
+/// Calls a function of the table; returns its status, or an error if that is a failure.
 ///
-/// A slot is NULL only in a table that is shorter than ours, which open() refuses.
+/// An entry is NULL only in a table that is shorter than ours, which open() refuses.
 macro_rules! invoke {
     ($api:expr, $name:ident ($($argument:expr),* $(,)?)) => {{
         let function = $api.$name.expect("the table is whole");
-        // SAFETY: pointers are of live objects, or of memory that outlives the call; every count
-        // beside a pointer is of what lies there.
+        // SAFETY: pointers are to live objects, or to memory that outlives the call; every count
+        // is that of the array beside it.
         $crate::call::judged(|error| unsafe { function($($argument,)* error) })
     }};
 }
@@ -67,19 +67,19 @@ pub(crate) fn judged(
     Ok(status)
 }
 
-/// What a call that made an object gave.
+/// Checks the object that a call created.
 pub(crate) fn made<T>(pointer: *mut T) -> Result<NonNull<T>> {
     NonNull::new(pointer).ok_or_else(|| {
         Error::new(crate::ErrorKind::Internal, "the library made an object and gave none")
     })
 }
 
-/// A length as the interface has them.
+/// Converts a length to the interface's type.
 pub(crate) fn count(what: &str, length: usize) -> Result<u32> {
     u32::try_from(length).map_err(|_| Error::argument(format!("{length} {what} are too many")))
 }
 
-/// The first of a slice; NULL of an empty one.
+/// The first element of a slice; NULL if it is empty.
 pub(crate) fn first<T>(slice: &[T]) -> *const T {
     if slice.is_empty() {
         std::ptr::null()
@@ -112,8 +112,8 @@ pub(crate) fn in_time(status: sys::quire_status) -> Result<sys::quire_status> {
     Ok(status)
 }
 
-/// A list whose length a call says: asked for once with room for `guess`, again where that was too
-/// little.
+/// Returns a list whose length a call reports: asks with room for `guess`, and again if that was
+/// too little.
 pub(crate) fn listed<T: Copy + Default>(
     guess: usize,
     mut ask: impl FnMut(*mut T, u32, &mut u32) -> Result<sys::quire_status>,
@@ -131,7 +131,7 @@ pub(crate) fn listed<T: Copy + Default>(
     }
 }
 
-/// Bytes whose size a call says.
+/// Returns bytes whose size a call reports.
 pub(crate) fn bytes(
     mut ask: impl FnMut(*mut u8, u64, &mut u64) -> Result<sys::quire_status>,
 ) -> Result<Vec<u8>> {
@@ -147,20 +147,20 @@ pub(crate) fn bytes(
     }
 }
 
-/// A text for the library; one that holds a NUL is refused.
+/// A C string for the library; a text that holds a NUL is refused.
 pub(crate) fn c_text(what: &str, text: &str) -> Result<std::ffi::CString> {
     std::ffi::CString::new(text)
         .map_err(|_| Error::argument(format!("{what} holds a NUL character: {text:?}")))
 }
 
-/// Runs a callback of the engine's; no panic goes on into C, not even that of a payload's drop.
+/// Runs a callback of the engine's. No panic unwinds into C, not even from dropping its payload.
 pub(crate) fn contained(run: impl FnOnce()) {
     if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
         std::mem::forget(payload);
     }
 }
 
-/// The flags that are set.
+/// Combines the flags that are set.
 pub(crate) fn flags<const COUNT: usize>(list: [(bool, u32); COUNT]) -> u32 {
     list.into_iter().fold(0, |all, (is_set, flag)| if is_set { all | flag } else { all })
 }

@@ -27,67 +27,68 @@ unsafe impl Send for Tasks<'_> {}
 unsafe impl Sync for Tasks<'_> {}
 
 impl Tasks<'_> {
-    /// How many there are.
+    /// Returns the number of tasks.
     pub fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// Runs one. One that is left out or runs twice stops the device's queues.
+    /// Runs one task. A task that is left out or runs twice stops the device's queues.
     ///
     /// # Panics
-    /// There is no such task.
+    /// If there is no such task.
     pub fn run(&self, index: usize) {
         assert!(index < self.count(), "there are {} tasks, and no task {index}", self.count);
-        // SAFETY: the lifetime ends where the library's call does.
+        // SAFETY: the lifetime 'a ends when the library's call does.
         unsafe { (self.task)(self.context, index as u32) }
     }
 }
 
 type RunTasks = dyn Fn(&Tasks<'_>) + Send + Sync;
 
-/// Which device, and how its kernels run. All zero is the first device that is found.
+/// Which device to open, and how its kernels run. The default is the first device that is found.
 #[derive(Default)]
 pub struct DeviceOptions<'a> {
-    /// Such as "cpu"; `None`: the first backend that has a device.
+    /// The backend's name, such as "cpu"; `None`: the first backend that has a device.
     pub backend: Option<&'a str>,
     /// Which of that backend's devices.
     pub index: usize,
-    /// Threads that run a kernel; 0: one for each core. Only of backends that compute on the host,
-    /// as is what follows.
+    /// Threads that run a kernel; 0: one per core. Like `pin_threads` and `run_tasks`, only for
+    /// backends that compute on the host.
     pub threads: usize,
     /// Keeps each thread on one core; not together with `run_tasks`.
     pub pin_threads: bool,
-    /// Attention over f16 and bf16 may multiply 16 bits where the processor does: other bits than
-    /// the default's; [`DeviceInfo::is_fast_16bit`] says whether it does.
+    /// Lets attention over f16 and bf16 use instructions that multiply 16-bit elements, which
+    /// changes the last bits of its results; [`DeviceInfo::is_fast_16bit`] says whether the device
+    /// has them.
     pub fast_16bit: bool,
-    /// The engine's own threads run the kernels: it is called from a thread of the library's, runs
-    /// every task once, and returns. It must not wait for this device, nor drop what waits for it.
-    /// Where it panics, tasks are left out, and that stops the device's queues: calls on them are
+    /// Runs kernels on the engine's own threads: it is called from a thread of the library's, runs
+    /// every task once, and returns. It must not wait for this device, nor drop anything that waits
+    /// for it. If it panics, tasks are left out, which stops the device's queues: calls on them are
     /// [`crate::ErrorKind::DeviceLost`].
     pub run_tasks: Option<Box<RunTasks>>,
 }
 
-/// What a device says of itself.
+/// Describes a device.
 #[derive(Debug, Clone)]
 pub struct DeviceInfo {
-    /// Its name.
+    /// The device's name.
     pub name: String,
-    /// Its backend's.
+    /// The backend's name.
     pub backend: String,
-    /// Of all memory.
+    /// Size of all memory.
     pub memory_total_bytes: u64,
-    /// Of what is free now.
+    /// Size of the memory that is free now.
     pub memory_free_bytes: u64,
     /// Best alignment of copies.
     pub copy_alignment: usize,
-    /// Addresses of the device are pointers of the host.
+    /// Device addresses are host pointers.
     pub is_host_visible: bool,
-    /// Attention multiplies 16 bits: it was allowed, and the processor does.
+    /// Attention multiplies 16-bit elements: it was allowed, and the device can.
     pub is_fast_16bit: bool,
 }
 
-/// An open device. Clones are the same device; it closes when the last of them, and of what was
-/// made of it, is dropped.
+/// An open device. Clones are the same device; it closes when the last clone, and the last object
+/// made from it, is dropped.
 #[derive(Clone)]
 pub struct Device {
     pub(crate) inner: Arc<DeviceInner>,
@@ -103,14 +104,14 @@ pub(crate) struct DeviceInner {
 // SAFETY: objects may be shared between threads (base.h).
 unsafe impl Send for DeviceInner {}
 unsafe impl Sync for DeviceInner {}
-// What unwinds in the engine's callback is caught before it gets here.
+// A panic in the engine's callback is caught before it gets here.
 impl RefUnwindSafe for DeviceInner {}
 
 impl Drop for DeviceInner {
     fn drop(&mut self) {
-        // Where it stays open, its threads may still call the hook.
+        // If the device stays open, its threads may still call the hook.
         if invoke!(self.api, device_close(self.pointer.as_ptr())).is_ok() {
-            // SAFETY: once, and nobody calls it any more.
+            // SAFETY: this runs once, and the hook is no longer called.
             unsafe { ManuallyDrop::drop(&mut self.run_tasks) };
         }
     }
@@ -123,16 +124,16 @@ unsafe extern "C" fn run_tasks(
     context: *mut c_void,
 ) {
     let Some(task) = task else { return };
-    // A panic must not unwind into C. What it left out the library notices.
+    // A panic must not unwind into C. The library notices the tasks that it left out.
     contained(|| {
-        // SAFETY: `user` is what open_device() gave, which lives as long as the device.
+        // SAFETY: `user` is what open_device() passed, which lives as long as the device.
         let run = unsafe { &*user.cast::<Box<RunTasks>>() };
         run(&Tasks { count, task, context, lifetime: PhantomData });
     });
 }
 
 impl Instance {
-    /// Opens a device. From now on calls in a forked child are [`crate::ErrorKind::Forked`].
+    /// Opens a device. From then on calls in a forked child are [`crate::ErrorKind::Forked`].
     pub fn open_device(&self, options: DeviceOptions<'_>) -> Result<Device> {
         let backend = options.backend.map(|name| c_text("backend", name)).transpose()?;
         let hook = options.run_tasks.map(Box::new);
@@ -164,7 +165,7 @@ impl Instance {
 }
 
 impl Device {
-    /// What it says of itself, as of now.
+    /// Describes the device, as of now.
     pub fn info(&self) -> Result<DeviceInfo> {
         let mut info = desc!(quire_device_info {});
         invoke!(self.inner.api, device_get_info(self.pointer(), &mut info))?;

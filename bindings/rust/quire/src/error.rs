@@ -6,22 +6,22 @@ use quire_sys as sys;
 
 use crate::OpenStep;
 
-/// What every fallible call gives. A call that failed changed nothing.
+/// The result of a fallible call. A call that failed changed nothing.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What kind of mistake or misfortune it was.
+/// The kind of a failure.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// An argument is wrong; the message says which and why.
     Argument,
-    /// A handle is ended, of another cache, or forged; or a batch is of before a move.
+    /// A handle is ended, of another cache, or forged; or a batch is from before a move.
     Stale,
     /// The object is in use; the message says by what.
     Busy,
     /// Not offered by this library, backend or cache.
     Unsupported,
-    /// The host allocator gave nothing.
+    /// The host allocator returned no memory.
     HostMemory,
     /// The device is out of memory.
     DeviceMemory,
@@ -29,19 +29,19 @@ pub enum ErrorKind {
     DeviceLost,
     /// A backend is missing, damaged or broke its contract.
     Backend,
-    /// The versions of the two sides do not fit.
+    /// The versions of the two sides are incompatible.
     Incompatible,
     /// A callback called back into the object that called it.
     Reentrant,
     /// The process forked after a device was opened.
     Forked,
-    /// A stated limit would be passed.
+    /// A stated limit would be exceeded.
     Limit,
-    /// An operating system call failed; [`Error::native_code`] is its number.
+    /// An operating system call failed; [`Error::native_code`] is its error number.
     Os,
     /// A wait ran out of time; nothing changed.
     Timeout,
-    /// A defect of the library, or a status that this crate does not know.
+    /// A bug in the library, or a status that this crate does not know.
     Internal,
 }
 
@@ -91,22 +91,22 @@ impl Error {
         Self { kind, message, backend, native_code: error.native_code }
     }
 
-    /// Its kind, to be matched on.
+    /// Returns the kind, to match on.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What was wrong, where, and what to do.
+    /// Says what was wrong, where, and what to do.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The backend that it came from; empty where none was involved.
+    /// Returns the name of the backend that failed; empty if none was involved.
     pub fn backend(&self) -> &str {
         &self.backend
     }
 
-    /// The operating system's or the driver's own number; 0 where there is none.
+    /// Returns the operating system's or the driver's own error number; 0 if there is none.
     pub fn native_code(&self) -> i64 {
         self.native_code
     }
@@ -131,12 +131,12 @@ impl From<sys::OpenError> for Error {
     }
 }
 
-/// Why a commit failed, and the step, which is still open. `?` drops it, which aborts it.
+/// Why a commit failed, and the step, which is still open. `?` drops the step, which aborts it.
 #[derive(Debug)]
 pub struct CommitError {
-    /// `None` where a lost device undid it.
+    /// `None` if a lost device undid it.
     pub step: Option<OpenStep>,
-    /// Why.
+    /// Why the commit failed.
     pub error: Error,
 }
 

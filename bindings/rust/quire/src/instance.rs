@@ -13,7 +13,7 @@ use quire_sys as sys;
 use crate::call::{c_text, contained, desc, invoke, made, Api};
 use crate::{Error, Result};
 
-/// How much a message of the library's matters.
+/// Severity of a log message.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
@@ -21,39 +21,40 @@ pub enum LogLevel {
     Error,
     /// Something is not as it should be.
     Warning,
-    /// Good to know.
+    /// Something worth knowing.
     Info,
 }
 
 type Log = dyn Fn(LogLevel, &str, &str) + Send + Sync;
 
-/// How an instance is made.
+/// How an instance is created.
 #[derive(Default)]
 pub struct InstanceOptions<'a> {
-    /// libquire's file; `None`: as [`quire_sys::open`] finds it. One file for the process.
+    /// Path of libquire; `None`: as [`quire_sys::open`] finds it. A process opens only one file.
     pub libquire: Option<&'a Path>,
-    /// Colon-separated directories that are searched for backends before all others.
+    /// Colon-separated directories, searched for backends before all others.
     pub plugin_path: Option<&'a str>,
-    /// Receives level, component and message, from any thread. A panic in it ends the message.
+    /// Receives level, component and message, from any thread. If it panics, the message is lost.
     pub log: Option<Box<Log>>,
 }
 
-/// Of a backend that was found, also of one that does not load.
+/// A backend that was found, even if it did not load.
 #[derive(Debug, Clone)]
 pub struct BackendInfo {
     /// Its name, such as "cpu".
     pub name: String,
-    /// Its own version.
+    /// Its version.
     pub version: String,
-    /// Its file.
+    /// Path of its file.
     pub path: PathBuf,
     /// How many devices it has.
     pub device_count: usize,
-    /// Why it did not load; `None`: it did.
+    /// Why it did not load; `None`: it loaded.
     pub error: Option<String>,
 }
 
-/// The backends that were found; where everything begins. Clones are the same instance.
+/// Holds the backends that were found. Everything else is created from it. Clones are the same
+/// instance.
 ///
 /// ```
 /// let instance = quire::Instance::new()?;
@@ -74,14 +75,14 @@ pub(crate) struct InstanceInner {
 // SAFETY: "Objects. Each may be shared between threads, and destroyed from any" (base.h).
 unsafe impl Send for InstanceInner {}
 unsafe impl Sync for InstanceInner {}
-// What unwinds in the engine's callback is caught before it gets here.
+// A panic in the engine's callback is caught before it gets here.
 impl RefUnwindSafe for InstanceInner {}
 
 impl Drop for InstanceInner {
     fn drop(&mut self) {
-        // Its children hold it, so it has none. Where it stays all the same, so does the hook.
+        // No children are left, because they hold it. If it stays all the same, so does the hook.
         if invoke!(self.api, instance_destroy(self.pointer.as_ptr())).is_ok() {
-            // SAFETY: once, and nobody calls it any more.
+            // SAFETY: this runs once, and the hook is no longer called.
             unsafe { ManuallyDrop::drop(&mut self.log) };
         }
     }
@@ -95,7 +96,7 @@ unsafe extern "C" fn log(
 ) {
     // A panic must not unwind into C.
     contained(|| {
-        // SAFETY: `user` is what instance() gave, which lives as long as the instance; both texts
+        // SAFETY: `user` is what instance() passed, which lives as long as the instance; both texts
         // end in NUL and live until the call returns.
         let (log, component, message) = unsafe {
             (&*user.cast::<Box<Log>>(), CStr::from_ptr(component), CStr::from_ptr(message))
@@ -115,7 +116,7 @@ impl Instance {
         Self::with(InstanceOptions::default())
     }
 
-    /// As `new`, with options.
+    /// As [`Instance::new`], with options.
     pub fn with(options: InstanceOptions<'_>) -> Result<Self> {
         let api = sys::open(options.libquire)?;
         let plugin_path =
@@ -135,7 +136,7 @@ impl Instance {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// What was found where it looked, and why what did not load did not.
+    /// Lists the backends that were found, and why any of them did not load.
     pub fn backends(&self) -> Result<Vec<BackendInfo>> {
         let mut count = 0;
         invoke!(self.inner.api, backend_count(self.pointer(), &mut count))?;

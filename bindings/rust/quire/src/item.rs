@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Elements of a step. They lie in memory as the library has them, so that a slice of them is given
+//! Elements of a step. They have the library's memory layout, so that a slice of them is passed
 //! without a copy.
 
 use std::fmt;
@@ -9,32 +9,33 @@ use quire_sys as sys;
 
 use crate::Sequence;
 
-/// What a sequence wants of a step: its tokens, a range of those given beside the items, extend
-/// what is known; then at most [`Item::max_compute`] of the known, not computed ones are computed.
+/// What a sequence wants from a step. Its tokens, a range of those passed with the items, extend
+/// what is known; then at most [`Item::max_compute`] of the known tokens that are not computed yet
+/// are computed.
 #[repr(transparent)]
 #[derive(Clone, Copy, Default)]
 pub struct Item(pub(crate) sys::quire_step_item);
 
 impl Item {
-    /// Goes on with what is known.
+    /// Continues the sequence with what is known of it.
     pub fn new(sequence: &Sequence) -> Self {
         Self(sys::quire_step_item { seq: sequence.handle(), ..Default::default() })
     }
 
-    /// Adds `count` tokens, from `offset` on of those given beside the items.
+    /// Adds `count` tokens, from `offset` on in those passed with the items.
     pub fn tokens(mut self, offset: u32, count: u32) -> Self {
         self.0.token_offset = offset;
         self.0.token_count = count;
         self
     }
 
-    /// Computes no more than so many now; 0: all.
+    /// Computes at most `count` tokens now; 0: all.
     pub fn max_compute(mut self, count: u32) -> Self {
         self.0.max_compute = count;
         self
     }
 
-    /// The last `count` tokens are drafts: [`Sequence::accept`].
+    /// Makes the last `count` tokens drafts: [`Sequence::accept`].
     pub fn drafts(mut self, count: u32) -> Self {
         self.0.draft_count = count;
         if self.0.mask_kind == sys::QUIRE_MASK_PARENTS {
@@ -43,14 +44,14 @@ impl Item {
         self
     }
 
-    /// Slots to reserve behind the last known token.
+    /// Reserves `count` slots after the last known token.
     pub fn lookahead(mut self, count: u32) -> Self {
         self.0.lookahead = count;
         self
     }
 
-    /// The drafts are a tree: from `offset` on of the tokens each one's parent, an earlier draft's
-    /// index or `QUIRE_MASK_ROOT`.
+    /// Makes the drafts a tree. From `offset` on, the tokens hold each draft's parent: the index of
+    /// an earlier draft, or `QUIRE_MASK_ROOT`.
     pub fn draft_tree(mut self, offset: u32) -> Self {
         self.0.mask_kind = sys::QUIRE_MASK_PARENTS;
         self.0.mask_offset = offset;
@@ -58,7 +59,7 @@ impl Item {
         self
     }
 
-    /// What the last `rows` known tokens see, in bits from `offset` on of the tokens: step.h,
+    /// Sets what the last `rows` known tokens see, as words from `offset` on in the tokens: step.h,
     /// `QUIRE_MASK_BITS`.
     pub fn mask_bits(mut self, offset: u32, rows: u32) -> Self {
         self.0.mask_kind = sys::QUIRE_MASK_BITS;
@@ -67,7 +68,7 @@ impl Item {
         self
     }
 
-    /// Its sequence's handle.
+    /// Returns the handle of the item's sequence.
     pub fn handle(&self) -> u64 {
         self.0.seq
     }
@@ -83,31 +84,31 @@ impl fmt::Debug for Item {
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// The pool is short.
+    /// The pool is short of blocks.
     Pool,
-    /// It would go below the watermark.
+    /// The pool would go below the watermark.
     Watermark,
     /// Its namespace's quota is used up.
     Quota,
     /// It gave up its blocks in this step.
     Preempted,
-    /// For something that this crate does not know.
+    /// A reason that this crate does not know.
     Other,
 }
 
-/// What becomes of an item.
+/// What became of an item.
 #[repr(transparent)]
 #[derive(Clone, Copy, Default)]
 pub struct ItemResult(pub(crate) sys::quire_step_result);
 
 impl ItemResult {
-    /// It is in the step; else see [`ItemResult::wait`].
+    /// True if the item is in the step; else see [`ItemResult::wait`].
     #[inline]
     pub fn runs(&self) -> bool {
         self.0.outcome == sys::QUIRE_ITEM_RUN
     }
 
-    /// Why it is not; `None`: it is.
+    /// Why the item waits; `None`: it runs.
     pub fn wait(&self) -> Option<Wait> {
         (!self.runs()).then_some(match self.0.reason {
             sys::QUIRE_WAIT_POOL => Wait::Pool,
@@ -118,7 +119,7 @@ impl ItemResult {
         })
     }
 
-    /// Tokens that were found.
+    /// Number of tokens that were found in the cache.
     #[inline]
     pub fn hit_tokens(&self) -> u32 {
         self.0.hit_tokens
@@ -130,25 +131,25 @@ impl ItemResult {
         self.0.first_position
     }
 
-    /// Tokens to compute.
+    /// Number of tokens to compute.
     #[inline]
     pub fn compute_count(&self) -> u32 {
         self.0.compute_count
     }
 
-    /// Blocks that are missing, of the group that is shortest of them.
+    /// Number of missing blocks, in the group that is shortest of them.
     #[inline]
     pub fn blocks_short(&self) -> u32 {
         self.0.blocks_short
     }
 
-    /// Its row in the batch.
+    /// The item's row in the batch.
     #[inline]
     pub fn row(&self) -> usize {
         self.0.row as usize
     }
 
-    /// Rows to write into cross groups in this step.
+    /// Number of rows to write into cross groups in this step.
     #[inline]
     pub fn cross_tokens(&self) -> u32 {
         self.0.cross_tokens
@@ -167,8 +168,8 @@ impl fmt::Debug for ItemResult {
 pub struct TokenSpan(pub(crate) sys::quire_token_span);
 
 impl TokenSpan {
-    /// The `count` tokens from `offset` on of those given beside the spans are those from
-    /// `position` on of the sequence.
+    /// Names the sequence's tokens from `position` on: `count` tokens, from `offset` on in those
+    /// passed with the spans.
     pub fn new(sequence: &Sequence, position: u32, offset: u32, count: u32) -> Self {
         Self(sys::quire_token_span {
             seq: sequence.handle(),
@@ -183,17 +184,17 @@ impl TokenSpan {
 /// A sequence that gave up its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preemption {
-    /// Whose.
+    /// The sequence's handle.
     pub sequence: u64,
-    /// Its blocks are in the host tier; else they are gone, to be computed again.
+    /// Its blocks are in the host tier; else they must be computed again.
     pub is_swapped: bool,
-    /// The library chose it, not the caller.
+    /// The library chose the sequence, not the caller.
     pub is_chosen: bool,
-    /// That it had.
+    /// Computed tokens that it had.
     pub computed_tokens: u32,
-    /// That it gave up.
+    /// Blocks that it gave up.
     pub blocks: u32,
-    /// Whose item needed the room; `None` where the caller chose.
+    /// The sequence whose item needed the room; `None` if the caller chose.
     pub for_sequence: Option<u64>,
 }
 
@@ -210,38 +211,38 @@ impl From<sys::quire_preemption> for Preemption {
     }
 }
 
-/// What is to be done with a block.
+/// What to do with a block.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyKind {
-    /// Copied within the device.
+    /// Copy it within the device.
     OnWrite,
-    /// Copied to the host tier.
+    /// Copy it to the host tier.
     SwapOut,
-    /// Copied from the host tier.
+    /// Copy it from the host tier.
     SwapIn,
-    /// One token of it is copied.
+    /// Copy one of its tokens.
     Token,
-    /// It gets zeros.
+    /// Fill it with zeros.
     Zero,
     /// Something that this crate does not know: do not go on.
     Other,
 }
 
-/// One block to copy, or to zero: the engine's part where a cache keeps books only.
+/// One block to copy, or to zero. The engine does this for a bookkeeping-only cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockCopy {
-    /// What is to be done.
+    /// What to do.
     pub kind: CopyKind,
-    /// The pool.
+    /// The group, which has its own pool.
     pub group: u32,
-    /// From which block.
+    /// The source block.
     pub src: i32,
-    /// To which.
+    /// The target block.
     pub dst: i32,
-    /// Of [`CopyKind::Token`]: its slot in `src`.
+    /// For [`CopyKind::Token`]: the token's slot in `src`.
     pub src_place: u32,
-    /// And in `dst`.
+    /// And its slot in `dst`.
     pub dst_place: u32,
 }
 

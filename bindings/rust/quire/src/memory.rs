@@ -13,13 +13,13 @@ use crate::device::DeviceInner;
 use crate::queue::QueueInner;
 use crate::{Device, Error, ErrorKind, Queue, Result};
 
-/// Where memory lies.
+/// Where memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MemoryKind {
     /// On the device.
     #[default]
     Device,
-    /// The host's, reachable by the device.
+    /// On the host, reachable by the device.
     Host,
 }
 
@@ -27,7 +27,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Numbers that memory is written and read as: every pattern of bits is one.
+/// Number types that memory is written and read as: every bit pattern is valid.
 pub trait Element: sealed::Sealed + Copy + 'static {}
 
 macro_rules! elements {
@@ -35,8 +35,8 @@ macro_rules! elements {
 }
 elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
-/// Memory for an engine's activations. Clones are the same memory, which is given back when the
-/// last of them is dropped; that waits for the queues that work on it.
+/// Memory for an engine's activations. Clones are the same memory. It is freed when the last of
+/// them is dropped, which waits for the queues that work on it.
 #[derive(Clone)]
 pub struct Memory {
     pub(crate) inner: Arc<MemoryInner>,
@@ -48,7 +48,7 @@ pub(crate) struct MemoryInner {
     pub(crate) address: u64,
     host: *mut u8,
     pub(crate) size_bytes: u64,
-    // Who holds the lock is the only one who enqueues with it, or reads and writes it here.
+    // Only the holder of this lock enqueues work on the memory, or reads and writes it here.
     users: Mutex<Use>,
     pub(crate) device: Arc<DeviceInner>,
 }
@@ -57,11 +57,11 @@ pub(crate) struct MemoryInner {
 unsafe impl Send for MemoryInner {}
 unsafe impl Sync for MemoryInner {}
 
-/// Queues that were given a memory and not waited for since.
+/// The queues that were given a memory and not waited for since.
 #[derive(Default)]
 pub(crate) struct Use {
     queues: Vec<Arc<QueueInner>>,
-    uses: u64, // ever
+    uses: u64, // in total
 }
 
 pub(crate) type Users<'a> = MutexGuard<'a, Use>;
@@ -71,7 +71,7 @@ impl MemoryInner {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers that work of the queue's is on it.
+    /// Records that the queue has work on the memory.
     pub(crate) fn used(users: &mut Users<'_>, queue: &Queue) {
         users.uses += 1;
         if !users.queues.iter().any(|user| Arc::ptr_eq(user, &queue.inner)) {
@@ -79,13 +79,13 @@ impl MemoryInner {
         }
     }
 
-    /// The memory with nobody else at it. Others may enqueue with it while this waits.
+    /// Waits until no queue works on the memory, and locks it. Others may enqueue work meanwhile.
     fn quiet(&self) -> Result<Users<'_>> {
         let mut seen = None;
         loop {
             let mut users = self.users();
             if seen == Some(users.uses) {
-                users.queues.clear(); // nothing was enqueued while it waited for all of them
+                users.queues.clear(); // nothing was enqueued during the wait for all of them
             }
             if users.queues.is_empty() {
                 return Ok(users);
@@ -103,11 +103,11 @@ impl Drop for MemoryInner {
         let users = self.users.get_mut().unwrap_or_else(PoisonError::into_inner);
         for queue in users.queues.drain(..) {
             let waited = queue.sync();
-            // A queue that stopped runs no more; of one that could not be waited for nobody knows.
+            // A stopped queue runs nothing more. After any other error it may still be running.
             let runs_on =
                 |error: Error| !matches!(error.kind(), ErrorKind::DeviceLost | ErrorKind::Forked);
             if waited.is_err_and(runs_on) {
-                return; // it stays
+                return; // the memory stays
             }
         }
         let _ = invoke!(self.api, memory_destroy(self.pointer.as_ptr()));
@@ -115,17 +115,17 @@ impl Drop for MemoryInner {
 }
 
 impl Device {
-    /// Makes memory, zeroed.
+    /// Allocates zeroed memory.
     pub fn memory(&self, size_bytes: u64, kind: MemoryKind) -> Result<Memory> {
         self.memory_at(size_bytes, kind, std::ptr::null_mut())
     }
 
-    /// The engine's own memory of the host, which copies then read and write where it lies. A GPU
-    /// wants pointer and size to be multiples of a page.
+    /// Imports the engine's own host memory, which copies then read and write in place. A GPU needs
+    /// the pointer and the size to be multiples of a page.
     ///
     /// # Safety
-    /// `[pointer, pointer + size_bytes)` is mapped, and nobody else's to write, until the memory is
-    /// dropped.
+    /// `[pointer, pointer + size_bytes)` stays mapped, and no one else writes to it, until the
+    /// memory is dropped.
     pub unsafe fn import_memory(&self, pointer: *mut c_void, size_bytes: u64) -> Result<Memory> {
         if pointer.is_null() {
             return Err(Error::argument("the memory to import is at NULL"));
@@ -164,12 +164,12 @@ impl Device {
 }
 
 impl Memory {
-    /// How large it is.
+    /// Returns the size.
     pub fn size_bytes(&self) -> u64 {
         self.inner.size_bytes
     }
 
-    /// For the arguments of kernels.
+    /// Returns the address for the arguments of kernels.
     pub fn address(&self) -> u64 {
         self.inner.address
     }
@@ -189,7 +189,7 @@ impl Memory {
                 self.inner.size_bytes
             )));
         }
-        // SAFETY: inside the memory, as was just seen.
+        // SAFETY: inside the memory, as checked above.
         Ok(unsafe { self.inner.host.add(offset_bytes as usize) })
     }
 
@@ -198,7 +198,7 @@ impl Memory {
         let to = self.at::<T>(offset_bytes, elements.len())?;
         let _alone = self.inner.quiet()?;
         let bytes = std::mem::size_of_val(elements);
-        // SAFETY: `to` has room, nobody else is at it, and Rust memory is never part of it.
+        // SAFETY: `to` has room, no one else uses it, and it never overlaps Rust's memory.
         unsafe { std::ptr::copy_nonoverlapping(elements.as_ptr().cast::<u8>(), to, bytes) };
         Ok(())
     }
@@ -208,7 +208,7 @@ impl Memory {
         let from = self.at::<T>(offset_bytes, elements.len())?;
         let _alone = self.inner.quiet()?;
         let bytes = std::mem::size_of_val(elements);
-        // SAFETY: as in write(); whatever the bits are, they are an Element.
+        // SAFETY: as in write(); any bit pattern is an Element.
         unsafe { std::ptr::copy_nonoverlapping(from, elements.as_mut_ptr().cast::<u8>(), bytes) };
         Ok(())
     }

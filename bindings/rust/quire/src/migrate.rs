@@ -8,28 +8,28 @@ use quire_sys as sys;
 use crate::call::{count, desc, first, first_mut, in_time, invoke, nanoseconds, stride_of};
 use crate::{Cache, ErrorKind, PoolSize, Result, Shard};
 
-// How long one try keeps others from asking where the cache lies.
+// How long one try blocks others from asking where the cache is.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// Where a cache moves: `quire_migrate_desc` of migrate.h.
+/// Where a cache moves to: `quire_migrate_desc` of migrate.h.
 #[derive(Debug, Clone, Copy)]
 pub struct MigrateOptions<'a> {
-    /// As of a cache that is made; empty for one that keeps books only, which stays one.
+    /// As for a new cache; empty for a bookkeeping-only cache, which stays one.
     pub shards: &'a [Shard],
-    /// Of each group's pool; [`PoolSize::OfGroups`]: as they are, or as `group_blocks` says.
+    /// Size of each group's pool; [`PoolSize::OfGroups`]: as now, or as `group_blocks` says.
     pub size: PoolSize,
-    /// One a group; 0: from `size`.
+    /// Blocks per group; 0: from `size`.
     pub group_blocks: Option<&'a [u32]>,
-    /// The host tier's bytes, of each shard.
+    /// Bytes of the host tier on each shard.
     pub host_bytes: u64,
-    /// The host tier's blocks, of each group. With neither it keeps its number.
+    /// Blocks of the host tier in each group. With neither, the host tier keeps its number.
     pub host_blocks: u32,
-    /// Copies the host tier even where its memory could change hands, so that nothing stays on
+    /// Copies the host tier even if its memory could change hands, so that nothing stays on the
     /// devices that the cache leaves.
     pub copy_host_tier: bool,
-    /// Lists the blocks that went along.
+    /// Lists the blocks that moved along.
     pub list_moves: bool,
-    /// For steps that still run; `None`: for ever.
+    /// How long to wait for steps that still run; `None`: for ever.
     pub timeout: Option<Duration>,
 }
 
@@ -48,39 +48,39 @@ impl Default for MigrateOptions<'_> {
     }
 }
 
-/// A block that went along: `quire_block_move` of migrate.h.
+/// A block that moved along: `quire_block_move` of migrate.h.
 pub type BlockMove = sys::quire_block_move;
 
 /// What a migration did.
 #[must_use = "is_moved says whether it did"]
 #[derive(Debug, Clone, Default)]
 pub struct Migration {
-    /// False: what is live does not fit, and nothing changed; see `blocks_short`.
+    /// False: the live blocks do not fit, and nothing changed; see `blocks_short`.
     pub is_moved: bool,
-    /// Held by sequences, and cached ones.
+    /// Moved blocks: those held by sequences, and cached ones.
     pub blocks_moved: u64,
-    /// Cached ones for which there was no room.
+    /// Cached blocks for which there was no room.
     pub blocks_dropped: u64,
-    /// That the shortest group lacks.
+    /// Blocks that the shortest group or tier lacks.
     pub blocks_short: u32,
-    /// Of K, V and their scales.
+    /// Bytes of K, V and their scales that moved.
     pub bytes_moved: u64,
-    /// Of those, of blocks that sequences hold.
+    /// Those of blocks that sequences hold.
     pub live_bytes: u64,
-    /// Whose memory changed hands.
+    /// Blocks of the host tier whose memory changed hands.
     pub host_blocks_kept: u64,
-    /// From host to host.
+    /// Blocks of the host tier copied from host to host.
     pub host_blocks_copied: u64,
-    /// Of those.
+    /// Bytes of those copies.
     pub host_bytes_copied: u64,
-    /// Where they were asked for.
+    /// The blocks that moved along, if `list_moves` was set.
     pub moves: Vec<BlockMove>,
 }
 
 impl Cache {
-    /// Moves the cache; all of it, or nothing. Waits for finished steps. Batches and queues of
-    /// before are of no use any more: make new ones. [`crate::ErrorKind::Busy`] while tables are
-    /// read ([`crate::HostTables`]).
+    /// Moves the cache, all of it or nothing. Waits for finished steps. Batches and queues from
+    /// before the move can no longer be used: make new ones. [`crate::ErrorKind::Busy`] while
+    /// tables are read ([`crate::HostTables`]).
     pub fn migrate(&self, options: MigrateOptions<'_>) -> Result<Migration> {
         if let Some(blocks) = options.group_blocks {
             if blocks.len() != self.inner.groups.len() {
@@ -125,8 +125,8 @@ impl Cache {
         })
     }
 
-    /// Tries again and again until the steps that still run are done. In between others may go on
-    /// and finish what these wait for.
+    /// Tries again until the steps that still run are done. Between two tries other calls may run,
+    /// and finish what those steps wait for.
     fn move_in_time(
         &self,
         desc: sys::quire_migrate_desc,
@@ -152,14 +152,14 @@ impl Cache {
     ) -> Result<(bool, sys::quire_migrate_info, Vec<BlockMove>)> {
         let has_host_tier = self.info()?.host_bytes != 0;
         let inner = &self.inner;
-        // Calls that ask where the cache lies wait until that is known again.
+        // Calls that ask where the cache is wait until the move is over.
         let mut placement = inner.placement.write().unwrap_or_else(PoisonError::into_inner);
         let queues = inner.known_queues();
         let (status, info, moves) =
             inner.while_moving(|| self.migrate_with(desc, options, patience))?;
         let is_moved = status != sys::QUIRE_S_NO_BLOCKS;
         if is_moved {
-            // The host tier may still lie in memory of a device of before.
+            // The host tier may still be in memory of a device from before.
             let keeps = has_host_tier && !options.copy_host_tier;
             inner.place(&mut placement, options.shards, keeps);
             inner.forget_queues(&queues);
@@ -169,7 +169,7 @@ impl Cache {
         Ok((is_moved, info, moves))
     }
 
-    /// Again with room for all moves, where there was too little.
+    /// Migrates; tries again with room for all moves if there was too little.
     fn migrate_with(
         &self,
         mut desc: sys::quire_migrate_desc,

@@ -11,7 +11,7 @@ use crate::call::{in_time, invoke, made, nanoseconds, Api};
 use crate::device::DeviceInner;
 use crate::{Device, Result};
 
-/// A fence's value where work before it failed.
+/// A fence's value after work before it failed.
 pub const FENCE_FAILED: u64 = sys::QUIRE_FENCE_FAILED;
 
 /// A stream, event or semaphore of another interface, as a tagged integer: `quire_native`.
@@ -19,11 +19,11 @@ pub const FENCE_FAILED: u64 = sys::QUIRE_FENCE_FAILED;
 pub struct Native {
     /// `QUIRE_NATIVE_*` of [`quire_sys`].
     pub kind: u32,
-    /// The object.
+    /// The object's handle or pointer.
     pub value: u64,
-    /// As its kind says.
+    /// Depends on the kind.
     pub aux0: u64,
-    /// As its kind says.
+    /// Depends on the kind.
     pub aux1: u64,
 }
 
@@ -39,7 +39,7 @@ impl Native {
     }
 }
 
-/// Work of a device in order. Clones are the same queue.
+/// Runs a device's work in order. Clones are the same queue.
 #[derive(Clone)]
 pub struct Queue {
     pub(crate) inner: Arc<QueueInner>,
@@ -68,7 +68,7 @@ impl QueueInner {
 }
 
 impl Device {
-    /// Makes a queue.
+    /// Creates a queue.
     pub fn queue(&self) -> Result<Queue> {
         self.queue_on(std::ptr::null())
     }
@@ -76,7 +76,8 @@ impl Device {
     /// Binds the engine's own stream.
     ///
     /// # Safety
-    /// `native` names a live one of this device's driver, and lives as long as the queue.
+    /// `native` names a live stream of this device's driver, which stays alive until the device has
+    /// closed.
     pub unsafe fn bind_queue(&self, native: &Native) -> Result<Queue> {
         self.queue_on(&native.raw())
     }
@@ -89,7 +90,7 @@ impl Device {
         Ok(Queue { inner: Arc::new(inner) })
     }
 
-    /// Makes a fence, at a value.
+    /// Creates a fence with the given value.
     pub fn fence(&self, value: u64) -> Result<Fence> {
         let api = self.inner.api;
         let mut out = std::ptr::null_mut();
@@ -100,32 +101,32 @@ impl Device {
 }
 
 impl Queue {
-    /// Waits until all that was enqueued has run.
+    /// Waits until all enqueued work has run.
     pub fn sync(&self) -> Result<()> {
         self.inner.sync()
     }
 
-    /// Enqueues: the fence gets `value` when all earlier work has run.
+    /// Enqueues a signal: the fence gets `value` when all earlier work has run.
     pub fn signal(&self, fence: &Fence, value: u64) -> Result<()> {
         let api = self.inner.api;
         invoke!(api, queue_signal(self.pointer(), fence.pointer(), value)).map(drop)
     }
 
-    /// Enqueues: later work runs after the fence reached `value`.
+    /// Enqueues a wait: later work runs after the fence has reached `value`.
     pub fn after(&self, fence: &Fence, value: u64) -> Result<()> {
         invoke!(self.inner.api, queue_after(self.pointer(), fence.pointer(), value)).map(drop)
     }
 
-    /// Enqueues: the engine's own semaphore is signalled when all earlier work has run.
+    /// Enqueues a signal of the engine's own semaphore, after all earlier work has run.
     ///
     /// # Safety
-    /// It is a live one of this device's driver until that work has run.
+    /// `native` names a semaphore of this device's driver that lives until that work has run.
     pub unsafe fn signal_native(&self, native: &Native) -> Result<()> {
         let native = native.raw();
         invoke!(self.inner.api, queue_signal_native(self.pointer(), &native)).map(drop)
     }
 
-    /// Enqueues: later work runs after the engine's own semaphore was signalled.
+    /// Enqueues a wait: later work runs after the engine's own semaphore was signalled.
     ///
     /// # Safety
     /// As [`Queue::signal_native`].
@@ -145,7 +146,7 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// A number that only grows, by work on queues or by the host. Clones are the same fence.
+/// A number that only grows, raised by queues or by the host. Clones are the same fence.
 #[derive(Clone)]
 pub struct Fence {
     inner: Arc<FenceInner>,
@@ -168,7 +169,7 @@ impl Drop for FenceInner {
 }
 
 impl Fence {
-    /// Its value; [`FENCE_FAILED`] where work before it failed.
+    /// Returns the value; [`FENCE_FAILED`] after work before it failed.
     pub fn read(&self) -> Result<u64> {
         let mut value = 0;
         invoke!(self.inner.api, fence_read(self.pointer(), &mut value))?;
@@ -180,7 +181,7 @@ impl Fence {
         invoke!(self.inner.api, fence_signal(self.pointer(), value)).map(drop)
     }
 
-    /// Waits for the value; `None` for ever, else [`crate::ErrorKind::Timeout`] after that time.
+    /// Waits for `value`: at most `timeout`, then [`crate::ErrorKind::Timeout`]; `None`: for ever.
     pub fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
         let api = self.inner.api;
         in_time(invoke!(api, fence_wait(self.pointer(), value, nanoseconds(timeout)))?).map(drop)

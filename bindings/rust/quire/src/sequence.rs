@@ -12,7 +12,8 @@ use crate::call::{count, desc, first, invoke, stride_of};
 use crate::step::blocks;
 use crate::{Cache, ErrorKind, Result, Token};
 
-/// A tenant's sharing domain: sequences of two of them never share a block. Clones are the same.
+/// A tenant's sharing domain: sequences of two namespaces never share a block. Clones are the same
+/// namespace.
 #[derive(Clone)]
 pub struct Namespace {
     pub(crate) inner: Arc<NamespaceInner>,
@@ -35,11 +36,11 @@ impl Drop for NamespaceInner {
 /// Counts of a namespace.
 #[derive(Debug, Clone, Copy)]
 pub struct NamespaceInfo {
-    /// Live ones.
+    /// Live sequences.
     pub sequences: u64,
     /// Table entries of its sequences.
     pub blocks_held: u64,
-    /// 0: no limit.
+    /// Table entries that its sequences may hold; 0: no limit.
     pub quota_blocks: u64,
     /// Tokens looked up.
     pub prefix_cache_queries: u64,
@@ -48,7 +49,7 @@ pub struct NamespaceInfo {
 }
 
 impl Namespace {
-    /// Its counts, as of now.
+    /// Returns the current counts.
     pub fn info(&self) -> Result<NamespaceInfo> {
         let cache = &self.inner.cache;
         let mut info = desc!(quire_namespace_info {});
@@ -63,27 +64,27 @@ impl Namespace {
     }
 }
 
-/// What kind of thing beside the tokens decides K and V.
+/// The kind of a [`Key`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyType {
     /// An adapter's weights.
     Adapter,
-    /// A salt, that keeps requests apart.
+    /// A salt that keeps requests apart.
     Salt,
-    /// An image's or another medium's content.
+    /// The content of an image or another medium.
     Media,
     /// Anything else.
     Other,
 }
 
-/// Something beside the tokens that decides K and V.
+/// Something besides the tokens that decides K and V.
 #[derive(Debug, Clone, Copy)]
 pub struct Key<'a> {
-    /// Of what kind.
+    /// Its kind.
     pub kind: KeyType,
-    /// What it is, 4,096 at most.
+    /// Its content, at most 4,096 bytes.
     pub bytes: &'a [u8],
-    /// Tokens that it is about; `None`: the whole sequence.
+    /// The tokens that it covers, from begin to before end; `None`: the whole sequence.
     pub span: Option<(u32, u32)>,
 }
 
@@ -105,26 +106,26 @@ impl Key<'_> {
     }
 }
 
-/// How a sequence is made.
+/// How a sequence is created.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SequenceOptions<'a> {
-    /// Whose; `None`: the default one.
+    /// The sequence's namespace; `None`: the default one.
     pub namespace: Option<&'a Namespace>,
-    /// What decides its K and V beside its tokens.
+    /// What decides its K and V besides its tokens.
     pub keys: &'a [Key<'a>],
-    /// Higher is served longer.
+    /// A sequence with a higher priority is served longer.
     pub priority: i32,
     /// Rows that it has in cross groups.
     pub cross_tokens: u32,
 }
 
-/// One token stream. Dropping it ends it: its blocks go back, and what it published stays cached.
-/// In an open step that happens when the step is committed or aborted.
+/// One token stream. Dropping it ends it: its blocks go back, and its published blocks stay cached.
+/// During an open step this happens when the step is committed or aborted.
 pub struct Sequence {
     pub(crate) cache: Arc<CacheInner>,
     handle: sys::quire_seq,
     is_ended: AtomicBool,
-    namespace: Option<Arc<NamespaceInner>>, // outlives it
+    namespace: Option<Arc<NamespaceInner>>, // outlives the sequence
 }
 
 impl Sequence {
@@ -137,22 +138,22 @@ impl Sequence {
     }
 }
 
-/// What is true of a sequence now.
+/// The current state of a sequence.
 #[derive(Debug, Clone, Copy)]
 pub struct SequenceInfo {
-    /// Tokens.
+    /// Known tokens.
     pub known_tokens: u32,
-    /// Of those, with K and V in blocks, or on their way there.
+    /// Those of them whose K and V are in blocks, or will be once the committed steps have run.
     pub computed_tokens: u32,
-    /// Provisional ones at the end.
+    /// Provisional tokens at the end.
     pub draft_tokens: u32,
-    /// Reserved behind the last known token.
+    /// Slots reserved after the last known token.
     pub lookahead_tokens: u32,
-    /// Table entries, shared ones too.
+    /// Table entries, shared ones included.
     pub blocks_held: u32,
-    /// So far.
+    /// How often it was preempted.
     pub preemptions: u32,
-    /// Higher is served longer.
+    /// A sequence with a higher priority is served longer.
     pub priority: i32,
     /// Its blocks are in the host tier.
     pub is_swapped: bool,
@@ -165,7 +166,7 @@ pub struct SequenceInfo {
 }
 
 impl Cache {
-    /// Makes a sequence without tokens.
+    /// Creates a sequence without tokens.
     pub fn sequence(&self, options: SequenceOptions<'_>) -> Result<Sequence> {
         let keys: Vec<_> = options.keys.iter().map(Key::raw).collect::<Result<_>>()?;
         let namespace = options.namespace.map(|namespace| namespace.inner.clone());
@@ -178,7 +179,7 @@ impl Cache {
             cross_tokens: options.cross_tokens,
         });
         if let Some(namespace) = &namespace {
-            // Its handle may be a live one of this cache by chance.
+            // To the library the other cache's handle would only be stale.
             if !Arc::ptr_eq(&namespace.cache, &self.inner) {
                 return Err(crate::Error::argument("the namespace is another cache's"));
             }
@@ -188,7 +189,7 @@ impl Cache {
         Ok(Sequence::new(&self.inner, handle, namespace))
     }
 
-    /// Makes a tenant's sharing domain. The key is the server's, never from a request.
+    /// Creates a tenant's sharing domain. The key comes from the server, never from a request.
     pub fn namespace(&self, key: &[u8], quota_blocks: u32) -> Result<Namespace> {
         let desc = desc!(quire_namespace_desc {
             key: first(key).cast::<c_void>(),
@@ -203,13 +204,13 @@ impl Cache {
 }
 
 impl Sequence {
-    /// Its number in the cache.
+    /// Returns the sequence's handle.
     #[inline]
     pub fn handle(&self) -> u64 {
         self.handle
     }
 
-    /// Another with its first `tokens` known tokens, sharing their blocks.
+    /// Creates a sequence from the first `tokens` known tokens, sharing their blocks.
     pub fn fork(&self, tokens: u32) -> Result<Sequence> {
         let cache = &self.cache;
         let mut handle = 0;
@@ -217,19 +218,19 @@ impl Sequence {
         Ok(Sequence::new(cache, handle, self.namespace.clone()))
     }
 
-    /// Shortens it to its first `tokens` known tokens.
+    /// Shortens the sequence to its first `tokens` known tokens.
     pub fn truncate(&self, tokens: u32) -> Result<()> {
         let cache = &self.cache;
         invoke!(cache.api, seq_truncate(cache.pointer(), self.handle, tokens)).map(drop)
     }
 
-    /// Keeps the first `count` drafts of its last item, and forgets the others.
+    /// Keeps the first `count` drafts of the last item, and forgets the others.
     pub fn accept(&self, count: u32) -> Result<()> {
         let cache = &self.cache;
         invoke!(cache.api, seq_accept(cache.pointer(), self.handle, count)).map(drop)
     }
 
-    /// Keeps the drafts that `path` names, a way through the tree of its last item's drafts.
+    /// Keeps the drafts that `path` names, a path through the tree of the last item's drafts.
     pub fn accept_path(&self, path: &[u32]) -> Result<()> {
         let cache = &self.cache;
         let length = count("drafts", path.len())?;
@@ -237,7 +238,7 @@ impl Sequence {
             .map(drop)
     }
 
-    /// How many tokens would be found if it were added with these now.
+    /// Returns how many tokens would be found if the sequence were added with these tokens now.
     pub fn probe(&self, tokens: &[Token]) -> Result<u32> {
         let cache = &self.cache;
         let length = count("tokens", tokens.len())?;
@@ -249,7 +250,7 @@ impl Sequence {
         Ok(hits)
     }
 
-    /// What is true of it now.
+    /// Returns the current state.
     pub fn info(&self) -> Result<SequenceInfo> {
         let cache = &self.cache;
         let mut info = desc!(quire_seq_info {});
@@ -269,17 +270,17 @@ impl Sequence {
         })
     }
 
-    /// Its table in a group; 0 is the null block.
+    /// Returns the block table in a group; 0 is the null block.
     pub fn blocks(&self, group: u32) -> Result<Vec<i32>> {
         blocks(&self.cache, 0, self, group)
     }
 
-    /// Ends it now, as dropping it does; other calls on it are [`ErrorKind::Stale`] then.
+    /// Ends the sequence now, as dropping it does; other calls on it are then [`ErrorKind::Stale`].
     pub fn end(&self) -> Result<()> {
         self.end_with(0)
     }
 
-    /// Ends it, and forgets what it published, unless others use it.
+    /// Ends the sequence, and forgets its published blocks, except those that others use.
     pub fn end_and_forget(&self) -> Result<()> {
         self.end_with(sys::QUIRE_END_DROP_PREFIX)
     }
@@ -295,7 +296,7 @@ impl Sequence {
 impl Drop for Sequence {
     fn drop(&mut self) {
         if self.is_ended.load(Ordering::Acquire) {
-            return; // in time its handle is another's
+            return; // ended before: its handle is stale
         }
         if self.end().is_err_and(|error| error.kind() == ErrorKind::Busy) {
             self.cache.end_sequence_later(self.handle);

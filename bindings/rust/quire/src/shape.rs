@@ -9,10 +9,10 @@ use crate::{Device, Result};
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DType {
-    /// What the library takes where nothing is said: f16 of K and V, f32 of q and out.
+    /// The library's default: f16 for K and V, f32 for q and out.
     #[default]
     Default,
-    /// Four bits, two elements a byte; a type of K and V in a pool only, as are the other codes.
+    /// Four bits, two elements per byte. Like the other codes, only for K and V in a pool.
     I4,
     /// Eight bits.
     I8,
@@ -56,38 +56,38 @@ impl DType {
 /// Which tokens a token sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GroupKind {
-    /// All before it.
+    /// All tokens before it.
     #[default]
     Full,
     /// The newest `tokens`, itself among them, and the sequence's first `sinks`.
     Window {
-        /// How many.
+        /// Size of the window.
         tokens: u32,
-        /// Kept for as long as the sequence lives.
+        /// Tokens that are kept for as long as the sequence lives.
         sinks: u32,
     },
-    /// Those before it of its own chunk.
+    /// Those before it in its own chunk.
     Chunked {
-        /// Of a chunk.
+        /// Size of a chunk.
         tokens: u32,
     },
-    /// All, over one latent row a token that all query heads share (MLA).
+    /// All before it, over one latent row per token that all query heads share (MLA).
     Latent,
     /// Another input, written once, such as an encoder's output.
     Cross,
 }
 
-/// Where the scales of codes come from; values have none.
+/// Where the scales of codes come from; types that hold values have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
-    /// There are none.
+    /// No scales.
     #[default]
     None,
-    /// From a calibration, one a layer.
+    /// From a calibration, one per layer.
     Tensor,
-    /// From a calibration, one a KV head.
+    /// From a calibration, one per KV head.
     Head,
-    /// Made at each write, one a token and KV head.
+    /// Made at each write, one per token and KV head.
     TokenHead,
 }
 
@@ -113,17 +113,17 @@ pub struct Group {
     pub kv_heads: u32,
     /// Elements of a row of K.
     pub head_dim: u32,
-    /// Elements of a row of V; 0: as K's.
+    /// Elements of a row of V; 0: the same as K.
     pub v_head_dim: u32,
-    /// Of K in the pool.
+    /// Type of K in the pool.
     pub dtype: DType,
-    /// Of V in the pool; `Default`: as K's.
+    /// Type of V in the pool; `Default`: the same as K.
     pub v_dtype: DType,
-    /// Of K's codes.
+    /// Scales of K's codes.
     pub scale: Scale,
-    /// Of V's codes, where `v_dtype` is said.
+    /// Scales of V's codes, if `v_dtype` is given.
     pub v_scale: Scale,
-    /// Of its pool; 0: as the cache says.
+    /// Blocks of its pool; 0: from the cache's size.
     pub blocks: u32,
 }
 
@@ -161,24 +161,24 @@ impl Group {
     }
 }
 
-/// One device's part of a cache: a range of the layers and of the KV heads; a count of 0 is all
-/// that is left.
+/// One device's part of a cache: a range of the layers and of the KV heads. A count of 0 means all
+/// that follow.
 #[derive(Debug, Clone)]
 pub struct Shard {
-    /// Which; each shard needs a [`Device`] that was opened for it.
+    /// The device; each shard needs a [`Device`] that was opened for it.
     pub device: Device,
     /// The first layer.
     pub layer_begin: u32,
-    /// How many.
+    /// Number of layers.
     pub layer_count: u32,
-    /// The first KV head, counted in the group that has most.
+    /// The first KV head, counted in the group that has the most.
     pub head_begin: u32,
-    /// How many.
+    /// Number of KV heads.
     pub head_count: u32,
 }
 
 impl Shard {
-    /// All of a model on one device.
+    /// All of a model, on one device.
     pub fn whole(device: &Device) -> Self {
         let device = device.clone();
         Self { device, layer_begin: 0, layer_count: 0, head_begin: 0, head_count: 0 }
@@ -195,11 +195,11 @@ impl Shard {
     }
 }
 
-/// The group of each layer, as the library numbers them.
+/// Returns the group of each layer, in the library's numbering.
 pub(crate) fn layers_of(groups: &[Group], named: Option<&[u32]>) -> Result<Vec<u32>> {
     let mut layers = Vec::new();
     for (g, group) in groups.iter().enumerate() {
-        // More than the library takes: it says so itself.
+        // Still more than the library takes, so it refuses the group itself.
         let many = group.layers.min(1 << 16) as usize;
         layers.extend(std::iter::repeat_n(count("groups", g)?, many));
     }

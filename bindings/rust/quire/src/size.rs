@@ -5,10 +5,10 @@ use quire_sys as sys;
 use crate::call::{desc, invoke};
 use crate::{Instance, Result};
 
-/// A model, its use and one device, in numbers; 0 is a default or unknown: `quire_size_desc` of
+/// A model, its use and one device in numbers; 0 is a default or unknown: `quire_size_desc` of
 /// size.h.
 #[derive(Debug, Clone, Copy, Default)]
-#[allow(missing_docs)] // size.h has them, by these names
+#[allow(missing_docs)] // size.h documents them under these names
 pub struct SizeModel {
     pub parameters: u64,
     pub layer_count: u32,
@@ -36,37 +36,37 @@ pub struct SizeModel {
 pub enum Bound {
     /// Neither rate is known.
     Unknown,
-    /// Reading.
+    /// Reading memory.
     Bandwidth,
     /// Computing.
     Compute,
 }
 
-/// What a deployment holds, all devices together.
+/// What a deployment holds, over all devices.
 #[derive(Debug, Clone, Copy)]
 pub struct SizeEstimate {
-    /// Of K and V.
+    /// Bytes of K and V.
     pub kv_bytes_per_token: u64,
-    /// Left for K and V.
+    /// Bytes left for K and V.
     pub pool_bytes: u64,
-    /// Usable ones.
+    /// Usable blocks.
     pub blocks: u64,
-    /// In those.
+    /// Tokens in those blocks.
     pub tokens: u64,
-    /// Of `context_tokens` each.
+    /// Sequences of `context_tokens` each.
     pub max_sequences: u64,
-    /// Decoded at once.
+    /// Sequences decoded at once.
     pub batch: u32,
-    /// What takes longer.
+    /// What takes longer in a decode step.
     pub bound: Bound,
-    /// Of a decode step.
+    /// Time of a decode step.
     pub step_seconds: f64,
-    /// Of all sequences.
+    /// Over all sequences.
     pub tokens_per_second: f64,
 }
 
 impl Instance {
-    /// How much a deployment will hold and how fast it can decode, from numbers alone.
+    /// Estimates how much a deployment holds and how fast it decodes, from numbers alone.
     pub fn size_estimate(&self, model: &SizeModel) -> Result<SizeEstimate> {
         let desc = desc!(quire_size_desc {
             flags: if model.is_latent { sys::QUIRE_SIZE_LATENT } else { 0 },

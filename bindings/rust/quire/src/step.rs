@@ -21,9 +21,9 @@ pub enum Preempt {
     /// Whichever takes less time.
     #[default]
     Auto,
-    /// They move to the host tier.
+    /// Its blocks move to the host tier.
     Swap,
-    /// They are computed again.
+    /// Its blocks are computed again.
     Recompute,
 }
 
@@ -40,13 +40,13 @@ impl Preempt {
 /// Where a step runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StepOptions<'a> {
-    /// One a shard.
+    /// One queue per shard.
     pub queues: &'a [&'a Queue],
-    /// Names the queue, where the cache keeps books only.
+    /// Names the engine's queue in a bookkeeping-only cache.
     pub queue_tag: u64,
     /// Preempts sequences without an item, for items that are short of blocks.
     pub may_preempt: bool,
-    /// How.
+    /// How sequences are preempted.
     pub preempt: Preempt,
 }
 
@@ -62,7 +62,7 @@ impl StepOptions<'_> {
     }
 }
 
-/// A step that is planned: all promises, which dropping it undoes.
+/// An open step. Nothing of it is final: dropping it undoes everything.
 #[must_use = "dropping it aborts it"]
 pub struct OpenStep {
     cache: Arc<CacheInner>,
@@ -70,8 +70,8 @@ pub struct OpenStep {
     handle: sys::quire_step,
 }
 
-/// A committed step: its copies and tables are enqueued. Enqueue its kernels, then say
-/// [`Step::finish`]; dropping it unfinished, as a panic does, says that it failed.
+/// A committed step: its copies and tables are enqueued. Enqueue its kernels, then call
+/// [`Step::finish`]. Dropping it unfinished, as a panic does, fails the step.
 ///
 /// ```compile_fail
 /// # fn f(step: quire::Step) -> quire::Result<()> {
@@ -108,8 +108,8 @@ fn check_batch(cache: &Arc<CacheInner>, batch: Option<&Batch>) -> Result<()> {
 }
 
 impl Cache {
-    /// Opens a step and adds items: `results[i]` says what becomes of `items[i]`, whose tokens are
-    /// a range of `tokens`. One step of a cache is open at a time.
+    /// Opens a step and adds items: `results[i]` says what became of `items[i]`, whose tokens are a
+    /// range of `tokens`. A cache has at most one open step.
     pub fn begin(
         &self,
         options: StepOptions<'_>,
@@ -143,7 +143,7 @@ impl Cache {
         Ok(OpenStep { cache: self.inner.clone(), queues, handle })
     }
 
-    /// A follower's step: applies the next log of its leader, and is committed.
+    /// Applies the leader's next log to a follower and returns its step, already committed.
     pub fn apply_log(
         &self,
         log: &[u8],
@@ -180,7 +180,7 @@ impl Cache {
 }
 
 impl OpenStep {
-    /// Adds items; on an error none of them was added.
+    /// Adds items; on an error none of them is added.
     pub fn add(
         &mut self,
         items: &[Item],
@@ -207,7 +207,8 @@ impl OpenStep {
         .map(drop)
     }
 
-    /// Takes an item back, and later ones that need what it had: the handles of all that went.
+    /// Takes an item back, with later items that need what it had. Returns the handles of all of
+    /// them.
     pub fn drop_item(&mut self, sequence: &Sequence) -> Result<Vec<u64>> {
         let (cache, step, handle) = (&self.cache, self.handle, sequence.handle());
         listed(16, |to, capacity, found| {
@@ -215,8 +216,8 @@ impl OpenStep {
         })
     }
 
-    /// Gives up the blocks of a sequence without an item: how many the step can use. `None`: it was
-    /// to be swapped, and the host tier is short; nothing changed.
+    /// Gives up the blocks of a sequence without an item and returns how many of them the step can
+    /// use. `None`: it was to be swapped, and the host tier is short; nothing changed.
     pub fn preempt(&mut self, sequence: &Sequence, how: Preempt) -> Result<Option<u32>> {
         let cache = &self.cache;
         let mut freed = 0;
@@ -227,23 +228,24 @@ impl OpenStep {
         Ok((status != sys::QUIRE_S_NO_BLOCKS).then_some(freed))
     }
 
-    /// Who was preempted.
+    /// Lists the sequences that were preempted in the step.
     pub fn preempted(&self) -> Result<Vec<Preemption>> {
         preempted(&self.cache, self.handle)
     }
 
-    /// What has to be copied, in order: the engine's part where the cache keeps books only.
+    /// Lists the step's copies in the order in which they must run. The engine runs those of a
+    /// bookkeeping-only cache.
     pub fn copies(&self) -> Result<Vec<BlockCopy>> {
         copies(&self.cache, self.handle)
     }
 
-    /// A sequence's planned table in a group; 0 is the null block.
+    /// Returns a sequence's planned block table in a group; 0 is the null block.
     pub fn blocks(&self, sequence: &Sequence, group: u32) -> Result<Vec<i32>> {
         blocks(&self.cache, self.handle, sequence, group)
     }
 
-    /// Makes it real: copies and tables are enqueued. On an error the step is still open, unless a
-    /// lost device undid it.
+    /// Makes the step real: its copies and tables are enqueued. After an error the step is still
+    /// open, unless a lost device undid it.
     pub fn commit(self, batch: Option<&mut Batch>) -> std::result::Result<Step, CommitError> {
         let target = batch.as_ref().map_or(std::ptr::null_mut(), |batch| batch.pointer());
         let done = check_batch(&self.cache, batch.as_deref()).and_then(|()| {
@@ -258,7 +260,7 @@ impl OpenStep {
             let is_undone = error.kind() == ErrorKind::DeviceLost;
             return Err(CommitError { step: (!is_undone).then_some(self), error });
         }
-        // Neither is dropped: what they hold moves.
+        // Neither field is dropped: both move into the committed step.
         let open = ManuallyDrop::new(self);
         // SAFETY: `open` is not used any more.
         let (cache, queues) =
@@ -282,16 +284,18 @@ impl Drop for OpenStep {
 }
 
 impl Step {
-    /// Says that everything of the step has been enqueued on its queues. On an error it has failed.
+    /// Says that all of the step's work has been enqueued on its queues. On an error the step has
+    /// failed.
     pub fn finish(self) -> Result<()> {
         self.end(std::ptr::null())
     }
 
-    /// As `finish`, where the engine's own work ends with a semaphore of its own: the step's queue
-    /// waits for that.
+    /// As [`Step::finish`], for an engine whose own work ends with a semaphore of its own: the
+    /// step's queue waits for that.
     ///
     /// # Safety
-    /// It is a live one of this device's driver until the queue has run, and will be signalled.
+    /// `signal` names a semaphore of this device's driver that lives until the queue has run, and
+    /// that will be signalled.
     pub unsafe fn finish_after(self, signal: &crate::Native) -> Result<()> {
         self.end(&signal.raw())
     }
@@ -301,7 +305,7 @@ impl Step {
         let cache = &self.cache;
         invoke!(cache.api, step_finish(cache.pointer(), self.handle, signal, outcome))?;
         let mut ended = ManuallyDrop::new(self);
-        // SAFETY: `ended` is not used any more; its fields are dropped once.
+        // SAFETY: `ended` is no longer used; its fields are dropped once.
         unsafe {
             std::ptr::drop_in_place(&mut ended.batch);
             std::ptr::drop_in_place(&mut ended.queues);
@@ -310,27 +314,28 @@ impl Step {
         Ok(())
     }
 
-    /// Says that it failed: what it computed is taken back, known tokens stay.
+    /// Fails the step: what it computed is taken back, known tokens stay.
     pub fn fail(self) {
         drop(self);
     }
 
-    /// Who was preempted.
+    /// Lists the sequences that were preempted in the step.
     pub fn preempted(&self) -> Result<Vec<Preemption>> {
         preempted(&self.cache, self.handle)
     }
 
-    /// What has to be copied, in order: the engine's part where the cache keeps books only.
+    /// Lists the step's copies in the order in which they must run. The engine runs those of a
+    /// bookkeeping-only cache.
     pub fn copies(&self) -> Result<Vec<BlockCopy>> {
         copies(&self.cache, self.handle)
     }
 
-    /// A sequence's table in a group; 0 is the null block.
+    /// Returns a sequence's block table in a group; 0 is the null block.
     pub fn blocks(&self, sequence: &Sequence, group: u32) -> Result<Vec<i32>> {
         blocks(&self.cache, self.handle, sequence, group)
     }
 
-    /// What followers are to be told.
+    /// Returns the bytes that followers must apply.
     pub fn log(&self) -> Result<Vec<u8>> {
         let cache = &self.cache;
         bytes(|to, capacity, size| {

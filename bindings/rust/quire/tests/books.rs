@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! A cache that keeps books only.
+//! A bookkeeping-only cache.
 
 mod common;
 
@@ -258,7 +258,7 @@ fn threads_share_a_cache() {
                     let tokens: Vec<u32> = (0..20).map(|i| i + 1000 * thread + round).collect();
                     let mut results = [ItemResult::default()];
                     let items = [Item::new(&sequence).tokens(0, 20)];
-                    // One step is open at a time: others are told so.
+                    // Only one step is open at a time: other threads get Busy.
                     let step = loop {
                         let options = StepOptions::default();
                         match cache.begin(options, &items, &tokens, &mut results) {

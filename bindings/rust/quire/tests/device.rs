@@ -27,7 +27,7 @@ fn a_live_cache_changes_its_device() {
     let mut served = serve();
     let sequence = served.cache.sequence(SequenceOptions::default()).unwrap();
     check_means(&served.means(&sequence, &count(6), 0), 0);
-    // Another vendor's where there is one, else a second cpu device.
+    // A device of another vendor if there is one, else a second cpu device.
     let device = open_device(&served.instance, "vulkan")
         .or_else(|_| open_device(&served.instance, "cpu"))
         .unwrap();
@@ -169,7 +169,7 @@ fn devices_that_a_cache_left_are_closed() {
             most = threads();
         }
     }
-    // Other tests run beside this one: not one thread a move, at any rate.
+    // Tests that run beside this one have threads too, but a move must not add one each time.
     assert!(threads() < most + 10, "{} threads, {most} before", threads());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What is wrong is an error, and the cache is as it was.
+//! Misuse is an error, and leaves the cache as it was.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn bad_items_are_refused_and_change_nothing() {
     let other = keep_books(CacheOptions::default());
     let sequence = cache.sequence(SequenceOptions::default()).unwrap();
     run(&cache, &sequence, &count(6));
-    // One has no such handle, the other's second has: neither is this cache's.
+    // A live handle, but of the other cache.
     let (_first, foreign) = (
         other.sequence(SequenceOptions::default()).unwrap(),
         other.sequence(SequenceOptions::default()).unwrap(),
@@ -267,7 +267,7 @@ fn reasons_are_shown() {
     }
 }
 
-// In processes of their own, for a process has one library.
+// Each file is opened in its own process, because a process has only one library.
 #[test]
 fn libraries_that_are_none_are_refused() {
     if let Some(path) = std::env::var_os("QUIRE_TEST_OPEN") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What the tests share: a cache that keeps books only, and one on the cpu.
+//! What the tests share: a bookkeeping-only cache, and one on the cpu.
 #![allow(dead_code)] // no test uses all of it
 
 use quire::{
@@ -39,7 +39,7 @@ pub fn refused<T: std::fmt::Debug>(result: Result<T, impl Into<Error>>, kind: Er
     error
 }
 
-/// A committed step of one sequence.
+/// Commits a step of one sequence.
 pub fn take(cache: &Cache, sequence: &Sequence, tokens: &[u32]) -> (Step, ItemResult) {
     let mut results = [ItemResult::default()];
     let items = [Item::new(sequence).tokens(0, tokens.len() as u32)];
@@ -47,7 +47,7 @@ pub fn take(cache: &Cache, sequence: &Sequence, tokens: &[u32]) -> (Step, ItemRe
     (step.commit(None).unwrap(), results[0])
 }
 
-/// As `take`, finished.
+/// As `take`, and finishes the step.
 pub fn run(cache: &Cache, sequence: &Sequence, tokens: &[u32]) -> ItemResult {
     let (step, result) = take(cache, sequence, tokens);
     step.finish().unwrap();
@@ -116,8 +116,8 @@ impl Served {
         step.commit(Some(&mut self.batch)).unwrap()
     }
 
-    /// Computes tokens whose values are `first` and up; queries are zero, so what comes out are the
-    /// means of all values so far.
+    /// Computes tokens whose values are `first` and up. The queries are zero, so the outputs are
+    /// the means of all values so far.
     pub fn means(&mut self, sequence: &Sequence, tokens: &[u32], first: usize) -> Vec<f32> {
         let n = tokens.len();
         let (kv, q, out) = (self.memory(n * 8), self.memory(n * 16), self.memory(n * 16));
