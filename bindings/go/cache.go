@@ -49,7 +49,7 @@ const (
 )
 
 // Group is layers that share attention kind and geometry; see quire_group_desc in quire/cache.h.
-// VHeadDim, VDType and VScale of 0 are the same as for K; a DType of 0 is F16.
+// 0 in VHeadDim, in VDType, and then in VScale, means the same as for K; a DType of 0 is F16.
 type Group struct {
 	Kind                               GroupKind
 	Layers, KVHeads, HeadDim, VHeadDim int
