@@ -15,7 +15,7 @@ const (
 	eos = 2
 )
 
-// shape is a Llama model's.
+// shape holds the dimensions of a Llama model.
 type shape struct {
 	dim, hidden, layers, heads, kvHeads, vocab, seqLen int
 }
@@ -23,9 +23,9 @@ type shape struct {
 func (s shape) headDim() int { return s.dim / s.heads }
 func (s shape) kvDim() int   { return s.kvHeads * s.headDim() }
 
-// checkpoint is weights by name, those of all layers behind one another. The file is llama2.c's
-// legacy one: seven int32 (dim, hidden, layers, heads, kv heads, vocab, seq len; a negative vocab
-// says that the classifier is the embedding no more), then f32 tensors in the order of `order`.
+// checkpoint holds weights by name, all layers of a name in one slice. The file has llama2.c's
+// legacy format: seven int32 (dim, hidden, layers, heads, kv heads, vocab, seq len; a negative vocab
+// means that the classifier is not the embedding), then f32 tensors in the order of `order`.
 type checkpoint struct {
 	shape
 	weights map[string][]float32
@@ -34,7 +34,7 @@ type checkpoint struct {
 
 type tensor struct {
 	name       string
-	rows, side int // a row has so many numbers
+	rows, side int // side: numbers per row
 }
 
 func order(s shape, hasClassifier bool) []tensor {
@@ -99,8 +99,8 @@ func loadCheckpoint(path string) (*checkpoint, error) {
 	return c.complete(), nil
 }
 
-// seededCheckpoint has random weights whose attention is sharp enough that a wrong block shows in
-// the text.
+// seededCheckpoint makes random weights with attention so sharp that a wrong block shows in the
+// text.
 func seededCheckpoint(seed int64) *checkpoint {
 	s := shape{dim: 64, hidden: 172, layers: 3, heads: 8, kvHeads: 4, vocab: 128, seqLen: 512}
 	random := rand.New(rand.NewSource(seed))

@@ -16,27 +16,27 @@ var (
 	errTooMany = errors.New("too many requests wait: try again")
 )
 
-// request is a text on its way. The engine alone touches it, but for its channel.
+// request is a text in progress. Only the engine touches it, except for its channel.
 type request struct {
 	ctx         context.Context
 	tokens      []uint32 // the prompt, then what was sampled
 	promptCount int
-	limit       int        // tokens at most, the prompt's too
-	events      chan event // room for all that can come, so that nobody waits for a slow client
+	limit       int        // most tokens, prompt included
+	events      chan event // has room for every event, so that the engine never waits for a client
 	told        int        // tokens that Quire knows
 	sequence    quire.Sequence
 	hits        int
 }
 
-// event is a token, or the end and why.
+// event is a token, or the end of a text with its reason.
 type event struct {
 	token  uint32
 	reason string // "stop" or "length" at the end
 	err    error
 }
 
-// engine decides which requests run, step by step; Quire keeps their K and V. One goroutine runs
-// it.
+// engine decides which requests run, step by step; Quire keeps their K and V. It runs in one
+// goroutine.
 type engine struct {
 	model       *checkpoint
 	instance    *quire.Instance
@@ -49,9 +49,9 @@ type engine struct {
 	done        chan struct{}
 	running     []*request // oldest first
 
-	lock   sync.Mutex // of what follows, which others read
+	lock   sync.Mutex // guards the fields below, which others read
 	counts counts
-	broken error // it runs no more
+	broken error // why the engine has stopped
 }
 
 type counts struct {
@@ -59,7 +59,7 @@ type counts struct {
 	Device                                        string
 }
 
-// move is a request to change the device under the live cache.
+// move is a request to move the live cache to another device.
 type move struct {
 	backend string
 	blocks  int
@@ -111,14 +111,14 @@ func (e *engine) close() {
 	e.instance.Close()
 }
 
-// room is how many tokens a text may have in the pool, alone.
+// room returns how many tokens the pool holds for a text that runs alone.
 func (e *engine) room() (int, error) {
 	stats, err := e.cache.Stats()
 	return int(stats.BlocksTotal) * e.blockTokens, err
 }
 
-// submit starts a text; its events come until one has a reason or an error, or ctx or the engine
-// ends.
+// submit starts a text. Its events arrive until one has a reason or an error, or until ctx or the
+// engine ends.
 func (e *engine) submit(ctx context.Context, prompt []uint32, limit int) (<-chan event, error) {
 	if err := e.health(); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (e *engine) submit(ctx context.Context, prompt []uint32, limit int) (<-chan
 	}
 }
 
-// health is nil while it serves.
+// health returns nil while the engine serves.
 func (e *engine) health() error {
 	e.lock.Lock()
 	defer e.lock.Unlock()
@@ -211,7 +211,7 @@ func (e *engine) run() {
 	}
 }
 
-// quit tells all who still wait for something.
+// quit sends the end to every request that still waits for events.
 func (e *engine) quit() {
 	for _, r := range e.running {
 		e.end(r, event{err: errStopped})
@@ -226,7 +226,7 @@ func (e *engine) quit() {
 	}
 }
 
-// welcome takes in who waits, and lets those go whose client has gone.
+// welcome admits waiting requests, and ends those whose client has gone.
 func (e *engine) welcome() {
 	for len(e.running) < maxRows {
 		select {
@@ -257,7 +257,7 @@ func (e *engine) admit(r *request) {
 	e.running = append(e.running, r)
 }
 
-// end gives its blocks back; what it published stays to be found.
+// end gives the request's blocks back; its published blocks can still be found.
 func (e *engine) end(r *request, last event) {
 	r.sequence.End(false)
 	r.events <- last
@@ -273,7 +273,7 @@ func (e *engine) keep(stays func(r *request) bool) {
 	e.running = kept
 }
 
-// step computes for every request that has room; the newest give theirs up to older ones.
+// step computes for every request that has room; the newest are preempted for older ones.
 func (e *engine) step() error {
 	items, given := make([]quire.Item, len(e.running)), []uint32(nil)
 	for i, r := range e.running {
@@ -302,7 +302,7 @@ func (e *engine) step() error {
 		for p := int(result.FirstPosition); p < end; p++ {
 			tokens, positions = append(tokens, r.tokens[p]), append(positions, p)
 		}
-		if end == len(r.tokens) { // else the rest of its prompt comes in a later step
+		if end == len(r.tokens) { // else a later step computes the rest of the prompt
 			last, sampled = append(last, len(tokens)-1), append(sampled, r)
 		}
 	}
@@ -323,7 +323,7 @@ func (e *engine) step() error {
 	return nil
 }
 
-// giveUp ends a text where none can go on: the newest of those that hold blocks, or the oldest.
+// giveUp ends one text when none can go on: the newest that holds blocks, else the oldest.
 func (e *engine) giveUp() {
 	at := 0
 	for i, r := range e.running {
@@ -336,7 +336,7 @@ func (e *engine) giveUp() {
 	e.running = append(e.running[:at], e.running[at+1:]...)
 }
 
-// tell passes tokens on, and ends the texts that are whole.
+// tell sends the sampled tokens to their clients, and ends the texts that are complete.
 func (e *engine) tell(sampled []*request, next []uint32) {
 	reasons := map[*request]string{}
 	for i, r := range sampled {

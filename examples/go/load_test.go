@@ -21,7 +21,7 @@ import (
 	"unicode/utf8"
 )
 
-// serve is a server on loopback; its address.
+// serve starts a server on loopback and returns its address.
 func serve(t *testing.T, o options) string {
 	t.Helper()
 	s, err := open(o)
@@ -81,7 +81,7 @@ func text(t *testing.T, url string, prompt interface{}, count int) string {
 	return answer.Choices[0].Text
 }
 
-// streamed reads a text as it comes; after `leaveAt` tokens the client goes.
+// streamed reads a text as it arrives; the client leaves after `leaveAt` tokens.
 func streamed(url string, prompt []int, count, leaveAt int) (string, error) {
 	ctx, leave := context.WithTimeout(context.Background(), time.Minute)
 	defer leave()
@@ -136,7 +136,7 @@ func metrics(t *testing.T, url string) map[string]float64 {
 	return values
 }
 
-// prompt is of client i: what all have, and a question of its own.
+// prompt is client i's prompt: a beginning that all share, and a question of its own.
 func prompt(i int) []int {
 	tokens := make([]int, 0, 34)
 	for j := 0; j < 32; j++ {
@@ -145,7 +145,7 @@ func prompt(i int) []int {
 	return append(tokens, 10+i%5, 20+i%7)
 }
 
-// More clients than the pool holds, who share a beginning; some go in the middle of their text, and
+// More clients than the pool holds share a beginning. Some leave in the middle of their text, and
 // the device changes twice meanwhile.
 func TestClientsShareComeAndGo(t *testing.T) {
 	const clients, count = 40, 48
@@ -254,7 +254,7 @@ func TestCharactersAreSentWhole(t *testing.T) {
 	}
 }
 
-// Of two texts that do not fit together the older one goes on.
+// When two texts do not fit together, the older one goes on.
 func TestTheOlderTextGoesOn(t *testing.T) {
 	url := serve(t, options{device: "cpu", blocks: 9, blockTokens: 8}) // 64 tokens
 	var group sync.WaitGroup

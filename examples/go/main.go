@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Server is a small inference server: its scheduler is Go, its K and V and their attention are
-// Quire's, and its device can change while it serves.
+// Server is a small inference server. Its scheduler is Go; Quire keeps K and V and computes
+// attention. The device can change while the server runs.
 //
 //	go run . --weights stories260K.bin --tokenizer tok512.bin
 //	curl -N localhost:8080/v1/completions \
@@ -93,7 +93,7 @@ func main() {
 		defer close(ended)
 		<-stop.Done()
 		cancel()            // a second signal ends the process
-		s.engine.shutdown() // ends the texts that are on their way
+		s.engine.shutdown() // ends the texts in progress
 		ending, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		web.Shutdown(ending)
@@ -101,5 +101,5 @@ func main() {
 	if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		log.Fatal(err)
 	}
-	<-ended // answers are on their way
+	<-ended // wait for Shutdown to send the last answers
 }

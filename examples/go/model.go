@@ -4,11 +4,12 @@ package main
 
 import "math"
 
-// attention keeps the new tokens' K and V, and attends over them: q [tokens][heads][head_dim] and
-// k, v [tokens][kv_heads][head_dim] become [tokens][heads * head_dim].
+// attention stores the new tokens' K and V, and attends over all so far: it takes q
+// [tokens][heads][head_dim] and k, v [tokens][kv_heads][head_dim], and returns
+// [tokens][heads * head_dim].
 type attention func(layer int, q, k, v []float32) ([]float32, error)
 
-// next gives the most likely token behind each of the new tokens that `last` names.
+// next returns the most likely token after each of the new tokens that `last` names.
 func (c *checkpoint) next(tokens []uint32, positions []int, last []int,
 	attend attention) ([]uint32, error) {
 	s, n := c.shape, len(tokens)
@@ -48,7 +49,7 @@ func (c *checkpoint) of(name string, layer, size int) []float32 {
 	return c.weights[name][layer*size : (layer+1)*size]
 }
 
-// multiply is x [n][dim] by the transposed weights [rows][dim]: [n][rows].
+// multiply returns x [n][dim] times the transposed weights [rows][dim], as [n][rows].
 func multiply(x, weights []float32, dim int) []float32 {
 	n, rows := len(x)/dim, len(weights)/dim
 	out := make([]float32, n*rows)

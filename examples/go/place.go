@@ -6,14 +6,14 @@ import "quire"
 
 const (
 	maxRows   = 16
-	maxTokens = 1024 // new ones of a step
+	maxTokens = 1024 // new tokens of a step
 )
 
-// place is where the cache is computed: a device, and what a step needs on it.
+// place is where the cache runs: a device, and what a step needs on it.
 type place struct {
 	device       *quire.Device
 	queue        *quire.Queue
-	batch        *quire.Batch // of the cache, once it lies here
+	batch        *quire.Batch // made once the cache is here
 	q, k, v, out *quire.Memory
 }
 
@@ -48,7 +48,7 @@ func (p *place) makeBatch(cache *quire.Cache, s shape, blockTokens int) (err err
 	return err
 }
 
-// attend runs a layer of the step that is committed into the batch.
+// attend runs a layer of the step that was committed into the batch.
 func (p *place) attend(layer int, q, k, v []float32) ([]float32, error) {
 	copy(p.q.Float32s(), q)
 	copy(p.k.Float32s(), k)
@@ -65,7 +65,7 @@ func (p *place) attend(layer int, q, k, v []float32) ([]float32, error) {
 	return append([]float32(nil), p.out.Float32s()[:len(q)]...), err
 }
 
-// leave gives back what a step needs, as far as it came.
+// leave frees everything that a step needs, as far as it was made.
 func (p *place) leave() {
 	if p.queue != nil {
 		p.queue.Sync()
@@ -83,7 +83,7 @@ func (p *place) leave() {
 	}
 }
 
-// close is for a place that no cache lies on any more.
+// close also closes the device, on which no cache may be any more.
 func (p *place) close() {
 	p.leave()
 	p.device.Close()

@@ -14,7 +14,7 @@ import (
 
 type server struct {
 	engine    *engine
-	tokenizer *tokenizer // nil: prompts and texts are numbers
+	tokenizer *tokenizer // nil: prompts and texts are token ids
 }
 
 func (s *server) handler() http.Handler {
@@ -43,7 +43,7 @@ func refuse(w http.ResponseWriter, status int, message string) {
 	json.NewEncoder(w).Encode(failure(status, message))
 }
 
-// takesPost refuses other methods, and what a page of another site can send unasked.
+// takesPost refuses other methods, and requests that come from web pages.
 func takesPost(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -57,8 +57,8 @@ func takesPost(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// completion is what is asked for: OpenAI's legacy completions, of one greedy text. Other fields
-// are refused.
+// completion is a request body: OpenAI's legacy completions, with one greedy text. Other fields are
+// refused.
 type completion struct {
 	Prompt    json.RawMessage `json:"prompt"` // a text, or token ids
 	MaxTokens *int            `json:"max_tokens"`
@@ -89,7 +89,7 @@ func (s *server) promptOf(raw json.RawMessage) ([]uint32, error) {
 	return s.tokenizer.encode(text), nil
 }
 
-// read reads a body; the status says what is wrong with it.
+// read decodes a body; the status says what is wrong with it.
 func read(body io.Reader) (asked completion, status int, err error) {
 	decoder := json.NewDecoder(body)
 	decoder.DisallowUnknownFields()
@@ -112,7 +112,7 @@ func read(body io.Reader) (asked completion, status int, err error) {
 		fmt.Errorf("a JSON object of prompt, max_tokens and stream is wanted: %w", err)
 }
 
-// fits says why a text can never be served.
+// fits says why a text can never be served, or returns nil.
 func (s *server) fits(prompt, count int) error {
 	most := s.engine.model.seqLen
 	if prompt >= most {
@@ -178,7 +178,7 @@ func usage(prompt, completion int) map[string]int {
 		"total_tokens": prompt + completion}
 }
 
-// next waits for what comes of a text.
+// next waits for the text's next event.
 func (s *server) next(r *http.Request, events <-chan event) event {
 	select {
 	case e := <-events:
@@ -188,7 +188,7 @@ func (s *server) next(r *http.Request, events <-chan event) event {
 	case <-s.engine.done:
 	}
 	select {
-	case e := <-events: // it was told before the end
+	case e := <-events: // sent before the engine ended
 		return e
 	default:
 		return event{err: errStopped}
@@ -214,7 +214,7 @@ func (s *server) whole(w http.ResponseWriter, r *http.Request, prompt []uint32,
 	}
 }
 
-// cut splits off the end of a text that may be the beginning of a character.
+// cut splits off trailing bytes that may be the beginning of a character.
 func cut(text string) (whole, rest string) {
 	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
 		at := len(text) - back
@@ -228,8 +228,8 @@ func cut(text string) (whole, rest string) {
 	return text, ""
 }
 
-// stream sends server-sent events. A client that goes ends the request's context, and the engine
-// gives its blocks back.
+// stream sends server-sent events. When the client leaves, the request's context ends and the
+// engine gives the request's blocks back.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, prompt []uint32,
 	events <-chan event) {
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -285,7 +285,7 @@ func (s *server) migrate(w http.ResponseWriter, r *http.Request) {
 		"blocks_dropped": done.BlocksDropped, "bytes_moved": done.BytesMoved})
 }
 
-// metrics are for Prometheus.
+// metrics serves Prometheus.
 func (s *server) metrics(w http.ResponseWriter, r *http.Request) {
 	stats, err := s.engine.cache.Stats()
 	if err != nil {

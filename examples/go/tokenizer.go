@@ -10,11 +10,11 @@ import (
 	"strconv"
 )
 
-// The first token of a byte, behind <unk>, BOS and EOS.
+// firstByte is the first token of a single byte, after <unk>, BOS and EOS.
 const firstByte = 3
 
-// tokenizer knows the pieces of a vocabulary: llama2.c's file, an int32, then for each token a f32
-// score, an int32 length, and its bytes.
+// tokenizer holds the pieces of a vocabulary. llama2.c's file has an int32, then for each token an
+// f32 score, an int32 length, and its bytes.
 type tokenizer struct {
 	pieces []string
 	scores []float32
@@ -52,11 +52,11 @@ func loadTokenizer(path string, vocab int) (*tokenizer, error) {
 	return t, nil
 }
 
-// fits says whether a text may have so few tokens; else there is no need to look.
+// fits is false for a text too long for this many tokens, which need not be encoded then.
 func (t *tokenizer) fits(text string, tokens int) bool { return len(text) <= tokens*t.most }
 
-// encode gives a text's tokens, a BOS first: its characters, of which those two that make the piece
-// of the best score become one, until none do (byte-pair encoding, as llama2.c's tokenizer).
+// encode returns a text's tokens, after a BOS: its characters, of which the two that make the piece
+// of the best score are merged, until none can be (byte-pair encoding, as llama2.c's tokenizer).
 func (t *tokenizer) encode(text string) []uint32 {
 	tokens := []uint32{bos}
 	if text == "" {
@@ -94,7 +94,7 @@ func (t *tokenizer) merge(tokens *[]uint32) bool {
 	return true
 }
 
-// text is what a token adds behind another.
+// text returns what a token adds after the token `before`.
 func (t *tokenizer) text(before, token uint32) string {
 	if t == nil {
 		return " " + strconv.Itoa(int(token))
