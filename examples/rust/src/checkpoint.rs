@@ -3,8 +3,8 @@
 //! checkpoint: a Llama model's weights and pieces, from llama2.c's files or from a seed.
 //!
 //! The legacy checkpoint: seven int32 (dim, hidden_dim, layers, heads, kv_heads, vocab, seq_len; a
-//! negative vocab says that the classifier is the embedding no more), then f32 tensors in the order
-//! of `order`. The tokenizer: int32, then for each token a f32 score, an int32 length, its bytes.
+//! negative vocab means that the classifier is not the embedding), then f32 tensors in the order of
+//! `order`. The tokenizer: an int32, then for each token an f32 score, an int32 length, its bytes.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -98,7 +98,7 @@ impl Checkpoint {
         Ok(Self { shape, weights })
     }
 
-    /// Random weights whose attention is sharp enough that a wrong block shows in the text.
+    /// Random weights with attention so sharp that a wrong block shows in the text.
     pub fn seeded(seed: u64) -> Result<Self> {
         let shape = Shape {
             dim: 64,
@@ -130,7 +130,7 @@ impl Checkpoint {
 
     pub fn weight(&self, name: &str) -> Tensor {
         let named = self.weights.get(name);
-        named.unwrap_or(&self.weights["embedding"]).clone() // the classifier may be shared
+        named.unwrap_or(&self.weights["embedding"]).clone() // the classifier may be the embedding
     }
 
     pub fn of_layer(&self, name: &str, layer: usize) -> Result<Tensor> {
@@ -150,7 +150,7 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// Near enough: the sum of twelve uniform numbers, less six.
+    /// A normal number, nearly: the sum of twelve uniform numbers, less six.
     fn normal(&mut self) -> f32 {
         (0..12).map(|_| (self.next() >> 40) as f32 / (1u64 << 24) as f32).sum::<f32>() - 6.0
     }
@@ -177,7 +177,7 @@ impl Pieces {
         Ok(Self(pieces))
     }
 
-    /// What tokens behind a BOS say.
+    /// Returns the text of tokens that follow a BOS.
     pub fn text(&self, tokens: &[u32]) -> Vec<u8> {
         let mut out: Vec<u8> = tokens.iter().flat_map(|&token| self.bytes(token)).collect();
         if out.first() == Some(&b' ') {

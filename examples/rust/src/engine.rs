@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! engine: many chats at once, whose K and V lie in Quire's blocks and nowhere else.
+//! engine: many chats at once, whose K and V are in Quire's blocks and nowhere else.
 
 use candle_core::{Device as CandleDevice, Result, Tensor};
 use quire::{
@@ -14,12 +14,12 @@ use crate::model::{Attention, Model};
 
 pub const MAX_ROWS: usize = 32;
 
-/// A request: what it wants, and what it has.
+/// A chat: its request, and its text so far.
 pub struct Chat {
     pub tokens: Vec<u32>, // the prompt, then what was sampled
     prompt_count: usize,
     limit: usize,
-    told: usize, // of them, those that Quire knows
+    told: usize, // of those, how many Quire knows
     sequence: Option<Sequence>,
 }
 
@@ -35,8 +35,8 @@ impl Chat {
     }
 }
 
-/// Activations on Quire's device, for one step's tokens. They are the host's memory, which every
-/// device reaches.
+/// Activations on Quire's device for the tokens of one step, in host memory, which every device
+/// reaches.
 struct Activations {
     q: Memory,
     k: Memory,
@@ -49,7 +49,7 @@ pub struct Counts {
     pub steps: u64,
     pub hit_tokens: u64,
     pub largest_step_tokens: usize,
-    /// Tokens of the largest tensor of K or V that candle had.
+    /// Tokens of the largest K or V tensor that candle had.
     pub largest_kv_tokens: usize,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Another chat that has all of this one so far, blocks included.
+    /// Adds a chat that continues this one, sharing its blocks.
     pub fn fork(&mut self, chat: usize) -> quire::Result<()> {
         let parent = &self.chats[chat];
         let Some(sequence) = &parent.sequence else { return Ok(()) };
@@ -146,9 +146,9 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// One token of each chat that has room; false when all are done.
+    /// Samples one token for each chat that has room; false when all are done.
     pub fn step(&mut self) -> Result<bool> {
-        // Oldest first: the ones behind are preempted when blocks are short.
+        // Oldest first: later ones are preempted when blocks are short.
         let running: Vec<usize> = (0..self.chats.len())
             .filter(|&i| self.chats[i].sequence.is_some())
             .take(MAX_ROWS)

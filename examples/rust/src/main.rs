@@ -2,9 +2,9 @@
 
 //! candle_llama: a Llama model on candle whose KV cache and attention are Quire's.
 //!
-//! Weights, MLPs and sampling are candle's and this program's. Prompts that begin alike share
-//! blocks, a fork has its parent's, and chats that the pool is too small for are preempted and
-//! computed again; `--check` compares every text with what candle's own cache gives.
+//! Weights, MLPs and sampling are candle's and this program's. Prompts with a common beginning
+//! share blocks, a fork shares its parent's, and chats that do not fit in the pool are preempted
+//! and computed again. `--check` compares every text with the one that candle's own cache gives.
 
 mod checkpoint;
 mod engine;
@@ -98,7 +98,7 @@ fn parse() -> std::result::Result<Option<Options>, String> {
     Ok(Some(options))
 }
 
-/// Chats that come while the first one is on its way.
+/// Runs all chats; some start while the first one runs.
 fn run(engine: &mut Engine<'_>, options: &Options, limit: usize) -> Result<()> {
     for _ in 0..options.samples {
         wrapped(engine.add(&[BOS], limit))?;
@@ -122,7 +122,7 @@ fn run(engine: &mut Engine<'_>, options: &Options, limit: usize) -> Result<()> {
     Ok(())
 }
 
-/// Each chat beside the text that candle's own cache gives for the chat's prompt.
+/// Compares each chat with the text that candle's own cache gives for its prompt.
 fn check(engine: &Engine<'_>, model: &Model, limit: usize, ends: &[u32]) -> Result<usize> {
     let mut own: HashMap<&[u32], Vec<u32>> = HashMap::new();
     let mut compared = 0;
@@ -184,7 +184,7 @@ fn serve(options: &Options) -> Result<()> {
     };
     let model = Model::new(&checkpoint)?;
     let limit = options.steps.min(model.shape.seq_len - 1) + 1;
-    // To a seeded model no token means an end.
+    // For a seeded model no token means the end.
     let ends: &[u32] = if options.weights.is_some() { &[BOS, EOS] } else { &[] };
     let (blocks, tokens) = (options.pool_blocks, options.block_tokens);
     let mut engine = wrapped(Engine::new(&model, ends, &options.device, blocks, tokens))?;
@@ -199,7 +199,7 @@ fn main() -> ExitCode {
         Ok(Some(options)) => match serve(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                // Without the backtrace that candle adds where one is asked for.
+                // Leave out the backtrace that candle adds if one is asked for.
                 let said = error.to_string();
                 eprintln!("candle-llama: {}", said.split("\n   0:").next().unwrap_or(&said));
                 ExitCode::FAILURE

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! model: a Llama whose weights and arithmetic are candle's; where K and V lie, and attention over
-//! them, is whoever's is given.
+//! model: a Llama with candle's weights and arithmetic. The caller supplies attention, and with it
+//! the place of K and V.
 
 use candle_core::{Device, Result, Tensor};
 use candle_nn::{ops, rotary_emb};
 
 use crate::checkpoint::{Checkpoint, Shape};
 
-/// Keeps K and V, and attends over them.
+/// Stores K and V, and attends over them.
 pub trait Attention {
-    /// q `[tokens, heads, head_dim]`, k and v `[tokens, kv_heads, head_dim]` of the new tokens,
-    /// turned; gives `[tokens, heads * head_dim]`.
+    /// Takes q `[tokens, heads, head_dim]`, k and v `[tokens, kv_heads, head_dim]` of the new
+    /// tokens, rotated; returns `[tokens, heads * head_dim]`.
     fn attend(&mut self, layer: usize, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor>;
 }
 
@@ -80,7 +80,7 @@ impl Model {
         })
     }
 
-    /// Turns adjacent pairs of x `[tokens, heads, head_dim]`.
+    /// Rotates adjacent pairs of x `[tokens, heads, head_dim]`.
     fn turn(&self, x: &Tensor, positions: &Tensor) -> Result<Tensor> {
         let cosine = self.cosine.index_select(positions, 0)?;
         let sine = self.sine.index_select(positions, 0)?;
@@ -88,7 +88,7 @@ impl Model {
         rotary_emb::rope_i(&x, &cosine, &sine)?.squeeze(0)?.transpose(0, 1)?.contiguous()
     }
 
-    /// The most likely next token behind each of the new tokens that `last` names.
+    /// Returns the most likely token after each of the new tokens that `last` names.
     pub fn next(
         &self,
         tokens: &[u32],

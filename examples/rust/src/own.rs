@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! own: one text by candle's own KV cache, to compare with.
+//! own: one text with candle's own KV cache, to compare with.
 
 use candle_core::{Device, Result, Tensor};
 use candle_nn::{kv_cache::KvCache, ops};
@@ -20,13 +20,13 @@ impl OwnCache {
     }
 }
 
-/// Each KV head for all query heads of its group: `[tokens, heads, head_dim]`.
+/// Repeats each KV head for the query heads of its group: `[tokens, heads, head_dim]`.
 fn repeated(x: &Tensor, times: usize) -> Result<Tensor> {
     let (tokens, heads, dim) = x.dims3()?;
     x.unsqueeze(2)?.expand((tokens, heads, times, dim))?.reshape((tokens, heads * times, dim))
 }
 
-/// 0 where a query sees a key, -inf where it lies behind it.
+/// 0 where a query sees a key, -inf where the key comes after it.
 fn mask(queries: usize, keys: usize) -> Result<Tensor> {
     let before = keys - queries;
     let seen = |q: usize, k: usize| if k <= before + q { 0.0 } else { f32::NEG_INFINITY };
@@ -49,7 +49,7 @@ impl Attention for OwnCache {
     }
 }
 
-/// What follows a prompt, up to `limit` tokens in all or one of `ends`.
+/// Continues a prompt, up to `limit` tokens in all or one of `ends`.
 pub fn text(model: &Model, prompt: &[u32], limit: usize, ends: &[u32]) -> Result<Vec<u32>> {
     let mut cache = OwnCache::new(model.shape);
     let mut tokens = prompt.to_vec();
