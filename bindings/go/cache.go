@@ -409,7 +409,7 @@ type MigrateOptions struct {
 	HostBytes    uint64
 	HostBlocks   int
 	CopyHostTier bool
-	Timeout      time.Duration // to wait for running steps; 0: none, negative: for ever
+	Timeout      time.Duration // to wait for running steps; 0: no wait, negative: for ever
 }
 
 // Migration says what a migration did.

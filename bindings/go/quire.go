@@ -16,8 +16,8 @@
 // fails changes nothing. Being short of blocks is a result, not an error.
 //
 // Objects are closed by hand, children first. Close returns ErrBusy, and does nothing, while an
-// object is in use, also by a call in another goroutine. Calls on a closed object return ErrStale.
-// All objects may be used from any goroutine.
+// object is in use, also by a call in another goroutine. Other calls on a closed object return
+// ErrStale. All objects may be used from any goroutine.
 package quire
 
 /*
@@ -67,7 +67,7 @@ func Open(path string) error {
 	return nil
 }
 
-// arena is C memory for structs that hold pointers, because C may not be given Go memory that does.
+// arena is C memory for structs that hold pointers: Go memory passed to C may not hold Go pointers.
 type arena struct {
 	blocks []unsafe.Pointer
 }
