@@ -330,6 +330,8 @@ class Cache {
     // cache_step.cpp
     void undo_change(StepRecord *record, Change *change);
     void undo_changes(StepRecord *record, uint64_t keep);
+    void undo_step(StepRecord *record);
+    Status prepare_commit(StepRecord *record, Batch *batch, quire_error *error);
     Status name_step(StepRecord *record);
     void release_queues(StepRecord *record);
     void close(StepRecord *record);

@@ -106,12 +106,16 @@ void Cache::undo_changes(StepRecord *record, uint64_t keep) {
 Status Cache::abort(uint64_t step) {
     StepRecord *record = nullptr;
     QUIRE_TRY(find_step(step, true, &record));
+    undo_step(record);
+    return Status{};
+}
+
+void Cache::undo_step(StepRecord *record) {
     uint64_t edit_count = record->edits.size();
     undo_changes(record, 0);
     if (record->dropped) ledger_.undo_displaced(record, edit_count);
     close(record);
     settle_named(true);
-    return Status{};
 }
 
 // Marks what the change did to blocks that a later one may build on: those that it gave up, which
@@ -441,9 +445,16 @@ Status Cache::enqueue(const StepRecord &record, Batch *batch, quire_error *error
     return Status{};
 }
 
-Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
-    StepRecord *record = nullptr;
-    QUIRE_TRY(find_step(step, true, &record));
+namespace {
+
+bool is_lost(const Status &status) {
+    return status.code == QUIRE_E_DEVICE_LOST || status.code == QUIRE_E_BACKEND;
+}
+
+}  // namespace
+
+// All of a commit that can fail with the step still open.
+Status Cache::prepare_commit(StepRecord *record, Batch *batch, quire_error *error) {
     QUIRE_TRY(poll(error));
     QUIRE_TRY(check_batch(*record, batch));
     uint64_t left_count = ledger_.left_count();
@@ -455,7 +466,19 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
         QUIRE_TRY(check_queues(*record, error));
         QUIRE_TRY(wait_for_other_queues(record, error));
     }
-    // From here on nothing fails but the device.
+    return Status{};
+}
+
+Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
+    StepRecord *record = nullptr;
+    QUIRE_TRY(find_step(step, true, &record));
+    Status prepared = prepare_commit(record, batch, error);
+    if (!prepared.ok()) {
+        if (!is_lost(prepared)) return prepared;
+        undo_step(record);
+        return lost_at_commit(prepared, error);
+    }
+    // From here on only the device can fail.
     if (batch != nullptr) {
         batch->turn();
         batch->begin_write();
@@ -485,10 +508,9 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     return Status{};
 }
 
-// A device refused its part once the step could not go back. Whatever it gave as the reason, the
-// caller's state is one: the step is gone. The backend's code is in native_code.
+// A device failed, before the step was final or after it. Either way the step is gone, and the
+// caller gets one code for that. The backend's own code is in native_code.
 Status Cache::lost_at_commit(const Status &why, quire_error *error) {
-    if (why.code == QUIRE_E_BACKEND) return why;  // no reason, but a broken contract
     if (error->native_code == 0) error->native_code = why.code;
     return Status{QUIRE_E_DEVICE_LOST, why.text, why.first, why.second};
 }

@@ -209,11 +209,10 @@ QUIRE_EXPORT quire_status quire_step_abort(quire_cache *cache, quire_step step, 
  *                               queue, which itself waits for a fence without a pending signal:
  *                               signal the fence. Or the engine is capturing its stream: end the
  *                               capture. The step is still open.
- *          QUIRE_E_DEVICE_LOST  a device refused its part, for any reason (see the message; the
- *                               backend's own status is in native_code), or QUIRE_E_BACKEND, the
- *                               backend violated its contract: the step was undone as by finish
- *                               with QUIRE_STEP_FAILED, and its handle is stale. After every other
- *                               error the step is still open.
+ *          QUIRE_E_DEVICE_LOST  a device failed, refused its part or violated its contract (see the
+ *                               message; the backend's own status is in native_code): the step was
+ *                               undone as by finish with QUIRE_STEP_FAILED, and its handle is
+ *                               stale. After every other error the step is still open.
  * Time     O(items + blocks taken, given up and passed by windows + entries written to the views).
  *          After quire_step_drop also O(blocks) of each sequence in the step.
  *          In a cache in which every group has a window, when the prefix tree runs short of nodes,

@@ -300,6 +300,12 @@ class Hostile : public testing::TestWithParam<const char *> {
     }
 };
 
+// What a caller sees of a broken contract. move_tokens is called by a commit alone, which has one
+// code for a step that is gone (step.h, quire_step_commit).
+quire_status broken_contract(const std::string &slot) {
+    return slot == "move_tokens" ? QUIRE_E_DEVICE_LOST : QUIRE_E_BACKEND;
+}
+
 std::vector<const quire::SlotInfo *> all_slots() {
     std::vector<const quire::SlotInfo *> slots;
     for (uint32_t at = offsetof(quire_backend_api, probe); at < sizeof(quire_backend_api);
@@ -411,7 +417,7 @@ TEST_P(Hostile, what_a_function_throws_stops_at_it) {
         if (gives_back(name)) {
             expect_told("throw:" + name, QUIRE_OK, "");
         } else {
-            expect_told("throw:" + name, QUIRE_E_BACKEND, "exception out of " + name);
+            expect_told("throw:" + name, broken_contract(name), "exception out of " + name);
         }
     }
     expect_told("throw:shutdown", QUIRE_OK, "");  // the last device is closed all the same
@@ -423,11 +429,11 @@ TEST_P(Hostile, a_status_that_the_contract_does_not_have_is_the_backends_fault) 
         if (name == "probe" || name == "shutdown" || never_called(name) || gives_back(name))
             continue;
         for (const char *status : {"77", "-1234", "1", "-2147483648", "2147483647"}) {
-            expect_told(std::string("status:") + status + ":" + name, QUIRE_E_BACKEND,
+            expect_told(std::string("status:") + status + ":" + name, broken_contract(name),
                         std::string("answered ") + status + " out of " + name);
         }
         if (name != "fence_wait_host") {
-            expect_told("status:3:" + name, QUIRE_E_BACKEND, "answered 3");
+            expect_told("status:3:" + name, broken_contract(name), "answered 3");
         }
         expect_told("open_words:" + name, QUIRE_E_DEVICE_LOST, "xxxx");
         expect_told("status:-8:" + name, QUIRE_E_DEVICE_LOST, "without a reason");

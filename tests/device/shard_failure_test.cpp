@@ -24,8 +24,16 @@ class ShardFailure : public testing::Test {
         void *module = dlopen(quire::tests::place(QUIRE_FAILING).c_str(), RTLD_NOW | RTLD_LOCAL);
         plant_ =
             reinterpret_cast<decltype(&quire_failing_plant)>(dlsym(module, "quire_failing_plant"));
+        plant_call_ = reinterpret_cast<decltype(&quire_failing_plant_call)>(
+            dlsym(module, "quire_failing_plant_call"));
+        answer_ = reinterpret_cast<decltype(&quire_failing_answer)>(
+            dlsym(module, "quire_failing_answer"));
     }
-    ~ShardFailure() override { plant_(0, 0, 0); }
+    ~ShardFailure() override {
+        plant_(0, 0, 0);
+        plant_call_(0);
+        answer_(QUIRE_E_DEVICE_LOST);
+    }
 
     quire_seq sequence() {
         auto desc = described<quire_seq_desc>();
@@ -66,9 +74,15 @@ class ShardFailure : public testing::Test {
         c_.must(c_.api.step_abort(c_.cache, begin(0, {}, c_.queues.data()), &c_.error));
         c_.must(c_.api.cache_check(c_.cache, &c_.error));
     }
+    void settle_all(quire_queue *const (&others)[2]) {
+        for (quire_queue *queue : others) c_.must(c_.api.queue_sync(queue, &c_.error));
+        settle();
+    }
 
     ShardedCache c_;
     decltype(&quire_failing_plant) plant_ = nullptr;
+    decltype(&quire_failing_plant_call) plant_call_ = nullptr;
+    decltype(&quire_failing_answer) answer_ = nullptr;
     quire_step_result result_{};
 };
 
@@ -216,6 +230,54 @@ TEST(ShardMemory, cache_and_batch_over_two_devices_leak_nothing_when_memory_is_s
     EXPECT_GT(failed, 10u);
     drop();
     EXPECT_EQ(host.live_bytes, before);
+}
+
+// Whatever call of a commit fails, and with whatever status: one code says that the step is gone,
+// and after every other the step is still open.
+TEST_F(ShardFailure, at_commit_the_code_says_whether_the_step_is_gone) {
+    quire_queue *others[2] = {};
+    for (int i = 0; i < 2; ++i) {
+        c_.must(c_.api.queue_create(c_.devices[i], nullptr, &others[i], &c_.error));
+    }
+    uint32_t gone = 0, open = 0;
+    const std::vector<quire_status> answers = {QUIRE_E_DEVICE_LOST,
+                                               QUIRE_E_BACKEND,
+                                               QUIRE_E_DEVICE_MEMORY,
+                                               QUIRE_E_BUSY,
+                                               QUIRE_E_HOST_MEMORY,
+                                               QUIRE_E_ARG,
+                                               77};  // the last is of no contract
+    for (quire_status answer : answers) {
+        answer_(answer);
+        for (uint32_t call = 1;; ++call) {
+            quire_seq seq = sequence();
+            quire_step before = begin(seq, {1, 2, 3, 4, 5}, c_.queues.data());
+            c_.must(c_.api.step_commit(c_.cache, before, nullptr, &c_.error));
+            c_.must(finish(before));
+            quire_step step = begin(seq, {6, 7}, others);  // it has to wait for the other queues
+            plant_call_(call);
+            quire_status status = commit(step);
+            if (plant_call_(0) != 0) {  // the commit made fewer calls
+                c_.must(status);
+                c_.must(finish(step));
+                c_.must(c_.api.seq_end(c_.cache, seq, 0, &c_.error));
+                settle_all(others);
+                break;
+            }
+            ASSERT_LT(status, 0) << answer << " at call " << call;
+            bool is_gone = status == QUIRE_E_DEVICE_LOST;
+            EXPECT_EQ(c_.api.step_abort(c_.cache, step, &c_.error),
+                      is_gone ? QUIRE_E_STALE : QUIRE_OK)
+                << answer << " at call " << call << " gave " << status;
+            ++(is_gone ? gone : open);
+            c_.must(c_.api.seq_end(c_.cache, seq, 0, &c_.error));
+            c_.must(c_.api.cache_check(c_.cache, &c_.error));
+            settle_all(others);
+        }
+    }
+    EXPECT_GT(gone, 0u);
+    EXPECT_GT(open, 0u);
+    for (quire_queue *queue : others) c_.must(c_.api.queue_destroy(queue, &c_.error));
 }
 
 }  // namespace
