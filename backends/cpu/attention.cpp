@@ -30,7 +30,7 @@ void run_attend_work(const void *context, uint32_t item, uint32_t thread) {
     attend(*shared->call, shared->list->works[item], &shared->scratch[thread]);
 }
 
-// One item is a split bundle.
+// One item is one split bundle.
 void run_fold_split(const void *context, uint32_t item, uint32_t thread) {
     const auto *shared = static_cast<const SharedAttend *>(context);
     const SplitBundle &split = shared->list->splits[item];
@@ -53,7 +53,7 @@ void run_attention(const void *arguments, quire_be_device *device, Fault *fault)
     }
 }
 
-// One item is some rows of the result.
+// One item is up to this many rows of the result.
 constexpr uint32_t kMergeRows = 64;
 
 void run_merge_item(const void *context, uint32_t item, uint32_t) {

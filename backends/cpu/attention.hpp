@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention: what is refused before attention and merges run, and the sharing out of their work.
+// attention: validates attention and merge calls, and distributes their work among the threads.
 //
-// Two times of checking. A call checks what it can see at once: pointers, strides, the pool, the
-// plan. Tables, lengths and masks are device memory that earlier commands still write, so they are
-// checked when their turn comes (rows); an index outside the pool is then a fault of the queue.
+// Checks happen at two times. A call checks at once what it can see: pointers, strides, the pool,
+// the plan. Tables, lengths and masks are in device memory that earlier commands may still write,
+// so they are checked when the command runs (rows); an index outside the pool is then a fault of
+// the queue.
 //
-// Threads: as queue.
+// Threads: as in queue.
 #pragma once
 
 #include "quire/plugin/backend.h"

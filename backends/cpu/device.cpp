@@ -18,7 +18,7 @@ std::atomic<uint64_t> live_objects{0};
 
 namespace {
 
-// More would be a mistake of the caller, and each costs a stack and its scratch.
+// A greater count is surely a caller's mistake, and each thread costs a stack and its scratch.
 constexpr uint32_t kMostThreads = 1024;
 
 quire_status check_device(const quire_be_device_desc *desc, quire_error *error) {
@@ -151,6 +151,6 @@ void quire_be_device::drop_reference() {
 
 void quire_be_device::finish_commands(uint64_t count) {
     if (unfinished.fetch_sub(count) != count) return;
-    std::lock_guard lock(mutex);  // or a waiter could look before and sleep after
+    std::lock_guard lock(mutex);  // or a waiter could miss this between its check and its sleep
     changed.notify_all();
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// device: the machine's processor, opened: a thread pool, and the list of queues that run.
+// device: the machine's processor, opened: a thread pool and the list of running queues.
 //
 // Invariants
 //   (1) the memory of a device outlives its children: each holds a reference
-//   (2) device_close returns when no thread of the device runs any more
+//   (2) device_close returns once no thread of the device is running
 //   (3) unfinished == commands enqueued and not yet run or dropped, over all queues
 //
-// Threads: any. Order of locks: device mutex, then queue mutex; attention_turn, then those of
-// the pool.
+// Threads: any. Lock order: device mutex, then queue mutex; attention_turn, then the pool's locks.
 #pragma once
 
 #include <atomic>
@@ -25,7 +24,7 @@
 
 namespace quire::cpu {
 
-// Devices, queues, fences, plans and memories that were made and not released, over all devices.
+// Devices, queues, fences, plans and allocations created and not yet released, over all devices.
 extern std::atomic<uint64_t> live_objects;
 
 quire_status probe(uint32_t *device_count, quire_error *error);
@@ -37,12 +36,12 @@ quire_status device_props(quire_be_device *device, quire_be_device_props *props,
 quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *error);
 quire_status shutdown(uint64_t *live_object_count, quire_error *error);
 
-// The end of a wait that begins now. A timeout too long for the clock never ends.
+// The end of a wait that begins now. A timeout too long for the clock never expires.
 class Deadline {
  public:
     explicit Deadline(uint64_t timeout_ns);
 
-    // Waits until `reached` or the end; false means that the end came first.
+    // Waits for `reached` or the timeout; returns false if the timeout came first.
     template <typename Reached>
     bool wait(std::condition_variable &changed, std::unique_lock<std::mutex> &lock,
               Reached reached) const {
@@ -65,16 +64,16 @@ struct quire_be_device {
     uint32_t flags = 0;  // in effect
     quire::cpu::ThreadPool pool;
     quire::cpu::Pages scratch_pages;
-    quire::cpu::AttendScratch *scratch = nullptr;  // one for each thread of the pool
+    quire::cpu::AttendScratch *scratch = nullptr;  // one per thread of the pool
     std::mutex attention_turn;                     // held for a whole attention call
     quire::cpu::Pages work_pages;
     quire::cpu::WorkList *works = nullptr;  // under attention_turn
 
     std::mutex mutex;
-    std::condition_variable changed;           // a fence grew, unfinished fell to 0, a worker left
+    std::condition_variable changed;           // a fence grew, unfinished reached 0, a worker left
     std::atomic<bool> closing{false};          // written under the mutex
     std::atomic<uint64_t> unfinished{0};       // commands
-    quire_be_queue *running_queues = nullptr;  // those whose worker runs; under the mutex
+    quire_be_queue *running_queues = nullptr;  // those with a running worker; under the mutex
 
     void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
     void drop_reference();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fence: a 64-bit value that only grows, which hosts and queues raise and wait for.
+// fence: a 64-bit value that only grows; hosts and queues raise it and wait for it.
 //
-// Why one condition of the device and not one per fence: a wait must also end when the device is
-// closed, and fences are raised once a step, so waking a few waiters too many costs nothing.
+// Why one condition variable per device, not one per fence: a wait must also end when the device is
+// closed, and fences are raised only once per step, so a few needless wake-ups cost nothing.
 //
-// A command in a queue holds a reference, so that a fence may be destroyed as soon as its owner
-// enqueues no more with it.
+// A command in a queue holds a reference, so a fence may be destroyed once its owner has enqueued
+// its last command for it.
 //
 // Threads: any.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace quire::cpu {
 
-// What a fence shows when work before it did not run; QUIRE_FENCE_FAILED of the consumer's header.
+// Value of a fence if work before it did not run; QUIRE_FENCE_FAILED in the consumer's header.
 constexpr uint64_t kFenceFailed = UINT64_MAX;
 
 quire_status fence_create(quire_be_device *device, uint64_t value, quire_be_fence **out,
@@ -38,8 +38,8 @@ struct quire_be_fence {
 
     void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
     void drop_reference();
-    // Sets the value if it grows by that, and says whether it did.
+    // Sets the value if it is greater than the current one; returns whether it was.
     bool raise(uint64_t to);
-    // Waits for the value; false when the device was closed first.
+    // Waits for the value; returns false if the device was closed first.
     bool wait_or_closing(uint64_t awaited);
 };

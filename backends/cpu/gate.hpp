@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gate: who is inside the kernel that runs, so that it ends when the last of them has left.
+// gate: tracks who is inside the running kernel, so that the kernel ends when the last one leaves.
 //
-// Why not a count of those who are to come: who sleeps when a kernel begins may wake after the
-// others have done all of it. Nobody should wait for that one, and it must not touch what the
-// kernel's caller has already taken back: it finds the gate closed.
+// Why not count the helpers that are expected: one that sleeps when a kernel begins may wake after
+// the others have done all of the work. The caller should not wait for it, and it must not touch
+// what the caller has already taken back; it finds the gate closed.
 //
 // Invariants
-//   (1) enter() succeeds between open() and close() alone
-//   (2) close() returns when all who entered have left
+//   (1) enter() succeeds only between open() and close()
+//   (2) close() returns once all who entered have left
 //
 // Threads: enter() and leave() from any; open() and close() from one at a time.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace quire::cpu {
 
-// Looks again and again, for `spin_ns` at most; returns whether `done` came true.
+// Polls `done` for at most `spin_ns`; returns whether it became true.
 template <typename Done>
 bool spin(uint64_t spin_ns, Done done) {
     if (done()) return true;
@@ -31,7 +31,7 @@ bool spin(uint64_t spin_ns, Done done) {
         for (int i = 0; i < 16; ++i) {
             if (done()) return true;
 #if defined(__x86_64__) || defined(__i386__)
-            __builtin_ia32_pause();  // leaves the core to its other thread
+            __builtin_ia32_pause();  // yields to the core's other hardware thread
 #elif defined(__aarch64__)
             asm volatile("yield");
 #endif
@@ -42,7 +42,7 @@ bool spin(uint64_t spin_ns, Done done) {
 
 class Gate {
  public:
-    // REQUIRES: closed, and nobody inside.
+    // REQUIRES: closed and empty.
     void open() { state_.store(kOpen, std::memory_order_release); }
 
     bool enter() {
@@ -73,7 +73,7 @@ class Gate {
  private:
     static constexpr uint64_t kOpen = uint64_t{1} << 63;
 
-    std::atomic<uint64_t> state_{0};  // kOpen, and how many are inside
+    std::atomic<uint64_t> state_{0};  // kOpen, and the number inside
     std::mutex mutex_;
     std::condition_variable empty_;
 };

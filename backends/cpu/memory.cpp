@@ -33,7 +33,7 @@ MachineMemory machine_memory() {
     auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     memory.total_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page_bytes;
     memory.free_bytes = static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page_bytes;
-    // sysconf does not count what the kernel would give up at once, such as the page cache.
+    // sysconf does not count memory that the kernel would reclaim at once, such as the page cache.
     std::FILE *file = std::fopen("/proc/meminfo", "re");
     if (file == nullptr) return memory;
     char line[256];
@@ -49,7 +49,7 @@ MachineMemory machine_memory() {
 
 namespace {
 
-// What one entry of a page directory covers on x86-64, and on arm64 with pages of 4 KiB.
+// The range of one page-directory entry on x86-64, and on arm64 with 4 KiB pages.
 constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 
 void *map(uint64_t size_bytes) {
@@ -60,8 +60,8 @@ bool unmap(uint64_t begin, uint64_t end) {
     return begin == end || munmap(reinterpret_cast<void *>(begin), end - begin) == 0;
 }
 
-// At a multiple of kHugePageBytes, or MAP_FAILED. What is left mapped is `size_bytes` rounded up to
-// whole pages: as much as munmap(size_bytes) takes away.
+// Maps at a multiple of kHugePageBytes; returns MAP_FAILED if it cannot. The range that stays
+// mapped is `size_bytes` rounded up to whole pages, which is what munmap(size_bytes) removes.
 void *map_aligned(uint64_t size_bytes) {
     if (size_bytes > UINT64_MAX / 2) return MAP_FAILED;  // so that no sum below overflows
     auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -82,8 +82,8 @@ void *map_aligned(uint64_t size_bytes) {
     return reinterpret_cast<void *>(begin);
 }
 
-// Where the range cannot be had with room to align it, or the system has no huge pages, small ones
-// do as well: a page's size is seen in speed alone.
+// Falls back to small pages if the range cannot be mapped with room to align it, or the system has
+// no huge pages: the page size affects only speed.
 void *map_pages(uint64_t size_bytes) {
     if (size_bytes < kHugePageBytes) return map(size_bytes);
     void *pages = map_aligned(size_bytes);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// memory: blocks of zeroed pages, and how much memory the machine has.
+// memory: allocations of zeroed pages, and the machine's memory sizes.
 //
 // Why mmap for both kinds: anonymous pages are zero and cost nothing until they are touched, so a
-// pool of a terabyte is made in microseconds. Device and host memory are the same thing here.
+// terabyte pool is created in microseconds. Device and host memory are the same thing here.
 //
-// Why huge pages: a table of blocks leads all over a pool, and with pages of 4 KiB nearly every
-// block misses the TLB, and every first touch of 4 KiB is a trap. What has room for one, 2 MiB and
-// more, begins at a multiple of 2 MiB and asks the system for huge pages; where there are none it
-// gets small ones, and nothing else changes. The price: the first byte written in 2 MiB brings all
-// of them.
+// Why huge pages: block tables lead all over a pool. With 4 KiB pages nearly every block misses the
+// TLB, and every first touch of 4 KiB is a page fault. An allocation of at least 2 MiB therefore
+// starts at a multiple of 2 MiB and asks the system for huge pages; where the system has none it
+// gets small ones, and nothing else changes. The price: the first byte written to a 2 MiB page
+// allocates all of it.
 //
 // Threads: any.
 #pragma once
@@ -20,9 +20,9 @@
 
 namespace quire::cpu {
 
-// Zeroed pages of this process's own, given back at the end. What a device needs for its kernels is
-// large and lives as long as it does: taken from a heap it would keep pages there that others then
-// take for theirs.
+// Zeroed pages owned by this object and unmapped in its destructor. A device's kernel memory is
+// large and lives as long as the device; pages taken from the heap would stay there afterwards, and
+// other allocations would take them over.
 class Pages {
  public:
     Pages() = default;
@@ -30,7 +30,7 @@ class Pages {
     Pages &operator=(const Pages &) = delete;
     ~Pages();
 
-    // Once. False: there is no memory.
+    // May be called once. Returns false if there is no memory.
     [[nodiscard]] bool map(uint64_t size_bytes);
     template <typename T>
     T *as() const {
@@ -44,7 +44,7 @@ class Pages {
 
 struct MachineMemory {
     uint64_t total_bytes = 0;
-    uint64_t free_bytes = 0;  // what could be had without swapping
+    uint64_t free_bytes = 0;  // available without swapping
 };
 
 MachineMemory machine_memory();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// plan: what attention calls have in common, checked once.
+// plan: the parameters that attention calls share, checked once.
 //
 // Invariants
 //   (1) a plan is constant
-//   (2) it lives until it is destroyed and the last command that holds it has run or was dropped
+//   (2) it lives until it is destroyed and every command that holds it has run or was dropped
 //
 // Threads: any.
 #pragma once
@@ -24,7 +24,7 @@ quire_status plan_create(quire_be_device *device, const quire_be_plan_desc *desc
                          quire_be_plan **out, quire_error *error);
 void plan_destroy(quire_be_plan *plan);
 
-// Checks that the plan was made for such a pool, on this device.
+// Checks that the plan was made for this device and for a pool like this one.
 quire_status check_plan_fits(const quire_be_plan &plan, const quire_be_pool &pool,
                              const quire_be_device *device, quire_error *error);
 
@@ -32,7 +32,7 @@ quire_status check_plan_fits(const quire_be_plan &plan, const quire_be_pool &poo
 
 struct quire_be_plan {
     quire_be_device *device = nullptr;
-    std::atomic<uint32_t> references{1};  // the owner's, and one of each command
+    std::atomic<uint32_t> references{1};  // one for the owner and one per command
     quire::PlanOptions options;
     quire::cpu::AttendPlan attend{};  // what kernels read; points into options
     quire::cpu::Rope rope{};

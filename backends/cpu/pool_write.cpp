@@ -36,7 +36,6 @@ void run_kv_write(const void *arguments, quire_be_device *, Fault *fault) {
     if (check_slots(*call, fault)) write_kv(*call);
 }
 
-// As many as a command holds.
 constexpr uint32_t kMovesPerCommand = 10;
 
 struct MoveList {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// pool_write: what is refused before tokens are written into a pool, or moved within it.
+// pool_write: validates and enqueues KV writes into a pool and token moves within it.
 //
-// Slots of a write are device memory, and are checked when their turn comes; those of a move are
-// the caller's list, and are checked at once.
+// Slots of a write are in device memory and are checked when the command runs; those of a move are
+// the caller's list and are checked at the call.
 //
-// Threads: as queue.
+// Threads: as in queue.
 #pragma once
 
 #include "quire/plugin/backend.h"

@@ -43,7 +43,7 @@ void stop_queue(quire_be_queue *queue, const Fault &fault) {
     queue->failed.store(true, std::memory_order_release);
 }
 
-// A kernel that the engine's threads ran in part, or twice, has no result.
+// If the engine's threads ran a kernel in part, or twice, it has no valid result.
 void find_misuse(const ThreadPool &pool, Fault *fault) {
     HostMisuse misuse = pool.misuse();
     if (fault->is_set() || !misuse.is_any()) return;
@@ -68,7 +68,7 @@ void run_command(quire_be_queue *queue, const Command &command) {
     if (command.kind == CommandKind::part) return;
     FenceStep step = command.fence_step();
     if (command.kind == CommandKind::signal) {
-        // One that would not grow is already past; there is nobody here to tell.
+        // A value that would not grow is ignored: no caller is left to report it to.
         step.fence->raise(failed ? kFenceFailed : step.value);
     } else if (!failed && !step.fence->wait_or_closing(step.value)) {
         Fault fault;
@@ -78,7 +78,7 @@ void run_command(quire_be_queue *queue, const Command &command) {
     step.fence->drop_reference();
 }
 
-// Takes the next command, or NULL when the queue has no future.
+// Takes the next command; NULL if the queue is finished.
 Command *next_command(quire_be_queue *queue, Command *finished) {
     std::unique_lock lock(queue->mutex);
     if (finished != nullptr) {
@@ -154,7 +154,7 @@ quire_status queue_bind(quire_be_device *device, const quire_native *native, qui
     queue->device = device;
     std::lock_guard lock(device->mutex);
     pthread_t thread;
-    // The worker leaves the list under this lock, so it cannot do so before it stands there.
+    // The worker leaves the list under this lock, so it cannot do so before it has been added.
     if (int error_number = device->pool.start_queue(serve, queue, &thread)) {
         delete queue;
         return fail_os(error, QUIRE_E_OS, error_number, "the queue's thread cannot be started (%s)",

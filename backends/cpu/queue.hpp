@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// queue: work in order behind the caller's back.
+// queue: commands that run in order after the call that enqueued them has returned.
 //
 // A queue is a list of commands and one worker thread. A command is a function and a copy of its
-// arguments, so everything a caller passes may be reused when the call returns; a long list of
-// copies or fills becomes one command and parts that hold the rest of it. Commands come in slabs
-// and go back to the queue's own list, so enqueueing allocates nothing once a queue is as deep as
-// it gets.
+// arguments, so the caller may reuse everything it passed once the call returns; a long list of
+// copies or fills becomes one command followed by parts that hold the rest of it. Commands are
+// allocated in slabs and return to the queue's own free list, so enqueueing allocates nothing once
+// a queue has reached its greatest depth.
 //
-// Release   waits for nothing. What was enqueued runs on; the worker leaves after it.
-// Closing   the device's closing ends every wait for a fence that has not been reached. The rest of
+// Release   waits for nothing. Commands already enqueued still run; the worker then exits.
+// Closing   Closing the device ends every wait for a fence that has not been reached. The rest of
 //           that queue is then dropped and its fences fail; other queues run to their end.
-// Faults    a command that finds an index outside its pool stops the queue in the same way, as an
-//           illegal address stops a stream of a GPU; every later call on it says what was found.
+// Faults    A command that finds an index outside its pool stops the queue in the same way, as an
+//           illegal address stops a GPU stream; every later call on the queue reports the fault.
 //
 // Invariants
 //   (1) commands run in the order of the calls, one at a time
-//   (2) a chain of commands of one call is enqueued whole or not at all
-//   (3) once failed, a queue runs nothing and every fence it signals gets kFenceFailed
+//   (2) the commands of one call are enqueued all together or not at all
+//   (3) once failed, a queue runs nothing, and every fence that it signals gets kFenceFailed
 //
 // Threads: any; the queue's mutex guards its lists, and is never held while a command runs.
 #pragma once
@@ -49,7 +49,7 @@ using Run = void (*)(const void *arguments, quire_be_device *device, Fault *faul
 
 struct Slab;  // of commands
 
-// A part holds more arguments of the command before it, and does nothing itself.
+// A part holds more arguments for the command before it and does nothing itself.
 enum class CommandKind : uint32_t { run, part, signal, wait };
 
 struct FenceStep {
@@ -57,7 +57,7 @@ struct FenceStep {
     uint64_t value;
 };
 
-// The largest arguments are those of attention: call, pool and plan.
+// The arguments of attention are the largest: call, pool and plan.
 constexpr uint32_t kArgumentBytes = 336;
 
 struct Command {
@@ -65,7 +65,7 @@ struct Command {
     Run run;  // for CommandKind::run
     CommandKind kind;
     uint32_t reserved0;
-    quire_be_plan *plan;  // held until the command has run or was dropped; NULL = none
+    quire_be_plan *plan;  // held until the command has run or was dropped; NULL if none
     alignas(8) unsigned char arguments[kArgumentBytes];
 
     template <typename T>
@@ -112,7 +112,7 @@ struct quire_be_queue {
     std::atomic<bool> failed{false};
     quire::cpu::Fault fault;  // written once, before `failed`
 
-    // REQUIRES: the mutex is held. `count` linked commands, or NULL and nothing has changed.
+    // REQUIRES: the mutex is held. Returns `count` linked commands, or NULL and changes nothing.
     Command *take(uint32_t count);
     // REQUIRES: the mutex is held.
     void append(Command *chain, uint32_t count);

@@ -57,7 +57,7 @@ bool check_blocks(const AttendCall &call, const Row &row, int64_t begin, int64_t
     return true;
 }
 
-// Every block that the row's tokens see: without masks the first sees the oldest.
+// Checks every block that the row's tokens see: without masks, the first token sees the oldest key.
 bool check_table(const AttendCall &call, const Row &row, Fault *fault) {
     int64_t block_end = (row.length + call.pool.block_tokens - 1) / call.pool.block_tokens;
     if (block_end > call.args.block_table_stride) {

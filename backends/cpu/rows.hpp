@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// rows: whether what device memory says of the rows of an attention call can be followed.
+// rows: checks what device memory says about the rows of an attention call.
 //
-// Lengths, tables and masks are written by earlier commands, so they are looked at when the call's
-// turn comes, before anything is read through them. What cannot be seen is the size of the mask's
-// words: mask_rows may name any of them.
+// Earlier commands write the lengths, tables and masks, so these are checked when the call's turn
+// comes, before anything is read through them. The extent of the mask's words is unknown and cannot
+// be checked: mask_rows may name any of them.
 //
-// Threads: the queue's.
+// Threads: the queue's worker.
 #pragma once
 
 #include "kernels/attend_call.hpp"
@@ -14,7 +14,7 @@
 
 namespace quire::cpu {
 
-// False, with the fault, if an index would lead outside the pool, the table or the row.
+// Returns false and sets the fault if an index would lead outside the pool, the table or the row.
 bool check_rows(const AttendCall &call, Fault *fault);
 
 }  // namespace quire::cpu

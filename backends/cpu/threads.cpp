@@ -16,10 +16,10 @@ namespace quire::cpu {
 
 namespace {
 
-// About what the system takes to wake a thread: looking around for longer wastes more than sleep.
+// About the time the system takes to wake a thread: spinning for longer costs more than sleeping.
 constexpr uint64_t kSpinNs = 20'000;
 
-// The core of thread number `thread`, as a set of one.
+// The core for thread number `thread`, as a set of one core.
 cpu_set_t core_of(const cpu_set_t &allowed, uint32_t thread) {
     auto place = thread % static_cast<uint32_t>(CPU_COUNT(&allowed));
     cpu_set_t only;
@@ -38,7 +38,7 @@ cpu_set_t core_of(const cpu_set_t &allowed, uint32_t thread) {
 uint32_t core_count() {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
-    // Fails on machines with more cores than the set holds; then all that are on line count.
+    // Fails if the machine has more cores than the set holds; then all cores online count.
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
         return static_cast<uint32_t>(std::max(1, CPU_COUNT(&allowed)));
     }
@@ -147,7 +147,7 @@ void ThreadPool::run_on_host(uint32_t item_count) {
     for (uint32_t i = 0; i < task_count_; ++i) task_has_run_[i].store(false);
     gate_.open();
     options_.run_tasks(options_.run_tasks_user, task_count_, &ThreadPool::run_host_task, this);
-    // It should be empty: who is still inside would else meet the next kernel's items.
+    // The gate should be empty: a task still inside would otherwise run the next kernel's items.
     gate_.close(0);
     for (uint32_t i = 0; i < task_count_; ++i) {
         if (!task_has_run_[i].load()) ++left_out_;
@@ -178,8 +178,8 @@ HostMisuse ThreadPool::misuse() const {
 }
 
 void ThreadPool::wake_helpers(uint32_t count) {
-    // Either this sees a sleeper, or who is about to sleep sees the number: each writes before it
-    // reads, in one order for all.
+    // Either this thread sees the sleeper, or the helper about to sleep sees the new number: each
+    // writes before it reads, in one total order.
     kernel_number_.fetch_add(1);
     uint32_t sleepers = sleeper_count_.load();
     if (sleepers == 0) return;

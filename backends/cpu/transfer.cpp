@@ -15,27 +15,27 @@ namespace quire::cpu {
 
 namespace {
 
-// At 10 GB/s a piece takes 26 us, ten times what it takes to share it out.
+// At 10 GB/s a piece takes 26 us, ten times as long as handing it to a thread.
 constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
-// Other queues' kernels wait for no more than this: some milliseconds.
+// Kernels of other queues wait at most for this many pieces: a few milliseconds.
 constexpr uint64_t kPiecesPerTurn = 128;
 
-// One of a list: bytes to be copied, or to be set to one value.
+// One item of a list: bytes to copy, or to set to one value.
 struct Item {
     uint64_t dst;
-    uint64_t src;  // the value, of a fill
+    uint64_t src;  // for a fill: the value
     uint64_t size_bytes;
 };
 
 constexpr uint32_t kItemsPerCommand = (kArgumentBytes - 8) / sizeof(Item);
 
 struct ItemList {
-    uint32_t count;        // of `items`
-    uint32_t parts_count;  // of commands behind this one that hold the rest of the list
+    uint32_t count;        // items in this command
+    uint32_t parts_count;  // following commands that hold the rest of the list
     Item items[kItemsPerCommand];
 };
 
-// Does `size_bytes` of an item, behind the first `offset`.
+// Processes `size_bytes` of an item, from byte `offset`.
 using Work = void (*)(const Item &item, uint64_t offset, uint64_t size_bytes);
 
 void copy_part(const Item &item, uint64_t offset, uint64_t size_bytes) {
@@ -50,14 +50,14 @@ void fill_part(const Item &item, uint64_t offset, uint64_t size_bytes) {
 
 void skip_part(const Item &, uint64_t, uint64_t) {}
 
-// A place in a list: behind the first `offset` bytes of an item.
+// A position in a list: byte `offset` of an item.
 struct Place {
     const Command *command;
     uint32_t index;
     uint64_t offset;
 
     const ItemList &list() const { return *reinterpret_cast<const ItemList *>(command->arguments); }
-    // Goes on by `size_bytes`, and does `work` with what it passes. REQUIRES: as many are left.
+    // Advances by `size_bytes` and applies `work` to them. REQUIRES: at least that many are left.
     void pass(uint64_t size_bytes, Work work) {
         while (size_bytes != 0) {
             const Item &item = list().items[index];
@@ -78,7 +78,7 @@ struct Place {
     }
 };
 
-// The list that threads share out among them. An item of theirs is whatever piece is next.
+// The list that the threads share. Each item of the thread pool takes the next piece.
 struct SharedList {
     Work work;
     std::mutex mutex;
@@ -103,7 +103,7 @@ uint64_t sum_of_bytes(const ItemList &list) {
     return size_bytes;
 }
 
-// Pieces are run in turns that let others in.
+// Runs the pieces in several turns, so that other queues' kernels can run in between.
 template <Work work>
 void run_list(const void *arguments, quire_be_device *device, Fault *) {
     const Command *command = Command::of(arguments);
@@ -123,7 +123,7 @@ void run_list(const void *arguments, quire_be_device *device, Fault *) {
     }
 }
 
-// item_of(i): of `count`.
+// item_of(i) returns item i of `count`.
 template <typename ItemOf>
 quire_status submit_list(quire_be_queue *queue, uint32_t count, Run run, ItemOf item_of,
                          quire_error *error) {

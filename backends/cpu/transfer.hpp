@@ -2,11 +2,12 @@
 //
 // transfer: copies and fills.
 //
-// All memory of this backend is host memory, so the four kinds of copy are one. The bytes of a call
-// are cut into pieces for the device's threads, across its copies and within them, so one large
-// block and a thousand small ones take as long; what is one piece stays on the queue's own thread.
+// All memory of this backend is host memory, so the four kinds of copy are the same. The bytes of a
+// call are cut into pieces for the device's threads, across its copies and within them, so one
+// large block takes as long as a thousand small ones; a single piece stays on the queue's own
+// thread.
 //
-// Threads: as queue.
+// Threads: as in queue.
 #pragma once
 
 #include "quire/plugin/backend.h"

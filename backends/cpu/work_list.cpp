@@ -10,12 +10,12 @@ namespace quire::cpu {
 
 namespace {
 
-// A bundle of up to this many queries under one KV head reads more than it computes: on a core that
+// A bundle of at most this many queries per KV head reads more than it computes: on a core that
 // reads 16 GB/s and computes 200 GFLOP/s, f16 is read in the time of 6 queries' arithmetic.
 constexpr uint32_t kFewQueries = 16;
-constexpr uint64_t kReadingCost = 8;  // of a chunk, in queries that could be computed meanwhile
+constexpr uint64_t kReadingCost = 8;  // per chunk, in queries that could be computed meanwhile
 
-// Of works for each thread: a thread that is late by one is late by this part of the call.
+// Works per thread: a thread that finishes one work late delays the call by this fraction of it.
 constexpr uint64_t kWorksPerThread = 16;
 
 uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
@@ -34,8 +34,8 @@ Sharing::Sharing(const AttendCall &call, uint32_t thread_count)
     fair_cost_ = thread_count > 1 ? total / (kWorksPerThread * thread_count) : UINT64_MAX;
 }
 
-// Behind the tokens of one row, and of the rows behind it that share a prefix with the one before
-// them, that fit under one tile.
+// Returns the end of the bundle that begins at `token`: the tokens of its row, and of the following
+// rows that each share a prefix with the row before, as many as fit in one tile.
 uint32_t Sharing::end_of_bundle(uint32_t token) const {
     const int32_t *cu_q = array_at<const int32_t>(call_.args.cu_q);
     const auto *shared = array_at<const int32_t>(call_.args.shared_prefix);
@@ -51,11 +51,11 @@ uint32_t Sharing::end_of_bundle(uint32_t token) const {
     return static_cast<uint32_t>(end != ends_end ? *end : *(ends_end - 1));
 }
 
-// The chunks that its tokens see, and what they cost.
+// Finds the chunks that the bundle's tokens see, and their cost.
 void Sharing::look(Bundle *bundle) const {
     int64_t begin = INT64_MAX;
     int64_t end = 0;
-    int64_t most = 0;  // places that one token sees
+    int64_t most = 0;  // positions that one token sees
     const int32_t *ends = array_at<const int32_t>(call_.args.cu_q) + 1;
     const int32_t *at = std::upper_bound(ends, ends + call_.args.row_count,
                                          static_cast<int32_t>(bundle->first_token));
@@ -78,7 +78,7 @@ void Sharing::look(Bundle *bundle) const {
         chunks * std::max<uint64_t>(bundle->queries, kReadingCost) * call_.pool.kv_heads * slices;
 }
 
-// False: no token is left.
+// False if no token is left.
 bool Sharing::next_bundle(uint32_t token, Bundle *bundle) const {
     const int32_t *cu_q = array_at<const int32_t>(call_.args.cu_q);
     bundle->first_token = std::max(token, static_cast<uint32_t>(cu_q[0]));
@@ -95,7 +95,7 @@ uint32_t Sharing::kv_heads_at_once(const Bundle &bundle) const {
     return std::clamp(most, 1u, call_.pool.kv_heads);
 }
 
-// False: it is not large, or there is no room for its works or their states.
+// False if the bundle is not large, or there is no room for its works or their states.
 bool Sharing::split(const Bundle &bundle, WorkList *list) {
     uint32_t chunks = bundle.end_chunk - bundle.first_chunk;
     if (bundle.cost <= fair_cost_ || chunks < 2) return false;
@@ -141,7 +141,7 @@ bool Sharing::split(const Bundle &bundle, WorkList *list) {
     return true;
 }
 
-// False: the list is full before its last work, and the next one goes on there.
+// False if the list is full before the bundle's last work; the next list continues there.
 bool Sharing::add_whole(const Bundle &bundle, WorkList *list) {
     uint32_t heads = kv_heads_at_once(bundle);
     for (; next_kv_head_ < call_.pool.kv_heads; next_kv_head_ += heads) {

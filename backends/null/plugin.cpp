@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// null: a backend that loads, says that it has no device, and can do nothing else.
+// null: a backend that loads, reports no devices, and can do nothing else.
 //
 // Copy this to begin a backend for your hardware; "Write a backend in a day" (backends/README.md)
 // gives an order in which to fill the table. The contract is quire/plugin/backend.h, and `quire
-// conform` says how far you are.
+// conform` shows how far you are.
 //
 // Threads: any.
 
@@ -41,10 +41,10 @@ constexpr uint32_t kMinor = 1;
     return status;
 }
 
-// Yours looks for the driver here, by dlopen and never by linking it, so that the plugin loads and
-// explains itself on a machine without the hardware. No driver is 0 devices and QUIRE_OK; a driver
-// that is there and cannot be used is an error that says why. Nothing is opened yet: a process may
-// still fork.
+// Look for your driver here with dlopen; never link it, so that the plugin loads and explains
+// itself on a machine without the hardware. If there is no driver, return 0 devices and QUIRE_OK;
+// if a driver is present but cannot be used, return an error that says why. Do not open anything
+// yet: a process may still fork.
 quire_status probe(uint32_t *device_count, quire_error *error) {
     if (device_count == nullptr) return fail(error, QUIRE_E_ARG, "device_count is NULL");
     *device_count = 0;
@@ -62,22 +62,22 @@ constexpr quire_backend_api kApi = {
     .version = "0.1.0",
     .probe = probe,
 
-    // A context, and what the device is. Every object you hand out is counted, for shutdown.
+    // A context, and the device's properties. Count every object you hand out, for shutdown.
     .device_open = nullptr,
     .device_close = nullptr,
     .device_props = nullptr,
-    // Answered from one table of kernel instances, the same that plan_create refuses by.
+    // Answer from one table of kernel instances, the same table that plan_create uses to refuse.
     .query_attention = nullptr,
 
     // Zeroed, aligned to 4,096 bytes; HOST memory is what your copies read fastest (pinned).
     .mem_alloc = nullptr,
     .mem_free = nullptr,
 
-    // QUIRE_NATIVE_NONE makes a queue of your own; a kind you know binds the engine's.
+    // QUIRE_NATIVE_NONE makes a queue of your own; a kind that you know binds the engine's queue.
     .queue_bind = nullptr,
     .queue_release = nullptr,
 
-    // A 64-bit value that only grows. All ones is failure: set it when work did not run.
+    // A 64-bit value that only grows. All ones means failure: set it when work did not run.
     .fence_create = nullptr,
     .fence_destroy = nullptr,
     .fence_read = nullptr,
@@ -86,14 +86,14 @@ constexpr quire_backend_api kApi = {
     .fence_signal = nullptr,
     .fence_wait = nullptr,
 
-    // Enqueue and return. Arguments are copied; device memory that they name is read when the
-    // queue gets there.
+    // Enqueue and return. Copy the arguments; device memory that they name is read when the command
+    // runs.
     .copy = nullptr,
     .fill = nullptr,
     .kv_write = nullptr,
 
-    // All that decides a kernel is in the plan, and is refused there, never ignored: an option
-    // that you have no kernel for, too.
+    // A plan holds everything that selects a kernel. Refuse at plan_create an option that you have
+    // no kernel for; never ignore it.
     .plan_create = nullptr,
     .plan_destroy = nullptr,
     .attention = nullptr,
@@ -101,17 +101,17 @@ constexpr quire_backend_api kApi = {
     .quiesce = nullptr,
     .shutdown = nullptr,
 
-    // States of attention over parts of a context, made one, in the order of the parts. A part
-    // whose LSE is -inf may hold NaN.
+    // Merges attention states over parts of a context into one, in the order of the parts. A part
+    // with LSE -inf may hold NaN.
     .merge = nullptr,
-    // Tokens from slot to slot, as if one after another. `moves` is the host's, and read before the
-    // call returns.
+    // Moves tokens from slot to slot, as if one after another. `moves` is host memory, read before
+    // the call returns.
     .move_tokens = nullptr,
 
-    // Semaphores of the engine's own, of another API: signalled behind a queue's work, waited for.
+    // The engine's semaphores of another API: one is signalled after a queue's work, or waited for.
     .native_signal = nullptr,
     .native_wait = nullptr,
-    // The engine's own host memory, read and written by copies where it lies.
+    // The engine's own host memory, which copies read and write in place.
     .mem_import = nullptr,
 };
 
@@ -119,7 +119,8 @@ constexpr quire_backend_api kApi = {
 
 }  // namespace quire::null
 
-// Pure, and may be called any number of times: no thread, no driver, nothing kept of the host.
+// Pure; may be called any number of times: starts no thread, opens no driver, keeps nothing of the
+// host's.
 quire_status quire_backend_query_v0(const quire_host_info *host, const quire_backend_api **out,
                                     quire_error *error) {
     using namespace quire::null;

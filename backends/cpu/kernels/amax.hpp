@@ -2,17 +2,17 @@
 //
 // amax: the largest magnitude of rows of values, as quire_be_pool.amax keeps it.
 //
-// Magnitudes are compared by their bits, in which they are in order, an infinity above all numbers
-// and a NaN above it: one instruction, and nothing gets lost.
+// Magnitudes are compared by their bits, which are in the same order, with infinity above all
+// numbers and NaN above infinity: one instruction, and nothing is lost.
 //
-// Threads: any; a number may be raised by several at once.
+// Threads: any; several may raise the same number at once.
 #pragma once
 
 #include <cstdint>
 
 namespace quire::cpu {
 
-// The bits of the largest |value|; 0 of none.
+// The bits of the largest |value|; 0 if there are no values.
 uint32_t largest_magnitude(const float *values, uint32_t count);
 
 // Raises the f32 at `to` to the largest |value|.

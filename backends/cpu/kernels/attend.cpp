@@ -18,7 +18,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// More queries than this are worth a copy of the tile in f32: to convert each row again for every
+// More queries than this are worth a copy of the tile in f32: converting each row again for every
 // four of them takes longer.
 constexpr uint32_t kDirectQueries = 8;
 
@@ -76,7 +76,7 @@ class Kernel {
     uint32_t row_of(uint32_t head, uint32_t token) const {
         return (head * token_count_ + token) * work_.query_count;
     }
-    // The query head, of all, that a row of this work belongs to.
+    // The query head, among all, of a row of this work.
     uint32_t query_head(uint32_t head, uint32_t i) const {
         return (work_.first_kv_head + head) * group_ + work_.first_query + i;
     }
@@ -94,11 +94,11 @@ class Kernel {
     Format k_format_;
     Format v_format_;
     bool is_latent_;
-    const MatrixKernels *k_matrix_;  // NULL: the tile kernels do it
+    const MatrixKernels *k_matrix_;  // NULL: use the tile kernels
     const MatrixKernels *v_matrix_;
-    bool has_packs_;  // of queries, beside their rows
+    bool has_packs_;  // of queries, in addition to their rows
     uint32_t k_scale_kind_;
-    uint32_t v_scale_kind_;  // of a latent row that of K
+    uint32_t v_scale_kind_;  // NONE if latent: K's scales then serve V
     Units units_;
 };
 
@@ -145,7 +145,7 @@ void Kernel::begin_queries() {
     }
 }
 
-// Behind the last query of a pack lie zeros.
+// The rows of a pack after the last query are zeros.
 void Kernel::pack_queries() {
     for (uint32_t row = 0; row < (row_count() + kPack - 1) / kPack * kPack; ++row) {
         float *pack = s_.packed_q + size_t{row / kPack} * kPack * k_stride_ + row % kPack;
@@ -166,7 +166,7 @@ void Kernel::begin_totals() {
     std::fill_n(s_.out, size_t{row_count()} * out_stride_, 0.0f);
 }
 
-// Copies of the rows in f32.
+// Copies the rows to f32.
 TileRows Kernel::stage(const TileRows &rows, uint32_t keys, uint32_t dim, float *copies,
                        const std::byte **copied) const {
     tile_kernels_.stage(rows.format, rows.rows, keys, dim, copies);
@@ -191,7 +191,7 @@ void Kernel::score_rows(const Unit &unit, const TileRows &k, uint32_t keys) {
     tile_kernels_.score(score);
 }
 
-// Scores of many, whose queries were packed.
+// Scores of many queries, which were packed.
 void Kernel::score_columns(const Unit &unit, uint32_t keys) {
     tile_kernels_.stage_columns(k_format_, unit.k, keys, call_.pool.k_head_dim, s_.columns);
     ScoreColumns score = {};
@@ -223,8 +223,8 @@ void Kernel::score_matrix(const Unit &unit, uint32_t keys) {
     k_matrix_->score(score);
 }
 
-// V of this tile is fetched while its scores are computed, and K of the next one while its values
-// are: what is in flight and what is in use then fit into the first-level cache together.
+// V of this tile is prefetched while its scores are computed, and K of the next tile while this
+// tile's values are: data in flight and data in use then fit in the first-level cache together.
 void Kernel::compute(const Unit &unit, const Unit *next) {
     uint32_t k_dim = call_.pool.k_head_dim;
     uint32_t v_dim = call_.pool.v_head_dim;
@@ -234,7 +234,7 @@ void Kernel::compute(const Unit &unit, const Unit *next) {
     bool is_packed = is_many && has_packs_ && row_of(unit.head, unit.first) % kPack == 0;
     bool is_staged = is_many || k_dim % 16 != 0 || v_dim % 16 != 0;
     const std::byte *copied[kTileTokens];
-    // Where V is the beginning of K, for its sake too.
+    // If V is the beginning of K, K is staged for V's sake too.
     bool is_k_staged =
         is_staged && (is_latent_ ? v_matrix_ == nullptr : k_matrix_ == nullptr && !is_packed);
     TileRows k = {unit.k, k_format_};
@@ -257,8 +257,8 @@ void Kernel::compute(const Unit &unit, const Unit *next) {
     absorb(unit, v, next);
 }
 
-// What the weighing of all queries of the unit has in common. Scales are of keys and of values, so
-// they are multiplied into scores and weights, and no element of K or V is.
+// The parameters that are the same for all queries of the unit. Scales belong to keys and values,
+// so they are multiplied into scores and weights, never into elements of K or V.
 WeighTile Kernel::weighing_of(const Unit &unit) const {
     uint32_t layer = call_.args.layer;
     uint32_t head = work_.first_kv_head + unit.head;
@@ -285,7 +285,7 @@ WeighTile Kernel::weighing_of(const Unit &unit) const {
     return weighed;
 }
 
-// Scores of each query become weights.
+// Turns the scores of each query into weights.
 void Kernel::weigh(const Unit &unit) {
     float distances[kTileTokens];
     WeighTile weighed = weighing_of(unit);
@@ -293,7 +293,7 @@ void Kernel::weigh(const Unit &unit) {
         uint32_t row = row_of(unit.head, token);
         uint32_t in_unit = (token - unit.first) * work_.query_count;
         weighed.visible = unit.visible[token];
-        if (weighed.visible == 0) {  // what is computed for all leaves it alone
+        if (weighed.visible == 0) {  // absorbing for all tokens then leaves it unchanged
             std::fill_n(s_.kept + in_unit, work_.query_count, -1.0f);
             std::fill_n(s_.scores + size_t{in_unit} * kTileTokens,
                         size_t{work_.query_count} * kTileTokens, 0.0f);
@@ -318,7 +318,7 @@ void Kernel::weigh(const Unit &unit) {
     }
 }
 
-// Keys [begin, end), which tokens [first_token, end_token) see.
+// Absorbs keys [begin, end) for tokens [first_token, end_token), which all see them.
 void Kernel::absorb_run(const Unit &unit, uint32_t first_token, uint32_t end_token, uint32_t begin,
                         uint32_t end, const TileRows &v, const Ahead &ahead) {
     uint32_t in_unit = (first_token - unit.first) * work_.query_count;
@@ -345,8 +345,8 @@ Ahead Kernel::keys_ahead(const Unit *next) const {
     return {next->k, keys, bytes_of(k_format_, call_.pool.k_head_dim)};
 }
 
-// Tokens that see one run of keys each, from the same key on, share what is common to all; then,
-// and in every other case, each takes what it sees by itself.
+// If every token sees a single run of keys and all runs begin at the same key, the tokens share
+// what is common to all. Each token absorbs the rest of what it sees, or all of it, by itself.
 void Kernel::absorb(const Unit &unit, const TileRows &v, const Unit *next) {
     Ahead ahead = keys_ahead(next);
     uint64_t common = unit.visible[unit.first];
@@ -367,7 +367,7 @@ void Kernel::absorb(const Unit &unit, const TileRows &v, const Unit *next) {
     }
 }
 
-// By a matrix unit: of tokens [first, end), for which what is not seen weighs 0.
+// Absorbs with a matrix unit for tokens [first, end); a key that a token does not see has weight 0.
 void Kernel::absorb_tokens(const Unit &unit, uint32_t first, uint32_t end, Rows v,
                            const Ahead &ahead) {
     uint32_t in_unit = (first - unit.first) * work_.query_count;
@@ -385,7 +385,7 @@ void Kernel::absorb_tokens(const Unit &unit, uint32_t first, uint32_t end, Rows 
     v_matrix_->absorb(absorbed);
 }
 
-// A value that only some tokens see may be a NaN, or infinite, and 0 times that is no 0. Then each
+// A value that only some tokens see may be NaN or infinite, and 0 times that is not 0. Then each
 // token is computed by itself, with zeros where it sees nothing: the same numbers, more slowly.
 void Kernel::absorb_matrix(const Unit &unit, Rows v, const Unit *next) {
     uint64_t not_common = 0;
@@ -455,7 +455,8 @@ void Kernel::end_queries() {
     }
 }
 
-// A unit is placed before the one in front of it is computed, which fetches its keys.
+// A unit is placed before the previous one is computed, because computing that one prefetches its
+// keys.
 void Kernel::run() {
     begin_queries();
     if (!work_.states) begin_totals();
@@ -470,7 +471,7 @@ void Kernel::run() {
         if (chunk != next_chunk) {
             end_chunk(chunk);
             begin_chunk();
-            // A chunk of which nobody sees a key is nothing to fold, but has a state.
+            // A chunk with no visible key needs no fold, but has a state.
             while (++chunk < next_chunk && work_.states) end_chunk(chunk);
             chunk = next_chunk;
         }

@@ -15,12 +15,12 @@
 
 namespace quire::cpu {
 
-// What a plan fixes.
+// The parts of a call that its plan fixes.
 struct AttendPlan {
     const TileKernels *tile;
-    const MatrixKernels *k_matrix;  // NULL: the tile kernels do it
+    const MatrixKernels *k_matrix;  // NULL: the tile kernels score
     const MatrixKernels *v_matrix;
-    uint32_t q_terms;  // of a query, for k_matrix
+    uint32_t q_terms;  // per query, for k_matrix
     const Element *q;
     float scale;
     float soft_cap;             // 0 = none
@@ -28,7 +28,7 @@ struct AttendPlan {
     uint32_t q_heads;
     uint32_t flags;       // QUIRE_ATTENTION_*
     uint32_t group_kind;  // QUIRE_GROUP_*
-    uint32_t window;      // tokens, of a window or a chunk; 0 = none
+    uint32_t window;      // tokens in a window or a chunk; 0 = none
     uint32_t sink_tokens;
 };
 
@@ -38,10 +38,10 @@ struct AttendCall {
     const AttendPlan *plan;
 };
 
-// The elements of a row of q, K, V or out in f32, with zeros behind it.
+// Elements of a row of q, K, V or out in f32, with the zeros that follow it.
 constexpr uint32_t padded(uint32_t dim) { return (dim + 15) / 16 * 16; }
 
-// A device address that was checked, as an array.
+// A validated device address, as an array.
 template <typename T>
 T *array_at(uint64_t address) {
     return reinterpret_cast<T *>(address);

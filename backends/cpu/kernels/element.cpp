@@ -25,7 +25,7 @@ float f16_to_f32(uint16_t half) {
 
 uint16_t f32_to_f16(float value) {
     constexpr uint32_t kInfinity = 0x7F800000u;
-    constexpr uint32_t kTooLarge = 0x47800000u;  // 65536: no rounding brings it back
+    constexpr uint32_t kTooLarge = 0x47800000u;  // 65536: never rounds to a finite f16
     constexpr uint32_t kNormal = 0x38800000u;    // 2^-14, the smallest normal f16
     uint32_t bits = std::bit_cast<uint32_t>(value);
     auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
@@ -36,8 +36,8 @@ uint16_t f32_to_f16(float value) {
     } else if (magnitude >= kTooLarge) {
         half = 0x7C00u;
     } else if (magnitude < kNormal) {
-        // The last bit of a float near 0.5 weighs 2^-24, as the last bit of an f16 subnormal does:
-        // the addition rounds for us, and the sum's low bits are the result.
+        // The last bit of a float near 0.5 weighs 2^-24, like that of an f16 subnormal: the
+        // addition rounds for us, and the sum's low bits are the result.
         float sum = std::bit_cast<float>(magnitude) + 0.5f;
         half = std::bit_cast<uint32_t>(sum) - 0x3F000000u;
     } else {
@@ -104,7 +104,7 @@ float f8_to_f32(uint8_t code) {
         uint32_t special = magnitude == 0x7C ? 0x7F800000u : 0x7FC00000u;
         return std::bit_cast<float>(sign | special);
     }
-    // As f16_to_f32(): an f32 of the same fields, and its exponent moved by a product.
+    // As in f16_to_f32(): an f32 with the same fields, its exponent then shifted by a product.
     constexpr float kRebias =
         std::bit_cast<float>(static_cast<uint32_t>(254 - Format::kBias) << 23);
     uint32_t fields = static_cast<uint32_t>(magnitude) << (23 - Format::kFractionBits);
@@ -122,7 +122,7 @@ uint8_t f32_to_f8(float value) {
     if (magnitude > 0x7F800000u) return static_cast<uint8_t>(sign | Format::kNan);
     uint32_t code = 0;
     if (magnitude < kNormal) {
-        // As f32_to_f16(): beside a number whose last bit weighs what a subnormal's does, the
+        // As in f32_to_f16(): next to a number whose last bit weighs as much as a subnormal's, the
         // addition rounds, and the sum's low bits are the code.
         constexpr uint32_t kBeside = kNormal + (kDropped << 23);
         float sum = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kBeside);
@@ -162,7 +162,7 @@ void store_byte(const float *from, void *to, uint32_t count) {
     for (uint32_t i = 0; i < count; ++i) codes[i] = convert(from[i]);
 }
 
-// A half of a byte, its sign bit spread over the rest.
+// Sign-extends the lower half of a byte.
 float i4_to_f32(uint32_t half) {
     return static_cast<float>(static_cast<int>(half & 0xFu) - static_cast<int>((half & 8u) << 1));
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fetcher: asks for the rows of K or V that a later kernel reads, while this one computes.
+// fetcher: prefetches the rows of K or V that a later kernel reads, while this one computes.
 //
-// Included by units that are compiled for more than the baseline, so it has internal linkage
+// Included by units compiled for more than the baseline, so it has internal linkage
 // (kernels/lanes.hpp says why).
 //
 // Threads: one.
@@ -15,10 +15,10 @@
 namespace quire::cpu::QUIRE_CPU_TARGET {
 namespace {
 
-// Spreads the rows to be fetched evenly over a kernel's steps: memory that is asked for all at once
-// is waited for, and then idle. Four quarters of the rows take turns, for they mostly lie in four
-// pages, and a processor that looks ahead does so within a page: together they are read a fifth
-// faster than one after another.
+// Spreads the prefetches evenly over a kernel's steps: if all were issued at once, the kernel would
+// wait for memory, and memory would then be idle. The four quarters of the rows take turns: they
+// mostly lie in four pages, and a processor's own prefetcher works within a page, so together they
+// are read a fifth faster than one after another.
 class Fetcher {
  public:
     Fetcher(const Ahead &ahead, size_t steps)
@@ -28,7 +28,7 @@ class Fetcher {
           row_bytes_(ahead.row_bytes),
           steps_(steps != 0 ? steps : 1) {}
 
-    // `weight` steps at once.
+    // Advances by `weight` steps.
     void step(size_t weight = 1) {
         for (due_ += count_ * weight; due_ >= steps_ && next_ < count_; due_ -= steps_) {
             const std::byte *row = rows_[next_ % 4 * quarter_ + next_ / 4];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// float8: what each code of the two 8-bit floats stands for.
+// float8: the value of each code of the two 8-bit floats.
 //
 // OCP 8-bit Floating Point Specification (OFP8, 2023), sections 5.1 and 5.2: E4M3 has a bias of 7,
-// no infinity, and one NaN of each sign; E5M2 has a bias of 15 and IEEE's infinities and NaNs.
+// no infinity, and one NaN per sign; E5M2 has a bias of 15 and IEEE's infinities and NaNs.
 //
 // Threads: any; the tables are constant.
 #pragma once

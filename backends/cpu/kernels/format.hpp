@@ -13,7 +13,7 @@ namespace quire::cpu {
 
 enum class Format : uint32_t { f32, f16, bf16, i8, i4, e4m3, e5m2 };
 
-// REQUIRES: the type is one of those of element.hpp.
+// REQUIRES: the type is one of those in element.hpp.
 constexpr Format format_of(uint32_t dtype) {
     switch (dtype) {
         case QUIRE_DTYPE_F16:
@@ -33,8 +33,8 @@ constexpr Format format_of(uint32_t dtype) {
     }
 }
 
-// The number of bytes of `count` elements; of i4 an even count. Always inline: units for more than
-// the baseline use it, and their copy must not be the one that the linker keeps.
+// Bytes of `count` elements; `count` must be even for i4. Always inline: units compiled for more
+// than the baseline use it, and the linker must not keep their copy.
 [[gnu::always_inline]] constexpr uint32_t bytes_of(Format format, uint32_t count) {
     switch (format) {
         case Format::f32:

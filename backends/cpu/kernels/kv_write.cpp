@@ -29,7 +29,7 @@ void convert_row(const std::byte *from, const Element &given, std::byte *to, con
     }
 }
 
-// A row's first or last rotated_dim elements are turned, the rest converted.
+// Rotates a row's first or last rotated_dim elements and converts the rest.
 void turn_row(const std::byte *from, const Element &given, std::byte *to, const Element &kept,
               uint32_t count, const Rope &rope, const Turn &turn, bool is_at_end) {
     uint32_t rest = count - rope.rotated_dim;
@@ -39,7 +39,7 @@ void turn_row(const std::byte *from, const Element &given, std::byte *to, const 
     given.load(from + turned_at * given.size_bytes, values, rope.rotated_dim);
     apply_turn(rope, turn, values);
     kept.store(values, to + turned_at * kept.size_bytes, rope.rotated_dim);
-    // Of q, which is turned in place, the rest stays where it is.
+    // q is rotated in place, so its other elements stay as they are.
     if (from == to) return;
     convert_row(from + rest_at * given.size_bytes, given, to + rest_at * kept.size_bytes, kept,
                 rest);
@@ -55,20 +55,20 @@ void turn_queries(const KvWriteCall &call, int64_t token, const Turn &turn) {
     }
 }
 
-// Part of a row as f32: the first elements of it that are given, and how they are turned.
+// Part of an input row, and how it is rotated when it is loaded as f32.
 struct Part {
     const std::byte *given;
     uint32_t count;
-    const Turn *turn;  // NULL: not at all
-    bool is_at_end;    // what is turned
+    const Turn *turn;  // NULL: not rotated
+    bool is_at_end;    // the rotated elements
 };
 
-// A side of a pool: where its rows' scales come from, and where a row lies.
+// K or V of a pool: where the scales of its rows come from, and where a row lies.
 struct Side {
     const Element &kept;
     uint32_t scale_kind;
     int64_t scale_offset;
-    uint32_t index;  // 0 of K, 1 of V
+    uint32_t index;  // 0 for K, 1 for V
     std::byte *row;
 };
 
@@ -89,7 +89,7 @@ void load_part(const KvWriteCall &call, const Part &part, float *values) {
     apply_turn(*call.rope, *part.turn, values + (part.is_at_end ? rest : 0));
 }
 
-// Makes codes of a row that lies in one or two parts, one behind the other.
+// Stores a row, given in one or two consecutive parts, as codes.
 void write_codes(const KvWriteCall &call, const Side &side, uint32_t head, TokenPlace token,
                  const Part &first, const Part &second) {
     float values[kMaxLatentKDim];
@@ -106,7 +106,7 @@ void write_codes(const KvWriteCall &call, const Side &side, uint32_t head, Token
     *row_scale_at(call.pool, side.scale_offset, call.args.layer, head, token) = scale;
 }
 
-// Raises the largest magnitude of a head's side by a row that lies in one or two parts.
+// Raises the largest magnitude of a head's K or V by a row that is given in one or two parts.
 void note_magnitude(const KvWriteCall &call, uint32_t side, uint32_t head, const Part &first,
                     const Part &second) {
     float values[kMaxLatentKDim];
@@ -152,7 +152,7 @@ void write_heads(const KvWriteCall &call, int64_t t, TokenPlace token, const Tur
     }
 }
 
-// The latent, and behind it the rotated part of the key.
+// Writes the latent, followed by the rotated part of the key.
 void write_latent(const KvWriteCall &call, int64_t t, TokenPlace token, const Turn *turn) {
     const quire_be_kv_write &args = call.args;
     int64_t size_bytes = call.given->size_bytes;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kv_write: puts the K and V of new tokens into their slots, turned by their positions and
+// kv_write: writes the K and V of new tokens into their slots, rotated by their positions and
 // converted to the pool's formats.
 //
-// A K that is turned is turned in f32 and rounded once, when it is stored. What is not turned and
-// of the pool's own format is copied bit for bit. A row of codes is turned, then scaled
-// (scale.hpp). Magnitudes (amax.hpp) are of the turned values, before any of that, and not of the
-// null block: engines pad there, with anything.
+// K with a rope is rotated in f32 and rounded once, when it is stored. Values that are not rotated
+// and already have the pool's format are copied bit for bit. A row of codes is rotated, then scaled
+// (scale.hpp). Magnitudes (amax.hpp) are taken after the rotation and before any rounding or
+// scaling. They leave out the null block, where engines pad with anything.
 //
 // Threads: calls on different slots and queries may run side by side.
 #pragma once
@@ -23,7 +23,7 @@ struct KvWriteCall {
     const Element *given;
     const Element *k;
     const Element *v;
-    // Of the plan; NULL without a rope.
+    // From the plan; NULL without a rope.
     const Rope *rope;
     const Element *q;
     uint64_t q_heads;

@@ -49,7 +49,7 @@ inline Lanes fma(Lanes a, Lanes b, Lanes c) {
 inline Lanes larger(Lanes a, Lanes b) {
     return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
 }
-// All ones in the lanes whose bit of the eight is set.
+// All ones in each lane whose bit among the lowest eight is set.
 inline __m256 spread(uint32_t bits) {
     const __m256i each = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     __m256i chosen = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), each);
@@ -134,7 +134,7 @@ inline Lanes from_halves(__m256i halves) {
     return {_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
             _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
 }
-// e4m3 times 2^-8; lanes_avx512.hpp says how.
+// e4m3 times 2^-8; lanes_avx512.hpp explains how.
 inline Lanes load_e4m3(const std::byte *from) {
     __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(sixteen_bytes(from)), 7);
     __m256i next = _mm256_add_epi16(wide, _mm256_set1_epi16(0x80));

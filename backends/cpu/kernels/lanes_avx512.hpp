@@ -27,9 +27,9 @@ inline Lanes sub(Lanes a, Lanes b) { return _mm512_sub_ps(a, b); }
 inline Lanes mul(Lanes a, Lanes b) { return _mm512_mul_ps(a, b); }
 inline Lanes div(Lanes a, Lanes b) { return _mm512_div_ps(a, b); }
 inline Lanes fma(Lanes a, Lanes b, Lanes c) { return _mm512_fmadd_ps(a, b, c); }
-// b where one of them is a NaN.
+// Returns b where either is a NaN.
 inline Lanes larger(Lanes a, Lanes b) { return _mm512_max_ps(a, b); }
-// The lanes of a whose bits are set, of b else.
+// Takes the lanes of a whose bits are set, and the others of b.
 inline Lanes select(LaneMask mask, Lanes a, Lanes b) { return _mm512_mask_blend_ps(mask, b, a); }
 inline LaneMask below(Lanes a, Lanes b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 inline Lanes rounded(Lanes a) {
@@ -45,29 +45,29 @@ inline float sum(Lanes a) {
 }
 inline float top(Lanes a) { return _mm512_reduce_max_ps(a); }
 
-// The next four add what sum() adds, for two at once. A blend beside one shuffle, not two shuffles,
-// where the order allows it: only one port shuffles.
+// The next four add in the order of sum(), for two inputs at once. Where the order allows it they
+// use a blend and one shuffle, not two shuffles: only one port shuffles.
 // Lanes 0-7 are a's, 8-15 b's.
 inline Lanes add_halves(Lanes a, Lanes b) {
     return add(_mm512_mask_blend_ps(0xFF00, a, b), _mm512_shuffle_f32x4(a, b, 0x4E));
 }
-// Four lanes each of the two in a, then of the two in b.
+// Four lanes for each of the two in a, then for each of the two in b.
 inline Lanes add_quarters(Lanes a, Lanes b) {
     return add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
 }
-// In each four lanes, two of a and two of b.
+// In each group of four lanes, two for a and two for b.
 inline Lanes add_pairs(Lanes a, Lanes b) {
     return add(_mm512_mask_blend_ps(0xCCCC, a, b), _mm512_shuffle_ps(a, b, 0x4E));
 }
 inline Lanes add_singles(Lanes a, Lanes b) {
     return add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
 }
-// Lanes 4 i to 4 i + 3 are those of a[4 i].
+// Lanes 4 i to 4 i + 3 belong to a[4 i].
 inline Lanes four_sums(const Lanes *a) {
     return add_quarters(add_halves(a[0], a[4]), add_halves(a[8], a[12]));
 }
 
-// to[i] = sum(a[i]) of sixteen.
+// to[i] = sum(a[i])
 inline void sums(const Lanes (&a)[16], float (&to)[16]) {
     Lanes pairs = add_pairs(four_sums(a), four_sums(a + 1));
     Lanes others = add_pairs(four_sums(a + 2), four_sums(a + 3));
@@ -116,8 +116,8 @@ inline Lanes load_i8(const std::byte *from) {
     __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
-// Each lane gets the four bytes that hold its nibble, moves it to the bottom, and looks it up: the
-// permutation reads the lowest four bits of an index only.
+// Each lane gets the four bytes that hold its nibble, shifts it to the bottom, and looks it up: the
+// permutation reads only the lowest four bits of an index.
 inline Lanes load_i4(const std::byte *from) {
     const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
     const __m512i places =
@@ -129,14 +129,14 @@ inline Lanes load_i4(const std::byte *from) {
     return _mm512_permutexvar_ps(_mm512_srlv_epi32(nibbles, places), values);
 }
 
-// e4m3 times 2^-8, by way of f16: a subnormal is one there too. The sign's second copy stands in
-// the exponent's highest bit, but for the code of NaN, whose magnitude is all ones: there the
-// addition carries into that bit, and f16 has a NaN too.
+// e4m3 times 2^-8, through f16, where a subnormal is subnormal too. Sign extension leaves a second
+// copy of the sign in the exponent's highest bit. The xor clears it, except for the code of NaN,
+// whose magnitude is all ones: there the addition carries into that bit, and f16 has a NaN too.
 inline Lanes load_e4m3(const std::byte *from) {
     __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from));
     __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7);
     __m256i next = _mm256_add_epi16(wide, _mm256_set1_epi16(0x80));
-    // where the bit of 0x4000 is set, wide ^ next, else wide
+    // wide ^ next in the bit 0x4000, wide in the others
     return _mm512_cvtph_ps(_mm256_ternarylogic_epi32(wide, next, _mm256_set1_epi16(0x4000), 0x78));
 }
 // e5m2 is the upper half of f16.

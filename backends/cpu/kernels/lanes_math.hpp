@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lanes_math: the exponential function and the hyperbolic tangent, of sixteen numbers at once.
+// lanes_math: the exponential function and the hyperbolic tangent of sixteen numbers at once.
 //
-// Polynomials of Cephes (S. Moshier, expf and tanhf, netlib.org/cephes): within 2 units in the last
-// place of what is true.
+// Polynomials from Cephes (S. Moshier, expf and tanhf, netlib.org/cephes), accurate to 2 units in
+// the last place.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -13,7 +13,7 @@
 namespace quire::cpu::QUIRE_CPU_TARGET {
 namespace {
 
-// e^a; below e^-104, which rounds to 0, it is 0. Of a NaN a NaN.
+// e^a; 0 if a is below -104, where e^a rounds to 0; NaN for NaN.
 //     e^a = 2^n e^r      n = a / ln 2, rounded      r = a - n ln 2, ln 2 in two parts
 inline Lanes exponential(Lanes a) {
     Lanes x = larger(all(-104.0f), a);
@@ -31,7 +31,7 @@ inline Lanes exponential(Lanes a) {
 
 inline Lanes magnitude(Lanes a) { return larger(a, sub(all(0.0f), a)); }
 
-// Near 0 a polynomial, which keeps small numbers' digits; elsewhere 1 - 2 / (e^2|a| + 1).
+// Near 0 a polynomial, which keeps the digits of small numbers; else 1 - 2 / (e^2|a| + 1).
 inline Lanes tangent(Lanes a) {
     Lanes size = magnitude(a);
     Lanes square = mul(a, a);

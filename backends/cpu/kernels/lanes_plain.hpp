@@ -2,8 +2,8 @@
 //
 // lanes_plain: lanes.hpp in vectors of 128 bits, which every 64-bit processor has: SSE2, NEON.
 //
-// Written in the compiler's own vector types. Only what they cannot say differs: one instruction
-// for a * b + c, and f16, which NEON converts and SSE2 does not.
+// Uses the compiler's own vector types. Only what they cannot express differs: one instruction for
+// a * b + c, and f16, which NEON converts and SSE2 does not.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -90,7 +90,7 @@ inline LaneMask below(Lanes a, Lanes b) {
     }
     return static_cast<LaneMask>(mask);
 }
-// To the nearest even: a sum with 1.5 * 2^23 has no fraction left. REQUIRES: |a| < 2^22.
+// Rounds to nearest even: a sum with 1.5 * 2^23 has no fraction. REQUIRES: |a| < 2^22.
 inline Lanes rounded(Lanes a) {
     const Lanes large = all(0x1.8p23f);
     return sub(add(a, large), large);
@@ -140,7 +140,7 @@ inline Lanes load_f16(const std::byte *from) {
     });
 }
 #else
-// As f16_to_f32 of element.cpp, four at a time.
+// As f16_to_f32 in element.cpp, four at a time.
 inline Four widen_f16(FourInts halves) {
     FourInts sign = (halves & 0x8000) << 16;
     FourInts magnitude = (halves & 0x7FFF) << 13;

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// matrix: scores and values of one tile and one KV head by products of whole matrices, where a
-// processor has a unit for them (AMX). A table of functions beside that of kernels/tile: over codes
-// always, over K and V of 16 bits on a device that was opened with QUIRE_DEVICE_FAST_16BIT.
+// matrix: scores and values of one tile and one KV head as matrix products, for processors with a
+// matrix unit (AMX). A table of functions next to that of kernels/tile: used for codes always, and
+// for 16-bit K and V on a device opened with QUIRE_DEVICE_FAST_16BIT.
 //
 // Such a unit multiplies int8 by int8 with sums in int32, or bf16 by bf16 with sums in f32. Codes
-// are one or the other without loss, bf16 is itself, and f16 is the sum of two bf16, of 8 of its 11
-// bits and of the others. What meets them, a query or the weights of a tile, is f32 and is split
-// into terms first, each of which is small enough:
+// convert to one of these without loss, bf16 is used as it is, and f16 is the sum of two bf16: one
+// holds 8 of its 11 bits, the other the rest. The other operand, a query or the weights of a tile,
+// is f32 and is first split into terms that are small enough:
 //     for int8 and int4       x = f (65536 a + 256 b + c) + e with int8 a, b, c and f = max|x| / m,
 //                             m = 8355000: digits to the base of 256, balanced around 0;
 //                             |e| <= f / 2 < 2^-23.9 max|x|
 //     for floats              x = a + b + c, each the upper half of what is left of x: nothing is
-//                             lost, but what is below 2^-126
+//                             lost, except below 2^-126
 // Products of int8 are exact: |sum| <= 128 * 128 * 576 < 2^24. So a score over floats is as good as
-// one in f32, and one over int8 or int4 differs from the exact one by at most
-// 2^-23.9 max|q| sum|code|: less than f32's own rounding, unless one element of q is thousands of
-// times as large as the rest and its codes are small. Even then it is as if the code beside that
-// element were another by 2^-23.9 sum|code|, at 128 dims a thousandth at most, where rounding K to
-// codes has moved it by up to a half.
+// one in f32, and one over int8 or int4 differs from the exact one by at most 2^-23.9 max|q|
+// sum|code|: less than f32's own rounding, unless one element of q is thousands of times as large
+// as the rest and its codes are small. Even then the effect is that of changing the code at that
+// element by 2^-23.9 sum|code|, at 128 dims a thousandth at most, whereas rounding K to codes has
+// moved it by up to a half.
 //
-// Why three terms of a weight: with two of 8 bits it is right to 2^-17, and a result over few keys
-// to no more, where one in f32 is right to 2^-24. Of a query over K of 16 bits there are as many as
-// its type has bits for, terms_of(): one of bf16, two of f16, three of f32, and none is rounded.
+// Why three terms per weight: two terms of 8 bits are accurate to 2^-17, and so is a result over
+// few keys, whereas f32 is accurate to 2^-24. A query over 16-bit K has as many terms as the bits
+// of its type need, terms_of(): one for bf16, two for f16, three for f32; none of them is rounded.
 //
-// An infinity of e5m2, f16 or bf16, which no kv_write of finite numbers within the type's range
-// makes, counts as a NaN: a term of 0 may meet it.
+// An infinity in e5m2, f16 or bf16 counts as a NaN, since a term of 0 may meet it. kv_write makes
+// none from finite numbers within the type's range.
 //
 // Order: operands are [rows][contracted] and [contracted][16 columns]; the columns of scores are
-// keys, those of results dims. The unit takes two (bf16) or four (int8) contracted elements of one
-// column at a time, side by side, and rows of K or V are interleaved for it: codes of less than its
-// size are made larger afterwards, all even elements and all odd ones by themselves. So
-// terms have that order too: even elements before odd ones in each group.
+// keys, those of results are dims. The unit takes two (bf16) or four (int8) contracted elements of
+// one column at a time, side by side, so rows of K or V are interleaved for it. Codes smaller than
+// that are widened afterwards, all even elements and all odd ones separately. So terms are in that
+// order too: even elements before odd ones in each group.
 //
-// How arithmetic is fixed, whatever is computed together: by the format alone. A sum of bf16 takes
-// the pairs in rising order of the group; a key that a query does not see has weight 0 there.
+// The format alone fixes the order of arithmetic, whatever else is computed together. A sum of bf16
+// takes the pairs in rising order of the group; a key that a query does not see has weight 0.
 //
 // Threads: any, each between its own begin() and end().
 #pragma once
@@ -47,9 +47,9 @@
 
 namespace quire::cpu {
 
-constexpr uint32_t kTerms = 3;  // of a number that meets K or V, at most
+constexpr uint32_t kTerms = 3;  // terms of a query or weight, at most
 
-// Of a query of this type, over K of this format.
+// Terms of a query of this type over K of this format.
 constexpr uint32_t terms_of(Format q, Format k) {
     bool is_half = k == Format::f16 || k == Format::bf16;
     if (!is_half || q == Format::f32) return kTerms;
@@ -71,9 +71,9 @@ constexpr uint32_t term_bytes(Format format, uint32_t count) {
     }
 }
 
-// Room for sixteen rows of K in the unit's order, and for 64 keys' V a few results wide. Not more:
-// what is written and read again at once has to stay in the first-level cache, for what comes from
-// behind it waits in line with what is fetched from memory.
+// Room for sixteen rows of K in the unit's order, and for V of 64 keys, a few results wide. No
+// more: what is written and soon read again must stay in the first-level cache, because loads from
+// the next level queue behind those from memory.
 constexpr size_t kOperandBytes = size_t{term_bytes(Format::f16, 576)} * 2 * 16;
 
 struct MatrixScratch {
@@ -86,7 +86,7 @@ struct MatrixScratch {
 struct MatrixScore {
     Format format;
     uint32_t dim;
-    uint32_t terms;        // of a query
+    uint32_t terms;        // per query
     const std::byte *q;    // [queries][terms][term_bytes]
     const float *factors;  // [queries]
     uint32_t queries;      // at most 64
@@ -101,7 +101,7 @@ struct MatrixAbsorb {
     Format format;
     uint32_t dim;
     const float *weights;  // [queries][kTileTokens], 0 where a key is not seen
-    const float *kept;     // [queries]: what is left of a result so far; < 0: sees no key
+    const float *kept;     // [queries]: factor for the result so far; < 0: sees no key
     uint32_t queries;      // at most 64
     Rows v;                // finite where some query does not see it
     float *out;            // [queries], out_stride elements apart
@@ -112,17 +112,19 @@ struct MatrixAbsorb {
 
 struct MatrixKernels {
     const char *name;  // of the unit
-    // What the unit keeps for a thread between calls; `queries` is the most that a call has.
+    // Sets up and releases the unit's state for a thread; `queries` is the most that a call has.
     void (*begin)(uint32_t queries);
     void (*end)();
-    // `count` terms of numbers that have no more, and what their products are to be multiplied by.
+    // Splits numbers that need no more than `count` terms; products with them must be multiplied by
+    // *factor.
     void (*split)(Format format, const float *values, uint32_t value_count, uint32_t count,
                   std::byte *terms, float *factor);
     // scores[i][j] = q[i] . k[j]
     void (*score)(const MatrixScore &tile);
-    // out[i] = kept[i] out[i] + sum weights[i][j] v[j]. NULL, as the next: the unit only scores.
+    // out[i] = kept[i] out[i] + sum weights[i][j] v[j]. NULL, like the next, if the unit only
+    // scores.
     void (*absorb)(const MatrixAbsorb &tile);
-    // Whether no element of the rows whose bits are set is infinite or a NaN.
+    // True if no element of the rows whose bits are set is infinite or a NaN.
     bool (*are_finite)(Format format, Rows rows, uint64_t which, uint32_t dim);
 };
 

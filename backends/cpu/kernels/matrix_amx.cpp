@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled for AMX and AVX-512. As kernels/tile.cpp, nothing here may have external linkage but the
-// table.
+// Compiled for AMX and AVX-512. As in kernels/tile.cpp, only the table may have external linkage.
 //
-// Tiles: 0 to 3 hold sums, 4 and 5 terms, 6 and 7 operands. Of 16 rows 15 are terms: of five
-// queries, or where a query has fewer terms of more.
+// Tiles 0 to 3 hold sums, 4 and 5 terms, 6 and 7 operands. Up to 15 of a tile's 16 rows are terms:
+// three for each of five queries, or fewer for each of more queries.
 
 #include <cstring>
 
@@ -18,12 +17,12 @@ namespace quire::cpu::QUIRE_CPU_TARGET {
 
 namespace {
 
-constexpr size_t kQueriesAtOnce = 5;  // of kTerms
+constexpr size_t kQueriesAtOnce = 5;  // of kTerms each
 constexpr size_t kRows = kQueriesAtOnce * kTerms;
-constexpr float kMostDigits = 8355000.0f;  // 127.5 * 65536 less what rounding may add
+constexpr float kMostDigits = 8355000.0f;  // 127.5 * 65536 minus what rounding may add
 
-// In steps of a fetcher, whose unit is what four rows take to be interleaved: four products of
-// tiles, and what becomes of a query's sums.
+// Costs in steps of a fetcher, one of which is the time to interleave four rows: of four products
+// of tiles, of processing a query's sums, and of splitting its weights.
 constexpr size_t kProductWeight = 3;
 constexpr size_t kSumsWeight = 1;
 constexpr size_t kSplitWeight = 2;
@@ -32,7 +31,7 @@ constexpr size_t groups_of(size_t queries, size_t at_once) {
     return (queries + at_once - 1) / at_once;
 }
 
-// sums kSums += terms times an operand, all in tiles.
+// sums kSums += terms * operand, all in tiles.
 template <Format format, int kSums, int kTermsTile, int kOperandTile>
 inline void multiply() {
     if constexpr (is_integer(format)) {
@@ -50,8 +49,8 @@ inline void clear_sums() {
     clear_tile<3>();
 }
 
-// Terms of up to four groups of queries, kGroups of them and `group` bytes apart, by sixteen keys:
-// each 64 bytes of the terms meet a tile of each part. sums: [kGroups][kRows][16].
+// Multiplies the terms of up to four groups of queries, kGroups of them and `group` bytes apart, by
+// sixteen keys: each 64 bytes of the terms meet a tile of each part. sums: [kGroups][kRows][16].
 template <Format format, size_t kGroups>
 inline void multiply_queries(const std::byte *terms, size_t terms_stride, size_t group,
                              const std::byte *tiles, std::byte *sums) {
@@ -83,7 +82,8 @@ inline void multiply_queries(const std::byte *terms, size_t terms_stride, size_t
     order_memory();
 }
 
-// Terms of five queries' weights by a slab. sums: [5][kTerms][64], sums_stride bytes a term.
+// Multiplies the terms of five queries' weights by a slab. sums: [5][kTerms][64], sums_stride bytes
+// per term.
 template <Format format>
 inline void multiply_slab(const std::byte *terms, size_t terms_stride, const std::byte *slab,
                           std::byte *sums, size_t sums_stride) {
@@ -109,7 +109,7 @@ inline void multiply_slab(const std::byte *terms, size_t terms_stride, const std
     order_memory();
 }
 
-// The sum of what a query's terms gave, sixteen columns from `at` on.
+// Combines the sums of a query's terms into one, for sixteen columns from `at` on.
 template <Format format, size_t kCount>
 inline Lanes sum_of_terms(const std::byte *at, size_t stride) {
     if constexpr (is_integer(format)) {
@@ -146,15 +146,15 @@ void split_digits(const float *values, size_t count, size_t bytes, std::byte *te
                   float *factor) {
     float most = magnitude(values, count);
     bool is_finite = most < __builtin_inff();
-    // Below this the quotient would be infinite; what is lost is nothing beside it.
+    // Below this the quotient could overflow; the loss is negligible.
     bool is_tiny = most < 0x1p-100f;
     float by = is_tiny || !is_finite ? 0.0f : kMostDigits / most;
     *factor = is_finite ? most / kMostDigits : __builtin_nanf("");
     const Bytes half = _mm512_set1_epi32(0x00808080);
     for (size_t at = 0; at < bytes; at += 16) {
         Lanes scaled = mul(arranged<kGroup>(values, at, count), all(by));
-        // With half of the base added to each digit none is below 0; flipping that bit takes it
-        // away again.
+        // Adding half of the base to each digit makes every digit non-negative; flipping that bit
+        // subtracts it again.
         Bytes digits = _mm512_xor_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(scaled), half), half);
         auto *to = reinterpret_cast<__m128i *>(terms + at);
         auto *second = reinterpret_cast<__m128i *>(terms + bytes + at);
@@ -169,7 +169,7 @@ inline void store_upper(std::byte *to, Lanes a) {
     _mm256_store_si256(reinterpret_cast<__m256i *>(to), upper_halves(a));
 }
 
-// The first `count` of three terms; the others are 0 if the values' type says so.
+// Stores the first `count` of three terms; the values' type guarantees that the others are 0.
 template <size_t kGroup>
 void split_halves(const float *values, size_t value_count, size_t bytes, uint32_t count,
                   std::byte *terms) {
@@ -202,8 +202,8 @@ void split(Format format, const float *values, uint32_t value_count, uint32_t co
 // Scores.
 // ------------------------------------------------------------------------------------------
 
-// Scores of kGroups groups of queries, from `query` on, and of sixteen keys, from `key` on; kCount
-// terms each.
+// Scores of kGroups groups of queries, from `query` on, over sixteen keys, from `key` on, with
+// kCount terms each.
 template <Format format, size_t kCount, size_t kGroups>
 void score_queries(const MatrixScore &t, size_t query, size_t key, Fetcher *fetcher) {
     constexpr size_t kAtOnce = kRows / kCount;
@@ -245,7 +245,7 @@ void score_format(const MatrixScore &t) {
 // Values.
 // ------------------------------------------------------------------------------------------
 
-// Weights are contracted with whole rows, so int4's come as they are.
+// Weights are contracted with whole rows, so those for int4 are not rearranged.
 constexpr Format weights_format(Format format) {
     return format == Format::i4 ? Format::i8 : format;
 }
@@ -254,7 +254,7 @@ inline void take(float kept, Lanes sum, float factor, float *out) {
     store(out, fma(sum, all(factor), mul(all(kept), load(out))));
 }
 
-// Takes the sums of kSlabs slabs into what one query has so far: `vectors` of sixteen results.
+// Adds the sums of kSlabs slabs to one query's result so far: `vectors` of sixteen elements.
 template <Format format>
 inline void take_slabs(const std::byte *sums, size_t stride, float kept, float factor, float *out,
                        size_t vectors) {
@@ -330,7 +330,8 @@ void absorb_format(const MatrixAbsorb &t) {
 // Rows.
 // --------------------------------------------------------------------------------------------
 
-// Elements whose bits under the mask are all ones are no numbers.
+// True if `same` holds for no line of these rows. An element whose bits under the mask are all ones
+// is infinite or a NaN.
 template <typename Same>
 bool no_line(Rows rows, uint64_t which, size_t row_bytes, Same same) {
     for (; which != 0; which &= which - 1) {
@@ -381,7 +382,7 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// Rows for the terms of weights; those of queries, where a query has fewer, take no more.
+// Configures rows for the terms of weights; queries with fewer terms need no more rows.
 void begin(uint32_t queries) {
     size_t most = queries < kQueriesAtOnce ? queries : kQueriesAtOnce;
     TileConfig config = {};

@@ -13,12 +13,12 @@ namespace quire::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr uint32_t kPiece = 256;  // elements of a row that are summed at once
+constexpr uint32_t kPiece = 256;  // elements of a row summed at once
 
 // Weight i is exp(lse_i - top) / sum.
 struct Weights {
     float top;
-    float sum;  // 0: no part saw a key
+    float sum;  // 0 if no part saw a key
 };
 
 Weights weigh(const MergeCall &call, uint64_t row, uint64_t row_count) {
@@ -34,7 +34,7 @@ Weights weigh(const MergeCall &call, uint64_t row, uint64_t row_count) {
     return weights;
 }
 
-// Elements [first, first + count) of a row.
+// Merges elements [first, first + count) of a row.
 void merge_piece(const MergeCall &call, uint64_t row, uint64_t row_count, uint32_t first,
                  uint32_t count, const Weights &weights) {
     const Element &element = *call.element;
@@ -65,7 +65,7 @@ void merge_rows(const MergeCall &call, uint64_t begin, uint64_t end) {
             uint32_t count = std::min(kPiece, call.args.head_dim - first);
             merge_piece(call, row, row_count, first, count, weights);
         }
-        // Last: it may be one of those that were read.
+        // Written last: it may be one of those that were read.
         if (lses != nullptr) lses[row] = weights.top + std::log(weights.sum);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// merge: states of attention over parts of a context, made one.
+// merge: combines attention states over parts of a context into one.
 //
 //     lse = log sum exp(lse_i)      out = sum exp(lse_i - lse) part_i
 // (Ye et al., FlashInfer, arXiv 2501.01005, section 2.2), in the order of the parts. A part with
@@ -19,8 +19,8 @@ struct MergeCall {
     const Element *element;
 };
 
-// Rows [begin, end), each a head of a token. A place of out is written when all parts of it were
-// read, so `out` may be one of the parts, and `lse` one of lses.
+// Merges rows [begin, end); a row is one head of one token. An element of out is written after all
+// parts of it were read, so `out` may be one of the parts, and `lse` one of lses.
 void merge_rows(const MergeCall &call, uint64_t begin, uint64_t end);
 
 }  // namespace quire::cpu

@@ -19,13 +19,13 @@ void move_token(const quire_be_pool &pool, const quire_be_move &move) {
     bool has_k_scale = pool.k_scale_kind == QUIRE_SCALE_TOKEN_HEAD;
     bool has_v_scale = has_v && pool.v_scale_kind == QUIRE_SCALE_TOKEN_HEAD;
     auto move_scale = [&](int64_t offset, uint32_t layer, uint32_t head) {
-        // As bytes: a NaN that signals is moved as it is.
+        // As bytes, so that a signalling NaN is kept.
         std::memmove(row_scale_at(pool, offset, layer, head, to),
                      row_scale_at(pool, offset, layer, head, from), sizeof(float));
     };
     for (uint32_t layer = 0; layer < pool.layer_count; ++layer) {
         for (uint32_t head = 0; head < pool.kv_heads; ++head) {
-            // A slot may be moved to where it is.
+            // Source and destination may be the same slot.
             std::memmove(k_row(pool, layer, head, to), k_row(pool, layer, head, from), k_bytes);
             if (has_k_scale) move_scale(pool.k_scale_offset, layer, head);
             if (has_v_scale) move_scale(pool.v_scale_offset, layer, head);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// move: a token's K and V of all layers from one slot of a pool to another, with the scales that
-// are its own.
+// move: copies a token's K and V in all layers from one slot of a pool to another, with its own
+// scales.
 //
 // Threads: moves of one pool run one after another.
 #pragma once

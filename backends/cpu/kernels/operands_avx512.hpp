@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// operands_avx512: rows of K and V in the order that a matrix unit wants (kernels/matrix.hpp).
+// operands_avx512: rows of K and V in the order that a matrix unit needs (kernels/matrix.hpp).
 //
-// A format is read 64 bytes of a row at a time. Where its elements are smaller than what the unit
-// multiplies, widen() makes two registers of one, its even and its odd elements; which those are
-// decides in what order the terms of the other operand come, and arranged() gives that order.
-// Of f16, which no unit here multiplies, part_halves() makes two bf16 that add up to it.
+// A format is read 64 bytes of a row at a time. If its elements are smaller than what the unit
+// multiplies, widen() makes two registers from one, of its even and its odd elements. This
+// determines the order of the other operand's terms, which arranged() produces. No unit here
+// multiplies f16, so part_halves() splits each f16 into two bf16 that add up to it.
 //
-// Included by units that are compiled for more than the baseline: internal linkage only.
+// Included by units compiled for more than the baseline: internal linkage only.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -30,9 +30,9 @@ using Bytes = __m512i;
 
 constexpr bool is_integer(Format format) { return format == Format::i8 || format == Format::i4; }
 constexpr bool is_half(Format format) { return format == Format::f16 || format == Format::bf16; }
-// Made larger for the unit: two registers for one, of different elements.
+// True if elements are widened for the unit: one register becomes two, of different elements.
 constexpr bool is_wide(Format format) { return format != Format::i8 && !is_half(format); }
-// How many operands make one number: all meet the same terms.
+// Operands per number; all of them meet the same terms.
 template <Format format>
 constexpr size_t kParts = format == Format::f16 ? 2 : 1;
 
@@ -42,7 +42,7 @@ constexpr size_t kLine = 64;
 
 inline void store_line(std::byte *to, Bytes line) { _mm512_store_si512(to, line); }
 
-// The first `count` bytes of a line, zeros behind them.
+// A mask of the first `count` bytes of a line.
 inline __mmask64 line_mask(size_t count) {
     return count >= kLine ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
 }
@@ -55,14 +55,15 @@ inline Lanes upper_half(Lanes a) {
 inline __m256i upper_halves(Lanes a) {
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(a), 16));
 }
-// What is left of it; of an infinity 0, for its rest would be a NaN.
+// What the upper half leaves of a; 0 for an infinity, whose rest would be a NaN.
 inline Lanes rest_of(Lanes a) {
     constexpr int kInfinite = 0x18;
     __mmask16 is_other = _knot_mask16(_mm512_fpclass_ps_mask(a, kInfinite));
     return _mm512_maskz_sub_ps(is_other, a, upper_half(a));
 }
 
-// Thirty-two f16 in two bf16 each: of 11 bits the first 8, and the others. Nothing is lost.
+// Splits each of thirty-two f16 into two bf16: the first 8 of its 11 bits, and the rest. Nothing is
+// lost.
 inline void part_halves(Bytes halves, Bytes *first, Bytes *second) {
     Lanes low = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
     Lanes high = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
@@ -71,7 +72,7 @@ inline void part_halves(Bytes halves, Bytes *first, Bytes *second) {
                                  upper_halves(rest_of(high)), 1);
 }
 
-// A float of 8 bits without its sign, as the bits of a bf16, which has all of them.
+// The code of an 8-bit float without its sign, as the bits of a bf16, which is exact.
 constexpr uint16_t bf16_of(uint32_t code, uint32_t mantissa_bits, uint32_t bias,
                            bool has_infinity) {
     uint32_t exponent = code >> mantissa_bits;
@@ -90,7 +91,7 @@ constexpr uint16_t bf16_of(uint32_t code, uint32_t mantissa_bits, uint32_t bias,
                                  16);
 }
 
-// The upper and the lower bytes of all codes.
+// Upper and lower bytes of the bf16 of every code.
 struct ByteTables {
     alignas(64) uint8_t upper[128];
     alignas(64) uint8_t lower[128];
@@ -109,7 +110,7 @@ constexpr ByteTables byte_tables(uint32_t mantissa_bits, uint32_t bias, bool has
 constexpr ByteTables kE4m3Bytes = byte_tables(3, 7, false);
 constexpr ByteTables kE5m2Bytes = byte_tables(2, 15, true);
 
-// Bits of `a`, and those of `b` where the mask has one.
+// a | (b & mask).
 inline Bytes merged(Bytes a, Bytes b, Bytes mask) {
     return _mm512_ternarylogic_epi64(a, b, mask, 0xF8);
 }
@@ -125,7 +126,7 @@ inline void widen_floats(const ByteTables &tables, Bytes codes, Bytes *even, Byt
     *odd = merged(_mm512_srli_epi16(lower, 8), upper, _mm512_set1_epi16(-0x100));
 }
 
-// (nibble ^ 8) - 8 is its value.
+// The value of a nibble is (nibble ^ 8) - 8.
 inline Bytes signed_nibbles(Bytes a) {
     Bytes turned = _mm512_ternarylogic_epi64(a, _mm512_set1_epi8(0x0F), _mm512_set1_epi8(8), 0x6A);
     return _mm512_sub_epi8(turned, _mm512_set1_epi8(8));
@@ -142,8 +143,8 @@ inline void widen(Bytes codes, Bytes *even, Bytes *odd) {
     }
 }
 
-// Sixteen rows of K: tile [64 bytes of a row][half, of wide formats][part]; a tile's row has the
-// same four bytes of each key.
+// Interleaves sixteen rows of K: tile [64 bytes of a row][half, of wide formats][part]; a tile's
+// row has the same four bytes of each key.
 template <Format format>
 inline void interleave_keys(Rows rows, size_t row_bytes, std::byte *tile, Fetcher *fetcher) {
     constexpr size_t kTiles = (is_wide(format) ? 2 : 1) * kParts<format>;
@@ -175,7 +176,7 @@ inline void interleave_keys(Rows rows, size_t row_bytes, std::byte *tile, Fetche
     }
 }
 
-// Four rows, byte by byte: register t has dims 16 l + 4 t to 16 l + 4 t + 3 in its quarter l.
+// Interleaves four rows by bytes: register t has dims 16 l + 4 t to 16 l + 4 t + 3 in quarter l.
 inline void interleave_four(const Bytes (&rows)[4], Bytes (&to)[4]) {
     Bytes low = _mm512_unpacklo_epi8(rows[0], rows[1]);
     Bytes high = _mm512_unpackhi_epi8(rows[0], rows[1]);
@@ -187,17 +188,18 @@ inline void interleave_four(const Bytes (&rows)[4], Bytes (&to)[4]) {
     to[3] = _mm512_unpackhi_epi16(high, next_high);
 }
 
-// V: slabs of 64 results, each [step][part][four tiles of 16 results]. kSteps: of contracted keys.
+// V: slabs of 64 results, each [step][part][four tiles of 16 results]. kSteps is over contracted
+// keys.
 template <Format format>
 constexpr size_t kSteps = is_integer(format) ? 1 : 2;
-// How many slabs are made at once: the even and the odd dims of int4.
+// Slabs made at once: for int4 one of the even dims and one of the odd dims.
 template <Format format>
 constexpr size_t kSlabs = format == Format::i4 ? 2 : 1;
-// Of a row, that slabs are made of.
+// Bytes of a row that these slabs are made from.
 template <Format format>
 constexpr size_t kSlabBytes = is_half(format) ? 2 * kLine : kLine;
 
-// 64 bytes of each row of codes, of keys 4 quad and on.
+// Interleaves 64 bytes of each row of codes, for four keys from 4 * quad on.
 template <Format format>
 inline void interleave_quad(const Bytes (&rows)[4], size_t quad, std::byte *slab) {
     Bytes line[4];
@@ -230,7 +232,7 @@ inline void interleave_quad(const Bytes (&rows)[4], size_t quad, std::byte *slab
     }
 }
 
-// Two rows, element by element: register t has dims 8 l + 4 t to 8 l + 4 t + 3 in its quarter l.
+// Interleaves two rows by elements: register t has dims 8 l + 4 t to 8 l + 4 t + 3 in quarter l.
 template <Format format>
 inline void interleave_two(const Bytes (&rows)[2], std::byte *to) {
     Bytes lines[2] = {_mm512_unpacklo_epi16(rows[0], rows[1]),
@@ -248,7 +250,7 @@ inline void interleave_two(const Bytes (&rows)[2], std::byte *to) {
     }
 }
 
-// As interleave_values, of 16 bits.
+// As interleave_values, for 16-bit formats.
 template <Format format>
 inline void interleave_half_values(Rows rows, size_t at, size_t count, std::byte *slab,
                                    Fetcher *fetcher) {
@@ -270,7 +272,7 @@ inline void interleave_half_values(Rows rows, size_t at, size_t count, std::byte
     }
 }
 
-// `count` bytes of all rows of V, from `at` on, of which the first kSlabBytes make kSlabs slabs.
+// Interleaves `count` bytes of all rows of V, from `at` on; the first kSlabBytes make kSlabs slabs.
 template <Format format>
 inline void interleave_values(Rows rows, size_t at, size_t count, std::byte *slab,
                               Fetcher *fetcher) {
@@ -290,7 +292,8 @@ inline void interleave_values(Rows rows, size_t at, size_t count, std::byte *sla
     }
 }
 
-// The sums of a slab's four tiles, in the order of the dims: quarters of registers change places.
+// Puts the sums of a slab's four tiles in the order of the dims: quarters of registers trade
+// places.
 inline void order_slab(Lanes (&a)[4]) {
     Lanes b0 = _mm512_shuffle_f32x4(a[0], a[1], 0x44);
     Lanes b1 = _mm512_shuffle_f32x4(a[0], a[1], 0xEE);
@@ -302,7 +305,7 @@ inline void order_slab(Lanes (&a)[4]) {
     a[3] = _mm512_shuffle_f32x4(b1, b3, 0xDD);
 }
 
-// The same of 16 bits, where two tiles and two make 32 results each.
+// The same for 16 bits, where each two tiles make 32 results.
 inline void order_half_slab(Lanes (&a)[4]) {
 #pragma GCC unroll 2
     for (size_t t = 0; t < 4; t += 2) {
@@ -313,7 +316,7 @@ inline void order_half_slab(Lanes (&a)[4]) {
     }
 }
 
-// Elements of an even and of an odd slab, one after the other.
+// Alternates the elements of an even and an odd slab.
 inline void order_pair(Lanes even, Lanes odd, Lanes *first, Lanes *second) {
     const Bytes low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const Bytes high =
@@ -322,7 +325,7 @@ inline void order_pair(Lanes even, Lanes odd, Lanes *first, Lanes *second) {
     *second = _mm512_permutex2var_ps(even, high, odd);
 }
 
-// Values at..at + 15 of those that are contracted, 0 behind the last.
+// Contracted values at..at + 15, with 0 past the last.
 inline Lanes part(const float *values, size_t at, size_t count) {
     if (at >= count) return all(0.0f);
     size_t left = count - at;
@@ -330,8 +333,8 @@ inline Lanes part(const float *values, size_t at, size_t count) {
     return _mm512_maskz_loadu_ps(mask, values + at);
 }
 
-// Sixteen contracted elements from place `at` of the terms' order on. kGroup elements come even
-// ones first; 0: as they are.
+// Sixteen contracted elements from place `at` in the order of the terms. In each kGroup elements
+// the even ones come first; 0 keeps the order.
 template <size_t kGroup>
 inline Lanes arranged(const float *values, size_t at, size_t count) {
     if constexpr (kGroup == 0) return part(values, at, count);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// paged: where a token's K and V lie in a pool, and their scales.
+// paged: where a token's K, V and scales lie in a pool.
 //
 // Units: offsets are bytes and 64 bits wide; a slot is block * block_tokens + place in the block.
 //
-// REQUIRES, of all: the pool was checked (pool_view.hpp), the place is in it.
+// REQUIRES, for all: the pool was checked (pool_view.hpp), and the place is in it.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -36,7 +36,7 @@ inline std::byte *v_row(const quire_be_pool &pool, uint32_t layer, uint32_t head
            token.place * pool.v_token_stride;
 }
 
-// Where a row's own scale lies, of a side whose kind is TOKEN_HEAD.
+// Address of a row's own scale. REQUIRES: the side's kind is TOKEN_HEAD.
 inline float *row_scale_at(const quire_be_pool &pool, int64_t scale_offset, uint32_t layer,
                            uint32_t head, TokenPlace token) {
     auto *block = reinterpret_cast<std::byte *>(pool.address) + token.block * pool.block_stride +
@@ -45,13 +45,13 @@ inline float *row_scale_at(const quire_be_pool &pool, int64_t scale_offset, uint
            token.place;
 }
 
-// The scale of a head's side that calibration gave. `side`: 0 of K, 1 of V.
+// The static scale of a head's K or V, from calibration. `side`: 0 for K, 1 for V.
 inline float static_scale(const quire_be_pool &pool, uint32_t side, uint32_t layer, uint32_t head) {
     const auto *scales = reinterpret_cast<const float *>(pool.scales);
     return scales[(uint64_t{layer} * 2 + side) * pool.kv_heads + head];
 }
 
-// Where the largest magnitude of a head's side is kept. `side`: 0 of K, 1 of V.
+// Address of the largest magnitude of a head's K or V. `side`: 0 for K, 1 for V.
 inline uint32_t *amax_at(const quire_be_pool &pool, uint32_t side, uint32_t layer, uint32_t head) {
     auto *numbers = reinterpret_cast<uint32_t *>(pool.amax);
     return numbers + (uint64_t{layer} * 2 + side) * pool.kv_heads + head;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled for AVX-512 with AVX512-BF16: scores of queries of bf16 over K of bf16, both as they
-// are. As kernels/tile.cpp, nothing here may have external linkage but the table.
+// Compiled for AVX-512 with AVX512-BF16: scores of bf16 queries over bf16 K, both unconverted. As
+// in kernels/tile.cpp, only the table may have external linkage.
 //
-// Why these alone: the instruction adds two products where one of f32 adds one, so it is worth it
-// where each operand is one term. A query of f16 has two, and weights have three.
+// Why only these: the instruction adds two products where an f32 one adds one, so it pays off only
+// if each operand is one term. An f16 query has two terms, and weights have three.
 //
-// How arithmetic is fixed: sixteen partial sums, each of every sixteenth pair of dims in rising
-// order, added as kernels/lanes says.
+// Order of arithmetic: sixteen partial sums, each of every sixteenth pair of dims in rising order,
+// added as kernels/lanes says.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,13 +23,13 @@ namespace {
 
 constexpr size_t kLine = 64;
 
-// The first `count` bytes of a line, zeros behind them.
+// The first `count` bytes of a line, followed by zeros.
 inline __m512i line_of(const std::byte *from, size_t count) {
     __mmask64 mask = count >= kLine ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
     return _mm512_maskz_loadu_epi8(mask, from);
 }
 
-// kQueries queries and kKeys keys: each load serves all that it meets.
+// kQueries queries by kKeys keys: each load is used for every operand that it meets.
 template <size_t kQueries, size_t kKeys>
 void score_block(const std::byte *q, size_t q_stride, Rows k, size_t row_bytes, float *scores) {
     Lanes partial[kQueries * kKeys];
@@ -77,7 +77,7 @@ void score(const MatrixScore &t) {
     for (; query < t.queries; ++query) score_queries<1>(t, query, &fetcher);
 }
 
-// One term, which is the number.
+// A single term, which is the number itself.
 void split(Format, const float *values, uint32_t value_count, uint32_t, std::byte *terms,
            float *factor) {
     *factor = 1.0f;

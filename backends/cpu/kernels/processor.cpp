@@ -13,11 +13,11 @@ namespace quire::cpu {
 
 namespace {
 
-// The state of AMX is large, so a process has to ask for it.
+// The AMX state is large, so a process has to request it.
 bool may_use_tiles() {
 #if defined(__linux__)
     constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM of Linux 5.16
-    constexpr long kTileData = 18;               // its number among the states of XSAVE
+    constexpr long kTileData = 18;               // its number among the XSAVE states
     return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
     return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// result: what attention begins with, what it leaves of a chunk of keys, and what it writes.
+// result: the initial state of attention, the states of chunks of keys, and the final output.
 //
 // Threads: calls on different tokens may run side by side.
 #pragma once
@@ -17,14 +17,14 @@ struct ChunkState {
     float *out;
 };
 
-// The states of some tokens' chunks: [chunk][token][query head].
+// The states of the chunks of several tokens: [chunk][token][query head].
 struct ChunkStates {
-    float *floats = nullptr;   // NULL = none are kept
-    uint32_t first_chunk = 0;  // whose state is the first
+    float *floats = nullptr;   // NULL if none are kept
+    uint32_t first_chunk = 0;  // the chunk of the first state
 
     explicit operator bool() const { return floats != nullptr; }
 
-    // The softmax stands in front of the result, which begins on a border of 64 bytes.
+    // The softmax precedes the result, which is aligned to 64 bytes.
     static uint64_t floats_each(const AttendCall &call) {
         return 16 + padded(call.pool.v_head_dim);
     }
@@ -37,15 +37,15 @@ struct ChunkStates {
     }
 };
 
-// A sink logit is a key of value 0 that came first.
+// The state before any key. A sink logit acts as a first key of value 0.
 Softmax before_all_keys(const AttendCall &call, uint32_t q_head);
 
-// Divides `values`, padded(v_head_dim) elements, by the sum and writes them, and the LSE.
+// Divides `values`, padded(v_head_dim) elements, by the sum, and writes them and the LSE.
 void write_result(const AttendCall &call, uint32_t token, uint32_t q_head, const Softmax &total,
                   float *values);
 
-// Token `token` of token_count, the first of which is first_token: makes its result of the states
-// of chunks [first_chunk, end_chunk). values: room for padded(v_head_dim) elements.
+// Computes the result of token `token` of token_count, the first of which is first_token, from the
+// states of chunks [first_chunk, end_chunk). values: room for padded(v_head_dim) elements.
 void fold_states(const AttendCall &call, const ChunkStates &states, uint32_t first_token,
                  uint32_t token_count, uint32_t token, uint32_t first_chunk, uint32_t end_chunk,
                  float *values);

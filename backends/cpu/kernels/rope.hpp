@@ -2,7 +2,7 @@
 //
 // rope: rotary embedding (Su et al., RoFormer, arXiv 2104.09864, section 3.2.2).
 //
-// Pair i of a head is turned by the angle position * frequencies[i]:
+// Pair i of a head is rotated by the angle position * frequencies[i]:
 //     a' = a cos - b sin      b' = b cos + a sin
 // Angle, cosine and sine are computed in double: at position 100,000 an angle in f32 would be wrong
 // by 0.004.
@@ -23,7 +23,7 @@ struct Rope {
     uint32_t pairing;  // QUIRE_ROPE_*
 };
 
-// What one position does to every head.
+// The rotation for one position, the same for every head.
 struct Turn {
     float cosine[kMaxLatentKDim / 2];
     float sine[kMaxLatentKDim / 2];
@@ -31,7 +31,7 @@ struct Turn {
 
 void make_turn(const Rope &rope, int64_t position, Turn *turn);
 
-// Turns the rotated_dim elements at `elements`.
+// Rotates the rotated_dim elements at `elements`.
 void apply_turn(const Rope &rope, const Turn &turn, float *elements);
 
 }  // namespace quire::cpu

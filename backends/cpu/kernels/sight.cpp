@@ -27,9 +27,9 @@ int64_t oldest_position(const AttendPlan &plan, int64_t position) {
     return 0;
 }
 
-// Would a token at `position` see a key that stands at `key`, had it no mask?
+// True if a token at `position` would see a key at position `key`, were there no mask.
 bool is_in_sight(const AttendPlan &plan, int64_t position, int64_t key) {
-    if (plan.window == 0) return true;  // the mask alone says
+    if (plan.window == 0) return true;  // the mask alone decides
     return key <= position && (key < plan.sink_tokens || key >= oldest_position(plan, position));
 }
 
@@ -80,7 +80,7 @@ Sight sight_of(const AttendCall &call, const Row &row, int64_t token) {
         int32_t first_word = array_at<const int32_t>(call.args.mask_rows)[token];
         sight.mask = array_at<const uint32_t>(call.args.mask) + first_word;
         sight.mask_first = array_at<const int32_t>(call.args.mask_first)[row.index];
-        // A new key may stand anywhere.
+        // A new key may have any position.
         sight.begin =
             std::clamp<int64_t>(sight.begin, 0, std::max<int64_t>(0, row.first_new_place()));
         sight.end = row.length;

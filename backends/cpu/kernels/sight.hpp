@@ -2,7 +2,7 @@
 //
 // sight: which keys of its row a token sees.
 //
-// Two words that are one without masks: a key's place is where it lies in its row, 0 first; its
+// Place and position are the same without masks. A key's place is its index in its row, from 0; its
 // position is where its token stands in the text. They differ for new tokens under a mask: two
 // drafts for one position lie at two places.
 //
@@ -31,33 +31,33 @@ struct Row {
     int64_t first_new_place() const { return length - (end_token - first_token); }
 };
 
-// Bounds of what a token sees: [0, sink_end) and [begin, end), and of these, with a mask, what the
-// mask and its group leave.
+// Bounds of what a token sees: [0, sink_end) and [begin, end). With a mask, the mask and its group
+// may hide some of these.
 struct Sight {
     int64_t sink_end;
     int64_t begin;
     int64_t end;
     int64_t position;
-    const uint32_t *mask;  // the token's bits; NULL = it has none
-    int64_t mask_first;    // the place that bit 0 is about
+    const uint32_t *mask;  // the token's bits; NULL if it has no mask
+    int64_t mask_first;    // the place of bit 0
 };
 
 Row row_at(const AttendCall &call, uint32_t index);
 
-// Whether the token has a mask. REQUIRES: `token` is one of the call's.
+// True if the token has a mask. REQUIRES: `token` is one of the call's.
 bool is_masked(const AttendCall &call, int64_t token);
-// Where the token of the row stands.
+// The position of the row's token.
 int64_t position_of(const AttendCall &call, const Row &row, int64_t token);
-// Where the key at this place of the row stands.
+// The position of the key at this place of the row.
 int64_t key_position(const AttendCall &call, const Row &row, int64_t place);
 
 // Bounds of what the token sees.
 Sight sight_of(const AttendCall &call, const Row &row, int64_t token);
 
-// Places [0, end) of the tile.
+// Places [0, end) as bits of the tile.
 uint64_t places_before(int64_t end, int64_t tile);
 
-// The keys of places [tile, tile + 64) that the token sees: bit i is place tile + i.
+// The keys at places [tile, tile + 64) that the token sees: bit i is place tile + i.
 uint64_t visible_in_tile(const AttendCall &call, const Row &row, const Sight &sight, int64_t tile);
 
 }  // namespace quire::cpu

@@ -32,13 +32,13 @@ namespace {
 
 struct Chosen {
     const TileKernels *tile;
-    const MatrixKernels *matrix;  // of codes, and of 16 bits
-    const MatrixKernels *pairs;   // that scores bf16 alone, where there is no other
+    const MatrixKernels *matrix;  // for codes and 16-bit values
+    const MatrixKernels *pairs;   // only scores bf16; used if `matrix` is NULL
 };
 
 constexpr bool is_half(Format format) { return format == Format::f16 || format == Format::bf16; }
 
-// The best first.
+// Prefers the best.
 Chosen choose() {
 #if defined(__x86_64__)
     const char *most = std::getenv("QUIRE_CPU_TARGET");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled once for each instruction set, with QUIRE_CPU_TARGET naming it. Nothing here may have
-// external linkage but the table: an inline function compiled for one instruction set must not be
-// what the linker keeps for all. The namespace is the target's, so that a disassembly says what its
-// functions ask of a processor.
+// Compiled once per instruction set, which QUIRE_CPU_TARGET names. Only the table may have external
+// linkage: an inline function compiled for one instruction set must not be the copy that the linker
+// keeps for all. The namespace is the target's, so that a disassembly shows which instruction set
+// each function needs.
 
 #include "kernels/tile.hpp"
 
@@ -51,13 +51,13 @@ struct Reader<Format::e5m2> {
     static Lanes load(const std::byte *row, size_t v) { return load_e5m2(row + 16 * v); }
 };
 
-// Offsets are size_t: with a narrower type the compiler has to compute each address by itself.
+// Offsets are size_t: with a narrower type the compiler must compute each address separately.
 using Offset = size_t;
 
 // Scores.
 // ------------------------------------------------------------------------------------------
 
-// kQueries queries and kKeys keys: each load serves all that it meets.
+// kQueries queries by kKeys keys: each load is used for every operand that it meets.
 template <Format format, uint32_t kQueries, uint32_t kKeys>
 inline void score_block(const float *q, Offset q_stride, Rows k, Offset vectors, float *scores) {
     Lanes partial[kQueries * kKeys];
@@ -107,11 +107,10 @@ void score_format(const ScoreTile &t) {
     for (; query < t.queries; ++query) score_queries<format, 1>(t, query, &fetcher);
 }
 
-// Sums of some queries over sixteen keys and the sixteen behind: each broadcast element of q meets
-// both.
+// Groups of sixteen keys scored together: each broadcast element of q is used for all of them.
 constexpr uint32_t kGroups = 2;
 
-// Lanes i and i + 8 of each key: q . k over every sixteenth dim, from the first of q and k on.
+// Sums lanes i and i + 8 of each key; a lane is q . k over every sixteenth dim. q and k begin at i.
 template <uint32_t kQueries>
 inline void add_lane_pair(const float *q, const float *k, Offset vectors,
                           Lanes (&sums)[kQueries][kGroups]) {
@@ -147,8 +146,8 @@ inline void add_lane_pair(const float *q, const float *k, Offset vectors,
     }
 }
 
-// The tree of sum() in columns: of lanes [first, first + 8) in steps of 8 / kPairs, with those 8
-// behind each.
+// The tree of sum() by columns: adds lanes [first, first + 8) in steps of 8 / kPairs, each with the
+// lane 8 after it.
 template <uint32_t kQueries, uint32_t kPairs>
 inline void add_lanes(const float *q, const float *k, Offset vectors, uint32_t first,
                       Lanes (&sums)[kQueries][kGroups]) {
@@ -197,7 +196,7 @@ inline float exponential_of(float a) {
     return lanes[0];
 }
 
-// What is left of sums relative to `before` when they are relative to `after`.
+// The factor that turns sums relative to `before` into sums relative to `after`.
 inline float kept_of(float before, float after) {
     if (before == after) return 1.0f;
     return before == -kInfinity ? 0.0f : exponential_of(before - after);
@@ -228,7 +227,7 @@ float weigh_tile(const WeighTile &t, float *scores, Softmax *softmax) {
     }
     float tile_top = top(most);
     float after = tile_top > softmax->top ? tile_top : softmax->top;
-    // Scores that are all -inf weigh nothing; -inf - -inf would be NaN.
+    // Scores that are all -inf get weight 0; -inf - -inf would be NaN.
     float shift = after == -kInfinity ? 0.0f : after;
     Lanes total = all(0.0f);
 #pragma GCC unroll 4
@@ -239,7 +238,7 @@ float weigh_tile(const WeighTile &t, float *scores, Softmax *softmax) {
         total = add(total, weight);
         if constexpr (kChanges) {
             weight = mul(weight, all(t.v_scale));
-            if (t.v_scales != nullptr) {  // of a key that is not seen perhaps a NaN
+            if (t.v_scales != nullptr) {  // may be NaN for a key that is not seen
                 weight = select(visible, mul(weight, load(t.v_scales + 16 * v)), all(0.0f));
             }
         }
@@ -262,7 +261,7 @@ float weigh(const WeighTile &t, float *scores, Softmax *softmax) {
 
 constexpr size_t kKeysPerStep = 4;
 
-// Vectors [first, first + kVectors) of kQueries results.
+// Adds to vectors [first, first + kVectors) of kQueries results.
 template <Format format, uint32_t kQueries, uint32_t kVectors>
 void absorb_block(const AbsorbTile &t, Offset query, Offset first, Fetcher *fetcher) {
     Lanes result[kQueries * kVectors];
@@ -293,7 +292,7 @@ void absorb_block(const AbsorbTile &t, Offset query, Offset first, Fetcher *fetc
             }
         }
     };
-    Fetcher own = *fetcher;  // in registers
+    Fetcher own = *fetcher;  // a copy stays in registers
     Offset key = t.begin;
     for (; key + kKeysPerStep <= end; key += kKeysPerStep) {
         own.step();
@@ -328,7 +327,7 @@ void absorb_queries(const AbsorbTile &t, uint32_t query, Fetcher *fetcher) {
 
 template <Format format>
 void absorb_format(const AbsorbTile &t) {
-    // One query alone leaves half of the registers unused.
+    // A single query leaves half of the registers unused.
     size_t queries = t.queries == 1 && kAccumulators >= 16 ? 2 : t.queries;
     size_t steps = size_t{t.end - t.begin} / kKeysPerStep * t.vectors * queries / kAccumulators;
     Fetcher fetcher(t.ahead, steps);
@@ -371,7 +370,7 @@ void divide(float *values, float by, uint32_t vectors) {
 
 float factor(Format format) { return format == Format::e4m3 ? kE4m3Factor : 1.0f; }
 
-// Sixteen elements from `first` on, with zeros behind the last.
+// Sixteen elements from `first` on, with zeros past the last.
 template <Format format>
 inline Lanes load_part(const std::byte *row, uint32_t first, uint32_t dim) {
     if (first + 16 <= dim) return Reader<format>::load(row, first / 16);
@@ -405,7 +404,7 @@ void stage_columns_format(Rows rows, uint32_t keys, uint32_t dim, float *columns
     }
 }
 
-// Calls body.template operator()<format>() of the tile's format.
+// Calls body.template operator()<format>() for the tile's format.
 template <typename Body>
 inline void for_format(Format format, Body body) {
     switch (format) {

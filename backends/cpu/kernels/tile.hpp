@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tile: what is computed for the keys of one tile and one KV head, as a table of functions.
+// tile: the computations over the keys of one tile and one KV head, as a table of functions.
 //
-// There is a table for each instruction set, made from tile.cpp; kernels/targets picks one when the
-// process starts to use the backend. A kernel is given the address of each key's row, so block
-// sizes, strides and shuffled blocks are nothing to it. A key that is not to be read has the
-// address of zeros.
+// There is one table per instruction set, made from tile.cpp; kernels/targets picks one when the
+// process first uses the backend. A kernel is given the address of each key's row, so block sizes,
+// strides and shuffled blocks do not concern it. A key that must not be read has the address of
+// zeros.
 //
-// How arithmetic is fixed, whatever is computed together:
+// Order of arithmetic, whatever else is computed together:
 //     a score is the sum, over the dims in rising order, of sixteen partial sums, added as
 //     kernels/lanes says
 //     a value is the sum of weighted V in the order of the keys
@@ -24,9 +24,9 @@ namespace quire::cpu {
 
 constexpr uint32_t kTileTokens = 64;
 
-using Rows = const std::byte *const *;  // [kTileTokens], one address a key
+using Rows = const std::byte *const *;  // [kTileTokens], one address per key
 
-// Rows that a later call will read, to be fetched meanwhile.
+// Rows that a later call will read, to be prefetched.
 struct Ahead {
     Rows rows;       // [count]
     uint32_t count;  // 0 = nothing
@@ -45,11 +45,11 @@ struct ScoreTile {
     Ahead ahead;
 };
 
-// The queries of a column tile come in packs: [pack][dim][kPack], the last one filled up.
+// The queries of a column tile come in packs: [pack][dim][kPack], the last one padded.
 constexpr uint32_t kPack = 8;
 
-// As ScoreTile for many queries: K in f32 and column by column, so that a lane is a key and nothing
-// has to be summed over lanes.
+// As ScoreTile, for many queries: K is in f32 and stored by columns, so that a lane is a key and no
+// sums over lanes are needed.
 struct ScoreColumns {
     uint32_t vectors;  // of 16 elements, of q and of a key
     uint32_t packs;
@@ -60,7 +60,7 @@ struct ScoreColumns {
     Ahead ahead;
 };
 
-// One query's scores become weights.
+// Parameters for turning one query's scores into weights.
 struct WeighTile {
     uint64_t visible;        // of the tile's keys; not 0
     float scale;             // of a score
@@ -72,7 +72,7 @@ struct WeighTile {
     const float *distances;  // [kTileTokens], for ALiBi; NULL = none
 };
 
-// What a query has seen so far: the largest score and the sum of weights relative to it.
+// A query's state so far: the largest score, and the sum of weights relative to it.
 struct Softmax {
     float top;
     float sum;
@@ -80,9 +80,9 @@ struct Softmax {
 
 struct AbsorbTile {
     Format format;
-    uint32_t vectors;      // of 16 elements, of a V and of a result
+    uint32_t vectors;      // of 16 elements, of V and of a result
     const float *weights;  // [queries][kTileTokens]
-    const float *kept;     // [queries]: what is left of a result so far
+    const float *kept;     // [queries]: factor for the result so far
     uint32_t queries;
     uint32_t begin;  // keys [begin, end)
     uint32_t end;
@@ -94,23 +94,23 @@ struct AbsorbTile {
 
 struct TileKernels {
     const char *name;  // of the instruction set
-    // What the kernels read of a format times this is its value. A power of two.
+    // A power of two: an element as the kernels read it, times this, is its value.
     float (*factor)(Format format);
-    // Copies rows of `dim` elements to f32, one behind another, each with zeros behind it up to a
-    // multiple of 16.
+    // Copies rows of `dim` elements to f32, one after another, each padded with zeros to a multiple
+    // of 16.
     void (*stage)(Format format, Rows rows, uint32_t keys, uint32_t dim, float *copies);
-    // Copies rows of `dim` elements to f32: columns[d][j] is element d of key j, 0 behind the last.
+    // Copies rows of `dim` elements to f32: columns[d][j] is element d of key j, 0 past the last d.
     void (*stage_columns)(Format format, Rows rows, uint32_t keys, uint32_t dim, float *columns);
     // scores[i][j] = q[i] . k[j]
     void (*score)(const ScoreTile &tile);
     // The same, bit for bit.
     void (*score_columns)(const ScoreColumns &tile);
-    // Replaces scores by weights exp(score - top) v_scale, 0 where not visible, and takes them into
-    // the softmax. Returns what is to be kept of the query's results so far.
+    // Replaces scores by weights exp(score - top) v_scale, 0 where not visible, and adds them to
+    // the softmax. Returns the factor for the query's result so far.
     float (*weigh)(const WeighTile &tile, float *scores, Softmax *softmax);
     // out[i] = kept[i] out[i] + sum weights[i][j] v[j]
     void (*absorb)(const AbsorbTile &tile);
-    // Takes the later state, over other keys, into the earlier one.
+    // Folds the later state, which is over other keys, into the earlier one.
     void (*fold)(Softmax *earlier, float *out, const Softmax &later, const float *later_out,
                  uint32_t vectors);
     // values[i] /= sum

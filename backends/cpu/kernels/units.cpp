@@ -28,14 +28,15 @@ Units::Units(const AttendCall &call, const AttendWork &work)
     const int32_t *ends = array_at<const int32_t>(call_.args.cu_q) + 1;
     const auto *shared = array_at<const int32_t>(call_.args.shared_prefix);
     const int32_t *rows_end = ends + call_.args.row_count;
-    // The first row that ends behind a token holds it.
+    // The first row that ends after a token holds it.
     const int32_t *at = std::upper_bound(ends, rows_end, static_cast<int32_t>(work_.first_token));
     int64_t token = work_.first_token;
     int64_t places = INT64_MAX;
     for (; token < work_.end_token; ++at) {
         Row row = row_at(call_, static_cast<uint32_t>(at - ends));
         int64_t own = shared != nullptr ? int64_t{shared[row.index]} * call_.pool.block_tokens : 0;
-        // A row without tokens has no segment; what is shared across it is what both share.
+        // A row without tokens has no segment; the prefix shared across it is the shorter of the
+        // two.
         places = std::min(places, own);
         if (row.end_token <= token) continue;
         auto index = static_cast<uint32_t>(token - work_.first_token);
@@ -51,7 +52,7 @@ Units::Units(const AttendCall &call, const AttendWork &work)
     }
 }
 
-// The first tile from `tile` on that bounds of the tokens touch; -1 when there is none.
+// The first tile at or after `tile` within the bounds of any token; -1 if there is none.
 int64_t Units::next_tile(int64_t tile) const {
     int64_t next = -1;
     for (uint32_t i = 0; i < token_count_; ++i) {
@@ -72,7 +73,7 @@ void Units::look(int64_t tile, uint64_t *visible) const {
     }
 }
 
-// The first segment behind `segment` that does not have the tile in common with it.
+// The first segment after `segment` that does not share the tile with it.
 uint32_t Units::segments_behind(uint32_t segment, int64_t tile) const {
     uint32_t behind = segment + 1;
     while (behind < segment_count_ && segments_[behind].shared_places >= tile + kTileTokens) {
@@ -81,7 +82,7 @@ uint32_t Units::segments_behind(uint32_t segment, int64_t tile) const {
     return behind;
 }
 
-// REQUIRES: the unit's tile and what is visible of it are set. False: nobody sees its keys.
+// REQUIRES: the unit's tile and visible bits are set. False if no token sees its keys.
 bool Units::set_unit(uint32_t segment, uint32_t head, Unit *unit) {
     uint32_t last = segments_behind(segment, unit->tile) - 1;
     unit->segment = segment;
@@ -94,7 +95,7 @@ bool Units::set_unit(uint32_t segment, uint32_t head, Unit *unit) {
     return unit->needed != 0;
 }
 
-// The first unit from this tile on; `visible` is what the unit keeps it in.
+// Finds the first unit from this tile on; the unit keeps its visible bits in `visible`.
 bool Units::first_from(int64_t tile, uint64_t *visible, Unit *unit) {
     int64_t end = int64_t{work_.end_chunk} * kChunkTokens;
     for (tile = next_tile(tile); tile >= 0 && tile < end; tile = next_tile(tile + kTileTokens)) {
@@ -108,7 +109,7 @@ bool Units::first_from(int64_t tile, uint64_t *visible, Unit *unit) {
     return false;
 }
 
-// Units go through a tile head by head, as memory does.
+// Units go through a tile head by head, in memory order.
 bool Units::next(const Unit &unit, Unit *next) {
     next->tile = unit.tile;
     next->visible = unit.visible;
@@ -122,7 +123,7 @@ bool Units::next(const Unit &unit, Unit *next) {
     return first_from(unit.tile + kTileTokens, other, next);
 }
 
-// Where a segment's keys of the tile lie, for the work's first head.
+// Finds where a segment's keys of the tile lie, for the work's first head.
 void Units::place_tile(const Unit &unit) {
     const quire_be_pool &pool = call_.pool;
     const int32_t *blocks = segments_[unit.segment].row.blocks;
@@ -171,7 +172,7 @@ void Units::place_unit(Unit *unit) {
     if (v_scale_kind_ == QUIRE_SCALE_TOKEN_HEAD) fetch_scales(*unit, call_.pool.v_scale_offset);
 }
 
-// A piece's lie side by side, mostly on one line.
+// The scales of a piece are adjacent, mostly on one cache line.
 void Units::fetch_scales(const Unit &unit, int64_t offset) const {
     for (uint32_t i = 0; i < unit.pieces->count; ++i) {
         const Piece &piece = unit.pieces->of[i];
@@ -191,7 +192,7 @@ void Units::load_scales(Unit *unit) const {
     }
 }
 
-// Scales of keys that nobody sees are not read: they might be NaN, and are multiplied.
+// Scales of keys that no token sees are not read: they might be NaN, and are multiplied.
 void Units::copy_scales(const Unit &unit, int64_t offset, float *scales) const {
     std::fill_n(scales, kTileTokens, 0.0f);
     for (uint32_t i = 0; i < unit.pieces->count; ++i) {

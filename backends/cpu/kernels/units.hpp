@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// units: what one work of attention computes at once, one after another, and where its keys lie.
+// units: the steps of one attention work, each computed at once, and where their keys lie.
 //
-// A unit is the keys of one tile, for one KV head, and some neighbouring tokens of the work whose
-// rows have the tile in common: mostly all tokens of a row, or of several that share a prefix.
-// Units come tile by tile, and within a tile head by head, which is the order of a block-major
-// pool.
+// A unit is the keys of one tile, for one KV head and some neighbouring tokens of the work whose
+// rows share the tile: usually all tokens of a row, or of several rows that share a prefix. Units
+// come tile by tile, and within a tile head by head, which is the order of a block-major pool.
 //
 // Invariants
-//   (1) the address of a key that no token of the unit sees is that of zeros, and its scale is 0
-//   (2) a unit and the next one may be held at once: what is visible lies in two places, and so do
-//       the pieces
+//   (1) a key that no token of the unit sees has the address of zeros, and its scale is 0
+//   (2) a unit and the next one may be held at once: visible bits and pieces are double-buffered
 //
 // Units: places are tokens of a row.
 //
@@ -38,10 +36,10 @@ void for_each_run(uint64_t bits, Body body) {
     }
 }
 
-// A row of K or V that nobody sees, in any format.
+// A row of zeros in any format, for K or V that no token sees.
 const std::byte *zero_row();
 
-// Keys [begin, end) of a tile, which lie in one block one behind another.
+// Keys [begin, end) of a tile that are consecutive in one block.
 struct Piece {
     uint32_t begin;
     uint32_t end;
@@ -55,16 +53,16 @@ struct Pieces {
 
 struct Unit {
     int64_t tile;             // place of its first key
-    const uint64_t *visible;  // of the tile's keys, of each token of the work
+    const uint64_t *visible;  // of the tile's keys, per token of the work
     uint32_t segment;
     uint32_t first;  // tokens [first, end) of the work
     uint32_t end;
-    uint32_t head;    // of the work's
-    uint64_t needed;  // keys that one of the tokens sees
+    uint32_t head;    // index in the work
+    uint64_t needed;  // keys that at least one token sees
     const std::byte *k[kTileTokens];
     const std::byte *v[kTileTokens];
     const Pieces *pieces;
-    // Where each token and head has one, after load_scales().
+    // Set by load_scales() if each token and head has its own scale.
     float k_scales[kTileTokens];
     float v_scales[kTileTokens];
 };
@@ -74,13 +72,13 @@ class Units {
     // REQUIRES: call and work outlive this.
     Units(const AttendCall &call, const AttendWork &work);
 
-    // False: no key is left.
+    // False if no key is left.
     bool first(Unit *unit);
     bool next(const Unit &unit, Unit *next);
-    // Scales are asked for when a unit is placed, and are here when it is computed.
+    // Scales are prefetched when a unit is placed, and must be loaded before it is computed.
     void load_scales(Unit *unit) const;
 
-    // Of a token of the work.
+    // `token` is an index in the work.
     const Row &row_of(uint32_t token) const { return segments_[segment_of_[token]].row; }
     const Sight &sight_of(uint32_t token) const { return sight_[token]; }
 
@@ -91,7 +89,7 @@ class Units {
         int64_t first_token;
         uint32_t token_count;
         uint32_t first_index;   // of its tokens in the work
-        int64_t shared_places;  // that lie where those of the segment before do
+        int64_t shared_places;  // also shared by the segment before
     };
     int64_t next_tile(int64_t tile) const;
     void look(int64_t tile, uint64_t *visible) const;
@@ -109,10 +107,10 @@ class Units {
     uint32_t head_count_;
     uint32_t k_scale_kind_;
     uint32_t v_scale_kind_;
-    // Addresses of a segment's keys for the first head; those of other heads are as far from them.
+    // Addresses of a segment's keys for the first head; other heads lie at a constant distance.
     int64_t placed_tile_ = -1;
     uint32_t placed_segment_ = 0;
-    Pieces pieces_[2];  // as with what is visible, those of a unit and of the next
+    Pieces pieces_[2];  // of a unit and of the next one, as in visible_
     uint32_t pieces_turn_ = 0;
     uint64_t placed_k_[kTileTokens] = {};
     uint64_t placed_v_[kTileTokens] = {};
