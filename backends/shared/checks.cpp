@@ -11,7 +11,7 @@ namespace quire {
 
 namespace {
 
-// A struct larger than this is not one of a later version but a wild size.
+// No later version of a struct is larger than this: such a size is garbage.
 constexpr uint32_t kLargestStructBytes = 4096;
 
 void fill(quire_error *error, quire_status status, uint32_t domain, int64_t native_code,
@@ -33,7 +33,7 @@ uint32_t size_of(const void *given) {
     return struct_size;
 }
 
-// What lies behind the known fields is zero.
+// Checks that everything past the known fields is zero.
 quire_status check_unknown(const void *given, uint32_t size, uint32_t known_bytes, const char *name,
                            quire_error *error) {
     if (size > kLargestStructBytes) {

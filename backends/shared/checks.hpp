@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// checks: how a slot refuses what it was given, in words.
+// checks: how a slot validates its arguments, and refuses them in words.
 //
-// Why here and not in each slot: who has read one message of a backend should recognise all.
+// Why here and not in each slot: a reader who knows one message of a backend should recognise all.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// Each backend defines it: what its errors are signed with, at most 31 bytes.
+// Defined by each backend: the name that signs its errors, at most 31 bytes.
 extern const char kBackendName[];
 
 // Fills `error` and returns `status`, so that a slot can end with it.
@@ -24,23 +24,23 @@ extern const char kBackendName[];
 [[gnu::format(printf, 4, 5)]] quire_status fail_os(quire_error *error, quire_status status,
                                                    int error_number, const char *format, ...);
 
-// The struct rule of base.h: at least what was first published, and zeros behind what is known.
+// The struct rule of base.h: at least the size first published, and zeros past the known fields.
 quire_status check_struct(const void *given, uint32_t known_bytes, const char *name,
                           quire_error *error);
 
-// As check_struct() for a struct that the slot writes: what lies behind is the caller's.
+// As check_struct(), for a struct that the slot writes: bytes past the known ones are the caller's.
 quire_status check_output(const void *given, uint32_t known_bytes, const char *name,
                           quire_error *error);
 
 // The rule for chains of base.h: copies an extension that the backend knows into out[known_bytes],
-// filled up with zeros where it is shorter. first_bytes: of its first published version.
+// padded with zeros if it is shorter. first_bytes: the size of its first published version.
 quire_status read_chained(const quire_chain *given, uint32_t first_bytes, uint32_t known_bytes,
                           const char *name, void *out, quire_error *error);
 
-// Of a device: refuses a flag that is not known, and threads that are pinned but not the backend's.
+// Refuses unknown flags of a device, and pinned threads that are not the backend's own.
 quire_status check_device_flags(const quire_be_device_desc &desc, quire_error *error);
 
-// For a backend that takes no extension structs, or no more of them.
+// For a backend that takes no extension structs, or no further ones.
 quire_status refuse_chain(const quire_chain *next, quire_error *error);
 
 }  // namespace quire

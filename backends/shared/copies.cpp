@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-// [address, address + size_bytes) may be memory.
+// True if [address, address + size_bytes) may be memory.
 bool is_range(uint64_t address, uint64_t size_bytes) {
     uint64_t end = 0;
     return size_bytes == 0 || (address != 0 && !__builtin_add_overflow(address, size_bytes, &end));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// copies: which lists of copies, and which fills, a slot refuses.
+// copies: validates lists of copies and fills.
 //
 // Threads: any; nothing is kept.
 #pragma once

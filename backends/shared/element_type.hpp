@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// element_type: the number formats of q, K and V: what a slot must know of them to check a call.
+// element_type: the number formats of q, K and V, as far as a slot needs them to check a call.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -14,12 +14,12 @@ namespace quire {
 struct ElementType {
     uint32_t dtype;  // QUIRE_DTYPE_*
     uint32_t bits;
-    uint32_t size_bytes;  // of what holds one, and so its alignment; of 4 bits, the byte of two
+    uint32_t size_bytes;  // of what holds an element, and so its alignment; 4 bits: a byte of two
     const char *name;
-    float largest_code;  // what the largest value of a row becomes; 0: holds values, not codes
+    float largest_code;  // the code of a row's largest value; 0: holds values, not codes
 
     bool holds_codes() const { return largest_code != 0.0f; }
-    // Of `count` elements; of 4 bits an even count.
+    // Bytes of `count` elements; `count` must be even for 4 bits.
     uint64_t row_bytes(uint64_t count) const { return count * bits / 8; }
 };
 
@@ -33,20 +33,20 @@ inline constexpr ElementType kElementTypes[] = {
     {QUIRE_DTYPE_F8_E5M2, 8, 1, "fp8_e5m2", 57344.0f},
 };
 
-// REQUIRES: `dtype` is one of them.
+// REQUIRES: `dtype` is in the table.
 constexpr ElementType type_of(uint32_t dtype) {
     const ElementType *type = kElementTypes;
     while (type->dtype != dtype) ++type;
     return *type;
 }
 
-// Those that K and V may have in a pool; NULL: not known.
+// Finds a type that K or V may have in a pool; NULL if it is not known.
 const ElementType *find_type(uint32_t dtype);
-// Those of q, of out and of what kv_write is given; NULL: not known, or holds codes.
+// Finds a type that q, out or the input of kv_write may have; NULL if not known, or of codes.
 const ElementType *find_value_type(uint32_t dtype);
 
-// The known ones' names, for messages.
-extern const char kElementNames[];      // that hold values
+// Names of the known types, for messages.
+extern const char kElementNames[];      // those that hold values
 extern const char kPoolElementNames[];  // all
 
 }  // namespace quire

@@ -16,10 +16,10 @@ namespace quire {
 namespace {
 
 constexpr uint32_t kNotCausal = QUIRE_ATTENTION_NOT_CAUSAL;
-// What every softmax may have. Results are batch invariant without being asked.
+// Allowed for every softmax. Results are batch invariant even if that is not requested.
 constexpr uint32_t kPlain =
     QUIRE_ATTENTION_BATCH_INVARIANT | QUIRE_ATTENTION_SINK_LOGITS | QUIRE_BE_ATTENTION_SOFT_CAP;
-// The keys of a cross group have no positions beside the queries'.
+// The keys of a cross group have no positions comparable with the queries'.
 constexpr uint32_t kOwnKeys = kPlain | QUIRE_BE_ATTENTION_ALIBI | QUIRE_BE_ATTENTION_ROPE;
 constexpr uint32_t kCausal = kOwnKeys | QUIRE_ATTENTION_MASK;
 constexpr uint32_t kEvery = kCausal | kNotCausal | QUIRE_BE_ATTENTION_AMAX;
@@ -27,9 +27,9 @@ constexpr uint32_t kEvery = kCausal | kNotCausal | QUIRE_BE_ATTENTION_AMAX;
 constexpr uint32_t kYes = QUIRE_BE_YES;
 constexpr uint32_t kDim = kMaxHeadDim, kLatentK = kMaxLatentKDim, kLatentV = kMaxLatentVDim;
 
-// Each row holds for every combination of the element types of q, K and V (element_type) and of
-// the kinds of scales that these go with (check_scales()); a latent one for every type of q, and
-// one type and kind of K and V.
+// Each row holds for every combination of the element types of q, K and V (element_type) and of the
+// kinds of scales that go with them (check_scales()). A latent row holds for every type of q, with
+// K and V of one type and kind.
 constexpr Instance kInstances[] = {
     // name, attends, group_kind, needs, may_have, has_window, may_have_sinks, dims, alignment,
     // support
@@ -69,7 +69,7 @@ struct Reason {
     char *text;
     size_t bytes;
 
-    // Returns false, for a check to end with.
+    // Returns false, so that a check can end with it.
     [[gnu::format(printf, 2, 3)]] bool says(const char *format, ...) {
         va_list arguments;
         va_start(arguments, format);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kernel_arguments: fills in what GPU kernels are told of a pool, a write, a move or an attention.
+// kernel_arguments: fills in GPU kernels' arguments for a pool, a write, a move or an attention.
 //
-// Each backend has structs of its own, for they travel in its own way; but their fields have the
-// same names and meanings, so they are filled here once. Fields that only one backend has, it fills
-// in itself.
+// Each backend has its own structs, because it passes them in its own way, but their fields have
+// the same names and meanings, so they are filled here once. A backend fills in the fields that
+// only it has.
 //
-// REQUIRES, of all: the call was resolved and checked (pool_calls.hpp).
+// REQUIRES, for all: the call was resolved and checked (pool_calls.hpp).
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -25,26 +25,26 @@
 
 namespace quire {
 
-// REQUIRES: the type is one of those of element_type.hpp.
+// REQUIRES: the type is one of those in element_type.hpp.
 Format format_of(uint32_t dtype);
 
-// What an attention's shape and arguments ask for; without a backend's own options.
+// The options that an attention's shape and arguments ask for, without a backend's own.
 uint32_t attend_options(const PlanOptions &plan, const quire_be_attention &args);
 
-// How far a position turns each pair of a plan's rope, modulo whole turns, as fractions of 2^64;
-// empty without a rope. An angle is then one integer product which wraps as turns do, exact but for
-// this rounding: at position 2^31 it is wrong by 2^-33 of a turn.
+// How far one position turns each pair of a plan's rope, modulo whole turns, as fractions of 2^64;
+// empty without a rope. An angle is then one integer product, which wraps as turns do and is exact
+// except for this rounding: at position 2^31 it is wrong by 2^-33 of a turn.
 std::vector<uint64_t> rope_turns(const PlanOptions &options);
 
-// Where a layer's numbers begin, of f32 [layer_count][2][kv_heads]; 0 stays 0.
+// Where a layer's numbers begin in f32 [layer_count][2][kv_heads]; 0 stays 0.
 uint64_t at_layer(uint64_t address, const quire_be_pool &pool, uint32_t layer);
 
-// Of rows of up to so many places.
+// Chunks of a row of up to this many places, at least 1.
 inline uint32_t chunk_count(uint64_t places, uint64_t chunk_places) {
     return static_cast<uint32_t>(std::max<uint64_t>(1, (places + chunk_places - 1) / chunk_places));
 }
 
-// As tokens count; a window of more than all is one of all.
+// As a signed number; a window larger than INT32_MAX covers every token anyway.
 int32_t capped_tokens(uint32_t tokens);
 
 template <typename Arguments>
@@ -72,7 +72,7 @@ void put_rows(const quire_be_pool &pool, uint32_t layer, Arguments *to) {
     to->v_format = format_of(pool.v_dtype);
 }
 
-// plan: NULL where there is no rope.
+// plan: NULL if there is no rope.
 template <typename Arguments>
 void put_kv_write(const quire_be_kv_write &args, const PlanOptions *plan, Arguments *to) {
     const quire_be_pool &pool = *args.pool;
@@ -103,7 +103,7 @@ void put_kv_write(const quire_be_kv_write &args, const PlanOptions *plan, Argume
     to->magnitude = plan->rope_magnitude;
 }
 
-// All but the moves.
+// Everything except the moves.
 template <typename Arguments>
 void put_move(const quire_be_pool &pool, Arguments *to) {
     bool has_v = pool.group_kind != QUIRE_GROUP_LATENT;
@@ -121,7 +121,7 @@ void put_move(const quire_be_pool &pool, Arguments *to) {
     to->v_scale_bytes = has_v_scale ? sizeof(float) : 0;
 }
 
-// All but how the call is divided: chunks, rounds, scratch memory; and slopes.
+// Everything except the slopes and how the call is divided: chunks, rounds, scratch memory.
 template <typename Arguments>
 void put_attention(const PlanOptions &plan, const quire_be_attention &args, Arguments *to) {
     const quire_be_pool &pool = *args.pool;

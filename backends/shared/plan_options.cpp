@@ -18,7 +18,7 @@ bool are_finite(const float *values, uint32_t count) {
     return std::all_of(values, values + count, [](float value) { return std::isfinite(value); });
 }
 
-// What a flag says is there must be there, and nothing else.
+// An option must be given if, and only if, its flag is set.
 quire_status check_given(bool is_flagged, bool is_given, const char *flag, const char *name,
                          quire_error *error) {
     if (is_flagged == is_given) return QUIRE_OK;
@@ -69,7 +69,7 @@ quire_status check_rope(const quire_be_plan_desc &desc, quire_error *error) {
     return QUIRE_OK;
 }
 
-// Copies `count` numbers. False: there is no memory.
+// Copies `count` numbers; returns false if there is no memory.
 bool copy_numbers(const float *from, uint32_t count, std::unique_ptr<float[]> *to) {
     to->reset(new (std::nothrow) float[count]);
     if (*to == nullptr) return false;

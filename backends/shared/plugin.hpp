@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// plugin: what the tables of our own backends have in common.
+// plugin: code that the tables of our own backends share.
 //
-// The query keeps nothing of the host: two libraries in one process may load the same plugin, and a
-// device could not tell whose allocator was meant. So small objects come from operator new.
+// The query keeps nothing of the host's: two libraries in one process may load the same plugin, and
+// a device could not tell whose allocator to use. So small objects come from operator new.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// The first minor that our backends speak is their only one, so min(host, own) is always this one.
+// Our backends speak only their first minor version, so min(host, own) is always this one.
 constexpr uint32_t kPluginMajor = 0;
 constexpr uint32_t kPluginMinor = 1;
 
@@ -26,7 +26,7 @@ quire_error *error_of(First, Rest... rest) {
     return error_of(rest...);
 }
 
-// A slot that may run out of host memory, and says so.
+// A slot that may run out of host memory, and then returns QUIRE_E_HOST_MEMORY.
 template <auto slot>
 struct Guard;
 template <typename... Arguments, quire_status (*slot)(Arguments...)>
@@ -40,7 +40,7 @@ struct Guard<slot> {
     }
 };
 
-// quire_backend_query_v0, of this table.
+// Implements quire_backend_query_v0 for this table.
 quire_status hand_out(const quire_backend_api *api, const quire_host_info *host,
                       const quire_backend_api **out, quire_error *error);
 

@@ -14,7 +14,7 @@ namespace quire {
 
 namespace {
 
-// A kernel's work items are counted in 32 bits, and are at least so many rows.
+// A kernel's work items are counted in 32 bits, and each covers at least this many rows.
 constexpr uint32_t kMergeRows = 64;
 
 quire_status resolve_given(const ElementType &given, quire_be_kv_write *args, quire_error *error) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// pool_calls: which KV writes, moves, attention calls and merges a slot refuses.
+// pool_calls: validates KV writes, moves, attention calls and merges.
 //
-// What is checked here is what a call shows at once: pointers, strides, the pool, the plan. Slots,
-// tables and lengths are device memory, which earlier work may still write.
+// These checks cover what a call shows at once: pointers, strides, the pool, the plan. Slots,
+// tables and lengths are in device memory, which earlier work may still write.
 //
-// A resolved call is a copy of the caller's, whose strides of 0 have become dense.
+// A resolved call is a copy of the caller's in which strides of 0 have become dense.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -17,7 +17,7 @@ namespace quire {
 
 quire_status resolve_kv_write(const quire_be_kv_write *args, quire_be_kv_write *resolved,
                               quire_error *error);
-// What the rope of a plan asks of the call, if the plan has one.
+// Validates what the plan's rope, if it has one, needs from the call.
 quire_status resolve_rope(const PlanOptions &options, quire_be_kv_write *resolved,
                           quire_error *error);
 

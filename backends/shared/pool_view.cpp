@@ -11,13 +11,13 @@ namespace quire {
 
 namespace {
 
-// Of a token, in elements: a row's address must not overflow, for any token of a batch.
+// Per token, in elements: a row's address must not overflow for any token of a batch.
 constexpr int64_t kLongestStride = int64_t{1} << 28;
 
-// The largest offset of a walk, in steps that may each overflow.
+// The largest offset of a walk; every step checks for overflow.
 class Extent {
  public:
-    // `count` places `stride_bytes` apart, of which the last may be reached.
+    // Adds `count` places, `stride_bytes` apart, the last of which may be reached.
     void walk(uint64_t count, int64_t stride_bytes) {
         uint64_t distance = 0;
         valid_ =
@@ -105,7 +105,7 @@ quire_status check_elements_of_pool(const quire_be_pool &pool, const ElementType
     return QUIRE_OK;
 }
 
-// Where one side's scales are.
+// Checks where one side's scales are.
 quire_status check_side(const quire_be_pool &pool, const ElementType &element, uint32_t kind,
                         int64_t offset, char side, quire_error *error) {
     constexpr uint64_t kFloat = sizeof(float);

@@ -55,7 +55,7 @@ inline Lanes upper_half(Lanes a) {
 inline __m256i upper_halves(Lanes a) {
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(a), 16));
 }
-// What the upper half leaves of a; 0 for an infinity, whose rest would be a NaN.
+// The rest of a below its upper half; 0 for an infinity, whose rest would be a NaN.
 inline Lanes rest_of(Lanes a) {
     constexpr int kInfinite = 0x18;
     __mmask16 is_other = _knot_mask16(_mm512_fpclass_ps_mask(a, kInfinite));

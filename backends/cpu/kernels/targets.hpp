@@ -27,7 +27,7 @@ const MatrixKernels *matrix_for_values(Format v, bool is_fast);
 const char *unknown_target();
 // The name of the best that is used.
 const char *target_name();
-// What QUIRE_DEVICE_FAST_16BIT uses here: "amx" or "avx512_bf16"; NULL if nothing.
+// The unit that QUIRE_DEVICE_FAST_16BIT uses here: "amx" or "avx512_bf16"; NULL if none.
 const char *fast_16bit_name();
 
 }  // namespace quire::cpu
