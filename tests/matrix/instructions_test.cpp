@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stand-in computes what the manual says, by plain loops over whole matrices; and so does the
-// processor, where it has such instructions.
+// The stand-in computes what the manual says, which plain loops over whole matrices repeat; and so
+// does the processor, if it has such instructions.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class InstructionsTest : public testing::Test {
 
 namespace {
 
-constexpr size_t kStride = 80;  // no tile's own
+constexpr size_t kStride = 80;  // unlike any tile's
 
 // Left is rows by contracted, right contracted by columns, in elements of four bytes.
 struct Sizes {
@@ -50,7 +50,7 @@ TileShapes shapes_of(const Sizes &sizes) {
     return shapes;
 }
 
-// Three tiles' memory, which nothing but a product's own elements may be written of.
+// Memory of three tiles. A product may write only its own elements of it.
 struct Matrices {
     std::vector<uint32_t> left, right, sums;
 
@@ -69,7 +69,7 @@ struct Matrices {
 
 uint32_t any_word(std::mt19937 *random) { return static_cast<uint32_t>((*random)()); }
 
-// Two bf16 near 1, or one in sixteen times anything, denormals too; infinities and NaN left out.
+// Two bf16 near 1 or, one time in sixteen, anything, denormals too; no infinities or NaNs.
 uint32_t any_pair(std::mt19937 *random) {
     uint32_t pair = 0;
     for (int i = 0; i < 2; ++i) {
@@ -175,7 +175,7 @@ void expect_cleared(const Instructions &instructions) {
     }
 }
 
-// A product that is wrong in one thing only.
+// Runs a product in which `spoil` has made one thing wrong.
 void run_with(const std::function<void(TileShapes *)> &spoil) {
     TileShapes shapes = shapes_of({16, 16, 16});
     spoil(&shapes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// products: the instructions of a matrix unit, one at a time, for a test to call.
+// products: single instructions of a matrix unit, for a test to call.
 //
 // products.cpp is compiled twice: over the processor's own instructions, and over the stand-in.
 //
@@ -12,7 +12,7 @@
 
 namespace quire::cpu {
 
-// As TILECFG has it.
+// The TILECFG layout.
 struct alignas(64) TileShapes {
     uint8_t palette;
     uint8_t start_row;
@@ -21,7 +21,7 @@ struct alignas(64) TileShapes {
     uint8_t rows[16];
 };
 
-// Of tiles 0 (sums), 4 (left) and 6 (right), a stride of bytes between rows.
+// Operands in tiles 0 (sums), 4 (left) and 6 (right); strides are bytes between rows.
 struct Product {
     const TileShapes *shapes;
     const void *left;
@@ -35,11 +35,11 @@ struct Product {
 struct Instructions {
     void (*multiply_bytes)(const Product &product);
     void (*multiply_halves)(const Product &product);
-    // Clears tile 0, stores it over the sums, and lets go of all tiles.
+    // Clears tile 0, stores it over the sums, and releases all tiles.
     void (*clear)(const Product &product);
     // Stores tile 0 without a configuration.
     void (*store_unconfigured)(void *to);
-    // to[16], b pairs [16]
+    // sums[16], pairs a[16] and b[16], to[16]
     void (*add_pairs_of_halves)(const float *sums, const uint32_t *a, const uint32_t *b, float *to);
     // table[128], places[64], to[64]
     void (*bytes_at)(const uint8_t *table, const uint8_t *places, uint8_t *to);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attention: which shapes there is a kernel for, plans of them, and the one kernel.
+ * attention: the shapes that have a kernel, plans for them, and the one kernel.
  *
- * Why double: scores, weights and sums then need no care, and nobody runs this for its speed. One
- * pass over the keys, as in Milakov and Gimelshein, "Online normalizer calculation for softmax"
- * (2018): when a larger score comes, what was summed shrinks by exp(old - new).
+ * Why double: scores, weights and sums then need no care, and this is not run for speed. One pass
+ * over the keys, as in Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018):
+ * when a larger score comes, the sums so far shrink by exp(old - new).
  *
  * Threads: any; the kernel runs on the device's thread.
  */
@@ -21,10 +21,10 @@
 
 #define LARGEST_HEAD_DIM 512u /* a row's sum is 4 KiB of stack */
 
-/* Flags that change nothing here are known: a row is computed by itself. */
+/* BATCH_INVARIANT changes nothing here: each row is computed by itself. */
 #define KNOWN_FLAGS ((uint32_t)(QUIRE_ATTENTION_NOT_CAUSAL | QUIRE_ATTENTION_BATCH_INVARIANT))
 
-/* Why no kernel sees what such a group sees; NULL if one does. */
+/* Why groups of this kind are refused, in words; NULL if they are not. */
 static const char *group_refusal(const quire_be_attention_query *shape) {
     switch (shape->group_kind) {
         case QUIRE_GROUP_FULL:
@@ -45,7 +45,7 @@ static const char *group_refusal(const quire_be_attention_query *shape) {
     return shape->sink_tokens != 0 ? "sink tokens are not kept" : NULL;
 }
 
-/* Why there is no kernel of this shape, in words; NULL if there is. */
+/* Why there is no kernel for this shape, in words; NULL if there is one. */
 static const char *refusal(const quire_be_attention_query *shape) {
     if (element_bytes(shape->k_dtype) == 0 || element_bytes(shape->v_dtype) == 0) {
         return "K and V are f32, f16 or bf16";
@@ -60,7 +60,7 @@ static const char *refusal(const quire_be_attention_query *shape) {
     }
     if (group_refusal(shape) != NULL) return group_refusal(shape);
     if ((shape->flags & QUIRE_BE_ATTENTION_AMAX) != 0) return "kv_write keeps no magnitudes";
-    if (shape->q_heads == 0) return NULL; /* the pool alone is asked about */
+    if (shape->q_heads == 0) return NULL; /* the query is about the pool alone */
     if (element_bytes(shape->q_dtype) == 0) return "q is f32, f16 or bf16";
     if (shape->q_heads % shape->kv_heads != 0) return "q_heads is no multiple of kv_heads";
     if ((shape->flags & QUIRE_ATTENTION_MASK) != 0) return "there are no masks";
@@ -108,7 +108,7 @@ quire_status query_attention(quire_be_device *device, const quire_be_attention_q
 
 struct quire_be_plan {
     quire_be_device *device;
-    quire_be_plan_desc desc; /* its scale is the one to use, never 0 */
+    quire_be_plan_desc desc; /* with a resolved scale, never 0 */
 };
 
 quire_status plan_create(quire_be_device *device, const quire_be_plan_desc *desc,
@@ -165,7 +165,7 @@ static int32_t int_at(uint64_t address, uint64_t index) {
     return value;
 }
 
-/* One query head of one token over keys [first, end) of its row. */
+/* Computes one query head of one token over keys [first, end) of its row. */
 static int attend(const struct attention *work, uint32_t row, uint32_t token, uint32_t head,
                   int64_t first, int64_t end) {
     const quire_be_attention *call = &work->call;
@@ -196,7 +196,7 @@ static int attend(const struct attention *work, uint32_t row, uint32_t token, ui
                      element_load(k + (uint64_t)dim * k_bytes, pool->k_dtype);
         }
         score *= work->plan.scale;
-        if (score == -INFINITY) continue; /* it weighs nothing, and -inf - -inf is NaN */
+        if (score == -INFINITY) continue; /* its weight is 0, and -inf - -inf is NaN */
         if (score > largest) {
             double shrink = exp(largest - score);
             for (dim = 0; dim < pool->v_head_dim; ++dim) sums[dim] *= shrink;
@@ -245,7 +245,7 @@ static int run_attention(const void *arguments, size_t size_bytes) {
     return 1;
 }
 
-/* Is the call within what its plan was made for? */
+/* Checks that the call fits its plan. */
 static quire_status check_call(const quire_be_plan_desc *plan, const quire_be_attention *args,
                                quire_error *error) {
     const quire_be_attention_query *shape = &plan->shape;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attention: which shapes there is a kernel for, plans of them, and the one kernel.
+ * attention: the shapes that have a kernel, plans for them, and the one kernel.
  */
 #ifndef QUIRE_TESTS_TOY_ATTENTION_H
 #define QUIRE_TESTS_TOY_ATTENTION_H

@@ -41,7 +41,7 @@ void device_drop(quire_be_device *device) {
     free(device);
 }
 
-/* Threads are a wish; one of its own is what this one has. */
+/* The thread options are hints: this device has one thread of its own. */
 quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out,
                          quire_error *error) {
     quire_status status;

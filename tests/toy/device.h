@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device: what a device of the toy backend is, and how its files call each other.
+ * device: the toy backend's device, and how its files call each other.
  *
- * Why one thread per device and not one per queue: a device looks at the heads of its queues in
- * turn, so a queue that waits holds up no other, and nobody has to own a thread that outlives its
- * queue. Why any thread: a slot only enqueues, so someone else has to run what was enqueued.
+ * Why one thread per device, not one per queue: a device looks at the heads of its queues in turn,
+ * so a queue that waits holds up no other, and no thread has to outlive its queue. Why a thread at
+ * all: a slot only enqueues, so another thread must run what was enqueued.
  *
  * Invariants:
  *   (1) a work stays at its queue's head until it has run, so empty queues mean an idle device
@@ -20,7 +20,7 @@
 #include "quire/plugin/backend.h"
 
 #define TOY_NAME "toy"
-#define TOY_FAILED UINT64_MAX /* of a fence: work before it did not run */
+#define TOY_FAILED UINT64_MAX /* a fence's value if work before it did not run */
 
 struct work;
 
@@ -40,13 +40,13 @@ struct quire_be_queue {
     struct work *head;
     struct work *tail;
     int released; /* by its user; the worker frees it when it is empty */
-    int lost;     /* something did not run: nothing behind it runs */
+    int lost;     /* something did not run: nothing after it runs */
 };
 
-/* Copies what it needs of `arguments`, which die after it. 0 says that it could not run. */
+/* Copies what it needs of `arguments`, which are freed after it. Returns 0 if it could not run. */
 typedef int (*work_fn)(const void *arguments, size_t size_bytes);
 
-/* plugin.c: how a slot refuses, and what is still handed out. */
+/* plugin.c: refusals, and the count of live objects. */
 __attribute__((format(printf, 3, 4))) quire_status fail(quire_error *error, quire_status status,
                                                         const char *format, ...);
 quire_status check_struct(const void *given, size_t known_bytes, const char *what,
@@ -55,7 +55,7 @@ void *object_new(size_t size_bytes, quire_error *error); /* zeroed, and counted 
 void object_count(int64_t change);
 
 /* device.c */
-void device_keep(quire_be_device *device); /* holds no lock */
+void device_keep(quire_be_device *device); /* REQUIRES: the lock is not held */
 void device_drop(quire_be_device *device);
 quire_status probe(uint32_t *device_count, quire_error *error);
 quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out,

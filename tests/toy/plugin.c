@@ -2,7 +2,7 @@
  *
  * plugin: the toy backend's table, and what its slots share: refusals, the struct rule, the count.
  *
- * The toy is the proof of "Write a backend in a day" (backends/README.md): written in C99 by
+ * The toy proves "Write a backend in a day" (backends/README.md): it was written in C99 by
  * following that page and nothing else, for clarity and not for speed. It is neither shipped nor
  * installed. backends/cpu is the one to run.
  *
@@ -36,7 +36,7 @@ quire_status fail(quire_error *error, quire_status status, const char *format, .
     return status;
 }
 
-/* An input begins with its size: less than known is refused, more must be zero. */
+/* An input begins with its size: less than known is refused, and extra bytes must be zero. */
 quire_status check_struct(const void *given, size_t known_bytes, const char *what,
                           quire_error *error) {
     const unsigned char *bytes = given;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pool: elements of three types, where a token's K and V lie, and writing them there.
+ * pool: elements of three types, the places of a token's K and V, and KV writes.
  *
- * Why memcpy for each element: no address of the contract then needs an alignment, and the compiler
+ * Why memcpy for each element: no address in the contract then needs an alignment, and the compiler
  * makes a plain load of it.
  *
- * Threads: any; writes run on the device's thread.  Units: strides of a pool are bytes, of a call
+ * Threads: any; writes run on the device's thread.  Units: a pool's strides are bytes, a call's are
  * elements.
  */
 #include "pool.h"
@@ -63,7 +63,7 @@ static uint16_t to_half(float value) {
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
     if (magnitude > 0x7F800000u) return (uint16_t)(sign | 0x7E00u);  /* NaN */
     if (magnitude >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u); /* 65,520 and more */
-    if (magnitude < 0x38800000u) { /* below 2^-14: a multiple of 2^-24, the even one of two */
+    if (magnitude < 0x38800000u) { /* below 2^-14: a multiple of 2^-24, ties to even */
         return (uint16_t)(sign | (uint16_t)lrintf(from_bits(magnitude) * 0x1p24f));
     }
     magnitude += 0xFFFu + (magnitude >> 13 & 1u);
@@ -99,7 +99,7 @@ void element_store(uint64_t address, uint32_t dtype, float value) {
 
 /* Pools. ----------------------------------------------------------------------------------------*/
 
-/* Adds (count - 1) * stride to *end; 0 when a stride is wrong or 64 bits are not enough. */
+/* Adds (count - 1) * stride to *end; returns 0 if a stride is invalid or 64 bits overflow. */
 static int walk(uint64_t *end, uint64_t count, int64_t stride, uint32_t unit_bytes) {
     if (stride < 0 || stride % unit_bytes != 0) return 0;
     if (stride > 0 && count - 1 > (UINT64_MAX - *end) / (uint64_t)stride) return 0;
@@ -107,7 +107,7 @@ static int walk(uint64_t *end, uint64_t count, int64_t stride, uint32_t unit_byt
     return 1;
 }
 
-/* Do all K (or V) elements of all blocks lie within the pool? */
+/* True if all K (or V) elements of all blocks lie within the pool. */
 static int side_fits(const quire_be_pool *pool, int64_t offset, int64_t head_stride,
                      int64_t token_stride, uint32_t head_dim, uint32_t dtype) {
     uint32_t unit_bytes = element_bytes(dtype);
@@ -184,7 +184,7 @@ int rows_fit(uint64_t address, uint32_t dtype, int64_t token_stride, uint32_t he
 static void convert(uint64_t to, uint32_t to_dtype, uint64_t from, uint32_t from_dtype,
                     uint32_t count) {
     uint32_t to_bytes = element_bytes(to_dtype), from_bytes = element_bytes(from_dtype), i;
-    if (to_dtype == from_dtype) { /* the bits stay, those of a NaN too */
+    if (to_dtype == from_dtype) { /* bit for bit, a NaN too */
         memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, (size_t)count * to_bytes);
         return;
     }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue: work in order, fences between the works, and the thread that runs them.
+ * queue: works in order, fences between them, and the thread that runs them.
  *
- * A failed fence fails what waits for it: the queue is lost, its works are taken off without being
- * run, and the fences among them fail in turn. So no result is announced that was not computed.
+ * A failed fence fails whatever waits for it: the queue is lost, its works are removed without
+ * being run, and the fences among them fail in turn. So no fence announces a result that was not
+ * computed.
  *
- * Threads: any; the device's lock guards every field, and only the worker takes works off.
+ * Threads: any; the device's lock guards every field, and only the worker removes works.
  */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 
@@ -30,14 +31,14 @@ enum work_kind { WORK_RUN, WORK_SIGNAL, WORK_WAIT };
 struct work {
     struct work *next;
     enum work_kind kind;
-    quire_be_fence *fence; /* of SIGNAL and WAIT, with the value */
+    quire_be_fence *fence; /* for SIGNAL and WAIT, as is the value */
     uint64_t value;
-    work_fn run; /* of RUN */
+    work_fn run; /* for RUN */
     size_t size_bytes;
     uint64_t arguments[]; /* size_bytes of them */
 };
 
-/* With the lock held. The fence's own reference to its device is dropped by the caller. */
+/* REQUIRES: the lock is held. If this returns 1, the caller drops the fence's device reference. */
 static int fence_unreference(quire_be_fence *fence) {
     if (--fence->owner_count > 0) return 0;
     free(fence);
@@ -48,14 +49,14 @@ static void fence_raise(quire_be_fence *fence, uint64_t value) {
     if (value > fence->value) fence->value = value;
 }
 
-/* Can the head go now? A failed fence reads more than any value, and so ends every wait. */
+/* True if the head can go now. A failed fence reads more than any value, so it ends every wait. */
 static int is_ready(const quire_be_queue *queue) {
     const struct work *work = queue->head;
     if (work == NULL) return 0;
     return queue->lost || work->kind != WORK_WAIT || work->fence->value >= work->value;
 }
 
-/* Runs the head of a queue and takes it off. The lock is held before and after, not during. */
+/* Runs and removes the head of a queue. The lock is held before and after, not during a run. */
 static void run_head(quire_be_device *device, quire_be_queue *queue) {
     struct work *work = queue->head;
     if (work->kind == WORK_RUN && !queue->lost) {
@@ -75,7 +76,7 @@ static void run_head(quire_be_device *device, quire_be_queue *queue) {
     free(work);
 }
 
-/* Frees queues that their users released, once they are empty. */
+/* Frees released queues once they are empty. */
 static void sweep(quire_be_device *device) {
     quire_be_queue **link = &device->queues;
     while (*link != NULL) {
@@ -101,11 +102,11 @@ static int run_ready(quire_be_device *device) {
     return progress;
 }
 
-/* The device's thread. When the device closes, what can still run does; what waits is dropped. */
+/* The device's thread. At closing, works that can still run do; those that wait are dropped. */
 void *queue_worker(void *argument) {
     quire_be_device *device = argument;
     quire_be_queue *queue;
-    fesetenv(FE_DFL_ENV); /* else the opener's rounding is inherited */
+    fesetenv(FE_DFL_ENV); /* otherwise the opener's rounding is inherited */
     pthread_mutex_lock(&device->lock);
     for (;;) {
         if (run_ready(device)) {
@@ -159,7 +160,7 @@ void queue_release(quire_be_queue *queue) {
     device = queue->device;
     pthread_mutex_lock(&device->lock);
     queue->released = 1;
-    orphan = device->closed; /* nobody looks at it any more */
+    orphan = device->closed; /* the worker has ended and cannot free it */
     pthread_cond_broadcast(&device->changed);
     pthread_mutex_unlock(&device->lock);
     object_count(-1);
@@ -281,7 +282,7 @@ static struct timespec deadline_after(uint64_t timeout_ns) {
     return deadline;
 }
 
-/* Waits for a change, with the lock held. 0 says that the time ran out. */
+/* Waits for a change. REQUIRES: the lock is held. Returns 0 on a timeout. */
 static int await_change(quire_be_device *device, uint64_t timeout_ns,
                         const struct timespec *deadline) {
     if (timeout_ns == UINT64_MAX) return pthread_cond_wait(&device->changed, &device->lock) == 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * transfer: copies and fills. Both memories are the host's, so a kind only says what may overlap.
+ * transfer: copies and fills. Both memories are the host's: a kind only decides what may overlap.
  *
  * Threads: any; the works run on the device's thread.
  */
@@ -35,7 +35,7 @@ static int run_fills(const void *arguments, size_t size_bytes) {
     return 1;
 }
 
-/* What is wrong with a range, in words, or NULL. */
+/* Says in words what is wrong with a range; NULL if nothing is. */
 static const char *range_fault(uint64_t address, uint64_t size_bytes) {
     if (size_bytes == 0) return NULL;
     if (address == 0) return "is at address 0";

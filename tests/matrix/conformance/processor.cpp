@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Says that the processor has a matrix unit, for kernels that are built over the stand-in; what
-// those ask for beside it is asked of the processor.
+// Claims that the processor has a matrix unit, for kernels that are built over the stand-in; checks
+// the processor for what they need besides.
 
 #include "kernels/processor.hpp"
 

@@ -3,8 +3,8 @@
 
     said.py QUIRE
 
-Without this, the conformance suite could pass on kernels that are not meant. Exits with 77, to be
-skipped, where the processor has no AVX-512, which the kernels need beside the stand-in.
+Without this, the conformance suite could pass on the wrong kernels. Exits with 77, to be skipped,
+if the processor has no AVX-512, which the kernels need in addition to the stand-in.
 """
 
 import json

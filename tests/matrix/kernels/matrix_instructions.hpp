@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// matrix_instructions: what the header of this name in backends/cpu names, spelled in plain C++.
+// matrix_instructions: the instructions of the header of this name in backends/cpu, in plain C++.
 //
-// Test builds find this one first, so that the very kernels of AMX and AVX512-BF16 run on a
-// processor that has neither. What is computed follows the sections "Operation" of TDPBF16PS,
+// Test builds find this one first, so that the very kernels for AMX and AVX512-BF16 run on a
+// processor that has neither. The arithmetic follows the sections "Operation" of TDPBF16PS,
 // TDPBSSD, TILELOADD, TILESTORED, TILEZERO, LDTILECFG and VDPBF16PS in Intel's Software Developer's
 // Manual, volume 2:
-//     TDPBF16PS   the even and the odd elements of all pairs are summed by themselves from 0 on, in
-//                 rising order, by multiply-and-adds that round once; then both sums are added, and
-//                 the total to what was there
+//     TDPBF16PS   the even and the odd elements of all pairs are summed separately, from 0 and in
+//                 rising order, by multiply-adds that round once; then both sums are added, and
+//                 their total is added to the previous value
 //     VDPBF16PS   the odd element's product is added first, then the even one's, each rounding once
 //     both        to nearest even whatever MXCSR says; denormals count as zeros, read or written
-// What the processor answers with an exception (shapes that do not fit, a tile without a
-// configuration, a register named twice) ends the process here with a word.
+// Where the processor raises an exception (shapes that do not fit, a tile without a configuration),
+// this version prints a message and ends the process; a register named twice does not compile.
 //
-// Tininess is found after rounding to a denormal here, and may be found before it there: a result
-// within half a unit below 2^-126 may become 2^-126 here and 0 there.
+// Tininess is detected after rounding to a denormal here, and may be detected before it by the
+// processor: a result within half a unit below 2^-126 may become 2^-126 here and 0 there.
 //
-// Threads: any; tiles are a thread's own.
+// Threads: any; each thread has its own tiles.
 #pragma once
 
 #include <immintrin.h>
@@ -36,7 +36,7 @@ constexpr int kTiles = 8;
 constexpr size_t kMostRows = 16;
 constexpr size_t kMostRowBytes = 64;
 
-// TILECFG, as memory has it.
+// The layout of TILECFG in memory.
 struct alignas(64) StandInConfig {
     uint8_t palette;
     uint8_t start_row;
@@ -65,7 +65,7 @@ inline void demand(bool is_fine, const char *what) {
     std::abort();
 }
 
-// General protection of LDTILECFG.
+// The conditions under which LDTILECFG raises a general protection exception.
 inline void check_config(const StandInConfig &config) {
     demand(config.palette <= 1, "there is no such palette");
     for (uint8_t byte : config.reserved) demand(byte == 0, "a reserved byte is not 0");
@@ -125,8 +125,8 @@ inline void store_tile(void *rows, size_t stride) {
     }
 }
 
-// The shapes of a product, whose elements are four bytes each; a right tile's row has what each
-// column meets of one element of the left one.
+// The shape of a product, whose elements are four bytes each. Row k of the right tile holds, for
+// each column, what element k of a left row is multiplied by.
 struct ProductShape {
     size_t rows;
     size_t columns;
@@ -159,7 +159,7 @@ inline void multiply_bytes() {
         }
     }
     for (size_t m = 0; m < shape.rows; ++m) {
-        uint32_t sums[16];  // it wraps around
+        uint32_t sums[16];  // wraps around
         std::memcpy(sums, the_unit.tiles[kSums].bytes[m], sizeof sums);
         for (size_t k = 0; k < shape.contracted; ++k) {
             for (size_t i = 0; i < 4; ++i) {
@@ -173,14 +173,14 @@ inline void multiply_bytes() {
     }
 }
 
-// A denormal is a zero of its sign.
+// Turns a denormal into a zero of its sign.
 inline float flushed(float a) {
     uint32_t bits = std::bit_cast<uint32_t>(a);
     uint32_t sign = bits & 0x80000000u;
     return std::bit_cast<float>((bits & 0x7F800000u) == 0 ? sign : bits);
 }
 
-// sums[n] += one times right[n], each a bf16 in the upper half of f32.
+// sums[n] += one * right[n], where each factor is a bf16 in the upper half of an f32.
 inline void add_products(float (&sums)[16], float one, const float (&right)[16]) {
     for (size_t n = 0; n < 16; ++n) sums[n] = flushed(__builtin_fmaf(one, right[n], sums[n]));
 }
