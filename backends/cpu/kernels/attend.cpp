@@ -346,7 +346,7 @@ Ahead Kernel::keys_ahead(const Unit *next) const {
 }
 
 // If every token sees a single run of keys and all runs begin at the same key, the tokens share
-// what is common to all. Each token absorbs the rest of what it sees, or all of it, by itself.
+// what is common to all. Each token absorbs by itself whatever is not shared in this way.
 void Kernel::absorb(const Unit &unit, const TileRows &v, const Unit *next) {
     Ahead ahead = keys_ahead(next);
     uint64_t common = unit.visible[unit.first];
@@ -471,7 +471,7 @@ void Kernel::run() {
         if (chunk != next_chunk) {
             end_chunk(chunk);
             begin_chunk();
-            // A chunk with no visible key needs no fold, but has a state.
+            // A chunk with no visible key needs no fold but has a state.
             while (++chunk < next_chunk && work_.states) end_chunk(chunk);
             chunk = next_chunk;
         }

@@ -18,7 +18,7 @@ namespace quire::cpu {
 // The parts of a call that its plan fixes.
 struct AttendPlan {
     const TileKernels *tile;
-    const MatrixKernels *k_matrix;  // NULL: the tile kernels score
+    const MatrixKernels *k_matrix;  // NULL: use the tile kernels
     const MatrixKernels *v_matrix;
     uint32_t q_terms;  // per query, for k_matrix
     const Element *q;

@@ -89,7 +89,7 @@ class Units {
         int64_t first_token;
         uint32_t token_count;
         uint32_t first_index;   // of its tokens in the work
-        int64_t shared_places;  // also shared by the segment before
+        int64_t shared_places;  // places shared with the segment before
     };
     int64_t next_tile(int64_t tile) const;
     void look(int64_t tile, uint64_t *visible) const;
