@@ -35,7 +35,7 @@ struct work {
     uint64_t value;
     work_fn run; /* for RUN */
     size_t size_bytes;
-    uint64_t arguments[]; /* size_bytes of them */
+    uint64_t arguments[]; /* size_bytes bytes */
 };
 
 /* REQUIRES: the lock is held. If this returns 1, the caller drops the fence's device reference. */

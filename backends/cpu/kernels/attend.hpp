@@ -3,7 +3,7 @@
 // attend: attention of query tokens over paged K and V, its softmax updated tile by tile.
 //
 // For one query q at position p, over the visible keys j of one tile after another
-//     s_j = scale q·k_j      then s_j = c tanh(s_j / c) with a soft cap c, and less slope |p - j|
+//     s_j = scale q·k_j      then s_j = c tanh(s_j / c) with a soft cap c, minus slope |p - j|
 //                            with ALiBi
 //     m' = max(m, max s_j)   w_j = exp(s_j - m')
 //     l' = l exp(m - m') + sum w_j                     o' = o exp(m - m') + sum w_j v_j

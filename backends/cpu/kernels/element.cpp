@@ -137,7 +137,7 @@ uint8_t f32_to_f8(float value) {
 
 float i8_to_f32(uint8_t code) { return static_cast<float>(static_cast<int8_t>(code)); }
 
-// Rounds to an integer within the bounds; NaN to 0.
+// Rounds to an integer in [-most, most]; NaN becomes 0.
 template <int most>
 int32_t round_to_int(float value) {
     constexpr auto kMost = static_cast<float>(most);

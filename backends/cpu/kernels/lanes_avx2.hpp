@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lanes_avx2: lanes.hpp in two registers of 256 bits; needs FMA and F16C beside AVX2.
+// lanes_avx2: lanes.hpp in two registers of 256 bits; needs FMA and F16C in addition to AVX2.
 //
 // Threads: any; nothing is kept.
 #pragma once
