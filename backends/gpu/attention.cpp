@@ -23,7 +23,7 @@ bool is_wide(std::initializer_list<int64_t> strides, uint64_t address) {
     return address % kWideBytes == 0;
 }
 
-// How many elements of a row may be loaded at once.
+// How many elements of a row may be loaded at once, as options.
 uint32_t width_options(const quire_be_pool &pool) {
     uint32_t options = 0;
     if (!is_wide({pool.block_stride, pool.layer_stride, pool.k_head_stride, pool.k_token_stride},
@@ -43,15 +43,15 @@ AttendCall call_of(const PlanOptions &plan, const quire_be_attention &args) {
     return to;
 }
 
-// How many chunks rows have at most: as long as at the commit, or, in a graph that will meet later
-// ones, as their tables. kernels/rows.cu makes sure.
+// Upper bound on a row's chunks: from the longest row at commit or, in a graph, which will meet
+// later lengths, from the block table. kernels/rows.cu enforces it.
 uint32_t chunk_count_of(const quire_be_attention &args, bool is_captured) {
     uint64_t places = uint64_t{args.block_table_stride} * args.pool->block_tokens;
     places = std::min<uint64_t>(places, is_captured ? kMostKeys : args.max_length);
     return chunk_count(places, kChunkPlaces);
 }
 
-// For each round the chunks, then their reduction.
+// Launches, for each round, the chunks and then their reduction.
 quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, const Scratch &scratch,
                            uint32_t teams_of_prefill, quire_error *error) {
     for (uint64_t first = 0; first < call->query_tokens; first += scratch.tokens_per_round) {
@@ -98,7 +98,7 @@ quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_b
     call.token_rows = queue->scratch;
     call.states = call.token_rows + scratch.row_bytes;
     call.values = call.states + scratch.state_bytes;
-    // -1: of no row.
+    // -1: belongs to no row.
     if (quire_status status = enqueue.fill(call.token_rows, 0xFF, scratch.row_bytes, error)) {
         return status;
     }

@@ -14,7 +14,7 @@ namespace {
 bool is_time(double milliseconds) { return std::isfinite(milliseconds) && milliseconds > 0; }
 bool counts(const Timing &timing) { return is_time(timing.kernel_ms) && is_time(timing.driver_ms); }
 
-// What the border loses of time where it picks the slower one.
+// The time the border loses where it picks the slower way, relative to the faster.
 double loss(const Timing *timings, size_t count, uint64_t border) {
     double sum = 0;
     for (size_t i = 0; i < count; ++i) {

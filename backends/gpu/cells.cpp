@@ -13,7 +13,7 @@ constexpr size_t kPageBytes = 64 << 10;
 Result Cells::add_page() {
     Cell page;
     pages_.reserve(pages_.size() + 1);
-    // All cells there will be: give_back() must not fail.
+    // Room for every cell there will be, because give_back() must not fail.
     free_.reserve((pages_.size() + 1) * (kPageBytes / kCellBytes));
     if (kind_ == CellKind::pinned) {
         void *host = nullptr;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cells: pieces of 64 bytes of pinned or device memory: fences, and what queues say of themselves.
+// cells: 64-byte pieces of pinned or device memory, for fences and for the records of queues.
 //
-// Memory comes in pages of many cells and goes back when the device is closed, so that a fence
-// which comes and goes asks the driver for nothing.
+// Memory is allocated in pages of many cells and freed when the device is closed, so creating and
+// destroying fences does not call the driver.
 //
 // Invariants
-//   (1) a cell is free or handed out, once
-//   (2) fresh and freed cells of pinned memory are zero; of device memory hold anything
+//   (1) a cell is either free or handed out once
+//   (2) fresh and freed cells of pinned memory are zero; those of device memory hold anything
 //
 // Threads: none; the device's mutex. The device's context is current.
 #pragma once
@@ -19,8 +19,8 @@
 namespace quire::gpu {
 
 struct Cell {
-    uint64_t address = 0;           // as kernels know it; 0: none
-    unsigned char *host = nullptr;  // NULL of device memory
+    uint64_t address = 0;           // as kernels see it; 0: none
+    unsigned char *host = nullptr;  // NULL for device memory
 };
 constexpr size_t kCellBytes = 64;
 
@@ -33,7 +33,7 @@ class Cells {
     void open(const Driver *driver) { driver_ = driver; }
     [[nodiscard]] Result take(Cell *out);
     void give_back(const Cell &cell);
-    // REQUIRES: nothing that runs uses a cell.
+    // REQUIRES: no running work uses a cell.
     void close();
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// command: one thing that a stream is given: a launch, a fill, copies by the driver, or a signal of
-// a fence or a wait for it.
+// command: one thing submitted to a stream: a launch, a fill, a driver copy, or a signal of or wait
+// for a fence.
 //
-// A queue that waits for what nobody has signalled yet keeps its commands (queue.hpp); what they
-// need they then hold themselves.
+// A queue that waits for a value not yet signalled keeps its commands (queue.hpp), which then own
+// copies of their arguments.
 //
 // Threads: none; the device's mutex.
 #pragma once
@@ -23,7 +23,7 @@ enum class CommandKind { launch, fill, copies, signal, wait };
 struct Command {
     CommandKind kind = CommandKind::launch;
     unsigned char byte = 0;                // of a fill
-    KernelName kernel = KernelName::copy;  // of a launch, as the next two
+    KernelName kernel = KernelName::copy;  // of a launch, as are the next two
     uint64_t group_count = 0;
     Head *arguments = nullptr;  // the caller's, or `kept`
     Copies copies{};            // likewise
@@ -32,7 +32,7 @@ struct Command {
     quire_be_fence *fence = nullptr;   // of a signal or a wait, as is the value
     uint64_t value = 0;
 
-    // Copies what its pointers lead to. May throw.
+    // Copies what its pointers refer to. May throw.
     void keep();
 
  private:

@@ -18,8 +18,8 @@ struct Context {
     int index = 0;
 };
 
-// While it lives the device's context is this thread's current one, if the driver let it; then what
-// was current before is again. Nothing of the device may be asked for outside.
+// While it lives, the device's context is current on this thread, if the driver allowed it; then
+// the previous one is restored. The device may be used only inside such a scope.
 class Entered {
  public:
     explicit Entered(const Context &context) : driver_(context.driver) {
@@ -32,7 +32,7 @@ class Entered {
     }
 
     bool is_in() const { return result_ == 0; }
-    // Of entering; quire_be_device::check_in() judges it.
+    // The result of entering; quire_be_device::check_in() checks it.
     Result result() const { return result_; }
 
  private:
@@ -41,8 +41,8 @@ class Entered {
     Result result_ = 0;
 };
 
-// While it lives this thread's signals are blocked and its floating-point environment is the
-// default: threads that a driver starts meanwhile inherit both.
+// While it lives, this thread's signals are blocked and its floating-point environment is the
+// default, since threads that a driver starts inherit both.
 class DriverThreads {
  public:
     DriverThreads();
@@ -55,10 +55,10 @@ class DriverThreads {
     fenv_t environment_;
 };
 
-// Fails with what a driver call returned.
+// Fails with the result of a driver call.
 quire_status fail_driver(const Driver &driver, Result result, const char *what, quire_error *error);
 
-// A variable of the environment; NULL where it is not set, empty, or not to be believed.
+// An environment variable; NULL if it is unset, empty, or the process is privileged.
 const char *environment(const char *name);
 
 }  // namespace quire::gpu

@@ -24,9 +24,9 @@ quire_status check_device(const quire_be_device_desc *desc, quire_error *error) 
 }
 
 struct Devices {
-    const Driver *driver = nullptr;  // NULL: none
+    const Driver *driver = nullptr;  // NULL if there is none
     int count = 0;
-    const char *why_none = "";  // with a count of 0
+    const char *why_none = "";  // if count is 0
 };
 
 quire_status count_devices(Devices *devices, quire_error *error) {
@@ -73,8 +73,8 @@ quire_status open_parts(quire_be_device *device, quire_error *error) {
     return find_borders(device, &device->borders, error);
 }
 
-// REQUIRES: the context is current, and nothing of the device runs. A driver that is already gone
-// refuses all of this, and there is nobody to tell.
+// REQUIRES: the context is current, and nothing of the device runs. If the driver is already shut
+// down it refuses all of this, and the errors are ignored.
 void close_parts(quire_be_device *device) {
     for (quire_be_queue *queue : device->queues) queue->close();
     device->memory.close();
@@ -84,16 +84,16 @@ void close_parts(quire_be_device *device) {
     device->profile_memory.close(*device->context.driver);
 }
 
-// REQUIRES, as of the next: the mutex is held, and the context is current.
+// REQUIRES, for this and the next: the mutex is held, and the context is current.
 Work work_of(quire_be_device *device) {
     Work most = Work::none;
     for (quire_be_queue *queue : device->queues) most = std::max(most, queue->work());
     return most;
 }
 
-// Waits for all that runs, and gives the lock up while it asks. What cannot be asked for, such as
-// what a stream was given before the engine captured it, the driver waits for when memory of the
-// device is freed: both vendors promise that, though not of pinned memory.
+// Waits for everything that runs, and releases the lock between polls. Work that cannot be queried,
+// such as what a stream was given before the engine captured it, is covered by freeing device
+// memory, since the driver waits then: both vendors promise that, but not for pinned memory.
 void end_work(quire_be_device *device, std::unique_lock<std::mutex> &lock) {
     Deadline never(UINT64_MAX);
     while (!device->is_lost && work_of(device) == Work::some) never.wait(device->changed, lock);
@@ -178,7 +178,7 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
 void device_close(quire_be_device *device) {
     if (device == nullptr) return;
     std::unique_lock lock(device->mutex);
-    device->is_closed = true;  // from now on nothing begins
+    device->is_closed = true;  // from now on no call starts work
     for (quire_be_queue *queue : device->queues) queue->drop_held();
     {
         Entered entered(device->context);
@@ -286,7 +286,7 @@ void quire_be_device::look(const quire::gpu::Entered &entered) {
     if (is_closed || is_lost) return;
     quire::gpu::Result result = entered.result();
     if (result == 0) result = context.driver->stream_query(service->stream);
-    // Whatever else it says: a query fails for what happened before.
+    // Any other result counts as lost: a query reports errors of earlier work.
     if (result != 0 && !context.driver->is_not_ready(result)) lose();
 }
 

@@ -4,13 +4,13 @@
 //
 // Invariants
 //   (1) the memory of a device object outlives its children: each holds a reference
-//   (2) device_close returns when nothing of the device runs, and its driver's objects are gone
-//   (3) calls of the driver that may wait are made by opening, quiesce, fence_wait_host, memory and
-//       closing, and where more memory is needed for cells, for a queue's scratch
-//       (reserve_scratch()) or for its lists of pieces (take_pieces())
+//   (2) when device_close returns, nothing of the device runs and its driver objects are gone
+//   (3) driver calls that may wait are made only by opening, quiesce, fence_wait_host, memory and
+//       closing, and where a call needs more memory for cells, for a queue's scratch
+//       (reserve_scratch()) or for its piece lists (take_pieces())
 //
-// Threads: any. Whatever enqueues holds the mutex from its checks to its last driver call; the
-// driver's contexts are pushed inside it.
+// Threads: any. A call that enqueues holds the mutex from its checks to its last driver call; the
+// driver's context is pushed and popped inside that section.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@
 
 namespace quire::gpu {
 
-// Devices, queues, fences, plans and memories that were made and not released, over all devices.
+// Devices, queues, fences, plans and memories created and not yet released, over all devices.
 extern std::atomic<uint64_t> live_objects;
 
 quire_status probe(uint32_t *device_count, quire_error *error);
@@ -49,8 +49,8 @@ class Deadline {
 
     bool has_passed() const { return left_ns() == 0; }
     uint64_t left_ns() const;
-    // Gives the lock up for a moment, a longer one each time. No thread of ours watches the device,
-    // so whoever waits looks.
+    // Releases the lock for a moment, longer each time. We run no thread that watches the device,
+    // so waiters poll.
     void wait(std::condition_variable &changed, std::unique_lock<std::mutex> &lock);
 
  private:
@@ -65,28 +65,28 @@ struct quire_be_device {
     std::atomic<uint32_t> references{1};
     quire::gpu::Context context;
     quire::gpu::Kernels kernels;
-    quire::gpu::Borders borders;  // constant once it is open
+    quire::gpu::Borders borders;  // constant once the device is open
     quire::gpu::ProfileMemory profile_memory;
     bool takes_batches = true;  // the driver has not refused a batch of copies yet
     char name[64] = {};
 
     std::mutex mutex;
-    std::condition_variable changed;  // a fence did, by the host
+    std::condition_variable changed;  // the host changed a fence
     quire::gpu::Cells pinned{quire::gpu::CellKind::pinned};
     quire::gpu::Cells words{quire::gpu::CellKind::device};
     quire::gpu::Memory memory;
-    bool is_closed = false;             // nothing is enqueued any more
-    bool is_lost = false;               // the driver said so
-    uint64_t scratch_bytes = 0;         // the most that a call of any plan wants
-    quire_be_queue *service = nullptr;  // our own, urgent, which never waits: zeros
+    bool is_closed = false;             // nothing more is enqueued
+    bool is_lost = false;               // reported by the driver
+    uint64_t scratch_bytes = 0;         // the most that a call of any plan needs
+    quire_be_queue *service = nullptr;  // our own urgent queue, which never waits; zeroes memory
     std::vector<quire_be_queue *> queues;
-    std::vector<quire_be_fence *> fences;  // released ones too, while a queue may reach them
+    std::vector<quire_be_fence *> fences;  // including released ones that a queue may still reach
 
     void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
     void drop_reference();
 
-    // REQUIRES, of all below: the mutex is held, and the context is current.
-    // Looks at what a driver call returned: after a fatal error the device is lost.
+    // REQUIRES, for all below: the mutex is held and the context is current.
+    // Checks the result of a driver call; after a fatal error the device is lost.
     bool is_good(quire::gpu::Result result);
     quire_status check(quire::gpu::Result result, const char *what, quire_error *error);
     quire_status check_in(const quire::gpu::Entered &entered, quire_error *error);
@@ -94,10 +94,10 @@ struct quire_be_device {
     void lose();
     // Asks the driver whether it still works.
     void look(const quire::gpu::Entered &entered);
-    // Gives streams what queues hold, as far as nothing stands against it.
+    // Submits held commands to their streams as far as their waits allow.
     void pump(const quire::gpu::Entered &entered);
-    // Gives back what was released and has run.
+    // Returns cells and memory that were released and are no longer in use.
     void sweep();
-    // Does a queue wait for somebody's signal?
+    // True if a queue is held, waiting for a signal.
     bool has_held_queue() const;
 };

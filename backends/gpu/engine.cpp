@@ -39,7 +39,7 @@ quire_status find_native_event(const quire_be_queue *queue, const quire_native *
     return QUIRE_OK;
 }
 
-// Of a driver call that was given a stream.
+// Checks the result of a driver call that was given a stream.
 quire_status check_asked(quire_be_device *device, Result result, const char *what,
                          quire_error *error) {
     const Driver &driver = *device->context.driver;
@@ -48,8 +48,8 @@ quire_status check_asked(quire_be_device *device, Result result, const char *wha
                 driver.describe(result), result);
 }
 
-// A call that has to do with an event goes to the stream at once, or not at all: an event has no
-// values, and what is recorded later is another thing.
+// A call on an event goes to the stream at once or fails: an event has no values, so a later record
+// would mean something else.
 quire_status give_event(quire_be_queue *queue, const quire_native *native,
                         Result (*Driver::*call)(Stream, Event), quire_error *error) {
     Event event = nullptr;
@@ -99,7 +99,7 @@ quire_status find_native_stream(quire_be_device *device, const quire_native &nat
 uint64_t owner_of(Stream stream) {
     constexpr uint64_t kPerThread = 2;
     if (reinterpret_cast<uint64_t>(stream) != kPerThread) return 0;
-    // Not the system's number: that may be another thread's later, whose stream is another one.
+    // Not the system's thread number: a later thread may get the same one, with another stream.
     static std::atomic<uint64_t> thread_count{0};
     thread_local const uint64_t number = thread_count.fetch_add(1) + 1;
     return number;
@@ -113,7 +113,7 @@ quire_status check_capture(quire_be_device *device, Stream stream, bool *is_capt
         check_asked(device, result, "to say whether the engine captures the stream", error);
     if (status != QUIRE_OK) return status;
     *is_captured = capture == Capture::active;
-    // Drivers differ: some would refuse a call now, and some run it at once.
+    // Drivers differ: some would refuse a call now, others would run it at once.
     if (capture == Capture::broken) {
         return fail(error, QUIRE_E_BUSY,
                     "what the engine captures of the stream is broken: end that capture first");

@@ -2,9 +2,9 @@
 //
 // engine: an engine's own streams and events.
 //
-// Which kinds are known is the vendor's (Driver::stream_kind, event_kind). Streams 0, 1 and 2,
-// which stand for the legacy stream and for each thread's own, are passed on as they are; a queue
-// on a thread's own is that thread's alone.
+// The vendor decides which kinds are known (Driver::stream_kind, event_kind). Streams 0, 1 and 2,
+// which stand for the legacy stream and for each thread's own, are passed on unchanged; a queue on
+// a per-thread stream belongs to that thread alone.
 //
 // Threads: any.
 #pragma once
@@ -17,14 +17,14 @@ namespace quire::gpu {
 quire_status find_native_stream(quire_be_device *device, const quire_native &native, Stream *out,
                                 quire_error *error);
 
-// Streams 0 and 1, which stand for the same one.
+// True for streams 0 and 1, which stand for the same stream.
 inline bool is_legacy(Stream stream) { return reinterpret_cast<uintptr_t>(stream) <= 1; }
 
-// Whose stream it is: the calling thread's number, where it stands for each thread's own, else 0.
+// The calling thread's number if the stream is per-thread, else 0.
 uint64_t owner_of(Stream stream);
 
-// Does what is enqueued on the engine's stream go to a graph? QUIRE_E_BUSY where nothing can be
-// enqueued there. REQUIRES: as above.
+// Sets *is_captured if work enqueued on the engine's stream goes to a graph. QUIRE_E_BUSY if
+// nothing can be enqueued there. REQUIRES: as above.
 quire_status check_capture(quire_be_device *device, Stream stream, bool *is_captured,
                            quire_error *error);
 

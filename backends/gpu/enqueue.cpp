@@ -51,7 +51,7 @@ quire_status Enqueue::launch(KernelName name, uint64_t group_count, Head *argume
     return add(std::move(command), error);
 }
 
-// A command that is held gets no place yet, so nobody could tell when its pieces have been read.
+// A held command has no place yet, so there is no way to tell when its pieces have been read.
 BytePiece *Enqueue::take_pieces(uint64_t count, uint64_t *address) {
     if (!queue_->held.empty()) return nullptr;
     const Driver &driver = *queue_->device->context.driver;
@@ -106,14 +106,14 @@ quire_status Enqueue::add(Command &&command, quire_error *error) {
     }
     const Driver &driver = *device->context.driver;
     quire_status status = fail_driver(driver, result, "to enqueue", error);
-    // A graph that got a part of the call is the engine's to throw away: it learns of the refusal.
+    // A graph that got part of the call is the engine's to discard: the error tells it.
     if ((!has_enqueued_ || is_captured_) && !queue_->has_failed()) return status;
     queue_->fail("the driver refused a part of a call");
     return fail(error, QUIRE_E_DEVICE_LOST, "the %s driver refused a part of a call: %s (%d)",
                 driver.vendor, driver.describe(result), result);
 }
 
-// Where host memory ends, nothing of this call is held.
+// If host memory runs out, no command of this call stays held.
 void Enqueue::hold(Command &&command) {
     try {
         command.keep();

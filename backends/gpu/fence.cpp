@@ -21,7 +21,7 @@ quire_status take_cell(quire_be_device *device, Cell *cell, quire_error *error) 
     return device->check(device->pinned.take(cell), "memory for a fence", error);
 }
 
-// Queues that the fence held up go on, or what they hold is dropped.
+// Resumes the queues that the fence held up, or drops what they hold.
 void pump(quire_be_device *device) {
     if (!device->has_held_queue()) return;
     Entered entered(device->context);
@@ -57,7 +57,7 @@ void fence_destroy(quire_be_fence *fence) {
     if (fence == nullptr) return;
     live_objects.fetch_sub(1, std::memory_order_relaxed);
     quire_be_device *device = fence->device;
-    device->add_reference();  // it may be the fence's that goes last, and takes the mutex along
+    device->add_reference();  // the fence may hold the last one, and the mutex with it
     {
         std::lock_guard lock(device->mutex);
         fence->is_released = true;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fence: a 64-bit value that only grows, which hosts and queues raise and wait for.
+// fence: a 64-bit value that only grows; hosts and queues raise it and wait for it.
 //
-// Its words lie in pinned memory (FenceWords). A queue raises them by a kernel of one thread, which
-// knows whether the queue has failed and then writes all ones. A stream is told to wait, by the
-// driver's own wait for a word, only where another was already told to raise it so far; a kernel
-// behind the wait looks whether the fence failed. All other waits are the host's (queue.hpp), and
+// Its words lie in pinned memory (FenceWords). A queue raises them with a kernel of one thread,
+// which writes all ones if the queue has failed. A stream waits, by the driver's own wait for a
+// word, only after another stream was given the command that raises the word far enough; a kernel
+// after the wait checks whether the fence failed. All other waits are the host's (queue.hpp), and
 // so are its signals: no stream ever waits for the host.
 //
 // Invariants
@@ -36,33 +36,33 @@ quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t tim
 }  // namespace quire::gpu
 
 struct quire_be_fence {
-    // The last place of a queue that has to do with this fence.
+    // The last place of a queue that uses this fence.
     struct Use {
-        quire_be_queue *queue;  // of the same device, which keeps it
+        quire_be_queue *queue;  // of the same device, which keeps it alive
         uint64_t place;
     };
 
     quire_be_device *device = nullptr;
     std::atomic<uint32_t> references{2};  // the caller's, and the device's
     quire::gpu::Cell cell;
-    uint64_t value = 0;     // what the host knows
+    uint64_t value = 0;     // known to the host
     uint64_t promised = 0;  // the most that calls on queues will raise it to
-    uint64_t enqueued = 0;  // the most that streams were told to raise it to
-    uint64_t held = 0;      // commands of queues that streams were not given yet
+    uint64_t enqueued = 0;  // the most that commands given to streams will raise it to
+    uint64_t held = 0;      // commands in queues that streams were not given yet
     bool is_released = false;
     std::vector<Use> uses;
 
     void drop_reference();
 
-    // REQUIRES, of all below: the device's mutex is held.
-    // Takes in what queues have raised.
+    // REQUIRES, for all below: the device's mutex is held.
+    // Takes over what queues have raised.
     void settle();
-    // Nothing runs any more: what was not reached has failed.
+    // Nothing runs any more: a promised value that was not reached has failed.
     void settle_for_good();
     void raise(uint64_t to);
-    // Will it come to be at least so much without anybody's doing?
+    // True if submitted work or past signals bring it to at least `wanted` with no further call.
     bool is_coming(uint64_t wanted) const { return value >= wanted || enqueued >= wanted; }
-    // So that noting a use cannot fail. May throw.
+    // Makes room so that note_use() cannot fail. May throw.
     void reserve_use(quire_be_queue *queue);
     // REQUIRES: reserve_use() was called for the queue.
     void note_use(quire_be_queue *queue, uint64_t place);

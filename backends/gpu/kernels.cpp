@@ -11,13 +11,13 @@ namespace quire::gpu {
 
 namespace {
 
-// In the order of KernelName; a QUIRE_KERNEL of kernels/ each, with its block size.
+// In the order of KernelName; one per QUIRE_KERNEL of kernels/, with its block size.
 struct Known {
     const char *name;
-    uint32_t threads;  // of a team, where a block has several
+    uint32_t threads;  // of one team, if a block has several
     size_t argument_bytes;
     bool has_teams = false;
-    uint32_t shared_bytes = 0;  // that launches ask for where code cannot declare them
+    uint32_t shared_bytes = 0;  // requested per launch, where code cannot declare it
 };
 constexpr Known kKnown[kKernelCount] = {
     {"quire_attend", 64, sizeof(AttendCall)},

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kernels: the code object, loaded, and its functions.
+// kernels: the loaded code object and its functions.
 //
-// All functions are looked up when a device is opened: a driver that loads kernels only when they
-// are first launched may have to wait for the whole device then, and a queue may be held back.
+// All functions are looked up when a device is opened: a driver that loads kernels lazily at their
+// first launch may have to wait for the whole device then, while a queue may be held.
 //
 // Threads: constant once loaded.
 #pragma once
@@ -29,23 +29,23 @@ enum class KernelName {
 };
 constexpr size_t kKernelCount = 12;
 
-// Blocks of threads that a launch has in each of its two dimensions, on every device.
+// Limit on the thread blocks of a launch in each of its two dimensions, on every device.
 constexpr uint64_t kMostBlocks = 65535;
 
 struct Kernel {
     Function function = nullptr;
     uint32_t threads = 0;
-    uint32_t shared_bytes = 0;  // that a launch asks for, beside what its code declares
+    uint32_t shared_bytes = 0;  // requested per launch, in addition to what the code declares
 };
 
-// Of what a launch of it is given.
+// Size of the arguments of a launch.
 size_t argument_bytes_of(KernelName name);
-// Has a launch so many blocks?
+// Checks that the grid fits the launch limit.
 quire_status check_blocks(uint64_t block_count, quire_error *error);
 
 class Kernels {
  public:
-    // REQUIRES, of both: the device's context is current.
+    // REQUIRES, for both: the device's context is current.
     quire_status open(const Driver &driver, quire_error *error);
     void close();
 

@@ -68,7 +68,7 @@ quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *addr
     Allocation made{};
     made.size_bytes = size_bytes;
     device_->sweep();
-    // From here on nothing may throw, nor in release().
+    // From here on nothing may throw, here or in release().
     freed_.reserve(allocations_.size() + freed_.size() + 1);
     Allocations fresh;
     fresh.emplace(0, made);

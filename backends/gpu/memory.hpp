@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// memory: what mem_alloc gave out.
+// memory: the allocations made by mem_alloc.
 //
-// Freeing memory may make a driver wait for everything that runs, and a queue that is held back by
-// a fence does not end by itself. While there is one, memory that was freed is only noted, and goes
-// back later: with the next call that has to do with memory, or when the device is closed.
+// Freeing memory may make a driver wait for everything that runs, and a queue held back by a fence
+// does not finish on its own. While any queue is held, freed memory is only recorded; it is
+// returned later, by the next memory call or when the device is closed.
 //
 // Threads: none; the device's mutex. The device's context is current.
 #pragma once
@@ -25,20 +25,20 @@ class Memory {
 
     quire_status allocate(uint64_t size_bytes, uint32_t kind, uint64_t *address,
                           void **host_pointer, quire_error *error);
-    // Notes it; sweep() gives it back. False: no such allocation.
+    // Records it for sweep() to free. False: no such allocation.
     bool release(uint64_t address, uint64_t size_bytes, uint32_t kind);
     void sweep();
 
  private:
     struct Allocation {
         uint64_t address;
-        void *host;  // NULL: of the device
+        void *host;  // NULL for device memory
         uint64_t size_bytes;
-        // As the driver knows it: it aligns to no more than 256 bytes.
+        // As the driver returned it, aligned to only 256 bytes.
         uint64_t driver_address;
         void *driver_host;
     };
-    using Allocations = std::map<uint64_t, Allocation>;  // by their addresses
+    using Allocations = std::map<uint64_t, Allocation>;  // keyed by address
     Result ask_driver(bool is_host, Allocation *made);
     Result zero(const Allocation &made);
     void free(const Allocation &allocation);

@@ -41,7 +41,7 @@ void PieceRing::free_passed(uint64_t reached) {
         ++first_range_;
         --range_count_;
     }
-    // So that what is skipped at the end is free too.
+    // Frees the skipped pieces at the end as well.
     if (range_count_ == 0) begin_ = end_ = 0;
 }
 

@@ -16,7 +16,7 @@ namespace quire::gpu {
 
 namespace {
 
-// Slopes travel with each launch, whose arguments are no larger than kMostBytes.
+// Each launch carries the slopes, and its arguments are no larger than kMostBytes.
 constexpr char kManySlopes[] = "ALiBi of more than 512 query heads; divide the heads over devices";
 static_assert(kMostSlopes == 512);
 

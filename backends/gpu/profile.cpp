@@ -23,7 +23,7 @@ constexpr uint64_t kBudgetNs = 5'000'000;
 constexpr uint32_t kWays = QUIRE_BE_COPY_H2D + 1;
 static_assert(kBytes / kPieceBytes <= kMostPieces);
 
-// The shortest that was measured.
+// The shortest measured time.
 class Shortest {
  public:
     void take(float milliseconds) {
@@ -35,7 +35,7 @@ class Shortest {
     double least_ = std::numeric_limits<double>::infinity();
 };
 
-// Where copies of a way begin.
+// Where the copies of one way begin.
 struct Ends {
     uint64_t dst, src;
 };
@@ -51,13 +51,13 @@ class Profile {
     Profile &operator=(const Profile &) = delete;
     ~Profile();
 
-    // After a failure the borders are not all set.
+    // On an error, not all borders are set.
     Result measure(Borders *out);
 
  private:
     Result open();
     Ends ends_of(uint32_t way) const;
-    // Of so many bytes.
+    // Each copies `bytes` in total.
     Result time_kernel(const Ends &ends, uint64_t bytes, Shortest *shortest);
     Result time_driver(const Ends &ends, uint64_t bytes, uint64_t size_bytes, Shortest *shortest);
     template <typename Give>
@@ -68,7 +68,7 @@ class Profile {
     quire_be_device *device_;
     const Driver &driver_;
     Stream stream_;
-    ProfileMemory &memory_;  // of the device twice kBytes
+    ProfileMemory &memory_;  // twice kBytes in device memory
     Event begin_ = nullptr, end_ = nullptr;
     Shortest by_kernel_[kWays];
     Shortest by_driver_[kWays][kSizeCount];
@@ -89,7 +89,7 @@ Result Profile::open() {
     return 0;
 }
 
-// What still runs after a failure ends before its events go.
+// After a failure, work that still runs ends before its events are destroyed.
 Profile::~Profile() {
     if (begin_ != nullptr) driver_.stream_wait(stream_);
     for (Event event : {begin_, end_}) {
@@ -144,7 +144,7 @@ Result Profile::time_driver(const Ends &ends, uint64_t bytes, uint64_t size_byte
     return time([&] { return give_copies(device_, stream_, copies, &is_begun); }, shortest);
 }
 
-// A driver may load a kernel, or begin to use an engine, when it is first wanted.
+// A driver may load a kernel or start an engine at its first use.
 Result Profile::warm_up() {
     Shortest nobodys;
     for (uint32_t way = 0; way < kWays; ++way) {
@@ -185,7 +185,7 @@ Result Profile::measure(Borders *out) {
     return 0;
 }
 
-// What this process has measured, by the device's number. More devices are measured each time.
+// Results of this process by device number. Devices past the array are measured at each open.
 struct Known {
     std::mutex mutex;
     bool is_known[64] = {};

@@ -123,7 +123,7 @@ quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t
     if (quire_status status = enqueue.begin(error)) {
         bool has_ended = queue->has_failed() || queue->device->is_lost;
         if (queue->device->is_closed || !has_ended) return status;
-        // Not refused: who waits for the end of what was enqueued learns how it ended.
+        // Not an error: whoever waits for the enqueued work learns how it ended.
         fence->raise(kFenceFailed);
         enqueue.pump();
         return QUIRE_OK;
@@ -161,7 +161,7 @@ Result give_copies(quire_be_device *device, Stream stream, const Copies &copies,
     if (has_batches && copies.count > 1 && !is_legacy(stream)) {
         Result result = driver.copy_many(stream, copies);
         if (result == 0 || driver.is_fatal(result)) return result;
-        // Those that were made nevertheless are made again, which changes nothing.
+        // Copies already made are made again, which changes nothing.
         *is_begun = true;
         device->takes_batches = driver.is_out_of_memory(result);
     }
@@ -215,7 +215,7 @@ quire::gpu::Work quire_be_queue::work() {
     if (result == 0) result = driver.stream_query(stream);
     if (result == 0) return Work::none;
     if (driver.is_not_ready(result)) return Work::some;
-    // An engine may have destroyed its stream.
+    // The engine may have destroyed its stream.
     if (is_bound && !driver.is_fatal(result)) return Work::unknown;
     device->lose();
     return Work::none;
@@ -229,13 +229,13 @@ bool quire_be_queue::is_spare_for(const quire::gpu::StreamChoice &choice) {
     if (!is_released || references.load() != 1 || is_bound != choice.is_bound) return false;
     if (is_bound && (stream != choice.bound || owner != choice.owner)) return false;
     if (!is_bound && work() != quire::gpu::Work::none) return false;
-    poll();  // behind work(): what ran last may have found a fault
+    poll();  // after work(): the last command may have found a fault
     return !has_failed() && reached == place;
 }
 
 void quire_be_queue::fail(const char *reason) {
     if (!has_failed()) std::snprintf(why, sizeof why, "%s", reason);
-    // Kernels behind do nothing, if the driver still takes this.
+    // Makes later kernels do nothing, if the driver still accepts this.
     device->is_good(device->context.driver->fill(stream, word.address, 0xFF, sizeof(uint32_t)));
 }
 
@@ -296,7 +296,7 @@ quire::gpu::Result quire_be_queue::wait(const quire::gpu::Command &command) {
     if (result != 0) return result;
     result = launch_place(quire::gpu::KernelName::fence_passed, command);
     if (result == 0) return 0;
-    // The stream waits for the cell all the same: settle_failed() says until when.
+    // The stream still waits for the cell; settle_failed() notices when that is over.
     fence->note_use(this, ++place);
     fail("the driver refused a part of a wait");
     return result;

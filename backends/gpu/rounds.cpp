@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kRoundBytes = uint64_t{64} << 20;
 
-// Of the states and weighed values of a token's chunks.
+// The states and weighted values of one token's chunks.
 uint64_t bytes_of_token(uint64_t chunk_count, uint32_t q_heads, uint32_t v_dim) {
     return chunk_count * q_heads * (uint64_t{v_dim} + 2) * sizeof(float);
 }
@@ -21,7 +21,8 @@ uint64_t bytes_of_rows(uint64_t query_tokens) {
     return (query_tokens * sizeof(int32_t) + 15) / 16 * 16;
 }
 
-// By the shape alone, never by the batch or where the pool lies: bits must not depend on those.
+// Decided by the shape alone, never by the batch or the pool's address: bits must not depend on
+// those.
 bool has_fragments(const AttendCall &of) {
     auto becomes_q = [&](uint32_t format) {
         return format == of.q_format || format == kI8 || format == kE4m3 || format == kE5m2;
@@ -35,7 +36,7 @@ AttendKernel prefill(uint32_t teams) {
     return {KernelName::attend_prefill, kFragmentQueries, teams};
 }
 
-// The tokens of a block's units, each with as many heads as go into it.
+// The tokens of a block's units, each unit with as many heads as fit into it.
 uint32_t block_tokens_of(const AttendCall &of, const AttendKernel &kernel) {
     uint32_t heads = std::min(of.group, kernel.queries_per_unit);
     return kernel.queries_per_unit / heads * kernel.teams;
@@ -43,15 +44,15 @@ uint32_t block_tokens_of(const AttendCall &of, const AttendKernel &kernel) {
 
 uint32_t tokens_of(const AttendCall &round) { return round.end_token - round.first_token; }
 
-// Do rows fill blocks of several units in the mean? Where a row fills one unit alone, such a block
-// holds the room of several for it.
+// True if rows on average fill a block of several units. If a row fills only one unit, such a block
+// reserves the room of several for it.
 bool has_long_rows(const AttendCall &of, uint32_t bundle_tokens) {
     return of.query_tokens >= uint64_t{bundle_tokens} * of.row_count;
 }
 
-// Rows have seats whether they have tokens in the round or not. Blocks that read each key once for
-// several units are worth some empty ones, but not launches of little else: of no more than twice
-// the threads that blocks of one unit would be.
+// A launch has seats for all rows, including those without tokens in the round. Blocks that read
+// each key once for several units are worth some empty seats, up to twice the threads that one-unit
+// blocks would take.
 bool has_few_seats(const AttendCall &round, uint32_t bundle_tokens, uint32_t teams) {
     return seat_count(round, bundle_tokens) * teams <= uint64_t{2} * tokens_of(round);
 }
@@ -62,7 +63,7 @@ Scratch divide(const AttendCall &call, uint32_t teams_of_prefill) {
     uint64_t states_per_token = uint64_t{call.chunk_count} * call.q_heads;
     uint64_t token_bytes = bytes_of_token(call.chunk_count, call.q_heads, call.v_dim);
     uint64_t tokens = std::clamp<uint64_t>(kRoundBytes / token_bytes, 1, call.query_tokens);
-    // A bundle that two rounds share is read twice.
+    // A bundle split between two rounds is read twice.
     uint32_t bundle_tokens = block_tokens_of(call, prefill(teams_of_prefill));
     if (tokens < call.query_tokens && tokens > bundle_tokens) tokens -= tokens % bundle_tokens;
     Scratch scratch{};
@@ -78,7 +79,7 @@ uint64_t scratch_bytes_of(const quire_be_plan_desc &desc) {
     uint64_t places = uint64_t{desc.max_blocks_per_row} * desc.shape.block_tokens;
     uint32_t chunks = chunk_count(std::min<uint64_t>(places, kMostKeys), kChunkPlaces);
     uint64_t token_bytes = bytes_of_token(chunks, desc.shape.q_heads, desc.shape.v_head_dim);
-    // Where rows are shorter a round has more tokens, and then up to all of kRoundBytes.
+    // With shorter rows a round has more tokens, up to all of kRoundBytes.
     return bytes_of_rows(desc.max_query_tokens) +
            std::clamp(kRoundBytes, token_bytes, desc.max_query_tokens * token_bytes);
 }
@@ -89,7 +90,7 @@ void begin_round(AttendCall *call, uint64_t first_token, const Scratch &scratch)
     call->end_token = static_cast<uint32_t>(end);
 }
 
-// Both of the kernels with matrix instructions give the same bits.
+// Both kernels with matrix instructions give the same bits.
 AttendKernel choose_kernel(const AttendCall &round, uint32_t teams_of_prefill) {
     if (!has_fragments(round)) return {KernelName::attend, kQueriesPerUnit};
     AttendKernel of_several = prefill(teams_of_prefill);

@@ -18,7 +18,7 @@ uint64_t piece_count(uint64_t size_bytes, uint64_t piece_bytes) {
     return size_bytes / piece_bytes + (size_bytes % piece_bytes != 0 ? 1 : 0);
 }
 
-// Of a fill: a copy's, or more where a GPU has no room for so many of them at once.
+// Piece size of a fill: a copy's, or larger if a GPU cannot run that many pieces at once.
 uint64_t piece_bytes_of(const quire_be_range *ranges, uint32_t count) {
     constexpr uint64_t kEnough = 4096;
     uint64_t sum_bytes = 0;
@@ -26,17 +26,17 @@ uint64_t piece_bytes_of(const quire_be_range *ranges, uint32_t count) {
     return (sum_bytes / (kEnough * kPieceBytes) + 1) * kPieceBytes;
 }
 
-// Collects pieces, and launches them all at once; where there are more than a list may have, or no
-// room for one, as many as it or the arguments hold.
+// Collects pieces and launches them together. If there are more than a list may have, or no room
+// for a list, each launch takes as many as the list or the arguments hold.
 class Pieces {
  public:
-    // kernel: copy or fill. total: of those that are going to be added.
+    // kernel: copy or fill. total: how many pieces will be added.
     Pieces(Enqueue *enqueue, KernelName kernel, uint64_t piece_bytes, uint64_t total)
         : enqueue_(enqueue), kernel_(kernel), piece_bytes_(piece_bytes), left_(total) {
         find_room();
     }
 
-    // src: the byte, of a fill.
+    // src: for a fill, the byte.
     quire_status add(uint64_t dst, uint64_t src, uint64_t size_bytes, quire_error *error) {
         for (uint64_t left = size_bytes, piece = 0; left != 0; left -= piece) {
             uint64_t done = size_bytes - left;
@@ -77,8 +77,8 @@ class Pieces {
     uint64_t count_ = 0;
 };
 
-// Collects copies for the driver, and gives them to it by as few calls as it takes. Those of one
-// call of ours are independent, so their order does not matter.
+// Collects copies for the driver and submits them in as few calls as possible. The copies of one
+// call are independent, so their order does not matter.
 class Batch {
  public:
     explicit Batch(Enqueue *enqueue) : enqueue_(enqueue) {}
@@ -99,7 +99,7 @@ class Batch {
     }
 
  private:
-    // 12 KiB of stack; and one of ROCm's versions goes wrong above 8,192 copies.
+    // 12 KiB of stack; also, one ROCm version fails above 8,192 copies.
     static constexpr size_t kMostCopies = 512;
 
     Enqueue *enqueue_;

@@ -2,9 +2,9 @@
 //
 // transfer: copies and fills.
 //
-// Small copies go many to a launch, by a kernel that reads and writes pinned memory in place; large
-// ones many to a call of the driver (border.hpp). Fills go many to a launch, and one alone is the
-// driver's.
+// Small copies are batched into one launch of a kernel that reads and writes pinned memory in
+// place; large ones are batched into one driver call (border.hpp). Fills are batched into one
+// launch, except that a single fill uses the driver.
 //
 // Threads: any.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// all: every kernel, for one run of a compiler, and one code object.
+// all: every kernel, for a single compiler run and one code object.
 
 #include "attend.cu"
 #include "attend_fragments.cu"

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // attend: the softmax over one chunk of places, for up to eight queries that read the same keys:
-// heads of a group, and where there are less than eight, of several tokens. A group of threads has
-// one such unit.
+// heads of a group and, if those are fewer than eight, of several tokens. A group of threads
+// handles one such unit.
 //
-// Tiles of 64 places: a thread computes its key's scores; eight threads share a query's weights;
-// then a thread has its elements of V's rows. Scores, weights and sums are f32. A query's numbers
-// depend on its own sight alone: what others of the unit see is left out of its sums, not
-// multiplied by 0. Scales are multiplied into scores and weights, never into single codes.
+// Per tile of 64 places: a thread computes its key's scores; eight threads share a query's weights;
+// then a thread accumulates its elements of V's rows. Scores, weights and sums are f32. A query's
+// numbers depend only on what it sees: keys that only others of the unit see are left out of its
+// sums, not multiplied by 0. Scales are multiplied into scores and weights, never into single
+// codes.
 //
-// This is the kernel that has every option and every format; it is not made for speed.
+// This kernel supports every option and every format; it is not optimized for speed.
 
 #include "calls.hpp"
 #include "dialect.hpp"
@@ -22,13 +23,13 @@ namespace quire::gpu {
 
 constexpr uint32_t kLanes = kTilePlaces;
 constexpr uint32_t kQueries = kQueriesPerUnit;
-constexpr uint32_t kMostSlots = kMostValues / kLanes;  // of V's elements, for a thread
+constexpr uint32_t kMostSlots = kMostValues / kLanes;  // elements of V per thread, at most
 
 struct AttendShared {
     SharedArray<uint32_t, 1> idle;
     SharedArray<float, kQueries * kMostElements> queries;
     SharedArray<float, kQueries * kLanes> weights;  // scores at first
-    SharedArray<uint32_t, kLanes> visible;          // of a key: the queries that see it
+    SharedArray<uint32_t, kLanes> visible;          // per key: the queries that see it
     SharedArray<uint64_t, kLanes> v_rows;
     SharedArray<float, kLanes> v_scales;
     SharedArray<float, kLanes> parts;
@@ -58,8 +59,8 @@ QUIRE_DEVICE inline void load_queries(const AttendCall &call, AttendShared &shar
     begin_state(shared, kQueries);
 }
 
-// The products of a key's row with the unit's queries. In sums of 16: each rounds less than one of
-// all would.
+// The products of a key's row with the unit's queries, in partial sums of 16, each of which rounds
+// less than one long sum would.
 QUIRE_DEVICE inline void multiply_row(const AttendCall &call, AttendShared &shared,
                                       const Unit &unit, uint64_t k, float *products) {
     for (uint32_t m = 0; m < kQueries; ++m) products[m] = 0.0f;
@@ -91,21 +92,21 @@ QUIRE_DEVICE inline void multiply_row(const AttendCall &call, AttendShared &shar
     }
 }
 
-// The thread's key: who sees it.
+// Finds which queries see the thread's key.
 QUIRE_DEVICE inline void find_visible(const AttendCall &call, AttendShared &shared,
                                       const Unit &unit, int32_t tile) {
     int32_t place = tile + static_cast<int32_t>(thread_index());
     shared.visible[thread_index()] = seen_by(call, unit, place);
 }
 
-// By any query.
+// True if any query sees a key of the tile.
 QUIRE_DEVICE inline bool is_tile_seen(AttendShared &shared) {
     uint32_t seen = 0;
     for (uint32_t j = 0; j < kLanes; ++j) seen |= shared.visible[j];
     return seen != 0;
 }
 
-// The thread's key: its scores, and where its V lies.
+// Computes the scores of the thread's key and finds its V.
 QUIRE_DEVICE inline void compute_scores(const AttendCall &call, AttendShared &shared,
                                         const Unit &unit, int32_t tile) {
     uint32_t lane = thread_index();
@@ -128,7 +129,7 @@ QUIRE_DEVICE inline void compute_scores(const AttendCall &call, AttendShared &sh
     }
 }
 
-// The thread's elements of the weighed values: numbers lane, lane + 64 and so on.
+// The thread's elements of the weighted values: numbers lane, lane + 64 and so on.
 struct Weighed {
     float v[kQueries][kMostSlots];
 };

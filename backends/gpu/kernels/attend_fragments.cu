@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // attend_fragments: the softmax over a chunk by products of fragments, for one unit of up to
-// sixteen queries: rows of a few tokens.
+// sixteen queries; used for rows of a few tokens.
 
 #include "attend_units.hpp"
 #include "fault.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attend_prefill: as attend_fragments, and with its bits, for several units of a row: a prompt's.
-// Each tile of K and V is read once for all of them.
+// attend_prefill: like attend_fragments, with the same bits, for several units of a row, such as a
+// prompt's. Each tile of K and V is read once for all of them.
 
 #include "attend_units.hpp"
 #include "fault.hpp"

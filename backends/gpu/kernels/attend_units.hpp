@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attend_units: as attend, for q of a 16-bit type and K and V of that or of codes of 8 bits, by
+// attend_units: like attend, for q of a 16-bit type and K and V of that type or of 8-bit codes, by
 // products of fragments: up to sixteen queries of a unit are the rows of a matrix, 64 keys the
-// columns of another. One body for the kernel of one unit, attend_fragments, and that of several,
-// attend_prefill: what a team of threads computes for its unit does not depend on other teams.
+// columns of another. attend_fragments (one unit) and attend_prefill (several) share this body:
+// what a team of threads computes for its unit does not depend on other teams.
 //
-// Tiles of 64 places (staging.hpp): a warp multiplies its team's queries by 16 keys; eight threads
-// share a query's weights; then a warp multiplies its team's weights by 16 elements of V's rows.
-// Sums are f32. A weight is kept as two 16-bit numbers, the rounded one and what rounding left, so
-// it has the precision of an f32 but for a bit or two. A query's weights of a tile share a power of
-// two, which makes the largest of them as large as the type has use for: in f16 small ones would be
-// subnormal numbers, which have fewer bits, and which MI200 takes for 0 (MIOpen, "MI200 MFMA
-// behavior specifics").
+// Per tile of 64 places (staging.hpp): a warp multiplies its team's queries by 16 keys; eight
+// threads share a query's weights; then a warp multiplies its team's weights by 16 elements of V's
+// rows. Sums are f32. A weight is kept as two 16-bit numbers, the rounded weight and the remainder,
+// so it has the precision of an f32 except for a bit or two. A query's weights of a tile share a
+// power of two that makes the largest as large as the type can use: in f16 small ones would be
+// subnormal, which have fewer bits and which MI200 flushes to 0 (MIOpen, "MI200 MFMA behavior
+// specifics").
 //
-// While a tile's V is weighed the next one's K is on its way, and while that is multiplied its V:
-// so one place in shared memory is enough for each. Codes are not copied so, for what arrives has
-// to be converted.
+// While a tile's V is multiplied, the next tile's K is being copied, and while that K is
+// multiplied, its V: so one buffer in shared memory is enough for each. Codes are not copied this
+// way, because they must be converted on arrival.
 //
-// What rounding left may be 0, and 0 times an infinity is NaN where the weight times it is not. So
-// that part is multiplied by V's finite elements alone.
+// The remainder may be 0, and 0 times infinity is NaN where the weight times infinity is not. So
+// the remainder is multiplied only by V's finite elements.
 //
-// What a query does not see must not be multiplied by 0, for it may hold a NaN. Rows that no query
-// of the block sees are zeros. Tiles with keys that some team sees, but not every query of this
-// one, at the end of a prompt's causal rows or at a window's, are summed one by one. A team that
-// sees nothing of a tile does nothing with it, as it would alone.
+// Keys that a query does not see must not be multiplied by 0, because they may hold a NaN. Rows
+// that no query of the block sees are zeros. Tiles with keys that some team sees but not every
+// query of this one, at the end of a prompt's causal rows or of a window, are summed token by
+// token. A team that sees nothing of a tile skips it, as it would alone.
 //
 // REQUIRES: head dims are multiples of 16, at most 128.
 #pragma once
@@ -61,7 +61,7 @@ QUIRE_DEVICE inline void keep_none(FragmentShared<kTeams> &shared, uint32_t m, u
     shared.weights[m * kTilePlaces + j] = 0.0f;
 }
 
-// The thread's weights, behind compute_weights(), become two halves each.
+// Splits the thread's weights, after compute_weights(), into two halves each.
 template <uint32_t kTeams>
 QUIRE_DEVICE inline void split_weights(FragmentShared<kTeams> &shared, uint32_t format) {
     uint32_t m = thread_index() / kThreadsPerQuery;
@@ -73,7 +73,7 @@ QUIRE_DEVICE inline void split_weights(FragmentShared<kTeams> &shared, uint32_t 
     for (uint32_t step = 1; step < kThreadsPerQuery; step *= 2) {
         peak = fmaxf(peak, shuffle_xor(peak, step));
     }
-    // The peak comes to be in [2^14, 2^15) in f16, which ends at 2^16; in [1/2, 1) in bf16, where
+    // The peak is scaled to [2^14, 2^15) in f16, which ends at 2^16, and to [1/2, 1) in bf16, where
     // V may be as large as sums can be.
     int32_t target = format == kF16 ? 14 : -1;
     auto exponent = static_cast<int32_t>(bits_of(peak) >> 23);
@@ -105,7 +105,7 @@ struct LowWeights {
     }
 };
 
-// A warp has groups of 16 keys.
+// Each warp handles groups of 16 keys.
 template <uint32_t kTeams>
 QUIRE_DEVICE inline void compute_scores(const AttendCall &call, FragmentShared<kTeams> &shared,
                                         const Team<kTeams> &team, int32_t tile) {
@@ -132,7 +132,7 @@ QUIRE_DEVICE inline void compute_scores(const AttendCall &call, FragmentShared<k
     }
 }
 
-// The warp's columns of the weighed values: groups of 16 elements, every so many warps.
+// The warp's columns of the weighted values: groups of 16 elements, dealt out to warps in turn.
 struct WarpValues {
     Tile columns[kMostColumnsOfWarp];
 };
@@ -142,14 +142,14 @@ QUIRE_DEVICE inline uint32_t first_column(uint32_t group) {
     return (group * warps_of_team() + warp_of_team<kTeams>()) * 16;
 }
 
-// Has the warp this column of V? What is known when the kernel is compiled spares it registers.
+// True if the warp has this column of V. The compile-time part of the test saves registers.
 template <uint32_t kTeams>
 QUIRE_DEVICE inline bool has_column(const AttendCall &call, uint32_t group) {
     return group * warps_of_team() * 16 < kMostFragmentDim &&
            first_column<kTeams>(group) < call.v_dim;
 }
 
-// V as one query sees it: what it does not see is zeros.
+// V as one query sees it, with zeros for what it does not see.
 template <uint32_t kTeams>
 struct SeenValues {
     FragmentShared<kTeams> &shared;
@@ -162,11 +162,11 @@ struct SeenValues {
     }
 };
 
-// V's elements, zeros for those that are infinite or NaN.
+// V's elements, with zeros for those that are infinite or NaN.
 template <typename Values>
 struct FiniteValues {
     Values &values;
-    uint32_t exponent;  // of these bits all are set in an infinity and a NaN
+    uint32_t exponent;  // bits that are all set in an infinity or a NaN
 
     QUIRE_DEVICE uint16_t operator[](uint32_t index) {
         uint16_t bits = values[index];
@@ -189,8 +189,8 @@ QUIRE_DEVICE inline void add_weighed(const AttendCall &call, FragmentShared<kTea
     }
 }
 
-// Keys that some queries see and others do not: a token after the other, and of each product its
-// own rows are kept. So a query's bits are those it would have alone.
+// For keys that only some queries see: multiplies once per token and keeps that token's rows of the
+// product. So a query's bits are those it would have alone.
 template <uint32_t kTeams>
 QUIRE_DEVICE inline void add_by_token(const AttendCall &call, FragmentShared<kTeams> &shared,
                                       const Team<kTeams> &team, uint32_t column, Tile &tile) {
@@ -207,7 +207,7 @@ QUIRE_DEVICE inline void add_by_token(const AttendCall &call, FragmentShared<kTe
     }
 }
 
-// Each column by a call of its own: a loop that is not unrolled would put the sums on the stack.
+// One call per column: a loop that is not unrolled would put the sums on the stack.
 template <uint32_t kTeams, uint32_t kGroup = 0>
 QUIRE_DEVICE inline void add_values(const AttendCall &call, FragmentShared<kTeams> &shared,
                                     const Team<kTeams> &team, bool is_ragged, WarpValues &values) {
@@ -257,11 +257,11 @@ QUIRE_DEVICE inline void store_states(const AttendCall &call, FragmentShared<kTe
     }
 }
 
-// What a tile's keys are to the thread's team; for all threads of a team alike.
+// How a tile's keys relate to the thread's team; the same for all threads of a team.
 struct TileSight {
-    bool is_seen;    // by a query of any team, for all threads of the block alike
-    bool is_own;     // by one of the team's
-    bool is_ragged;  // a key that is seen is not seen by all of the team's
+    bool is_seen;    // by a query of any team; the same for all threads of the block
+    bool is_own;     // by a query of this team
+    bool is_ragged;  // not all queries of the team see some key that is seen
 };
 template <uint32_t kTeams>
 QUIRE_DEVICE inline TileSight look_at_tile(FragmentShared<kTeams> &shared,
@@ -282,7 +282,7 @@ QUIRE_DEVICE inline TileSight look_at_tile(FragmentShared<kTeams> &shared,
     return sight;
 }
 
-// The first tile from this one on that a query sees; the chunk's end: there is none.
+// The first tile from this one on that any query sees; the chunk's end if none.
 template <uint32_t kTeams>
 QUIRE_DEVICE inline int32_t find_tile(const AttendCall &call, FragmentShared<kTeams> &shared,
                                       const Bundle &bundle, const Team<kTeams> &team, int32_t tile,
@@ -321,7 +321,7 @@ QUIRE_DEVICE inline void attend_units(const AttendCall &call, FragmentShared<kTe
     while (tile < end) {
         bool is_own = kTeams == 1 || sight.is_own;
         bool is_ragged = sight.is_ragged;
-        wait_older_copies();  // K is there
+        wait_older_copies();  // K has arrived
         barrier();
         if (is_own) compute_scores(call, shared, team, tile);
         barrier();
@@ -336,7 +336,7 @@ QUIRE_DEVICE inline void attend_units(const AttendCall &call, FragmentShared<kTe
             wait_copies();
         } else {
             load_keys(call, shared, bundle.unit, tile);
-            wait_older_copies();  // V is there
+            wait_older_copies();  // V has arrived
         }
         barrier();
         if (is_own) add_values(call, shared, team, is_ragged, values);

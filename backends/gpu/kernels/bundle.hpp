@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bundle: units of one row that follow each other, of one block of threads, so that each tile of K
-// and V is read once for all of them. A unit has a team of threads to itself, and is what it would
-// be alone: so bits do not depend on how many teams a block has.
+// bundle: consecutive units of one row, processed by one block of threads so that each tile of K
+// and V is read once for all of them. Each unit has its own team of threads and is what it would be
+// alone, so bits do not depend on the number of teams.
 //
-// A bundle begins at multiples of its tokens, counted from the row's, and where a round does. A
-// team whose unit has no token there still comes to every barrier.
+// A bundle begins at each multiple of its token count, counted from the row's first token, and at
+// the start of a round. A team whose unit has no token there still reaches every barrier.
 //
-// Seats: groups of a launch are numbered without knowing any row. Row i has the seats from
-// cu_q[i] / (tokens of a bundle) + i on, as many as it has bundles, or one more. A group's row is
-// found by halving, and the host counts seats by the batch's size alone (rounds.hpp).
+// Seats: groups of a launch are numbered without knowing any row. Row i has the seats from cu_q[i]
+// / (tokens of a bundle) + i on, as many as it has bundles, or one more. A group finds its row by
+// binary search, and the host counts seats from the batch's size alone (rounds.hpp).
 //
-// Threads: all of a block, together; nothing is kept.
+// Threads: all of a block, together; stateless.
 #pragma once
 
 #include "calls.hpp"
@@ -27,7 +27,7 @@ template <uint32_t kTeams>
 QUIRE_DEVICE inline uint32_t team_index() {
     return kTeams == 1 ? 0 : thread_index() / kTeamThreads;
 }
-// The thread's number in its team.
+// The thread's index in its team.
 template <uint32_t kTeams>
 QUIRE_DEVICE inline uint32_t member_index() {
     return kTeams == 1 ? thread_index() : thread_index() % kTeamThreads;
@@ -39,13 +39,13 @@ QUIRE_DEVICE inline uint32_t warp_of_team() {
 }
 
 struct Bundle {
-    Unit unit;            // heads and chunk of all; of one team the unit itself
-    int32_t tokens;       // of a unit
-    int32_t first_token;  // of the first team's unit, were it whole
+    Unit unit;            // heads and chunk of all units; with one team, the unit itself
+    int32_t tokens;       // per unit
+    int32_t first_token;  // of the first team's unit if that were whole
     int32_t begin, end;   // tokens of the bundle
 };
 
-// A team's unit; without tokens its count is 0.
+// A team's unit; its count is 0 if it has no tokens.
 template <uint32_t kTeams>
 QUIRE_DEVICE inline Unit unit_of(const Bundle &bundle, uint32_t team) {
     Unit unit = bundle.unit;
@@ -62,14 +62,14 @@ QUIRE_DEVICE inline uint32_t first_seat_of(const AttendCall &call, uint32_t row,
     return static_cast<uint32_t>(load_int(call.cu_q, row)) / tokens + row;
 }
 
-// False: the block has nothing to do.
+// Returns false if the block has nothing to do.
 template <uint32_t kTeams>
 QUIRE_DEVICE inline bool find_bundle(const AttendCall &call, Bundle *bundle) {
     bundle->tokens = tokens_of_unit(call, kFragmentQueries);
     uint32_t tokens = static_cast<uint32_t>(bundle->tokens) * kTeams;
     auto place = static_cast<uint32_t>(find_heads(call, kFragmentQueries, &bundle->unit));
     auto first_of_round = static_cast<int32_t>(call.first_token);
-    // A token of no row is in front of all of them, or behind, where no seat has tokens.
+    // A token of no row lies before all rows, or after them, where no seat has tokens.
     auto row = static_cast<uint32_t>(larger(load_int(call.token_rows, first_of_round), 0));
     int32_t in_row = larger(first_of_round - load_int(call.cu_q, row), 0);
     uint32_t seat =
@@ -91,7 +91,7 @@ QUIRE_DEVICE inline bool find_bundle(const AttendCall &call, Bundle *bundle) {
     return bundle->begin < bundle->end;
 }
 
-// Each lane looks at a token.
+// Each lane checks one token at a time.
 QUIRE_DEVICE inline bool may_see_any(const AttendCall &call, const Bundle &bundle) {
     bool may = false;
     auto lanes = static_cast<int32_t>(warp_width());

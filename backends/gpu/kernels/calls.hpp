@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// calls: what kernels are given, as host and device see it.
+// calls: the arguments of kernels, as host and device see them.
 //
-// Everything a launch needs travels in its arguments, 4,096 bytes at most: nothing of ours has to
-// outlive the call, and a captured launch holds all it reads but the engine's own memory. A long
-// list of copies or fills, which nobody captures, lies elsewhere (piece_ring.hpp).
+// A launch's arguments, at most 4,096 bytes, hold everything it needs: nothing of ours has to
+// outlive the call, and a captured launch holds everything it reads except the engine's own memory.
+// Long lists of copies or fills, which are never captured, lie elsewhere (piece_ring.hpp).
 //
 // Invariants
-//   (1) each struct begins with a Head, has no padding that matters, and is of at most kMostBytes
+//   (1) each struct begins with a Head, has no padding that matters, and has at most kMostBytes
 //
 // Threads: none; plain data.
 #pragma once
@@ -20,17 +20,17 @@ namespace quire::gpu {
 
 constexpr uint32_t kMostBytes = 4096;
 
-// What every kernel begins with.
+// The beginning of every kernel's arguments.
 struct Head {
-    uint64_t fault;        // address of uint32: not 0 once the queue has failed
+    uint64_t fault;        // address of a uint32: nonzero once the queue has failed
     uint64_t record;       // address of the queue's QueueRecord
-    uint64_t group_count;  // groups behind it have nothing to do
+    uint64_t group_count;  // groups from this index on have nothing to do
 };
 
-// Pinned; what a queue says to the host. `code` is written last.
+// In pinned memory: what a queue reports to the host. `code` is written last.
 struct QueueRecord {
-    uint64_t reached;  // places up to here have been passed
-    uint32_t code;     // FaultCode; 0: it has not failed
+    uint64_t reached;  // all places up to this one have been passed
+    uint32_t code;     // FaultCode; 0: no failure
     uint32_t index;
     int32_t values[4];
 };
@@ -44,17 +44,17 @@ enum FaultCode : uint32_t {
     kFaultMaskFirst = 6,
     kFaultTableTooShort = 7,
     kFaultBlock = 8,
-    kFaultFence = 9,  // it waited for one that failed
+    kFaultFence = 9,  // the queue waited for a fence that failed
     kFaultGraph = 10  // the step has more query tokens than the graph
 };
 
-// Pinned; a fence. Each word has one writer, the host or the device's kernels.
+// In pinned memory: a fence. Each word has one writer, the host or the device's kernels.
 struct FenceWords {
-    uint64_t value;  // as kernels raised it
-    // min(value, kWakeMost): what streams wait for. Drivers compare cyclically, as int64 of a
-    // difference: in [0, kWakeMost] that is the plain order.
+    uint64_t value;  // as raised by kernels
+    // min(value, kWakeMost): what streams wait for. Drivers compare cyclically, by the sign of an
+    // int64 difference; within [0, kWakeMost] that is the plain order.
     uint64_t wake;
-    uint64_t by_host;  // as the host raised it
+    uint64_t by_host;  // as raised by the host
 };
 constexpr uint64_t kWakeMost = 0x7FFFFFFFFFFFFFFFu;
 constexpr uint64_t kFenceFailed = 0xFFFFFFFFFFFFFFFFu;
@@ -63,20 +63,20 @@ struct FenceCall {
     Head head;
     uint64_t fence;  // address of FenceWords
     uint64_t value;
-    uint64_t place;  // on the queue, reached behind this
+    uint64_t place;  // on the queue; reached after this kernel
 };
 
-// Of a copy or a fill.
+// A piece of a copy or a fill.
 struct BytePiece {
     uint64_t dst;
-    uint64_t src;  // the byte, of a fill
+    uint64_t src;  // for a fill, the byte
     uint64_t size_bytes;
 };
 constexpr uint32_t kPieceBytes = 16 << 10;
 constexpr uint32_t kMostPieces = 160;
 struct PieceCall {
     Head head;
-    uint64_t list;  // address of the pieces; 0: they are these
+    uint64_t list;  // address of the pieces; 0: they are in `pieces`
     BytePiece pieces[kMostPieces];
 };
 
@@ -101,8 +101,8 @@ struct KvWriteCall {
     uint32_t is_in_pairs, is_latent;
     float magnitude;
     uint32_t reserved0;
-    // Of each pair: how far one position turns it, as a fraction of 2^64 of a turn, so that an
-    // angle is one integer product which wraps as turns do.
+    // Per pair, the angle of one position in units of 2^-64 turns, so that an angle is one integer
+    // product, which wraps as turns do.
     uint64_t turns[kMostPairs];
 };
 
@@ -130,26 +130,27 @@ struct MergeCall {
 };
 
 enum WidthOption : uint32_t {
-    kWideK = kFirstOwnOption,         // rows of K are aligned to 16 bytes, and of whole fours
+    kWideK = kFirstOwnOption,         // rows of K are aligned to 16 bytes, their length is a
+                                      // multiple of 4
     kWideRows = kFirstOwnOption * 2,  // rows of K and V are aligned to 16 bytes
 };
 
-// Places of a chunk: what one state is about. Every query's chunks begin at multiples of it, so
+// Places per chunk; one state covers one chunk. Every query's chunks begin at multiples of it, so
 // bits do not depend on the batch.
 constexpr int32_t kChunkPlaces = 512;
-// Of a row: where its last chunk ends must be an int32.
+// Limit on a row's keys: the end of its last chunk must fit an int32.
 constexpr int32_t kMostKeys = 0x7FFFFFFF - kChunkPlaces;
 constexpr uint32_t kQueriesPerUnit = 8;    // of attend
 constexpr uint32_t kFragmentQueries = 16;  // of attend_fragments and attend_prefill
-// Units of sixteen queries that a block of attend_prefill has at once, 128 threads each. Four take
-// 73 KiB of shared memory, and every GPU of compute capability 8.0 on gives a block 99 KiB; each of
-// their 512 threads may have 128 registers, which is what a thread of attend_fragments takes. AMD's
-// give a block 64 KiB: two take 54, and their four waves are one for each SIMD unit; three would
-// fit in just so, with six waves.
+// Units of sixteen queries that a block of attend_prefill processes at once, 128 threads each. Four
+// take 73 KiB of shared memory, and every GPU of compute capability 8.0 or newer gives a block 99
+// KiB; each of their 512 threads may have 128 registers, which is what a thread of attend_fragments
+// takes. AMD GPUs give a block 64 KiB: two units take 54, and their four waves put one on each SIMD
+// unit; three would barely fit, with six waves.
 constexpr uint32_t kTeamsOnNvidia = 4;
 constexpr uint32_t kTeamsOnAmd = 2;
-// Of a block of attend_prefill on NVIDIA's GPUs, where a launch says it, for it is above the 48 KiB
-// that code may declare.
+// Shared memory of a block of attend_prefill on NVIDIA GPUs. The launch requests it, because it
+// exceeds the 48 KiB that code may declare.
 constexpr uint32_t kPrefillSharedBytes = 74'768;
 constexpr uint32_t kMostFragmentDim = 128;
 constexpr uint32_t kMostSlopes = 512;
@@ -159,8 +160,8 @@ struct AttendCall {
     uint64_t q, out, lse, block_table, lengths, cu_q, sinks;
     uint64_t positions, mask, mask_rows, mask_first, shared_prefix;
     uint64_t pool, scales;  // at the layer
-    // Scratch: int32 [query_tokens], the row of each token or -1; then of the round's states,
-    // [token][chunk][q_head], the largest score and the sum of weights, and the weighed values
+    // Scratch: int32 [query_tokens], the row of each token or -1; then the round's states,
+    // [token][chunk][q_head]: the largest score and the sum of weights, and the weighted values
     // [v_dim].
     uint64_t token_rows, states, values;
     int64_t block_stride, v_offset;
@@ -172,10 +173,10 @@ struct AttendCall {
     uint32_t k_dim, v_dim, k_format, v_format, q_format;
     uint32_t options;
     int32_t window, sink_tokens;
-    uint32_t chunk_count;             // that rows may have
+    uint32_t chunk_count;             // the most that a row may have
     uint32_t first_token, end_token;  // of the round
     float scale, soft_cap;
-    uint32_t most_rows;  // of a step: cu_q has its last value there too
+    uint32_t most_rows;  // the most in a step; cu_q also has its last value at this index
     float slopes[kMostSlopes];
 };
 

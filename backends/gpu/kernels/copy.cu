@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// copy: many small pieces by one launch.
+// copy: copies many small pieces in one launch.
 //
-// Either side may be pinned memory of the host, which the device reads and writes in place.
+// Either side may be pinned host memory, which the device reads and writes in place.
 
 #include "pieces.hpp"
 
 namespace quire::gpu {
 
-// The unit that both addresses and the size are multiples of.
+// REQUIRES: both addresses and the size are multiples of the unit's size.
 template <typename Unit>
 QUIRE_DEVICE inline void copy_units(const BytePiece &piece) {
     for (uint64_t at = thread_index() * sizeof(Unit); at < piece.size_bytes;

@@ -2,18 +2,18 @@
 //
 // dialect: the few words in which kernels are written, and what they mean to each compiler.
 //
-// This is the only file that knows whether nvcc, hipcc or a host's compiler reads it: nothing else
-// under kernels/ has an #ifdef, and a test looks. For a host's compiler the words are those of
+// This is the only file that knows whether nvcc, hipcc or a host compiler reads it: nothing else
+// under kernels/ has an #ifdef, and a test checks that. For a host compiler the words come from
 // tests/fakegpu/simt.hpp, which runs a block's threads one after another and watches them.
 //
-// A kernel is of one block size, takes one struct by value, and keeps what its threads share in one
+// A kernel has one block size, takes one struct by value, and keeps what its threads share in one
 // struct of SharedArrays. Global memory is reached by 64-bit addresses through load() and store():
-// a pool may be larger than any 32-bit offset, and the emulator sees every access.
+// a pool may exceed any 32-bit offset, and the emulator sees every access.
 //
-// Width of a warp: 32 or 64, by the machine; ask warp_width(), count on nothing.
+// A warp has 32 or 64 lanes, depending on the machine; ask warp_width() and assume nothing.
 //
-// Rounding: compiled without contraction (-fmad=false, -ffp-contract=off), so that what is written
-// as `a * b + c` rounds twice everywhere; multiply_add() may round once.
+// Rounding: compiled without contraction (-fmad=false, -ffp-contract=off), so `a * b + c` rounds
+// twice everywhere; multiply_add() may round once.
 #pragma once
 
 #include <math.h>
@@ -29,11 +29,11 @@
 
 #define QUIRE_DEVICE __device__
 
-// Of the loop behind it: its array is in registers only where every index is a constant.
+// Unrolls the next loop: its array stays in registers only if every index is a constant.
 #define QUIRE_UNROLL _Pragma("unroll")
 
 // Defines a kernel of `threads` threads that takes `Arguments call`. Arguments are read where the
-// launch put them, and not copied to a stack first: each compiler has to be told in its own way.
+// launch put them and not first copied to a stack; each compiler needs its own way of saying that.
 #if defined(__HIPCC__)
 #define QUIRE_KERNEL(name, threads, Arguments, call)                              \
     static __device__ __forceinline__ void name##_body(const Arguments &call);    \
@@ -47,11 +47,11 @@
         name(const __grid_constant__ Arguments call)
 #endif
 
-// One object of this type for all threads of a block; what it holds at first is anything.
+// One object of this type, shared by all threads of a block; its initial contents are undefined.
 #define QUIRE_SHARED(Type, name) __shared__ Type name
 
-// As QUIRE_SHARED, where it is more than 48 KiB. NVIDIA's compiler takes no such declaration: there
-// it lies in the `bytes` that a launch asks for, and the kernel has no other shared memory.
+// Like QUIRE_SHARED, for more than 48 KiB. NVIDIA's compiler rejects such a declaration: there the
+// object lies in the `bytes` that a launch requests, and the kernel has no other shared memory.
 #if defined(__HIPCC__)
 #define QUIRE_LARGE_SHARED(Type, name, bytes) __shared__ Type name
 #else
@@ -76,7 +76,7 @@ struct SharedArray {
     QUIRE_DEVICE T &operator[](uint32_t index) { return values[index]; }
 };
 
-// What so many bytes are loaded and stored as, by one instruction.
+// The type that loads and stores this many bytes in one instruction.
 template <uint32_t size_bytes>
 struct UnitOfBytes;
 template <>
@@ -106,8 +106,8 @@ struct UnitOfBytes<16> {
 template <typename T>
 using UnitOf = typename UnitOfBytes<sizeof(T)>::Type;
 
-// A compiler takes an address for one of any memory, and has the hardware ask which, unless it is
-// told that it is global.
+// Unless told that an address is global, a compiler assumes that it may be in any memory and has
+// the hardware find out.
 #if defined(__HIPCC__)
 template <typename T>
 QUIRE_DEVICE inline auto *global_pointer(uint64_t address) {
@@ -132,8 +132,8 @@ QUIRE_DEVICE inline void store(uint64_t address, T value) {
     *global_pointer<UnitOf<T>>(address) = __builtin_bit_cast(UnitOf<T>, value);
 }
 
-// Sixteen bytes that nothing writes while the kernel runs. NVIDIA's compiler loses on the way that
-// the address of the load() above is global.
+// Loads sixteen bytes that nothing writes while the kernel runs. With load() above, NVIDIA's
+// compiler loses track of the address being global.
 struct alignas(16) FourWords {
     uint32_t v[4];
 };
@@ -152,20 +152,20 @@ QUIRE_DEVICE inline FourWords load_constant(uint64_t address) {
 QUIRE_DEVICE inline uint32_t thread_index() { return threadIdx.x; }
 QUIRE_DEVICE inline uint64_t group_index() { return uint64_t{blockIdx.y} * gridDim.x + blockIdx.x; }
 
-// All threads of the block come here before one goes on.
+// All threads of the block arrive here before any goes on.
 QUIRE_DEVICE inline void barrier() { __syncthreads(); }
 
-// What this thread wrote is seen by all, the host among them, before what it writes next.
+// All observers, including the host, see this thread's earlier writes before its later ones.
 QUIRE_DEVICE inline void system_fence() { __threadfence_system(); }
 
-// Of one device. Each returns what was there before.
+// Atomic within one device. Each returns the previous value.
 QUIRE_DEVICE inline uint32_t atomic_max(uint64_t address, uint32_t value) {
     return atomicMax(reinterpret_cast<unsigned int *>(address), value);
 }
 QUIRE_DEVICE inline uint32_t atomic_swap_if(uint64_t address, uint32_t is, uint32_t value) {
     return atomicCAS(reinterpret_cast<unsigned int *>(address), is, value);
 }
-// In memory of the host too, where a bus may carry no maximum, but does a comparison and exchange.
+// Also works in host memory, where the bus may have no atomic maximum but has compare-and-swap.
 QUIRE_DEVICE inline void system_atomic_max(uint64_t address, uint64_t value) {
     auto *at = reinterpret_cast<unsigned long long *>(address);
     unsigned long long before = *at;
@@ -183,7 +183,7 @@ QUIRE_DEVICE inline void atomic_min(SharedArray<int32_t, count> &array, uint32_t
 
 QUIRE_DEVICE inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 
-// Warp collectives: every lane of a warp takes part in each.
+// Warp collectives: every lane of a warp must take part in each.
 #if defined(__HIPCC__)
 QUIRE_DEVICE inline uint32_t warp_width() { return warpSize; }
 QUIRE_DEVICE inline uint32_t shuffle_xor(uint32_t value, uint32_t mask) {
@@ -204,14 +204,14 @@ QUIRE_DEVICE inline float shuffle_xor(float value, uint32_t mask) {
 QUIRE_DEVICE inline uint64_t ballot(bool vote) { return __ballot_sync(0xFFFFFFFFu, vote); }
 #endif
 
-// What a lane has of a 16 x 16 matrix of 16-bit numbers; as many of them as fragment_elements().
+// A lane's elements of a 16 x 16 matrix of 16-bit numbers; the first fragment_elements() are used.
 struct Fragment {
     uint16_t v[8];
 };
 
-// sums += A B, all three scattered as below. REQUIRES: has_fragments() of these numbers.
-// flushes_subnormals(): subnormal numbers of A and B count as 0 there, as MI200's f16 do (MIOpen,
-// "MI200 MFMA behavior specifics"); multiply_small_fragments() takes them as they are.
+// sums += A B, all three scattered as below. REQUIRES: has_fragments() for this type. If
+// flushes_subnormals(), subnormal numbers of A and B count as 0, as in f16 on MI200 (MIOpen, "MI200
+// MFMA behavior specifics"); multiply_small_fragments() keeps them.
 #if defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx942__)
 #if defined(__gfx908__)
 QUIRE_DEVICE constexpr bool has_fragments(bool is_bf16) { return !is_bf16; }
@@ -241,7 +241,7 @@ QUIRE_DEVICE inline void multiply_fragments(bool is_bf16, const Fragment &a, con
                                                 __builtin_bit_cast(Half4, right), sum, 0, 0, 0);
     for (int i = 0; i < 4; ++i) sums[i] = sum[i];
 }
-// By products of f32, four k at a time: k 0, 4, 8 and 12 first, and so on.
+// Uses f32 products, four k at a time: k 0, 4, 8 and 12 first, and so on.
 QUIRE_DEVICE inline void multiply_small_fragments(const Fragment &a, const Fragment &b,
                                                   float *sums) {
     using Float4 = float __attribute__((ext_vector_type(4)));
@@ -260,8 +260,8 @@ QUIRE_DEVICE inline void multiply_fragments(bool, const Fragment &, const Fragme
 QUIRE_DEVICE inline void multiply_small_fragments(const Fragment &, const Fragment &, float *) {}
 #else
 QUIRE_DEVICE constexpr bool has_fragments(bool) { return true; }
-// Volatile: every lane of a warp has to come to it, so the compiler must not move it to where some
-// do not.
+// Volatile: every lane of a warp must reach the instruction, so the compiler must not move it into
+// a branch that some lanes skip.
 QUIRE_DEVICE inline void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b,
                                             float *sums) {
     uint32_t left[4], right[4];
@@ -297,11 +297,11 @@ QUIRE_DEVICE constexpr bool flushes_subnormals(bool) { return false; }
 #endif
 
 // Pairs of 16-bit numbers, the first in the low half.
-//   pack_f16()              two that f16 has
+//   pack_f16()              two numbers that f16 represents exactly
 //   bytes_as_tops()         the word's bytes 2 * pair and 2 * pair + 1, each as a half's upper byte
 //   add_f16_pairs(), multiply_f16_pairs(), multiply_bf16_pairs()
-//                           subnormal numbers as they are; bf16's where the product is exact
-//   e4m3_to_f16()           of two codes. REQUIRES: has_e4m3_to_f16()
+//                           subnormal numbers are kept; for bf16, if the product is exact
+//   e4m3_to_f16()           converts two codes. REQUIRES: has_e4m3_to_f16()
 #if defined(__HIPCC__)
 using HalfPair = _Float16 __attribute__((ext_vector_type(2)));
 QUIRE_DEVICE inline uint32_t pack_f16(float low, float high) {
@@ -346,7 +346,7 @@ QUIRE_DEVICE inline uint32_t multiply_f16_pairs(uint32_t a, uint32_t b) {
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(products) : "r"(a), "r"(b));
     return products;
 }
-// And -0, which changes no number's sign.
+// Adds -0, which changes no product's sign.
 QUIRE_DEVICE inline uint32_t multiply_bf16_pairs(uint32_t a, uint32_t b) {
     uint32_t products;
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(products) : "r"(a), "r"(b), "r"(0x80008000u));
@@ -365,16 +365,17 @@ QUIRE_DEVICE inline uint32_t e4m3_to_f16(uint32_t) { return 0; }
 #endif
 #endif
 
-// Eight elements of two bytes each, by one instruction. REQUIRES: index is a multiple of 8.
+// Stores eight two-byte elements in one instruction. REQUIRES: index is a multiple of 8.
 template <uint32_t count>
 QUIRE_DEVICE inline void store_eight(SharedArray<uint16_t, count> &to, uint32_t index,
                                      const uint32_t (&pairs)[4]) {
     *reinterpret_cast<uint4 *>(&to.values[index]) = uint4{pairs[0], pairs[1], pairs[2], pairs[3]};
 }
 
-// Asynchronous copies of 16 bytes, eight elements of two bytes each: there after wait_copies() of
-// the thread that began them, for others after a barrier behind that. Those that it began before
-// its last end_copies() but one are there after wait_older_copies(). AMD's are there at once.
+// Asynchronous copies of 16 bytes, eight two-byte elements each. They are complete for the thread
+// that started them after its wait_copies(), and for others after a barrier that follows. Those
+// started before its second-to-last end_copies() are complete after wait_older_copies(). On AMD
+// GPUs copies are complete at once.
 #if defined(__HIPCC__)
 template <uint32_t count>
 QUIRE_DEVICE inline void copy_async(SharedArray<uint16_t, count> &to, uint32_t index,
@@ -479,9 +480,9 @@ namespace quire::gpu {
 QUIRE_DEVICE inline uint32_t bits_of(float value) { return __builtin_bit_cast(uint32_t, value); }
 QUIRE_DEVICE inline float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
-// How the instructions scatter 16 x 16 matrices over a warp's lanes: mma.sync m16n8k16 beside
-// another for columns 8 to 15, by 32 lanes; MFMA 16x16x16 by 64. Element i of lane l is that of
-// these places.
+// How the instructions scatter 16 x 16 matrices over a warp's lanes: with 32 lanes, mma.sync
+// m16n8k16 and a second one for columns 8 to 15; with 64, MFMA 16x16x16. These functions give the
+// row or column of the calling lane's element i.
 constexpr uint32_t kMostElementsOfLane = 8;
 QUIRE_DEVICE inline uint32_t fragment_elements() { return warp_width() == 32 ? 8 : 4; }
 QUIRE_DEVICE inline uint32_t lane_index() { return thread_index() % warp_width(); }
@@ -510,7 +511,7 @@ QUIRE_DEVICE inline uint32_t column_of_sum(uint32_t i) {
     return lane_index() % 4 * 2 + i % 2 + i / 4 * 8;
 }
 
-// The largest of a warp's, for every lane.
+// The largest value in the warp, returned to every lane.
 QUIRE_DEVICE inline uint32_t warp_max(uint32_t value) {
     for (uint32_t step = warp_width() / 2; step != 0; step /= 2) {
         uint32_t other = shuffle_xor(value, step);

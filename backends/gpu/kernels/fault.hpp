@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fault: how a kernel says that an index leads nowhere, or that a fence failed.
+// fault: how a kernel reports an index out of range, or a failed fence.
 //
-// The first to say so is heard: it takes the queue's fault word, which lies in device memory where
-// every kernel looks, and then tells the host in the queue's record. Kernels behind it on the queue
+// Only the first report counts: it takes the queue's fault word, which lies in device memory where
+// every kernel checks it, and then tells the host in the queue's record. Later kernels on the queue
 // do nothing.
 //
 // Threads: any of any block.
@@ -32,8 +32,9 @@ QUIRE_DEVICE inline void raise_fault(const Head &head, uint32_t code, uint32_t i
 
 QUIRE_DEVICE inline bool has_fault(const Head &head) { return load<uint32_t>(head.fault) != 0; }
 
-// Not a group, or one of a queue that has failed: the same for all threads, though others of the
-// same kernel may raise a fault at any time. First of all, where all threads are.
+// True if the group does not exist or the queue has failed. All threads of the block get the same
+// answer, though other groups of the kernel may raise a fault at any time. Call it first, while all
+// threads are together.
 QUIRE_DEVICE inline bool is_idle(const Head &head, SharedArray<uint32_t, 1> &idle) {
     if (thread_index() == 0) {
         idle[0] = group_index() >= head.group_count || has_fault(head) ? 1u : 0u;

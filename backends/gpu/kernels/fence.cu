@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fence: raising a fence, and what comes behind a stream's wait for one.
+// fence: raises a fence, and checks one after a stream's wait for it.
 //
-// Kernels of one device alone write a fence's `value` and `wake`, and the host neither (calls.hpp),
-// so these maxima need no atomics between host and device.
+// Only kernels of one device write a fence's `value` and `wake`, and the host never does
+// (calls.hpp), so these maxima need no atomics between host and device.
 
 #include "calls.hpp"
 #include "dialect.hpp"
@@ -18,18 +18,18 @@ QUIRE_DEVICE inline void pass(const FenceCall &call) {
     }
 }
 
-// Behind work that failed the fence fails too.
+// If work before it failed, the fence fails too.
 QUIRE_KERNEL(quire_fence_signal, 1, FenceCall, call) {
     uint64_t value = has_fault(call.head) ? kFenceFailed : call.value;
     system_fence();
     system_atomic_max(call.fence + offsetof(FenceWords, value), value);
-    system_fence();  // who is woken finds the value
+    system_fence();  // whoever is woken finds the value
     system_atomic_max(call.fence + offsetof(FenceWords, wake),
                       value < kWakeMost ? value : kWakeMost);
     pass(call);
 }
 
-// The stream has been woken: because the fence was reached, or because it never will be.
+// The stream was woken because the fence was reached, or because it never will be.
 QUIRE_KERNEL(quire_fence_passed, 1, FenceCall, call) {
     system_fence();
     auto value = load<uint64_t>(call.fence + offsetof(FenceWords, value));

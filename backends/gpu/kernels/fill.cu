@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fill: many pieces set to a byte by one launch. One range alone is the driver's.
+// fill: sets many pieces to a byte in one launch. A single range uses the driver.
 
 #include "pieces.hpp"
 
 namespace quire::gpu {
 
-// The unit that the address and the size are multiples of.
+// REQUIRES: the address and the size are multiples of the unit's size.
 template <typename Unit>
 QUIRE_DEVICE inline void fill_units(const BytePiece &piece, Unit value) {
     for (uint64_t at = thread_index() * sizeof(Unit); at < piece.size_bytes;

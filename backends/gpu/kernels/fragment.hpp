@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fragment: products of small matrices of 16-bit numbers, which a warp computes together.
+// fragment: products of small matrices of 16-bit numbers, computed by a whole warp.
 //
-// A Tile is 16 x 16 sums in f32, scattered over the lanes of a warp: element i of a lane is that of
+// A Tile is 16 x 16 f32 sums scattered over the lanes of a warp: a lane's element i belongs to
 // row_of_sum(i) and column_of_sum(i). add_product() adds the product of 16 x 16 numbers of A and 16
-// x 16 of B, both in shared memory. Where there is no instruction for it (dialect.hpp), lanes
-// multiply their elements one by one.
+// x 16 of B, both in shared memory. Without a matrix instruction (dialect.hpp), lanes multiply
+// their elements one by one.
 //
-// Where the instruction takes subnormal numbers of f16 for 0, a sum that has one in its row of A or
-// its column of B is had from a slower one. That is decided by each sum's own numbers, so that its
-// bits do not depend on what else is in the matrices.
+// Where the instruction flushes subnormal f16 numbers to 0, a sum with a subnormal in its row of A
+// or its column of B comes from a slower instruction. Each sum's own numbers decide that, so its
+// bits do not depend on the rest of the matrices.
 //
 // Threads: all lanes of a warp, together.
 #pragma once
@@ -39,7 +39,7 @@ QUIRE_DEVICE inline void clear(Tile &tile) {
     for (uint32_t i = 0; i < kMostElementsOfLane; ++i) tile.v[i] = 0.0f;
 }
 
-// May subnormal numbers of A count as 0?
+// Whether subnormal numbers of A may count as 0.
 enum class SmallOfA { kept, any };
 
 QUIRE_DEVICE inline bool has_subnormal(const Fragment &fragment) {
@@ -51,13 +51,13 @@ QUIRE_DEVICE inline bool has_subnormal(const Fragment &fragment) {
     return found;
 }
 
-// Of 64 lanes: which of 16 rows, or columns, have a lane that votes so.
+// For 64 lanes: the mask of the 16 rows, or columns, in which any lane's vote is true.
 QUIRE_DEVICE inline uint32_t lines_with(bool vote) {
     uint64_t votes = ballot(vote);
     return static_cast<uint32_t>(votes | votes >> 16 | votes >> 32 | votes >> 48) & 0xFFFFu;
 }
 
-// As multiply_fragments() of f16, where that flushes.
+// Like multiply_fragments() for f16, where that flushes subnormals.
 QUIRE_DEVICE inline void multiply_unflushed(Tile &tile, const Fragment &a, const Fragment &b,
                                             SmallOfA small_of_a) {
     uint32_t rows = small_of_a == SmallOfA::any ? 0 : lines_with(has_subnormal(a));
@@ -71,7 +71,7 @@ QUIRE_DEVICE inline void multiply_unflushed(Tile &tile, const Fragment &a, const
     }
 }
 
-// tile += A B, of numbers of `format`, kF16 or kBf16.
+// tile += A B, for numbers of `format`, kF16 or kBf16.
 template <typename A, typename B>
 QUIRE_DEVICE inline void add_product(Tile &tile, uint32_t format, A &a, const Piece &of_a, B &b,
                                      const Piece &of_b, SmallOfA small_of_a) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kv_write: puts the K and V of new tokens into their slots, turned by their positions and
+// kv_write: puts the K and V of new tokens into their slots, rotated by their positions and
 // converted to the pool's formats. A group writes one token.
 //
-// What is not turned and of the pool's own format is copied bit for bit. A row of codes is turned,
-// then scaled; magnitudes are of the turned values, before any of that, and not of the null block:
-// engines pad there, with anything.
+// Elements that are not rotated and already have the pool's format are copied bit for bit. A row of
+// codes is rotated, then scaled. Magnitudes are those of the rotated values before scaling; the
+// null block does not count, since engines write arbitrary padding there.
 
 #include "calls.hpp"
 #include "dialect.hpp"
@@ -40,13 +40,13 @@ QUIRE_DEVICE inline Two turned_unit(float x) {
     return {c, s};
 }
 
-// The angle is a fraction of 2^64 of a turn, which wraps as turns do.
+// The angle is in units of 2^-64 turns, so it wraps as turns do.
 QUIRE_DEVICE inline void make_turn(const KvWriteCall &call, WriteShared &shared, int32_t position) {
     for (uint32_t i = thread_index(); i < call.rotated_dim / 2; i += kWriteThreads) {
         uint64_t angle = static_cast<uint64_t>(int64_t{position}) * call.turns[i];
         uint64_t shifted = angle + (uint64_t{1} << 61);
         auto quadrant = static_cast<uint32_t>(shifted >> 62);
-        // Of a quadrant, in units of 2^-32.
+        // The angle within the quadrant, in units of 2^-32.
         auto rest = static_cast<int32_t>(static_cast<uint32_t>(shifted >> 30) - 0x80000000u);
         Two unit = turned_unit(static_cast<float>(rest) * 3.6572952e-10f);  // pi / 2 / 2^32
         if (quadrant == 1) unit = {-unit.b, unit.a};
@@ -65,7 +65,7 @@ QUIRE_DEVICE inline uint32_t rope_begin(const KvWriteCall &call) {
     return call.is_latent != 0 ? call.k_dim - call.rotated_dim : 0;
 }
 
-// Elements of pair i.
+// The elements of pair i.
 QUIRE_DEVICE inline PairOfElements pair_elements(const KvWriteCall &call, uint32_t i) {
     uint32_t begin = rope_begin(call);
     if (call.is_in_pairs != 0) return {begin + 2 * i, begin + 2 * i + 1};
@@ -103,7 +103,7 @@ struct Side {
     uint32_t turned_begin, turned_end;
     uint32_t format;
     uint64_t to;
-    uint32_t index;  // 0 of K, 1 of V
+    uint32_t index;  // 0: K, 1: V
     bool is_measured;
 };
 
@@ -124,7 +124,7 @@ QUIRE_DEVICE inline void load_row(const KvWriteCall &call, WriteShared &shared, 
     barrier();
 }
 
-// Every thread gets the largest magnitude of the row, as bits.
+// Returns the row's largest magnitude, as bits, to every thread.
 QUIRE_DEVICE inline uint32_t find_largest(WriteShared &shared, uint32_t count) {
     uint32_t found = 0;
     for (uint32_t d = thread_index(); d < count; d += kWriteThreads) {
@@ -144,7 +144,7 @@ QUIRE_DEVICE inline uint32_t find_largest(WriteShared &shared, uint32_t count) {
     return found;
 }
 
-// A row's values become its codes. Where the scale is 0 or a NaN of the row's own, all are 0.
+// Converts a row's values to codes. If the row's own scale is 0 or NaN, all are 0.
 QUIRE_DEVICE inline void store_codes(WriteShared &shared, const Side &side, float scale,
                                      bool is_zero) {
     for (uint32_t d = thread_index(); d < side.count; d += kWriteThreads) {
@@ -165,7 +165,7 @@ QUIRE_DEVICE inline void store_values(const KvWriteCall &call, WriteShared &shar
     bool is_same = side.format == call.given_format && side.format != kF32;
     for (uint32_t d = thread_index(); d < side.count; d += kWriteThreads) {
         bool is_turned = d >= side.turned_begin && d < side.turned_end;
-        if (is_same && !is_turned) {  // a signalling NaN too
+        if (is_same && !is_turned) {  // keeps signalling NaNs
             uint64_t from =
                 d < side.split ? side.first + d * 2 : side.second + (d - side.split) * 2;
             store<uint16_t>(side.to + d * 2, load<uint16_t>(from));
@@ -210,7 +210,7 @@ QUIRE_DEVICE inline void write_token(const KvWriteCall &call, WriteShared &share
     uint64_t v_to = block + static_cast<uint64_t>(call.v_offset + in_block * call.v_token_stride);
     bool is_latent = call.is_latent != 0;
     bool is_measured = call.amax != 0 && slot >= call.block_tokens;
-    // Of a latent row there is one side: the latent, and behind it the rotated part.
+    // A latent row has one side: the latent, followed by the rotated part.
     for (uint32_t i = 0; i < (is_latent ? 1 : 2 * call.kv_heads); ++i) {
         uint32_t head = i / 2;
         bool is_v = i % 2 == 1;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// move: tokens from slot to slot, as if one after another. A group moves one head of one layer.
+// move: moves tokens from slot to slot, as if one after another. A group handles one head of one
+// layer.
 //
-// A thread has the same bytes of every row, so its moves follow one another without a barrier: what
-// a move reads, this thread has written.
+// A thread handles the same bytes of every row, so its moves need no barrier between them: whatever
+// a move reads, the same thread has written.
 
 #include "calls.hpp"
 #include "dialect.hpp"
@@ -17,7 +18,7 @@ struct MoveShared {
     SharedArray<uint32_t, 1> idle;
 };
 
-// A plane of rows: where the row of slot 0 begins, and how to come to others.
+// A plane of rows: where the row of slot 0 begins, and the stride to others.
 struct Plane {
     uint64_t first;
     int64_t token_stride;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// number: the number formats of q, K and V, to f32 and from it.
+// number: converts the number formats of q, K and V to f32 and back.
 //
-// Conversions are of integers, the same on every device: a stored bit may not depend on one. A
-// value is passed as the bits of its f32 where it is to be stored, and as a float where it is to be
+// Conversions use integers and are the same on every device, so that stored bits do not depend on
+// one. A value is passed as the bits of its f32 if it will be stored, and as a float if it will be
 // computed with. Divisions are the device's: both compilers round them correctly unless told not to
 // (nvcc -prec-div, hipcc -fhip-fp32-correctly-rounded-divide-sqrt), and keep subnormals.
 //
-// Threads: any; nothing is kept.
+// Threads: any; stateless.
 #pragma once
 
 #include "calls.hpp"
@@ -21,8 +21,8 @@ constexpr uint32_t kMagnitude = 0x7FFFFFFFu;
 
 QUIRE_DEVICE inline bool is_nan_bits(uint32_t bits) { return (bits & kMagnitude) > kInfinityBits; }
 
-// From a format of `fraction` bits of fraction, 5 bits at most of exponent and a bias; not of what
-// stands for infinity or NaN. Subnormals are units of 2^(1 - bias - fraction).
+// From a format of `fraction` fraction bits, at most 5 exponent bits and a bias; not for codes of
+// infinity or NaN. Subnormals are units of 2^(1 - bias - fraction).
 QUIRE_DEVICE inline uint32_t small_to_f32(uint32_t magnitude, uint32_t fraction, uint32_t bias) {
     if ((magnitude >> fraction) == 0) {
         float unit = float_of((128 - bias - fraction) << 23);
@@ -51,19 +51,19 @@ QUIRE_DEVICE inline uint32_t e5m2_to_f32(uint32_t code) {
     return sign | small_to_f32(magnitude, 2, 15);
 }
 
-// value / 2^shift, to the nearest, of two to the even one. shift > 0.
+// value / 2^shift, rounded to nearest, ties to even. shift > 0.
 QUIRE_DEVICE inline uint32_t round_shift(uint32_t value, uint32_t shift) {
     if (shift > 31) return 0;
     uint32_t is_odd = value >> shift & 1u;
     return static_cast<uint32_t>((uint64_t{value} + (1u << (shift - 1)) - 1 + is_odd) >> shift);
 }
 
-// To such a format; what is too large becomes `largest`. Not of a NaN.
+// To such a format; larger values become `largest`. Not for NaN.
 QUIRE_DEVICE inline uint32_t f32_to_small(uint32_t magnitude, uint32_t fraction, uint32_t bias,
                                           uint32_t largest) {
     uint32_t exponent = magnitude >> 23;
     uint32_t code = 0;
-    if (exponent + bias < 128) {  // below its smallest normal number
+    if (exponent + bias < 128) {  // below the smallest normal number
         uint32_t mantissa = (magnitude & 0x7FFFFFu) | (exponent != 0 ? 0x800000u : 0u);
         code = round_shift(mantissa, 151 - fraction - bias - (exponent != 0 ? exponent : 1u));
     } else {
@@ -116,11 +116,11 @@ QUIRE_DEVICE inline uint32_t byte_to_f32(uint32_t format, uint32_t code) {
     return format == kE4m3 ? e4m3_to_f32(code) : e5m2_to_f32(code);
 }
 
-// As byte_to_f32, by fewer instructions: what stands in an f32's exponent and fraction already is
-// the number but for its exponent's bias, which a multiplication mends, of subnormals too.
+// Like byte_to_f32, in fewer instructions: the code's exponent and fraction are moved to an f32's,
+// and a multiplication corrects the exponent's bias, for subnormals too.
 QUIRE_DEVICE inline float byte_to_float(uint32_t format, uint32_t code) {
     if (format == kI8) {
-        // 2^23 and what it lacks: an f32 of this exponent counts ones.
+        // 2^23 + (code + 128), minus 2^23 + 128: an f32 of this exponent counts ones.
         return float_of(0x4B000000u | (code ^ 0x80u)) - 8388736.0f;
     }
     uint32_t sign = (code & 0x80u) << 24;
@@ -134,12 +134,12 @@ QUIRE_DEVICE inline float byte_to_float(uint32_t format, uint32_t code) {
     return float_of(bits_of(value) | sign);
 }
 
-// Four codes, the lowest byte first, as pairs of `half_format`, which has each of them.
+// Four codes, the lowest byte first, as pairs of `half_format`, which represents each exactly.
 struct TwoPairs {
     uint32_t v[2];
 };
 
-// One by one: of any format, and of codes that are no finite numbers.
+// Converts one by one: for any format, and for codes that are not finite numbers.
 QUIRE_DEVICE inline TwoPairs each_code_to_half(uint32_t format, uint32_t half_format,
                                                uint32_t codes) {
     TwoPairs pairs;
@@ -152,15 +152,15 @@ QUIRE_DEVICE inline TwoPairs each_code_to_half(uint32_t format, uint32_t half_fo
     return pairs;
 }
 
-// What is multiplied must not wait for what is converted: at the bandwidth of an H100 a
-// multiprocessor has to convert 21 elements of 8 bits in each clock, and makes 16 bf16 of f32. So
-// codes are moved in pairs to where the 16-bit type has its exponent and fraction, and what its
-// exponent's bias is more than theirs is mended by one multiplication of a pair, subnormals too.
+// Conversion must keep up with multiplication: at the bandwidth of an H100 a multiprocessor has to
+// convert 21 8-bit elements per clock, but can make only 16 bf16 from f32. So codes are moved in
+// pairs to the exponent and fraction of the 16-bit type, and one multiplication per pair corrects
+// the exponent's bias, for subnormals too.
 QUIRE_DEVICE inline TwoPairs codes_to_halves(uint32_t format, uint32_t half_format,
                                              uint32_t codes) {
     bool is_f16 = half_format == kF16;
     uint32_t tops[2] = {bytes_as_tops(codes, 0), bytes_as_tops(codes, 1)};
-    if (format == kE5m2 && is_f16) return {{tops[0], tops[1]}};  // it is f16's upper half
+    if (format == kE5m2 && is_f16) return {{tops[0], tops[1]}};  // the code is f16's upper byte
     TwoPairs pairs;
     if (format == kE4m3 && is_f16 && has_e4m3_to_f16()) {
         for (uint32_t i = 0; i < 2; ++i) pairs.v[i] = e4m3_to_f16(codes >> (16 * i) & 0xFFFFu);
@@ -168,14 +168,14 @@ QUIRE_DEVICE inline TwoPairs codes_to_halves(uint32_t format, uint32_t half_form
     }
     if (format == kI8) {
         if (!is_f16) return each_code_to_half(format, half_format, codes);
-        // 1,024 and what it lacks to 128 less: f16 of this exponent counts ones.
+        // 1,024 + (code + 128), minus 1,152: an f16 of this exponent counts ones.
         for (uint32_t i = 0; i < 2; ++i) {
             uint32_t counted = (tops[i] ^ 0x80008000u) >> 8 | 0x64006400u;
             pairs.v[i] = add_f16_pairs(counted, 0xE480E480u);
         }
         return pairs;
     }
-    // A carry into the byte's highest bit: its exponent, of e4m3 with its fraction, is all ones.
+    // A carry into a byte's highest bit: its exponent (for e4m3 also its fraction) is all ones.
     bool is_e4m3 = format == kE4m3;
     uint32_t ones = is_e4m3 ? 0x7F7F7F7Fu : 0x7C7C7C7Cu;
     uint32_t least = is_e4m3 ? 0x01010101u : 0x04040404u;
@@ -225,7 +225,7 @@ struct FourNumbers {
     float v[4];
 };
 
-// Elements `index` to index + 3, with one load; what load_number() gives for each.
+// Elements `index` to index + 3 in one load; the same numbers as load_number() gives.
 // REQUIRES: the row is aligned to 16 bytes, index is a multiple of 4.
 QUIRE_DEVICE inline FourNumbers load_four(uint32_t format, uint64_t row, uint32_t index) {
     FourNumbers four;
@@ -252,7 +252,7 @@ QUIRE_DEVICE inline FourNumbers load_four(uint32_t format, uint64_t row, uint32_
     return four;
 }
 
-// Of a format that holds values.
+// For formats that hold values.
 QUIRE_DEVICE inline void store_value(uint32_t format, uint64_t row, uint32_t index, uint32_t bits) {
     if (format == kF32) {
         store<uint32_t>(row + uint64_t{index} * 4, bits);
@@ -262,7 +262,7 @@ QUIRE_DEVICE inline void store_value(uint32_t format, uint64_t row, uint32_t ind
     }
 }
 
-// A value that was divided by its scale, as a code; of int4 in the low 4 bits.
+// The code of a value already divided by its scale; int4 in the low 4 bits.
 QUIRE_DEVICE inline uint32_t code_of(uint32_t format, uint32_t bits) {
     switch (format) {
         case kI8:
@@ -276,7 +276,7 @@ QUIRE_DEVICE inline uint32_t code_of(uint32_t format, uint32_t bits) {
     }
 }
 
-// What the largest value of a row becomes.
+// The code value that a row's largest value is scaled to.
 QUIRE_DEVICE inline float largest_code(uint32_t format) {
     if (format == kI8) return 127.0f;
     if (format == kI4) return 7.0f;

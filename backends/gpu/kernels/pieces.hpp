@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// pieces: what a group of a copy or a fill has to do: one piece, which the launch's
-// arguments name or a list in pinned memory.
+// pieces: a group of a copy or a fill handles one piece, from the launch's arguments or from a list
+// in pinned memory.
 #pragma once
 
 #include "calls.hpp"

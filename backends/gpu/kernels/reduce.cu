@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// reduce: folds the states of a query's chunks, in their order, and writes its result. A group has
-// one query: a head of a token.
+// reduce: folds the states of a query's chunks in order and writes the result. A group handles one
+// query: one head of one token.
 
 #include "calls.hpp"
 #include "dialect.hpp"
@@ -13,7 +13,8 @@
 namespace quire::gpu {
 
 constexpr uint32_t kReduceThreads = 64;
-constexpr uint32_t kReduceSlots = kMostValues / kReduceThreads;  // of V's elements, for a thread
+constexpr uint32_t kReduceSlots = kMostValues / kReduceThreads;  // elements of V per thread, at
+                                                                 // most
 
 struct ReduceShared {
     SharedArray<uint32_t, 1> idle;
@@ -66,7 +67,7 @@ QUIRE_KERNEL(quire_reduce, 64, AttendCall, call) {
             state_index(call, token, static_cast<uint32_t>(begin / kChunkPlaces), q_head);
         float top = load_float(call.states, state * 2);
         float sum = load_float(call.states, state * 2 + 1);
-        // It saw no key. Of scores that are all NaN no top is found either, but their sum is NaN.
+        // The chunk saw no key. If all scores are NaN, the top is -inf as well, but the sum is NaN.
         if (top == minus_infinity() && sum == 0.0f) continue;
         float higher = fmaxf(total.top, top);
         float of_total = total.top == minus_infinity() ? 0.0f : exp_of(total.top - higher);

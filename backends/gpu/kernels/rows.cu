@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// rows: whether the rows of an attention call lead outside anything, and which row each query token
-// is of. A group looks at one row.
+// rows: checks that all indices of an attention call's rows are in range, and finds the row of each
+// query token. A group checks one row.
 //
-// All that kernels behind this one read through tables, lengths and masks was looked at here.
+// Everything that later kernels read through tables, lengths and masks is checked here.
 
 #include "calls.hpp"
 #include "dialect.hpp"
@@ -16,7 +16,7 @@ constexpr uint32_t kRowThreads = 64;
 
 struct RowShared {
     SharedArray<uint32_t, 1> idle;
-    SharedArray<int32_t, 1> oldest;  // place that any token of the row sees, sinks aside
+    SharedArray<int32_t, 1> oldest;  // place that any token of the row sees, ignoring sinks
 };
 
 QUIRE_DEVICE inline bool check_counts(const AttendCall &call, const Row &row) {
@@ -43,7 +43,7 @@ QUIRE_DEVICE inline void check_shared_prefix(const AttendCall &call, const Row &
     if (!is_so) raise_fault(call.head, kFaultSharedPrefix, row.index, {{count, 0, 0, 0}});
 }
 
-// False: a token's mask is none.
+// Returns false if a token's mask is invalid.
 QUIRE_DEVICE inline bool check_mask(const AttendCall &call, const Row &row, int32_t token) {
     auto named = static_cast<uint32_t>(token);
     int32_t word = load_int(call.mask_rows, token);
@@ -75,8 +75,8 @@ QUIRE_DEVICE inline void check_blocks(const AttendCall &call, const Row &row, in
     }
 }
 
-// A graph may be launched for a step that it was not captured for: what it has no room for would be
-// left out, and count as computed. False: so it is.
+// A graph may be launched for a step that it was not captured for: tokens without room would be
+// left out yet count as computed. Returns false in that case.
 QUIRE_DEVICE inline bool check_graph(const AttendCall &call) {
     auto query_tokens = static_cast<int32_t>(call.query_tokens);
     int32_t of_step = load_int(call.cu_q, call.most_rows);

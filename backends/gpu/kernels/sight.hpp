@@ -2,11 +2,10 @@
 //
 // sight: which keys of its row a token sees.
 //
-// A key's place is where it lies in its row, 0 first; its position is where its token stands in
-// the text. They differ for new tokens under a mask alone: two drafts for one position lie at two
-// places.
+// A key's place is its index in its row, 0 first; its position is its token's position in the text.
+// They differ only for new tokens under a mask: two drafts for one position lie at two places.
 //
-// Threads: any; nothing is kept.
+// Threads: any; stateless.
 #pragma once
 
 #include "calls.hpp"
@@ -35,14 +34,14 @@ struct Row {
     int32_t key_count;
 };
 
-// [0, sink_end) and [begin, end), and of these, with a mask, what the mask and the group leave.
+// Keys in [0, sink_end) and [begin, end); with a mask, those that the mask and the group leave.
 struct Sight {
     int32_t sink_end;
     int32_t begin;
     int32_t end;
     int32_t position;
-    int32_t mask_word;   // where the token's bits begin; -1: it has no mask
-    int32_t mask_first;  // the place that bit 0 is about
+    int32_t mask_word;   // index of the token's first mask word; -1: no mask
+    int32_t mask_first;  // the place of bit 0
 };
 
 QUIRE_DEVICE inline Row row_at(const AttendCall &call, uint32_t index) {
@@ -83,7 +82,7 @@ QUIRE_DEVICE inline Sight sight_of(const AttendCall &call, const Row &row, int32
     sight.begin = oldest_position(call, sight.position);
     if (sight.mask_word >= 0) {
         sight.mask_first = load_int(call.mask_first, row.index);
-        // A new key may stand anywhere.
+        // A new key may have any position.
         sight.begin = smaller(larger(sight.begin, 0), larger(0, first_new_place(row)));
         sight.end = row.key_count;
     } else if (has(call, kNotCausal)) {
@@ -105,18 +104,18 @@ QUIRE_DEVICE inline bool is_visible(const AttendCall &call, const Row &row, cons
         auto word = static_cast<uint32_t>(load_int(call.mask, int64_t{sight.mask_word} + bit / 32));
         if ((word >> (bit % 32) & 1u) == 0) return false;
     }
-    if (!has(call, kWindow) && !has(call, kChunked)) return true;  // the mask alone says
+    if (!has(call, kWindow) && !has(call, kChunked)) return true;  // the mask alone decides
     int32_t key = key_position(call, row, place);
     if (key > sight.position) return false;
     return key < call.sink_tokens || key >= oldest_position(call, sight.position);
 }
 
-// May there be a key in [begin, end) that the token sees?
+// True if [begin, end) may contain a key that the token sees.
 QUIRE_DEVICE inline bool may_see(const Sight &sight, int32_t begin, int32_t end) {
     return begin < sight.sink_end || (begin < sight.end && end > sight.begin);
 }
 
-// The state of a query's chunk, by its number among the round's.
+// The index, within the round, of the state of a query's chunk.
 QUIRE_DEVICE inline uint64_t state_index(const AttendCall &call, int32_t token, uint32_t chunk,
                                          uint32_t q_head) {
     auto in_round = static_cast<uint64_t>(token - static_cast<int32_t>(call.first_token));

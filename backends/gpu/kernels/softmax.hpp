@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// softmax: exponential, logarithm and tanh in f32, to a unit or two, the same on every device.
+// softmax: exponential, logarithm and tanh in f32, accurate to one or two ulp, the same on every
+// device.
 //
-// Polynomials are those of Cephes (expf, logf, tanhf), whose coefficients are minimax.
+// The polynomials are those of Cephes (expf, logf, tanhf), with minimax coefficients.
 //
-// Threads: any; nothing is kept.
+// Threads: any; stateless.
 #pragma once
 
 #include "dialect.hpp"
@@ -13,7 +14,7 @@ namespace quire::gpu {
 
 QUIRE_DEVICE inline float minus_infinity() { return float_of(0xFF800000u); }
 
-// Of x <= 0 or NaN; below -87 nothing is left.
+// For x <= 0 or NaN; the result is 0 below -87.
 QUIRE_DEVICE inline float exp_of(float x) {
     if (x < -87.0f) return 0.0f;
     float n = floorf(x * 1.44269504088896341f + 0.5f);
@@ -30,7 +31,7 @@ QUIRE_DEVICE inline float exp_of(float x) {
     return y * float_of(static_cast<uint32_t>(static_cast<int32_t>(n) + 127) << 23);
 }
 
-// Of a normal number above 0.
+// For normal numbers above 0.
 QUIRE_DEVICE inline float log_of(float x) {
     uint32_t bits = bits_of(x);
     if (bits >= 0x7F800000u) return x;  // an infinity or a NaN has no exponent

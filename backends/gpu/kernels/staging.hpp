@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// staging: what a block has of its queries and of a tile of 64 places in shared memory, and how it
-// gets there: rows of K and V 16 bytes at a time, codes as the numbers they are, which each 16-bit
-// type has. All threads of a block load a tile, for all its teams (bundle.hpp).
+// staging: a block's queries and a tile of 64 places in shared memory, and how they get there. Rows
+// of K and V are loaded 16 bytes at a time; codes become the numbers they stand for, which each
+// 16-bit type represents exactly. All threads of a block load a tile, for all its teams
+// (bundle.hpp).
 //
-// Rows that no team's query sees are zeros here, for they may hold a NaN.
+// Rows that no team's query sees are stored as zeros, because they may hold a NaN.
 //
 // Threads: all of a block, together.
 #pragma once
@@ -20,23 +21,24 @@ namespace quire::gpu {
 
 constexpr uint32_t kRowsOfTile = kFragmentQueries;
 constexpr uint32_t kRowStride =
-    kMostFragmentDim + 8;  // elements; so that rows begin in other banks
+    kMostFragmentDim + 8;  // elements; padded so that rows begin in different banks
 
-// Of the teams' units one after the other: query m of team t is number t * kRowsOfTile + m, place j
-// is for that team number t * kTilePlaces + j.
+// The teams' units lie one after another: query m of team t has index t * kRowsOfTile + m, and
+// place j for that team has index t * kTilePlaces + j.
 template <uint32_t kTeams>
 struct FragmentShared {
     SharedArray<uint32_t, 1> idle;
     SharedArray<uint16_t, kTeams * kRowsOfTile * kRowStride> queries;
     SharedArray<uint16_t, kTilePlaces * kRowStride> keys;
     SharedArray<uint16_t, kTilePlaces * kRowStride> values;
-    // Scores, then weights, then in the low half of each its rounded weight, and in the high half
-    // what rounding left.
+    // Scores; then weights; then, for each weight, the rounded weight in the low half and the
+    // remainder in the high half.
     SharedArray<float, kTeams * kRowsOfTile * kTilePlaces> weights;
-    SharedArray<uint64_t, kTilePlaces> blocks;  // addresses; 0: nobody sees the key
+    SharedArray<uint64_t, kTilePlaces> blocks;  // addresses; 0: no query sees the key
     SharedArray<float, kTilePlaces> k_scales;
     SharedArray<float, kTilePlaces> v_scales;
-    // Of a key: the team's queries that see it. Then the same, of the tile whose V is weighed.
+    // Per key: the team's queries that see it. `seen` is the same for the tile whose V is being
+    // added.
     SharedArray<uint32_t, kTeams * kTilePlaces> visible;
     SharedArray<uint32_t, kTeams * kTilePlaces> seen;
     SharedArray<float, kTeams * kTeamThreads> parts;
@@ -46,7 +48,7 @@ struct FragmentShared {
     SharedArray<float, kTeams * kRowsOfTile> half_scales;  // of the halves of a query's weights
 };
 
-// What is a team's of it.
+// One team's part of it.
 template <uint32_t kTeams>
 struct Team {
     Unit unit;
@@ -60,12 +62,12 @@ QUIRE_DEVICE inline Team<kTeams> team_of(const Bundle &bundle) {
     return {unit_of<kTeams>(bundle, team), team * kRowsOfTile, team * kTilePlaces};
 }
 
-// The type in which weights and V are multiplied. Of codes f16: there weights keep more bits.
+// The type in which weights and V are multiplied. For codes f16, where weights keep more bits.
 QUIRE_DEVICE inline uint32_t value_type(const AttendCall &call) {
     return holds_codes(call.v_format) ? uint32_t{kF16} : call.q_format;
 }
 
-// The thread's team's.
+// Loads the queries of the thread's team.
 template <uint32_t kTeams>
 QUIRE_DEVICE inline void load_queries(const AttendCall &call, FragmentShared<kTeams> &shared,
                                       const Team<kTeams> &team) {
@@ -85,8 +87,8 @@ QUIRE_DEVICE inline void load_queries(const AttendCall &call, FragmentShared<kTe
     begin_state(shared, kTeams * kRowsOfTile);
 }
 
-// Of each key, whether and where it is to be read. Lanes beside each other have the same key, each
-// for a team.
+// Finds, for each key, whether and where it is read. Neighbouring lanes share a key, one lane per
+// team.
 template <uint32_t kTeams>
 QUIRE_DEVICE inline void find_visible(const AttendCall &call, FragmentShared<kTeams> &shared,
                                       const Bundle &bundle, int32_t tile) {
@@ -107,14 +109,14 @@ QUIRE_DEVICE inline void find_visible(const AttendCall &call, FragmentShared<kTe
     shared.v_scales[j] = scale_of(call, block, bundle.unit.kv_head, in_block, true);
 }
 
-// Where a row lies, of which format, and of which 16-bit type it becomes; 0: nobody sees it.
+// Where a row lies (0: no query sees it), its format, and the 16-bit type it is converted to.
 struct StoredRow {
     uint64_t address;
     uint32_t format;
     uint32_t type;
 };
 
-// Sixteen elements of a row; zeros where nobody sees it.
+// Copies sixteen elements of a row; zeros if no query sees it.
 template <uint32_t count>
 QUIRE_DEVICE inline void copy_values(const AttendCall &call, SharedArray<uint16_t, count> &to,
                                      uint32_t index, uint64_t from) {
@@ -128,7 +130,7 @@ QUIRE_DEVICE inline void copy_values(const AttendCall &call, SharedArray<uint16_
     }
 }
 
-// As copy_values, of codes.
+// Like copy_values, for codes.
 template <uint32_t count>
 QUIRE_DEVICE inline void copy_codes(const AttendCall &call, SharedArray<uint16_t, count> &to,
                                     uint32_t index, const StoredRow &row, uint64_t from) {
@@ -160,7 +162,7 @@ QUIRE_DEVICE inline void copy_sixteen(const AttendCall &call, SharedArray<uint16
     }
 }
 
-// A tile's rows of K or of V.
+// Loads a tile's rows of K or of V.
 template <uint32_t kTeams, uint32_t count>
 QUIRE_DEVICE inline void load_rows(const AttendCall &call, FragmentShared<kTeams> &shared,
                                    const Unit &unit, int32_t tile, bool is_v,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// unit: what a group of threads has of an attention call: up to `queries` queries that read the
-// same keys, heads of a group, and where there are less, of several tokens; and a chunk of places.
+// unit: a group's share of an attention call: up to `queries` queries that read the same keys
+// (heads of a group and, if those are fewer, of several tokens) and one chunk of places.
 //
-// Tiles of 64 places: what their keys score, and what that weighs (compute_weights()). Threads
-// weigh the queries of one unit, or of several that are numbered on (bundle.hpp).
+// Each tile of 64 places yields scores, and compute_weights() turns them into weights. Threads
+// handle the queries of one unit, or of several that are numbered consecutively (bundle.hpp).
 //
-// Threads: those of a block; nothing is kept but in shared memory.
+// Threads: those of a block; state is kept only in shared memory.
 #pragma once
 
 #include "calls.hpp"
@@ -17,15 +17,15 @@
 namespace quire::gpu {
 
 constexpr uint32_t kTilePlaces = 64;
-constexpr uint32_t kThreadsPerQuery = 8;  // that make its weights
+constexpr uint32_t kThreadsPerQuery = 8;  // that compute its weights
 
 struct Unit {
     Row row;
     int32_t first_token;
     uint32_t kv_head;
-    uint32_t first_head;  // of the KV head's group
-    uint32_t heads;       // of each token
-    uint32_t count;       // of queries; of those behind it nothing is kept
+    uint32_t first_head;  // within the KV head's group
+    uint32_t heads;       // per token
+    uint32_t count;       // of queries; results of later ones are discarded
     uint32_t chunk;
     int32_t chunk_begin, chunk_end;
 };
@@ -37,13 +37,13 @@ QUIRE_DEVICE inline uint32_t q_head_of(const AttendCall &call, const Unit &unit,
     return unit.kv_head * call.group + unit.first_head + m % unit.heads;
 }
 
-// The tokens of a unit, with all heads of its slice of the KV head's group.
+// The tokens of a unit, each with all heads of its slice of the KV head's group.
 QUIRE_DEVICE inline int32_t tokens_of_unit(const AttendCall &call, uint32_t queries) {
     return static_cast<int32_t>(queries / smaller(call.group, queries));
 }
 
-// The unit's heads and chunk, as the group's index says; returns what else it says: a place among
-// the round's tokens.
+// Sets the unit's heads and chunk from the group's index; returns the rest of that index, a place
+// among the round's tokens.
 QUIRE_DEVICE inline int32_t find_heads(const AttendCall &call, uint32_t queries, Unit *unit) {
     uint32_t heads = smaller(call.group, queries);
     uint32_t slices = (call.group + heads - 1) / heads;
@@ -64,14 +64,15 @@ QUIRE_DEVICE inline void set_row(Unit *unit, const Row &row) {
     unit->chunk_end = smaller(unit->chunk_begin + kChunkPlaces, row.key_count);
 }
 
-// False: the group has nothing to do.
+// Returns false if the group has nothing to do.
 QUIRE_DEVICE inline bool find_unit(const AttendCall &call, uint32_t queries, Unit *unit) {
     auto first_of_round = static_cast<int32_t>(call.first_token);
     unit->first_token = first_of_round + find_heads(call, queries, unit);
     int32_t row = load_int(call.token_rows, unit->first_token);
     if (row < 0) return false;
     set_row(unit, row_at(call, static_cast<uint32_t>(row)));
-    // A unit begins at multiples of its tokens, counted from the row's, and where a round does.
+    // A unit begins at each multiple of its token count, counted from the row's first token, and at
+    // the start of a round.
     int32_t tokens = tokens_of_unit(call, queries);
     int32_t in_row = unit->first_token - unit->row.first_token;
     if (in_row % tokens != 0 && unit->first_token != first_of_round) return false;
@@ -89,11 +90,11 @@ QUIRE_DEVICE inline bool may_see_any(const AttendCall &call, const Unit &unit) {
     return false;
 }
 
-// Which queries see the key at this place: one bit each.
+// The queries that see the key at this place, one bit each.
 QUIRE_DEVICE inline uint32_t seen_by(const AttendCall &call, const Unit &unit, int32_t place) {
     if (place >= unit.chunk_end) return 0;
     uint32_t seen = 0;
-    uint32_t of_token = (1u << unit.heads) - 1;  // heads of a token see alike
+    uint32_t of_token = (1u << unit.heads) - 1;  // all heads of a token see the same keys
     for (uint32_t m = 0; m < unit.count; m += unit.heads) {
         Sight sight = sight_of(call, unit.row, token_of(unit, m));
         if (is_visible(call, unit.row, sight, place)) seen |= of_token << m;
@@ -117,7 +118,7 @@ QUIRE_DEVICE inline uint64_t v_row_of(const AttendCall &call, const Unit &unit, 
                                          in_block * call.v_token_stride);
 }
 
-// What a key counts for, beside q and k themselves.
+// The scale of a key's K or V; 1 if it has none.
 QUIRE_DEVICE inline float scale_of(const AttendCall &call, uint64_t block, uint32_t kv_head,
                                    uint32_t in_block, bool is_v) {
     if (has(call, is_v ? kOwnVScale : kOwnKScale)) {
@@ -139,10 +140,10 @@ QUIRE_DEVICE inline float score_of(const AttendCall &call, const Unit &unit, uin
     return score - call.slopes[q_head_of(call, unit, m)] * distance;
 }
 
-// Eight threads to a query: scores become weights, and the state learns of them. A Shared has
-// `weights` of a tile, `parts`, the state's `tops`, `sums` and `factors`, says what a query sees by
-// sees(), and keeps what comes out by keep_weight() and keep_none(). Where `is_seen` is false the
-// thread's query sees nothing of the tile, and its state and weights stay what they are.
+// Eight threads per query turn its scores into weights and update its state. A Shared has a tile's
+// `weights`, `parts`, and the state's `tops`, `sums` and `factors`; its sees() says what a query
+// sees, and keep_weight() and keep_none() store the results. If `is_seen` is false, the thread's
+// query sees nothing of the tile, and its state and weights stay unchanged.
 template <typename Shared>
 QUIRE_DEVICE inline void compute_weights(Shared &shared, bool is_seen) {
     uint32_t lane = thread_index();
@@ -161,8 +162,8 @@ QUIRE_DEVICE inline void compute_weights(Shared &shared, bool is_seen) {
         top = fmaxf(top, shared.parts[m * kThreadsPerQuery + i]);
     }
     barrier();
-    // Scores that are all -inf weigh nothing; -inf - -inf would be NaN. Those that are all NaN have
-    // this top too, and weigh NaN.
+    // If all scores are -inf, the weights are 0; -inf - -inf would be NaN. If all are NaN, the top
+    // is -inf too, and the weights are NaN.
     float shift = top == minus_infinity() ? 0.0f : top;
     float sum = 0.0f;
     for (uint32_t j = first; is_seen && j < kTilePlaces; j += kThreadsPerQuery) {
