@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// loader: libcuda, found when it is first asked for, and its functions as backends/gpu calls them.
+// loader: loads libcuda at first use and fills the driver table of backends/gpu.
 //
-// Functions are had through cuGetProcAddress, for CUDA 12's interface, and copies in batches for
-// 12.8's: so a driver says by name what it lacks, and a newer one keeps to the arguments that are
-// written here. Types and numbers
-// are those of cuda.h, which is not needed to build this.
+// Functions are looked up through cuGetProcAddress, for CUDA 12's interface, and the batched copy
+// for 12.8's. So a missing function is known by name, and a newer driver accepts the argument lists
+// written here. Types and numbers are those of cuda.h, which is not needed to build this.
 //
-// Environment (not believed in a privileged process)
-//   QUIRE_CUDA_LIBRARY   another file than libcuda.so.1
+// Environment (ignored in a privileged process)
+//   QUIRE_CUDA_LIBRARY   a file to open instead of libcuda.so.1
 //
 // Threads: any. The driver is opened once and never closed.
 
@@ -29,21 +28,21 @@ namespace quire::gpu {
 
 namespace {
 
-// cuda.h.
+// From cuda.h.
 constexpr int kInterface = 12000;
-// From here on cuMemcpyBatchAsync is there; from 13000 it has other arguments.
+// cuMemcpyBatchAsync exists from this version on; from 13000 on its arguments differ.
 constexpr int kInterfaceOfBatches = 12080;
 constexpr Result kOutOfMemory = 2;
 constexpr Result kNoDevice = 100;
 constexpr Result kInvalidHandle = 400;
 constexpr Result kNotReady = 600;
 constexpr Result kCaptureImplicit = 906;  // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-// After these the context is of no more use. Not all that lies between: 704, peer access that is
-// enabled already, and some like it only say what was asked for wrongly.
+// After these errors the context is unusable. Codes in between are left out: 704 (peer access
+// already enabled) and similar ones only report a wrong request.
 constexpr Result kFatal[] = {
     4,    // CUDA_ERROR_DEINITIALIZED
     46,   // DEVICE_UNAVAILABLE
-    201,  // INVALID_CONTEXT: somebody reset it
+    201,  // INVALID_CONTEXT: someone reset it
     214,  // ECC_UNCORRECTABLE
     220,  // NVLINK_UNCORRECTABLE
     700,  // ILLEGAL_ADDRESS
@@ -66,12 +65,13 @@ constexpr unsigned kWaitValueGeq = 0;            // CU_STREAM_WAIT_VALUE_GEQ
 constexpr int kCaptureRelaxed = 2;               // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr int kNotCaptured = 0;                  // CU_STREAM_CAPTURE_STATUS_NONE
 constexpr int kCaptureActive = 1;                // CU_STREAM_CAPTURE_STATUS_ACTIVE
-constexpr int kOldestMajor = 8;                  // of compute capability: what kernels are made for
+constexpr int kOldestMajor = 8;                  // lowest compute capability that kernels are
+                                                 // compiled for
 constexpr int kFunctionDynamicShared = 8;        // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-constexpr unsigned kEventDefault = 0;            // CU_EVENT_DEFAULT: it knows its time
+constexpr unsigned kEventDefault = 0;            // CU_EVENT_DEFAULT: with timing
 constexpr int kOrderStream = 1;                  // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
 
-// CUmemcpyAttributes_v1. Both places are for memory that has none of its own; ours has.
+// CUmemcpyAttributes_v1. The locations are for memory that has none of its own; ours has one.
 struct CopyAttributes {
     int order;  // in which sources are read
     int source[2];
@@ -221,12 +221,12 @@ Result fill(Stream stream, uint64_t address, unsigned char byte, size_t size_byt
 Result copy(Stream stream, uint64_t dst, uint64_t src, size_t size_bytes) {
     return cuda.cuMemcpyAsync(dst, src, size_bytes, stream);
 }
-// Sources are read when the stream is there, not before: what comes from the device is written by
-// what the stream was given first.
+// Sources are read in stream order, not before: data that comes from the device is written by
+// earlier work of the stream.
 Result copy_many(Stream stream, const Copies &copies) {
     CopyAttributes attributes{};
     attributes.order = kOrderStream;
-    size_t first = 0, failed = 0;  // the attributes are those of the first copy, and of the rest
+    size_t first = 0, failed = 0;  // the attributes apply from the first copy on
     return cuda.cuMemcpyBatchAsync(const_cast<uint64_t *>(copies.dsts),
                                    const_cast<uint64_t *>(copies.srcs),
                                    const_cast<size_t *>(copies.sizes_bytes), copies.count,
@@ -308,7 +308,7 @@ Driver make_driver() {
 
 using GetProcAddress = int (*)(const char *, void **, int, uint64_t, int *);
 
-// NULL, or the first function that the driver does not have.
+// NULL, or the name of the first function the driver lacks.
 const char *find_functions(GetProcAddress get) {
     struct Wanted {
         const char *name;
