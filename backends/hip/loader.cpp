@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// loader: libamdhip64, found when it is first asked for, and its functions as backends/gpu calls
-// them.
+// loader: loads libamdhip64 at first use and fills the driver table of backends/gpu.
 //
-// One that the process has already is taken, else versions 7, 6 and 5 are looked for, in that
-// order. Only functions whose arguments are the same in all of them are used: none that fills
-// hipDeviceProp_t, which grew. Types and numbers are those of hip_runtime_api.h, which is not
+// A library that the process has already loaded is used; otherwise versions 7, 6 and 5 are tried in
+// that order. Only functions whose arguments are the same in all of them are used, so none that
+// fills hipDeviceProp_t, which grew. Types and numbers are those of hip_runtime_api.h, which is not
 // needed to build this.
 //
-// HIP has no contexts of its own, but a current device for each thread: entering is to choose ours,
-// leaving to choose what was before.
+// HIP has no contexts of its own, only a current device per thread: entering selects our device,
+// leaving selects the previous one.
 //
-// Environment (not believed in a privileged process)
-//   QUIRE_HIP_LIBRARY   another file than those
+// Environment (ignored in a privileged process)
+//   QUIRE_HIP_LIBRARY   a file to open instead of those
 //
 // Threads: any. The driver is opened once and never closed.
 
@@ -33,15 +32,15 @@ namespace quire::gpu {
 
 namespace {
 
-// hip_runtime_api.h.
+// From hip_runtime_api.h.
 constexpr Result kOutOfMemory = 2;
 constexpr Result kNoDevice = 100;
-constexpr Result kInvalidDevice = 101;  // what ROCm 5's says where there is none
+constexpr Result kInvalidDevice = 101;  // ROCm 5's result if there is no device
 constexpr Result kInvalidHandle = 400;
 constexpr Result kNotReady = 600;
-constexpr Result kContextIsDestroyed = 709;  // said of a stream alone, where there is none
+constexpr Result kContextIsDestroyed = 709;  // returned only for a stream that does not exist
 constexpr Result kCaptureImplicit = 906;     // hipErrorStreamCaptureImplicit
-// After these the device is of no more use to the process.
+// After these errors the process cannot use the device any more.
 constexpr Result kFatal[] = {
     4,                        // hipErrorDeinitialized
     46,                       // as CUDA's
@@ -57,13 +56,13 @@ constexpr Result kFatal[] = {
 };
 constexpr int kAttributeWaitValue = 10013;  // hipDeviceAttributeCanUseStreamWaitValue
 constexpr unsigned kStreamNonBlocking = 1;  // hipStreamNonBlocking
-constexpr unsigned kEventDefault = 0;       // hipEventDefault: it knows its time
+constexpr unsigned kEventDefault = 0;       // hipEventDefault: with timing
 // hipHostMallocPortable | Mapped | Coherent: host and device see each other's words at once.
 constexpr unsigned kHostFlags = 1 | 2 | 0x40000000;
 constexpr unsigned kWaitValueGte = 0;           // hipStreamWaitValueGte
 constexpr int kCopyDefault = 4;                 // hipMemcpyDefault
 constexpr int kCaptureRelaxed = 2;              // hipStreamCaptureModeRelaxed
-constexpr int kLegacyStreamSince = 60'300'000;  // as hipRuntimeGetVersion() has ROCm 6.3
+constexpr int kLegacyStreamSince = 60'300'000;  // hipRuntimeGetVersion() of ROCm 6.3
 constexpr int kNotCaptured = 0;                 // hipStreamCaptureStatusNone
 constexpr int kCaptureActive = 1;               // hipStreamCaptureStatusActive
 
@@ -82,11 +81,11 @@ struct Hip {
     int (*hipHostGetDevicePointer)(void **, void *, unsigned);
     int (*hipDeviceGetStreamPriorityRange)(int *, int *);
     int (*hipStreamCreateWithPriority)(void **, unsigned, int);
-    int (*hipThreadExchangeStreamCaptureMode)(int *);  // NULL: an old one that captures little
+    int (*hipThreadExchangeStreamCaptureMode)(int *);  // NULL: an old version that captures little
     int (*hipPeekAtLastError)();
     int (*hipGetLastError)();
     int (*hipStreamDestroy)(void *);
-    int (*hipRuntimeGetVersion)(int *);  // NULL: an old one, as of the next two
+    int (*hipRuntimeGetVersion)(int *);  // NULL: an old version; so for the next two
     int (*hipStreamGetDevice)(void *, int *);
     int (*hipStreamIsCapturing)(void *, int *);
     int (*hipStreamWaitEvent)(void *, void *, unsigned);
@@ -112,12 +111,12 @@ Hip hip;
 
 void *pointer_of(uint64_t address) { return reinterpret_cast<void *>(address); }
 
-// A device's number, as what stands for its context and for what was current: one more, so that
-// none is NULL.
+// A device's number plus one, so that it is never NULL; stands for its context and for what was
+// current before.
 void *handle_of(int index) { return pointer_of(static_cast<uint64_t>(index) + 1); }
 int index_of(void *handle) { return static_cast<int>(reinterpret_cast<uint64_t>(handle) - 1); }
 
-// While it lives, what our calls fail with is not left for the engine's next hipGetLastError().
+// While it lives, errors of our calls are not left for the engine's next hipGetLastError().
 class OwnErrors {
  public:
     OwnErrors() : has_error_(hip.hipPeekAtLastError() != 0) {}
@@ -125,7 +124,7 @@ class OwnErrors {
     OwnErrors &operator=(const OwnErrors &) = delete;
     ~OwnErrors() { restore(has_error_); }
 
-    // The engine's own error stays; it is overwritten at worst.
+    // The engine's own error stays, or at worst is overwritten.
     static void restore(bool has_error) {
         if (!has_error) hip.hipGetLastError();
     }
@@ -253,8 +252,8 @@ Result fill(Stream stream, uint64_t address, unsigned char byte, size_t size_byt
 Result copy(Stream stream, uint64_t dst, uint64_t src, size_t size_bytes) {
     return hip.hipMemcpyAsync(pointer_of(dst), pointer_of(src), size_bytes, kCopyDefault, stream);
 }
-// Without attributes, which ROCm before 7.13 refuses; they are what lets a driver read sources out
-// of the stream's order.
+// Without attributes, which ROCm before 7.13 refuses. Only attributes let a driver read sources out
+// of stream order.
 Result copy_many(Stream stream, const Copies &copies) {
     static_assert(sizeof(void *) == sizeof(uint64_t));
     auto pointers = [](const uint64_t *addresses) {
@@ -337,7 +336,7 @@ void find_optional(void *library, const char *name, F **function) {
     *function = reinterpret_cast<F *>(dlsym(library, name));
 }
 
-// NULL, or the first function that the library does not have.
+// NULL, or the name of the first function the library lacks.
 const char *find_functions(void *library) {
     struct Wanted {
         const char *name;
@@ -397,8 +396,8 @@ const char *find_functions(void *library) {
 
 void *open_library(const char *named) {
     if (named != nullptr) return dlopen(named, RTLD_NOW | RTLD_LOCAL);
-    // First what the process has: two of them would not know each other's pointers. An engine's
-    // wheel may bring one whose name has no number.
+    // Libraries the process has loaded come first: two copies would not know each other's pointers.
+    // An engine's wheel may bring one whose name has no version number.
     const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                  "libamdhip64.so"};
     for (int how : {RTLD_NOLOAD, 0}) {
