@@ -27,7 +27,7 @@ Features::Features() {
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-// Of kernels/attend.comp, whose queries take 18.
+// What kernels/attend.comp needs; its queries take 18 KiB.
 constexpr uint32_t kSharedBytes = 24 << 10;
 
 struct Wanted {
@@ -35,7 +35,7 @@ struct Wanted {
     const char *name;
 };
 
-// Says the first thing that is missing.
+// Reports the first thing that is missing.
 void find_lack(Adapter *adapter, const Features &f) {
     const Wanted wanted[] = {
         {adapter->properties.apiVersion >= VK_API_VERSION_1_3, "Vulkan 1.3"},
@@ -84,7 +84,7 @@ void find_family(const Instance &vulkan, Adapter *adapter) {
         is_there ? static_cast<uint32_t>(computes - adapter->families.begin()) : kNone;
 }
 
-// The first type that has all of `wanted`; of several one that has `liked` too.
+// The first type that has all of `wanted`; if there are several, one that has `liked` too.
 uint32_t find_type(const VkPhysicalDeviceMemoryProperties &memory, VkMemoryPropertyFlags wanted,
                    VkMemoryPropertyFlags liked) {
     uint32_t found = kNone;
@@ -116,7 +116,7 @@ bool has_extension(const Instance &vulkan, VkPhysicalDevice handle, const char *
     });
 }
 
-// Chunks of a divided allocation are a power of two, and at least so large.
+// Chunks of a divided allocation are a power of two, and no smaller than this.
 constexpr uint64_t kLeastAllocationBytes = uint64_t{64} << 10;
 
 uint64_t lowered(uint64_t limit_bytes) {

@@ -16,11 +16,11 @@ namespace quire::vulkan {
 
 namespace {
 
-// kernels/attend_call.glsl.
+// As in kernels/attend_call.glsl.
 enum WidthOption : uint32_t { kWideK = kFirstOwnOption, kWideV = kFirstOwnOption * 2 };
 constexpr uint32_t kChunkPlaces = 512;
 
-// kQueries of kernels/attend.comp, and of kernels/attend_fragments.comp.
+// kQueries of kernels/attend.comp and of kernels/attend_fragments.comp.
 constexpr uint32_t kQueriesPerUnit = 8;
 constexpr uint32_t kQueriesPerFragment = 16;
 
@@ -43,14 +43,14 @@ struct AttendArguments {
     float scale, soft_cap;
 };
 
-// kernels/merge.comp, Arguments.
+// Arguments of kernels/merge.comp.
 struct MergeArguments {
     uint64_t parts, lses, out, lse;
     uint64_t row_count;
     uint32_t part_count, head_dim, format;
 };
 
-// May rows be read by four elements at a time?
+// True if rows may be read four elements at a time.
 bool is_wide(const quire_be_pool &pool, int64_t offset, int64_t head_stride, int64_t token_stride,
              uint32_t dim) {
     constexpr uint64_t kWideBytes = 16;
@@ -75,7 +75,7 @@ AttendArguments arguments_of(const PlanOptions &plan, const quire_be_attention &
     AttendArguments to{};
     put_attention(plan, args, &to);
     to.options |= width_options(*args.pool);
-    // Rows are no longer than at the commit, nor than their tables; kernels/rows.comp makes sure.
+    // Rows are no longer than at the commit, nor than their tables; kernels/rows.comp enforces it.
     uint64_t places =
         std::min<uint64_t>(uint64_t{args.block_table_stride} * to.block_tokens, args.max_length);
     to.chunk_count = chunk_count(places, kChunkPlaces);
@@ -88,7 +88,7 @@ std::array<uint64_t, 14> addresses_of(const AttendArguments &of) {
             of.mask_first, of.pool,  of.scales,    of.shared_prefix};
 }
 
-// What all shapes share one kernel for, or each has its own.
+// Any shape if all shapes share one kernel, else the call's own.
 KernelShape shape_of(const Kernels &kernels, const AttendArguments &of) {
     if (!kernels.is_specialising()) return {};
     return {of.k_dim, of.v_dim,        of.k_format, of.v_format,
@@ -97,10 +97,10 @@ KernelShape shape_of(const Kernels &kernels, const AttendArguments &of) {
 
 struct AttendKernels {
     Kernel rows, attend, reduce;
-    uint32_t queries;  // of a workgroup of attend
+    uint32_t queries;  // per workgroup of attend
 };
 
-// By the device and the call's shape alone: fragments.hpp.
+// Depends only on the device and the call's shape: fragments.hpp.
 KernelName attend_kernel(FragmentKind kind, const AttendArguments &of) {
     FragmentShape shape = {of.q_format, of.k_format, of.v_format, of.k_dim, of.v_dim};
     if (kind == FragmentKind::none || !fits_fragments(shape)) return KernelName::attend;
@@ -124,7 +124,7 @@ quire_status get_kernels(quire_be_device &device, const AttendArguments &of, Att
     return kernels.get(key, &got->reduce, error);
 }
 
-// The queue's scratch memory, and how many tokens make a round.
+// The layout of the queue's scratch memory, and how many tokens a round has.
 struct Scratch {
     uint32_t tokens_per_round;
     uint64_t row_bytes;
@@ -188,7 +188,7 @@ quire_status record_attention(Recorder &recorder, const PlanOptions &plan,
             {where, unit_count(arguments, kernels.queries), tokens * arguments.q_heads});
     }
     recorder.vk().vkCmdFillBuffer(recorder.commands(), rows.buffer, rows.offset, scratch.row_bytes,
-                                  UINT32_MAX);  // -1: of no row
+                                  UINT32_MAX);  // -1: belongs to no row
     recorder.barrier();
     recorder.dispatch(kernels.rows, rounds[0].where, arguments.row_count);
     for (const Round &round : rounds) {

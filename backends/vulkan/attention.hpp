@@ -2,12 +2,12 @@
 //
 // attention: attention calls and merges.
 //
-// A call becomes a check of its rows, and rounds of two kernels: one computes, for each query and
-// each chunk of 512 places of its row, the softmax over the chunk and what it weighs; the other
-// folds a query's chunks, in their order. Chunks lie at fixed places, so the bits of a row do not
-// depend on what else is in the batch; a long row is computed by as many workgroups as it has
-// chunks, which is what is called split-KV. A round is as many tokens as have room for their chunks
-// in the queue's scratch memory.
+// A call becomes a check of its rows and then rounds of two kernels. One computes, for each query
+// and each chunk of 512 places of its row, the softmax over the chunk and the weighted values; the
+// other folds a query's chunks in order. Chunks lie at fixed places, so the bits of a row do not
+// depend on the rest of the batch; a long row uses as many workgroups as it has chunks, which is
+// known as split-KV. A round takes as many tokens as have room for their chunks in the queue's
+// scratch memory.
 //
 // Threads: as queue.
 #pragma once

@@ -26,7 +26,7 @@ void *Arguments::take(Context &context, uint64_t size_bytes, uint64_t *address) 
 }
 
 void Arguments::reset() {
-    // The first is of the usual size; a batch seldom needs more.
+    // The first has the usual size; a batch seldom needs more.
     if (pieces_.size() > 1) pieces_.resize(1);
     used_bytes_ = 0;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// batch: what one submission holds: fences to wait for, recorded commands, fences to signal.
+// batch: the contents of one submission: fences to wait for, recorded commands, fences to signal.
 //
-// Why recording does not wait: commands depend on fences only when they run. So they are recorded
-// in the call that enqueues them, with what they read from the host copied into the batch's own
-// memory, and a batch that may not run yet is a finished command buffer in a list.
+// Why recording does not wait: commands depend on fences only when they run. So the call that
+// enqueues commands records them, and copies what they read from the host into the batch's own
+// memory. A batch that may not run yet is a finished command buffer in a list.
 //
-// Threads: one at a time; batches go from the caller's hands under the device's mutex.
+// Threads: one at a time; batches pass from the caller to the queue under the device's mutex.
 #pragma once
 
 #include <vector>
@@ -22,10 +22,10 @@ struct FenceStep {
     uint64_t value;
 };
 
-// Memory that host and kernels reach: arguments of commands. It grows, and is used again.
+// Memory for commands' arguments, which host and kernels reach. It grows, and is reused.
 class Arguments {
  public:
-    // NULL: there is no memory. Aligned to 16 bytes.
+    // NULL: out of memory. Aligned to 16 bytes.
     void *take(Context &context, uint64_t size_bytes, uint64_t *address);
     void reset();
 
@@ -36,26 +36,26 @@ class Arguments {
     uint64_t used_bytes_ = 0;
 };
 
-// Where a batch goes: to the VkQueue that computes, or to the one that only copies.
+// Which VkQueue a batch goes to: the one for compute, or the one that only copies.
 enum class Lane { compute, transfer };
 constexpr size_t kLanes = 2;
 
 struct Batch {
-    uint64_t place = 0;  // on its queue's timeline, reached when it has run
+    uint64_t place = 0;  // on its queue's timeline; reached once the batch has run
     Lane lane = Lane::compute;
-    VkCommandBuffer commands[kLanes] = {};  // of each lane, made when first wanted
+    VkCommandBuffer commands[kLanes] = {};  // per lane, created at first use
     bool is_recording = false;
     uint32_t command_count = 0;
     std::vector<FenceStep> waits;
     std::vector<FenceStep> signals;
     std::vector<VkSemaphoreSubmitInfo> native_waits;  // an engine's
     std::vector<VkSemaphoreSubmitInfo> native_signals;
-    std::vector<quire_be_queue *> awaited;  // references: those whose timelines it waits for
-    std::vector<Buffer> outgrown;           // freed when it has run
-    std::vector<PieceHold> pieces;          // of the ring, which it reads and writes
+    std::vector<quire_be_queue *> awaited;  // references to queues whose timelines it waits for
+    std::vector<Buffer> outgrown;           // freed once the batch has run
+    std::vector<PieceHold> pieces;          // of the ring, which the batch reads and writes
     Arguments arguments;
 
-    // Gives back what it holds. REQUIRES: the device's mutex is held.
+    // Drops the references it holds. REQUIRES: the device's mutex is held.
     void drop_references();
 };
 

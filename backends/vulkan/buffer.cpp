@@ -38,7 +38,7 @@ VkResult Buffer::import(Context &context, void *host_pointer, uint64_t size_byte
     VkMemoryRequirements wanted;
     context.vk.vkGetBufferMemoryRequirements(context.handle, handle_, &wanted);
     uint32_t type = context.adapter.coherent_type(pointer.memoryTypeBits & wanted.memoryTypeBits);
-    // What a buffer wants beyond its bytes an engine's memory has not.
+    // A buffer may need more than its bytes, which an engine's memory does not provide.
     if (type == UINT32_MAX || wanted.size > size_bytes) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
     VkImportMemoryHostPointerInfoEXT import{};
     import.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT;

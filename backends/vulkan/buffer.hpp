@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// buffer: one VkBuffer with memory of its own, and the address by which kernels know it.
+// buffer: one VkBuffer with memory of its own, and its address for kernels.
 //
 // Threads: one at a time for each buffer.
 #pragma once
@@ -26,9 +26,9 @@ class Buffer {
     }
     ~Buffer() { release(); }
 
-    // Once. Memory of the host is mapped; nothing is zeroed.
+    // Call once. Host memory is mapped; nothing is zeroed.
     [[nodiscard]] VkResult make(Context &context, uint64_t size_bytes, BufferKind kind);
-    // Once. The engine's own memory, as far as the device takes it.
+    // Call once. Uses the engine's own memory, if the device accepts it.
     [[nodiscard]] VkResult import(Context &context, void *host_pointer, uint64_t size_bytes);
     void release();
 

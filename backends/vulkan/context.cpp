@@ -45,8 +45,8 @@ void Context::wait_idle(const std::vector<VkQueue> &queues) {
         vk.vkDeviceWaitIdle(handle);
         return;
     }
-    // The device's other VkQueues are none of our business. Nor may an engine wait with its lock
-    // held, as vkQueueWaitIdle would ask for: so a fence behind all, and a wait for that.
+    // The device's other VkQueues are not ours to wait for, and vkQueueWaitIdle would need the
+    // engine's lock for the whole wait. So a fence is submitted after everything, and waited for.
     VkFenceCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
     for (VkQueue one : queues) {
@@ -54,7 +54,7 @@ void Context::wait_idle(const std::vector<VkQueue> &queues) {
         if (vk.vkCreateFence(handle, &info, nullptr, &fence) != VK_SUCCESS) continue;
         if (submit(one, nullptr, fence) == VK_SUCCESS) {
             vk.vkWaitForFences(handle, 1, &fence, VK_TRUE, UINT64_MAX);
-        } else {  // it is lost: what runs comes to its end soon, which Vulkan promises
+        } else {  // the device is lost: running work finishes soon, as Vulkan promises
             if (lock != nullptr) lock(lock_user, one);
             vk.vkQueueWaitIdle(one);
             if (unlock != nullptr) unlock(lock_user, one);

@@ -2,18 +2,18 @@
 //
 // context: a VkDevice, its functions and the VkQueue that work is submitted to.
 //
-// The VkDevice is ours or an engine's (engine.hpp), which then submits to its VkQueues itself; a
-// lock of the engine's keeps the two apart.
+// The VkDevice is ours or an engine's (engine.hpp). The engine also submits to its VkQueues; its
+// lock keeps the two apart.
 //
-// Why one VkQueue: our queues are kept in order by timelines of their own, and one that waits for
-// what has not been submitted is held back on the host (queue.hpp), so none holds up another.
-// Beside it goes one of a family that only copies, where there is such: large copies between host
-// and device (transfer.hpp) then leave the first to the kernels of other queues.
+// Why one VkQueue: timelines keep our queues in order, and a queue that waits for work not yet
+// submitted is held on the host (queue.hpp), so none blocks another. A second VkQueue comes from a
+// family that only copies, if there is one: large copies between host and device (transfer.hpp)
+// then leave the first to the kernels of other queues.
 //
-// Environment  QUIRE_VULKAN_TRANSFER  0: no VkQueue for copies alone; same: the first stands for it
-//              and takes every copy between host and device, so that all goes the same way on a
-//              device that has no other.
-//              QUIRE_VULKAN_IMPORT  0: host memory is not imported, but goes by the ring
+// Environment  QUIRE_VULKAN_TRANSFER  0: no VkQueue for copies alone; same: the first one stands in
+//              for it and takes every copy between host and device, so that a device with no other
+//              one runs the same code.
+//              QUIRE_VULKAN_IMPORT  0: host memory is not imported but goes through the ring
 //              (staging.hpp), as on a device without VK_EXT_external_memory_host.
 //
 // Threads: submit() and wait_idle() under the device's mutex; the rest any.
@@ -31,8 +31,8 @@
 
 namespace quire::vulkan {
 
-// 1 MiB takes 33 us at the 31.5 GB/s of PCIe 4 x16. The way to another VkQueue and back costs two
-// semaphores, which must be little beside that; how little was not measured on a GPU.
+// 1 MiB takes 33 us at the 31.5 GB/s of PCIe 4 x16. Switching to another VkQueue and back costs two
+// semaphores, which must be cheap compared with that; how cheap was not measured on a GPU.
 constexpr uint64_t kTransferLeastBytes = uint64_t{1} << 20;
 
 struct Context {
@@ -41,20 +41,20 @@ struct Context {
     Context &operator=(const Context &) = delete;
     ~Context() { close(); }
 
-    // Once.
+    // Call once.
     quire_status open(const Adapter &chosen, quire_error *error);
     void close();
 
-    // Buffers are shared by the families of these two.
+    // True if buffers are shared by two queue families.
     bool has_two_families() const {
         return transfer != VK_NULL_HANDLE && adapter.transfer_family != adapter.family;
     }
 
     VkResult submit(VkQueue to, const VkSubmitInfo2 *info, VkFence fence) const;
-    // Returns when what was submitted to these, by whomever, has run and the driver has let go of
-    // it; nobody is kept from submitting meanwhile.
+    // Returns once everything submitted to these, by anyone, has run and the driver has released
+    // it; other threads may go on submitting meanwhile.
     void wait_idle(const std::vector<VkQueue> &queues);
-    // Takes copies of so many bytes to this VkQueue of the adapter's transfer family.
+    // Sends copies of at least this many bytes to this VkQueue of the adapter's transfer family.
     void take_transfer(VkQueue to, uint64_t least_bytes);
 
     const Instance &instance() const { return hold.instance(); }
@@ -64,19 +64,19 @@ struct Context {
     VkDevice handle = VK_NULL_HANDLE;
     VolkDeviceTable vk{};
     VkQueue queue = VK_NULL_HANDLE;
-    VkQueue transfer = VK_NULL_HANDLE;  // there may be none
-    uint64_t transfer_least_bytes = 0;  // of a call that is worth the way there and back
+    VkQueue transfer = VK_NULL_HANDLE;  // NULL if there is none
+    uint64_t transfer_least_bytes = 0;  // of a call that is worth switching VkQueues for
     bool imports_host = false;          // VK_EXT_external_memory_host is enabled
-    FragmentChoice fragments;           // of attention's kernels
-    bool is_engines = false;            // it stays when the context is closed
+    FragmentChoice fragments;           // which of attention's kernels
+    bool is_engines = false;            // closing the context does not destroy it
     void (*lock)(void *user, void *queue) = nullptr;
     void (*unlock)(void *user, void *queue) = nullptr;
     void *lock_user = nullptr;
 };
 
-// While it lives this thread's signals are blocked and its floating-point environment is the
-// default: threads that a driver starts meanwhile inherit both. Only around calls of the driver:
-// who waits for something else must hear signals.
+// While it lives, this thread's signals are blocked and its floating-point environment is the
+// default, since threads that a driver starts inherit both. Use it only around driver calls: a
+// thread that waits for something else must receive signals.
 class DriverThreads {
  public:
     DriverThreads();

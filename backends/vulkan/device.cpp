@@ -25,7 +25,7 @@ quire_status check_device(const quire_be_device_desc *desc, quire_error *error) 
     return check_device_flags(*desc, error);
 }
 
-// Why nothing is listed, in words.
+// Explains why no device is listed.
 std::string why_none(const InstanceHold &hold) {
     if (!hold.why_none().empty()) return hold.why_none();
     const char *wanted = environment("QUIRE_VULKAN_DEVICE");
@@ -85,7 +85,7 @@ quire_status open_parts(quire_be_device *device, const quire_be_device_desc &des
     return QUIRE_OK;
 }
 
-// REQUIRES: nothing of the device runs, and no thread is inside a call of its queues.
+// REQUIRES: nothing of the device runs, and no thread is inside a call on its queues.
 void close_parts(quire_be_device *device) {
     for (quire_be_queue *queue : device->queues) queue->release_vulkan();
     device->staging.release();
@@ -94,7 +94,7 @@ void close_parts(quire_be_device *device) {
     device->context.close();
 }
 
-// References, so that none goes while the lock is not held.
+// With references, so that none is destroyed while the lock is not held.
 std::vector<quire_be_queue *> hold_queues(quire_be_device *device) {
     std::lock_guard lock(device->mutex);
     for (quire_be_queue *queue : device->queues) queue->add_reference();
@@ -108,7 +108,7 @@ void flush(quire_be_device *device) {
     for (quire_be_queue *queue : queues) queue->drop_reference();
 }
 
-// The queue that keeps the device from being idle; one with submitted work before one without.
+// A queue that keeps the device from being idle; prefers one with submitted work.
 quire_be_queue *find_busy(quire_be_device *device) {
     quire_be_queue *busy = nullptr;
     for (quire_be_queue *queue : device->queues) queue->poll();
@@ -169,7 +169,7 @@ void device_close(quire_be_device *device) {
     if (device == nullptr) return;
     {
         std::lock_guard lock(device->mutex);
-        device->is_closed = true;  // from now on nothing begins
+        device->is_closed = true;  // from now on no call starts work
     }
     flush(device);
     std::unique_lock lock(device->mutex);
@@ -185,7 +185,7 @@ void device_close(quire_be_device *device) {
         device->wait_for(queue, queue->submitted_place, never, lock);
     }
     while (device->waiters != 0) device->changed.wait(lock);
-    // Timelines are there; the driver itself may be a moment behind.
+    // Timelines have reached their ends; the driver itself may lag slightly.
     device->context.wait_idle(device->vulkan_queues());
     close_parts(device);
     std::vector<quire_be_queue *> queues;
@@ -262,7 +262,7 @@ quire_status quire_be_device::zero(uint64_t address, uint64_t size_bytes, quire_
         status = queue->check_usable(error);
     }
     if (status == QUIRE_OK || queue->refused == VK_SUCCESS) return status;
-    // What ran out is this call's answer alone: the next one has another queue.
+    // Running out of memory fails only this call: the next one gets another queue.
     return quire::vulkan::fail_vulkan(error, queue->refused, "to zero memory");
 }
 
@@ -280,7 +280,7 @@ quire_status quire_be_device::hold_setup(quire_be_queue **out, quire_error *erro
         return status;
     }
     std::lock_guard lock(mutex);
-    // Another thread may have been quicker; its queue goes on, and ours is spare.
+    // Another thread may have been faster; then its queue is used, and ours is spare.
     bool is_ours = setup == nullptr || setup->has_failed();
     quire_be_queue *given_up = is_ours ? setup : made;
     if (is_ours) setup = made;
@@ -329,7 +329,7 @@ std::vector<VkQueue> quire_be_device::vulkan_queues() const {
 void quire_be_device::lose() {
     if (is_lost) return;
     is_lost = true;
-    // What was running comes to an end, so that its memory may go: Vulkan promises as much.
+    // Running work finishes, so that its memory may be freed: Vulkan promises as much.
     context.wait_idle(vulkan_queues());
     for (quire_be_queue *queue : queues) {
         queue->fail_from(queue->reached_place + 1, "the Vulkan device is lost");

@@ -4,13 +4,13 @@
 //
 // Invariants
 //   (1) the memory of a device object outlives its children: each holds a reference
-//   (2) device_close returns when nothing of the device runs, and its Vulkan objects are gone
-//   (3) no work is submitted to Vulkan that waits for a fence which has not been submitted or
-//       reached: whatever runs comes to its end by itself, but for what stands behind an engine's
-//       own semaphores and submissions, whose end is the engine's affair
+//   (2) when device_close returns, nothing of the device runs and its Vulkan objects are gone
+//   (3) no submitted work waits for a fence that has not been submitted or reached: whatever runs
+//       finishes on its own, except work after an engine's own semaphores and submissions, whose
+//       completion is up to the engine
 //
-// Threads: any. Order of locks: a queue's recording, then the device's mutex, then those of memory
-// and kernels.
+// Threads: any. Lock order: a queue's recording, then the device's mutex, then those of memory and
+// kernels.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@
 
 namespace quire::vulkan {
 
-// Devices, queues, fences, plans and memories that were made and not released, over all devices.
+// Devices, queues, fences, plans and memories created and not yet released, over all devices.
 extern std::atomic<uint64_t> live_objects;
 
 quire_status probe(uint32_t *device_count, quire_error *error);
@@ -48,7 +48,7 @@ class Deadline {
     bool has_passed() const { return left_ns() == 0; }
     // UINT64_MAX: it never ends.
     uint64_t left_ns() const;
-    // Waits until told, or the end, or long enough to look at the device again.
+    // Waits until notified, until the deadline, or until it is time to poll the device again.
     void wait(std::condition_variable &changed, std::unique_lock<std::mutex> &lock) const;
 
  private:
@@ -65,30 +65,30 @@ struct quire_be_device {
     quire::vulkan::Kernels kernels;
 
     std::mutex mutex;
-    quire::vulkan::Staging staging;        // of imported memory that the device cannot reach
-    quire_be_queue *setup = nullptr;       // our own, for memory that is made; a reference
-    std::condition_variable changed;       // a fence, a queue or a waiter did
-    bool is_closed = false;                // nothing is enqueued any more
-    bool is_lost = false;                  // Vulkan said so
-    uint32_t waiters = 0;                  // threads inside a wait of Vulkan's
-    std::vector<quire_be_queue *> queues;  // those that have a timeline
+    quire::vulkan::Staging staging;        // for imported memory that the device cannot reach
+    quire_be_queue *setup = nullptr;       // our own, to zero new memory; a reference
+    std::condition_variable changed;       // a fence, a queue or a waiter changed
+    bool is_closed = false;                // nothing more is enqueued
+    bool is_lost = false;                  // reported by Vulkan
+    uint32_t waiters = 0;                  // threads inside a wait of Vulkan
+    std::vector<quire_be_queue *> queues;  // those with a timeline
 
     void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
     void drop_reference();
-    // Writes zeros and waits for that. What the driver refuses fails this call alone.
+    // Writes zeros and waits for them. If the driver refuses, only this call fails.
     quire_status zero(uint64_t address, uint64_t size_bytes, quire_error *error);
 
-    // A reference to our own queue, made anew where the driver stopped the last one.
+    // A reference to our own queue, replaced if the driver stopped the last one.
     quire_status hold_setup(quire_be_queue **out, quire_error *error);
 
-    // REQUIRES, of all below: the mutex is held.
-    // Submits what no longer waits, over all queues.
+    // REQUIRES, for all below: the mutex is held.
+    // Submits held batches whose waits allow it, over all queues.
     void pump();
     // Those that anything was submitted to.
     std::vector<VkQueue> vulkan_queues() const;
     // Nothing will run any more: queues stop, and fences that wait for them fail.
     void lose();
-    // Waits until the queue's timeline is there, without the lock. False: time ran out.
+    // Waits, without the lock, until the queue's timeline reaches the place. False: timed out.
     bool wait_for(quire_be_queue *queue, uint64_t place, const quire::vulkan::Deadline &deadline,
                   std::unique_lock<std::mutex> &lock);
 };

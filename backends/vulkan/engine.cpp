@@ -62,7 +62,7 @@ quire_status check_features(uint64_t features, quire_error *error) {
     return fail(error, QUIRE_E_ARG, "features 0x%" PRIx64 " are not known", unknown);
 }
 
-// Functions that a VkDevice has if its instance was made for Vulkan 1.3.
+// Checks functions that a VkDevice has if its instance was made for Vulkan 1.3.
 quire_status check_functions(const VolkDeviceTable &vk, quire_error *error) {
     if (vk.vkQueueSubmit2 != nullptr && vk.vkCmdPipelineBarrier2 != nullptr &&
         vk.vkGetBufferDeviceAddress != nullptr && vk.vkWaitSemaphores != nullptr) {
@@ -73,7 +73,7 @@ quire_status check_functions(const VolkDeviceTable &vk, quire_error *error) {
                 "1.3");
 }
 
-// Of the extension that the engine says it enabled.
+// Checks the function of the extension that the engine claims to have enabled.
 quire_status check_import(const VolkDeviceTable &vk, uint64_t features, quire_error *error) {
     bool is_said = (features & QUIRE_VULKAN_EXTERNAL_MEMORY_HOST) != 0;
     if (!is_said || vk.vkGetMemoryHostPointerPropertiesEXT != nullptr) return QUIRE_OK;
@@ -86,7 +86,7 @@ struct Place {
     uint64_t family, index;
 };
 
-// Is the handle the queue at that place?
+// Checks that the handle is the queue at that place.
 quire_status check_queue(const Context &context, const void *queue, Place place, const char *name,
                          quire_error *error) {
     const auto &families = context.adapter.families;
@@ -123,7 +123,7 @@ quire_status adopt_transfer(const quire_vulkan_device &given, Context *context,
             check_queue(*context, given.transfer_queue, place, "transfer_queue", error)) {
         return status;
     }
-    // One that computes copies too, and need not say so.
+    // A family that computes can also copy, and need not say so.
     constexpr VkQueueFlags kCopies =
         VK_QUEUE_TRANSFER_BIT | VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT;
     if ((context->adapter.families[given.transfer_family].queueFlags & kCopies) == 0) {
@@ -153,7 +153,7 @@ quire_status adopt_device(const quire_vulkan_device &given, Context *context, qu
     }
     context->adapter = adapter;
     context->is_engines = true;
-    // What it enabled of cooperative matrices is not known: only what needs nothing is used.
+    // Which cooperative matrices it enabled is unknown, so only kernels without them are used.
     context->fragments =
         choose_fragments(adapter.matrix, MatrixExtension::none, environment("QUIRE_VULKAN_MATRIX"));
     context->imports_host =

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// engine: an engine's own VkDevice and VkQueues, as it describes them (quire/vulkan.h), checked.
+// engine: validates an engine's own VkDevice and VkQueues, as described in quire/vulkan.h.
 //
-// Vulkan cannot be asked what a VkDevice was made with: its features and families are believed, and
-// whatever follows from them is looked at. What a handle points to cannot be known either.
+// Vulkan cannot report what a VkDevice was created with: its features and families are trusted, and
+// everything that follows from them is checked. What a handle points to cannot be validated either.
 //
 // Threads: any.
 #pragma once
@@ -13,14 +13,14 @@
 
 namespace quire::vulkan {
 
-// Opens the context on it. Once.
+// Opens the context on it. Call once.
 quire_status adopt_device(const quire_vulkan_device &given, Context *context, quire_error *error);
 
-// The VkQueue that a native object names, one of the context's family.
+// The VkQueue named by a native object, of the context's family.
 quire_status find_native_queue(const Context &context, const quire_native &native, VkQueue *queue,
                                quire_error *error);
 
-// What a submission waits for, or signals, of a native object.
+// The semaphore of a native object, for a submission to wait for or signal.
 quire_status find_native_semaphore(const Context &context, const quire_native *native,
                                    VkSemaphoreSubmitInfo *info, quire_error *error);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fault: what a kernel found wrong, in words.
+// fault: describes in words what a kernel found wrong.
 //
-// Threads: any; nothing is kept.
+// Threads: any; stateless.
 #pragma once
 
 #include <cstddef>

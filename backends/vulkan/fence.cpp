@@ -29,7 +29,7 @@ void fence_destroy(quire_be_fence *fence) {
     if (fence == nullptr) return;
     live_objects.fetch_sub(1, std::memory_order_relaxed);
     quire_be_device *device = fence->device;
-    device->add_reference();  // it may be the fence's that goes last, and takes the mutex along
+    device->add_reference();  // the fence may hold the last one, and the mutex with it
     {
         std::lock_guard lock(device->mutex);
         fence->drop_reference();
@@ -70,11 +70,12 @@ quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t tim
     for (fence->settle(); fence->value < value; fence->settle()) {
         const Mark *mark = fence->find_mark(value);
         if (mark != nullptr) {
-            // What was submitted comes to its end; another who raises the fence meanwhile is seen
-            // then.
+            // Submitted work finishes on its own; a raise by anyone else meanwhile is seen
+            // afterwards.
             if (!device->wait_for(mark->queue, mark->place, deadline, lock)) break;
         } else {
-            // No thread of ours watches the device: whoever waits looks whether a queue has failed.
+            // No thread of ours watches the device, so the waiter checks whether a queue has
+            // failed.
             if (deadline.has_passed()) break;
             deadline.wait(device->changed, lock);
             device->pump();
@@ -112,7 +113,7 @@ void quire_be_fence::raise(uint64_t to) {
 }
 
 void quire_be_fence::add_mark(uint64_t to, quire_be_queue *queue, uint64_t place) {
-    // One that nobody looks at must not grow for ever.
+    // A fence that no one reads must not grow for ever.
     constexpr size_t kManyMarks = 16;
     if (marks.size() >= kManyMarks) settle();
     queue->add_reference();

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fence: a 64-bit value that only grows, which hosts and queues raise and wait for.
+// fence: a 64-bit value that only grows; hosts and queues raise it and wait for it.
 //
-// A fence is a value that the host knows, and marks: "this value, when that queue's timeline has
-// come to that place". Why not a timeline semaphore for each fence: Vulkan forbids to signal one
-// with a value that does not grow, or below one that is pending, and our fences may be given such
-// values by several queues and hosts at once; timelines of queues only ever count up.
+// A fence is a value that the host knows, and marks: "this value, once that queue's timeline has
+// reached that place". Why not a timeline semaphore per fence: Vulkan forbids signalling one with a
+// value that does not grow, or below a pending one, and several queues and hosts may give our
+// fences such values at once; timelines of queues only ever count up.
 //
-// A mark becomes part of the value when somebody looks: no thread of ours waits for the device.
+// A mark becomes part of the value when a call checks it: we run no thread that waits for the
+// device.
 //
 // Threads: any; all fields belong to the device's mutex.
 #pragma once
@@ -20,10 +21,10 @@
 
 namespace quire::vulkan {
 
-// What a fence shows when work before it did not run; QUIRE_FENCE_FAILED of the consumer's header.
+// The value of a fence if work before it did not run; QUIRE_FENCE_FAILED in the consumer's header.
 constexpr uint64_t kFenceFailed = UINT64_MAX;
 
-// A fence's value, to come.
+// A value that a fence will have.
 struct Mark {
     uint64_t value;
     quire_be_queue *queue;  // a reference is held
@@ -50,11 +51,11 @@ struct quire_be_fence {
     // REQUIRES: the device's mutex is held.
     void drop_reference();
 
-    // REQUIRES, of all below: the device's mutex is held.
-    // Takes in the marks that were reached.
+    // REQUIRES, for all below: the device's mutex is held.
+    // Takes over marks that were reached.
     void settle();
     void raise(uint64_t to);
-    // The queue has submitted what raises the fence.
+    // Records that the queue has submitted what raises the fence.
     void add_mark(uint64_t to, quire_be_queue *queue, uint64_t place);
     // A mark of at least this value; NULL: none was submitted.
     const quire::vulkan::Mark *find_mark(uint64_t wanted) const;

@@ -11,7 +11,7 @@ namespace quire::vulkan {
 
 namespace {
 
-// kernels/attend_fragments.comp: its workgroups, what they share, and its fragments.
+// As in kernels/attend_fragments.comp: its workgroups, their shared memory, and its fragments.
 constexpr uint32_t kLanesOfGroup = 64;
 constexpr uint64_t kFragmentSharedBytes = 28 << 10;
 constexpr uint32_t kFragmentSize = 16;
@@ -21,8 +21,8 @@ constexpr uint32_t kFloat16 = VK_COMPONENT_TYPE_FLOAT16_NV;
 constexpr uint32_t kFloat32 = VK_COMPONENT_TYPE_FLOAT32_NV;
 constexpr uint32_t kSubgroup = VK_SCOPE_SUBGROUP_NV;
 
-// VK_KHR_cooperative_matrix is younger than the headers of Debian 12. Its structs have the members
-// of the other extension's, but for one between the types and the scope.
+// VK_KHR_cooperative_matrix is newer than the headers of Debian 12. Its structs have the members of
+// the other extension's, except for one more between the types and the scope.
 constexpr auto kFeaturesKhr = static_cast<VkStructureType>(1000506000);
 constexpr auto kProductKhr = static_cast<VkStructureType>(1000506001);
 constexpr auto kPropertiesKhr = static_cast<VkStructureType>(1000506002);
@@ -166,7 +166,7 @@ FragmentChoice choose_fragments(const MatrixOffer &offer, MatrixExtension built,
     if (is(asked, "emulate")) return {FragmentKind::plain, 0};
     bool is_offered = built != MatrixExtension::none && offer.extension == built &&
                       offer.has_features && offer.has_stage && has_product(offer);
-    // Whole subgroups, of the size that a kernel gets anyway.
+    // Whole subgroups, of the size that a kernel gets by default.
     bool has_size = offer.has_subgroups && offer.subgroup_lanes != 0 &&
                     offer.subgroup_lanes >= offer.least_lanes &&
                     offer.subgroup_lanes <= offer.most_lanes &&

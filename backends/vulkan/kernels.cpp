@@ -14,7 +14,7 @@ namespace quire::vulkan {
 
 namespace {
 
-// A processor compiles slowly and gains little.
+// A processor compiles slowly and gains little from it.
 bool shall_specialise(const Adapter &adapter) {
     const char *given = environment("QUIRE_VULKAN_SPECIALISE");
     if (given != nullptr) return std::strcmp(given, "0") != 0;
@@ -104,7 +104,7 @@ VkResult Kernels::make(const KernelKey &key, VkPipeline *pipeline) {
     info.stage.pName = "main";
     info.stage.pSpecializationInfo = &special;
     info.layout = layout_;
-    // Workgroups of whole subgroups, of a size that the device takes for its matrices.
+    // Workgroups of whole subgroups, of a size that the device supports for its matrices.
     VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{};
     subgroup.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
     subgroup.requiredSubgroupSize = context_->fragments.subgroup_lanes;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kernels: the compute pipelines of a device, made when they are first wanted.
+// kernels: the compute pipelines of a device, created at first use.
 //
-// A kernel is a SPIR-V module of kernels/ and its specialisation constants. What a constant leaves
-// open (kAnyShape) the kernel reads from its arguments: so one pipeline serves every shape where
-// compiling is dear and running is not the point (a processor that poses as a GPU), and each shape
-// gets its own on a GPU. Both give the same results.
+// A kernel is a SPIR-V module of kernels/ and its specialisation constants. The kernel reads
+// parameters without a constant (kAnyShape) from its arguments. So one pipeline serves every shape
+// where compiling is expensive and speed does not matter (a processor that poses as a GPU), and
+// each shape gets its own on a GPU. Both give the same results.
 //
 // Threads: any.
 #pragma once
@@ -27,8 +27,8 @@ enum class KernelName : uint32_t {
     move,
     rows,
     attend,
-    attend_fragments,        // with an extension's matrices; a build may not have it
-    attend_fragments_plain,  // without
+    attend_fragments,        // with an extension's matrices; some builds lack it
+    attend_fragments_plain,  // without an extension
     reduce,
     merge,
     count
@@ -36,13 +36,13 @@ enum class KernelName : uint32_t {
 
 constexpr uint32_t kAnyShape = UINT32_MAX;
 
-// In the order of the constants' ids, from 1 on; 0 is whether addresses may be divided.
+// In the order of the constants' ids, from 1 on; id 0 says whether addresses may be divided.
 struct KernelShape {
     uint32_t k_dim = kAnyShape;
     uint32_t v_dim = kAnyShape;
     uint32_t k_format = kAnyShape;
     uint32_t v_format = kAnyShape;
-    uint32_t group = kAnyShape;  // query heads of a KV head
+    uint32_t group = kAnyShape;  // query heads per KV head
     uint32_t block_tokens = kAnyShape;
     uint32_t options = kAnyShape;
     uint32_t q_format = kAnyShape;
@@ -52,7 +52,7 @@ struct KernelShape {
 
 struct KernelKey {
     KernelName name;
-    bool is_divided;  // an address of the call may be one of a divided allocation
+    bool is_divided;  // an address of the call may belong to a divided allocation
     KernelShape shape;
 
     auto operator<=>(const KernelKey &) const = default;
@@ -69,7 +69,7 @@ class Kernels {
     void close();
 
     quire_status get(const KernelKey &key, Kernel *kernel, quire_error *error);
-    // Is each shape to have pipelines of its own?
+    // True if each shape gets pipelines of its own.
     bool is_specialising() const { return specialises_; }
 
  private:

@@ -21,7 +21,7 @@ constexpr char kValidationLayer[] = "VK_LAYER_KHRONOS_validation";
 struct Process {
     std::mutex mutex;
     void *loader =
-        nullptr;  // libvulkan; stays: drivers may have threads and destructors of their own
+        nullptr;  // libvulkan; never closed: drivers may have threads and destructors of their own
     PFN_vkGetInstanceProcAddr entry = nullptr;
     VkInstance instance = VK_NULL_HANDLE;
     VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
@@ -57,7 +57,7 @@ bool is_validating() {
     return value != nullptr && std::strcmp(value, "0") != 0;
 }
 
-// False: the library is not there, or another one.
+// False: the library is missing, or is not a Vulkan loader.
 bool load_library(Process &one, std::string *why) {
     if (one.loader != nullptr) return true;
     const char *given = environment("QUIRE_VULKAN_LIBRARY");
@@ -154,7 +154,8 @@ const char *Instance::load(PFN_vkGetInstanceProcAddr entry, VkInstance of) {
 }
 
 void Instance::load_device(VkDevice device, VolkDeviceTable *table) const {
-    // Volk asks its global function, which is another loader's where the instance is an engine's.
+    // Volk uses its global function, which belongs to another loader if the instance is an
+    // engine's.
     std::lock_guard lock(process().mutex);
     PFN_vkGetDeviceProcAddr before = ::vkGetDeviceProcAddr;
     ::vkGetDeviceProcAddr = vkGetDeviceProcAddr;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// loader: libvulkan, found when it is first asked for, the one VkInstance of the process, and the
-// functions of an instance, which may be an engine's own.
+// loader: loads libvulkan at first use, and holds the process's one VkInstance and the functions of
+// an instance, which may be an engine's own.
 //
-// Why tables and not volk's global functions: an engine's instance may come of another loader.
+// Why tables and not volk's global functions: an engine's instance may come from another loader.
 //
-// Why one instance: drivers are loaded and devices enumerated once for all who open one. It goes
-// with the last who holds it, so that a process which has closed its devices is as it was.
+// Why one instance: drivers are loaded and devices enumerated once for all users. The instance is
+// destroyed with its last holder, so that a process which has closed its devices is as it was
+// before.
 //
-// Environment (none of it is believed in a privileged process)
-//   QUIRE_VULKAN_LIBRARY     another file than libvulkan.so.1
-//   QUIRE_VULKAN_VALIDATION  1: with the Khronos validation layer, synchronisation validation too.
-//                            A message of it is written to stderr and ends the process, so that no
-//                            test can pass over one.
+// Environment (ignored in a privileged process)
+//   QUIRE_VULKAN_LIBRARY     a file to open instead of libvulkan.so.1
+//   QUIRE_VULKAN_VALIDATION  1: with the Khronos validation layer, including synchronisation
+//                            validation. A validation message is written to stderr and ends the
+//                            process, so that no test can overlook it.
 //
 // Threads: any.
 #pragma once
@@ -37,25 +38,25 @@
 
 namespace quire::vulkan {
 
-// An instance and what is called on it.
+// An instance and its functions.
 struct Instance {
     VkInstance handle = VK_NULL_HANDLE;
 #define QUIRE_VULKAN_MEMBER(name) PFN_##name name = nullptr;
     QUIRE_VULKAN_INSTANCE_FUNCTIONS(QUIRE_VULKAN_MEMBER)
 #undef QUIRE_VULKAN_MEMBER
 
-    // A function of an extension; NULL: there is none.
+    // A function of an extension; NULL if it does not exist.
     PFN_vkVoidFunction find(const char *name) const { return entry_(handle, name); }
-    // The name of a function that is not there; NULL: all are.
+    // The name of a function that is missing; NULL: none is.
     const char *load(PFN_vkGetInstanceProcAddr entry, VkInstance of);
-    // Volk's functions of a device of the instance.
+    // Loads volk's functions for a device of the instance.
     void load_device(VkDevice device, VolkDeviceTable *table) const;
 
  private:
     PFN_vkGetInstanceProcAddr entry_ = nullptr;
 };
 
-// Holds the process's instance; it is there for as long as one of these holds it.
+// Holds the process's instance, which exists as long as any hold does.
 class InstanceHold {
  public:
     InstanceHold() = default;
@@ -63,12 +64,12 @@ class InstanceHold {
     InstanceHold &operator=(const InstanceHold &) = delete;
     ~InstanceHold() { release(); }
 
-    // QUIRE_OK without a handle: there is no Vulkan on this machine, or no driver; why_none() says.
+    // QUIRE_OK without a handle: this machine has no Vulkan, or no driver; why_none() says which.
     quire_status acquire(quire_error *error);
-    // Holds an engine's instance in its place, which is there as long as the engine says.
+    // Holds an engine's instance instead; the engine decides how long that exists.
     quire_status adopt(PFN_vkGetInstanceProcAddr entry, VkInstance engines, quire_error *error);
     void release();
-    // Without a handle where there is none.
+    // Its handle is NULL if there is no instance.
     const Instance &instance() const { return instance_; }
     // Why there is no instance, in words.
     const std::string &why_none() const { return why_none_; }
@@ -79,10 +80,10 @@ class InstanceHold {
     std::string why_none_;
 };
 
-// A variable of the environment; NULL where it is not set, empty, or not to be believed.
+// An environment variable; NULL if it is unset, empty, or the process is privileged.
 const char *environment(const char *name);
 
-// Fails with what a Vulkan call returned.
+// Fails with the result of a Vulkan call.
 quire_status fail_vulkan(quire_error *error, VkResult result, const char *what);
 
 }  // namespace quire::vulkan

@@ -23,7 +23,7 @@ uint64_t aligned(uint64_t value) { return (value + kAlignment - 1) / kAlignment 
 
 quire_status Memory::open(Context &context, quire_error *error) {
     context_ = &context;
-    // A chunk has room to be aligned in its buffer, and is a power of two.
+    // A chunk is a power of two and leaves room for alignment in its buffer.
     uint64_t most = context.adapter.divide_bytes - kAlignment;
     chunk_shift_ = static_cast<uint32_t>(std::bit_width(most)) - 1;
     is_taken_.assign(kChunkTableEntries, false);
@@ -57,7 +57,7 @@ VkResult Memory::make_chunks(uint64_t size_bytes, BufferKind kind, Allocation *m
 
 uint64_t Memory::undivided_bytes() const { return context_->adapter.divide_bytes - kAlignment; }
 
-// The first free entries that lie side by side.
+// The first run of adjacent free entries.
 bool Memory::take_entries(uint32_t count, uint32_t *first) {
     uint32_t run = 0;
     for (uint32_t i = 0; i < kChunkTableEntries; ++i) {
@@ -87,7 +87,7 @@ quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *addr
     made.size_bytes = size_bytes;
     made.heap = adapter.heap_of(is_host ? adapter.host_memory_type : adapter.device_memory_type);
     Heap from = heap(made.heap);
-    // Host memory cannot be divided: its pointer is one.
+    // Host memory cannot be divided, because it has a single pointer.
     bool fits = size_bytes <= from.free_bytes &&
                 (!is_host || size_bytes <= adapter.max_allocation_bytes - kAlignment);
     VkResult result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -147,7 +147,7 @@ quire_status Memory::import(void *host_pointer, uint64_t size_bytes, uint64_t *a
     if (result != VK_SUCCESS) return fail_vulkan(error, result, "to import host memory");
     uint64_t found = buffer.address();
     std::lock_guard lock(mutex_);
-    // Some devices give it the address that it has on the host.
+    // Some devices give it the same address as on the host.
     if (overlaps(found, size_bytes)) {
         return fail(error, QUIRE_E_ARG, "some of the %" PRIu64 " bytes are memory of the device's",
                     size_bytes);
@@ -166,7 +166,7 @@ quire_status Memory::import_staged(unsigned char *host, uint64_t size_bytes, uin
         return fail(error, QUIRE_E_ARG, "some of the %" PRIu64 " bytes are memory of the device's",
                     size_bytes);
     }
-    // 2^60 addresses: what a host can map, a few thousand times.
+    // 2^60 addresses: a few thousand times what a host can map.
     if (size_bytes > UINT64_MAX - next_staged_ - kAlignment) {
         return fail(error, QUIRE_E_UNSUPPORTED, "%" PRIu64 " bytes to import: import less",
                     size_bytes);

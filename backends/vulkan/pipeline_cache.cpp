@@ -48,9 +48,9 @@ std::string folder() {
     return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/quire" : "";
 }
 
-// A file of bounded size, to be read; NULL: there is none.
+// A regular file of bounded size, opened for reading; NULL: there is none.
 File open_file(const std::string &path) {
-    // What is no file is known by its descriptor alone, and no pipe waits for its other end.
+    // Only the descriptor shows what is not a file; O_NONBLOCK keeps a pipe from blocking.
     int descriptor = path.empty() ? -1 : open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0) return nullptr;
     struct stat what{};
@@ -61,7 +61,7 @@ File open_file(const std::string &path) {
     return file;
 }
 
-// Vulkan's own head, version one, of this device and driver.
+// True if Vulkan's own header is version one and belongs to this device and driver.
 bool is_of(const std::vector<char> &data, const Adapter &adapter) {
     VkPipelineCacheHeaderVersionOne head;
     if (data.size() < sizeof head) return false;
@@ -109,7 +109,7 @@ void write_pipeline_cache(const std::string &path, const std::vector<char> &data
     std::string where = path.substr(0, path.rfind('/'));
     mkdir(where.substr(0, where.rfind('/')).c_str(), 0700);
     mkdir(where.c_str(), 0700);
-    // Another process may be reading: the file is replaced whole, or not at all.
+    // Another process may be reading: the file is replaced whole or not at all.
     std::string beside = path + ".XXXXXX";
     int descriptor = mkostemp(beside.data(), O_CLOEXEC);
     if (descriptor < 0) return;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// pipeline_cache: what the driver made of kernels, kept on disk from one process to the next.
+// pipeline_cache: keeps the driver's compiled kernels on disk from one process to the next.
 //
-// One file for each device, driver and set of kernels, in the user's cache directory:
+// One file per device, driver and set of kernels, in the user's cache directory:
 // $XDG_CACHE_HOME/quire or ~/.cache/quire, or the directory that QUIRE_VULKAN_CACHE names (0:
-// none). A file that is not whole, or of another device, is passed over, and so is what is no file:
-// a pipe would keep whoever opens it. It is replaced when a device is closed that has compiled
-// anything. What cannot be read or written costs time and nothing else.
+// none). A file that is incomplete or belongs to another device is ignored. So is anything that is
+// not a regular file, because opening a pipe would block. The file is replaced when a device that
+// compiled anything is closed. A failed read or write costs time and nothing else.
 //
-// Format, in this machine's byte order: magic u64, size_bytes u64 and FNV-1a u64 of what follows,
-// and what follows is Vulkan's own, which begins with VkPipelineCacheHeaderVersionOne.
+// Format, in this machine's byte order: magic u64, then size_bytes u64 and FNV-1a u64 of the rest;
+// the rest is Vulkan's own data, which begins with VkPipelineCacheHeaderVersionOne.
 //
 // Threads: one.
 #pragma once
@@ -23,9 +23,9 @@
 
 namespace quire::vulkan {
 
-// Where the file is; empty: nowhere.
+// The file's path; empty: none.
 std::string pipeline_cache_path(const Adapter &adapter);
-// Vulkan's part of the file; empty: there is none that can be used.
+// Vulkan's part of the file; empty: there is no usable one.
 std::vector<char> read_pipeline_cache(const std::string &path, const Adapter &adapter);
 void write_pipeline_cache(const std::string &path, const std::vector<char> &data);
 

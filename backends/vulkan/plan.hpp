@@ -4,7 +4,7 @@
 //
 // Invariants
 //   (1) a plan is constant
-//   (2) no call refers to it once it has returned: what kernels read of it is copied into batches
+//   (2) no call refers to it after returning: what kernels need from it is copied into batches
 //
 // Threads: any.
 #pragma once
@@ -22,7 +22,7 @@ quire_status plan_create(quire_be_device *device, const quire_be_plan_desc *desc
                          quire_be_plan **out, quire_error *error);
 void plan_destroy(quire_be_plan *plan);
 
-// Checks that the plan was made for such a pool, on this device.
+// Checks that the plan was made for this device and for such a pool.
 quire_status check_plan_fits(const quire_be_plan &plan, const quire_be_pool &pool,
                              const quire_be_device *device, quire_error *error);
 
@@ -31,5 +31,5 @@ quire_status check_plan_fits(const quire_be_plan &plan, const quire_be_pool &poo
 struct quire_be_plan {
     quire_be_device *device = nullptr;
     quire::PlanOptions options;
-    std::vector<uint64_t> turns;  // of each pair of a rope, for one position: 2^-64 of a turn
+    std::vector<uint64_t> turns;  // per rope pair: one position's angle, in 2^-64 turns
 };

@@ -64,7 +64,7 @@ VkSemaphoreSubmitInfo semaphore_info(VkSemaphore semaphore, uint64_t value) {
     return info;
 }
 
-// What a batch waits for, as Vulkan says it. False: something of it is not known to come.
+// Converts a batch's waits for Vulkan. False: one of them is not certain to be reached.
 bool resolve_waits(quire_be_queue *queue, quire_be_queue::Batch *batch,
                    std::vector<VkSemaphoreSubmitInfo> *waits) {
     for (const FenceStep &step : batch->waits) {
@@ -78,7 +78,7 @@ bool resolve_waits(quire_be_queue *queue, quire_be_queue::Batch *batch,
     return true;
 }
 
-// So that no timeline goes while a submission waits for it.
+// Keeps timelines alive while a submission waits for them.
 void hold_awaited(quire_be_queue *queue, quire_be_queue::Batch *batch) {
     for (const FenceStep &step : batch->waits) {
         const Mark *mark = step.fence->find_mark(step.value);
@@ -113,7 +113,7 @@ VkResult submit(quire_be_queue *queue, const quire_be_queue::Batch &batch,
     return context.submit(to, &info, VK_NULL_HANDLE);
 }
 
-// Submits the first held batch if nothing stands against it; says whether anything was done.
+// Submits the first held batch if its waits allow it; returns whether anything was done.
 // REQUIRES: the queue has not failed.
 bool submit_first(quire_be_queue *queue) {
     quire_be_queue::Batch *batch = queue->held.front().get();
@@ -196,7 +196,7 @@ void queue_release(quire_be_queue *queue) {
     if (queue == nullptr) return;
     live_objects.fetch_sub(1, std::memory_order_relaxed);
     quire_be_device *device = queue->device;
-    device->add_reference();  // it may be the queue's that goes last
+    device->add_reference();  // the queue may hold the last one
     Recorder(queue).close_batch();
     {
         std::lock_guard lock(device->mutex);
@@ -215,7 +215,7 @@ quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t
     std::unique_lock lock(queue->device->mutex);
     queue->poll();
     if (queue->has_failed() && !queue->device->is_closed) {
-        // Not refused: who waits for the end of what was enqueued learns how it ended.
+        // Not an error: whoever waits for the enqueued work learns how it ended.
         fence->raise(kFenceFailed);
         queue->device->pump();
         return QUIRE_OK;
@@ -308,14 +308,14 @@ void quire_be_queue::poll() {
     uint64_t value = submitted_place;
     if (!device->is_lost && reached_place < submitted_place) {
         VkResult result = context.vk.vkGetSemaphoreCounterValue(context.handle, timeline, &value);
-        // A lost device's counters may say anything.
+        // The counters of a lost device may have any value.
         if (result < 0 || value > submitted_place) {
             device->lose();
             return;
         }
     }
-    // Bytes for host memory first: whoever sees the place reached reads them, and those that other
-    // queues brought before it.
+    // First copies bytes to host memory: whoever sees the place as reached reads them, and also
+    // those that other queues brought before it.
     device->staging.land();
     reached_place = std::max(reached_place, value);
     quire::vulkan::FaultRecord record;
@@ -406,7 +406,7 @@ void quire_be_device::pump() {
             goes_on = true;
         }
     }
-    // Another may have it: is_spare(). What it took for itself goes back.
+    // Spare queues can be reused (is_spare()); their private memory is released.
     for (quire_be_queue *queue : queues) {
         if (!queue->is_spare()) continue;
         queue->scratch.release();

@@ -12,10 +12,10 @@ namespace quire::vulkan {
 
 namespace {
 
-// While the device is busy anyway, so many commands go to it at once.
+// While the device is busy, commands are submitted this many at a time.
 constexpr uint32_t kCommandsPerBatch = 32;
 
-// What every kernel is pushed; kernels/call.glsl.
+// The push constants of every kernel; kernels/call.glsl.
 struct Push {
     uint64_t arguments;
     uint64_t fault;
@@ -42,7 +42,7 @@ void full_barrier(const VolkDeviceTable &vk, VkCommandBuffer commands, VkPipelin
     vk.vkCmdPipelineBarrier2(commands, &info);
 }
 
-// Opens a batch that was used before, or a new one. REQUIRES: the device's mutex is held.
+// Opens a reused batch or a new one. REQUIRES: the device's mutex is held.
 void open_batch(quire_be_queue *queue) {
     std::unique_ptr<Batch> batch;
     if (!queue->spare.empty()) {
@@ -59,7 +59,7 @@ void open_batch(quire_be_queue *queue) {
     queue->open = std::move(batch);
 }
 
-// Gives a batch commands of the lane. REQUIRES: it has none yet, and the device's mutex is held.
+// Gives a batch a command buffer of the lane. REQUIRES: it has none yet; the mutex is held.
 quire_status choose_lane(quire_be_queue *queue, Batch *batch, Lane lane, quire_error *error) {
     auto index = static_cast<size_t>(lane);
     if (batch->commands[index] == VK_NULL_HANDLE) {
@@ -102,7 +102,7 @@ quire_status Recorder::begin(quire_error *error, Lane lane) {
     VkResult result = vk().vkBeginCommandBuffer(commands(), &info);
     if (result != VK_SUCCESS) return fail_vulkan(error, result, "to record");
     batch.is_recording = true;
-    // A timeline orders execution; what an earlier batch wrote is made visible here.
+    // A timeline orders execution only; this makes an earlier batch's writes visible.
     barrier();
     return QUIRE_OK;
 }
@@ -151,8 +151,8 @@ quire_status Recorder::signal_native(const VkSemaphoreSubmitInfo &info, quire_er
                         "the semaphore would be signalled before they are there: wait for a fence "
                         "behind them first");
         }
-        // The engine would submit its wait in front of the signal, to a VkQueue that runs neither
-        // then.
+        // Otherwise the engine would submit its wait before the signal, to a VkQueue that then runs
+        // neither.
         if (!queue_->held.empty() && !queue_->has_failed()) {
             return fail(error, QUIRE_E_BUSY,
                         "the queue is held behind a fence that nobody has signalled yet, so the "
@@ -205,7 +205,7 @@ void Recorder::keep(std::vector<PieceHold> pieces, std::vector<Landing> landings
 }
 
 void Recorder::dispatch(const Kernel &kernel, uint64_t arguments, uint64_t group_count) {
-    constexpr uint64_t kRow = 65535;  // what every device has in each dimension
+    constexpr uint64_t kRow = 65535;  // the limit that every device supports in each dimension
     uint64_t place = queue_->open->place;
     const Memory &memory = queue_->device->memory;
     Push push = {arguments,
@@ -237,7 +237,7 @@ quire_status Recorder::finish(quire_error *error) {
         queue_->poll();
         is_idle = queue_->is_idle();
     }
-    // Of an engine's submissions none may come in between, so none of ours waits.
+    // No engine submission may come in between, so ours does not wait.
     if (queue_->bound != VK_NULL_HANDLE) return submit_batch(error);
     if (is_idle || count >= kCommandsPerBatch) close_batch();
     return QUIRE_OK;
@@ -247,7 +247,7 @@ quire_status Recorder::submit_batch(quire_error *error) {
     uint64_t place = queue_->open->place;
     close_batch();
     std::lock_guard lock(queue_->device->mutex);
-    // What was submitted counts as enqueued, though an earlier call's fault may be known by now.
+    // A submitted batch counts as enqueued, even if an earlier call's fault is known by now.
     return queue_->submitted_place >= place ? QUIRE_OK : queue_->check_usable(error);
 }
 
@@ -261,7 +261,7 @@ void Recorder::close_batch() {
         ended = vk().vkEndCommandBuffer(commands());
     }
     std::lock_guard lock(queue_->device->mutex);
-    // Where memory ran out while commands were recorded it is said here, and none of them counts.
+    // If memory ran out during recording, it is reported here, and no command of the batch counts.
     if (ended != VK_SUCCESS) queue_->refuse(batch.place, ended, "what was recorded");
     queue_->held.push_back(std::move(queue_->open));
     queue_->device->pump();

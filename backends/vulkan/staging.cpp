@@ -17,12 +17,12 @@ void Staging::release() {
     ring_.release();
 }
 
-// Behind the newest piece, or at the ring's beginning; never up to the oldest one, so that a full
-// ring and an empty one differ.
+// Room after the newest piece, or at the ring's beginning; never right up to the oldest one, so
+// that a full ring and an empty one differ.
 bool Staging::find_room(uint64_t size_bytes, uint64_t *offset) {
-    // Who else had it has let it go.
+    // All other holders have let go.
     while (!taken_.empty() && taken_.front().use_count() == 1) taken_.pop_front();
-    // What they read and wrote of it is behind them.
+    // Their reads and writes of the piece happened before this.
     std::atomic_thread_fence(std::memory_order_acquire);
     *offset = 0;
     if (taken_.empty()) return size_bytes <= kRingBytes;
@@ -89,7 +89,7 @@ PieceHold Staging::find(const unsigned char *host, uint64_t size_bytes, uint64_t
 
 void Staging::land() {
     if (landings_.empty()) return;
-    // A queue is asked once: what it reaches meanwhile is behind nothing that was seen before.
+    // Each queue is asked once: what it reaches meanwhile precedes nothing that was seen before.
     std::vector<std::pair<const quire_be_queue *, uint64_t>> reached;
     auto place_of = [&](const quire_be_queue *queue) {
         for (const auto &[asked, place] : reached) {

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// staging: copies to and from host memory of the engine's that the device cannot reach, by way of a
-// ring of memory that both reach.
+// staging: copies to and from an engine's host memory that the device cannot reach, through a ring
+// of memory that both reach.
 //
-// Imported memory is such where VK_EXT_external_memory_host is missing. A call never waits, and no
-// thread of ours does, so bytes change sides in calls that are made anyway:
+// Imported memory is of this kind if VK_EXT_external_memory_host is missing. No call waits, and we
+// run no thread, so bytes are moved by calls that are made anyway:
 //
-//   from host memory  they are copied into the ring when the copy is enqueued: nobody may touch
-//                     them from then on
-//   to host memory    they are copied out of the ring by the next call that looks how far the
-//                     device came, before any fence behind them is seen to be reached, on whichever
-//                     queue
-//   both in turn      what an earlier copy is still to bring to host memory lies in the ring, or
-//                     will: a later copy from there reads it in the ring, behind the earlier one
+//   from host memory  the bytes are copied into the ring when the copy is enqueued: the caller may
+//                     not touch them from then on
+//   to host memory    the bytes are copied out of the ring by the next call that looks how far the
+//                     device has come, before any later fence, on any queue, is seen as reached
+//   both in turn      bytes that an earlier copy still has to bring to host memory are in the ring,
+//                     or will be: a later copy from there reads them in the ring, after the earlier
+//                     one
 //
-// What does not work: an engine's own semaphore would be signalled before bytes are copied out, so
-// that signal is refused while any are on their way; and a kernel cannot read or write such memory.
+// Not supported: an engine's own semaphore would be signalled before bytes are copied out, so that
+// signal is refused while any are pending; and kernels cannot read or write such memory.
 //
-// The ring is taken in order and freed in order, as batches have run. What has no room in it gets a
-// buffer of its own until then: so a call fails for want of memory alone.
+// The ring is allocated in order and freed in order, as batches finish. A piece that has no room in
+// it gets a buffer of its own until then, so a call fails only for lack of memory.
 //
 // Invariants
-//   (1) a landing is known from the call that enqueues it until its bytes are in host memory or its
-//       batch will not run
-//   (2) a piece stays as it is while a batch or a landing has it
+//   (1) a landing is recorded from the call that enqueues it until its bytes are in host memory or
+//       its batch will never run
+//   (2) a piece stays as it is while a batch or a landing holds it
 //
-// Threads: under the device's mutex, but for the bytes of a piece, which are their taker's.
+// Threads: under the device's mutex, except a piece's bytes, which belong to whoever took it.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ namespace quire::vulkan {
 
 // Memory that host and device reach.
 struct Piece {
-    Buffer own;  // of what has no room in the ring
+    Buffer own;  // if it has no room in the ring
     VkBuffer buffer;
     uint64_t offset;
     uint64_t size_bytes;
@@ -48,35 +48,35 @@ struct Piece {
 };
 using PieceHold = std::shared_ptr<Piece>;
 
-// Bytes of a piece that belong in host memory when their batch has run.
+// Bytes of a piece that go to host memory once their batch has run.
 struct Landing {
     unsigned char *to;
     uint64_t size_bytes;
-    PieceHold piece;  // from its beginning
+    PieceHold piece;  // from the piece's beginning
     quire_be_queue *queue;
     uint64_t place;
 };
 
 class Staging {
  public:
-    // The most that one piece holds; copies are cut into such.
+    // The largest piece; copies are cut into pieces of at most this size.
     static constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
     static constexpr uint64_t kRingBytes = uint64_t{16} << 20;
 
     void release();
 
-    // NULL: there is no memory. REQUIRES: size_bytes is at most kPieceBytes.
+    // NULL: out of memory. REQUIRES: size_bytes is at most kPieceBytes.
     PieceHold take(Context &context, uint64_t size_bytes);
-    // Where the newest bytes of [host, host + size_bytes) are, as far as that is one place: at
-    // *offset of the piece, or in host memory itself, with NULL. *run_bytes: how far.
+    // Finds the newest bytes of [host, host + size_bytes), as far as they lie in one place: at
+    // *offset of the piece, or in host memory itself (NULL). *run_bytes: how far.
     PieceHold find(const unsigned char *host, uint64_t size_bytes, uint64_t *offset,
                    uint64_t *run_bytes) const;
     void add(Landing landing) { landings_.push_back(std::move(landing)); }
-    // Copies out what has arrived, and forgets what never will.
+    // Copies out what has arrived, and drops what never will.
     void land();
-    // The host memory goes.
+    // The host memory is being released: drops landings there.
     void forget(const unsigned char *host, uint64_t size_bytes);
-    // Are bytes on their way to host memory?
+    // True if bytes are still to be copied to host memory.
     bool is_landing() const { return !landings_.empty(); }
 
  private:

@@ -23,7 +23,7 @@ struct Run {
     std::vector<VkBufferCopy> regions;
 };
 
-// What a call reads and writes in the ring (staging.hpp).
+// Ring memory that a call reads and writes (staging.hpp).
 struct Staged {
     std::vector<PieceHold> pieces;
     std::vector<Landing> landings;
@@ -37,7 +37,7 @@ quire_status no_ring(uint64_t size_bytes, quire_error *error) {
                 size_bytes);
 }
 
-// The newest bytes of host memory that the device cannot reach, as many as lie in one piece.
+// Finds the newest bytes of host memory that the device cannot reach, as many as lie in one piece.
 quire_status stage_source(quire_be_device &device, const unsigned char *host, uint64_t size_bytes,
                           Staged *staged, Span *span, quire_error *error) {
     uint64_t offset = 0;
@@ -72,7 +72,7 @@ quire_status stage_destination(quire_be_device &device, unsigned char *host, uin
     return QUIRE_OK;
 }
 
-// Is all of it memory of the device's, or imported?
+// True if the whole range is allocated or imported memory.
 bool is_memory(quire_be_device &device, uint64_t address, uint64_t size_bytes) {
     Span span{};
     unsigned char *host = nullptr;
@@ -80,7 +80,7 @@ bool is_memory(quire_be_device &device, uint64_t address, uint64_t size_bytes) {
            device.memory.find_staged(address, size_bytes, &host);
 }
 
-// Where the first bytes of one side of a copy are, at most *size_bytes, which becomes how many.
+// Finds the first bytes of one side of a copy, at most *size_bytes, and sets that to their number.
 // REQUIRES: is_memory().
 quire_status find_side(quire_be_device &device, uint64_t address, bool is_read, Staged *staged,
                        Span *span, uint64_t *size_bytes, quire_error *error) {
@@ -97,12 +97,12 @@ quire_status find_side(quire_be_device &device, uint64_t address, bool is_read, 
     return status;
 }
 
-// Adds one copy, cut where either side goes on in another buffer. REQUIRES: both are memory.
+// Adds one copy, split where either side continues in another buffer. REQUIRES: both are memory.
 quire_status add_copy(quire_be_device &device, const quire_be_copy &one, std::vector<Run> *runs,
                       Staged *staged, quire_error *error) {
     Span src{}, dst{};
-    // Of the ring no more is taken than is copied: so a side that is no part of it comes first, and
-    // of two that are the source, which may lie in several pieces.
+    // No more of the ring is taken than is copied, so a side outside the ring is looked up first.
+    // If both sides are in the ring, the source comes first, since it may lie in several pieces.
     bool is_src_last = is_staged(one.src) && !is_staged(one.dst);
     for (uint64_t done = 0; done < one.size_bytes;) {
         uint64_t piece = one.size_bytes - done;
@@ -121,7 +121,7 @@ quire_status add_copy(quire_be_device &device, const quire_be_copy &one, std::ve
     return QUIRE_OK;
 }
 
-// Adds the parts of a range that lie in one buffer each. REQUIRES: it is memory.
+// Adds the parts of a range, one per buffer. REQUIRES: it is memory.
 quire_status add_spans(quire_be_device &device, const quire_be_range &range,
                        std::vector<Span> *spans, Staged *staged, quire_error *error) {
     for (uint64_t done = 0; done < range.size_bytes; done += spans->back().size_bytes) {
@@ -154,8 +154,8 @@ void fill_span(Recorder &recorder, const Span &span, uint32_t byte) {
     fill_bytes(recorder, span, head + words, span.size_bytes - head - words, byte);
 }
 
-// Of what is swapped: enough bytes, all between host and device. An engine's VkQueue keeps its own.
-// REQUIRES: the copies were checked.
+// The transfer lane, for swapping: if the copies move enough bytes, all between host and device. An
+// engine's VkQueue keeps its own copies. REQUIRES: the copies were checked.
 Lane lane_of(const quire_be_queue &queue, const quire_be_copy *copies, uint32_t count) {
     const Context &context = queue.device->context;
     if (context.transfer == VK_NULL_HANDLE || queue.bound != VK_NULL_HANDLE) return Lane::compute;

@@ -2,8 +2,8 @@
 //
 // transfer: copies and fills, by the device's own commands.
 //
-// Vulkan copies any bytes from any place, and fills words. The up to three bytes before and behind
-// a fill's words come from a table that holds four of each value.
+// Vulkan copies any bytes but fills only whole words. Up to three bytes before and after a fill's
+// words are copied from a table that holds four of each byte value.
 //
 // Threads: as queue.
 #pragma once

@@ -2,10 +2,11 @@
 //
 // attend: the softmax over one chunk of places, for a unit of up to eight queries.
 //
-// Tiles of 64 places: a lane computes its key's scores; eight lanes share a query's weights; then a
-// lane has its elements of V's rows. Scores, weights and sums are f32. A query's numbers depend on
-// its own sight alone: what others of the unit see is left out of its sums, not multiplied by 0.
-// Scales are multiplied into scores and weights, never into single codes.
+// Per tile of 64 places: a lane computes its key's scores; eight lanes share a query's weights;
+// then a lane accumulates its elements of V's rows. Scores, weights and sums are f32. A query's
+// numbers depend only on what it sees: keys that only others of the unit see are left out of its
+// sums, not multiplied by 0. Scales are multiplied into scores and weights, never into single
+// codes.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "call.glsl"
@@ -23,12 +24,12 @@ shared float queries[kQueries][kMostKDim];
 shared uint64_t v_rows[kLanes];
 shared float v_scales[kLanes];
 
-// unit.glsl.
+// For unit.glsl.
 float value_scale(uint j) { return v_scales[j]; }
 
 #include "unit.glsl"
 
-// Of those behind unit.count nothing is kept.
+// Results beyond unit.count are discarded.
 uint queries_of(Unit unit) { return is_any_shape() ? unit.count : kQueries; }
 
 void load_queries(Arguments call, Unit unit) {
@@ -43,7 +44,7 @@ void load_queries(Arguments call, Unit unit) {
     }
 }
 
-// What the lane's key counts for, beside q and k themselves.
+// The scale of a key's K or V; 1 if it has none.
 float scale_of(Arguments call, uint64_t block, uint kv_head, uint in_block, bool is_v) {
     if (has(call, is_v ? kOwnVScale : kOwnKScale)) {
         int64_t offset = is_v ? call.v_scale_offset : call.k_scale_offset;
@@ -55,7 +56,7 @@ float scale_of(Arguments call, uint64_t block, uint kv_head, uint in_block, bool
     return load_float(call.scales, (is_behind ? call.kv_heads : 0) + kv_head);
 }
 
-// The lane's key: its scores, and where its V lies.
+// Computes the scores of the lane's key and finds its V.
 void compute_scores(Arguments call, Unit unit, int tile) {
     int place = tile + int(lane());
     uint seen = seen_by(call, unit, place);
@@ -70,7 +71,7 @@ void compute_scores(Arguments call, Unit unit, int tile) {
     float k_scale = scale_of(call, block, unit.kv_head, in_block, false);
     float products[kQueries];
     for (uint m = 0; m < queries_of(unit); ++m) products[m] = 0.0;
-    // In sums of 16: each rounds less than one of all would.
+    // In partial sums of 16, each of which rounds less than one long sum would.
     for (uint begin = 0; begin < k_dim_of(call); begin += 16) {
         float some[kQueries];
         for (uint m = 0; m < queries_of(unit); ++m) some[m] = 0.0;
@@ -95,7 +96,7 @@ void compute_scores(Arguments call, Unit unit, int tile) {
     }
 }
 
-// The lane's elements of the weighed values: numbers lane, lane + 64 and so on.
+// The lane's elements of the weighted values: numbers lane, lane + 64 and so on.
 float values[kQueries][kMostSlots];
 
 void add_values(Arguments call, Unit unit, int tile) {

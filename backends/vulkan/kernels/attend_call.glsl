@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attend_call: one attention call as its kernels see it, and what of it may be a constant.
+// attend_call: one attention call as its kernels see it, and which parts of it may be constants.
 
 layout(constant_id = 1) const uint kConstKDim = 0xFFFFFFFFu;
 layout(constant_id = 2) const uint kConstVDim = 0xFFFFFFFFu;
@@ -13,7 +13,7 @@ layout(constant_id = 8) const uint kConstQFormat = 0xFFFFFFFFu;
 
 const uint kAny = 0xFFFFFFFFu;
 
-// attention.cpp, Option.
+// shared/kernel_enums.hpp, Option; attention.cpp, WidthOption.
 const uint kNotCausal = 1;
 const uint kWindow = 2;
 const uint kChunked = 4;
@@ -25,11 +25,11 @@ const uint kStaticKScale = 128;
 const uint kStaticVScale = 256;
 const uint kOwnKScale = 512;  // in planes beside the codes
 const uint kOwnVScale = 1024;
-const uint kWideK = 4096;   // rows of K are aligned to 16 bytes, and of whole fours
-const uint kWideV = 8192;   // as kWideK
+const uint kWideK = 4096;   // rows of K are aligned to 16 bytes, their length is a multiple of 4
+const uint kWideV = 8192;   // the same for V
 const uint kLatent = 2048;  // V is the beginning of K, and so are its scales
 
-// Places of a chunk: what one state is about. Every query's chunks begin at multiples of it.
+// Places per chunk; one state covers one chunk. Every query's chunks begin at multiples of it.
 const int kChunkPlaces = 512;
 
 // attention.cpp, AttendArguments.
@@ -37,8 +37,8 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Ar
     uint64_t q, out_to, lse, block_table, lengths, cu_q, sinks;
     uint64_t positions, mask, mask_rows, mask_first, shared_prefix, slopes;
     uint64_t pool, scales;  // at the layer
-    // Scratch: int [query_tokens], the row of each token or -1; then of the round's states, [token]
-    // [chunk][q_head], the largest score and the sum of weights, and the weighed values
+    // Scratch: int [query_tokens], the row of each token or -1; then the round's states, [token]
+    // [chunk][q_head]: the largest score and the sum of weights, and the weighted values
     // [v_head_dim].
     uint64_t token_rows, states, values;
     int64_t block_stride, v_offset;
@@ -64,8 +64,8 @@ uint group_of(Arguments call) { return kConstGroup == kAny ? call.group : kConst
 uint block_tokens_of(Arguments call) {
     return kConstBlockTokens == kAny ? call.block_tokens : kConstBlockTokens;
 }
-// How often loops over lanes' elements and a unit's queries go round: a constant where the shape is
-// one, so that they are unrolled and their arrays become registers.
+// Loop counts over a lane's elements and a unit's queries are constants if the shape is, so that
+// loops are unrolled and their arrays become registers.
 bool is_any_shape() { return kConstGroup == kAny; }
 uint slots_of(uint dim) { return (dim + kLanes - 1) / kLanes; }
 
@@ -73,7 +73,7 @@ bool has(Arguments call, uint option) {
     return ((kConstOptions == kAny ? call.options : kConstOptions) & option) != 0;
 }
 
-// The state of a query's chunk, by its number among the round's.
+// The index, within the round, of the state of a query's chunk.
 uint64_t state_index(Arguments call, int token, uint chunk, uint q_head) {
     uint64_t in_round = uint64_t(token - int(call.first_token));
     return (in_round * call.chunk_count + chunk) * call.q_heads + q_head;

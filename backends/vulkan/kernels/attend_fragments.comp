@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attend_fragments: as attend, where q, K and V are f16, by products of fragments (fragment.glsl):
-// up to sixteen queries of a unit are the rows of a matrix, 64 keys the columns of another.
+// attend_fragments: like attend, for f16 q, K and V, by products of fragments (fragment.glsl): up
+// to sixteen queries of a unit are the rows of a matrix, 64 keys the columns of another.
 //
-// Tiles of 64 places. Rows of K are staged in shared memory, 64 elements of each at a time, and all
-// queries multiplied by them; lanes make scores of the products, and weights of those; rows of V
-// are staged in the same place, and all weights multiplied by them. Sums are f32.
+// Per tile of 64 places: rows of K are staged in shared memory, 64 elements of each at a time, and
+// multiplied by all queries; lanes turn the products into scores and those into weights; rows of V
+// are staged in the same memory and multiplied by all weights. Sums are f32.
 //
-// A weight, at most 1, is multiplied by 2^15 and kept as two f16 numbers, the rounded one and what
-// rounding left: so of a weight down to 2^-18 22 bits are kept, and of less what lies above 2^-40.
+// A weight, at most 1, is multiplied by 2^15 and kept as two f16 numbers, the rounded weight and
+// the remainder. So weights down to 2^-18 keep 22 bits, and smaller ones the part above 2^-40.
 //
-// What a query does not see must not be multiplied by 0, for it may hold a NaN or an infinity. Rows
-// that no query sees are zeros here. Where a row that some queries see and others do not has such
-// an element, the unit's tokens are weighed one after another, each with its own rows and zeros for
-// the others; the bits are the same, since finite values times 0 add nothing.
+// Keys that a query does not see must not be multiplied by 0, because they may hold a NaN or an
+// infinity. Rows that no query sees are stored as zeros. If a row that only some queries see has
+// such an element, the unit's tokens are processed one after another, each with its own rows and
+// zeros for the others; the bits are the same, since finite values times 0 add nothing.
 //
 // REQUIRES: head dims are multiples of 16, at most 256.
 #version 460
@@ -35,7 +35,7 @@ float value_scale(uint j) { return kWeightScale; }
 
 #include "unit.glsl"
 
-// Elements of f16, by eights. Strides are odd, so that rows begin in other banks.
+// f16 elements in groups of eight. Strides are odd, so that rows begin in different banks.
 const uint kQueryStride = kMostDim / 8 + 1;
 const uint kRowStride = kSlice / 8 + 1;
 const uint kWeightStride = kLanes / 8 + 1;
@@ -44,11 +44,11 @@ const uint kHighBegin = kRowsBegin + kLanes * kRowStride;  // weights, rounded
 const uint kLowBegin = kHighBegin + kQueries * kWeightStride;
 shared uvec4 halves[kLowBegin + kQueries * kWeightStride];
 shared uint64_t blocks[kLanes];
-shared uint is_wild;  // a value that some queries see and others do not is no number
+shared uint is_wild;  // a value that only some queries see is infinite or NaN
 
 #include "fragment.glsl"
 
-// Eight f16 numbers; is_wide: they are aligned to 16 bytes.
+// Loads eight f16 numbers; is_wide: they are aligned to 16 bytes.
 uvec4 load_eight(uint64_t from, bool is_wide) {
     if (is_wide) return FourWords(real(from)).v;
     uvec4 eight;
@@ -90,7 +90,7 @@ bool has_no_number(uvec4 eight) {
     return false;
 }
 
-// Elements from `begin` on of the rows that one of `queries` sees, zeros for others.
+// Stages elements from `begin` on of rows that one of `queries` sees, and zeros for others.
 void stage_rows(Arguments call, Unit unit, int tile, uint begin, bool is_v, uint queries) {
     uint dim = is_v ? v_dim_of(call) : k_dim_of(call);
     uint eights = min(kSlice, dim - begin) / 8;
@@ -111,7 +111,7 @@ void stage_rows(Arguments call, Unit unit, int tile, uint begin, bool is_v, uint
     }
 }
 
-// A team has groups of 16 keys.
+// Each team handles groups of 16 keys.
 void add_scores(uint begin, uint count) {
     for (uint key = team() * 16; key < kLanes; key += team_count() * 16) {
         Sum sum = no_sum();
@@ -147,7 +147,7 @@ uint low_of(float weight, uint high) {
     return f32_to_f16(floatBitsToUint(left));
 }
 
-// Weights of f32 as two of f16; 0 where a query does not see the key.
+// Packs f32 weights as two f16 numbers each; 0 where a query does not see the key.
 void pack_weights() {
     for (uint i = lane(); i < kQueries * kLanes / 8; i += kLanes) {
         uint m = i / (kLanes / 8);
@@ -167,8 +167,8 @@ void pack_weights() {
     }
 }
 
-// All weights times the staged rows, in place of the weights of f32. A team has groups of 16
-// elements.
+// Multiplies all weights by the staged rows; the results replace the f32 weights. Each team handles
+// groups of 16 elements.
 void weigh_rows(uint count) {
     for (uint d = team() * 16; d < count; d += team_count() * 16) {
         Sum sum = no_sum();
@@ -181,7 +181,7 @@ void weigh_rows(uint count) {
     }
 }
 
-// The lane's elements of the weighed values: numbers lane, lane + 64 and so on.
+// The lane's elements of the weighted values: numbers lane, lane + 64 and so on.
 float values[kQueries][kMostSlices];
 
 void add_values(Arguments call, Unit unit, int tile) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// call: what every kernel begins with: extensions, what it is pushed, and addresses.
+// call: the beginning of every kernel: extensions, push constants, and addresses.
 //
-// Memory is reached by 64-bit addresses alone: a pool may be larger than any descriptor covers, and
-// offsets are 64 bits wide. An address from kDividedBegin on lies in an allocation of several
-// buffers (memory.hpp); real() finds it there, for one element at a time, since an element never
-// lies across the end of a chunk.
+// Memory is reached only by 64-bit addresses: a pool may be larger than any descriptor covers, and
+// offsets are 64 bits wide. An address from kDividedBegin on belongs to an allocation of several
+// buffers (memory.hpp); real() finds it there, one element at a time, since no element crosses the
+// end of a chunk.
 //
-// Workgroups are of 64, numbered in one row of rows; nothing depends on the size of subgroups.
+// Workgroups have 64 lanes and are numbered consecutively, row after row of the grid; nothing
+// depends on the size of subgroups.
 
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_scalar_block_layout : require

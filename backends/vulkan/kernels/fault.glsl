@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fault: how a kernel says that an index leads nowhere (queue.hpp, FaultRecord; fault.cpp).
+// fault: how a kernel reports an index out of range (queue.hpp, FaultRecord; fault.cpp).
 //
-// The first to say so is heard. Kernels behind it on the queue find the place set and do nothing.
+// Only the first report counts. Later kernels on the queue find the place set and do nothing.
 
 const uint kFaultSlot = 1;
 const uint kFaultCounts = 2;
@@ -32,8 +32,8 @@ void raise_fault(uint code, uint index, ivec4 values) {
 
 shared bool group_is_idle;
 
-// Not a group, or one of a queue that has failed: the same for all lanes, though others of the same
-// kernel may raise a fault at any time. First of all, in uniform control flow.
+// True if the group does not exist or the queue has failed. All lanes get the same answer, though
+// other groups of the kernel may raise a fault at any time. Call it first, in uniform control flow.
 bool is_idle() {
     if (lane() == 0) group_is_idle = group() >= push.group_count || has_fault();
     barrier();

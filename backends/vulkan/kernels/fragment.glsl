@@ -3,16 +3,16 @@
 // fragment: 16 by 16 pieces of matrices, and sums of their products, in three spellings:
 //
 //   QUIRE_FRAGMENTS_KHR  GL_KHR_cooperative_matrix
-//   QUIRE_FRAGMENTS_NV   GL_NV_cooperative_matrix, which came before it
-//   neither              plain: a factor is where it lies in `halves`, read when it is multiplied;
-//                        a sum is spread over 32 lanes. Any device can run it, so that all around
-//                        it can be tested on one; it is no faster than other kernels.
+//   QUIRE_FRAGMENTS_NV   GL_NV_cooperative_matrix, its predecessor
+//   neither              plain: a factor is a reference into `halves`, read when it is multiplied;
+//                        a sum is spread over 32 lanes. Any device can run it, so that all code
+//                        around it can be tested on any; it is no faster than other kernels.
 //
-// Factors are of f16, eight to an element of `halves`; sums are f32 and lie in `weights`, or none.
-// Offsets and strides count elements of those arrays.
+// Factors are f16, eight to an element of `halves`; sums are f32 and are loaded from `weights` or
+// start as no_sum(). Offsets and strides count elements of those arrays.
 //
-// REQUIRES: all lanes of a team (below) take part in each; nothing is written to `halves` between a
-// load and the product that uses it without a barrier behind that.
+// REQUIRES: all lanes of a team (below) take part in each call; after a load, `halves` is written
+// only after the product that uses the load, and a barrier.
 
 #if defined(QUIRE_FRAGMENTS_KHR)
 
@@ -90,7 +90,7 @@ Sum add_product(Left left, Right right, Sum sum) { return coopMatMulAddNV(left, 
 
 #if defined(QUIRE_FRAGMENTS_KHR) || defined(QUIRE_FRAGMENTS_NV)
 
-// The lanes that have a fragment together.
+// The lanes that share a fragment.
 uint team() { return gl_SubgroupID; }
 uint team_count() { return gl_NumSubgroups; }
 
@@ -122,7 +122,7 @@ float half_at(uint at, uint stride, uint row, uint column) {
     return uintBitsToFloat(f16_to_f32(pair >> (column % 2 * 16) & 0xFFFFu));
 }
 
-// The lane's elements of a sum: of 32 that follow each other one, and of each such run.
+// The lane's elements of a sum: one out of each run of 32 consecutive ones.
 uint sum_row(uint i) { return (i * kTeamLanes + lane() % kTeamLanes) / 16; }
 uint sum_column(uint i) { return lane() % 16; }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kv_write: puts the K and V of new tokens into their slots, turned by their positions and
+// kv_write: puts the K and V of new tokens into their slots, rotated by their positions and
 // converted to the pool's formats. A workgroup writes one token.
 //
-// What is not turned and of the pool's own format is copied bit for bit. A row of codes is turned,
-// then scaled; magnitudes are of the turned values, before any of that, and not of the null block:
-// engines pad there, with anything.
+// Elements that are not rotated and already have the pool's format are copied bit for bit. A row of
+// codes is rotated, then scaled. Magnitudes are those of the rotated values before scaling; the
+// null block does not count, since engines write arbitrary padding there.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "call.glsl"
@@ -19,7 +19,7 @@ const uint kMostPairs = 288;
 // pool_write.cpp, KvWriteArguments.
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Arguments {
     uint64_t k, v, slots, positions, q, turns;
-    uint64_t pool, scales, amax;  // `pool` at the layer; `scales` and `amax` at it too
+    uint64_t pool, scales, amax;  // all three at the layer
     int64_t slot_count;
     int64_t block_stride, v_offset;
     int64_t k_head_stride, k_token_stride, v_head_stride, v_token_stride;
@@ -46,13 +46,14 @@ vec2 turned_unit(float x) {
     return vec2(c, s);
 }
 
-// The angle is a fraction of 2^64 of a turn, which wraps as turns do (plan.cpp).
+// The angle is in units of 2^-64 turns, so it wraps as turns do (plan.cpp).
 void make_turn(Arguments call, int position) {
     for (uint i = lane(); i < call.rotated_dim / 2; i += kLanes) {
         uint64_t angle = uint64_t(int64_t(position)) * load_wide(call.turns + i * 8);
         uint64_t shifted = angle + (1ul << 61);
         uint quadrant = uint(shifted >> 62);
-        int rest = int(uint(shifted >> 30) - 0x80000000u);  // of a quadrant, in units of 2^-32
+        int rest = int(uint(shifted >> 30) - 0x80000000u);  // within the quadrant, in units of
+                                                            // 2^-32
         vec2 unit = turned_unit(float(rest) * 3.6572952e-10);  // pi / 2 / 2^32
         if (quadrant == 1) unit = vec2(-unit.y, unit.x);
         if (quadrant == 2) unit = -unit;
@@ -62,7 +63,7 @@ void make_turn(Arguments call, int position) {
     }
 }
 
-// Elements of pair i, counted from where the rope begins.
+// The elements of pair i, counted from where the rope begins.
 uvec2 pair_elements(Arguments call, uint i) {
     return call.is_in_pairs != 0 ? uvec2(2 * i, 2 * i + 1) : uvec2(i, i + call.rotated_dim / 2);
 }
@@ -100,7 +101,7 @@ struct Side {
     uint turned_begin, turned_end;
     uint format;
     uint64_t to;
-    uint index;  // 0 of K, 1 of V
+    uint index;  // 0: K, 1: V
     bool is_measured;
 };
 
@@ -121,7 +122,7 @@ void load_row(Arguments call, Side side) {
     barrier();
 }
 
-// Every lane gets the largest magnitude of the row.
+// Returns the row's largest magnitude to every lane.
 uint find_largest(uint count) {
     uint found = 0;
     for (uint d = lane(); d < count; d += kLanes) found = max(found, row[d] & 0x7FFFFFFFu);
@@ -132,7 +133,7 @@ uint find_largest(uint count) {
     return found;
 }
 
-// A row's values become its codes. Where the scale is 0 or a NaN of the row's own, all are 0.
+// Converts a row's values to codes. If the row's own scale is 0 or NaN, all are 0.
 void store_codes(Side side, uint scale, bool is_zero) {
     for (uint d = lane(); d < side.count; d += kLanes) {
         row[d] = is_zero ? 0 : code_of(side.format, divide(row[d], scale));
@@ -148,7 +149,7 @@ void store_values(Arguments call, Side side) {
     bool is_same = side.format == call.given_format;
     for (uint d = lane(); d < side.count; d += kLanes) {
         bool is_turned = d >= side.turned_begin && d < side.turned_end;
-        if (is_same && !is_turned && side.format != kF32) {  // a signalling NaN too
+        if (is_same && !is_turned && side.format != kF32) {  // keeps signalling NaNs
             bool is_first = d < side.split;
             uint64_t from = is_first ? side.first : side.second - side.split * 2ul;
             store_half(side.to + d * 2, load_half(from + d * 2));
@@ -193,7 +194,7 @@ void write_token(Arguments call, uint token, int64_t slot) {
     uint64_t v_to = block + uint64_t(call.v_offset + in_block * call.v_token_stride);
     bool is_latent = call.is_latent != 0;
     bool is_measured = call.amax != 0 && slot >= call.block_tokens;
-    // Of a latent row there is one side: the latent, and behind it the rotated part.
+    // A latent row has one side: the latent, followed by the rotated part.
     for (uint i = 0; i < (is_latent ? 1 : 2 * call.kv_heads); ++i) {
         uint head = i / 2;
         bool is_v = i % 2 == 1;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// merge: states of attention over parts of a context, made one. A workgroup merges one row, a head
-// of a token.
+// merge: combines attention states over parts of a context. A workgroup merges one row: one head of
+// one token.
 //
 // `out` may be one of the parts, and `lse` one of lses: a lane reads all parts of an element before
-// it writes it, and all lses are read before one is written.
+// it writes it, and all lses are read before any is written.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "call.glsl"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// move: tokens from slot to slot, as if one after another. A workgroup moves one head of one layer.
+// move: moves tokens from slot to slot, as if one after another. A workgroup handles one head of
+// one layer.
 //
-// A lane has the same bytes of every row, so its moves follow one another without a barrier: what
-// a move reads, this lane has written.
+// A lane handles the same bytes of every row, so its moves need no barrier between them: whatever a
+// move reads, the same lane has written.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "call.glsl"
@@ -19,7 +20,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Ar
     uint k_bytes, v_bytes, k_scale_bytes, v_scale_bytes;
 };
 
-// A plane of rows: where the row of slot 0 begins, and how to come to others.
+// A plane of rows: where the row of slot 0 begins, and the stride to others.
 struct Plane {
     uint64_t first;
     int64_t token_stride;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// number: the number formats of q, K and V, to f32 and from it.
+// number: converts the number formats of q, K and V to f32 and back.
 //
-// Conversions are of integers: devices may flush subnormals and divide by an approximation, and a
-// stored bit must not depend on either. A value is passed as the bits of its f32 where it is to be
-// stored, and as a float where it is to be computed with.
+// Conversions use integers: devices may flush subnormals and divide by an approximation, and stored
+// bits must not depend on either. A value is passed as the bits of its f32 if it will be stored,
+// and as a float if it will be computed with.
 
 const uint kF32 = 0;
 const uint kF16 = 1;
@@ -19,8 +19,8 @@ const uint kNanBits = 0x7FC00000u;
 
 bool is_nan_bits(uint bits) { return (bits & 0x7FFFFFFFu) > kInfinityBits; }
 
-// From a format of `fraction` bits of fraction, 5 bits at most of exponent and a bias; not of what
-// stands for infinity or NaN. Subnormals are units of 2^(1 - bias - fraction).
+// From a format of `fraction` fraction bits, at most 5 exponent bits and a bias; not for codes of
+// infinity or NaN. Subnormals are units of 2^(1 - bias - fraction).
 uint small_to_f32(uint magnitude, uint fraction, uint bias) {
     if ((magnitude >> fraction) == 0) {
         float unit = uintBitsToFloat((128 - bias - fraction) << 23);
@@ -46,18 +46,18 @@ uint f8_to_f32(uint code, uint fraction, uint bias, uint first_special, bool has
     return sign_bit | small_to_f32(magnitude, fraction, bias);
 }
 
-// value / 2^shift, to the nearest, of two to the even one. shift > 0.
+// value / 2^shift, rounded to nearest, ties to even. shift > 0.
 uint round_shift(uint value, uint shift) {
     if (shift > 31) return 0;
     uint is_odd = value >> shift & 1u;
     return uint((uint64_t(value) + (1ul << (shift - 1)) - 1 + is_odd) >> shift);
 }
 
-// To such a format; what is too large becomes `largest`. Not of a NaN.
+// To such a format; larger values become `largest`. Not for NaN.
 uint f32_to_small(uint magnitude, uint fraction, uint bias, uint largest) {
     uint exponent = magnitude >> 23;
     uint code;
-    if (exponent + bias < 128) {  // below its smallest normal number
+    if (exponent + bias < 128) {  // below the smallest normal number
         uint mantissa = (magnitude & 0x7FFFFFu) | (exponent != 0 ? 0x800000u : 0u);
         code = round_shift(mantissa, 151 - fraction - bias - max(exponent, 1u));
     } else {
@@ -130,7 +130,7 @@ uint f16_or_bf16(uint format, uint half_bits) {
     return format == kF16 ? f16_to_f32(half_bits) : half_bits << 16;
 }
 
-// Elements `index` to index + 3, with one load; what load_number() gives for each.
+// Elements `index` to index + 3 in one load; the same numbers as load_number() gives.
 // REQUIRES: the row is aligned to 16 bytes, index is a multiple of 4.
 vec4 load_four(uint format, uint64_t row, uint index) {
     if (format == kF32) return uintBitsToFloat(FourWords(real(row + index * 4)).v);
@@ -152,14 +152,14 @@ vec4 load_four(uint format, uint64_t row, uint index) {
     return uintBitsToFloat(bits);
 }
 
-// Of a format that holds values.
+// For formats that hold values.
 void store_value(uint format, uint64_t row, uint index, uint bits) {
     if (format == kF32) store_word(row + index * 4, bits);
     if (format == kF16) store_half(row + index * 2, f32_to_f16(bits));
     if (format == kBf16) store_half(row + index * 2, f32_to_bf16(bits));
 }
 
-// A value that was divided by its scale, as a code; of int4 in the low 4 bits.
+// The code of a value already divided by its scale; int4 in the low 4 bits.
 uint code_of(uint format, uint bits) {
     switch (format) {
         case kI8:
@@ -173,14 +173,14 @@ uint code_of(uint format, uint bits) {
     }
 }
 
-// The bits of what the largest value of a row becomes.
+// The bits of the code value that a row's largest value is scaled to.
 uint largest_code_bits(uint format) {
     if (format == kI8) return floatBitsToUint(127.0);
     if (format == kI4) return floatBitsToUint(7.0);
     return format == kE4m3 ? floatBitsToUint(448.0) : floatBitsToUint(57344.0);
 }
 
-// The mantissa of a number that is not 0, from 2^23 on, and its exponent.
+// The mantissa, at least 2^23, and the exponent of a number that is not 0.
 uint normal_mantissa(uint magnitude, out int exponent) {
     exponent = int(magnitude >> 23);
     uint mantissa = magnitude & 0x7FFFFFu;
@@ -190,9 +190,9 @@ uint normal_mantissa(uint magnitude, out int exponent) {
     return mantissa << shift;
 }
 
-// a / b in f32, rounded correctly, of bits and to bits. With q = mantissa / mantissa in units of
-// 2^-26, its last bit set if anything remains, the first 24 bits and what decides about them are
-// exact.
+// a / b in f32, correctly rounded, from bits to bits. With q = mantissa / mantissa in units of
+// 2^-26, its last bit set if there is a remainder, the first 24 bits and those that decide the
+// rounding are exact.
 uint divide(uint a, uint b) {
     uint sign_bit = (a ^ b) & 0x80000000u;
     uint above = a & 0x7FFFFFFFu;

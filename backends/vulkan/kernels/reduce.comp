@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// reduce: folds the states of a query's chunks, in their order, and writes its result. A workgroup
-// has one query: a head of a token.
+// reduce: folds the states of a query's chunks in order and writes the result. A workgroup handles
+// one query: one head of one token.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "call.glsl"
@@ -42,7 +42,7 @@ void main() {
         uint64_t state = state_index(call, token, uint(begin / kChunkPlaces), q_head);
         float top = load_float(call.states, int64_t(state * 2));
         float sum = load_float(call.states, int64_t(state * 2 + 1));
-        // It saw no key. Of scores that are all NaN no top is found either, but their sum is NaN.
+        // The chunk saw no key. If all scores are NaN, the top is -inf as well, but the sum is NaN.
         if (top == kMinusInfinity && sum == 0.0) continue;
         float higher = max(total.top, top);
         float of_total = total.top == kMinusInfinity ? 0.0 : exp_of(total.top - higher);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// rows: whether the rows of an attention call lead outside anything, and which row each query token
-// is of. A workgroup looks at one row.
+// rows: checks that all indices of an attention call's rows are in range, and finds the row of each
+// query token. A workgroup checks one row.
 //
-// All that kernels behind this one read through tables, lengths and masks was looked at here.
+// Everything that later kernels read through tables, lengths and masks is checked here.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "call.glsl"
@@ -12,7 +12,7 @@
 #include "attend_call.glsl"
 #include "sight.glsl"
 
-shared int oldest;  // place that any token of the row sees, sinks aside
+shared int oldest;  // place that any token of the row sees, ignoring sinks
 
 bool check_counts(Arguments call, Row row) {
     if (row.first_token >= 0 && row.end_token >= row.first_token &&
@@ -36,7 +36,7 @@ void check_shared_prefix(Arguments call, Row row) {
     if (!is_so) raise_fault(kFaultSharedPrefix, row.index, ivec4(count, 0, 0, 0));
 }
 
-// False: a token's mask is none.
+// Returns false if a token's mask is invalid.
 bool check_mask(Arguments call, Row row, int token) {
     int word = load_int(call.mask_rows, token);
     if (word < -1) raise_fault(kFaultMaskWord, uint(token), ivec4(word, 0, 0, 0));

@@ -2,9 +2,8 @@
 //
 // sight: which keys of its row a token sees.
 //
-// A key's place is where it lies in its row, 0 first; its position is where its token stands in
-// the text. They differ for new tokens under a mask alone: two drafts for one position lie at two
-// places.
+// A key's place is its index in its row, 0 first; its position is its token's position in the text.
+// They differ only for new tokens under a mask: two drafts for one position lie at two places.
 
 struct Row {
     uint index;
@@ -13,14 +12,14 @@ struct Row {
     int key_count;
 };
 
-// [0, sink_end) and [begin, end), and of these, with a mask, what the mask and the group leave.
+// Keys in [0, sink_end) and [begin, end); with a mask, those that the mask and the group leave.
 struct Sight {
     int sink_end;
     int begin;
     int end;
     int position;
-    int mask_word;  // where the token's bits begin; -1: it has no mask
-    int mask_first;  // the place that bit 0 is about
+    int mask_word;  // index of the token's first mask word; -1: no mask
+    int mask_first;  // the place of bit 0
 };
 
 Row row_at(Arguments call, uint index) {
@@ -59,7 +58,7 @@ Sight sight_of(Arguments call, Row row, int token) {
     sight.begin = oldest_position(call, sight.position);
     if (sight.mask_word >= 0) {
         sight.mask_first = load_int(call.mask_first, row.index);
-        // A new key may stand anywhere.
+        // A new key may have any position.
         sight.begin = clamp(sight.begin, 0, max(0, first_new_place(row)));
         sight.end = row.key_count;
     } else if (has(call, kNotCausal)) {
@@ -80,13 +79,13 @@ bool is_visible(Arguments call, Row row, Sight sight, int place) {
         uint word = load_word(call.mask + uint64_t(int64_t(sight.mask_word) + bit / 32) * 4);
         if ((word >> (bit % 32) & 1u) == 0) return false;
     }
-    if (!has(call, kWindow) && !has(call, kChunked)) return true;  // the mask alone says
+    if (!has(call, kWindow) && !has(call, kChunked)) return true;  // the mask alone decides
     int key = key_position(call, row, place);
     if (key > sight.position) return false;
     return key < call.sink_tokens || key >= oldest_position(call, sight.position);
 }
 
-// May there be a key in [begin, end) that the token sees?
+// True if [begin, end) may contain a key that the token sees.
 bool may_see(Sight sight, int begin, int end) {
     return begin < sight.sink_end || (begin < sight.end && end > sight.begin);
 }

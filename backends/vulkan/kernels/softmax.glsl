@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// softmax: exponential, logarithm and tanh in f32, to a unit or two, the same on every device.
+// softmax: exponential, logarithm and tanh in f32, accurate to one or two ulp, the same on every
+// device.
 //
-// Polynomials are those of Cephes (expf, logf, tanhf), whose coefficients are minimax.
+// The polynomials are those of Cephes (expf, logf, tanhf), with minimax coefficients.
 
 #define kMinusInfinity uintBitsToFloat(0xFF800000u)
 
-// Of x <= 0 or NaN; below -87 nothing is left.
+// For x <= 0 or NaN; the result is 0 below -87.
 float exp_of(float x) {
     if (x < -87.0) return 0.0;
     float n = floor(x * 1.44269504088896341 + 0.5);
@@ -18,7 +19,7 @@ float exp_of(float x) {
     return y * uintBitsToFloat(uint(int(n) + 127) << 23);
 }
 
-// Of a normal number above 0.
+// For normal numbers above 0.
 float log_of(float x) {
     uint bits = floatBitsToUint(x);
     if (bits >= 0x7F800000u) return x;  // an infinity or a NaN has no exponent

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// spirv: the compiled kernels, which glslc made of the .comp files at build time.
+// spirv: the compiled kernels, made by glslc from the .comp files at build time.
 //
 // Threads: any; constant.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace quire::vulkan {
 
-// What every kernel is pushed; kernels/call.glsl says what lies where.
+// Size of the push constants of every kernel; kernels/call.glsl has their layout.
 constexpr uint32_t kPushBytes = 48;
 
 struct Spirv {
@@ -20,7 +20,7 @@ struct Spirv {
     size_t size_bytes;
 };
 
-// Nothing where the build has not the kernel.
+// Empty if the build lacks the kernel.
 Spirv spirv_of(KernelName name);
 
 }  // namespace quire::vulkan

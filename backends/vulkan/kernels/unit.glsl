@@ -3,31 +3,31 @@
 // unit: the queries that one workgroup of an attention kernel computes over one chunk of places,
 // the state of their softmax, and how scores become weights.
 //
-// A unit is up to kQueries queries that read the same keys: heads of a group, and where there are
-// fewer, of several tokens. Keys come in tiles of 64. A query's numbers depend on its own sight
-// alone.
+// A unit is up to kQueries queries that read the same keys: heads of a group and, if those are
+// fewer, of several tokens. Keys come in tiles of 64. A query's numbers depend only on what it
+// sees.
 //
-// REQUIRES: who includes this has said what kQueries is, and of value_scale() what a weight is
-// multiplied by before it is used: its value's scale, or another factor.
+// REQUIRES: the including file has defined kQueries, and value_scale(): the factor of a weight
+// before it is used, such as its value's scale.
 
 const uint kLanesOfQuery = kLanes / kQueries;
 
 shared float weights[kQueries * kLanes];  // of query m and key j at m * kLanes + j; scores at first
-shared uint visible[kLanes];              // of a key: the queries that see it
+shared uint visible[kLanes];              // per key: the queries that see it
 shared float parts[kLanes];
 shared float tops[kQueries];
 shared float sums[kQueries];
 shared float factors[kQueries];
 shared uint any_visible;
 
-// What a unit is about.
+// A unit's queries and chunk.
 struct Unit {
     Row row;
     int first_token;
     uint kv_head;
-    uint first_head;     // of the KV head's group
-    uint heads;          // of each token
-    uint count;          // of queries
+    uint first_head;     // within the KV head's group
+    uint heads;          // per token
+    uint count;          // number of queries
     int chunk_begin, chunk_end;
 };
 
@@ -36,7 +36,7 @@ uint q_head_of(Arguments call, Unit unit, uint m) {
     return unit.kv_head * group_of(call) + unit.first_head + m % unit.heads;
 }
 
-// False: the group has nothing to do.
+// Returns false if the group has nothing to do.
 bool find_unit(Arguments call, out Unit unit, out uint chunk) {
     uint heads = min(group_of(call), kQueries);
     uint slices = (group_of(call) + heads - 1) / heads;
@@ -50,7 +50,8 @@ bool find_unit(Arguments call, out Unit unit, out uint chunk) {
     int row = load_int(call.token_rows, unit.first_token);
     if (row < 0) return false;
     unit.row = row_at(call, uint(row));
-    // A unit begins at multiples of its tokens, counted from the row's, and where a round does.
+    // A unit begins at each multiple of its token count, counted from the row's first token, and at
+    // the start of a round.
     int tokens = int(kQueries / heads);
     int in_row = unit.first_token - unit.row.first_token;
     if (in_row % tokens != 0 && unit.first_token != int(call.first_token)) return false;
@@ -80,7 +81,7 @@ void begin_state() {
     sums[lane()] = 0.0;
 }
 
-// The queries that see the place.
+// The queries that see the place, one bit each.
 uint seen_by(Arguments call, Unit unit, int place) {
     if (place >= unit.chunk_end) return 0;
     uint seen = 0;
@@ -116,7 +117,7 @@ float score_of(Arguments call, Unit unit, uint m, float product, int place) {
     return score - slope * float(abs(position - key));
 }
 
-// Lanes share a query: its scores become weights, and the state learns of them.
+// Several lanes per query turn its scores into weights and update its state.
 void compute_weights() {
     uint m = lane() / kLanesOfQuery;
     uint first = lane() % kLanesOfQuery;
@@ -130,7 +131,7 @@ void compute_weights() {
     top = before;
     for (uint i = 0; i < kLanesOfQuery; ++i) top = max(top, parts[m * kLanesOfQuery + i]);
     barrier();
-    // Scores that are all -inf weigh nothing; -inf - -inf would be NaN.
+    // If all scores are -inf, the weights are 0; -inf - -inf would be NaN.
     float shift = top == kMinusInfinity ? 0.0 : top;
     float sum = 0.0;
     for (uint j = first; j < kLanes; j += kLanesOfQuery) {
@@ -150,7 +151,7 @@ void compute_weights() {
     tops[m] = top;
 }
 
-// The state of a query, by its first lane; the number of that.
+// The query's first lane stores its state; returns the state's index.
 uint64_t store_softmax(Arguments call, Unit unit, uint chunk, uint m) {
     uint64_t state = state_index(call, token_of(unit, m), chunk, q_head_of(call, unit, m));
     if (lane() == 0) {
