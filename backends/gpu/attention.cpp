@@ -23,7 +23,7 @@ bool is_wide(std::initializer_list<int64_t> strides, uint64_t address) {
     return address % kWideBytes == 0;
 }
 
-// How many elements of a row may be loaded at once, as options.
+// Options that say how many elements of a row may be loaded at once.
 uint32_t width_options(const quire_be_pool &pool) {
     uint32_t options = 0;
     if (!is_wide({pool.block_stride, pool.layer_stride, pool.k_head_stride, pool.k_token_stride},

@@ -4,11 +4,9 @@
 //
 // A kernel reads and writes pinned memory in place, many small copies at once; driver copies use
 // dedicated engines but have a cost per copy. Which is faster depends on the GPU, on how it is
-// attached and on the driver, so it is measured (profile.hpp); this file picks the border from the
-// times.
+// attached and on the driver, so it is measured (profile.hpp); this file picks the border.
 //
 // Threads: any; stateless.  Units: sizes and borders are bytes, times milliseconds.
-// Threads: any; nothing is kept.  Units: sizes and borders are bytes, times milliseconds.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// command: one thing submitted to a stream: a launch, a fill, a driver copy, or a signal of or wait
-// for a fence.
+// command: one thing submitted to a stream: a launch, a fill, driver copies, or a fence's
+// signal or wait.
 //
 // A queue that waits for a value not yet signalled keeps its commands (queue.hpp), which then own
 // copies of their arguments.

@@ -48,7 +48,7 @@ struct quire_be_fence {
     uint64_t value = 0;     // known to the host
     uint64_t promised = 0;  // the most that calls on queues will raise it to
     uint64_t enqueued = 0;  // the most that commands given to streams will raise it to
-    uint64_t held = 0;      // commands in queues that streams were not given yet
+    uint64_t held = 0;      // commands still held by queues
     bool is_released = false;
     std::vector<Use> uses;
 

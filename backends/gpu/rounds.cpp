@@ -21,8 +21,7 @@ uint64_t bytes_of_rows(uint64_t query_tokens) {
     return (query_tokens * sizeof(int32_t) + 15) / 16 * 16;
 }
 
-// Decided by the shape alone, never by the batch or the pool's address: bits must not depend on
-// those.
+// Decided by the shape alone: bits must not depend on the batch or the pool's address.
 bool has_fragments(const AttendCall &of) {
     auto becomes_q = [&](uint32_t format) {
         return format == of.q_format || format == kI8 || format == kE4m3 || format == kE5m2;

@@ -23,7 +23,7 @@ namespace quire::gpu {
 
 constexpr uint32_t kLanes = kTilePlaces;
 constexpr uint32_t kQueries = kQueriesPerUnit;
-constexpr uint32_t kMostSlots = kMostValues / kLanes;  // elements of V per thread, at most
+constexpr uint32_t kMostSlots = kMostValues / kLanes;  // V elements per thread, at most
 
 struct AttendShared {
     SharedArray<uint32_t, 1> idle;

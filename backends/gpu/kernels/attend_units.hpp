@@ -261,7 +261,7 @@ QUIRE_DEVICE inline void store_states(const AttendCall &call, FragmentShared<kTe
 struct TileSight {
     bool is_seen;    // by a query of any team; the same for all threads of the block
     bool is_own;     // by a query of this team
-    bool is_ragged;  // not all queries of the team see some key that is seen
+    bool is_ragged;  // not all queries of the team see each seen key
 };
 template <uint32_t kTeams>
 QUIRE_DEVICE inline TileSight look_at_tile(FragmentShared<kTeams> &shared,

@@ -130,8 +130,7 @@ struct MergeCall {
 };
 
 enum WidthOption : uint32_t {
-    kWideK = kFirstOwnOption,         // rows of K are aligned to 16 bytes, their length is a
-                                      // multiple of 4
+    kWideK = kFirstOwnOption,         // rows of K: 16-byte aligned, a multiple of 4 elements
     kWideRows = kFirstOwnOption * 2,  // rows of K and V are aligned to 16 bytes
 };
 

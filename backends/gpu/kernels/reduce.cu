@@ -13,8 +13,7 @@
 namespace quire::gpu {
 
 constexpr uint32_t kReduceThreads = 64;
-constexpr uint32_t kReduceSlots = kMostValues / kReduceThreads;  // elements of V per thread, at
-                                                                 // most
+constexpr uint32_t kReduceSlots = kMostValues / kReduceThreads;  // V elements per thread, at most
 
 struct ReduceShared {
     SharedArray<uint32_t, 1> idle;
