@@ -65,8 +65,7 @@ constexpr unsigned kWaitValueGeq = 0;            // CU_STREAM_WAIT_VALUE_GEQ
 constexpr int kCaptureRelaxed = 2;               // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr int kNotCaptured = 0;                  // CU_STREAM_CAPTURE_STATUS_NONE
 constexpr int kCaptureActive = 1;                // CU_STREAM_CAPTURE_STATUS_ACTIVE
-constexpr int kOldestMajor = 8;                  // lowest compute capability that kernels are
-                                                 // compiled for
+constexpr int kOldestMajor = 8;                  // compute capability that kernels need
 constexpr int kFunctionDynamicShared = 8;        // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned kEventDefault = 0;            // CU_EVENT_DEFAULT: with timing
 constexpr int kOrderStream = 1;                  // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
