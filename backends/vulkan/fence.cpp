@@ -70,12 +70,10 @@ quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t tim
     for (fence->settle(); fence->value < value; fence->settle()) {
         const Mark *mark = fence->find_mark(value);
         if (mark != nullptr) {
-            // Submitted work finishes on its own; a raise by anyone else meanwhile is seen
-            // afterwards.
+            // Submitted work finishes on its own; other raises are seen afterwards.
             if (!device->wait_for(mark->queue, mark->place, deadline, lock)) break;
         } else {
-            // No thread of ours watches the device, so the waiter checks whether a queue has
-            // failed.
+            // We run no thread that watches the device, so the waiter checks for failed queues.
             if (deadline.has_passed()) break;
             deadline.wait(device->changed, lock);
             device->pump();

@@ -154,8 +154,7 @@ const char *Instance::load(PFN_vkGetInstanceProcAddr entry, VkInstance of) {
 }
 
 void Instance::load_device(VkDevice device, VolkDeviceTable *table) const {
-    // Volk uses its global function, which belongs to another loader if the instance is an
-    // engine's.
+    // Volk uses its global function; an engine's instance may come from another loader.
     std::lock_guard lock(process().mutex);
     PFN_vkGetDeviceProcAddr before = ::vkGetDeviceProcAddr;
     ::vkGetDeviceProcAddr = vkGetDeviceProcAddr;

@@ -151,8 +151,7 @@ quire_status Recorder::signal_native(const VkSemaphoreSubmitInfo &info, quire_er
                         "the semaphore would be signalled before they are there: wait for a fence "
                         "behind them first");
         }
-        // Otherwise the engine would submit its wait before the signal, to a VkQueue that then runs
-        // neither.
+        // The engine would submit its wait before our signal; the VkQueue would then run neither.
         if (!queue_->held.empty() && !queue_->has_failed()) {
             return fail(error, QUIRE_E_BUSY,
                         "the queue is held behind a fence that nobody has signalled yet, so the "

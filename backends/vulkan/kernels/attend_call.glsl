@@ -25,7 +25,7 @@ const uint kStaticKScale = 128;
 const uint kStaticVScale = 256;
 const uint kOwnKScale = 512;  // in planes beside the codes
 const uint kOwnVScale = 1024;
-const uint kWideK = 4096;   // rows of K are aligned to 16 bytes, their length is a multiple of 4
+const uint kWideK = 4096;   // rows of K: 16-byte aligned, a multiple of 4 elements
 const uint kWideV = 8192;   // the same for V
 const uint kLatent = 2048;  // V is the beginning of K, and so are its scales
 

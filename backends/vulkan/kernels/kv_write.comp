@@ -52,8 +52,7 @@ void make_turn(Arguments call, int position) {
         uint64_t angle = uint64_t(int64_t(position)) * load_wide(call.turns + i * 8);
         uint64_t shifted = angle + (1ul << 61);
         uint quadrant = uint(shifted >> 62);
-        int rest = int(uint(shifted >> 30) - 0x80000000u);  // within the quadrant, in units of
-                                                            // 2^-32
+        int rest = int(uint(shifted >> 30) - 0x80000000u);  // of the quadrant, in units of 2^-32
         vec2 unit = turned_unit(float(rest) * 3.6572952e-10);  // pi / 2 / 2^32
         if (quadrant == 1) unit = vec2(-unit.y, unit.x);
         if (quadrant == 2) unit = -unit;
