@@ -24,8 +24,8 @@
 //           it to the next caller that wants one: a driver may touch a timeline slightly longer
 //           than it takes to reach its last value, so none is destroyed while the device is open. A
 //           failed queue is reused too, once all of its work that will ever run has run.
-// Closing   the device drops batches that wait for a fence that was not signalled, and their fences
-//           fail.
+// Closing   a device drops its queues' batches that wait for a fence not yet signalled; the fences
+//           that these batches would signal fail.
 // Faults    a kernel that finds an index outside its pool records the batch's place and what it
 //           found. Kernels after it do nothing, fences after it read all ones, and later calls on
 //           the queue report the fault, except signals, which fail their fences. Copies and fills
