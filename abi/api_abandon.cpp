@@ -9,8 +9,8 @@ using namespace quire::abi;
 
 namespace {
 
-// All that was abandoned, linked through the objects: taking note of it takes neither lock nor
-// memory.
+// All abandoned objects, linked through the objects themselves: recording one takes neither a lock
+// nor memory.
 std::atomic<Kept *> g_kept{nullptr};
 
 void write_kept(uint64_t device_bytes, uint64_t host_bytes, uint64_t engine_bytes,
@@ -22,7 +22,8 @@ void write_kept(uint64_t device_bytes, uint64_t host_bytes, uint64_t engine_byte
     write(full, info);
 }
 
-// The instance's objects are one less; and what stays of it uses its allocator and backends.
+// The object no longer counts as a child, but what remains of it uses the instance's allocator and
+// backends.
 void leave_instance(quire_instance *instance) {
     instance->has_abandoned = true;
     --instance->children;

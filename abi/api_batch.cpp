@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exported functions on batches: their life, and the two launches, which take no lock of the cache.
+// Exported functions of batch.h and attention.h. A launch does not take the cache's lock.
 
 #include "abi/cache_call.hpp"
 
@@ -33,14 +33,16 @@ Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out
     return Status{};
 }
 
-// Where a launch goes: the shard on the queue's device, the layer's group, and its place there.
+// Where a launch goes: the shard on the queue's device, the layer's group, and the layer's index
+// among the group's layers there.
 struct Launch {
     uint32_t shard;
     uint32_t group;
     uint32_t layer;
 };
 
-// What both launches check. Without the cache's lock: only what a commit before wrote is read.
+// The checks that both launches share. Takes no lock of the cache: it reads only what an earlier
+// commit wrote.
 Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t layer,
                     Launch *launch) {
     QUIRE_TRY(need(batch, "batch is NULL"));
@@ -52,7 +54,7 @@ Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t
     QUIRE_TRY(cache->lock.check());
     QUIRE_TRY(usable(queue->device));
     QUIRE_TRY(batch->core.check_fresh());
-    // Behind this the cache stays where it is: it is moved only when no step is committed.
+    // From here on the cache stays in place: it migrates only while no step is committed.
     if (!batch->core.committed())
         return fail(QUIRE_E_ARG, "the batch holds no committed, unfinished step with rows");
     launch->shard = cache->shard_on(queue->device);

@@ -9,8 +9,9 @@ namespace {
 
 constexpr const char *kSave = "cache_save_calibration_wait";
 
-// Saves where nothing that measures runs, and else waits for it without the cache's lock. Both in
-// one call on the cache: behind a check of its own, another thread's step could begin.
+// Saves if no work that measures is running, and otherwise waits for it without the cache's lock.
+// The check and the save are one call on the cache: between two calls another thread could begin a
+// step.
 quire_status save(quire_cache *cache, uint8_t *buffer, uint64_t timeout_ns, quire_error *error) {
     uint64_t begin = os::monotonic_ns();
     for (;;) {

@@ -15,7 +15,7 @@ using namespace quire::abi;
 
 namespace {
 
-// A plugin stays loaded when an instance goes, so what it is given is the library's own.
+// A plugin stays loaded after its instance is destroyed, so its callbacks are the library's own.
 void *host_allocate(void *, uint64_t size_bytes, uint64_t alignment) {
     HostAllocator host = default_allocator();
     return host.allocate(host.user, size_bytes, alignment);
@@ -28,7 +28,7 @@ void host_release(void *, void *pointer, uint64_t size_bytes, uint64_t alignment
 
 void host_log(void *, int32_t, const char *, const char *) {}
 
-// What is to be logged once the instance's lock is released: a callback may call back.
+// Messages to log after the instance's lock is released: a log callback may call the library.
 using Said = std::vector<std::string>;
 
 void log_to(const quire_instance *instance, int32_t level, const char *component,
@@ -55,7 +55,7 @@ void look_for_devices(Backend *backend, Said *said) {
     if (!probe(backend)) said->push_back(backend->path + ": " + backend->message);
 }
 
-// Runs the body under the instance's lock, then logs what it said, whatever came of it.
+// Runs the body under the instance's lock, then logs its messages, whether it succeeded or not.
 template <typename Body>
 Status with_backends(quire_instance *instance, Body body) {
     QUIRE_TRY(not_inherited(instance->process));
@@ -69,7 +69,7 @@ Status with_backends(quire_instance *instance, Body body) {
     return status;
 }
 
-// is_given: the device is the caller's own, so what the backend finds does not count.
+// is_given: the caller supplies the device, so the devices that the backend finds do not count.
 Backend *choose_backend(quire_instance *instance, const char *name, bool is_given, Said *said) {
     for (const auto &backend : instance->backends) {
         if (name != nullptr && backend->name != name) continue;
@@ -105,7 +105,7 @@ Status no_backend(const quire_instance *instance, const char *name, quire_error 
     return fail(QUIRE_E_BACKEND, nullptr);
 }
 
-// What the backend says of the device, refused when it cannot be so.
+// The device's properties as the backend reports them; impossible values are refused.
 Status ask_props(const Device &device, quire_be_device_props *out, quire_error *error) {
     quire_be_device_props props{};
     props.struct_size = sizeof props;

@@ -7,14 +7,14 @@
 
 namespace {
 
-// What the caller asked for, and what becomes of it.
+// The caller's request, and the state of the migration.
 struct Move {
     quire_migrate_desc desc;
     ShardRange ranges[kMaxShards];
     std::vector<quire_device *> devices;
     std::unique_ptr<Migration> migration;
     bool begun = false;
-    DeviceStay stay;  // on `devices`, which are the cache's once it was moved
+    DeviceStay stay;  // on `devices`, which after the move are the ones that the cache left
     Kept kept;
 
     MigrateTarget target() const { return MigrateTarget{desc, ranges}; }
@@ -41,7 +41,7 @@ Status read_move(quire_cache *cache, const quire_migrate_desc *desc, const quire
     return Status{};
 }
 
-// Begins where nothing of the cache runs, and else waits for it without the cache's lock.
+// Begins once no work of the cache is running. If `waits`, waits for that without the cache's lock.
 quire_status begin(const char *function, quire_cache *cache, Move *move, bool waits,
                    uint64_t timeout_ns, quire_error *error) {
     uint64_t start = os::monotonic_ns();
@@ -66,11 +66,11 @@ quire_status begin(const char *function, quire_cache *cache, Move *move, bool wa
     }
 }
 
-// Without the lock: meanwhile others may ask what the cache holds, but not change it.
+// Runs without the lock: meanwhile other threads may query the cache but not change it.
 quire_status carry_out(const char *function, quire_cache *cache, Move *move, quire_error *error) {
     Status copied;
     quire_status status = guard(function, error, [&](quire_error *sink) -> Status {
-        copied = fail(QUIRE_E_INTERNAL, nullptr);  // should anything unwind
+        copied = fail(QUIRE_E_INTERNAL, nullptr);  // stays if anything unwinds
         return copied = cache->core.copy(move->migration.get(), sink);
     });
     quire_status ended =
@@ -87,7 +87,7 @@ quire_status carry_out(const char *function, quire_cache *cache, Move *move, qui
     return status < 0 ? status : ended;
 }
 
-// A device may still read what the cache leaves, or write what it was to get.
+// A device may still read what the cache left or write to its target, so neither is freed.
 Status give_up(std::unique_ptr<Move> move) {
     keep_for_ever(&move->kept);
     move->stay.end();
@@ -109,7 +109,7 @@ quire_status migrate(const char *function, quire_cache *cache, const quire_migra
     bool is_told =
         status == QUIRE_OK || status == QUIRE_S_NO_BLOCKS || status == QUIRE_S_INCOMPLETE;
     if (is_told) write(move->migration->info, info);
-    // What the cache left is given back here, and a backend may do anything then.
+    // This frees what the cache left, and a backend may do anything then.
     quire_status freed = guard(function, error, [&](quire_error *) -> Status {
         if (move->begun && cache->lock.is_abandoned()) return give_up(std::move(move));
         move.reset();

@@ -20,7 +20,7 @@ Status create_fence(const Device &device, uint64_t value, quire_be_fence **out, 
     return Status{};
 }
 
-// Is [offset, offset + size) inside the memory?
+// True if [offset, offset + size_bytes) lies inside the memory.
 bool inside(const quire_memory *memory, uint64_t offset, uint64_t size_bytes) {
     return offset <= memory->size_bytes && size_bytes <= memory->size_bytes - offset;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exported functions of step.h, batch.h and attention.h.
+// Exported functions of step.h.
 
 #include "abi/cache_call.hpp"
 #include "abi/step_options.hpp"
@@ -11,7 +11,7 @@ Status make_list(const quire_step_item *items, uint32_t item_count, uint32_t ite
                  const quire_token *tokens, uint32_t token_count, quire_step_result *results,
                  uint32_t result_stride, ItemList *out) {
     QUIRE_TRY(check_array(items, item_count, item_stride));
-    // Results of a newer layout: what is beyond the known fields stays as it is.
+    // Results of a newer layout are accepted: bytes past the known fields stay as they are.
     if (item_count != 0 &&
         (results == nullptr || result_stride < sizeof(quire_step_result) ||
          result_stride % 4 != 0 || reinterpret_cast<uintptr_t>(results) % 4 != 0)) {

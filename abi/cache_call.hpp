@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // cache_call: an exported function on a cache: guarded, serialised, refused in a forked child.
-// deciding_call: one that decides what is in the cache; a follower has no such.
-// changing_call: one of those that changes it whether or not a step is open; not while it moves.
-// lasting_call: one that still works on a cache which a broken invariant stopped.
+//
+// deciding_call: one that decides what the cache holds; refused on a follower.
+// changing_call: one that changes the cache, with or without an open step; refused while it moves.
+// lasting_call: one that still works on a cache that was stopped by a broken invariant.
 #pragma once
 
 #include "abi/objects.hpp"

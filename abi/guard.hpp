@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// guard: the wall around every exported function: nothing unwinds past it, and a failure becomes a
-// quire_error in words.
+// guard: wraps every exported function: nothing unwinds past it, and a failure becomes a
+// quire_error with a message.
 //
 // Threads: any.
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace quire::abi {
 
-// Where a backend's own words go. Only what is needed is initialised: it lives on the stack of hot
-// calls.
+// Holds the backend's own message. Only what is needed is initialised, because it lives on the
+// stack of hot calls.
 struct ErrorSink {
     quire_error error;
 
@@ -28,17 +28,18 @@ struct ErrorSink {
     }
 };
 
-// The unwinder that is linked into this library fills its table of register sizes when it first
-// walks a stack. What a plugin or a callback throws comes with an unwinder of its own, and our
-// handlers would meet it with an empty table, which ends the process. So: once before either runs.
+// The unwinder linked into this library fills its table of register sizes when it first walks a
+// stack. An exception thrown by a plugin or a callback brings an unwinder of its own, and our
+// handlers would then run with an empty table, which ends the process. So call this once before
+// either runs.
 void wake_unwinder();
 
 // Writes the caller's error: function name, the status's text, the backend's words.
 void report(const char *function, const Status &status, const ErrorSink &sink, quire_error *out);
 
-// From now on a broken invariant is thrown, to the guard of the call that met it.
+// From now on a broken invariant is thrown to the guard of the call that met it.
 void throw_broken_invariants();
-// What broke, in the library's words.
+// Writes what broke into `error` and returns QUIRE_E_INTERNAL.
 Status broken(const BrokenInvariant &what, quire_error *error);
 
 template <typename Body>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heap: the library's own host allocator, used when the instance brings none: mimalloc, compiled
-// in.
+// heap: the library's own host allocator, used when the instance supplies none: mimalloc, compiled
+// in, or the system's allocator in sanitized builds.
 #pragma once
 
 #include "core/host_memory.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mimalloc behind the default host allocator and behind new and delete of this library alone: the
-// symbols are hidden, so that the process's own malloc stays what it is.
+// mimalloc as the default host allocator and as new and delete of this library alone: the symbols
+// are hidden, so the process keeps its own malloc.
 
 #include <mimalloc.h>
 
@@ -14,7 +14,7 @@ namespace quire::abi {
 
 namespace {
 
-constexpr uint64_t kLargeBytes = uint64_t{8} << 20;  // tables of a large cache, used all over
+constexpr uint64_t kLargeBytes = uint64_t{8} << 20;  // a large cache's tables, used throughout
 
 void *allocate(void *, uint64_t size_bytes, uint64_t alignment) {
     if (size_bytes > os::physical_memory()) return nullptr;
@@ -35,7 +35,7 @@ HostAllocator default_allocator() { return HostAllocator{allocate, release, null
 
 namespace {
 
-// mimalloc is C: its own mi_new cannot throw, and ends the process instead.
+// mimalloc is C: its own mi_new cannot throw and ends the process instead.
 void *or_throw(void *memory) {
     if (memory == nullptr) [[unlikely]]
         throw std::bad_alloc();

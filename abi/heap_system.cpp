@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The system's allocator, in sanitized builds: the sanitizer finds errors in its own memory only.
+// The system's allocator, for sanitized builds: a sanitizer finds errors only in its own memory.
 
 #include <cstdlib>
 

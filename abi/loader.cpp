@@ -15,14 +15,14 @@ constexpr const char *kSuffix = ".so";
 constexpr uint32_t kSmallestTable = offsetof(quire_backend_api, device_open);
 constexpr uint32_t kLargestTable = 4096;
 constexpr size_t kNameCapacity = 32;
-constexpr uint32_t kMostDevices = 1024;  // more is a count that was never written
+constexpr uint32_t kMostDevices = 1024;  // a larger count was never written
 
 void refuse(Backend *backend, quire_status status, const std::string &why) {
     backend->status = status;
     backend->message = why;
 }
 
-// What the file's name says, for one that does not load.
+// The name that the file name implies, for a backend that does not load.
 std::string name_of(const std::string &path) {
     std::string name = path.substr(path.rfind('/') + 1);
     if (name.starts_with(kPrefix)) name = name.substr(std::strlen(kPrefix));
@@ -35,7 +35,7 @@ std::string bounded(const char *text, size_t capacity) {
     return text != nullptr ? std::string(text, strnlen(text, capacity)) : std::string();
 }
 
-// Calls the plugin's code at load: an exception stops here.
+// Calls the plugin's code during loading; an exception stops here.
 template <typename Call>
 quire_status contained(const char *what, std::string *why, Call &&call) {
     ErrorSink sink;
@@ -61,7 +61,7 @@ quire_status contained(const char *what, std::string *why, Call &&call) {
     return status;
 }
 
-// A name is shown to people and names files: nothing but what a file name may have is in it.
+// A name is shown to people and names files, so it holds only characters that a file name may have.
 const char *wrong_name(const char *name) {
     if (name == nullptr || name[0] == '\0') return "its table has no name";
     size_t length = strnlen(name, kNameCapacity);
@@ -74,12 +74,12 @@ const char *wrong_name(const char *name) {
     return nullptr;
 }
 
-// Copies the table, zero-extended to the length that this library knows, before anything of it is
-// looked at: the plugin's own may change.
+// Copies the table, zero-extended to the length that this library knows, before any of it is read:
+// the plugin may change its own.
 bool copy_table(Backend *backend, const quire_backend_api *table) {
     uint32_t size = 0;
     if (table != nullptr) std::memcpy(&size, table, sizeof size);
-    // Whole slots, and no size that only garbage has.
+    // Only whole slots, and no size that only garbage would have.
     if (size < kSmallestTable || size > kLargestTable || size % sizeof(void *) != 0) return false;
     std::memcpy(&backend->api, table, std::min<size_t>(size, sizeof backend->api));
     backend->api.struct_size = size;
@@ -105,7 +105,7 @@ void adopt_table(Backend *backend, const quire_backend_api *table) {
     const char *wrong = wrong_name(api.name);
     if (wrong != nullptr) return refuse(backend, QUIRE_E_BACKEND, wrong);
     backend->name = api.name;
-    api.name = backend->name.c_str();  // from here on nothing reads the plugin's
+    api.name = backend->name.c_str();  // from here on nothing reads the plugin's own
     backend->version = bounded(api.version, kNameCapacity - 1);
     if (api.probe == nullptr) {
         return refuse(backend, QUIRE_E_BACKEND, "its table has no probe function");

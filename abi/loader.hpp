@@ -5,8 +5,8 @@
 // Searched: the instance's own path, the environment's QUIRE_PLUGIN_PATH, quire/backends-0 beside
 // libquire, and the compiled-in directory. The first backend of a name wins.
 //
-// A backend is asked for its devices when somebody wants to know: a driver may take a tenth of a
-// second to look, and who opens a device of one backend has nothing to do with the others.
+// A backend is asked for its devices only when a caller needs to know: a driver may take a tenth of
+// a second to look, and opening a device of one backend does not depend on the others.
 //
 // Threads: the caller holds the instance's mutex.
 #pragma once
@@ -17,11 +17,11 @@ namespace quire::abi {
 
 void discover(quire_instance *instance, const char *plugin_path);
 
-// Counts the backend's devices, the first time. False: it failed at that just now, and is refused
-// from now on.
+// Counts the backend's devices on the first call. False: this call failed to, and the backend is
+// refused from now on.
 bool probe(Backend *backend);
 
-// Loads one file and appends it to the list, whether it could be used or not.
+// Loads one file and appends it to the list, whether it is usable or not.
 Backend *load_backend(quire_instance *instance, const char *path);
 
 }  // namespace quire::abi

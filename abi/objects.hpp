@@ -2,8 +2,8 @@
 //
 // objects: what the opaque pointers of the consumer ABI point to, and their locks.
 //
-// A parent counts its children and refuses to go while it has any. Objects are made with new, which
-// within libquire is mimalloc's; the core's memory goes through the instance's allocator.
+// A parent counts its children and cannot be destroyed while it has any. Objects are made with new,
+// which inside libquire is mimalloc's; the core's memory goes through the instance's allocator.
 //
 // Threads: an instance's backends are guarded by its mutex, a cache by its own; the rest is
 // constant once made, or atomic.
@@ -22,27 +22,28 @@
 
 namespace quire::abi {
 
-// A candidate that was found: loaded, or with the reason why not.
+// A candidate that was found: loaded, or with the reason why it is not.
 struct Backend {
     std::string path;
-    quire_backend_api api{};  // our own copy, as long as we know it
+    quire_backend_api api{};  // our copy, up to the size that we know
     quire_status status = QUIRE_OK;
     std::string message;
     std::string name;
     std::string version;
     bool is_probed = false;
-    uint32_t device_count = 0;  // once probed
+    uint32_t device_count = 0;  // valid once probed
     std::atomic<uint32_t> open_devices{0};
 };
 
-// In an object that was abandoned: it is never freed, and leak checkers see that it is meant so.
+// In every object that can be abandoned. An abandoned object is never freed; the list keeps it
+// reachable, so leak checkers see that this is intended.
 struct Kept {
     Kept *next = nullptr;
 };
 void keep_for_ever(Kept *kept);
 
-// Held while a call runs; refuses a thread that holds it already, which is one in a callback, and
-// everybody once the object was abandoned.
+// Held while a call runs. Refuses a thread that holds it already (it is in a callback), and every
+// caller once the object was abandoned.
 class CallLock {
  public:
     Status enter() {
@@ -72,9 +73,9 @@ class CallLock {
     std::atomic<uintptr_t> owner_{0};
 };
 
-// An object of the parent is no forked child's: a thread that is not here any more may have been in
-// the midst of a call on it, and holds its lock for ever. process: os::process_number() when it was
-// made. Before any lock.
+// A forked child cannot use an object of its parent: a thread that does not exist in the child may
+// have been in the middle of a call on it and then holds its lock for ever. Check this before
+// taking any lock. process: os::process_number() when the object was made.
 inline Status not_inherited(uint64_t process) {
     if (process == os::process_number()) [[likely]]
         return Status{};
@@ -98,9 +99,9 @@ struct quire_instance {
     void *log_user = nullptr;
     std::mutex mutex;
     std::vector<std::unique_ptr<quire::abi::Backend>> backends;
-    std::vector<std::string> searched;  // directories, for the words when nothing was found
+    std::vector<std::string> searched;  // directories, for the message when nothing was found
     std::atomic<uint32_t> children{0};
-    std::atomic<bool> has_abandoned{false};  // what was abandoned uses it for ever
+    std::atomic<bool> has_abandoned{false};  // abandoned children use it for ever
     quire::abi::Kept kept;
     const quire_host_info *host_info = nullptr;
     uint64_t process = quire::os::process_number();
@@ -108,11 +109,11 @@ struct quire_instance {
 
 namespace quire::abi {
 
-// A queue, fence or memory, as its device lists it: one that is abandoned keeps them.
+// A queue, fence or memory in its device's list: an abandoned device keeps them.
 struct DevicePart {
     DevicePart *previous = nullptr;
     DevicePart *next = nullptr;
-    quire_queue *queue = nullptr;  // if it is one
+    quire_queue *queue = nullptr;  // set if it is a queue
 };
 
 }  // namespace quire::abi
@@ -121,7 +122,7 @@ struct quire_device {
     quire::Device core;
     quire_instance *instance = nullptr;
     quire::abi::Backend *backend = nullptr;
-    std::mutex parts_mutex;  // `parts`; no backend is called in it
+    std::mutex parts_mutex;  // guards `parts`; no backend is called under it
     quire::abi::DevicePart *parts = nullptr;
     quire::abi::Kept kept;
 
@@ -135,7 +136,7 @@ struct quire_device {
     }
     void remove(quire::abi::DevicePart *part) {
         --core.children;
-        if (quire::os::forked()) return;  // a thread of the parent's may have the lock for ever
+        if (quire::os::forked()) return;  // a thread of the parent may hold the lock for ever
         std::lock_guard<std::mutex> lock(parts_mutex);
         (part->previous != nullptr ? part->previous->next : parts) = part->next;
         if (part->next != nullptr) part->next->previous = part->previous;
@@ -161,13 +162,13 @@ struct quire_fence {
 
 namespace quire::abi {
 
-// For calls that give something back, in a forked child too.
+// For calls that release something; they are allowed in a forked child too.
 inline Status check_kept(const quire_device *device) {
     if (!device->core.is_abandoned()) [[likely]]
         return Status{};
     return fail(QUIRE_E_STALE, "the device was abandoned");
 }
-// For all others on a device and its parts.
+// For all other calls on a device and its parts.
 inline Status usable(const quire_device *device) {
     QUIRE_TRY(not_forked());
     return check_kept(device);
@@ -196,23 +197,24 @@ struct quire_cache {
     quire::abi::CallLock lock;
     quire::Cache core;
     quire_instance *instance = nullptr;
-    std::vector<quire_device *> devices;  // of the shards; others once the cache was migrated
-    bool on_devices = false;              // for ever; else it keeps books only
-    uint64_t process = 0;                 // its instance's
-    std::mutex devices_mutex;  // `devices`, against abandoning; no backend is called in it
-    // Bytes that devices hold for it. Written under the lock; an abandon reads them without it.
+    std::vector<quire_device *> devices;  // of the shards; a migration changes them
+    bool on_devices = false;  // constant; false: it keeps books only
+    uint64_t process = 0;  // that of its instance
+    std::mutex devices_mutex;  // guards `devices` against an abandon; no backend is called under it
+    // Bytes that devices hold for the cache. Written under the lock; an abandon reads them without
+    // it.
     std::atomic<uint64_t> device_bytes{0};
     std::atomic<uint64_t> host_bytes{0};
     quire::abi::Kept kept;
 
-    // REQUIRES: the lock, or that no other thread knows the cache yet.
+    // REQUIRES: the lock is held, or no other thread knows the cache yet.
     void note_memory(const quire::DeviceMemory &beside = {}) {
         quire::DeviceMemory memory = core.memory();
         device_bytes = memory.device_bytes + beside.device_bytes;
         host_bytes = memory.host_bytes + beside.host_bytes;
     }
 
-    // The shard that is on the device, or as many as there are.
+    // The shard on the device; the number of shards if no shard is there.
     uint32_t shard_on(const quire_device *device) const {
         uint32_t shard = 0;
         while (shard < devices.size() && devices[shard] != device) ++shard;
@@ -222,7 +224,7 @@ struct quire_cache {
 
 namespace quire::abi {
 
-// A cache's being on devices, which a device that is to be abandoned asks for.
+// A cache's presence on its devices; a device checks it before it is abandoned.
 class DeviceStay {
  public:
     DeviceStay() = default;
@@ -230,7 +232,7 @@ class DeviceStay {
     DeviceStay(const DeviceStay &) = delete;
     DeviceStay &operator=(const DeviceStay &) = delete;
 
-    // devices: lives for as long.
+    // devices: must live as long as this object.
     Status begin(const std::vector<quire_device *> &devices) {
         devices_ = &devices;
         for (quire_device *device : devices) {
@@ -239,9 +241,9 @@ class DeviceStay {
         }
         return Status{};
     }
-    // It lasts beyond this object: the cache has it now.
+    // The presence outlasts this object: the cache owns it now.
     void last() { count_ = 0; }
-    // The cache took over these devices, and left those that are now in their place.
+    // The cache took over the devices; the array now holds `count` others, which the cache left.
     void hand_over(size_t count) { count_ = count; }
     void end() {
         while (count_ > 0) (*devices_)[--count_]->core.leave();

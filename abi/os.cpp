@@ -27,7 +27,7 @@ namespace {
 // One page that the kernel zeroes in a forked child (MADV_WIPEONFORK); its first word is the
 // process's number.
 std::atomic<uint64_t *> g_process_page{nullptr};
-std::atomic<uint64_t> g_process_count{0};   // a child has its parent's
+std::atomic<uint64_t> g_process_count{0};  // a child has its parent's
 std::atomic<uint64_t> g_device_process{0};  // the process that opened a device
 
 uint64_t *map_process_page() {
@@ -47,8 +47,8 @@ uint64_t *map_process_page() {
     return expected;
 }
 
-// Where a user has a group of his own, of the same number, tools let that group write. Any other
-// group is others.
+// Where a user has a group of the same number, tools let that group write. Any other group counts
+// as others.
 bool others_write(const struct stat &info) {
     bool own_group = info.st_gid == info.st_uid;
     return (info.st_mode & S_IWOTH) != 0 || ((info.st_mode & S_IWGRP) != 0 && !own_group);
@@ -56,9 +56,10 @@ bool others_write(const struct stat &info) {
 
 bool another_users(const struct stat &info) { return info.st_uid != 0 && info.st_uid != geteuid(); }
 
-// Why a directory, of a path without links, lets others put another file there; or nullptr.
-// Of a parent the owner is believed: a checkout that is mounted into a container has a stranger's.
-// In a sticky one (/tmp) others cannot replace what is not theirs, so it does as a parent only.
+// Why others can put another file into a directory, given by a path without links; nullptr if they
+// cannot. The owner of a parent directory is trusted: a checkout mounted into a container has a
+// stranger as its parents' owner. In a sticky directory (/tmp) others cannot replace what is not
+// theirs, so it is accepted, but only as a parent.
 const char *distrust_directory(const std::string &directory) {
     struct stat info;
     if (stat(directory.c_str(), &info) != 0) return std::strerror(errno);
@@ -76,7 +77,7 @@ const char *distrust_directory(const std::string &directory) {
     return nullptr;
 }
 
-// Why a file must not be loaded, or nullptr. `path` has no links in it.
+// Why a file must not be loaded, or nullptr. `path` contains no links.
 const char *distrust(const std::string &path) {
     struct stat info;
     if (lstat(path.c_str(), &info) != 0) return std::strerror(errno);
@@ -88,8 +89,9 @@ const char *distrust(const std::string &path) {
     return distrust_directory(slash != 0 ? path.substr(0, slash) : "/");
 }
 
-// The path without links in its directories: what is judged is then what is loaded, for nobody but
-// its owner can change any part of it. The file itself may not be a link. Or why not.
+// Resolves the links in the path's directories, so that the file that is checked is the file that
+// is loaded: only its owner can change any part of the result. The file itself may not be a link.
+// Returns why it failed, or nullptr.
 const char *resolve(const char *path, std::string *out) {
     if (path[0] != '/') return "the path is not absolute";
     struct stat info;
@@ -185,7 +187,7 @@ uint64_t process_number() {
     uint64_t known = number.load(std::memory_order_relaxed);
     if (known != 0) [[likely]]
         return known;
-    // The count goes on from the parent's, so that no ancestor has the number.
+    // The count continues from the parent's, so no ancestor has the number.
     uint64_t fresh = ++g_process_count;
     return number.compare_exchange_strong(known, fresh) ? fresh : known;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// shard_list: an array of quire_shard_desc as the core takes it, and the devices that it names.
+// shard_list: converts an array of quire_shard_desc for the core, and lists the devices it names.
 #pragma once
 
 #include "abi/objects.hpp"
 
 namespace quire::abi {
 
-// One range a shard, and its device. ranges: [kMaxShards].
+// Writes one range and one device per shard. ranges: [kMaxShards].
 inline Status read_shards(const quire_shard_desc *shards, uint32_t count, uint32_t stride,
                           ShardRange *ranges, std::vector<quire_device *> *devices) {
     if (count > kMaxShards) {

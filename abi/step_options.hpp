@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// step_options: a step's description as the core takes it: its queues are those of the shards.
+// step_options: converts a step's description for the core; its queues must be those of the shards.
 #pragma once
 
 #include "abi/objects.hpp"

@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kLargestStruct =
     4096;  // a struct_size beyond it is garbage, not a newer version
 
-// Every struct begins alike.
+// Every struct begins with these fields.
 struct Head {
     uint32_t struct_size;
     uint32_t flags;
@@ -50,7 +50,7 @@ Status check_chain(const quire_chain *next) {
         QUIRE_TRY(check_chained(*one));
         for (size_t i = 0; i < std::size(kChained); ++i) {
             if (kChained[i]->type != one->struct_type) continue;
-            // So one that bites its tail has an end too.
+            // This also ends a chain that loops back into itself.
             if (is_there[i]) return fail(QUIRE_E_STRUCT, kChained[i]->twice_text);
             is_there[i] = true;
         }
@@ -67,7 +67,7 @@ bool copy_chained(const ChainRule &rule, const quire_chain *next, void *out) {
     uint32_t known = one->struct_size < rule.size ? one->struct_size : rule.size;
     std::memset(out, 0, rule.size);
     std::memcpy(out, one, known);
-    // Whoever gets the copy is given this one alone.
+    // The copy stands alone, without the rest of the chain.
     static_cast<quire_chain *>(out)->struct_size = rule.size;
     static_cast<quire_chain *>(out)->next = nullptr;
     return true;

@@ -2,10 +2,11 @@
 //
 // structs: the rules of base.h for every struct that crosses the boundary, from one table.
 //
-// read() gives the library its own full copy: shorter structs are filled up with zeros, longer ones
-// are accepted when what is beyond is zero, unknown flags, `next` and reserved fields are refused.
-// After it no code needs to ask how large the caller's struct was. Where a struct takes extensions,
-// it has checked those of its chain, and find_chained() copies one.
+// read() gives the library its own full copy: shorter structs are padded with zeros, longer ones
+// are accepted if the bytes past the known fields are zero, and unknown flags, `next` and reserved
+// fields are refused. After that no code needs to ask how large the caller's struct was. For a
+// struct that takes extensions, read() has checked those in its chain, and find_chained() copies
+// one.
 //
 // Threads: any.
 #pragma once
@@ -19,7 +20,7 @@
 
 namespace quire::abi {
 
-// Where a reserved field lies; size 0 = none.
+// Where a reserved field lies; size 0: the struct has no such field.
 struct ReservedField {
     uint32_t offset;
     uint32_t size_bytes;
@@ -104,7 +105,7 @@ QUIRE_INPUT_RULES(QUIRE_RULE)
 QUIRE_OUTPUT_RULES(QUIRE_RULE)
 #undef QUIRE_RULE
 
-// An extension, a struct of a chain; the texts name it.
+// An extension, which is a struct in a chain; the texts name it.
 struct ChainRule {
     uint32_t type;
     uint32_t first_size;
@@ -132,7 +133,7 @@ struct ChainOf;
 QUIRE_CHAINED(quire_vulkan_device, QUIRE_STRUCT_VULKAN_DEVICE, 112)
 #undef QUIRE_CHAINED
 
-// An array's elements, which have no head; the texts name the type.
+// The elements of an array, which have no head; the texts name the type.
 struct ArrayRule {
     uint32_t size;
     uint32_t alignment;
@@ -161,19 +162,20 @@ QUIRE_ARRAY(quire_token_span)
 QUIRE_ARRAY(quire_step_item)
 #undef QUIRE_ARRAY
 
-// A native object, which has no head: its reserved field. NULL is the caller's to judge.
+// Checks the reserved field of a native object, which has no head. NULL is for the caller to judge.
 Status check_native(const quire_native *native);
 
 Status read_struct(const StructRule &rule, const void *in, void *out);
 Status check_output(const StructRule &rule, const void *out);
-// Copies the struct of that type; false: the chain has none. REQUIRES: read_struct() checked it.
+// Copies the struct of that type; false: the chain has none. REQUIRES: read_struct() checked the
+// chain.
 bool copy_chained(const ChainRule &rule, const quire_chain *next, void *out);
 
-// Checks an array of headless elements: pointer, stride, alignment, and that bytes of an element
-// beyond the known ones are zero.
+// Checks an array of headless elements: pointer, stride, alignment, and that the bytes of each
+// element past the known fields are zero.
 Status check_array(const ArrayRule &rule, const void *array, uint32_t count, uint32_t stride);
 
-// An argument that may not be NULL; `text` says which it is.
+// Checks an argument that may not be NULL; `text` names it.
 inline Status need(const void *pointer, const char *text) {
     if (pointer != nullptr) [[likely]]
         return Status{};
@@ -200,7 +202,7 @@ Status check_output(const T *out) {
     return check_output(RuleOf<T>::value, out);
 }
 
-// Writes `full` into the caller's struct, up to the caller's size; of its head only the flags.
+// Writes `full` into the caller's struct, up to the caller's size; only the flags of its head.
 // REQUIRES: check_output().
 template <typename T>
 void write(const T &full, T *out) {

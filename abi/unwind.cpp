@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// unwind: what the static unwinder asks of the C library, answered for every glibc from 2.34 on.
+// unwind: what the static unwinder needs from the C library, provided for every glibc from 2.34 on.
 //
-// Shipped objects link libgcc_eh, so that they need nothing but libc and libm. Where glibc has
-// _dl_find_object (2.35), libgcc_eh is built to call it, and the object would not load on 2.34; so
-// this definition takes its place in the object: hidden, for the process's own stays what it is. It
-// answers from dl_iterate_phdr, which every glibc has; slower, and only exceptions come here.
+// Shipped objects link libgcc_eh, so that they need only libc and libm. Where glibc has
+// _dl_find_object (2.35), libgcc_eh is built to call it, and the object would not load on 2.34. So
+// this definition replaces it inside the object; it is hidden, so the process keeps its own. It
+// answers from dl_iterate_phdr, which every glibc has; that is slower, but only exceptions come
+// here.
 //
 // Invariants: an answer names the unwind table of the loaded object that holds the address, as
 // glibc's manual documents struct dl_find_object; -1 when no object with a table does.
