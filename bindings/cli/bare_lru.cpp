@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kNone = 0xFFFFFFFF;
 
-// A pool of `capacity` blocks, each under a 64-bit name.
+// A pool of `capacity` blocks, each identified by a 64-bit name.
 class Lru {
  public:
     explicit Lru(uint32_t capacity) : entries_(capacity) {
@@ -38,7 +38,7 @@ class Lru {
         held_.push_back(i);
     }
 
-    // The request is over: its blocks age, the tail first.
+    // The request is over: its blocks enter the list by age, the tail first.
     void release() {
         for (size_t k = held_.size(); k-- > 0;) {
             uint32_t i = held_[k];

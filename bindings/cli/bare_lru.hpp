@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bare_lru: what a replay costs at the least: blocks known by a number, a hash table, one list by
-// age; no tokens, no steps, no verification. Only a yardstick for `quire replay --baseline`.
+// bare_lru: the least that a replay can cost: blocks known by a number, a hash table, one list by
+// age; no tokens, no steps, no verification. Serves only as a yardstick for `quire replay
+// --baseline`.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace quire::cli {
 
-// CPU seconds, the hits in tokens counted into *hit_tokens.
+// Returns CPU seconds; *hit_tokens receives the hits in tokens.
 double run_bare_lru(const Trace &trace, uint32_t blocks, uint32_t block_tokens,
                     uint64_t *hit_tokens);
 

@@ -34,7 +34,7 @@ Bytes read_file(const std::string &path) {
     return bytes;
 }
 
-// Under another name first: OUT may be one of the files, and is never half written.
+// Writes under another name first: OUT may be one of the inputs, and must never be half written.
 void write_file(const std::string &path, const Bytes &bytes) {
     std::string part = path + ".part";
     std::ofstream out(part, std::ios::binary | std::ios::trunc);
@@ -48,7 +48,7 @@ void write_file(const std::string &path, const Bytes &bytes) {
     throw Failure(path + " cannot be written: " + why, kFailed);
 }
 
-// A refusal names the file it is about.
+// The error names the file that was refused.
 void check_file(quire_status status, const std::string &path, const Error &error) {
     if (status < 0) throw Failure(path + ": " + error.message, kUsage);
 }

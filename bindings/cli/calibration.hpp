@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// calibration: what a file of measured magnitudes holds, and several made one; the library reads
-// and merges them.
+// calibration: shows what a file of measured magnitudes holds, and merges several into one. The
+// library reads and merges the files.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace quire::cli {
 
 struct CalibrationOptions {
     std::vector<std::string> files;
-    std::string merged;  // the file to write; empty: none
+    std::string merged;  // the file to write; empty: write none
     bool json = false;
 };
 

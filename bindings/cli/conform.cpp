@@ -35,7 +35,7 @@ bool is_path(const std::string &backend) {
     return backend.find('/') != std::string::npos || backend.ends_with(".so");
 }
 
-// The file that the library would load for a name.
+// The file that the library would load for this name.
 std::string find_backend(const std::string &name) {
     Instance instance;
     Error error;

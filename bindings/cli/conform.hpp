@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// conform: the conformance suite on a backend. The suite is a program of its own, which is there
-// where GoogleTest was; this finds the backend as the library would, and the program beside the
-// command, and becomes it.
+// conform: runs the conformance suite on a backend. The suite is a separate program, which exists
+// only where GoogleTest was found. This code finds the backend as the library would, finds the
+// program in the installed tree, and replaces the process with it.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,12 +13,12 @@ namespace quire::cli {
 
 struct ConformOptions {
     std::string backend = "cpu";      // a name, or the path of a plugin
-    std::vector<std::string> passed;  // on to the suite, which checks them
+    std::vector<std::string> passed;  // passed on to the suite, which checks them
 };
 
 void add_conform_options(CLI::App *app, ConformOptions *options);
 
-// Returns only by throwing.
+// Never returns normally: it becomes the suite, or throws.
 [[noreturn]] void conform(const ConformOptions &options);
 
 }  // namespace quire::cli

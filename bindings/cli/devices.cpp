@@ -18,7 +18,7 @@ nlohmann::ordered_json describe_device(quire_instance *instance, const char *bac
     auto desc = described<quire_device_desc>();
     desc.backend = backend;
     desc.index = index;
-    desc.flags = QUIRE_DEVICE_FAST_16BIT;  // to see what it would bring
+    desc.flags = QUIRE_DEVICE_FAST_16BIT;  // to report whether the device offers it
     nlohmann::ordered_json out;
     out["index"] = index;
     quire_device *device = nullptr;

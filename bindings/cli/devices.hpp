@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// devices: every backend that was found, and for each that did not load, where it was and why not.
+// devices: lists every backend found, and for each that did not load, where it is and why not.
 #pragma once
 
 namespace quire::cli {

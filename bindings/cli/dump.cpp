@@ -21,7 +21,7 @@ std::string text_of(const Record &record, const std::string &name) {
     return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// Columns as wide as what is in them.
+// Makes each column as wide as its widest cell.
 void print_rows(const std::vector<std::vector<std::string>> &rows) {
     std::vector<size_t> widths(rows.front().size());
     for (const auto &row : rows) {
@@ -37,7 +37,7 @@ void print_rows(const std::vector<std::vector<std::string>> &rows) {
     }
 }
 
-// One row for each record of a kind: those of its fields that a person looks for first.
+// Prints one row for each record of a kind, with the fields that a person looks for first.
 void print_kind(const DumpFile &file, const std::string &kind,
                 const std::vector<std::string> &names) {
     std::vector<std::vector<std::string>> rows(1);
@@ -54,7 +54,7 @@ void print_kind(const DumpFile &file, const std::string &kind,
     print_rows(rows);
 }
 
-// How many blocks of each pool are in which state.
+// Prints how many blocks of each pool are in each state.
 void print_pools(const DumpFile &file) {
     const std::vector<std::string> states = {"free", "draining", "held", "cached", "parked"};
     std::vector<std::string> pools;
@@ -117,11 +117,11 @@ void print_json(const DumpFile &file) {
 
 struct Difference {
     std::string what;  // the record's identity
-    Record fields;     // name: [before, after]; null: it is only in one of them
+    Record fields;  // name: [before, after]; null: only one dump has the record
     bool is_new = false;
 };
 
-// The fields of two records of one identity that are not the same.
+// The fields that differ between two records of the same identity.
 Record compare(const Record &before, const Record &after) {
     Record fields = Record::object();
     for (const auto &[name, value] : before.items()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// dump: what a dump of a cache holds (docs/dump.md): as tables, as JSON, or where two differ.
+// dump: shows a dump of a cache (docs/dump.md) as tables or as JSON, or where two dumps differ.
 #pragma once
 
 #include <string>

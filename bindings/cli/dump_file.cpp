@@ -16,10 +16,10 @@ namespace {
 
 constexpr uint64_t kVersion = 1;
 constexpr uint64_t kOffsetBasis = 0xCBF29CE484222325u, kPrime = 0x100000001B3u;
-// A block's line is 300 bytes; only a list, as a sequence's tokens, can be long.
+// A block's line is 300 bytes; only a list, such as a sequence's tokens, can be long.
 constexpr size_t kLongestLine = size_t{1} << 30;
 
-// FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv: of all lines but the last.
+// FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv) over all lines except the last.
 void hash_line(const std::string &line, uint64_t *hash) {
     auto add = [hash](char c) { *hash = (*hash ^ static_cast<unsigned char>(c)) * kPrime; };
     for (char c : line) add(c);

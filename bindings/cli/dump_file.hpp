@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// dump_file: reads a dump; refuses a file that is not one, another version, or a damaged dump.
+// dump_file: reads a dump; refuses a file of another kind or version, and a damaged dump.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ using Record = nlohmann::ordered_json;
 struct DumpFile {
     uint64_t version = 0;
     bool tokens = false;
-    std::vector<Record> records;  // between the first and the last, in their order
+    std::vector<Record> records;  // all but the first and the last, in their order
 
     std::vector<const Record *> of(const std::string &kind) const;
 };

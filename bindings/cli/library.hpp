@@ -3,9 +3,9 @@
 // library: opens libquire as any other program would, by dlopen, and turns its errors into
 // exceptions.
 //
-// Looked for: the environment's QUIRE_LIBRARY, the installed tree that this program lies in,
-// wherever it was moved, and where the dynamic linker looks. No place outside of that tree: a
-// folder above it may be one that anybody writes.
+// Searched: the environment's QUIRE_LIBRARY, then the installed tree that holds this program,
+// wherever it was moved, then where the dynamic linker looks. Nowhere else outside that tree: a
+// folder above it may be one that anyone can write.
 #pragma once
 
 #include <quire/dyn.h>
@@ -27,10 +27,10 @@ constexpr int kUsage = 2;
 
 const quire_api &library();
 
-// Of an instance that found no backend: where it looked, and what to do.
+// For an instance that found no backend: where it looked, and what to do.
 std::string why_no_backend(quire_instance *instance);
 
-// An error struct to hand to calls, and the check of what they return.
+// An error struct to pass to calls; check() throws it if the call failed.
 struct Error : quire_error {
     Error() : quire_error{} { struct_size = sizeof(quire_error); }
 };

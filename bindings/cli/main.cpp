@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The `quire` command: a client of the C ABI like any other. Its options, one function a command;
-// what a command does is in the file of its name.
+// The `quire` command: a client of the C ABI like any other. This file defines the options, in one
+// function per command; what a command does is in the file of its name.
 //
-// Exit status: 0 done, 1 failed, 2 not understood or refused; the reason is on standard error.
+// Exit status: 0 done, 1 failed, 2 invalid usage or input; the reason is on standard error.
 
 #include <CLI/CLI.hpp>
 
@@ -52,7 +52,7 @@ void add_calibration(CLI::App *app, CalibrationOptions *options) {
     calibration->callback([options] { quire::cli::calibration(*options); });
 }
 
-// Read as an unsigned number, -1 would be the largest of all.
+// An unsigned option would read -1 as the largest number.
 std::string refuse_minus(const std::string &text) {
     return text.starts_with('-') ? "must not be negative" : "";
 }

@@ -2,10 +2,10 @@
 //
 // presets: models and GPUs by name, for `quire size`.
 //
-// Models: layers, heads and head dim as in their published config.json; parameters as their
-// publishers count them. Only models whose layers all see the whole context and are not sparse.
-// GPUs: what their vendors' data sheets state, per device, dense bf16 arithmetic without sparsity;
-// a measured figure is lower.
+// Models: layers, heads and head dim from their published config.json; parameters as their
+// publishers count them. Only dense models in which every layer sees the whole context. GPUs: the
+// figures of their vendors' data sheets, per device, for dense bf16 arithmetic without sparsity;
+// measured figures are lower.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct GpuPreset {
 std::span<const ModelPreset> model_presets();
 std::span<const GpuPreset> gpu_presets();
 
-// Throw Failure that lists the known names.
+// Both throw a Failure that lists the known names.
 const ModelPreset &find_model(const char *name);
 const GpuPreset &find_gpu(const char *name);
 

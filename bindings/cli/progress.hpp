@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// progress: one line on standard error that says how far a long run is, where that is a terminal.
+// progress: one line on standard error that shows how far a long run is, if that is a terminal.
 #pragma once
 
 #include <unistd.h>

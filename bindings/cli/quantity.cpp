@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kLargestWhole = 9223372036854775808.0;  // 2^63
 
-// The factor of a unit such as "GiB", "T" or "B/s"; 0 when it is none.
+// The factor of a unit such as "GiB", "T" or "B/s"; 0 if the unit is unknown.
 double factor_of(std::string unit) {
     if (unit.ends_with("/s")) unit.resize(unit.size() - 2);
     if (unit == "B") return 1;
@@ -50,7 +50,7 @@ double parse_quantity(const std::string &option, const std::string &text) {
 
 uint64_t parse_whole(const std::string &option, const std::string &text) {
     double given = parse_quantity(option, text);
-    double value = std::nearbyint(given);  // 8.19G is one ulp beside a whole number
+    double value = std::nearbyint(given);  // 8.19G is one ulp away from a whole number
     if (std::fabs(given - value) > value * 1e-12 || value > kLargestWhole)
         throw Failure(option + " " + text + " is no whole number up to 2^63", kUsage);
     return static_cast<uint64_t>(value);

@@ -8,12 +8,11 @@
 
 namespace quire::cli {
 
-// A number that is not negative, with an optional unit: K M G T P (thousands),
-// Ki Mi Gi Ti Pi, each with an optional B or B/s behind. Throws Failure that
-// names `option`.
+// Parses a non-negative number with an optional unit: K M G T P (powers of 1000) or Ki Mi Gi Ti Pi
+// (powers of 1024), each optionally followed by B or B/s. Throws a Failure that names `option`.
 double parse_quantity(const std::string &option, const std::string &text);
 
-// The same as a whole number: at most 2^63.
+// The same for a whole number up to 2^63.
 uint64_t parse_whole(const std::string &option, const std::string &text);
 
 std::string with_commas(uint64_t value);    // 363,632

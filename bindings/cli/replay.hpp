@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// replay: drives the real manager through a trace, in a bookkeeping-only cache, and says what the
-// prefix cache gave and what the manager's calls took.
+// replay: runs a trace through the real manager, in a cache without a device, and reports what the
+// prefix cache saved and how long the manager's calls took.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ struct ReplayOptions {
     uint32_t block_tokens = 16;
     std::string policy = "lru";
     std::string mode = "sequential";
-    uint32_t running = 0;  // at once, in concurrent mode
+    uint32_t running = 0;  // requests at once, in concurrent mode
     uint64_t limit = 0;
     bool baseline = false;
     bool json = false;
-    std::string dump;  // the file for a dump of the cache when all is replayed; empty: none
+    std::string dump;  // the file for a dump of the cache after the replay; empty: write none
 };
 
-// What a run through a trace gave.
+// The result of a run through a trace.
 struct ReplayCounts {
     uint64_t hit_tokens = 0;          // of first admissions
-    uint64_t resumed_hit_tokens = 0;  // of those that had been preempted
+    uint64_t resumed_hit_tokens = 0;  // of requests that had been preempted
     uint64_t steps = 0;
     double seconds = 0;  // CPU time of the manager's calls
     quire_cache_stats stats{};

@@ -16,14 +16,14 @@ ReplayCache::ReplayCache(const ReplayOptions &options, uint32_t max_sequences) :
     desc.block_tokens = options.block_tokens;
     desc.blocks = options.blocks;
     desc.max_sequences = max_sequences;
-    // What it refuses, somebody asked for.
+    // The user chose these values, so a refusal is a usage error.
     if (api_.cache_create(instance_.get(), &desc, &cache_, &error_) < 0)
         throw Failure(error_.message, kUsage);
     step_desc_ = described<quire_step_desc>();
     seq_desc_ = described<quire_seq_desc>();
 }
 
-// A request that does not fit leaves its step open.
+// A request that does not fit leaves its step open, so abort that first.
 ReplayCache::~ReplayCache() {
     if (open_ != 0) api_.step_abort(cache_, open_, nullptr);
     api_.cache_destroy(cache_, nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// replay_cache: the cache that a trace is replayed through: one group, books only, no device.
+// replay_cache: the cache that a trace is replayed through: one group, bookkeeping only, no device.
 //
 // Threads: one.
 #pragma once
@@ -38,7 +38,7 @@ class ReplayCache {
     }
 
     quire_cache_stats stats();
-    // Writes a dump of the cache to the file that the options name, if they name one.
+    // Writes a dump of the cache to the file that the options name, if any.
     void write_dump(const ReplayOptions &options);
 
  private:
@@ -51,7 +51,7 @@ class ReplayCache {
     quire_seq_desc seq_desc_{};
 };
 
-// A request that can never run; says what to change.
+// For a request that can never run; the message says what to change.
 [[noreturn]] void does_not_fit(uint64_t request, uint32_t blocks_short);
 
 }  // namespace quire::cli

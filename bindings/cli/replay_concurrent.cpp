@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The manager's time is what passes between the first call of a step and the return of its last,
-// on this thread's own clock; so it holds the scheduler's few instructions between them too.
+// The manager's time runs from the first call of a step to the return of its last, on this thread's
+// CPU clock, so it includes the scheduler's few instructions in between.
 
 #include "replay_concurrent.hpp"
 
@@ -32,7 +32,7 @@ class Server {
     Server(const ReplayOptions &options, const Trace &trace)
         : trace_(trace),
           limit_(options.running),
-          // Running ones and preempted ones are at most `running`; one more is being tried.
+          // At most `running` requests are running or preempted; one more is being tried.
           cache_(options, options.running + 1) {
         running_.reserve(limit_);
         items_.resize(limit_);
@@ -79,7 +79,7 @@ class Server {
         quire_step step =
             cache_.begin(items_.data(), count, tokens_.data(), count, results_.data());
         for (uint32_t i = 0; i < running_.size(); ++i) {
-            // What an earlier one's victim gave up may do for this one too.
+            // The blocks that an earlier item's victim gave up may suffice for this item too.
             if (preempted_now_ != 0) retry(step, i);
             while (i < running_.size() && results_[i].outcome != QUIRE_ITEM_RUN) {
                 shortage_ = results_[i].blocks_short;
@@ -137,7 +137,7 @@ class Server {
 
     bool admit_next(quire_step step) {
         const Request &request = trace_.requests[next_];
-        // The sequence of a request that does not fit serves its next try.
+        // If the request does not fit, its sequence is kept for the next attempt.
         if (next_seq_ == 0) next_seq_ = cache_.begin_sequence();
         const uint32_t *prompt = trace_.inputs.data() + request.first_input;
         uint32_t hit = 0;
@@ -170,7 +170,7 @@ class Server {
                                           token_count, result, sizeof *result, cache_.error()));
     }
 
-    // What was sampled last: the token that the next step computes.
+    // The token that was sampled last, which the next step computes.
     uint32_t newest_token(const Active &active) const {
         return trace_.requests[active.request].first_output + active.made - 1;
     }
@@ -187,7 +187,7 @@ class Server {
         running_.resize(kept);
     }
 
-    // Nobody runs and the first of the queue does not fit: it never will.
+    // No request is running and the first in the queue does not fit, so it never will.
     [[noreturn]] void stuck() const {
         does_not_fit(preempted_.empty() ? next_ : preempted_.front().request, shortage_);
     }
@@ -197,7 +197,7 @@ class Server {
     ReplayCache cache_;
     uint64_t next_ = 0;  // first request that was never admitted
     std::vector<Active> running_;
-    std::deque<Active> preempted_;  // before those that were never admitted
+    std::deque<Active> preempted_;  // go before requests that were never admitted
     quire_seq next_seq_ = 0;        // of request next_, once it was tried
     uint32_t preempted_now_ = 0;
     uint32_t shortage_ = 0;

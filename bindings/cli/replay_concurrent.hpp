@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// replay_concurrent: many requests at once, as a server with a queue that is never empty.
+// replay_concurrent: many requests at once, like a server whose queue is never empty.
 //
 // The scheduler is vLLM's in its simplest form. Each step
+//
 //   (1) decodes one token of every running request, in the order of their admission; when blocks
 //       are short, the request admitted last is preempted for recompute and goes to the front of
 //       the queue,
-//   (2) and if nobody was preempted, admits from the queue while fewer than `running` run and the
-//       next one fits: its whole prompt, or all it had, in this one step. No blocks are held back.
-// A request leaves after the step that gave its last token.
+//   (2) and if no request was preempted, admits from the queue while fewer than `running` run and
+//       the next one fits: its whole prompt, or all its earlier tokens, in this one step. No blocks
+//       are held back.
+// A request leaves after the step that produced its last token.
 #pragma once
 
 #include "replay.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The manager's time is that of the whole loop less that of the same loop without its calls: a
-// clock around each of twelve million calls would cost as much as they do.
+// The manager's time is the time of the whole loop minus that of the same loop without the calls:
+// reading a clock around each of twelve million calls would cost as much as the calls do.
 
 #include "replay_sequential.hpp"
 

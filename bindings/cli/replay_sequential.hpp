@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// replay_sequential: one request after another, the prompt in one step and each decoded token in
-// one.
+// replay_sequential: one request after another: the prompt in one step, then one step per decoded
+// token.
 #pragma once
 
 #include "replay.hpp"

@@ -17,7 +17,7 @@ namespace quire::cli {
 namespace {
 
 constexpr uint64_t kFewestParameters = 1000;
-constexpr double kPresetUtilization = 0.9;  // what vLLM takes of a device by default
+constexpr double kPresetUtilization = 0.9;  // vLLM's default share of a device's memory
 
 uint32_t bits_of(const std::string &option, const std::string &dtype) {
     if (dtype == "f32") return 32;
@@ -29,7 +29,7 @@ uint32_t bits_of(const std::string &option, const std::string &dtype) {
         kUsage);
 }
 
-// A count that was given; the library would read 0 as "use the default".
+// Parses a count; 0 is refused, because the library would read it as "use the default".
 uint32_t parse_count(const std::string &option, const std::string &text) {
     uint64_t value = parse_whole(option, text);
     if (value == 0 || value > UINT32_MAX)
@@ -37,7 +37,7 @@ uint32_t parse_count(const std::string &option, const std::string &text) {
     return static_cast<uint32_t>(value);
 }
 
-// A model's size is written 8B, and means billions; elsewhere B is bytes.
+// In a model's size such as 8B, B means billions; elsewhere it means bytes.
 uint64_t parse_parameters(std::string text) {
     bool billions = text.size() > 1 && (text.back() == 'B' || text.back() == 'b') &&
                     (std::isdigit(static_cast<unsigned char>(text[text.size() - 2])) != 0 ||
@@ -75,7 +75,7 @@ void read_model(const SizeOptions &options, quire_size_desc *desc) {
     }
     if (!options.params.empty()) desc->parameters = parse_parameters(options.params);
     desc->kv_bits = bits_of("--kv-dtype", options.kv_dtype);
-    // What a cache of codes has: an f32 for each row of a token.
+    // A cache of codes has an f32 scale for each row of a token.
     if (desc->kv_bits < 16) desc->scale_bytes = sizeof(float);
     desc->weight_bits = bits_of("--weight-dtype", options.weight_dtype);
 }
@@ -147,7 +147,7 @@ void print_json(const quire_size_desc &desc, const quire_size_info &info) {
     std::printf("%s\n", out.dump().c_str());
 }
 
-// One line of 50 cells: weights, K and V, what stays free.
+// Prints one line of 50 cells: weights, K and V, free memory.
 void print_memory(const quire_size_desc &desc, const quire_size_info &info) {
     constexpr int kCells = 50;
     double memory = static_cast<double>(desc.memory_bytes) * std::max(desc.device_count, 1u);
@@ -171,7 +171,7 @@ void print_memory(const quire_size_desc &desc, const quire_size_info &info) {
     }
 }
 
-// Batches worth a row: powers of two, the one asked for, the largest that fits.
+// The batches to show: powers of two, the one asked for, and the largest that fits.
 std::vector<uint32_t> batches(const quire_size_desc &desc, const quire_size_info &info) {
     uint64_t last = info.max_sequences != 0 ? info.max_sequences : std::max(desc.batch, 256u);
     last = std::min<uint64_t>(last, 1u << 20);

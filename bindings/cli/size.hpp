@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// size: what a deployment holds and how fast it decodes, from presets or numbers; the library's
-// quire_size_estimate does the arithmetic.
+// size: how many sequences a deployment holds and how fast it decodes, from presets or numbers; the
+// library's quire_size_estimate does the arithmetic.
 #pragma once
 
 #include <string>
 
 namespace quire::cli {
 
-// Texts as given; empty: not given.
+// The texts as given; empty means not given.
 struct SizeOptions {
     std::string model, gpu;
     std::string layers, kv_heads, q_heads, head_dim, latent, params;

@@ -12,11 +12,11 @@ namespace quire::cli {
 
 namespace {
 
-constexpr uint32_t kFirstUnique = 0x80000000u;  // ids made from hash ids lie below
+constexpr uint32_t kFirstUnique = 0x80000000u;  // ids made from hash ids are below this
 
-constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 2;  // that ids of their own can name
+constexpr uint64_t kMaxTokens = (uint64_t{1} << 31) - 2;  // as many as unique ids can name
 
-// Hands out ids that no other token has. REQUIRES: at most kMaxTokens in all.
+// Hands out token ids that no other token has. REQUIRES: at most kMaxTokens in all.
 class UniqueTokens {
  public:
     uint32_t take(uint64_t count) {
@@ -46,8 +46,8 @@ void expand(Trace *trace) {
     }
 }
 
-// The lines of a file that are not empty, without their line ends. A file that cannot be read to
-// its end is refused, not cut short.
+// The non-empty lines of a file, without their line ends. If the file cannot be read to its end,
+// this throws instead of stopping early.
 class Lines {
  public:
     explicit Lines(const std::string &path) : path_(path), file_(path) {
@@ -66,9 +66,9 @@ class Lines {
     std::string place() const { return path_ + ":" + std::to_string(number_); }
 
  private:
-    static constexpr size_t kLongest = 4u << 20;  // of 2^24 tokens the ids take less
+    static constexpr size_t kLongest = 4u << 20;  // the ids of 2^24 tokens take less
 
-    // A part at a time, so that a file without line ends does not fill the memory.
+    // Reads in pieces, so that a file without line ends does not fill the memory.
     bool read() {
         text_.clear();
         char part[4096];
@@ -77,7 +77,7 @@ class Lines {
             auto taken = static_cast<size_t>(file_.gcount());
             if (file_.bad())
                 throw Failure("cannot read " + path_ + ": " + std::strerror(errno), kUsage);
-            bool has_end = file_.good();  // of the line, which was taken too
+            bool has_end = file_.good();  // the line's end was taken too
             text_.append(part, has_end ? taken - 1 : taken);
             if (has_end) return true;
             if (file_.eof()) return !text_.empty();

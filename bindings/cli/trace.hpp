@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// trace: requests of a production service, in either of two published formats, told apart by the
-// file's first line.
+// trace: the requests of a production service, in either of two published formats, which the first
+// line of the file tells apart.
 //
-//   Mooncake  one JSON object a line with input_length, output_length (tokens) and hash_ids, one id
-//             per 512 input tokens; equal ids at equal positions mean equal prefixes
+//
+//   Mooncake  one JSON object per line with input_length, output_length (tokens) and hash_ids, one
+//             id per 512 input tokens; equal ids at equal positions mean equal prefixes
 //             (kvcache-ai/Mooncake, FAST'25 traces).
 //   Azure     comma-separated values under the header TIMESTAMP,ContextTokens,GeneratedTokens, with
 //             or without carriage returns; lengths only, so no two prompts share anything
@@ -23,23 +24,23 @@ struct Request {
     uint32_t input_length = 0;
     uint32_t output_length = 0;
     uint64_t first_input = 0;        // index into Trace::inputs
-    uint32_t first_output = 0;       // token id of its first output token; the others follow it
-    std::vector<uint32_t> hash_ids;  // none: its tokens are like no other's
+    uint32_t first_output = 0;  // token id of its first output token; the others count up
+    std::vector<uint32_t> hash_ids;  // empty: its tokens equal no other request's
 };
 
 struct Trace {
     std::vector<Request> requests;
-    std::vector<uint32_t> inputs;  // all prompts, one behind another
+    std::vector<uint32_t> inputs;  // all prompts, one after another
     uint64_t input_tokens = 0;
     uint64_t output_tokens = 0;
 };
 
-// Reads and expands at most `limit` requests (0 = all). Id h becomes the tokens h * 512 + j; output
-// tokens get ids from 2^31 on, each used once, and so do inputs without hash ids. Throws Failure
-// that names the file and line.
+// Reads and expands at most `limit` requests (0 = all). Hash id h becomes the tokens h * 512 + j.
+// Output tokens, and the inputs of requests without hash ids, get ids from 2^31 on, each used once.
+// Throws a Failure that names the file and line.
 Trace read_trace(const std::string &path, uint64_t limit);
 
-// One line of each format, without expansion. Throw std::runtime_error with what is wrong.
+// Parse one line of each format, without expansion. Throw std::runtime_error with what is wrong.
 Request parse_mooncake(const std::string &line);
 Request parse_azure(const std::string &line);
 constexpr char kAzureHeader[] = "TIMESTAMP,ContextTokens,GeneratedTokens";

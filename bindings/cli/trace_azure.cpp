@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lines of an Azure trace; trace.hpp says what they hold.
+// Parses a line of an Azure trace; trace.hpp describes the format.
 
 #include <charconv>
 #include <stdexcept>

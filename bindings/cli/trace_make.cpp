@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Mooncake-like trace is chats: half of the requests continue one of the last chats with a longer
-// prompt, the others begin a new one behind one of a few system prompts. An Azure-like trace has
-// lengths only. Lengths are log-uniform: as many prompts between 1 k and 2 k tokens as between 2 k
-// and 4 k, which is the long tail that both published traces show.
+// A Mooncake-like trace consists of chats: half of the requests continue a recent chat with a
+// longer prompt, and the others begin a new one with one of a few system prompts. An Azure-like
+// trace has lengths only. Lengths are log-uniform: as many prompts between 1 k and 2 k tokens as
+// between 2 k and 4 k, which gives the long tail that both published traces show.
 
 #include "trace_make.hpp"
 
@@ -38,7 +38,7 @@ class Random {
         return z ^ (z >> 31);
     }
     uint32_t below(uint64_t bound) { return static_cast<uint32_t>(next() % bound); }
-    // From 2^low up to 2^high, each doubling as likely as any other.
+    // From 2^low up to 2^high; each doubling is equally likely.
     uint32_t length(uint32_t low, uint32_t high) {
         uint32_t base = 1u << (low + below(high - low));
         return base + below(base);
@@ -71,7 +71,8 @@ class Chats {
         for (size_t i = 0; i < chat.hash_ids.size(); ++i) {
             line += (i == 0 ? "" : ", ") + std::to_string(chat.hash_ids[i]);
         }
-        // What follows the last whole id is read again under another one: the answer is part of it.
+        // The tokens after the last whole id get a new id next time, because the answer is part of
+        // them.
         chat.hash_ids.resize(input / kTokensPerHash);
         chat.length = input + output;
         return line + "]}\n";
@@ -94,7 +95,7 @@ class Lengths {
  public:
     explicit Lengths(uint64_t seed) : random_(seed) {}
 
-    // One day from midnight on, in ten-millionths of a second as the published traces have them.
+    // One day from midnight on, in ten-millionths of a second as in the published traces.
     std::string next_line() {
         clock_ += random_.below(4'000'000);
         uint64_t seconds = clock_ / 10'000'000;

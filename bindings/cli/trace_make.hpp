@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // trace_make: makes traces like the published ones from a seed, so that a replay can be tried, and
-// repeated elsewhere, without anybody's data.
+// repeated elsewhere, without any real user's data.
 //
-// The same seed gives the same bytes on every machine: integers only, our own generator.
+// The same seed gives the same bytes on every machine: it uses integers only and its own generator.
 #pragma once
 
 #include <cstdint>

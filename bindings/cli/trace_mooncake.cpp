@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lines of a Mooncake trace; trace.hpp says what they hold.
+// Parses a line of a Mooncake trace; trace.hpp describes the format.
 
 #include <nlohmann/json.hpp>
 #include <stdexcept>
