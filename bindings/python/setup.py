@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel's name: it carries compiled files, but none that a version of Python decides."""
+"""Names the wheel: it carries compiled files, but none that depends on a version of Python."""
 
 import platform
 
@@ -14,7 +14,7 @@ class Distribution(setuptools.Distribution):
 
 class Wheel(bdist_wheel):
     def get_tag(self):
-        # The glibc that tests/abi/hygiene.py holds every shipped file to.
+        # The glibc version that tests/abi/hygiene.py allows every shipped file.
         return "py3", "none", f"manylinux_2_34_{platform.machine()}"
 
 

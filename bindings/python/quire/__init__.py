@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quire: a paged KV cache for the inference of language models, on any device.
+"""Quire: a paged KV cache for language model inference, on any device.
 
     import quire
 
@@ -10,7 +10,7 @@
         step.commit()
         step.finish()
 
-The C headers, quire/*.h, say what each call means; names here are theirs.
+Names follow the C headers, quire/*.h, which say what each call means.
 """
 
 from .attention import Attention, Rope, RopePairing, RopeScaling

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""attention: what a batch's attention is like."""
+"""attention: the attention options of a batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RopeScaling(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Rope:
-    """Rotary embedding: quire_rope_desc of quire/attention.h. 0 is a field's default."""
+    """Rotary embedding (quire_rope_desc of quire/attention.h); 0 selects a field's default."""
 
     pairing: RopePairing = RopePairing.HALVES
     rotated_dim: int = 0
@@ -53,12 +53,12 @@ class Rope:
 
 @dataclasses.dataclass(frozen=True)
 class Attention:
-    """quire_attention_desc of quire/attention.h.
+    """Attention options: quire_attention_desc of quire/attention.h.
 
-    q_heads       of a call on one shard, a multiple of its KV heads
-    dtype         of q and out; None = f32
-    scale         None = 1 / sqrt(k_head_dim)
-    soft_cap      None = none
+    q_heads       query heads of a call on one shard; a multiple of its KV heads
+    dtype         of q and out; None: f32
+    scale         None: 1 / sqrt(k_head_dim)
+    soft_cap      None: no cap
     alibi_slopes  [q_heads]
     """
 

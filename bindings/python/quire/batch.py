@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""batch: a step's tables as kernels read them, and attention over them.
+"""batch: a step's tables in the forms that kernels read, and attention over them.
 
-Operands of kv_write, attend and merge are numpy arrays, anything with __dlpack__, or a
-quire.Memory; or a device address as an int, which nobody checks. Arrays need a device whose memory
-the host reaches (DeviceInfo.host_visible). They are read when the queue gets there, and kept alive
-until then.
+Operands of kv_write, attend and merge are numpy arrays, objects with __dlpack__, a quire.Memory, or
+a device address as an int, which is not validated. Arrays need a device whose memory the host can
+reach (DeviceInfo.host_visible). They are read when the queue reaches the call, and kept alive until
+then.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ class Views:
 
     row_count, query_tokens, max_length, write_tokens  of the last commit
 
-    Tables are arrays without a copy, rows behind row_count holding padding; a table that the batch
-    does not keep raises AttributeError. They change with each commit. address() is what a kernel
-    on a device takes.
+    Tables are arrays without a copy; the rows after the first row_count hold padding. A table that
+    the batch does not keep raises AttributeError. The tables change with each commit. For a kernel
+    on a device, address() gives a table's address.
 
-    In a cache with devices tables are written when the step's queue gets there: sync it before the
-    host reads one. One that keeps books only has written them when commit returns.
+    In a cache with devices, tables are written when the step's queue reaches that point: sync the
+    queue before the host reads one. In a cache that keeps books only, they are written when commit
+    returns.
     """
 
     def __init__(self, batch: "Batch", group: int, shard: int):
@@ -72,7 +73,7 @@ class Views:
         self._reachable = batch._cache._host_visible(shard)
 
     def address(self, table: str) -> int:
-        """Where a table lies, for kernels; 0 where the batch does not keep it."""
+        """A table's address, for kernels; 0 if the batch does not keep the table."""
         if table not in _TABLES:
             raise errors.ArgumentError(f"{table!r} is no table; there are {', '.join(_TABLES)}")
         return int(getattr(self._info, table))
@@ -88,18 +89,18 @@ class Views:
 
     @property
     def block_table(self) -> "np.ndarray[Any, Any]":
-        """int32 [max_rows][stride], as vLLM and FlashAttention."""
+        """int32 [max_rows][stride], the layout of vLLM and FlashAttention."""
         return self._array("block_table", np.int32, self._batch.max_rows,
                            int(self._info.block_table_stride))
 
     @property
     def csr_indptr(self) -> "np.ndarray[Any, Any]":
-        """int32 [max_rows + 1], as FlashInfer."""
+        """int32 [max_rows + 1], the layout of FlashInfer."""
         return self._array("csr_indptr", np.int32, self._batch.max_rows + 1)
 
     @property
     def csr_indices(self) -> "np.ndarray[Any, Any]":
-        """int32, one a block of the rows: csr_indptr[row_count] of them."""
+        """int32, one per block of the rows: csr_indptr[row_count] entries."""
         count = int(self.csr_indptr[self.row_count])
         return self._array("csr_indices", np.int32, count)
 
@@ -109,23 +110,23 @@ class Views:
 
     @property
     def slots(self) -> "np.ndarray[Any, Any]":
-        """int64, one a new token: block * block_tokens + offset."""
+        """int64, one per new token: block * block_tokens + offset."""
         return self._array("slots", np.int64, self.write_tokens)
 
     @property
     def context_slots(self) -> "np.ndarray[Any, Any]":
-        """int32, one a context token, rows one behind another."""
+        """int32, one per context token, row after row."""
         count = int(self.lengths[:self.row_count].sum())
         return self._array("context_slots", np.int32, count)
 
     @property
     def lengths(self) -> "np.ndarray[Any, Any]":
-        """int32 [max_rows]: context tokens, new ones included."""
+        """int32 [max_rows]: context tokens, including the new ones."""
         return self._array("lengths", np.int32, self._batch.max_rows)
 
     @property
     def positions(self) -> "np.ndarray[Any, Any]":
-        """int32, one a new token."""
+        """int32, one per new token."""
         return self._array("positions", np.int32, self.query_tokens)
 
     @property
@@ -135,7 +136,7 @@ class Views:
 
     @property
     def shared_prefix(self) -> "np.ndarray[Any, Any]":
-        """int32 [max_rows]: entries of the table that equal the row before's."""
+        """int32 [max_rows]: how many first entries of the table equal the previous row's."""
         return self._array("shared_prefix", np.int32, self._batch.max_rows)
 
 
@@ -143,7 +144,7 @@ Operand = Any  # a numpy array, something with __dlpack__, a Memory, or an addre
 
 
 class Batch(Object):
-    """Memory that steps' tables are written to. Made by Cache.batch."""
+    """Memory that the tables of steps are written to. Made by Cache.batch."""
 
     _name = "batch"
     _destroy = "batch_destroy"
@@ -204,7 +205,7 @@ class Batch(Object):
         raise errors.ArgumentError("the queue is of no device of this cache")
 
     def _views_of(self, group: int, shard: int) -> Views:
-        """How many tokens the last commit has, for the checks of operands."""
+        """The token counts of the last commit, for the checks of operands."""
         if not self._queues:
             raise errors.ArgumentError("no step is committed in the batch")
         known = self._counts.get((group, shard))
@@ -222,11 +223,11 @@ class Batch(Object):
 
     def kv_write(self, layer: int, k: Operand, v: Operand, *, q: Operand = None,
                  dtype: Any = None, queue: Optional[Queue] = None) -> None:
-        """Enqueues: writes the new tokens' K and V of a layer into their slots.
+        """Enqueues a write of the new tokens' K and V of a layer into their slots.
 
-        k, v   [tokens][kv_heads][head_dim]; in a latent group the latent and the rotated part
-        q      as attend will be given them, to be turned in place where the batch has a rope
-        dtype  of k and v where they are no arrays; None = f32
+        k, v   [tokens][kv_heads][head_dim]; in a latent group, the latent part and the rotated part
+        q      the queries for attend, to be rotated in place; only if the batch has a rope
+        dtype  of k and v if they are not arrays; None: f32
         """
         group, shard, queue = self._place(layer, queue)
         shape = self._cache.groups[group]
@@ -253,12 +254,12 @@ class Batch(Object):
 
     def attend(self, layer: int, q: Operand, out: Operand, *, lse: Operand = None,
                sinks: Operand = None, queue: Optional[Queue] = None) -> None:
-        """Enqueues: attention of the new tokens over their sequences.
+        """Enqueues attention of the new tokens over their sequences.
 
         q      [tokens][q_heads][k_head_dim]
         out    [tokens][q_heads][v_head_dim], written
-        lse    [tokens][q_heads] f32, written where it is given
-        sinks  [q_heads] f32, this layer's, where the batch has sink logits
+        lse    [tokens][q_heads] f32, written if given
+        sinks  [q_heads] f32 for this layer, if the batch has sink logits
         """
         group, shard, queue = self._place(layer, queue)
         shape = self._cache.groups[group]
@@ -282,11 +283,11 @@ class Batch(Object):
 def merge(queue: Queue, parts: Operand, lses: Operand, out: Operand, *,
           lse: Operand = None, shape: Optional[Tuple[int, int, int, int]] = None,
           dtype: Any = None) -> None:
-    """Enqueues: one state of attention from those over parts of a context.
+    """Enqueues a merge of attention states over parts of a context into one state.
 
     parts  [part][token][head][head_dim];  lses  [part][token][head] f32
     out    [token][head][head_dim];        lse   [token][head] f32
-    shape  of parts, where they are no array; dtype likewise
+    shape  of parts, if it is not an array; the same for dtype
     """
     if shape is None:
         if not isinstance(parts, np.ndarray) or parts.ndim != 4:
@@ -308,7 +309,7 @@ def merge(queue: Queue, parts: Operand, lses: Operand, out: Operand, *,
 
 
 def _as_array(name: str, operand: Operand) -> "np.ndarray[Any, Any]":
-    """An operand as numpy has it, without a copy. Errors: ArgumentError."""
+    """The operand as a numpy array, without a copy. Errors: ArgumentError."""
     if isinstance(operand, np.ndarray):
         return operand
     try:
@@ -318,7 +319,7 @@ def _as_array(name: str, operand: Operand) -> "np.ndarray[Any, Any]":
 
 
 def _element_of(operand: Operand) -> int:
-    """The type of an array's elements; f32 where there is none."""
+    """The element type of an array; f32 for an address or a Memory."""
     if isinstance(operand, (int, Memory)):
         return int(DType.F32)
     array = _as_array("k, v or parts", operand)
@@ -329,8 +330,8 @@ def _element_of(operand: Operand) -> int:
 
 
 class _Checks:
-    """Operands of one call: that they are large enough and of the right type, and where they are.
-    What is wrong is said before anything is enqueued."""
+    """Checks the size and type of the operands of one call, and finds their addresses. Errors are
+    raised before anything is enqueued."""
 
     def __init__(self, queue: Queue, tokens: int):
         self.queue = queue
@@ -367,7 +368,7 @@ class _Checks:
 
     def dense(self, name: str, operand: Operand, count: int, element: int = DType.F32,
               writes: bool = False) -> int:
-        """The address of so many elements without gaps."""
+        """The address of `count` elements without gaps."""
         if isinstance(operand, (int, np.integer)):
             return int(operand)
         if isinstance(operand, Memory):

@@ -84,7 +84,7 @@ class CacheInfo:
 
 @dataclasses.dataclass(frozen=True)
 class CacheStats:
-    """quire_cache_stats of quire/cache.h; vLLM's names where the meaning is vLLM's."""
+    """quire_cache_stats of quire/cache.h; vLLM's names where the meaning is the same."""
 
     prefix_cache_queries: int
     prefix_cache_hits: int
@@ -115,9 +115,9 @@ class CacheStats:
 
 @dataclasses.dataclass(frozen=True)
 class Migration:
-    """What a migration did, quire_migrate_info of quire/migrate.h.
+    """The result of a migration: quire_migrate_info of quire/migrate.h.
 
-    moved  False: what is live does not fit, blocks_short are missing, and nothing changed
+    moved  False: the live blocks do not fit, blocks_short are missing, and nothing changed
     moves  where each block went, an array of quire.MOVE
     """
 
@@ -141,7 +141,7 @@ def _fill(kind: Any, info: Any) -> Any:
 
 
 def _array(kind: str, structs: Listed[Any]) -> Any:
-    """Structs one behind another."""
+    """Copies the structs into one array."""
     array = ffi.new(f"{kind}[]", len(structs))
     for i, struct in enumerate(structs):
         array[i] = struct[0]
@@ -156,14 +156,15 @@ def _as_shards(shards: Iterable[ShardLike]) -> List[Shard]:
 
 
 class Cache(Object):
-    """A cache over shards of devices; without any it keeps books only.
+    """A cache over shards of devices; without shards it keeps books only.
 
-    groups              layers that are alike; layer_groups says which layer is whose
-    shards              devices, or parts of them; one queue each is what a step runs on
+    groups              groups of layers that are alike; layer_groups names each layer's group
+    shards              devices, or parts of them; a step runs on one queue per shard
     blocks, pool_bytes, pool_fraction
-                        the size of each group's pool: exactly one, unless groups say theirs
-    calibration         the bytes of a calibration, where scales come from one
-    The others are as in quire_cache_desc of quire/cache.h; 0 is a field's default.
+                        the size of each group's pool: exactly one, unless the groups give theirs
+    calibration         the bytes of a calibration, if scales come from one
+
+    The other arguments are those of quire_cache_desc in quire/cache.h; 0 selects the default.
     """
 
     _name = "cache"
@@ -225,7 +226,7 @@ class Cache(Object):
         return not self.shards or self.shards[shard].device._host_visible
 
     def _heads(self, group: int, shard: int) -> int:
-        """KV heads of a group that a shard holds."""
+        """How many KV heads of a group a shard holds."""
         count = self._head_counts.get((group, shard))
         if count is None:
             count = self._head_counts[group, shard] = self.pool(group, shard).head_count
@@ -235,7 +236,7 @@ class Cache(Object):
         library = self._library
         return library.call(getattr(library.api, function), self, *arguments, beside=beside)
 
-    # What it is.
+    # Information.
 
     @property
     def info(self) -> CacheInfo:
@@ -255,18 +256,18 @@ class Cache(Object):
         return _fill(Pool, info)  # type: ignore[no-any-return]
 
     def reset(self) -> None:
-        """Forgets every published prefix, after a change of weights."""
+        """Forgets every published prefix; call it after a change of weights."""
         self._call("cache_reset")
 
     def check(self) -> None:
-        """Proves that the books are true; O(everything). Errors: InternalError says what is not."""
+        """Verifies all bookkeeping; O(everything). Errors: InternalError says what is wrong."""
         self._call("cache_check")
 
     def dump(self, with_tokens: bool = False) -> bytes:
-        """All that decides what the cache does next, as text (docs/dump.md), of a stopped cache
-        too.
+        """Everything that decides what the cache does next, as text (docs/dump.md). Also works on a
+        cache that a broken invariant has stopped.
 
-        with_tokens  prompts and answers are in it, and not only their hashes
+        with_tokens  include prompts and answers, and not only their hashes
         """
         size = ffi.new("uint64_t *")
         room = 1 << 16
@@ -278,25 +279,25 @@ class Cache(Object):
             room = size[0]
 
     def abandon(self) -> Abandoned:
-        """Gives the cache up where its device answers no more: waits for nothing, frees nothing
-        that the device may still touch. All that belongs to it is stale then."""
+        """Gives up a cache whose device no longer answers: waits for nothing, and frees nothing
+        that the device may still touch. Everything that belongs to the cache is then stale."""
         info = new("quire_abandon_info")
         self._abandon("cache_abandon", info)
         return Abandoned(info.device_bytes, info.host_bytes, info.engine_bytes)
 
-    # What lives in it.
+    # Namespaces, sequences and batches.
 
     def namespace(self, key: bytes = b"", quota_blocks: int = 0) -> Namespace:
-        """A tenant. The key comes from the server, never from a request."""
+        """Creates a tenant. The key must come from the server, never from a request."""
         return Namespace(self, key, quota_blocks)
 
     def sequence(self, namespace: Optional[Namespace] = None, keys: Listed[Key] = (),
                  priority: int = 0, cross_tokens: int = 0) -> Sequence:
-        """An empty sequence; it holds nothing until a step runs it."""
+        """Creates an empty sequence; it holds nothing until a step runs it."""
         return _sequence.create(self, namespace, keys, priority, cross_tokens)
 
     def set_tokens(self, spans: "np.ndarray[Any, Any]", tokens: elements.Tokens) -> None:
-        """Names unknown tokens of many sequences, by an array of quire.SPAN."""
+        """Names unknown tokens of many sequences, with an array of quire.SPAN."""
         span_pointer, count = elements.read(spans, elements.SPAN, "quire_token_span[]", "spans")
         token_pointer, token_count = elements.read_tokens(tokens)
         self._call("seq_set_tokens", span_pointer, count, elements.SPAN.itemsize, token_pointer,
@@ -307,9 +308,9 @@ class Cache(Object):
               attention: Union[Attention, Listed[Attention], None] = None,
               max_mask_words: int = 0, max_cross_tokens: int = 0, pad_null_slot: bool = False,
               shared_prefix: bool = False) -> Batch:
-        """Memory that steps' tables are written to.
+        """Creates memory that the tables of steps are written to.
 
-        attention  one for all groups, or one a group
+        attention  one for all groups, one per group, or one per shard and group (shard by shard)
         """
         return Batch(self, max_rows=max_rows, max_blocks_per_row=max_blocks_per_row,
                      max_query_tokens=max_query_tokens, max_context_tokens=max_context_tokens,
@@ -339,10 +340,11 @@ class Cache(Object):
               queue: Union[Queue, Listed[Queue], None] = None, tag: int = 0,
               may_preempt: bool = False, preempt: Preempt = Preempt.AUTO,
               results: Optional["np.ndarray[Any, Any]"] = None) -> Step:
-        """Opens a step and adds items; `results` of the step says what becomes of each.
+        """Opens a step and adds items; the step's `results` says what becomes of each.
 
         items    an array of quire.ITEM, with `tokens` beside it, or a list of quire.Item
-        queue    where it runs: one, or one a shard. tag: names it where the cache keeps books only
+        queue    where the step runs: one queue, or one per shard
+        tag      names the queue if the cache keeps books only
         results  an array of quire.RESULT to be written, so that none has to be made
         """
         desc, _pointers, queues = self._step_desc(queue, tag, may_preempt, preempt)
@@ -354,7 +356,7 @@ class Cache(Object):
 
     def apply_log(self, log: bytes, *, queue: Union[Queue, Listed[Queue], None] = None,
                   tag: int = 0, batch: Optional[Batch] = None) -> Step:
-        """A follower's step: applies the next log of its leader. It is committed."""
+        """A follower's step: applies the next log of its leader. The step is already committed."""
         desc, _pointers, queues = self._step_desc(queue, tag, False, Preempt.AUTO)
         out = ffi.new("quire_step *")
         self._call("log_apply", ffi.from_buffer(log), len(log), desc,
@@ -363,17 +365,17 @@ class Cache(Object):
         step._committed(batch)
         return step
 
-    # The whole.
+    # Migration and calibration.
 
     def migrate(self, shards: Iterable[ShardLike] = (), *, blocks: int = 0, pool_bytes: int = 0,
                 pool_fraction: float = 0, reserve_bytes: int = 0,
                 group_blocks: Optional[Listed[int]] = None, host_bytes: int = 0,
                 host_blocks: int = 0, copy_host_tier: bool = False, wait: bool = True,
                 timeout: Optional[float] = None) -> Migration:
-        """Moves the cache to other devices, or to pools of another size; all of it, or nothing.
-        Its batches and queues of before are of no use any more.
+        """Moves the cache to other devices, or to pools of another size: all of it, or nothing.
+        Batches and queues from before can no longer be used with it.
 
-        wait     first waits until finished steps have run, `timeout` seconds at most
+        wait     first waits until finished steps have run, for at most `timeout` seconds
         Errors   BusyError, a step is open or not finished; TimeoutError, steps still run.
         """
         for batch in list(self._batches):
@@ -425,7 +427,8 @@ class Cache(Object):
             room = info.move_count
 
     def save_calibration(self, timeout: Optional[float] = None) -> bytes:
-        """What CacheFlags.CALIBRATE measured since it was made."""
+        """What CacheFlags.CALIBRATE has measured since the cache was created. Errors:
+        TimeoutError."""
         size = ffi.new("uint64_t *")
         self._call("cache_save_calibration_wait", ffi.NULL, 0, size, 0)
         buffer = ffi.new("uint8_t[]", size[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""calibration: the largest magnitudes of K and V of a model, from which scales are made."""
+"""calibration: the largest magnitudes of K and V in a model, which scales are made from."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .libquire import INCOMPLETE, ffi, new
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """What Cache.save_calibration gave, looked into. Errors: ArgumentError when it is damaged,
-    IncompatibleError when it is of another version.
+    """The contents of what Cache.save_calibration returned. Errors: ArgumentError if it is damaged,
+    IncompatibleError if it is of another version.
 
-    unwritten  numbers that are 0: no scale can be made of them
+    unwritten  how many numbers are 0: no scale can be made from them
     """
 
     content: bytes
@@ -33,7 +33,7 @@ class Calibration:
         return cls(content, info.layer_count, info.max_kv_heads, info.unwritten)
 
     def amax(self, layer: int) -> "np.ndarray[Any, Any]":
-        """A layer's numbers, f32 [2][kv_heads]: K's, then V's."""
+        """A layer's magnitudes, f32 [2][kv_heads]: K's, then V's."""
         library = _library.load()
         info = new("quire_calibration_layer")
         numbers = np.zeros((2, max(1, self.max_kv_heads)), np.float32)
@@ -44,7 +44,7 @@ class Calibration:
         return numbers.reshape(-1)[:2 * info.kv_heads].reshape(2, info.kv_heads)
 
     def merged(self, other: "Calibration") -> "Calibration":
-        """The larger of the numbers of both: of several runs, or of the ranks of one."""
+        """The larger number of both in each place: of several runs, or of the ranks of one run."""
         library = _library.load()
         size = ffi.new("uint64_t *")
         buffer = ffi.new("uint8_t[]", len(self.content))

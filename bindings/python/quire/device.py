@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""device: a device of a backend, opened."""
+"""device: an open device of a backend."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class DeviceInfo:
     memory_total_bytes: int
     memory_free_bytes: int
     copy_alignment: int
-    host_visible: bool  # device addresses are host addresses: arrays need no copy
-    fast_16bit: bool  # asked for, and in effect
+    host_visible: bool  # device addresses are host addresses, so arrays need no copy
+    fast_16bit: bool  # requested, and in effect
 
 
 class Device(Object):
-    """A device. Until the first is opened a process may fork.
+    """An open device. A process may fork only until it opens its first device.
 
     backend      its name, such as "cpu"; None: the first backend that has a device
-    index        which device of that backend
-    threads      that run a kernel, where kernels run on the host; 0 = one a core
-    pin_threads  each of them stays on one core
-    fast_16bit   attention over f16 and bf16 may use instructions that multiply 16 bits, which
-                 changes the last bits of its results; info.fast_16bit says whether it does
-    run_tasks    the engine's own threads instead. What it raises is kept in `task_error`, and the
-                 device's queues stop.
+    index        which of the backend's devices
+    threads      threads that run a kernel, if kernels run on the host; 0: one per core
+    pin_threads  keep each of these threads on one core
+    fast_16bit   let attention over f16 and bf16 use instructions that multiply 16-bit numbers,
+                 which changes the last bits of its results; info.fast_16bit says whether it does
+    run_tasks    run kernels on the engine's own threads instead. An exception that it raises is
+                 kept in `task_error`, and the device's queues stop.
     """
 
     _name = "device"
@@ -53,7 +53,7 @@ class Device(Object):
         if backend is not None:
             name = ffi.new("char[]", backend.encode())
             desc.backend = name
-        # Arrays that a closed queue had not used up: (fence, value, arrays).
+        # Arrays that a queue had not used up when it was closed: (fence, value, arrays).
         self._left_behind: List[Tuple[Any, int, Any]] = []
         self._until_closed: List[Any] = []
         self._callback = None
@@ -75,8 +75,8 @@ class Device(Object):
                           bool(info.flags & 2))
 
     def abandon(self) -> Abandoned:
-        """Gives the device up, with its queues, fences and memory, where it answers no more.
-        Errors: BusyError while caches on it are neither closed nor abandoned."""
+        """Gives up a device that no longer answers, with its queues, fences and memory. Errors:
+        BusyError while caches on it are neither closed nor abandoned."""
         info = new("quire_abandon_info")
         self._abandon("device_abandon", info)
         return Abandoned(info.device_bytes, info.host_bytes, info.engine_bytes)
@@ -102,7 +102,7 @@ class Device(Object):
         def call(_user: Any, task_count: int, task: Any, context: Any) -> None:
             try:
                 run_tasks(task_count, lambda i: task(context, i))
-            except BaseException as why:  # it may not unwind through the library
+            except BaseException as why:  # it must not unwind through the library
                 self.task_error = why
 
         return call

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dtypes: element types, and numpy's names for them.
+"""dtypes: element types, and their names in numpy.
 
-numpy has no bf16 and no floats of 8 bits: they travel as unsigned integers of their size, or as
+numpy has no bf16 and no 8-bit floats: they are passed as unsigned integers of the same size, or as
 arrays of the package ml_dtypes, whose types have these names.
 """
 
@@ -16,7 +16,7 @@ from . import errors
 
 
 class DType(enum.IntEnum):
-    """Values are DLPack's: code << 16 | bits << 8 | lanes."""
+    """Element types. The values are DLPack's: code << 16 | bits << 8 | lanes."""
 
     I4 = 0 << 16 | 4 << 8 | 1
     I8 = 0 << 16 | 8 << 8 | 1
@@ -47,7 +47,7 @@ DTypeLike = Union[DType, int, str, "np.dtype[Any]", type, None]
 
 
 def dtype_of(name: DTypeLike) -> int:
-    """The library's number of a type: a DType, "f16", np.float16 ...; None is 0, its default."""
+    """The library's number for a type: a DType, "f16", np.float16 ...; None is 0, the default."""
     if name is None:
         return 0
     if isinstance(name, int):
@@ -60,7 +60,7 @@ def dtype_of(name: DTypeLike) -> int:
 
 
 def holds(array: "np.ndarray[Any, Any]", dtype: int) -> bool:
-    """Whether the array's elements are of that type."""
+    """True if the array's elements are of that type."""
     kind = DType(dtype)
     stored = array.dtype.name
     if not array.dtype.isnative:
@@ -69,7 +69,7 @@ def holds(array: "np.ndarray[Any, Any]", dtype: int) -> bool:
 
 
 def numpy_dtype(dtype: DTypeLike) -> "np.dtype[Any]":
-    """How numpy holds such elements: q, out, and what kv_write is given."""
+    """The numpy type of such elements, for q, out and the operands of kv_write."""
     kind = DType(dtype_of(dtype) or DType.F32)
     if kind not in _STORED_AS:
         raise errors.ArgumentError(f"{kind.name} is a type of K and V in a pool only")

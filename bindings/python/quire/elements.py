@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""elements: the library's array elements as numpy's structured types, and arrays given to it.
+"""elements: the library's array elements as numpy's structured types, and arrays passed to it.
 
-An array is taken as it is, without a copy, if it has the right type and no gaps; another type is
-not converted behind the caller's back. Lists are converted.
+An array is used as it is, without a copy, if it has the right type and no gaps; an array of another
+type is refused, not silently converted. Lists are converted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TOKEN = np.dtype(np.uint32)
 
 
 def taken(array: Any, dtype: "np.dtype[Any]", name: str) -> Any:
-    """The array as numpy has it. Errors: ArgumentError for another type, or gaps."""
+    """The array as a numpy array. Errors: ArgumentError if it has another type, or gaps."""
     if type(array) is not np.ndarray:
         array = _converted(array, dtype, name)
     if array.dtype != dtype:
@@ -73,14 +73,14 @@ def _converted(array: Any, dtype: "np.dtype[Any]", name: str) -> Any:
 
 
 def read(array: Any, dtype: "np.dtype[Any]", ctype: str, name: str) -> Tuple[Any, int]:
-    """A pointer to the elements, which keeps them, and their number."""
+    """A pointer to the elements, which keeps them alive, and their number."""
     array = taken(array, dtype, name)
     count = array.shape[0]
     return (ffi.from_buffer(ctype, array) if count != 0 else ffi.NULL), count
 
 
 def written(array: Any, dtype: "np.dtype[Any]", ctype: str, name: str) -> Tuple[Any, int]:
-    """As read, of an array that the library writes."""
+    """Like read, for an array that the library writes."""
     if not isinstance(array, np.ndarray):
         raise errors.ArgumentError(f"{name} is no numpy array: {type(array).__name__}")
     array = taken(array, dtype, name)

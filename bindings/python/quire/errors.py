@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""errors: what a failed call of the library becomes.
+"""errors: the exceptions that failed calls of the library raise.
 
-A call that raises changed nothing. Being short of blocks is a result and raises nothing.
+A call that raises changed nothing. A shortage of blocks is a result and raises nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ class QuireError(Exception):
     """Any failure that the library reports.
 
     status       the library's number, QUIRE_E_* of quire/base.h
-    backend      the name of the backend that was involved, else ""
-    native_code  errno, or the backend's own number; 0 where there is none
+    backend      the name of the backend involved, else ""
+    native_code  errno, or the backend's own number; 0 if there is none
     """
 
     status = 0
@@ -28,13 +28,13 @@ class QuireError(Exception):
 
 
 class ArgumentError(QuireError, ValueError):
-    """An argument is wrong; the message says which, and why."""
+    """An argument is invalid; the message says which one, and why."""
 
     status = -1
 
 
 class StaleError(QuireError):
-    """A handle is closed, ended, of another cache, or a batch of before a migration."""
+    """A handle is closed, ended or of another cache, or a batch is from before a migration."""
 
     status = -2
 
@@ -52,7 +52,7 @@ class UnsupportedError(QuireError):
 
 
 class StructError(QuireError):
-    """The binding and the library do not agree on a struct."""
+    """The binding and the library disagree on a struct."""
 
     status = -5
 
@@ -82,7 +82,7 @@ class BackendError(QuireError):
 
 
 class IncompatibleError(QuireError):
-    """The library, or a file, is of a version that does not fit."""
+    """The version of the library, or of a file, does not fit."""
 
     status = -10
 
@@ -100,7 +100,7 @@ class ForkedError(QuireError):
 
 
 class LimitError(QuireError):
-    """A stated limit would be passed."""
+    """A stated limit would be exceeded."""
 
     status = -13
 
@@ -124,7 +124,7 @@ class TimeoutError(QuireError, builtins.TimeoutError):
 
 
 class LibraryNotFoundError(QuireError, ImportError):
-    """No libquire was found; the message says where it was looked for."""
+    """No libquire was found; the message says where it was searched for."""
 
     status = -14
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""groups, shards: the shape of a cache: which layers are alike, and what each device holds."""
+"""groups, shards: the shape of a cache: its groups of like layers, and what each device holds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .libquire import new
 
 class GroupKind(enum.IntEnum):
     FULL = 0     # every token sees all before it
-    WINDOW = 1   # the `window` newest, and the first `sink_tokens`
-    CHUNKED = 2  # those before it of its own chunk of `window`
-    LATENT = 3   # full, over one latent row a token (MLA)
+    WINDOW = 1   # the `window` newest tokens, and the first `sink_tokens`
+    CHUNKED = 2  # the earlier tokens of its own chunk of `window`
+    LATENT = 3   # full, over one latent row per token (MLA)
     CROSS = 4    # another input, written once
 
 
@@ -24,17 +24,17 @@ class Scale(enum.IntEnum):
     """Where the scales of a pool's codes come from."""
 
     NONE = 0
-    TENSOR = 1      # from a calibration, one a layer
-    HEAD = 2        # from a calibration, one a KV head
-    TOKEN_HEAD = 3  # made at each write, one a token and KV head
+    TENSOR = 1      # from a calibration, one per layer
+    HEAD = 2        # from a calibration, one per KV head
+    TOKEN_HEAD = 3  # made at each write, one per token and KV head
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
     """Layers that share attention kind and geometry: quire_group_desc of quire/cache.h.
 
-    v_head_dim, v_dtype, v_scale  None: as K's
-    dtype                         of K, and of V; None = f16
+    v_head_dim, v_dtype, v_scale  None: the same as K's
+    dtype                         of K, and of V unless v_dtype is given; None: f16
     blocks                        of its pool; 0: as the cache says
     """
 
@@ -63,7 +63,7 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One device's part of a cache; a count of 0 is all that is left."""
+    """One device's part of a cache; a count of 0 means all that remain."""
 
     device: Device
     layer_begin: int = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""instance: the backends that were found, and where devices and caches come from."""
+"""instance: the backends that were found; devices and caches are made from an instance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOG_INFO = 3
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """A backend, or a file that did not become one: then `message` says why."""
+    """A backend, or a file that could not be loaded as one; then `message` says why."""
 
     name: str
     version: str
@@ -31,12 +31,12 @@ class Backend:
 
 
 class Instance(Object):
-    """Finds backends. Everything else is made from one.
+    """Finds backends. Everything else is made from an instance.
 
     plugin_path  directories that are searched for backends before all others
-    log          log(level, component, message), called from any thread; what it raises goes to
-                 sys.unraisablehook
-    library      the path of libquire, see quire.libquire
+    log          log(level, component, message), called from any thread; an exception that it raises
+                 goes to sys.unraisablehook
+    library      the path of libquire; see quire.libquire
     """
 
     _name = "instance"
@@ -60,7 +60,7 @@ class Instance(Object):
 
     @property
     def backends(self) -> List[Backend]:
-        """All that were found, those that did not load included."""
+        """All backends that were found, including those that did not load."""
         count = ffi.new("uint32_t *")
         self._library.call(self._library.api.backend_count, self, count)
         return [self._backend(i) for i in range(count[0])]
@@ -72,7 +72,7 @@ class Instance(Object):
                        info.device_count, text(info.message))
 
     def load_backend(self, path: Union[str, "os.PathLike[str]"]) -> Backend:
-        """Loads a backend by its absolute path. It stays until the process ends."""
+        """Loads a backend by its absolute path. It stays loaded until the process ends."""
         index = ffi.new("uint32_t *")
         self._library.call(self._library.api.backend_load, self, os.fsencode(path), index)
         return self._backend(index[0])

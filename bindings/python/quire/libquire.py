@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libquire: the library, opened at run time, and how it is called.
+"""libquire: opens the library at run time, and calls it.
 
-Found in this order: the path that `load` is given; the environment's QUIRE_LIBRARY; the copy that
-this package carries; libquire.so.0 where the dynamic linker looks. It is never closed: its threads
-outlive any point at which one could.
+Search order: the path given to `load`; the environment's QUIRE_LIBRARY; the copy that this package
+carries; libquire.so.0 where the dynamic linker looks. The library is never closed, because its
+threads outlive any point at which it could be.
 
-Threads: any. Calls let other Python threads run meanwhile.
+Threads: any. Other Python threads run during a call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMED_OUT = 3
 
 
 def text(array: Any) -> str:
-    """What a char array of a struct says."""
+    """The text in a struct's char array."""
     content: bytes = ffi.string(array)
     return content.decode("utf-8", "replace")
 
@@ -41,7 +41,7 @@ def _check_fits(kind: Any, name: str, value: Any) -> None:
 
 
 def new(kind: str, /, **fields: Any) -> Any:
-    """A zeroed struct whose struct_size is set, and these fields."""
+    """A zeroed struct with struct_size and these fields set."""
     try:
         struct = ffi.new(f"{kind} *", fields)
     except OverflowError:
@@ -54,14 +54,14 @@ def new(kind: str, /, **fields: Any) -> Any:
 
 
 class _Errors(threading.local):
-    """Where the calls of a thread leave what went wrong."""
+    """The error struct that the calls of a thread write to."""
 
     def __init__(self) -> None:
         self.error = new("quire_error")
 
 
 class Library:
-    """A library's table of functions."""
+    """The table of functions of a library."""
 
     def __init__(self, path: str):
         self.path = path
@@ -82,15 +82,16 @@ class Library:
             raise errors.IncompatibleError(
                 f"{path} is older than this binding: its table has {table[0].struct_size} bytes, "
                 f"not {ffi.sizeof('quire_api')}")
-        # Function pointers, looked up once: each access to a C struct makes a new object.
+        # Function pointers are looked up once: each access to a C struct makes a new object.
         self.api = types.SimpleNamespace(**{
             name: getattr(table[0], name) for name, _ in ffi.typeof("quire_api").fields})
 
     def call(self, function: Callable[..., int], *arguments: Any,
              beside: Sequence[Object] = ()) -> int:
-        """Calls, and raises what a negative status says. Returns the others.
+        """Calls the function. Raises if the status is negative; returns it otherwise.
 
-        Objects among the arguments, and those `beside` that structs name, are in use meanwhile.
+        Objects among the arguments, and those in `beside`, which structs name, are in use
+        meanwhile.
         """
         error = self._errors.error
         used: List[Object] = []
@@ -134,9 +135,9 @@ def _candidates() -> List[str]:
 
 
 def load(path: Optional[str] = None) -> Library:
-    """Opens libquire, once a process. With a path it must be the first to.
+    """Opens libquire, once per process; only the first call can choose the path.
 
-    Errors: LibraryNotFoundError, IncompatibleError; ArgumentError when another file is open.
+    Errors: LibraryNotFoundError, IncompatibleError; ArgumentError if another file is already open.
     """
     global _loaded
     with _lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""memory: an engine's own buffers on a device, and arrays that lie in them."""
+"""memory: an engine's own buffers on a device, and arrays in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Shape = Union[int, Tuple[int, ...]]
 
 
 class Window:
-    """Memory as numpy takes it, which keeps its owner."""
+    """Memory in the form that numpy takes, which keeps its owner alive."""
 
     def __init__(self, owner: Object, address: int, dtype: "np.dtype[Any]",
                  shape: Tuple[int, ...]):
@@ -28,7 +28,7 @@ class Window:
 
 
 class Lease:
-    """A use of memory by work that may not have run; who holds it holds the memory open."""
+    """A use of memory by work that may not have run; while it exists, the memory cannot close."""
 
     def __init__(self, owner: Object):
         self._owner = owner
@@ -36,7 +36,7 @@ class Lease:
 
 
 def window(owner: Object, address: int, dtype: Any, shape: Shape) -> "np.ndarray[Any, Any]":
-    """An array of the owner's memory, without a copy. The owner does not close before it goes."""
+    """An array of the owner's memory, without a copy. While it exists, the owner cannot close."""
     sides = (shape,) if isinstance(shape, int) else tuple(shape)
     base = Window(owner, address, np.dtype(dtype), sides)
     owner._arrays.add(base)
@@ -46,8 +46,8 @@ def window(owner: Object, address: int, dtype: Any, shape: Shape) -> "np.ndarray
 class Memory(Object):
     """Zeroed memory for activations.
 
-    host     memory of the host that the device reaches; else the device's own
-    over     an array of the engine's, used where it lies and kept; nothing is made or zeroed
+    host     memory of the host that the device can reach; otherwise the device's own memory
+    over     an array of the engine's, used in place and kept alive; nothing is allocated or zeroed
     address  for the arguments of kernels
     """
 
@@ -78,10 +78,11 @@ class Memory(Object):
 
     def array(self, dtype: Any = np.float32, shape: Shape = -1, *,
               offset: int = 0) -> "np.ndarray[Any, Any]":
-        """The memory as an array, without a copy; -1: all of it. It also speaks DLPack.
+        """The memory as an array, without a copy; a shape of -1 means all of it. Also speaks
+        DLPack.
 
-        offset  bytes
-        Errors: UnsupportedError where the host does not reach it; ArgumentError past its end.
+        offset  in bytes
+        Errors: UnsupportedError if the host cannot reach the memory; ArgumentError past its end.
         """
         self._pointer
         if self._host == 0:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""objects: what all that owns something in the library has in common.
+"""objects: the base of everything that owns an object in the library.
 
-A child holds its parent, so nothing that is in use goes by itself. close() says what still uses an
-object (BusyError) and then changes nothing; what nobody closed is closed with its last reference.
+A child keeps its parent alive, so nothing in use goes away by itself. If an object is still in use,
+close() raises BusyError, which says by what, and changes nothing. An object that is never closed is
+closed with its last reference.
 
-Threads: any. An object that another thread is using right now is not closed: BusyError.
+Threads: any. While another thread is using an object, close() raises BusyError.
 """
 
 from __future__ import annotations
@@ -27,36 +28,36 @@ _Kind = TypeVar("_Kind")
 
 
 def expect(thing: Any, kind: Type[_Kind], name: str) -> _Kind:
-    """The thing. Errors: ArgumentError where it is of another kind."""
+    """Returns the thing. Errors: ArgumentError if it is of another kind."""
     if not isinstance(thing, kind):
         raise errors.ArgumentError(f"{name} is no quire.{kind.__name__}: {thing!r}")
     return thing
 
 
 class Abandoned(NamedTuple):
-    """Bytes that an abandoned object's device may still touch: they are never freed."""
+    """Bytes that an abandoned object's device may still touch; they are never freed."""
 
     device_bytes: int
     host_bytes: int
     engine_bytes: int
 
 
-# What was abandoned, with the arrays that a device may still write into.
+# Abandoned objects, with the arrays that a device may still write into.
 _abandoned: List[Any] = []
 
 
 class Object:
-    """Owns one pointer of the library's."""
+    """Owns one pointer of the library."""
 
     _name = "object"
-    _destroy = ""  # the function that ends it
+    _destroy = ""  # the function that destroys it
 
     def __init__(self, library: "Library", pointer: Any):
         self._library = library
         self._owned = pointer
-        # One entry a call that is running. A list, for its append and pop are atomic.
+        # One entry per running call. A list, because its append and pop are atomic.
         self._uses: List[None] = []
-        # What lies in its memory: arrays, and operands of work that may not have run.
+        # What uses its memory: arrays, and operands of work that may not have run.
         self._arrays: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
     @property
@@ -71,8 +72,8 @@ class Object:
         return pointer
 
     def _use(self) -> Any:
-        """The pointer, for a call; whoever asks takes an entry from _uses when it has returned.
-        First the entry, then the look: close() does both in the other order."""
+        """The pointer, for a call; the caller removes an entry from _uses after the call. Adds the
+        entry first and then reads the pointer; close() does both in the opposite order."""
         self._uses.append(None)
         pointer = self._owned
         if pointer is None:
@@ -81,10 +82,10 @@ class Object:
         return pointer
 
     def close(self) -> None:
-        """Gives it back. Again: nothing happens.
+        """Destroys the object. Closing it again does nothing.
 
-        Errors: BusyError, and it stays open, while children, arrays of its memory or a call in
-        another thread use it.
+        Errors: BusyError, and the object stays open, while children, arrays of its memory or a call
+        in another thread use it.
         """
         if self._owned is not None:
             self._closing()
@@ -106,16 +107,16 @@ class Object:
         self._closed()
 
     def _abandon(self, call: str, *arguments: Any) -> None:
-        """Gives up what the library cannot end. It is closed then, and stays in memory."""
+        """Gives up what the library cannot end. The object is then closed, and stays in memory."""
         self._library.call(getattr(self._library.api, call), self, *arguments)
         _abandoned.append(self)
         self._owned = None
 
     def _closing(self) -> None:
-        """What has to be done while it is still open."""
+        """Work to do while the object is still open."""
 
     def _closed(self) -> None:
-        """What is left to do when it is gone."""
+        """Work to do after the object was destroyed."""
 
     def __copy__(self) -> Any:
         raise TypeError(f"a {self._name} has one owner: it cannot be copied")
@@ -135,7 +136,7 @@ class Object:
         if kind is None:
             self.close()
             return
-        try:  # what went wrong matters more than that something is still in use
+        try:  # the first exception matters more than that something is still in use
             self.close()
         except errors.QuireError:
             pass

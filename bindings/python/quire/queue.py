@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""queue, fence: the order in which a device works, and how one learns where it is."""
+"""queue, fence: the order in which a device works, and how to learn its progress."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .objects import Object, expect
 
 FAILED = 0xFFFFFFFFFFFFFFFF  # a fence's value: work before it failed
 FOREVER = 0xFFFFFFFFFFFFFFFF
-# Python handles a signal, such as Ctrl-C's, between two calls: so a long wait is several.
+# Python handles signals, such as Ctrl-C's, only between calls, so a long wait is split.
 _SLICE_NS = 50_000_000
 
 
 def nanoseconds(timeout: Optional[float]) -> int:
-    """None waits for ever."""
+    """Converts seconds; None waits for ever."""
     return FOREVER if timeout is None else min(FOREVER - 1, max(0, int(timeout * 1e9)))
 
 
@@ -38,7 +38,7 @@ class Native:
 
 
 class Fence(Object):
-    """A number that only grows; FAILED says that work before it failed."""
+    """A number that only grows; FAILED means that work before it failed."""
 
     _name = "fence"
     _destroy = "fence_destroy"
@@ -57,11 +57,12 @@ class Fence(Object):
         return int(out[0])
 
     def signal(self, value: int) -> None:
-        """Sets it from the host. Errors: ArgumentError, it would not grow."""
+        """Sets the value from the host. Errors: ArgumentError if it would not grow."""
         self._library.call(self._library.api.fence_signal, self, value)
 
     def wait(self, value: int, timeout: Optional[float] = None) -> bool:
-        """Waits for the value; False: `timeout` seconds went by. Signals are handled meanwhile."""
+        """Waits for the value. Returns False if `timeout` seconds passed. Handles signals
+        meanwhile."""
         left = nanoseconds(timeout)
         while True:
             slice_ns = min(left, _SLICE_NS)
@@ -75,10 +76,11 @@ class Fence(Object):
 
 
 class Queue(Object):
-    """Work runs in order; queues run independently. With `native`: the engine's own stream.
+    """Work on a queue runs in order; queues run independently. With `native`: the engine's own
+    stream.
 
-    Calls only enqueue. Arrays that they were given are kept here until they have been used, so one
-    may be dropped; what is written into one meanwhile is the caller's mistake.
+    Calls only enqueue. The queue keeps the arrays passed to them until they have been used, so the
+    caller may drop them, but must not write into them meanwhile.
     """
 
     _name = "queue"
@@ -91,13 +93,13 @@ class Queue(Object):
         library.call(library.api.queue_create, device,
                      ffi.NULL if native is None else native._desc(), out)
         super().__init__(library, out[0])
-        self._place: Optional[Fence] = None  # how far the queue is, while arrays are kept
+        self._place: Optional[Fence] = None  # how far the queue has got, while arrays are kept
         self._marks = 0
         self._fresh: list[Any] = []  # kept since the last mark
         self._kept: Deque[Tuple[int, list[Any]]] = collections.deque()
 
     def sync(self, timeout: Optional[float] = None) -> None:
-        """Waits until all that was enqueued has run. Errors: TimeoutError."""
+        """Waits until all enqueued work has run. Errors: TimeoutError."""
         place = self._next_mark()
         if place is not None and not place.wait(self._marks, timeout):
             raise errors.TimeoutError("the queue still runs")
@@ -106,30 +108,30 @@ class Queue(Object):
         self._kept.clear()
 
     def abandon(self) -> None:
-        """Gives the queue up where its work never ends; its device can only be abandoned then."""
+        """Gives up a queue whose work never ends; its device can then only be abandoned."""
         self._abandon("queue_abandon")
 
     def signal(self, fence: Fence, value: int) -> None:
-        """Enqueues: the fence gets the value when all earlier work has run."""
+        """Enqueues a signal: the fence gets the value when all earlier work has run."""
         self._library.call(self._library.api.queue_signal, self, fence, value)
 
     def after(self, fence: Fence, value: int) -> None:
-        """Enqueues: later work runs after the fence reached the value."""
+        """Enqueues a wait: later work runs after the fence has reached the value."""
         self._library.call(self._library.api.queue_after, self, fence, value)
 
     def signal_native(self, native: Native) -> None:
-        """Enqueues: the engine's own semaphore is signalled when all earlier work has run."""
+        """Enqueues a signal of the engine's own semaphore, for when all earlier work has run."""
         self._library.call(self._library.api.queue_signal_native, self, native._desc())
 
     def after_native(self, native: Native) -> None:
-        """Enqueues: later work runs after the engine's own semaphore was signalled."""
+        """Enqueues a wait: later work runs after the engine's own semaphore was signalled."""
         self._library.call(self._library.api.queue_after_native, self, native._desc())
 
     def _keep(self, array: Any) -> None:
         self._fresh.append(array)
 
     def _next_mark(self) -> Optional[Fence]:
-        """Enqueues a mark on the queue's own fence. None: the queue failed, and takes none."""
+        """Enqueues a mark on the queue's own fence. None: the queue failed and accepts no mark."""
         if self._place is None:
             self._place = Fence(self._device)
         self._marks += 1
@@ -140,7 +142,7 @@ class Queue(Object):
         return self._place
 
     def _mark(self) -> None:
-        """Lets go of what has been used. Called where a step ends."""
+        """Releases the arrays that have been used. Called where a step ends."""
         if not self._fresh and not self._kept:
             return
         place = self._place
@@ -162,7 +164,7 @@ class Queue(Object):
         self._mark()
 
     def _closed(self) -> None:
-        # Enqueued work runs on and may still read what is kept: the device keeps it from here.
+        # Enqueued work runs on and may still read what is kept, so the device keeps it from now on.
         if self._kept:
             self._device._left_behind.append((self._place, self._marks, self._kept))
         elif self._place is not None:

@@ -49,7 +49,7 @@ class KeyType(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """Something beside the tokens that decides K and V; of tokens [begin, end), or of all."""
+    """Something besides the tokens that determines K and V, for tokens [begin, end) or for all."""
 
     type: KeyType
     content: bytes
@@ -67,7 +67,7 @@ class NamespaceInfo:
 
 
 class Namespace:
-    """A tenant: its sequences share blocks with one another only. Lives until closed."""
+    """A tenant: its sequences share blocks only with one another. Lives until it is closed."""
 
     def __init__(self, cache: "Cache", key: bytes = b"", quota_blocks: int = 0):
         self._cache = cache
@@ -79,7 +79,8 @@ class Namespace:
         self.handle = int(out[0])
 
     def close(self) -> None:
-        """Errors: BusyError while sequences live in it; StaleError the second time."""
+        """Ends the tenant. Errors: BusyError while it has sequences; StaleError on a second
+        call."""
         self._cache._call("namespace_destroy", self.handle)
 
     @property
@@ -93,7 +94,7 @@ class Namespace:
 class Sequence:
     """One token stream. Lives until it is ended, or its cache is closed.
 
-    handle  what items name it by
+    handle  the number that items name it by
     """
 
     __slots__ = ("_cache", "handle")
@@ -103,14 +104,14 @@ class Sequence:
         self.handle = handle
 
     def end(self, drop_prefix: bool = False) -> None:
-        """Its blocks go back; what it published stays cached, unless dropped.
+        """Ends the sequence and returns its blocks; what it published stays cached, unless dropped.
 
-        Errors: StaleError, it was ended; BusyError, it is in the open step.
+        Errors: StaleError if it was ended before; BusyError if it is in the open step.
         """
         self._cache._call("seq_end", self.handle, int(drop_prefix))
 
     def fork(self, token_count: Optional[int] = None) -> "Sequence":
-        """One of the first known tokens (None: of all), which shares their blocks."""
+        """Creates a sequence of the first known tokens (None: all), which shares their blocks."""
         if token_count is None:
             token_count = self.info.known_tokens
         out = ffi.new("quire_seq *")
@@ -118,20 +119,20 @@ class Sequence:
         return Sequence(self._cache, int(out[0]))
 
     def truncate(self, token_count: int) -> None:
-        """Shortens it to its first known tokens, and gives the blocks behind them back."""
+        """Shortens the sequence to its first known tokens, and returns the blocks after them."""
         self._cache._call("seq_truncate", self.handle, token_count)
 
     def accept(self, count: int) -> None:
-        """Keeps the first drafts of the last item, and forgets the others."""
+        """Keeps the first `count` drafts of the last item, and discards the others."""
         self._cache._call("seq_accept", self.handle, count)
 
     def accept_path(self, path: elements.Tokens) -> None:
-        """Keeps the drafts of a way through the tree, by their indices."""
+        """Keeps the drafts along one path through the tree, given by their indices."""
         pointer, count = elements.read(path, elements.TOKEN, "uint32_t[]", "path")
         self._cache._call("seq_accept_path", self.handle, pointer, count)
 
     def set_tokens(self, position: int, tokens: elements.Tokens) -> None:
-        """Names tokens that were added as UNKNOWN, from `position` on."""
+        """Names tokens that were added as UNKNOWN, starting at `position`."""
         pointer, count = elements.read_tokens(tokens)
         span = ffi.new("quire_token_span *", {"seq": self.handle, "position": position,
                                               "token_count": count})
@@ -139,15 +140,15 @@ class Sequence:
                           count)
 
     def probe(self, tokens: elements.Tokens = ()) -> int:
-        """How many of its tokens, followed by these, would be found in the cache now."""
+        """How many tokens of the sequence, followed by these, would be found in the cache now."""
         pointer, count = elements.read_tokens(tokens)
         out = ffi.new("uint32_t *")
         self._cache._call("prefix_probe", self.handle, pointer, count, out)
         return int(out[0])
 
     def blocks(self, group: int = 0, step: Optional["Step"] = None, first: int = 0) -> Any:
-        """Its block table in a group from entry `first` on, int32; 0 is the null block. With the
-        open step: as it plans."""
+        """The sequence's block table in a group from entry `first` on, int32; 0 is the null block.
+        With the open step: the table as the step plans it."""
         handle = 0 if step is None else step.handle
         ids = np.empty(64, np.int32)
         count = ffi.new("uint32_t *")
@@ -173,7 +174,7 @@ class Sequence:
 
 def create(cache: "Cache", namespace: Optional[Namespace], keys: Listed[Key], priority: int,
            cross_tokens: int) -> Sequence:
-    """A new sequence. Errors: ArgumentError for a namespace of another cache."""
+    """Creates a sequence. Errors: StaleError for a namespace of another cache."""
     if namespace is not None and namespace._cache is not cache:
         raise errors.StaleError("the namespace is another cache's")
     for key in keys:

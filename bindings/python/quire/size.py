@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""size: how large a cache a device has room for, and what bounds a decode step."""
+"""size: how large a cache fits on a device, and what bounds a decode step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Size:
 
 
 def estimate_size(**fields: Any) -> Size:
-    """Sizes a deployment from the fields of quire_size_desc, by their names in quire/size.h."""
+    """Sizes a deployment from the fields of quire_size_desc, named as in quire/size.h."""
     library = _library.load()
     info = new("quire_size_info")
     try:

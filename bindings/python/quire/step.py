@@ -8,8 +8,9 @@
             batch.attend(layer, q, out)
         step.finish()
 
-Left by an exception, an open step is aborted and a committed one is finished as failed, so that the
-cache goes on either way. Left open without one, it is an error.
+If an exception leaves the block, an open step is aborted and a committed one is finished as failed,
+so the cache can continue either way. Leaving the block normally with an unfinished step is an
+error.
 """
 
 from __future__ import annotations
@@ -71,11 +72,12 @@ class CopyKind(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """What a sequence wants of a step, said by itself: quire_step_item of quire/step.h.
+    """What one sequence wants from a step: quire_step_item of quire/step.h.
 
-    For many items fill an array of quire.ITEM and one of tokens; it takes no Python object a row.
+    For many items, fill an array of quire.ITEM and one of tokens; that needs no Python object per
+    row.
 
-    mask  with PARENTS each draft's parent; with BITS the words of quire/step.h
+    mask  with PARENTS, each draft's parent; with BITS, the words described in quire/step.h
     """
 
     sequence: Sequence
@@ -92,7 +94,7 @@ Items = Union["np.ndarray[Any, Any]", Listed[Item]]
 
 
 def flatten(items: Listed[Item]) -> Any:
-    """(ITEM array, tokens) of items that were said one by one."""
+    """(ITEM array, tokens) of a list of items."""
     array = np.zeros(len(items), ITEM)
     words: List[Any] = []
     count = 0
@@ -134,7 +136,7 @@ def given(items: Items, tokens: Optional[elements.Tokens],
 
 
 class Step:
-    """An open step, then a committed one. Made by Cache.begin.
+    """An open step, later a committed one. Made by Cache.begin.
 
     results  of the items that it was begun with, an array of quire.RESULT
     """
@@ -151,14 +153,14 @@ class Step:
 
     def add(self, items: Items, tokens: Optional[elements.Tokens] = None,
             results: Optional["np.ndarray[Any, Any]"] = None) -> "np.ndarray[Any, Any]":
-        """Adds items, and says what becomes of each. On an error none of them was added."""
+        """Adds items, and returns the result of each. On an error none of them was added."""
         call = given(items, tokens, results)
         self._cache._call("step_add", self.handle, call[0], call[1], _ITEM_BYTES, call[2], call[3],
                           call[5], _RESULT_BYTES)
         return call[4]  # type: ignore[no-any-return]
 
     def drop(self, sequence: Sequence) -> List[int]:
-        """Takes an item back; gives the handles of all that went with it."""
+        """Takes a sequence's item back; returns the handles of all sequences that left with it."""
         count = ffi.new("uint32_t *")
         room = 16
         while True:
@@ -170,8 +172,8 @@ class Step:
             room = count[0]
 
     def preempt(self, sequence: Sequence, how: Preempt = Preempt.AUTO) -> Optional[int]:
-        """Gives up the blocks of a sequence that is not in the step: how many the step can use.
-        None: it was to be swapped, and the host tier is short; nothing changed."""
+        """Gives up the blocks of a sequence that is not in the step. Returns how many the step can
+        use. None: it was to be swapped, but the host tier is too small; nothing changed."""
         freed = ffi.new("uint32_t *")
         status = self._cache._call("step_preempt", self.handle, sequence.handle, how, freed)
         return None if status == NO_BLOCKS else int(freed[0])
@@ -189,17 +191,17 @@ class Step:
 
     @property
     def preempted(self) -> "np.ndarray[Any, Any]":
-        """Who was preempted, an array of quire.PREEMPTION."""
+        """The sequences that were preempted, an array of quire.PREEMPTION."""
         return self._list("step_preempted", PREEMPTION, "quire_preemption[]")
 
     @property
     def copies(self) -> "np.ndarray[Any, Any]":
-        """What has to be copied, an array of quire.COPY, in order: the engine's part where the
-        cache keeps books only."""
+        """The copies that the step needs, in order, an array of quire.COPY; the engine makes them
+        if the cache keeps books only."""
         return self._list("step_copies", elements.COPY, "quire_block_copy[]")
 
     def log(self) -> bytes:
-        """What followers are to be told; of a committed step of a leader."""
+        """The log of a leader's committed step, to be sent to its followers."""
         size = ffi.new("uint64_t *")
         room = 4096
         while True:
@@ -210,7 +212,7 @@ class Step:
             room = size[0]
 
     def commit(self, batch: Optional["Batch"] = None) -> None:
-        """Makes it real: copies and tables are enqueued."""
+        """Makes the step final: its copies and tables are enqueued."""
         self._cache._call("step_commit", self.handle, ffi.NULL if batch is None else batch)
         self._committed(batch)
 
@@ -225,9 +227,9 @@ class Step:
         self._state = "ended"
 
     def finish(self, failed: bool = False, signal: Optional["Native"] = None) -> None:
-        """Says that all of the step has been enqueued; or that it failed.
+        """Says that all of the step has been enqueued, or that it failed.
 
-        signal  what the engine's own work of the step ends with, where that is on no queue of it
+        signal  what the engine's own work signals at its end, if it runs on no queue of the step
         """
         native = ffi.NULL if signal is None else signal._desc()
         self._cache._call("step_finish", self.handle, native, int(failed))
@@ -236,7 +238,8 @@ class Step:
             queue._mark()
 
     def __del__(self) -> None:
-        """Nobody can end a step that is lost, so it is undone: else the cache would wait for it."""
+        """A lost step can no longer be ended, so it is undone: the cache would wait for it
+        otherwise."""
         if getattr(self, "_state", "ended") == "ended" or self._cache.closed:
             return
         try:

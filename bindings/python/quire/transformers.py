@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""transformers: K and V of Hugging Face's models in a Quire cache, and attention over them there.
+"""transformers: keeps K and V of Hugging Face models in a Quire cache, and attends over them.
 
     model = LlamaForCausalLM.from_pretrained(..., attn_implementation="quire")
     cache = quire.transformers.QuireCache(model.config, device, blocks=1024)
     model.generate(ids, past_key_values=cache)
 
-Importing this registers the attention "quire". A forward of the model is one step of Quire's, for
-all sequences of its batch; layers of full and of sliding attention have a pool each. Beams are
-forks, so they share blocks. What it asks of a model: causal attention without a soft cap or sinks;
-prompts of one length, for padding would be attended; tensors on the host.
+Importing this module registers the attention "quire". A forward of the model is one Quire step for
+all sequences of its batch; layers with full attention and layers with sliding attention each have a
+pool of their own. Beams are forks, so they share blocks. Requirements: causal attention without a
+soft cap or sinks; prompts of one length, because padding would be attended to; tensors on the host.
 
 Threads: one forward of a cache at a time.
 """
@@ -35,11 +35,11 @@ from .queue import Queue
 from .sequence import Sequence
 from .step import RUN, Item, Step
 
-_forward = threading.local()  # .serving: whose layer was updated last
+_forward = threading.local()  # .serving: the cache whose layer was updated last
 
 
 def _array(tensor: Any) -> "np.ndarray[Any, Any]":
-    """A tensor of the host as numpy has it, without a copy."""
+    """A host tensor as a numpy array, without a copy."""
     if tensor.device.type != "cpu":
         raise UnsupportedError(f"a tensor on {tensor.device}: only the host's are taken")
     if tensor.dtype == torch.bfloat16:
@@ -48,13 +48,13 @@ def _array(tensor: Any) -> "np.ndarray[Any, Any]":
 
 
 def _rows(states: Any) -> "np.ndarray[Any, Any]":
-    """[batch][heads][tokens][dim] as tokens of rows, [batch * tokens][heads][dim]."""
+    """Turns [batch][heads][tokens][dim] into one row per token, [batch * tokens][heads][dim]."""
     batch, heads, tokens, dim = states.shape
     return _array(states.transpose(1, 2).reshape(batch * tokens, heads, dim))
 
 
 class _Serving:
-    """The steps of a cache: a forward begins one at its first layer and finishes it at its last."""
+    """The steps of a cache: a forward begins one in its first layer and finishes it in its last."""
 
     def __init__(self, config: Any, device: Device, blocks: int, block_tokens: int,
                  dtype: DTypeLike, max_query_tokens: int):
@@ -87,7 +87,7 @@ class _Serving:
         self.batch: Optional[Batch] = None
 
     def _batch(self, dtype: Any) -> Batch:
-        """For queries of a type; made once."""
+        """The batch for queries of this type; made once."""
         if dtype not in self.batches:
             self.batches[dtype] = self.blocks.batch(
                 max_rows=256, max_query_tokens=self.max_query_tokens,
@@ -96,7 +96,7 @@ class _Serving:
         return self.batches[dtype]
 
     def begin(self, rows: int, tokens: int, dtype: Any) -> None:
-        if self.step is not None:  # a forward that did not come to its end
+        if self.step is not None:  # a forward that did not reach its end
             self.step.finish(failed=True)
             self.step = None
             raise ArgumentError("the last forward ended in an error: reset the cache")
@@ -104,7 +104,7 @@ class _Serving:
             self.sequences = [self.blocks.sequence() for _ in range(rows)]
         if len(self.sequences) != rows:
             raise ArgumentError(f"{rows} rows, but the cache holds {len(self.sequences)} sequences")
-        # Their ids are nobody's business here: K and V are given, not looked up.
+        # The token ids do not matter here: K and V are given, not looked up.
         unknown = np.full(tokens, elements.UNKNOWN, np.uint32)
         step = self.blocks.begin([Item(sequence, tokens=unknown) for sequence in self.sequences],
                                  queue=self.queue)
@@ -144,7 +144,7 @@ class _Serving:
         return out
 
     def replace(self, sequences: List[Sequence], length: int) -> None:
-        """Ends all others."""
+        """Keeps these sequences and ends all others."""
         for sequence in self.sequences:
             if sequence not in sequences:
                 sequence.end()
@@ -162,7 +162,8 @@ class _Serving:
         self.length = length
 
     def pick(self, indices: List[int]) -> None:
-        """Row i goes on as what row indices[i] was; one that goes on as several is forked."""
+        """Row i continues what row indices[i] was; a row that continues more than once is
+        forked."""
         used = set()
         picked = []
         for index in indices:
@@ -181,7 +182,7 @@ class _Serving:
 
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
-    """One layer of a model, as transformers asks for it."""
+    """One layer of a model, with the interface that transformers expects."""
 
     is_sliding = False
     is_compileable = False
@@ -196,8 +197,8 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
 
     def update(self, key_states: Any, value_states: Any, *arguments: Any,
                **options: Any) -> Tuple[Any, Any]:
-        """Writes the new tokens; what comes back is theirs alone, for attention finds the others
-        in the blocks."""
+        """Writes the new tokens, and returns only theirs, because attention finds the others in the
+        blocks."""
         self._serving.write(self._index, key_states, value_states)
         _forward.serving = self._serving
         return key_states, value_states
@@ -213,14 +214,15 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
 
     get_max_cache_shape = get_max_length  # its name before transformers 5
 
-    # What is done to all layers at once is done at the first.
+    # Operations on all layers at once are done when the first layer is called.
 
     def reset(self) -> None:
         if self._index == 0:
             self._serving.reset()
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Of transformers 5: how many go; before, as a positive number, how many stay."""
+        """transformers 5 passes how many tokens go; before, a positive number says how many
+        stay."""
         if self._index == 0:
             length = self._serving.length
             stays = length - abs(tokens_to_remove) if _CROP_REMOVES or tokens_to_remove < 0 \
@@ -249,7 +251,7 @@ class QuireCache(Cache):  # type: ignore[misc, unused-ignore]
     """A model's past_key_values.
 
     blocks            of each pool, the null block included
-    dtype             of K and V in the pool; None = f16
+    dtype             of K and V in the pool; None: f16
     max_query_tokens  new tokens of a forward, over all rows
     """
 
@@ -261,7 +263,7 @@ class QuireCache(Cache):  # type: ignore[misc, unused-ignore]
 
     @property
     def stats(self) -> Any:
-        """Of the blocks: quire.CacheStats."""
+        """The quire.CacheStats of the blocks."""
         return self.serving.blocks.stats
 
     def close(self) -> None:
@@ -271,7 +273,7 @@ class QuireCache(Cache):  # type: ignore[misc, unused-ignore]
 def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any,
               scaling: Optional[float] = None, dropout: float = 0.0,
               **options: Any) -> Tuple[Any, None]:
-    """Attention of [batch][heads][tokens][dim] over what a QuireCache holds of the layer."""
+    """Attention of [batch][heads][tokens][dim] over what a QuireCache holds for the layer."""
     serving = getattr(_forward, "serving", None)
     if serving is None:
         raise UnsupportedError('the attention "quire" needs a QuireCache as past_key_values')
@@ -284,7 +286,7 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
 
 
 def mask(*arguments: Any, attention_mask: Any = None, **options: Any) -> None:
-    """None: causality and windows are the attention's own. Errors: padding."""
+    """Returns None: the attention applies causality and windows itself. Errors: padding."""
     if attention_mask is not None and not bool(attention_mask.all()):
         raise UnsupportedError("padding: give prompts of one length, or one at a time")
 

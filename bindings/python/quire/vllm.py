@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vllm: a manager with the methods and the meaning of vLLM V1's KVCacheManager, on Quire.
+"""vllm: a manager on Quire with the methods of vLLM V1's KVCacheManager and the same meaning.
 
-A scheduler of vLLM calls it as its own. It answers with numbers of blocks; the K and V stay where
-the engine keeps them. What it asks of a request: request_id, all_token_ids, num_tokens,
-num_computed_tokens; and where they are there, num_preemptions, skip_reading_prefix_cache,
-cache_salt, lora_request, mm_features.
+vLLM's scheduler calls it like its own. It returns block numbers; the K and V stay where the engine
+keeps them. It reads these attributes of a request: request_id, all_token_ids, num_tokens,
+num_computed_tokens; and, if they exist, num_preemptions, skip_reading_prefix_cache, cache_salt,
+lora_request, mm_features.
 
 Where it differs:
   - hits are verified token by token, and nothing is hashed in Python: request.block_hashes is not
     read
-  - one content is cached once, and free blocks are used before a cached one is evicted, so there
+  - each content is cached once, and free blocks are used before a cached one is evicted, so there
     are at least as many hits (exact LRU, block by block)
-  - one group of full or windowed attention; hybrid models' groups share one range of block ids
-    there, which Quire's do not. Events, encoder tokens and evict_blocks are refused
-  - token ids are 0 to 2^32-2, where prefixes are cached: others are refused
+  - it has one group of full or windowed attention: in vLLM the groups of a hybrid model share one
+    range of block ids, in Quire they do not. Events, encoder tokens and evict_blocks are refused
+  - where prefixes are cached, token ids are 0 to 2^32-2; others are refused
 
-How: every request has a sequence, and each call that needs a block is a step by itself. The step
-adds tokens that have no names yet, so nothing of them is found in the cache, nor put there; they
-get their names block by block, when vLLM says that they may be cached. Only those that vLLM found
-have names from the start. In between nothing is called, so a decoded token costs two calls of the
-library in a block.
+How it works: every request has a sequence, and each call that needs a block is a step of its own.
+The step adds tokens as unknown, so they are neither looked up in the cache nor put there; they get
+their ids block by block, when vLLM says that they may be cached. Only the tokens that vLLM found
+have ids from the start. In between the library is not called, so decoding costs two calls of the
+library per block.
 
-Threads: one, as vLLM's.
+Threads: one, like vLLM's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .instance import Instance
 from .sequence import Key, KeyType, Sequence
 from .step import RUN, Item
 
-# Live requests, those that wait included; a sequence that holds nothing takes some 100 bytes.
+# Live requests, including those that wait; a sequence that holds nothing takes some 100 bytes.
 _MAX_REQUESTS = 1 << 16
 
 
@@ -66,7 +66,7 @@ class KVCacheBlocks:
         return KVCacheBlocks(tuple([*a, *b] for a, b in zip(self.blocks, other.blocks)))
 
     def get_block_ids(self, allow_none: bool = False) -> Optional[Tuple[List[int], ...]]:
-        """The numbers of each group's blocks; None, if allowed, where there are none."""
+        """The numbers of each group's blocks; None, if allowed, when there are no blocks."""
         if allow_none and not any(self.blocks):
             return None
         return tuple([block.block_id for block in group] for group in self.blocks)
@@ -77,7 +77,7 @@ class KVCacheBlocks:
 
 @dataclasses.dataclass
 class PrefixCacheStats:
-    """Since they were last taken: lookups, their tokens, and those found."""
+    """Counts since they were last taken: lookups, tokens looked up, and tokens found."""
 
     reset: bool = False
     requests: int = 0
@@ -105,7 +105,8 @@ class _Running:
     known  tokens that the sequence has. With full attention: one for every slot of its blocks. With
            a window: only those that no rejected draft can take back, because a step releases what
            its first token does not see
-    named  of those, the first that it knows by their ids: full blocks, which are cached
+    named  how many of these, from the first on, it knows by their ids: full blocks, which are
+           cached
     room   tokens that its blocks have slots for
     """
 
@@ -124,7 +125,7 @@ def _ids(request: Any) -> Any:
 
 
 def _keys(request: Any) -> List[Key]:
-    """What beside the tokens decides K and V."""
+    """What determines K and V besides the tokens."""
     keys = []
     salt = getattr(request, "cache_salt", None)
     if salt:
@@ -144,10 +145,12 @@ def _skips(request: Any) -> bool:
 
 
 class KVCacheManager:
-    """kv_cache_config needs num_blocks, the null block included, and kv_cache_groups, of which each
-    has a kv_cache_spec: block_size, and sliding_window where it is windowed. The other arguments
-    are vLLM's; with scheduler_block_size, which newer versions give, get_computed_blocks answers
-    as theirs does, with three.
+    """vLLM V1's KVCacheManager on Quire.
+
+    kv_cache_config needs num_blocks, the null block included, and kv_cache_groups, each of which
+    has a kv_cache_spec with block_size, and sliding_window if it is windowed. The other arguments
+    are vLLM's; with scheduler_block_size, which newer versions pass, get_computed_blocks returns
+    three values as theirs does.
     """
 
     def __init__(self, kv_cache_config: Any, max_model_len: int,
@@ -183,16 +186,16 @@ class KVCacheManager:
             max_sequences=_MAX_REQUESTS,
             flags=CacheFlags(0) if enable_caching else CacheFlags.NO_PREFIX)
         self._running: Dict[str, _Running] = {}
-        self._probe = self._cache.sequence()  # of no keys and no tokens; lookups begin with it
+        self._probe = self._cache.sequence()  # without keys or tokens; lookups start from it
         self._taken: Tuple[Any, Any] = (None, None)
 
     @property
     def usage(self) -> float:
-        """Blocks that requests hold, of all."""
+        """The share of all blocks that requests hold."""
         return self._cache.stats.kv_cache_usage_perc
 
     def make_prefix_cache_stats(self) -> Optional[PrefixCacheStats]:
-        """The counts since this was last called; None without log_stats."""
+        """The counts since the last call; None without log_stats."""
         stats = self.prefix_cache_stats
         self.prefix_cache_stats = PrefixCacheStats() if self.log_stats else None
         return stats
@@ -200,8 +203,8 @@ class KVCacheManager:
     # Lookup.
 
     def _tokens(self, request: Any, begin: int, end: int) -> "np.ndarray[Any, Any]":
-        """Tokens [begin, end) of a request. A prompt is looked up, perhaps again and again, and
-        then cached: it is converted once."""
+        """Tokens [begin, end) of a request. A prompt is looked up, perhaps repeatedly, and then
+        cached, so it is converted only once."""
         ids = _ids(request)
         owner, tokens = self._taken
         if owner is not request or len(tokens) != len(ids) or tokens[-1] != ids[-1]:
@@ -216,8 +219,8 @@ class KVCacheManager:
 
     def get_computed_blocks(self, request: Any,
                             max_cache_hit_length: Optional[int] = None) -> Computed:
-        """Blocks that are found for a request, and their tokens: at most max_cache_hit_length, and
-        never its last token. Nothing is taken yet."""
+        """The blocks that are found for a request, and how many tokens they hold: at most
+        max_cache_hit_length, and never the request's last token. Nothing is taken yet."""
         blocks, count = self.empty_kv_cache_blocks, 0
         if self.enable_caching and not _skips(request):
             tokens = self._tokens(request, 0, request.num_tokens)
@@ -236,8 +239,9 @@ class KVCacheManager:
         return (blocks, count, 0) if self._answers_three else (blocks, count)
 
     def _found(self, probe: Sequence, tokens: Any, count: int) -> KVCacheBlocks:
-        """Which blocks they are: what a step would take, that is then not made. It needs a block
-        for the token behind them; where there is none, nor would there be for the request."""
+        """The blocks that were found: a step would take them, but it is aborted. The step needs a
+        block for the token after them; if there is none, there would be none for the request
+        either."""
         with self._cache.begin([Item(probe, tokens=tokens[:count + 1])]) as step:
             ids = probe.blocks(step=step)[:count // self._block_size]
             step.abort()
@@ -256,9 +260,9 @@ class KVCacheManager:
                        delay_cache_blocks: bool = False, num_encoder_tokens: int = 0,
                        full_sequence_must_fit: bool = False, reserved_blocks: int = 0,
                        has_scheduled_reqs: bool = True) -> Optional[KVCacheBlocks]:
-        """Makes room for a request's next tokens, and caches those of them that fill blocks and are
-        no drafts, unless that is delayed. The new blocks: no other request has them, whatever is
-        cached beyond num_new_computed_tokens. None: there are too few, and nothing changed."""
+        """Makes room for a request's next tokens and, unless that is delayed, caches those that
+        fill blocks and are not drafts. Returns the new blocks: no other request has them, whatever
+        is cached beyond num_new_computed_tokens. None: there are too few, and nothing changed."""
         if num_encoder_tokens:
             raise UnsupportedError("encoder tokens are not offered")
         if num_new_tokens == 0 and num_external_computed_tokens == 0:
@@ -290,8 +294,8 @@ class KVCacheManager:
 
     def _grow(self, request: Any, running: _Running, verified: int, need: int, found: int,
               cached: int, spare: int) -> Optional[KVCacheBlocks]:
-        """A step of this request alone. The first `found` tokens are to be in the cache, and of the
-        first `cached` full blocks come into it."""
+        """Runs a step of this request alone. The first `found` tokens must be in the cache, and the
+        full blocks of the first `cached` tokens are put there."""
         size = self._block_size
         known = -(-need // size) * size
         if self._windowed:
@@ -325,7 +329,7 @@ class KVCacheManager:
         return self._made(blocks)
 
     def _leaves(self, spare: int) -> bool:
-        """Whether so many blocks are left for others."""
+        """True if at least `spare` blocks are left for others."""
         if spare == 0:
             return True
         stats = self._cache.stats
@@ -338,8 +342,8 @@ class KVCacheManager:
             return
         names = self._tokens(request, running.named, end)
         if end > running.known:
-            # With a window the sequence has fewer tokens than slots. It gets them by a step, which
-            # needs no block.
+            # With a window the sequence has fewer tokens than slots. A step adds the missing
+            # tokens; it needs no block.
             tokens = np.full(end - running.known, elements.UNKNOWN, elements.TOKEN)
             with self._cache.begin([Item(running.sequence, tokens=tokens)]) as step:
                 if step.results[0]["outcome"] != RUN:
@@ -352,22 +356,22 @@ class KVCacheManager:
         running.named = end
 
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
-        """Caches full blocks of the first num_computed_tokens, and of no others."""
+        """Caches the full blocks of the first num_computed_tokens, and no others."""
         running = self._running.get(request.request_id)
         if running is not None:
             self._cache_first(request, running, num_computed_tokens)
 
-    # The end.
+    # Release.
 
     def free(self, request: Any) -> None:
-        """Gives a request's blocks back; what is cached of them stays, the tail older than the
-        head."""
+        """Returns a request's blocks; those that are cached stay cached, and the tail counts as
+        older than the head."""
         running = self._running.pop(request.request_id, None)
         if running is not None:
             running.sequence.end()
 
     def reset_prefix_cache(self) -> bool:
-        """Forgets what is cached. False, and nothing is done, while requests hold blocks."""
+        """Forgets what is cached. Returns False, and does nothing, while requests hold blocks."""
         if self._cache.stats.blocks_held != 0:
             return False
         self._cache.reset()
@@ -375,7 +379,7 @@ class KVCacheManager:
             self.prefix_cache_stats.reset = True
         return True
 
-    # What requests hold.
+    # The blocks that requests hold.
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:
         running = self._running.get(request_id)
@@ -389,7 +393,7 @@ class KVCacheManager:
         return ids
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> List[int]:
-        """How many first blocks all requests that hold any share."""
+        """How many leading blocks are shared by all requests that hold any."""
         common: Any = None
         for running in self._running.values():
             table = running.sequence.blocks()
@@ -404,11 +408,11 @@ class KVCacheManager:
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int = 0,
                               num_prompt_tokens: Optional[int] = None,
                               total_computed_tokens: int = 0) -> None:
-        """Nothing: blocks that a window has passed go back with the next allocation. (The number
-        has one name or the other, by vLLM's version.)"""
+        """Does nothing: blocks that a window has passed are returned with the next allocation.
+        (vLLM's version decides which of the two names the number has.)"""
 
     def new_step_starts(self) -> None:
-        """Nothing: every allocation is a step."""
+        """Does nothing: every allocation is a step."""
 
     def take_events(self) -> List[Any]:
         return []
@@ -417,12 +421,12 @@ class KVCacheManager:
         raise UnsupportedError("evict_blocks: blocks leave the cache by their age alone")
 
     def close(self) -> None:
-        """Gives everything back."""
+        """Releases everything."""
         self._cache.close()
 
 
 def config(num_blocks: int, block_size: int, sliding_window: Optional[int] = None) -> Any:
-    """A KVCacheConfig as far as the manager reads it, for those who have no vLLM."""
+    """A KVCacheConfig as far as the manager reads it, for callers without vLLM."""
     spec = types.SimpleNamespace(block_size=block_size, sliding_window=sliding_window)
     return types.SimpleNamespace(num_blocks=num_blocks, kv_cache_groups=[
         types.SimpleNamespace(kv_cache_spec=spec)])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make_ffi: turns the C headers into the module that cffi calls the library by.
+"""make_ffi: turns the C headers into the module through which cffi calls the library.
 
     make_ffi.py OUTPUT HEADER INCLUDE_FOLDER COMPILER...
 
-The headers are preprocessed without the system's, so that only Quire's declarations are left. What
-comes out is plain Python: who installs the package needs no compiler.
+The headers are preprocessed without the system's headers, so that only Quire's declarations remain.
+The result is plain Python: installing the package needs no compiler.
 """
 
 import pathlib

@@ -3,7 +3,7 @@
 
     make_wheel.py WHEEL SITE SOURCE_ROOT FFI LIBRARY BACKEND
 
-SITE is a folder for PYTHONPATH that holds what the wheel holds: tests run on what is shipped, with
+SITE is a folder for PYTHONPATH with the wheel's contents: the tests run on what is shipped, with
 the library that it carries. Needs no network.
 """
 
@@ -14,7 +14,7 @@ import sys
 
 
 def stage(folder, root, ffi, library, backend):
-    """The source tree that setuptools packs."""
+    """Makes the source tree that setuptools packs."""
     binding = root / "bindings" / "python"
     package = folder / "quire"
     shutil.copytree(binding / "quire", package,
