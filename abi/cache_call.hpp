@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // cache_call: an exported function on a cache: guarded, serialised, refused in a forked child.
-//
 // deciding_call: one that decides what the cache holds; refused on a follower.
 // changing_call: one that changes the cache, with or without an open step; refused while it moves.
 // lasting_call: one that still works on a cache that was stopped by a broken invariant.

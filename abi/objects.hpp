@@ -198,8 +198,8 @@ struct quire_cache {
     quire::Cache core;
     quire_instance *instance = nullptr;
     std::vector<quire_device *> devices;  // of the shards; a migration changes them
-    bool on_devices = false;  // constant; false: it keeps books only
-    uint64_t process = 0;  // that of its instance
+    bool on_devices = false;              // constant; false: it keeps books only
+    uint64_t process = 0;                 // that of its instance
     std::mutex devices_mutex;  // guards `devices` against an abandon; no backend is called under it
     // Bytes that devices hold for the cache. Written under the lock; an abandon reads them without
     // it.

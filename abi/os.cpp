@@ -27,7 +27,7 @@ namespace {
 // One page that the kernel zeroes in a forked child (MADV_WIPEONFORK); its first word is the
 // process's number.
 std::atomic<uint64_t *> g_process_page{nullptr};
-std::atomic<uint64_t> g_process_count{0};  // a child has its parent's
+std::atomic<uint64_t> g_process_count{0};   // a child has its parent's
 std::atomic<uint64_t> g_device_process{0};  // the process that opened a device
 
 uint64_t *map_process_page() {

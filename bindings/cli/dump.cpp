@@ -117,7 +117,7 @@ void print_json(const DumpFile &file) {
 
 struct Difference {
     std::string what;  // the record's identity
-    Record fields;  // name: [before, after]; null: only one dump has the record
+    Record fields;     // name: [before, after]; null: only one dump has the record
     bool is_new = false;
 };
 

@@ -3,7 +3,6 @@
 // replay_concurrent: many requests at once, like a server whose queue is never empty.
 //
 // The scheduler is vLLM's in its simplest form. Each step
-//
 //   (1) decodes one token of every running request, in the order of their admission; when blocks
 //       are short, the request admitted last is preempted for recompute and goes to the front of
 //       the queue,

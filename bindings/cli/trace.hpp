@@ -3,7 +3,6 @@
 // trace: the requests of a production service, in either of two published formats, which the first
 // line of the file tells apart.
 //
-//
 //   Mooncake  one JSON object per line with input_length, output_length (tokens) and hash_ids, one
 //             id per 512 input tokens; equal ids at equal positions mean equal prefixes
 //             (kvcache-ai/Mooncake, FAST'25 traces).
@@ -24,7 +23,7 @@ struct Request {
     uint32_t input_length = 0;
     uint32_t output_length = 0;
     uint64_t first_input = 0;        // index into Trace::inputs
-    uint32_t first_output = 0;  // token id of its first output token; the others count up
+    uint32_t first_output = 0;       // token id of its first output token; the others count up
     std::vector<uint32_t> hash_ids;  // empty: its tokens equal no other request's
 };
 
