@@ -38,7 +38,7 @@ class Lru {
         held_.push_back(i);
     }
 
-    // The request is over: its blocks enter the list by age, the tail first.
+    // The request is over: its blocks enter the LRU list, the tail as the oldest.
     void release() {
         for (size_t k = held_.size(); k-- > 0;) {
             uint32_t i = held_[k];

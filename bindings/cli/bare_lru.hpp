@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // bare_lru: the least that a replay can cost: blocks known by a number, a hash table, one list by
-// age; no tokens, no steps, no verification. Serves only as a yardstick for `quire replay
-// --baseline`.
+// age; no tokens, no steps, no verification. Only a yardstick for `quire replay --baseline`.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ const quire_api &library();
 // For an instance that found no backend: where it looked, and what to do.
 std::string why_no_backend(quire_instance *instance);
 
-// An error struct to pass to calls; check() throws it if the call failed.
+// An error struct to pass to calls; check() throws its message if the call failed.
 struct Error : quire_error {
     Error() : quire_error{} { struct_size = sizeof(quire_error); }
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// replay_sequential: one request after another: the prompt in one step, then one step per decoded
-// token.
+// replay_sequential: one request after another: a step for the prompt, one for each decoded token.
 #pragma once
 
 #include "replay.hpp"

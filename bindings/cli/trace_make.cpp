@@ -71,8 +71,7 @@ class Chats {
         for (size_t i = 0; i < chat.hash_ids.size(); ++i) {
             line += (i == 0 ? "" : ", ") + std::to_string(chat.hash_ids[i]);
         }
-        // The tokens after the last whole id get a new id next time, because the answer is part of
-        // them.
+        // The tokens after the last whole id get a new id next time: the answer is part of them.
         chat.hash_ids.resize(input / kTokensPerHash);
         chat.length = input + output;
         return line + "]}\n";
