@@ -427,8 +427,7 @@ class Cache(Object):
             room = info.move_count
 
     def save_calibration(self, timeout: Optional[float] = None) -> bytes:
-        """What CacheFlags.CALIBRATE has measured since the cache was created. Errors:
-        TimeoutError."""
+        """What CacheFlags.CALIBRATE has measured so far. Errors: TimeoutError, steps still run."""
         size = ffi.new("uint64_t *")
         self._call("cache_save_calibration_wait", ffi.NULL, 0, size, 0)
         buffer = ffi.new("uint8_t[]", size[0])

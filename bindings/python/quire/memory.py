@@ -78,8 +78,7 @@ class Memory(Object):
 
     def array(self, dtype: Any = np.float32, shape: Shape = -1, *,
               offset: int = 0) -> "np.ndarray[Any, Any]":
-        """The memory as an array, without a copy; a shape of -1 means all of it. Also speaks
-        DLPack.
+        """The memory as an array, without a copy; -1 means all of it. It also speaks DLPack.
 
         offset  in bytes
         Errors: UnsupportedError if the host cannot reach the memory; ArgumentError past its end.

@@ -61,8 +61,7 @@ class Fence(Object):
         self._library.call(self._library.api.fence_signal, self, value)
 
     def wait(self, value: int, timeout: Optional[float] = None) -> bool:
-        """Waits for the value. Returns False if `timeout` seconds passed. Handles signals
-        meanwhile."""
+        """Waits for the value; returns False after `timeout` seconds. Handles signals meanwhile."""
         left = nanoseconds(timeout)
         while True:
             slice_ns = min(left, _SLICE_NS)
@@ -76,8 +75,7 @@ class Fence(Object):
 
 
 class Queue(Object):
-    """Work on a queue runs in order; queues run independently. With `native`: the engine's own
-    stream.
+    """Runs work in order; queues run independently. With `native`: the engine's own stream.
 
     Calls only enqueue. The queue keeps the arrays passed to them until they have been used, so the
     caller may drop them, but must not write into them meanwhile.

@@ -79,8 +79,7 @@ class Namespace:
         self.handle = int(out[0])
 
     def close(self) -> None:
-        """Ends the tenant. Errors: BusyError while it has sequences; StaleError on a second
-        call."""
+        """Ends the tenant. Errors: BusyError while it has sequences; StaleError if it is closed."""
         self._cache._call("namespace_destroy", self.handle)
 
     @property

@@ -238,8 +238,7 @@ class Step:
             queue._mark()
 
     def __del__(self) -> None:
-        """A lost step can no longer be ended, so it is undone: the cache would wait for it
-        otherwise."""
+        """A lost step can no longer be ended, so it is undone; else the cache would wait for it."""
         if getattr(self, "_state", "ended") == "ended" or self._cache.closed:
             return
         try:

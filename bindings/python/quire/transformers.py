@@ -162,8 +162,7 @@ class _Serving:
         self.length = length
 
     def pick(self, indices: List[int]) -> None:
-        """Row i continues what row indices[i] was; a row that continues more than once is
-        forked."""
+        """Row i continues what row indices[i] was; one that continues several times is forked."""
         used = set()
         picked = []
         for index in indices:
@@ -221,8 +220,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
             self._serving.reset()
 
     def crop(self, tokens_to_remove: int) -> None:
-        """transformers 5 passes how many tokens go; before, a positive number says how many
-        stay."""
+        """transformers 5 passes how many tokens go; before, a positive number is how many stay."""
         if self._index == 0:
             length = self._serving.length
             stays = length - abs(tokens_to_remove) if _CROP_REMOVES or tokens_to_remove < 0 \
