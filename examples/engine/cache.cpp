@@ -18,8 +18,7 @@ T described() {
     return desc;
 }
 
-// Calls one function of the table; every one of them takes a quire_error last, whose message names
-// the function.
+// Calls one function of the table. Each takes a quire_error last, whose message names the function.
 template <typename... Parameters, typename... Arguments>
 quire_status call(quire_status (*function)(Parameters...), Arguments... arguments) {
     auto error = described<quire_error>();
@@ -30,7 +29,7 @@ quire_status call(quire_status (*function)(Parameters...), Arguments... argument
     return status;
 }
 
-// One line a backend that did not load, with the reason.
+// One line per backend that did not load, with the reason.
 std::string absent_backends(const quire_api &api, quire_instance *instance) {
     uint32_t count = 0;
     call(api.backend_count, instance, &count);
@@ -68,7 +67,7 @@ constexpr KvType kKvTypes[] = {
     {"int4", QUIRE_DTYPE_I4, true},
 };
 
-// By heads: each holds its part of every layer.
+// Divides by heads: each shard holds its part of every layer.
 std::vector<quire_shard_desc> described_shards(std::span<const Shard> shards) {
     std::vector<quire_shard_desc> descs;
     for (const Shard &shard : shards) {
@@ -137,7 +136,7 @@ void Cache::expect_device(const std::string &backend, uint32_t device_index) con
     throw Failure("there is no backend " + backend + absent_backends(api_, instance_.get()));
 }
 
-// Each shard has a device object of its own, and may share the device with others.
+// Each shard has its own device object, but several may use the same device.
 std::vector<Shard> Cache::open_devices(const std::string &backend, uint32_t device_index,
                                        std::span<const HeadRange> ranges) const {
     auto device_desc = described<quire_device_desc>();
@@ -204,9 +203,9 @@ void Cache::create_cache() {
     desc.blocks = options.pool_blocks;
     desc.max_sequences = options.max_sequences;
     desc.max_sequence_tokens = options.max_sequence_tokens;
-    // Every shard holds as many heads: its share of the bytes, and the same blocks on all.
+    // Every shard holds equally many heads: its share of the bytes, and the same blocks on all.
     desc.host_bytes = options.host_bytes * shards_.front().heads.kv_count / options.kv_heads;
-    // One block in a hundred for the growth of those that run already, as vLLM keeps free.
+    // One block in a hundred stays free so that running texts can grow, as in vLLM.
     desc.watermark_blocks = options.pool_blocks / 100;
     quire_cache *cache = nullptr;
     call(api_.cache_create, instance_.get(), &desc, &cache);
@@ -337,7 +336,7 @@ std::optional<Moved> Cache::migrate(const CacheTarget &target) {
     return moved;
 }
 
-// A device whose backend gave the host tier is closed when the cache is gone.
+// A device whose backend allocated the host tier is closed only after the cache is destroyed.
 void Cache::leave(std::vector<Shard> shards) {
     for (Shard &shard : shards) {
         shard.queue.reset();

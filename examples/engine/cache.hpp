@@ -2,10 +2,10 @@
 //
 // cache: Quire's C ABI as the engine uses it: one cache and one batch over one or several devices.
 //
-// Why so thin: this file shows what calls an engine makes, in which order. It decides nothing.
+// Why so thin: this file shows which calls an engine makes, and in which order. It decides nothing.
 //
-// Invariant: one Step lives at a time. The activations may be written by the host whenever no
-// attend is under way, that is always outside of Cache::attend.
+// Invariant: at most one Step exists at a time. The host may write the activations whenever no
+// attend is in progress, that is, always outside of Cache::attend.
 //
 // Threads: one; the engine is a loop.
 
@@ -32,7 +32,7 @@ struct CacheOptions {
     uint32_t q_heads = 0;
     uint32_t kv_heads = 0;
     uint32_t head_dim = 0;
-    uint32_t pool_blocks = 0;  // the null block included
+    uint32_t pool_blocks = 0;  // including the null block
     uint32_t block_tokens = 0;
     uint32_t max_rows = 0;
     uint32_t max_query_tokens = 0;
@@ -40,31 +40,31 @@ struct CacheOptions {
     uint32_t max_sequence_tokens = 0;
     uint64_t host_bytes = 0;                // of all shards
     std::string kv_dtype = "f32";           // one of kv_dtype_names()
-    std::string kv_scale = "token";         // of codes: "tensor", "head" or "token"
+    std::string kv_scale = "token";         // for codes: "tensor", "head" or "token"
     std::vector<uint8_t> calibration = {};  // for "tensor" and "head"
-    std::vector<HeadRange> shards;          // held by this process, each on a device of its own
+    std::vector<HeadRange> shards;          // of this process, each with its own device object
     uint32_t flags = 0;                     // QUIRE_CACHE_*
     uint32_t device_flags = 0;              // QUIRE_DEVICE_*
-    uint32_t max_mask_words = 0;            // of trees of drafts in a step; 0: no trees
+    uint32_t max_mask_words = 0;            // for trees of drafts in a step; 0: no trees
 };
 
-// Where a cache is to move.
+// Where to move a cache.
 struct CacheTarget {
     std::string backend;
     uint32_t device_index = 0;
-    uint32_t pool_blocks = 0;  // the null block included; 0: as many as now
+    uint32_t pool_blocks = 0;  // including the null block; 0: as many as now
     std::vector<HeadRange> shards;
 };
 
-// What a move did, and how long Quire took.
+// The result of a move, and how long it took Quire.
 struct Moved {
     quire_migrate_info info{};
     double seconds = 0.0;
 };
 
-// What K and V may be in the pool: "f32", "f16", "bf16", "fp8", "fp8-e5m2", "int8", "int4".
+// The types of K and V in a pool: "f32", "f16", "bf16", "fp8", "fp8-e5m2", "int8", "int4".
 std::vector<std::string> kv_dtype_names();
-// Are they codes, which need scales?
+// True if K and V are stored as codes, which need scales.
 bool holds_codes(const std::string &kv_dtype);
 
 template <typename T>
@@ -75,14 +75,14 @@ struct Destroy {
 template <typename T>
 using Owned = std::unique_ptr<T, Destroy<T>>;
 
-// Host memory that the device reaches too, so that the same loop serves every backend.
+// Host memory that the device can reach too, so that the same loop serves every backend.
 struct Activation {
     Owned<quire_memory> memory;
     uint64_t address = 0;
     std::span<float> numbers;
 };
 
-// A device's part: activations of one layer for the tokens of a step, in the order of its rows:
+// One device's part: activations of one layer for the tokens of a step, in the order of its rows:
 // q and attended [max_query_tokens][q_count][head_dim], k and v [..][kv_count][head_dim].
 struct Shard {
     HeadRange heads;
@@ -102,33 +102,33 @@ class Cache {
     quire_seq create_sequence();
     void end_sequence(quire_seq seq);
     quire_seq fork_sequence(quire_seq seq, size_t token_count);
-    // Shortens it to its first `token_count` tokens.
+    // Shortens the sequence to its first `token_count` tokens.
     void truncate_sequence(quire_seq seq, size_t token_count);
-    // Keeps the drafts of the last item that `path` names, one below another in their tree.
+    // Keeps the drafts of the last item that `path` names, each a child of the one before it.
     void accept_path(quire_seq seq, std::span<const uint32_t> path);
     quire_seq_info sequence_info(quire_seq seq) const;
-    // Its blocks, in order.
+    // The sequence's blocks, in order.
     std::vector<int32_t> blocks(quire_seq seq) const;
     quire_cache_stats stats() const;
-    // Lets Quire prove its invariants. Errors   throws Failure naming the one that is broken.
+    // Lets Quire verify its invariants. Errors   throws Failure naming the broken one.
     void check() const;
 
-    // What a cache made with QUIRE_CACHE_CALIBRATE has measured. Waits for its steps.
+    // The magnitudes that a cache with QUIRE_CACHE_CALIBRATE has measured. Waits for its steps.
     std::vector<uint8_t> calibration() const;
 
-    // Moves everything to devices that are opened for it, between two steps; shards() and the batch
-    // are others then. None when the target's pool has no room for what is live: nothing changed.
+    // Moves everything to devices that it opens, between two steps; shards() and the batch are then
+    // new. Returns nothing if the target's pool has no room for the live blocks: nothing changed.
     std::optional<Moved> migrate(const CacheTarget &target);
-    // Errors   throws Failure when there is none; it is not opened.
+    // Errors   throws Failure if there is no such device. The device is not opened.
     void expect_device(const std::string &backend, uint32_t device_index) const;
 
     std::span<const Shard> shards() const { return shards_; }
 
-    // For the committed step: on every shard k and v go into its blocks, then q attends over its
-    // sequences. Waits until `attended` is there.
+    // For the committed step: on every shard, k and v are written into the blocks, then q attends
+    // over its sequences. Waits until `attended` is written.
     void attend(uint32_t layer);
 
-    // Test aid: points the first row's first block at another one, behind Quire's back.
+    // Test aid: makes the first row's first entry name another block, without Quire's knowledge.
     void plant_wrong_block();
 
  private:
@@ -144,17 +144,17 @@ class Cache {
 
     const quire_api &api_;
     const CacheOptions options_;
-    // Children behind their parents: destroyed in the opposite order.
+    // Children after their parents, because members are destroyed in the opposite order.
     Owned<quire_instance> instance_;
-    std::vector<Owned<quire_device>> left_;  // that the host tier still needs
+    std::vector<Owned<quire_device>> left_;  // devices that the host tier still needs
     std::vector<Shard> shards_;
     Owned<quire_cache> cache_;
     Owned<quire_batch> batch_;
     uint32_t pool_blocks_;
 };
 
-// One iteration: begun by the constructor, then add, commit, finish. A Step that is dropped earlier
-// undoes itself.
+// One iteration: the constructor begins it; then add, commit, finish. A Step that is destroyed
+// earlier undoes itself.
 class Step {
  public:
     using Items = std::span<const quire_step_item>;
@@ -164,7 +164,7 @@ class Step {
     //
     // preempt  QUIRE_PREEMPT_*: how Quire may make room.
     Step(Cache &cache, uint32_t preempt, Items items, Tokens tokens);
-    // The step of a leader's log, committed already.
+    // The step in a leader's log, already committed.
     Step(Cache &cache, std::span<const uint8_t> log);
     ~Step();
     Step(const Step &) = delete;
@@ -172,12 +172,12 @@ class Step {
 
     std::span<const quire_step_result> results() const { return results_; }
 
-    // Adds one item for request-by-request admission.
+    // Adds one item, to admit requests one by one.
     quire_step_result add(const quire_step_item &item, Tokens tokens);
 
     std::vector<quire_preemption> preempted() const;
     void commit();
-    // What followers need of the committed step, when the cache leads.
+    // The record of the committed step that followers need, if the cache leads.
     std::vector<uint8_t> log() const;
     void finish();
 

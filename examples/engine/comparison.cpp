@@ -15,7 +15,7 @@ Comparison::Comparison(std::vector<std::vector<Generated>> dense, bool ties_allo
 
 uint32_t Comparison::settle(uint32_t request, uint32_t sample, size_t index, Choice paged) {
     if (mismatched(request, sample)) {
-        return paged.token;  // it has gone its own way
+        return paged.token;  // it differed before and is no longer compared
     }
     const Choice dense = dense_[request][sample][index];
     ++compared_tokens_;

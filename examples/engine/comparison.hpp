@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// comparison: whether every paged text equals its dense one, token by token, while it is made.
+// comparison: compares every paged text with its dense one, token by token, while it is generated.
 //
 // A tie is a place where the dense run itself cannot tell its best two tokens apart (kTieRelative
-// in sampler.hpp): another order of summation may choose the other one. There the paged text goes
-// on along the dense token, so that what follows is compared too.
+// in sampler.hpp): another order of summation may choose the other one. There the paged text
+// continues with the dense token, so that what follows is compared too.
 //
 // Threads: one.
 
@@ -26,7 +26,7 @@ class Comparison {
     // ties_allowed  false: a different token is a mismatch wherever it is.
     Comparison(std::vector<std::vector<Generated>> dense, bool ties_allowed);
 
-    // Compares the `index`-th choice of a text; returns the token that the text goes on with.
+    // Compares the `index`-th choice of a text; returns the token that the text continues with.
     uint32_t settle(uint32_t request, uint32_t sample, size_t index, Choice paged);
 
     size_t text_count() const { return text_count_; }
@@ -34,10 +34,10 @@ class Comparison {
     size_t compared_tokens() const { return compared_tokens_; }
     size_t tie_count() const { return tie_count_; }
 
-    // All equal, and at most one token in a thousand a tie.
+    // True if all texts are equal, and at most one token in a thousand is a tie.
     bool passed() const { return mismatches_.empty() && tie_count_ * 1000 <= compared_tokens_; }
 
-    // One sentence a text that differs.
+    // One sentence per text that differs.
     std::vector<std::string> mismatches() const;
 
  private:

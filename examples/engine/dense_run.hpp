@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// dense_run: the same network with a contiguous K and V per layer: what a paged run must equal.
+// dense_run: the same network with contiguous K and V per layer, which a paged run must equal.
 //
-// Why it knows nothing of Quire: a reference that shares blocks, tables or kernels with the thing
-// it judges would share its mistakes. It shares weights, `ops` and `sampler` with the paged run.
+// Why it knows nothing of Quire: a reference that shares blocks, tables or kernels with the code it
+// judges would share its mistakes. It shares only weights, `ops` and `sampler` with the paged run.
 //
 // Threads: one DenseRun per thread; the model may be shared.
 
@@ -23,15 +23,15 @@ class DenseRun {
  public:
     explicit DenseRun(const Model &model);
 
-    // Feeds `token` at `position`, which overwrites what an earlier text left there and behind.
+    // Feeds `token` at `position`, overwriting what an earlier text left there and after it.
     //
     // position  [0, min(seq_len, positions fed so far)].
     void feed(uint32_t token, size_t position);
 
-    // Logits behind the token fed last; valid until the next feed.
+    // The logits after the last token fed; valid until the next feed.
     std::span<const float> logits();
 
-    // Every sample of `request`: the prompt is fed once, each sample goes on behind it.
+    // Generates every sample of `request`: the prompt is fed once, each sample continues from it.
     std::vector<Generated> generate(const Request &request, uint64_t seed);
 
  private:

@@ -50,7 +50,7 @@ std::span<const float> Forward::run(std::span<const ForwardRow> rows) {
     return classify(rows);
 }
 
-// Embeds the tokens of all rows, one behind another.
+// Embeds the tokens of all rows, row after row.
 void Forward::load(std::span<const ForwardRow> rows) {
     const ModelConfig &config = model_.config();
     positions_.clear();
@@ -86,8 +86,8 @@ void Forward::run_layer(size_t index) {
     add(x_, projected_);
 }
 
-// The shard's heads of Q, K and V. Rotated K goes into the cache: a cached position never changes,
-// so it is rotated once.
+// Computes the shard's heads of Q, K and V. K is rotated before it enters the cache: a cached
+// position never changes, so one rotation is enough.
 void Forward::project(const Shard &shard, const LayerWeights &layer) {
     const size_t dim = model_.config().dim, head_dim = model_.config().head_dim();
     const size_t count = positions_.size();
@@ -132,7 +132,7 @@ void Forward::attend(size_t index) {
 
 std::span<const float> Forward::classify(std::span<const ForwardRow> rows) {
     const size_t dim = model_.config().dim;
-    size_t last = 0;  // token behind the row, over all rows
+    size_t last = 0;  // index after the row's last token, over all rows
     size_t picked = 0;
     for (const ForwardRow &row : rows) {
         const size_t first = last;

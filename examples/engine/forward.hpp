@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// forward: the network over a committed step: every layer's K and V go through Quire, all else is
-// the engine's. Compare dense_run, which does the same with contiguous K and V.
+// forward: runs the network over a committed step: every layer's K and V go through Quire, all else
+// is the engine's. Compare dense_run, which does the same with contiguous K and V.
 //
-// Every shard of the cache has the projections and the attention of its heads; what comes out is
-// put side by side, over processes too. All else every process computes for itself, so the numbers
-// are those of one device, to the bit.
+// Every shard of the cache computes the projections and the attention of its heads; the results are
+// put side by side, across processes too. Every process computes everything else itself, so the
+// numbers equal those of one device, to the bit.
 //
 // Threads: one.
 
@@ -22,28 +22,29 @@
 
 namespace engine {
 
-// Test aids: what must not go unnoticed.
+// Test aids: faults that the checks must notice.
 enum class Fault { none, zero_attention, wrong_block };
 
 struct ForwardRow {
     std::span<const uint32_t> tokens;  // to compute now
     size_t first_position = 0;
-    bool wants_logits = false;  // behind its last token
-    bool wants_all = false;     // behind each of its tokens
-    // Where each token stands in its text; empty: one behind another, from first_position on.
+    bool wants_logits = false;  // after its last token
+    bool wants_all = false;     // after each of its tokens
+    // Where each token stands in its text; empty: consecutive, from first_position on.
     std::span<const size_t> positions = {};
 };
 
 class Forward {
  public:
-    // others: the ranks that hold the other heads, and what each rank holds; NULL: there are none.
+    // others  the ranks that hold the other heads; NULL: there are no others.
+    // ranges  the heads that each rank holds.
     Forward(const Model &model, Cache &cache, Fault fault, Ranks *others = nullptr,
             std::vector<HeadRange> ranges = {});
 
-    // At rank 0: tells the others of the committed step, whose rows they compute too.
+    // At rank 0: announces the committed step to the other ranks, which compute its rows too.
     void announce(const Step &step, std::span<const ForwardRow> rows);
 
-    // Test aid: makes a step whose log nobody gets, when it is due.
+    // Test aid: when it is due, makes a step whose log is not sent.
     void drop_log_if_asked();
 
     // Computes the rows of the committed step, in the order of its batch.

@@ -13,7 +13,7 @@
 namespace engine {
 namespace {
 
-// Empty when the file is neither here nor there, or QUIRE_LIBRARY decides.
+// Empty if the file is in neither place, or QUIRE_LIBRARY is set.
 std::string neighbour() {
     const char *chosen = std::getenv("QUIRE_LIBRARY");
     if (chosen != nullptr && chosen[0] != '\0') {

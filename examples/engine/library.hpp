@@ -11,7 +11,7 @@ namespace engine {
 // The function table of libquire: the file that QUIRE_LIBRARY names, else libquire.so.0 beside this
 // program or in ../abi (an installed and a build tree), else where the dynamic linker looks.
 //
-// Errors   throws Failure saying what was tried.
+// Errors   throws Failure, which says what was tried.
 const quire_api &load_library();
 
 }  // namespace engine

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quire-engine: a small LLM inference engine over Quire. Start here, then scheduler (what an engine
-// decides), forward (where attention goes through Quire), cache (which calls that takes).
+// quire-engine: a small LLM inference engine over Quire. Start here, then read scheduler (what an
+// engine decides), forward (where attention goes through Quire), cache (the calls that this takes).
 //
 // Exit status: 0 all went well, 1 a failure or a text that differs from the dense run, 2 a mistake
 // in the command line.
@@ -70,7 +70,7 @@ Request prompt_request(const Options &options, const Tokenizer &tokenizer, size_
                        " steps (the model's longest sequence is " + std::to_string(seq_len) +
                        "). Give a shorter prompt or more --steps.");
     };
-    // Cheap before exact: merging a text of megabytes would take longer than anyone waits.
+    // The cheap check comes first: merging a text of megabytes would take too long.
     const size_t least_tokens = options.prompt->size() / tokenizer.longest_piece_bytes();
     if (least_tokens > steps) {
         throw too_long("at least " + std::to_string(least_tokens));
@@ -96,7 +96,7 @@ std::vector<uint8_t> read_file(const std::string &path) {
     return bytes;
 }
 
-// Before a run that is lost when its file cannot be written; nothing is made yet.
+// Called before a run whose result is lost if its file cannot be written; creates nothing.
 void expect_writable(const std::string &path) {
     namespace fs = std::filesystem;
     std::error_code unknown;
@@ -137,7 +137,7 @@ CacheOptions cache_options(const Options &options, const ModelConfig &config,
             .block_tokens = options.block_tokens,
             .max_rows = options.max_batch,
             .max_query_tokens = options.max_batch + options.chunk_tokens,
-            // Every row may fork all its samples at once, and one request asks to be admitted.
+            // Every row may fork all its samples at once, and one request is being admitted.
             .max_sequences = options.max_batch * most_samples + 1,
             .max_sequence_tokens = static_cast<uint32_t>(config.seq_len),
             .host_bytes = options.host_bytes,
@@ -150,7 +150,7 @@ CacheOptions cache_options(const Options &options, const ModelConfig &config,
             .device_flags = options.fast_16bit ? uint32_t{QUIRE_DEVICE_FAST_16BIT} : 0U};
 }
 
-// What each rank holds.
+// The heads that each rank holds.
 std::vector<HeadRange> rank_heads(const Options &options, const ModelConfig &config) {
     std::vector<HeadRange> ranges;
     for (uint32_t rank = 0; rank < options.tp; ++rank) {
@@ -160,7 +160,8 @@ std::vector<HeadRange> rank_heads(const Options &options, const ModelConfig &con
     return ranges;
 }
 
-// Another rank's life: applies the leader's logs and computes its heads until the leader is done.
+// The main loop of another rank: applies the leader's logs and computes its heads until the leader
+// ends.
 int follow(const Model &model, CacheOptions cache_options, const std::vector<HeadRange> &ranges,
            uint32_t rank, Ranks &leader) {
     try {
@@ -191,7 +192,7 @@ int follow(const Model &model, CacheOptions cache_options, const std::vector<Hea
     }
 }
 
-// Every text must fit wherever the cache will be.
+// The blocks of the smallest pool: every text must fit wherever the cache will be.
 uint32_t smallest_pool(const Options &options) {
     uint32_t blocks = options.pool_blocks;
     for (const MigrateTo &to : options.migrate_to) {
@@ -219,7 +220,7 @@ std::optional<Comparison> dense_comparison(const Options &options, const Model &
         std::fprintf(stderr, "computing all texts with contiguous K and V, to compare\n");
     }
     const unsigned thread_count = std::max(std::thread::hardware_concurrency(), 1U);
-    // A trained model is sure of its next token; only a seeded one may waver.
+    // A trained model is sure of its next token; ties are expected only from a seeded one.
     const bool ties_allowed = options.weights.empty();
     return Comparison(dense_texts(model, requests, options.seed, thread_count), ties_allowed);
 }

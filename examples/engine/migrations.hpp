@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// migrations: moves the cache to other devices in the middle of a run, and remembers what it took.
+// migrations: moves the cache to other devices during a run, and records what each move took.
 //
-// What is live may not fit where it is to go; then the move waits for a later step.
+// If the live blocks do not fit the target, the move waits for a later step.
 //
 // Threads: one.
 
@@ -21,24 +21,24 @@ namespace engine {
 
 struct MigrationRecord {
     std::string to;
-    size_t step = 0;     // steps run before
+    size_t step = 0;     // steps run before the move
     size_t refused = 0;  // steps before which there was no room
     Moved moved;
 };
 
 class Migrations {
  public:
-    // targets: one after another, each so many steps behind the one before. Errors   throws Failure
-    // when there is no such device, or the heads cannot be divided so: before a step, not at its
-    // turn.
+    // targets: moved to in order, each `every` steps after the one before. Errors   throws Failure
+    // if there is no such device or the heads cannot be divided that way. This is checked before
+    // the first step, not when the move is due.
     Migrations(std::span<const MigrateTo> targets, size_t every, Cache &cache, uint32_t q_heads,
                uint32_t kv_heads);
 
-    // Between two steps: moves when it is time. Errors   throws Failure, with Quire's own message.
+    // Call between two steps: moves when due. Errors   throws Failure with Quire's own message.
     void between_steps(size_t steps_done);
 
     std::span<const MigrationRecord> records() const { return records_; }
-    // The run is over. Errors   throws Failure when a move is still to come.
+    // The run is over. Errors   throws Failure if a move has not happened yet.
     void finish() const;
 
  private:

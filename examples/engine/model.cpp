@@ -26,7 +26,7 @@ static_assert(std::endian::native == std::endian::little, "checkpoints are littl
 
 enum class Role { norm, embedding, query_key, projection, residual, rope, classifier };
 
-// One kind of tensor as the file has it: `count` tensors of `rows` x `columns`, back to back.
+// One kind of tensor as stored in the file: `count` tensors of `rows` x `columns`, back to back.
 struct TensorKind {
     const char *name;
     Role role;
@@ -35,7 +35,7 @@ struct TensorKind {
     size_t element_count() const { return count * rows * columns; }
 };
 
-// The one description of the order of tensors; loading, seeding and binding all walk it.
+// The only description of the order of tensors; loading, seeding and binding all walk it.
 std::array<TensorKind, 14> tensor_kinds(const ModelConfig &c) {
     const size_t layers = c.layer_count;
     return {{
@@ -161,7 +161,7 @@ float seeded_scale(const TensorKind &kind, const ModelConfig &config) {
             return 1.0F;
         case Role::query_key:
             // Scores then spread by about 3, so that attention picks a few tokens instead of
-            // averaging them all, and a wrong block shows in the text.
+            // averaging all, and a wrong block shows in the text.
             return 1.7F * fan_in;
         case Role::classifier:
             return 3.0F * fan_in;  // a distribution that sampling neither flattens nor freezes

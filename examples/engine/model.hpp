@@ -24,7 +24,7 @@ struct ModelConfig {
     size_t head_count = 0;
     size_t kv_head_count = 0;
     size_t vocab_size = 0;
-    size_t seq_len = 0;  // tokens a sequence may have
+    size_t seq_len = 0;  // maximum tokens of a sequence
     bool shared_classifier = false;
 
     size_t head_dim() const { return dim / head_count; }
@@ -42,22 +42,22 @@ class Model {
  public:
     // Reads a llama2.c checkpoint.
     //
-    // Errors  throws Failure naming the file, the tensor and byte where it stops making sense, and
-    //         what to do: missing, truncated, longer than its header says, another format, or a
-    //         weight that is not finite.
+    // Errors  throws Failure naming the file, the tensor and the byte at which the content becomes
+    //         invalid, and what to do: missing, truncated, longer than its header says, another
+    //         format, or a weight that is not finite.
     static Model load(const std::string &path);
 
-    // A network that babbles, the same for the same arguments on every machine.
+    // A network that babbles; the same arguments give the same network on every machine.
     static Model seeded(const ModelConfig &config, uint64_t seed);
 
     // A copy whose weights are each off by a random share of up to `amount`: a worse model of the
-    // same kind, such as drafts are made with. The same arguments give the same copy.
+    // same kind, for making drafts. The same arguments give the same copy.
     static Model perturbed(const Model &model, float amount, uint64_t seed);
 
     // Small enough for a few dozen chats in seconds on two cores; GQA 2:1, head_dim 32.
     static ModelConfig demo_config();
 
-    // `layers` and the spans point into storage_, whose buffer a move keeps and a copy would not.
+    // `layers` and the spans point into storage_, whose buffer survives a move but not a copy.
     Model(Model &&) noexcept = default;
     Model &operator=(Model &&) noexcept = default;
     Model(const Model &) = delete;

@@ -12,8 +12,8 @@ namespace {
 constexpr size_t kLaneCount = 8;
 using Lanes = float __attribute__((vector_size(kLaneCount * sizeof(float))));
 
-// Dot products of `Rows` inputs with `Outputs` weights. Every pair has its own lanes, so that a
-// pair is summed alike in a 2x2 tile and alone: lanes first, then lane 0 to 7, then the tail.
+// Dot products of `Rows` inputs with `Outputs` weights. Every pair has its own lanes, so a pair is
+// summed in the same order in a 2x2 tile and alone: lanes first, then lane 0 to 7, then the tail.
 template <size_t Rows, size_t Outputs>
 void dot_tile(float *out, size_t out_stride, const float *x, const float *weight, size_t inputs) {
     Lanes sums[Rows][Outputs] = {};

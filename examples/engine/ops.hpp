@@ -2,8 +2,8 @@
 //
 // ops: the arithmetic of a Llama layer except attention, shared by the paged and the dense run.
 //
-// Why shared: the two runs are compared token by token, so nothing but attention and the cache
-// under it may differ between them.
+// Why shared: the two runs are compared token by token, so they may differ only in attention and
+// the cache under it.
 //
 // Invariant: a row's result does not depend on which other rows are in the call. matmul adds the
 // products of one (row, output) pair in one fixed order, whatever tile the pair falls into.
@@ -45,7 +45,7 @@ class RopeTable {
  public:
     RopeTable(size_t head_dim, size_t seq_len);
 
-    // Rotates every head of one token's Q or K row, a whole number of heads, at `position`.
+    // Rotates every head of one token's Q or K row (a whole number of heads) at `position`.
     void rotate(std::span<float> row, size_t position) const;
 
  private:

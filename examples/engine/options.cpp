@@ -32,7 +32,7 @@ constexpr const char *kCalibrationExample =
 
 constexpr uint32_t kMostBlocks = 0x7FFFFFFF;
 
-// Options whose text is not yet what the engine needs.
+// Options whose text has to be converted for the engine.
 struct Given {
     std::string prompt;
     std::string device = "cpu";
@@ -71,7 +71,7 @@ std::string split_device(const std::string &text, std::string &device, uint32_t 
     return valid && !device.empty() ? "" : text + " is not NAME or NAME:INDEX";
 }
 
-// Cuts off what follows `mark`, if it is there; false when that is no number from `least` on.
+// Cuts off what follows `mark`, if present; false if that is not a number from `least` to `most`.
 bool cut_number(std::string &text, char mark, uint32_t least, uint32_t most, uint32_t &value) {
     const size_t at = text.rfind(mark);
     if (at == std::string::npos) {
@@ -100,7 +100,7 @@ void read_migrations(const Given &given, Options &options) {
     }
 }
 
-// Formats that go together with what is measured or loaded.
+// Checks that the formats fit what is measured or loaded.
 void check_calibration(const CLI::App &app, const Options &options) {
     const bool codes = holds_codes(options.kv_dtype);
     const bool static_scales = options.kv_scale != "token";
@@ -181,7 +181,7 @@ void add_rank_options(CLI::App &app, Options &options, Given &given) {
     app.add_option("--migrate-every", options.migrate_every, "steps before each move, default 40")
         ->check(CLI::Range(1U, 1U << 30))
         ->needs(migrate);
-    // Hidden: lets tests prove that a log which went wrong does not go unnoticed.
+    // Hidden: lets tests prove that a faulty log is noticed.
     app.add_option("--log-fault", options.log_fault)
         ->transform(CLI::CheckedTransformer(kLogFaults))
         ->needs(processes)
@@ -219,7 +219,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
                                "compare every text with a dense run; the workload's default");
     app.add_flag("--no-check", given.no_check, "serve the workload uncompared")->excludes(check);
     app.add_flag("--json", options.json, "the table as JSON, and no progress line");
-    // Hidden: lets tests prove that a broken cache does not go unnoticed.
+    // Hidden: lets tests prove that a broken cache is noticed.
     app.add_option("--fault", options.fault)
         ->transform(CLI::CheckedTransformer(kFaults))
         ->group("");
@@ -250,7 +250,7 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
     if (app.count("--prompt") > 0) {
         options.prompt = given.prompt;
     } else {
-        // The dense run keeps f32: rounded K and V may lead to other texts, and nothing be wrong.
+        // The dense run keeps f32: rounded K and V may give other texts although nothing is wrong.
         options.check = !given.no_check && options.kv_dtype == "f32";
     }
     return options;

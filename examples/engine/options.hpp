@@ -14,28 +14,28 @@
 
 namespace engine {
 
-// Where a run is to move its cache.
+// Where a run moves its cache.
 struct MigrateTo {
-    std::string text;  // as it was given
+    std::string text;  // as given on the command line
     std::string device;
     uint32_t device_index = 0;
-    uint32_t pool_blocks = 0;  // the null block included; 0: as many as now
+    uint32_t pool_blocks = 0;  // including the null block; 0: as many as now
     uint32_t tp = 1;           // devices that share the heads there
 };
 
 struct Options {
     std::string weights;  // empty: a seeded model
     std::string tokenizer;
-    std::optional<std::string> prompt;  // none: the built-in workload
+    std::optional<std::string> prompt;  // none: use the built-in workload
     std::string device = "cpu";
     uint32_t device_index = 0;
-    uint32_t pool_blocks = 128;  // the null block included
+    uint32_t pool_blocks = 128;  // including the null block
     uint32_t block_tokens = 16;
     uint64_t host_bytes = uint64_t{64} << 20;
     std::string kv_dtype = "f32";
-    std::string kv_scale = "token";  // of codes: "tensor", "head" or "token"
+    std::string kv_scale = "token";  // for codes: "tensor", "head" or "token"
     std::string calibrate;           // the file to save magnitudes to; empty: none
-    std::string calibration;         // the file that scales are made of; empty: none
+    std::string calibration;         // the file that scales are made from; empty: none
     uint32_t max_batch = 16;         // texts in a step
     uint32_t chunk_tokens = 64;      // of prompts, in a step
     uint32_t preempt = 0;            // QUIRE_PREEMPT_*
@@ -47,17 +47,17 @@ struct Options {
     bool check = false;
     bool json = false;
     uint32_t tp = 1;                    // ranks that share the heads
-    bool processes = false;             // each rank in a process of its own
-    uint32_t kv_heads = 0;              // of the model made from a seed; 0: as it is
-    std::vector<MigrateTo> migrate_to;  // one after another
+    bool processes = false;             // each rank in its own process
+    uint32_t kv_heads = 0;              // of the model made from a seed; 0: unchanged
+    std::vector<MigrateTo> migrate_to;  // in this order
     uint32_t migrate_every = 40;        // steps
     Fault fault = Fault::none;
     LogFault log_fault = LogFault::none;
 };
 
-// Reads the command line. Help goes to stdout, what is wrong with an option to stderr.
+// Reads the command line. Help goes to stdout, error messages to stderr.
 //
-// exit_code  of the program, when nothing is returned: 0 after --help, 2 after a mistake.
+// exit_code  of the program, if nothing is returned: 0 after --help, 2 after a mistake.
 std::optional<Options> parse_options(int argc, char **argv, int &exit_code);
 
 }  // namespace engine

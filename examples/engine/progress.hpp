@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// progress: a line on stderr that says how far the run is; redrawn on a terminal, else repeated.
+// progress: a line on stderr that shows how far the run is; redrawn on a terminal, else repeated.
 
 #pragma once
 

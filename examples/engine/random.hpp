@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// random: numbers that depend on a counter, not on how often somebody asked before.
+// random: numbers that depend on a counter, not on how often a number was drawn before.
 //
-// Why: a sampled token must come out the same in the paged and in the dense run, in whatever order
-// and however often the scheduler computes it. Threads: pure functions.
+// Why: a sampled token must be the same in the paged and in the dense run, in whatever order and
+// however often the scheduler computes it. Threads: pure functions.
 
 #pragma once
 

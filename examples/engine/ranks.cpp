@@ -20,14 +20,14 @@ namespace {
 
 constexpr std::chrono::seconds kLongestEnd{10};
 
-// Ahead of a step's parts.
+// Sent before a step's parts.
 struct StepSizes {
     uint64_t log_bytes = 0;
     uint64_t row_count = 0;
     uint64_t token_count = 0;
 };
 
-// Rows of `count` floats each, `stride` apart in `all` and dense in `part`.
+// Copies rows of `count` floats each, `stride` apart in `all` and dense in `part`.
 void copy_rows(std::span<float> all, std::span<float> part, size_t offset, size_t stride,
                size_t count, bool into_all) {
     for (size_t row = 0; row * stride < all.size(); ++row) {
@@ -103,7 +103,7 @@ bool Channel::ended() {
 Ranks Ranks::lead(uint32_t rank_count, LogFault fault, const Follow &follow) {
     Ranks ranks;
     ranks.fault_ = fault;
-    std::fflush(nullptr);  // or each child would print what waits to be printed
+    std::fflush(nullptr);  // or each child would print buffered output again
     for (uint32_t rank = 1; rank < rank_count; ++rank) {
         int ends[2];
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -115,7 +115,7 @@ Ranks Ranks::lead(uint32_t rank_count, LogFault fault, const Follow &follow) {
             throw Failure(std::string("no process for another rank: ") + std::strerror(errno));
         }
         if (process == 0) {
-            // The leader's ends, or no rank would see that its leader is gone.
+            // Close the leader's ends, or no rank would see that its leader is gone.
             ranks.peers_.clear();
             {
                 const Channel closed = std::move(ours);
@@ -132,7 +132,7 @@ Ranks Ranks::lead(uint32_t rank_count, LogFault fault, const Follow &follow) {
 
 Ranks::~Ranks() { end_all(); }
 
-// Closes the channels, by which the children end. False when one of them failed.
+// Closes the channels, which ends the children. False if one of them failed.
 bool Ranks::end_all() {
     std::vector<pid_t> children;
     for (const Peer &peer : peers_) {

@@ -4,15 +4,15 @@
 //
 // Rank 0 leads: it schedules, and sends each of its steps to the others: the log that its cache
 // wrote, and the tokens to compute. They apply the log and run the same network, each with the
-// attention of its own heads; after every layer the heads of all are put side by side at rank 0 and
-// given back to all. So every rank has the same numbers, to the bit, and nobody else decides.
+// attention of its own heads. After every layer rank 0 puts the heads of all ranks side by side and
+// sends them back to all. So every rank has the same numbers, to the bit, and only rank 0 decides.
 //
-// Why fork and not threads: so it is on machines whose ranks share nothing. The children are made
-// before any device is opened; what they inherit is the model, which nobody writes.
+// Why fork and not threads: this matches machines whose ranks share nothing. The children are
+// forked before any device is opened; they inherit the model, which is never written.
 //
-// A rank whose channel closes ends. So no child outlives its parent for longer than a layer takes.
+// A rank ends when its channel closes, so no child outlives its parent by more than a layer takes.
 //
-// Threads: one a process.
+// Threads: one per process.
 
 #pragma once
 
@@ -26,7 +26,7 @@
 
 namespace engine {
 
-// What a rank computes of attention: query heads, and the KV heads that those look at.
+// A rank's part of attention: query heads, and the KV heads that they look at.
 struct HeadRange {
     uint32_t q_begin = 0;
     uint32_t q_count = 0;
@@ -34,10 +34,10 @@ struct HeadRange {
     uint32_t kv_count = 0;
 };
 
-// Errors   throws Failure when the heads cannot be divided evenly.
+// Errors   throws Failure if the heads cannot be divided evenly.
 HeadRange heads_of(uint32_t rank, uint32_t rank_count, uint32_t q_heads, uint32_t kv_heads);
 
-// One end of a connection to another process; closed when it goes.
+// One end of a connection to another process; the destructor closes it.
 class Channel {
  public:
     explicit Channel(int descriptor) : descriptor_(descriptor) {}
@@ -47,10 +47,10 @@ class Channel {
     Channel(const Channel &) = delete;
     Channel &operator=(const Channel &) = delete;
 
-    // Errors   throw Failure when the other side has ended.
+    // Errors   both throw Failure if the other side has ended.
     void send(const void *bytes, size_t size_bytes);
     void receive(void *bytes, size_t size_bytes);
-    // Waits for the next byte, which stays. True when there will be none.
+    // Waits for the next byte, without reading it. True if there will be no more.
     bool ended();
 
     template <typename T>
@@ -66,7 +66,7 @@ class Channel {
     int descriptor_;
 };
 
-// A row of a step, as it is sent: so many of the step's tokens.
+// A row of a step, as it is sent: it has token_count of the step's tokens.
 struct RankRow {
     uint32_t token_count = 0;
     uint32_t first_position = 0;
@@ -75,13 +75,13 @@ struct RankRow {
 struct RankStep {
     std::vector<uint8_t> log;
     std::vector<RankRow> rows;
-    std::vector<uint32_t> tokens;  // of all rows, one behind another
+    std::vector<uint32_t> tokens;  // of all rows, row after row
 };
 
-// Test aids: what is done to one of the leader's logs.
+// Test aids: what happens to one of the leader's logs.
 enum class LogFault { none, damage, repeat, drop };
 
-// The others of a rank: its followers at rank 0, its leader at the others.
+// The other ranks that a rank talks to: at rank 0 its followers, at the others their leader.
 class Ranks {
  public:
     // Starts rank_count - 1 children, which run `follow` and end with its return value.
@@ -92,19 +92,19 @@ class Ranks {
     Ranks(const Ranks &) = delete;
     Ranks &operator=(const Ranks &) = delete;
 
-    // At rank 0: all steps were sent. Waits for the children, ten seconds at most.
-    // Errors   throws Failure when one of them failed.
+    // At rank 0: all steps were sent. Waits for the children, for at most ten seconds.
+    // Errors   throws Failure if one of them failed.
     void finish();
 
     // At rank 0.
     void send_step(const RankStep &step);
-    // Test aid: shall the leader make a log now that nobody gets?
+    // Test aid: true if the leader must now make a log that is not sent.
     bool drops_next_log() const { return fault_ == LogFault::drop && sent_ == kFaultyStep - 1; }
-    // At the others. False when the leader is done.
+    // At the others. False when the leader has ended.
     bool receive_step(RankStep &step);
 
-    // Puts the heads of all ranks side by side in `all`, [token][q_heads][head_dim], of which this
-    // rank's are there. ranges: of all ranks.
+    // Puts the heads of all ranks side by side in `all`, [token][q_heads][head_dim], which already
+    // holds those of this rank. ranges: of all ranks.
     void gather(std::span<float> all, std::span<const HeadRange> ranges, size_t head_dim);
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// report: what a run has shown, as a table for a person or as JSON for a program.
+// report: the results of a run, as a table for a person or as JSON for a program.
 //
-// JSON keys are the lines of the table; counts that Quire has keep the names of quire_cache_stats.
+// The JSON keys are the lines of the table; Quire's counts keep their names in quire_cache_stats.
 
 #pragma once
 
@@ -22,7 +22,7 @@ struct Report {
     size_t request_count = 0;
     size_t text_count = 0;
     double seconds = 0.0;
-    size_t pool_blocks = 0;  // the null block included
+    size_t pool_blocks = 0;  // including the null block
     size_t block_tokens = 0;
     size_t max_text_tokens = 0;
     Totals totals;
@@ -34,7 +34,7 @@ struct Report {
 void print_table(std::ostream &out, const Report &report);
 void print_json(std::ostream &out, const Report &report);
 
-// The value below which `fraction` of `values` lie, nearest rank; 0 for none.
+// The value below which `fraction` of `values` lie, nearest rank; 0 for no values.
 double percentile(std::vector<double> values, double fraction);
 
 }  // namespace engine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// request: what a user asks of the engine: a prompt, how much text, how many samples of it.
+// request: what a user asks from the engine: a prompt, how much text, how many samples of it.
 
 #pragma once
 
@@ -18,10 +18,10 @@ struct Request {
     size_t generate_limit = 0;     // tokens per sample; fewer when a text ends by itself
     uint32_t sample_count = 1;
     float temperature = 0.0F;
-    size_t arrival_step = 0;  // the engine iteration from which on it may be served
+    size_t arrival_step = 0;  // the engine iteration from which it may be served
 };
 
-// One generated text: each choice in order, the token that ended it included.
+// One generated text: each choice in order, including the token that ended it.
 using Generated = std::vector<Choice>;
 
 }  // namespace engine

@@ -3,8 +3,8 @@
 // sampler: which token follows, given its logits.
 //
 // Why Gumbel-max and not an inverse distribution: token = argmax(logit / temperature + noise) draws
-// from the same softmax (Gumbel 1954), and makes "the best two are a hair apart" mean one thing for
-// greedy and for sampled text, which is what comparing two runs needs.
+// from the same softmax (Gumbel 1954). It also gives "the best two are a hair apart" one meaning
+// for greedy and for sampled text, which a comparison of two runs needs.
 //
 // Threads: pure.
 
@@ -25,7 +25,7 @@ struct DrawKey {
 
 struct Choice {
     uint32_t token = 0;
-    bool tie = false;  // the runner-up lies within kTieRelative of the best
+    bool tie = false;  // the runner-up is within kTieRelative of the best
 };
 
 constexpr double kTieRelative = 1e-5;

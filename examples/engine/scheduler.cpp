@@ -27,7 +27,7 @@ Scheduler::Scheduler(std::span<const Request> requests, Cache &cache, Forward &f
     require_room();
 }
 
-// A text that has the whole pool to itself must fit, or no preemption could ever help it.
+// A text that has the whole pool to itself must fit, or preemption could never help it.
 void Scheduler::require_room() const {
     for (const Request &request : requests_) {
         // The last generated token is never computed, so it needs no slot.
@@ -67,7 +67,7 @@ bool Scheduler::step() {
     ++totals_.steps;
     if (plan.rows.empty() && !preempted) {
         wait_for_arrivals();
-        return true;  // the step, which is empty, undoes itself
+        return true;  // the empty step undoes itself
     }
     step.commit();
     observe(plan);
@@ -92,7 +92,7 @@ void Scheduler::arrive() {
     }
 }
 
-// False when the text has to compute more than one token and this step's chunk is used up.
+// False if the text must compute more than one token and this step's chunk is used up.
 bool Scheduler::append_item(Plan &plan, Text &text) const {
     size_t compute = 1;
     if (text.remaining() > 1) {
@@ -129,7 +129,7 @@ void Scheduler::take_result(Plan &plan, Text &text, const quire_step_result &res
     plan.rows[result.row] = {&text, result.first_position, result.compute_count};
 }
 
-// Whoever lost its blocks waits in front of the queue, in order of admission.
+// Texts that lost their blocks wait at the front of the queue, in order of admission.
 bool Scheduler::demote_preempted(const Plan &plan, const Step &step) {
     bool demoted = false;
     for (const quire_preemption &preemption : step.preempted()) {
@@ -170,7 +170,7 @@ void Scheduler::admit(Plan &plan, Step &step) {
             return;
         }
         if (text.computed > 0 && plan.items.front().max_compute > 1) {
-            // What the prefix tree had need not be computed: the rest of the chunk stays free.
+            // Tokens found in the prefix tree are not computed: the rest of the chunk stays free.
             plan.chunk_left = chunk_before - plan.rows.back().compute_count;
         }
         waiting_.pop_front();
@@ -189,7 +189,8 @@ void Scheduler::start_running(Text &text) {
     running_.insert(behind, &text);
 }
 
-// With nobody running, only a request that has not arrived yet can change anything.
+// Called after an empty step: if no text runs or waits, the next request has not arrived yet;
+// otherwise no text can ever go on.
 void Scheduler::wait_for_arrivals() const {
     if (running_.empty() && waiting_.empty()) {
         return;
@@ -229,7 +230,7 @@ std::vector<ForwardRow> Scheduler::forward_rows(const Plan &plan) const {
     return rows;
 }
 
-// Only a text whose last token was computed goes on; the others are within their prompts.
+// Only a text whose last token was computed is extended; the others are still within their prompts.
 void Scheduler::sample(const Plan &plan, std::span<const float> logits) {
     const auto wants_logits = [](const Row &row) { return row.text->remaining() == 0; };
     const auto row_count = std::ranges::count_if(plan.rows, wants_logits);
@@ -255,7 +256,7 @@ void Scheduler::sample(const Plan &plan, std::span<const float> logits) {
     }
 }
 
-// The prompt is computed; every further sample shares all of its blocks and draws its own token.
+// The prompt is computed; every further sample shares all its blocks and draws its own token.
 void Scheduler::fork_samples(Text &text, std::span<const float> logits) {
     for (uint32_t sample = 1; sample < text.request->sample_count; ++sample) {
         texts_.push_back(std::make_unique<Text>(text));
@@ -266,7 +267,7 @@ void Scheduler::fork_samples(Text &text, std::span<const float> logits) {
         if (running_.size() < options_.max_rows) {
             start_running(fork);
         } else {
-            waiting_.push_front(&fork);  // it holds blocks: before those that hold none
+            waiting_.push_front(&fork);  // it holds blocks, so it goes before texts that hold none
         }
         extend(fork, logits);
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// scheduler: continuous batching: which texts are in the next step, and what becomes of them after.
+// scheduler: continuous batching: which texts are in the next step, and what happens to them after.
 //
-// One step: those that run ask first, oldest first; when one needs room, Quire preempts a newer
-// one, which then waits in front of the queue with its tokens kept. Only a step that preempted
-// nobody admits: first whoever was preempted, then new requests. A prompt is computed in chunks
-// beside the decoding texts. A request for n samples is computed once and forked at the end of its
-// prompt.
+// One step: the running texts ask first, oldest first. When one needs room, Quire preempts a newer
+// one, which then waits at the front of the queue and keeps its tokens. Only a step that preempted
+// no text admits others: first the preempted ones, then new requests. A prompt is computed in
+// chunks beside the decoding texts. A request for n samples is computed once and forked at the end
+// of its prompt.
 //
 // Invariants: (1) a text is in exactly one of running_, waiting_, finished_
-//             (2) known <= tokens.size(), and computed <= known, as Quire has them too
+//             (2) known <= tokens.size(), and computed <= known; Quire has the same numbers
 //
 // Threads: one.  Units: tokens unless named otherwise.
 
@@ -34,7 +34,7 @@ struct SchedulerOptions {
     size_t max_rows = 0;
     size_t chunk_tokens = 0;  // of prompts, in one step, over all texts
     size_t block_tokens = 0;
-    size_t pool_blocks = 0;      // the null block included
+    size_t pool_blocks = 0;      // including the null block
     size_t max_text_tokens = 0;  // the model's seq_len
     uint32_t preempt = 0;        // QUIRE_PREEMPT_*
     uint64_t seed = 0;
@@ -45,25 +45,25 @@ struct Totals {
     size_t requests_done = 0;
     size_t texts_done = 0;
     size_t generated_tokens = 0;
-    size_t computed_tokens = 0;  // of prompts and texts, recomputed ones each time
-    size_t repeated_tokens = 0;  // computed again though nobody had preempted their text
+    size_t computed_tokens = 0;  // of prompts and texts; recomputed ones count each time
+    size_t repeated_tokens = 0;  // computed again though their text was not preempted
     size_t peak_running = 0;
     size_t peak_held_blocks = 0;
-    size_t peak_contiguous_blocks = 0;  // that the same texts would reserve at max_text_tokens each
+    size_t peak_contiguous_blocks = 0;  // what the same texts would reserve at max_text_tokens each
     size_t table_slots = 0;             // of all texts in all steps
-    size_t wasted_slots = 0;            // those of them behind the last token
+    size_t wasted_slots = 0;            // of these, the slots after the last token
     size_t worst_wasted_slots = 0;      // of one text
-    std::vector<double> first_token_seconds;  // one a request, from its arrival
+    std::vector<double> first_token_seconds;  // one per request, from its arrival
 };
 
-// One sample of a request while it is made.
+// One sample of a request while it is generated.
 struct Text {
     const Request *request = nullptr;
     uint32_t sample = 0;
-    quire_seq seq = 0;             // 0: Quire does not know it yet
-    uint64_t admission = 0;        // counts from 1, kept when preempted; 0: not yet
+    quire_seq seq = 0;             // 0: not yet known to Quire
+    uint64_t admission = 0;        // from 1 on, kept when preempted; 0: not yet
     std::vector<uint32_t> tokens;  // prompt and text
-    size_t known = 0;              // of them, given to Quire
+    size_t known = 0;              // of these, given to Quire
     size_t computed = 0;
 
     size_t remaining() const { return tokens.size() - computed; }
@@ -73,23 +73,23 @@ struct Text {
 class Scheduler {
  public:
     // comparison  NULL: texts are not compared.
-    // Errors      throws Failure when a request can never fit into the pool.
+    // Errors      throws Failure if a request can never fit into the pool.
     Scheduler(std::span<const Request> requests, Cache &cache, Forward &forward,
               const SchedulerOptions &options, Comparison *comparison);
 
-    // Runs one step; false when every text is finished.
+    // Runs one step; false if every text is finished.
     bool step();
 
     const Totals &totals() const { return totals_; }
     size_t running_count() const { return running_.size(); }
 
-    // Of one finished text: what it has generated.
+    // The tokens that a finished text has generated.
     std::span<const uint32_t> generated(uint32_t request, uint32_t sample) const;
 
  private:
     using Clock = std::chrono::steady_clock;
 
-    // A text in the step, at its row of the batch.
+    // A text in the step, and its row in the batch.
     struct Row {
         Text *text = nullptr;
         size_t first_position = 0;
@@ -128,10 +128,10 @@ class Scheduler {
     std::vector<Clock::time_point> arrived_;  // [next_request_]
     std::vector<std::unique_ptr<Text>> texts_;
     uint64_t admissions_ = 0;
-    std::vector<Text *> running_;  // by admission: Quire lets an older text push out a newer one
+    std::vector<Text *> running_;  // by admission: an older text may preempt a newer one
     std::deque<Text *> waiting_;
     std::vector<Text *> finished_;
-    uint32_t blocks_short_ = 0;  // of whoever was last refused
+    uint32_t blocks_short_ = 0;  // of the text that was last refused
     Totals totals_;
 };
 

@@ -36,7 +36,7 @@ std::optional<unsigned char> byte_of(const std::string &piece) {
     return std::nullopt;
 }
 
-// Length in bytes of the UTF-8 sequence at the front of `text`; a stray byte counts as one.
+// Length in bytes of the first UTF-8 sequence in `text`; a stray byte counts as one.
 size_t character_bytes(std::string_view text) {
     size_t length = 1;
     while (length < text.size() && length < 4 &&
@@ -146,7 +146,7 @@ std::vector<uint32_t> Tokenizer::encode(std::string_view text) const {
     return tokens;
 }
 
-// A character with a piece of its own is that piece, any other its bytes.
+// A character that is a piece becomes that piece; any other becomes its bytes.
 void Tokenizer::append_text(std::vector<uint32_t> &tokens, std::string_view text) const {
     while (!text.empty()) {
         const std::string character(text.substr(0, character_bytes(text)));
@@ -162,8 +162,8 @@ void Tokenizer::append_text(std::vector<uint32_t> &tokens, std::string_view text
     }
 }
 
-// Joins the neighbours whose union scores best until no union is a piece. What a pair joins to is
-// looked up once per pair, so that a long prompt costs comparisons of numbers and not of strings.
+// Joins the neighbours whose union scores best until no union is a piece. The result of a pair is
+// looked up once per pair, so a long prompt costs comparisons of numbers, not of strings.
 void Tokenizer::merge(std::vector<uint32_t> &tokens) const {
     std::vector<int64_t> joined;  // joined[i] = piece of tokens[i] and tokens[i + 1]
     for (size_t i = 0; i + 1 < tokens.size(); ++i) {

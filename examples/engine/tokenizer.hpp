@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tokenizer: text to token ids and back, byte-pair encoding with scores as llama2.c does it.
+// tokenizer: text to token ids and back: byte-pair encoding with scores, as in llama2.c.
 //
 // Vocabulary: 0 unknown, 1 BOS, 2 EOS, 3..258 the raw bytes, then learned pieces. Format of a file
 // (run.c `build_tokenizer`): int32 longest piece in bytes, then per token float32 score, int32
@@ -22,29 +22,31 @@ namespace engine {
 constexpr uint32_t kBosToken = 1;
 constexpr uint32_t kEosToken = 2;
 
-// llama2.c's training data separates documents by BOS, so that either ends a text.
+// llama2.c's training data separates documents by BOS, so either token ends a text.
 constexpr bool ends_text(uint32_t token) { return token == kBosToken || token == kEosToken; }
 
 class Tokenizer {
  public:
     // Reads a llama2.c tokenizer of exactly `vocab_size` tokens.
     //
-    // Errors  throws Failure naming the file, the token and byte where it stops making sense.
+    // Errors  throws Failure naming the file, the token and the byte at which it becomes invalid.
     static Tokenizer load(const std::string &path, size_t vocab_size);
 
-    // Bytes, and syllables for the rest of the vocabulary: what a seeded model says can be read.
+    // Bytes, and syllables for the rest of the vocabulary, so that a seeded model's text is
+    // readable.
     //
     // vocab_size  [259, 512].
     static Tokenizer syllables(size_t vocab_size);
 
-    // BOS, then the pieces of `text` with a space in front, as the models were trained.
+    // BOS, then the pieces of `text` after a leading space, as the models were trained.
     std::vector<uint32_t> encode(std::string_view text) const;
 
-    // What `token` prints behind `previous`: no leading space behind BOS, nothing for BOS and EOS,
-    // a raw byte for a byte token unless it is a control character that is not white space.
+    // The text that `token` prints after `previous`: no leading space after BOS, nothing for BOS
+    // and EOS, a raw byte for a byte token unless it is a control character other than white space.
     std::string decode(uint32_t previous, uint32_t token) const;
 
-    // No text of more than token_limit * longest_piece_bytes() bytes fits into token_limit tokens.
+    // A text of more than token_limit * longest_piece_bytes() bytes never fits into token_limit
+    // tokens.
     size_t longest_piece_bytes() const { return longest_piece_bytes_; }
 
  private:

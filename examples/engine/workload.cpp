@@ -52,7 +52,7 @@ std::vector<Request> chat_workload(const Tokenizer &tokenizer, size_t seq_len, u
         Request chat;
         chat.id = id;
         chat.prompt = tokenizer.encode(system + "\n" + question);
-        // Half of the room at most for the prompt, so that every chat has something to say.
+        // At most half of the room for the prompt, so that every chat has something to generate.
         chat.prompt.resize(std::min(chat.prompt.size(), seq_len / 2));
         chat.generate_limit = std::min(24 + pick(chat_seed, 2, 73), seq_len - chat.prompt.size());
         // Every fourth chat shows the user several answers to choose from.

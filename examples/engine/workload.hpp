@@ -2,8 +2,8 @@
 //
 // workload: the built-in traffic: chats that arrive over time and share a few system prompts.
 //
-// Why built in: the engine has to show sharing, forks and preemption on a machine that has neither
-// a model nor a trace. The same seed gives the same chats everywhere.
+// Why built in: the engine must show sharing, forks and preemption on a machine that has neither a
+// model nor a trace. The same seed gives the same chats everywhere.
 
 #pragma once
 
@@ -17,7 +17,7 @@ namespace engine {
 
 constexpr size_t kChatCount = 36;
 
-// Chats in order of arrival. No chat is longer than `seq_len` tokens, prompt and text together.
+// Chats in order of arrival. No chat has more than `seq_len` tokens, prompt and text together.
 std::vector<Request> chat_workload(const Tokenizer &tokenizer, size_t seq_len, uint64_t seed);
 
 }  // namespace engine
