@@ -39,7 +39,7 @@ class Search {
  public:
     Search(Texts &texts, const BeamOptions &options) : texts_(texts), options_(options) {}
 
-    // Every end takes a candidate away, so twice the width always fills the beams.
+    // Every text that ends uses up a candidate, so twice the width always fills the beams.
     std::vector<Candidate> candidates(std::span<const float> logits) const {
         const size_t vocab_size = texts_.vocab_size();
         std::vector<Candidate> all;
@@ -55,7 +55,7 @@ class Search {
         return all;
     }
 
-    // Ends what ends, and goes on with the best of the others.
+    // Finishes the texts that end, and continues with the best of the others.
     void go_on(std::span<const Candidate> best) {
         std::vector<Beam> next;
         std::vector<size_t> parents;
@@ -83,8 +83,8 @@ class Search {
         finished.resize(std::min(finished.size(), options_.width));
     }
 
-    // No beam can still become better than the finished ones: a log probability only falls, and a
-    // longer text divides it by more, at most by that of the limit.
+    // True if the beams are at the limit, or none can become better than the finished ones: a log
+    // probability only falls, and a longer text divides it by more, at most by the limit's divisor.
     bool is_over() const {
         if (beams.empty() || beams.front().tokens.size() == options_.limit) {
             return true;
@@ -103,7 +103,7 @@ class Search {
     std::vector<Hypothesis> finished;
 
  private:
-    // The first child of a beam goes on with its text, every other with a fork; a beam without
+    // The first child of a beam continues its text, every other child a fork of it; a beam without
     // children is ended.
     void share_out(std::span<const size_t> parents, std::vector<Beam> &next) {
         std::vector<bool> taken(beams.size(), false);

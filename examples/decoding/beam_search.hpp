@@ -2,11 +2,11 @@
 //
 // beam_search: the `width` likeliest texts, grown side by side.
 //
-// Every beam is a text of its own. Where two beams go on from one, it is forked: the common part is
-// held once, and each writes only what is new. A beam that nothing goes on from is ended.
+// Every beam is a text of its own. Where two beams continue the same text, it is forked: the common
+// part is held once, and each writes only what is new. A beam that no candidate continues is ended.
 //
-// Score  a text's log probability / length^length_penalty, its length in tokens, the end among them
-//        (Wu et al. 2016, section 7, without its constant).
+// Score  a text's log probability / length^length_penalty; the length is in tokens and includes the
+//        end (Wu et al. 2016, section 7, without its constant).
 //
 // Threads: one.
 
@@ -20,7 +20,7 @@
 
 namespace decoding {
 
-// Texts that can be forked, by handles. What beam search needs of whoever computes them.
+// Texts that can be forked, by handles: what beam search needs from the code that computes them.
 class Texts {
  public:
     virtual ~Texts() = default;
@@ -40,14 +40,14 @@ struct BeamOptions {
 };
 
 struct Hypothesis {
-    std::vector<uint32_t> tokens;  // the one that ends it included, if any does
+    std::vector<uint32_t> tokens;  // including the one that ends it, if any
     double log_probability = 0;
     double score = 0;
 };
 
-// The best texts behind the prompt, at most `width`, best first.
+// The best texts after the prompt, at most `width`, best first.
 //
-// watch  called once a step with the beams alive, in which all tokens but the newest are fed.
+// watch  called once per step with the live beams; all of their tokens except the newest are fed.
 std::vector<Hypothesis> beam_search(Texts &texts, std::span<const uint32_t> prompt,
                                     const BeamOptions &options,
                                     const std::function<void(std::span<const uint64_t>)> &watch);

@@ -29,7 +29,7 @@ std::vector<Sample> draw_samples(Decoder &decoder, std::span<const uint32_t> pro
     for (uint32_t i = 0; i < options.count; ++i) {
         growing.push_back({i, i == 0 ? turns[0].seq : decoder.fork(turns[0].seq)});
     }
-    bool first = true;  // all draw from the logits behind the prompt
+    bool first = true;  // all draw from the logits after the prompt
     while (!growing.empty()) {
         std::vector<Growing> next;
         for (size_t row = 0; row < growing.size(); ++row) {

@@ -27,13 +27,13 @@ struct BestOfOptions {
 };
 
 struct Sample {
-    std::vector<uint32_t> tokens;  // the one that ends it included, if any does
+    std::vector<uint32_t> tokens;  // including the one that ends it, if any
     double score = 0;
 };
 
-// All samples, in the order of their drawing.
+// All samples, in the order in which they were drawn.
 //
-// watch  called once a step with the texts of all samples that still grow.
+// watch  called once per step with the texts of all samples that still grow.
 std::vector<Sample> draw_samples(Decoder &decoder, std::span<const uint32_t> prompt,
                                  const BestOfOptions &options,
                                  const std::function<void(std::span<const uint64_t>)> &watch);

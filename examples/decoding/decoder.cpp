@@ -32,7 +32,7 @@ engine::CacheOptions cache_options(const engine::ModelConfig &config,
             .max_mask_words = options.max_tree * words_a_row};
 }
 
-// A draft stands one behind the one it follows.
+// A draft's position is one after that of the draft it follows.
 std::vector<size_t> positions_of(const Turn &turn, size_t first_position, size_t count) {
     std::vector<size_t> positions;
     const size_t firm = count - turn.parents.size();
@@ -57,7 +57,7 @@ Decoder::Decoder(const quire_api &api, const engine::Model &model, const Decoder
 
 quire_seq Decoder::fork(quire_seq seq) { return cache_.fork_sequence(seq, length(seq)); }
 
-// An item, its tokens, and behind them the tree of its drafts.
+// Appends an item, its tokens, and after them the tree of its drafts.
 void Decoder::add_item(const Turn &turn, std::vector<quire_step_item> &items,
                        std::vector<quire_token> &words) const {
     quire_step_item item{};
@@ -90,7 +90,7 @@ std::span<const float> Decoder::step(std::span<const Turn> turns) {
                                   " blocks for " + std::to_string(turns.size()) +
                                   " texts. Give more --pool-blocks.");
         }
-        // What is found in the cache need not be computed: the last tokens are what is left.
+        // Tokens found in the cache need not be computed: the last `count` tokens remain.
         const size_t count = result.compute_count;
         const std::span<const uint32_t> tokens(turns[i].tokens);
         positions.push_back(positions_of(turns[i], result.first_position, count));

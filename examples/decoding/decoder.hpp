@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// decoder: a few texts, one step at a time: their new tokens in, logits out.
+// decoder: runs a few texts, one step at a time: their new tokens in, logits out.
 //
 // Why not the engine's scheduler: beam search, drafts and best-of-n decide after each step which
-// texts go on, so they want the step itself. What they do to the cache is fork, truncate, accept
-// and end, each one call.
+// texts continue, so they drive the steps themselves. They fork, truncate, accept and end texts in
+// the cache, each with one call.
 //
 // Threads: one.
 
@@ -25,7 +25,7 @@ namespace decoding {
 struct DecoderOptions {
     std::string backend = "cpu";
     uint32_t device_index = 0;
-    uint32_t pool_blocks = 256;  // the null block included
+    uint32_t pool_blocks = 256;  // including the null block
     uint32_t block_tokens = 16;
     uint32_t max_texts = 1;
     uint32_t max_tree = 0;         // drafts in a step that form a tree
@@ -33,14 +33,14 @@ struct DecoderOptions {
     uint32_t cache_flags = 0;      // QUIRE_CACHE_*
 };
 
-// What a text wants of a step. Its last drafts.size() tokens are guesses.
+// A text's part of a step. Its last parents.size() tokens are drafts.
 struct Turn {
     quire_seq seq = 0;
     std::vector<uint32_t> tokens;
-    // Of each draft, the one it follows, or QUIRE_MASK_ROOT for the token before the drafts. Empty:
-    // none is a draft.
+    // For each draft, the draft that it follows, or QUIRE_MASK_ROOT for the token before the
+    // drafts. Empty: no token is a draft.
     std::vector<uint32_t> parents;
-    bool wants_all = false;  // logits behind each token, not only the last
+    bool wants_all = false;  // logits after each token, not only the last
 };
 
 class Decoder {
@@ -48,7 +48,7 @@ class Decoder {
     Decoder(const quire_api &api, const engine::Model &model, const DecoderOptions &options);
 
     quire_seq begin() { return cache_.create_sequence(); }
-    // A copy of the text so far; it takes no memory until one of the two goes on.
+    // A copy of the text so far; it takes no memory until one of the two continues.
     quire_seq fork(quire_seq seq);
     void end(quire_seq seq) { cache_.end_sequence(seq); }
     void truncate(quire_seq seq, size_t token_count) { cache_.truncate_sequence(seq, token_count); }
@@ -59,7 +59,7 @@ class Decoder {
     //
     // Returns  logits [turns, or tokens where all were wanted][vocab_size], valid until the next
     //          step.
-    // Errors   throws Failure when the pool is short of blocks.
+    // Errors   throws Failure if the pool is short of blocks.
     std::span<const float> step(std::span<const Turn> turns);
 
     size_t vocab_size() const { return model_.config().vocab_size; }
@@ -68,7 +68,7 @@ class Decoder {
     std::vector<int32_t> blocks(quire_seq seq) const { return cache_.blocks(seq); }
     size_t held_blocks() const { return cache_.stats().blocks_held; }
     size_t steps() const { return steps_; }
-    // Lets Quire prove its invariants.
+    // Lets Quire verify its invariants.
     void check() const { cache_.check(); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// dense_texts: texts with a contiguous K and V each; a fork copies all of it. What paged texts must
-// equal, and what they save.
+// dense_texts: texts with contiguous K and V each; a fork copies all of it. Paged texts must equal
+// these; their saving is measured against them.
 //
 // Threads: one.
 

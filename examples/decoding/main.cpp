@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quire-decode: beam search, speculative decoding and best-of-n over Quire. Start here, then the
-// method's own file, then decoder (which calls that takes).
+// quire-decode: beam search, speculative decoding and best-of-n over Quire. Start here, then read
+// the method's own file, then decoder (the calls that a method takes).
 //
 // Exit status: 0 all went well, 1 a failure or a text that differs from what --check compares with,
 // 2 a mistake in the command line.
@@ -30,7 +30,7 @@ struct Scene {
     engine::Model model;
     engine::Tokenizer tokenizer;
     std::vector<uint32_t> prompt;
-    size_t limit;  // tokens behind the prompt
+    size_t limit;  // tokens after the prompt
 };
 
 engine::Model make_model(const Options &options) {
@@ -75,12 +75,12 @@ void print_text(const Scene &scene, std::span<const uint32_t> tokens) {
     std::cout << text_of(scene, tokens) << '\n';
 }
 
-// A text may end within a character; JSON takes whole ones.
+// A text may end within a character, but JSON needs whole ones.
 void print_json(const nlohmann::json &out) {
     std::cout << out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
 }
 
-// A row of what it took, for people.
+// Prints one line about what the run took, for people.
 void row(const char *name, const std::string &value) {
     std::fprintf(stderr, "  %-20s%s\n", name, value.c_str());
 }
@@ -94,7 +94,7 @@ void row(const char *name, const std::string &value) {
     return text;
 }
 
-// The most that the texts of a run held, and what their common prompt took then.
+// The most that the texts of a run held, and what their common prompt took at that moment.
 struct Peak {
     MemoryUse all;
     MemoryUse prompt;
@@ -122,7 +122,7 @@ struct Peak {
     }
 };
 
-// The same texts. Their scores are sums of many rounded numbers, so they may differ a little.
+// True if the texts are the same. Scores are sums of many rounded numbers and may differ a little.
 bool same_texts(const std::vector<Hypothesis> &a, const std::vector<Hypothesis> &b) {
     return std::ranges::equal(a, b, [](const Hypothesis &x, const Hypothesis &y) {
         return x.tokens == y.tokens && std::abs(x.score - y.score) < 1e-4;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// memory_use: how many blocks a set of texts holds, and how many as many copies would.
+// memory_use: how many blocks a set of texts holds, and how many it would hold without sharing.
 //
-// Counted from the block tables, as they are: a block that several tables name is one.
+// Counted from the block tables as they are: a block that several tables name counts once.
 //
 // Threads: one.  Units: blocks.
 
@@ -21,7 +21,7 @@ struct MemoryUse {
     size_t copies = 0;  // entries of all tables
 };
 
-// Of the first `block_count` blocks of each text.
+// Counts the first `block_count` blocks of each text.
 MemoryUse memory_use(const Decoder &decoder, std::span<const uint64_t> texts,
                      size_t block_count = SIZE_MAX);
 

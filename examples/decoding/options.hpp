@@ -22,7 +22,7 @@ struct Options {
     std::string weights;  // empty: a seeded model
     std::string tokenizer;
     std::string prompt;
-    uint32_t steps = 64;  // positions computed, the prompt's among them
+    uint32_t steps = 64;  // positions computed, including the prompt's
     uint64_t seed = 1;
     bool check = false;
     bool json = false;
@@ -33,9 +33,9 @@ struct Options {
     BestOfOptions best_of;
 };
 
-// Reads the command line. Help goes to stdout, what is wrong with an option to stderr.
+// Reads the command line. Help goes to stdout, error messages to stderr.
 //
-// exit_code  of the program, when nothing is returned: 0 after --help, 2 after a mistake.
+// exit_code  of the program, if nothing is returned: 0 after --help, 2 after a mistake.
 std::optional<Options> parse_options(int argc, char **argv, int &exit_code);
 
 }  // namespace decoding

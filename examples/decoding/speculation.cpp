@@ -9,7 +9,7 @@
 namespace decoding {
 namespace {
 
-// The token of the largest logit but for `except`; the first of equals.
+// The token with the largest logit, other than `except`; of equal ones the first.
 uint32_t best_token(std::span<const float> logits, uint32_t except = UINT32_MAX) {
     uint32_t best = except == 0 ? 1 : 0;
     for (uint32_t token = best + 1; token < logits.size(); ++token) {
@@ -20,7 +20,7 @@ uint32_t best_token(std::span<const float> logits, uint32_t except = UINT32_MAX)
     return best;
 }
 
-// Guesses, each behind the one it follows.
+// Drafts, each listed after the one it follows.
 struct Drafts {
     std::vector<uint32_t> tokens;
     std::vector<uint32_t> parents;
@@ -59,7 +59,7 @@ class Speculator {
         const Drafts drafts = draft();
         const std::vector<uint32_t> path = judge(drafts);
         model_.accept(model_seq_, path);
-        // The drafter has fed its chain up to the last choice: what the model did not take goes.
+        // The drafter has fed its chain up to the last choice: drop what the model did not accept.
         size_t agreed = 0;
         while (agreed < path.size() && agreed < drafts.chain.size() &&
                path[agreed] == drafts.chain[agreed]) {
@@ -83,11 +83,11 @@ class Speculator {
     }
 
  private:
-    // The drafter catches up with the text and goes on by itself.
+    // Lets the drafter catch up with the text and then continue by itself.
     Drafts draft() {
         known_before_ = text_.size();
         const size_t generated = text_.size() - prompt_length_;
-        // One token comes from the model itself, and all drafts lie behind the text at once.
+        // One token comes from the model itself, and all drafts follow the text at once.
         const size_t wanted = options_.limit - generated - 1;
         const size_t room = (model_.longest_text() - text_.size()) / (options_.tree ? 2 : 1);
         const size_t depth = std::min({options_.depth, wanted, room});
@@ -112,8 +112,8 @@ class Speculator {
         return drafts;
     }
 
-    // The way through the drafts that the model itself would have gone; the text grows by it and by
-    // the model's next token, which no draft had.
+    // The path through the drafts that the model itself would have taken. The text grows by that
+    // path and by the model's next token, which no draft had.
     std::vector<uint32_t> judge(const Drafts &drafts) {
         Turn turn{.seq = model_seq_, .tokens = {}, .parents = drafts.parents, .wants_all = true};
         turn.tokens.assign(text_.begin() + static_cast<std::ptrdiff_t>(model_.length(model_seq_)),
@@ -138,7 +138,7 @@ class Speculator {
         }
     }
 
-    // The draft that follows `parent` with this token; QUIRE_MASK_ROOT: there is none.
+    // The draft that follows `parent` with this token, or QUIRE_MASK_ROOT.
     static uint32_t find(const Drafts &drafts, uint32_t parent, uint32_t token) {
         for (uint32_t i = 0; i < drafts.tokens.size(); ++i) {
             if (drafts.parents[i] == parent && drafts.tokens[i] == token) {
