@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quire-accuracy: what each format of K and V costs a model. Start here, then forced_text (how a
-// format is asked), report (what is shown).
+// quire-accuracy: what each format of K and V costs a model. Start here, then read forced_text (how
+// a format is measured) and report (what is shown).
 //
 // Exit status: 0 all went well, 1 a failure, 2 a mistake in the command line.
 
@@ -50,7 +50,7 @@ decoding::DecoderOptions decoder_options(const Options &options, size_t steps,
     decoding::DecoderOptions decoder;
     decoder.backend = options.backend;
     decoder.block_tokens = options.block_tokens;
-    // One text at a time, the null block, and one for each of the two roundings.
+    // One text at a time, plus the null block and one block for each of the two roundings.
     decoder.pool_blocks = static_cast<uint32_t>(steps / options.block_tokens) + 3;
     decoder.kv_dtype = kv_dtype;
     decoder.cache_flags = QUIRE_CACHE_NO_PREFIX;
@@ -113,7 +113,7 @@ std::string model_words(const Options &options, const engine::ModelConfig &confi
            std::to_string(config.head_dim());
 }
 
-// What a format costs over the texts. f32: them as f32 has it; filled by f32, which comes first.
+// A format's cost over the texts. f32: the texts in f32; this format comes first and fills it.
 FormatCost format_cost(decoding::Decoder &decoder, const std::string &kv_dtype, const Texts &texts,
                        size_t chunk_tokens, const engine::Tokenizer &tokenizer,
                        std::vector<ForcedText> &f32) {

@@ -21,9 +21,9 @@ struct Options {
     bool json = false;
 };
 
-// Reads the command line. Help goes to stdout, what is wrong with an option to stderr.
+// Reads the command line. Help goes to stdout, error messages to stderr.
 //
-// exit_code  of the program, when nothing is returned: 0 after --help, 2 after a mistake.
+// exit_code  of the program, if nothing is returned: 0 after --help, 2 after a mistake.
 std::optional<Options> parse_options(int argc, char **argv, int &exit_code);
 
 }  // namespace accuracy

@@ -26,7 +26,7 @@ double ratio(const Report &report, const FormatCost &cost, size_t text) {
     return cost.texts[text].perplexity / report.formats.front().texts[text].perplexity;
 }
 
-// A perplexity and what it is above f32's, as wide as its column.
+// A perplexity and how far it is above f32's, padded to the width of its column.
 std::string beside(double perplexity, double ratio, bool is_f32) {
     const std::string above = is_f32 ? "" : format("%+.2f %%", 100.0 * (ratio - 1.0));
     return format("%-8.4f%-12s", perplexity, above.c_str());
@@ -40,7 +40,7 @@ size_t other_choices(const FormatCost &cost) {
     return count;
 }
 
-// A text may end within a character; JSON takes whole ones, and puts quotes around them.
+// A text may end within a character, but JSON needs whole ones. JSON also adds the quotes.
 std::string dumped(const nlohmann::ordered_json &json, int indent) {
     return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -13,11 +13,11 @@
 
 namespace accuracy {
 
-// Where a greedy text leaves that of f32. Gaps are differences of two logits.
+// Where a greedy text departs from f32's. Gaps are differences of two logits.
 struct Difference {
-    size_t index = 0;       // of the token, the first one behind the prompt being 0
-    std::string f32_piece;  // what f32 says there
-    std::string piece;      // what the format says
+    size_t index = 0;       // of the token; the first one after the prompt is 0
+    std::string f32_piece;  // f32's choice there
+    std::string piece;      // the format's choice
     double gap = 0.0;       // by which f32 prefers its own
     double own_gap = 0.0;   // by which the format prefers its own
 };
@@ -25,12 +25,12 @@ struct Difference {
 struct TextCost {
     double perplexity = 0.0;             // fed in chunks
     double perplexity_one_by_one = 0.0;  // fed token by token
-    size_t other_choices = 0;            // places whose likeliest token is not f32's
+    size_t other_choices = 0;            // places where the likeliest token is not f32's
 };
 
 struct FormatCost {
     std::string kv_dtype;
-    std::optional<Difference> difference;  // none: it tells f32's greedy text
+    std::optional<Difference> difference;  // none: its greedy text is f32's
     double perplexity = 0.0;               // over all texts, fed in chunks
     std::vector<TextCost> texts;           // as in Report
 };
@@ -42,7 +42,7 @@ struct ReportText {
 };
 
 struct Report {
-    std::string model;  // what it is, for a person
+    std::string model;  // a description for a person
     bool is_trained = false;
     std::string backend;
     size_t block_tokens = 0;
