@@ -11,7 +11,7 @@ enum { TOKENS = 6, HEADS = 2, KV_HEADS = 1, DIM = 8 };
 static const quire_api *q;
 static quire_error error = {.struct_size = sizeof error};
 
-/* Every call answers with a status; below 0 it failed, changed nothing, and error says why. */
+/* Every call returns a status. Below 0 it failed and changed nothing, and error says why. */
 static void must(quire_status status) {
     if (status >= 0) return;
     fprintf(stderr, "%s\n", error.message);
@@ -41,7 +41,7 @@ static quire_cache *make_cache(quire_instance *instance, quire_device *device) {
     return cache;
 }
 
-/* Where a step's tables go, and what its attention is like. What no kernel serves fails here. */
+/* Holds a step's tables and the attention options. Options that no kernel serves fail here. */
 static quire_batch *make_batch(quire_cache *cache) {
     quire_attention_desc attention = {.struct_size = sizeof attention, .q_heads = HEADS};
     quire_batch_desc desc = {.struct_size = sizeof desc,
@@ -56,7 +56,7 @@ static quire_batch *make_batch(quire_cache *cache) {
     return batch;
 }
 
-/* Memory that host and device reach; `numbers` is where the host sees it. */
+/* Memory that host and device can reach; `numbers` is its address on the host. */
 static quire_memory *make_memory(quire_device *device, uint32_t count, uint64_t *address,
                                  float **numbers) {
     quire_memory_desc desc = {
@@ -70,8 +70,8 @@ static quire_memory *make_memory(quire_device *device, uint32_t count, uint64_t 
     return memory;
 }
 
-/* One step of one sequence. For each layer its K and V go into the blocks, then its queries attend;
- * both only enqueue. */
+/* One step of one sequence. For each layer, K and V are written into the blocks, then the queries
+ * attend; both calls only enqueue. */
 static void run_step(quire_cache *cache, quire_batch *batch, quire_queue *queue,
                      const quire_kv_args *write, const quire_attend_args *attend) {
     uint32_t tokens[TOKENS] = {11, 12, 13, 14, 15, 16};

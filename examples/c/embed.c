@@ -24,7 +24,7 @@ static void must(quire_status status) {
 
 static uint32_t next_token(double sum) { return (uint32_t)sum * 31 % 251; }
 
-/* Without shards Quire keeps the books only. */
+/* Without shards Quire keeps books only. */
 static quire_cache *make_cache(quire_instance *instance) {
     quire_group_desc layers = {.struct_size = sizeof layers,
                                .layer_count = 1,
@@ -69,7 +69,7 @@ static uint32_t run_row(const request *r, const quire_step_result *result,
     return next_token(sum);
 }
 
-/* One token of each request that has room. Oldest first: the ones behind are preempted. */
+/* One token of each request that has room. The oldest come first: later ones are preempted. */
 static uint32_t run_step(quire_cache *cache, quire_batch *batch, request *requests) {
     quire_step_desc desc = {.struct_size = sizeof desc,
                             .flags = QUIRE_STEP_MAY_PREEMPT,
@@ -95,7 +95,7 @@ static uint32_t run_step(quire_cache *cache, quire_batch *batch, request *reques
     must(q->step_begin(cache, &desc, items, n, sizeof items[0], tokens, count, results,
                        sizeof results[0], &step, &error));
     must(q->step_commit(cache, step, batch, &error));
-    /* What the commit needs copied: whole blocks of the pool, since nothing is swapped. */
+    /* The copies that the commit needs: whole blocks of the pool, since nothing is swapped. */
     must(q->step_copies(cache, step, copies, BLOCKS, sizeof copies[0], &copy_count, &error));
     for (i = 0; i < copy_count; ++i)
         memcpy(kv + copies[i].dst * BLOCK_TOKENS, kv + copies[i].src * BLOCK_TOKENS,
@@ -104,7 +104,7 @@ static uint32_t run_step(quire_cache *cache, quire_batch *batch, request *reques
     slots = (const int64_t *)(uintptr_t)views.slots;
     for (i = 0; i < n; ++i) {
         if (results[i].outcome != QUIRE_ITEM_RUN) {
-            of[i]->told -= items[i].token_count; /* it waits, and nothing of it is known */
+            of[i]->told -= items[i].token_count; /* it waits: Quire knows none of these */
             continue;
         }
         of[i]->found += results[i].hit_tokens;

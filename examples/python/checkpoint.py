@@ -2,8 +2,8 @@
 """checkpoint: a Llama model's weights and pieces, from llama2.c's files or from a seed.
 
 The legacy checkpoint: seven int32 (dim, hidden_dim, layers, heads, kv_heads, vocab, seq_len; a
-negative vocab says that the classifier is the embedding no more), then f32 tensors in the order of
-_ORDER. The tokenizer: int32, then for each token a f32 score, an int32 length, and its bytes.
+negative vocab means that the classifier is not the embedding), then f32 tensors in the order of
+_order. The tokenizer: one int32, then for each token an f32 score, an int32 length, and its bytes.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ class Shape:
 
 
 def _order(shape, has_classifier):
-    """(name, sides) of the tensors in a file."""
+    """(name, sides) of the tensors in a file, in order."""
     layers, dim, kv_dim = shape.layers, shape.dim, shape.kv_heads * shape.head_dim
     yield "embedding", (shape.vocab, dim)
     yield "attention_norm", (layers, dim)
@@ -52,7 +52,7 @@ def _order(shape, has_classifier):
 
 
 class Checkpoint:
-    """weights[name] is an array; of all layers where there are layers."""
+    """weights[name] is an array; one array holds a tensor of all layers."""
 
     def __init__(self, shape, weights):
         self.shape = shape
@@ -98,7 +98,7 @@ class Pieces:
             at += 8 + length
 
     def text(self, tokens):
-        """What tokens behind a BOS say."""
+        """The text of tokens that follow a BOS."""
         out = b"".join(self._bytes(self._pieces[token]) for token in tokens)
         return out[1:] if out.startswith(b" ") else out
 

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """numpy_engine: a small inference engine in numpy whose blocks are managed by Quire.
 
-The scheduler, the memory and all kernels are the engine's. Quire is asked three times a step: which
-sequences run and from which position, where each token's K and V go, and that the step is done.
-Prompts that begin alike share blocks, samples of one prompt are forks, and sequences that the pool
-is too small for are preempted and computed again; the texts are the same.
+The scheduler, the memory and all kernels are the engine's. The engine calls Quire three times per
+step: to learn which sequences run and from which position, to learn where each token's K and V go,
+and to say that the step is done. Prompts that begin alike share blocks, samples of one prompt are
+forks, and sequences that the pool is too small for are preempted and computed again; the texts stay
+the same.
 """
 
 import argparse
@@ -23,7 +24,7 @@ MAX_ROWS = 64
 
 
 class Forward:
-    """The model on the new tokens of a batch."""
+    """Runs the model on the new tokens of a batch."""
 
     def __init__(self, checkpoint, kv, layout):
         self.shape, self.w = checkpoint.shape, checkpoint.weights
@@ -46,7 +47,7 @@ class Forward:
         return out
 
     def __call__(self, tokens, views):
-        """Logits of the last token of each row."""
+        """Returns the logits of the last token of each row."""
         w, begins = self.w, views.cu_q[:views.row_count + 1]
         x = w["embedding"][tokens]
         for layer in range(self.shape.layers):
@@ -70,14 +71,14 @@ class Forward:
 
 
 class Chat:
-    """A request: what it wants, and what it has."""
+    """A request: what it asks for, and what it has so far."""
 
     def __init__(self, prompt, limit, ends=()):
         self.tokens = list(prompt)      # the prompt, then what was sampled
         self.prompt_count = len(prompt)
         self.limit = limit              # tokens at most
-        self.ends = ends                # tokens that end it sooner
-        self.told = 0                   # of them, those that Quire knows
+        self.ends = ends                # tokens that end it earlier
+        self.told = 0                   # of these, how many Quire knows
         self.sequence = None
 
     @property
@@ -93,7 +94,7 @@ class Engine:
         self.instance = quire.Instance()
         group = quire.Group(layers=shape.layers, kv_heads=shape.kv_heads, head_dim=shape.head_dim,
                             dtype="f32")
-        # Without a device Quire keeps the books only.
+        # Without a device Quire keeps books only.
         self.cache = quire.Cache(self.instance, [group], blocks=blocks, block_tokens=block_tokens)
         self.batch = self.cache.batch(
             MAX_ROWS, -(-shape.seq_len // block_tokens), MAX_ROWS * shape.seq_len,
@@ -110,7 +111,7 @@ class Engine:
         self.waiting.append(chat)
 
     def fork(self, chat):
-        """Another chat that has all of this one so far, blocks included."""
+        """Adds a chat that continues from all of this one so far, blocks included."""
         child = Chat(chat.tokens, chat.limit, chat.ends)
         child.told = chat.told
         child.sequence = chat.sequence.fork(chat.told)
@@ -118,10 +119,10 @@ class Engine:
         return child
 
     def step(self):
-        """One token of each chat that has room."""
+        """Computes one token of each chat that has room."""
         while self.waiting and len(self.running) < MAX_ROWS:
             self.running.append(self.waiting.popleft())
-        # Oldest first: the ones behind are preempted when blocks are short.
+        # The oldest come first: later ones are preempted when blocks are short.
         items = [quire.Item(chat.sequence, tokens=chat.tokens[chat.told:]) for chat in self.running]
         with self.cache.begin(items, may_preempt=True,
                               preempt=quire.Preempt.RECOMPUTE) as step:
@@ -179,7 +180,7 @@ def main():
     checkpoint = Checkpoint.load(options.weights) if options.weights else Checkpoint.seeded(1)
     engine = Engine(checkpoint, options.pool_blocks, options.block_tokens, options.layout)
     limit = min(options.steps, checkpoint.shape.seq_len)
-    ends = (BOS, EOS) if options.weights else ()    # to a seeded model no token means an end
+    ends = (BOS, EOS) if options.weights else ()    # no token ends a seeded model's text
     chats = [Chat([BOS], limit + 1, ends) for _ in range(options.samples)]
     for chat in chats:
         engine.add(chat)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""paged_kv: an engine's own K and V in blocks, and attention that finds them by Quire's tables.
+"""paged_kv: an engine's own K and V in blocks, and attention that finds them in Quire's tables.
 
-Quire decides which block holds what; the memory and the kernels are the engine's. The two ways to
-read a step's tables are those of vLLM's and FlashInfer's kernels, which want the very same arrays:
+Quire decides which block holds what; the memory and the kernels are the engine's. A step's tables
+can be read in two ways, those of vLLM's and of FlashInfer's kernels, which take exactly these
+arrays:
 
     "vllm"        block_table [rows][blocks], lengths [rows]
     "flashinfer"  indptr [rows + 1], indices, last_page_len [rows]
@@ -25,7 +26,7 @@ class PagedKv:
         self.block_tokens = block_tokens
 
     def copy(self, copies):
-        """What a committed step asks for before its kernels run, in order."""
+        """Makes the copies that a committed step needs before its kernels run, in order."""
         for copy in copies:
             kind, src, dst = quire.CopyKind(copy["kind"]), copy["src"], copy["dst"]
             for side in (self.k, self.v):
@@ -37,7 +38,7 @@ class PagedKv:
                     raise NotImplementedError(f"{kind.name}: this engine has no host tier")
 
     def write(self, layer, slots, k, v):
-        """New tokens' K and V [tokens][kv_heads][head_dim] go to their slots."""
+        """Writes the K and V of new tokens, [tokens][kv_heads][head_dim], into their slots."""
         blocks, places = np.divmod(slots, self.block_tokens)
         self.k[layer, blocks, places] = k
         self.v[layer, blocks, places] = v
