@@ -12,11 +12,15 @@ from .libquire import ffi, new
 
 
 class RopePairing(enum.IntEnum):
+    """Which elements of a head a rope rotates together."""
+
     HALVES = 0  # element i with i + n (NeoX, Llama as Hugging Face stores it)
     PAIRS = 1   # 2 i with 2 i + 1 (GPT-J, Llama as published)
 
 
 class RopeScaling(enum.IntEnum):
+    """How a rope's frequencies are scaled for a longer context; see quire_rope_desc."""
+
     PLAIN = 0
     LINEAR = 1
     LLAMA3 = 2

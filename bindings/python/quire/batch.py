@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class View(enum.IntFlag):
-    """Which tables a batch keeps: QUIRE_VIEW_* of quire/step.h."""
+    """Which tables a batch keeps: QUIRE_VIEW_* of quire/batch.h."""
 
     BLOCK_TABLE = 1
     CSR = 2
@@ -106,6 +106,7 @@ class Views:
 
     @property
     def csr_last_page_len(self) -> "np.ndarray[Any, Any]":
+        """int32 [max_rows], the layout of FlashInfer: tokens in each row's last block."""
         return self._array("csr_last_page_len", np.int32, self._batch.max_rows)
 
     @property
@@ -136,7 +137,7 @@ class Views:
 
     @property
     def shared_prefix(self) -> "np.ndarray[Any, Any]":
-        """int32 [max_rows]: how many first entries of the table equal the previous row's."""
+        """int32 [max_rows]: how many leading entries equal the previous row's."""
         return self._array("shared_prefix", np.int32, self._batch.max_rows)
 
 

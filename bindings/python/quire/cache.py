@@ -40,6 +40,8 @@ class CacheFlags(enum.IntFlag):
 
 
 class Victim(enum.IntEnum):
+    """Which sequence is preempted first: QUIRE_VICTIM_* of quire/cache.h."""
+
     NEWEST = 0
     PRIORITY = 1
 
@@ -72,6 +74,8 @@ class Pool:
 
 @dataclasses.dataclass(frozen=True)
 class CacheInfo:
+    """The shape and size of a cache: quire_cache_info of quire/cache.h."""
+
     group_count: int
     layer_count: int
     block_tokens: int
@@ -240,17 +244,20 @@ class Cache(Object):
 
     @property
     def info(self) -> CacheInfo:
+        """The cache's shape and size."""
         info = new("quire_cache_info")
         self._call("cache_get_info", info)
         return _fill(CacheInfo, info)  # type: ignore[no-any-return]
 
     @property
     def stats(self) -> CacheStats:
+        """The cache's counters, and the state of its blocks."""
         stats = new("quire_cache_stats")
         self._call("cache_get_stats", stats)
         return _fill(CacheStats, stats)  # type: ignore[no-any-return]
 
     def pool(self, group: int = 0, shard: int = 0) -> Pool:
+        """Where a group's K and V lie on a shard."""
         info = new("quire_pool_info")
         self._call("cache_get_pool", group, shard, info)
         return _fill(Pool, info)  # type: ignore[no-any-return]

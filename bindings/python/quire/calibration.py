@@ -27,6 +27,7 @@ class Calibration:
 
     @classmethod
     def of(cls, content: bytes) -> "Calibration":
+        """Reads what Cache.save_calibration returned."""
         library = _library.load()
         info = new("quire_calibration_info")
         library.call(library.api.calibration_get_info, ffi.from_buffer(content), len(content), info)

@@ -17,6 +17,8 @@ RunTasks = Callable[[int, Task], None]
 
 @dataclasses.dataclass(frozen=True)
 class DeviceInfo:
+    """A device's properties: quire_device_info of quire/device.h."""
+
     name: str
     backend: str
     memory_total_bytes: int
@@ -68,6 +70,7 @@ class Device(Object):
 
     @property
     def info(self) -> DeviceInfo:
+        """The device's properties; memory_free_bytes is current."""
         info = new("quire_device_info")
         self._library.call(self._library.api.device_get_info, self, info)
         return DeviceInfo(text(info.name), text(info.backend), info.memory_total_bytes,

@@ -28,6 +28,7 @@ class DType(enum.IntEnum):
 
     @property
     def bits(self) -> int:
+        """The size of an element, in bits."""
         return self >> 8 & 0xFF
 
 

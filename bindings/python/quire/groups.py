@@ -13,6 +13,8 @@ from .libquire import new
 
 
 class GroupKind(enum.IntEnum):
+    """Which earlier tokens a token of the group sees: QUIRE_GROUP_* of quire/cache.h."""
+
     FULL = 0     # every token sees all before it
     WINDOW = 1   # the `window` newest tokens, and the first `sink_tokens`
     CHUNKED = 2  # the earlier tokens of its own chunk of `window`

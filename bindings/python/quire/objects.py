@@ -62,6 +62,7 @@ class Object:
 
     @property
     def closed(self) -> bool:
+        """True once the object is closed or abandoned."""
         return self._owned is None
 
     @property

@@ -52,6 +52,7 @@ class Fence(Object):
 
     @property
     def value(self) -> int:
+        """The value that the fence has reached."""
         out = ffi.new("uint64_t *")
         self._library.call(self._library.api.fence_read, self, out)
         return int(out[0])

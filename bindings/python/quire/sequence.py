@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 class SequenceFlags(enum.IntFlag):
+    """The state of a sequence: QUIRE_SEQ_* of quire/sequence.h."""
+
     SWAPPED = 1
     LOST = 2
     IN_STEP = 4
@@ -28,7 +30,7 @@ class SequenceFlags(enum.IntFlag):
 
 @dataclasses.dataclass(frozen=True)
 class SequenceInfo:
-    """quire_seq_info of quire/cache.h."""
+    """A sequence's state: quire_seq_info of quire/sequence.h."""
 
     flags: SequenceFlags
     known_tokens: int
@@ -41,6 +43,8 @@ class SequenceInfo:
 
 
 class KeyType(enum.IntEnum):
+    """What a key stands for: QUIRE_KEY_* of quire/sequence.h."""
+
     ADAPTER = 1
     SALT = 2
     MEDIA = 3
@@ -59,6 +63,8 @@ class Key:
 
 @dataclasses.dataclass(frozen=True)
 class NamespaceInfo:
+    """A tenant's counts: quire_namespace_info of quire/cache.h."""
+
     sequences: int
     blocks_held: int
     quota_blocks: int
@@ -84,6 +90,7 @@ class Namespace:
 
     @property
     def info(self) -> NamespaceInfo:
+        """The tenant's counts."""
         info = new("quire_namespace_info")
         self._cache._call("namespace_get_info", self.handle, info)
         return NamespaceInfo(info.sequences, info.blocks_held, info.quota_blocks,
@@ -161,6 +168,7 @@ class Sequence:
 
     @property
     def info(self) -> SequenceInfo:
+        """The sequence's state and token counts."""
         info = new("quire_seq_info")
         self._cache._call("seq_get_info", self.handle, info)
         return SequenceInfo(SequenceFlags(info.flags), info.known_tokens, info.computed_tokens,

@@ -51,18 +51,24 @@ class Reason(enum.IntEnum):
 
 
 class Preempt(enum.IntEnum):
+    """How a sequence is preempted: QUIRE_PREEMPT_* of quire/step.h."""
+
     AUTO = 0
     SWAP = 1
     RECOMPUTE = 2
 
 
 class MaskKind(enum.IntEnum):
+    """How an item's mask is given: QUIRE_MASK_* of quire/step.h."""
+
     NONE = 0
     PARENTS = 1
     BITS = 2
 
 
 class CopyKind(enum.IntEnum):
+    """Why a block is copied: QUIRE_COPY_* of quire/step.h."""
+
     ON_WRITE = 0
     SWAP_OUT = 1
     SWAP_IN = 2

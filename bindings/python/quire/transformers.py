@@ -265,6 +265,7 @@ class QuireCache(Cache):  # type: ignore[misc, unused-ignore]
         return self.serving.blocks.stats
 
     def close(self) -> None:
+        """Ends all sequences and destroys the cache's batches, blocks and queue."""
         self.serving.close()
 
 

@@ -382,12 +382,14 @@ class KVCacheManager:
     # The blocks that requests hold.
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:
+        """The blocks that a request holds."""
         running = self._running.get(request_id)
         if running is None:
             return self.empty_kv_cache_blocks
         return self._made(running.sequence.blocks())
 
     def get_block_ids(self, request_id: str) -> Tuple[List[int], ...]:
+        """The numbers of the blocks that a request holds, per group."""
         ids = self.get_blocks(request_id).get_block_ids()
         assert ids is not None
         return ids
@@ -415,9 +417,11 @@ class KVCacheManager:
         """Does nothing: every allocation is a step."""
 
     def take_events(self) -> List[Any]:
+        """Returns no events: they are not offered."""
         return []
 
     def evict_blocks(self, block_ids: Any) -> None:
+        """Raises UnsupportedError."""
         raise UnsupportedError("evict_blocks: blocks leave the cache by their age alone")
 
     def close(self) -> None:
