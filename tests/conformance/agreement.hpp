@@ -12,18 +12,20 @@
 
 namespace quire::conformance {
 
-// Makes the spec of a seed; false: the backend offers none.
+// Makes the spec for a seed; false if the backend offers no such shape.
 using FindSpec = std::function<bool(Rig &rig, uint64_t seed, AttentionSpec *spec)>;
 
-// Each shape twice, with other poison in all that no query may read: within the bound, and the
-// same bits. Skips the case where none of the seeds' shapes is offered.
+// Runs each shape twice, with different poison in everything that no query may read: the result
+// must be within the bound, and its bits the same both times. Skips the case if the backend offers
+// none of the seeds' shapes.
 void expect_random_shapes_agree(const std::vector<uint64_t> &seeds, const FindSpec &find);
 
-// How many shapes a case takes, in a whole run and in a short one: for seeds().
+// Shapes per case in a full run and in a short one; arguments of seeds().
 constexpr uint32_t kShapes = 75;
 constexpr uint32_t kFewShapes = 12;
 
-// A spec of the variant: any, or one of the types, dims and blocks of a common shape.
+// Finds a spec of the variant that is offered: a random one, or one with the types, dims and block
+// size of a common shape.
 bool find_variant(Rig &rig, Variant variant, uint64_t seed, AttentionSpec *spec);
 
 }  // namespace quire::conformance

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kv_write into pools with an amax: the largest magnitudes of what is written, to the bit, and the
-// pool as without.
+// kv_write into pools with an amax: the largest magnitudes of the written values are exact to the
+// bit, and the pool's bytes are the same as without an amax.
 //
-// A NaN may be any: what is compared is that it is one.
+// A NaN may have any bits; the tests compare only whether a value is one.
 
 #include <algorithm>
 #include <array>
@@ -33,7 +33,7 @@ bool is_measured(Rig &rig, quire_be_attention_query shape) {
     return is_offered(rig, shape);
 }
 
-// The larger magnitude: an infinity is above all numbers, and a NaN above it.
+// The larger magnitude: an infinity exceeds all numbers, and a NaN exceeds an infinity.
 float larger(float magnitude, float value) {
     if (std::isnan(magnitude) || std::isnan(value)) return NAN;
     return std::fmax(magnitude, std::fabs(value));
@@ -42,13 +42,13 @@ float larger(float magnitude, float value) {
 Numbers before(const WriteSpec &spec, uint64_t seed) {
     Numbers numbers;
     for (uint32_t i = 0; i < kLayers * 2 * spec.shape.kv_heads; ++i) {
-        // Some above all that is written, most below.
+        // Some exceed everything that is written; most do not.
         numbers.push_back(static_cast<float>(std::exp2(4.0 * chance(seed, i, 41)) - 1.0 / 16));
     }
     return numbers;
 }
 
-// Values given as bits of spec.dtype, and what they are.
+// Values as bits of spec.dtype, and the numbers they stand for.
 struct Given {
     std::vector<uint32_t> bits;
     Numbers values;
@@ -64,7 +64,7 @@ Given draw(const WriteSpec &spec, uint64_t count, uint64_t seed) {
     return out;
 }
 
-// Raises a side's numbers by rows [slots][kv_heads][dim] that are neither skipped nor of block 0.
+// Raises one side's numbers by rows [slots][kv_heads][dim], except rows skipped or in block 0.
 void raise(Numbers *numbers, const WriteSpec &spec, const std::vector<int64_t> &slots,
            const Numbers &values, uint32_t side, uint32_t dim) {
     uint64_t heads = spec.shape.kv_heads;
@@ -167,7 +167,7 @@ TEST_F(AmaxTest, infinity_is_above_all_numbers_and_a_nan_above_it) {
     }
 }
 
-// An engine may pad with slot 0, and what it has there is anything.
+// An engine may pad with slot 0, and the values that it pads with are arbitrary.
 TEST_F(AmaxTest, row_of_the_null_block_is_written_and_not_measured) {
     Rig rig;
     WriteSpec spec;
@@ -204,7 +204,7 @@ TEST_F(AmaxTest, latent_row_is_measured_whole) {
     }
 }
 
-// A turn by an eighth of a circle makes 0 and 3 √2 of 3 and 3.
+// An eighth of a turn maps (3, 3) to (0, 3 √2).
 TEST_F(AmaxTest, key_is_measured_after_its_rope) {
     if (api().plan_create == nullptr) GTEST_SKIP() << "plan_create is NULL";
     Rig rig;

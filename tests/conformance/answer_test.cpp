@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Answers: what query_attention says is what plan_create does, for every shape that is asked about.
+// Answers: query_attention and plan_create agree on every shape that is queried.
 
 #include <cstring>
 
@@ -16,7 +16,7 @@ class AnswerTest : public SubjectTest {
 
 namespace {
 
-// An answer that says nothing behind its end: what was there before must not be read as words.
+// The answer starts as garbage, so that a reason without a terminator shows.
 void expect_agreement(Rig &rig, const quire_be_attention_query &shape) {
     quire_be_answer answer;
     std::memset(&answer, 0x5A, sizeof answer);
@@ -62,7 +62,7 @@ TEST_F(AnswerTest, query_and_plan_agree_on_every_shape_of_the_matrix) {
     auto index = static_cast<uint32_t>(options().seed);
     for (const SweptShape &swept : swept_shapes()) {
         if (swept.kind == Kind::write) continue;
-        // A plan may cost the compilation of a kernel. 7 divides no side of the matrix.
+        // Creating a plan may compile a kernel. 7 divides no dimension of the matrix.
         if (options().is_short && index++ % 7 != 0) continue;
         SCOPED_TRACE(text_of(swept.shape));
         expect_agreement(rig, swept.shape);

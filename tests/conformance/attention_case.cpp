@@ -15,7 +15,7 @@ namespace quire::conformance {
 namespace {
 
 constexpr uint32_t kLayers = 3;
-constexpr uint32_t kLayer = 1;  // others lie before and behind it
+constexpr uint32_t kLayer = 1;  // others lie before and after it
 
 uint32_t blocks_of(int64_t tokens, uint32_t block_tokens) {
     return static_cast<uint32_t>((tokens + block_tokens - 1) / block_tokens);
@@ -45,7 +45,7 @@ class Plan {
     quire_be_plan *handle_ = nullptr;
 };
 
-// Any scale that leaves values of a size from 0.25 to 1; another for each `where`.
+// A random scale that leaves values of magnitude 0.25 to 1; different for each `where`.
 float any_scale(uint32_t dtype, uint64_t where) {
     double size = 0.625 + 0.375 * chance(where, 17);
     return static_cast<float>(size / largest_code_of(dtype));
@@ -63,7 +63,7 @@ class Upload {
     Memory memory_;
 };
 
-// Arrays of a call that options need; what there is none of has address 0.
+// The arrays of a call that options need; an absent array has address 0.
 class OptionArrays {
  public:
     OptionArrays(Rig &rig, const OracleInput &input, const std::vector<int32_t> &shared_prefix)
@@ -118,7 +118,7 @@ AttentionCase::AttentionCase(const AttentionSpec &spec) : spec_(spec) {
         input_.block_table_stride = std::max(input_.block_table_stride, blocks + 2);
         own_blocks += blocks;
     }
-    uint32_t block_count = own_blocks + 5;  // the null block, and some that nobody uses
+    uint32_t block_count = own_blocks + 5;  // the null block, and some unused ones
     input_.pool = make_pool(spec.shape, spec.layout, kLayers, block_count, spec.padding * 8);
     bytes_.assign(input_.pool.size_bytes, spec.poison);
     if (spec.has(QUIRE_ATTENTION_MASK)) make_masks();
@@ -133,7 +133,7 @@ AttentionCase::AttentionCase(const AttentionSpec &spec) : spec_(spec) {
     input_.q = q_.data();
 }
 
-// Words of one token's bits behind those of another; what lies behind the row's end is set.
+// The mask words of the tokens, one token after another; bits past the row's end are set.
 void AttentionCase::make_masks() {
     for (uint32_t r = 0; r < spec_.rows.size(); ++r) {
         const RowSpec &row = spec_.rows[r];
@@ -155,10 +155,10 @@ void AttentionCase::make_masks() {
             }
         }
     }
-    input_.mask.push_back(0);  // a mask of no words has an address too
+    input_.mask.push_back(0);  // an empty mask needs an address too
 }
 
-// The oldest place that a window or a chunk leaves to the row's new tokens.
+// The oldest place that a window or a chunk lets any of the row's new tokens see.
 int64_t AttentionCase::oldest_visible(uint32_t row) const {
     const quire_be_attention_query &shape = spec_.shape;
     if (shape.window == 0) return 0;
@@ -203,7 +203,7 @@ void AttentionCase::assign_blocks() {
     }
 }
 
-// What has left the window of a row, and is none of its sinks, need not be in its table.
+// Blocks that have left a row's window and hold none of its sinks need not be in its table.
 void AttentionCase::drop_blocks() {
     int64_t block = input_.pool.block_tokens;
     int32_t nothing = spec_.poison == 0xFF ? 0 : INT32_MAX;
@@ -215,7 +215,7 @@ void AttentionCase::drop_blocks() {
     }
 }
 
-// The first byte of layer kLayer of the block, and so of its K.
+// The first byte of layer kLayer of the block, where the layer's K begins.
 unsigned char *AttentionCase::slot_at(uint32_t row, int64_t place) {
     const quire_be_pool &pool = input_.pool;
     size_t entry =
@@ -224,7 +224,7 @@ unsigned char *AttentionCase::slot_at(uint32_t row, int64_t place) {
                                        kLayer * pool.layer_stride)];
 }
 
-// Of all layers; what no call may read is poison.
+// Scales of all layers; those that no call may read are poison.
 void AttentionCase::make_static_scales() {
     const quire_be_pool &pool = input_.pool;
     float poison = 0.0f;
@@ -242,8 +242,8 @@ void AttentionCase::make_static_scales() {
     }
 }
 
-// Stores the scale of a token's row where it has its own, and returns the size of what is stored in
-// the row: the largest code, or 1 where it holds values.
+// Stores the scale of a token's row if the row has its own. Returns the magnitude of what is stored
+// in the row: the largest code, or 1 if the row holds values.
 double AttentionCase::store_scale(bool is_v, uint32_t head, uint64_t where, unsigned char *layer,
                                   int64_t in_block) {
     const quire_be_pool &pool = input_.pool;
@@ -285,7 +285,7 @@ void AttentionCase::store_contents() {
     }
 }
 
-// Poison over every slot that no query token of any row sees.
+// Puts poison into every slot that no query token of any row sees.
 void AttentionCase::hide_keys() {
     const quire_be_pool &pool = input_.pool;
     std::vector<bool> seen(size_t{pool.block_count} * pool.block_tokens, false);
@@ -327,7 +327,7 @@ void AttentionCase::hide_keys() {
     }
 }
 
-// All that is the same, or less: a count says what is known.
+// Counts the entries that are the same, or fewer: a count may understate what is shared.
 void AttentionCase::find_shared_prefixes() {
     uint32_t stride = input_.block_table_stride;
     for (uint32_t r = 0; r < spec_.rows.size(); ++r) {
@@ -441,13 +441,13 @@ AttentionResult AttentionCase::collect(std::vector<unsigned char> out,
 }
 
 // The bound. Stored values are exact in f32, and a code times its scale is within a unit, so all
-// error is of f32 arithmetic, unit 2^-24 = 6e-8:
+// error comes from f32 arithmetic, unit 2^-24 = 6e-8:
 //   a score is a sum of at most 576 products in at least 8 partial sums, some 4 units of the sum of
-//   their sizes (S, the oracle's score_range; what ALiBi takes away and a sink logit belong to it);
+//   their magnitudes (S, the oracle's score_range, which includes ALiBi's penalty and sink logits);
 //   its error is the relative error of a weight;
 //   a weight, its exponential and its sum with others add some 10 units.
-// These errors have random signs, so much less is reached. The bound is 8 units:
-//   |out - exact| <= 5e-7 (1 + S) max |v|, and then the rounding of the result to out's type
+// These errors have random signs, so the actual error is much smaller. The bound is 8 units:
+//   |out - exact| <= 5e-7 (1 + S) max |v|, plus the rounding of the result to out's type
 //   |lse - exact| <= 5e-7 (1 + S + |lse|)
 // The cpu backend reaches 0.2 of it. One key too many among 300 is off by 1e-3.
 double AttentionCase::compare(const AttentionResult &result) const {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_case: one attention call in memory: a spec's contents on pages, run and compared.
+// attention_case: one attention call in memory; puts a spec's contents on pages, runs, compares.
 //
-// Whatever no query may read holds poison: unwritten slots, the null block, blocks that have left a
-// window, keys that a window, a chunk or a mask hides in blocks that others need, the other layers,
-// gaps between strides, bits of masks behind a row's end.
+// Everything that no query may read holds poison: unwritten slots, the null block, blocks that have
+// left a window, keys that a window, a chunk or a mask hides in blocks that others need, the other
+// layers, gaps between strides, mask bits past a row's end.
 //
 // Threads: none.
 #pragma once
@@ -30,21 +30,21 @@ class AttentionCase {
     explicit AttentionCase(const AttentionSpec &spec);
 
     const OracleInput &input() const { return input_; }
-    // For a test that plants a mistake.
+    // For tests that plant a mistake.
     std::vector<int32_t> &block_table() { return input_.block_table; }
     std::vector<int32_t> &lengths() { return input_.lengths; }
     OracleInput &planted() { return input_; }
     std::vector<int32_t> &shared_prefix() { return shared_prefix_; }
-    // The bytes of q, and of the pool, for a test that writes into them by itself.
+    // The bytes of q and of the pool, for tests that write into them directly.
     std::vector<unsigned char> &query_bytes() { return q_; }
     std::vector<unsigned char> &bytes() { return bytes_; }
-    // The pages of a case of the same rows, with what those hold.
+    // Takes the pages of a case with the same rows, contents included.
     void take_pool(const AttentionCase &other);
 
-    // Runs on the rig's queue and checks that nothing but the result was written.
+    // Runs on the rig's queue and checks that only the result was written.
     AttentionResult run(Rig &rig) const;
     OracleOutput exact() const { return oracle_attention(input_); }
-    // The largest error against the oracle, in units of the bound: at most 1 is right.
+    // The largest error against the oracle, in units of the bound: at most 1 is correct.
     double compare(const AttentionResult &result) const;
 
  private:
@@ -68,11 +68,11 @@ class AttentionCase {
     AttentionSpec spec_;
     std::vector<unsigned char> bytes_;  // of the pool
     std::vector<unsigned char> q_;
-    std::vector<int32_t> shared_prefix_;  // [rows]; empty: the call is not told
+    std::vector<int32_t> shared_prefix_;  // [rows]; empty: not passed to the call
     OracleInput input_{};
 };
 
-// Rows `first` to `last` of one result, for comparing parts.
+// Tokens [first_token, first_token + token_count) of a result, for comparing parts.
 AttentionResult slice(const AttentionResult &result, const AttentionSpec &spec,
                       uint32_t first_token, uint32_t token_count);
 AttentionResult join(AttentionResult first, const AttentionResult &second);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attention against the oracle: random shapes, poisoned slots, guarded outputs; and a proof that
-// the comparison sees a wrong block.
+// the comparison detects a wrong block.
 
 #include <algorithm>
 #include <cmath>
@@ -33,8 +33,8 @@ void expect_within_bound(Rig &rig, const AttentionSpec &spec) {
     EXPECT_LE(attention.compare(attention.run(rig)), 1.0) << spec.text();
 }
 
-// The spec of a seed over a pool of these types; where the backend does not offer it, one that is
-// as random in all but what a common shape of the types fixes. False: there is none either.
+// The spec of a seed over a pool of these types. If the backend does not offer it, one that is as
+// random except for what a common shape of the types fixes. False if that is not offered either.
 bool find_spec(Rig &rig, uint64_t seed, uint32_t k_dtype, uint32_t v_dtype, AttentionSpec *spec) {
     *spec = random_spec(seed);
     spec->shape.k_dtype = k_dtype;
@@ -208,7 +208,7 @@ TEST_F(AttentionTest, score_that_is_no_number_makes_its_row_and_no_other_none) {
     AttentionResult right = attention.run(rig);
     const OracleInput &input = attention.input();
     const quire_be_pool &pool = input.pool;
-    // Of the middle row's keys the one at 600: all ones are a NaN in each type.
+    // The middle row's key at 600: all ones are a NaN in each type.
     int64_t block = input.block_table[input.block_table_stride + 600 / pool.block_tokens];
     auto place = static_cast<int64_t>(600 % pool.block_tokens);
     for (uint32_t head = 0; head < pool.kv_heads; ++head) {
@@ -258,8 +258,8 @@ TEST_F(AttentionTest, query_that_is_no_number_gives_none_whatever_its_keys) {
 
 namespace {
 
-// A row of one query, 1 in its first element, whose first key scores `gap` above all others and has
-// `first_value` for its V's first element, and zeros behind it; V is 1 elsewhere.
+// A row of one query, 1 in its first element, whose first key scores `gap` above all others. The
+// first key's V is `first_value` in its first element and 0 in the rest; every other V is all ones.
 AttentionCase case_of_one_tall_key(const AttentionSpec &spec, double gap, double first_value) {
     AttentionCase attention(spec);
     const OracleInput &input = attention.input();
@@ -308,8 +308,8 @@ TEST_F(AttentionTest, many_small_weights_count_beside_a_large_one) {
             AttentionCase attention = case_of_one_tall_key(spec, gap, 0.0);
             OracleOutput exact = attention.exact();
             AttentionResult result = attention.run(rig);
-            // Of what the small ones bring, not of the largest value: they bring a part in a
-            // hundred. A value's own rounding is half a unit of its type.
+            // The bound is relative to what the small weights contribute, not to the largest value.
+            // A value's own rounding is half a unit of its type.
             for (size_t i = 0; i < exact.out.size(); ++i) {
                 double value = load(&result.out[i * static_cast<size_t>(size_of(type))], type);
                 double small = std::exp(-gap) * 511 / (1 + std::exp(-gap) * 511);
@@ -353,7 +353,7 @@ TEST_F(AttentionTest, wrong_block_in_the_table_is_far_outside_the_bound) {
     spec.rows = {{0, 200, 1}, {1, 200, 4}};
     AttentionCase right(spec);
     ASSERT_LE(right.compare(right.run(rig)), 1.0);
-    // The kernel runs with one block of the other row's; the oracle is asked about the right table.
+    // The kernel runs with one of the other row's blocks; the oracle uses the right table.
     AttentionCase wrong(spec);
     std::swap(wrong.block_table()[3], wrong.block_table()[wrong.input().block_table_stride + 3]);
     EXPECT_GT(right.compare(wrong.run(rig)), 100.0);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// capabilities: what a backend must have and what it may have, as data, and the cases that show it.
+// capabilities: what a backend must have and may have, as data, and the cases that prove it.
 //
-// Why a list and not what the cases happen to cover: a case that skips itself looks like one that
-// passed. Here a capability that is not proven is named, and a `must` among those fails the run.
+// Why a list, and not just what the cases happen to cover: a case that skips itself looks like one
+// that passed. Here a capability that is not proven is named, and an unproven `must` fails the run.
 //
-// Invariants (list_problems(); a test asks for it)
+// Invariants (list_problems(), which a test calls)
 //   (1) every case of the suite belongs to at least one capability
 //   (2) every pattern of a capability names at least one case
 //
@@ -25,20 +25,20 @@ struct Capability {
     const char *name;
     Need need;
     const char *sentence;
-    const char *slots;  // all of them make it offered; separated by blanks
+    const char *slots;  // offered only if all are present; separated by blanks
     const char *cases;  // patterns of GoogleTest names, separated by colons
-    // Attention: offered when the answer to a swept shape that fits is not no. NULL: the slots say.
+    // Attention: offered if the answer to some swept shape that fits is not no. NULL: slots decide.
     bool (*fits)(const SweptShape &swept);
-    // Of one backend alone; NULL: of all.
+    // Specific to this backend; NULL: applies to all.
     const char *backend;
 };
 
 const std::vector<Capability> &capabilities();
 
-// One of the patterns fits the name; `*` stands for any characters.
+// True if one of the patterns matches the name; `*` stands for any characters.
 bool matches(const std::string &patterns, const std::string &name);
 
-// What is wrong with such a list for a suite of these cases; empty: nothing.
+// The problems of such a list for a suite of these cases; empty if there are none.
 std::vector<std::string> list_problems(const std::vector<Capability> &list,
                                        const std::vector<std::string> &cases);
 

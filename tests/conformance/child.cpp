@@ -39,7 +39,7 @@ class Pipe {
     void close_reader() { close_end(0); }
     void close_writer() { close_end(1); }
 
-    // Appends what is there; false at the end of the stream.
+    // Appends what is available; false at the end of the stream.
     bool take(std::string *into) const {
         char bytes[4096];
         ssize_t count = read(ends_[0], bytes, sizeof bytes);
@@ -102,7 +102,7 @@ ChildEnd run_child(std::vector<std::string> arguments, uint32_t silence_s,
     pid_t process = fork();
     if (process < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (process == 0) become(words.data(), events, output);
-    setpgid(process, process);  // whichever of the two comes first
+    setpgid(process, process);  // whichever of the two processes comes first
     events.close_writer();
     output.close_writer();
 
@@ -114,7 +114,7 @@ ChildEnd run_child(std::vector<std::string> arguments, uint32_t silence_s,
     int status = 0;
     pollfd polled[] = {{events.reader(), POLLIN, 0}, {output.reader(), POLLIN, 0}};
     for (bool is_running = true; is_running;) {
-        // Looked at before the pipes are drained, so that nothing it wrote is missed.
+        // Checked before the pipes are drained, so that nothing the child wrote is missed.
         is_running = waitpid(process, &status, WNOHANG) != process;
         int timeout_ms = is_running ? static_cast<int>(kTick.count()) : 0;
         while (poll(polled, 2, timeout_ms) > 0) {
@@ -137,7 +137,7 @@ ChildEnd run_child(std::vector<std::string> arguments, uint32_t silence_s,
             break;
         }
     }
-    kill(-process, SIGKILL);  // what it may have started and left
+    kill(-process, SIGKILL);  // anything that it started and left running
     if (end.output.size() > kOutputKept) end.output.erase(0, end.output.size() - kOutputKept);
     if (was_killed) {
         end.how = "did not go on for " + std::to_string(silence_s) + " s and was killed";

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""conform: `quire conform` as a vendor runs it, and a proof that the suite sees what is wrong.
+"""conform: `quire conform` as a vendor runs it, and a proof that the suite detects faults.
 
     conform.py QUIRE SUITE WRONG_BACKEND README
 
-Each fault of tests/conformance/wrong must fail the run, in a case that has to do with it; the same
-plugin without a fault must pass. README is backends/README.md, whose table of stages must be true.
+Each fault of tests/conformance/wrong must fail the run, in a case that covers it; the same plugin
+without a fault must pass. README is backends/README.md, whose table of stages must be true.
 """
 
 import json
@@ -103,7 +103,7 @@ def run(*arguments, fault=None, env=None):
     environment = {**os.environ, "QUIRE_CONFORM": SUITE, **(env or {})}
     environment.pop("QUIRE_WRONG", None)
     if fault:
-        # Whether a fault is seen must not depend on which random cases this run takes.
+        # Whether a fault is detected must not depend on which random cases this run picks.
         environment.pop("QUIRE_TEST_EFFORT", None)
         environment.pop("QUIRE_TEST_SEED", None)
         environment["QUIRE_WRONG"] = fault

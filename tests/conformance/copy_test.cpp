@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies: every kind, every alignment, none and very many bytes, and not a byte beside.
+// Copies: every kind, every alignment, zero and very many bytes, and no byte outside the ranges.
 
 #include <algorithm>
 
@@ -21,8 +21,8 @@ std::vector<unsigned char> noise(uint64_t size_bytes, uint64_t seed) {
     return bytes;
 }
 
-// Memory that is asked for and hardly touched. Throws nothing: where it cannot be had, a test says
-// so and skips.
+// Memory that is reserved and hardly touched. Never throws: if the memory cannot be had, reason()
+// is not empty and a test skips.
 class Sparse {
  public:
     Sparse(Rig &rig, uint64_t size_bytes) : rig_(rig), size_bytes_(size_bytes) {
@@ -42,7 +42,7 @@ class Sparse {
         api().mem_free(rig_.device(), address_, size_bytes_, QUIRE_BE_MEMORY_DEVICE);
     }
     uint64_t address() const { return address_; }
-    const std::string &reason() const { return reason_; }  // empty: it was had
+    const std::string &reason() const { return reason_; }  // empty: allocated
 
  private:
     Rig &rig_;
@@ -85,8 +85,8 @@ TEST_F(CopyTest, every_kind_of_copy_moves_its_bytes_and_no_others) {
     }
 }
 
-// As a cache does that moves to another device: down on the one, up on the other. Where addresses
-// are the host's own, memory of either's serves both.
+// As a cache does when it moves to another device: down from one, up to the other. If device
+// addresses are host addresses, either device's host memory serves both.
 TEST_F(CopyTest, bytes_go_from_one_device_to_another_through_memory_of_the_host) {
     constexpr uint64_t kSize = 70'000;
     Rig first, second;
@@ -144,7 +144,8 @@ TEST_F(CopyTest, one_call_takes_many_copies_of_any_size) {
     EXPECT_TRUE(to.read() == expected);
 }
 
-// A backend that shares a list out may cut it anywhere, across small copies and within large ones.
+// A backend that splits a list among threads may cut it anywhere, across
+// small copies and within large ones.
 TEST_F(CopyTest, one_call_takes_blocks_beside_single_bytes) {
     constexpr uint64_t kSize = 36 << 20;
     std::vector<unsigned char> source = noise(kSize, 12);
@@ -174,7 +175,7 @@ TEST_F(CopyTest, one_call_takes_blocks_beside_single_bytes) {
     }
 }
 
-// Backends that have no use for the host's threads pass this by not asking for them.
+// Backends that make no use of the host's threads pass by not asking for them.
 TEST_F(CopyTest, one_call_is_copied_whole_by_the_hosts_threads) {
     constexpr uint64_t kSize = (9 << 20) + 5;
     std::vector<unsigned char> source = noise(kSize, 14);
@@ -254,7 +255,7 @@ TEST_F(CopyTest, copy_of_more_than_4_gib_moves_its_last_byte) {
     props.struct_size = sizeof props;
     Error error;
     must(api().device_props(rig.device(), &props, &error), error);
-    // The destination is written whole; what is asked for beside it is somebody else's.
+    // The destination is written in full; the other half may be needed by others.
     if (props.memory_free_bytes < 2 * kSize) {
         GTEST_SKIP() << "needs " << 2 * kSize << " bytes free, there are "
                      << props.memory_free_bytes;

@@ -66,7 +66,7 @@ std::vector<Cell> ask_all(Rig &rig) {
     std::vector<Cell> cells;
     if (api().query_attention == nullptr) return cells;
     for (const SweptShape &swept : swept_shapes()) {
-        // A write has no query: one of the types that differ in q alone is enough.
+        // A write has no query, so of the types that differ in q alone one is enough.
         bool is_repeated =
             swept.kind == Kind::write && !cells.empty() &&
             std::any_of(cells.begin(), cells.end(), [&](const Cell &cell) {
@@ -77,7 +77,7 @@ std::vector<Cell> ask_all(Rig &rig) {
     return cells;
 }
 
-// Empty: offered. Else why not.
+// Empty if the capability is offered, or else the reason why not.
 std::string why_not(const Capability &one, const std::vector<std::string> &slots,
                     uint32_t device_count, const std::vector<Cell> &cells) {
     if (one.backend != nullptr && std::strcmp(one.backend, api().name) != 0) {
@@ -88,7 +88,7 @@ std::string why_not(const Capability &one, const std::vector<std::string> &slots
     if (std::strcmp(one.name, "loading") == 0) return {};
     if (device_count == 0) return "there is no device here";
     if (one.fits == nullptr) return {};
-    // Of many reasons that of a common head dim: it is about what was asked.
+    // Prefers the reason for a common head dim, which is about the capability and not the dim.
     std::string reason;
     bool is_common = false;
     for (const Cell &cell : cells) {

@@ -16,7 +16,7 @@ std::string name_of(const testing::TestInfo &info) {
     return std::string(info.test_suite_name()) + "." + info.name();
 }
 
-// "file_test.cpp:12: what was expected", without the path of whoever built this.
+// "file_test.cpp:12: what was expected", without the builder's path.
 std::string text_of(const testing::TestResult &result, bool has_failed) {
     std::string text;
     for (int i = 0; i < result.total_part_count(); ++i) {
@@ -68,7 +68,7 @@ void send(int pipe, const Json &event) {
     std::string line = text_of(event) + "\n";
     for (size_t sent = 0; sent < line.size();) {
         ssize_t count = write(pipe, line.data() + sent, line.size() - sent);
-        if (count <= 0) return;  // whoever listened has gone, and will not miss it
+        if (count <= 0) return;  // the reader has gone and does not need it
         sent += static_cast<size_t>(count);
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Far places: byte offsets past 4 GiB, and block ids that use all 31 bits. What a 32-bit product
+// Far places: byte offsets past 4 GiB, and block ids that use all 31 bits: what a 32-bit product
 // anywhere would get wrong.
 //
-// The memory is asked for and hardly touched; where it cannot be had the test is skipped.
+// The memory is allocated and hardly touched; if it cannot be had, the test skips.
 
 #include <numeric>
 
@@ -43,8 +43,8 @@ uint64_t upload(Rig &rig, const Memory &scratch, uint64_t *used, const std::vect
     return at;
 }
 
-// A mistake that write and attention share would not show in the result. Codes are compared by it
-// alone.
+// Checks the pool directly: a mistake that write and attention share would not show in the result.
+// Codes are checked only through the result.
 void expect_at_their_places(Rig &rig, const Far &far, uint64_t pool_address,
                             const std::vector<float> &values) {
     const quire_be_pool &pool = far.pool;
@@ -170,7 +170,7 @@ TEST_F(FarTest, offsets_past_4_gib_are_reached) {
     expect_far_blocks_serve(plain_shape(rig), 1);
 }
 
-// By kernels that multiply matrices, where a backend has some: of one token and of many.
+// By matrix kernels, where a backend has some: decode and prompts.
 TEST_F(FarTest, offsets_past_4_gib_are_reached_by_16_bits) {
     expect_far_blocks_serve(shape_with(QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, QUIRE_SCALE_NONE), 1);
 }

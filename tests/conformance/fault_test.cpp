@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Indices in device memory that lie outside the pool. A device may do as it likes with them, so the
-// contract asks nothing; backends/cpu promises to stop the queue and to say why, and so does
-// backends/vulkan, but for what stands beside or behind the bad index and is no kernel.
+// Indices in device memory that lie outside the pool. The contract allows a device any
+// behaviour for them. backends/cpu promises to stop the queue and to report why. So do
+// backends/cuda, hip and vulkan, except that they still write the call's other tokens and may
+// still run later fills and copies.
 
 #include <cstring>
 
@@ -38,7 +39,7 @@ AttentionSpec plain_spec() {
     return spec;
 }
 
-// The case's run ends in a failed fence; afterwards the queue says why.
+// The case's run ends in a failed fence; afterwards the queue reports why.
 void expect_stopped(const AttentionCase &attention, const char *word) {
     Rig rig;
     EXPECT_THROW(attention.run(rig), std::runtime_error);
@@ -47,7 +48,7 @@ void expect_stopped(const AttentionCase &attention, const char *word) {
     expect_refused(test::fill_range(api(), rig.queue(), memory.address(), 1, 0, &error), error,
                    QUIRE_E_DEVICE_LOST);
     EXPECT_NE(std::strstr(error.message, word), nullptr) << error.message;
-    // Other queues of the device run on.
+    // Other queues of the device keep running.
     quire_be_queue *other = rig.new_queue();
     rig.sync(other);
 }
@@ -101,7 +102,7 @@ TEST_F(FaultTest, mask_that_leads_outside_the_row_stops_the_queue) {
         one.plant(attention.planted());
         expect_stopped(attention, one.word);
     }
-    // What belongs to no mask is not looked at.
+    // Entries of tokens without a mask are not read.
     AttentionCase attention(spec);
     attention.planted().mask_first[0] = -9;
     attention.planted().positions[0] = -9;

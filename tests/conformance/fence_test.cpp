@@ -83,7 +83,7 @@ TEST_F(FenceTest, failed_fence_ends_a_wait_and_says_so) {
     expect_refused(api().fence_wait_host(fence.get(), 1, 0, &error), error, QUIRE_E_DEVICE_LOST);
 }
 
-// Whether work behind such a wait runs or fails is the backend's, but not a matter of luck.
+// Whether work after such a wait runs or fails is up to the backend, but must not depend on timing.
 TEST_F(FenceTest, queues_that_wait_for_a_failed_one_end_alike_whenever_it_failed) {
     Rig rig;
     quire_be_queue *early = rig.new_queue();

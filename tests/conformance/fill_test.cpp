@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fills: a byte over ranges, and not a byte beside.
+// Fills: a byte over ranges, and no byte outside them.
 
 #include <algorithm>
 #include <vector>
@@ -39,8 +39,8 @@ TEST_F(FillTest, large_fill_sets_every_byte) {
     EXPECT_EQ(bytes.back(), 0);
 }
 
-// Sizes and distances of all kinds, and empty ranges; more of them than fit into a launch's
-// arguments.
+// Sizes and distances of all kinds, and empty ranges; more of them than
+// fit into the arguments of one launch.
 TEST_F(FillTest, of_many_ranges_sets_theirs_and_no_others) {
     Rig rig;
     constexpr uint64_t kSize = 1 << 20;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batch invariance: the bits of a query's result depend on its q, its position and the keys and
-// values before it, and on nothing else. What every backend owes instead is in metamorphic_test.
+// values before it, and on nothing else. metamorphic_test has what every backend owes.
 
 #include <cmath>
 #include <functional>
@@ -34,7 +34,7 @@ void for_each_shape(Rig &rig, const std::function<void(AttentionSpec)> &body) {
         spec.shape.flags |= QUIRE_ATTENTION_BATCH_INVARIANT;
         body(spec);
     }
-    // What kernels with matrix instructions are made for.
+    // The shapes that kernels with matrix instructions are made for.
     for (const quire_be_attention_query &shape : common_shapes()) {
         bool is_wanted =
             shape.q_dtype != QUIRE_DTYPE_F32 && (!options().is_short || shape.k_head_dim == 64);
@@ -55,7 +55,7 @@ AttentionResult run(Rig &rig, AttentionSpec spec, std::vector<RowSpec> rows) {
 
 bool is_causal(const AttentionSpec &spec) { return !spec.has(QUIRE_ATTENTION_NOT_CAUSAL); }
 
-// Rows that are only there: one may share the prefix of the row before it.
+// Filler rows: one may share the prefix of the row before it.
 RowSpec companion(const AttentionSpec &spec, Dice *dice, const std::vector<RowSpec> &rows) {
     RowSpec row;
     row.content = dice->roll(1, 9);
@@ -72,8 +72,8 @@ RowSpec companion(const AttentionSpec &spec, Dice *dice, const std::vector<RowSp
     return row;
 }
 
-// The row in company; behind a twin it shares all but the last block with that. Returns its part of
-// the result.
+// Runs the row in company; after a twin, it shares all but the last block with the twin. Returns
+// the row's part of the result.
 AttentionResult run_in_company(Rig &rig, AttentionSpec spec, RowSpec row, Dice *dice) {
     spec.pages_seed = dice->roll(0, UINT32_MAX);
     spec.layout = dice->roll(0, 1) == 0 ? Layout::head_major : Layout::token_major;
@@ -103,7 +103,8 @@ AttentionResult run_in_company(Rig &rig, AttentionSpec spec, RowSpec row, Dice *
                  static_cast<uint32_t>(row.new_tokens));
 }
 
-// One row of the variant, alone and in one go; then its tokens in random pieces, in random company.
+// Runs one row of the variant alone and all at once, then its tokens in random
+// pieces in random company.
 void expect_schedule_gives_the_same_bits(Rig &rig, Rig &other, AttentionSpec spec, Dice *dice) {
     RowSpec whole;
     whole.length = static_cast<int32_t>(dice->roll(1, 140));
@@ -116,7 +117,7 @@ void expect_schedule_gives_the_same_bits(Rig &rig, Rig &other, AttentionSpec spe
     spec.tells_shared = false;
     AttentionResult alone = run(rig, spec, {whole});
     AttentionResult pieces;
-    // Masked tokens see each other: they stay together. So do all that see the whole context.
+    // Masked tokens see each other, so they stay together. So do tokens that see the whole context.
     int32_t together = is_causal(spec) ? whole.masked_tokens : whole.new_tokens;
     int32_t done = whole.length - whole.new_tokens;
     while (done < whole.length) {
@@ -135,7 +136,7 @@ void expect_schedule_gives_the_same_bits(Rig &rig, Rig &other, AttentionSpec spe
                                  << whole.masked_tokens << " masked); " << spec.text();
 }
 
-// A shape of the variant, most of them small.
+// A shape of the variant; most are small.
 bool find_schedule(Rig &rig, Variant variant, uint64_t seed, AttentionSpec *spec) {
     quire_be_attention_query plain = plain_shape(rig);
     *spec = random_variant(variant, seed, &plain);
@@ -147,7 +148,7 @@ bool find_schedule(Rig &rig, Variant variant, uint64_t seed, AttentionSpec *spec
     return is_offered(rig, spec->shape);
 }
 
-// As kernels with matrix instructions have it, of 16 bits or with codes, heads over one KV head.
+// A shape for kernels with matrix instructions: 16 bits or codes, query heads over one KV head.
 AttentionSpec prompt_spec(Variant variant, uint64_t seed) {
     constexpr uint32_t kTypes[] = {QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
     constexpr uint32_t kCodes[] = {0, 0, QUIRE_DTYPE_I8, QUIRE_DTYPE_F8_E4M3FN,
@@ -170,7 +171,7 @@ AttentionSpec prompt_spec(Variant variant, uint64_t seed) {
     return spec;
 }
 
-// A row of somewhat more than 64 queries, at times across place 512.
+// A row of slightly more than 64 queries, sometimes across place 512.
 RowSpec prompt_of(const AttentionSpec &spec, Dice *dice) {
     RowSpec row;
     row.new_tokens = static_cast<int32_t>(64 / spec.shape.q_heads + dice->roll(2, 4));
@@ -182,7 +183,7 @@ RowSpec prompt_of(const AttentionSpec &spec, Dice *dice) {
     return row;
 }
 
-// Where a row's K and V of a place lie, over one KV head.
+// The K and V of one place in a row, with one KV head.
 struct PlantedRow {
     unsigned char *k;
     unsigned char *v;
@@ -199,8 +200,8 @@ PlantedRow row_at(AttentionCase *attention, uint32_t row, int32_t place) {
             block + pool.v_offset + place % block_tokens * pool.v_token_stride};
 }
 
-// The rows, of which `row` has at `place` a V that is NaN, behind that a V with an infinity, and
-// then a K that is NaN.
+// Runs the rows with planted values in `row`: V at `place` is NaN, the next V has an infinity, and
+// the K after that is NaN.
 AttentionResult run_planted(Rig &rig, AttentionSpec spec, std::vector<RowSpec> rows, uint32_t row,
                             int32_t place) {
     spec.rows = std::move(rows);
@@ -259,7 +260,7 @@ TEST_F(InvarianceTest, row_gives_the_same_bits_alone_and_in_a_batch) {
     });
 }
 
-// A backend may have a kernel for prompts, and choose by the batch: it owes the same bits.
+// A backend may choose a kernel for prompts by the batch; the bits must be the same.
 TEST_F(InvarianceTest, prompt_gives_the_same_bits_alone_and_among_short_rows) {
     Rig rig;
     for (uint64_t round : seeds(0, 10, 2)) {
@@ -295,7 +296,7 @@ TEST_F(InvarianceTest, short_row_gives_the_same_bits_alone_and_beside_a_prompt) 
     }
 }
 
-// A kernel for prompts has a key at hand that some of its queries see, and others do not.
+// A kernel for prompts loads keys that some of its queries see and others do not.
 TEST_F(InvarianceTest, keys_that_are_no_numbers_touch_no_query_of_a_prompt_before_them) {
     Rig rig;
     uint32_t run_count = 0;
@@ -308,8 +309,8 @@ TEST_F(InvarianceTest, keys_that_are_no_numbers_touch_no_query_of_a_prompt_befor
         Dice dice(seed);
         RowSpec prompt = prompt_of(spec, &dice);
         auto tokens = static_cast<uint32_t>(prompt.new_tokens);
-        // Odd: kernels have an even number of tokens at once, of which the one before has another
-        // sight.
+        // Odd: kernels process an even number of tokens at once, so the
+        // token before sees a different range.
         uint32_t before = tokens / 2 | 1u;
         int32_t place = prompt.length - prompt.new_tokens + static_cast<int32_t>(before);
         AttentionResult right = run(rig, spec, {prompt});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kv_write: the right slots, the right values, and not a byte beside them.
+// kv_write: the right slots, the right values, and no byte outside them.
 
 #include <algorithm>
 #include <bit>
@@ -26,7 +26,7 @@ quire_be_attention_query shape_of(uint32_t k_dtype, uint32_t v_dtype, uint32_t k
 }
 
 uint32_t bits_at(const std::vector<unsigned char> &bytes, int64_t at, uint32_t dtype) {
-    uint32_t bits = 0;  // little endian, as every machine that this runs on
+    uint32_t bits = 0;  // little endian, like every machine that this runs on
     std::memcpy(&bits, &bytes[static_cast<size_t>(at)], size_of(dtype));
     return bits;
 }
@@ -42,7 +42,7 @@ void expect_converted(uint32_t given, uint32_t from, uint32_t stored, uint32_t t
         << std::hex << given << " " << name_of(from) << " to " << name_of(to);
 }
 
-// What a pool must hold after the tokens were written into unwritten memory.
+// The pool's expected bytes after the tokens were written into unwritten memory.
 std::vector<unsigned char> expected_pool(const WriteSpec &spec, const quire_be_pool &pool,
                                          const std::vector<int64_t> &slots,
                                          const std::vector<uint32_t> &k_bits,
@@ -67,7 +67,7 @@ std::vector<unsigned char> expected_pool(const WriteSpec &spec, const quire_be_p
     return expected;
 }
 
-// Bit patterns where rounding is hard: around every value of `to` and half way to the next.
+// Bit patterns where rounding is hard: around every value of `to` and halfway to the next.
 std::vector<uint32_t> hard_values(uint32_t from, uint32_t to) {
     std::vector<uint32_t> bits;
     if (size_of(from) == 2) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Life of objects: what is counted, what may outlive what, and that nothing is left behind.
+// Lifetime of objects: what is counted, what may outlive what, and that nothing leaks.
 
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ uint64_t live_objects() {
     return live;
 }
 
-// Of this process; what a plugin keeps on the host shows here.
+// Resident memory of this process, which includes what a plugin keeps on the host.
 uint64_t resident_bytes() {
     unsigned long total = 0, resident = 0;
     std::FILE *file = std::fopen("/proc/self/statm", "r");
@@ -141,18 +141,18 @@ TEST_F(LifeTest, devices_come_and_go) {
         Fence fence(rig);
         rig.fill(rig.queue(), memory.address(), 100'000, 1);
         rig.sync();
-        rig.signal(rig.queue(), fence, 1);  // may still be on its way when all are gone
+        rig.signal(rig.queue(), fence, 1);  // may still be in flight when everything is released
     }
     EXPECT_EQ(live_objects(), before);
 }
 
-// A count can be wrong; memory cannot. A fence kept is at least 32 bytes: 60,000 are 1.9 MB.
+// A count can be wrong; memory cannot. A leaked fence is at least 32 bytes: 60,000 are 1.9 MB.
 TEST_F(LifeTest, fences_that_come_and_go_leave_no_memory_behind) {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "the address sanitizer keeps what was freed";
 #endif
     Rig rig;
-    come_and_go(rig, 20'000);  // pools fill
+    come_and_go(rig, 20'000);  // fills the pools
     uint64_t before = resident_bytes();
     come_and_go(rig, options().is_short ? 60'000 : 200'000);
     EXPECT_LT(resident_bytes(), before + (1 << 20));

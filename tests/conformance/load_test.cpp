@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loading: the query is pure, and refuses what it cannot serve in words.
+// Loading: the query is pure, and gives a reason for what it cannot serve.
 
 #include <cstring>
 

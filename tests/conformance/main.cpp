@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quire-conform: the conformance suite for one backend, and what became of it.
+// quire-conform: runs the conformance suite on one backend and reports the results.
 //
 //   quire-conform [BACKEND|path.so] [--report FILE.html] [--json] [--only PATTERN] ...
 //   quire-conform --cases --backend=NAME [--readme=FILE] [GoogleTest's options]
 //                        the cases in this process: for a debugger, and for Meson
-//   quire-conform --describe, --events=N     what a child is started with; see events.hpp
+//   quire-conform --describe, --events=N     the arguments of a child; see events.hpp
 //
 // Exit status   0 passed, 1 failed, 2 wrong usage.
 //
 // QUIRE_PLUGIN_PATH  the folder of quire_backend_NAME.so
-// QUIRE_TEST_EFFORT  usual or few: as --short, with fewer shapes still; see tests/effort.hpp
+// QUIRE_TEST_EFFORT  usual or few: as --short, with even fewer shapes; see tests/effort.hpp
 // QUIRE_TEST_SEED    as --seed
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ constexpr int kUsage = 2;
 struct Request {
     RunOptions run;
     std::string report;
-    std::string library;  // its version, when it started this
+    std::string library;  // its version, if it started this program
     bool json = false;
     bool list = false;
     bool check_list = false;
@@ -69,7 +69,7 @@ void add_options(CLI::App *app, Request *request) {
     app->add_option("--readme", run.readme, "compare the matrix in this file with the answers");
     app->add_flag("--list", request->list, "print capabilities and cases, and run nothing");
     app->add_flag("--check-list", request->check_list, "see that list and cases fit each other");
-    // What this program tells itself.
+    // Options that this program passes to itself.
     app->add_option("--library", request->library)->group("");
     app->add_flag("--cases", request->cases)->group("");
     app->add_flag("--describe", request->describe)->group("");
@@ -99,7 +99,7 @@ int list() {
     return kPassed;
 }
 
-// In a child, or under a debugger.
+// Runs in a child, or under a debugger.
 int be_subject(const Request &request) {
     options() = {request.run.backend,      request.run.readme,  request.run.is_short,
                  request.run.seed,         request.run.is_huge, request.run.patience_s,
@@ -122,7 +122,7 @@ int be_subject(const Request &request) {
     return RUN_ALL_TESTS();
 }
 
-// Empty, or what is wrong with what was asked for.
+// Empty, or what is wrong with the request.
 std::string problem_of(const Request &request) {
     if (request.run.backend.empty()) return "no backend was named";
     for (const std::string &name : request.run.without) {
@@ -162,10 +162,10 @@ int conform(const Request &request) {
 
 int main(int argc, char **argv) {
     using namespace quire::conformance;
-    // The unwinder that is linked into this program makes itself ready when it first walks a stack;
-    // an exception that comes from a plugin's own unwinder would end the process before that.
+    // The unwinder linked into this program initialises itself when it first walks a stack. An
+    // exception from a plugin's own unwinder would end the process before that.
     _Unwind_Backtrace([](_Unwind_Context *, void *) { return _URC_END_OF_STACK; }, nullptr);
-    // GoogleTest would answer --help for all of us.
+    // With --help, GoogleTest would answer for the whole program.
     bool is_direct = false;
     for (int i = 1; i < argc; ++i) is_direct |= std::strcmp(argv[i], "--cases") == 0;
     if (is_direct)
@@ -185,7 +185,7 @@ int main(int argc, char **argv) {
     if (request.check_list) return check_list();
     if (request.list) return list();
     if (request.cases || request.describe) return be_subject(request);
-    // Where it is ignored, nobody learns how a child ended.
+    // If SIGCHLD is ignored, this process cannot learn how a child ended.
     std::signal(SIGCHLD, SIG_DFL);
     int status = conform(request);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;

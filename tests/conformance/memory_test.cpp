@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Devices and memory: counted, described, aligned, zeroed, and refused in words when there is none.
+// Devices and memory: counted, described, aligned, zeroed, and refused with a reason if exhausted.
 
 #include <algorithm>
 #include <cstdlib>
@@ -21,7 +21,7 @@ class MemoryTest : public SubjectTest {
     MemoryTest() : SubjectTest(Needs::memory) {}
 };
 
-// The engine's own memory, which copies reach where it lies.
+// The engine's own memory, which copies reach in place.
 class ImportTest : public SubjectTest {
  protected:
     void SetUp() override {
@@ -30,7 +30,7 @@ class ImportTest : public SubjectTest {
     }
 };
 
-// What device memory holds can be seen only once there are copies.
+// The contents of device memory can be checked only once copies work.
 class ScrubTest : public SubjectTest {};
 
 TEST_F(DeviceTest, properties_are_plausible) {
@@ -237,7 +237,7 @@ TEST_F(ImportTest, imported_memory_is_copied_where_it_lies_and_stays) {
     EXPECT_TRUE(std::equal(given.begin(), given.end(), bytes));
     api().mem_free(rig.device(), address, kBytes, QUIRE_BE_MEMORY_IMPORTED);
     EXPECT_TRUE(std::equal(given.begin(), given.end(), bytes)) << "it is the engine's";
-    // And again, for nothing of it was kept.
+    // And again, because nothing of the import was kept.
     must(api().mem_import(rig.device(), bytes, kBytes, &address, &error), error);
     api().mem_free(rig.device(), address, kBytes, QUIRE_BE_MEMORY_IMPORTED);
 }

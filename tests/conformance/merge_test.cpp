@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// merge: states of attention over parts of a context become that of the whole.
+// merge: attention states over parts of a context become the state of the whole.
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +40,7 @@ struct Parts {
     std::vector<float> lses;            // [parts][rows]
 };
 
-// Of every part that saw no key the values are NaN.
+// The values of every part that saw no key are NaN.
 Parts random_parts(const MergeSpec &spec, uint64_t seed) {
     Parts parts;
     parts.values.assign(spec.parts * spec.rows() * spec.dim * size_of(spec.dtype), 0xFF);
@@ -119,10 +119,11 @@ Merged run(Rig &rig, const MergeSpec &spec, const Parts &parts) {
 }
 
 // The largest error in units of the bound, all in f32 with u = 2^-24. The relative error of a
-// weight exp(lse_i - top) / sum: the difference u |lse_i - top|, of which the weight's smallness
-// leaves less than u; exponential, sum and quotient n + 4 units. The sum over n parts adds n + 1.
-// The bound is twice that, for exponentials that are less exact than the C library's:
-//   |out - exact| <= 2 u (2 n + 6) max |part|, and then the rounding to out's type
+// weight exp(lse_i - top) / sum: the difference contributes u |lse_i - top|, which the
+// weight's smallness reduces to less than u; exponential, sum and quotient contribute n + 4
+// units. The sum over n parts adds n + 1. The bound is twice that, for exponentials less
+// exact than the C library's:
+//   |out - exact| <= 2 u (2 n + 6) max |part|, plus the rounding to out's type
 //   |lse - exact| <= 2 u (n + 6 + |lse|)
 double distance(const MergeSpec &spec, const Parts &parts, const Merged &merged) {
     constexpr double kUnit = 0x1p-23;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One question asked in two ways has one answer: within the bound where the arithmetic may take
-// another order, to the bit where it may not.
+// A question asked in two ways has one answer: within the bound if the arithmetic may use another
+// order, to the bit if it may not.
 //
-// Why beside the oracle: these would see a mistake that the oracle shared.
+// Why not only the oracle: these tests detect mistakes that the oracle would share.
 
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ namespace {
 
 std::vector<uint64_t> few_seeds() { return seeds(1, 12, 3); }
 
-// Plain types and dims; heads, layout, scale and sharpness by chance.
+// Plain types and dims; random heads, layout, scale and sharpness.
 AttentionSpec spec_of(Rig &rig, uint64_t seed) {
     quire_be_attention_query plain = plain_shape(rig);
     AttentionSpec spec = random_spec(seed, &plain);
@@ -42,7 +42,7 @@ AttentionResult run(Rig &rig, AttentionSpec spec, std::vector<RowSpec> rows) {
     return AttentionCase(spec).run(rig);
 }
 
-// What parts gave, joined, must be within the bound of the whole.
+// The joined results of parts must be within the bound of the whole.
 void expect_within_bound(const AttentionSpec &spec, const std::vector<RowSpec> &rows,
                          const AttentionResult &result, const char *what) {
     AttentionSpec whole = spec;
@@ -50,8 +50,8 @@ void expect_within_bound(const AttentionSpec &spec, const std::vector<RowSpec> &
     EXPECT_LE(AttentionCase(whole).compare(result), 1.0) << what << "; " << whole.text();
 }
 
-// Two results over the two parts of the keys as one, in double. The LSE of a part is the logarithm
-// of the sum of its weights:
+// Merges two results over two parts of the keys, in double. The LSE of a part is the logarithm of
+// the sum of its weights:
 //   lse = log(exp(lse_a) + exp(lse_b)),  out = exp(lse_a - lse) out_a + exp(lse_b - lse) out_b
 AttentionResult merge(const AttentionResult &a, const AttentionResult &b,
                       const quire_be_attention_query &shape) {
@@ -73,8 +73,8 @@ AttentionResult merge(const AttentionResult &a, const AttentionResult &b,
     return merged;
 }
 
-// The largest error of a merged result in units of its bound: the bound of the whole, and in a half
-// type the rounding of two parts and of their sum instead of one.
+// The largest error of a merged result in units of its bound: the bound of the whole, and for a
+// half type three roundings (of two parts and their sum) instead of one.
 double distance(const AttentionResult &merged, const OracleOutput &exact,
                 const quire_be_attention_query &shape) {
     constexpr double kUnit = 5e-7;  // as AttentionCase::compare()
@@ -97,8 +97,8 @@ double distance(const AttentionResult &merged, const OracleOutput &exact,
     return worst;
 }
 
-// Keys [0, length) in parts of `first_part` and the rest; `query_tokens` queries of the end, which
-// see all of both. A causal query sees a whole part only when it is alone.
+// Keys [0, length) in two parts, `first_part` and the rest. The last `query_tokens` queries see all
+// of both parts; a causal query sees a whole part only if it is alone.
 void expect_parts_give_the_whole(Rig &rig, const AttentionSpec &spec, int32_t length,
                                  int32_t first_part, int32_t query_tokens) {
     int32_t first_query = length - query_tokens;
@@ -232,7 +232,7 @@ TEST_F(MetamorphicTest, shared_pages_do_not_change_a_bit) {
         int32_t length = shared + 21;
         AttentionResult sharing =
             run(rig, spec, {{0, length, 2}, {1, length, 2, shared}, {2, length, 2, shared}});
-        // The same contents on pages of their own: what the rows before hold, then their own.
+        // The same contents on separate pages: what the rows before hold, then their own.
         AttentionSpec apart = spec;
         apart.rows = {{0, length, 2}, {1, length, 2, shared}, {2, length, 2, shared}};
         apart.shares_pages = false;
@@ -269,7 +269,7 @@ void expect_last_token_is_not_seen(Rig &rig, AttentionSpec spec) {
 
 }  // namespace
 
-// Several tokens of a row are computed together, and the first may not see what the last does.
+// Tokens of a row are computed together, and the first must not see what the last sees.
 TEST_F(MetamorphicTest, token_of_nan_changes_nothing_for_those_before_it) {
     Rig rig;
     std::vector<PoolTypes> offered = {{QUIRE_DTYPE_F32, QUIRE_DTYPE_F32, 0, 0},
@@ -284,7 +284,7 @@ TEST_F(MetamorphicTest, token_of_nan_changes_nothing_for_those_before_it) {
         put_types(types, &spec.shape);
         expect_last_token_is_not_seen(rig, spec);
         if (types.k_scale_kind != 0) continue;
-        // Of one type throughout, which kernels with matrix instructions are made for.
+        // One type throughout, for which kernels with matrix instructions are made.
         spec.shape.q_dtype = types.k_dtype;
         expect_last_token_is_not_seen(rig, spec);
     }
@@ -312,7 +312,7 @@ TEST_F(MetamorphicTest, fast_16bit_changes_nothing_where_it_is_not_in_effect) {
         EXPECT_TRUE(is_in_effect) << spec.text();
         EXPECT_NE(shape.k_dtype, uint32_t{QUIRE_DTYPE_F32}) << "not of 16 bits; " << spec.text();
     }
-    // Or it would not be known here that the other kernels ran.
+    // Otherwise this test would not know that the other kernels ran.
     if (std::strcmp(api().name, "cpu") == 0) {
         EXPECT_EQ(different != 0, is_in_effect);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// move_tokens: K and V of tokens go from slot to slot, all layers, as if one after another; not a
-// byte beside them changes.
+// move_tokens: K and V of tokens move from slot to slot in all layers, as if one after another; no
+// other byte changes.
 
 #include <algorithm>
 
@@ -31,7 +31,7 @@ void move_row(std::vector<unsigned char> *bytes, int64_t from, int64_t to, int64
     std::copy(row.begin(), row.end(), bytes->begin() + to);
 }
 
-// What the bytes of the pool must be afterwards.
+// Applies the moves to `bytes`, the expected contents of the pool.
 void apply(const quire_be_pool &pool, const Moves &moves, std::vector<unsigned char> *bytes) {
     auto block_at = [&](int64_t slot) { return slot / pool.block_tokens * pool.block_stride; };
     auto in_block = [&](int64_t slot) { return slot % pool.block_tokens; };
@@ -58,7 +58,7 @@ void apply(const quire_be_pool &pool, const Moves &moves, std::vector<unsigned c
     }
 }
 
-// The list is overwritten as soon as the call has returned.
+// Overwrites the list as soon as the call has returned.
 void expect_moved(Rig &rig, quire_be_pool pool, Moves moves, const char *what) {
     Guarded memory(rig, pool.size_bytes);
     pool.address = memory.address();

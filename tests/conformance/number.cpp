@@ -18,14 +18,14 @@ namespace {
 struct Format {
     int fraction_bits;  // stored ones
     int exponent_bits;
-    uint32_t overflow;  // what too large a number becomes
+    uint32_t overflow;  // result for too large a number
     uint32_t nan;       // one of them
 
     int bias() const { return (1 << (exponent_bits - 1)) - 1; }
     uint32_t sign() const { return 1u << (fraction_bits + exponent_bits); }
 };
 
-// E4M3 has no infinity and gives its exponent to numbers; of a sign one pattern is a NaN.
+// E4M3 has no infinity and uses its exponent for numbers; one pattern per sign is a NaN.
 Format format_of(uint32_t dtype) {
     if (dtype == QUIRE_DTYPE_F16) return {10, 5, 0x7C00, 0x7E00};
     if (dtype == QUIRE_DTYPE_BF16) return {7, 8, 0x7F80, 0x7FC0};
@@ -36,7 +36,7 @@ Format format_of(uint32_t dtype) {
 
 bool is_integer(uint32_t dtype) { return dtype == QUIRE_DTYPE_I8 || dtype == QUIRE_DTYPE_I4; }
 
-uint32_t bits_of(uint32_t dtype) { return dtype >> 8 & 0xFF; }  // DLPack's
+uint32_t bits_of(uint32_t dtype) { return dtype >> 8 & 0xFF; }  // DLPack's bits
 
 uint32_t encode_integer(double value, uint32_t dtype) {
     if (std::isnan(value)) return 0;
@@ -81,7 +81,7 @@ uint32_t encode(double value, uint32_t dtype) {
     if (std::isnan(value)) return sign | format.nan;
     double magnitude = std::fabs(value);
     if (std::isinf(magnitude)) return sign | format.overflow;
-    // Below the smallest normal number the unit stays what it is there.
+    // Below the smallest normal number the unit stays constant.
     int exponent = magnitude == 0.0 ? 1 - format.bias() : std::ilogb(magnitude);
     if (exponent < 1 - format.bias()) exponent = 1 - format.bias();
     double units = std::nearbyint(std::ldexp(magnitude, format.fraction_bits - exponent));
@@ -135,7 +135,7 @@ double decode(uint32_t bits, uint32_t dtype) {
 
 void store(double value, uint32_t dtype, void *to) {
     uint32_t bits = encode(value, dtype);
-    std::memcpy(to, &bits, size_of(dtype));  // little endian, as every machine that this runs on
+    std::memcpy(to, &bits, size_of(dtype));  // little endian, like every machine that this runs on
 }
 
 double load(const void *from, uint32_t dtype) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// number: the element types as the tests understand them, and values that are chosen by chance.
+// number: the element types as the tests define them, and random values.
 //
-// Why not the backend's own conversion: a mistake shared by both sides would not be seen. This one
+// Why not the backend's own conversion: a mistake shared by both sides would go unnoticed. This one
 // goes through double and the C library, one value at a time.
 //
-// Threads: any; nothing is kept.
+// Threads: any; keeps no state.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace quire::conformance {
 
-// Types that hold values: of q, out and what is written, and of pools.
+// Types that hold values: for q, out, written K and V, and pools.
 constexpr uint32_t kValueTypes[] = {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16};
 // Types of pools whose elements are codes, to be multiplied by a scale.
 constexpr uint32_t kCodeTypes[] = {QUIRE_DTYPE_I8, QUIRE_DTYPE_I4, QUIRE_DTYPE_F8_E4M3FN,
@@ -24,18 +24,18 @@ bool holds_codes(uint32_t dtype);
 // The largest code, as a number.
 double largest_code_of(uint32_t dtype);
 
-// Of one element, in bytes; REQUIRES: not int4.
+// Bytes of one element. REQUIRES: not int4.
 uint32_t size_of(uint32_t dtype);
-// Of `count` elements side by side.
+// Bytes of `count` adjacent elements.
 int64_t row_bytes(uint32_t count, uint32_t dtype);
 const char *name_of(uint32_t dtype);
 
-// Rounds to nearest even. A NaN becomes a NaN, in an integer 0; what is too large becomes infinity
-// in a type of values, and the largest number in one of codes.
+// Rounds to nearest even. A NaN becomes a NaN, or 0 in an integer type. Too large a number becomes
+// infinity in a type of values, and the largest number in a type of codes.
 uint32_t encode(double value, uint32_t dtype);
 double decode(uint32_t bits, uint32_t dtype);
 
-// One element in memory, at any alignment; REQUIRES: not int4.
+// One element in memory, at any alignment. REQUIRES: not int4.
 void store(double value, uint32_t dtype, void *to);
 double load(const void *from, uint32_t dtype);
 // Element `index` of a row, of any type.
@@ -53,11 +53,11 @@ uint64_t mix(uint64_t a, uint64_t b = 0, uint64_t c = 0, uint64_t d = 0, uint64_
 // A number in [-1, 1) that depends on all arguments.
 double chance(uint64_t a, uint64_t b = 0, uint64_t c = 0, uint64_t d = 0, uint64_t e = 0);
 
-// Numbers in order of a seed.
+// The seed's sequence of numbers.
 class Dice {
  public:
     explicit Dice(uint64_t seed) : seed_(seed) {}
-    // [low, high], both included.
+    // In [low, high], both inclusive.
     uint32_t roll(uint32_t low, uint32_t high) {
         return low + static_cast<uint32_t>(mix(seed_, ++count_) % (uint64_t{high} - low + 1));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Refusals of options: what attention.h does not define has no kernel, and an option whose numbers
-// or addresses are missing, or were not asked for, is refused and never ignored.
+// Refusals of options: what attention.h does not define has no kernel. An option whose numbers or
+// addresses are missing, or given without being requested, is refused and never ignored.
 
 #include <cmath>
 #include <limits>
@@ -148,7 +148,7 @@ const Undefined kUndefined[] = {
     {"elements to turn, and no rope", [](Shape &s) { s.rotated_dim = 8; }},
 };
 
-// A plan of one option, to be spoilt.
+// A plan with one option, for a test to corrupt.
 struct GivenPlan {
     GivenPlan(Rig &rig, SpoilShape put) {
         desc.struct_size = sizeof desc;
@@ -202,7 +202,7 @@ const SpoiltPlan kSpoiltPlans[] = {
     {"a magnitude of 0", make_rope, QUIRE_E_ARG, [](GivenPlan &p) { p.rope.magnitude = 0.0f; }},
 };
 
-// A call of one option whose arguments are right, to be spoilt.
+// A call with one option and correct arguments, for a test to corrupt.
 struct GivenCall {
     GivenCall(Rig &rig, SpoilShape put) : plan_of(rig, put), memory(rig, 1 << 20), rig_(rig) {
         const Shape &shape = plan_of.desc.shape;
@@ -295,7 +295,7 @@ const SpoiltCall kSpoiltWrites[] = {
      [](GivenCall &c) { c.pool.group_kind = QUIRE_GROUP_WINDOW; }},
 };
 
-// Latent pools whose V does not lie where it must.
+// Latent pools whose V is not where it must be.
 const SpoiltCall kSpoiltLatents[] = {
     {"V behind K", make_latent, [](GivenCall &c) { c.pool.v_offset = 16; }},
     {"V's own stride", make_latent, [](GivenCall &c) { c.pool.v_token_stride /= 2; }},

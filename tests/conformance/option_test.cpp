@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options of attention, each against the oracle: random shapes of every row of the table, and the
-// edges that chance seldom meets. Hidden keys hold NaN: they are left out, never weighed with 0.
+// Options of attention, each against the oracle: random shapes of every row of the table, and edges
+// that random shapes seldom hit. Hidden keys hold NaN: they must be skipped, not weighed with 0.
 
 #include <algorithm>
 #include <cmath>
@@ -35,7 +35,7 @@ AttentionSpec plain_spec(Rig &rig) {
     return spec;
 }
 
-// The largest error against the oracle; NaN where the shape is not offered.
+// The largest error against the oracle; NaN if the shape is not offered.
 double error_of(Rig &rig, const AttentionSpec &spec) {
     if (!is_offered(rig, spec.shape)) return std::nan("");
     AttentionCase attention(spec);
@@ -106,7 +106,7 @@ TEST_F(OptionTest, window_keeps_its_sinks_and_no_key_between) {
     uint32_t run_count = 0;
     constexpr uint32_t kSinks[] = {1, 4, 15, 16, 17, 63, 64, 65, 300};
     constexpr uint32_t kWindows[] = {1, 16, 63, 64, 65};
-    // 14 and 45 have no common divisor, so neighbours among the numbers differ in both.
+    // 14 and 45 have no common divisor, so consecutive numbers differ in both parts of the pair.
     for (uint64_t number : seeds(0, 45, 20)) {
         uint64_t pair = number * 14 % 45;
         AttentionSpec spec = plain_spec(rig);
@@ -193,7 +193,7 @@ TEST_F(OptionTest, soft_cap_comes_before_the_mask) {
     AttentionSpec spec = plain_spec(rig);
     spec.shape.flags = QUIRE_ATTENTION_MASK;
     spec.shape.flags |= QUIRE_BE_ATTENTION_SOFT_CAP;
-    spec.soft_cap = 0.25f;  // nearly flat: a hidden key that came back would weigh as much as any
+    spec.soft_cap = 0.25f;  // nearly flat: a hidden key that got in would weigh as much as any
     spec.rows = {{0, 150, 60}, {1, 40, 5}};
     spec.rows[0].masked_tokens = 50;
     spec.rows[1].masked_tokens = 5;
@@ -216,8 +216,8 @@ TEST_F(OptionTest, alibi_counts_positions_of_masked_keys_and_not_places) {
     EXPECT_LE(error_of(rig, spec), 1.0);
 }
 
-// From a distance of 2 on a score is minus infinity in f32: whole tiles and chunks of a row are.
-// The oracle's numbers are larger than that, and its bound means nothing here.
+// From a distance of 2 on, a score is minus infinity in f32, for whole tiles and chunks of a row.
+// The oracle's numbers do not overflow, so its bound does not apply here.
 TEST_F(OptionTest, alibi_that_makes_scores_minus_infinity_weighs_them_as_nothing) {
     Rig rig;
     AttentionSpec spec = plain_spec(rig);
@@ -247,7 +247,7 @@ TEST_F(OptionTest, mask_that_hides_all_but_one_key_gives_its_value) {
     plain.shape.flags = 0;
     for (RowSpec &row : masked.rows) row.masked_tokens = row.new_tokens;
     AttentionCase attention(masked);
-    attention.take_pool(AttentionCase(plain));  // where no bit has hidden a key
+    attention.take_pool(AttentionCase(plain));  // in which no bit has hidden a key
     OracleInput &input = attention.planted();
     std::fill(input.mask.begin(), input.mask.end(), 0u);
     for (uint32_t r = 0; r < 2; ++r) {
@@ -285,7 +285,8 @@ TEST_F(OptionTest, mask_that_says_what_is_causal_changes_nothing) {
             }
         }
     }
-    // Its pool has poison where the random bits hid a key from all; the plain one's does not.
+    // The case's own pool has poison where the random bits hid a key from all; the
+    // plain one's does not.
     attention.take_pool(AttentionCase(plain));
     EXPECT_LE(AttentionCase(plain).compare(attention.run(rig)), 1.0);
 }
@@ -313,7 +314,8 @@ TEST_F(OptionTest, shared_prefix_gives_the_bits_of_one_that_is_not_told) {
     }
 }
 
-// Nobody reads the row between: what its neighbours share is what both share with it.
+// The middle row has no queries. The blocks that its neighbours share are those
+// that both share with it.
 TEST_F(OptionTest, shared_prefix_across_a_row_without_tokens_agrees_with_the_oracle) {
     Rig rig;
     for (uint64_t seed = 1; seed <= 8; ++seed) {

@@ -35,7 +35,7 @@ int64_t key_position(const OracleInput &in, uint32_t row, int64_t place) {
     return oracle_position(in, row, in.cu_q[row] + since_new);
 }
 
-// What the codes of a row of K, or of V, are multiplied by. `layer` begins there.
+// The scale of a row of K or V. `layer` is where the block's layer begins.
 double scale_of(const OracleInput &in, bool is_v, uint32_t kv_head, const unsigned char *layer,
                 int64_t place) {
     const quire_be_pool &pool = in.pool;
@@ -49,8 +49,8 @@ double scale_of(const OracleInput &in, bool is_v, uint32_t kv_head, const unsign
     return double{in.scales[(size_t{in.layer} * 2 + side) * pool.kv_heads + kv_head]};
 }
 
-// One row's keys and values of one KV head, as numbers: [length][dim]. Keys that none of its tokens
-// sees are left out: their bytes and blocks may be anything.
+// One row's keys and values of one KV head, as numbers: [length][dim]. Skips keys that none of the
+// row's tokens see: their bytes and blocks may be anything.
 struct Context {
     std::vector<double> k;
     std::vector<double> v;
@@ -94,7 +94,7 @@ std::vector<double> read_q(const OracleInput &in, const Query &query) {
 
 struct Score {
     double value;
-    double range;  // the sizes that were summed for it
+    double range;  // the magnitudes that were summed for it
 };
 
 Score score_of(const OracleInput &in, const Query &query, const std::vector<double> &q,

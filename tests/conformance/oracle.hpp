@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// oracle: paged attention in double precision, as plainly as it can be said.
+// oracle: paged attention in double precision, in the plainest way.
 //
-// It reads the bytes that were stored, codes times their scales, exactly: so the error of storing
-// is not the kernel's. It shares nothing with core or backends but the public headers: it walks
-// pool and table by itself, asks of every key whether it is seen, makes two passes over those that
-// are, and knows no tiles.
+// It reads the stored bytes exactly, codes times their scales, so the error of storing does not
+// count as the kernel's. It shares only the public headers with core and backends: it walks pool
+// and table itself, checks for every key whether it is visible, makes two passes over the visible
+// ones, and knows no tiles.
 //
-// Threads: any; nothing is kept.
+// Threads: any; keeps no state.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct OracleInput {
     uint32_t block_table_stride;
     std::vector<int32_t> lengths;
     std::vector<int32_t> cu_q;
-    std::vector<int32_t> positions;  // [tokens]; empty with the three behind it = no masks
+    std::vector<int32_t> positions;  // [tokens]; empty with the next three = no masks
     std::vector<uint32_t> mask;
     std::vector<int32_t> mask_rows;
     std::vector<int32_t> mask_first;
@@ -44,14 +44,14 @@ struct OracleOutput {
     std::vector<double> out;          // [tokens][q_heads][v_head_dim]
     std::vector<double> lse;          // [tokens][q_heads]
     std::vector<double> largest_v;    // [tokens][q_heads]: largest visible |v|
-    std::vector<double> score_range;  // [tokens][q_heads]: largest of the sizes that a score sums
+    std::vector<double> score_range;  // [tokens][q_heads]: largest sum of magnitudes in a score
 };
 
 OracleOutput oracle_attention(const OracleInput &input);
 
-// Does the query token of the row see the key at this place?
+// True if the query token of the row sees the key at this place.
 bool oracle_sees(const OracleInput &input, uint32_t row, int64_t token, int64_t place);
-// Where the query token of the row stands.
+// The position of the row's query token.
 int64_t oracle_position(const OracleInput &input, uint32_t row, int64_t token);
 
 }  // namespace quire::conformance

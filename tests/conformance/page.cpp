@@ -118,7 +118,7 @@ std::string capability_table(const Verdict &verdict) {
 struct Cell {
     std::vector<uint32_t> yes, slow;
     uint32_t asked = 0;
-    size_t note = 0;  // 1-based; of the first no
+    size_t note = 0;  // 1-based; the note of the first no
     std::string reason;
 };
 
@@ -233,7 +233,7 @@ std::string Matrix::html() const {
     return out + "</ol>\n</section>\n";
 }
 
-// The random shapes, by what they are over, and the random schedules.
+// The random shapes, by the kind of case, and the random schedules.
 std::string errors_of(const RunResult &result) {
     std::string rows;
     uint64_t schedules = 0;
@@ -259,7 +259,7 @@ std::string errors_of(const RunResult &result) {
            "</p>\n<section class=\"card\">\n" + rows + "</section>\n";
 }
 
-// What codes cost: the output over them against that over the values they were made of.
+// The cost of codes: output over codes against output over the values that they encode.
 std::string codes_of(const RunResult &result) {
     std::string rows;
     for (const CaseResult &one : result.cases) {
@@ -334,7 +334,7 @@ std::string cases_of(const RunResult &result) {
     return out + "</section>\n";
 }
 
-// Length of the UTF-8 sequence at `at`; 0 when there is none that is well formed.
+// Length of the UTF-8 sequence at `at`; 0 if it is not well formed.
 size_t sequence_length(const std::string &text, size_t at) {
     auto byte = [&](size_t i) {
         return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// page: a run's result as one HTML file that needs nothing but itself.
+// page: a run's result as one self-contained HTML file.
 //
-// Every text that a plugin gave goes through escape(): a report is opened in a browser by people
-// who did not run the plugin.
+// All text from a plugin goes through escape(): people who did not run the plugin open
+// the report in a browser.
 //
 // Threads: none.
 #pragma once
@@ -16,7 +16,7 @@ namespace quire::conformance {
 
 std::string page_of(const RunResult &result);
 
-// For text between tags and in quoted attributes; what is no UTF-8 becomes U+FFFD.
+// For text between tags and in quoted attributes; invalid UTF-8 becomes U+FFFD.
 std::string escape(const std::string &text);
 
 }  // namespace quire::conformance

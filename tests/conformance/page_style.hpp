@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// page_style: how the report looks, in light and in dark. Outcomes have a word beside the colour.
+// page_style: the report's style sheet, light and dark. Outcomes are shown as words and colours.
 #pragma once
 
 namespace quire::conformance {

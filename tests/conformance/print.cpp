@@ -31,7 +31,7 @@ void put_head(std::string *out, const RunResult &result) {
     *out += "\n";
 }
 
-// One line a case, or one for neighbours of a suite that share a reason.
+// One line per case, or one for adjacent cases of a suite that share a reason.
 void put_skips(std::string *out, const RunResult &result) {
     auto suite_of = [](const CaseResult &one) { return one.name.substr(0, one.name.find('.')); };
     for (size_t i = 0; i < result.cases.size();) {
@@ -54,7 +54,7 @@ void put_skips(std::string *out, const RunResult &result) {
     }
 }
 
-// What chance has tried, a line a case.
+// The random shapes and schedules that ran, one line per case.
 void put_random(std::string *out, const RunResult &result) {
     if (result.random_shapes == 0) return;
     put(out, "\n%llu random attention shapes; the largest error is %.2f of the bound\n",
@@ -73,7 +73,7 @@ void put_random(std::string *out, const RunResult &result) {
     }
 }
 
-// What codes cost, a line for each type and kind of scales.
+// The cost of codes, one line per type and kind of scales.
 void put_codes(std::string *out, const RunResult &result) {
     bool is_first = true;
     for (const CaseResult &one : result.cases) {

@@ -11,13 +11,13 @@
 
 namespace quire::conformance {
 
-// What the random shapes of a case are over, by its name: "..._over_THESE_agree...".
+// The kind of random shapes of a case, from its name: "..._over_THESE_agree...".
 std::string row_of(const std::string &case_name);
 
 std::string table_of(const RunResult &result);
 Json json_of(const RunResult &result);
 
-// Text of a plugin for a terminal: control characters replaced, so that it cannot steer it.
+// A plugin's text, with control characters replaced so that it cannot control the terminal.
 std::string harmless(const std::string &text);
 
 }  // namespace quire::conformance

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Refusals of pools of codes: scales that are not there, not in the pool, or of a kind that does
-// not go with the type.
+// Refusals of pools of codes: scales that are missing, outside the pool, or of a kind that
+// does not fit the type.
 
 #include "quire/cache.h"
 #include "shapes.hpp"
@@ -47,7 +47,7 @@ const Spoilt kSpoilt[] = {
     {QUIRE_E_ARG, "values with scales", kTokenHead, [](auto &p) { p.k_dtype = QUIRE_DTYPE_F16; }},
 };
 
-// A pool and a call whose every argument is right.
+// A pool and a call with correct arguments only.
 class GoodWrite {
  public:
     GoodWrite(Rig &rig, uint32_t dtype, uint32_t kind, uint32_t dim)
@@ -80,7 +80,7 @@ class GoodWrite {
     quire_be_kv_write write{};
 };
 
-// The first type of codes that the backend writes under such scales; 0: none.
+// The first type of codes that the backend writes with this kind of scales; 0 if there is none.
 uint32_t offered_type(Rig &rig, uint32_t kind) {
     for (uint32_t dtype : kCodeTypes) {
         if (is_offered(rig, write_shape({dtype, dtype, kind, kind}, 64, 64))) return dtype;

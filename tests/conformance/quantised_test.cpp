@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attention over pools of codes against the oracle, which multiplies them by their scales exactly;
-// and how far the result is from that over the values before they became codes.
+// and the distance from the result over the values before they became codes.
 
 #include <cmath>
 #include <cstring>
@@ -25,8 +25,8 @@ constexpr uint32_t I8 = QUIRE_DTYPE_I8, I4 = QUIRE_DTYPE_I4, E4M3 = QUIRE_DTYPE_
 constexpr uint32_t kTensor = QUIRE_SCALE_TENSOR, kHead = QUIRE_SCALE_HEAD,
                    kTokenHead = QUIRE_SCALE_TOKEN_HEAD;
 
-// The spec of a seed over such a pool; where the backend does not offer it, one that is as random
-// in all but what a common shape fixes. False: there is none either.
+// The spec of a seed over such a pool. If the backend does not offer it, one that is as random
+// except for what a common shape fixes. False if that is not offered either.
 bool find_spec(Rig &rig, Variant variant, uint64_t seed, const PoolTypes &types,
                AttentionSpec *spec) {
     *spec = random_variant(variant, seed);
@@ -40,7 +40,7 @@ bool find_spec(Rig &rig, Variant variant, uint64_t seed, const PoolTypes &types,
     return false;
 }
 
-// Causal, windows and whole contexts, over K and V of one type and kind of scales.
+// Causal, windowed and whole contexts, with K and V of one type and kind of scales.
 void expect_codes_agree(uint32_t dtype, uint32_t kind) {
     constexpr Variant kPlain[] = {Variant::causal, Variant::causal, Variant::window,
                                   Variant::not_causal};
@@ -50,7 +50,7 @@ void expect_codes_agree(uint32_t dtype, uint32_t kind) {
     expect_random_shapes_agree(seeds(mix(dtype, kind) >> 32, kShapes / 2, kFewShapes / 2), find);
 }
 
-// Attention over values, and over what kv_write makes codes of.
+// Attention over values, and over the codes that kv_write makes of them.
 class QuantisedPair {
  public:
     QuantisedPair(uint32_t dtype, uint32_t kind, const quire_be_attention_query &shape)
@@ -64,7 +64,7 @@ class QuantisedPair {
         if (kind != kTokenHead) calibrate(dtype, kind, pool.kv_heads);
     }
 
-    // Makes the codes, attends, and adds what differs to the sums.
+    // Makes the codes, attends, and adds the differences to the sums.
     void run(Rig &rig) {
         write(rig);
         AttentionResult result = codes_.run(rig);
@@ -103,7 +103,8 @@ class QuantisedPair {
         auto layer = static_cast<size_t>(block * pool.block_stride + in.layer * pool.layer_stride);
         int64_t in_block = place % pool.block_tokens;
         for (uint32_t h = 0; h < pool.kv_heads; ++h) {
-            // Another size for each head and for each second token: its scale fits no other.
+            // Another magnitude for each head and every second token, so that no
+            // other row's scale fits.
             float size = std::exp2(-static_cast<float>(h % 2) - static_cast<float>(place % 2));
             int64_t k = h * pool.k_head_stride + in_block * pool.k_token_stride;
             int64_t v = pool.v_offset + h * pool.v_head_stride + in_block * pool.v_token_stride;
@@ -111,7 +112,7 @@ class QuantisedPair {
             take_row(layer + static_cast<size_t>(v), pool.v_head_dim, size, &v_);
         }
     }
-    // Multiplies the row by the size, there too.
+    // Multiplies the row by `size`, in the pool too.
     void take_row(size_t at, uint32_t dim, float size, std::vector<float> *to) {
         for (uint32_t d = 0; d < dim; ++d) {
             unsigned char *element = &values_.bytes()[at + d * sizeof(float)];
@@ -121,7 +122,7 @@ class QuantisedPair {
         }
     }
 
-    // The largest magnitude that a static scale is about becomes the largest code.
+    // Makes the largest magnitude that a static scale covers the largest code.
     void calibrate(uint32_t dtype, uint32_t kind, uint32_t heads) {
         OracleInput &in = codes_.planted();
         for (uint32_t side = 0; side < 2; ++side) {
@@ -178,12 +179,12 @@ class QuantisedPair {
     std::vector<int64_t> slots_;
 };
 
-// The share of a row's mean square that rounding takes, for values uniform in [-A, A) and the scale
-// A / M: an integer is off by s^2 / 12 in the mean, 1 / (4 M^2) of A^2 / 3; a float of f fraction
-// bits by 2^-2f / 12 of its power of two squared, and so by half of that of its own square.
-// Averages of V keep the share, scores that are off, at |q| of 4, add as much again, and rows
-// smaller than those that a static scale was made for half as much. The bound is five shares: a
-// scale of another head or token, off by a factor of 2, takes a quarter and more.
+// The share of a row's mean square lost to rounding, for values uniform in [-A, A) with A / M as
+// the scale. An integer's mean square error is s^2 / 12, or 1 / (4 M^2) of A^2 / 3. A float with f
+// fraction bits has 2^-2f / 12 of its power of two squared, and so half of that of its own square.
+// Averages of V keep the share. Wrong scores, at |q| of 4, add as much again, and rows smaller than
+// those that a static scale was made for add half as much. The bound is five shares; a scale of
+// another head or token, off by a factor of 2, costs a quarter of the mean square and more.
 void expect_small_errors(uint32_t dtype, double bound) {
     Rig rig;
     struct {

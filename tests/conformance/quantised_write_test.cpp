@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kv_write into pools of codes: the codes and the scales, to the bit, and not a byte beside them.
+// kv_write into pools of codes: the codes and the scales are exact to the bit, and
+// no other byte changes.
 //
-// A NaN may be any of its type's: what is compared is that it is one.
+// A NaN may be any NaN of its type; the tests compare only whether a value is one.
 
 #include <bit>
 #include <cfloat>
@@ -28,7 +29,7 @@ PoolTypes same(uint32_t dtype, uint32_t kind) { return {dtype, dtype, kind, kind
 
 uint32_t bits_of_float(float value) { return std::bit_cast<uint32_t>(value); }
 
-// A row of values that are to become codes.
+// A row of values to be encoded.
 using Row = std::vector<float>;
 
 float expected_scale(const Row &row, uint32_t dtype) {
@@ -52,7 +53,7 @@ void expect_codes(const Row &row, uint32_t dtype, float scale, bool is_own,
     }
 }
 
-// Everything in the pool that one write left.
+// Checks everything that one write left in the pool.
 void expect_written(const WriteSpec &spec, const Written &written,
                     const std::vector<int64_t> &slots, const std::vector<Row> &k_rows,
                     const std::vector<Row> &v_rows, const std::string &what) {
@@ -102,7 +103,7 @@ std::vector<uint32_t> bits_of(const std::vector<Row> &rows, uint32_t dtype) {
     return bits;
 }
 
-// What a row is when it is given in that type.
+// Rounds the rows as when they are given in that type.
 void round_rows(uint32_t dtype, std::vector<Row> *rows) {
     for (Row &row : *rows) {
         for (float &value : row) {
@@ -111,7 +112,7 @@ void round_rows(uint32_t dtype, std::vector<Row> *rows) {
     }
 }
 
-// Around every code and half way to the next, times the scale, and where formats end.
+// Around every code and halfway to the next, times the scale, and at the limits of formats.
 Row hard_values(uint32_t dtype, float scale) {
     Row values = {0.0f,    -0.0f,    INFINITY, -INFINITY, NAN,        -NAN,
                   FLT_MAX, -FLT_MAX, FLT_MIN,  0x1p-149f, -0x1p-149f, 1e9f};
@@ -133,7 +134,7 @@ Row hard_values(uint32_t dtype, float scale) {
 
 constexpr uint32_t kDim = 64;
 
-// The values in rows of kDim, zeros behind them.
+// The values in rows of kDim, padded with zeros.
 std::vector<Row> rows_of(const Row &values) {
     std::vector<Row> rows;
     for (size_t i = 0; i < values.size(); i += kDim) {
@@ -145,7 +146,7 @@ std::vector<Row> rows_of(const Row &values) {
     return rows;
 }
 
-// Rows with whatever is special about a row as a whole.
+// Rows with every property that matters for a row as a whole.
 Row special_row(uint64_t seed, uint64_t index, uint32_t dim, uint32_t dtype) {
     Row row(dim);
     double size = std::exp2(20.0 * chance(seed, index, 31));
@@ -160,7 +161,7 @@ Row special_row(uint64_t seed, uint64_t index, uint32_t dim, uint32_t dtype) {
         case 1:
             row[place] = index % 2 == 0 ? NAN : -INFINITY;
             break;
-        case 2:  // subnormal, and the scale with it
+        case 2:  // subnormal, and so is the scale
             for (float &value : row) value *= static_cast<float>(0x1p-130 / size);
             break;
         case 3:  // so small that the scale is 0, or the last number above it
@@ -232,7 +233,7 @@ TEST_F(QuantisedWriteTest, every_value_becomes_the_nearest_code_of_a_static_scal
                 spec.shape = write_shape(same(dtype, kind), kDim, kDim);
                 if (!is_offered(rig, spec.shape)) continue;
                 ++run_count;
-                // The other head's, and V's, are others.
+                // The other head's scale, and V's, are different.
                 float other = kind == QUIRE_SCALE_HEAD ? 0.5f * scale : scale;
                 spec.scales = {scale, other, 3.0f * scale, 3.0f * other};
                 std::vector<Row> rows = rows_of(hard_values(dtype, scale));
@@ -266,7 +267,7 @@ TEST_F(QuantisedWriteTest, random_types_and_kinds_of_scales_land_in_their_slots)
     uint32_t run_count = 0;
     for (uint64_t seed : seeds(1, 120, 20)) {
         PoolTypes types = random_codes(seed);
-        // Beside codes values are compared as codes of a scale of 1, so as f32.
+        // Beside codes, values are compared as codes with a scale of 1, so as f32.
         if (types.k_scale_kind == QUIRE_SCALE_NONE) types.k_dtype = QUIRE_DTYPE_F32;
         if (types.v_scale_kind == QUIRE_SCALE_NONE) types.v_dtype = QUIRE_DTYPE_F32;
         expect_random_writes(rig, types, seed, &run_count);
@@ -290,7 +291,7 @@ TEST_F(QuantisedWriteTest, latent_row_has_one_scale_over_both_of_its_parts) {
             std::vector<Row> rows, latents, rotated;
             for (uint64_t t = 0; t < slots.size(); ++t) {
                 Row row;
-                // The largest is in the first part of one row, and in the second of the next.
+                // The largest is in the first part of one row, and in the second part of the next.
                 for (uint32_t d = 0; d < k_dim; ++d) {
                     double size = (d < v_dim) == (t % 2 == 0) ? 3.0 : 1.0;
                     row.push_back(static_cast<float>(size * chance(t, d, 36)));
@@ -307,7 +308,7 @@ TEST_F(QuantisedWriteTest, latent_row_has_one_scale_over_both_of_its_parts) {
     if (run_count == 0) GTEST_SKIP() << "no latent pool of codes is offered";
 }
 
-// A turn by 0 changes nothing; one by an eighth of a circle makes 0 and 3 √2 of 3 and 3.
+// A turn by 0 changes nothing; an eighth of a turn maps (3, 3) to (0, 3 √2).
 TEST_F(QuantisedWriteTest, key_is_turned_before_its_scale_is_taken) {
     if (api().plan_create == nullptr) GTEST_SKIP() << "plan_create is NULL";
     Rig rig;

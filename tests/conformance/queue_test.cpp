@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Queues: work runs behind the caller's back, in order, and queues do not wait for each other.
+// Queues: work runs asynchronously and in order, and queues do not wait for each other.
 //
-// A queue is held by making it wait for a fence that the test has not signalled. Whatever returns
-// while it is held has not waited for the work.
+// A test holds a queue by making it wait for a fence that the test has not signalled. A call that
+// returns while the queue is held has not waited for the work.
 
 #include <algorithm>
 #include <chrono>
@@ -20,7 +20,7 @@ class QueueTest : public SubjectTest {};
 
 namespace {
 
-constexpr uint64_t kMoment = 30 * kMillisecond;  // work that was going to run would have
+constexpr uint64_t kMoment = 30 * kMillisecond;  // enough for work to run, unless it is held
 
 bool all_are(const std::vector<unsigned char> &bytes, unsigned char value) {
     return std::all_of(bytes.begin(), bytes.end(), [=](auto byte) { return byte == value; });
@@ -149,7 +149,7 @@ TEST_F(QueueTest, descriptors_may_be_reused_when_the_call_returns) {
     rig.write(memory.address(), values.data(), kCount * 8);
     Fence go(rig);
     rig.wait(rig.queue(), go, 1);
-    rig.fill(rig.queue(), memory.address() + kCount * 8, kCount * 8, 0xFF);  // stands before them
+    rig.fill(rig.queue(), memory.address() + kCount * 8, kCount * 8, 0xFF);  // runs before them
     std::vector<quire_be_copy> copies(kCount);
     for (uint32_t i = 0; i < kCount; ++i) {
         copies[i] = {memory.address() + (2 * kCount - 1 - i) * 8, memory.address() + i * 8, 8,
@@ -177,7 +177,7 @@ TEST_F(QueueTest, quiesce_waits_for_every_queue_or_for_the_time) {
     rig.fill(other, memory.address(), kSize, 9);
     EXPECT_EQ(api().quiesce(rig.device(), kMoment, &error), QUIRE_S_TIMEOUT);
     EXPECT_EQ(api().quiesce(rig.device(), 0, &error), QUIRE_S_TIMEOUT);
-    // It sleeps by now, and is woken by the end of work that signals nothing.
+    // By now it sleeps; the end of work that signals nothing must wake it.
     std::thread later([&go] {
         std::this_thread::sleep_for(std::chrono::nanoseconds(kMoment));
         go.signal_host(1);

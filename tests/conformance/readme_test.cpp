@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The matrix in a backend's README is what the backend answers. A row of it, between the marks
+// The matrix in a backend's README matches the backend's answers. A row, between the marks
 // `<!-- matrix -->` and `<!-- /matrix -->`:
 //
 //     | full | causal | f32 | f32, int8 | token and head | 1-256 | 1-256 | any | masks | yes |
 //
-// group, attention, types of q, of K and V, kinds of scales of those that hold codes, K's head
-// dims, V's, block_tokens, options, answer. Each of the five groups must be there, causal and not;
-// what a row does not name must be refused. In a latent group K and V are of one type and kind, and
-// V is no larger; head dims of int4 are even.
+// group, attention, types of q, types of K and V, kinds of scales for those that hold codes, K's
+// head dims, V's, block_tokens, options, answer. Each of the five groups must be there, causal and
+// not. Whatever a row does not name must be refused. In a latent group K and V have one type and
+// kind, and V is no larger; head dims of int4 are even.
 
 #include <fstream>
 #include <set>
@@ -111,7 +111,7 @@ bool names(const std::string &list, const char *name) {
     return (", " + list + ",").find(std::string(", ") + name + ",") != std::string::npos;
 }
 
-// Does the row name such a side, and is it one?
+// True if the row names such a K or V, and the combination is valid.
 bool says_side(const Row &row, uint32_t dtype, uint32_t kind, uint32_t head_dim) {
     constexpr const char *kKinds[] = {"", "tensor", "head", "token and head"};
     if (!names(row.types, name_of(dtype)) || holds_codes(dtype) != (kind != 0)) return false;
@@ -156,7 +156,7 @@ quire_be_attention_query shape_of(const Row &row, const Option &option, uint32_t
     return shape;
 }
 
-// K and V of codes by chance, and of kinds that do not go with them.
+// Random K and V of codes, including kinds of scales that do not fit them.
 void put_codes(uint32_t i, quire_be_attention_query *shape) {
     Dice dice(i);
     auto type = [&] {
@@ -179,7 +179,7 @@ void expect_row_is_true(Rig &rig, const Row &row, const Option &option) {
     for (uint32_t i = 0; i < 3 * kValueShapes; ++i) {
         quire_be_attention_query shape = shape_of(row, option, i % kValueShapes);
         if (i >= kValueShapes) put_codes(i, &shape);
-        // A rope of 2 elements needs as many that it may turn.
+        // A rope of 2 elements needs that many elements to turn.
         uint32_t latent = row.group.kind == QUIRE_GROUP_LATENT ? shape.v_head_dim : 0;
         if (shape.rotated_dim != 0 && shape.k_head_dim < latent + 2) continue;
         ASSERT_EQ(is_offered(rig, shape), says(row, option, shape))

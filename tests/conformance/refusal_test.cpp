@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Refusals of kv_write, plans and attention: each says what was wrong, and nothing ran.
+// Refusals of kv_write, plans and attention: each names the mistake, and nothing ran.
 
 #include <functional>
 #include <limits>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kUnknownType = (6 << 16) | (8 << 8) | 1;
 
-// A small call whose every argument is right, to be spoilt one at a time.
+// A small call with correct arguments, for tests to corrupt one at a time.
 class GoodCall {
  public:
     explicit GoodCall(Rig &rig)
@@ -71,7 +71,7 @@ struct Spoilt {
     Spoil spoil;
 };
 
-// What is wrong with a pool is wrong for both calls.
+// Mistakes in a pool are mistakes for both calls.
 const Spoilt kSpoiltPools[] = {
     {QUIRE_E_STRUCT, "short pool", [](auto &c) { c.pool.struct_size = 8; }},
     {QUIRE_E_ARG, "no address", [](auto &c) { c.pool.address = 0; }},
@@ -120,7 +120,7 @@ const Spoilt kSpoiltAttentions[] = {
     {QUIRE_E_ARG, "pool of other heads", [](auto &c) { c.pool.kv_heads = 1; }},
     {QUIRE_E_ARG, "pool of another type",
      [](auto &c) {
-         // Of the same size or smaller, so that only the plan can tell.
+         // A type of the same size or smaller, so that only the plan can detect it.
          bool is_bf16 = c.pool.k_dtype == QUIRE_DTYPE_BF16;
          c.pool.k_dtype = is_bf16 ? QUIRE_DTYPE_F16 : QUIRE_DTYPE_BF16;
      }},

@@ -20,7 +20,7 @@ ReportFile::ReportFile(const std::string &path) : path_(path) {
         problem_ = path + " is no file that a report could replace";
         return;
     }
-    // Looked at before the run, made after it: a run that is stopped leaves nothing behind.
+    // Checked before the run and created after it: a run that is stopped leaves nothing behind.
     size_t slash = path.rfind('/');
     std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
     if (access(folder.c_str(), W_OK | X_OK) != 0)
@@ -42,7 +42,7 @@ bool ReportFile::commit(const std::string &content) {
         if (count < 0) break;
         written += static_cast<size_t>(count);
     }
-    // mkostemp makes it readable by its owner alone; a report is for others.
+    // mkostemp makes it readable only by its owner; a report is for others.
     bool is_whole = written == content.size() && fchmod(file_, 0644) == 0 && fsync(file_) == 0 &&
                     rename(temporary_.c_str(), path_.c_str()) == 0;
     if (is_whole) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// report_file: a file that is either whole or as it was before.
+// report_file: a file that is either complete or as it was before.
 //
-// It is opened before the run, so that a path that cannot be written is said in the first second
-// and not after the last case; it gets its name when it is whole.
+// It is opened before the run, so that a path that cannot be written is reported in the first
+// second and not after the last case. It gets its name when it is complete.
 //
 // Threads: none.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rope at write: K, and q when asked, turned by their positions, against the formula in double.
+// Rope at write: K, and q on request, turned by their positions, against the formula in double.
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ constexpr uint32_t kBlocks = 5;
 
 struct RopeSpec {
     quire_be_attention_query shape{};
-    uint32_t dtype = QUIRE_DTYPE_F32;  // of what is given
+    uint32_t dtype = QUIRE_DTYPE_F32;  // of K, V and q as given
     Layout layout = Layout::head_major;
     uint32_t padding = 0;
     uint64_t seed = 1;
@@ -35,7 +35,7 @@ struct RopeSpec {
     int32_t most_position = 200'000;
 
     bool is_latent() const { return shape.group_kind == QUIRE_GROUP_LATENT; }
-    // K as it is given: its head, without what a latent pool is given as v.
+    // The dim of K as given: a latent pool receives the rest as v.
     uint32_t k_given() const { return is_latent() ? shape.v_head_dim : shape.k_head_dim; }
     uint32_t v_given() const {
         return is_latent() ? shape.k_head_dim - shape.v_head_dim : shape.v_head_dim;
@@ -83,9 +83,10 @@ Tokens random_tokens(const RopeSpec &spec) {
     return tokens;
 }
 
-// Element d of a head after the turn, and how far f32 may be from it. With u = 2^-24: cosine, sine
-// and magnitude are wrong by 3 u together, each product by u, their sum by u, all of them sizes of
-// (|a| + |b|) magnitude; an angle computed in f32 is wrong by u times itself, and turns that far:
+// Element d of a head after the turn, and how far f32 may be from it. With u = 2^-24: cosine,
+// sine and magnitude are wrong by 3 u together, each product by u, their sum by u, all
+// relative to (|a| + |b|) magnitude. An angle computed in f32 is wrong by u times itself,
+// which turns the pair by as much:
 //   |result - exact| <= u (8 + |angle|) magnitude (|a| + |b|)
 struct Turned {
     double value;
@@ -111,7 +112,7 @@ Turned turn(const RopeSpec &spec, const float *frequencies, const double *head, 
     return {is_second ? b * c + a * s : a * c - b * s, bound};
 }
 
-// In units of the bound; what is not turned must be exact but for the rounding to `dtype`.
+// In units of the bound; elements that are not turned must be exact except for rounding to `dtype`.
 double error_of(const Turned &exact, double value, uint32_t dtype) {
     if (exact.bound == 0.0)
         return decode(encode(exact.value, dtype), dtype) == value ? 0.0 : HUGE_VAL;
@@ -122,7 +123,7 @@ double error_of(const Turned &exact, double value, uint32_t dtype) {
     return error <= stored ? 0.0 : (error - stored) / exact.bound;
 }
 
-// A write of random tokens through a plan with a rope, and all that can be said of it.
+// Writes random tokens through a plan with a rope, and checks everything that must hold.
 class RopeCase {
  public:
     RopeCase(Rig &rig, const RopeSpec &spec)
@@ -191,7 +192,7 @@ double RopeCase::run() {
     args.q = spec_.turns_q ? q.address() : 0;
     args.q_token_stride = static_cast<int64_t>(q_.stride);
     must(api().kv_write(rig_.queue(), &args, &error), error);
-    // What was enqueued holds what it needs of the plan and of what the plan was made from.
+    // Enqueued work keeps what it needs of the plan and of the plan's inputs.
     api().plan_destroy(plan);
     rig_.sync();
     EXPECT_TRUE(rig_.read(k.address(), k_.bytes.size()) == k_.bytes) << "k was written";
@@ -294,7 +295,7 @@ RopeSpec random_rope(uint64_t seed, uint32_t pairing, bool is_latent) {
     return spec;
 }
 
-// The spec, or one of a common shape; false: neither is offered.
+// Keeps the spec, or replaces it with one of a common shape; false if neither is offered.
 bool fit(Rig &rig, RopeSpec *spec) {
     if (is_offered(rig, spec->shape)) return true;
     for (const quire_be_attention_query &common : common_shapes()) {
@@ -356,7 +357,7 @@ TEST_F(RopeTest, position_0_leaves_every_bit) {
     }
 }
 
-// The angle in double: f32 at position 10^6 is off by 0.03 on the fastest pair.
+// The angle in double: in f32, at position 10^6, the fastest pair is off by 0.03.
 class RopePrecisionTest : public SubjectTest {
  protected:
     RopePrecisionTest() : SubjectTest(Needs::attention) {}

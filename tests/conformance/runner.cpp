@@ -28,7 +28,7 @@ class Runner {
  private:
     std::vector<std::string> arguments(const char *mode) const;
     void run_group(std::vector<std::string> names);
-    // Runs `names` until all are done or the child ends; returns what is left.
+    // Runs `names` until all are done or the child ends; returns the remaining ones.
     std::vector<std::string> run_once(const std::vector<std::string> &names);
     void show_progress(const std::string &name) const;
 
@@ -44,7 +44,7 @@ std::vector<std::string> Runner::arguments(const char *mode) const {
     list.push_back("--seed=" + std::to_string(options_.seed));
     if (options_.is_huge) list.push_back("--huge");
     if (options_.is_fast_16bit) list.push_back("--fast-16bit");
-    // A wait inside a case ends before the case is given up, and leaves time to say so.
+    // A wait inside a case times out before the case is given up, so that the case can report it.
     list.push_back("--patience=" + std::to_string(std::max(1u, options_.patience_s / 2)));
     return list;
 }
@@ -108,7 +108,7 @@ std::vector<std::string> Runner::run_once(const std::vector<std::string> &names)
     if (!running.empty()) {
         blame(running, how);
     } else if (!end.is_clean || !left.empty()) {
-        // Between two cases, or after the last: whatever the one before left running.
+        // Between two cases, or after the last one: blames whatever the previous case left running.
         blame(ended.empty() ? left.front() : ended,
               (end.is_clean ? "ended early" : end.how) + std::string(" outside of a case"));
     }
@@ -139,7 +139,7 @@ bool is_disclaimed(const RunOptions &options, const Capability &one) {
     return std::find(without.begin(), without.end(), one.name) != without.end();
 }
 
-// The cases of all that is offered, and of every must: those say themselves what they lack.
+// The cases of everything that is offered, and of every `must`: those report what they lack.
 std::vector<std::string> chosen_cases(const RunOptions &options, const Json &offered) {
     std::vector<std::string> chosen;
     for (const std::string &name : all_cases()) {
@@ -154,7 +154,7 @@ std::vector<std::string> chosen_cases(const RunOptions &options, const Json &off
     return chosen;
 }
 
-// For a person to paste, and for a debugger.
+// A command for a person to paste, or to run under a debugger.
 std::string command_of(const RunOptions &options) {
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path);

@@ -2,8 +2,8 @@
 //
 // runner: the whole suite on one backend, each group of cases in a child process.
 //
-// A case in which the child dies or falls silent has failed, by its name; the cases behind it run
-// in another child.
+// A case in which the child dies or falls silent has failed, and is named; the cases after
+// it run in another child.
 //
 // Threads: none.
 #pragma once
@@ -18,7 +18,7 @@ namespace quire::conformance {
 struct RunOptions {
     std::string backend = "cpu";
     std::string only;                  // GoogleTest patterns; empty: all
-    std::vector<std::string> without;  // names of `may` capabilities that are not promised
+    std::vector<std::string> without;  // names of `may` capabilities that are not claimed
     std::string readme;
     bool is_short = false;
     uint64_t seed = 0;
@@ -29,15 +29,15 @@ struct RunOptions {
 
 struct RunResult {
     Json subject = Json::object();  // describe(); empty when that failed
-    std::string cannot;             // why nothing could be asked; empty: it could
+    std::string cannot;             // why nothing could be run; empty if it could
     std::vector<CaseResult> cases;  // in the order of the suite
     Verdict verdict;
     double seconds = 0.0;
     uint64_t random_shapes = 0;
     double largest_error = 0.0;  // in units of the bound
     std::string started;         // UTC, ISO 8601
-    std::string again;           // the command that runs a case alone, less the case's name
-    std::string library;         // version of the libquire that asked; empty: none did
+    std::string again;           // the command that reruns one case, without the case's name
+    std::string library;         // version of the libquire that started this; empty if none did
 };
 
 RunResult run_suite(const RunOptions &options);

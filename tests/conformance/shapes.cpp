@@ -18,7 +18,7 @@ struct Types {
     uint32_t k_scale, v_scale;  // QUIRE_SCALE_*
 };
 
-// What engines ask for: all of one type, f32 queries over half pools, K finer than V.
+// Common requests of engines: all of one type, f32 queries over half pools, K finer than V.
 constexpr Types kSweptTypes[] = {
     {QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, QUIRE_DTYPE_F16, 0, 0},
     {QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, QUIRE_DTYPE_BF16, 0, 0},
@@ -28,7 +28,7 @@ constexpr Types kSweptTypes[] = {
     {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16, 0, 0},
 };
 
-// Codes of every type under every kind of scales; and two types, K finer than V.
+// Codes of every type with every kind of scales, and pairs of types with K finer than V.
 std::vector<Types> swept_codes() {
     std::vector<Types> swept;
     for (uint32_t dtype : kCodeTypes) {
@@ -111,7 +111,7 @@ struct SweptKind {
     Kind kind;
     const char *name;
     void (*put)(quire_be_attention_query *shape);
-    bool is_option;  // asked about at blocks of 16 alone: an option has little to do with them
+    bool is_option;  // queried with blocks of 16 only, because options hardly depend on them
 };
 
 const SweptKind kSweptKinds[] = {
@@ -195,7 +195,8 @@ std::vector<SweptShape> swept_shapes() {
                 }
             }
         }
-        // Whether a kernel reads codes has little to do with its options, as they come in f32.
+        // Whether a kernel reads codes hardly depends on its options, since
+        // codes reach them as f32.
         bool asks_codes =
             one.kind == Kind::write || one.kind == Kind::causal || one.kind == Kind::latent;
         for (Types types : asks_codes ? swept_codes() : std::vector<Types>()) {

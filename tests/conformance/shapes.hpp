@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// shapes: which attention shapes the backend is asked about, and which of them a plain case takes.
+// shapes: the attention shapes that the backend is asked about, and the one that a plain case uses.
 //
-// Why not one fixed shape: a backend may offer two head dims and one type and still be whole. So a
-// case that is about something else takes the first common shape that the backend offers.
+// Why not one fixed shape: a backend may offer two head dims and one type and still be complete. So
+// a case about something else uses the first common shape that the backend offers.
 //
-// Threads: any; nothing is kept.
+// Threads: any; keeps no state.
 #pragma once
 
 #include <string>
@@ -20,16 +20,16 @@ struct Answer {
     uint64_t workspace_bytes = 0;
     std::string reason;  // of a no
 };
-// REQUIRES: query_attention is there.
+// REQUIRES: query_attention is not NULL.
 Answer ask(Rig &rig, const quire_be_attention_query &shape);
 bool is_offered(Rig &rig, const quire_be_attention_query &shape);
 
-// Causal, without a window, 4 heads over 2. Throws when none of the common shapes is offered.
+// Causal, without a window, 4 heads over 2. Throws if none of the common shapes is offered.
 quire_be_attention_query plain_shape(Rig &rig);
 // The shapes that plain_shape() tries, in order.
 std::vector<quire_be_attention_query> common_shapes();
 
-// What the report's matrix asks: attention, its options, types, head dims, block sizes.
+// The dimensions of the report's matrix: attention, its options, types, head dims, block sizes.
 enum class Kind {
     write,
     causal,

@@ -16,7 +16,7 @@ namespace {
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// The draft that the masked token at `place` continues: -1 is the last token before them.
+// The draft that the masked token at `place` continues; -1 is the last unmasked token.
 int64_t parent_of(const AttentionSpec &spec, const MaskedToken &token, int64_t place) {
     int64_t index = place - token.first_masked;
     uint64_t roll = mix(spec.seed, token.content, static_cast<uint64_t>(place), 11);
@@ -58,7 +58,7 @@ void make_latent(AttentionSpec *spec, Dice *dice, const quire_be_attention_query
 void make_cross(AttentionSpec *spec, Dice *dice) {
     spec->shape.group_kind = QUIRE_GROUP_CROSS;
     spec->shape.flags |= QUIRE_ATTENTION_NOT_CAUSAL;
-    // As many queries as there are, however many keys.
+    // Any number of queries, whatever the number of keys.
     for (RowSpec &row : spec->rows) row.new_tokens = static_cast<int32_t>(dice->roll(0, 40));
 }
 
@@ -151,7 +151,7 @@ void make_variant(AttentionSpec *spec, Variant variant, Dice *dice,
     }
 }
 
-// Types, heads, dims, layout and rows by chance; no option but scale.
+// Random types, heads, dims, layout and rows; no option but scale.
 AttentionSpec random_plain(uint64_t seed, Dice *dice, const quire_be_attention_query *fit) {
     AttentionSpec spec;
     spec.seed = seed;
@@ -187,7 +187,7 @@ AttentionSpec random_plain(uint64_t seed, Dice *dice, const quire_be_attention_q
 
 namespace {
 
-// Planes of scales from `end` on, and where they end as the layer's stride.
+// Lays out planes of scales from `end` on; their end becomes the layer's stride.
 void put_scales(const quire_be_attention_query &shape, uint32_t padding_bytes, int64_t end,
                 quire_be_pool *pool) {
     pool->k_scale_kind = shape.k_scale_kind;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// spec: one attention call as data, and such data by chance.
+// spec: one attention call as data, and random instances.
 //
 // A row is a prefix of a content: the value of content c at position p is a function of (seed, c,
 // p), so that a chunk, a decode row and a whole prefill of one content hold the same numbers
-// wherever their pages lie. So are its masks, and so is what goes for a head of the seed: ALiBi
-// slopes and sink logits.
+// wherever their pages lie. The same holds for its masks, and for the per-head ALiBi slopes and
+// sink logits of the seed.
 //
 // Threads: none.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace quire::conformance {
 
-// A pool over memory that is not there yet; address is 0.
+// A pool over memory that is not allocated yet; address is 0.
 enum class Layout { head_major, token_major };
 quire_be_pool make_pool(const quire_be_attention_query &shape, Layout layout, uint32_t layer_count,
                         uint32_t block_count, uint32_t padding_bytes);
@@ -29,10 +29,10 @@ struct RowSpec {
     int32_t length = 0;
     int32_t new_tokens = 0;
     int32_t shared_tokens = 0;  // whole blocks of the row before, whose content this row continues
-    int32_t first_key = 0;      // of the content: what the row holds at position 0
-    int32_t first_query = -1;   // of the content: the first new token; -1: where it lies in the row
+    int32_t first_key = 0;      // place in the content of the row's position 0
+    int32_t first_query = -1;   // content place of the first new token; -1: same as in the row
     int32_t masked_tokens = 0;  // the last new ones
-    int32_t mask_first = 0;  // place; the bits are about it and those behind. A tree's is its own
+    int32_t mask_first = 0;     // first place that the bits cover; a tree's is computed
 };
 
 enum class MaskKind { bits, tree };
@@ -42,7 +42,7 @@ struct AttentionSpec {
     std::vector<RowSpec> rows;
     float scale = 0.0f;
     float soft_cap = 0.0f;
-    float slope = 0.0f;   // of ALiBi, for every head; 0: one for each
+    float slope = 0.0f;   // of ALiBi, for every head; 0: one per head
     double q_size = 1.0;  // larger: sharper softmax
     uint64_t seed = 1;
     uint64_t pages_seed = 1;      // which blocks hold what
@@ -51,29 +51,30 @@ struct AttentionSpec {
     uint32_t padding = 0;  // elements between tokens of q and out; 8 times as many bytes in strides
     bool wants_lse = true;
     bool shares_pages = true;   // false: shared tokens lie on pages of the row's own
-    bool tells_shared = false;  // the call is told which table entries are the same
+    bool tells_shared = false;  // tells the call which table entries are shared
     MaskKind mask_kind = MaskKind::bits;
 
     bool has(uint32_t flag) const { return (shape.flags & flag) != 0; }
     std::string text() const;
 };
 
-// A masked token by its place in its content.
+// A masked token, by its place in its content.
 struct MaskedToken {
     uint32_t content;
     int64_t first_masked;  // place of the first masked token
     int64_t place;
 };
-// Does the mask of a token let the key at `key_place` through? Where the token stands.
+// mask_bit(): true if the token's mask lets it see the key at `key_place`.
+// mask_position(): the token's position.
 bool mask_bit(const AttentionSpec &spec, const MaskedToken &token, int64_t key_place);
 int64_t mask_position(const AttentionSpec &spec, const MaskedToken &token, int64_t last_place);
 
-// What the plan is given beside the shape.
+// The plan's inputs besides the shape.
 struct PlanOptions {
     explicit PlanOptions(const AttentionSpec &spec);
     PlanOptions(const PlanOptions &) = delete;
     PlanOptions &operator=(const PlanOptions &) = delete;
-    // `desc` then points into this.
+    // `desc` then points into this object.
     void put_into(quire_be_plan_desc *desc) const;
 
     float soft_cap = 0.0f;
@@ -83,8 +84,8 @@ struct PlanOptions {
 };
 std::vector<float> sinks_of(const AttentionSpec &spec);
 
-// Any shape of causal and not causal attention, with and without a window; with `fit`, one of that
-// one's types, head dims and block size.
+// Any shape of causal or non-causal attention, with or without a window; with `fit`, one with its
+// types, head dims and block size.
 AttentionSpec random_spec(uint64_t seed, const quire_be_attention_query *fit = nullptr);
 
 // A row of the table of options.
@@ -118,17 +119,17 @@ struct PoolTypes {
     uint32_t k_scale_kind = 0;
     uint32_t v_scale_kind = 0;
 };
-// Gives the shape these; of a latent one V's are K's, and dims of int4 become even.
+// Sets the shape's types. In a latent shape V's are K's, and dims of int4 become even.
 void put_types(const PoolTypes &types, quire_be_attention_query *shape);
-// Any, of which one at least holds codes.
+// Random types, at least one of which holds codes.
 PoolTypes random_codes(uint64_t seed);
 
-// random_spec() with what the variant has; all else by chance.
+// random_spec() with the variant's options; everything else is random.
 AttentionSpec random_variant(Variant variant, uint64_t seed,
                              const quire_be_attention_query *fit = nullptr);
-// Makes a row's mask one that the row can have.
+// Reduces a row's mask to one that the row can have.
 void fit_mask(const AttentionSpec &spec, RowSpec *row);
-// Gives rows what they need where the spec has masks or tells of shared prefixes.
+// Completes the rows of a spec with masks or shared prefixes.
 void finish_rows(AttentionSpec *spec);
 
 }  // namespace quire::conformance

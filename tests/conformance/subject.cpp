@@ -40,7 +40,7 @@ Options &options() {
 
 std::vector<uint64_t> seeds(uint64_t first, uint32_t all, uint32_t few) {
     if (!options().is_short) return tests::window(first, all, all, 0);
-    // The same short run, but for tests that come often: of these many take part.
+    // A short run takes `few`; the lower efforts (tests/effort.hpp) take only this share of them.
     uint64_t percent = tests::chosen({.all = 100, .usual = 30, .few = 25});
     return tests::window(first, all, (few * percent + 99) / 100, options().seed);
 }

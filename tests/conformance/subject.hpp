@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// subject: the backend under test, and what a test needs around it.
+// subject: the backend under test, and the fixtures that tests need.
 //
-// The plugin is opened by its path, or by its name from the folder QUIRE_PLUGIN_PATH, and spoken to
-// through plugin/backend.h alone, so the same tests run on any backend. Nothing here looks through
-// a device address: bytes go there and come back by the backend's own copies.
+// The plugin is opened by path, or by name from the folder QUIRE_PLUGIN_PATH, and only used through
+// plugin/backend.h, so the same tests run on any backend. Nothing here dereferences a device
+// address: bytes go there and come back by the backend's own copies.
 //
-// What a test cannot go on without throws std::runtime_error; GoogleTest reports it as a failure.
+// If a test cannot go on, it throws std::runtime_error; GoogleTest reports it as a failure.
 //
 // Threads: a Rig belongs to one test thread.
 #pragma once
@@ -25,24 +25,24 @@ constexpr uint64_t kMillisecond = 1'000'000;  // ns
 constexpr uint64_t kFenceFailed = UINT64_MAX;
 
 struct Options {
-    std::string backend = "cpu";  // a name, or a path: what holds a slash
-    std::string readme;           // of the backend; empty: not looked at
+    std::string backend = "cpu";  // a name, or a path if it contains a slash
+    std::string readme;           // of the backend; empty: not checked
     bool is_short = false;        // fewer random shapes, see seeds()
     uint64_t seed = 0;            // which ones
-    bool is_huge = false;         // copy more than 4 GiB too
+    bool is_huge = false;         // also copy more than 4 GiB
     uint32_t patience_s = 60;     // longer is a hang
     bool is_fast_16bit = false;   // open devices with FAST_16BIT
 };
 Options &options();
-// The seeds of this run, of the `all` from `first` on: every one, or with --short about `few`.
+// The seeds of this run out of the `all` from `first` on: all of them, or with --short about `few`.
 std::vector<uint64_t> seeds(uint64_t first, uint32_t all, uint32_t few);
 inline uint64_t patience_ns() { return options().patience_s * uint64_t{1'000'000'000}; }
 
-// Opens the plugin. Empty, or why it cannot be had.
+// Opens the plugin. Empty, or why it cannot be opened.
 std::string load_subject();
-// The name that the file's name promises; empty where it promises none.
+// The backend name that the file's name implies; empty if it implies none.
 std::string promised_name();
-const quire_backend_api &api();  // what a shorter table leaves out is NULL
+const quire_backend_api &api();  // slots missing from a shorter table are NULL
 const quire_backend_api *table();
 quire_backend_query_fn query_function();
 quire_host_info host_info();
@@ -52,9 +52,9 @@ struct Error : quire_error {
 };
 quire_be_device_desc device_desc(uint32_t index, uint32_t threads);
 
-// Throws what the backend said unless `status` is QUIRE_OK.
+// Throws the backend's message unless `status` is QUIRE_OK.
 void must(quire_status status, const quire_error &error);
-// The call was refused as it should be, and the error says so in words.
+// Expects that the call was refused with this status, and that the error has a message.
 void expect_refused(quire_status status, const quire_error &error, quire_status expected);
 
 class Rig;
@@ -94,7 +94,7 @@ class Fence {
     quire_be_fence *handle_ = nullptr;
 };
 
-// A device with one queue, where the backend has queues, and bytes to and from it.
+// A device with one queue, if the backend has queues, and copies to and from it.
 class Rig {
  public:
     explicit Rig(uint32_t threads = 0);
@@ -106,7 +106,7 @@ class Rig {
     quire_be_device *device() const { return device_; }
     quire_be_queue *queue() const { return queue_; }
     quire_be_queue *new_queue();  // released with the rig
-    // Multiplies 16 bits: it was allowed to, and the device does.
+    // True if the device multiplies in 16 bits: it was allowed to, and it does.
     bool is_fast_16bit() const;
 
     void copy(quire_be_queue *queue, uint64_t dst, uint64_t src, uint64_t size_bytes,
@@ -115,7 +115,7 @@ class Rig {
     void signal(quire_be_queue *queue, const Fence &fence, uint64_t value);
     void wait(quire_be_queue *queue, const Fence &fence, uint64_t value);
 
-    // These return when it is done. The rig's own queue does it, but for read_through().
+    // These return when the copy is done. They use the rig's own queue, except for read_through().
     void write(uint64_t address, const void *from, uint64_t size_bytes);
     std::vector<unsigned char> read(uint64_t address, uint64_t size_bytes);
     std::vector<unsigned char> read_through(quire_be_queue *queue, uint64_t address,
@@ -129,7 +129,7 @@ class Rig {
     std::vector<quire_be_queue *> more_queues_;
 };
 
-// Device memory between two zones that nobody may write.
+// Device memory between two zones that must not be written.
 class Guarded {
  public:
     Guarded(Rig &rig, uint64_t size_bytes);
@@ -138,7 +138,7 @@ class Guarded {
     uint64_t size_bytes() const { return size_bytes_; }
     // The bytes between the zones; a test fails when a zone has changed.
     std::vector<unsigned char> read();
-    // What an unwritten byte holds.
+    // The value of an unwritten byte.
     static unsigned char unwritten(uint64_t index);
 
  private:
@@ -148,14 +148,14 @@ class Guarded {
     Memory memory_;
 };
 
-// Slots in the order in which a backend grows; each stage needs those before it. Each of the last
-// may be left out by itself: its own cases look.
+// Slots in the order in which a backend grows; each stage needs the previous ones. Any slot of the
+// last stage may be missing; the cases that need it check for themselves.
 enum class Needs { devices, memory, queues, transfers, kv_write, attention, optional };
 // The first slot of the stage, or of one before it, that is NULL; or NULL.
 const char *missing_slot(Needs needs);
 std::vector<std::string> filled_slots();
 
-// Skips, with the reason, what the backend leaves out.
+// Skips tests that need slots that the backend leaves out, and gives the reason.
 class SubjectTest : public testing::Test {
  protected:
     explicit SubjectTest(Needs needs = Needs::transfers) : needs_(needs) {}

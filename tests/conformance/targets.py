@@ -3,8 +3,8 @@
 
     targets.py QUIRE CONFORM SOURCE
 
-Those that this processor lacks are named and left out; the best one is what every other test uses.
-For 64-bit ARM the kernels are only compiled, by clang, and must have become its instructions.
+Instruction sets that this processor lacks are named and skipped; every other test uses the best
+one. For 64-bit ARM, clang only compiles the kernels, and the result must contain its instructions.
 """
 
 import os
@@ -23,7 +23,7 @@ def run(*command, **environment):
 
 
 def target_of(quire, asked):
-    """The instruction set that is used when `asked` is the most that may be."""
+    """The instruction set that is used when `asked` is the upper limit."""
     listed = run(quire, "devices", QUIRE_CPU_TARGET=asked)
     return re.search(r"host processor, (\w+),", listed.stdout).group(1)
 
@@ -45,8 +45,8 @@ def conforms(quire, suite, target):
 
 def compiles_for_arm(source):
     tile = source / "backends" / "cpu" / "kernels" / "tile.cpp"
-    # Of a compiler for this machine: its C++ headers say nothing about the processor but through
-    # glibc's, which want to be told that it has 64 bits.
+    # The headers of a compiler for this machine. The C++ headers depend on the processor only
+    # through glibc's, which need to know that it has 64 bits.
     found = run("g++", "-E", "-v", "-x", "c++", "/dev/null").stderr
     listed = re.search(r"#include <...> search starts here:\n(.*?)\nEnd", found, re.DOTALL)
     folders = [f"-isystem{line.strip()}" for line in listed.group(1).splitlines()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The threads of backends/cpu: named, and deaf to signals, so that a process's handlers run on the
+// The threads of backends/cpu are named, and block signals, so that a process's handlers run on the
 // process's own threads.
 
 #include <sched.h>
@@ -29,7 +29,7 @@ namespace {
 struct Thread {
     std::string name;
     uint64_t blocked_signals;
-    std::string cores;  // as the system writes a list: 0-3,7
+    std::string cores;  // in the kernel's list format: 0-3,7
 };
 
 std::vector<Thread> threads_named(const std::string &beginning) {
@@ -85,7 +85,7 @@ TEST_F(ThreadTest, none_is_left_behind_a_closed_device) {
         Rig rig(2);
         rig.new_queue();
     }
-    // A detached worker is off the device's hands a moment before it is gone.
+    // A detached worker has left the device a moment before its thread is gone.
     for (int i = 0; i < 1000 && !threads_named("quire-cpu").empty(); ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

@@ -75,7 +75,7 @@ Verdict judge(const std::vector<Capability> &list, const Json &offered,
         }
         verdict.findings.push_back(std::move(finding));
     }
-    // Nothing that ran is nothing shown.
+    // If nothing ran, nothing is proven.
     verdict.has_passed =
         verdict.missing.empty() && verdict.cases.failed == 0 && verdict.cases.passed != 0;
     return verdict;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// verdict: from what the cases did and what the backend offers to what can be said of the backend.
+// verdict: derives a verdict on the backend from the cases' outcomes and what the backend offers.
 //
 // A capability is
 //   yes   offered, none of its cases failed, and at least one passed
 //   skip  a `may` that is not offered, or none of whose cases could run; the reason is kept
 //   no    everything else: a case failed, or a `must` is not offered or could not be shown
-// The verdict is `passed` when no must is a no and no case failed. A run of chosen cases judges
-// those cases only: what was not run is neither yes nor no.
+// The verdict is `passed` if no must is a no and no case failed. A run of chosen cases judges only
+// those cases: what was not run is neither yes nor no.
 //
 // Threads: none; pure functions.
 #pragma once
@@ -54,7 +54,7 @@ struct Verdict {
     std::vector<std::string> missing;  // musts that are a no
 };
 
-// `offered` is describe()'s: by the capability's name, empty or why not.
+// `offered` is describe()'s: by the capability's name, empty or the reason why not.
 Verdict judge(const std::vector<Capability> &list, const Json &offered,
               const std::vector<CaseResult> &cases, bool is_partial);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// write_case: one kv_write into unwritten memory, and what it left there.
+// write_case: one kv_write into unwritten memory, and the memory afterwards.
 //
 // Threads: none.
 #pragma once
@@ -17,23 +17,23 @@ constexpr uint32_t kWrittenLayer = 1;  // of 3
 
 struct WriteSpec {
     quire_be_attention_query shape{};
-    uint32_t dtype = QUIRE_DTYPE_F32;  // of what is given
+    uint32_t dtype = QUIRE_DTYPE_F32;  // of K and V as given
     Layout layout = Layout::head_major;
     uint32_t padding = 0;  // elements between given tokens; 8 times as many bytes in the pool
     uint32_t block_count = 9;
-    std::vector<float> scales;  // static ones of the written layer: [2][kv_heads]
-    std::vector<float> amax;    // before, of all layers: [3][2][kv_heads]; empty: the pool has none
+    std::vector<float> scales;  // static scales of the written layer: [2][kv_heads]
+    std::vector<float> amax;    // initial, all layers: [3][2][kv_heads]; empty: the pool has none
     quire_be_plan *plan = nullptr;   // with a rope
     std::vector<int32_t> positions;  // [tokens]; with a plan
 };
 
-// Two KV heads, blocks of 16; nothing is attended.
+// Two KV heads, blocks of 16; no attention.
 quire_be_attention_query write_shape(const PoolTypes &types, uint32_t k_dim, uint32_t v_dim);
 
 struct Written {
     quire_be_pool pool;
     std::vector<unsigned char> bytes;
-    std::vector<float> amax;  // behind the write
+    std::vector<float> amax;  // after the write
 };
 
 // Writes tokens of these bits, dense [slots][kv_heads][dim], into kWrittenLayer.

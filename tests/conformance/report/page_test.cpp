@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page and the table: a plugin's text stays text, and a report is whole or not there.
+// The page and the table: a plugin's text stays text, and a report is complete or absent.
 
 #include "../page.hpp"
 

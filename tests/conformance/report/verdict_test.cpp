@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is concluded from what the cases did, and that the list of capabilities cannot rot.
+// The verdict that follows from the cases' outcomes, and proof that the list of
+// capabilities stays valid.
 
 #include "../verdict.hpp"
 

@@ -21,7 +21,7 @@ namespace {
 
 // Faults of attention. ----------------------------------------------------------------------------
 
-// The second block of a row is read from where its first lies, at one head dim and block size.
+// Reads a row's second block from the place of its first, at one head dim and block size.
 quire_status wrong_page(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
                         quire_error *error) {
     if (plan == nullptr || args == nullptr || args->pool == nullptr || args->block_table == 0 ||
@@ -39,7 +39,7 @@ quire_status wrong_page(quire_be_queue *queue, quire_be_plan *plan, const quire_
     return right().attention(queue, plan, &other, error);
 }
 
-// One element behind the result is cleared.
+// Clears one element after the result.
 quire_status write_beside(quire_be_queue *queue, quire_be_plan *plan,
                           const quire_be_attention *args, quire_error *error) {
     quire_status status = right().attention(queue, plan, args, error);
@@ -51,7 +51,7 @@ quire_status write_beside(quire_be_queue *queue, quire_be_plan *plan,
     return test::fill_range(right(), queue, args->out + elements * size, size, 0, error);
 }
 
-// A slot behind the end of a row has weight 0 and is read all the same: 0 * NaN is NaN.
+// A slot past the end of a row has weight 0 but is still read: 0 * NaN is NaN.
 quire_status read_poison(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
                          quire_error *error) {
     quire_status status = right().attention(queue, plan, args, error);
@@ -89,7 +89,7 @@ quire_status ignore_scale(quire_be_device *device, const quire_be_plan_desc *des
     return right().plan_create(device, &other, out, error);
 }
 
-// More rows, another order of the sums: within the bound, and not the same bits.
+// Mimics another order of the sums for more rows: within the bound, but not the same bits.
 quire_status vary_with_batch(quire_be_device *device, const quire_be_plan_desc *desc,
                              quire_be_plan **out, quire_error *error) {
     if (desc == nullptr || desc->struct_size < sizeof *desc || desc->max_rows < 2 ||
@@ -111,7 +111,7 @@ quire_status say_yes(quire_be_device *device, const quire_be_attention_query *qu
     return status;
 }
 
-// A half type gets the high bits of f32 as they are.
+// Truncates f32 to bf16 instead of rounding.
 quire_status truncate(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error) {
     bool is_bf16 = args != nullptr && args->pool != nullptr &&
                    args->pool->k_dtype == QUIRE_DTYPE_BF16 && args->dtype == QUIRE_DTYPE_F32;
@@ -127,7 +127,7 @@ quire_status truncate(quire_be_queue *queue, const quire_be_kv_write *args, quir
     return right().kv_write(queue, &other, error);
 }
 
-// Faults of the order of things. ------------------------------------------------------------------
+// Faults of ordering. -----------------------------------------------------------------------------
 
 quire_be_queue *failed_late = nullptr;
 
@@ -136,12 +136,12 @@ quire_status signal_at_once(quire_be_queue *queue, quire_be_fence *fence, uint64
     if (queue == nullptr || fence == nullptr) {
         return right().fence_signal(queue, fence, value, error);
     }
-    quire_error unheard{};  // one that would not grow is ignored
+    quire_error unheard{};  // a value that would not grow the fence is ignored
     right().fence_signal_host(fence, value, &unheard);
     return right().fence_signal(queue, fence, value, error);
 }
 
-// A queue fails where the fence had failed before the wait, and goes on where it fails later.
+// A queue fails if the fence had failed before the wait, and goes on if it fails later.
 quire_status fail_late(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
                        quire_error *error) {
     uint64_t found = 0;
@@ -158,7 +158,7 @@ quire_status signal_late(quire_be_queue *queue, quire_be_fence *fence, uint64_t 
     return right().fence_signal(queue, fence, queue == failed_late ? UINT64_MAX : value, error);
 }
 
-// Copies take a second queue, beside the fills of the first.
+// Copies use a second queue, so they run beside the fills of the first.
 std::mutex partners_mutex;
 std::map<quire_be_queue *, quire_be_queue *> partners;
 
@@ -192,7 +192,7 @@ quire_status drop_last_byte(quire_be_queue *queue, const quire_be_copy *copies, 
     return right().copy(queue, cut.data(), count, error);
 }
 
-// Faults of life and limb. ------------------------------------------------------------------------
+// Faults of lifetimes, crashes and hangs. ---------------------------------------------------------
 
 std::atomic<uint64_t> leaked{0};
 

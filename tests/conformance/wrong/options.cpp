@@ -19,7 +19,7 @@ namespace {
 
 // Faults of plans. --------------------------------------------------------------------------------
 
-// Makes the plan from a desc that `change` has spoilt.
+// Makes the plan from a desc modified by `change`.
 template <typename Change>
 quire_status spoil_plan(quire_be_device *device, const quire_be_plan_desc *desc,
                         quire_be_plan **out, quire_error *error, Change change) {
@@ -107,7 +107,7 @@ quire_status attend_cross_causal(quire_be_queue *queue, quire_be_plan *plan,
     return right().attention(queue, plan, &other, error);
 }
 
-// Small enough for the kernel of full groups.
+// True if K is small enough for the kernel of full groups.
 bool is_small_latent(uint32_t group_kind, uint32_t k_dim) {
     return group_kind == QUIRE_GROUP_LATENT && k_dim <= 256;
 }
@@ -123,7 +123,7 @@ quire_status plan_latent_tail(quire_be_device *device, const quire_be_plan_desc 
     });
 }
 
-// V is taken from the end of the row, not from its beginning.
+// Takes V from the end of the row instead of its beginning.
 quire_status attend_latent_tail(quire_be_queue *queue, quire_be_plan *plan,
                                 const quire_be_attention *args, quire_error *error) {
     if (!is_call(plan, args) || !is_small_latent(args->pool->group_kind, args->pool->k_head_dim)) {
@@ -166,7 +166,7 @@ quire_status share_a_block_more(quire_be_queue *queue, quire_be_plan *plan,
     }
     quire_be_attention other = *args;
     other.block_table = address_of(table);
-    other.shared_prefix = 0;  // what is said of it is true no more
+    other.shared_prefix = 0;  // its counts no longer hold
     return right().attention(queue, plan, &other, error);
 }
 
@@ -186,7 +186,7 @@ struct Masks {
           first(host<const int32_t>(args.mask_first)),
           words(host<const uint32_t>(args.mask)) {}
 
-    // Behind the words of this token.
+    // One past the last word of this token.
     size_t end_of(uint32_t row, int32_t token) const {
         return static_cast<size_t>(rows[token] + (lengths[row] - first[row] + 31) / 32);
     }
@@ -207,7 +207,7 @@ void for_each_masked(const quire_be_attention &args, const Masks &masks, Body bo
     }
 }
 
-// The cap makes a number of the -inf that stood for a hidden key.
+// Caps the -inf that stands for a hidden key, which makes it a number.
 quire_status cap_after_mask(quire_be_queue *queue, quire_be_plan *plan,
                             const quire_be_attention *args, quire_error *error) {
     if (!has_masks(plan, args) || (desc_of(plan).shape.flags & QUIRE_BE_ATTENTION_SOFT_CAP) == 0) {
@@ -248,7 +248,7 @@ quire_status stand_where_it_lies(quire_be_queue *queue, quire_be_plan *plan,
     return right().attention(queue, plan, &other, error);
 }
 
-// A hidden key has weight 0 and is read all the same: 0 * NaN is NaN.
+// A hidden key has weight 0 but is still read: 0 * NaN is NaN.
 quire_status weigh_hidden_keys(quire_be_queue *queue, quire_be_plan *plan,
                                const quire_be_attention *args, quire_error *error) {
     quire_status status = right().attention(queue, plan, args, error);
@@ -302,7 +302,7 @@ quire_status ignore_an_lse(quire_be_queue *queue, const quire_be_merge *args, qu
     return right().merge(queue, &other, error);
 }
 
-// A part that saw nothing has weight 0 and is read all the same.
+// A part that saw nothing has weight 0 but is still read.
 quire_status weigh_empty_parts(quire_be_queue *queue, const quire_be_merge *args,
                                quire_error *error) {
     if (!is_merge(args)) return right().merge(queue, args, error);

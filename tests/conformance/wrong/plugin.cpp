@@ -18,7 +18,7 @@ namespace {
 quire_backend_api the_right{};
 quire_backend_api the_wrong{};
 
-// Beside the build tree's backends, wherever it is called from.
+// Opens backends/cpu from QUIRE_PLUGIN_PATH, or from the working directory if that is not set.
 quire_backend_query_fn open_right() {
     const char *folder = std::getenv("QUIRE_PLUGIN_PATH");
     std::string path = std::string(folder != nullptr ? folder : ".") + "/quire_backend_cpu.so";

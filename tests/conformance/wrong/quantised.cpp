@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quantised: faults of pools of codes, and of what is measured for them.
+// quantised: faults of pools of codes and of their amax.
 
 #include <cmath>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kTokenHead = QUIRE_SCALE_TOKEN_HEAD;
 
-// Every head's codes are multiplied by what the head before it has; the first by its own.
+// Multiplies every head's codes by the scale of the previous head; the first by its own.
 quire_status scale_of_a_neighbour(quire_be_queue *queue, quire_be_plan *plan,
                                   const quire_be_attention *args, quire_error *error) {
     if (args == nullptr || args->pool == nullptr || args->pool->kv_heads != 2) {
@@ -37,25 +37,25 @@ quire_status scale_of_a_neighbour(quire_be_queue *queue, quire_be_plan *plan,
     return right().attention(queue, plan, &other, error);
 }
 
-// The codes go, and their scales stay behind.
+// Moves the codes without their scales.
 quire_status leave_scales_behind(quire_be_queue *queue, const quire_be_pool *pool,
                                  const quire_be_move *moves, uint32_t count, quire_error *error) {
     if (pool == nullptr) return right().move_tokens(queue, pool, moves, count, error);
     quire_be_pool other = *pool;
     if (other.k_scale_kind == kTokenHead) other.k_scale_kind = QUIRE_SCALE_TENSOR;
     if (other.v_scale_kind == kTokenHead) other.v_scale_kind = QUIRE_SCALE_TENSOR;
-    other.scales = pool->address;  // it is not looked at
+    other.scales = pool->address;  // not used
     return right().move_tokens(queue, &other, moves, count, error);
 }
 
-// A call whose rows may be changed before they are written.
+// True for calls whose rows may be changed before they are written.
 bool is_plain_write(const quire_be_kv_write *args) {
     return args != nullptr && args->pool != nullptr && args->dtype == QUIRE_DTYPE_F32 &&
            args->pool->group_kind == QUIRE_GROUP_FULL && args->k != 0 && args->v != 0 &&
            args->token_count != 0 && args->k_token_stride > 0 && args->v_token_stride > 0;
 }
 
-// Writes with change(row, dim, of V) applied to each row that is given.
+// Writes with change(row, dim, is_v) applied to each given row.
 template <typename Change>
 quire_status write_changed(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error,
                            Change change) {
@@ -76,7 +76,7 @@ quire_status write_changed(quire_be_queue *queue, const quire_be_kv_write *args,
     return right().kv_write(queue, &other, error);
 }
 
-// Codes are cut off towards 0 instead of rounded.
+// Truncates codes towards 0 instead of rounding.
 quire_status cut_codes(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error) {
     if (!is_plain_write(args) || args->pool->k_dtype != QUIRE_DTYPE_I8 ||
         args->pool->k_scale_kind != kTokenHead) {
@@ -93,7 +93,7 @@ quire_status cut_codes(quire_be_queue *queue, const quire_be_kv_write *args, qui
     });
 }
 
-// The first element of a pair goes to the high half of the byte.
+// Puts the first element of a pair into the high half of the byte.
 quire_status swap_halves(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error) {
     if (!is_plain_write(args)) return right().kv_write(queue, args, error);
     bool k = args->pool->k_dtype == QUIRE_DTYPE_I4, v = args->pool->v_dtype == QUIRE_DTYPE_I4;
@@ -103,7 +103,7 @@ quire_status swap_halves(quire_be_queue *queue, const quire_be_kv_write *args, q
     });
 }
 
-// The magnitudes of K as it is given: it is written once without the plan, and then right.
+// Measures K before the rope: writes once without the plan, then correctly without an amax.
 quire_status measure_before_the_rope(quire_be_queue *queue, const quire_be_kv_write *args,
                                      quire_error *error) {
     if (args == nullptr || args->pool == nullptr || args->plan == nullptr) {
@@ -118,7 +118,7 @@ quire_status measure_before_the_rope(quire_be_queue *queue, const quire_be_kv_wr
     return status < 0 ? status : right().kv_write(queue, &turned, error);
 }
 
-// Of numbers alone: a NaN that is written counts as 0.
+// Measures numbers only: a NaN that is written counts as 0.
 quire_status lose_a_nan(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error) {
     if (!is_plain_write(args) || args->pool->amax == 0) {
         return right().kv_write(queue, args, error);

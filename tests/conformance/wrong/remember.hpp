@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// remember: what a fault keeps of a call, and what it knows of a plan that a call does not say.
+// remember: copies of a call's data that a fault keeps, and the plan's desc, which a call lacks.
 //
-// Threads: any; both are behind a lock.
+// Threads: any; a lock guards each.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace quire::wrong {
 
-// What a fault had to copy to change it. Never freed: a queue may still read it.
+// Data that a fault had to copy to change it. Never freed: a queue may still read it.
 template <typename T>
 T *kept(std::vector<T> values) {
     static std::mutex mutex;
@@ -33,21 +33,21 @@ inline uint64_t address_of(const void *pointer) { return reinterpret_cast<uint64
 
 inline uint32_t bytes_of(uint32_t dtype) { return dtype == QUIRE_DTYPE_F32 ? 4 : 2; }
 
-// A copy of `count` values that a queue may read, to be changed.
+// A modifiable copy of `count` values, which a queue may read.
 template <typename T>
 T *copy_of(uint64_t address, size_t count) {
     const T *values = host<const T>(address);
     return kept(std::vector<T>(values, values + count));
 }
 
-// plan_create() of the right one, and its desc is kept.
+// plan_create() of the correct backend; keeps the desc.
 quire_status remember_plan(quire_be_device *device, const quire_be_plan_desc *desc,
                            quire_be_plan **out, quire_error *error);
-// As remember_plan(), of a plan that is made from `changed`.
+// As remember_plan(), but makes the plan from `changed`.
 quire_status remember_changed_plan(quire_be_device *device, const quire_be_plan_desc *desc,
                                    const quire_be_plan_desc *changed, quire_be_plan **out,
                                    quire_error *error);
-// The desc that was given. Pointers in it are dead.
+// The original desc. Pointers in it are dangling.
 quire_be_plan_desc desc_of(quire_be_plan *plan);
 
 }  // namespace quire::wrong

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// stages: a backend that is not finished, as "Write a backend in a day" grows one.
+// stages: an unfinished backend, at the stages of "Write a backend in a day".
 
 #include <cstdlib>
 #include <cstring>
@@ -15,7 +15,7 @@ void leave_out_attention(quire_backend_api *t) {
     t->plan_create = nullptr;
     t->plan_destroy = nullptr;
     t->attention = nullptr;
-    t->merge = nullptr;  // these two may come at any time, and are left out until the last
+    t->merge = nullptr;  // these two may be added at any time, and are left out until the last
     t->move_tokens = nullptr;
     t->native_signal = nullptr;
     t->native_wait = nullptr;
