@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Borders: what follows from times, good ones and such as a noisy machine or a broken driver gives;
-// and which words of an environment are one.
+// Borders: the border that follows from measured times, including those of a noisy machine or a
+// broken driver; and which strings in the environment are valid borders.
 
 #include "border.hpp"
 
@@ -23,7 +23,7 @@ uint64_t border(const std::vector<Timing> &timings) {
     return border_of(timings.data(), timings.size());
 }
 
-// The kernel takes as long whatever the size is, the driver a price for each copy.
+// The kernel takes the same time at any copy size; the driver has a cost per copy.
 std::vector<Timing> crossing() {
     return {{16 * kKib, 1.0, 3.7},
             {64 * kKib, 1.0, 1.4},
@@ -59,7 +59,7 @@ TEST(Border, of_a_kernel_that_is_never_slower_is_none) {
     EXPECT_EQ(border(timings), kAllByKernel) << "equal times are no reason for more calls";
 }
 
-// Somebody else used the link for a moment, and the slower way seems a little faster.
+// Another user slowed the link for a moment, so that the slower way seems a little faster.
 TEST(Border, is_not_moved_by_a_little_noise_elsewhere) {
     const std::vector<Timing> sound = {{16 * kKib, 1, 4},
                                        {32 * kKib, 1, 2.5},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bundles: whatever a batch's rows and its rounds, the teams of attend_prefill's blocks have the
-// units that attend_fragments has, each once.
+// Bundles: whatever a batch's rows and rounds, the teams of attend_prefill's blocks get the units
+// that attend_fragments gets, each exactly once.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 using Found = std::tuple<int32_t, uint32_t, uint32_t, uint32_t, uint32_t>;
 
-// As a kernel found it: 5 words of a unit for each team, count 0 where there is none.
+// The unit that a kernel found for each team, in 5 words; count 0 if the team has none.
 constexpr uint32_t kWords = 5;
 
 QUIRE_DEVICE void store_unit(const AttendCall &call, uint64_t index, const Unit &unit) {
@@ -59,7 +59,8 @@ struct Array {
     uint64_t address;
 };
 
-// A batch by chance: rows of 0 tokens, tokens of no row before and behind.
+// A random batch, with rows of 0 tokens, and tokens of no row before the first
+// row and after the last.
 struct Batch {
     explicit Batch(std::mt19937 *dice) {
         auto roll = [&](uint32_t most) { return (*dice)() % (most + 1); };

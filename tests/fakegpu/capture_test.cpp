@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What calls on a queue, and a device that is closed, do while the engine captures a stream, on the
-// emulator: they leave the capture whole, and wait for nothing that only its end would bring.
+// Calls on a queue, and closing a device, while the engine captures a stream, on the emulator: they
+// leave the capture intact, and wait for nothing that only the end of the capture would bring.
 
 #include <chrono>
 #include <future>
@@ -29,7 +29,7 @@ class Capture : public Engine {
         EXPECT_EQ(status, QUIRE_E_BUSY) << rig_->error.message;
         EXPECT_TRUE(has(rig_->error, words)) << rig_->error.message;
     }
-    // Closes the device; false where that does not come to its end by itself.
+    // Closes the device; false if closing does not finish by itself.
     bool close() {
         api().queue_release(bound_);
         bound_ = nullptr;
@@ -60,7 +60,7 @@ class Capture : public Engine {
     std::future<void> closing_;
 };
 
-// The legacy stream cannot be used until the capture of a stream ends that it waits for.
+// The legacy stream cannot be used until the capture of a stream that it waits for ends.
 TEST_P(Capture, of_another_stream_refuses_the_legacy_one_and_fails_no_fence) {
     void *another = new_stream(true);
     for (uintptr_t handle : {uintptr_t{0}, uintptr_t{1}}) {
@@ -94,8 +94,8 @@ TEST_P(Capture, that_the_driver_says_nothing_of_fails_no_fence) {
     EXPECT_EQ(rig_->sync(), QUIRE_OK);
 }
 
-// What clears a new queue's memory would run with the graph, and not before; a queue that was had
-// before may be given again, and is refused alike.
+// The work that clears a new queue's memory would run with the graph, and not before it. A queue
+// that was bound before may be reused, but is refused just the same.
 TEST_P(Capture, makes_no_queue_of_its_stream) {
     for (int i = 0; i < 2; ++i) {
         begin_capture();
@@ -122,7 +122,7 @@ TEST_P(Capture, holds_up_no_closing_device_and_stays_whole) {
     quire_be_fence *done = nullptr;
     ASSERT_EQ(api().fence_create(rig_->device, 0, &done, &rig_->error), QUIRE_OK);
     ASSERT_EQ(api().fence_signal(bound_, done, 1, &rig_->error), QUIRE_OK) << rig_->error.message;
-    // While a queue is held no memory is freed, so that closing is the first to wait.
+    // While a queue is held no memory is freed, so closing is the first call to wait.
     ASSERT_EQ(api().fence_wait(rig_->queue, rig_->fence, 1, &rig_->error), QUIRE_OK);
     free_large();
     begin_capture();
@@ -146,7 +146,7 @@ TEST_P(Capture, of_another_stream_holds_up_no_closing_device) {
     destroy_stream(another);
 }
 
-// What a captured stream was given before cannot be asked after, so nobody can say that it has run.
+// A captured stream cannot be queried, so its earlier work cannot be known to have run.
 TEST_P(Capture, ends_the_wait_for_an_idle_device_and_stays_whole) {
     ASSERT_EQ(bind(as_stream(stream_)), QUIRE_OK) << rig_->error.message;
     ASSERT_EQ(signal(bound_), QUIRE_OK) << rig_->error.message;
@@ -156,7 +156,7 @@ TEST_P(Capture, ends_the_wait_for_an_idle_device_and_stays_whole) {
     EXPECT_EQ(api().quiesce(rig_->device, kPatience, &rig_->error), QUIRE_OK);
 }
 
-// The queue failed while its stream had a wait, whose end only a query tells.
+// The queue failed while its stream had a wait; only a query tells when that wait ends.
 TEST_P(Capture, is_not_broken_by_what_looks_after_a_failed_queue) {
     ASSERT_EQ(bind(as_stream(stream_)), QUIRE_OK) << rig_->error.message;
     work_long(rig_->queue);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Events that say how much time passed between them, and the benchmarks' clock that is made of two,
-// on the emulator.
+// Events that measure the time between them, and the benchmarks' clock, which consists
+// of two, on the emulator.
 
 #include <chrono>
 #include <thread>
@@ -19,7 +19,7 @@ constexpr int kInvalidHandle = 400;
 constexpr unsigned kDisableTiming = 2;
 constexpr auto kPause = std::chrono::milliseconds(20);
 
-// An engine whose stream a test holds.
+// An engine whose stream a test can hold.
 class Clock : public Engine {
  protected:
     void SetUp() override {
@@ -46,7 +46,7 @@ class Clock : public Engine {
             of_engine<int (*)(void *, void *)>(call_of("cuEventRecord", "hipEventRecord"));
         ASSERT_EQ(record(event, stream), 0);
     }
-    // The stream goes on when the test lets it.
+    // Holds the stream until the test lets it go.
     void hold(void *stream) {
         if (is_cuda_) {
             auto wait =
@@ -111,7 +111,7 @@ TEST_P(Clock, of_a_benchmark_times_its_stream_alone) {
     auto clock = bench::DeviceClock::make(vendor().name, 0);
     ASSERT_NE(clock, nullptr);
     void *stream = reinterpret_cast<void *>(clock->stream().value);
-    // On a stream of the clock's a queue of the backend's is bound.
+    // A queue of the backend is bound to the clock's stream.
     ASSERT_EQ(bind(clock->stream()), QUIRE_OK) << rig_->error.message;
     clock->start();
     record(event_, stream);
@@ -121,7 +121,7 @@ TEST_P(Clock, of_a_benchmark_times_its_stream_alone) {
     std::this_thread::sleep_for(kPause);
     let_go();
     EXPECT_GE(clock->seconds(), 0.020);
-    // What comes before and behind is not counted.
+    // Work before start() and after stop() is not counted.
     __atomic_store_n(hold_, 0, __ATOMIC_SEQ_CST);
     hold(stream);
     clock->start();
@@ -157,7 +157,7 @@ TEST_P(Clock, of_a_benchmark_names_what_a_driver_refuses) {
         bench::DeviceClock clock(vendor().name, 0, bench::find_driver(vendor().name));
         fail(failing, 1, kOutOfMemory);
         EXPECT_THROW(clock.start(), bench::Failure);
-        EXPECT_THROW(clock.seconds(), bench::Failure);  // there are no two events
+        EXPECT_THROW(clock.seconds(), bench::Failure);  // there are not two events
     }
     fail(call_of("cuEventCreate", "hipEventCreateWithFlags"), 2, kOutOfMemory);
     EXPECT_THROW(bench::DeviceClock::make(vendor().name, 0), bench::Failure);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the backends of CUDA and HIP leave as they found it: a process that asks for no device, and
-// what a calling thread has made current.
+// The backends of CUDA and HIP leave alone a process that queries no devices, and whatever a
+// calling thread has made current.
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@ namespace quire::gpu_tests {
 
 namespace {
 
-// In a process of its own: 0, when the driver is opened by the first question for devices, and not
-// sooner.
+// Runs in a separate process: exits with 0 if the first query for devices opens the driver, and
+// nothing before does.
 [[noreturn]] void load_and_ask(const Vendor &vendor) {
     setenv(vendor.variable, vendor.driver.c_str(), 1);
     void *module = dlopen(plugin_of(vendor).c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -43,8 +43,8 @@ INSTANTIATE_TEST_SUITE_P(Vendors, Untouched, testing::Values(0, 1), name_of);
 
 }  // namespace
 
-// An engine's thread, which has made something of its own current: no context, one that is none of
-// ours, or another device of HIP's.
+// An engine's thread with something of its own current: no context, a foreign context, or
+// another of HIP's devices.
 class Current : public Driver {
  protected:
     void TearDown() override {

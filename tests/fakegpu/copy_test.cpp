@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies on the emulated drivers: by the kernel below the border and by the driver from there on,
-// by one call where it has one.
+// Copies on the emulated drivers: by the kernel below the border and by the driver from the border
+// on, in one call if the driver has one.
 
 #include <numeric>
 
@@ -16,7 +16,7 @@ constexpr uint64_t kBorder = 64 << 10;
 constexpr uint64_t kSize = 4 << 20;
 constexpr const char *kVariable = "QUIRE_GPU_DMA_BYTES";
 
-// Two memories of the host and two of the device, and copies between all of them.
+// Three host and two device memories, and copies from each to the next.
 class Memories {
  public:
     explicit Memories(Rig &rig) : rig_(rig) {
@@ -41,7 +41,7 @@ class Memories {
     Memories(const Memories &) = delete;
     Memories &operator=(const Memories &) = delete;
 
-    // From the host, to the device, within it, to the host and within the host: a call each.
+    // Host to device, device to device, device to host and host to host: one call each.
     quire_status pass(quire_be_queue *queue, const std::vector<uint64_t> &sizes) {
         constexpr uint32_t kWays[] = {QUIRE_BE_COPY_H2D, QUIRE_BE_COPY_D2D, QUIRE_BE_COPY_D2H,
                                       QUIRE_BE_COPY_H2H};
@@ -59,7 +59,7 @@ class Memories {
             << rig_.error.message;
         ASSERT_EQ(rig_.sync(), QUIRE_OK) << rig_.error.message;
     }
-    // Both of the host that were written have what was copied, and nothing else.
+    // Checks that both written host memories hold the copied bytes, and nothing else.
     void expect(const std::vector<uint64_t> &sizes) {
         std::vector<unsigned char> wanted(kSize);
         for (const quire_be_copy &copy : between(0, QUIRE_BE_COPY_H2D, sizes)) {
@@ -78,7 +78,7 @@ class Memories {
         void *host;
     };
     unsigned char *bytes(size_t i) { return static_cast<unsigned char *>(made_[i].host); }
-    // With bytes between them that are not copied.
+    // Copies with gaps between them that are not copied.
     std::vector<quire_be_copy> between(size_t i, uint32_t way, const std::vector<uint64_t> &sizes) {
         std::vector<quire_be_copy> copies;
         uint64_t at = 3;
@@ -99,7 +99,7 @@ const std::vector<uint64_t> kMixed = {1,           kBorder - 1, kBorder, 0,     
 
 }  // namespace
 
-// Devices are opened with a border that the test names.
+// Opens devices with a border that the test sets.
 class Copying : public Engine {
  protected:
     void SetUp() override {
@@ -123,7 +123,7 @@ class Copying : public Engine {
         return {now.batches - before.batches, now.copies - before.copies,
                 now.launches - before.launches};
     }
-    // Of the four calls of Memories::pass().
+    // The driver calls and launches of Memories::pass(), which makes four calls.
     Count pass(Rig &rig, quire_be_queue *queue, const std::vector<uint64_t> &sizes) {
         Memories memories(rig);
         Count before = count();
@@ -136,7 +136,8 @@ class Copying : public Engine {
 };
 
 TEST_P(Copying, lands_byte_for_byte_on_both_sides_of_the_border) {
-    // 5 of kMixed are the driver's but between memories of the host; the rest fits in one launch.
+    // The driver makes 5 copies of kMixed, except between host memories; the
+    // rest fit in one launch.
     EXPECT_EQ(pass(*rig_, rig_->queue, kMixed), (Count{3, 0, 4}));
     for (const char *border : {"0", "18446744073709551615"}) {
         setenv(kVariable, border, 1);
@@ -151,14 +152,14 @@ TEST_P(Copying, of_many_takes_few_calls_and_of_one_no_batch) {
     setenv(kVariable, "0", 1);
     Rig rig(api());
     ASSERT_EQ(rig.open(), QUIRE_OK) << rig.error.message;
-    // 512 to a batch.
+    // 512 per batch.
     EXPECT_EQ(pass(rig, rig.queue, std::vector<uint64_t>(1030, 33)), (Count{9, 0, 1}));
     EXPECT_EQ(pass(rig, rig.queue, {77}), (Count{0, 3, 1}));
     EXPECT_EQ(pass(rig, rig.queue, std::vector<uint64_t>(513, 33)), (Count{3, 3, 1}));
 }
 
-// A quarter of what the queue has room for, four times; then more than that, by arguments of 160
-// each; then again, for what has run has left its room.
+// First a quarter of the queue's room in each of four calls; then more than its room, 160 copies
+// per launch as arguments; then again, because finished work has freed its room.
 TEST_P(Copying, of_many_blocks_takes_one_launch) {
     setenv(kVariable, "18446744073709551615", 1);
     Rig rig(api());
@@ -166,7 +167,7 @@ TEST_P(Copying, of_many_blocks_takes_one_launch) {
     const std::vector<uint64_t> quarter(8'000, 20), most(20'000, 20), odd(7'001, 20);
     EXPECT_EQ(pass(rig, rig.queue, quarter), (Count{0, 0, 4}));
     EXPECT_EQ(pass(rig, rig.queue, most), (Count{0, 0, 1 + 3 * 125}));
-    // Many calls without a fence between them use no more room than their pieces.
+    // Many calls without a fence between them take only the room of their pieces.
     {
         Memories memories(rig);
         const std::vector<uint64_t> few(161, 20);
@@ -196,7 +197,7 @@ TEST_P(Copying, of_many_blocks_needs_no_room) {
         memories.await(rig.queue);
         memories.expect(quarter);
     }
-    // Held commands have their pieces themselves.
+    // Held commands store their own pieces.
     Memories memories(rig);
     quire_be_fence *go = nullptr;
     ASSERT_EQ(api().fence_create(rig.device, 0, &go, &rig.error), QUIRE_OK);
@@ -210,7 +211,7 @@ TEST_P(Copying, of_many_blocks_needs_no_room) {
     api().fence_destroy(go);
 }
 
-// A driver may have a call that it refuses, as where a machine passes its GPU on.
+// A driver may refuse a call that it has, for example on a machine that passes its GPU through.
 TEST_P(Copying, goes_one_by_one_where_the_driver_takes_no_batch) {
     constexpr int kNotSupported = 801;
     Memories memories(*rig_);
@@ -245,7 +246,7 @@ TEST_P(Copying, that_loses_the_device_is_not_tried_again) {
     EXPECT_EQ(memories.pass(rig_->queue, kMixed), QUIRE_E_DEVICE_LOST);
 }
 
-// Neither vendor's batches are for the legacy stream; each thread's own is one as others are.
+// Neither vendor takes batches on the legacy stream; each thread's own stream is like any other.
 TEST_P(Copying, on_the_legacy_stream_takes_no_batch) {
     for (uintptr_t handle : {uintptr_t{0}, uintptr_t{1}, uintptr_t{2}}) {
         ASSERT_EQ(bind(as_stream(reinterpret_cast<void *>(handle))), QUIRE_OK);

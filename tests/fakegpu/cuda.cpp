@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cuda: the machine as libcuda.so.1 shows it. As with the real one, functions are had through
-// cuGetProcAddress, and their numbers and types are those of cuda.h.
+// cuda: the machine as libcuda.so.1 presents it. As with the real one, functions are obtained
+// through cuGetProcAddress, and their numbers and types are those of cuda.h.
 
 #include <climits>
 #include <cstdio>
@@ -16,11 +16,12 @@ namespace {
 
 thread_local std::vector<Context *> pushed;
 
-// What code may declare anywhere, and what compute capability 8.6 lets a block ask for.
+// Shared memory that code may declare on any GPU, and that compute capability
+// 8.6 lets a block request.
 constexpr size_t kDeclaredShared = 48 << 10, kMostShared = 99 << 10;
 constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
-// A CUdevice is no index.
+// A CUdevice is not an index.
 constexpr int kFirstDevice = 16;
 
 int init(unsigned) {
@@ -186,7 +187,7 @@ int memset_async(uint64_t address, unsigned char byte, size_t size_bytes, Stream
 int memcpy_async(uint64_t dst, uint64_t src, size_t size_bytes, Stream *stream) {
     return counted("cuMemcpyAsync", [=] { return stream_copy(stream, dst, src, size_bytes); });
 }
-// CUmemcpyAttributes: in which order sources are read, and two hints of two words each.
+// CUmemcpyAttributes: the order in which sources are read, and two hints of two words each.
 struct CopyAttributes {
     int order;
     int hints[4];
@@ -236,7 +237,7 @@ int get_error_string(int result, const char **text) {
 struct Entry {
     const char *name;
     void *function;
-    int since = 2000;  // the version of the interface, as cuGetProcAddress is asked for one
+    int since = 2000;  // the interface version, as passed to cuGetProcAddress
     int until = INT_MAX;
 };
 template <typename Function>
@@ -286,7 +287,7 @@ const Entry kEntries[] = {
     {"cuStreamWaitValue64", plain(wait_value)},
     {"cuMemsetD8Async", plain(memset_async)},
     {"cuMemcpyAsync", plain(memcpy_async)},
-    // What has other arguments in the interface of CUDA 13 is not here.
+    // The version of this function in CUDA 13 has other arguments and is not here.
     {"cuMemcpyBatchAsync", plain(memcpy_batch), 12080, 12999},
     {"cuModuleLoadData", plain(load_module)},
     {"cuModuleUnload", plain(unload_module)},
@@ -300,7 +301,7 @@ const Entry kEntries[] = {
 
 }  // namespace fakegpu
 
-// The second version, of CUDA 12: the last argument says why there is none of the name.
+// The second version, of CUDA 12: the last argument tells why a name has no function.
 extern "C" FAKEGPU_EXPORT int cuGetProcAddress_v2(const char *name, void **function, int version,
                                                   uint64_t, int *found) {
     for (const fakegpu::Entry &entry : fakegpu::kEntries) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// driver_rig: the backends of CUDA and HIP on the emulator, whose drivers tests steer by what
-// machine.hpp exports; and a device with all that a small step needs.
+// driver_rig: the backends of CUDA and HIP on the emulator, whose drivers tests control through the
+// exports of machine.hpp; and a device with everything that a small step needs.
 //
 // Environment
-//   QUIRE_PLUGIN_PATH   folders, the plugins are in one of them
-//   QUIRE_TEST_DRIVER   "real": no emulator but the driver that the backend finds, for those tests
-//                       that steer none (./dev gpu)
+//   QUIRE_PLUGIN_PATH   folders, one of which holds the plugins
+//   QUIRE_TEST_DRIVER   "real": use the driver that the backend finds instead of the emulator, for
+//                       tests that control no driver (./dev gpu)
 #pragma once
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ struct Vendor {
     const char *name;  // of the backend
     const char *variable;
     std::string driver;
-    const char *driver_stem;  // what the file of any version begins with
+    const char *driver_stem;  // the beginning of the file's name in any version
     const char *count_devices;
     const char *launch;
     const char *fill;
@@ -73,7 +73,7 @@ inline const Vendor kVendors[] = {
       "hipStreamWaitValue64"}},
 };
 
-// Memory of one layer and one KV head, blocks one behind another, and what attends to it.
+// Memory of one layer and one KV head, in consecutive blocks, with its pool and plan.
 struct Paged {
     uint64_t address;
     uint64_t size_bytes;
@@ -125,7 +125,7 @@ inline bool has(const quire_error &error, const char *words) {
     return std::strstr(error.message, words) != nullptr;
 }
 
-// As a build made here or elsewhere has it; "": the environment names none.
+// The path of the plugin in this build or another; "" if no folder in the environment has it.
 inline std::string plugin_of(const Vendor &vendor) {
     const char *folders = std::getenv("QUIRE_PLUGIN_PATH");
     std::istringstream list(folders != nullptr ? folders : "");
@@ -136,7 +136,7 @@ inline std::string plugin_of(const Vendor &vendor) {
     return "";
 }
 
-// Of the driver that is mapped; "": none is.
+// The path of the mapped driver; "" if none is mapped.
 inline std::string path_of_driver(const Vendor &vendor) {
     return bench::path_of_opened(vendor.driver_stem);
 }
@@ -172,7 +172,7 @@ class Driver : public testing::TestWithParam<size_t> {
     void TearDown() override {
         if (is_steered_) {
             fail(nullptr, 0, 0);
-            break_device(0);  // HIP's driver stays broken otherwise, as a real one does
+            break_device(0);  // otherwise HIP's driver stays broken, as a real one does
         }
         EXPECT_EQ(live_objects(), 0u);
     }
@@ -184,7 +184,7 @@ class Driver : public testing::TestWithParam<size_t> {
     Function symbol(const char *name) const {
         return reinterpret_cast<Function>(dlsym(library_, name));
     }
-    // What an engine calls itself.
+    // A function that the engine itself calls.
     template <typename Function>
     Function of_engine(const char *name) const {
         void *function = nullptr;
@@ -217,7 +217,7 @@ class Driver : public testing::TestWithParam<size_t> {
     bool is_steered_ = true;  // the driver is the emulator's
 };
 
-// A device, and all that a small step of one layer needs: two tokens of a sequence of two.
+// A device, and everything that a small step of one layer needs: two tokens of a sequence of two.
 struct Rig {
     static constexpr uint32_t kDim = 64;
     static constexpr uint64_t kBytes = 1 << 16;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the backends of CUDA and HIP ask of their drivers, and what they leave behind where a driver
-// refuses a call or loses the device. Drivers are the emulator's, steered by machine.hpp.
+// The calls of the backends of CUDA and HIP to their drivers, and what remains after a
+// driver refuses a call or loses the device. The drivers are the emulator's,
+// controlled through machine.hpp.
 
 #include "driver_rig.hpp"
 
@@ -39,7 +40,7 @@ TEST_P(Driver, without_a_device_says_so) {
     EXPECT_TRUE(has(error, "there are 0: the driver has none")) << error.message;
 }
 
-// Another queue and another fence of the device work.
+// Another queue and another fence of the device still work.
 void expect_sound(Rig &rig) {
     quire_be_queue *queue = nullptr;
     quire_be_fence *fence = nullptr;
@@ -100,7 +101,7 @@ TEST_P(Driver, sticky_error_is_a_lost_device_and_no_crash) {
             api().mem_alloc(rig.device, 64, QUIRE_BE_MEMORY_DEVICE, &address, &host, &rig.error),
             QUIRE_E_DEVICE_LOST);
         EXPECT_EQ(api().quiesce(rig.device, kPatience, &rig.error), QUIRE_E_DEVICE_LOST);
-        // Who waits for the end of what was enqueued learns that it failed.
+        // Waiting for the end of enqueued work reports that it failed.
         EXPECT_EQ(api().fence_signal(rig.queue, rig.fence, 100, &rig.error), QUIRE_OK);
         EXPECT_EQ(api().fence_wait_host(rig.fence, 100, kPatience, &rig.error),
                   QUIRE_E_DEVICE_LOST);

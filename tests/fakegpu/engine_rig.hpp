@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// engine_rig: an engine with a stream and an event of its own beside the plugin, on the emulator.
+// engine_rig: an engine with its own stream and event beside the plugin, on the emulator.
 #pragma once
 
 #include "driver_rig.hpp"
@@ -85,7 +85,7 @@ class Engine : public Driver {
             call_of("cuStreamBeginCapture", "hipStreamBeginCapture"));
         ASSERT_EQ(begin(stream, 0), 0);
     }
-    // 0: what was captured is the test's graph.
+    // 0 on success: the captured graph is then the test's.
     int end_capture() { return end_capture(stream_); }
     int end_capture(void *stream) {
         void *captured = nullptr;
@@ -117,7 +117,7 @@ class Engine : public Driver {
     bool is_cuda_ = false;
     void *stream_ = nullptr;
     void *event_ = nullptr;
-    void *graph_ = nullptr;  // what was captured last
+    void *graph_ = nullptr;  // the last captured graph
     quire_be_queue *bound_ = nullptr;
 };
 

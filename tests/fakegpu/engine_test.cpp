@@ -50,7 +50,7 @@ TEST_P(Engine, stream_stays_the_engines) {
     uint64_t address = rig_->address;
     EXPECT_NE(address, 0u);
     rig_.reset();
-    // Two of ours: the queue's and the service's.
+    // Two are the library's: the queue's and the service's.
     EXPECT_EQ(calls(is_cuda_ ? "cuStreamDestroy" : "hipStreamDestroy"), destroyed + 2);
     rig_.emplace(api());
     ASSERT_EQ(rig_->open(), QUIRE_OK);
@@ -111,7 +111,7 @@ TEST_P(Engine, handles_that_are_none_are_refused) {
     EXPECT_EQ(rig_->sync(), QUIRE_OK);
 }
 
-// A stream is of a context on CUDA, of a device on HIP.
+// A stream belongs to a context in CUDA, and to a device in HIP.
 TEST_P(Engine, stream_of_another_context_or_device_is_refused) {
     if (!is_cuda_) {
         auto put_streams_on = of_engine<void (*)(int)>("fakegpu_put_streams_on");
@@ -130,7 +130,7 @@ TEST_P(Engine, stream_of_another_context_or_device_is_refused) {
     make_current(nullptr);
 }
 
-// Stream 2 is another one in each thread, and a queue has one place and one scratch memory.
+// Stream 2 is a different one in each thread, and a queue has one place and one scratch memory.
 TEST_P(Engine, own_stream_of_a_thread_has_queues_of_that_thread_alone) {
     quire_native own = as_stream(reinterpret_cast<void *>(uintptr_t{2}));
     quire_be_queue *of_other = nullptr;
@@ -159,7 +159,7 @@ TEST_P(Engine, own_stream_of_a_thread_has_queues_of_that_thread_alone) {
     EXPECT_EQ(api().fence_wait_host(rig_->fence, 3, kPatience, &rig_->error), QUIRE_OK);
 }
 
-// Which stream that is another thread cannot name, so it cannot ask either.
+// Another thread cannot name that stream, so it cannot query it either.
 TEST_P(Engine, own_stream_of_a_thread_is_waited_for_by_another_that_closes) {
     constexpr uint64_t kLarge = 256 << 20;
     uint64_t large = 0;
@@ -173,7 +173,7 @@ TEST_P(Engine, own_stream_of_a_thread_is_waited_for_by_another_that_closes) {
     ASSERT_EQ(api().fence_create(rig_->device, 0, &done, &rig_->error), QUIRE_OK);
     ASSERT_EQ(test::fill_range(api(), bound_, large, kLarge, 9, &rig_->error), QUIRE_OK);
     ASSERT_EQ(api().fence_signal(bound_, done, 1, &rig_->error), QUIRE_OK);
-    // While a queue is held no memory is freed, so that closing is the first to wait.
+    // While a queue is held no memory is freed, so closing is the first call to wait.
     ASSERT_EQ(api().fence_wait(rig_->queue, rig_->fence, 1, &rig_->error), QUIRE_OK);
     api().mem_free(rig_->device, large, kLarge, QUIRE_BE_MEMORY_DEVICE);
     api().queue_release(bound_);
@@ -186,7 +186,7 @@ TEST_P(Engine, own_stream_of_a_thread_is_waited_for_by_another_that_closes) {
     api().fence_destroy(done);
 }
 
-// HIP says of it what CUDA says of a context that is lost.
+// HIP returns for such a stream what CUDA returns for a lost context.
 TEST_P(Engine, stream_that_is_gone_is_refused_and_the_device_lives) {
     void *gone = new_stream();
     ASSERT_EQ(bind(as_stream(gone)), QUIRE_OK) << rig_->error.message;
@@ -202,7 +202,7 @@ TEST_P(Engine, stream_that_is_gone_is_refused_and_the_device_lives) {
     EXPECT_EQ(rig_->sync(), QUIRE_OK) << rig_->error.message;
 }
 
-// Before ROCm 6.3 HIP takes a 1 for an address.
+// Before ROCm 6.3, HIP treats handle 1 as an address.
 TEST_P(Engine, legacy_stream_of_hip_is_had_where_the_driver_knows_it) {
     if (is_cuda_) return;  // CUDA always did
     auto say_version = of_engine<void (*)(int)>("fakegpu_say_version");

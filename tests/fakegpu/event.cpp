@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Events of the machine: places in streams, and when they were passed.
+// Events of the machine: places in streams, and the times when they were passed.
 
 #include <atomic>
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace fakegpu {
 
-// Streams still have it when the event is destroyed before they come there, which is allowed.
+// Shared with streams, because an event may be destroyed before they reach it.
 struct Passing {
     std::atomic<uint64_t> recorded{0};
     std::atomic<uint64_t> passed{0};

@@ -11,9 +11,9 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-// Saves what a called function must keep, and its stack, in *save; goes on on the other stack.
+// Saves the callee-saved registers and the stack pointer in *save; continues on the other stack.
 extern "C" void fakegpu_switch(void **save, void *to);
-// Where a new fiber begins: calls what prepare() left in registers.
+// The first code of a new fiber: calls what prepare() left in registers.
 extern "C" void fakegpu_begin();
 
 #if defined(__x86_64__)
@@ -117,7 +117,7 @@ void Stacks::reserve(uint32_t count) {
 
 void Fiber::prepare(unsigned char *stack_top, void (*body)(void *), void *argument) {
 #if defined(__SANITIZE_ADDRESS__)
-    // A fiber before it may have been left for good, its frames still marked.
+    // An earlier fiber may have been abandoned, with its frames still marked.
     __asan_unpoison_memory_region(stack_top - Stacks::kStackBytes, Stacks::kStackBytes);
 #endif
     auto **at = reinterpret_cast<void **>(stack_top);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fiber: a function with a stack of its own, run until it gives way.
+// fiber: a function with its own stack, which runs until it yields.
 //
 // Why not ucontext: it saves the signal mask by a system call at each switch, and a barrier of 64
 // threads is 128 switches.
@@ -13,7 +13,7 @@
 
 namespace fakegpu {
 
-// The stacks of a block's threads, with a page behind each that nobody may touch.
+// The stacks of a block's threads, each with an inaccessible guard page below it.
 class Stacks {
  public:
     static constexpr size_t kStackBytes = 64 << 10;
@@ -23,9 +23,9 @@ class Stacks {
     Stacks &operator=(const Stacks &) = delete;
     ~Stacks();
 
-    // At least so many; those handed out before are gone.
+    // Makes at least `count` stacks; those handed out before are gone.
     void reserve(uint32_t count);
-    // One past its last byte.
+    // One past the stack's last byte.
     unsigned char *top(uint32_t index) const { return memory_ + (index + 1) * kSpan; }
 
  private:
@@ -38,7 +38,7 @@ class Stacks {
 
 class Fiber {
  public:
-    // `body(argument)` begins at the first resume(); it must end by give_way() for good.
+    // `body(argument)` begins at the first resume(); it must end in give_way() and never return.
     void prepare(unsigned char *stack_top, void (*body)(void *), void *argument);
     void resume();
     // REQUIRES: called inside the fiber.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fills on the emulated drivers: of one range by the driver, of any number by one launch.
+// Fills on the emulated drivers: one range by the driver, any number of ranges by one launch.
 
 #include <algorithm>
 #include <cstring>
@@ -19,7 +19,7 @@ class Fills : public Engine {
         bool operator==(const Count &) const = default;
     };
     Count count() const { return {calls(vendor().fill), calls(vendor().launch)}; }
-    // So many ranges, enqueued.
+    // Enqueues this many ranges.
     quire_status fill(uint64_t range_count) {
         std::vector<quire_be_range> ranges(range_count);
         for (uint64_t i = 0; i < range_count; ++i) {
@@ -34,7 +34,7 @@ class Fills : public Engine {
         Count now = count();
         return {now.fills - before.fills, now.launches - before.launches};
     }
-    // That what is enqueued sets these bytes and no others; they are zeros again.
+    // Checks that the enqueued work sets these bytes and no others, then zeroes them again.
     void expect(uint64_t range_count) {
         std::vector<unsigned char> wanted(Rig::kBytes), zeros(Rig::kBytes);
         for (uint64_t i = 0; i < range_count; ++i) {
@@ -63,7 +63,7 @@ TEST_P(Fills, of_one_range_is_the_drivers_and_of_many_takes_one_launch) {
     }
 }
 
-// More than the arguments and the ring have room for, in pieces of a copy's size.
+// More than fits into the arguments and the ring, in pieces of a copy's size.
 TEST_P(Fills, of_large_ranges_takes_one_launch) {
     constexpr uint64_t kLarge = uint64_t{300} << 20;
     uint64_t at = 0;

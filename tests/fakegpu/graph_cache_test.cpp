@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An engine that decodes by a graph of its own, through the C ABI, on the emulator: what it gets is
-// what one gets that enqueues each step's calls, from the plain kernel and from those that multiply
-// matrices.
+// An engine that decodes with its own graph, through the C ABI, on the emulator: its results are
+// those of an engine that enqueues each step's calls, for the plain kernel and for kernels that
+// multiply matrices.
 
 #include <cmath>
 #include <cstring>
@@ -21,17 +21,17 @@ using test::CpuCache;
 using test::described;
 
 constexpr uint32_t kWidth = 64;
-constexpr uint32_t kMostTokens = 560;  // of a step
+constexpr uint32_t kMostTokens = 560;  // per step
 constexpr uint64_t kPart = uint64_t{kMostTokens} * kWidth;
 
-// What a pool holds, and what it is given and q and out are.
+// The types of the pool, its scales, and the given K and V, q and out.
 struct Types {
     const char *name;
     uint32_t pool;
     uint32_t scale;
     uint32_t given;
-    const char *kernel;     // of decoding
-    const char *of_prompt;  // of 64 tokens
+    const char *kernel;     // for decoding
+    const char *of_prompt;  // for 64 tokens
 };
 constexpr Types kF32Types = {"f32",           QUIRE_DTYPE_F32, QUIRE_SCALE_NONE,
                              QUIRE_DTYPE_F32, "quire_attend",  "quire_attend"};
@@ -43,7 +43,7 @@ constexpr Types kAllTypes[] = {
      "quire_attend_fragments", "quire_attend_prefill"},
 };
 
-// Two sequences of a cache on the vendor's device. Activations are of pinned memory: K, V, q, out.
+// Two sequences of a cache on the vendor's device. Activations are in pinned memory: K, V, q, out.
 class Decoder {
  public:
     Decoder(const char *backend, const quire_native *stream, const Types &types = kF32Types)
@@ -72,7 +72,8 @@ class Decoder {
     Decoder(const Decoder &) = delete;
     Decoder &operator=(const Decoder &) = delete;
 
-    // `count` new tokens of each of `seqs`, whose calls `enqueue` enqueues: what attention gave.
+    // Runs `count` new tokens of each of `seqs` with the calls that `enqueue` enqueues; returns the
+    // output of attention.
     template <typename Enqueue>
     std::vector<unsigned char> step(const std::vector<uint32_t> &seqs, uint32_t count,
                                     Enqueue enqueue) {
@@ -115,9 +116,9 @@ class Decoder {
         must(cache_.api.attend(batch, &attend, queue_, &cache_.error));
     }
 
-    // What the end of the next steps is.
+    // Sets the expected status of the next steps.
     void expect(quire_status status) { wanted_ = status; }
-    // What anything on the queue says now.
+    // The error that a call on the queue returns now; "" if there is none.
     std::string refusal() {
         auto copied = cache_.api.memory_copy(queue_, memory_, 0, memory_, kPart, 4, &cache_.error);
         return copied < 0 ? cache_.error.message : "";
@@ -200,7 +201,7 @@ class Decoder {
 
 class GraphCache : public Engine {
  protected:
-    // Where the driver is the emulator's, which can be asked.
+    // Only checked on the emulator, whose launches can be counted.
     void expect_launched(const char *kernel, uint64_t before) {
         if (!is_steered()) return;
         EXPECT_GT(launches(kernel), before) << kernel;
@@ -227,7 +228,7 @@ void GraphCache::decode(const Types &types) {
     auto replayed = [&](quire_batch *) { launch(); };
     auto on_graph_queue = [&](quire_batch *batch) { by_graph.run(batch); };
     auto called = [&](quire_batch *batch) { by_calls.run(batch); };
-    // Behind a short prompt the graph is captured; contexts then grow past a chunk of places.
+    // The graph is captured after a short prompt; contexts then grow past a chunk of places.
     EXPECT_EQ(by_graph.step({0}, 5, on_graph_queue), by_calls.step({0}, 5, called));
     EXPECT_EQ(by_graph.step({0, 1}, 1, captured), by_calls.step({0, 1}, 1, called));
     for (int i = 0; i < 20; ++i) {
@@ -243,7 +244,7 @@ void GraphCache::decode(const Types &types) {
     destroy_graph();
 }
 
-// A graph of a prompt's 64 tokens, launched for the next ones, and for fewer.
+// A graph of 64 tokens of a prompt, launched for the next ones, and for fewer.
 void GraphCache::read_prompts(const Types &types) {
     quire_native stream = as_stream(stream_);
     Decoder by_graph(vendor().name, &stream, types);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls that an engine captures into a graph of its own, on the emulator: they run at each launch,
-// on what tables and lengths say then.
+// Calls that an engine captures into its own graph, on the emulator: they run at each launch, with
+// the tables and lengths of that moment.
 
 #include <cmath>
 
@@ -21,7 +21,7 @@ constexpr uint32_t kRows = 2;
 constexpr uint64_t kHalfBytes = uint64_t{kBlockTokens} * kDim * 4;
 constexpr uint64_t kBlockBytes = 2 * kHalfBytes;
 constexpr uint64_t kPoolBytes = (kRows * kTableBlocks + 1) * kBlockBytes;
-constexpr uint64_t kK = kPoolBytes;  // of the new tokens, V behind
+constexpr uint64_t kK = kPoolBytes;  // of the new tokens; V follows
 constexpr uint64_t kV = kK + kRows * kDim * 4;
 constexpr uint64_t kQ = kV + kRows * kDim * 4;
 constexpr uint64_t kSlots = kQ + kRows * kHeads * kDim * 4;
@@ -67,7 +67,8 @@ class Graph : public Engine {
     void put_float(uint64_t at, float value) { std::memcpy(host_ + at, &value, 4); }
     void put_int(uint64_t at, uint32_t value) { std::memcpy(host_ + at, &value, 4); }
 
-    // Rows of these lengths, the new tokens' K, V and q made from `seed`; of length 0: padding.
+    // Rows of these lengths, with K, V and q of the new tokens made from
+    // `seed`; length 0 is padding.
     void set_step(uint32_t first_length, uint32_t second_length, float seed) {
         for (uint64_t at = kK; at < kSlots; at += 4) {
             put_float(at, std::cos(seed + static_cast<float>(at)));
@@ -232,7 +233,7 @@ TEST_P(Graph, what_cannot_run_again_is_refused_and_breaks_nothing) {
     EXPECT_EQ(sync(bound_), QUIRE_OK) << rig_->error.message;
 }
 
-// The engine asks how far its stream is, which breaks what it captures.
+// The engine queries its stream, which breaks the capture.
 TEST_P(Graph, capture_that_broke_leaves_the_queue_serving) {
     set_step(3, 5, 0.5f);
     begin_capture();
@@ -265,7 +266,8 @@ TEST_P(Graph, fault_of_a_replay_is_told_by_later_calls) {
     rig_->value = 0;
 }
 
-// A call that captures asks the driver for no more than one that runs, but whether it does.
+// While capturing, a call makes the same driver calls as one that runs, plus
+// the query for a capture.
 TEST_P(Graph, capture_neither_waits_nor_allocates) {
     set_step(3, 5, 0.5f);
     ASSERT_EQ(run(bound_, 5), QUIRE_OK);
@@ -282,7 +284,7 @@ TEST_P(Graph, capture_neither_waits_nor_allocates) {
     ASSERT_EQ(end_capture(), 0);
 }
 
-// The emulator's driver refuses what a real one does not look at.
+// The emulator's driver refuses misuse that a real one does not check.
 TEST_P(Graph, is_not_what_is_launched_of_it) {
     constexpr int kInvalidValue = 1;
     auto of = [&](const char *of_cuda, const char *of_hip) {

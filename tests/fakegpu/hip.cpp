@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hip: the machine as libamdhip64.so.6 shows it. Warps are of 64 lanes, or of as many as the
-// environment's FAKEGPU_WARP_WIDTH says.
+// hip: the machine as libamdhip64.so.6 presents it. Warps have 64 lanes, or the number in the
+// environment variable FAKEGPU_WARP_WIDTH.
 
 #include <atomic>
 #include <cstdio>
@@ -15,9 +15,9 @@ namespace {
 
 constexpr int kWaitValueGte = 0;
 constexpr size_t kMostShared = 64 << 10;  // the LDS of a compute unit
-constexpr int kContextIsDestroyed = 709;  // what HIP says of a stream that it does not know
+constexpr int kContextIsDestroyed = 709;  // HIP's error for an unknown stream
 
-// The device is current in every thread from the start, and its context is never given back.
+// The device is current in every thread from the start, and its context is never released.
 Context *device_context() {
     static Context *context = [] {
         Context *made = nullptr;
@@ -30,7 +30,7 @@ Context *device_context() {
 std::atomic<int> device_of_streams{0};
 std::atomic<int> runtime_version{60'400'000};
 
-// What the last call that failed in this thread said, until somebody asks.
+// The error of the last failed call in this thread, until it is read.
 thread_local int last_error = 0;
 
 int noted(int result) {
@@ -38,7 +38,7 @@ int noted(int result) {
     return result;
 }
 
-// The machine is device 0; of those beside it there is nothing but their numbers.
+// The machine is device 0; other devices exist only as numbers.
 std::atomic<int> devices_beside{0};
 thread_local int current_device = 0;
 
@@ -223,7 +223,7 @@ FAKEGPU_EXPORT int hipMemcpyAsync(void *dst, const void *src, size_t size_bytes,
         return stream_copy(stream, address_of(dst), address_of(src), size_bytes);
     });
 }
-// As versions before ROCm 7.13, which take no attributes.
+// As in versions before ROCm 7.13, which take no attributes.
 FAKEGPU_EXPORT int hipMemcpyBatchAsync(void **dsts, void **srcs, size_t *sizes_bytes, size_t count,
                                        void *, size_t *, size_t attribute_count, size_t *,
                                        Stream *stream) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of a driver's errors end a device, and which end a call alone.
+// Which of a driver's errors lose the device, and which fail only one call.
 
 #include "driver_rig.hpp"
 
@@ -8,7 +8,7 @@ namespace quire::gpu_tests {
 
 class Lost : public Driver {};
 
-// What a device that is gone says to whatever it is asked.
+// The errors that a lost device returns for every call.
 TEST_P(Lost, device_ends_every_wait) {
     constexpr int kGone[] = {46, 201, 214, 220, 719, 999, 12345};
     for (int code : kGone) {
@@ -27,7 +27,7 @@ TEST_P(Lost, device_ends_every_wait) {
     }
 }
 
-// As at the end of a process, where the driver is gone before the engine's objects go: 4 is CUDA's
+// As at the end of a process, when the driver is gone before the engine's objects are: 4 is CUDA's
 // "driver shutting down".
 TEST_P(Lost, objects_go_though_the_driver_is_gone) {
     for (int code : {4, 719, 999}) {
@@ -47,7 +47,7 @@ TEST_P(Lost, objects_go_though_the_driver_is_gone) {
     }
 }
 
-// 704 and its like: what was asked for makes no sense, and the context is as good as before.
+// 704 and similar errors: the request was invalid, but the context still works.
 TEST_P(Lost, device_is_not_by_an_error_of_one_call) {
     Rig rig(api());
     ASSERT_EQ(rig.open(), QUIRE_OK) << rig.error.message;

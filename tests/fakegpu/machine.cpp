@@ -33,27 +33,27 @@ struct Module {
     uint32_t reserved = 0;
 };
 
-// A hardware queue: what its streams enqueue runs in the order of the calls.
+// A hardware queue: work that its streams enqueue runs in the order of the calls.
 struct Lane {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::pair<Stream *, std::function<int()>>> work;
-    uint64_t unfinished = 0;  // of `work`, and what runs
+    uint64_t unfinished = 0;  // in `work` or running
 };
 
 struct Graph {
     std::vector<std::function<int()>> work;
     bool is_broken = false;
-    bool is_launchable = false;  // made of a captured one
+    bool is_launchable = false;  // instantiated from a captured one
 };
 
 struct Stream {
     Lane *lane = nullptr;
     Context *context = nullptr;
-    uint64_t unfinished = 0;  // as the rest under the lane's mutex
+    uint64_t unfinished = 0;  // like the rest, guarded by the lane's mutex
     bool is_destroyed = false;
     bool is_blocking = false;
-    std::unique_ptr<Graph> captured;  // what is being captured
+    std::unique_ptr<Graph> captured;  // the graph being captured
 };
 
 namespace {
@@ -61,7 +61,7 @@ namespace {
 constexpr uint32_t kLanes = 4;  // as HIP has for each device
 constexpr int kCaptureRelaxed = 2;
 
-// Never destroyed: streams may still run when the process ends.
+// Never destroyed: streams may still be running when the process ends.
 struct Machine {
     std::mutex mutex;
     Context primary;
@@ -76,7 +76,7 @@ struct Machine {
     std::atomic<int> sticky{0};
     std::atomic<bool> is_capturing{false};
     std::atomic<bool> is_capture_broken{false};
-    Lane *lanes[kLanes + 1] = {};  // the last is of urgent streams
+    Lane *lanes[kLanes + 1] = {};  // the last is for urgent streams
     uint32_t made_streams = 0;
     std::atomic<uint64_t> live{0};
     uint32_t warp_width = 32;
@@ -100,7 +100,7 @@ void lane_main(Lane *lane) {
         auto [stream, next] = std::move(lane->work.front());
         lane->work.pop_front();
         lock.unlock();
-        // After an error nothing of the context runs.
+        // After an error, no work of the context runs.
         int result = machine().sticky.load() == 0 ? next() : 0;
         next = nullptr;
         int none = 0;
@@ -131,7 +131,7 @@ Stream *make_stream(uint32_t lane) {
 
 bool is_legacy(Stream *handle) { return reinterpret_cast<uintptr_t>(handle) <= 1; }
 
-// What a handle stands for; NULL: nothing.
+// The stream that a handle stands for; NULL if there is none.
 Stream *real(Stream *handle) {
     static Stream *legacy = nullptr;
     thread_local Stream *own = nullptr;
@@ -148,7 +148,7 @@ Stream *real(Stream *handle) {
     return stream;
 }
 
-// Of the legacy stream: is a stream captured that it would wait for?
+// Fails a call on the legacy stream while a stream that it would wait for is being captured.
 int check_legacy(Stream *handle, bool breaks_capture) {
     if (!is_legacy(handle)) return kSuccess;
     int result = kSuccess;
@@ -167,7 +167,7 @@ void await_idle(Stream *stream) {
     stream->lane->changed.wait(lock, [&] { return stream->unfinished == 0; });
 }
 
-// Streams that were destroyed have their work done all the same.
+// Includes the work of streams that were destroyed.
 void await_all() {
     std::vector<Lane *> lanes;
     {
@@ -181,7 +181,7 @@ void await_all() {
     }
 }
 
-// Of a call that asks how far a stream is.
+// Fails a call that asks how far a captured stream is, and breaks the capture.
 int check_captured(Stream *stream) {
     std::lock_guard lock(stream->lane->mutex);
     if (stream->captured == nullptr) return kSuccess;
@@ -189,7 +189,7 @@ int check_captured(Stream *stream) {
     return kCaptureUnsupported;
 }
 
-// Of a call that may wait, or that others may have to wait for.
+// Fails a call that may wait, or that other calls may have to wait for, and breaks the capture.
 int check_capture() {
     if (!machine().is_capturing.load() || capture_mode == kCaptureRelaxed) return kSuccess;
     machine().is_capture_broken.store(true);
@@ -479,7 +479,7 @@ int allow_shared(const Kernel *kernel, size_t asked_bytes) {
 
 namespace {
 
-// Counts the launch; false: it asks for more shared memory than anybody allowed.
+// Counts the launch; false if it asks for more shared memory than was allowed.
 bool note_launch(const Kernel *kernel, size_t asked_bytes) {
     Machine &all = machine();
     std::lock_guard lock(all.mutex);

@@ -17,15 +17,15 @@ namespace fakegpu {
 namespace {
 
 struct Range {
-    uint64_t begin = 0;  // as kernels know it
+    uint64_t begin = 0;  // as kernels see it
     uint64_t end = 0;
     unsigned char *host = nullptr;
     bool is_host = false;
 };
 
-constexpr size_t kDeviceBytes = size_t{64} << 30;  // as much as is written of it is there
+constexpr size_t kDeviceBytes = size_t{64} << 30;  // backed by host memory only where it is written
 constexpr size_t kMostHostBytes = size_t{8} << 30;
-constexpr size_t kMisfit = 256;  // where in its page an allocation begins
+constexpr size_t kMisfit = 256;  // offset of an allocation in its page
 
 std::mutex mutex;
 std::map<uint64_t, Range> ranges;

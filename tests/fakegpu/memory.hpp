@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// memory: what a kernel or a copy may reach: device memory and pinned host memory.
+// memory: the memory that a kernel or a copy may access: device memory and pinned host memory.
 //
-// A device address is no host pointer: it lies kDeviceOffset behind one, where no process has
-// memory, so a host that follows one crashes at once. Pinned memory has one address for both.
-// Fresh memory holds 0xFF, where it is large at its beginning. It is aligned to 256 bytes and to no
+// A device address is not a host pointer: it lies kDeviceOffset past one, where no process has
+// memory, so a host that dereferences one crashes at once. Pinned memory has one address for both.
+// Fresh memory holds 0xFF, if it is large only at its beginning. It is aligned to 256 bytes and no
 // more, which is all that drivers promise.
 //
 // Threads: any.
@@ -18,20 +18,20 @@ namespace fakegpu {
 
 constexpr uint64_t kDeviceOffset = uint64_t{1} << 56;
 
-// 0: there is none left (device memory is `device_memory_bytes()` altogether).
+// 0 if memory is exhausted (device memory has `device_memory_bytes()` in total).
 uint64_t allocate(size_t size_bytes, bool is_host);
-// Is it pinned memory of the host?
+// True if the address is pinned host memory.
 bool is_pinned(uint64_t address);
-// False: nothing was allocated there.
+// False if nothing was allocated there.
 bool release(uint64_t address, bool is_host);
 size_t device_memory_bytes();
 size_t device_memory_used();
 
-// The host's pointer to [address, address + size); NULL: it is not all inside one allocation.
+// The host pointer to [address, address + size); NULL if that is not inside one allocation.
 void *find(uint64_t address, size_t size_bytes);
-// A large piece of zeros is given back to the system, which keeps none.
+// Gives a large piece of zeros back to the system, so that it takes no memory.
 void fill(void *at, unsigned char byte, size_t size_bytes);
-// As find(), for a kernel's access; it ends the launch where there is nothing.
+// As find(), for an access by a kernel; ends the launch if there is no such memory.
 void *reach(uint64_t address, size_t size_bytes, size_t alignment,
             const std::source_location &where);
 

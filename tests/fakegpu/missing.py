@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""missing: a driver that is not there, or is none, is explained and breaks nothing; and what of HIP
-the process has already is taken before another version that could be found.
+"""missing: a driver that is missing or invalid is explained and breaks nothing; and a HIP library
+that the process has already loaded is preferred to another version that could be found.
 
     missing.py QUIRE FAKE_HIP
 """
@@ -25,7 +25,8 @@ def listed(quire, backend, **variables):
 
 def finds_the_loaded_one(quire, fake_hip):
     with tempfile.TemporaryDirectory() as folder:
-        # A library, but not HIP; a copy, for a file that is loaded already counts as loaded.
+        # A library, but not HIP. It is a copy, because a file that is loaded
+        # already counts as loaded.
         shutil.copy(fake_hip.replace("amdhip64.so.6", "cuda.so.1"),
                     Path(folder, "libamdhip64.so.7"))
         said = json.dumps(listed(quire, "hip", LD_LIBRARY_PATH=folder))

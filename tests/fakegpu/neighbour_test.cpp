@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an engine that uses the same driver in the same thread notices of us: nothing.
+// An engine that uses the same driver in the same thread does not notice the library.
 
 #include "driver_rig.hpp"
 
@@ -8,7 +8,7 @@ namespace quire::gpu_tests {
 
 class Neighbour : public Driver {};
 
-// An engine captures a graph in the global mode meanwhile.
+// Meanwhile, an engine captures a graph in the global mode.
 TEST_P(Neighbour, that_captures_is_not_disturbed) {
     Rig before(api());
     ASSERT_EQ(before.open(), QUIRE_OK) << before.error.message;
@@ -21,7 +21,7 @@ TEST_P(Neighbour, that_captures_is_not_disturbed) {
         EXPECT_EQ(api().quiesce(rig.device, kPatience, &rig.error), QUIRE_OK);
     }
     EXPECT_EQ(symbol<int (*)()>("fakegpu_end_capture")(), 0) << "a call broke the capture";
-    // The thread's own mode is what it was: its own unsafe calls are still refused.
+    // The thread's own mode is restored: its own unsafe calls are still refused.
     symbol<void (*)()>("fakegpu_begin_capture")();
     symbol<void (*)()>("fakegpu_call_unsafely")();
     EXPECT_NE(symbol<int (*)()>("fakegpu_end_capture")(), 0) << "our mode was left behind";
@@ -29,7 +29,7 @@ TEST_P(Neighbour, that_captures_is_not_disturbed) {
 
 INSTANTIATE_TEST_SUITE_P(Vendors, Neighbour, testing::Values(0, 1), name_of);
 
-// HIP alone remembers what the last call that failed said.
+// Only HIP remembers the error of the last failed call.
 class HipError : public Driver {};
 
 TEST_P(HipError, of_ours_is_not_left_to_the_engine) {
@@ -52,7 +52,7 @@ TEST_P(HipError, of_ours_is_not_left_to_the_engine) {
         EXPECT_TRUE(counted != QUIRE_OK || stepped != QUIRE_OK) << name;
         EXPECT_EQ(peek(), 0) << name;
     }
-    // The engine's own stays for the engine.
+    // The engine's own error stays for the engine.
     symbol<int (*)(int)>("hipSetDevice")(77);
     EXPECT_NE(peek(), 0);
     uint32_t count = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// plugin_copy: a plugin, or an emulated driver, as another file, which the dynamic linker loads as
-// another library: it has found no driver yet, and has measured nothing.
+// plugin_copy: a plugin, or an emulated driver, copied to another file, which the dynamic linker
+// loads as another library: it has not found a driver yet, and has measured nothing.
 //
 // Threads: none.
 #pragma once
@@ -17,7 +17,7 @@ namespace quire::gpu_tests {
 
 class LibraryCopy {
  public:
-    // Without the functions of one name; NULL: with all.
+    // Hides the functions of this name; NULL: hides none.
     explicit LibraryCopy(const std::string &path, const char *without = nullptr) {
         std::string form = (std::filesystem::temp_directory_path() / "quire_copy_XXXXXX").string();
         if (mkdtemp(form.data()) == nullptr) std::abort();
@@ -28,7 +28,7 @@ class LibraryCopy {
         handle_ = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (handle_ == nullptr) std::abort();
     }
-    // It stays loaded.
+    // The library stays loaded.
     ~LibraryCopy() { std::filesystem::remove_all(path_.parent_path()); }
     LibraryCopy(const LibraryCopy &) = delete;
     LibraryCopy &operator=(const LibraryCopy &) = delete;
@@ -38,7 +38,7 @@ class LibraryCopy {
     Function symbol(const char *name) const {
         return reinterpret_cast<Function>(dlsym(handle_, name));
     }
-    // Of a plugin.
+    // REQUIRES: the library is a plugin.
     const quire_backend_api *api() const {
         const quire_backend_api *api = nullptr;
         quire_host_info host{};
@@ -52,7 +52,7 @@ class LibraryCopy {
     }
 
  private:
-    // Names are looked up by their letters: with another last one it is not found.
+    // Names are looked up as strings, so one with another last letter is not found.
     void rename(const std::string &name) const {
         std::ifstream from(path_, std::ios::binary);
         std::string bytes(std::istreambuf_iterator<char>(from), {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which kernel computes attention of a prompt, and what drivers want of one whose blocks share more
-// memory than code may declare.
+// Which kernel computes attention of a prompt, and what drivers require of a kernel whose blocks
+// share more memory than code may declare.
 
 #include "driver_rig.hpp"
 
@@ -23,7 +23,7 @@ class Prefill : public Driver {
         Driver::TearDown();
     }
 
-    // Rows of so many tokens each, which are all they have.
+    // Attends rows of these numbers of tokens, which are all that the rows have.
     void attend(std::vector<int32_t> row_tokens) {
         auto rows = static_cast<uint32_t>(row_tokens.size());
         std::vector<int32_t> numbers(rows);  // the tables: block 0
@@ -65,7 +65,7 @@ class Prefill : public Driver {
         EXPECT_EQ(launches("quire_attend_prefill") + launches("quire_attend_fragments"), all + 1);
         return launches("quire_attend_prefill") > prefill;
     }
-    // What a block has room for: four units of sixteen queries on NVIDIA's GPUs, two on AMD's.
+    // The queries of a block: four units of sixteen on NVIDIA's GPUs, two on AMD's.
     static int32_t tokens_of_block() { return (GetParam() == 0 ? 64 : 32) / kHeads; }
 
     static constexpr int32_t kHeads = 8;

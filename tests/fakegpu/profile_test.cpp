@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What opening a device measures on the emulated drivers, and what is left where a driver refuses a
-// part of it.
+// The measurements made when a device is opened, on the emulated drivers, and what remains if a
+// driver refuses a part of them.
 
 #include <atomic>
 #include <future>
@@ -17,7 +17,7 @@ namespace {
 constexpr int kInvalidValue = 1;
 constexpr const char *kVariable = "QUIRE_GPU_DMA_BYTES";
 
-// One that is opened, or what was said instead.
+// An opened device, or the error.
 struct Opened {
     explicit Opened(const quire_backend_api *table) : api(*table) {
         quire_be_device_desc desc{};
@@ -36,7 +36,7 @@ struct Opened {
 
 }  // namespace
 
-// A copy of the plugin stands for a process that has opened no device yet.
+// A copy of the plugin stands for a process that has not opened a device yet.
 class Profile : public Driver {
  protected:
     void SetUp() override {
@@ -54,8 +54,8 @@ class Profile : public Driver {
     }
     const char *event_create() const { return call_of("cuEventCreate", "hipEventCreateWithFlags"); }
     const char *elapsed() const { return call_of("cuEventElapsedTime", "hipEventElapsedTime"); }
-    // Whether the border was measured: then copies that are a little smaller than a guess would
-    // have it are the driver's, for kernels take ten times as long on the emulator and more.
+    // True if the border was measured. Kernels take more than ten times as long on the emulator, so
+    // copies slightly smaller than a guessed border are then the driver's.
     bool is_measured(Opened &opened) const {
         constexpr uint64_t kSize = 256 << 10;
         const quire_backend_api &api = opened.api;
@@ -113,7 +113,7 @@ TEST_P(Profile, of_threads_that_open_a_device_at_once_is_one) {
     expect_nothing_left(api, "");
 }
 
-// Allocating and waiting would, in another mode than ours.
+// Allocating and waiting would break one, in any other mode than the backend's.
 TEST_P(Profile, breaks_no_capture_of_another_thread) {
     LibraryCopy plugin(plugin_of(vendor()));
     symbol<void (*)()>("fakegpu_begin_capture")();
@@ -125,7 +125,7 @@ TEST_P(Profile, breaks_no_capture_of_another_thread) {
 
 class ProfileBeside : public Engine {
  protected:
-    // Until the word is 1.
+    // Makes the stream wait until the word is 1.
     int block_stream(uint64_t word) {
         if (is_cuda_) {
             using Wait = int (*)(void *, uint64_t, uint64_t, unsigned);
@@ -137,7 +137,8 @@ class ProfileBeside : public Engine {
     }
 };
 
-// Which may wait for the thread that opens. Somebody else lets it go after ten seconds.
+// The stream may be waiting for the thread that opens. Another thread
+// releases it after ten seconds.
 TEST_P(ProfileBeside, an_engines_stream_that_waits_is_not_waited_for) {
     constexpr uint64_t kWord = 4096;
     LibraryCopy plugin(plugin_of(vendor()));
@@ -210,14 +211,15 @@ TEST_P(Profile, that_loses_the_device_fails_to_open_it) {
     }
 }
 
-// Whatever is refused, and when: opening fails before the profile begins, and not from there on.
+// Whichever call is refused: opening fails before the profile begins, and succeeds from there on.
 TEST_P(Profile, refused_at_any_call_leaves_nothing) {
     bool is_reached = true, is_open = false;
     uint64_t nth = 0, opened_count = 0;
     std::optional<LibraryCopy> plugin;
     while (is_reached) {
         ++nth;
-        // One that has measured would not again; the driver is found first.
+        // A plugin that has measured would not measure again. This first opening
+        // only finds the driver.
         if (!plugin) {
             plugin.emplace(plugin_of(vendor()));
             setenv(kVariable, "0", 1);
@@ -239,7 +241,7 @@ TEST_P(Profile, refused_at_any_call_leaves_nothing) {
             opened_count += is_open ? 1 : 0;
         }
         expect_nothing_left(plugin->api(), "after failure of call " + std::to_string(nth));
-        constexpr uint64_t kTimes = 24;  // of one round and what warms up
+        constexpr uint64_t kTimes = 24;  // of one round and the warm-up
         if (calls(elapsed()) - times_before >= kTimes) plugin.reset();
     }
     EXPECT_GT(opened_count, 100u) << "few calls were failed";
@@ -265,8 +267,7 @@ TEST_P(Profile, is_not_taken_where_the_environment_says_the_border) {
     expect_nothing_left(plugin.api(), "");
 }
 
-// As both vendors' drivers have it: only of events with a time, which were recorded and have
-// passed.
+// As with both vendors' drivers: only for events with a time that were recorded and have passed.
 TEST_P(Profile, times_are_of_events_that_have_passed) {
     constexpr int kInvalidHandle = 400, kNotReady = 600;
     constexpr unsigned kDisableTiming = 2;

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""report: what the compilers made of the kernels, and that what is meant to be there is.
+"""report: what the compilers made of the kernels, and a check that the expected
+instructions are there.
 
     report.py KERNELS NVCC HIPCC BUNDLE TARGET...
 
-BUNDLE is what hipcc made for the plugin, TARGET each kind of AMD's GPUs that it is for. For each
-kind of GPU, each kernel with its registers, shared memory and what lies on its stack. No kernel of
-NVIDIA's GPUs or of CDNA has a stack. Attention multiplies by mma.sync what cp.async brought, or by
-MFMA, with loads of 16 bytes, and stores as wide of what codes became: the kernel of one unit, and
-that of several, whose shared memory a launch asks for on NVIDIA's GPUs, so that none is listed
-there. Both vendors have the same kernels.
+BUNDLE is hipcc's output for the plugin, TARGET each kind of AMD GPU that it supports. Lists each
+kernel of each kind of GPU with its registers, shared memory and stack. No kernel of NVIDIA's GPUs
+or of CDNA has a stack. Attention multiplies with mma.sync what cp.async loaded, or with MFMA, uses
+loads of 16 bytes, and stores decoded codes as wide. This holds for the kernel of one unit and for
+that of several, whose shared memory is not listed on NVIDIA's GPUs because the launch asks for it.
+Both vendors have the same kernels.
 """
 
 import pathlib
@@ -22,21 +23,21 @@ KERNELS, NVCC, HIPCC, BUNDLE, *AMD = sys.argv[1:]
 SOURCE = pathlib.Path(KERNELS, "all.cu")
 COMMON = ["-std=c++20", f"-I{pathlib.Path(KERNELS).parent.parent}"]
 NVIDIA = ["sm_80", "sm_86", "sm_90"]
-# Matrices, loads, stores, and how codes become 16-bit numbers: by pairs.
+# Matrices, loads, stores, and the conversion of codes to 16-bit numbers, in pairs.
 PTX_OF_ALL = ["mma.sync.aligned.m16n8k16.row.col.f32.f16",
               "mma.sync.aligned.m16n8k16.row.col.f32.bf16", "cp.async.cg.shared.global",
               "cp.async.wait_group", "ld.global.v4.u32", "st.shared.v4", "prmt.b32",
               "add.rn.f16x2", "mul.rn.f16x2", "fma.rn.bf16x2"]
 PTX = {"sm_80": PTX_OF_ALL, "sm_90": [*PTX_OF_ALL, "cvt.rn.f16x2.e4m3x2"]}
-# What each multiplies matrices of 16-bit numbers by. Of others no such instruction is wanted, for
-# they have none; gfx908 has none for bf16.
+# The instructions that multiply matrices of 16-bit numbers. GPUs not listed must have none, since
+# they lack them; gfx908 has none for bf16.
 CDNA = {"gfx908": ["v_mfma_f32_16x16x16f16"],
         "gfx90a": ["v_mfma_f32_16x16x16f16", "v_mfma_f32_16x16x4f32",
                    "v_mfma_f32_16x16x16bf16_1k"],
         "gfx940": ["v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x16_bf16"],
         "gfx942": ["v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x16_bf16"]}
 MATRIX_KERNELS = ["quire_attend_fragments", "quire_attend_prefill"]
-# AMD's scalars for which there was no register, and which a lane of a vector register keeps.
+# AMD's scalars that no register was left for, and that a lane of a vector register keeps.
 scalars = {}
 failed = False
 

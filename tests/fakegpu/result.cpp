@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a driver says of its answers.
+// The names of a driver's results.
 
 #include "machine.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rounds: how many blocks attention starts, of batches that no test would wait for.
+// Rounds: how many blocks attention starts, for batches that are too large to run in a test.
 
 #include "rounds.hpp"
 
@@ -21,7 +21,7 @@ struct Heads {
     uint32_t of_q, of_kv;
 };
 
-// Of f16, head dim 128.
+// f16, head dim 128.
 AttendCall call_of(Heads heads, uint32_t rows, uint32_t query_tokens, uint32_t chunks) {
     AttendCall call{};
     call.q_heads = heads.of_q;
@@ -38,8 +38,8 @@ AttendCall call_of(Heads heads, uint32_t rows, uint32_t query_tokens, uint32_t c
 struct Started {
     uint64_t rounds = 0;
     uint64_t rounds_of_prefill = 0;
-    uint64_t blocks = 0;               // one of prefill as so many as it has teams
-    uint64_t blocks_of_fragments = 0;  // were all by attend_fragments
+    uint64_t blocks = 0;               // a block of prefill counts once per team
+    uint64_t blocks_of_fragments = 0;  // if attend_fragments computed everything
 };
 
 Started started_by(AttendCall call, uint32_t teams) {
@@ -68,7 +68,7 @@ Started started_by(AttendCall call, uint32_t teams) {
 
 }  // namespace
 
-// One row of 4,096 tokens at 128 k beside 255 of one.
+// One row of 4,096 tokens at 128 k beside 255 rows of one token.
 TEST(Rounds, of_a_prompt_among_many_rows_start_blocks_for_tokens) {
     AttendCall call = call_of({32, 8}, 256, 4096 + 255, kChunksOf128k);
     for (uint32_t teams : {kTeamsOnNvidia, kTeamsOnAmd}) {
@@ -76,7 +76,7 @@ TEST(Rounds, of_a_prompt_among_many_rows_start_blocks_for_tokens) {
     }
 }
 
-// As captured: tables are long, rows may be.
+// As when captured: tables are long, and rows may be.
 TEST(Rounds, of_many_short_rows_start_blocks_for_tokens) {
     AttendCall call = call_of({32, 2}, 256, 4 * 256, kChunksOf128k);
     for (uint32_t teams : {kTeamsOnNvidia, kTeamsOnAmd}) {
@@ -108,7 +108,7 @@ TEST(Rounds, never_start_more_than_twice_the_blocks_of_one_unit_each) {
     }
 }
 
-// A queue's scratch memory is made for its plans, and does not grow while a graph is captured.
+// A queue's scratch memory is sized for its plans, and does not grow while a graph is captured.
 TEST(Rounds, want_no_more_scratch_memory_than_their_plan) {
     std::mt19937 dice(2);
     auto roll = [&](uint32_t most) { return static_cast<uint32_t>(dice() % most) + 1; };

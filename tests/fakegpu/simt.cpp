@@ -18,7 +18,7 @@ const Kernel *first_kernel = nullptr;
 
 constexpr uint32_t kMostThreads = 1024;
 constexpr uint32_t kMostLanes = 64;
-constexpr size_t kMostSharedBytes = size_t{4} << 20;  // the shadows are in it
+constexpr size_t kMostSharedBytes = size_t{4} << 20;  // includes the shadows
 
 enum class State { ready, at_barrier, in_collective, done };
 
@@ -32,13 +32,13 @@ struct Thread {
     uint32_t copy_group = 0;
 };
 
-// A warp's lanes, and what the last collective brought together.
+// A warp's lanes, and the values gathered by the last collective.
 struct Warp {
     uint32_t time = 0;
     uint64_t gathered[kMostLanes] = {};
-    // Of fragments that were multiplied: the matrices, and when.
+    // The multiplied matrices, and when they were gathered.
     float a[16][16];
-    float b[16][16];  // a column after the other
+    float b[16][16];  // column by column
     uint32_t matrix_time = 0;
 };
 
@@ -53,7 +53,7 @@ struct Block {
     Stacks stacks;
     std::unique_ptr<unsigned char[]> shared{new unsigned char[kMostSharedBytes]};
     size_t shared_bytes = 0;
-    size_t noted_bytes = 0;  // of its arrays, as on a GPU
+    size_t noted_bytes = 0;  // by its arrays, as on a GPU
 
     uint32_t thread_count() const { return launch->kernel->threads; }
     uint32_t width() const { return launch->warp_width; }
@@ -100,7 +100,7 @@ void wait_as(State state, const Where &where) {
     thread->fiber.give_way();
 }
 
-// Lets the lanes of a warp go on that have all come to one collective. False: none wait in one.
+// Releases the lanes of a warp once all have reached one collective. False if none waits in one.
 bool end_collective(Block *block, uint32_t first) {
     uint32_t end = std::min(first + block->width(), block->thread_count());
     Thread *waiting = nullptr;
@@ -143,7 +143,7 @@ void end_barrier(Block *block) {
     ++block->time;
 }
 
-// Runs each thread that can until none can; false: all have ended.
+// Runs each ready thread once; false if all have ended.
 bool run_ready(Block *block) {
     bool are_done = true;
     for (uint32_t i = 0; i < block->thread_count() && block->wrong.empty(); ++i) {
@@ -237,7 +237,7 @@ uint32_t warp_width() { return running->width(); }
 void fault(const std::string &what, const Where &where) {
     say_wrong(running,
               what + ", thread " + std::to_string(thread_index()) + " at " + line_of(where));
-    // It is not run again: the launch is over.
+    // The thread is not run again: the launch is over.
     for (;;) running->current->fiber.give_way();
 }
 
@@ -291,15 +291,15 @@ uint64_t ballot(bool vote, Where where) {
 
 namespace {
 
-// MFMA of MI200 takes subnormal numbers for 0, and gives 0 for them.
+// MI200's MFMA treats subnormal inputs as 0, and returns 0 instead of a subnormal result.
 float half_value(bool is_bf16, bool flushes, uint16_t bits) {
     if (flushes && (bits & (is_bf16 ? 0x7F80 : 0x7C00)) == 0) bits &= 0x8000;
     if (is_bf16) return __builtin_bit_cast(float, uint32_t{bits} << 16);
     return static_cast<float>(__builtin_bit_cast(_Float16, bits));
 }
 
-// Which lane has an element of A or B, of 16 rows or columns `i` and 16 numbers `k`, and where: as
-// the manuals draw it.
+// The lane and its element that hold an element of A or B, where `i` is one of 16 rows or columns
+// and `k` one of 16 numbers, as drawn in the manuals.
 struct Home {
     uint32_t lane, element;
 };
@@ -316,7 +316,7 @@ Home home_of_sum(uint32_t width, uint32_t row, uint32_t column) {
     return {row % 8 * 4 + column % 8 / 2, column % 2 + (row >= 8 ? 2 : 0) + (column >= 8 ? 4 : 0)};
 }
 
-// The operands of all lanes, each in its owner's frame.
+// The operands of one lane, in the lane's own frame.
 struct Operands {
     const Fragment *a;
     const Fragment *b;
@@ -342,7 +342,7 @@ float product_of(const float *a, const float *b) {
     return sum;
 }
 
-// One k of each four first, as four instructions of four k do it: other bits than product_of()'s.
+// Sums one k of each four first, as four instructions of four k do; other bits than product_of()'s.
 void add_in_fours(const float *a, const float *b, float *sum) {
     for (uint32_t i = 0; i < 4; ++i) {
         float part = 0.0f;
@@ -351,7 +351,7 @@ void add_in_fours(const float *a, const float *b, float *sum) {
     }
 }
 
-// Row and column of each sum that a lane holds.
+// The row and column of each sum that a lane holds.
 struct Place {
     uint32_t row, column;
 };
@@ -368,7 +368,7 @@ struct Places {
     }
 };
 
-// What a warp's lanes do with the matrices that they hold: of each of a lane's sums.
+// Calls add() with the row of A and the column of B for each of this lane's sums.
 template <typename Add>
 void with_matrices(bool is_bf16, bool flushes, const Operands &mine, const Where &where, Add add) {
     Thread *thread = running->current;
@@ -383,7 +383,7 @@ void with_matrices(bool is_bf16, bool flushes, const Operands &mine, const Where
         const Place &place = places.of[thread->index % width][i];
         add(i, warp.a[place.row], warp.b[place.column]);
     }
-    // Nobody's operands go before all have read them.
+    // Operands must stay until all lanes have read them.
     wait_as(State::in_collective, where);
 }
 

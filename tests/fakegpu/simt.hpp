@@ -2,20 +2,21 @@
 //
 // simt: kernels on the host: a block's threads are fibers, run one after another between barriers.
 //
-// What a real device only does sometimes is always found here, and ends the launch with a sentence:
+// The emulator always detects what a real device only sometimes shows, and ends the
+// launch with a message:
 //   - an access outside device memory, or not aligned (memory.hpp);
 //   - two threads of a block that touch one element of shared memory, one of them writing, without
 //     a barrier between them, or within a warp a collective (a race);
-//   - an element of shared memory read before anybody wrote it;
-//   - a barrier that some threads do not reach, or where they stand at different ones;
+//   - an element of shared memory read before it is written;
+//   - a barrier that some threads do not reach, or where threads wait at different barriers;
 //   - a warp collective in which a lane is missing;
 //   - a block that shares more memory than its vendor lets code declare, or its launch asked for.
 // Fibers always run in the same order, so a race is found by its marks (Shadow), not by its effect.
 //
-// Blocks of a launch run one after another on one thread; launches of several streams at once. So
-// races between blocks are not looked for.
+// Blocks of a launch run one after another on one thread; launches of several streams run in
+// parallel. So races between blocks are not detected.
 //
-// Threads: whatever is called inside a kernel finds its block in this thread's `running`.
+// Threads: functions called inside a kernel find their block in this thread's `running`.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ struct Kernel {
     Entry entry;
     const Kernel *next;
 };
-// NULL: there is none of this name.
+// NULL if there is none of this name.
 const Kernel *find_kernel(const char *name);
 
 struct Launch {
@@ -54,19 +55,19 @@ struct Launch {
     size_t shared_bytes = 48 << 10;  // that code may declare
     size_t asked_bytes = 0;          // by the launch, for large_shared_object()
 };
-// Runs every block. Empty, or what went wrong, where.
+// Runs every block. Empty, or what went wrong and where.
 std::string run(const Launch &launch);
 
 using Where = std::source_location;
 
-// Where a thread of a block stands, in barriers and collectives passed: what is at another time of
-// its block is ordered; so is, between lanes of one warp, what is at another time of it.
+// A thread's place in its block, in barriers and collectives passed. Accesses at different block
+// times are ordered; between lanes of one warp, so are accesses at different warp times.
 struct Time {
     uint32_t block = 0;
     uint32_t warp = 0;
 };
 
-// The thread that runs: what accesses ask for all the time, so found without a call.
+// The running thread. Every access needs it, so it is found without a call.
 struct Self {
     Time time;
     uint32_t index = 0;
@@ -74,7 +75,7 @@ struct Self {
 };
 extern thread_local constinit Self self __attribute__((tls_model("initial-exec")));
 
-// REQUIRES, of all below: called inside a kernel.
+// REQUIRES, for all below: called inside a kernel.
 inline uint32_t thread_index() { return self.index; }
 uint64_t group_index();
 uint32_t warp_width();
@@ -90,22 +91,22 @@ T shuffle_xor(T value, uint32_t mask, Where where = Where::current()) {
         T, static_cast<uint32_t>(exchange_xor(__builtin_bit_cast(uint32_t, value), mask, where)));
 }
 
-// What a lane has of a 16 x 16 matrix of 16-bit numbers.
+// A lane's share of a 16 x 16 matrix of 16-bit numbers.
 struct Fragment {
     uint16_t v[8];
 };
 #if defined(FAKEGPU_IS_HIP)
-// AMD's GPUs of 32 lanes have none.
+// AMD's GPUs with 32 lanes have none.
 inline bool has_fragments(bool) { return warp_width() == 64; }
 #else
 constexpr bool has_fragments(bool) { return true; }
 #endif
-// sums += A B, of matrices that the warp's lanes hold as mma.sync m16n8k16 or MFMA 16x16x16 want.
-// 64 lanes take subnormal numbers for 0, as MI200 does; flushes_subnormals() admits it of f16.
+// sums += A B, for matrices that the warp's lanes hold as mma.sync m16n8k16 or MFMA 16x16x16
+// require. 64 lanes treat subnormal numbers as 0, like MI200; flushes_subnormals() says so for f16.
 void multiply_fragments(bool is_bf16, const Fragment &a, const Fragment &b, float *sums,
                         Where where = Where::current());
 bool flushes_subnormals(bool is_bf16);
-// As multiply_fragments() of f16, subnormal numbers as they are.
+// As multiply_fragments() of f16, but keeps subnormal numbers.
 void multiply_small_fragments(const Fragment &a, const Fragment &b, float *sums,
                               Where where = Where::current());
 
@@ -136,12 +137,12 @@ inline uint32_t multiply_bf16_pairs(uint32_t a, uint32_t b) {
     };
     return product(a, b) | product(a >> 16, b >> 16) << 16;
 }
-// GPUs that have it need none of what stands in for it, which is what runs here.
+// GPUs with the instruction do not need its replacement, which is what runs here.
 constexpr bool has_e4m3_to_f16() { return false; }
 inline uint32_t e4m3_to_f16(uint32_t) { return 0; }
 
-// A copy of 16 bytes into shared memory, which lands when its thread waits, no sooner. From when it
-// is begun what it goes to is nobody's to read or write.
+// A copy of 16 bytes into shared memory, which lands only when its thread waits. Once it has begun,
+// its destination must not be read or written.
 struct LateCopy {
     void (*land)(const LateCopy &copy);
     void *array;
@@ -155,7 +156,7 @@ void end_copies();
 void wait_older_copies();
 void wait_copies();
 
-// Who touched an element last, and how.
+// The last thread that touched an element, and how.
 struct Shadow {
     static constexpr uint32_t kNobody = UINT32_MAX;
     static constexpr uint32_t kSeveral = UINT32_MAX - 1;
@@ -180,10 +181,10 @@ struct Shadow {
     void judge_read(const Where &where) const;
 };
 
-// Counts what an array takes on a GPU, where each is aligned to 16 bytes.
+// Adds an array's size on a GPU, where each array is aligned to 16 bytes.
 void note_shared(size_t size_bytes);
 
-// Shared memory that remembers. The elements hold a poison until they are written.
+// Shared memory that records accesses. The elements hold poison until they are written.
 template <typename T, uint32_t count>
 class SharedArray {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -276,8 +277,8 @@ void atomic_min(SharedArray<int32_t, count> &array, uint32_t index, int32_t valu
     array.lower(index, value, where);
 }
 
-// The block's one object; made anew for each block by whichever thread comes first. Its arrays go
-// into what code may declare, or what the launch asked for.
+// The block's single shared object, made anew for each block by the first thread that gets here.
+// Its arrays count against what code may declare, or against what the launch asked for.
 void *shared_memory(size_t size_bytes, bool *is_new);
 void check_shared(bool is_asked_for, const Where &where);
 template <typename T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The emulator: kernels do what they say at both widths of a warp, and each planted mistake is
-// named.
+// The emulator: kernels compute the right results at both warp widths, and each
+// planted mistake is named.
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ QUIRE_KERNEL(test_sum, 128, Numbers, call) {
     if (thread_index() == 0) store<uint32_t>(call.out + group_index() * 4, shared.parts[0]);
 }
 
-// As test_sum, but nobody waits.
+// As test_sum, but without barriers.
 QUIRE_KERNEL(test_race, 128, Numbers, call) {
     QUIRE_SHARED(SumShared, shared);
     shared.parts[thread_index()] = thread_index();
@@ -92,7 +92,7 @@ QUIRE_KERNEL(test_warp, 64, Numbers, call) {
     if (thread_index() == 0) store<uint64_t>(call.in, odd);
 }
 
-// Lanes of one warp may go by a collective instead of a barrier; other warps may not.
+// A collective orders lanes of one warp like a barrier; other warps it does not.
 QUIRE_KERNEL(test_ordered_by_warp, 64, Numbers, call) {
     QUIRE_SHARED(SumShared, shared);
     shared.parts[thread_index()] = thread_index();
@@ -100,7 +100,7 @@ QUIRE_KERNEL(test_ordered_by_warp, 64, Numbers, call) {
     store<uint32_t>(call.out + thread_index() * 4, shared.parts[thread_index() ^ call.count]);
 }
 
-// An array of 48 KiB, and one element more where there is another.
+// An array of 48 KiB, and one with an element more.
 struct FullShared {
     SharedArray<uint32_t, 12288> words;
 };
@@ -125,8 +125,8 @@ struct CopyShared {
     SharedArray<uint16_t, 1024> halves;
 };
 
-// Copies 16 bytes a thread and gives them on: count 0 as it should be, 1 without waiting for them,
-// 2 without telling the others, 3 never waiting.
+// Copies 16 bytes per thread and passes them on: count 0 correctly, 1 without waiting for them, 2
+// without a barrier, 3 without ever waiting.
 QUIRE_KERNEL(test_late_copy, 64, Numbers, call) {
     QUIRE_SHARED(CopyShared, shared);
     uint32_t self = thread_index();
@@ -140,8 +140,8 @@ QUIRE_KERNEL(test_late_copy, 64, Numbers, call) {
     wait_copies();
 }
 
-// Two copies of 16 bytes a thread, one ended after the other; count 0 reads the first behind its
-// wait, 1 the second, 2 overwrites the first without a barrier behind its readers.
+// Two copies of 16 bytes per thread, one ended after the other. Count 0 reads the first after its
+// wait, 1 reads the second, 2 overwrites the first without a barrier after its readers.
 QUIRE_KERNEL(test_older_copies, 64, Numbers, call) {
     QUIRE_SHARED(CopyShared, shared);
     uint32_t self = thread_index();
@@ -163,7 +163,7 @@ struct MatrixShared {
     SharedArray<uint16_t, 256> b;
 };
 
-// 16 x 16 numbers at `in` times 16 x 16 behind them, as they lie; of format `count`.
+// Multiplies the 16 x 16 numbers at `in` by the 16 x 16 after them, as stored, in format `count`.
 QUIRE_KERNEL(test_product, 64, Numbers, call) {
     QUIRE_SHARED(MatrixShared, shared);
     for (uint32_t i = thread_index(); i < 256; i += 64) {
@@ -240,7 +240,7 @@ TEST_P(Simt, race_of_reads_and_writes_is_named) {
     EXPECT_EQ(run("test_ordered_by_warp"), "") << "lanes of one warp";
     numbers_.count = GetParam() == 32 ? 32 : 64;
     if (GetParam() == 32) {
-        // The first warp has not passed a barrier when the second writes, nor the other way round.
+        // The warps have passed no barrier between the write of one and the read of the other.
         expect_says(run("test_ordered_by_warp"), "race: reads");
     }
 }
@@ -345,7 +345,7 @@ TEST(Codes, become_halves_of_the_same_value) {
     for (uint32_t format : {kI8, kE4m3, kE5m2}) {
         for (uint32_t half_format : {kF16, kBf16}) {
             for (uint32_t code = 0; code < 256; ++code) {
-                // The other three are others: each has its own place.
+                // The other three codes differ: each has its own place.
                 uint32_t codes = code | (code ^ 1u) << 8 | (code ^ 2u) << 16 | (code ^ 3u) << 24;
                 TwoPairs pairs = codes_to_halves(format, half_format, codes);
                 for (uint32_t i = 0; i < 4; ++i) {
@@ -364,8 +364,8 @@ TEST(Codes, become_halves_of_the_same_value) {
     }
 }
 
-// As MI200 does: its matrix instructions know no subnormal numbers. Of f16 they count where they
-// are to be kept.
+// Like MI200, whose matrix instructions flush subnormal numbers. Those of f16 count if the kernel
+// asks to keep them.
 TEST_P(Simt, fragments_of_64_lanes_flush_what_is_subnormal) {
     auto *halves = reinterpret_cast<uint16_t *>(&word(numbers_.in, 0));
     struct Number {
@@ -391,7 +391,8 @@ TEST_P(Simt, fragments_of_64_lanes_flush_what_is_subnormal) {
     }
 }
 
-// Row 3 of A and column 5 of B get one: their sums have it, and all others the bits they had.
+// Row 3 of A and column 5 of B become subnormal: their sums include that, all
+// others keep their bits.
 TEST_P(Simt, subnormal_numbers_change_the_sums_of_their_row_and_column_alone) {
     auto *halves = reinterpret_cast<uint16_t *>(&word(numbers_.in, 0));
     for (uint32_t i = 0; i < 512; ++i) {

@@ -19,7 +19,7 @@ def problems_of(name, text):
 
 
 def kernels_of(folder):
-    """Name, block size, and whether that is of each of its teams, as the kernels say them."""
+    """Name, block size, and whether that size is per team, as the kernels state them."""
     found = []
     for path in sorted(folder.glob("*.cu")):
         found += re.findall(r"QUIRE_KERNEL\((\w+), (\d+)( \* kTeamsOfBlock)?,", path.read_text())

@@ -17,10 +17,10 @@ using test::library;
 
 constexpr uint32_t kWidth = 16;
 constexpr uint32_t kCrossTokens = 1500;
-constexpr uint64_t kFloats = uint64_t{kCrossTokens} * kWidth;  // of each of K, V, q and out
+constexpr uint64_t kFloats = uint64_t{kCrossTokens} * kWidth;  // each for K, V, q and out
 
-// One sequence of a cache with one layer, and a second that attends to another input, on a device
-// of the backend.
+// One sequence of a cache with two layers, the second of which attends to another input, on a
+// device of the backend.
 class Text {
  public:
     Text(const char *backend, const quire_native *stream) {
@@ -73,7 +73,7 @@ class Text {
                             sizeof result, &step, &error));
         return step;
     }
-    // All layers of the committed step, and the last one's results.
+    // Runs all layers of the committed step and returns the results of the last one.
     std::vector<float> run(uint32_t count) {
         auto kv = described<quire_kv_args>();
         kv.k = address;

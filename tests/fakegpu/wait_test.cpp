@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waits of queues on a device of few hardware queues, where a stream that waits holds up others:
-// whatever the order of the calls, nothing waits for ever. And what a queue leaves behind that
-// failed, or that was never had.
+// Waits of queues on a device with few hardware queues, where a stream that waits holds up others:
+// whatever the order of the calls, nothing waits forever. Also what remains of a queue that failed
+// or could not be created.
 
 #include "driver_rig.hpp"
 
@@ -10,7 +10,7 @@ namespace quire::gpu_tests {
 
 class Waits : public Driver {
  protected:
-    static constexpr uint32_t kQueues = 9;  // more than there are hardware queues, twice
+    static constexpr uint32_t kQueues = 9;  // more than twice the number of hardware queues
 
     void SetUp() override {
         Driver::SetUp();
@@ -89,7 +89,7 @@ TEST_P(Waits, for_the_host_end_when_it_signals) {
     signal(queues_.back(), done);
     EXPECT_EQ(rig_->step(), QUIRE_OK) << rig_->error.message;
     EXPECT_EQ(rig_->sync(), QUIRE_OK) << "another queue was held up";
-    work_long(rig_->queue);  // memory is had meanwhile
+    work_long(rig_->queue);  // memory can be allocated meanwhile
     signal_host(go);
     EXPECT_EQ(wait_host(done), QUIRE_OK);
 }
@@ -189,7 +189,7 @@ TEST_P(Waits, that_are_held_hold_what_is_enqueued_behind_them) {
     for (uint32_t i = 0; i < 100; ++i) ASSERT_EQ(rig_->host[i], i);
 }
 
-// What is held is refused when it is given to the stream: nobody is there to tell but its fences.
+// Held work is refused when it reaches the stream; then only its fences can report that.
 TEST_P(Waits, that_are_held_and_then_refused_fail_what_is_behind) {
     quire_be_queue *queue = new_queue();
     quire_be_fence *go = new_fence(), *done = new_fence();
