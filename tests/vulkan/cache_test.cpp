@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the vulkan backend keeps on disk, and that nothing a file holds can do harm.
+// The vulkan backend's files on disk, and that no content of a file can do harm.
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -40,7 +40,7 @@ class PipelineCache : public testing::Test {
         unsetenv("QUIRE_VULKAN_CACHE");
         fs::remove_all(folder_);
     }
-    // As a driver would give them.
+    // As a driver would return it.
     std::vector<char> data_of(const Adapter &adapter) const {
         VkPipelineCacheHeaderVersionOne head{};
         head.headerSize = sizeof head;
@@ -98,7 +98,7 @@ TEST_F(PipelineCache, file_of_another_device_is_passed_over) {
     EXPECT_NE(pipeline_cache_path(newer), path_);
 }
 
-// A test that hangs has failed.
+// A hang fails the test.
 TEST_F(PipelineCache, what_is_no_file_is_passed_over_and_replaced) {
     fs::create_directories(fs::path(path_).parent_path());
     ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
@@ -116,7 +116,7 @@ TEST_F(PipelineCache, what_is_no_file_is_passed_over_and_replaced) {
 
 TEST_F(PipelineCache, file_that_is_too_large_is_passed_over) {
     write_pipeline_cache(path_, data_of(adapter_));
-    fs::resize_file(path_, (uintmax_t{256} << 20) + 1);  // a hole: it takes no room
+    fs::resize_file(path_, (uintmax_t{256} << 20) + 1);  // a hole: it takes no space on disk
     EXPECT_TRUE(read_pipeline_cache(path_, adapter_).empty());
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the vulkan backend itself makes of a chained struct of another version, from a library of
-// another version.
+// How the vulkan backend itself reads a chained struct of another version, from a
+// library of another version.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 namespace {
 
-// A struct of a chain in its first version, a later one, and one still later.
+// A chained struct in its first version, a later one, and a still later one.
 struct First {
     quire_chain head;
     uint64_t a;
@@ -32,7 +32,7 @@ class ChainedStruct : public testing::Test {
         error.struct_size = sizeof error;
         std::memset(&out, 0xAA, sizeof out);
     }
-    // As a backend that knows Later.
+    // Reads as a backend that knows Later.
     quire_status read(const quire_chain *given) {
         return quire::read_chained(given, sizeof(First), sizeof(Later), "Later", &out, &error);
     }

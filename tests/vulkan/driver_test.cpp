@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the vulkan backend says and leaves behind where its driver is missing, cannot be used, runs
-// out of memory or loses the device. The driver is lavapipe, and its functions fail when a test
-// says so (faulty.c).
+// The vulkan backend's errors, and what remains, when its driver is missing, unusable,
+// out of memory, or loses the device. The driver is lavapipe, whose functions fail when a
+// test says so (faulty.c).
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -106,7 +106,7 @@ struct Rig {
     quire_be_fence *fence = nullptr;
     uint64_t address = 0;
 
-    // Each step may fail; what was made is given back. Returns the first failure.
+    // Each step may fail; releases what was made, and returns the first failure.
     quire_status run(Error *error) {
         quire_status status = steps(error);
         Error ignored;
@@ -138,7 +138,7 @@ struct Rig {
         if (auto status = api().fence_signal(queue, fence, 1, error)) return status;
         return api().fence_wait_host(fence, 1, UINT64_MAX, error);
     }
-    // A kernel, with arguments of its own.
+    // A kernel that has arguments of its own.
     quire_status merge(Error *error) {
         quire_be_merge args{};
         args.struct_size = sizeof args;
@@ -150,7 +150,7 @@ struct Rig {
     }
 };
 
-// The library is opened once for a process, so this is one of its own.
+// The library is opened once per process, so this test runs in its own.
 TEST(VulkanDriverDeathTest, library_that_is_not_there_is_no_device) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(
@@ -294,7 +294,7 @@ TEST_F(VulkanDriver, submission_that_is_refused_stops_its_queue_alone) {
     api().device_close(device);
 }
 
-// Commands whose recording ran out of memory are not known to be wrong until they are ended.
+// Commands whose recording ran out of memory report it only when they are ended.
 TEST_F(VulkanDriver, commands_that_cannot_be_ended_stop_their_queue_and_fail_its_fence) {
     Rig rig;
     Error error;
@@ -315,7 +315,7 @@ TEST_F(VulkanDriver, commands_that_cannot_be_ended_stop_their_queue_and_fail_its
     uint64_t value = 0;
     EXPECT_EQ(api().fence_read(rig.fence, &value, &error), QUIRE_OK);
     EXPECT_EQ(value, UINT64_MAX);
-    // Another one is as good as new.
+    // Another queue works normally.
     api().queue_release(rig.queue);
     ASSERT_EQ(api().queue_bind(rig.device, nullptr, &rig.queue, &error), QUIRE_OK);
     EXPECT_EQ(quire::test::fill_range(api(), rig.queue, address, 64, 1, &error), QUIRE_OK)
@@ -327,7 +327,7 @@ TEST_F(VulkanDriver, commands_that_cannot_be_ended_stop_their_queue_and_fail_its
     api().device_close(rig.device);
 }
 
-// What zeroes fresh memory is a queue of the device's own.
+// A queue of the device's own zeroes fresh memory.
 TEST_F(VulkanDriver, refused_submission_fails_the_memory_that_met_it_and_no_other) {
     quire_be_device *device = nullptr;
     Error error;
@@ -351,7 +351,7 @@ TEST_F(VulkanDriver, refused_submission_fails_the_memory_that_met_it_and_no_othe
     api().device_close(device);
 }
 
-// A token at a slot that the pool has not.
+// Writes a token at a slot outside the pool.
 quire_status write_outside(quire_be_queue *queue, uint64_t address, Error *error) {
     quire_be_pool pool{};
     pool.struct_size = sizeof pool;
@@ -386,7 +386,7 @@ TEST_F(VulkanDriver, queues_that_fail_and_are_released_leave_nothing_and_no_fail
     for (int i = 0; i < 40; ++i) {
         quire_be_queue *queue = nullptr;
         ASSERT_EQ(api().queue_bind(device, nullptr, &queue, &error), QUIRE_OK);
-        // It is as good as new, whatever became of the one that had its timeline.
+        // The queue works normally, whatever happened to the previous owner of its timeline.
         ASSERT_EQ(quire::test::fill_range(api(), queue, address, 128, 1, &error), QUIRE_OK)
             << error.message;
         ASSERT_EQ(api().quiesce(device, UINT64_MAX, &error), QUIRE_OK);
@@ -486,7 +486,7 @@ TEST_F(VulkanDriver, memory_that_cannot_be_imported_is_refused_in_words) {
     api().device_close(device);
 }
 
-// How many threads there are beside this one, and how many of them would take a signal.
+// The number of other threads, and how many of them do not block signals.
 struct Others {
     int count = 0;
     int open_to_signals = 0;
@@ -575,7 +575,7 @@ TEST_F(VulkanDriver, swap_goes_to_the_queue_for_copies_and_stays_in_order) {
     setenv("QUIRE_VULKAN_TRANSFER", "same", 1);
     EXPECT_EQ(waits_of_a_swap(100'000), 16) << "there and back, eight times";
     unsetenv("QUIRE_VULKAN_TRANSFER");
-    // As a GPU has it: what is worth the way goes to the family that only copies.
+    // As on a GPU: copies worth the detour go to the family that only copies.
     set_fault("transfer family");
     EXPECT_EQ(waits_of_a_swap(100'000), 0);
     EXPECT_EQ(waits_of_a_swap(3 << 20), 16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// engine: a kernel of an engine's own: to[i] = 2 from[i], by addresses.
+// engine: an engine's own kernel: to[i] = 2 from[i], by addresses.
 #version 460
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_scalar_block_layout : require

@@ -306,7 +306,7 @@ VkCommandBuffer Engine::record(uint64_t from, uint64_t to, uint32_t count) {
     vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_);
     vkCmdPushConstants(commands, layout_, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof push, &push);
     vkCmdDispatch(commands, (count + 63) / 64, 1, 1);
-    VkMemoryBarrier2 memory{};  // to the host alone: what the library does is its own to order
+    VkMemoryBarrier2 memory{};  // only to the host: the library orders its own accesses
     memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2;
     memory.srcStageMask = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT;
     memory.srcAccessMask = VK_ACCESS_2_SHADER_WRITE_BIT;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// engine: an engine with a VkDevice and a VkQueue of its own, made with volk on lavapipe, under the
-// validation layer where the test environment asks for it. It knows nothing of the library but what
-// describe() says.
+// engine: an engine with its own VkDevice and VkQueue, made with volk on lavapipe, under the
+// validation layer if the test environment asks for it. Apart from describe(), it knows
+// nothing of the library.
 //
 // Threads: submit() any; the rest one.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace quire::test {
 
-// Floats of the engine's, which its host, its kernels and the library's reach.
+// The engine's floats, which its host code, its kernels and the library's kernels can access.
 struct EngineBuffer {
     VkBuffer handle = VK_NULL_HANDLE;
     VkDeviceMemory memory = VK_NULL_HANDLE;
@@ -31,7 +31,7 @@ class Engine {
     Engine &operator=(const Engine &) = delete;
     ~Engine();
 
-    // There is a device.
+    // True if there is a device.
     bool is_there() const { return device != VK_NULL_HANDLE; }
     quire_vulkan_device describe();
     quire_native queue_object() const;
@@ -47,7 +47,7 @@ class Engine {
     // Submits the kernel: to[i] = 2 from[i]. `awaited` and `done` may be NULL.
     void submit(uint64_t from, uint64_t to, uint32_t count, const VkSemaphoreSubmitInfo *awaited,
                 const VkSemaphoreSubmitInfo *done);
-    // Until all that it submitted has run.
+    // Waits until everything submitted has run.
     void finish();
 
     VkInstance instance = VK_NULL_HANDLE;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// engine_fixture: a test that has an engine, or is skipped where there is no Vulkan device.
+// engine_fixture: a fixture with an engine; skips the test if there is no Vulkan device.
 //
 // Threads: one.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opening an engine's own VkDevice: what of it is taken and what is refused, and what its driver
-// refuses later.
+// Opening an engine's own VkDevice: what is accepted and what is refused, and what
+// its driver refuses later.
 
 #include <cstring>
 
@@ -174,7 +174,7 @@ TEST_F(VulkanEngineOpening, large_copies_go_by_its_transfer_queue_in_order) {
     std::memset(host[0], 5, kBytes);
     std::memset(host[0], 1, 64);
     for (int i = 0; i < 2; ++i) {
-        // Behind each large one a small one on the other queue, over the first bytes.
+        // After each large copy comes a small one on the other queue, over the first bytes.
         ASSERT_EQ(api.memory_copy(queue, memories[i + 1], 0, memories[i], 0, kBytes, &error),
                   QUIRE_OK)
             << error.message;
@@ -198,13 +198,14 @@ TEST_F(VulkanEngineOpening, its_host_memory_is_imported_where_it_says_it_can_be)
     expect_refused(api.memory_create(device, &desc, &memory, &error), QUIRE_E_ARG,
                    "QUIRE_MEMORY_HOST");
     desc.kind = QUIRE_MEMORY_HOST;
-    // It does not say so: copies go by the library's own memory.
+    // The description does not say so: copies go through the library's own memory.
     ASSERT_EQ(api.memory_create(device, &desc, &memory, &error), QUIRE_OK) << error.message;
     EXPECT_EQ(api.memory_destroy(memory, &error), QUIRE_OK);
     EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
 }
 
-// The engine would read what the library copies to host memory only when it is asked next.
+// The library copies staged bytes to host memory only at its next call; the
+// engine would read earlier.
 TEST_F(VulkanEngineOpening, its_semaphore_is_not_signalled_before_staged_bytes_are_there) {
     quire_vulkan_device given = engine.describe();
     ASSERT_EQ(open(chain_of(given)), QUIRE_OK) << error.message;
@@ -246,7 +247,7 @@ TEST_F(VulkanEngineOpening, import_of_more_than_one_allocation_is_refused) {
     ASSERT_EQ(open(nullptr), QUIRE_OK) << error.message;
     alignas(4096) static unsigned char pages[4096];
     auto desc = described<quire_memory_desc>();
-    desc.size_bytes = uint64_t{1} << 45;  // not read: it is refused before
+    desc.size_bytes = uint64_t{1} << 45;  // never accessed: refused before
     desc.kind = QUIRE_MEMORY_HOST;
     desc.host_pointer = pages;
     quire_memory *memory = nullptr;
@@ -267,7 +268,7 @@ TEST_F(VulkanEngineOpening, its_device_is_opened_where_the_library_finds_none) {
     expect_refused(open(chain_of(given), "vulkan", 1), QUIRE_E_ARG, "leave it 0");
 }
 
-// Its kernels could not follow the addresses of what is divided.
+// The engine's kernels could not follow the addresses of divided memory.
 TEST_F(VulkanEngineOpening, memory_that_would_be_divided_is_refused) {
     setenv("QUIRE_VULKAN_MAX_ALLOCATION", "1048576", 1);
     quire_vulkan_device given = engine.describe();
@@ -306,7 +307,7 @@ TEST_F(VulkanEngineOpening, memory_that_would_be_divided_is_refused) {
     EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
 }
 
-// Not at the first import, where it would be too late.
+// Refused here and not at the first import, where it would be too late.
 TEST_F(VulkanEngineOpening, extension_that_it_says_and_has_not_is_refused) {
     quire_vulkan_device given = engine.describe();
     given.features |= QUIRE_VULKAN_EXTERNAL_MEMORY_HOST;
@@ -314,7 +315,7 @@ TEST_F(VulkanEngineOpening, extension_that_it_says_and_has_not_is_refused) {
     EXPECT_EQ(device, nullptr);
 }
 
-// A driver of the engine's that refuses what is submitted, when a test says so.
+// An engine's driver that refuses submissions when a test says so.
 struct Refusing {
     static inline bool is_on = false;
     static inline PFN_vkQueueSubmit2 real_submit = nullptr;
@@ -348,7 +349,7 @@ TEST_F(VulkanEngineOpening, submission_that_its_driver_refuses_fails_the_call_th
     quire_memory *memory = nullptr;
     ASSERT_EQ(api.memory_create(device, &desc, &memory, &error), QUIRE_OK) << error.message;
     VkSemaphore semaphore = engine.make_semaphore();
-    // A copy, a wait and a signal, each on a bound queue of its own; and a signal on another.
+    // A copy, a wait and a signal, each on its own bound queue; then a signal on an unbound one.
     for (int call = 0; call < 4; ++call) {
         quire_queue *queue = nullptr;
         quire_native native = engine.queue_object(), step = Engine::object_of(semaphore, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A cache on an engine's own VkDevice and VkQueue: between its submissions, its semaphores both
-// ways, and that the engine goes on when the library is gone.
+// A cache on an engine's own VkDevice and VkQueue: ordered with the engine's submissions, with its
+// semaphores in both directions, and the engine goes on when the library is gone.
 
 #include <chrono>
 #include <cstring>
@@ -15,9 +15,9 @@ namespace {
 using namespace quire::test;
 
 constexpr uint32_t kDim = 64;
-constexpr auto kMoment = std::chrono::milliseconds(30);  // what was going to run would have
+constexpr auto kMoment = std::chrono::milliseconds(30);  // enough for work to run, unless held
 
-// A cache of one layer and head, a batch, and the engine's buffers, of `tokens` tokens at most.
+// A cache of one layer and head, a batch, and the engine's buffers, for at most kTokens tokens.
 struct Scene {
     static constexpr uint32_t kTokens = 32;
 
@@ -50,7 +50,7 @@ struct Scene {
         for (const EngineBuffer &one : {given, kv, q, out, result}) engine->destroy(one);
     }
 
-    // Commits a step of so many tokens; the engine's kernel makes K and V of what was given.
+    // Commits a step of this many tokens; the engine's kernel makes K and V from `given`.
     quire_step begin(uint32_t token_count) {
         quire_step_result outcome{};
         quire_step step = c.begin(queue, seq, std::vector<uint32_t>(token_count, 7), &outcome);
@@ -80,7 +80,7 @@ struct Scene {
     EngineBuffer given, kv, q, out, result;
 };
 
-// Nothing is waited for between the engine's kernels and the library's.
+// The host waits for nothing between the engine's kernels and the library's.
 TEST_F(VulkanEngine, its_submissions_and_the_librarys_run_in_the_order_of_calls) {
     Scene scene(&engine, true);
     double sum = 0.0;
@@ -96,7 +96,7 @@ TEST_F(VulkanEngine, its_submissions_and_the_librarys_run_in_the_order_of_calls)
         engine.submit(scene.out.address, scene.result.address, count * kDim, nullptr, nullptr);
         scene.finish(step);
         engine.finish();
-        // Queries are zeros: a token's output is the mean of the values up to it, twice doubled.
+        // Queries are zeros: a token's output is the mean of the values up to it, doubled twice.
         for (uint32_t token = 0; token < count; ++token) {
             sum += 2.0 * known++;
             for (uint32_t d = 0; d < kDim; ++d) {
@@ -194,7 +194,7 @@ TEST_F(VulkanEngine, step_ends_when_its_semaphore_says_so) {
     vkDestroySemaphore(engine.device, end, nullptr);
 }
 
-// Else its wait, submitted next, would stand in front of the signal on the one VkQueue there is.
+// Otherwise the engine's wait, submitted next, would precede the signal on the only VkQueue.
 TEST_F(VulkanEngine, its_semaphore_is_not_taken_by_a_queue_that_is_held) {
     Scene scene(&engine, false);
     CpuCache &c = scene.c;
@@ -214,7 +214,7 @@ TEST_F(VulkanEngine, its_semaphore_is_not_taken_by_a_queue_that_is_held) {
     vkDestroySemaphore(engine.device, done, nullptr);
 }
 
-// A held batch hands its wait to the device later, when the semaphore was signalled long ago.
+// A held batch passes its wait to the device later, long after the semaphore was signalled.
 TEST_F(VulkanEngine, semaphore_may_go_when_the_work_behind_it_has_run) {
     Scene scene(&engine, false);
     CpuCache &c = scene.c;
@@ -276,7 +276,7 @@ TEST_F(VulkanEngine, bound_queue_waits_for_what_is_on_its_way_alone) {
     c.must(c.api.queue_create(c.device, nullptr, &other, &c.error));
     EXPECT_EQ(c.api.queue_after(scene.queue, fence, 1, &c.error), QUIRE_E_BUSY);
     EXPECT_NE(std::strstr(c.error.message, "signal first"), nullptr) << c.error.message;
-    // One that its own queue holds back is as little on its way.
+    // A signal that its own queue holds back is not in flight either.
     c.must(c.api.queue_after(other, fence, 1, &c.error));
     c.must(c.api.queue_signal(other, fence, 3, &c.error));
     EXPECT_EQ(c.api.queue_after(scene.queue, fence, 2, &c.error), QUIRE_E_BUSY);
@@ -287,7 +287,7 @@ TEST_F(VulkanEngine, bound_queue_waits_for_what_is_on_its_way_alone) {
     c.must(c.api.fence_destroy(fence, &c.error));
 }
 
-// The validation layer ends the process where two threads use one VkQueue at once.
+// The validation layer ends the process if two threads use one VkQueue at once.
 TEST_F(VulkanEngine, its_lock_keeps_its_threads_and_the_library_apart) {
     Scene scene(&engine, true);
     EngineBuffer from = engine.make_buffer(64), to = engine.make_buffer(64);

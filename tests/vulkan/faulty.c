@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * faulty: libvulkan.so.1, of which some functions fail when a test says so.
+ * faulty: libvulkan.so.1, some of whose functions fail when a test says so.
  *
- * The backend opens it in libvulkan's place (QUIRE_VULKAN_LIBRARY). What is not named here is the
- * real one's. A test sets what goes wrong through the exported faulty_set(), and asks how many
- * semaphores there are through faulty_semaphores(): each queue of the backend has one. And how many
- * submissions waited for one, through faulty_waits(); and whether a kernel of some size was loaded,
- * through faulty_has_module().
+ * The backend opens it instead of libvulkan (QUIRE_VULKAN_LIBRARY). Functions not named here are
+ * the real ones. A test sets the fault through the exported faulty_set(). faulty_semaphores()
+ * returns the number of semaphores (each queue of the backend has one), faulty_waits() how many
+ * submissions waited for one, and faulty_has_module() whether a kernel of a given size was loaded.
  *
  * Threads: faulty_set() while no other call runs; the rest any.
  */
@@ -22,7 +21,7 @@
 static atomic_size_t modules[32];
 static atomic_uint module_count;
 
-/* What goes wrong, and before how many calls that still succeed. */
+/* The fault, and how many calls still succeed before it. */
 static char the_fault[32];
 static atomic_int calls_left;
 static atomic_int semaphores;
@@ -60,7 +59,7 @@ EXPORT int faulty_waits(void) { return atomic_load(&waits); }
 
 static int is_set(const char *fault) { return strcmp(the_fault, fault) == 0; }
 
-/* The fault is set, and the calls that were to succeed are through. */
+/* True if the fault is set and the calls that should succeed are used up. */
 static int fails(const char *fault) {
     return is_set(fault) && atomic_fetch_sub(&calls_left, 1) <= 0;
 }
@@ -118,7 +117,7 @@ static VKAPI_ATTR void VKAPI_CALL queue_families(VkPhysicalDevice physical, uint
     ++*count;
 }
 
-/* "transfer family": there is a family more, which only copies; behind it lies the first one. */
+/* "transfer family": one more family, which only copies; it maps to the first one. */
 static uint32_t real_family(uint32_t family) { return is_set("transfer family") ? 0 : family; }
 
 static VKAPI_ATTR void VKAPI_CALL get_queue(VkDevice device, uint32_t family, uint32_t index,
@@ -137,7 +136,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pool(VkDevice device,
                                                                              allocator, pool);
 }
 
-/* A buffer that both families use has to say so. */
+/* A buffer that both families use has to declare that. */
 static VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCreateInfo *info,
                                                     const VkAllocationCallbacks *allocator,
                                                     VkBuffer *buffer) {
@@ -177,7 +176,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count,
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL end_commands(VkCommandBuffer commands) {
-    /* What follows from it is the test's: the real one is in a state that it may be in. */
+    /* The test is about what follows; the real command buffer is left in a valid state. */
     VkResult result = ((PFN_vkEndCommandBuffer)device_function("vkEndCommandBuffer"))(commands);
     return fails("unended commands") ? VK_ERROR_OUT_OF_HOST_MEMORY : result;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which kernel computes attention of f16: what a device must have for the one with cooperative
-// matrices, and that the one chosen is the one that runs. lavapipe has no such matrices, so devices
-// that do are made up here.
+// Which kernel computes attention of f16: what a device needs for the one with cooperative
+// matrices, and that the chosen kernel is the one that runs. lavapipe has no such matrices, so the
+// test makes up devices that do.
 
 #include "fragments.hpp"
 

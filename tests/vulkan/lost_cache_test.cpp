@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A cache whose Vulkan device is lost: the step fails, the books stay right, and all can be closed.
+// A cache whose Vulkan device is lost: the step fails, the cache stays
+// consistent and can be closed.
 
 #include <dlfcn.h>
 
@@ -63,7 +64,7 @@ struct Scene {
         EXPECT_EQ(c.api.batch_destroy(batch, &c.error), QUIRE_OK) << c.error.message;
         EXPECT_EQ(c.api.queue_destroy(queue, &c.error), QUIRE_OK) << c.error.message;
     }
-    // Of commit or, where that went well, of finish.
+    // The status of commit or, if that succeeded, of finish.
     quire_status run(const std::vector<uint32_t> &tokens) {
         quire_step_result result{};
         quire_step step = c.begin(queue, seq, tokens, &result);
@@ -89,7 +90,7 @@ TEST_F(LostCache, step_fails_and_the_books_stay_right) {
     ASSERT_EQ(scene.run({1, 2, 3, 4, 5}), QUIRE_OK) << scene.c.error.message;
     scene.c.must(scene.c.api.queue_sync(scene.queue, &scene.c.error));
     set_fault("lost");
-    // It is lost while the commit's upload goes to it, and the fence of the step's end says so.
+    // The device is lost during the commit's upload, and the fence at the step's end reports it.
     EXPECT_EQ(scene.run({6, 7}), QUIRE_OK) << scene.c.error.message;
     EXPECT_EQ(scene.c.api.queue_sync(scene.queue, &scene.c.error), QUIRE_E_DEVICE_LOST);
     EXPECT_EQ(scene.run({8}), QUIRE_E_DEVICE_LOST) << "nothing can be uploaded any more";

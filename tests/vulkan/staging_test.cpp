@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies with host memory of the engine's that the device cannot reach, by the ring: on lavapipe,
-// told not to use the extension by which it could.
+// Copies with host memory of the engine's that the device cannot access, through the ring: on
+// lavapipe, told not to use the extension that would allow access.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -42,14 +42,14 @@ const quire_backend_api &api() {
     return *table;
 }
 
-// Differs between two places whatever power of two they are apart.
+// Differs between any two places that are a power of two apart.
 unsigned char byte_at(uint64_t place) {
     return static_cast<unsigned char>(place * 0x9E3779B97F4A7C15u >> 56);
 }
 
 class Staging : public testing::Test {
  protected:
-    static constexpr uint64_t kBytes = 1'000'003;  // of each memory, nothing of it aligned
+    static constexpr uint64_t kBytes = 1'000'003;  // of each memory; none is aligned
 
     void SetUp() override {
         setenv("QUIRE_VULKAN_IMPORT", "0", 1);
@@ -99,7 +99,7 @@ class Staging : public testing::Test {
         quire_be_copy one = {dst, src, size_bytes, kind, 0};
         must(api().copy(queues[queue], &one, 1, &error));
     }
-    // The address, where it is one of device memory.
+    // The address if it is in device memory, otherwise 0.
     uint64_t on_device_of(uint64_t address) const {
         return address >= on_device && address - on_device < kBytes ? address : 0;
     }
@@ -134,7 +134,7 @@ TEST_F(Staging, what_is_still_to_come_is_read_behind_it) {
     copy(0, imported[0] + 100, on_device, 5000);
     must(quire::test::fill_range(api(), queues[0], on_device, kBytes, 2, &error));
     copy(0, imported[0] + 2000, on_device, 1000);
-    // Nothing of it was waited for.
+    // The host has waited for none of it.
     copy(0, on_device, imported[0], 10'000);
     must(quire::test::fill_range(api(), queues[0], imported[0], 10'000, 9, &error));
     copy(0, imported[1], on_device, 10'000);
@@ -153,7 +153,7 @@ TEST_F(Staging, bytes_are_there_when_a_fence_of_another_queue_says_so) {
         must(api().fence_signal(queues[0], fences[0], ++values[0], &error));
         must(api().fence_wait(queues[1], fences[0], values[0], &error));
         must(api().fence_signal(queues[1], fences[1], ++values[1], &error));
-        // Nobody looks at the first queue.
+        // The host does not query the first queue.
         uint64_t seen = 0;
         while (seen < values[1]) must(api().fence_read(fences[1], &seen, &error));
         EXPECT_EQ(host(0)[0], round);
@@ -161,7 +161,7 @@ TEST_F(Staging, bytes_are_there_when_a_fence_of_another_queue_says_so) {
     }
 }
 
-// A model does at once what the queue does in order. Copies are larger than the ring at times.
+// A model does at once what the queue does in order. Some copies are larger than the ring.
 TEST_F(Staging, random_copies_and_fills_give_what_one_after_another_would) {
     std::mt19937 dice(5);
     auto roll = [&](uint64_t below) { return dice() % below; };
@@ -213,8 +213,8 @@ TEST_F(Staging, more_than_the_ring_holds_goes_through) {
     }
 }
 
-// 16 MiB: 6 are used and free again, 8 stay; of what follows 5 go to the beginning, and 3 have no
-// room left.
+// The ring has 16 MiB: 6 are used and freed again, 8 stay in use; of the rest, 5 go to the
+// beginning, and 3 find no room.
 TEST_F(Staging, what_waits_in_the_ring_stays_as_it_is_when_the_ring_goes_round) {
     constexpr uint64_t kMiB = uint64_t{1} << 20, kLarge = 22 * kMiB;
     Bytes bytes(kLarge);
