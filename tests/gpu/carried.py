@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""carried: the part "graphs" of ./dev gpu runs what a carried tree has, on the driver that the
-loader finds: nothing of the folder where the tree was built is opened.
+"""carried: the part "graphs" of ./dev gpu runs the programs of a carried tree, with the driver that
+the loader finds: it opens nothing in the folder where the tree was built.
 
     carried.py SOURCE_ROOT BUILD_ROOT
 """
@@ -14,12 +14,12 @@ import sys
 import tempfile
 
 SOURCE, BUILD = map(pathlib.Path, sys.argv[1:])
-# Names that an installed driver has; HIP's has none without a number.
+# Names that an installed driver has; HIP's always ends in a number.
 DRIVERS = ("libcuda.so.1", "libamdhip64.so.6")
 
 
 def carry(tree):
-    """A tree with what gpu.py looks for, and a folder of drivers beside it."""
+    """Makes a tree with the files that gpu.py looks for, and a folder of drivers."""
     build = tree / "build" / "release"
     for folder in (build / "abi", build / "backends", build / "tests", tree / "tests" / "gpu",
                    tree / "drivers"):
@@ -34,7 +34,7 @@ def carry(tree):
 
 
 def problem_of(gpu, backend, tree):
-    """What is wrong with the part, in words."""
+    """The problem with the part, in words."""
     opened = tree / f"opened by {backend}"
     os.environ.update(LD_LIBRARY_PATH=str(tree / "drivers"), LD_DEBUG="files",
                       LD_DEBUG_OUTPUT=str(opened))

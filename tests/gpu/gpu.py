@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpu: everything that wants a real GPU, from a tree that was built elsewhere: conformance, the
-engine, migrations, compute-sanitizer, copies beyond 4 GiB, benchmarks, and what there is to compare
-with.
+"""gpu: everything that needs a real GPU, from a tree that was built elsewhere: conformance, the
+engine, migrations, compute-sanitizer, copies beyond 4 GiB, benchmarks, and peers to compare with.
 
     gpu.py [--out DIR] [--backend NAME]... [--minutes N] [--short] [--json]
 
-It takes Python and a driver, no network and no compiler. Each part is a process with an end of its
-own; what there was no time for says so. Some have seconds kept for them, half of all the time at
-most: parts before them, however slow, cannot take those. DIR gets gpu.json and each part's output.
-The status is 0 only if something passed and nothing failed.
+It needs Python and a driver, but no network and no compiler. Each part is a process with its own
+time limit; a part that has no time left is reported as skipped. Some parts have seconds reserved,
+at most half of the total: earlier parts, however slow, cannot take those. DIR gets gpu.json and
+each part's output. The exit status is 0 only if something passed and nothing failed.
 """
 
 import argparse
@@ -29,13 +28,13 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "release"
 VENDORS = ("cuda", "hip", "vulkan")
-# A few cases that go through every kernel, for tools that slow things down a hundredfold.
+# A few cases that reach every kernel, for tools that slow programs down a hundredfold.
 FEW = ("AttentionTest.random_shapes_over_bf16*:RopeTest.random*:MergeTest*:CopyTest*:FillTest*:"
        "MoveTest*:QuantisedWriteTest.every_row*")
 SKIPPED = 77
 SECONDS_TO_DIE = 3
 DTYPES = ("bf16", "fp8", "f16")
-# Of decoding, as bench attention calls them; the first ones are measured of peers too.
+# Decode shapes, as bench attention names them; the first ones are also measured for peers.
 FIRST_SHAPES = ("32x4096-32/8-d128", "8x32768-32/8-d128")
 OTHER_SHAPES = ("8x4096-32/32-d128", "1x32768-32/8-d128", "64x1024-32/8-d128",
                 "32x4096-64/8-d128", "32x4096-32/8-d64")
@@ -46,9 +45,9 @@ class Part:
     name: str
     command: list
     seconds: float          # at most
-    reads: str = ""         # what of its output is kept as figures
-    why_not: str = ""       # it is not run
-    kept: float = 0         # seconds that parts before it leave it
+    reads: str = ""         # which of its output is kept as figures
+    why_not: str = ""       # the reason if it is not run
+    kept: float = 0         # seconds that earlier parts leave for it
 
 
 @dataclasses.dataclass
@@ -86,7 +85,7 @@ def slow_checks(backend, options):
     yield Part(f"beyond 4 GiB {backend}", [conform, backend, "--json", "--huge", "--only", "Copy*"],
                60, "counts", "--short" if options.short else "")
     sanitizer = shutil.which("compute-sanitizer")
-    # In one process: the tool fails one that makes no call of CUDA's, as a runner of others does.
+    # In one process: the tool fails a process without CUDA calls, such as one that starts others.
     cases = [conform, "--cases", f"--backend={backend}", "--short", f"--gtest_filter={FEW}"]
     for tool in ("memcheck", "racecheck") if backend == "cuda" else ():
         command = [sanitizer, "--tool", tool, "--error-exitcode", "9"]
@@ -134,7 +133,7 @@ def benchmarks(backend, options):
 def peers(options):
     has_torch = importlib.util.find_spec("torch") is not None
     program = pathlib.Path(__file__).with_name("peers.py")
-    # It ends 15 s later at the latest (GRACE_SECONDS), counted from its start: within what is kept.
+    # It ends at most 15 s later (GRACE_SECONDS), counted from its start: within the reserved time.
     yield Part("ceilings and peers", [sys.executable, program, "--seconds", "70"], 90, "all",
                "" if has_torch else "no torch", kept=90)
 
@@ -158,21 +157,21 @@ def parts_of(found, options):
 def figures_of(part, text):
     if part.reads in ("tests", "sanitizer"):
         figures = {"passed": int(re.search(r"^\[  PASSED  \] ([1-9]\d*) tests?", text, re.M)[1])}
-        if part.reads == "sanitizer":   # it looked, and found nothing
+        if part.reads == "sanitizer":   # the tool ran and found nothing
             figures["summary"] = re.search(r"^=+ (\w+ SUMMARY: 0 .*)$", text, re.M)[1]
         return figures
     data = json.loads(text)
     if part.reads == "counts":
         return {"counts": data["counts"], "verdict": data["verdict"]}
     if part.reads == "engine":
-        return {"migrations": data.get("migrations", []),     # none where it stays
+        return {"migrations": data.get("migrations", []),     # none if it does not move
                 **{name: data[name] for name in ("equal_texts", "texts", "repeated_tokens",
                                                  "tokens_per_second")}}
     return data
 
 
 def figures_of_failed(part, text):
-    """None where there are none: the good cases of a benchmark count whatever others did."""
+    """None if there are none: the good cases of a benchmark count even if others failed."""
     if part.reads in ("", "tests", "sanitizer"):
         return None
     try:
@@ -188,10 +187,11 @@ def failures_of(figures):
 
 
 def ended(command, limit):
-    """(exit status, standard output, standard error); None: it was not done. Its process group is
-    no more, however it ended: a compiler left behind would disturb what is measured later.
+    """(exit status, standard output, standard error); the status is None on a timeout.
+    The process group is killed however the command ends: a compiler left running would
+    disturb later measurements.
 
-    Files and not pipes: whoever left the group, or cannot be killed, could hold a pipe for ever.
+    Files, not pipes: a process that left the group, or cannot be killed, could hold a pipe forever.
     """
     with tempfile.TemporaryDirectory() as folder:
         paths = [pathlib.Path(folder, name) for name in ("out", "errors")]
@@ -217,7 +217,7 @@ def run(part, left, options):
     if left < 5:
         return Outcome(part.name, "skipped", said="there was no time left: --minutes")
     start = time.monotonic()
-    # With little of everything it runs where processors pose as GPUs, however slow they are.
+    # A short run also has to pass where processors pose as GPUs, however slow they are.
     limit = min(part.seconds * (10 if options.short else 1), left)
     try:
         code, out, errors = ended(part.command, limit)
@@ -227,7 +227,7 @@ def run(part, left, options):
         stem = folder / part.name.replace(" ", "_").replace(":", "_")
         stem.with_suffix(".out").write_text(out + errors)
     outcome = Outcome(part.name, "passed" if code == 0 else "failed", time.monotonic() - start)
-    if code is None:    # though it may have printed all it had
+    if code is None:    # it may still have printed everything
         outcome.figures = figures_of_failed(part, out)
         outcome.said = f"{(errors or out).strip()[-300:]}\nnot done after {limit:.0f} s"
     elif code == SKIPPED:
@@ -246,7 +246,7 @@ def run(part, left, options):
 
 
 def run_parts(parts, seconds, options):
-    """(part, outcome) of one after another."""
+    """Yields the (part, outcome) of one part after another."""
     end = time.monotonic() + seconds
     kept = [0 if part.why_not else part.kept for part in parts]
     scale = min(1, seconds / 2 / max(sum(kept), 1))
@@ -257,7 +257,7 @@ def run_parts(parts, seconds, options):
 
 
 def figures_of_peers(outcomes):
-    """What PyTorch measured; nothing where there is none."""
+    """PyTorch's figures; empty if there are none."""
     for outcome in outcomes:
         if outcome.name == "ceilings and peers" and outcome.figures:
             return outcome.figures
@@ -272,13 +272,14 @@ def cases_of(outcomes, part):
 
 
 def is_late(case):
-    """The host took longer to enqueue than the device to compute, which then waited."""
+    """True if the host took longer to enqueue than the device to compute, so
+    that the device waited."""
     return case["clock"] == "device" and case["milliseconds"] * 1000 <= case.get("call_us", 0)
 
 
 def print_decode(outcomes):
-    """Decode beside a streaming read of the device, and its own copy, measured by the same program;
-    what others take for it; and the host's time to plan a step and to enqueue a layer."""
+    """Decode compared with a streaming read of the device and with its own copy, measured by the
+    same program; the times of peers; and the host's time to plan a step and to enqueue a layer."""
     peers = figures_of_peers(outcomes)
     read = peers.get("ceilings", {}).get("read_gbps")
     rows = cases_of(outcomes, "decode")
@@ -310,7 +311,7 @@ def print_row(by, name, dtype, case, read, rest):
 
 
 def print_prefill(outcomes):
-    """Prompts beside a large matrix product of the device, and what PyTorch takes for them."""
+    """Prompts compared with a large matrix product of the device, and PyTorch's time for them."""
     peers = figures_of_peers(outcomes)
     rows = cases_of(outcomes, "prefill")
     if not rows:
@@ -336,7 +337,7 @@ def print_prompt(by, tokens, dtype, case, tflops, product, rest):
 
 
 def print_sizes(outcomes):
-    """Copies by the kernel and by the driver, where a backend has both."""
+    """Copies by the kernel and by the driver, for backends that have both."""
     rows = [(outcome.name.split()[1], size) for outcome in outcomes
             if outcome.name.startswith("copies") and outcome.figures
             for size in outcome.figures.get("sizes", [])]
@@ -364,14 +365,14 @@ def print_table(outcomes):
 
 
 def version():
-    """What is measured: the commit, where git knows it."""
+    """The measured version: the commit, if git knows it."""
     git = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"],
                          capture_output=True, text=True) if shutil.which("git") else None
     return git.stdout.strip() if git and git.returncode == 0 else "unknown"
 
 
 def driver():
-    """NVIDIA's, where its tool is."""
+    """The version of NVIDIA's driver, if its tool is installed."""
     tool = shutil.which("nvidia-smi")
     command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
     said = subprocess.run(command, capture_output=True, text=True) if tool else None
@@ -428,7 +429,7 @@ def main():
         for _, outcome in run_parts(list(parts_of(found, options)), 60 * options.minutes, options):
             outcomes.append(outcome)
             result["parts"].append(dataclasses.asdict(outcomes[-1]))
-            if options.out:     # whoever ends us early has what came before
+            if options.out:     # a run that is stopped early leaves the results so far
                 (options.out / "gpu.json").write_text(json.dumps(result, indent=2) + "\n")
     except KeyboardInterrupt:
         show(result, outcomes, options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpu_test: ./dev gpu does what it says, on lavapipe and with little of everything.
+"""gpu_test: ./dev gpu does what it says, in a short run on lavapipe.
 
     gpu_test.py SOURCE_ROOT [--gtest_output=xml:FILE]
 """
@@ -35,7 +35,7 @@ def says_when_there_is_none():
 
 
 def stops_in_time():
-    """What there is no time for is named, not run."""
+    """Parts for which no time is left are named, not run."""
     process = gpu("--backend", "vulkan", "--minutes", "0.05", "--short", "--json")
     parts = json.loads(process.stdout)["parts"]
     late = [part for part in parts if "no time left" in part["said"]]

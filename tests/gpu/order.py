@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""order: what ./dev gpu runs first, that slow parts leave others the seconds kept for them, that
-nobody outlives or holds up a part, and what it makes of outputs.
+"""order: which parts ./dev gpu runs first, that slow parts leave others their reserved seconds,
+that no process outlives or holds up a part, and how outputs are read.
 
     order.py
 """
@@ -30,7 +30,7 @@ def slow_parts_leave_others_their_time():
     slow, kept = outcomes["slow"], outcomes["kept"]
     assert slow.outcome == "failed" and 5 < slow.seconds < 11, slow
     assert kept.outcome == "passed", kept
-    # What it did not take is there for those behind it.
+    # The time that it did not use is left for later parts.
     assert outcomes["late"].seconds > 1, outcomes["late"]
 
 
@@ -49,7 +49,7 @@ def correctness_comes_first_and_figures_have_time():
     assert names[:4] == ["conformance cuda", "conformance vulkan", "decode cuda", "prefill cuda"]
     kept = {part.name for part in parts if part.kept}
     assert {"decode cuda", "prefill cuda", "engine cuda", "graphs cuda", "decode vulkan"} <= kept
-    # Of nine minutes all of it is kept, and not only a share.
+    # In nine minutes the whole reserve fits, not just a share of it.
     assert sum(part.kept for part in parts) <= 9 * 60 / 2
 
 
@@ -69,7 +69,7 @@ def sanitizers_have_to_have_looked():
 
 
 def nobody_holds_up_a_part():
-    """Not even who left its process group and holds its outputs."""
+    """Not even a process that left the group and holds the outputs."""
     for last, wanted in (("sleep 20", None), ("echo done", 0)):
         start = time.monotonic()
         code, out, _ = GPU["ended"](["sh", "-c", f"setsid sleep 15 & {last}"], 2)

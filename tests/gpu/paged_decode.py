@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""paged_decode: decode attention over pages by two Triton kernels of our own, as engines without
-hand-written kernels have it; and a streaming read.
+"""paged_decode: decode attention over pages by two Triton kernels of our own, as in engines without
+hand-written kernels; and a streaming read.
 
-Pages are [block][head][token][dim]. A program has one sequence, one KV head and a part of the
-tokens; its query heads are padded to 16 rows, which tl.dot takes. Another kernel merges the parts.
+Pages are [block][head][token][dim]. A program handles one sequence, one KV head and a part of the
+tokens; its query heads are padded to 16 rows, as tl.dot requires. Another kernel merges the parts.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ LOG2_E = 1.4426950408889634
 def attend_part(q, k, v, table, parts, lses, length, pages_a_row, pages_a_part, scale,
                 GROUP: tl.constexpr, ROWS: tl.constexpr, DIM: tl.constexpr, PAGE: tl.constexpr,
                 PAGES: tl.constexpr):
-    """scale is that of exponents to base 2. parts are [sequence][query head][part][dim]."""
+    """scale is for exponents to base 2. parts are [sequence][query head][part][dim]."""
     sequence, head, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     heads, part_count = tl.num_programs(1), tl.num_programs(2)
     dims, rows, slots = tl.arange(0, DIM), tl.arange(0, ROWS), tl.arange(0, PAGES * PAGE)
@@ -55,7 +55,7 @@ def attend_part(q, k, v, table, parts, lses, length, pages_a_row, pages_a_part, 
 
 @triton.jit
 def merge_parts(parts, lses, out, part_count, DIM: tl.constexpr, PARTS: tl.constexpr):
-    """One program for a query head of a sequence."""
+    """One program per query head of a sequence."""
     row, dims, indices = tl.program_id(0), tl.arange(0, DIM), tl.arange(0, PARTS)
     states = row * part_count + indices
     is_part = indices < part_count
@@ -70,7 +70,7 @@ def merge_parts(parts, lses, out, part_count, DIM: tl.constexpr, PARTS: tl.const
 
 @triton.jit
 def read(numbers, sums, rounds, BLOCK: tl.constexpr):
-    """Reads `rounds` blocks a program, and writes one number."""
+    """Reads `rounds` blocks per program, and writes one number."""
     places = tl.program_id(0).to(tl.int64) * rounds * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros([BLOCK], tl.float32)
     for _ in range(rounds):
@@ -80,7 +80,8 @@ def read(numbers, sums, rounds, BLOCK: tl.constexpr):
 
 
 def reader(numbers, block=4096, rounds=16):
-    """A call that reads all of f32 `numbers`, whose count is a multiple of block * rounds."""
+    """Returns a call that reads all of f32 `numbers`, whose count is a
+    multiple of block * rounds."""
     programs = numbers.numel() // (block * rounds)
     assert programs * block * rounds == numbers.numel()
     sums = torch.empty(programs, dtype=torch.float32, device=numbers.device)
@@ -93,10 +94,10 @@ def reader(numbers, block=4096, rounds=16):
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    pages: int          # a program's, at a time
+    pages: int          # per program, at a time
     warps: int
-    stages: int         # of loads on their way
-    programs: int       # at least so many for each multiprocessor
+    stages: int         # of loads in flight
+    programs: int       # at least this many per multiprocessor
 
 
 TUNINGS = [Tuning(pages, warps, 3, programs) for pages, warps in ((4, 4), (8, 4), (8, 8))
@@ -104,15 +105,16 @@ TUNINGS = [Tuning(pages, warps, 3, programs) for pages, warps in ((4, 4), (8, 4)
 
 
 def pages_a_part(tuning, programs, pages, multiprocessors):
-    """How many pages a part has where one part a row makes `programs` programs: as many as let
-    there be enough of them, in whole steps."""
+    """Pages per part, if one part per row makes `programs` programs: as many as leave enough
+    programs, in whole steps."""
     parts = max(1, -(-tuning.programs * multiprocessors // programs))
     steps = max(1, pages // (parts * tuning.pages))
     return steps * tuning.pages
 
 
 def decoder(q, k, v, table, length, tuning, multiprocessors):
-    """A call that attends q [batch, heads, 1, dim] to pages, and returns what is of its shape."""
+    """Returns a call that attends q [batch, heads, 1, dim] to pages and returns a
+    tensor of q's shape."""
     batch, q_heads, _, dim = q.shape
     kv_heads, page = k.shape[1], k.shape[2]
     group, pages = q_heads // kv_heads, -(-length // page)

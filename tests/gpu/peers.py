@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""peers: what the device itself can do, and what others make of it, by PyTorch: a streaming read,
-a copy, a large matrix product; decode attention by scaled_dot_product_attention, paged Triton
-kernels of our own, FlashInfer where it is installed, and flex_attention; and prompts by the first.
-Prints JSON.
+"""peers: what the device itself can do, and what other implementations reach on it, by PyTorch: a
+streaming read, a copy, a large matrix product; decode attention by scaled_dot_product_attention,
+paged Triton kernels of our own, FlashInfer if it is installed, and flex_attention; and prompts by
+the first. Prints JSON.
 
     peers.py [--device cuda | cpu] [--short] [--seconds N]
 
-Figures are device time by events, the median of some rounds; before each a large read, so that the
-caches hold nothing of the inputs and the device is busy while the call is enqueued; a call that
-takes the host longer than that read has some waiting in its time. Decode counts K and V once, in
-bf16, or in fp8 without scales; whoever's result is not that of a plain computation in f32 has no
-figure. On the cpu it is the host's clock, and f16 for bf16: to see that all of it runs. There
-Triton interprets, which takes a NumPy before 2.4.
+Figures are device time by events, the median of some rounds. Each round starts with a large read,
+so that the caches hold none of the inputs and the device is busy while the call is enqueued; if a
+call takes the host longer than that read, its time includes waiting. Decode counts K and V once, in
+bf16, or in fp8 without scales. A peer whose result differs from a plain computation in f32 has no
+figure. On the cpu the clock is the host's, and f16 stands in for bf16: this only checks that
+everything runs. There Triton interprets, which needs a NumPy before 2.4.
 
-What raises has no figure and takes nobody else's; why is said in its place.
+A peer that raises has no figure and costs no other peer's; the reason is reported instead.
 """
 
 import time
@@ -34,7 +34,7 @@ import torch
 
 GIB = 1 << 30
 BLOCK = 16
-# By the type of K and V; what takes longest to compile last.
+# By the type of K and V; the one that takes longest to compile comes last.
 PEERS = {"bf16": ("sdpa", "triton", "flashinfer", "flex"), "fp8": ("triton", "flashinfer")}
 GRACE_SECONDS = 15
 
@@ -57,14 +57,14 @@ SHORT = Sizes((("2x208-8/2-d64", 2, 208, 8, 2, 64), ("1x48-2/2-d32", 1, 48, 2, 2
 
 
 class Device:
-    """What is measured, by which clock, and with what sizes."""
+    """The measured device, its clock, and the sizes."""
 
     def __init__(self, name, sizes, seconds):
         self.name, self.sizes = name, sizes
         self.end = START + seconds
-        self.is_gpu = name == "cuda"    # of AMD's too
+        self.is_gpu = name == "cuda"    # AMD's GPUs too
         self.clock = "device" if self.is_gpu else "host"
-        # Interpreted, tl.dot takes the bits of bf16 for whole numbers.
+        # When interpreted, tl.dot takes the bits of bf16 for integers.
         self.dtype = torch.bfloat16 if self.is_gpu else torch.float16
         self.unused = torch.zeros(sizes.flush_bytes // 4, dtype=torch.float32, device=name)
         if self.is_gpu:
@@ -72,7 +72,7 @@ class Device:
             self.title, self.multiprocessors = properties.name, properties.multi_processor_count
             self.cache_bytes = getattr(properties, "L2_cache_size", None)
         else:
-            # As many as make the short shapes need several parts.
+            # Enough that the short shapes need several parts.
             self.title, self.multiprocessors, self.cache_bytes = "host processor", 4, None
 
     def is_time_over(self):
@@ -93,7 +93,7 @@ class Device:
         return statistics.median(self.once(call) for _ in range(self.sizes.rounds))
 
     def once(self, call):
-        # Read only: lines that a fill left changed would be written back while the call is timed.
+        # Reads only: lines that a fill had changed would be written back during the timed call.
         torch.amax(self.unused)
         if not self.is_gpu:
             start = time.perf_counter()
@@ -113,10 +113,10 @@ def words(error):
 
 @contextlib.contextmanager
 def said_in(failures, name):
-    """What is raised inside is kept there, and goes no further."""
+    """Records an exception raised inside in `failures`, and goes on."""
     try:
         yield
-    except Exception as error:      # of whatever kind a library's own trouble is
+    except Exception as error:      # a library may raise anything
         failures[name] = words(error)
 
 
@@ -126,7 +126,7 @@ def triton_reader(numbers, rounds):
 
 
 def reads(device, numbers, results):
-    """The read is the best of several: none of them is sure to be what the device can do."""
+    """The best of several reads: none of them is sure to reach what the device can do."""
     readers = {"torch.sum": lambda: lambda: torch.sum(numbers),
                "torch.amax": lambda: lambda: torch.amax(numbers),
                **{f"triton, {16 * rounds} KiB a program":
@@ -140,7 +140,7 @@ def reads(device, numbers, results):
 
 
 def ceilings(device, results):
-    """Fills in results; where there is no figure, `unavailable` says why."""
+    """Fills in results; if a figure is missing, `unavailable` says why."""
     failures = {}
     results.update(clock=device.clock, cache_bytes=device.cache_bytes, read_gbps=None, read_by=None,
                    reads_gbps={}, copy_gbps=None, bf16_tflops=None, unavailable=failures)
@@ -159,12 +159,12 @@ def ceilings(device, results):
 
 
 class Different(Exception):
-    """A result is not what it should be."""
+    """A result is wrong."""
 
 
 class Shape:
-    """One shape of decoding, and for each peer the ways that it has: (what way, what prepares it
-    and returns a call that gives [batch, heads, 1, dim])."""
+    """One decode shape, and for each peer its ways: (description, function that prepares it and
+    returns a call that gives [batch, heads, 1, dim])."""
 
     def __init__(self, shape, kv_name, device):
         self.device, self.peers = device, PEERS[kv_name]
@@ -173,13 +173,13 @@ class Shape:
         self.k, self.v = (device.random(self.batch, self.kv_heads, self.length, self.dim)
                           for _ in range(2))
         self.kv_dtype = torch.float8_e4m3fn if kv_name == "fp8" else device.dtype
-        # What K and V are as they are kept: fp8 without scales.
+        # K and V as stored: fp8 without scales.
         self.k, self.v = (side.to(self.kv_dtype).to(device.dtype) for side in (self.k, self.v))
         self.bytes = 2 * self.k.numel() * self.kv_dtype.itemsize
         self.wanted = torch.stack([self.dense(i) for i in range(self.batch)])
 
     def dense(self, sequence):
-        """In f32, and of one sequence: all of them would not fit."""
+        """In f32, for one sequence: all of them would not fit."""
         group = self.q_heads // self.kv_heads
         q = self.q[sequence].float().view(self.kv_heads, group, self.dim)
         weights = torch.softmax(q @ self.k[sequence].float().mT * self.dim**-0.5, dim=-1)
@@ -190,7 +190,7 @@ class Shape:
         yield {}, lambda: lambda: attend(self.q, self.k, self.v, enable_gqa=True)
 
     def flex(self):
-        """Compiled for this shape alone: after a second one PyTorch would compile for any."""
+        """Compiled only for this shape: after a second one PyTorch would compile for any."""
         import torch._dynamo
         from torch.nn.attention.flex_attention import flex_attention
 
@@ -201,7 +201,7 @@ class Shape:
         yield {}, prepare
 
     def paged(self):
-        """K and V as pages, and tables that lead through them in disorder."""
+        """K and V as pages, and tables that list them in random order."""
         pages = self.length // BLOCK
         shape = (self.batch, self.kv_heads, pages, BLOCK, self.dim)
         order = torch.randperm(self.batch * pages, device=self.device.name)
@@ -250,21 +250,21 @@ class Shape:
                 "largest_difference": difference, **({"how": how} if how else {})}
 
     def best(self, ways):
-        """Of those that a device has room for; one that is wrong is no peer."""
+        """The fastest way that the device has room for; a wrong result disqualifies the peer."""
         results, error = [], None
         for how, prepare in ways:
             try:
                 results.append(self.measured(how, prepare()))
             except Different:
                 raise
-            except Exception as failure:    # of whatever kind a peer's own trouble is
+            except Exception as failure:    # a peer may raise anything
                 error = failure
         if not results:
             raise error
         return min(results, key=lambda result: result["milliseconds"])
 
     def compare(self, results):
-        """Replaces what is in results, peer by peer."""
+        """Replaces the entries of results, peer by peer."""
         for name in self.peers:
             if self.device.is_time_over():
                 return
@@ -301,7 +301,7 @@ def decode(device, shape, kv_name, results):
 
 
 def measure(device, result):
-    """Fills in result, so that what is there counts whatever comes later."""
+    """Fills in result as it goes, so that what is there counts whatever comes later."""
     for kv_name, peers in PEERS.items():
         result[f"decode_{kv_name}"] = {
             shape[0]: {name: {"unavailable": "there was no time left: --seconds"}
@@ -318,9 +318,9 @@ def measure(device, result):
 
 
 def give_up(result):
-    """A peer that compiles for minutes does not take what others gave."""
+    """Prints what there is: a peer that compiles for minutes costs no other peer's result."""
     try:
-        # Without indents it is one call of C, during which nobody changes the result.
+        # Without indents this is one call of C, during which no other thread changes the result.
         print(json.dumps(result), flush=True)
     finally:
         os._exit(0)
@@ -341,7 +341,7 @@ def main():
     timer.daemon = True
     timer.start()
     if options.device == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"    # read where Triton is imported
+        os.environ["TRITON_INTERPRET"] = "1"    # read when Triton is imported
     elif not torch.cuda.is_available():
         print("torch sees no GPU", file=sys.stderr)
         sys.exit(77)
@@ -352,7 +352,7 @@ def main():
         measure(device, result)
     finally:
         timer.cancel()
-        timer.join()    # where it has begun it prints, and ends the process
+        timer.join()    # if it has begun, it prints and ends the process
         print(json.dumps(result, indent=2), flush=True)
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""peers_test: peers.py runs on the processor, and each peer that is there computes what it should.
+"""peers_test: peers.py runs on the processor, and each available peer computes the right result.
 
     peers_test.py
 
-It takes PyTorch and Triton, which nothing else here needs: of this Python, or of the one that
-QUIRE_TORCH_PYTHON names. Skipped where there are none.
+It needs PyTorch and Triton, which nothing else here needs: from this Python, or from the one that
+QUIRE_TORCH_PYTHON names. Skipped without them.
 """
 
 import json
@@ -17,9 +17,9 @@ import time
 FOLDER = pathlib.Path(__file__).parent
 PYTHON = os.environ.get("QUIRE_TORCH_PYTHON", sys.executable)
 SKIPPED = 77
-# Triton's interpreter takes arrays of one element for numbers, which NumPy 2.4 refuses.
+# Triton's interpreter uses arrays of one element as numbers, which NumPy 2.4 refuses.
 NEEDED = "import numpy, torch, triton; int(numpy.zeros(1))"
-# One that takes for ever to compile, where PyTorch takes long to import.
+# A peer that compiles forever, with a PyTorch that takes long to import.
 SLOW = """
 import sys, time
 sys.path.insert(0, {folder!r})
@@ -35,8 +35,8 @@ peers.ceilings = peers.prompts = lambda device, results: None
 peers.Shape.triton = lambda shape: time.sleep(600)
 peers.main()
 """
-# Each raises in places, FlashInfer (a false one) where it plans for the second time; a compiler
-# that takes only what is for one shape, and starts anew for each; and a wrong end.
+# Peers that raise in places, FlashInfer (a fake) when it plans without tensor cores; a compiler
+# that accepts only calls for a single shape, each after a reset; and an interrupted end.
 RAISING = """
 import dataclasses, os, sys, types
 sys.path.insert(0, {folder!r})
@@ -94,7 +94,7 @@ really_decode, peers.decode = peers.decode, decode
 peers.SHORT = dataclasses.replace(peers.SHORT, prompts=(-1, 16))
 peers.main()
 """
-# A kernel that merges its parts wrongly must be noticed.
+# A kernel that merges its parts wrongly must be detected.
 BROKEN = """
 import sys
 sys.path.insert(0, {folder!r})
@@ -127,7 +127,7 @@ def check_agreement():
         assert peers["triton"].get("milliseconds", 0) > 0, peers
     for peers in result["decode_bf16"].values():
         assert set(peers) == {"sdpa", "triton", "flashinfer", "flex"}, peers
-        for name in ("sdpa", "triton"):     # flex takes a compiler, FlashInfer a GPU
+        for name in ("sdpa", "triton"):     # flex needs a compiler, FlashInfer a GPU
             assert peers[name].get("milliseconds", 0) > 0, peers
             assert peers[name]["clock"] == "host", peers
 
