@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# build: configures a build folder if it must be, and brings it up to date.
+# build: configures a build folder if needed, and brings it up to date.
 #
 #   build.sh KIND [TARGET...]     KIND: see below
 set -euo pipefail
@@ -11,21 +11,21 @@ cd "$(dirname "$0")/.."
 kind=$1
 shift
 folder=build/$kind
-# What a tool watches: names and lines for its reports, and half the compile time of -O2 -g.
+# For what runs under a tool: names and lines for its reports, and half the compile time of -O2 -g.
 watched=(-Doptimization=1 -Ddebug=true -Dc_args=-g1 -Dcpp_args=-g1)
 case $kind in
-# lib: what is installed from here, or packed, goes to any distribution.
+# lib: the installed or packed tree must suit any distribution.
 release) options=(-Dbuildtype=release -Dlibdir=lib) ;;
-# A sanitizer's instrumentation makes gcc warn of things that are not there. This is also the build
-# whose limits tests can make narrow.
+# A sanitizer's instrumentation causes false warnings in gcc. Only this build lets tests narrow
+# limits.
 sanitize) options=("${watched[@]}" -Db_sanitize=address,undefined -Dwerror=false
     -Dbenchmarks=disabled -Dtest_limits=true) ;;
 threads) options=("${watched[@]}" -Db_sanitize=thread -Dwerror=false -Dbenchmarks=disabled) ;;
 *) fail "there is no build called '$kind': release, sanitize or threads" ;;
 esac
 
-# Meson puts ccache before the compilers where it is installed. What one checkout compiled serves
-# another: paths are relative to the checkout, and not part of debug information's hash.
+# Meson puts ccache before the compilers where it is installed. Checkouts share compiled objects:
+# paths are relative to the checkout, and not part of the hash of debug information.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 
@@ -34,7 +34,7 @@ mkdir -p build
 exec 9>"build/$kind.lock"
 flock -n 9 || step "waiting for another build of $folder" flock 9
 
-# Other options, another Meson, or a language more: start again, for an old folder may not be
+# Other options, another Meson, or an added language: start again, because an old folder may not be
 # readable any more.
 stamp=$(printf '%s\n' "$PWD" "${options[@]}" && cat .ci/requirements.txt &&
     find .env -maxdepth 1 -name "installed-*" -exec cat {} + && { command -v ccache || true; })

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# install: brings what the build needs, if it is missing; quick and silent if nothing is.
+# install: installs what the build needs if it is missing; quick and silent otherwise.
 #
 #   system packages   by apt, as root or through sudo (Debian 12 and later, Ubuntu 24.04 and later)
 #   .env/             Meson and clang-format, at the versions of requirements.txt
@@ -18,7 +18,7 @@ packages=(
     libgtest-dev libbenchmark-dev
     libvulkan-dev libvulkan-volk-dev glslc  # the vulkan backend, and its shaders
     mesa-vulkan-drivers vulkan-validationlayers     # a device without a GPU, to test it on
-    spirv-tools                             # checks the shaders that it cannot run
+    spirv-tools                             # checks shaders that this machine cannot run
     clang valgrind                          # headers under both compilers; extended tests
 )
 
@@ -37,7 +37,7 @@ as_root() {
 
 install_packages() {
     if ! command -v dpkg-query >/dev/null; then
-        # Another distribution: Meson says by name what it does not find.
+        # On another distribution Meson names whatever it cannot find.
         command -v ninja >/dev/null ||
             fail "ninja was not found; install what your system calls" "  ${packages[*]}"
         return
@@ -46,7 +46,7 @@ install_packages() {
     local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
     missing=$(missing_packages)
     [ -n "$missing" ] || return 0
-    # sudo may have to ask: before the steps, which have no terminal.
+    # sudo may have to ask for a password: do it before the steps, which have no terminal.
     [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || sudo -v ||
         fail "packages are missing, and sudo did not work; as root, run:" \
             "  apt-get install $missing"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup: installs what a binding or a GPU backend is built and tested with, which not everyone
-# wants; quick if it is there. What is not set up is not built, and the tests' summary names it.
+# setup: installs the tools to build and test a binding or a GPU backend, which not everyone needs;
+# quick if they are there. A part that is not set up is not built, and the tests' summary names it.
 #
-#   setup.sh ccache      ccache by apt: every checkout of this machine then shares what was compiled
+#   setup.sh ccache      ccache by apt: all checkouts on this machine then share compiled objects
 #   setup.sh cuda        nvcc into .env, unless a CUDA toolkit is installed
 #   setup.sh hip         hipcc by apt
 #   setup.sh go          Go by apt, if there is none
-#   setup.sh python      cffi, numpy and what builds a wheel, into .env
+#   setup.sh python      cffi, numpy and the tools to build a wheel, into .env
 #   setup.sh rust        cargo by apt, if there is none, and what our crates and example depend on
 #
 # Several parts may be named.
@@ -40,7 +40,7 @@ set_up() { # PART
             into_env cuda backends/cuda/requirements.txt
         ;;
     rust)
-        # Debian's own cargo is older than the crates allow; what builds its browsers is not.
+        # Debian's own cargo is too old for the crates; the one that builds its browsers is not.
         by_apt cargo-web cargo "install Rust 1.87 or newer, so that 'cargo' is on the PATH"
         oldest=$(printf '%s\n' 1.87 "$(cargo --version | cut -d' ' -f2)" | sort -V | head -1)
         [ "$oldest" = 1.87 ] ||

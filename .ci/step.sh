@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# step: one line on standard error per thing done, and the whole log only when it went wrong.
+# step: prints one line on standard error per thing done, and the whole log only if it failed.
 #
 # Sourced by the scripts beside it. Standard output stays untouched: it belongs to the program that
 # ./dev was asked to run.
 
-fail() { # MESSAGE...: what went wrong, and what to do
+fail() { # MESSAGE...: what went wrong and what to do
     printf 'dev: %s\n' "$@" >&2
     exit 1
 }

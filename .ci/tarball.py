@@ -3,12 +3,12 @@
 
     tarball.py BUILD PREFIX NAME [--output FOLDER] [--max-glibc VERSION] [--preset 0-9]
 
-Writes FOLDER/NAME.tar.xz, whose files lie in a folder NAME. The binaries are held to what
-tests/abi/hygiene.py asks, so that a tarball which needs a newer glibc is never written; then they
-are stripped of the names that tell it which code asks the processor first.
+Writes FOLDER/NAME.tar.xz, whose files lie in a folder NAME. The binaries must pass
+tests/abi/hygiene.py, so that a tarball that needs a newer glibc is never written; then they are
+stripped of the names by which that test recognises code that queries the processor first.
 
 Equal installed files give equal bytes: names are sorted, owners are 0, and times are
-SOURCE_DATE_EPOCH, or else the commit's.
+SOURCE_DATE_EPOCH, or otherwise the commit's.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def install(build, stage):
 
 
 def binaries(tree):
-    """(shared objects, programs): a program's name does not say .so."""
+    """Returns (shared objects, programs): a program's name does not contain .so."""
     files = [path for path in sorted(tree.rglob("*")) if path.is_file() and not path.is_symlink()]
     elf = [path for path in files if path.read_bytes()[:4] == b"\x7fELF"]
     return [path for path in elf if ".so" in path.name], [p for p in elf if ".so" not in p.name]
@@ -68,7 +68,7 @@ def pack(tree, name, time, path, preset):
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = "root"
         entry.mtime = time
-        # What a umask took away from the files of a checkout is no part of them.
+        # Permissions that a umask removed from a checkout's files must not affect the tarball.
         is_run = entry.isdir() or entry.mode & 0o100
         entry.mode = 0o777 if entry.issym() else 0o755 if is_run else 0o644
         return entry

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""budget: how much of the time that building and testing may take is used, and what takes it.
+"""budget: how much of the time allowed for building and testing is used, and what uses it.
 
-    budget.py [--top N]     the dearest steps of the last builds and test runs, all folders together
+    budget.py [--top N]     the slowest steps of the last builds and test runs, all folders together
 
 The budgets are those of tests/README.md: a run from a clean checkout without a compiler cache, on
-two cores. A run that is over its budget is not a failure, for machines differ; whoever adds a test
-looks at the line that every run prints.
+two cores. A run over its budget does not fail, because machines differ; the author of a new test
+checks the line that every run prints.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def line(what, seconds):
 
 
 def report(what, started):
-    """Prints what this run took, and .ci/run as a whole so far if it is part of that."""
+    """Prints how long this run took, and .ci/run as a whole so far if it is part of that."""
     if what in MINUTES:
         print(line(what, time.time() - started))
     if os.environ.get("QUIRE_CI_STARTED"):
@@ -40,14 +40,14 @@ def report(what, started):
 
 
 def remember(folder, seconds_of):
-    """What each test of a build folder took, beside what is known of others."""
+    """Records the time of each test of a build folder, keeping the times of the others."""
     path = folder / TIMES
     known = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**known, **seconds_of}, indent=1))
 
 
 def build_steps(folder):
-    """(seconds, output) of each command that Ninja ran last."""
+    """(seconds, output) of each command in Ninja's last run."""
     steps = {}
     for row in (folder / ".ninja_log").read_text().splitlines():
         if not row.startswith("#"):

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""changed: which tests a change can affect, by what the build knows.
+"""changed: finds the tests that a change can affect, from what the build knows.
 
-The change is what differs from the commit before the last one: the last commit, and all that is
-not committed. A test is affected if a changed file is
+The change is the last commit and everything uncommitted. A test is affected if a changed file is
 
   - an input of a program, library or generated file that it runs or opens, headers included: ninja
     knows these;
-  - one of its own arguments, or in the folder of the script that it is;
-  - in a folder that READS names for it: what a script finds by itself, where ninja knows nothing.
+  - one of its own arguments, or in the folder of the test's script;
+  - in a folder that READS lists for it: files that a script finds by itself, unknown to ninja.
 
-A script that is given the source root and is not in READS is affected by everything. A meson.build,
-and a file that is gone, stand for all files of their folder. A changed file that no test is known
-to read affects all of them, unless it is prose: an error here may cost time, not a test.
+A script that receives the source root and is not in READS is affected by everything. A changed
+meson.build or a deleted file stands for all files of its folder. A changed file that no test is
+known to read affects all tests, unless it is prose: an error here may cost time, not a test.
 """
 
 import fnmatch
@@ -22,7 +21,7 @@ import subprocess
 import sys
 
 PROSE = (".md", ".txt")
-# Test name -> what it reads of the source tree beside what Meson was told.
+# Test name -> the parts of the source tree that it reads beyond what Meson was told.
 READS = {
     "C example": [],
     "a *": [],
@@ -55,7 +54,7 @@ def changed_files(root):
 
 
 class Graph:
-    """What goes into each target of a build folder, as paths from the source root."""
+    """The inputs of each target of a build folder, as paths from the source root."""
 
     def __init__(self, root, folder):
         self.root, self.folder = root, folder
@@ -78,7 +77,7 @@ class Graph:
         return path.relative_to(self.root).as_posix() if is_source else None
 
     def inputs(self, target):
-        """Of a target, by its path from the build folder."""
+        """Inputs of a target, given by its path from the build folder."""
         if target not in self.inputs_of:
             found = set()
             for path in self.ninja("inputs", target).splitlines():
@@ -95,7 +94,7 @@ def targets_of(graph, test, outputs):
 
 
 def reads(graph, test, outputs):
-    """(files, folders) of the source tree; the folder "" is all of it."""
+    """(files, folders) of the source tree; the folder "" is the whole tree."""
     files, folders = set(), set()
     for target in targets_of(graph, test, outputs):
         files |= graph.inputs(target)
@@ -132,7 +131,7 @@ def affects(root, path, files, folders):
 
 
 def affected(root, folder, tests):
-    """The names of the tests, of these, that the change can affect. Says why on stderr."""
+    """The names of those of the given tests that the change can affect. Says why on stderr."""
     targets = json.loads((folder / "meson-info" / "intro-targets.json").read_text())
     outputs = {target["id"]: [pathlib.Path(path).relative_to(folder).as_posix()
                               for path in target["filename"]] for target in targets}

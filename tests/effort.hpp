@@ -6,8 +6,8 @@
 //   QUIRE_TEST_SEED     a number that moves the choice; ./dev test takes it from the commit
 //
 // A test with random cases has a fixed list of them, numbered from its first seed. `all` runs the
-// list. The other efforts run a window of it: as many as the test says, starting where the seed
-// says and going round at the end, so that runs of successive commits cover the list, and the same
+// list. The other efforts run a window of it: its length is set by the test, its start by the seed,
+// and it wraps around at the end, so that runs of successive commits cover the list, and the same
 // seed runs the same cases again.
 //
 // Threads: any.
@@ -30,7 +30,7 @@ inline std::string_view effort() {
     return value == nullptr || *value == '\0' ? "all" : value;
 }
 
-// An unknown word runs everything: a typing error may cost time, not cases.
+// An unknown word runs everything: a typo may cost time, not cases.
 inline uint64_t chosen(const Counts &counts) {
     if (effort() == "few") return counts.few;
     return effort() == "usual" ? counts.usual : counts.all;

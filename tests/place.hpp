@@ -2,8 +2,8 @@
 //
 // place: files that a test program opens, named relative to the folder it lies in.
 //
-// Relative, so that compile commands are the same in every checkout and a compiler cache serves
-// them all; and the program runs by hand as it runs by Meson.
+// The names are relative so that compile commands are the same in every checkout and a compiler
+// cache serves them all; and the program runs by hand as it runs under Meson.
 //
 // Threads: any.
 #pragma once

@@ -3,24 +3,24 @@
 
     run.py              every suite that is not marked 'extended', in build/release
     run.py SUITE        one of them
-    run.py --changed    those that the uncommitted change and the last commit can affect, with few
+    run.py --changed    the tests that uncommitted changes and the last commit can affect, with few
                         random cases
-    run.py extended     what is too slow for every edit: the tests marked 'extended', valgrind's
-                        among them; all suites under the address and undefined-behaviour sanitizers,
-                        with few random cases and without the tests marked 'long'; those with
-                        threads under the thread sanitizer
+    run.py extended     what is too slow for every edit: the tests marked 'extended', including
+                        those under valgrind; all suites under the address and undefined-behaviour
+                        sanitizers, with few random cases and without the tests marked 'long'; those
+                        with threads under the thread sanitizer
     run.py full         all of these, with every random case: hours
 
-Why not Meson's own summary: it counts programs, we count cases, and "all passed" must not be able
-to come from nothing having run. So this holds:
+Meson's own summary counts programs, but we count cases, and "all passed" must not be possible when
+nothing ran. Invariants:
   (1) every test that the build folder lists for the suite has a result, or counts as failed;
   (2) a program that ended badly counts as failed, even if every case it reported had passed;
   (3) results are from this run: older ones are deleted first;
-  (4) no case at all is a failure.
+  (4) a run without any case is a failure.
 
-Which random cases run is decided by a seed that comes from the commit; QUIRE_TEST_SEED=N repeats a
-run's choice (tests/effort.hpp). The last line is `N passed, N failed, N skipped`, alone; the status
-is 0 only if nothing failed.
+A seed derived from the commit selects the random cases; QUIRE_TEST_SEED=N repeats a run's choice
+(tests/effort.hpp). The last line is just `N passed, N failed, N skipped`; the exit status is 0 only
+if nothing failed.
 """
 
 import argparse
@@ -38,16 +38,16 @@ import budget
 import changed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MESSAGE_LINES = 60     # a sanitizer's report with its legend
+MESSAGE_LINES = 60     # room for a sanitizer's report with its legend
 
 
 @dataclasses.dataclass
 class Run:
     build: str              # folder under build/
-    suites: tuple = ()      # none: all that are not extended
-    effort: str = "usual"   # of tests/effort.hpp
+    suites: tuple = ()      # empty: all that are not extended
+    effort: str = "usual"   # see tests/effort.hpp
     without: tuple = ("full",)  # suites whose tests it leaves out
-    slowdown: int = 1       # of a tool that watches
+    slowdown: int = 1       # under a tool
     names: tuple = None     # only these tests
     may_be_empty: bool = False
 
@@ -84,7 +84,7 @@ def runs_of(suite):
 
 
 def run_of_changed():
-    """The tests that the change can affect, or None for all; what it says goes to stderr."""
+    """The tests that the change can affect, or None for all; prints the reason on stderr."""
     run = Run("release", effort="few")
     chosen = changed.affected(ROOT, run.folder, listed_tests(run))
     return dataclasses.replace(run, names=tuple(chosen), may_be_empty=True)
@@ -104,7 +104,7 @@ def suites_of(test):
 
 
 def listed_tests(run):
-    """The tests that this run has to produce, by the name Meson logs them under."""
+    """The tests for which this run must have results, under the names that Meson logs."""
     tests = json.loads((run.folder / "meson-info" / "intro-tests.json").read_text())
     wanted = {}
     for test in tests:
@@ -132,7 +132,7 @@ def output_of(result):
 
 
 def start(run, seed):
-    """Runs Meson's test command, which builds what it takes; its log files hold the results."""
+    """Runs Meson's test command, which builds what it needs; its log files hold the results."""
     for old in [*run.folder.glob("*.xml"), *(run.folder / "meson-logs").glob("testlog*")]:
         old.unlink()
     command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(run.folder),
@@ -151,7 +151,7 @@ def start(run, seed):
 
 
 def read_log(folder):
-    """Test name -> what Meson knows of its process."""
+    """Test name -> what Meson recorded about its process."""
     logs = [*(folder / "meson-logs").glob("testlog*.json")]
     lines = logs[0].read_text().splitlines() if logs else []
     results = {}
@@ -192,7 +192,7 @@ def case_of(element, group):
 
 
 def program_cases(group, name, result, elements):
-    """The cases of one GoogleTest program, and one more if the program itself went wrong."""
+    """The cases of one GoogleTest program, plus one if the program itself went wrong."""
     cases = [case_of(element, group) for element in elements]
     if not cases:
         message = f'ended with {result["returncode"]} and reported no case\n'
