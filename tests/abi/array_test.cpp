@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays of headless elements at strides of newer versions, right before a page that must not be
-// touched; and numbers that stand for something, of values that stand for nothing.
+// Arrays of headless elements with the strides of newer versions, right before a guard page; and
+// undefined values of numbers that have a fixed set of meanings.
 
 #include "guarded.hpp"
 #include "objects.hpp"
@@ -13,7 +13,7 @@ using namespace quire::test;
 
 constexpr uint32_t kCount = 3;
 
-// An input array: `call` is given the array and its stride.
+// An input array: `call` receives the array and its stride.
 template <typename T, typename Set, typename Call>
 void expect_read_within(const char *what, Set &&set, Call &&call) {
     for (uint32_t stride :
@@ -37,7 +37,7 @@ void expect_read_within(const char *what, Set &&set, Call &&call) {
     EXPECT_EQ(call(nullptr, sizeof(T)), QUIRE_E_ARG) << what;
 }
 
-// An output array: only the known bytes of each element are written.
+// An output array: of each element, only the known bytes are written.
 template <typename T, typename Call>
 void expect_written_within(const char *what, Call &&call) {
     constexpr unsigned char pattern = 0xAB;
@@ -78,7 +78,7 @@ TEST(Array, spans_are_read_within_their_stride) {
     auto set = [&](quire_token_span *span, uint32_t i) { *span = {seq, i, i, 1, 0}; };
     expect_read_within<quire_token_span>(
         "spans", set, [&](const quire_token_span *spans, uint32_t stride) {
-            // Named tokens cannot be named again: each call gets a sequence with unknown ones.
+            // Named tokens cannot be named again, so each call gets a sequence with unknown ones.
             m.api().seq_truncate(m.cache(), seq, 0, nullptr);
             m.compute(seq, unknown);
             return m.api().seq_set_tokens(m.cache(), spans, kCount, stride, names, kCount,
@@ -138,7 +138,7 @@ TEST(Array, lists_of_a_step_are_written_within_their_stride) {
     m.abort();
 }
 
-// Values of a 32-bit number that nobody gave a meaning; the message shows the number.
+// Undefined values of a 32-bit number; the message shows the number.
 class Number : public testing::Test {
  protected:
     Number() : w(library()) {

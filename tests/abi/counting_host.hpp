@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// counting_host: an instance's host allocator that counts what lives, returns NULL at a chosen
-// call, and can call back into the library.
+// counting_host: an instance's host allocator that counts live allocations, returns NULL at a
+// chosen call, and can call back into the library.
 //
-// Threads: any; the callback is set while nobody allocates.
+// Threads: any; set the callback only while no thread allocates.
 #pragma once
 
 #include <quire/quire.h>
@@ -23,7 +23,7 @@ class CountingHost {
     std::atomic<int64_t> live_bytes{0};
     std::atomic<int64_t> live_blocks{0};
     std::atomic<uint64_t> calls{0};
-    std::atomic<uint64_t> fail_at{UINT64_MAX};  // the call, from 1, that gets NULL
+    std::atomic<uint64_t> fail_at{UINT64_MAX};  // the call, counted from 1, that gets NULL
     std::function<void()> on_allocate;
 
     quire_instance_desc description() {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // cycles: loads the library, works, destroys everything and closes it, over and over; the process
-// has to stay as it was: mappings, descriptors, threads, resident memory.
+// must not change: mappings, descriptors, threads, resident memory.
 //
 //   cycles COUNT [--plant mapping | descriptor | thread | memory | foreign]
 //
-// A first part of the cycles warms up: the library stays loaded (it is marked so). glibc keeps the
-// stacks of threads that ended, and an arena for as many as ran at once, so now and then a process
-// still comes to hold what it then uses again. What leaks grows in every run of cycles; so one run
-// of several in which nothing grew is asked for. What is planted is left behind once a cycle and
-// has to be reported; `foreign` gives the process's free() what is not its own (owning_malloc.c).
+// The first cycles warm up: the library stays loaded (it is linked with nodelete). glibc keeps the
+// stacks of ended threads, and an arena for each of the most that ran at once, so a process still
+// acquires some memory now and then, which it then reuses. A leak grows in every run of cycles; so
+// the test passes if nothing grew in at least one of several runs. A planted leak is left behind
+// once per cycle and must be reported; `foreign` gives the process's free() a pointer that is not
+// its own (owning_malloc.c).
 //
-// Exits 1 and says what grew.
+// Exits 1 and prints what grew.
 //
 // Threads: this one, and the library's.
 
@@ -39,7 +40,7 @@ using namespace quire::test;
 
 constexpr int kWarmUp = 30;
 constexpr int kRuns = 10;
-constexpr int64_t kTouchedKib = 256;  // pages that were mapped before and are touched later
+constexpr int64_t kTouchedKib = 256;  // pages that were mapped before may be touched later
 
 struct State {
     int64_t mappings = 0;
@@ -58,7 +59,7 @@ int64_t entries(const char *folder) {
     return count;
 }
 
-// A thread that was joined leaves its folder a moment later than join returns.
+// A joined thread's folder in /proc disappears a moment after join returns.
 int64_t threads() {
     int64_t least = entries("/proc/self/task");
     for (int i = 0; i < 100 && least > 1; ++i) {
@@ -87,7 +88,7 @@ State look() {
     return state;
 }
 
-// Empty, or what went wrong.
+// Returns an empty string, or what went wrong.
 std::string cycle() {
     void *handle = nullptr;
     const quire_api *api = functions_of(library_path().c_str(), &handle);
@@ -102,7 +103,7 @@ std::string cycle() {
 }
 
 void leave_behind(const std::string &what) {
-    constexpr size_t bytes = 100 << 10;  // 50 of them are more than a huge page
+    constexpr size_t bytes = 100 << 10;  // 50 of them exceed a huge page
     if (what == "mapping") {
         mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);  // two never merge
     } else if (what == "descriptor") {
@@ -135,7 +136,7 @@ bool constant(const State &before, const State &after) {
     return mappings && mapped && descriptors && threads && resident;
 }
 
-// Empty, or what went wrong.
+// Returns an empty string, or what went wrong.
 std::string cycles(int count, const std::string &planted) {
     for (int i = 0; i < count; ++i) {
         std::string problem = cycle();

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cycles: load, work, unload leaves a process as it was, also one whose malloc is another.
+"""cycles: load, work, unload leaves a process unchanged, also under another malloc.
 
     cycles.py PROGRAM OWNING-MALLOC COUNT
 
-Then each thing that a cycle could leave behind is planted, and has to be reported.
+Then each kind of leak that a cycle could leave is planted, and must be reported.
 """
 
 import os
@@ -41,7 +41,7 @@ def main():
         found = status == 1 and line in grew(words)
         print(f"planted {what}: {'reported' if found else 'NOT REPORTED: ' + words}")
         failed += [] if found else [what]
-    # Its memory is never used again, so it grows: that the cycles were gone through counts.
+    # This malloc never reuses memory, so memory grows: it only matters that the cycles completed.
     status, words = run(program, FOREIGN_CYCLES, LD_PRELOAD=owning_malloc)
     if "descriptors" not in words or "owning_malloc" in words:
         failed.append(f"with another malloc: {status}: {words}")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// guarded: bytes right before a page that nobody may touch, so that reading or writing one byte
-// too many ends the process.
+// guarded: bytes right before an inaccessible page, so that reading or writing one byte too many
+// ends the process.
 //
 // Threads: none.
 #pragma once
@@ -19,7 +19,7 @@ namespace quire::test {
 
 class Guarded {
  public:
-    // All bytes are `byte`, then the first four the size.
+    // All bytes are `byte`, then the first four are set to the size.
     explicit Guarded(uint32_t size_bytes, unsigned char byte = 0, uint32_t struct_size = 0)
         : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))),
           pages_((size_bytes + page_ - 1) / page_ + 1),
@@ -52,7 +52,7 @@ class Guarded {
     uint32_t size_;
 };
 
-// Does the body end its process, a child, otherwise than by returning?
+// True if the body, in a child process, ends the process in any way other than by returning.
 template <typename Body>
 bool ends_the_process(Body &&body) {
     pid_t child = fork();

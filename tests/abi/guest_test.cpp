@@ -19,9 +19,9 @@ namespace {
 
 using namespace quire::test;
 
-constexpr size_t kStackBytes = 64 << 10;  // what Go and Java give a thread at the least
+constexpr size_t kStackBytes = 64 << 10;  // the smallest stack that Go and Java give a thread
 
-// A whole piece of work: everything made, launched, and destroyed. Empty, or what went wrong.
+// A complete life: everything created, launched, and destroyed. Returns empty, or what went wrong.
 std::string work(const quire_api *api) {
     if (api == nullptr) return "not loaded";
     Objects w(*api);
@@ -31,7 +31,7 @@ std::string work(const quire_api *api) {
     return w.problem();
 }
 
-// A stack of our own, painted, so that what was used of it is seen.
+// A stack of our own, painted to show how much of it was used.
 class SmallStack {
  public:
     SmallStack() : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))) {
@@ -82,7 +82,7 @@ TEST(SmallStack, of_64_kib_is_enough_to_load_and_work) {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "the sanitizer's frames are several times larger";
 #endif
-    LibraryCopy copy;  // one that no other test has loaded
+    LibraryCopy copy;  // no other test has loaded it
     Visit visit{copy.path(), ""};
     SmallStack stack;
     ASSERT_TRUE(stack.run(load_and_work, &visit));
@@ -91,7 +91,7 @@ TEST(SmallStack, of_64_kib_is_enough_to_load_and_work) {
     EXPECT_LT(stack.used(), kStackBytes) << "nothing of it was left";
 }
 
-// The paint tells: a frame of a known size is seen.
+// The paint works: a frame of a known size is seen.
 TEST(SmallStack, a_frame_that_is_large_shows) {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "the sanitizer keeps frames elsewhere";
@@ -141,7 +141,7 @@ TEST(Twice, a_second_file_is_a_library_of_its_own_beside_the_first) {
     EXPECT_STREQ(b.problem(), "");
 }
 
-// Runs in a child, which hangs at most this long; what it returned.
+// Runs in a child, which hangs for at most this long; returns the child's result.
 constexpr unsigned kChildSeconds = 20;
 template <typename Body>
 int in_child(Body &&body) {
@@ -155,8 +155,8 @@ int in_child(Body &&body) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-// A process that opens a device only in a child of it; run in a child itself, for other tests of
-// this process have opened devices.
+// A process that opens a device only in a child of it; run in a child itself, because other tests
+// of this process have opened devices.
 TEST(Fork, before_a_device_is_opened_leaves_the_child_free_to_open_one) {
     LibraryCopy copies[2];
     EXPECT_EQ(in_child([&] {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles that are forged, stale or another cache's, by the million, in every function that takes
-// one: an error, no crash, and the cache as it was. A function pointer per call, from one table, so
-// that a function without a row is noticed.
+// A million handles that are forged, stale or another cache's, in every function that takes one:
+// an error, no crash, and an unchanged cache. One table has a function pointer per call, so that a
+// function without a row is noticed.
 //
-// The seed is fixed, so a failure is found again.
+// The seed is fixed, so a failure can be repeated.
 
 #include <random>
 #include <set>
@@ -16,11 +16,11 @@ namespace {
 
 using namespace quire::test;
 
-constexpr uint64_t kHandles = 1'000'000;  // for each function
+constexpr uint64_t kHandles = 1'000'000;  // per function
 constexpr uint64_t kShort = 50'000;       // under a sanitizer
 
-// Three caches alike: the one that is asked, with live things of every kind and stale ones, and two
-// that live and have handles too.
+// Three equal caches: the one under test, with live and stale objects of every kind, and two more
+// with live objects and handles.
 struct Population {
     explicit Population(uint32_t sequences) {
         for (uint32_t i = 0; i < sequences; ++i) {
@@ -150,7 +150,7 @@ const Row kRows[] = {
      [](Manager *m, uint64_t h) {
          return m->api().step_finish(m->cache(), h, nullptr, QUIRE_STEP_OK, nullptr);
      }},
-    // Step 0 asks for what the sequence has, so 0 is no forgery there.
+    // Step 0 means the sequence's current blocks, so 0 is not a forgery there.
     {"step_blocks", Kind::sequence,
      [](Manager *m, uint64_t h) {
          uint32_t count = 0;
@@ -168,8 +168,8 @@ const Row kRows[] = {
      }},
 };
 
-// Draws what is no live handle of the cache: any bits, live ones with a few bits changed, handles
-// of another kind, ended ones, and another cache's.
+// Draws values that are not live handles of the cache: any bits, live handles with a few bits
+// changed, handles of another kind, ended ones, and another cache's.
 class Forger {
  public:
     Forger(const Population &p, const Population &other, uint64_t seed) : random_(seed) {
@@ -181,7 +181,7 @@ class Forger {
             wrong_.insert(wrong_.end(), list->begin(), list->end());
         }
         kept_.insert(real_.begin(), real_.end());
-        kept_.insert(p.spaces[0] - 1);  // the default namespace, which goes by 0 too
+        kept_.insert(p.spaces[0] - 1);  // the default namespace, which 0 names too
     }
     uint64_t draw() {
         for (;;) {
@@ -213,7 +213,7 @@ class Forger {
 
 uint64_t handle_count() { return quire::tests::chosen({kHandles, kHandles, kShort}); }
 
-// How many of the calls were anything but stale.
+// Counts the calls that returned anything but stale.
 template <typename Call>
 uint64_t not_refused(Forger *forger, uint64_t count, Call &&call) {
     uint64_t wrong = 0;
@@ -236,7 +236,7 @@ TEST(HandleByTheMillion, what_is_no_live_handle_is_stale_everywhere_and_changes_
     }
 }
 
-// A handle of the right cache and of another kind is no handle.
+// A handle of the right cache but of another kind is invalid.
 TEST(HandleByTheMillion, a_handle_of_another_kind_is_stale) {
     Population asked(6);
     for (const Row &row : kRows) {
@@ -267,7 +267,7 @@ TEST(HandleByTheMillion, every_function_that_takes_a_handle_has_a_row) {
     EXPECT_GT(wanted.size(), 15u);
 }
 
-// The search itself: a cache that took one forged handle in a thousand would be seen.
+// The search itself works: it would notice a cache that took one forged handle in a thousand.
 TEST(HandleByTheMillion, a_handle_that_gets_through_is_counted) {
     Population asked(6), other(6);
     Forger forger(asked, other, 2);
@@ -280,7 +280,7 @@ TEST(HandleByTheMillion, a_handle_that_gets_through_is_counted) {
               10u);
 }
 
-// Every function, each with NULL in the place of its object.
+// Every function, each with NULL in place of its object.
 template <typename... Rest>
 quire_status with_null(quire_status (*function)(Rest...)) {
     return function(Rest{}...);

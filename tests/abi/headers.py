@@ -3,11 +3,11 @@
 
     headers.py C-COMPILER C++-COMPILER INCLUDE-FOLDER HEADER...
 
-One line a language. Each header is included twice, and every struct that it defines is measured,
-because a compiler looks for holes only in structs that are used. Then headers with one offence
-each are tried, and have to be refused by the languages that they offend.
+Prints one line per language. Each header is included twice, and every struct that it defines is
+measured, because a compiler looks for holes only in structs that are used. Then headers with one
+offence each are tried, and the languages that they offend must refuse them.
 
-A compiler that is not installed makes the test a skip.
+If a compiler is not installed, the test is skipped.
 """
 
 import pathlib
@@ -23,7 +23,7 @@ CXX = ["c++11", "c++14", "c++17", "c++20", "c++2b"]    # 2b: what every compiler
 FLAGS = ["-Wall", "-Wextra", "-Wpadded", "-pedantic-errors", "-Werror", "-c", "-o", "/dev/null"]
 
 STDINT = "#include <stdint.h>\n"
-# (what, header, languages that have to refuse it)
+# (description, header, languages that must refuse it)
 OFFENDERS = [
     ("a hole", STDINT + "typedef struct a {\n    uint32_t x;\n    uint64_t y;\n} a;\n", C + CXX),
     ("a hole at the end", STDINT + "typedef struct a {\n    uint64_t x;\n    uint32_t y;\n} a;\n",
@@ -45,7 +45,7 @@ def structs_of(text):
 
 
 def source_of(header, text):
-    """The header twice, and a type as large as each of its structs."""
+    """Includes the header twice, and defines a type as large as each of its structs."""
     lines = [f'#include "{header}"'] * 2
     lines += [f"typedef char size_of_{name}[sizeof({name})];" for name in structs_of(text)]
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host allocator fails at its first call, its second, and so on: each time a clear error,
-// nothing leaked, and a cache that is as it was.
+// The host allocator fails at its first call, its second, and so on: each failure gives a clear
+// error, leaks nothing, and leaves the cache unchanged.
 
 #include <string>
 
@@ -12,7 +12,7 @@ namespace {
 
 using namespace quire::test;
 
-constexpr uint64_t kMostCalls = 500;  // of one call into the library
+constexpr uint64_t kMostCalls = 500;  // made by one call into the library
 
 struct Case {
     const quire_api &api = library();
@@ -100,8 +100,8 @@ struct Case {
         }
         return out;
     }
-    // Calls with the n-th allocation failing, for n = 1, 2, ... until the call needs no n-th. Each
-    // failure must leave the state as it was. Returns how many failed.
+    // Repeats the call with the n-th allocation failing, for n = 1, 2, ... until the call makes
+    // fewer than n. Each failure must leave the state unchanged. Returns the number of failures.
     template <typename Call>
     uint64_t fail_each(Call call) {
         std::string before = cache != nullptr ? state() : "";
@@ -153,7 +153,7 @@ TEST(HostMemoryFailure, step_begin_opens_no_step) {
     ASSERT_EQ(c.api.step_finish(c.cache, step, nullptr, QUIRE_STEP_OK, &c.error), QUIRE_OK);
 }
 
-// Whatever fails on the way, a step that runs publishes every block that it fills.
+// Whichever allocation fails, a step that runs publishes every block that it fills.
 TEST(HostMemoryFailure, a_step_publishes_all_of_its_blocks_under_spans_or_is_refused) {
     constexpr uint32_t kTokens = 200;
     const std::string picture(4096, 'p');
@@ -170,7 +170,7 @@ TEST(HostMemoryFailure, a_step_publishes_all_of_its_blocks_under_spans_or_is_ref
         desc.key_count = static_cast<uint32_t>(keys.size());
         desc.key_stride = sizeof keys[0];
         std::string before = c.state();
-        // The state is proved with memory of its own: what fails are the calls.
+        // The state check allocates elsewhere: only the calls fail.
         uint64_t left = n;
         auto state = [&] {
             left = c.host.fail_at > c.host.calls ? c.host.fail_at - c.host.calls : 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A backend that is wrong, lies or throws: the caller is told, by the backend's name; the process
-// and what it had live on; nothing is leaked.
+// A backend that is wrong, lies or throws: the caller gets an error that names the backend; the
+// process and its live objects survive; nothing is leaked.
 //
-// The faults strike once (hostile/hostile.cpp), so every call that fails is made again and has to
-// succeed: a failed call changed nothing.
+// The faults strike once (hostile/hostile.cpp), so every failed call is repeated and must succeed:
+// a failed call changed nothing.
 
 #include <dlfcn.h>
 
@@ -56,7 +56,7 @@ class Work {
     }
 
  private:
-    // Makes the call; once more when it failed, and then it has to succeed.
+    // Makes the call; if it fails, makes it once more, and then it must succeed.
     template <typename Call>
     void twice(const char *what, Call &&call) {
         quire_status status = call();
@@ -134,7 +134,7 @@ class Work {
         twice("cache_destroy", [&] { return api_.cache_destroy(cache, &error_); });
     }
 
-    // A step of one sequence, without a batch. A failed commit has undone it.
+    // A step of one sequence, without a batch. A failed commit undoes it.
     void use_bare_step(quire_cache *cache, const quire_step_item &item, const uint32_t *words,
                        uint32_t word_count) {
         auto desc = described<quire_step_desc>();
@@ -156,7 +156,7 @@ class Work {
         message_ = error_.message;
     }
 
-    // Two drafts side by side, of which the second is kept and has to be moved.
+    // Two sibling drafts; the second is kept and must be moved.
     void use_tree(quire_cache *cache) {
         auto seq_desc = described<quire_seq_desc>();
         quire_step_item item{};
@@ -169,7 +169,7 @@ class Work {
         use_bare_step(cache, item, words, 5);
         uint32_t path = 1;
         quire_status status = api_.seq_accept_path(cache, item.seq, &path, 1, &error_);
-        if (status == QUIRE_E_UNSUPPORTED) return;  // without move_tokens
+        if (status == QUIRE_E_UNSUPPORTED) return;  // the backend has no move_tokens
         ASSERT_EQ(status, QUIRE_OK) << error_.message;
         quire_step_item more{};
         more.seq = item.seq;
@@ -183,7 +183,7 @@ class Work {
         merge.part_count = merge.token_count = merge.heads = merge.head_dim = 1;
         twice("attention_merge", [&] {
             quire_status status = api_.attention_merge(queue_, &merge, &error_);
-            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // without it
+            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // not there
         });
     }
 
@@ -196,7 +196,7 @@ class Work {
         quire_memory *memory = nullptr;
         twice("memory_create", [&] {
             quire_status status = api_.memory_create(device_, &desc, &memory, &error_);
-            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // without it
+            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // not there
         });
         if (memory != nullptr) api_.memory_destroy(memory, nullptr);
     }
@@ -206,7 +206,7 @@ class Work {
         auto call = [&](const char *name, auto function) {
             twice(name, [&] {
                 quire_status status = function(queue_, &native, &error_);
-                return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // without
+                return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // absent
             });
         };
         call("queue_signal_native", api_.queue_signal_native);
@@ -255,7 +255,7 @@ class Work {
     void refused_for_good() { refused_for_good_ = true; }
 };
 
-// Both ways in which a plugin may bring its C++ runtime along.
+// Both ways in which a plugin may bring its C++ runtime.
 class Hostile : public testing::TestWithParam<const char *> {
  protected:
     std::string path() const {
@@ -272,7 +272,7 @@ class Hostile : public testing::TestWithParam<const char *> {
     int64_t live() const { return ask<int64_t>("hostile_live"); }
     uint64_t struck() const { return ask<uint64_t>("hostile_struck"); }
 
-    // The plugin is refused with this status, and words that hold these.
+    // The plugin is refused with this status and a message that contains `words`.
     void expect_refused(const std::string &fault, quire_status status, const std::string &words) {
         arm(fault);
         Work work(path());
@@ -281,7 +281,7 @@ class Hostile : public testing::TestWithParam<const char *> {
         EXPECT_NE(work.message().find(GetParam()), std::string::npos) << work.message();
         EXPECT_EQ(struck(), 1u) << fault;
     }
-    // The plugin loads; one call fails with this status and such words, and the rest succeeds.
+    // The plugin loads; one call fails with this status and such a message, and the rest succeeds.
     void expect_told(const std::string &fault, quire_status status, const std::string &words) {
         arm(fault);
         {
@@ -358,7 +358,7 @@ TEST_P(Hostile, what_load_throws_or_makes_up_stops_there) {
     expect_refused("status:3:probe", QUIRE_E_BACKEND, "3");
 }
 
-// A message about a backend comes with no lock held, so that the callback may ask about it.
+// A message about a backend is logged with no lock held, so that the callback may query it.
 TEST_P(Hostile, a_log_callback_may_call_back) {
     struct Listener {
         const quire_api &api;
@@ -371,7 +371,7 @@ TEST_P(Hostile, a_log_callback_may_call_back) {
     desc.log = [](void *user, int32_t, const char *, const char *) {
         auto *to = static_cast<Listener *>(user);
         uint32_t count = 0;
-        if (to->instance == nullptr) return;  // it is being made
+        if (to->instance == nullptr) return;  // still being created
         EXPECT_EQ(to->api.backend_count(to->instance, &count, nullptr), QUIRE_OK);
         ++to->calls;
     };
@@ -420,7 +420,7 @@ TEST_P(Hostile, what_a_function_throws_stops_at_it) {
             expect_told("throw:" + name, broken_contract(name), "exception out of " + name);
         }
     }
-    expect_told("throw:shutdown", QUIRE_OK, "");  // the last device is closed all the same
+    expect_told("throw:shutdown", QUIRE_OK, "");  // the last device is still closed
 }
 
 TEST_P(Hostile, a_status_that_the_contract_does_not_have_is_the_backends_fault) {

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hygiene: what a shared object that strangers dlopen must not bring along.
+"""hygiene: checks what a shared object that strangers dlopen must not contain.
 
-Checked with readelf and nm on the files as they are shipped:
-  * nothing needed but libc and libm, and ld-linux, which is part of glibc and holds __tls_get_addr
+Checked with readelf and nm on the files as shipped:
+  * needs only libc, libm and ld-linux, which is part of glibc and holds __tls_get_addr
     (no libstdc++, no libgcc_s, no GPU library),
   * no GNU_UNIQUE symbol: it binds to another library's of the same name, and pins its object,
   * no static TLS, which makes a late dlopen fail when the process's small reserve is used up,
   * no executable stack, all relocations bound and read-only from the start,
-  * no export but the promised ones; above all no malloc and no operator new,
+  * exports only the promised symbols; above all no malloc and no operator new,
   * with --max-glibc, no symbol of a newer glibc than that,
-  * with --baseline, no instruction that an x86-64 processor may lack, but in functions of the
-    namespaces avx2, avx512, amx and bf16, which are entered by who has asked the processor. (Their
-    names have to be there: check before you strip.)
-With --program, executables: the same, but for exports and unique symbols, which nobody opens.
+  * with --baseline, no instruction that an x86-64 processor may lack, except in functions of the
+    namespaces avx2, avx512, amx and bf16, which are called only after querying the processor.
+    (Their names must be there: check before you strip.)
+With --program, executables: the same, except for exports and unique symbols, which do not matter.
 """
 
 import argparse
@@ -22,8 +22,8 @@ import subprocess
 import sys
 
 SKIPPED = 77
-# SSE3 to AVX-512, by their names. Left out: tzcnt, which is how a bsf that compilers write on
-# purpose reads, with the same result on every processor.
+# SSE3 to AVX-512, by name. tzcnt is left out: a bsf that compilers emit on purpose disassembles as
+# tzcnt, with the same result on every processor.
 NEWER_INSTRUCTION = re.compile(
     r"(v[a-z0-9]+|addsubp[sd]|h(add|sub)p[sd]|lddqu|movddup|movs[hl]dup|fisttp\w*|pshufb|pabs[bwd]"
     r"|ph(add|sub)\w+|pmaddubsw|pmulhrsw|psign[bwd]|palignr|p?blend\w+|dpp[sd]|(extract|insert)ps"
@@ -31,7 +31,7 @@ NEWER_INSTRUCTION = re.compile(
     r"|pminu[dw]|pmov[sz]x\w+|pmuldq|pmulld|ptest|round[ps][sd]|movntdqa|crc32\w*|pcmp[ei]str\w+"
     r"|popcnt\w*|lzcnt\w*|andn|bextr|blsi|blsr|blsmsk|mulx|pdep|pext|rorx|sarx|shlx|shrx|movbe\w*"
     r"|aes\w+|pclmul\w+|sha1\w+|sha256\w+|rdrand|rdseed|ad[co]x|cmpxchg16b)$")
-# What begins with v and has been there for long: verr and verw, of the kernel.
+# Old instructions that begin with v: verr and verw, used by the kernel.
 OLD_INSTRUCTION = re.compile(r"ver[rw]$")
 ALLOWED_NEEDED = re.compile(r"(lib(c|m)\.so\.6|ld-linux[-a-z0-9_]*\.so\.\d+)$")
 
@@ -86,7 +86,7 @@ def glibc_problems(symbols, newest):
 
 
 def instruction_problems(listing):
-    """From `objdump -d`: each newer instruction once, with the first function that has it."""
+    """From `objdump -d`: each newer instruction once, with the first function that contains it."""
     found, function = {}, "?"
     for line in listing.splitlines():
         head = re.match(r"[0-9a-f]+ <(.+)>:$", line)

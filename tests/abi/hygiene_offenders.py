@@ -3,7 +3,7 @@
 
     hygiene_offenders.py HYGIENE COMPILER...
 
-Each offender is the clean object with one thing changed, so that what is found is that thing. The
+Each offender is the clean object with one thing changed, so that only that thing is reported. The
 clean object passes.
 """
 
@@ -17,7 +17,7 @@ CLEAN = ["-shared", "-fPIC", "-fvisibility=hidden", "-O1",
          "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack"]
 VISIBLE = '__attribute__((visibility("default")))'
 
-# (what, source text, compiler arguments, what hygiene.py must say)
+# (description, source text, compiler arguments, what hygiene.py must say)
 OFFENDERS = [
     ("shared C++ runtime", "#include <iostream>\nvoid f() { std::cout << 1; }\n", [],
      "needs libstdc++.so.6"),
@@ -67,7 +67,7 @@ def build(compiler, folder, name, text, arguments):
 
 
 def judge(hygiene, target):
-    # 2.33: the one that links dlsym is an offender on every machine that can build this project.
+    # 2.33: the offender that links dlsym offends on every machine that can build this project.
     command = [sys.executable, hygiene, "--exports", "quire_", str(target)]
     result = subprocess.run(command, capture_output=True, text=True)
     newer = subprocess.run([sys.executable, hygiene, "--max-glibc", "2.33", "--any-host",
@@ -76,7 +76,7 @@ def judge(hygiene, target):
 
 
 def program_problems(hygiene, compiler, folder):
-    """A program with its own C++ runtime passes, one without does not."""
+    """A program with its own C++ runtime passes; one without it does not."""
     source = pathlib.Path(folder, "program.cpp")
     source.write_text("#include <iostream>\nint main() { std::cout << 1; }\n")
     problems = []

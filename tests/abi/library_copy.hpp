@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// library_copy: libquire as another file, which the dynamic linker loads as another library.
+// library_copy: a copy of libquire's file, which the dynamic linker loads as a separate library.
 //
 // Threads: none.
 #pragma once
@@ -39,7 +39,7 @@ class LibraryCopy {
     std::filesystem::path folder_, path_;
 };
 
-// The functions of a library; nullptr when it is none. `handle` gets what dlopen answered.
+// The functions of a library; nullptr if it is not libquire. `handle` gets the result of dlopen.
 inline const quire_api *functions_of(const char *path, void **handle) {
     *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (*handle == nullptr) return nullptr;

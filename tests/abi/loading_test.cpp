@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a program gets at the library and its backends, and what it is told when it does not.
+// How a program gets the library and its backends, and which error it gets if it does not.
 
 #include <dlfcn.h>
 #include <quire/dyn.h>
@@ -90,7 +90,7 @@ TEST(Dyn, a_library_whose_table_ends_before_the_headers_is_refused_with_both_siz
 TEST(Dyn, a_short_buffer_for_the_reason_is_not_overrun) {
     const quire_api *api = nullptr;
     char why[8] = "1234567";
-    volatile size_t short_size = 5;  // a compiler that sees it warns, and rightly
+    volatile size_t short_size = 5;  // a compiler that sees the value would rightly warn
     EXPECT_EQ(quire_dyn_load("/nowhere/libquire.so", &api, why, short_size), QUIRE_E_OS);
     EXPECT_EQ(why[4], '\0');
     EXPECT_EQ(why[5], '6');
@@ -110,7 +110,7 @@ struct Plugins : testing::Test {
     }
     void TearDown() override { EXPECT_EQ(api.instance_destroy(instance, &error), QUIRE_OK); }
 
-    // The message that comes with the refusal.
+    // The message of the refusal.
     std::string refused(const char *path, quire_status expected) {
         uint32_t index = 77, after = 0;
         EXPECT_EQ(api.backend_load(instance, path, &index, &error), expected) << error.message;
@@ -181,7 +181,7 @@ TEST_F(Plugins, a_device_of_a_backend_that_is_not_there_is_refused) {
     EXPECT_EQ(api.device_open(instance, &desc, &device, &error), QUIRE_E_ARG);
 }
 
-// Runs in the child: what a call on an object of the parent answers.
+// Runs in the child; returns the status of a call on an object of the parent.
 quire_status in_child(const std::function<quire_status()> &call) {
     pid_t child = fork();
     if (child == 0) _exit(call() == QUIRE_E_FORKED ? 0 : 1);

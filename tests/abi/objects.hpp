@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // objects: one of everything that a consumer can have: a device of the cpu backend, a queue, a
-// fence, memory, a cache, a namespace, a sequence and a batch into which a step was committed.
+// fence, memory, a cache, a namespace, a sequence and a batch with a committed step.
 //
-// A test program that has no GoogleTest uses it too, and asks problem().
+// Test programs without GoogleTest use it too, and check problem().
 //
-// Invariant: a call that fails is told in problem(), the first one only.
+// Invariant: problem() describes the first call that failed, and only that one.
 //
 // Threads: none.
 #pragma once
@@ -35,7 +35,7 @@ class Objects {
     quire_step step = 0;  // committed
     quire_batch *batch = nullptr;
 
-    // Empty when every call went well.
+    // Empty if every call succeeded.
     const char *problem() const { return problem_; }
 
     bool make(const quire_instance_desc &host) {
@@ -60,7 +60,7 @@ class Objects {
         return problem_[0] == '\0';
     }
 
-    // K and V written and attended to.
+    // Writes K and V and runs attention over them.
     void launch() {
         quire_memory_info info{};
         info.struct_size = sizeof info;

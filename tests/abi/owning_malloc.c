@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * owning_malloc: a malloc for LD_PRELOAD that knows what is its own, and ends the process when it
- * is given anything else; what it gives and takes is poisoned.
+ * owning_malloc: a malloc for LD_PRELOAD that recognises its own memory, and ends the process if it
+ * is given any other pointer; it poisons memory that it hands out or takes back.
  *
- * Memory is cut from one large mapping and never used again, so that a second free is seen too.
+ * Memory is cut from one large mapping and never used again, so that a second free is detected too.
  *
- * Threads: any; the end of what was cut is atomic.
+ * Threads: any; the position of the next cut is atomic.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define OWN 0x9e3779b97f4a7c15u
 #define GONE 0x61c8864680b583ebu
 
-/* Right before what a caller gets. */
+/* Right before the bytes that a caller gets. */
 struct head {
     size_t size;
     uint64_t mark;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plugins that somebody else could have put where the library looks are not loaded; the same file
-// in the same place is, once nobody else can write there.
+// Plugins that another user could have placed where the library looks are not loaded; the same file
+// in the same place is loaded once no other user can write there.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ class Planted : public testing::Test {
         unsetenv(name);
         return copy;
     }
-    // A folder below the test's own, with a plugin that works in it.
+    // A folder below the test's own, with a working plugin in it.
     fs::path plant(const std::string &folder) {
         fs::path where = root_ / folder;
         fs::create_directories(where);
@@ -52,7 +52,7 @@ class Planted : public testing::Test {
         chmod(file.c_str(), 0755);
         return file;
     }
-    // Empty when the file was loaded, by its own path and by a search of its folder; else why not.
+    // Empty if the file was loaded, by its own path and by a search of its folder; else the reason.
     std::string reason(const fs::path &file) {
         std::string direct = load(file), found = search(file.parent_path());
         EXPECT_EQ(direct.empty(), found.empty()) << direct << " / " << found;
@@ -66,7 +66,7 @@ class Planted : public testing::Test {
         library().instance_destroy(instance, nullptr);
         return status == QUIRE_OK ? "" : error.message;
     }
-    // Why the search found nothing that loads; empty when it did.
+    // Why the search found nothing that loads; empty if it did.
     std::string search(const fs::path &folder) {
         quire_instance *instance = create(folder.c_str());
         uint32_t count = 0;

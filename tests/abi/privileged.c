@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * privileged: says what a program finds through the environment, for privileged.py to run with and
+ * privileged: prints what a program finds through the environment; privileged.py runs it with and
  * without privilege.
  *
  *   privileged LIBRARY    prints "secure=0|1 library=0|1 backends=N"
  *
- * library   whether QUIRE_LIBRARY led to the library. backends: how many candidates its
- *           QUIRE_PLUGIN_PATH led to, once it was opened by path.
+ * library   whether QUIRE_LIBRARY led to the library. backends: how many candidates
+ *           QUIRE_PLUGIN_PATH led to, once the library was opened by path.
  */
 #include <quire/dyn.h>
 #include <sys/auxv.h>

@@ -3,8 +3,8 @@
 
     privileged.py PROGRAM LIBRARY PLUGIN
 
-The program belongs to root and is run by another user: first as it is, when the environment works,
-and then with its setuid bit, when the environment is somebody else's and must not.
+The program belongs to root and is run by another user: first without its setuid bit, when the
+environment must work, then with it, when the environment is untrusted and must be ignored.
 """
 
 import os

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""readme: a page shows an example as it is, and what it and other programs print.
+"""readme: checks that a page shows an example's source, and the output of it and other programs.
 
-    readme.py PAGE SOURCE PROGRAM...           the whole source is a block of the page
+    readme.py PAGE SOURCE PROGRAM...           the whole source is one block of the page
     readme.py --parts PAGE SOURCE PROGRAM...   each block of C is part of the source
 """
 
@@ -19,7 +19,7 @@ def shows(page, source, by_parts):
     blocks = blocks_of(page, "c")
     if by_parts:
         return blocks != [] and all(block in source for block in blocks)
-    return source.partition("\n")[2] in blocks  # without the line that names the licence
+    return source.partition("\n")[2] in blocks  # without the licence line
 
 
 def main():

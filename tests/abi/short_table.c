@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * short_table: a libquire of this version whose table ends before that of the headers, as one does
- * that was built before the last function came.
+ * short_table: a libquire of this version whose table is shorter than that of the headers, like one
+ * built before the last function was added.
  */
 #include <quire/api.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// struct_check: what base.h promises of a struct with a head, tried at every size right before a
-// page that must not be touched.
+// struct_check: the promises of base.h about a struct with a head, tried at every size right before
+// a guard page.
 //
-// A Case is one struct and a way in; the checks answer in words, so that a test can try them on
-// readers and writers that break the rules.
+// A Case is one struct and a way to pass it in; the checks return a message, so that a test can try
+// them on readers and writers that break the rules.
 //
 // Threads: none.
 #pragma once
@@ -20,18 +20,18 @@ namespace quire::test {
 using abi::RuleOf;
 using abi::StructRule;
 
-inline constexpr uint32_t kBeyond = 40;  // bytes of a newer version than this one
+inline constexpr uint32_t kBeyond = 40;  // bytes that only a newer version knows
 inline constexpr unsigned char kPattern = 0xAB;
 
 using Fill = std::function<void(void *)>;
-// Takes a struct; what it makes of it is gone again when it returns.
+// Passes the struct to the library; anything the call creates is destroyed before it returns.
 using Call = std::function<quire_status(void *data, uint32_t stride)>;
 
 // One struct and how it gets into the library.
 struct Case {
     const StructRule *rule;
-    bool element;  // of an array: as many bytes as its stride says are the caller's
-    Fill fill;     // fields that may not be 0
+    bool element;  // of an array: the caller owns as many bytes as its stride says
+    Fill fill;     // sets fields that may not be 0
     Call call;
 };
 
@@ -39,7 +39,7 @@ class InputCheck {
  public:
     explicit InputCheck(const Case &c) : case_(c), rule_(*c.rule) {}
 
-    // What the library does wrong; empty when nothing.
+    // What the library does wrong; empty if nothing.
     std::string problem() {
         expect("exact", rule_.size, QUIRE_OK, [](unsigned char *) {});
         expect("of the first version", rule_.first_size, QUIRE_OK, [](unsigned char *) {});
@@ -74,7 +74,7 @@ class InputCheck {
     static Fill sized(uint32_t size) {
         return [size](void *data) { std::memcpy(data, &size, sizeof size); };
     }
-    // No byte is the caller's but those that its size names.
+    // The caller owns only the bytes within the struct's size.
     void expect_bare() {
         for (uint32_t size : {0u, 4u, rule_.first_size - 1, 0xFFFFFFF8u}) {
             uint32_t bytes = size == rule_.first_size - 1 ? size : 4;

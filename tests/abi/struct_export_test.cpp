@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every struct with a head, at every size, through the exported function that takes it. One of the
-// lists of abi/structs.hpp that has no case here fails the test.
+// Every struct with a head, at every size, through the exported function that takes it. The test
+// fails if a struct in the lists of abi/structs.hpp has no case here.
 
 #include <set>
 
@@ -179,7 +179,7 @@ class Exported : public testing::Test {
                                     true);
         input<quire_rope_desc>([](quire_rope_desc *) {},
                                [this](const quire_rope_desc *desc, uint32_t) {
-                                   // NULL is no rope, and taken.
+                                   // NULL means no rope, and is accepted.
                                    if (desc == nullptr) return quire_status{QUIRE_E_ARG};
                                    auto attention = described<quire_attention_desc>();
                                    attention.q_heads = 1;
@@ -243,7 +243,7 @@ class Exported : public testing::Test {
         });
     }
 
-    // That of a cache that nothing was written into.
+    // The calibration of a cache that nothing was written into.
     std::vector<unsigned char> calibration() {
         std::vector<unsigned char> bytes(32 + 16 + 8);
         auto group = described<quire_group_desc>();
@@ -270,7 +270,7 @@ class Exported : public testing::Test {
         return bytes;
     }
 
-    // Of a cache that keeps books only, to where it is.
+    // Migrates a cache without memory to the devices it is on.
     quire_status migrate(const quire_migrate_desc *desc, quire_migrate_info *info) {
         quire_group_desc groups = group();
         quire_cache_desc cache_desc = cache_of(&groups, sizeof groups);
@@ -293,7 +293,7 @@ class Exported : public testing::Test {
         });
     }
 
-    // Of a cache that keeps books only; what of it was left is little, and stays.
+    // Abandons a cache without memory; the little that remains of it is never freed.
     quire_status abandon(quire_abandon_info *out) {
         quire_group_desc groups = group();
         quire_cache_desc desc = cache_of(&groups, sizeof groups);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The rules for structs by themselves, at every size; the structs come from the two lists of
-// abi/structs.hpp. The checks are tried on readers, writers and rules that are wrong.
+// abi/structs.hpp. The checks are also tried on readers, writers and rules that are wrong.
 
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ TEST(StructSize, rules_that_are_planted_wrong_are_caught) {
         auto held = std::make_shared<StructRule>(rule);
         return Call([held](void *data, uint32_t) {
             quire_merge_args full;
-            std::memset(&full, 0xEE, sizeof full);  // what is not written shows
+            std::memset(&full, 0xEE, sizeof full);  // unwritten bytes show
             return quire::abi::read_struct(*held, data, &full).code;
         });
     };

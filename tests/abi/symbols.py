@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""symbols: libquire exports what abi/symbols.txt says, and that is the list in api.h.
+"""symbols: libquire exports what abi/symbols.txt lists, and that matches the list in api.h.
 
     symbols.py LIBRARY abi/symbols.txt include/quire/api.h
 
 Each line of the list is a version node and a name. A function keeps the node of the version that
-introduced it, so lines are added and none is changed. Beside the functions of QUIRE_API_LIST there
-are quire_get_api, which hands the table out, and quire_status_name, which no table needs.
+introduced it, so lines are added and never changed. Besides the functions of QUIRE_API_LIST there
+are quire_get_api, which returns the table, and quire_status_name, which needs no table.
 
-After the comparison the same lists are compared with one fault planted in each, which has to be
+After the comparison the same lists are compared with one fault planted in each; each fault must be
 found.
 """
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The library has an unwinder of its own. What it throws within, what a callback throws, and what
-// the program around it throws or ends threads with, goes on as before.
+// The library has an unwinder of its own. Exceptions that it throws internally, that a callback
+// throws, and that the surrounding program throws or ends threads with, work as before.
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace quire::test;
 
-// Runs in a child, where a limit that is lowered stays with it; the child's exit status.
+// Runs in a child, so that a lowered limit stays there; returns the child's exit status.
 template <typename Body>
 int in_child(Body &&body) {
     pid_t child = fork();
@@ -38,7 +38,7 @@ TEST(Unwind, memory_that_runs_out_within_the_library_becomes_a_status) {
     EXPECT_EQ(in_child([&] {
                   rlimit limit{};
                   getrlimit(RLIMIT_AS, &limit);
-                  limit.rlim_cur = 1 << 20;  // below what is mapped: nothing more is
+                  limit.rlim_cur = 1 << 20;  // less than is mapped now, so mmap fails
                   setrlimit(RLIMIT_AS, &limit);
                   unsetenv("QUIRE_PLUGIN_PATH");
                   constexpr int most = 10'000'000;

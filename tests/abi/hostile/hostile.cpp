@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hostile: a backend that works, but for the one fault that QUIRE_HOSTILE names when it is asked
+// hostile: a working backend except for one fault, which QUIRE_HOSTILE names when the library asks
 // for its table. A fault "what" or "what:slot" or "what:number:slot" strikes once, so that a caller
-// that was told can go on.
+// that got the error can go on.
 //
 //   of the table   major, minor, short, half_slot, huge, null_table, query_throws, query_status,
 //                  devices, changes, null_slot:SLOT
@@ -41,7 +41,7 @@ constexpr uint64_t kPage = 4096;
 
 std::string g_fault;
 int64_t g_live = 0;     // objects handed out and not given back
-uint64_t g_struck = 0;  // how often the fault was shown
+uint64_t g_struck = 0;  // how often the fault struck
 quire_backend_api g_table;
 char g_name[64];
 
@@ -52,7 +52,7 @@ bool strikes(const std::string &fault) {
     return true;
 }
 
-// Does the slot show a fault of its status? May throw.
+// True if the slot returns a planted failure. May throw.
 bool fails(const char *slot, quire_error *error, quire_status *status) {
     std::string name = slot;
     if (strikes("throw:" + name)) throw std::runtime_error("thrown by a backend");
@@ -177,7 +177,7 @@ quire_status fence_signal(quire_be_queue *, quire_be_fence *fence, uint64_t valu
     return raise("fence_signal", fence, value, error);
 }
 
-// What runs at once has nothing to do but to fail.
+// A slot whose work is done at once only has to fail if asked to.
 quire_status done(const char *slot, quire_error *error) {
     quire_status status = QUIRE_OK;
     return fails(slot, error, &status) ? status : quire_status{QUIRE_OK};
@@ -281,7 +281,7 @@ constexpr quire_backend_api kHonest = {
 };
 
 void spoil_name() {
-    std::memset(g_name, 'h', sizeof g_name);  // without an end
+    std::memset(g_name, 'h', sizeof g_name);  // unterminated
     if (strikes("name_null")) g_table.name = nullptr;
     if (strikes("name_empty")) g_table.name = "";
     if (strikes("name_open")) g_table.name = g_name;
