@@ -3,7 +3,7 @@
 
     device.py BENCH_ATTENTION BENCH_PREFILL
 
-As in shape.py sizes are tiny, and no figure is looked at but for being there.
+Sizes are tiny, as in shape.py; figures only have to exist.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 
 SCALE = 512
 GIB = 1 << 30
-# What a model computes in that keeps K and V so; products of small matrices take 16 bits.
+# The type in which a model computes for each type of K and V; small matrix products take 16 bits.
 COMPUTED_AS = {"f16": "f16", "fp8": "bf16", "f32": "f32"}
 
 

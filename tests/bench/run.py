@@ -3,8 +3,8 @@
 
     run.py BUILD_FOLDER [NAME [OPTION...]] [--json]
 
-One that is named gets the options; `NAME --help` says which it has. With --json standard output is
-one JSON object: of a program that was named its own, else {program name: its object}.
+Options go to the named program; `NAME --help` lists them. With --json standard output is one JSON
+object: the named program's own, else {program name: its object}.
 """
 
 import json

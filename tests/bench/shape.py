@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shape: the benchmarks that print JSON of their own print it in the shape that is documented.
+"""shape: the benchmarks that print JSON of their own print it in the documented shape.
 
     shape.py NAME PROGRAM [DEVICE]
 
-With a DEVICE: copies by the kernel and by the driver, which that device has both. Sizes are tiny:
-no figure is looked at but for being there, and being a number above 0.
+With a DEVICE: copies by the kernel and by the driver; that device has both. Sizes are tiny: figures
+only have to exist and be above 0.
 """
 
 import json
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 SCALE = "512"
-# What a result has in common with others, and its numbers.
+# The identifying fields of a result, and its numbers.
 SHAPES = {
     "attention": (["case", "dtype", "threads", "q_dtype", "clock"],
                   ["milliseconds", "gbps", "table_read_gbps", "share_of_stream",

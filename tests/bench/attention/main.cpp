@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decoding attention beside what the same threads read and compute: README.md says how.
+// Decoding attention beside the rates at which the same threads read and compute; see README.md.
 
 #include <algorithm>
 #include <cstdio>
@@ -45,7 +45,7 @@ Shape scaled(Shape shape, uint32_t scale) {
     return shape;
 }
 
-// What a device with memory of its own streams: bytes that its own copy reads and writes.
+// Streaming rate of a device with memory of its own: bytes that its copy reads and writes.
 Streaming device_copy(Session *session, const WorkingSet &set) {
     uint64_t half_bytes = set.size_bytes / 2;
     Memory from = session->make_device_memory(half_bytes);
@@ -80,7 +80,7 @@ void measure_case(const Shape &shape, const Options &options, const WorkingSet &
     }
 }
 
-// Of one device, with as many threads as are said.
+// Measures one device with the given number of threads.
 void measure_machine(const Options &options, uint32_t threads, const WorkingSet &set,
                      Report *report) {
     std::fprintf(stderr, "machine, %u threads ...\n", threads);
@@ -92,7 +92,7 @@ void measure_machine(const Options &options, uint32_t threads, const WorkingSet 
     }
 }
 
-// Says it and what it is beyond.
+// Returns the working set and prints which caches it exceeds.
 WorkingSet begin(const Options &options, Report *report) {
     Session session(options.threads.front(), options.device, options.device_flags());
     WorkingSet set = session.working_set(options.scale);

@@ -17,7 +17,7 @@ namespace quire::bench {
 
 namespace {
 
-// In random order 2 / n of n entries lie beside the one before; few blocks say nothing.
+// In random order, 2 / n of n entries are adjacent to the one before; few blocks prove nothing.
 void check_shuffled(const std::vector<int32_t> &tables) {
     constexpr size_t kEnough = 256;
     double share = share_of_neighbours(tables);
@@ -26,8 +26,8 @@ void check_shuffled(const std::vector<int32_t> &tables) {
                   " blocks " + std::to_string(100 * share) + " % lie beside the one before");
 }
 
-// Until sequences have so many tokens: the last ones by steps of one, of which the last stays open.
-// What the host took to plan each of these.
+// Grows each sequence to `tokens`: the last ones by steps of one token, the last of which stays
+// open. Returns the host's time to plan each of these steps.
 std::vector<double> decode(Scene *scene, uint32_t tokens) {
     constexpr uint32_t kSteps = 9;
     uint32_t steps = std::min(kSteps, tokens);
@@ -41,7 +41,7 @@ std::vector<double> decode(Scene *scene, uint32_t tokens) {
     return seconds;
 }
 
-// Of all layers, one behind another.
+// The runs of all layers, layer after layer.
 std::vector<Run> all_runs(Scene *scene, uint32_t layers, uint64_t block_bytes) {
     std::vector<int32_t> tables = scene->tables();
     check_shuffled(tables);
@@ -64,13 +64,13 @@ Measured measure_attention(const Subject &subject, const Shape &shape, const Wor
     uint64_t bytes_a_token = token_bytes(dtype, shape.kv_heads, shape.dim);
     measured.unique_bytes = tokens * bytes_a_token;
     measured.operations = attention_operations(shape, shape.tokens - 1, 1);
-    // Rounded up, but for want of memory down.
+    // Rounded up, but down if memory is short.
     uint64_t layers =
         (set.size_bytes + (set.is_capped ? 0 : measured.unique_bytes - 1)) / measured.unique_bytes;
     measured.layers = static_cast<uint32_t>(std::clamp<uint64_t>(layers, 1, 1024));
     Scene scene({shape, dtype, measured.layers, threads, 1, subject.device, subject.device_flags});
     std::vector<double> plans = decode(&scene, shape.tokens);
-    // Of a device's own memory there is no read of the host's to stand beside.
+    // If the host cannot access a device's memory, there is no host read to compare with.
     std::vector<Run> runs;
     if (scene.is_host_visible()) {
         runs = all_runs(&scene, measured.layers, kBlockTokens * bytes_a_token);

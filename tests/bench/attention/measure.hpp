@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// measure: one case of attention beside a plain read of the same tables, in turns.
+// measure: one case of attention, alternating with a plain read of the same tables.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ struct Subject {
 
 struct Measured {
     double seconds;        // attention of one layer
-    double table_seconds;  // the plain read of one layer; 0: the host does not reach the pool
+    double table_seconds;  // the plain read of one layer; 0: the host cannot access the pool
     double best_table_seconds;
-    double plan_seconds;    // of the host, for a step of all layers
-    double call_seconds;    // of the host, to enqueue attention of one layer
+    double plan_seconds;    // the host's, for a step of all layers
+    double call_seconds;    // the host's, to enqueue attention of one layer
     uint64_t unique_bytes;  // K, V and scales of one layer, each counted once
     double operations;      // of one layer
     uint32_t layers;
@@ -34,8 +34,8 @@ struct Measured {
     const char *q_dtype;  // of queries and results
 };
 
-// One new token for each sequence, attended to in layers that together are `set`. Blocks lie in
-// random order.
+// Attention of one new token per sequence, in layers that together fill `set`. Blocks lie in random
+// order.
 //
 // Errors   throws Unsupported or Failure.
 Measured measure_attention(const Subject &subject, const Shape &shape, const WorkingSet &set,

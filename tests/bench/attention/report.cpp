@@ -11,17 +11,17 @@ namespace quire::bench {
 
 namespace {
 
-// The plain read must keep up with streaming, or it would flatter what is measured beside it.
+// The plain read must keep up with streaming, or it would flatter the figures beside it.
 constexpr double kTableReadTarget = 0.9;
 constexpr uint32_t kTargetDim = 128;
 
 constexpr const char *kHeading =
     "case                    dtype    threads        ms     GB/s   table    stream "
     "| of stream  of table  of roofline";
-// The host's part, where the rest does not contain it.
+// The host's part, if the other columns do not include it.
 constexpr const char *kHostHeading = " |  plan us  call us";
 
-// 0 is what was not measured.
+// 0 means not measured.
 nlohmann::ordered_json number_or_null(double value) {
     return value != 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
@@ -82,7 +82,7 @@ void Report::add(const Subject &subject, const Measured &measured) {
     result["share_of_stream"] = gbps / floor.stream_gbps;
     result["share_of_table_read"] = number_or_null(has_table ? gbps / table_gbps : 0.0);
     result["share_of_roofline"] = roofline_seconds / measured.seconds;
-    // The best of each: what a disturbance cost one of them is not the read's fault.
+    // The best of each: a disturbance of one of them is not the read's fault.
     result["table_read_share_of_stream"] = number_or_null(
         has_table ? bytes / measured.best_table_seconds / 1e9 / floor.stream_gbps : 0.0);
     result["plan_us"] = measured.plan_seconds * 1e6;
@@ -111,7 +111,7 @@ void Report::add_without_figures(const Subject &subject, const char *outcome,
                 subject.threads, outcome, why.c_str());
 }
 
-// Above the first case.
+// Printed before the first case.
 void Report::print_heading() const {
     if (is_json_ || !object_["cases"].empty()) return;
     std::printf("\n%s%s\n", kHeading, has_device_clock() ? kHostHeading : "");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// report: what was measured beside its floors, as lines for a person and as JSON.
+// report: figures beside their floors, as lines for a person and as JSON.
 //
-// Lines go to standard output while it is measured, or with JSON nothing but the object at the end.
+// Lines go to standard output during the run; with JSON, only the object at the end does.
 #pragma once
 
 #include <map>
@@ -14,20 +14,20 @@
 
 namespace quire::bench {
 
-// What is measured, in names.
+// Names what is measured.
 class Report {
  public:
-    // scale: what sizes were divided by; above 1 figures say nothing, and of none is complained.
+    // scale: what sizes were divided by; above 1 figures mean nothing, so none is complained about.
     Report(bool is_json, uint32_t scale);
 
-    // As it calls itself, and by which clock its attention is timed: "device" or "host".
+    // name: the device's own; clock: times its attention, "device" or "host".
     void add_device(const std::string &name, const char *clock);
-    // fma_gflops 0: not known.
+    // fma_gflops 0: unknown.
     void add_machine(uint32_t threads, const Streaming &streaming, double fma_gflops);
     void add(const Subject &subject, const Measured &measured);
     // outcome: "unsupported" or "failed".
     void add_without_figures(const Subject &subject, const char *outcome, const std::string &why);
-    // Prints the object, if it is wanted. False when nothing was measured, or something failed.
+    // Prints the object, if requested. False if nothing was measured, or something failed.
     bool finish() const;
 
  private:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""overhead: what a step of 256 sequences costs in each language beside the same step in C.
+"""overhead: the cost of a step of 256 sequences in each language beside the same step in C.
 
     overhead.py C_PROGRAM [LANGUAGE COMMAND...]... [--json] [--rounds N] [--steps N]
 
-All programs run at the same time and take their steps in turns, so that what disturbs one disturbs
-the others too; what is printed are medians over the rounds. A language's COMMAND ends at the next
-"--".
+All programs run at the same time and alternate their steps, so that a disturbance affects all of
+them; it prints medians over the rounds. A language's COMMAND ends at the next "--".
 """
 
 import json
@@ -37,7 +36,7 @@ def split(arguments):
 
 
 def measure(commands, rounds, steps):
-    """{language: median nanoseconds of a step}"""
+    """{language: median nanoseconds per step}"""
     programs = {name: subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                        text=True) for name, command in commands.items()}
 

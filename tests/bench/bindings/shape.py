@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shape: overhead.py prints a figure of each language that it was given.
+"""shape: overhead.py prints a figure for each language that it was given.
 
     shape.py OVERHEAD C_PROGRAM [LANGUAGE COMMAND...]...
 """

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * step: one decode step of many sequences, as an engine in C takes it. For each line of standard
- * input, a number of steps, it takes so many and prints the nanoseconds of one. */
+ * step: one decode step of many sequences, as an engine in C does it. For each number on a line of
+ * standard input, it takes that many steps and prints the nanoseconds per step. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include <quire/dyn.h>
 #include <time.h>
@@ -44,7 +44,7 @@ static quire_batch *make_batch(quire_cache *cache) {
     return batch;
 }
 
-/* The items are filled anew, as from an engine's own list of requests. */
+/* Fills the items anew, as from an engine's own list of requests. */
 static void take_step(quire_cache *cache, quire_batch *batch, const quire_seq *seqs,
                       uint32_t number) {
     static quire_step_item items[STEP_SEQUENCES];

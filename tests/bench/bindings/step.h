@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * step: the sizes of the measured step, the same in each language. */
+ * step: the sizes of the measured step, equal in each language. */
 #ifndef QUIRE_BENCH_STEP_H
 #define QUIRE_BENCH_STEP_H
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""step: the step of step.c, as an engine in Python takes it, from numpy arrays."""
+"""step: the step of step.c, as an engine in Python does it, from numpy arrays."""
 
 import sys
 import time

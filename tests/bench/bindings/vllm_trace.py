@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_trace: quire.vllm's manager on a production trace, beside a plain Python model of the same
-interface: one request at a time, each looked up, given its prompt's and its output's blocks, freed.
+interface: one request at a time is looked up, given blocks for its prompt and output, and freed.
 
     vllm_trace.py FOLDER_OF_THE_MODEL [--blocks N] [--requests N] [--json]
 
-Both are asked the same, request by request in turns, and must find the same tokens; what is timed
-is their calls, not the making of tokens.
+Both get the same requests, alternating, and must find the same tokens; only their calls are timed,
+not the making of tokens.
 """
 
 import argparse

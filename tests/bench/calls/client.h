@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client: the loop that is measured, as a program writes it that has nothing of Quire but dyn.h.
+ * client: the measured loop, as a program writes it that has only dyn.h of Quire.
  *
- * A failure of any call ends the process with its words. Threads: none.
+ * If any call fails, its message is printed and the process ends. Threads: none.
  */
 #ifndef QUIRE_BENCH_CALLS_CLIENT_H
 #define QUIRE_BENCH_CALLS_CLIENT_H
@@ -27,7 +27,7 @@ void client_run_empty(client *c, uint32_t steps);
 /* The same loop through a table of functions that do nothing. */
 void client_run_nothing(client *c, uint32_t steps);
 
-/* A sequence with a prompt of BENCH_PROMPT tokens that no other had; steps of one new token. */
+/* A sequence with a prompt of BENCH_PROMPT unique tokens; steps of one new token. */
 void client_start(client *c);
 void client_run_decode(client *c, uint32_t steps);
 void client_end(client *c);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// direct: the work itself: the same steps as client.c takes, by calls of the core's own functions,
-// linked into the program. No table, guard, lock or check of a struct is on the way.
+// direct: the work alone: the same steps as in client.c, by calls of the core's own functions,
+// linked into the program, without table, guard, lock or struct checks.
 //
 // Threads: none.
 #pragma once

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a call through libquire's table costs beyond its work: begin + commit + finish by client.c,
-// which has nothing but dyn.h, against the same steps by the core's functions, linked in.
+// The cost of a call through libquire's table beyond its work: begin + commit + finish by client.c,
+// which has only dyn.h, against the same steps by the core's functions, linked in.
 //
 // Floor: client.c's loop through a table of functions that return at once.
 //
-// The ways take turns, round by round, so that a machine that changes its speed changes it for all;
-// printed are medians over the rounds, the overhead that of the differences within a round.
+// The loops alternate, round by round, so that a change of the machine's speed affects all of them;
+// it prints medians over the rounds, and for the overhead the median of the differences in a round.
 
 #include <benchmark/benchmark.h>
 
@@ -22,7 +22,7 @@ namespace {
 using namespace quire::bench;
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kSteps = 1024;  // of a round
+constexpr uint32_t kSteps = 1024;  // per round
 constexpr uint32_t kRounds = 301;
 constexpr double kCalls = 3.0 * kSteps;  // begin, commit, finish
 

@@ -155,7 +155,7 @@ CopyOnWrite::CopyOnWrite(const Geometry &geometry, uint32_t count, const Place &
 double CopyOnWrite::seconds(Destination destination) {
     std::vector<quire_seq> forks;
     for (quire_seq sequence : sequences_) forks.push_back(blocks_.fork(sequence, kHalfBlock));
-    // All but the sequences' own are free, and will be taken: there are no others.
+    // Only the sequences' own blocks are in use; all others are free and will be taken.
     if (destination == Destination::fresh) {
         for (int32_t block : free_) blocks_.forget_pages(block);
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// blocks: what a cache copies when an engine asks for it: blocks that are written while shared, and
-// those of a sequence that is swapped out and in. Timed is the step's commit until its queue is
+// blocks: the copies that a cache makes for an engine: of blocks that are written while shared, and
+// of a sequence that is swapped out and in. The time is from the step's commit until its queue is
 // idle.
 //
-// Each copy is looked at afterwards, where the host reaches the pool: a benchmark of copies that
-// were not made would be fast.
+// Each copy is verified afterwards if the host can access the pool: a benchmark of copies that were
+// not made would be fast.
 //
 // Threads: none; the device has its own.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace quire::bench {
 
-// Of a block: 16 tokens, f16, 128 elements a head.
+// Of a block: 16 tokens, f16, 128 elements per head.
 struct Geometry {
     uint32_t layers;
     uint32_t kv_heads;
@@ -30,8 +30,8 @@ struct Place {
     uint32_t threads;
 };
 
-// A cache of one group, and its pool as the host sees it: where it does not, nothing is stamped and
-// nothing looked at.
+// A cache of one group, and its pool as the host sees it: if the host cannot access the pool,
+// nothing is stamped or verified.
 class Blocks {
  public:
     Blocks(const Geometry &geometry, uint32_t block_count, uint32_t host_blocks,
@@ -44,13 +44,14 @@ class Blocks {
     quire_seq fork(quire_seq sequence, uint32_t token_count);
     void end(quire_seq sequence);
     void truncate(quire_seq sequence, uint32_t token_count);
-    // A step that adds `count` tokens to each sequence, or swaps `victim` out: its copies' seconds.
+    // Runs a step that adds `count` tokens to each sequence, or swaps `victim` out; returns the
+    // seconds of its copies.
     double step(const std::vector<quire_seq> &sequences, uint32_t count, quire_seq victim = 0);
 
     std::vector<int32_t> table(quire_seq sequence);
-    void stamp(int32_t block, uint64_t value);  // writes a value all over a block
+    void stamp(int32_t block, uint64_t value);  // writes a value throughout a block
     void expect(int32_t block, uint64_t value);
-    void forget_pages(int32_t block);  // the next write to it brings fresh ones
+    void forget_pages(int32_t block);  // the next write to it maps fresh ones
     Session &session() { return session_; }
 
  private:

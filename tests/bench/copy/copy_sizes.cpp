@@ -17,14 +17,14 @@ namespace quire::bench {
 namespace {
 
 constexpr const char *kVariable = "QUIRE_GPU_DMA_BYTES";
-// By the kernel, by the driver, and as it comes.
+// By the kernel, by the driver, and the default.
 constexpr const char *kBorders[] = {"18446744073709551615", "0", nullptr};
 constexpr size_t kChoices = std::size(kBorders);
 constexpr Geometry kSizes[] = {{1, 2}, {2, 2}, {4, 2}, {8, 2}, {16, 2}, {32, 2}, {32, 4}, {32, 8}};
 constexpr uint64_t kBytes = 64 << 20;
 constexpr const char *kWays[] = {"copy_on_write", "swap_out", "swap_in"};
 
-// While it lives devices are opened with this border; NULL: as without it.
+// During its lifetime devices are opened with this threshold; NULL: with the default.
 class Border {
  public:
     explicit Border(const char *border) {
@@ -35,7 +35,7 @@ class Border {
     }
     Border(const Border &) = delete;
     Border &operator=(const Border &) = delete;
-    // A border that is empty is none.
+    // An empty value counts as unset.
     ~Border() {
         if (before_) setenv(kVariable, before_->c_str(), 1);
     }
@@ -44,11 +44,11 @@ class Border {
     std::optional<std::string> before_;
 };
 
-// One geometry on a device opened with one border.
+// One geometry on a device opened with one threshold.
 struct Scene {
     Scene(const Geometry &geometry, uint32_t count, const Place &place)
         : writes(geometry, count, place), swap(geometry, count, place) {}
-    // In turns with other scenes, so that what else the machine does meets all of them.
+    // Alternates with other scenes, so that a disturbance affects all of them.
     void measure() {
         seconds[0].push_back(writes.seconds(Destination::warm));
         seconds[1].push_back(swap.out_seconds());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // copy_sizes: blocks of 16 KiB to 2 MiB, copied all by the kernel, all by the driver, and as the
-// library chooses for the device. Only the backends of CUDA and HIP have that choice, by a border
-// that QUIRE_GPU_DMA_BYTES names.
+// library chooses for the device. Only the CUDA and HIP backends have that choice, by a threshold
+// set in QUIRE_GPU_DMA_BYTES.
 //
 // Threads: none.
 #pragma once
@@ -22,10 +22,10 @@ struct SizeRates {
 };
 
 bool has_choice(const std::string &device);
-// REQUIRES: the device has a choice.
+// REQUIRES: the device has that choice.
 std::vector<SizeRates> measure_sizes(const Options &options);
-// The size from which on the driver was the faster one, of rates of one way by rising size; 0:
-// none.
+// Given the rates of one way by rising size, returns the size from which on the driver was faster;
+// 0: none.
 uint64_t driver_from_bytes(const std::vector<SizeRates> &rates, const char *way);
 
 }  // namespace quire::bench

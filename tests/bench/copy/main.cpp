@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies of blocks beside memcpy: README.md says which.
+// Block copies beside memcpy; README.md lists them.
 
 #include <algorithm>
 #include <chrono>
@@ -26,9 +26,9 @@ namespace {
 
 // Llama-3-8B's blocks, 2 MiB, and small ones of 16 KiB.
 constexpr Geometry kGeometries[] = {{32, 8}, {1, 2}};
-// As large as the host's last-level cache, so that source and destination are twice that; of a
-// device's own memory half of what its caches are small beside. And few enough blocks that planning
-// them takes no longer than copying.
+// The total is as large as the host's last-level cache, so that source and destination are twice
+// that; for a device's own memory it is half of a size that exceeds its caches. And few enough
+// blocks that planning them takes no longer than copying.
 constexpr uint32_t kMostBlocks = 8192;
 
 uint32_t block_count(const Geometry &geometry, const Session &session, uint32_t scale) {
@@ -39,7 +39,7 @@ uint32_t block_count(const Geometry &geometry, const Session &session, uint32_t 
         std::clamp<uint64_t>(bytes / geometry.block_bytes(), 4, kMostBlocks));
 }
 
-// What is copied, how many bytes of it, and the memcpy of as many.
+// The blocks to copy, their total bytes, and the memcpy of as many bytes.
 class Copies {
  public:
     Copies(const Options &options, const Geometry &geometry, uint32_t threads)
@@ -67,7 +67,7 @@ class Copies {
  private:
     void swap(nlohmann::ordered_json *cases) {
         Swap swap(geometry_, count_, place_);
-        // The host tier's pages are fresh once.
+        // The host tier's pages are fresh only once.
         double first = swap.out_seconds();
         if (is_host_visible_) {
             add_medians(cases, "swap_out", Destination::fresh, first,
@@ -87,7 +87,7 @@ class Copies {
         }
     }
 
-    // A call a block, between two memories of the device.
+    // One call per block, between two memories of the device.
     void memory_copy(nlohmann::ordered_json *cases, Destination destination) {
         Session &session = session_;
         uint64_t block_bytes = geometry_.block_bytes();
@@ -116,13 +116,13 @@ class Copies {
         session.destroy(from);
     }
 
-    // A device's pages are its own: none is ever fresh.
+    // A device keeps its pages: none is ever fresh.
     std::vector<Destination> destinations() const {
         if (!is_host_visible_) return {Destination::warm};
         return {Destination::fresh, Destination::warm};
     }
 
-    // The host's memcpy; of a device with memory of its own one large copy the same way.
+    // The host's memcpy; for a device with memory of its own, one large copy in the same direction.
     double floor_seconds(const std::string &name, Destination destination) {
         if (is_host_visible_) return floor_.seconds(destination);
         uint64_t size_bytes = count_ * geometry_.block_bytes();
@@ -140,7 +140,7 @@ class Copies {
         return seconds;
     }
 
-    // In turns with the floor.
+    // Alternates with the floor.
     void add(nlohmann::ordered_json *cases, const char *name, Destination destination,
              const std::function<double()> &copy) {
         std::vector<double> seconds, floor_seconds;

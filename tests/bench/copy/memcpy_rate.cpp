@@ -25,7 +25,7 @@ MemcpyRate::MemcpyRate(uint64_t size_bytes, uint64_t block_bytes, uint32_t threa
     : block_bytes_(block_bytes), threads_(threads), from_(size_bytes), warm_(size_bytes) {
     from_.fill();
     warm_.fill();
-    // A machine may itself be given memory only when it first touches it: that is not counted.
+    // A virtual machine may get memory only when it first touches it: that is not counted.
     seconds(Destination::fresh);
 }
 

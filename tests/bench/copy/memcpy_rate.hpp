@@ -11,7 +11,7 @@ namespace quire::bench {
 
 enum class Destination { fresh, warm };  // never written before, or written just before
 
-// Copies pieces of block_bytes from memory that was written to another, each thread its share.
+// Copies pieces of block_bytes from written memory to another, each thread its share.
 class MemcpyRate {
  public:
     MemcpyRate(uint64_t size_bytes, uint64_t block_bytes, uint32_t threads);

@@ -16,15 +16,15 @@ struct Case {
     std::string function;    // whose comment states the bound
     std::string grows_with;  // what `size` counts
     double stated;           // the exponent of the bound in the header; n log n counts as 1
-    uint32_t smallest;       // sizes are this, and twice, four and eight times as much
-    // Builds what is needed, warms it up, and returns the seconds that the call took on it.
+    uint32_t smallest;       // sizes are this, and two, four and eight times as much
+    // Builds what is needed, warms it up, and returns the seconds of the call on it.
     double (*measure)(uint32_t size);
 };
 
 inline constexpr uint32_t kSizes = 4;
 
-// Sequences: made, forked, shortened, ended. Steps: their items and what becomes of them. Prefixes:
-// what is found, evicted and forgotten.
+// Sequences: created, forked, shortened, ended. Steps: their items and their outcomes. Prefixes:
+// found, evicted and forgotten.
 std::vector<Case> sequence_cases();
 std::vector<Case> step_cases();
 std::vector<Case> prefix_cases();
@@ -35,7 +35,7 @@ inline double thread_seconds() {
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// Seconds of this thread that body() takes: not those in which others had the processor.
+// Processor seconds of this thread in body(), without the time when others had the processor.
 template <typename Body>
 double seconds_of(Body body) {
     double begin = thread_seconds();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// engine: a bookkeeping-only cache and the few things that the cases do with it.
+// engine: a bookkeeping-only cache and the few operations that the cases perform on it.
 #pragma once
 
 #include "tests/bench/manager/client.hpp"
@@ -9,7 +9,7 @@ namespace quire::bench {
 
 inline constexpr uint32_t kBlockTokens = 16;
 
-// `count` tokens, none of which another `first` gives.
+// `count` tokens, none of which another `first` produces.
 inline std::vector<uint32_t> prompt(uint32_t first, uint32_t count) {
     std::vector<uint32_t> out(count);
     for (uint32_t i = 0; i < count; ++i) out[i] = first * 2654435761u + i;
@@ -62,7 +62,7 @@ class Engine : public Client {
         commit(step);
         finish(step);
     }
-    // A sequence with a prompt, computed.
+    // Creates a sequence with a prompt and computes it.
     quire_seq computed(const std::vector<uint32_t> &tokens, const quire_seq_desc *desc = nullptr) {
         quire_seq seq = desc != nullptr ? create(*desc) : create({});
         Items one;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the time of calls grows with what the headers say that it grows with: README.md says how it
-// is measured.
+// How the time of calls grows with the quantities stated in the headers; README.md says how it is
+// measured.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace quire::bench {
 
 namespace {
 
-constexpr double kTolerance = 0.25;  // of an exponent: caches that are left, and noise
+constexpr double kTolerance = 0.25;  // for an exponent: outgrown caches and noise
 constexpr int kLeastRuns = 3, kMostRuns = 25;
-constexpr int kAttempts = 3;  // one that is found too steep is measured again
+constexpr int kAttempts = 3;  // a case found too steep is measured again
 
 struct Options {
     std::vector<std::string> names;
@@ -34,7 +34,7 @@ struct Measured {
     bool holds;
 };
 
-// Only when it is named: its time is that of the square of its size, and it says that it is linear.
+// Runs only by name: its time grows with the square of its size, but it states that it is linear.
 double planted(uint32_t size) {
     volatile uint32_t sum = 0;
     return seconds_of([&] {
@@ -54,7 +54,7 @@ std::vector<Case> all_cases() {
 
 const Case kPlanted = {"planted_square", "", "nothing", 1, 512, planted};
 
-// The slope of the line through the logarithms that has the least squares.
+// The slope of the least-squares line through the logarithms.
 double fit(const Measured &of) {
     double mean_x = 0, mean_y = 0, xy = 0, xx = 0;
     for (uint32_t i = 0; i < kSizes; ++i) {
@@ -69,8 +69,8 @@ double fit(const Measured &of) {
     return xy / xx;
 }
 
-// The least time of several runs, of each size in turn, so that a change of the machine's speed
-// meets all sizes.
+// The least time of several runs, cycling through the sizes, so that a change of the machine's
+// speed affects all of them.
 void measure(const Case &one, const Options &options, Measured *out) {
     double spent = 0;
     for (double &seconds : out->seconds) seconds = 1e9;
@@ -131,7 +131,7 @@ class Report {
         std::fflush(stdout);
     }
 
-    // False when a call grows faster than its header says.
+    // False if a call grows faster than its header says.
     bool finish() const {
         if (options_.json) std::printf("%s\n", object_.dump(2).c_str());
         return !has_failed_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prefixes: what is found, evicted and forgotten, and whose keys it is under.
+// Prefixes: found, evicted and forgotten, and the keys above them.
 
 #include <string>
 
@@ -70,7 +70,7 @@ double destroy_full(uint32_t blocks) {
     return seconds_of([&] { engine.destroy(ns); });
 }
 
-// What others hold, and how large the pool is, does not count.
+// Other namespaces' blocks, and the size of the pool, do not count.
 double destroy_small(uint32_t blocks) {
     constexpr uint32_t count = 32;
     Engine engine(with(blocks + count + 64));
@@ -96,7 +96,7 @@ double create_namespace(uint32_t alive) {
            calls;
 }
 
-// A request under a salt of its own, of which `salts` have their content cached.
+// A request with a salt of its own, while `salts` others have their content cached.
 double request_with_salt(uint32_t salts) {
     constexpr uint32_t calls = 2000;
     Engine engine(with(salts + calls + 64));
@@ -136,7 +136,7 @@ double prefill_with_spans(uint32_t tokens) {
     return seconds_of([&] { engine.run(items); });
 }
 
-// One sequence, many times as long as the pool: the tree makes room for its nodes again and again.
+// One sequence, many times longer than the pool: the tree makes room for its nodes again and again.
 double windows_alone(uint32_t tokens) {
     constexpr uint32_t chunk = 512;
     Shape shape = with(256);
@@ -152,7 +152,7 @@ double windows_alone(uint32_t tokens) {
     });
 }
 
-// Others that each publish a little beside it.
+// The same beside requests that each publish a little.
 double windows_alone_beside(uint32_t requests) {
     Shape shape = with(256);
     shape.windows_alone = true;

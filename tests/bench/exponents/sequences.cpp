@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sequences: made, forked, shortened, named, ended.
+// Sequences: created, forked, shortened, named, ended.
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace quire::bench {
 
 namespace {
 
-constexpr uint32_t kCalls = 2000;  // of one that is too short to be timed alone
+constexpr uint32_t kCalls = 2000;  // of a function that is too short to time alone
 
 uint32_t blocks_of(uint32_t tokens) { return tokens / kBlockTokens + 64; }
 
@@ -98,7 +98,7 @@ double create_with_spans(uint32_t spans) {
            calls;
 }
 
-// As asynchronous engines do: a token of each sequence.
+// As asynchronous engines do: one token per sequence.
 double set_tokens(uint32_t sequences) {
     Engine engine(with(2 * sequences + 64, sequences + 64));
     Items items;

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stated: every exported function states how its time grows, and the benchmark of it can see.
+"""stated: every exported function states how its time grows, and the benchmark detects a wrong one.
 
     stated.py BENCH_EXPONENTS HEADER...
 
-Sizes are tiny: no figure is looked at but for being there, and being a number above 0.
+Sizes are tiny: figures only have to exist and be above 0.
 """
 
 import json

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Steps: what items cost, and what it costs to take them back.
+// Steps: the cost of items, and of taking them back.
 
 #include "case.hpp"
 #include "engine.hpp"
@@ -79,7 +79,7 @@ double failed_step(uint32_t count) {
     return seconds_of([&] { engine.finish(step, QUIRE_STEP_FAILED); });
 }
 
-// Items that failed and whose blocks others had found, so that those lose them too.
+// Items that fail after others have found their blocks, so that those lose them too.
 double failed_step_with_takers(uint32_t count) {
     Engine engine(with(4 * count + 64, 2 * count));
     Items first, second;

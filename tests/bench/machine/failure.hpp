@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// failure: how a benchmark gives up: one exception whose sentence says what and what to do.
+// failure: how a benchmark gives up: one exception whose message says what failed and what to do.
 #pragma once
 
 #include <stdexcept>
@@ -12,7 +12,7 @@ class Failure : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// What is measured is not offered by the library, which said why. Others may be.
+// The library does not support the case, and said why. Other cases may work.
 class Unsupported : public Failure {
  public:
     using Failure::Failure;

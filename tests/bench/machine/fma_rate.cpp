@@ -10,7 +10,7 @@
 namespace quire::bench {
 
 double fma_gflops(uint32_t threads) {
-    // About 20 ms: long beside the start of a thread, and for a core to reach its clock.
+    // About 20 ms: long compared with starting a thread and with a core reaching its clock rate.
     constexpr uint64_t kLength = 8'000'000;
     constexpr int kTries = 5;
     double operations = 2.0 * kLength * kFmaChains * kernels().lanes * threads;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled once for each width: QUIRE_VECTOR_BYTES, and QUIRE_KERNELS names the table. Nothing here
-// may call an inline function of a header: the linker would keep one of several for all processors.
+// Compiled once per width: QUIRE_VECTOR_BYTES sets it, and QUIRE_KERNELS names the table. Code here
+// must not call inline functions of headers: the linker would keep one copy for all processors.
 
 #include "kernels.hpp"
 
@@ -11,17 +11,17 @@ extern const Kernels QUIRE_KERNELS;
 
 namespace {
 
-// May lie anywhere and alias anything, as a load of bytes may.
+// May lie anywhere and alias anything, like a load of bytes.
 typedef uint64_t Words __attribute__((vector_size(QUIRE_VECTOR_BYTES), may_alias, aligned(1)));
 typedef float Lanes __attribute__((vector_size(QUIRE_VECTOR_BYTES)));
 
 constexpr uint64_t kLineBytes = 64;
 constexpr uint64_t kLineWords = kLineBytes / QUIRE_VECTOR_BYTES;  // vectors in a line
 constexpr uint64_t kStepBytes = 4 * kLineBytes;
-// Time for a line from memory, about 100 ns, at 20 GB/s a core.
+// Time for a line from memory, about 100 ns, at 20 GB/s per core.
 constexpr uint64_t kAheadBytes = 2048;
-// What lies in random order is read as fast as what lies in rows only by several streams at once:
-// some of them go on while another enters its next page. 12 * 2 KiB are half of an L1 of 48 KiB.
+// Data in random order is read as fast as contiguous data only by several streams at once: some
+// of them go on while another enters its next page. 12 * 2 KiB are half of an L1 of 48 KiB.
 constexpr uint64_t kTableStreams = 12;
 
 struct Sum {
@@ -123,11 +123,11 @@ float multiply_add(uint64_t length) {
     Lanes chains[kFmaChains];
     Lanes factor, addend;
     for (uint64_t i = 0; i < QUIRE_VECTOR_BYTES / sizeof(float); ++i) {
-        factor[i] = 0.5f;  // a chain comes down to 2: no denormal, no infinity
+        factor[i] = 0.5f;  // a chain converges to 2: no denormal, no infinity
         addend[i] = 1.0f;
     }
     for (uint32_t chain = 0; chain < kFmaChains; ++chain) {
-        chains[chain] = addend * static_cast<float>(chain + 3);  // at 2 it would be a constant
+        chains[chain] = addend * static_cast<float>(chain + 3);  // at 2 it would be constant
     }
     for (uint64_t i = 0; i < length; ++i) {
         for (uint32_t chain = 0; chain < kFmaChains; ++chain) {

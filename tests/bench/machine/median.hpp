@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// median: the middle of some measurements; of an even number, the mean of the two in the middle.
+// median: the middle of some measurements; if their number is even, the mean of the middle two.
 #pragma once
 
 #include <algorithm>

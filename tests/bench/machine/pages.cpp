@@ -20,7 +20,7 @@ Pages::Pages(uint64_t size_bytes) : size_bytes_(size_bytes) {
                       "); a larger --scale asks for less");
     }
     bytes_ = static_cast<std::byte *>(pages);
-    // A wish: a system without huge pages says no, and small ones do.
+    // A hint: a system without huge pages refuses, and small ones work.
     madvise(pages, size_bytes, MADV_HUGEPAGE);
 }
 

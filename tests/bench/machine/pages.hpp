@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// pages: memory of the benchmark's own, in huge pages where the system gives them.
+// pages: memory that the benchmark owns, in huge pages where the system gives them.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace quire::bench {
 
-// Zeroed, and not touched: the first write to a page brings it.
+// Zeroed and untouched: the first write to a page maps it.
 //
-// Errors   throws Failure when the system has no such memory.
+// Errors   throws Failure if the system has not enough memory.
 class Pages {
  public:
     explicit Pages(uint64_t size_bytes);
@@ -21,7 +21,7 @@ class Pages {
     std::byte *bytes() const { return bytes_; }
     uint64_t size_bytes() const { return size_bytes_; }
 
-    // Writes numbers that differ into all of it, so that every page has memory of its own.
+    // Writes different numbers into all of it, so that every page has memory of its own.
     void fill();
 
  private:

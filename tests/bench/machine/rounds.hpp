@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// rounds: how often something is measured again.
+// rounds: how often a measurement is repeated.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace quire::bench {
 
-// Until the time is over, two times at least and 25 at most:  for (Rounds r(2.0); r.next();) ...
+// Until the time is over, at least 2 and at most 25 times:  for (Rounds r(2.0); r.next();) ...
 class Rounds {
  public:
     explicit Rounds(double seconds)

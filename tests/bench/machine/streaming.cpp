@@ -43,7 +43,7 @@ Streaming streaming_read(uint64_t size_bytes, uint32_t threads) {
     pages.fill();
     std::vector<Run> pieces = pieces_of(pages);
     Streaming best = {0, kNames[0]};
-    // In turns, so that a disturbance meets all three.
+    // Alternating, so that a disturbance affects all three.
     for (int round = 0; round < kRepetitions; ++round) {
         for (int pattern = 0; pattern < 3; ++pattern) {
             double seconds = seconds_together(threads, [&](uint32_t worker) {

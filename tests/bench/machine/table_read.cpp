@@ -12,13 +12,13 @@ namespace quire::bench {
 
 std::vector<Run> layer_runs(const quire_pool_info &pool, const std::vector<int32_t> &blocks,
                             uint32_t layer, uint64_t block_bytes) {
-    // From the first byte of a layer's K in a block to the next layer's: K, V and any scales. In a
-    // pool in which a layer holds all its blocks, to the next block's.
+    // From the first byte of a layer's K in a block to the next layer's: K, V and any scales. If
+    // each layer's blocks are contiguous in the pool, to the next block's.
     int64_t piece =
         pool.layer_count > 1 ? std::min(pool.layer_stride, pool.block_stride) : pool.block_stride;
     bool is_split = pool.v_offset < 0 || pool.v_offset >= piece;  // V lies elsewhere
     uint64_t read = static_cast<uint64_t>(piece) * (is_split ? 2 : 1);
-    // Beyond them a block has no more than what aligns its parts.
+    // Beyond them a block holds only padding that aligns its parts.
     if (read < block_bytes || read > block_bytes + block_bytes / 8) {
         throw Failure("a layer takes " + std::to_string(read) + " bytes of a block for " +
                       std::to_string(block_bytes) + " of K and V: the table read is not for this");

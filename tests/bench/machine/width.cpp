@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// width: which compilation of the kernels this processor runs.
+// width: selects the compilation of the kernels that this processor runs.
 
 #include "kernels.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a block costs: taking and giving back after a pool of a million was churned, and evicting
-// from a million cached ones. On the core's own structures; an engine adds the calls.
+// The cost of a block: taking and giving back after a pool of a million was churned, and evicting
+// from a million cached ones. Measured on the core's own structures; an engine adds the calls.
 //
-// Floor: one read-modify-write of a random cache line of an array as large as the pool's records,
-// which is the least that finding a block's record takes.
+// Floor: one read-modify-write of a random cache line of an array as large as the pool's records:
+// the least that finding a block's record costs.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -62,7 +62,7 @@ double floor_nanoseconds() {
     return std::chrono::duration<double, std::nano>(Clock::now() - begin).count() / kBlocks;
 }
 
-// Takes everything and gives it back in random order.
+// Takes every block and gives them back in random order.
 void churn(BlockPool *pool) {
     std::vector<uint32_t> held;
     for (uint32_t block = pool->take_free(kNoBarrier); block != kNone;
@@ -79,7 +79,7 @@ void append_and_free(benchmark::State &state) {
     BlockPool pool(&host, &timeline);
     if (!pool.create(kBlocks, false)) state.SkipWithError("no memory");
     churn(&pool);
-    // Batches of other sequences lie between, so that the same few blocks do not come back each
+    // Other sequences' batches are freed in between, so that the same few blocks do not return each
     // time.
     uint32_t batch = static_cast<uint32_t>(state.range(0));
     std::vector<std::vector<uint32_t>> ring(1024, std::vector<uint32_t>(batch));
@@ -100,7 +100,7 @@ void append_and_free(benchmark::State &state) {
 }
 BENCHMARK(append_and_free)->ArgName("batch")->Arg(64)->Arg(1)->MinTime(1);
 
-// A ledger whose every block is cached, in random order of age.
+// A ledger whose blocks are all cached, in random order of age.
 struct CachedPool {
     CachedPool() : host(host_allocator()), ledger(&host, &timeline) {
         quire_cache_desc desc{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// client: a bookkeeping-only cache through the C ABI, for measuring what an engine would see.
+// client: a bookkeeping-only cache through the C ABI, to measure what an engine would see.
 #pragma once
 
 #include <quire/dyn.h>
@@ -101,7 +101,7 @@ class Client {
         must(api.step_finish(cache, step, nullptr, QUIRE_STEP_OK, &error_));
     }
 
-    // The step's log goes to the follower. Returns its bytes.
+    // Gives the step's log to the follower. Returns its bytes.
     uint64_t read_log(quire_step step) {
         uint64_t size = 0;
         must(api.step_log(cache, step, log_.data(), log_.size(), &size, &error_));

@@ -4,11 +4,11 @@
 // the last step's samples, begin with one unknown token each, commit into a batch with a padded
 // block table and slots, finish.
 //
-// With a log: the leader's step, its log read, and a follower's step beside it, which applies it
-// and writes the same batch; apply_us is the follower's part.
+// With a log: the leader's step and the reading of its log, and beside it a follower's step, which
+// applies the log and writes the same batch; apply_us is the follower's part.
 //
 // Floor: the same numbers (token, length, slot) written to plain arrays, without a lock, a check or
-// a table to look into.
+// a table lookup.
 
 #include <benchmark/benchmark.h>
 
@@ -74,7 +74,7 @@ struct Engine {
         if (follower_batch != nullptr) client.api.batch_destroy(follower_batch, nullptr);
     }
 
-    // Fresh sequences with a prompt each, and one unknown token behind it.
+    // Fresh sequences with a prompt each, and one unknown token after it.
     void start() {
         for (const quire_step_item &item : items) {
             client.must(client.api.seq_end(client.cache, item.seq, QUIRE_END_DROP_PREFIX, nullptr));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A verified lookup of a prompt of 50,000 tokens (3,125 blocks) that is wholly cached: hash, probe
-// and comparison, after other prompts' nodes, four times the last-level cache of them, were looked
-// up.
+// and comparison, after lookups of other prompts' nodes, four times as large as the last-level
+// cache.
 //
 // Floor: 3,125 times the four cache lines that a block's lookup must read: its bucket at a random
-// place of a buffer of that size, node, tokens and block record one behind another, with the same
+// place of a buffer of that size, then node, tokens and block record in sequence, with the same
 // prefetch and as cold; the best of nine passes.
 
 #include <benchmark/benchmark.h>
@@ -28,7 +28,7 @@ constexpr uint32_t kLookupBlocks = 3125;
 constexpr uint32_t kBlockTokens = 16;
 constexpr uint64_t kBytesPerBlock = 128 + 64 + 16;  // node with tokens, block record, two buckets
 constexpr uint32_t kPromptBlocks = 4096;            // of the prompts in between
-constexpr uint32_t kPasses = 9;                     // of the lookup, and of its floor
+constexpr uint32_t kPasses = 9;                     // over the lookup and over its floor
 
 uint64_t last_level_cache_bytes() {
     long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -53,8 +53,8 @@ struct alignas(64) Line {
     uint64_t words[8];
 };
 
-// Reads the lines of one lookup, and before it all others, so that it meets them as cold as the
-// lookup does.
+// Reads the lines of one lookup, after reading all others, so that they are as cold as in the
+// lookup.
 double cold_pass_microseconds(const Line *lines, size_t count, std::mt19937_64 *random) {
     uint64_t sum = 0;
     for (size_t i = 0; i < count; ++i) sum += lines[i].words[0];
@@ -73,13 +73,13 @@ double cold_pass_microseconds(const Line *lines, size_t count, std::mt19937_64 *
     return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 }
 
-// The best of several passes: what slows one of them down is not what every lookup must pay.
+// The best of several passes: not every lookup pays for a disturbance of one pass.
 double floor_microseconds(uint64_t buffer_bytes) {
     size_t count = buffer_bytes / sizeof(Line);
     void *memory = mmap(nullptr, count * sizeof(Line), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) std::abort();
-    madvise(memory, count * sizeof(Line), MADV_HUGEPAGE);  // as the library's tables
+    madvise(memory, count * sizeof(Line), MADV_HUGEPAGE);  // like the library's tables
     std::memset(memory, 1, count * sizeof(Line));
     std::mt19937_64 random(5);
     double best = 1e9;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention of a long prompt beside the f32 multiply-and-add rate: README.md says how.
+// Attention of a long prompt beside the f32 multiply-and-add rate; see README.md.
 
 #include <algorithm>
 #include <cstdio>
@@ -31,8 +31,8 @@ struct Measured {
     double operations;  // of one layer
     const char *q_dtype;
     const char *clock;
-    double plan_seconds;  // of the host, for all steps
-    double call_seconds;  // of the host, to enqueue one layer of all steps
+    double plan_seconds;  // the host's, for all steps
+    double call_seconds;  // the host's, to enqueue one layer of all steps
 };
 
 Measured measure(uint32_t tokens, const Dtype &dtype, uint32_t threads, const Options &options) {
@@ -105,7 +105,7 @@ class Report {
         std::printf("%s %s: %s\n", result["dtype"].dump().c_str(), outcome, why);
     }
 
-    // False when something failed.
+    // False if something failed.
     bool finish() const {
         if (is_json_) std::printf("%s\n", object_.dump(2).c_str());
         return !has_failed_;

@@ -9,10 +9,10 @@
 
 namespace quire::bench {
 
-// One vendor's, of what a clock takes.
+// The names that one vendor has for what a clock needs.
 struct ClockNames {
     const char *backend;
-    const char *library;  // what the file's name begins with
+    const char *library;  // prefix of the file's name
     uint32_t stream_kind;
     std::function<void()> (*enter)(const DriverLookup &lookup, uint32_t index);
     const char *create_stream, *destroy_stream, *synchronise;
@@ -33,7 +33,7 @@ namespace {
 
 constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING, hipStreamNonBlocking
 constexpr unsigned kTimed = 0;        // an event without CU_EVENT_DISABLE_TIMING and its like
-constexpr int kInterface = 12000;     // of the functions that cuGetProcAddress gives: CUDA 12's
+constexpr int kInterface = 12000;     // of the functions from cuGetProcAddress: CUDA 12's
 
 template <typename Function>
 Function must_find(const DriverLookup &lookup, const char *name) {
@@ -50,7 +50,7 @@ void must_enter(int result, const char *name) {
     throw Failure(std::string(name) + " failed with " + std::to_string(result));
 }
 
-// Both make the device the thread's current one until what they return is called.
+// Both functions make the device the thread's current one until the function they return is called.
 std::function<void()> enter_cuda(const DriverLookup &lookup, uint32_t index) {
     auto release = must_find<int (*)(int)>(lookup, "cuDevicePrimaryCtxRelease");
     auto pop = must_find<int (*)(void **)>(lookup, "cuCtxPopCurrent");
@@ -145,7 +145,7 @@ void DeviceClock::make_events() {
     must(driver_->create_event(&end_, kTimed), names_.create_event);
 }
 
-// What fails here failed before and was said, or ends with the process.
+// A failure here repeats one already reported, or does not matter because the process ends.
 void DeviceClock::release() {
     if (begin_ != nullptr) driver_->destroy_event(begin_);
     if (end_ != nullptr) driver_->destroy_event(end_);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// device_clock: how long work takes on a device itself, by two timed events of its driver's around
-// what goes to a stream of our own, as an engine has one.
+// device_clock: how long work takes on a device itself, by two timed driver events around what is
+// enqueued on a stream of our own, as an engine has one.
 //
-// Why not the host's clock: it counts calls, launches, and how soon the host notices the end.
+// Why not the host's clock: it includes calls, launches, and the delay until the host notices the
+// end.
 //
-// Threads: one, that a clock lives on; of several there the one made last ends first, for the
-// device is the thread's current one meanwhile.
+// Threads: the one on which the clock was made. Destroy several clocks of a thread in reverse
+// order, because each makes its device the thread's current one while it lives.
 #pragma once
 
 #include <quire/base.h>
@@ -18,10 +19,10 @@
 
 namespace quire::bench {
 
-// A driver's function by its name; NULL: it has none.
+// A driver's function by its name; NULL if it has none.
 using DriverLookup = std::function<void *(const char *name)>;
 
-// Of the driver that the backend has opened. Empty: none is known that has a clock.
+// Looks into the driver that the backend has opened. Empty: no driver with a clock is known for it.
 DriverLookup find_driver(const std::string &backend);
 
 struct ClockNames;
@@ -29,24 +30,24 @@ struct ClockFunctions;
 
 class DeviceClock {
  public:
-    // NULL: no driver of the backend's is known that has one.
-    // REQUIRES: a device of the backend's is open, or was.
+    // NULL: no driver with a clock is known for the backend.
+    // REQUIRES: a device of the backend is open, or was.
     static std::unique_ptr<DeviceClock> make(const std::string &backend, uint32_t index);
 
     // index   of the device among the backend's.
-    // Errors  throws Failure: the driver has not what this takes, or refuses it.
+    // Errors  throws Failure: the driver lacks a needed function, or refuses.
     DeviceClock(const std::string &backend, uint32_t index, const DriverLookup &lookup);
     DeviceClock(const DeviceClock &) = delete;
     DeviceClock &operator=(const DeviceClock &) = delete;
-    // REQUIRES: the device that a queue was bound on to the stream is closed.
+    // REQUIRES: the device that has a queue bound to the stream is closed.
     ~DeviceClock();
 
-    // What a queue is bound to.
+    // Bind a queue to this stream.
     quire_native stream() const;
-    // On the stream, before and behind what is timed. Neither waits.
+    // Call before and after the timed work is enqueued. Neither waits.
     void start() { record(begin_); }
     void stop() { record(end_); }
-    // Between them; waits until the stream is idle.
+    // Seconds between them; waits until the stream is idle.
     double seconds();
 
  private:

@@ -44,7 +44,7 @@ uint64_t token_bytes(const Dtype &dtype, uint32_t kv_heads, uint32_t dim) {
 uint64_t written_bytes(uint32_t written_as) { return (written_as >> 8 & 0xFF) / 8; }
 
 void fill_numbers(uint32_t written_as, std::byte *to, uint64_t count) {
-    // Exponents of 2^-5 to 2^-1 as the format stores them, and what is left for the mantissa.
+    // Exponents of 2^-5 to 2^-1 in the format's encoding, and the remaining bits for the mantissa.
     uint32_t bias = written_as == QUIRE_DTYPE_F16 ? 15 : 127;
     uint32_t mantissa_bits = written_as == QUIRE_DTYPE_F16    ? 10
                              : written_as == QUIRE_DTYPE_BF16 ? 7
@@ -61,7 +61,7 @@ void fill_numbers(uint32_t written_as, std::byte *to, uint64_t count) {
         uint32_t exponent = bias - 5 + static_cast<uint32_t>((random >> 1 & 0xFF) % 5);
         uint32_t mantissa = static_cast<uint32_t>(random >> 9) & ((1u << mantissa_bits) - 1);
         uint32_t bits = (sign << (size * 8 - 1)) | (exponent << mantissa_bits) | mantissa;
-        // Little-endian, as everything here.
+        // Little-endian, like everything here.
         std::memcpy(to + i * size, &bits, size);
     }
 }

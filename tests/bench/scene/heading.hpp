@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heading: what stands above figures: of which device they are, and that sizes were divided, for
-// of whole ones they say nothing then.
+// heading: the line above the figures: the device's name, and whether sizes were divided, because
+// the figures then say nothing about full sizes.
 //
-// Threads: any; nothing is kept.
+// Threads: any; it keeps no state.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace quire::bench {
 
-// Into the object's "machine"; and, where is_json is not set, onto standard output.
+// Writes into the object's "machine" and, unless is_json, to standard output.
 void add_heading(const std::string &device, uint32_t scale, bool is_json,
                  nlohmann::ordered_json *object);
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// opened_library: a library that the process has already, whoever opened it and of which version.
+// opened_library: finds a library already loaded in the process, whoever opened it, in any version.
 #pragma once
 
 #include <string>
 
 namespace quire::bench {
 
-// stem     what its file's name begins with: "libcuda.so".
-// Returns  the file; "": the process has none.
+// stem     the prefix of its file's name: "libcuda.so".
+// Returns  the file; "" if it is not loaded.
 std::string path_of_opened(const char *stem);
-// Returns  as dlopen; NULL: the process has none.
+// Returns  the handle, as dlopen; NULL if it is not loaded.
 void *find_opened(const char *stem);
 
 }  // namespace quire::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// options: what a user asked a benchmark to measure.
+// options: what the user asked a benchmark to measure.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ struct Options {
     double seconds = 2;
     uint32_t scale = 1;
     bool json = false;
-    std::string device = "cpu";  // backend and device, as cpu or vulkan:1
+    std::string device = "cpu";  // backend and device, like cpu or vulkan:1
     bool is_fast_16bit = false;
 
     bool wants(const std::string &name) const;  // a case
     uint32_t device_flags() const;              // QUIRE_DEVICE_*
 };
 
-// What one program offers; `dtypes` empty: it has no such option. What it starts with is the
-// default: all cases, the dtypes and thread counts given.
+// The choices of one program; `dtypes` empty: it has no such option. The defaults are all cases and
+// the dtypes and thread counts given here.
 struct Offer {
     const char *command;
     const char *description;
@@ -36,8 +36,7 @@ struct Offer {
     bool has_fast_16bit = false;
 };
 
-// Nothing when the program is to end at once with `*exit_status`: help was printed, or what is
-// wrong was.
+// Empty if the program must end at once with `*exit_status`: help or an error was printed.
 std::optional<Options> parse_options(int argc, char **argv, const Offer &offer, int *exit_status);
 
 }  // namespace quire::bench

@@ -13,7 +13,7 @@ namespace quire::bench {
 
 namespace {
 
-// Of all rows; large enough that a step's own cost is nothing beside writing its K and V.
+// Over all rows; large enough that a step's own cost is negligible beside writing its K and V.
 constexpr uint32_t kFillTokens = 4096;
 
 using Clock = std::chrono::steady_clock;

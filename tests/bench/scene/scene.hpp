@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// scene: a cache of several layers, its sequences filled, and a step whose attention is measured.
+// scene: a cache of several layers, its filled sequences, and a step whose attention is measured.
 //
 // The free blocks are put into random order before anything is filled, so that a table's blocks lie
 // anywhere in the pool, as after hours of serving.
@@ -27,15 +27,15 @@ struct SceneDesc {
     uint32_t device_flags = 0;
 };
 
-// Seconds a layer.
+// Seconds per layer.
 struct Attended {
     double seconds;
-    double call_seconds;  // of the host, to enqueue it
+    double call_seconds;  // the host's, to enqueue it
 };
 
 class Scene {
  public:
-    // Errors   throws Unsupported or Failure with the library's words.
+    // Errors   throws Unsupported or Failure with the library's message.
     explicit Scene(const SceneDesc &desc);
     ~Scene();
     Scene(const Scene &) = delete;
@@ -43,21 +43,21 @@ class Scene {
 
     // Adds `count` tokens to every sequence and writes their K and V, in as many steps as needed.
     void grow(uint32_t count);
-    // The step that is measured: the same, in one step, which stays committed until it is closed.
+    // Opens the measured step: as grow(), in one step that stays committed until it is closed.
     void open_step(uint32_t count);
     void close_step();
-    // Of the host, for the open step's commit: its tables, lengths and what attention shares out.
+    // The host's, for the commit of the open step: tables, lengths and how attention is divided.
     double plan_seconds() const { return plan_seconds_; }
     // Attention of the open step in all layers, one after another.
     Attended attend();
-    // By which clock it is timed: "device" or "host".
+    // The clock that times it: "device" or "host".
     const char *clock_name() const { return session_.clock_name(); }
 
-    // Block ids of all rows, one row behind another.
+    // Block ids of all rows, row after row.
     std::vector<int32_t> tables();
     quire_pool_info pool();
     bool is_host_visible() const { return session_.is_host_visible(); }
-    // Of q and results.
+    // The type of q and results.
     uint32_t q_dtype() const { return q_dtype_; }
 
  private:
@@ -73,9 +73,9 @@ class Scene {
     void release();
 
     SceneDesc desc_;
-    uint32_t step_rows_tokens_;  // new tokens of all rows that the batch has room for
+    uint32_t step_rows_tokens_;  // new tokens over all rows for which the batch has room
     Session session_;
-    uint32_t kv_dtype_, q_dtype_;  // of what kernels are given
+    uint32_t kv_dtype_, q_dtype_;  // types that kernels are given
     quire_cache *cache_ = nullptr;
     quire_batch *batch_ = nullptr;
     Memory kv_, queries_;

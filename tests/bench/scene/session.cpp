@@ -25,7 +25,7 @@ const quire_api &library() {
     return *api;
 }
 
-// Behind the colon of `place`; 0: it has none.
+// The number after the colon of `place`; 0 if it has none.
 uint32_t index_in(const std::string &place, size_t colon) {
     if (colon == std::string::npos) return 0;
     uint32_t index = 0;
@@ -53,7 +53,7 @@ Session::Session(uint32_t threads, const std::string &place_name, uint32_t flags
     must(api.queue_create(device, clock_ != nullptr ? &stream : nullptr, &queue, &error));
 }
 
-// What fails here failed before and was said, or ends with the process.
+// A failure here repeats one already reported, or does not matter because the process ends.
 Session::~Session() {
     api.queue_destroy(queue, nullptr);
     api.device_close(device, nullptr);
@@ -75,7 +75,7 @@ quire_device_info Session::info() const {
 
 WorkingSet Session::working_set(uint32_t scale) const {
     if (is_host_visible()) return bench::working_set(scale);
-    // Four times 256 MiB: of the GPUs that we know of none has a larger cache (MI300X).
+    // Four times 256 MiB, the largest cache of the GPUs that we know of (MI300X).
     constexpr uint64_t kBeyondCaches = uint64_t{1} << 30;
     return limited(kBeyondCaches / scale, info().memory_free_bytes / 2);
 }

@@ -30,7 +30,7 @@ T described() {
 struct Memory {
     quire_memory *handle = nullptr;
     uint64_t address = 0;
-    std::byte *bytes = nullptr;  // NULL: the host does not reach it
+    std::byte *bytes = nullptr;  // NULL: the host cannot access it
 };
 
 class Session {
@@ -48,36 +48,36 @@ class Session {
     quire_queue *queue = nullptr;
     quire_error error = described<quire_error>();
 
-    // Throws Unsupported or Failure with the library's words; a result that is no success, such as
-    // QUIRE_S_NO_BLOCKS, is one too.
+    // Throws Unsupported or Failure with the library's message; also on a result that is not
+    // success, such as QUIRE_S_NO_BLOCKS.
     void must(quire_status status) const;
     void sync() { must(api.queue_sync(queue, &error)); }
 
-    // Are the device's addresses pointers of the host?
+    // True if the device's addresses are pointers of the host.
     bool is_host_visible() const { return info().host_visible != 0; }
     std::string device_name() const { return info().name; }
-    // What layers are to fill together, so that caches help little.
+    // How much all layers together must fill, so that caches help little.
     WorkingSet working_set(uint32_t scale) const;
 
-    // Zeroed.
+    // The memory is zeroed.
     Memory make_host_memory(uint64_t size_bytes) { return make(QUIRE_MEMORY_HOST, size_bytes); }
     Memory make_device_memory(uint64_t size_bytes) { return make(QUIRE_MEMORY_DEVICE, size_bytes); }
-    // Where an engine has what it computes: on the device.
+    // Memory where an engine holds what it computes: on the device.
     Memory make_activations(uint64_t size_bytes);
-    // Its first bytes; waits until they are there.
+    // Writes the first bytes of the memory; waits until they are there.
     void write(const Memory &memory, const std::vector<std::byte> &bytes);
     void destroy(const Memory &memory) { must(api.memory_destroy(memory.handle, &error)); }
     void copy(const Memory &to, const Memory &from, uint64_t size_bytes) {
         must(api.memory_copy(queue, to.handle, 0, from.handle, 0, size_bytes, &error));
     }
 
-    // Of what is enqueued, from the call until the queue is idle.
+    // Host seconds of the enqueued work, from the call until the queue is idle.
     double host_seconds_of(const std::function<void()> &enqueue);
-    // The same by the device's clock, where it has one: without calls, launches and the wait. Then
-    // it is enqueued twice, and the second time measured: the device is still busy with the first
-    // while the host enqueues that, and so does not wait for the host in between.
+    // The same by the device's clock, if it has one: without calls, launches and the wait. Then the
+    // work is enqueued twice and the second time measured: the device is still busy with the first
+    // while the host enqueues the second, and so does not wait for the host in between.
     double seconds_of(const std::function<void()> &enqueue);
-    // By which clock that is: "device" or "host".
+    // The clock that seconds_of() uses: "device" or "host".
     const char *clock_name() const { return clock_ != nullptr ? "device" : "host"; }
 
  private:

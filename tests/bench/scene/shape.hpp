@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// shape: what is attended to, in numbers.
+// shape: the sizes of an attention case.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ constexpr uint32_t kBlockTokens = 16;
 
 struct Shape {
     uint32_t sequences;
-    uint32_t tokens;  // of each, those of the measured step included
+    uint32_t tokens;  // per sequence, including those of the measured step
     uint32_t q_heads;
     uint32_t kv_heads;
     uint32_t dim;
@@ -25,11 +25,11 @@ struct Shape {
     }
 };
 
-// Operations of new tokens that stand behind `past` others of their sequence: two products of 2 *
-// dim for each query head and visible key, and of the keys among themselves a half.
+// Operations of new tokens that follow `past` others of their sequence: two products of 2 * dim for
+// each query head and visible key, and half of that for the new keys among themselves.
 inline double attention_operations(const Shape &shape, uint64_t past, uint64_t new_tokens) {
     double n = static_cast<double>(new_tokens);
-    // A single token sees itself wholly.
+    // A single token sees itself completely.
     double keys = n * static_cast<double>(past) + (new_tokens == 1 ? 1 : n * n / 2);
     return 4.0 * shape.dim * shape.q_heads * shape.sequences * keys;
 }

@@ -10,11 +10,11 @@
 
 namespace quire::bench {
 
-// Lets `count` sequences of one block each take the free blocks, and ends them in random order.
-// The cache has one group, room for `count` sequences, and publishes no prefixes.
+// Creates `count` sequences of one block each, which take the free blocks, and ends them in random
+// order. The cache has one group, room for `count` sequences, and publishes no prefixes.
 void shuffle_free_blocks(Session *session, quire_cache *cache, uint32_t count);
 
-// Share of entries whose block lies right before or behind that of the entry before, of 0 to 1.
+// Share of entries whose block is adjacent to that of the previous entry, from 0 to 1.
 double share_of_neighbours(const std::vector<int32_t> &blocks);
 
 }  // namespace quire::bench

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention of rows that share a prefix, in a batch that was told so and in one that was not.
+// Attention of rows that share a prefix, in a batch with that information and in one without.
 //
 // Floor: the step of one row alone, which reads the prefix once.
 //
-// The three take turns, round by round; printed are medians.
+// The three alternate, round by round; medians are printed.
 
 #include <benchmark/benchmark.h>
 #include <quire/dyn.h>
@@ -106,7 +106,7 @@ class Scene {
         return batch;
     }
 
-    // Read as Q, K and V, and written as the output behind.
+    // Read as Q, K and V; the output is written after them.
     uint64_t make_memory() {
         auto desc = described<quire_memory_desc>();
         desc.kind = QUIRE_MEMORY_HOST;

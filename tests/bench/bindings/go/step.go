@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// step: the step of step.c, as an engine in Go takes it.
+// step: the step of step.c, as an engine in Go does it.
 package main
 
 import (

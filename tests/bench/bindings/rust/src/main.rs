@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! step: the step of step.c, as an engine in Rust takes it.
+//! step: the step of step.c, as an engine in Rust does it.
 
 use std::io::BufRead;
 use std::time::Instant;
