@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""accuracy: what the formats of K and V cost, as the program says it.
+"""accuracy: the cost of K and V formats, as the program reports it.
 
     accuracy.py PROGRAM ENGINE WEIGHTS_FOLDER CASE
 
-Each case is one test. A case that needs the trained model exits 77 where it is not in the folder
-that QUIRE_WEIGHTS names, else WEIGHTS_FOLDER.
+Each case is one test. A case that needs the trained model exits 77 if it is not in the folder
+that QUIRE_WEIGHTS names, or else in WEIGHTS_FOLDER.
 """
 
 import json
@@ -78,7 +78,7 @@ def every_format_has_its_line(programs):
 
 
 def expect_sums_up(report):
-    """A format's perplexity over all texts is what its texts' say."""
+    """A format's perplexity over all texts follows from those of its texts."""
     places = [text["places"] for text in report["texts"]]
     for cost in report["formats"]:
         surprise = sum(count * math.log(text["perplexity"])
@@ -103,7 +103,7 @@ def int8_costs_less_than_a_percent(programs):
     costs = by_format(programs.report(*programs.trained()))
     for kv_dtype in ("f16", "bf16", "int8"):
         expect(abs(costs[kv_dtype]["ratio"] - 1) < 0.01, costs[kv_dtype])
-    # What is measured is the format's own: fewer bits, more cost.
+    # The measured cost is that of the format: fewer bits cost more.
     for fewer, more in (("int4", "int8"), ("fp8-e5m2", "fp8"), ("int8", "bf16"), ("bf16", "f16")):
         expect(abs(costs[fewer]["ratio"] - 1) > abs(costs[more]["ratio"] - 1),
                f"{fewer} costs less than {more}: {costs}")

@@ -17,7 +17,7 @@ using engine::unit_interval;
 
 enum Drawing : uint64_t { kKey, kValue, kNearMiss, kWord, kOutlier };
 
-// A random direction: normal elements (Box and Muller 1958), element 0 left out.
+// A random direction: normal elements (Box and Muller 1958), without element 0.
 void draw_unit(uint64_t seed, uint32_t dim, float *to) {
     double square = 0.0;
     to[0] = 0.0f;
@@ -38,7 +38,7 @@ double dot(const float *a, const float *b, uint32_t dim) {
 
 // The smaller b of b - b^2 / 2d = ln n + kMargin.
 double sharpness_of(const HaystackShape &shape) {
-    double d = shape.head_dim - 1;  // element 0 is not looked at
+    double d = shape.head_dim - 1;  // element 0 is ignored
     double needed = std::log(shape.positions) + kMargin;
     if (2.0 * needed > d) throw std::invalid_argument("too few elements for so many positions");
     return d - std::sqrt(d * d - 2.0 * d * needed);
@@ -77,7 +77,7 @@ void Haystack::draw_vectors() {
     }
 }
 
-// The words behind the markers get keys of cosine c with them.
+// The words after the markers get keys of cosine c with them.
 void Haystack::bend_near_misses() {
     double cosine = 1.0 - kMargin / sharpness_, sine = std::sqrt(1.0 - cosine * cosine);
     uint32_t dim = shape_.head_dim;
@@ -95,8 +95,8 @@ void Haystack::bend_near_misses() {
     }
 }
 
-// Begin, middle and end; first and last tokens of blocks, within them, and the block that is still
-// being filled.
+// Begin, middle and end; first and last tokens of blocks, tokens within them, and the last block,
+// which is not full.
 void Haystack::draw_words() {
     uint32_t n = shape_.positions, block = shape_.block_tokens;
     positions_ = {1,
@@ -157,7 +157,7 @@ std::optional<uint32_t> Haystack::nearest(const float *attended, uint32_t kv_hea
             best = word;
         }
     }
-    bool is_near = std::sqrt(least) < 0.5 * length_of(best);  // not so for NaN
+    bool is_near = std::sqrt(least) < 0.5 * length_of(best);  // false for NaN
     return is_near ? std::optional(best) : std::nullopt;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A needle in a long context: what the formats of K and V must keep well enough to be found.
-// haystack.hpp says by what margin each needle stands out.
+// A needle in a long context: formats of K and V must be accurate enough for it to be found.
+// haystack.hpp states the margin by which each needle stands out.
 
 #include <cmath>
 #include <map>
@@ -14,7 +14,8 @@ namespace {
 
 using namespace quire::test;
 
-// Weights err by at most twice what they were measured to, so that a format that lost a bit shows.
+// The limits of the weights' errors are at most twice the measured errors, so that a format that
+// lost a bit is noticed.
 constexpr Format kFormats[] = {
     {"f32", QUIRE_DTYPE_F32, QUIRE_SCALE_NONE, 0.0},
     {"f16", QUIRE_DTYPE_F16, QUIRE_SCALE_NONE, 0.0004},
@@ -26,7 +27,7 @@ constexpr Format kFormats[] = {
 constexpr Format kInt4 = {"int4", QUIRE_DTYPE_I4, QUIRE_SCALE_TOKEN_HEAD, 0.2};
 constexpr uint32_t kQuestions = kNeedles * kQHeads;
 
-// The vectors of a vocabulary take a moment, and all formats read the same.
+// The vectors of a vocabulary take a moment to compute, and all formats read the same ones.
 const Haystack &haystack(const HaystackShape &shape) {
     static std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<Haystack>> made;
     auto &one = made[{shape.positions, shape.head_dim}];
@@ -41,7 +42,7 @@ bool is_found(const Haystack &text, const Answers &answers, uint32_t question) {
     return answers[question] == text.value(needle);
 }
 
-// Every question's needle is found but those that `is_lost` names, which must not be.
+// Expects that every question finds its needle, except those that `is_lost` names, which must not.
 template <typename IsLost>
 void expect_lost(const Haystack &text, const Answers &answers, IsLost is_lost) {
     for (uint32_t question = 0; question < kQuestions; ++question) {
@@ -60,7 +61,7 @@ uint32_t count_found(const Haystack &text, const Answers &answers) {
     return found;
 }
 
-// The weights of the needles in the answers that were given last.
+// The weights of the needles in the last answers.
 std::vector<double> shares(const Haystack &text, const Retrieval &retrieval) {
     std::vector<double> list;
     for (uint32_t question = 0; question < kQuestions; ++question) {
@@ -79,7 +80,7 @@ void expect_found(const Haystack &text, const Format &format) {
     expect_lost(text, retrieval.ask(), [](uint32_t, uint32_t, uint32_t) { return false; });
 }
 
-// A format and how many positions.
+// A format and the number of positions.
 class Needle : public testing::TestWithParam<std::tuple<Format, uint32_t>> {
  protected:
     const Format &format() const { return std::get<0>(GetParam()); }
@@ -119,8 +120,8 @@ INSTANTIATE_TEST_SUITE_P(Long, Needle,
                                           testing::Values(4096u, 8192u, 16'384u, 32'768u)),
                          name_of);
 
-// What a needle must not be found with, at the shortest length: each shows that a test above
-// would fail.
+// Faults with which a needle must not be found, at the shortest length: each shows that a test
+// above would fail.
 class LostNeedle : public testing::TestWithParam<Format> {
  protected:
     LostNeedle() : text_(haystack({.positions = 4096})), retrieval_(text_, GetParam()) {}
@@ -183,7 +184,7 @@ TEST_P(LostScale, twice_the_scale_of_its_v_makes_a_needle_another) {
     }
 }
 
-// Every token has the scale of the one before it: what a kernel does that is one off.
+// Every token has the scale of the token before it, as from a kernel that is off by one.
 TEST_P(LostScale, scales_of_neighbours_lose_most_needles) {
     retrieval_.read();
     auto length = static_cast<uint32_t>(text_.words().size());

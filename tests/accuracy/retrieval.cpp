@@ -71,7 +71,7 @@ void Retrieval::create_cache(const Format &format) {
 void Retrieval::create_batch() {
     auto attention = described<quire_attention_desc>();
     attention.q_heads = kQHeads;
-    attention.scale = 1.0f;  // queries are as long as they shall be
+    attention.scale = 1.0f;  // the queries' own length is the sharpness
     auto desc = described<quire_batch_desc>();
     desc.max_rows = kNeedles;
     desc.max_blocks_per_row = haystack_.shape().positions / haystack_.shape().block_tokens;
@@ -83,7 +83,7 @@ void Retrieval::create_batch() {
     must(api_.batch_create(cache_, &desc, &batch_, &error_));
 }
 
-// Opens and commits a step of the items, whose tokens are all computed.
+// Opens and commits a step of the items and computes all their tokens.
 quire_step Retrieval::begin(const std::vector<quire_step_item> &items,
                             const std::vector<uint32_t> &words) {
     auto desc = described<quire_step_desc>();
@@ -128,7 +128,7 @@ void Retrieval::read(bool with_values) {
         uint32_t count = std::min(kChunk, static_cast<uint32_t>(words.size()) - first);
         for (uint32_t i = 0; i < count; ++i) {
             uint32_t p = first + i;
-            // Nothing stands before the first; what it says is what no query asks for.
+            // The first word has no predecessor; no query asks for the one used here.
             haystack_.put_k(words[p == 0 ? words.size() - 1 : p - 1], p,
                             arrays_[kK].values + i * row);
             haystack_.put_v(words[p], p, arrays_[kV].values + i * row);
@@ -164,7 +164,7 @@ std::vector<std::optional<uint32_t>> Retrieval::ask(Marker marker, const Spoil &
     quire_step step = begin(items, words);
     write();
     if (spoil) {
-        must(api_.queue_sync(queue_, &error_));  // the table is written by the queue
+        must(api_.queue_sync(queue_, &error_));  // the queue writes the table
         auto views = described<quire_batch_views>();
         must(api_.batch_get_views(batch_, 0, 0, &views, &error_));
         spoil(reinterpret_cast<int32_t *>(views.block_table));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// retrieval: a haystack in a paged cache on the cpu backend, and questions to it: one layer,
+// retrieval: a haystack in a paged cache on the cpu backend, and questions about it: one layer,
 // written in chunks and read through block tables, as an engine does it.
 #pragma once
 
@@ -15,7 +15,7 @@ struct Format {
     const char *name;
     uint32_t dtype;
     uint32_t scale;       // QUIRE_SCALE_*
-    double weight_error;  // at most, of a needle's weight beside f32's
+    double weight_error;  // limit: of a needle's weight against f32's
 };
 
 class Retrieval {
@@ -30,17 +30,17 @@ class Retrieval {
     // Writes the text, in chunks. with_values false: with zeros for V.
     void read(bool with_values = true);
 
-    // Which word each query head of each row finds, [kNeedles rows][kQHeads]. Rows are forks of the
-    // text with one more token; head h of row r asks for needle (r + h) % kNeedles, by the marker
-    // that `marker` gives.
+    // The word that each query head of each row finds, [kNeedles rows][kQHeads]. Rows are forks of
+    // the text with one more token; head h of row r asks for needle (r + h) % kNeedles, by the
+    // marker that `marker` returns.
     //
-    // spoil  is given row 0's block table before attention reads it.
+    // spoil  receives row 0's block table before attention reads it.
     using Marker = uint32_t (*)(uint32_t needle);
     using Spoil = std::function<void(int32_t *blocks)>;
     std::vector<std::optional<uint32_t>> ask(Marker marker = Haystack::marker,
                                              const Spoil &spoil = nullptr);
     static uint32_t needle_of(uint32_t row, uint32_t head) { return (row + head) % kNeedles; }
-    // What the heads of the last ask() gave, [kNeedles][kQHeads][head_dim].
+    // The heads' results in the last ask(), [kNeedles][kQHeads][head_dim].
     const float *attended() const { return arrays_[kOut].values; }
 
     // The scale of a position's K or V in the pool.

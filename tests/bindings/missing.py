@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""missing: stands for the tests of a binding that was not built, so that the summary names it.
+"""missing: stands in for the tests of a binding that was not built, so that the summary names it.
 
     missing.py LANGUAGE setup      ./dev setup LANGUAGE was not run
-    missing.py LANGUAGE shipped    this build is a tool's: the binding carries what is shipped
+    missing.py LANGUAGE shipped    this build is instrumented: bindings contain only shipped objects
 """
 
 import sys

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""report: single cases of a test program that is not GoogleTest's, in its format, so that Meson and
-tests/run.py count them like any other."""
+"""report: reports single cases of a test program in GoogleTest's format, so that Meson and
+tests/run.py count them like those of GoogleTest."""
 
 import argparse
 import dataclasses
@@ -37,7 +37,7 @@ def write(cases, gtest_output):
             if case.outcome == "failed":
                 ElementTree.SubElement(element, "failure").text = case.message
             elif case.outcome == "skipped":
-                # Its first line is where; tests/run.py drops it.
+                # The first line is the place; tests/run.py drops it.
                 ElementTree.SubElement(element, "skipped").text = "\n" + case.message
         ElementTree.ElementTree(root).write(gtest_output.removeprefix("xml:"))
     failed = [case for case in cases if case.outcome == "failed"]

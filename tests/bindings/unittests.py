@@ -3,7 +3,7 @@
 
     unittests.py FILE [PATTERN] [--gtest_output=xml:FILE]
 
-PATTERN, such as 'Close*', chooses among the cases by Class.name.
+PATTERN, such as 'Close*', selects cases by Class.name.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""calibration: `quire calibration` shows what a run of the example engine saved, merges runs, and
-refuses what is none.
+"""calibration: `quire calibration` shows a calibration that the example engine saved, merges runs,
+and refuses invalid files.
 
     calibration.py QUIRE ENGINE
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""command: the `quire` command as a person uses it: what it prints, what it says to bad input."""
+"""command: the `quire` command as a person uses it: its output, and its messages on bad input."""
 
 import json
 import os

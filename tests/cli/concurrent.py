@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""concurrent: a concurrent replay hits, preempts and keeps what the model says, to the token.
+"""concurrent: a concurrent replay hits, preempts and keeps the same tokens as the model, exactly.
 
     concurrent.py QUIRE SOURCE_ROOT short|whole
 
-Made traces are always tried. The conversation trace of kvcache-ai/Mooncake (FAST'25, Apache-2.0) is
-looked for in QUIRE_TRACES, else beside the project in shared/traces: its first requests, or all.
+Generated traces are always tried. The conversation trace of kvcache-ai/Mooncake (FAST'25,
+Apache-2.0) is looked for in QUIRE_TRACES, else beside the project in shared/traces: its first
+requests, or all.
 """
 
 import json

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""concurrent_model: what a concurrent replay must hit, said once more with dicts and lists.
+"""concurrent_model: what a concurrent replay must hit, modelled with dicts and lists.
 
 It shares no code with the library. A trace's tokens are known by their names: a prompt's block by
 its hash id and its place in it, a block with output tokens by its request and number. The scheduler
 is the one that bindings/cli/replay_concurrent.hpp describes; the cache is exact LRU with one block
-for each content, whose eviction order is that of the last release, a sequence's tail before its
-head.
+for each content, which evicts in the order of the last release, a sequence's tail before its head.
 
 Units: lengths are tokens; blocks hold 16.
 """
@@ -43,7 +42,7 @@ class Running:
     def clear(self):
         self.length = 0        # computed
         self.table = []
-        self.node = None       # last one on the published path
+        self.node = None       # last node on the published path
         self.published = 0     # blocks walked by publication
 
 
@@ -64,7 +63,7 @@ class Cache:
         return node is None or self.children.get((node.parent, node.key)) is node
 
     def take(self):
-        """A block, or None when every one is held."""
+        """A block, or None if every one is held."""
         if self.free:
             self.free -= 1
         elif self.cached:
@@ -93,19 +92,19 @@ class Cache:
             node = self.children.get((seq.node, key))
             if node is None:
                 if block.node is not None:
-                    return             # it stays with a node that is out of reach
+                    return             # its node is unreachable
                 node = Node(seq.node, key, block)
                 self.children[seq.node, key] = node
                 block.node = node
             elif node.block is not block and block.node is None and node in self.cached:
-                del self.cached[node]  # nobody holds the older one
+                del self.cached[node]  # the older one is unreferenced
                 self.free += 1
                 node.block = block
                 block.node = node
             seq.node, seq.published = node, index + 1
 
     def admit(self, seq, length):
-        """Computes all of the sequence; False when it does not fit."""
+        """Computes all of the sequence; False if it does not fit."""
         path, node = [], None
         for index in range((length - 1) // BLOCK):
             node = self.children.get((node, self.key(seq, index)))
@@ -134,7 +133,7 @@ class Cache:
         return True
 
     def append(self, seq):
-        """Computes one more token; False when there is no block for it."""
+        """Computes one more token; False if there is no block for it."""
         if seq.length % BLOCK == 0:
             block = self.take()
             if block is None:
@@ -147,7 +146,7 @@ class Cache:
 
 
 def decode(cache, running, waiting):
-    """One token of each; True when nobody had to be preempted."""
+    """One token per sequence; True if nothing had to be preempted."""
     calm, index = True, 0
     while index < len(running):
         seq = running[index]
@@ -187,7 +186,7 @@ def replay(requests, blocks, limit):
 
 
 def read(path, count=None):
-    """A trace of either format; prompts without hash ids get ids that nobody else has."""
+    """A trace in either format; prompts without hash ids get unique ids."""
     with open(path, encoding="utf-8") as file:
         lines = file.read().split()
     if not lines[0].startswith("TIMESTAMP"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dump: `quire dump` shows what a dump of a cache holds, compares two, and refuses what is none.
+"""dump: `quire dump` shows a cache's dump, compares two, and refuses invalid files.
 
     dump.py QUIRE
 """
@@ -32,7 +32,7 @@ def fnv1a(text):
 
 
 def with_new_sum(lines):
-    """A dump that is whole, whatever its lines say."""
+    """A complete dump, whatever its lines contain."""
     body = b"".join(line + b"\n" for line in lines)
     end = {"record": "end", "records": len(lines), "fnv1a": f"0x{fnv1a(body):016x}"}
     return body + json.dumps(end, separators=(",", ":")).encode() + b"\n"

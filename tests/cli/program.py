@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""program: runs the `quire` command named by the first argument, and says what a test missed."""
+"""program: runs the `quire` command named by the first argument, and prints what a test missed."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def expect(condition, what):
 
 
 def refuses(cases):
-    """Each of [(arguments, words)] ends with status 2 or 1, the words on stderr, nothing said."""
+    """Each of [(arguments, words)] exits with 2 or 1, the words on stderr, and an empty stdout."""
     for arguments, words in cases:
         code, out, err = run(*arguments)
         expect(code in (1, 2) and words in err and out == "",

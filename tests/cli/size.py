@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""size: `quire size` gives the numbers worked out by hand, and refuses what cannot be."""
+"""size: `quire size` gives the numbers worked out by hand, and refuses impossible input."""
 
 import json
 

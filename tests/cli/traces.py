@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""traces: `quire trace` makes both kinds, the same from the same seed, and replay reads them."""
+"""traces: `quire trace` makes both kinds, equal for equal seeds, and replay reads them."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ import tempfile
 
 from program import expect, refuses, run
 
-# Of `quire trace --requests 500 --seed 7`: the same on every machine, for ever.
+# Digests of `quire trace --requests 500 --seed 7`: equal on every machine, for ever.
 DIGESTS = {"mooncake": "0da08b582f5167f1", "azure": "6eb0f29cd90d1ecc"}
 
 

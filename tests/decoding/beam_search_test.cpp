@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Beam search over a language small enough to try every text: what it must find, and what it forks
-// and ends on the way.
+// Beam search over a language small enough to try every text: what it must find, and which texts it
+// forks and ends.
 
 #include "beam_search.hpp"
 
@@ -90,7 +90,7 @@ TEST(BeamSearch, wide_enough_it_finds_the_best_of_all_texts) {
     for (double penalty : {0.0, 0.7, 1.0, 2.0}) {
         for (uint64_t seed = 1; seed <= 20; ++seed) {
             ToyTexts texts(seed);
-            // 4 tokens go on from each of 4^3 texts before the last.
+            // 4 tokens continue each of 4^3 texts before the last token.
             auto found = beam_search(texts, prompt, {256, penalty, kLimit}, [](auto) {});
             std::vector<Hypothesis> all;
             enumerate(seed, prompt, {}, 0, penalty, &all);

@@ -3,8 +3,8 @@
 
     decode.py PROGRAM WEIGHTS_FOLDER CASE
 
-Each case is one test. A case that needs the trained model exits 77 where it is not in the folder
-that QUIRE_WEIGHTS names, else WEIGHTS_FOLDER.
+Each case is one test. A case that needs the trained model exits 77 if it is not in the folder
+that QUIRE_WEIGHTS names, or else in WEIGHTS_FOLDER.
 """
 
 import json

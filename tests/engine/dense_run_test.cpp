@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// dense_run and what it stands on: the reference must be right before anything is compared with it.
+// dense_run and its parts: the reference must be right before anything is compared with it.
 
 #include "dense_run.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fixtures: files for the loaders: damaged ones, made here, and the trained model where it is.
+// fixtures: files for the loaders: damaged ones, made here, and the trained model if available.
 //
-// Where: the folder that QUIRE_WEIGHTS names, else shared/weights beside the source tree. It is not
-// part of the project, so a test that needs it is skipped without it and says so.
+// The model is in the folder that QUIRE_WEIGHTS names, else in shared/weights beside the source
+// tree. It is not part of the project, so without it a test that needs it is skipped and says so.
 
 #pragma once
 
@@ -37,7 +37,7 @@ inline std::string read_bytes(const std::filesystem::path &path) {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// A file that is gone when the test ends.
+// A file that is deleted when the test ends.
 class ScratchFile {
  public:
     explicit ScratchFile(const std::string &bytes) {
@@ -64,7 +64,7 @@ std::string bytes_of(const std::vector<T> &numbers) {
     return {reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(T)};
 }
 
-// What the exception that `action` throws says; empty when it throws none.
+// The message of the exception that `action` throws; empty if it throws none.
 template <typename Action>
 std::string failure_of(Action action) {
     try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// model: checkpoints are read whole or refused with a reason.
+// model: checkpoints are read completely or refused with a reason.
 
 #include "model.hpp"
 

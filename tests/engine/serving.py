@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serving: the example engine as a user runs it: what it prints, counts and refuses.
+"""serving: the example engine as a user runs it: its output, its counters and its refusals.
 
     serving.py ENGINE WEIGHTS_FOLDER CASE
 
-Each case is one test. A case that needs the trained model exits 77 where it is not in the folder
-that QUIRE_WEIGHTS names, else WEIGHTS_FOLDER.
+Each case is one test. A case that needs the trained model exits 77 if it is not in the folder
+that QUIRE_WEIGHTS names, or else in WEIGHTS_FOLDER.
 """
 
 import json
@@ -46,7 +46,7 @@ class Engine:
                         *options)
 
     def workload(self, *options):
-        """The table of the built-in workload, which must have gone well."""
+        """The table of the built-in workload, which must have succeeded."""
         result = self.run("--json", *options)
         expect(result.returncode == 0, result.stderr.decode() + result.stdout.decode())
         return json.loads(result.stdout)
@@ -100,7 +100,7 @@ def rounded_story_is_the_same_under_pressure(engine):
     for dtype in ("f16", "bf16", "fp8", "fp8-e5m2", "int8", "int4"):
         alone = engine.story("--kv-dtype", dtype)
         expect(alone.returncode == 0 and len(alone.stdout) > 400, alone.stderr.decode())
-        # From f16 to 4 bits the story goes on as told for ever fewer words.
+        # From f16 to 4 bits ever fewer words of the story stay the same.
         words = 1 if dtype == "int4" else 8
         expect(alone.stdout.split()[:words] == engine.golden().split()[:words],
                f"{dtype} begins otherwise: {alone.stdout[:80]}")
@@ -193,7 +193,7 @@ def a_log_that_goes_wrong_stops_the_run(engine):
 def ranks_end_with_the_first(engine):
     process = subprocess.Popen([engine.program, "--tp", "4", "--processes", "--no-check"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    process.stderr.read(1)  # progress: the ranks are at work
+    process.stderr.read(1)  # a progress line: the ranks are running
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
     ranks = [int(rank) for rank in children.read_text().split()]
     expect(len(ranks) == 3, f"the engine has {len(ranks)} children")
@@ -337,7 +337,7 @@ def missing_library_is_explained(engine):
 
 
 def moved(table, count):
-    """What the table says of its migrations, which computed nothing again."""
+    """The table's migrations, after checking that they recomputed nothing."""
     moves = table["migrations"]
     expect(len(moves) == count and table["repeated_tokens"] == 0, table)
     for move in moves:
@@ -366,7 +366,7 @@ def samples_on_the_move(engine):
     table = json.loads(result.stderr)
     expect(table["preemptions_swap"] >= 10, table)
     first, *others = moved(table, 3)
-    # The same cut on the same backend: the host tier changes hands. Another cut: it is copied.
+    # Same shards on the same backend: the host tier is handed over. Other shards: it is copied.
     expect(first["host_blocks_kept"] > 0 and first["host_blocks_copied"] == 0, first)
     expect(others[0]["host_blocks_copied"] > 0 and others[0]["host_blocks_kept"] == 0, others)
 
@@ -384,7 +384,7 @@ def moves_that_cannot_be_are_explained(engine):
     refused(engine, 2, "DEVICE@BLOCKS", "--migrate-to", "@64")
     refused(engine, 2, "excludes", "--tp", "2", "--processes", "--migrate-to", "cpu")
     refused(engine, 1, "nowhere", "--migrate-to", "nowhere@64", "--no-check")
-    # Before a step is run, so long before its turn.
+    # Refused before the first step, although the migration would come much later.
     refused(engine, 1, "no backend nowhere", "--migrate-to", "nowhere@64", "--no-check",
             "--migrate-every", "1000000")
     refused(engine, 1, "no device cpu:7", "--migrate-to", "cpu:7", "--no-check",
@@ -396,7 +396,7 @@ def moves_that_cannot_be_are_explained(engine):
 
 
 def on_vulkan(engine):
-    """The options, where there is a device."""
+    """The options, if there is a device."""
     result = engine.run("--device", "vulkan", "--prompt", "Tell", "--steps", "1")
     if b"devices of the backend: 0" in result.stderr:
         print("vulkan has no device here: mesa-vulkan-drivers")
@@ -440,7 +440,7 @@ def golden_story_between_cpu_and_vulkan(engine):
 
 
 def samples_between_cpu_and_vulkan(engine):
-    """Some of them swapped out, and the host tier copied from one plugin's memory to another's."""
+    """Some sequences are swapped out, and one plugin's host tier is copied to another's."""
     on_vulkan(engine)
     result = engine.story("--samples", "8", *TIGHT_POOL, "--preempt", "swap", "--check", "--json",
                           "--migrate-every", "80", "--migrate-to", "vulkan", "--migrate-to", "cpu")

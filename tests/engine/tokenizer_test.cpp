@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tokenizer: text survives the way to tokens and back, and damaged files are refused.
+// tokenizer: text survives conversion to tokens and back, and damaged files are refused.
 
 #include "tokenizer.hpp"
 

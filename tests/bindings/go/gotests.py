@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gotests: the Go package's own tests, go vet, its headers, and the example of its README; or those
-of the server in examples/go.
+"""gotests: the Go package's own tests, go vet, its headers, and the example in its README; or the
+tests of the server in examples/go.
 
     gotests.py GO SOURCE_ROOT [--example] [--race] [--gtest_output=xml:FILE]
 """
@@ -19,7 +19,7 @@ import report  # noqa: E402
 
 
 def run(command, folder):
-    # Nothing is downloaded: the module needs the standard library only.
+    # Nothing is downloaded: the module needs only the standard library.
     environment = {**os.environ, "GOPROXY": "off", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
@@ -50,7 +50,7 @@ def package_tests(go, module, race):
 
 
 def headers(root):
-    """The vendored headers are the library's."""
+    """The vendored headers equal the library's."""
     module = root / "bindings" / "go" / "include" / "quire"
     wanted = {path.name: path.read_bytes() for path in (root / "include" / "quire").glob("*.h")}
     found = {path.name: path.read_bytes() for path in module.glob("*.h")}
@@ -63,7 +63,7 @@ def headers(root):
 
 
 def readme(go, module):
-    """The first example, in a module of its own."""
+    """The first example, in a separate module."""
     text = (module / "README.md").read_text()
     program = re.search(r"```go\n(.*?)```", text, re.S).group(1)
     promised = re.search(r"```text\n(.*?)```", text, re.S).group(1)

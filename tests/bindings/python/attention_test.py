@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention on numpy arrays: what comes out, what is refused, and how long arrays live."""
+"""Attention on numpy arrays: results, refusals, and the lifetime of arrays."""
 
 import gc
 import signal
@@ -120,8 +120,8 @@ class Attends(Served):
         np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-6)
 
     def test_rope_turns_keys_and_queries(self):
-        """Scores see only how far apart tokens are: shifted by a prefix that nobody sees, the
-        window's results stay."""
+        """Scores depend only on the distance of tokens: shifted by a prefix outside the window, the
+        window's results do not change."""
         rope = quire.Rope(base=100.0)
         group = quire.Group(layers=1, kv_heads=1, head_dim=self.DIM, dtype="f32",
                             kind=quire.GroupKind.WINDOW, window=4)
@@ -255,7 +255,7 @@ class Tables(Served):
 
 
 class Operands(Served):
-    """Operands that would be read or written past their end never reach the library."""
+    """The library never receives operands that it would read or write past their end."""
 
     def setUp(self):
         super().setUp()
@@ -381,7 +381,7 @@ class Lifetimes(Served):
         waiting = threading.Thread(target=lambda: gate.wait(1))
         waiting.start()
         while sys._current_frames()[waiting.ident].f_code.co_name != "call":
-            pass  # it is on its way into the library
+            pass  # not yet inside the library
         with self.assertRaisesRegex(quire.BusyError, "another thread"):
             gate.close()
         gate.signal(1)
@@ -443,7 +443,7 @@ class Lifetimes(Served):
 
 
 class Interrupted(Exception):
-    """What the handler of a signal raises."""
+    """The exception that a signal handler raises."""
 
 
 def interrupt(number, frame):

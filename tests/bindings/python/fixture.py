@@ -11,7 +11,7 @@ BLOCK_TOKENS = 4
 
 
 class Books(unittest.TestCase):
-    """A cache that keeps books only: 15 usable blocks of 4 tokens."""
+    """A cache without memory: 15 usable blocks of 4 tokens."""
 
     def setUp(self):
         self.instance = quire.Instance()
@@ -28,7 +28,7 @@ class Books(unittest.TestCase):
                            block_tokens=BLOCK_TOKENS, **options)
 
     def run_step(self, *items, cache=None, **options):
-        """Begins, commits and finishes; the results."""
+        """Begins, commits and finishes a step; returns its results."""
         with (cache or self.cache).begin(list(items), **options) as step:
             step.commit()
             step.finish()
@@ -67,7 +67,7 @@ class Served(unittest.TestCase):
         return self.random.standard_normal(shape).astype(dtype)
 
     def operands(self, tokens):
-        """k, v, q and out of a step."""
+        """k, v, q and out for a step."""
         return (self.numbers(tokens, 1, self.DIM), self.numbers(tokens, 1, self.DIM),
                 self.numbers(tokens, self.HEADS, self.DIM),
                 np.zeros((tokens, self.HEADS, self.DIM), np.float32))
@@ -78,7 +78,7 @@ ALL_VIEWS = (quire.View.BLOCK_TABLE | quire.View.CSR | quire.View.SLOTS | quire.
 
 
 def attention(q, k, v):
-    """Causal attention of the last rows of k and v's tokens, in f64; k and v have one head."""
+    """Causal attention of the last rows over k and v's tokens, in f64; k and v have one head."""
     queries, keys = len(q), len(k)
     out = np.zeros(q.shape)
     for i in range(queries):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding libquire and backends; callbacks; migration; calibration; what the headers say."""
+"""Finding libquire and backends; callbacks; migration; calibration; the headers' declarations."""
 
 import pathlib
 import shutil
@@ -17,13 +17,13 @@ from quire import libquire
 from fixture import Books, Served, attention
 
 PACKAGE = pathlib.Path(quire.__file__).parent
-# For what is not in the wheel: other backends, and libraries that are wrong on purpose.
+# For what the wheel does not contain: other backends, and libraries that are wrong on purpose.
 BACKENDS = os.environ.get("QUIRE_TEST_BACKENDS", "")
 SHORT_TABLE = os.environ.get("QUIRE_TEST_SHORT_TABLE", "")
 
 
 def outcome(code, **environment):
-    """What a program prints that runs in a process of its own."""
+    """The output of a program that runs in a separate process."""
     program = "import quire\n" + textwrap.dedent(code)
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                             env={**os.environ, **environment}, timeout=60)
@@ -79,13 +79,13 @@ class Abandoning(Books):
     def test_cache_is_stale_with_all_that_belongs_to_it(self):
         cache = self.make()
         sequence = cache.sequence()
-        self.assertEqual(cache.abandon(), (0, 0, 0))  # it kept books only
+        self.assertEqual(cache.abandon(), (0, 0, 0))  # it had no memory
         self.assertTrue(cache.closed)
         with self.assertRaises(quire.StaleError):
             cache.stats
         with self.assertRaises(quire.StaleError):
             sequence.info
-        cache.close()  # again: nothing happens
+        cache.close()  # a second time has no effect
 
     def test_device_goes_with_its_queue(self):
         device = quire.Device(self.instance, "cpu", threads=1)
@@ -218,7 +218,7 @@ class Tasks(unittest.TestCase):
 
 class Migrations(Served):
     def serve(self, tokens, known=()):
-        """Computes tokens of self.chat, and compares with numpy over all so far."""
+        """Computes tokens of self.chat, and compares with numpy over all tokens so far."""
         k, v, q, out = self.operands(len(tokens))
         self.keys = np.concatenate([self.keys, k]) if len(known) else k
         self.values = np.concatenate([self.values, v]) if len(known) else v
@@ -359,7 +359,7 @@ class Headers(Books):
         self.assertEqual(sorted(quire.errors.BY_STATUS), list(range(-15, 0)))
 
     def test_every_function_of_the_library_is_called(self):
-        """A function that came to the headers is offered here too."""
+        """A function added to the headers is offered here too."""
         names = [name for name, _ in libquire.ffi.typeof("quire_api").fields][4:]
         text = "".join(path.read_text() for path in PACKAGE.glob("*.py")
                        if path.name != "_ffi.py")

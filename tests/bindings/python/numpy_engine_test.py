@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numpy example: its texts are the same however its blocks are shared, read and taken away."""
+"""The numpy example: its texts do not depend on how its blocks are shared, read and taken away."""
 
 import json
 import os

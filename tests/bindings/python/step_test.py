@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps, sequences and namespaces as Python sees them; what they refuse, and that nothing changes
-then."""
+"""Steps, sequences and namespaces in Python; their refusals, and that a refusal changes nothing."""
 
 import copy
 import gc
@@ -188,7 +187,7 @@ class Steps(Books):
 
 
 class Refusals(Books):
-    """Each is an error of Python's, and the cache stays as it was."""
+    """Each mistake raises a Python error, and leaves the cache unchanged."""
 
     def refuse(self, kind, call):
         before = self.cache.stats
@@ -280,7 +279,7 @@ class Refusals(Books):
 
 
 class Lives(Books):
-    """Closing, and what is left to the garbage collector."""
+    """Closing, and objects that are left to the garbage collector."""
 
     def test_closed_objects_refuse(self):
         other = self.make()

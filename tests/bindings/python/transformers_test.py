@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quire.transformers: a model generates with it what it generates with its own cache."""
+"""quire.transformers: a model generates the same with it as with its own cache."""
 
 import copy
 import importlib.util
@@ -59,7 +59,7 @@ class Generates(unittest.TestCase):
 
     def test_greedy_texts_are_the_models_own(self):
         stats = self.compare(self.config())
-        self.assertEqual(stats.blocks_held, 13)   # 52 tokens of which the last is not computed
+        self.assertEqual(stats.blocks_held, 13)   # 52 tokens, the last of which is not computed
 
     def test_batches_are_served(self):
         self.compare(self.config(), rows=3, max_new_tokens=20)

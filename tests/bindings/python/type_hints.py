@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""type_hints: the package's type hints hold, and they are there for a program that uses it.
+"""type_hints: the package's type hints are correct, and a program that uses it can see them.
 
     type_hints.py SITE
 """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vllm_model: a KV cache manager of vLLM's shape, said with dicts and lists.
+"""vllm_model: a KV cache manager with vLLM's interface, written with dicts and lists.
 
-It shares no code with the library and says what must come out, not how fast. One block for each
-content; a free block is used before a cached one is evicted; eviction goes by the last release, a
-sequence's tail before its head.
+It shares no code with the library and defines results, not speed. Each content has one block; a
+free block is used before a cached one is evicted; eviction follows the order of the last release,
+a sequence's tail before its head.
 """
 
 import collections
@@ -18,7 +18,7 @@ class Block:
 
 
 class Node:
-    """A block's content, behind that of its parent."""
+    """A block's content, following that of its parent."""
 
     __slots__ = ("parent", "key", "block")
 
@@ -29,7 +29,7 @@ class Node:
 class Running:
     def __init__(self, path):
         self.table = [node.block for node in path]
-        self.node = path[-1] if path else None       # last one on the cached path
+        self.node = path[-1] if path else None       # last node on the cached path
         self.walked = len(path)                      # blocks that caching has passed
 
 
@@ -39,7 +39,7 @@ class Model:
         self.max_model_len = max_model_len
         self.total = self.free_count = num_blocks - 1
         self.children = {}                            # (parent node, key) -> node
-        self.cached = collections.OrderedDict()       # node -> None, of blocks that nobody holds
+        self.cached = collections.OrderedDict()       # node -> None, of unreferenced blocks
         self.running = {}                             # request id -> Running
 
     def key(self, request, index):
@@ -98,17 +98,17 @@ class Model:
             return
         node = running.node
         if node is not None and self.children.get((node.parent, node.key)) is not node:
-            running.node, running.walked = None, 0    # it was evicted meanwhile
+            running.node, running.walked = None, 0    # it was evicted in the meantime
         for index in range(running.walked, count // self.size):
             key, block = self.key(request, index), running.table[index]
             node = self.children.get((running.node, key))
             if node is None:
                 if block.node is not None:
-                    return                            # it stays with a node out of reach
+                    return                            # its node is unreachable
                 node = block.node = Node(running.node, key, block)
                 self.children[running.node, key] = node
             elif node.block is not block and block.node is None and node in self.cached:
-                del self.cached[node]                 # nobody holds the older one
+                del self.cached[node]                 # the older one is unreferenced
                 self.free_count += 1
                 node.block, block.node = block, node
             running.node, running.walked = node, index + 1
@@ -128,7 +128,7 @@ class Model:
         return (self.total - self.available()) / self.total
 
     def common(self):
-        """First blocks that all hold."""
+        """The number of leading blocks that all requests share."""
         tables = [running.table for running in self.running.values()]
         count = 0
         for blocks in zip(*tables):

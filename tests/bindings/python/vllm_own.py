@@ -3,19 +3,19 @@
 
     vllm_own.py [--json] [--gtest_output=xml:FILE]
 
-A test that passes with vLLM's manager has to pass with quire.vllm's, unless vllm_own_known.txt
-lists it with a reason; and what is listed there has to fail. Nothing of vLLM is in this repository:
+A test that passes with vLLM's manager must pass with quire.vllm's, unless vllm_own_known.txt
+lists it with a reason; and a listed test must fail. This repository contains nothing of vLLM:
 
-    QUIRE_VLLM         the source of vLLM VERSION, with its tests. To have it by name:
+    QUIRE_VLLM         the source of vLLM VERSION, with its tests. To get it by name:
                            VLLM_TARGET_DEVICE=empty VLLM_VERSION_OVERRIDE=VERSION \\
                            pip download --no-deps --no-build-isolation --no-binary vllm \\
                                vllm==VERSION
                        in an environment that has torch, setuptools 80, setuptools_scm and cmake
-    QUIRE_VLLM_PYTHON  a Python of the binding's version with torch, pytest, cffi and what the
-                       source's requirements/common.txt lists; no GPU and no kernel is needed.
-                       Without it: the Python that runs this
+    QUIRE_VLLM_PYTHON  a Python of the binding's version with torch, pytest, cffi and the packages
+                       in the source's requirements/common.txt; no GPU and no kernel is needed.
+                       Default: the Python that runs this
 
-Where they are missing there is one case, and it is skipped.
+If they are missing there is one case, and it is skipped.
 """
 
 import argparse
@@ -37,7 +37,7 @@ FILES = ("test_scheduler.py", "test_prefix_caching.py", "test_async_scheduler.py
          "test_kv_cache_metrics.py")
 KNOWN = HERE / "vllm_own_known.txt"
 
-# The model that the tests' schedulers are for, as files that vLLM finds where it would ask a hub.
+# The model that the tests' schedulers use, as files that vLLM finds instead of asking a hub.
 MODEL = {
     "config.json": {
         "architectures": ["OPTForCausalLM"], "model_type": "opt", "hidden_size": 768,
@@ -54,7 +54,7 @@ MODEL = {
 
 
 def write_model(folder):
-    """The model's files, and metadata of a vLLM for CPUs, by which it chooses its platform."""
+    """The model's files, and metadata of a vLLM for CPUs, from which it chooses its platform."""
     model = folder / "facebook" / "opt-125m"
     model.mkdir(parents=True)
     for name, content in MODEL.items():
@@ -66,7 +66,7 @@ def write_model(folder):
 
 
 def why_not():
-    """Why vLLM's tests cannot run here; None: they can."""
+    """The reason why vLLM's tests cannot run here; None if they can."""
     folder = os.environ.get("QUIRE_VLLM", "")
     if not folder or not (pathlib.Path(folder) / "tests" / "v1" / "core").is_dir():
         return f"no source of vLLM {VERSION} with its tests in QUIRE_VLLM"
@@ -108,7 +108,7 @@ def outcomes(manager, folder, work):
 
 
 def known():
-    """{test: reason}: lines of a reason in brackets, each above the tests that it is for."""
+    """{test: reason}: a reason is a line in brackets above the tests that it explains."""
     reasons, reason = {}, ""
     for line in KNOWN.read_text().splitlines():
         if line.startswith("["):

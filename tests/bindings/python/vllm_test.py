@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """quire.vllm's manager against a plain model of it, against golden numbers of a production trace,
-and, where vLLM can be imported, against vLLM's own."""
+and, if vLLM can be imported, against vLLM's own."""
 
 import dataclasses
 import importlib.util
@@ -50,8 +50,8 @@ class Request:
 
 
 class Differential(unittest.TestCase):
-    """A scheduler as vLLM's: continuous batching, chunks of prompts, drafts, preemption of the
-    newest; every answer is compared."""
+    """A scheduler like vLLM's: continuous batching, chunks of prompts, drafts, preemption of the
+    newest; every result is compared."""
 
     BLOCKS, SIZE = 24, 4
 
@@ -89,7 +89,7 @@ class Differential(unittest.TestCase):
         return self.manager.get_block_ids(name)[0]
 
     def cache(self, rng, request):
-        """Some of what is computed, as a scheduler does whose steps overlap."""
+        """Caches some of the computed tokens, like a scheduler whose steps overlap."""
         count = rng.randrange(request.num_computed_tokens + 1)
         for manager in (self.manager, self.model):
             manager.cache_blocks(request, count)
@@ -99,7 +99,7 @@ class Differential(unittest.TestCase):
         self.assertEqual(found, self.model.get_computed_blocks(request))
         ids = blocks.get_block_ids()[0]
         self.assertIn(len(ids), (0, found // self.SIZE))
-        if rng.random() < 0.15:                 # some of what is found is not to be shared
+        if rng.random() < 0.15:                 # do not share some of what was found
             found = rng.randrange(found // self.SIZE + 1) * self.SIZE
             ids = ids[:found // self.SIZE]
         left = request.num_tokens - found
@@ -292,8 +292,8 @@ class Differential(unittest.TestCase):
         request.num_computed_tokens = 4
         self.assertIsNone(allocate(request, 4, reserved_blocks=22), "a running one leaves it too")
         self.assertIsNotNone(allocate(request, 4, reserved_blocks=21))
-        # 21 blocks are left. Of `whole` 16 must fit, and what the first chunk takes must leave the
-        # reserved ones: not both at once.
+        # 21 blocks are left. `whole` must fit with its 16, and the first chunk must leave the
+        # reserved blocks free; it need not do both at once.
         whole = Request("b", list(range(200, 292)))
         for reserved in (21, 22):
             self.assertIsNone(allocate(whole, 4, full_sequence_must_fit=True,
@@ -327,7 +327,7 @@ class Differential(unittest.TestCase):
 
 class Windowed(unittest.TestCase):
     def test_request_goes_on_in_a_pool_of_its_window(self):
-        """Three blocks, which the prompt fills; then it has those that it does not see any more."""
+        """The prompt fills the three blocks; later tokens reuse those that left its window."""
         manager = vllm.KVCacheManager(vllm.config(4, 4, sliding_window=8), max_model_len=64)
         request = Request("a", list(range(12)))
         self.assertEqual(len(manager.allocate_slots(request, 12).blocks[0]), 3)
@@ -379,7 +379,7 @@ def trace():
 
 
 def trace_tokens(number, request):
-    """32-bit names of a request's tokens: prompts' below 2^31, outputs' above."""
+    """32-bit ids for a request's tokens: prompts' below 2^31, outputs' above."""
     blocks = np.asarray(request["hash_ids"], np.uint32)
     prompt = (blocks[:, None] * np.uint32(512) + np.arange(512, dtype=np.uint32)).reshape(-1)
     output = request["output_length"] - 1

@@ -3,7 +3,7 @@
 
     wheel.py WHEEL
 
-What the package needs comes from where pip looks; without the network the test is skipped.
+Its dependencies come from where pip looks; without the network the test is skipped.
 """
 
 import os

@@ -20,7 +20,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import report  # noqa: E402
 
-# Nothing is downloaded: ./dev setup rust fetched what is needed.
+# Nothing is downloaded: ./dev setup rust has fetched what is needed.
 OFFLINE = ["--offline", "--locked"]
 
 
@@ -117,7 +117,7 @@ class Llama:
             said = json.dumps({**counts, "texts": len(counts["texts"])})
             is_good = (counts["tokens_compared"] == 7 * 97 and counts["preemptions"] > 0
                        and counts["hit_tokens"] > 0 and counts["copies_on_write"] == 1
-                       # K and V never were larger than what one step computed.
+                       # K and V were never larger than one step's computed tokens.
                        and counts["largest_kv_tokens"] == counts["largest_step_tokens"] < 97)
         return report.Case("Rust", "candle_llama_shares_forks_and_is_preempted",
                            "passed" if is_good else "failed", 0, said)
@@ -145,7 +145,7 @@ def example_lint(cargo):
 
 
 def declarations(cargo):
-    """What bindgen makes of the headers is what is committed."""
+    """The committed declarations equal bindgen's output for the headers."""
     name = "declarations_are_the_headers"
     if not glob.glob("/usr/lib/llvm-*/lib/libclang*.so*") + glob.glob("/usr/lib/*/libclang*.so*"):
         return skipped(name, "no libclang")
@@ -166,7 +166,7 @@ def declarations(cargo):
 
 
 def packages(cargo):
-    """As they would be published, used by the README's example from an empty folder."""
+    """The packages as published, used by the README's example from an empty folder."""
     workspace = cargo.root / "bindings" / "rust"
     packed = cargo(workspace, "package", "--workspace", "--no-verify", "--allow-dirty", *OFFLINE)
     cases = [declarations(cargo), single("packages_are_made", packed)]

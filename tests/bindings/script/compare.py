@@ -3,7 +3,7 @@
 
     compare.py [--seeds=N] [--gtest_output=xml:FILE] LANGUAGE COMMAND... [-- LANGUAGE COMMAND...]...
 
-The first language is what the others are compared with.
+The others are compared with the first language.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def first_difference(wanted, found, script):
 
 
 def does_something(lines):
-    """A script that is refused everything would compare well."""
+    """A script whose operations are all refused would compare well."""
     outcomes = [line.split()[1] for line in lines]
     return min(outcomes.count(word) for word in ("ok", "busy", "argument", "none", "short")) > 0
 
@@ -75,7 +75,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
     report.add_option(parser)
-    # argparse would take a "--" for its own.
+    # argparse would consume a "--" itself.
     own = [word for word in sys.argv[1:] if word.startswith(("--seeds=", "--gtest_output="))]
     options = parser.parse_args(own)
     commands = split([word for word in sys.argv[1:] if word not in own])

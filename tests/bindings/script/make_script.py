@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make_script: operations on a cache as data; README.md says what each is.
+"""make_script: writes operations on a cache as data; README.md defines them.
 
     make_script.py SEED LENGTH
 """
@@ -8,7 +8,7 @@ import random
 import sys
 
 PLACES = 12
-# Where texts begin: equal ones share blocks.
+# First tokens of texts: equal texts share blocks.
 CONTENTS = (1000, 1000, 1000, 2000, 3000)
 
 
@@ -26,7 +26,7 @@ def add(rng):
 
 
 def iteration(rng):
-    """One step of an engine, now and then with something amiss."""
+    """One step of an engine, sometimes with a mistake."""
     lines = [f"begin {rng.randrange(2)} {rng.randrange(2)} {rng.randrange(3)}"]
     lines += [add(rng) for _ in range(rng.randrange(1, 6))]
     if rng.random() < 0.3:
@@ -42,7 +42,7 @@ def iteration(rng):
 
 
 def other(rng):
-    """What comes between steps."""
+    """An operation between steps."""
     kinds = {
         "create": (24, lambda: f"create {place(rng)} {rng.randrange(3)}"),
         "end": (8, lambda: f"end {place(rng)}"),

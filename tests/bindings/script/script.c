@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * script: runs the operations of a file on a cache and prints what each gave; README.md. */
+ * script: runs the operations of a file on a cache and prints each result; README.md. */
 #include <quire/dyn.h>
 
 enum { PLACES = 12, MAX_TOKENS = 64, MAX_LIST = 256 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// script: runs the operations of a file on a cache and prints what each gave; README.md.
+// script: runs the operations of a file on a cache and prints each result; README.md.
 #include <quire/dyn.h>
 
 #include <deque>
@@ -27,7 +27,7 @@ Struct sized() {
     return made;
 }
 
-// What an operation gave: a status, and numbers where it is good.
+// The result of an operation: a status, and numbers if the status is good.
 class Said {
  public:
     Said(quire_status status) : status_(status) {}

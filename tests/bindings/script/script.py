@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""script: runs the operations of a file on a cache and prints what each gave; README.md."""
+"""script: runs the operations of a file on a cache and prints each result; README.md."""
 
 import pathlib
 import sys

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Script runs the operations of a file on a cache and prints what each gave; ../README.md.
+// Script runs the operations of a file on a cache and prints each result; ../README.md.
 package main
 
 import (
@@ -35,7 +35,7 @@ func nameOf(err error) string {
 	return "other"
 }
 
-// say is a status, and what an operation gave where it is good.
+// say returns a status, and an operation's values if the status is good.
 func say(err error, values ...interface{}) string {
 	if err != nil {
 		return nameOf(err)

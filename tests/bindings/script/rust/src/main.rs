@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! script: runs the operations of a file on a cache and prints what each gave; ../README.md.
+//! script: runs the operations of a file on a cache and prints each result; ../README.md.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
@@ -204,7 +204,7 @@ impl Script {
     }
 
     fn pair(&mut self, sequence: &Sequence, a: &[u32; 6]) -> Result<String> {
-        // It was taken out of its place to be given here.
+        // The caller took `sequence` out of its place in order to pass it.
         let other = if a[1] == a[0] { Some(sequence) } else { self.places.get(&a[1]) };
         let Some(other) = other else { return Ok("none".to_owned()) };
         let items = [Item::new(sequence).tokens(0, a[3]), Item::new(other).tokens(a[3], a[3])];
