@@ -39,7 +39,7 @@ class InputCheck {
  public:
     explicit InputCheck(const Case &c) : case_(c), rule_(*c.rule) {}
 
-    // What the library does wrong; empty if nothing.
+    // The library's first mistake; empty if none.
     std::string problem() {
         expect("exact", rule_.size, QUIRE_OK, [](unsigned char *) {});
         expect("of the first version", rule_.first_size, QUIRE_OK, [](unsigned char *) {});

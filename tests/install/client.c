@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client: opens the cpu device and prints the file that its backend came from.
+ * client: opens the cpu device and prints the file from which its backend was loaded.
  *
  *   client          through the libquire that it is linked with
  *   client PATH     through the one at PATH, by dlopen

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""installed: what `meson install` leaves works wherever it is moved, and is no more than listed.
+"""installed: the tree of `meson install` works wherever it is moved, and has only the listed files.
 
     installed.py CASE BUILD SOURCE PREFIX LIBDIR
 
-Each case installs into a folder of its own, moves the tree, and uses it with no QUIRE_ variable.
+Each case installs into a folder of its own, moves the tree, and uses it without QUIRE_ variables.
 """
 
 import json
@@ -17,7 +17,7 @@ from tree import Tree, compiler, expect, planted, stranger
 SKIPPED = 77
 CASE, BUILD, SOURCE, PREFIX, LIBDIR = sys.argv[1:6]
 HERE = pathlib.Path(__file__).parent
-# A machine without its compiler builds no vulkan, cuda or hip.
+# A machine without the compiler for it has no vulkan, cuda or hip backend.
 BACKENDS = sorted(path.stem.removeprefix("quire_backend_")
                   for path in pathlib.Path(BUILD, "backends").glob("quire_backend_*.so"))
 

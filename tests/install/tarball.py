@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tarball: the packed tree is the same bytes each time, clean, and works where it is unpacked.
+"""tarball: the packed tree has the same bytes each time, is clean, and works where it is unpacked.
 
     tarball.py SCRIPT BUILD PREFIX
 
-SCRIPT holds the binaries to tests/abi/hygiene.py itself; that it refuses is shown with a glibc that
-they cannot have been built for.
+SCRIPT itself runs tests/abi/hygiene.py on the binaries; that it refuses is shown with a glibc older
+than they can have been built for.
 """
 
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tree: an installed Quire that was moved, and a world in which nothing else points to one."""
+"""tree: an installed Quire that was moved, and an environment that points to no other."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import sys
 
 
 def stranger():
-    """The environment of somebody who has only the tree."""
+    """The environment of a user who has only the tree."""
     ours = ("QUIRE_", "LD_", "PKG_CONFIG", "MESON_", "DESTDIR")
     return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
 
@@ -43,7 +43,7 @@ class Tree:
         return sorted(name(path) for path in self.root.rglob("*") if not path.is_dir())
 
     def flags(self, package, *wanted):
-        """What pkg-config says of this tree alone."""
+        """The flags that pkg-config finds in this tree alone."""
         environment = {**stranger(), "PKG_CONFIG_PATH": str(self.libdir / "pkgconfig")}
         return self.run("pkg-config", *wanted, package, env=environment).stdout.split()
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// followed: a follower of the cache that a script plays on: it applies the log of every step, and
-// has to have the leader's sequences and tables.
+// followed: a follower of the cache on which a script plays: it applies the log of every step, and
+// must have the leader's sequences and tables.
 #pragma once
 
 #include <quire/quire.h>
@@ -25,7 +25,7 @@ class Followed {
     Followed(const Followed &) = delete;
     Followed &operator=(const Followed &) = delete;
 
-    // Each gives what went wrong, or nothing.
+    // These functions return what went wrong, or an empty string.
     std::string create(quire_instance *instance, quire_cache_desc desc) {
         desc.flags = QUIRE_CACHE_FOLLOWER;
         group_count_ = desc.group_count;
@@ -50,7 +50,7 @@ class Followed {
         steps_.erase(step);
         return said(api_.step_finish(cache_, own, nullptr, QUIRE_STEP_OK, &error_));
     }
-    // Moves it as its leader was: numbers of blocks stay.
+    // Migrates it like its leader: numbers of blocks stay.
     std::string migrate() {
         quire_migrate_desc desc{};
         desc.struct_size = sizeof desc;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// library: the library that the build tree's environment names; ends the process when there is
-// none.
+// library: the library that the build tree's environment names; ends the process if there is none.
 #pragma once
 
 #include <quire/dyn.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Random scripts on the library and on the reference. A failure prints the seed, the operation that
-// differs, and a script that was shrunk while it still fails; QUIRE_SCRIPT=FILE plays a script from
-// a file.
+// differs, and a script shrunk as far as it still fails; QUIRE_SCRIPT=FILE plays a script from a
+// file.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 using namespace quire::model;
 using quire::tests::seeds;
 
-// What differs, and the smallest script found that shows it, also as a file to play again.
+// The difference, and the smallest script found that shows it, also written to a file.
 std::string report(const Script &script, const std::string &difference) {
     Script small = shrink(script, [](const Script &candidate) {
         Tally tally;
@@ -44,7 +44,7 @@ TEST(Model, random_scripts_give_what_the_reference_says) {
     Tally tally;
     auto played = seeds(1, {.all = 1500, .usual = 500, .few = 250});
     play_seeds(played, 400, &tally);
-    // The scripts must reach what they are made for, a part of them in proportion.
+    // The scripts must reach what they are made for; a part of them proportionally.
     EXPECT_GT(tally.runs, tally.ops / (played.size() == 1500 ? 10 : 12));
     EXPECT_GT(tally.hits, 100u);
     EXPECT_GT(tally.waits, 100u);
@@ -62,8 +62,8 @@ TEST(Model, long_scripts_give_what_the_reference_says) {
     play_seeds(seeds(1000000, {.all = 20, .usual = 8, .few = 2}), 4000, &tally);
 }
 
-// Migrations anywhere: to fewer blocks and to more, with and without followers. What fits goes on
-// as if nothing had been.
+// Migrations anywhere: to fewer blocks and to more, with and without followers. Sequences that fit
+// go on as if nothing had happened.
 TEST(Model, a_cache_that_is_moved_at_any_time_gives_what_the_reference_says) {
     Tally tally;
     for (uint64_t seed : seeds(2000000, {.all = 900, .usual = 300, .few = 300})) {
@@ -73,7 +73,7 @@ TEST(Model, a_cache_that_is_moved_at_any_time_gives_what_the_reference_says) {
         for (size_t at = 1; at < script.size(); at += 1 + random() % 12) {
             int percent = static_cast<int>(20 + random() % 180);
             int host_blocks = static_cast<int>(random() % 2 == 0 ? 0 : 1 + random() % 40);
-            // Often with nothing running, so that it is not refused.
+            // Often with no step in flight, so that the migration is not refused.
             Script ops(random() % 2 == 0 ? 5 : 0, Op{"finish", {0, 0}});
             if (!ops.empty()) ops.front() = Op{"commit", {}};
             ops.push_back(Op{"migrate", {percent, host_blocks}});
@@ -92,12 +92,13 @@ TEST(Model, a_cache_that_is_moved_at_any_time_gives_what_the_reference_says) {
     EXPECT_GT(tally.runs, tally.ops / 20);
 }
 
-// Behind every operation of a script, one more: the failure of each unfinished step, the end of the
-// open one, or its newest item dropped. (Any other item: tests/unit/drop_test.cpp.)
+// Inserts one more operation after every operation of a script: the failure of each unfinished
+// step, the abort of the open one, or a drop of its newest item. (Other items:
+// tests/unit/drop_test.cpp.)
 TEST(Model, failure_abort_and_drop_of_the_newest_at_every_point_give_what_the_reference_says) {
     const Op inserted[] = {{"finish", {0, 1}}, {"finish", {1, 1}}, {"finish", {2, 1}},
                            {"abort", {}},      {"drop", {0}},      {"drop", {3}}};
-    // A part of the cases is every third or eighth place of all scripts: only some scripts drop.
+    // A run of part of the cases takes every third or eighth place of all scripts: not all drop.
     const uint64_t stride = quire::tests::chosen({.all = 1, .usual = 3, .few = 8});
     Tally tally;
     for (uint64_t seed = 1; seed <= 12; ++seed) {

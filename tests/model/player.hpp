@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// player: a cache and the reference, on which a script's operations are done and compared.
+// player: performs a script's operations on a cache and on the reference, and compares them.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,7 @@ class Player {
         differ(std::string(what) + ": library " + std::to_string(library) + ", reference " +
                std::to_string(reference));
     }
-    // Both refuse, or neither does.
+    // Both must refuse, or neither. True if both did the operation.
     bool agree(quire_status status, bool reference) {
         if (status < 0 && reference) differ(std::string("the library refuses: ") + error_.message);
         if (status >= 0 && !reference) differ("the library does what the reference refuses");
@@ -87,7 +87,7 @@ class Player {
     using Tables = std::map<std::pair<int, uint32_t>, std::vector<int32_t>>;  // [slot, group]
     Tables tables();
     void expect_moved(const Tables &before, const std::vector<quire_block_move> &moves);
-    // Does it on the reference, and remembers it while a step is open, unless it was refused.
+    // Performs the operation on the reference; while a step is open, records it unless refused.
     template <typename Operation>
     bool on_reference(Operation operation) {
         bool did = operation(reference_[0]);
@@ -107,15 +107,15 @@ class Player {
     quire_namespace namespaces_[kNamespaces] = {};
     quire_seq seqs_[kSlots] = {};
     std::set<int> tenants_;     // namespaces that had a sequence
-    int indices_[kSlots] = {};  // of live ones, where the library keeps them
+    int indices_[kSlots] = {};  // of live sequences, where the library keeps them
     std::vector<int> free_indices_;
     int used_indices_ = 0;
     quire_step step_ = 0;
     std::map<int64_t, quire_step> committed_;
     std::unique_ptr<Followed> followed_;
     std::vector<Reference> reference_;
-    // What happened to the reference since begin. It undoes by going back to begin and doing again
-    // what stays: operations on other sequences, and for a drop the items that are kept.
+    // Operations on the reference since begin. To undo some of them, it returns to begin and
+    // repeats what stays: operations on other sequences, and for a drop the items that are kept.
     struct Event {
         bool is_item = false;
         Item item;
@@ -128,7 +128,7 @@ class Player {
     bool preempted_ = false;  // since begin
     bool published_ = false;  // by other calls, since begin
     bool has_cross_ = false;
-    std::vector<int> first_blocks_;  // of each group, as configured
+    std::vector<int> first_blocks_;  // per group, as configured
     std::string difference_;
 };
 

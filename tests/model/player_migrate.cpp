@@ -22,7 +22,7 @@ Player::Tables Player::tables() {
     return out;
 }
 
-// Every table entry is what the list says that it became, and no two blocks became one.
+// Every table entry became what the move list says, and no two blocks became one.
 void Player::expect_moved(const Tables &before, const std::vector<quire_block_move> &moves) {
     using Place = std::tuple<uint32_t, uint32_t, int32_t>;
     std::map<Place, int32_t> became;

@@ -97,10 +97,10 @@ int Reference::available(int group) const {
     return count;
 }
 
-// Free blocks that the step let go of, and that will wait for it or its queue, come first, the last
-// one before the others; then those that nothing touches; then free ones that only this queue's
-// work touches, those of the oldest step first; then the cached one that was given back longest
-// ago.
+// Takes the best free block, in this order: blocks that the open step let go of and that will wait
+// for it or its queue, the last one first; blocks that nothing touches; blocks that only this
+// queue's work touches, those of the oldest step first; and then the cached block that was given
+// back longest ago.
 int Reference::take(int group) {
     auto &blocks = blocks_[static_cast<size_t>(group)];
     int best = -1, best_class = 3;
@@ -138,7 +138,7 @@ void Reference::drop_ref(int group, int block, int64_t touch) {
     if (--b.refs == 0) b.stamp = ++clock_;
 }
 
-// Blocks of a node forget it.
+// The blocks of a node forget it.
 void Reference::free_parts(int node) {
     for (size_t g = 0; g < blocks_.size(); ++g) {
         int block = nodes_[static_cast<size_t>(node)].blocks[g];
@@ -163,7 +163,7 @@ bool Reference::has_full_group() const {
     return false;
 }
 
-// Without full-attention groups a node lives while it names a block or has children.
+// Without full-attention groups a node lives only while it names a block or has children.
 void Reference::free_if_bare(int node) {
     if (has_full_group()) return;
     while (node >= 0 && nodes_[static_cast<size_t>(node)].alive) {
@@ -238,7 +238,7 @@ void Reference::attach(int slot, int index, int node, int64_t ready) {
         if (named >= 0) {
             Block &older = blocks_[g][static_cast<size_t>(named)];
             if (older.refs > 0) continue;
-            // The one in use stays; the older is given back when the step is committed.
+            // The block in use stays; the older one is given back when the step is committed.
             if (open_ && at(slot).in_step) {
                 older.parked = true;
                 parked_.emplace_back(static_cast<int>(g), named);
@@ -264,7 +264,7 @@ std::set<int64_t> Reference::depends(int slot, int end) const {
     return steps;
 }
 
-// Only what is computed depends on anything.
+// Only computed tokens depend on a step.
 void Reference::trim_pending(int slot) {
     Seq &s = at(slot);
     for (auto it = s.pending.begin(); it != s.pending.end();) {
@@ -280,7 +280,7 @@ void Reference::publish(int slot, int64_t ready) {
     int full = settled / config_.block_tokens;
     if (full <= s.published || config_.prefix_off || s.unpublished || s.swapped) return;
     if (s.cross != 0) return;
-    // A node stands for a block at least, or for others below it.
+    // A node names at least one block, or has nodes below it.
     auto names_a_block = [&](int i) {
         for (size_t g = 0; g < blocks_.size(); ++g) {
             if (!is_cross(g) && s.tables[g][static_cast<size_t>(i)] >= 0) return true;
@@ -326,8 +326,8 @@ int Reference::create(int slot, const std::string &root, int ns, int priority, i
     return slot;
 }
 
-// The longest length whose next token finds all that it sees, and the block it goes into if that
-// has tokens already.
+// The longest length at which the next token finds all that it sees, and the block it goes into if
+// that block already has tokens.
 int Reference::whole_windows(const Seq &s, int tokens) const {
     for (; tokens > 0; --tokens) {
         bool whole = true;
@@ -393,7 +393,7 @@ void Reference::lower_computed(int slot, int tokens, int wrong_from) {
     if (s.computed == 0) s.swapped = s.unpublished = false;
 }
 
-// True if another sequence has a block that the node of this one's block `index` names.
+// True if another sequence uses a block named by the node of this sequence's block `index`.
 bool Reference::used_by_others(const Seq &s, size_t index, int node) const {
     for (size_t g = 0; g < blocks_.size(); ++g) {
         int named = nodes_[static_cast<size_t>(node)].blocks[g];
@@ -404,7 +404,7 @@ bool Reference::used_by_others(const Seq &s, size_t index, int node) const {
     return false;
 }
 
-// What its tokens lead to, and then what its tables name beside that.
+// Drops the nodes that the tokens lead to, and then others that the tables name.
 void Reference::drop_prefix(const Seq &s) {
     if (s.cross != 0 || config_.prefix_off) return;  // it published nothing
     auto unknown = std::find(s.tokens.begin(), s.tokens.end() - s.drafts, kUnknown);

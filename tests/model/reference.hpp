@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// reference: the whole manager once more, as simply as it can be said: vectors, linear searches,
-// whole copies for undoing. It shares no code with the library and states what must come out, not
-// how fast.
+// reference: the whole manager again, in the simplest form: vectors, linear searches, full copies
+// for undoing. It shares no code with the library and defines results, not speed.
 //
-// What it leaves open: which free block is handed out. Blocks are compared up to renaming. So it
-// has no QUIRE_CACHE_ZERO_ON_FREE: which blocks a step zeroes depends on which were handed out
-// (tests/unit/zeroing_test.cpp has random operations on it, with a model of contents).
+// It does not define which free block is handed out: blocks are compared up to renaming. So it has
+// no QUIRE_CACHE_ZERO_ON_FREE: which blocks a step zeroes depends on which were handed out
+// (tests/unit/zeroing_test.cpp runs random operations with it, and a model of contents).
 //
 // Units: positions and lengths are tokens; -1 means none.
 #pragma once
@@ -27,7 +26,7 @@ struct GroupShape {
     int sinks = 0;
     int blocks = 0;  // usable ones
 
-    // Every token's block stays.
+    // True if the block of every token stays.
     bool keeps_all() const { return kind == Kind::full || kind == Kind::latent; }
 };
 
@@ -52,7 +51,7 @@ struct AddResult {
     int first_position = 0;
     int compute_count = 0;
     int blocks_short = 0;
-    bool begins = false;  // nothing of it was computed or swapped out
+    bool begins = false;  // none of it was computed or swapped out
 };
 
 struct Item {
@@ -71,7 +70,7 @@ struct Block {
     int owner = -1;
     int frozen = 0;
     int64_t stamp = 0;
-    std::set<int64_t> depends;  // steps; of a block with a node
+    std::set<int64_t> depends;  // steps that its content depends on, if it has a node
     int64_t ready = 0;
     int64_t touch = 0;
     bool parked = false;
@@ -83,7 +82,7 @@ struct Node {
     int parent = -1;
     std::string root;
     std::vector<uint32_t> tokens;
-    std::vector<int> blocks;  // one a group, -1 = none
+    std::vector<int> blocks;  // one per group, -1 = none
 };
 
 struct Seq {
@@ -98,13 +97,13 @@ struct Seq {
     int index = 0;
     int cross = 0;                   // tokens of another input
     std::vector<int> draft_parents;  // of the last item
-    int move_begin = 0;              // where the first of the moved goes
-    std::vector<int> moves;          // where accepted tokens lie that the next step moves
+    int move_begin = 0;              // where the first accepted token moves to
+    std::vector<int> moves;          // positions of accepted tokens that the next step moves
     bool swapped = false;
     bool lost = false;
     bool preempted = false;
     bool unpublished = false;
-    int published = 0;  // blocks walked
+    int published = 0;  // visited by publishing
     int cursor = -1;    // node
     int preemptions = 0;
     int64_t admitted = 0;
@@ -126,14 +125,14 @@ struct Step {
     bool may_preempt = false;
     bool dropped = false;  // an item was taken back
     int how = 0;
-    // Blocks that it let go of. Those that will wait for it or its queue it takes first, where it
-    // may.
+    // Blocks that it let go of. It reuses first those that will wait for it or its queue, if
+    // allowed.
     struct LetGo {
         int group;
         int block;
         bool is_host;
         bool is_first;
-        int64_t touch;  // from its commit on
+        int64_t touch;  // counts from its commit on
     };
     std::vector<LetGo> let_go;
 };
@@ -142,7 +141,7 @@ class Reference {
  public:
     explicit Reference(const Config &config);
 
-    // index: where the library keeps it; a failed step takes back in that order.
+    // index: where the library keeps the sequence; a failed step takes back in that order.
     int create(int slot, const std::string &root, int ns, int priority, int cross, int index);
     void end(int slot, bool drop_prefix);
     bool fork(int slot, int child, int token_count, int index);
@@ -161,10 +160,10 @@ class Reference {
     void note_drop() { step_.dropped = true; }
     void commit();
     void finish(int64_t step, bool failed);
-    // After a step failed where several namespaces write: what the library has of the sequence.
+    // After a failed step, if several namespaces write: sets the sequence to the library's state.
     void take_back(int slot, int computed, int lookahead);
-    // Usable blocks of each group, and of the host tier in each. 1: done, 0: live ones do not fit,
-    // -1: a step is open or not done.
+    // Usable blocks of each group, and of the host tier in each. 1: done, 0: the live blocks do not
+    // fit, -1: a step is open or not done.
     int migrate(const std::vector<int> &blocks, int host_blocks);
 
     const Config &config() const { return config_; }
@@ -183,11 +182,11 @@ class Reference {
 
     Seq &at(int slot) { return seqs_[static_cast<size_t>(slot)]; }
     int block_count(int tokens) const;
-    // Does a token at `position` of the group see the one at `key`?
+    // True if a token at `position` of the group sees the token at `key`.
     bool sees(int group, int position, int key) const;
-    // Is a block needed by a token at `position`, but for its own?
+    // True if a token at `position` needs the block, not counting the block of its own.
     bool needs(int group, int position, int index) const;
-    // Blocks of a group for so many tokens.
+    // Blocks of a group for this many tokens.
     int table_length(int group, int tokens, const Seq &s) const;
     bool is_cross(size_t group) const { return config_.groups[group].kind == Kind::cross; }
     int first_unknown(const Seq &s) const;
@@ -198,8 +197,8 @@ class Reference {
     int available(int group) const;
     int take(int group);
     void drop_ref(int group, int block, int64_t touch);
-    // Part of the open step: touch counts from its commit on. by_copy: a copy of it reads the
-    // block.
+    // Records that the open step lets go of a block. waits_here: the block will wait for this step or
+    // its queue. touch: counts from the step's commit on.
     void let_go(int group, int block, bool is_host, bool waits_here, int64_t touch);
     int waits_since(int group, int block, bool is_host) const;
     void free_parts(int node);
@@ -215,13 +214,13 @@ class Reference {
     void publish(int slot, int64_t ready);
     void attach(int slot, int index, int node, int64_t ready);
     void lower_computed(int slot, int tokens, int wrong_from);  // -1: nothing is wrong
-    std::set<int64_t> depends(int slot, int end) const;         // what its first tokens depend on
+    std::set<int64_t> depends(int slot, int end) const;         // steps that tokens [0, end) need
     void trim_pending(int slot);
     void rewind(int slot);
     int whole_windows(const Seq &s, int tokens) const;
     bool tail_writable(int slot, int group, int position) const;
     Plan make_plan(int slot, const Item &item, bool reuses);
-    // Entries of a table that name blocks which no token from the position on needs.
+    // Entries of a table whose blocks no token from the position on needs.
     std::vector<int> passed(int slot, size_t group, int position) const;
     AddResult shortage(const Plan &plan) const;
     bool make_room(Plan *plan, const Item &item, AddResult *missing);
@@ -242,7 +241,7 @@ class Reference {
     std::vector<std::vector<Block>> host_;    // per group
     std::vector<Node> nodes_;
     std::vector<Seq> seqs_;
-    std::vector<Step> unfinished_;  // committed, the oldest first
+    std::vector<Step> unfinished_;  // committed, oldest first
     Step step_;
     bool open_ = false;
     std::vector<int>

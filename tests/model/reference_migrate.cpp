@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a migration does to the books: blocks get other numbers, cached ones leave where there is no
+// The effect of a migration on the books: blocks get new numbers, cached ones leave if there is no
 // room, and everything else stays.
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace quire::model {
 
 namespace {
 
-// The used ones side by side, behind them fresh ones; gives each old block's new place.
+// Packs the used blocks, followed by fresh ones; returns each old block's new place.
 std::vector<int> pack(std::vector<Block> *blocks, int count) {
     std::vector<int> places(blocks->size(), -1);
     std::vector<Block> packed;
@@ -34,7 +34,7 @@ void rename(std::vector<int> *blocks, const std::vector<int> &places) {
 
 }  // namespace
 
-// The cached block that was given back longest ago leaves as when it is evicted.
+// The cached block that was given back longest ago leaves, like an evicted one.
 void Reference::drop_oldest(int group) {
     auto &blocks = blocks_[static_cast<size_t>(group)];
     int best = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// reference_plan: what an item needs, worked out before anything is changed.
+// reference_plan: the needs of an item, worked out before anything is changed.
 #pragma once
 
 #include <vector>
@@ -16,11 +16,11 @@ struct Reference::Plan {
     int known = 0;
     bool admission = false;
     bool swapped = false;
-    bool reuses = false;       // it is short, and gives back what its first position has passed
+    bool reuses = false;       // short: it reuses what its first position has passed
     std::vector<int> matched;  // nodes whose blocks are shared
     std::vector<int> length, fresh, from_cached;
     std::vector<bool> copy_tail;
-    std::vector<std::vector<int>> passed;  // entries that it gives back, in each group
+    std::vector<std::vector<int>> passed;  // entries that it gives back, per group
 };
 
 }  // namespace quire::model

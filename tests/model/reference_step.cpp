@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference's steps: what an item needs, who gives way, commit and failure.
+// The reference's steps: the needs of an item, the choice of victims, commit and failure.
 
 #include <algorithm>
 #include <cstdint>
@@ -196,7 +196,7 @@ void Reference::let_go(int group, int block, bool is_host, bool waits_here, int6
     step_.let_go.push_back({group, block, is_host, is_first, touch});
 }
 
-// When the open step let go of a block that will wait for it or its queue; 0: it did not.
+// When the open step let go of a block that will wait for it or its queue (from 1); 0: it did not.
 int Reference::waits_since(int group, int block, bool is_host) const {
     for (size_t i = step_.let_go.size(); i-- > 0;) {
         const Step::LetGo &one = step_.let_go[i];
@@ -268,9 +268,9 @@ bool Reference::make_room(Plan *plan, const Item &item, AddResult *missing) {
 
 namespace {
 
-// Notes the unfinished steps that the shared blocks depend on, by the first position of each.
-// Blocks found in place of swapped ones hold [0, found): what they depend on replaces what the
-// swapped ones depended on.
+// Records the unfinished steps that the shared blocks depend on, with the first position of each.
+// Blocks found in place of swapped ones hold [0, found): their dependencies replace those of the
+// swapped ones.
 void add_pending(Seq *s, const std::map<int64_t, int> &by_hits, int found, int position) {
     for (auto it = s->pending.begin(); found > 0 && it != s->pending.end();) {
         it->second = std::max(it->second, found);
@@ -391,13 +391,13 @@ AddResult Reference::add(const Item &item) {
     s.tokens.insert(s.tokens.end(), item.tokens.begin(), item.tokens.end());
     Plan plan = make_plan(item.seq, item, false);
     AddResult missing = shortage(plan);
-    if (missing.reason != 0) {  // what it has passed itself may be enough
+    if (missing.reason != 0) {  // the blocks that it has passed may be enough
         plan = make_plan(item.seq, item, true);
         missing = shortage(plan);
     }
     bool preempts = missing.reason == 1 && !plan.admission && step_.may_preempt;
     if (preempts) make_room(&plan, item, &missing);
-    Seq &same = at(item.seq);  // make_room may have put a copy in its place
+    Seq &same = at(item.seq);  // make_room may have replaced it by a copy
     if (missing.reason != 0) {
         same.tokens = tokens;
         return missing;
@@ -533,8 +533,8 @@ void Reference::lose(int slot, int valid) {
     lower_computed(slot, std::min(valid, static_cast<int>(s.tokens.size())), valid);
 }
 
-// Which blocks a step was to zero the reference does not know. Where such a step failed, the
-// library may take back the tokens of a block that is not whole, or the lookahead: nothing else.
+// The reference does not know which blocks a step was to zero. If such a step failed, the library
+// may take back the tokens of a partial block, or the lookahead: nothing else.
 void Reference::take_back(int slot, int computed, int lookahead) {
     Seq &s = at(slot);
     if (computed == s.computed && lookahead == 0 && s.lookahead != 0) {

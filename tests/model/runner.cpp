@@ -58,7 +58,7 @@ std::vector<uint32_t> Player::tokens(int slot, int content, int count) const {
     return out;
 }
 
-// Where the library keeps the next sequence: the place that was given back last, or the lowest.
+// Where the library keeps the next sequence: the place freed last, or the lowest.
 int Player::next_index() {
     if (free_indices_.empty()) return used_indices_++;
     int index = free_indices_.back();
@@ -140,8 +140,8 @@ void Player::add(const std::vector<int> &args) {
     if (count != 0) preempted_ = true;
 }
 
-// The reference takes an item back by starting the step again without it, which is the same for the
-// newest one, as long as the step evicted and preempted nothing. (Others:
+// The reference takes an item back by starting the step again without it. For the newest item that
+// gives the same result, as long as the step evicted and preempted nothing. (Others:
 // tests/unit/drop_test.cpp.)
 void Player::drop(int slot) {
     if (step_ == 0 || seqs_[slot] == 0 || preempted_ || published_) return;
@@ -188,7 +188,7 @@ void Player::finish(int which, bool failed) {
     tally_->failures += failed ? 1 : 0;
 }
 
-// In the order of the library's own indices, which decides what is cached last.
+// Takes back in the order of the library's own indices, which decides what is cached last.
 void Player::take_back() {
     std::map<int, int> slots;
     for (int slot = 0; slot < kSlots; ++slot) {
@@ -220,7 +220,7 @@ void Player::fork(const std::vector<int> &args) {
     ++tally_->forks;
 }
 
-// A way down the tree of the last item's drafts; some choices spoil its end.
+// Accepts a path down the tree of the last item's drafts; some choices spoil its end.
 void Player::accept_path(int slot, int choice) {
     const Seq &s = reference_[0].seq(slot);
     std::vector<int> path;
@@ -270,8 +270,8 @@ void Player::probe(const std::vector<int> &args) {
 
 void Player::perform_in_step(const Op &op) {
     if (step_ == 0) return;
-    // What set and accept publish depends on what the step holds, so going back would give another
-    // result.
+    // The result of publishing by set and accept depends on the step's contents, so undoing it by
+    // going back would give another result.
     if (op.name == "abort" && !published_) {
         if (!agree(api_.step_abort(cache_, step_, &error_), true)) return;
         reference_[0].abort();
@@ -406,7 +406,7 @@ void Player::compare() {
     for (int slot = 0; slot < kSlots && difference_.empty(); ++slot) {
         if (seqs_[slot] != 0) compare_sequence(slot, &names);
     }
-    // Two blocks of the reference must be two of the library.
+    // Different blocks of the reference must be different blocks of the library.
     for (const auto &group : names) {
         std::map<int, int> back;
         for (auto [wanted, id] : group) {

@@ -19,7 +19,7 @@ struct Tally {
              renumbered = 0, short_targets = 0, blocks_dropped = 0, host_moves = 0;
 };
 
-// An empty string, or the first difference in words.
+// Returns an empty string, or a description of the first difference.
 std::string play(const quire_api &api, const Script &script, Tally *tally);
 
 }  // namespace quire::model

@@ -106,7 +106,7 @@ Op idle_op(Dice *dice) {
     }
 }
 
-// Which slots hold a sequence, if nothing was refused.
+// The slots that hold a sequence, if nothing was refused.
 class Slots {
  public:
     void note(const Op &op) {
@@ -114,7 +114,7 @@ class Slots {
         if (op.name == "end") live_[op.args[0]] = false;
         if (op.name == "fork" && live_[op.args[0]]) live_[op.args[1]] = true;
     }
-    // The slot, or the next one that holds a sequence.
+    // The given slot, or the next one that holds a sequence.
     int live_from(int slot) const {
         for (int i = 0; i < kSlots; ++i) {
             if (live_[(slot + i) % kSlots]) return (slot + i) % kSlots;
@@ -135,7 +135,7 @@ std::string Op::text() const {
     return out.str();
 }
 
-// An op that makes no sense at its place is one that both sides refuse.
+// Both sides refuse an operation that makes no sense at its place.
 Script make_script(uint64_t seed, int length) {
     Dice dice(seed);
     Script script{config_op(&dice)};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// script: operations on a cache as data: one line of text each, made from a seed or read from a
-// file.
+// script: operations on a cache as data: one line of text each, generated from a seed or read from
+// a file.
 //
 //   config BLOCK_TOKENS HOST_BLOCKS WATERMARK FLAGS (KIND WINDOW SINKS BLOCKS)...
 //   create SLOT NAMESPACE SALT PRIORITY CROSS  end SLOT DROP_PREFIX
@@ -15,11 +15,11 @@
 //   reset                                      migrate PERCENT HOST_BLOCKS
 //
 // FLAGS: 1 no prefixes, 2 victims by priority, 4 no followers, so that a migration may change the
-// numbers of blocks; with followers it keeps them, and so do they. PERCENT is of the numbers in
-// config; HOST_BLOCKS 0 keeps the host tier's.
+// numbers of blocks; with followers a migration keeps the numbers, on both sides. PERCENT is
+// relative to the numbers in config; HOST_BLOCKS 0 keeps the host tier's.
 //
-// Contents share prefixes: content c and content c' have the same tokens up to a length that their
-// numbers decide, so that random scripts hit, miss and duplicate.
+// Contents share prefixes: content c and content c' have the same tokens up to a length that
+// follows from c and c', so that random scripts hit, miss and duplicate.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ class Shrinker {
     }
 
  private:
-    // Operations and all their numbers: what has to get smaller.
+    // Operations and all their numbers: shrinking makes this smaller.
     size_t size() const {
         size_t sum = script_.size();
         for (const Op &op : script_) {

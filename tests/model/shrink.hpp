@@ -3,8 +3,8 @@
 // shrink: makes a failing script small enough to read.
 //
 // Operations are left out in ever smaller runs while the script still fails (delta debugging:
-// Zeller, Hildebrandt, IEEE TSE 2002), then the numbers that remain are made smaller. Any script is
-// a valid one: an operation that makes no sense at its place is refused by both sides.
+// Zeller, Hildebrandt, IEEE TSE 2002), then the remaining numbers are made smaller. Every script is
+// valid: both sides refuse an operation that makes no sense at its place.
 //
 // Threads: none.
 #pragma once

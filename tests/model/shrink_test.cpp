@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A failing script comes out small, and still fails for the same defect.
+// A failing script is shrunk to a small one that still fails for the same defect.
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST(Shrink, number_of_tries_is_a_bound) {
     EXPECT_EQ(calls, 100u);
 }
 
-// A defect as a user would meet one: forks of more than eight tokens are one token short.
+// A realistic defect: forks of more than eight tokens are one token short.
 quire_status fork_too_short(quire_cache *cache, quire_seq seq, uint32_t count, quire_seq *out,
                             quire_error *error) {
     return library().seq_fork(cache, seq, count > 8 ? count - 1 : count, out, error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bugs of the manager that were found through the C ABI, each in a cache that only keeps books.
+// Bugs of the manager that were found through the C ABI, each in a cache without memory.
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ T described() {
 }
 
 struct Shape {
-    std::vector<uint32_t> windows = {0};  // one a group; 0 = full attention
+    std::vector<uint32_t> windows = {0};  // one per group; 0 = full attention
     std::vector<uint32_t> blocks = {16};
     uint32_t host_blocks = 0;
 };
@@ -146,7 +146,7 @@ TEST(Manager, two_spans_cannot_name_one_position) {
     EXPECT_EQ(
         api().seq_set_tokens(m.cache, spans, 2, sizeof spans[0], tokens.data(), kBlock, nullptr),
         QUIRE_E_ARG);
-    // Nothing of the refused call stayed.
+    // The refused call left nothing.
     EXPECT_EQ(
         api().seq_set_tokens(m.cache, spans, 1, sizeof spans[0], tokens.data(), kBlock, nullptr),
         QUIRE_OK);
@@ -158,7 +158,7 @@ TEST(Manager, a_prefix_dropped_while_the_step_evicts_it_survives_abort) {
         Manager m(Shape{{0, 16}, {16, 6}});
         quire_seq seq = m.sequence();
         for (uint32_t i = 0; i < 4; ++i)
-            m.run(seq, text(i * kBlock, kBlock));  // window passes blocks
+            m.run(seq, text(i * kBlock, kBlock));  // the window passes blocks
         quire_step step = m.begin();
         quire_seq other = m.sequence();
         ASSERT_EQ(m.add(step, other, text(1000, 3 * kBlock)).outcome, uint32_t{QUIRE_ITEM_RUN});
@@ -178,8 +178,8 @@ TEST(Manager, a_prefix_dropped_while_the_step_evicts_it_survives_abort) {
 }
 
 TEST(Manager, a_dropped_item_does_not_bring_back_half_a_node) {
-    // Two full-attention groups of one size: one item evicts a node's block of the first, the other
-    // one of both.
+    // Two full-attention groups of one size: one item evicts a node's block in the first group, the
+    // other item evicts one in both.
     Manager m(Shape{{0, 0}, {6, 7}});
     quire_seq old = m.sequence();
     m.run(old, text(0, 2 * kBlock));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every script of this folder gives what the reference says: one for each bug that a script shows.
+// Every script in this folder gives the reference's results: one for each bug that a script can
+// show.
 
 #include <gtest/gtest.h>
 #include <quire/dyn.h>

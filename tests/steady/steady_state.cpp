@@ -3,15 +3,14 @@
 // steady_state: after a warm-up, steps with churn, forks, preemption and prefix hits allocate
 // nothing.
 //
-// Counted in two ways: at the host-allocator interface, and by standing in front of malloc, its
-// relatives, mmap and brk for the whole process, so that nothing inside the library can hide.
+// Counted in two ways: at the host-allocator interface, and by interposing malloc, its relatives,
+// mmap and brk for the whole process, so that no allocation in the library goes unnoticed.
 //
 //   steady_state STEPS [--plant]     --plant lets one step allocate, and that must be noticed
 //   steady_state STEPS --followed    each step has a log, which a follower applies
 //
-// The warm-up brings all sequences through all lengths at once, so that the library has as many
-// buffers of each size as it can ever need; what is counted afterwards is the steady state of a
-// server.
+// The warm-up takes all sequences through all lengths at once, so that the library has as many
+// buffers of each size as it can ever need; after it, the test counts the steady state of a server.
 
 #include <dlfcn.h>
 #include <quire/dyn.h>
@@ -47,7 +46,7 @@ Function next(const char *name) {
 
 }  // namespace
 
-// Names that the dynamic linker finds here before it finds those of libc.
+// The dynamic linker finds these names before those of libc.
 extern "C" {
 
 void *__libc_malloc(size_t size);
@@ -95,7 +94,7 @@ namespace {
 constexpr uint32_t kSequences = 48;
 constexpr uint32_t kSlots = 64;  // with room for forks
 constexpr uint32_t kMaxLength = 768;
-constexpr uint32_t kBlocks = 600;  // about half of what all of them would want
+constexpr uint32_t kBlocks = 600;  // about half of what all slots would want
 
 template <typename T>
 T described() {
@@ -165,7 +164,7 @@ class Server {
     Server(const Server &) = delete;
     Server &operator=(const Server &) = delete;
 
-    // All sequences alive at every length at which their buffers grow, each alone on the device.
+    // All sequences are live at every length at which their buffers grow, but run one per step.
     void warm_up() {
         quire_seq all[kSlots];
         for (quire_seq &seq : all) seq = create();
@@ -179,7 +178,7 @@ class Server {
         for (quire_seq seq : all) must(api_.seq_end(cache_, seq, 0, &error_));
     }
 
-    // As many as fit in one step, out to the host tier in the next, and back: no step copies more.
+    // Swaps out as many as fit in one step, and in again in the next: no step copies more.
     void swap_all(const quire_seq *all) {
         for (uint32_t round = 0; round < 2; ++round) {
             quire_step step = begin(0);
@@ -224,7 +223,7 @@ class Server {
         churn(tally);
     }
 
-    // Commits and finishes, here and at the follower.
+    // Commits and finishes the step, here and at the follower.
     void complete(quire_step step, quire_batch *batch) {
         must(api_.step_commit(cache_, step, batch, &error_));
         if (follower_ != nullptr) {
@@ -297,7 +296,7 @@ class Server {
         return result.outcome == QUIRE_ITEM_RUN;
     }
 
-    // Ends what is long enough, and forks now and then.
+    // Ends sequences that are long enough, and forks occasionally.
     void churn(Tally *tally) {
         for (uint32_t i = 0; i < kSlots; ++i) {
             if (seqs_[i] == 0 || known(seqs_[i]) < goals_[i]) continue;

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check: lengths and format of the project's code, and a proof that this check can still see.
+"""check: lengths and format of the project's code, and a proof that this check detects offences.
 
     check.py [--only lengths | format | self-test] [--fix] [--root FOLDER]
 
   lengths    a code file has at most 600 lines, a function 70, a line 100 columns, and its first
              lines name its licence
-  format     clang-format has nothing to change in C and C++; --fix lets it change
+  format     clang-format has nothing to change in C and C++; --fix applies its changes
   self-test  each planted offence is found, and clean text passes
 
 Functions of C and C++ are found by their braces, without a compiler: outside every function, a
@@ -29,7 +29,7 @@ SKIPPED = 77
 C_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh"}
 CODE_SUFFIXES = C_SUFFIXES | {".py", ".sh", ".comp", ".glsl", ".rs", ".go", ".build", ".options"}
 CODE_NAMES = {"dev", "run"}
-MADE = {"bindings/rust/quire-sys/src/bindings.rs"}    # by a tool, and compared with it by a test
+MADE = {"bindings/rust/quire-sys/src/bindings.rs"}    # generated, as a test checks
 
 # A comment, a raw string, a string, a character; digit separators (1'000) are not characters.
 NOISE = re.compile(
@@ -44,17 +44,17 @@ CONTAINER = re.compile(r"^\s*(?:template\s*<.*>\s*)?(?:typedef\s+|inline\s+|stat
 
 
 def blank(match):
-    """Same number of lines, nothing in them."""
+    """As many empty lines."""
     return re.sub(r"[^\n]", " ", match.group(0))
 
 
 def c_functions(text):
-    """(first line, number of lines) of every function body in C or C++ text, head included."""
+    """(first line, number of lines) of every function in C or C++ text, including its head."""
     text = DIRECTIVE.sub(blank, NOISE.sub(blank, text))
     found = []
     head_start = 0
-    start = None            # where the head of the function we are in starts
-    depth = 0               # braces open inside that function
+    start = None            # where the head of the current function starts
+    depth = 0               # open braces inside that function
     for position in (match.start() for match in re.finditer(r"[{};]", text)):
         sign = text[position]
         if start is not None:
@@ -114,7 +114,7 @@ def length_problems(path, text):
 
 
 def code_files(root):
-    """What git knows or would add; without git, every file outside the build folders."""
+    """Files that git tracks or would add; without git, every file outside the build folders."""
     command = ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z"]
     listing = subprocess.run(command, capture_output=True, text=True)
     if listing.returncode == 0:
@@ -171,7 +171,7 @@ def function_text(head, length):
 
 
 def planted():
-    """(what, file name, text, what the check must say; empty: nothing)."""
+    """(description, file name, text, what the check must say; empty: nothing)."""
     limit, over = FUNCTION_LINES, FUNCTION_LINES + 1
     decoy = 'namespace a {\nclass B : C {\n    int d_ = g(1);\n    int e_{2};\n'
     brace = 'const char *kBrace = "{"; // {\n#define OPEN {\n'

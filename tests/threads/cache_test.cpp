@@ -19,7 +19,7 @@ uint32_t rounds(uint32_t all) {
     return static_cast<uint32_t>(quire::tests::chosen({all, all, all / 4}));
 }
 
-// Runs work(thread number) in all of them.
+// Runs work(thread number) in all threads.
 template <typename Work>
 void in_threads(uint32_t count, Work work) {
     std::vector<std::thread> threads;
@@ -44,7 +44,7 @@ struct Threads : testing::Test {
         expect(api.seq_create(m.cache(), &desc, &seq, nullptr));
         return seq;
     }
-    // One step is open at a time: another thread's makes this one busy.
+    // Only one step is open at a time: another thread's step makes this one busy.
     bool compute(quire_seq seq, const Tokens &tokens) {
         auto desc = described<quire_step_desc>();
         desc.flags = QUIRE_STEP_MAY_PREEMPT;
@@ -85,7 +85,7 @@ TEST_F(Threads, thirty_two_engines_share_one_cache) {
                     expect(api.seq_end(m.cache(), child, 0, nullptr), QUIRE_E_BUSY);
             }
             look();
-            // Chosen as a victim by a step that another thread has open, it cannot end yet.
+            // While another thread's open step has it as a victim, it cannot be ended.
             while (api.seq_end(m.cache(), seq, 0, nullptr) == QUIRE_E_BUSY)
                 std::this_thread::yield();
         }

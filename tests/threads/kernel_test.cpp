@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Engines in threads of their own, each with a queue and a batch, on one cache with memory: steps
-// are serialised inside, kernels of a committed batch take no lock of the cache.
+// Engines in threads of their own, each with a queue and a batch, on one cache with memory: the
+// cache serialises steps; kernels of a committed batch do not take its lock.
 //
-// Engine e writes the value e + 1 for every V, so whatever it attends to, e + 1 comes out: a block
-// that two of them shared by mistake shows at once.
+// Engine e writes the value e + 1 for every V, so its attention must always return e + 1: a block
+// shared by two engines by mistake shows at once.
 
 #include <atomic>
 #include <thread>
@@ -42,7 +42,7 @@ class Engine {
     Engine(const Engine &) = delete;
     Engine &operator=(const Engine &) = delete;
 
-    // How many wrong numbers came out.
+    // Returns the number of wrong results.
     uint64_t run() {
         uint64_t wrong = step(kPrompt);
         for (uint32_t i = 0; i < kDecode; ++i) wrong += step(1);

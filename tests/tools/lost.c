@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes an instance and forgets where it is. Only valgrind notices, and only if it watches the heap
- * of libquire; without it this ends well. */
+ * Makes an instance and loses its address. Only valgrind notices, and only if it watches the heap
+ * of libquire; without it this exits with 0. */
 
 #include <quire/dyn.h>
 
@@ -14,7 +14,7 @@ static void make_and_forget(const quire_api *quire) {
 int main(void) {
     const quire_api *quire;
     char why[512];
-    /* To fail here would look as if something had been seen. */
+    /* A failure here would look as if the fault had been detected. */
     if (quire_dyn_load(NULL, &quire, why, sizeof why) < 0) return 0;
     make_and_forget(quire);
     return 0;

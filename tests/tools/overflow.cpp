@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes one byte behind what it allocated.
+// Writes one byte past the end of its allocation.
 
 #include <cstdlib>
 

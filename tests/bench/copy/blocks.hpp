@@ -17,7 +17,7 @@
 
 namespace quire::bench {
 
-// Of a block: 16 tokens, f16, 128 elements per head.
+// A block's sizes, with 16 tokens, f16, 128 elements per head.
 struct Geometry {
     uint32_t layers;
     uint32_t kv_heads;
