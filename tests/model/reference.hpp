@@ -197,8 +197,8 @@ class Reference {
     int available(int group) const;
     int take(int group);
     void drop_ref(int group, int block, int64_t touch);
-    // Records that the open step lets go of a block. waits_here: the block will wait for this step or
-    // its queue. touch: counts from the step's commit on.
+    // Records that the open step lets go of a block. waits_here: the block will wait for this step
+    // or its queue. touch: counts from the step's commit on.
     void let_go(int group, int block, bool is_host, bool waits_here, int64_t touch);
     int waits_since(int group, int block, bool is_host) const;
     void free_parts(int node);
