@@ -183,7 +183,7 @@ class Work {
         merge.part_count = merge.token_count = merge.heads = merge.head_dim = 1;
         twice("attention_merge", [&] {
             quire_status status = api_.attention_merge(queue_, &merge, &error_);
-            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // not there
+            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // no slot
         });
     }
 
@@ -196,7 +196,7 @@ class Work {
         quire_memory *memory = nullptr;
         twice("memory_create", [&] {
             quire_status status = api_.memory_create(device_, &desc, &memory, &error_);
-            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // not there
+            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // no slot
         });
         if (memory != nullptr) api_.memory_destroy(memory, nullptr);
     }
@@ -206,7 +206,7 @@ class Work {
         auto call = [&](const char *name, auto function) {
             twice(name, [&] {
                 quire_status status = function(queue_, &native, &error_);
-                return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // absent
+                return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // no slot
             });
         };
         call("queue_signal_native", api_.queue_signal_native);

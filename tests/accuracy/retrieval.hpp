@@ -15,7 +15,7 @@ struct Format {
     const char *name;
     uint32_t dtype;
     uint32_t scale;       // QUIRE_SCALE_*
-    double weight_error;  // limit: of a needle's weight against f32's
+    double weight_error;  // limit for a needle's weight, against f32's
 };
 
 class Retrieval {
