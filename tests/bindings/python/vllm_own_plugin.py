@@ -7,8 +7,8 @@ import os
 import vllm.platforms
 import vllm.v1.core.kv_cache_manager
 
-# Metadata written by vllm_own.py makes vLLM identify as a CPU build without kernels; pytest will put
-# the source's own metadata first, so query now.
+# Metadata written by vllm_own.py makes vLLM identify as a CPU build without kernels; pytest will
+# put the source's own metadata first, so query now.
 assert vllm.platforms.current_platform.is_cpu()
 
 if os.environ.get("QUIRE_VLLM_MANAGER") == "quire":
