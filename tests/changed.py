@@ -59,7 +59,7 @@ class Graph:
     def __init__(self, root, folder):
         self.root, self.folder = root, folder
         self.inputs_of = {}
-        self.headers = {}   # object file -> what its compiler read
+        self.headers = {}   # object file -> files that its compiler read
         for line in self.ninja("deps").splitlines():
             if line.startswith("    "):
                 of_object.append(line.strip())

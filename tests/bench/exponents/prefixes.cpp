@@ -11,7 +11,7 @@ namespace quire::bench {
 
 namespace {
 
-// Caches `blocks` blocks of a namespace, by sequences of 64 blocks.
+// Caches `blocks` blocks of a namespace, with sequences of 64 blocks.
 void fill(Engine *engine, quire_namespace ns, uint32_t blocks, uint32_t first) {
     constexpr uint32_t length = 64;
     quire_seq_desc desc{};
