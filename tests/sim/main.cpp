@@ -4,6 +4,7 @@
 //
 // Threads: each worker takes seeds from one counter and has a Runner of its own; findings are
 // collected under a lock and shrunk when all workers have ended.
+#include <dlfcn.h>
 #include <unistd.h>
 #include <atomic>
 #include <chrono>
@@ -16,8 +17,8 @@
 #include <thread>
 
 #include "device.hpp"
+#include "library.hpp"
 #include "options.hpp"
-#include "quire/dyn.h"
 #include "runner.hpp"
 #include "shrink.hpp"
 
@@ -229,10 +230,7 @@ int run(int argc, char **argv) {
         printf("%s\n", help().c_str());
         return 0;
     }
-    const quire_api *api = nullptr;
-    char why[1024];
-    const char *path = options.library.empty() ? nullptr : options.library.c_str();
-    if (quire_dyn_load(path, &api, why, sizeof why) < 0) throw std::string(why);
+    const quire_api *api = open_library(options.library);
     if (plugin_path().empty()) options.features.set(Feature::device, false);
     for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGALRM})
         ::signal(signal, on_crash);

@@ -8,6 +8,7 @@
 
 #include "device.hpp"
 #include "follower.hpp"
+#include "library.hpp"
 
 namespace sim {
 
@@ -35,7 +36,7 @@ World::World(const quire_api *api, quire_instance *instance, const Config &setti
     host_blocks_ = config.host_blocks;
     quire_cache_desc desc{};
     desc.struct_size = sizeof desc;
-    desc.flags = config.flags | QUIRE_CACHE_AUDIT;  // so that quire_cache_check proves the most
+    desc.flags = config.flags | proving_flags(api);
     desc.groups = groups.data();
     desc.group_count = static_cast<uint32_t>(groups.size());
     desc.group_stride = sizeof groups[0];
