@@ -226,12 +226,12 @@ uint64_t not_refused(Forger *forger, uint64_t count, Call &&call) {
 TEST(HandleByTheMillion, what_is_no_live_handle_is_stale_everywhere_and_changes_nothing) {
     Population asked(30), other(40);
     Forger forger(asked, other, 1);
-    std::string before = asked.m.snapshot();
+    std::string before = asked.m.books();
     for (const Row &row : kRows) {
         uint64_t wrong = not_refused(&forger, handle_count(),
                                      [&](uint64_t handle) { return row.call(&asked.m, handle); });
         EXPECT_EQ(wrong, 0u) << row.function;
-        EXPECT_EQ(asked.m.snapshot(), before) << row.function;
+        EXPECT_EQ(asked.m.books(), before) << row.function;
         asked.m.check();
     }
 }

@@ -183,11 +183,11 @@ TEST(Capacity, a_fork_past_the_quota_is_refused_and_changes_nothing) {
     uint64_t own = charged(m, ns);
     m.fork(parent, 10);
     ASSERT_EQ(charged(m, ns), 2 * own);
-    std::string before = m.snapshot();
+    std::string before = m.books();
     quire_seq out = 0;
     EXPECT_EQ(m.api().seq_fork(m.cache(), parent, 10, &out, m.error()), QUIRE_E_LIMIT);
     EXPECT_NE(m.message().find("may hold 10 blocks"), std::string::npos) << m.message();
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
     EXPECT_EQ(out, 0u);
     m.fork(parent, 0);
     EXPECT_EQ(charged(m, ns), 2 * own);

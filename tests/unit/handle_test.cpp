@@ -17,9 +17,9 @@ TEST(Handle, a_double_end_is_an_error_and_changes_nothing) {
     m.compute(a, tokens_from(1, 5));
     m.compute(b, tokens_from(1, 5));
     m.end(a);
-    std::string before = m.snapshot();
+    std::string before = m.books();
     EXPECT_EQ(m.api().seq_end(m.cache(), a, 0, m.error()), QUIRE_E_STALE);
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
     quire_seq c = m.sequence();  // in the place of a
     EXPECT_NE(c, a);
     EXPECT_EQ(m.api().seq_end(m.cache(), a, 0, m.error()), QUIRE_E_STALE);
@@ -29,7 +29,7 @@ TEST(Handle, a_double_end_is_an_error_and_changes_nothing) {
 // Every call that takes a sequence.
 void expect_stale(Manager *m, quire_seq seq) {
     const quire_api &api = m->api();
-    std::string before = m->snapshot();
+    std::string before = m->books();
     quire_seq out = 0;
     uint32_t count = 0;
     auto info = described<quire_seq_info>();
@@ -51,7 +51,7 @@ void expect_stale(Manager *m, quire_seq seq) {
               QUIRE_E_STALE);
     EXPECT_EQ(api.step_preempt(m->cache(), m->open(), seq, 0, &count, m->error()), QUIRE_E_STALE);
     m->abort();
-    EXPECT_EQ(m->snapshot(), before);
+    EXPECT_EQ(m->books(), before);
 }
 
 TEST(Handle, an_ended_sequence_is_stale_in_every_call) {
@@ -116,7 +116,7 @@ TEST(Handle, a_forged_namespace_never_reaches_the_default_one) {
     Manager m;
     m.compute(m.sequence(), tokens_from(1, 9));
     quire_namespace ns = m.name_space();
-    std::string before = m.snapshot();
+    std::string before = m.books();
     std::vector<quire_namespace> forged = {0, 1, ns - 1, ns + 1, ns >> 56 << 56, ~uint64_t{0}};
     for (uint32_t bit = 0; bit < 64; ++bit) forged.push_back(ns ^ uint64_t{1} << bit);
     for (uint32_t number = 0; number < 1000; ++number) forged.push_back((ns >> 56 << 56) + number);
@@ -124,7 +124,7 @@ TEST(Handle, a_forged_namespace_never_reaches_the_default_one) {
         if (handle == ns) continue;
         ASSERT_EQ(m.api().namespace_destroy(m.cache(), handle, m.error()), QUIRE_E_STALE);
     }
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
     m.compute(m.sequence({.ns = m.name_space()}), tokens_from(100, 9));
     EXPECT_EQ(m.probe(tokens_from(100, 9)), 0u) << "the next namespace is not the default one";
     EXPECT_EQ(m.probe(tokens_from(1, 9)), 8u);
@@ -183,7 +183,7 @@ TEST(Handle, a_sequence_in_the_open_step_is_busy) {
     m.compute(a, tokens_from(1, 5));
     m.begin();
     m.add(a, {6});
-    std::string before = m.snapshot();
+    std::string before = m.books();
     quire_seq out = 0;
     uint32_t freed = 0;
     quire_step_result result{};
@@ -201,7 +201,7 @@ TEST(Handle, a_sequence_in_the_open_step_is_busy) {
     EXPECT_EQ(m.api().step_begin(m.cache(), &desc, nullptr, 0, 0, nullptr, 0, nullptr, 0, &second,
                                  m.error()),
               QUIRE_E_BUSY);
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
 }
 
 TEST(Handle, a_committed_step_can_only_be_finished) {
@@ -209,7 +209,7 @@ TEST(Handle, a_committed_step_can_only_be_finished) {
     m.begin();
     m.add(m.sequence(), {1});
     quire_step step = m.commit();
-    std::string before = m.snapshot();
+    std::string before = m.books();
     EXPECT_EQ(m.api().step_abort(m.cache(), step, m.error()), QUIRE_E_BUSY);
     EXPECT_EQ(m.api().step_commit(m.cache(), step, nullptr, m.error()), QUIRE_E_BUSY);
     EXPECT_EQ(m.api().cache_destroy(m.cache(), m.error()), QUIRE_E_BUSY);
@@ -217,7 +217,7 @@ TEST(Handle, a_committed_step_can_only_be_finished) {
     quire_native signal{};
     signal.kind = QUIRE_NATIVE_VULKAN_SEMAPHORE;
     EXPECT_EQ(m.api().step_finish(m.cache(), step, &signal, 0, m.error()), QUIRE_E_UNSUPPORTED);
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
 }
 
 TEST(Handle, a_namespace_with_sequences_is_busy) {
@@ -237,7 +237,7 @@ TEST(Handle, a_wrong_item_names_its_index_and_adds_none) {
     quire_seq a = m.sequence(), b = m.sequence();
     m.compute(b, tokens_from(1, 5));
     m.begin();
-    std::string before = m.snapshot();
+    std::string before = m.books();
     Tokens tokens = tokens_from(1, 30);
     auto refuse = [&](quire_step_item second, quire_status expected) {
         quire_step_item items[2] = {};
@@ -249,7 +249,7 @@ TEST(Handle, a_wrong_item_names_its_index_and_adds_none) {
                                    30, results, sizeof results[0], m.error()),
                   expected);
         EXPECT_NE(m.message().find("items[1]"), std::string::npos) << m.message();
-        EXPECT_EQ(m.snapshot(), before);
+        EXPECT_EQ(m.books(), before);
     };
     refuse({b, 29, 2, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);            // past the tokens
     refuse({b, 0xFFFFFFFF, 2, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);    // and not by wrapping
@@ -266,19 +266,19 @@ TEST(Handle, sequences_past_the_limit_are_refused) {
     Manager m({.max_sequences = 2});
     quire_seq a = m.sequence();
     m.sequence();
-    std::string before = m.snapshot();
+    std::string before = m.books();
     auto desc = described<quire_seq_desc>();
     quire_seq out = 0;
     EXPECT_EQ(m.api().seq_create(m.cache(), &desc, &out, m.error()), QUIRE_E_LIMIT);
     EXPECT_EQ(m.api().seq_fork(m.cache(), a, 0, &out, m.error()), QUIRE_E_LIMIT);
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
 }
 
 TEST(Handle, lengths_past_the_end_are_refused) {
     Manager m;
     quire_seq a = m.sequence();
     m.compute(a, tokens_from(1, 5));
-    std::string before = m.snapshot();
+    std::string before = m.books();
     quire_seq out = 0;
     uint32_t count = 0;
     EXPECT_EQ(m.api().seq_fork(m.cache(), a, 6, &out, m.error()), QUIRE_E_ARG);
@@ -288,7 +288,7 @@ TEST(Handle, lengths_past_the_end_are_refused) {
               QUIRE_E_ARG);
     EXPECT_EQ(m.api().step_blocks(m.cache(), 0, a, 0, 3, nullptr, 0, &count, m.error()),
               QUIRE_E_ARG);
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
 }
 
 TEST(Handle, more_unfinished_steps_than_promised_are_busy) {
@@ -379,10 +379,10 @@ TEST_F(Numbers, of_sequences_run_out_in_words_and_the_living_go_on) {
     }
     EXPECT_EQ(status, QUIRE_E_LIMIT) << m.message();
     EXPECT_EQ(m.info(seq).known_tokens, 0u);
-    std::string before = m.snapshot();
+    std::string before = m.books();
     quire_seq child = 0;
     EXPECT_EQ(m.api().seq_fork(m.cache(), seq, 0, &child, m.error()), QUIRE_E_LIMIT);
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
 }
 
 TEST_F(Numbers, of_namespaces_run_out_in_words) {

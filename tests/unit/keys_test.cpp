@@ -97,13 +97,13 @@ TEST(Keys, a_list_past_the_limit_is_refused_in_words_and_nothing_changes) {
     quire_namespace ns = m.name_space(0, 5000);
     quire_seq a = m.sequence({.ns = ns, .keys = {picture(0, 4, 1000)}});
     m.compute(a, tokens_from(1, 9));
-    std::string before = m.snapshot();
+    std::string before = m.books();
     uint64_t used = m.info_of(ns).key_bytes;
     quire_seq out = 0;
     EXPECT_EQ(try_create(&m, {.ns = ns, .keys = {picture(0, 4, 4000)}}, &out), QUIRE_E_LIMIT);
     EXPECT_NE(m.message().find("5000"), std::string::npos) << m.message();
     EXPECT_NE(m.message().find("key_bytes"), std::string::npos) << m.message();
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
     EXPECT_EQ(m.info_of(ns).key_bytes, used);
     EXPECT_EQ(m.info_of(ns).sequences, 1u);
     m.check();

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "tests/whole_state.hpp"
+
 namespace quire::test {
 
 const quire_api &library() {
@@ -257,7 +259,7 @@ quire_seq_info Manager::info(quire_seq seq) {
     return out;
 }
 
-std::string Manager::snapshot() {
+std::string Manager::seen() {
     check();
     std::string out;
     auto note = [&](uint64_t value) { out += std::to_string(value) + " "; };
@@ -281,7 +283,11 @@ std::string Manager::snapshot() {
             for (int32_t id : table(seq, g)) note(static_cast<uint64_t>(id));
         }
     }
-    return out;
+    return out + "\n";
 }
+
+std::string Manager::snapshot() { return seen() + undone_state(whole_state(api_, cache_)); }
+
+std::string Manager::books() { return seen() + refused_state(whole_state(api_, cache_)); }
 
 }  // namespace quire::test

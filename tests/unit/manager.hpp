@@ -119,13 +119,17 @@ class Manager {
     quire_cache_stats stats();
     quire_seq_info info(quire_seq seq);
     quire_namespace_info info_of(quire_namespace ns);
-    // Counts, and what is known of the sequences: equal before and after means that nothing
-    // changed.
+    // Equal before and after a step that was undone: counts, what is known of the sequences, and
+    // all of the dump that undone_state() leaves (tests/whole_state.hpp).
     std::string snapshot();
+    // Equal before and after a call that was refused: the same, and the dump but for one count.
+    std::string books();
     void check();
 
  private:
     void expect_ok(quire_status status, const char *what);
+    // Counts, and what is known of the sequences.
+    std::string seen();
 
     const quire_api &api_;
     quire_error error_{};

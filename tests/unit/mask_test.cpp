@@ -118,12 +118,12 @@ TEST_F(MaskTest, wrong_masks_are_refused_and_nothing_changes) {
     quire_seq seq = m.sequence();
     m.compute(seq, tokens_from(1, 5));
     m.begin();
-    std::string before = m.snapshot();
+    std::string before = m.books();
     auto refuse = [&](const ItemOptions &item, quire_status expected, uint32_t count = 4) {
         quire_step_result result{};
         EXPECT_EQ(m.try_add(seq, tokens_from(6, count), item, &result), expected);
         EXPECT_NE(m.message().find("items[0]"), std::string::npos) << m.message();
-        EXPECT_EQ(m.snapshot(), before);
+        EXPECT_EQ(m.books(), before);
     };
     refuse({.drafts = 2, .parents = {0}}, QUIRE_E_ARG);            // one row a draft
     refuse({.drafts = 2, .parents = {0, 1}}, QUIRE_E_ARG);         // its own parent

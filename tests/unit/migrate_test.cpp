@@ -57,11 +57,11 @@ TEST(Migrate, a_smaller_pool_takes_what_just_fits_and_refuses_what_does_not) {
     m.compute(second, tokens_from(100, 10));  // blocks 5 to 7
     m.end(first, QUIRE_END_DROP_PREFIX);
     Blocks before = m.table(second);
-    std::string snapshot = m.snapshot();
+    std::string snapshot = m.books();
     Moved refused = move_to(&m, 2);
     EXPECT_EQ(refused.status, QUIRE_S_NO_BLOCKS);
     EXPECT_EQ(refused.info.blocks_short, 1u);
-    EXPECT_EQ(m.snapshot(), snapshot);
+    EXPECT_EQ(m.books(), snapshot);
     EXPECT_EQ(m.table(second), before);
     Moved moved = move_to(&m, 3);
     EXPECT_EQ(moved.status, QUIRE_OK) << m.message();
@@ -207,11 +207,11 @@ TEST(Migrate, what_is_described_wrongly_is_refused_in_words) {
     EXPECT_EQ(refused([&](auto *d) { d->moves = none, d->move_stride = 12; }), QUIRE_E_ARG);
     const uint32_t one[] = {1};
     EXPECT_EQ(refused([&](auto *d) { d->group_blocks = one; }), QUIRE_E_ARG);
-    std::string before = m.snapshot();
+    std::string before = m.books();
     Moved shorter = move_to(&m, 8, 0, 2);
     EXPECT_EQ(shorter.status, QUIRE_S_INCOMPLETE);
     EXPECT_EQ(shorter.info.move_count, 3u);
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
     EXPECT_EQ(m.api().cache_migrate(nullptr, nullptr, &info, m.error()), QUIRE_E_ARG);
 }
 

@@ -63,11 +63,11 @@ TEST_F(PathTest, tokens_out_of_place_move_in_the_next_step) {
 TEST_F(PathTest, a_second_path_leaves_the_moves_of_the_first) {
     quire_seq seq = drafted();
     ASSERT_EQ(accept(seq, {0, 2, 4}), QUIRE_OK);
-    std::string before = m.snapshot();
+    std::string before = m.books();
     EXPECT_EQ(accept(seq, {}), QUIRE_OK);
     EXPECT_EQ(accept(seq, {1}), QUIRE_E_ARG);
     EXPECT_NE(m.message().find("no drafts"), std::string::npos) << m.message();
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
     EXPECT_EQ(moves_of_next(seq).size(), 2u);
 }
 
@@ -82,12 +82,12 @@ TEST_F(PathTest, a_path_in_place_moves_nothing) {
 
 TEST_F(PathTest, only_ways_through_the_tree_are_accepted) {
     quire_seq seq = drafted();
-    std::string before = m.snapshot();
+    std::string before = m.books();
     for (const std::vector<uint32_t> &path :
          {std::vector<uint32_t>{1}, {0, 3}, {0, 2, 2}, {2, 0}, {0, 5}, {0, 1, 2}, {kRoot}}) {
         EXPECT_EQ(accept(seq, path), QUIRE_E_ARG) << path[0];
         EXPECT_NE(m.message().find("path["), std::string::npos) << m.message();
-        EXPECT_EQ(m.snapshot(), before);
+        EXPECT_EQ(m.books(), before);
     }
     ASSERT_EQ(accept(seq, {0, 2, 3}), QUIRE_OK);
     EXPECT_EQ(accept(seq, {0}), QUIRE_E_ARG) << "its drafts are accepted";
@@ -95,10 +95,10 @@ TEST_F(PathTest, only_ways_through_the_tree_are_accepted) {
 
 TEST_F(PathTest, siblings_are_no_chain) {
     quire_seq seq = drafted();
-    std::string before = m.snapshot();
+    std::string before = m.books();
     EXPECT_EQ(m.api().seq_accept(m.cache(), seq, 3, m.error()), QUIRE_E_ARG);
     EXPECT_NE(m.message().find("quire_seq_accept_path"), std::string::npos) << m.message();
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
     EXPECT_EQ(m.api().seq_accept(m.cache(), seq, 2, m.error()), QUIRE_OK) << "0 and its child 1";
 }
 
@@ -194,9 +194,9 @@ TEST(Path, of_none_without_drafts_leaves_the_lookahead) {
     Manager m;
     quire_seq seq = m.sequence();
     m.compute(seq, tokens_from(1, 5), {.lookahead = 6});
-    std::string before = m.snapshot();
+    std::string before = m.books();
     EXPECT_EQ(m.api().seq_accept_path(m.cache(), seq, nullptr, 0, m.error()), QUIRE_OK);
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
     EXPECT_EQ(m.api().seq_accept(m.cache(), seq, 6, m.error()), QUIRE_OK) << m.message();
 }
 

@@ -160,12 +160,12 @@ TEST(Preemption, swap_without_room_is_a_result_and_changes_nothing) {
     quire_seq a = m.sequence();
     m.compute(a, tokens_from(1, 10));
     m.begin();
-    std::string before = m.snapshot();
+    std::string before = m.books();
     uint32_t freed = 9;
     EXPECT_EQ(m.api().step_preempt(m.cache(), m.open(), a, QUIRE_PREEMPT_SWAP, &freed, m.error()),
               QUIRE_S_NO_BLOCKS);
     EXPECT_EQ(freed, 0u);
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
 }
 
 TEST(Preemption, may_preempt_picks_the_newest) {

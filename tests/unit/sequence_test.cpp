@@ -82,9 +82,9 @@ TEST(Sequence, accept_past_drafts_and_lookahead_is_refused) {
     Manager m;
     quire_seq a = m.sequence();
     m.compute(a, tokens_from(1, 6), {.drafts = 2, .lookahead = 3});
-    std::string before = m.snapshot();
+    std::string before = m.books();
     EXPECT_EQ(m.api().seq_accept(m.cache(), a, 6, m.error()), QUIRE_E_ARG);
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
     EXPECT_EQ(m.api().seq_accept(m.cache(), a, 5, m.error()), QUIRE_OK);
     EXPECT_EQ(m.info(a).known_tokens, 9u);
 }

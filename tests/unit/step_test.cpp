@@ -111,13 +111,13 @@ TEST(Step, drop_with_too_little_room_for_the_list_changes_nothing) {
     m.begin();
     m.add(writer, tokens_from(1, 9));
     m.add(reader, tokens_from(1, 9));
-    std::string before = m.snapshot();
+    std::string before = m.books();
     quire_seq dropped = 0;
     uint32_t count = 0;
     EXPECT_EQ(m.api().step_drop(m.cache(), m.open(), writer, &dropped, 1, &count, m.error()),
               QUIRE_S_INCOMPLETE);
     EXPECT_EQ(count, 2u);
-    EXPECT_EQ(m.snapshot(), before);
+    EXPECT_EQ(m.books(), before);
 }
 
 TEST(Step, drop_of_a_sequence_without_an_item_is_an_error) {

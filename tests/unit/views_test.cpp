@@ -317,9 +317,9 @@ TEST(Views, a_step_that_does_not_fit_stays_open) {
     ASSERT_EQ(m.api().batch_create(m.cache(), &desc, &batch, m.error()), QUIRE_OK);
     quire_seq a = m.sequence(), b = m.sequence();
     auto refuse = [&] {
-        std::string before = m.snapshot();
+        std::string before = m.books();
         EXPECT_EQ(m.api().step_commit(m.cache(), m.open(), batch, m.error()), QUIRE_E_LIMIT);
-        EXPECT_EQ(m.snapshot(), before);
+        EXPECT_EQ(m.books(), before);
         m.abort();
     };
     m.begin();
