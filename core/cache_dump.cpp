@@ -223,7 +223,10 @@ void CacheDump::write_change(const StepRecord &record, uint64_t index) {
     out_.open_list("pending");
     for (uint32_t slot = 0; change.has_pending && slot < kMaxUnfinished; ++slot) {
         if (change.pending_position[slot] == UINT32_MAX) continue;
-        out_.pair(cache_.records_[slot].number, change.pending_position[slot]);
+        // A slot whose step is done may be a later step's by now, or the open one's.
+        uint64_t step = cache_.records_[slot].number;
+        if (step < cache_.timeline_.oldest() || step >= record.number) continue;
+        out_.pair(step, change.pending_position[slot]);
     }
     out_.close_list();
     if (record.phase == StepPhase::open || record.phase == StepPhase::stopped) {
