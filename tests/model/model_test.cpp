@@ -117,6 +117,7 @@ TEST(Model, failure_abort_and_drop_of_the_newest_at_every_point_give_what_the_re
     }
     EXPECT_GT(tally.failures, 100u / stride);
     EXPECT_GT(tally.drops, 100u / stride);
+    EXPECT_GT(tally.aborts_compared, 100u / stride);
 }
 
 TEST(Model, a_script_survives_being_written_down) {

@@ -127,6 +127,8 @@ class Player {
     int how_ = 0;
     bool preempted_ = false;  // since begin
     bool published_ = false;  // by other calls, since begin
+    std::string at_begin_;    // the cache, if this step's abort is held to it; see whole_state.hpp
+    uint64_t begins_ = 0;
     bool has_cross_ = false;
     std::vector<int> first_blocks_;  // per group, as configured
     std::string difference_;

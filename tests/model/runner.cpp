@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "player.hpp"
+#include "tests/whole_state.hpp"
 
 namespace quire::model {
 
@@ -274,6 +275,12 @@ void Player::perform_in_step(const Op &op) {
     // going back would give another result.
     if (op.name == "abort" && !published_) {
         if (!agree(api_.step_abort(cache_, step_, &error_), true)) return;
+        if (!at_begin_.empty()) {
+            ++tally_->aborts_compared;
+            std::string wrong =
+                test::difference(at_begin_, test::undone_state(test::whole_state(api_, cache_)));
+            if (!wrong.empty()) differ("an abort left another state\n" + wrong);
+        }
         reference_[0].abort();
         step_ = 0;
         for (const Event &event : events_) {
@@ -303,6 +310,9 @@ void Player::perform_in_step(const Op &op) {
 
 void Player::perform(const Op &op) {
     const std::vector<int> &a = op.args;
+    static const std::set<std::string> of_the_step = {"begin",  "add",     "drop", "abort",
+                                                      "commit", "preempt", "probe"};
+    if (of_the_step.count(op.name) == 0) at_begin_.clear();  // what else is done stays
     if (op.name == "config") return configure(a);
     if (op.name == "create") return create(a);
     if (op.name == "add") return add(a);
@@ -320,10 +330,14 @@ void Player::perform(const Op &op) {
         desc.flags = a[1] != 0 ? uint32_t{QUIRE_STEP_MAY_PREEMPT} : 0u;
         desc.preempt = static_cast<uint32_t>(a[2]);
         quire_step step = 0;
+        // The dump takes time: one step in sixteen.
+        const bool looks = step_ == 0 && ++begins_ % 16 == 3;
+        std::string before = looks ? test::undone_state(test::whole_state(api_, cache_)) : "";
         quire_status status = api_.step_begin(cache_, &desc, nullptr, 0, sizeof(quire_step_item),
                                               nullptr, 0, nullptr, 0, &step, &error_);
         if (!agree(status, reference_[0].begin(a[0], a[1] != 0, a[2]))) return;
         step_ = step;
+        at_begin_ = before;
         queue_ = a[0], may_preempt_ = a[1] != 0, how_ = a[2], preempted_ = published_ = false;
         events_.clear();
     } else if (op.name == "reset") {
