@@ -194,9 +194,12 @@ void Ledger::drop_from(BlockPool *pool, Edit *edit, const Letting &how) {
     edit->new_stamp = b.stamp;
 }
 
+// Where others let go of the block since, their stamp and touch stay: so they do when an earlier
+// edit of the same block is undone after this one.
 void Ledger::undo_drop(BlockPool *pool, const Edit &edit) {
-    bool is_last = (*pool)[edit.block].stamp == edit.new_stamp;
-    pool->undo_drop_ref(edit.block, edit.stamp);
+    uint64_t stamp = (*pool)[edit.block].stamp;
+    bool is_last = stamp == edit.new_stamp;
+    pool->undo_drop_ref(edit.block, is_last ? edit.stamp : stamp);
     if (is_last) pool->undo_raise_touch(edit.block, edit.old_touch);
 }
 

@@ -230,6 +230,29 @@ TEST(Undo, abort_keeps_what_others_that_run_do_with_a_block) {
     m.abort();
 }
 
+// The same where two items let go of the block before its writer did.
+TEST(Undo, abort_of_two_items_keeps_what_another_that_runs_does_with_their_block) {
+    Manager m;
+    quire_seq parent = m.sequence();
+    m.compute(parent, tokens_from(1, 5));
+    quire_seq child = m.fork(parent, 5), other = m.fork(parent, 5);
+    m.begin({.queue = 1});
+    m.add(parent, {6});  // writes slot 1 of the second block, in place
+    quire_step running = m.commit();
+    Blocks shared = m.table(parent);
+    m.begin({.queue = 2});
+    m.add(child, {7});
+    m.add(other, {8});
+    m.end(parent);
+    m.abort();
+    m.end(other);
+    m.begin({.queue = 2});
+    m.add(child, {7});
+    EXPECT_NE(m.table(child)[1], shared[1]) << "two running queues would write one slot";
+    m.abort();
+    m.finish(running);
+}
+
 TEST(Undo, drop_keeps_what_a_copy_of_the_step_has_yet_to_read) {
     Manager m({.block_tokens = 8});
     quire_seq parent = m.sequence();
