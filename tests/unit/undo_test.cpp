@@ -14,6 +14,7 @@
 #include <random>
 
 #include "manager.hpp"
+#include "tests/whole_state.hpp"
 
 namespace {
 
@@ -177,6 +178,23 @@ TEST(Undo, items_dropped_in_any_order_leave_state_and_future) {
             EXPECT_EQ(w.state(), before) << "seed " << seed << ", " << blocks << " blocks";
             w.m.abort();
             EXPECT_EQ(w.future(), future) << "seed " << seed << ", " << blocks << " blocks";
+        }
+    }
+}
+
+// The step goes on as if the item had never been added: all of the cache's state is what it was.
+TEST(Undo, newest_item_dropped_leaves_what_its_step_was) {
+    for (uint32_t blocks : {26u, 60u}) {
+        for (size_t newest = 0; newest < 6; ++newest) {
+            World w(blocks);
+            auto operations = w.operations();
+            w.m.begin();
+            for (size_t i = 0; i < newest; ++i) operations[i]();
+            const std::string before = w.m.snapshot();
+            operations[newest]();
+            EXPECT_EQ(w.m.drop(w.items()[newest]).size(), 1u);
+            EXPECT_EQ(difference(before, w.m.snapshot()), "") << newest << ", " << blocks;
+            w.m.abort();
         }
     }
 }
