@@ -176,6 +176,8 @@ void CacheDump::write_namespaces() {
         out_.number("quota_blocks", ns.quota_blocks);
         out_.number("sequences", ns.sequences);
         out_.number("blocks_held", ns.blocks_held);
+        out_.number("returned", ns.returned);
+        out_.number("given_up", ns.given_up);
         out_.number("queries", ns.queries);
         out_.number("hits", ns.hits);
         out_.close();

@@ -242,7 +242,8 @@ class Cache {
     bool used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const;
     Status drop_published(uint32_t sequence);
     void drop_unreachable(uint32_t sequence, uint32_t first);
-    uint64_t given_up_in_step(uint32_t name_space) const;
+    void charge_change(Change *change, uint32_t charged_before);
+    void settle_returned(const Change &change);
     Status share_tables(uint32_t parent, uint32_t child, uint32_t computed);
 
     // cache_keys.cpp

@@ -229,9 +229,11 @@ Cache::Short Cache::shortage(const Plan &plan) const {
             out = Short{need - available, reason};
         }
     }
-    uint64_t held = ns.blocks_held + wanted - returned;
-    if (out.reason == 0 && ns.quota_blocks != 0 && held > ns.quota_blocks) {
-        uint64_t over = held - ns.quota_blocks;
+    // What other items of the step gave back, dropping them brings back.
+    uint64_t held = ns.blocks_held + wanted - returned, kept = held + ns.returned;
+    if (out.reason == 0 && ns.quota_blocks != 0 && kept > ns.quota_blocks) {
+        // The commit frees what is only kept: that is not missing for ever.
+        uint64_t over = held > ns.quota_blocks ? held - ns.quota_blocks : 1;
         out = Short{static_cast<uint32_t>(over), QUIRE_WAIT_QUOTA};
     }
     return out;

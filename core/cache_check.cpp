@@ -371,11 +371,43 @@ Status CacheCheck::check_copies(const StepRecord &record) const {
     return Status{};
 }
 
+// What the open step's changes gave back, added up for each namespace.
+void CacheCheck::count_returned() const {
+    if (!cache_.step_open()) return;
+    for (const Change &change : cache_.records_[cache_.open_slot_].changes) {
+        if (change.kind == ChangeKind::dropped) continue;
+        Namespace &ns = cache_.namespaces_[cache_.sequences_[change.sequence].name_space];
+        (change.kind == ChangeKind::victim ? ns.counted_given_up : ns.counted_returned) +=
+            change.returned;
+    }
+}
+
+// None holds more than its quota, whatever items of the open step are dropped.
+Status CacheCheck::check_quotas() const {
+    count_returned();
+    const Namespaces &namespaces = cache_.namespaces_;
+    for (uint32_t i = 0; i < namespaces.used(); ++i) {
+        const Namespace &ns = namespaces[i];
+        if (ns.returned != ns.counted_returned || ns.given_up != ns.counted_given_up) {
+            return wrong(
+                "namespace %" PRIu64 " counts %" PRIu64 " and %" PRIu64
+                " blocks that the open step gave back; its changes gave %" PRIu64 " and %" PRIu64,
+                ns.number, ns.returned, ns.given_up, ns.counted_returned, ns.counted_given_up);
+        }
+        if (ns.quota_blocks == 0 || ns.blocks_held + ns.returned <= ns.quota_blocks) continue;
+        return wrong("namespace %" PRIu64 " holds %" PRIu64 " blocks, and %" PRIu64
+                     " may come back to it; its quota is %u",
+                     ns.number, ns.blocks_held, ns.returned, ns.quota_blocks);
+    }
+    return Status{};
+}
+
 // What namespaces are charged is what their sequences hold.
 Status CacheCheck::check_namespaces() const {
     Namespaces &namespaces = cache_.namespaces_;
     for (uint32_t i = 0; i < namespaces.used(); ++i) {
         namespaces[i].counted_sequences = namespaces[i].counted_blocks = 0;
+        namespaces[i].counted_returned = namespaces[i].counted_given_up = 0;
     }
     QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
         const Sequence &s = cache_.sequences_[i];
@@ -395,7 +427,7 @@ Status CacheCheck::check_namespaces() const {
                      ns.number, ns.sequences, ns.blocks_held, ns.counted_sequences,
                      ns.counted_blocks);
     }
-    return Status{};
+    return check_quotas();
 }
 
 }  // namespace quire

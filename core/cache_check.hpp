@@ -59,6 +59,8 @@ class CacheCheck {
                          const char *how) const;
     Status check_copies(const StepRecord &record) const;
     Status check_namespaces() const;
+    void count_returned() const;
+    Status check_quotas() const;
 
     // content_check.cpp
     Status check_tokens(uint32_t index, uint32_t group);

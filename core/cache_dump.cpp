@@ -211,6 +211,7 @@ void CacheDump::write_change(const StepRecord &record, uint64_t index) {
     out_.number("edit_end", change.edit_end);
     out_.number("first_copy", change.first_copy);
     out_.number("copy_end", change.copy_end);
+    out_.number("returned", change.returned);
     if (is_item) {  // a victim has none of these
         out_.number("first_position", change.first_position);
         out_.number("compute_count", change.compute_count);

@@ -187,7 +187,7 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
     state.move_count = 0;
     state.published = 0;
     state.cursor = ledger_.tree().root_cursor(s.root);
-    charge(s, charged_before);
+    charge_change(&change, charged_before);
     change.edit_end = static_cast<uint32_t>(record.edits.size());
     change.copy_end = static_cast<uint32_t>(record.copies.size());
     s.change = static_cast<uint32_t>(record.changes.size());

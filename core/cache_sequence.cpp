@@ -65,6 +65,23 @@ void Cache::charge(const Sequence &s, uint32_t charged_before) {
     ns.blocks_held -= charged_before;
 }
 
+// The change's sequence holds more or less than before. What it holds less nobody else may count on
+// while the change can be undone.
+void Cache::charge_change(Change *change, uint32_t charged_before) {
+    const Sequence &s = sequences_[change->sequence];
+    charge(s, charged_before);
+    uint32_t now = charged(s);
+    change->returned = now < charged_before ? charged_before - now : 0;
+    Namespace &ns = namespaces_[s.name_space];
+    (change->kind == ChangeKind::victim ? ns.given_up : ns.returned) += change->returned;
+}
+
+// The change is final, or about to be undone. REQUIRES: it is an item or a victim.
+void Cache::settle_returned(const Change &change) {
+    Namespace &ns = namespaces_[sequences_[change.sequence].name_space];
+    (change.kind == ChangeKind::victim ? ns.given_up : ns.returned) -= change.returned;
+}
+
 // Gives back a table's blocks from `first_block` on, the tail first. What is published of those
 // from `first_wrong` on is withdrawn; kNone: it is all right.
 void Cache::release_from(uint32_t sequence, uint32_t first_block, uint32_t first_wrong) {
@@ -227,20 +244,8 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     return Status{};
 }
 
-// What the namespace's victims in the open step gave up: an abort gives it back to them.
-uint64_t Cache::given_up_in_step(uint32_t name_space) const {
-    uint64_t blocks = 0;
-    if (!step_open()) return blocks;
-    for (const quire_preemption &victim : records_[open_slot_].preemptions) {
-        uint32_t index = sequence_handles_.find(victim.seq);
-        if (index != HandleTable::kNone && sequences_[index].name_space == name_space)
-            blocks += victim.blocks;
-    }
-    return blocks;
-}
-
 // The child's tables name the parent's blocks; what both can read is frozen. Its namespace pays for
-// them as for blocks of its own.
+// them as for blocks of its own, and what an abort may bring back to it has to fit too.
 Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
     Sequence &s = sequences_[child];
     const Namespace &ns = namespaces_[s.name_space];
@@ -255,7 +260,7 @@ Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
         if (!ledger_.buffers().grow(&ledger_.table(child, g).ids, length(g), 0))
             return no_host_memory();
     }
-    uint64_t held = ns.blocks_held + given_up_in_step(s.name_space) + shared;
+    uint64_t held = ns.blocks_held + ns.returned + ns.given_up + shared;
     if (ns.quota_blocks != 0 && held > ns.quota_blocks) {
         return fail(QUIRE_E_LIMIT,
                     "the namespace may hold {} blocks, and with the fork's it would hold {}",

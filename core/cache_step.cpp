@@ -79,6 +79,7 @@ void Cache::undo_change(StepRecord *record, Change *change) {
     if (change->kind == ChangeKind::dropped) return;
     Sequence &s = sequences_[change->sequence];
     if (change->kind == ChangeKind::item) --record->rows;
+    settle_returned(*change);
     uint32_t charged_before = charged(s);
     ledger_.undo(record, change, &s);
     charge(s, charged_before);
@@ -280,6 +281,7 @@ void Cache::settle_items(StepRecord *record, Batch *batch) {
     for (const Change &change : record->changes) {
         if (change.kind == ChangeKind::dropped) continue;
         Sequence &s = sequences_[change.sequence];
+        settle_returned(change);
         s.change = kNone;
         s.last_step = record->number;
         leader_.touch(change.sequence);

@@ -192,7 +192,7 @@ void Cache::run_item(const quire_step_item &item, const uint32_t *words, Plan *p
     }
     note_item(item, *change, result);
     note_drafts(item, *change, &s);
-    charge(s, charged_before);
+    charge_change(change, charged_before);
     publish(plan->sequence, record.number);
     ledger_.pause();
     QUIRE_ASSERT(record.edits.size() <= reserved_.edits &&

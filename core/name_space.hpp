@@ -6,6 +6,9 @@
 // carries it can never be taken for another tenant's, however long it lies. The default namespace
 // is number 0, which no handle has.
 //
+// Invariant: blocks_held + returned <= quota_blocks, if there is a quota; so that whatever items of
+// the open step are dropped, no namespace holds more.
+//
 // Threads: none; Cache holds its lock.
 #pragma once
 
@@ -19,11 +22,18 @@ struct Namespace {
     uint32_t next = HandleTable::kNone;  // in its bucket, or free
     uint64_t sequences = 0;
     uint64_t blocks_held = 0;
+    // What the open step made of blocks_held that can come back, until it is committed: `returned`
+    // by items, which can be dropped one by one, and `given_up` by its victims, which only an abort
+    // undoes.
+    uint64_t returned = 0;
+    uint64_t given_up = 0;
     uint64_t queries = 0;
     uint64_t hits = 0;
     // Of its sequences, added up by Cache::check().
     uint64_t counted_sequences = 0;
     uint64_t counted_blocks = 0;
+    uint64_t counted_returned = 0;
+    uint64_t counted_given_up = 0;
 };
 
 class Namespaces {

@@ -90,6 +90,7 @@ struct Change {
     uint32_t found_tokens;  // of a sequence that is swapped in: those before are found blocks
     uint32_t query_tokens;  // looked up
     uint32_t cross_tokens;  // to be written into cross groups
+    uint32_t returned;      // blocks by which its sequence holds less than before
     uint64_t mask_at;       // in the record's mask_words; the item's mask begins there
     uint32_t mask_rows;     // 0: it has none
     uint32_t mask_first;
@@ -103,7 +104,7 @@ struct Change {
         handle = of;
         doomed = has_pending = false;
         sequence = index;
-        hit_tokens = query_tokens = compute_count = cross_tokens = found_tokens = 0;
+        hit_tokens = query_tokens = compute_count = cross_tokens = found_tokens = returned = 0;
         mask_rows = mask_first = mask_stride = 0;
         before = state;
     }

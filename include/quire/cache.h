@@ -351,8 +351,11 @@ typedef struct quire_namespace_desc {
     const quire_chain *next;
     const void *key; /* [key_size_bytes] from the server, never from a request; at most 256 bytes */
     uint32_t key_size_bytes;
-    uint32_t quota_blocks; /* limit on the table entries of its sequences, over all groups; a block
-                              that several share counts once for each; 0 = no limit */
+    /* Limit on the table entries of its sequences, over all groups; a block that several share
+     * counts once for each; 0 = no limit. Blocks that an item of the open step gives back because
+     * its window has passed them count against every other item until commit, because
+     * quire_step_drop takes them back. */
+    uint32_t quota_blocks;
     /* Limit on the host memory that the keys of its sequences take (quire_key), in bytes;
      * 0 = 256 MiB. Each of the following counts once, for as long as a sequence or a cached block
      * needs it. Sizes of keys are rounded up to a multiple of 4:

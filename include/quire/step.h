@@ -128,8 +128,8 @@ typedef struct quire_step_result {
  * attends.
  * Blocks that a window or chunk has passed before the item's first position are given back at
  * commit. If the item would have to wait otherwise they are given back at once, and the item may
- * use those that no other sequence holds. Blocks that only its later tokens have passed are still
- * read by its earlier ones.
+ * use those that no other sequence holds; under a quota no other item may use them before commit.
+ * Blocks that only its later tokens have passed are still read by its earlier ones.
  *
  * tokens   [token_count] the array that the items' ranges refer to.
  * Errors   QUIRE_E_BUSY   a step is open; QUIRE_UNFINISHED_STEPS are not done; a sequence is in

@@ -320,6 +320,20 @@ TEST(CacheCheck, sees_a_namespace_that_is_charged_wrongly) {
     EXPECT_EQ(b.check(), "sequence 0 is of namespace 9, and 1 ever lived");
 }
 
+TEST(CacheCheck, sees_a_quota_that_a_drop_would_break) {
+    Forked b;
+    Namespace &ns = Inside::namespaces(b.cache)[0];
+    ns.quota_blocks = 6;
+    ASSERT_EQ(b.check(), kTrue);
+    ns.quota_blocks = 5;
+    EXPECT_EQ(b.check(), "namespace 0 holds 6 blocks, and 0 may come back to it; its quota is 5");
+    ns.quota_blocks = 0;
+    ns.returned = 2;
+    EXPECT_EQ(b.check(),
+              "namespace 0 counts 2 and 0 blocks that the open step gave back; its changes gave 0 "
+              "and 0");
+}
+
 TEST(CacheCheck, sees_a_sequence_whose_keys_are_of_another_namespace) {
     Books b;
     b.sequence(b.name_space());

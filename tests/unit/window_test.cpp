@@ -378,6 +378,75 @@ TEST_F(FullPool, a_quota_counts_what_an_item_gives_back) {
     EXPECT_EQ(result.blocks_short, 2u);
 }
 
+// A namespace of so many blocks, three of them a prompt's, two of which its next token's window has
+// passed. That token needs one block and, the quota being used up, reuses one of the two.
+struct FullQuota {
+    explicit FullQuota(uint32_t quota_blocks) : ns(m.name_space(quota_blocks)) {
+        m.compute(prompt, tokens_from(1, 12));
+    }
+    void expect_waits(quire_step_result result) {
+        EXPECT_EQ(result.outcome, uint32_t{QUIRE_ITEM_WAIT});
+        EXPECT_EQ(result.reason, uint32_t{QUIRE_WAIT_QUOTA});
+        EXPECT_EQ(result.blocks_short, 1u);
+    }
+
+    Manager m{{.blocks = 16, .groups = {{.window = 4}}}};
+    quire_namespace ns;
+    quire_seq prompt = m.sequence({.ns = ns}), other = m.sequence({.ns = ns});
+};
+
+TEST(QuotaOfAStep, what_an_item_gave_back_is_for_others_once_it_is_committed) {
+    FullQuota t(3);
+    t.m.begin();
+    ASSERT_EQ(t.m.add(t.prompt, {13}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    EXPECT_EQ(t.m.info_of(t.ns).blocks_held, 2u);
+    t.expect_waits(t.m.add(t.other, {50}));
+    t.m.finish(t.m.commit());
+    t.m.compute(t.other, {50});
+    EXPECT_EQ(t.m.info_of(t.ns).blocks_held, 3u);
+}
+
+TEST(QuotaOfAStep, a_drop_finds_room_for_what_the_item_gave_back) {
+    FullQuota t(3);
+    t.m.begin();
+    ASSERT_EQ(t.m.add(t.prompt, {13}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    t.m.add(t.other, {50});
+    EXPECT_EQ(t.m.drop(t.prompt), std::vector<quire_seq>{t.prompt});
+    EXPECT_LE(t.m.info_of(t.ns).blocks_held, 3u);
+    ASSERT_EQ(t.m.add(t.prompt, {13}).outcome, uint32_t{QUIRE_ITEM_RUN}) << "as before";
+    t.m.finish(t.m.commit());
+    EXPECT_LE(t.m.info_of(t.ns).blocks_held, 3u);
+    t.m.compute(t.other, {50});
+}
+
+TEST(QuotaOfAStep, what_does_not_need_that_room_is_not_kept_from_it) {
+    FullQuota t(4);
+    t.m.begin();
+    t.m.add(t.prompt, {13});  // short of nothing: it takes a block, and gives back at commit
+    EXPECT_EQ(t.m.info_of(t.ns).blocks_held, 4u);
+    t.m.drop(t.prompt);
+    ASSERT_EQ(t.m.add(t.other, {50}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    ASSERT_EQ(t.m.add(t.prompt, {13}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    EXPECT_EQ(t.m.info_of(t.ns).blocks_held, 3u) << "two given back, one taken";
+    quire_seq third = t.m.sequence({.ns = t.ns});
+    t.expect_waits(t.m.add(third, {60}));
+    t.m.drop(t.other);
+    EXPECT_EQ(t.m.add(third, {60}).outcome, uint32_t{QUIRE_ITEM_RUN}) << "that one gave room";
+    t.m.abort();
+    EXPECT_EQ(t.m.info_of(t.ns).blocks_held, 3u);
+}
+
+TEST(QuotaOfAStep, a_fork_leaves_room_for_what_an_abort_brings_back) {
+    FullQuota t(4);
+    t.m.compute(t.other, {50});
+    t.m.begin();
+    ASSERT_EQ(t.m.add(t.prompt, {13}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    quire_seq out = 0;
+    EXPECT_EQ(t.m.api().seq_fork(t.m.cache(), t.other, 1, &out, t.m.error()), QUIRE_E_LIMIT);
+    t.m.abort();
+    EXPECT_LE(t.m.info_of(t.ns).blocks_held, 4u);
+}
+
 TEST_F(FullPool, a_swapped_sequence_leaves_what_it_has_passed_behind) {
     Manager m(options(QUIRE_CACHE_NO_PREFIX));
     quire_seq a = prompt(m);
