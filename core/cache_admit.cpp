@@ -202,7 +202,9 @@ void Cache::measure(Plan *plan) {
         uint32_t target = geometry_.table_length(g, reserved, cross_tokens);
         plan->length[g] = target > length ? target : length;
         plan->fresh[g] += plan->length[g] - length;
-        plan->takes = plan->takes || plan->fresh[g] != 0 || plan->copy_tail[g];
+        // What it passes is written down too, even if a victim's going left it nothing to take.
+        plan->takes =
+            plan->takes || plan->fresh[g] != 0 || plan->copy_tail[g] || plan->passed[g] != 0;
     }
 }
 

@@ -501,6 +501,27 @@ TEST_F(FullPool, passed_blocks_go_before_victims) {
     EXPECT_EQ(m.info(b).computed_tokens, 1u);
 }
 
+// The copy that the item was short of is not needed any more, once the victim has let go of the tail.
+TEST_F(FullPool, an_item_whose_tail_a_victim_leaves_to_it_passes_blocks_and_takes_none) {
+    Manager m({.blocks = 5, .groups = {{.window = 4}}});
+    quire_seq parent = m.sequence();
+    m.compute(parent, tokens_from(1, 18));
+    quire_seq first = m.fork(parent, 18), second = m.fork(parent, 18);
+    m.end(parent);
+    Blocks table = m.table(first);
+    m.begin({.may_preempt = true});
+    ASSERT_EQ(m.add(first, {19}).outcome, uint32_t{QUIRE_ITEM_RUN});
+    ASSERT_EQ(m.preempted(m.open()).size(), 1u);
+    EXPECT_EQ(m.table(first)[4], table[4]) << "written in place";
+    m.abort();
+    EXPECT_EQ(m.table(first), table);
+    EXPECT_EQ(m.table(second), table);
+    m.begin({.may_preempt = true});
+    m.add(first, {19});
+    m.finish(m.commit());
+    EXPECT_EQ(null_front(m.table(first)), 3u);
+}
+
 TEST_F(FullPool, a_chunk_that_has_passed_is_reused) {
     Manager m({.blocks = 2, .groups = {{.window = 8, .kind = QUIRE_GROUP_CHUNKED}}});
     quire_seq a = m.sequence();
