@@ -116,6 +116,7 @@ void BlockPool::push_unused(uint32_t block) {
 void BlockPool::distrust(uint32_t block) {
     Block &b = blocks_[block];
     b.tenant = kMixedTenant;
+    b.is_covered = b.node != kNone;  // for what is published was written since
     bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
     if (is_unused && left_.capacity() != 0) note_left(block);
 }

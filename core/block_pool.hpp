@@ -48,10 +48,13 @@ struct alignas(kCacheLine) Block {
     uint8_t is_left : 1;     // listed as given up with its content
     uint8_t is_suspect : 1;  // its unwritten slots hold anybody's, for a step failed just now
     uint8_t is_read : 1;  // draining: by a copy of the open step alone, `touch` does not say so yet
-    uint64_t stamp;       // when a table let go of it last, orders the cached list
-    uint64_t depends;    // once published: unfinished steps without which its content is wrong, bit
-                         // u % 64 for step u of (ready - 64, ready]
-    uint64_t ready;      // once published: the last step that wrote what its content rests on
+    // Of tenant kMixedTenant: since its zeroing failed all slots were written, so that it shows
+    // nothing of others unless one of the steps `depends` fails too.
+    uint8_t is_covered : 1;
+    uint64_t stamp;      // when a table let go of it last, orders the cached list
+    uint64_t depends;    // once published or covered: unfinished steps without which its content is
+                         // wrong, bit u % 64 for step u of (ready - 64, ready]
+    uint64_t ready;      // once published or covered: the last step that may have written it
     uint64_t touch;      // the last step that may read or write it
     uint32_t copied_to;  // run of copies in which it was a destination
     uint32_t copied_from;  // run of copies in which it was a source

@@ -110,6 +110,7 @@ void CacheDump::write_blocks(const BlockPool &pool, uint32_t group, const char *
         out_.number("ready", b.ready);
         out_.bits("depends", b.depends);
         write_tenant("tenant", b.tenant);
+        out_.flag("covered", b.is_covered);
         out_.flag("left", b.is_left);
         out_.flag("read", b.is_read);
         out_.index("prev", pool.links_[i].prev);

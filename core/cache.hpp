@@ -366,7 +366,8 @@ class Cache {
 
     // cache_finish.cpp
     bool suspect_copies(const StepRecord &failed);
-    bool suspect_tail(uint32_t sequence);
+    void cover_suspects();
+    void cover_table(uint32_t sequence, uint32_t group);
     uint32_t first_suspect(uint32_t sequence, uint32_t group) const;
     void lose_suspects();
     void fail_step(StepRecord *record);

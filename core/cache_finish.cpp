@@ -219,26 +219,35 @@ bool Cache::suspect_copies(const StepRecord &failed) {
     return true;
 }
 
-// The sequence has lost tokens: what was written behind those that it keeps is not to be relied on.
-// True if a block of it, whose zeroing once failed, is not whole any more.
-bool Cache::suspect_tail(uint32_t sequence) {
-    const Sequence &s = sequences_[sequence];
-    uint32_t index = s.state.computed >> geometry_.block_shift;
-    bool any = false, swapped = (s.state.flags & Sequence::kSwapped) != 0;
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        const BlockTable &t = ledger_.table(sequence, g);
-        if (geometry_.groups[g].cross || index >= t.length) continue;
-        BlockPool &pool = swapped ? *ledger_.host_pool(g) : ledger_.pool(g);
-        Block &b = pool[t.ids.data[index]];
-        if (b.state != BlockState::held || b.tenant != kMixedTenant) continue;
-        b.is_suspect = true;
-        any = true;
+// Suspect blocks whose slots some sequence has all written, by steps that did not fail, show
+// nothing of others. That stays so when the sequence gives tokens up, until one of the steps fails.
+void Cache::cover_suspects() {
+    for (uint32_t i = 0; i < sequences_.size(); ++i) {
+        if (!sequence_handles_.is_live(i)) continue;
+        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+            if (!geometry_.groups[g].cross) cover_table(i, g);
+        }
     }
-    return any;
+}
+
+void Cache::cover_table(uint32_t sequence, uint32_t group) {
+    const Sequence &s = sequences_[sequence];
+    const BlockTable &t = ledger_.table(sequence, group);
+    bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
+    uint32_t full = s.state.computed >> geometry_.block_shift;
+    for (uint32_t i = 0; i < full && i < t.length; ++i) {
+        if (t.ids.data[i] == kNullBlock) continue;
+        Block &b = swapped ? (*ledger_.host_pool(group))[t.ids.data[i]]
+                           : ledger_.pool(group)[t.ids.data[i]];
+        if (!b.is_suspect || b.is_covered) continue;
+        b.is_covered = true;
+        b.ready = timeline_.next() - 1;
+        b.depends = depends(s, (i + 1) << geometry_.block_shift);
+    }
 }
 
 // The table's first block that is suspect and not whole: its unwritten slots may hold another
-// tenant's content. kNone: none.
+// tenant's content. kNone: none. REQUIRES: cover_suspects().
 uint32_t Cache::first_suspect(uint32_t sequence, uint32_t group) const {
     const Sequence &s = sequences_[sequence];
     const BlockTable &t = ledger_.table(sequence, group);
@@ -248,7 +257,8 @@ uint32_t Cache::first_suspect(uint32_t sequence, uint32_t group) const {
         geometry_.groups[group].cross && s.state.computed != 0 ? s.cross_tokens : s.state.computed;
     for (uint32_t i = written >> geometry_.block_shift; i < t.length; ++i) {
         uint32_t block = t.ids.data[i];
-        if (block != kNullBlock && pool[block].is_suspect) return i;
+        if (block == kNullBlock) continue;
+        if (pool[block].is_suspect && !pool[block].is_covered) return i;
     }
     return kNone;
 }
@@ -273,8 +283,10 @@ void Cache::lose_suspects() {
                 lose(i, valid);
                 continue;
             }
-            s.state.lookahead = 0;
-            lower_computed(i, s.state.computed, kNone);
+            uint32_t room = valid > s.state.known ? valid - s.state.known : 0;
+            if (s.state.lookahead > room) s.state.lookahead = room;
+            release_from(i, valid >> geometry_.block_shift, kNone);
+            leader_.touch(i);
         }
     }
 }
@@ -290,6 +302,7 @@ void Cache::fail_step(StepRecord *failed) {
                                    record.number));
     }
     bool any_suspect = suspect_copies(record);
+    any_suspect |= ledger_.uncover(record.number);
     uint32_t slot = Timeline::slot(record.number);
     ++call_;
     for (const Change &change : record.changes) {
@@ -303,9 +316,9 @@ void Cache::fail_step(StepRecord *failed) {
         if (s.state.computed <= s.pending_position[slot]) continue;
         counts_.sequences_lost += !of_the_step;
         lose(i, s.pending_position[slot]);
-        any_suspect |= suspect_tail(i);
     }
     if (any_suspect) {
+        cover_suspects();
         if (ledger_.may_show_others()) lose_suspects();
         ledger_.clear_suspects();
     }

@@ -97,6 +97,22 @@ void Ledger::note_owner(Edit *edit, const Block &b) const {
     edit->frozen_slots = b.frozen_slots;
 }
 
+// What naming a block changes about it.
+void Ledger::note_named(Edit *edit, const Block &b) const {
+    note_owner(edit, b);
+    edit->ready = b.ready;
+    edit->depends = b.depends;
+    edit->claimed = b.is_covered;
+}
+
+void Ledger::undo_named(const Edit &edit, Block *b) {
+    b->node = kNone;
+    b->frozen_slots = edit.frozen_slots;
+    b->ready = edit.ready;
+    b->depends = edit.depends;
+    b->is_covered = edit.claimed;
+}
+
 // The block's writer changes, and its content with it if that is another tenant's.
 void Ledger::hand_over(Edit *edit, const Taker &taker) {
     Block &b = (*pools_[edit->group])[edit->block];
@@ -284,6 +300,9 @@ void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
     BlockPool &targets = kind == QUIRE_COPY_SWAP_OUT ? *host_pools_[group] : *pools_[group];
     if (sources[src].tenant == kMixedTenant) {
         targets[dst].tenant = kMixedTenant;
+        targets[dst].is_covered = sources[src].is_covered;
+        targets[dst].ready = sources[src].ready;
+        targets[dst].depends = sources[src].depends;
     } else if (kind == QUIRE_COPY_SWAP_OUT) {
         targets[dst].tenant = kFreshTenant;
     }
@@ -318,7 +337,7 @@ void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, Content co
             Edit *edit = log(EditKind::adopt, g);
             edit->node = node;
             edit->block = block;
-            note_owner(edit, pool[block]);
+            note_named(edit, pool[block]);
         } else if (pool[*named].state == BlockState::cached) {
             // Nobody uses the older one: keep the one that is in use, and have one copy less.
             Edit *edit = log(EditKind::replace, g);
@@ -326,7 +345,7 @@ void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, Content co
             edit->block = *named;
             edit->index = block;
             edit->hint = pool.next_in_list(*named);
-            note_owner(edit, pool[block]);
+            note_named(edit, pool[block]);
             uint32_t older = *named;
             pool.park(older);
             if (record_ == nullptr) pool.free_unpublished(older);
@@ -338,6 +357,7 @@ void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, Content co
         b.node = node;
         b.ready = content.ready;
         b.depends = content.depends;
+        b.is_covered = true;
         // From now on anyone may read all of it, even if it should leave the tree again.
         b.frozen_slots = block_tokens_;
     }
@@ -399,6 +419,7 @@ void Ledger::name_again(const Edit &edit) {
     b.node = edit.node;
     b.ready = edit.ready;
     b.depends = edit.depends;
+    b.is_covered = true;
 }
 
 // Nodes that several items took blocks from are whole again once the last of those is undone.
@@ -440,14 +461,12 @@ void Ledger::undo_tree_edit(const Edit &edit) {
         case EditKind::adopt:
             if (*named != edit.block) break;  // another sequence's took its place meanwhile
             *named = kNullBlock;
-            pool[edit.block].node = kNone;
-            pool[edit.block].frozen_slots = edit.frozen_slots;
+            undo_named(edit, &pool[edit.block]);
             break;
         default:  // replace
             pool.unpark_cached(edit.block, edit.hint);
             if (*named == edit.index) {
-                pool[edit.index].node = kNone;
-                pool[edit.index].frozen_slots = edit.frozen_slots;
+                undo_named(edit, &pool[edit.index]);
                 *named = edit.block;
             } else {
                 pool[edit.block].node = edit.node;

@@ -92,6 +92,9 @@ class Ledger {
     bool may_show_others() const { return has_tenants_ || scrubs_; }
     // Distrusts all blocks that are suspect. O(blocks).
     void distrust_suspects();
+    // Blocks that were covered with the help of this step, which failed, are suspect. True if there
+    // are any. O(blocks).
+    bool uncover(uint64_t step);
     void clear_suspects();
 
     // Changes from here on belong to the step.
@@ -219,6 +222,8 @@ class Ledger {
     void drop_from(BlockPool *pool, Edit *edit, const Letting &how);
     void undo_drop(BlockPool *pool, const Edit &edit);
     void note_owner(Edit *edit, const Block &b) const;
+    void note_named(Edit *edit, const Block &b) const;
+    static void undo_named(const Edit &edit, Block *b);
     void restore_owner(const Edit &edit);
     void hand_over(Edit *edit, const Taker &taker);
     void take_back(const Edit &edit);

@@ -18,6 +18,22 @@ void Ledger::distrust_suspects() {
     }
 }
 
+bool Ledger::uncover(uint64_t step) {
+    if (!mixed_) return false;
+    bool any = false;
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+            for (uint32_t i = 1; pool != nullptr && i < pool->block_count(); ++i) {
+                Block &b = (*pool)[i];
+                if (b.tenant != kMixedTenant || !b.is_covered || !depends_on(b, step)) continue;
+                b.is_covered = false;
+                b.is_suspect = any = true;
+            }
+        }
+    }
+    return any;
+}
+
 void Ledger::clear_suspects() {
     for (uint32_t g = 0; g < group_count_; ++g) {
         for (BlockPool *pool : {pools_[g], host_pools_[g]}) {

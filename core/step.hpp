@@ -35,17 +35,19 @@ enum class EditKind : uint8_t {
     table_entry,  // tables[sequence][group][index] was `block`
     table_shape,  // the table's length was index, its null_front block, its held entries hint
     publish,      // node: new in the tree
-    adopt,        // node got `block` in `group`, where it had none
-    replace,      // node got another block than `block`, which is parked; hint = its neighbour
-    owner,        // block got another owner
-    host_take,    // host block
-    host_drop,    // host block; stamp, touch as above
+    adopt,    // node got `block` in `group`, where it had none; claimed = it was covered, ready and
+              // depends = before
+    replace,  // node got block `index` instead of `block`, which is parked; hint = its neighbour,
+              // the rest as in adopt, of the new one
+    owner,    // block got another owner
+    host_take,  // host block
+    host_drop,  // host block; stamp, touch as above
 };
 
 struct Edit {
     EditKind kind;
     uint8_t group;
-    bool claimed;    // add_ref; take_free, host_take: the open step's copies read the block
+    bool claimed;    // add_ref, adopt; take_free, host_take: the open step's copies read the block
     bool unlinked;   // evict
     bool displaced;  // evict: undone, but items that stay have changed what its node names
     uint16_t frozen_slots;
@@ -57,11 +59,11 @@ struct Edit {
     uint32_t hint;
     union {
         uint64_t stamp;
-        uint64_t ready;  // evict
+        uint64_t ready;  // evict, adopt, replace
     };
     union {
         uint64_t touch;
-        uint64_t depends;  // evict
+        uint64_t depends;  // evict, adopt, replace
     };
     union {
         uint64_t tenant;  // take_free, evict: the block's before

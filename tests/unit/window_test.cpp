@@ -501,7 +501,7 @@ TEST_F(FullPool, passed_blocks_go_before_victims) {
     EXPECT_EQ(m.info(b).computed_tokens, 1u);
 }
 
-// The copy that the item was short of is not needed any more, once the victim has let go of the tail.
+// The copy that the item was short of is not needed any more once the victim lets go of the tail.
 TEST_F(FullPool, an_item_whose_tail_a_victim_leaves_to_it_passes_blocks_and_takes_none) {
     Manager m({.blocks = 5, .groups = {{.window = 4}}});
     quire_seq parent = m.sequence();

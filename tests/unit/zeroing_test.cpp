@@ -427,6 +427,135 @@ TEST(Zeroing, only_the_tail_of_what_was_handed_on_is_lost) {
     EXPECT_EQ(zero, Blocks{t.m.table(t.holder)[1]});
 }
 
+TEST(Zeroing, lookahead_before_what_was_handed_on_stays) {
+    Manager m({.blocks = 3, .flags = QUIRE_CACHE_NO_PREFIX});
+    quire_seq foreign = m.sequence({.ns = m.name_space()});
+    m.compute(foreign, tokens_from(100, 6));
+    m.end(foreign);
+    quire_seq holder = m.sequence(), first = m.sequence();
+    m.compute(holder, tokens_from(1, 2));
+    m.begin();
+    m.add(first, tokens_from(200, 6));
+    quire_step zeroing = m.commit();
+    m.end(first);
+    m.compute(holder, {3}, {.lookahead = 9});  // the last of three blocks is reserved
+    EXPECT_EQ(m.info(holder).blocks_held, 3u);
+    m.finish(zeroing, QUIRE_STEP_FAILED);
+    EXPECT_EQ(m.info(holder).computed_tokens, 3u);
+    EXPECT_EQ(m.info(holder).lookahead_tokens, 1u);
+    EXPECT_EQ(m.info(holder).blocks_held, 1u);
+}
+
+// Without published blocks, so that what is truncated is written anew in place: the holder wrote
+// all of the block in steps of so many tokens each, and then its zeroing failed.
+struct Covered {
+    Manager m{{.blocks = 3, .flags = QUIRE_CACHE_NO_PREFIX}};
+    quire_seq holder = 0;
+    std::vector<quire_step> writers;
+
+    explicit Covered(const std::vector<uint32_t> &counts) {
+        quire_seq foreign = m.sequence({.ns = m.name_space()});
+        m.compute(foreign, tokens_from(100, 10));
+        m.end(foreign);
+        quire_seq first = m.sequence();
+        m.begin();
+        m.add(first, tokens_from(200, 10));
+        quire_step zeroing = m.commit();
+        m.end(first);
+        holder = m.sequence();
+        for (uint32_t count : counts) writers.push_back(write(count));
+        m.finish(zeroing, QUIRE_STEP_FAILED);
+        EXPECT_EQ(m.info(holder).computed_tokens, 4u);
+    }
+    quire_step write(uint32_t count) {
+        m.begin();
+        EXPECT_EQ(m.add(holder, tokens_from(1, count)).outcome, uint32_t{QUIRE_ITEM_RUN});
+        return m.commit();
+    }
+    void truncate(uint32_t count) {
+        EXPECT_EQ(m.api().seq_truncate(m.cache(), holder, count, m.error()), QUIRE_OK);
+        m.check();
+    }
+    void expect_computed(uint32_t count) { EXPECT_EQ(m.info(holder).computed_tokens, count); }
+};
+
+TEST(CoveredBlock, keeps_the_tokens_before_one_that_was_truncated_and_failed) {
+    for (bool finishes : {true, false}) {
+        Covered t({4});
+        if (finishes) t.m.finish(t.writers[0]);
+        t.truncate(3);
+        t.m.finish(t.write(1), QUIRE_STEP_FAILED);
+        t.expect_computed(3);
+        t.m.finish(t.write(1));
+        t.expect_computed(4 + 1);  // the token that failed was known, and was computed too
+        if (finishes) continue;
+        t.m.finish(t.writers[0], QUIRE_STEP_FAILED);
+        t.expect_computed(0);
+        EXPECT_FALSE(zeroed_by(t.m, t.holder, {}).empty());
+    }
+}
+
+TEST(CoveredBlock, depends_on_each_step_that_wrote_it) {
+    Covered t({2, 2});
+    t.truncate(2);
+    t.m.finish(t.writers[1], QUIRE_STEP_FAILED);
+    t.expect_computed(0);  // nothing wrote over its last two slots
+    EXPECT_EQ(zeroed_by(t.m, t.holder, {}).size(), 1u);
+    t.m.finish(t.writers[0]);
+}
+
+TEST(CoveredBlock, depends_on_the_steps_that_wrote_all_of_it_again) {
+    Covered t({2, 2});
+    t.truncate(2);
+    quire_step again = t.write(2);
+    t.m.finish(t.writers[1], QUIRE_STEP_FAILED);
+    t.expect_computed(4);
+    t.truncate(3);
+    t.m.finish(t.writers[0]);
+    t.m.finish(again, QUIRE_STEP_FAILED);
+    t.expect_computed(0);
+}
+
+TEST(CoveredBlock, copies_of_it_depend_on_the_same_steps) {
+    Covered t({2, 2});
+    quire_seq fork = t.m.fork(t.holder, 1);
+    t.m.begin();
+    t.m.add(fork, {70});
+    quire_step copy = t.m.commit();
+    ASSERT_EQ(t.m.copies(copy).size(), 1u);
+    t.m.finish(copy);
+    t.m.finish(t.writers[0]);
+    t.m.finish(t.writers[1], QUIRE_STEP_FAILED);
+    t.expect_computed(0);
+    EXPECT_EQ(t.m.info(fork).computed_tokens, 0u) << "two slots of the copy are foreign";
+}
+
+TEST(CoveredBlock, that_an_aborted_step_published_depends_on_what_it_did_before) {
+    Manager m({.blocks = 2});
+    quire_seq foreign = m.sequence({.ns = m.name_space()});
+    m.compute(foreign, tokens_from(100, 6));
+    m.end(foreign, QUIRE_END_DROP_PREFIX);
+    quire_seq first = m.sequence();
+    m.begin();
+    m.add(first, tokens_from(200, 6));
+    quire_step zeroing = m.commit();
+    m.end(first, QUIRE_END_DROP_PREFIX);
+    quire_seq holder = m.sequence();
+    m.begin();
+    Tokens unnamed = tokens_from(1, 4);
+    unnamed[1] = QUIRE_TOKEN_UNKNOWN;
+    m.add(holder, unnamed);
+    quire_step writer = m.commit();
+    m.finish(zeroing, QUIRE_STEP_FAILED);
+    m.begin();
+    m.set_tokens(holder, 1, {2});
+    m.add(holder, {5});
+    m.abort();
+    m.finish(writer, QUIRE_STEP_FAILED);
+    EXPECT_EQ(m.info(holder).computed_tokens, 0u);
+    m.check();
+}
+
 TEST(Zeroing, lookahead_in_what_was_handed_on_is_given_back) {
     HandedOn t(4, {.lookahead = 3});
     quire_seq_info info = t.m.info(t.holder);
