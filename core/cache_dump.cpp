@@ -256,7 +256,7 @@ void CacheDump::write_edit(const StepRecord &record, uint64_t index) {
     out_.number("stamp_or_ready", edit.stamp);
     out_.bits("touch_or_depends", edit.touch);
     out_.bits("tenant_or_old_touch", edit.tenant);
-    out_.number("new_stamp", edit.new_stamp);
+    out_.number("new_stamp_or_generation", edit.new_stamp);
     out_.close();
 }
 

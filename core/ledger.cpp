@@ -154,7 +154,7 @@ uint32_t Ledger::take(uint32_t group, uint64_t barrier, const Taker &taker) {
     Edit *edit = log(EditKind::evict, group);
     edit->block = block;
     edit->node = b.node;
-    edit->index = tree_.generation(b.node);
+    edit->generation = tree_.generation(b.node);
     edit->hint = pool.next_in_list(block);
     look_ahead(group, block);
     edit->unlinked = full_[group] && tree_.linked(b.node);
@@ -400,7 +400,7 @@ void Ledger::undo_evict(Edit *edit) {
     uint32_t *named = &tree_.blocks(edit->node)[edit->group];
     take_back(*edit);
     --evictions_;
-    bool is_there = tree_.generation(edit->node) == edit->index;
+    bool is_there = tree_.generation(edit->node) == edit->generation;
     bool wanted = is_there && *named == kNullBlock;
     if (wanted) {
         *named = edit->block;
@@ -432,7 +432,7 @@ void Ledger::undo_displaced(StepRecord *record, uint64_t edit_count) {
     };
     each_displaced([&](Edit *edit, uint32_t *named) {
         // Forgotten, or another block took the place: it stays free.
-        edit->displaced = tree_.generation(edit->node) == edit->index && *named == kNullBlock;
+        edit->displaced = tree_.generation(edit->node) == edit->generation && *named == kNullBlock;
         if (edit->displaced) *named = edit->block;
     });
     each_displaced([&](Edit *edit, uint32_t *named) {
@@ -559,7 +559,7 @@ void Ledger::settle(StepRecord *record) {
             } else if (edit.kind == EditKind::replace) {
                 pools_[edit.group]->free_unpublished(edit.block);
             } else if (edit.kind == EditKind::evict) {
-                if (tree_.generation(edit.node) != edit.index)
+                if (tree_.generation(edit.node) != edit.generation)
                     continue;  // forgotten, or freed just now
                 if (!tree_.linked(edit.node)) {
                     detach(edit.node);

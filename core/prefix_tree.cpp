@@ -58,8 +58,8 @@ bool PrefixTree::reserve(uint32_t node_capacity) {
     bucket_mask_ = bucket_count - 1;
     for (uint32_t i = 0; i < first_unused_; ++i) {
         Node &node = header(i);
-        if ((node.flags & kLinked) == 0) continue;
-        node.flags &= ~kLinked;
+        if (!node.is_linked) continue;
+        node.is_linked = false;
         relink(i);
     }
     return true;
@@ -128,7 +128,7 @@ uint32_t PrefixTree::insert(uint32_t root, const TreeCursor &at, uint64_t hash,
     node.parent_generation = at.generation;
     node.generation |= 1;
     node.scope = extra.scope != kNone ? extra.scope : root;
-    node.flags = 0;
+    node.is_linked = false;
     node.children = 0;
     for (uint32_t g = 0; g < group_count_; ++g) blocks(index)[g] = kNullBlock;
     std::memcpy(tokens_of(index), tokens, uint64_t{block_tokens_} * sizeof(uint32_t));
@@ -141,20 +141,20 @@ uint32_t PrefixTree::insert(uint32_t root, const TreeCursor &at, uint64_t hash,
 
 void PrefixTree::unlink(uint32_t index) {
     Node &node = header(index);
-    QUIRE_ASSERT((node.flags & kLinked) != 0);
+    QUIRE_ASSERT(node.is_linked);
     uint32_t *link = &buckets_[node.hash & bucket_mask_];
     while (*link != index) link = &header(*link).bucket_next;
     *link = node.bucket_next;
-    node.flags &= ~kLinked;
+    node.is_linked = false;
 }
 
 void PrefixTree::relink(uint32_t index) {
     Node &node = header(index);
-    QUIRE_ASSERT((node.flags & kLinked) == 0);
+    QUIRE_ASSERT(!node.is_linked);
     uint32_t *bucket = &buckets_[node.hash & bucket_mask_];
     node.bucket_next = *bucket;
     *bucket = index;
-    node.flags |= kLinked;
+    node.is_linked = true;
 }
 
 void PrefixTree::leave_parent(const Node &node) {
@@ -166,10 +166,10 @@ void PrefixTree::leave_parent(const Node &node) {
 
 void PrefixTree::free_node(uint32_t index) {
     Node &node = header(index);
-    QUIRE_ASSERT((node.flags & kLinked) == 0 && (node.generation & 1) != 0);
+    QUIRE_ASSERT(!node.is_linked && (node.generation & 1) != 0);
     leave_parent(node);
     leave_scope(index);
-    ++node.generation;  // 2^31 lives of one record before a number returns
+    node.generation = node.generation + 1;
     free_stack_[free_nodes_++] = index;
     --node_count_;
 }

@@ -41,7 +41,7 @@ struct Extra {
 // A point in the tree: a node, or with node == kNone the root itself.
 struct TreeCursor {
     uint32_t node = kNone;
-    uint32_t generation = 0;
+    uint64_t generation = 0;
     uint64_t hash = 0;  // of everything up to here
 };
 
@@ -126,7 +126,8 @@ class PrefixTree {
     const uint32_t *blocks(uint32_t node) const { return record(node) + kHeaderWords; }
 
     // Moves on when the node is freed: a record with another one is another node.
-    uint32_t generation(uint32_t node) const { return header(node).generation; }
+    // There are 2^62 of a record, so that none comes round.
+    uint64_t generation(uint32_t node) const { return header(node).generation; }
     bool in_use(uint32_t node) const { return (header(node).generation & 1) != 0; }
     // Does it name a block in each full-attention group?
     bool whole(uint32_t node) const {
@@ -150,7 +151,7 @@ class PrefixTree {
     // Takes a node out of reach, or back; its record and generation stay.
     void unlink(uint32_t node);
     void relink(uint32_t node);
-    bool linked(uint32_t node) const { return (header(node).flags & kLinked) != 0; }
+    bool linked(uint32_t node) const { return header(node).is_linked != 0; }
     // Frees an unlinked node; its generation moves on.
     void free_node(uint32_t node);
     // Frees `node`, and then its ancestors, while they name no block and have no children. Returns
@@ -173,18 +174,15 @@ class PrefixTree {
     friend class CacheDump;
     friend struct Inside;
 
-    static constexpr uint32_t kLinked = 1;
-
     struct Node {
         uint64_t hash;
+        uint64_t generation : 63;  // odd = in use
+        uint64_t is_linked : 1;
+        uint64_t parent_generation;
         uint32_t parent;  // kNone: the root
-        uint32_t parent_generation;
-        uint32_t generation;  // odd = in use
-        uint32_t scope;       // a node out of reach still names it
+        uint32_t scope;   // a node out of reach still names it
         uint32_t bucket_next;
-        uint32_t flags;
         uint32_t children;  // counted only without full-attention groups
-        uint32_t reserved0;
         // Behind it: a block of each group (0 = none), and on the next cache line the tokens.
     };
     // Neighbours on the scope's list. Apart from the records: eviction writes those of two others,

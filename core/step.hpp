@@ -29,7 +29,7 @@ constexpr Room operator*(uint64_t count, Room a) { return Room{count * a.edits, 
 
 enum class EditKind : uint8_t {
     take_free,  // block: left the free list; owner, frozen_slots = before, as below
-    evict,      // block: left the tree; node, index = its generation, unlinked = it is out of reach
+    evict,      // block: left the tree; node, its generation, unlinked = it is out of reach
     add_ref,    // block: one more table; claimed = it was cached, hint = its neighbour
     drop_ref,  // block: one table less; stamp, old_touch = before; new_stamp; touch: from commit on
     table_entry,  // tables[sequence][group][index] was `block`
@@ -69,7 +69,10 @@ struct Edit {
         uint64_t tenant;  // take_free, evict: the block's before
         uint64_t old_touch;
     };
-    uint64_t new_stamp;
+    union {
+        uint64_t new_stamp;
+        uint64_t generation;  // evict
+    };
 };
 
 enum class ChangeKind : uint8_t { item, victim, dropped };

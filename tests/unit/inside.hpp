@@ -45,6 +45,11 @@ struct Inside {
         tree.header(node).parent = parent;
         tree.header(node).parent_generation = tree.generation(parent);
     }
+    // The record has had so many more lives, each of two generations.
+    static void live(PrefixTree &tree, uint32_t node, uint64_t lives) {
+        tree.header(node).generation += 2 * lives;
+    }
+    static PrefixTree &tree(Cache &c) { return c.ledger_.tree_; }
     static uint32_t &free_nodes(Cache &c) { return c.ledger_.tree_.free_nodes_; }
     static bool &mixed(Cache &c) { return c.ledger_.mixed_; }
 };

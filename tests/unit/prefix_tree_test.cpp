@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "host.hpp"
+#include "inside.hpp"
 
 namespace {
 
@@ -125,6 +125,42 @@ TEST(PrefixTree, a_child_of_a_node_that_was_freed_is_out_of_reach_for_good) {
     EXPECT_EQ(t.tree.parent(child), kNone);
     EXPECT_EQ(t.tree.insert(root, at, 1, a.data(), {}), parent) << "its record is used again";
     EXPECT_EQ(t.tree.find(root, t.tree.cursor(parent), 2, b.data(), {}), kNone);
+}
+
+// 32 bits would be back where they were.
+TEST(PrefixTree, a_record_that_lived_two_billion_times_is_not_taken_for_its_first_life) {
+    Tree t;
+    uint32_t root = t.root(1);
+    TreeCursor at = t.tree.root_cursor(root);
+    Tokens a = {1, 2, 3, 4}, b = {5, 6, 7, 8};
+    uint32_t parent = t.tree.insert(root, at, 1, a.data(), {});
+    TreeCursor first = t.tree.cursor(parent);
+    uint32_t child = t.tree.insert(root, first, 2, b.data(), {});
+    t.tree.unlink(parent);
+    t.tree.free_node(parent);
+    Inside::live(t.tree, parent, (uint64_t{1} << 31) - 1);
+    ASSERT_EQ(t.tree.insert(root, at, 1, a.data(), {}), parent);
+    EXPECT_FALSE(t.tree.alive(first));
+    EXPECT_EQ(t.tree.parent(child), kNone);
+    EXPECT_EQ(t.tree.find(root, t.tree.cursor(parent), 2, b.data(), {}), kNone);
+    TreeCursor last = t.tree.cursor(parent);
+    EXPECT_NE(t.tree.insert(root, last, 2, b.data(), {}), kNone);
+    EXPECT_TRUE(t.tree.alive(last));
+}
+
+TEST(PrefixTree, an_eviction_is_undone_whatever_the_age_of_the_record) {
+    test::Books b(0, 2);
+    quire_seq gone = b.sequence(), other = b.sequence();
+    b.compute(gone, 1, 4);
+    ASSERT_TRUE(b.cache.end_sequence(gone, 0).ok());
+    ASSERT_EQ(b.pool().cached_count(), 1u);
+    Inside::live(Inside::tree(b.cache), 0, uint64_t{1} << 40);
+    b.begin();
+    b.add(other, 50, 8);
+    EXPECT_EQ(b.pool().cached_count(), 0u);
+    ASSERT_TRUE(b.cache.abort(b.step).ok());
+    EXPECT_EQ(b.pool().cached_count(), 1u);
+    EXPECT_EQ(b.check(), "");
 }
 
 TEST(PrefixTree, a_node_out_of_reach_still_names_its_root) {
