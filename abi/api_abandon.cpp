@@ -50,6 +50,8 @@ quire_status quire_cache_abandon(quire_cache *cache, quire_abandon_info *info, q
         {
             std::lock_guard<std::mutex> lock(cache->devices_mutex);
             for (quire_device *device : cache->devices) device->core.leave();
+            // Calls that move the cache may be stuck inside a driver, and leave nothing any more.
+            for (DeviceStay *stay = cache->moves; stay != nullptr; stay = stay->next) stay->end();
         }
         leave_instance(cache->instance);
         return Status{};

@@ -9,12 +9,36 @@ namespace {
 
 // The caller's request, and the state of the migration.
 struct Move {
+    Move() = default;
+    ~Move() { leave_list(); }
+    Move(const Move &) = delete;
+    Move &operator=(const Move &) = delete;
+
+    // From now on an abandon of the cache ends the stay.
+    Status enter_list(quire_cache *of) {
+        std::lock_guard<std::mutex> lock(of->devices_mutex);
+        QUIRE_TRY(of->lock.check());
+        cache = of;
+        stay.next = cache->moves;
+        cache->moves = &stay;
+        return Status{};
+    }
+    void leave_list() {
+        if (cache == nullptr) return;
+        std::lock_guard<std::mutex> lock(cache->devices_mutex);
+        DeviceStay **link = &cache->moves;
+        while (*link != &stay) link = &(*link)->next;
+        *link = stay.next;
+        cache = nullptr;
+    }
+
     quire_migrate_desc desc;
     ShardRange ranges[kMaxShards];
     std::vector<quire_device *> devices;
     std::unique_ptr<Migration> migration;
     bool begun = false;
     DeviceStay stay;  // on `devices`, which after the move are the ones that the cache left
+    quire_cache *cache = nullptr;  // whose list `stay` is on
     Kept kept;
 
     MigrateTarget target() const { return MigrateTarget{desc, ranges}; }
@@ -23,6 +47,7 @@ struct Move {
 Status read_move(quire_cache *cache, const quire_migrate_desc *desc, const quire_migrate_info *info,
                  Move *move) {
     QUIRE_TRY(need(cache, "cache is NULL"));
+    QUIRE_TRY(not_inherited(cache->process));
     QUIRE_TRY(read(desc, &move->desc));
     QUIRE_TRY(check_output(info));
     const quire_migrate_desc &full = move->desc;
@@ -37,6 +62,7 @@ Status read_move(quire_cache *cache, const quire_migrate_desc *desc, const quire
     QUIRE_TRY(read_shards(full.shards, full.shard_count, full.shard_stride, move->ranges,
                           &move->devices));
     QUIRE_TRY(move->stay.begin(move->devices));
+    QUIRE_TRY(move->enter_list(cache));
     move->migration = std::make_unique<Migration>(&cache->instance->host);
     return Status{};
 }
@@ -71,6 +97,7 @@ quire_status carry_out(const char *function, quire_cache *cache, Move *move, qui
     Status copied;
     quire_status status = guard(function, error, [&](quire_error *sink) -> Status {
         copied = fail(QUIRE_E_INTERNAL, nullptr);  // stays if anything unwinds
+        QUIRE_TRY(cache->lock.check());
         return copied = cache->core.copy(move->migration.get(), sink);
     });
     quire_status ended =
@@ -90,6 +117,7 @@ quire_status carry_out(const char *function, quire_cache *cache, Move *move, qui
 // A device may still read what the cache left or write to its target, so neither is freed.
 Status give_up(std::unique_ptr<Move> move) {
     keep_for_ever(&move->kept);
+    move->leave_list();
     move->stay.end();
     move.release();
     return fail(QUIRE_E_STALE, "the cache was abandoned");

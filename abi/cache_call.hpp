@@ -23,7 +23,9 @@ quire_status lasting_call(const char *function, quire_cache *cache, quire_error 
             ~Leave() { lock->leave(); }
         } leave{&cache->lock};
         try {
-            return body(cache->core, sink);
+            Status status = body(cache->core, sink);
+            // Abandoned meanwhile: what failed of it is not worth another word.
+            return status.code < 0 && cache->lock.is_abandoned() ? cache->lock.check() : status;
         } catch (const BrokenInvariant &what) {
             cache->core.stop(what);
             return broken(what, sink);

@@ -191,42 +191,13 @@ struct quire_memory {
     }
 };
 
-struct quire_cache {
-    explicit quire_cache(const quire::HostAllocator &host) : core(host) {}
-
-    quire::abi::CallLock lock;
-    quire::Cache core;
-    quire_instance *instance = nullptr;
-    std::vector<quire_device *> devices;  // of the shards; a migration changes them
-    bool on_devices = false;              // constant; false: it keeps books only
-    uint64_t process = 0;                 // that of its instance
-    std::mutex devices_mutex;  // guards `devices` against an abandon; no backend is called under it
-    // Bytes that devices hold for the cache. Written under the lock; an abandon reads them without
-    // it.
-    std::atomic<uint64_t> device_bytes{0};
-    std::atomic<uint64_t> host_bytes{0};
-    quire::abi::Kept kept;
-
-    // REQUIRES: the lock is held, or no other thread knows the cache yet.
-    void note_memory(const quire::DeviceMemory &beside = {}) {
-        quire::DeviceMemory memory = core.memory();
-        device_bytes = memory.device_bytes + beside.device_bytes;
-        host_bytes = memory.host_bytes + beside.host_bytes;
-    }
-
-    // The shard on the device; the number of shards if no shard is there.
-    uint32_t shard_on(const quire_device *device) const {
-        uint32_t shard = 0;
-        while (shard < devices.size() && devices[shard] != device) ++shard;
-        return shard;
-    }
-};
-
 namespace quire::abi {
 
 // A cache's presence on its devices; a device checks it before it is abandoned.
 class DeviceStay {
  public:
+    DeviceStay *next = nullptr;  // that of another migration of the same cache
+
     DeviceStay() = default;
     ~DeviceStay() { end(); }
     DeviceStay(const DeviceStay &) = delete;
@@ -255,6 +226,39 @@ class DeviceStay {
 };
 
 }  // namespace quire::abi
+
+struct quire_cache {
+    explicit quire_cache(const quire::HostAllocator &host) : core(host) {}
+
+    quire::abi::CallLock lock;
+    quire::Cache core;
+    quire_instance *instance = nullptr;
+    std::vector<quire_device *> devices;  // of the shards; a migration changes them
+    bool on_devices = false;              // constant; false: it keeps books only
+    uint64_t process = 0;                 // that of its instance
+    // Guards `devices` and `moves` against an abandon; no backend is called under it.
+    std::mutex devices_mutex;
+    quire::abi::DeviceStay *moves = nullptr;  // of running migrations, on their target devices
+    // Bytes that devices hold for the cache. Written under the lock; an abandon reads them without
+    // it.
+    std::atomic<uint64_t> device_bytes{0};
+    std::atomic<uint64_t> host_bytes{0};
+    quire::abi::Kept kept;
+
+    // REQUIRES: the lock is held, or no other thread knows the cache yet.
+    void note_memory(const quire::DeviceMemory &beside = {}) {
+        quire::DeviceMemory memory = core.memory();
+        device_bytes = memory.device_bytes + beside.device_bytes;
+        host_bytes = memory.host_bytes + beside.host_bytes;
+    }
+
+    // The shard on the device; the number of shards if no shard is there.
+    uint32_t shard_on(const quire_device *device) const {
+        uint32_t shard = 0;
+        while (shard < devices.size() && devices[shard] != device) ++shard;
+        return shard;
+    }
+};
 
 struct quire_batch {
     explicit quire_batch(const quire::HostAllocator *host) : core(host) {}

@@ -8,8 +8,10 @@
 
 namespace quire {
 
+// What was abandoned is left as it is: it may run for ever.
 CountedQueue::~CountedQueue() {
     settle();
+    if (device_ != nullptr && device_->is_abandoned()) return;
     if (fence_ != nullptr) tell<&quire_backend_api::fence_destroy>(*device_->api, fence_);
     if (queue_ != nullptr) tell<&quire_backend_api::queue_release>(*device_->api, queue_);
 }
@@ -27,6 +29,7 @@ Status CountedQueue::create(const Device *device, quire_error *error) {
 }
 
 Status CountedQueue::copy(const quire_be_copy *copies, uint32_t count, quire_error *error) {
+    if (device_->is_abandoned()) return fail(QUIRE_E_STALE, "a shard's device was abandoned");
     QUIRE_TRY(ask<&quire_backend_api::copy>(*device_->api, error, queue_, copies, count));
     unmarked_ = true;
     return Status{};
@@ -54,7 +57,7 @@ Status CountedQueue::wait(uint64_t value, quire_error *error) {
 
 // Its own fence where that still works; else whatever runs on the device has to end.
 void CountedQueue::settle() {
-    if (!unmarked_ && marked_ == reached_) return;
+    if ((!unmarked_ && marked_ == reached_) || device_->is_abandoned()) return;
     quire_error ignored{};
     ignored.struct_size = sizeof ignored;
     uint64_t value = marked_;

@@ -58,6 +58,11 @@ class BlockMover {
     Status move(uint64_t src, uint64_t dst, uint64_t size_bytes, quire_error *error);
     // Returns when all of it is there.
     Status finish(quire_error *error);
+    bool is_abandoned() const {
+        return from_ != nullptr && (from_->is_abandoned() || to_->is_abandoned());
+    }
+
+    BlockMover *next = nullptr;  // on the list of those that are kept
 
  private:
     static constexpr uint32_t kSlots = 3;

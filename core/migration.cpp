@@ -3,6 +3,7 @@
 #include "migration.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "block_mover.hpp"
 
@@ -231,8 +232,23 @@ Status Migration::copy_between(const Shards &source, uint32_t from, uint32_t to,
         total_bytes += count_numbered(relocation.ids[share.group]) * block_bytes(source, share);
     }
     if (total_bytes == 0) return Status{};
-    BlockMover mover(host_);
-    QUIRE_TRY(mover.create(source[from].device(), shards[to].device(), total_bytes, error));
+    void *memory = host_->allocate(host_->user, sizeof(BlockMover), alignof(BlockMover));
+    if (memory == nullptr) return no_host_memory();
+    auto *mover = new (memory) BlockMover(host_);
+    Status moved = mover->create(source[from].device(), shards[to].device(), total_bytes, error);
+    if (moved.ok()) moved = move_between(source, from, to, mover, error);
+    if (mover->is_abandoned()) {  // and what is on its queues may run for ever
+        mover->next = kept_;
+        kept_ = mover;
+        return moved;
+    }
+    mover->~BlockMover();
+    host_->release(host_->user, mover, sizeof(BlockMover), alignof(BlockMover));
+    return moved;
+}
+
+Status Migration::move_between(const Shards &source, uint32_t from, uint32_t to, BlockMover *mover,
+                               quire_error *error) {
     for (const Share &share : shares_) {
         if (share.source != from || share.target != to) continue;
         QUIRE_TRY(find_pieces(source, share));
@@ -242,11 +258,11 @@ Status Migration::copy_between(const Shards &source, uint32_t from, uint32_t to,
             uint64_t src = source[from].block_address(share.group, b);
             uint64_t dst = shards[to].block_address(share.group, ids[b]);
             for (const PartPiece &piece : pieces_) {
-                QUIRE_TRY(mover.move(src + piece.from, dst + piece.to, piece.size_bytes, error));
+                QUIRE_TRY(mover->move(src + piece.from, dst + piece.to, piece.size_bytes, error));
             }
         }
     }
-    return mover.finish(error);
+    return mover->finish(error);
 }
 
 // Both tiers are the processor's own memory.

@@ -29,6 +29,8 @@ struct Share {
     uint32_t head_count;
 };
 
+class BlockMover;
+
 class Migration {
  public:
     explicit Migration(const HostAllocator *host)
@@ -58,11 +60,14 @@ class Migration {
     uint64_t block_bytes(const Shards &source, const Share &share) const;
     bool may_keep(const Shards &source, uint32_t from, uint32_t to, uint32_t group) const;
     Status copy_between(const Shards &source, uint32_t from, uint32_t to, quire_error *error);
+    Status move_between(const Shards &source, uint32_t from, uint32_t to, BlockMover *mover,
+                        quire_error *error);
     Status copy_host_tier(const Shards &source, const Share &share);
 
     const HostAllocator *host_;
     Array<Share> shares_;
-    Array<PartPiece> pieces_;  // of one share
+    Array<PartPiece> pieces_;     // of one share
+    BlockMover *kept_ = nullptr;  // on devices that were abandoned: they are never destroyed
 };
 
 }  // namespace quire

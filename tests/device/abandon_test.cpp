@@ -409,6 +409,110 @@ TEST_F(Abandon, of_a_cache_that_moves_leaves_both_places) {
     EXPECT_EQ(api_.instance_destroy(instance_, &error_), QUIRE_OK);
 }
 
+// While a thread moves the cache to another device.
+class AbandonMove : public Abandon {
+ protected:
+    AbandonMove() {
+        run();
+        must(api_.queue_sync(queue_, &error_));
+        target_ = open();
+    }
+    void move() {
+        auto shard = described<quire_shard_desc>();
+        shard.device = target_;
+        auto desc = described<quire_migrate_desc>();
+        desc.shards = &shard;
+        desc.shard_count = 1;
+        desc.shard_stride = sizeof shard;
+        auto info = described<quire_migrate_info>();
+        moved_ = api_.cache_migrate_wait(cache_, &desc, &info, UINT64_MAX, nullptr);
+    }
+    // Until the cache lets nobody in any more.
+    void call() {
+        auto desc = described<quire_seq_desc>();
+        auto stats = described<quire_cache_stats>();
+        for (quire_status status = QUIRE_OK; status != QUIRE_E_STALE;) {
+            quire_seq seq = 0;
+            status = api_.seq_create(cache_, &desc, &seq, nullptr);
+            if (status == QUIRE_OK) status = api_.seq_end(cache_, seq, 0, nullptr);
+            if (status == QUIRE_OK) status = api_.cache_get_stats(cache_, &stats, nullptr);
+            if (status != QUIRE_OK && status != QUIRE_E_BUSY && status != QUIRE_E_STALE) ++wrong_;
+        }
+    }
+    // A call of the driver hangs: all is given up, and the process goes on, before it comes out.
+    void expect_no_waiting(uint64_t least_bytes) {
+        std::thread moves([&] { move(); }), calls([&] { call(); });
+        await_inside(1);
+        uint64_t pool_bytes = cache_bytes();
+        uint32_t given_back = given_back_();
+        auto of_cache = described<quire_abandon_info>();
+        auto of_source = described<quire_abandon_info>();
+        auto of_target = described<quire_abandon_info>();
+        EXPECT_EQ(abandon_device(target_), QUIRE_E_BUSY);
+        EXPECT_EQ(abandon_cache(&of_cache), QUIRE_OK) << error_.message;
+        calls.join();
+        EXPECT_EQ(abandon_device(target_, &of_target), QUIRE_OK) << error_.message;
+        EXPECT_EQ(abandon_device(&of_source), QUIRE_OK) << error_.message;
+        EXPECT_GT(of_cache.device_bytes, least_bytes * pool_bytes);
+        EXPECT_GE(of_source.device_bytes + of_target.device_bytes,
+                  of_cache.device_bytes + kMemoryBytes);
+        EXPECT_GE(of_source.host_bytes + of_target.host_bytes, of_cache.host_bytes);
+        EXPECT_EQ(moved_, 1) << "it hangs";
+        expect_life_goes_on(given_back);
+        release_();
+        moves.join();
+        EXPECT_LT(moved_, 0);
+        EXPECT_EQ(wrong_, 0u);
+        EXPECT_EQ(given_back_(), given_back) << "of what was abandoned";
+    }
+
+    quire_device *target_ = nullptr;
+    std::atomic<quire_status> moved_{1};
+    std::atomic<uint32_t> wrong_{0};
+};
+
+TEST_F(AbandonMove, waits_for_no_copy_that_hangs) {
+    plant_(kCopiesHang);
+    expect_no_waiting(2);
+}
+
+TEST_F(AbandonMove, waits_for_no_copy_whose_fence_never_comes) {
+    plant_(kFencesNeverSignal | kWaitsHang);
+    expect_no_waiting(2);
+}
+
+TEST_F(AbandonMove, waits_for_no_step_that_the_move_waits_for) {
+    plant_(kFencesNeverSignal | kWaitsHang);
+    run();
+    expect_no_waiting(1);  // nothing was made at the target yet
+}
+
+TEST_F(AbandonMove, comes_at_any_time) {
+    for (uint32_t i = 0; i < 30; ++i) {
+        if (i != 0) {
+            device_ = open();
+            target_ = open();
+            must(api_.queue_create(device_, nullptr, &queue_, &error_));
+            create_cache();
+            run();
+        }
+        moved_ = 1;
+        std::thread moves([&] { move(); }), calls([&] { call(); });
+        auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(4 * i * i);
+        while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        EXPECT_EQ(abandon_cache(), QUIRE_OK) << error_.message;
+        if (i % 2 == 0) moves.join();
+        EXPECT_EQ(abandon_device(), QUIRE_OK) << error_.message;
+        EXPECT_EQ(abandon_device(target_), QUIRE_OK) << error_.message;
+        if (i % 2 != 0) moves.join();
+        calls.join();
+        EXPECT_TRUE(moved_ == QUIRE_OK || moved_ == QUIRE_E_STALE) << moved_;
+    }
+    EXPECT_EQ(wrong_, 0u);
+    EXPECT_EQ(api_.instance_destroy(instance_, &error_), QUIRE_OK) << error_.message;
+    expect_stale_cache();
+}
+
 TEST_F(Abandon, meets_eight_threads_that_call_all_the_time) {
     std::atomic<uint32_t> wrong{0}, ready{0};
     auto call = [&](uint32_t number) {
