@@ -242,6 +242,7 @@ class Cache {
     bool used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const;
     Status drop_published(uint32_t sequence);
     void drop_unreachable(uint32_t sequence, uint32_t first);
+    void unpublish_tail(uint32_t sequence);
     void charge_change(Change *change, uint32_t charged_before);
     void settle_returned(const Change &change);
     Status share_tables(uint32_t parent, uint32_t child, uint32_t computed);

@@ -164,6 +164,24 @@ void Cache::lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wro
     if (s.state.computed == 0) s.state.flags &= ~(Sequence::kSwapped | Sequence::kUnpublished);
 }
 
+// A published tail is copied before it is written on. Where the sequence holds all that there is,
+// no block for that would ever come: it gives up being found, and is written in place.
+void Cache::unpublish_tail(uint32_t sequence) {
+    const Sequence &s = sequences_[sequence];
+    if ((s.state.computed & (geometry_.block_tokens - 1)) == 0) return;
+    if ((s.state.flags & Sequence::kSwapped) != 0) return;
+    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+        const BlockTable &t = ledger_.table(sequence, g);
+        const BlockPool &pool = ledger_.pool(g);
+        bool is_alone =
+            pool.held_count() == geometry_.groups[g].held_entries(t.length, t.null_front);
+        if (geometry_.groups[g].cross || !is_alone || pool.available(kNoBarrier) != 0) continue;
+        const Block &b = pool[t.ids.data[s.state.computed >> geometry_.block_shift]];
+        if (b.node == kNone || b.refs != 1) continue;
+        if (geometry_.any_full || !ledger_.tree().has_children(b.node)) ledger_.forget(b.node);
+    }
+}
+
 // True if another sequence holds a block that the node of this one's block `index` names.
 bool Cache::used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const {
     bool swapped = (sequences_[sequence].state.flags & Sequence::kSwapped) != 0;
@@ -370,6 +388,7 @@ Status Cache::truncate(uint64_t handle, uint32_t token_count) {
     s.state.lookahead = 0;
     if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
     lower_computed(index, token_count, kNone);
+    unpublish_tail(index);
     return Status{};
 }
 

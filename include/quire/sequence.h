@@ -112,6 +112,9 @@ QUIRE_EXPORT quire_status quire_seq_fork(quire_cache *cache, quire_seq seq, uint
                                          quire_seq *out, quire_error *error);
 /* Shortens a sequence to its first `token_count` known tokens and gives back the blocks after them.
  * With window groups *computed* may fall further, to the longest length whose windows are whole.
+ * A last block that is then not full, and that others could find, is copied when the sequence goes
+ * on. If the sequence alone holds all blocks of a pool, the block is withdrawn from the prefix tree
+ * instead.
  * Time     O(blocks given back). */
 QUIRE_EXPORT quire_status quire_seq_truncate(quire_cache *cache, quire_seq seq,
                                              uint32_t token_count, quire_error *error);

@@ -96,6 +96,20 @@ TEST_F(Waiting, sequence_in_the_place_of_an_ended_one_is_hashed_by_its_own_keys)
     EXPECT_EQ(m.probe(prompt, {.keys = {salt}}), 20u);
 }
 
+TEST(WaitingAlone, sequence_truncated_into_its_published_tail_goes_on_in_it) {
+    Manager m({.blocks = 2});
+    quire_seq a = m.sequence();
+    m.compute(a, tokens_from(1, 8));
+    Blocks table = m.table(a);
+    ASSERT_EQ(m.api().seq_truncate(m.cache(), a, 6, m.error()), QUIRE_OK);
+    m.check();
+    m.compute(a, {50});
+    EXPECT_EQ(m.table(a), table);
+    m.compute(a, {51});
+    EXPECT_EQ(m.probe({1, 2, 3, 4, 5, 6, 50, 51, 1}), 8u);
+    EXPECT_EQ(m.probe(tokens_from(1, 9)), 4u);
+}
+
 TEST_F(Waiting, tokens_named_in_between_count) {
     Tokens unsure = prompt;
     unsure[9] = QUIRE_TOKEN_UNKNOWN;
