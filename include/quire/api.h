@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api: every function as one list, and the table that quire_get_api hands out.
+ * api: every function as one list, and the table that quire_get_api returns.
  *
  * A program that opens libquire with dlopen resolves one symbol, quire_get_api; dyn.h does it. The
- * list is append-only within a major version: a table of a later minor begins with that of an
- * earlier one. The comments stand at the declarations in the other headers.
+ * list is append-only within a major version: the table of a later minor version begins with that
+ * of an earlier one. The other headers document the functions, at their declarations.
  */
 #ifndef QUIRE_API_H
 #define QUIRE_API_H
@@ -180,17 +180,17 @@ typedef struct quire_api {
 #undef QUIRE_API_SLOT
 } quire_api;
 
-/* Hands out the table of a major version, at least of the given minor. Constant memory of the
- * library.
- * Errors   QUIRE_E_INCOMPATIBLE  the library is of another major, or older; the message says
- *                                both.
+/* Returns the table of a major version, of at least the given minor version. The table is constant
+ * memory of the library.
+ * Errors   QUIRE_E_INCOMPATIBLE  the library has another major version, or is older; the message
+ *                                names both versions.
  * Time     O(1). */
 QUIRE_EXPORT quire_status quire_get_api(uint32_t major, uint32_t min_minor, const quire_api **out,
                                         quire_error *error);
 typedef quire_status (*quire_get_api_fn)(uint32_t major, uint32_t min_minor, const quire_api **out,
                                          quire_error *error);
 
-/* The name of a status, such as "QUIRE_E_STALE"; "unknown status" for one that is not known.
+/* Returns the name of a status, such as "QUIRE_E_STALE", or "unknown status" for an unknown one.
  * Time     O(1). */
 QUIRE_EXPORT const char *quire_status_name(quire_status status);
 

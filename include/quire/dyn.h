@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dyn: opens libquire at run time; header only, C99, needs nothing but dlopen.
+ * dyn: opens libquire at run time; header only, C99, needs only dlopen.
  *
  *   const quire_api *q;
  *   char why[512];
  *   if (quire_dyn_load(NULL, &q, why, sizeof why) < 0) { puts(why); exit(1); }
  *   q->instance_create(&desc, &instance, &error);
  *
- * The library is never closed: threads and tables may outlive any point at which one could.
+ * The library is never closed: its threads and tables may still be in use at any later point.
  */
 #ifndef QUIRE_DYN_H
 #define QUIRE_DYN_H
@@ -22,9 +22,9 @@
 
 #include "api.h"
 
-/* Opens `path`; NULL: the file named by the environment's QUIRE_LIBRARY (ignored in a privileged
- * process), else libquire.so.0 where the dynamic linker looks. On failure writes into why[why_size]
- * what was tried and why it failed. */
+/* Opens `path`; NULL: the file that the environment variable QUIRE_LIBRARY names (ignored in a
+ * privileged process), else libquire.so.0 where the dynamic linker searches. On failure writes to
+ * why[why_size] what was tried and why it failed. */
 static inline quire_status quire_dyn_load(const char *path, const quire_api **out, char *why,
                                           size_t why_size) {
     void *library;

@@ -2,43 +2,43 @@
  *
  * vulkan: an engine's own VkDevice, VkQueue and VkSemaphore.
  *
- * A quire_vulkan_device in the chain of a quire_device_desc, whose backend is "vulkan", opens the
- * engine's VkDevice in place of one of the library's. Caches and memory are then the engine's to
- * read: their addresses are buffer device addresses of that VkDevice. And kernels take addresses of
- * the engine's own buffers (VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT) wherever they take one;
- * only quire_memory_copy needs memory of the library's. A pool or a memory larger than one
+ * A quire_vulkan_device in the chain of a quire_device_desc whose backend is "vulkan" opens the
+ * engine's VkDevice instead of one of the library's. The engine can then read caches and memory
+ * directly: their addresses are buffer device addresses of that VkDevice. Kernels accept addresses
+ * of the engine's own buffers (VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT) wherever they take an
+ * address; only quire_memory_copy needs memory of the library. A pool or a memory larger than one
  * allocation of the physical device (maxMemoryAllocationSize and maxBufferSize, less 4,096 bytes)
- * is QUIRE_E_UNSUPPORTED, for what is divided has no such address.
+ * is QUIRE_E_UNSUPPORTED, because memory divided into several allocations has no such address.
  *
- * Handles are Vulkan's, cast: this header needs no vulkan.h. Nothing of the engine's is destroyed.
- * No VkInstance is made, and what the library would find itself does not count. What is given lives
- * until quire_device_close has returned, which waits until the VkQueues given here and to
- * quire_queue_create have run what was submitted to them before, the engine's work too; the
- * VkDevice goes on.
+ * Handles are Vulkan's, cast, so this header needs no vulkan.h. The library destroys no object of
+ * the engine and creates no VkInstance, and the devices that it would find itself do not matter.
+ * The engine keeps what it passes alive until quire_device_close has returned. That call waits
+ * until the VkQueues given here and to quire_queue_create have run what was submitted to them
+ * before, including the engine's work; the VkDevice stays usable.
  *
- * Vulkan 1.3: VkApplicationInfo.apiVersion of the instance, and the physical device. No device
- * extension is needed.
+ * Vulkan 1.3 is needed, both as VkApplicationInfo.apiVersion of the instance and from the physical
+ * device. No device extension is needed.
  *
  * Queues    With QUIRE_NATIVE_VULKAN_QUEUE (aux0: its family, aux1: its index in the family)
  *           quire_queue_create binds a VkQueue of queue_family. Each call on that quire_queue is
  *           submitted before it returns, and begins and ends with a full barrier: so it runs
- *           between the engine's own submissions of before and after, sees what those before wrote,
- *           and is seen by those after. A fence that the queue signals is behind the engine's work
- *           as well. A wait for a fence holds up the engine's later submissions too; for one that
- *           nobody has signalled, on the host or by a submission, it is QUIRE_E_BUSY, because what
- *           the engine submits meanwhile could not be kept behind it. Other queues of the library
- *           share `queue` with the engine: what they submit runs behind what the engine submitted
- *           there before, and where that waits for a semaphore they wait too.
+ *           between the engine's earlier and later submissions, sees what the earlier ones wrote,
+ *           and the later ones see what it wrote. A fence that the queue signals also waits for the
+ *           engine's earlier work. A wait for a fence also holds up the engine's later submissions.
+ *           It is QUIRE_E_BUSY if the fence has not been signalled, on the host or by a submission,
+ *           because the library could not hold back what the engine submits meanwhile. Other queues
+ *           of the library share `queue` with the engine: their submissions run after what the
+ *           engine submitted there before, and where that waits for a semaphore they wait too.
  * Waits     So quire_cache_create, quire_memory_create and a migration, which wait for work of
- *           their own on `queue`, wait for the engine's submissions in front of it as well.
- * Memory    What is made is zeroed on `queue`, and the call that makes it waits for that. Buffers
- *           of pools and memories are for queue_family alone, and transfer_family where there is a
- *           transfer_queue: on other families the engine must not use them.
+ *           their own on `queue`, also wait for what the engine submitted before it.
+ * Memory    New memory is zeroed on `queue`, and the call that creates it waits for that. Buffers
+ *           of pools and memories are only for queue_family, and for transfer_family if a
+ *           transfer_queue is given: the engine must not use them on other families.
  * Threads   A VkQueue is used by one thread at a time: the library calls lock(lock_user, VkQueue)
- *           before it submits, and unlock() behind. Both NULL: the engine itself sees to it that
- *           no call of the library on this device runs while another thread submits. Neither may
- *           call back into the library, and no call of the library may be made between the
- *           engine's own lock and unlock.
+ *           before it submits, and unlock() afterwards. Both NULL: the engine itself ensures that
+ *           no call of the library on this device runs while another thread submits. Neither
+ *           function may call back into the library, and the engine must not call the library
+ *           between its own lock and unlock.
  */
 #ifndef QUIRE_VULKAN_H
 #define QUIRE_VULKAN_H
@@ -49,8 +49,8 @@
 extern "C" {
 #endif
 
-/* Features that the VkDevice was made with; all but the last are needed. Vulkan does not tell which
- * were, so the engine does. */
+/* Features that the VkDevice was created with; all except the last are needed. Vulkan cannot be
+ * asked which they were, so the engine states them. */
 enum {
     QUIRE_VULKAN_SHADER_INT64 = 1 << 0, /* VkPhysicalDeviceFeatures */
     QUIRE_VULKAN_SHADER_INT16 = 1 << 1,
@@ -64,18 +64,19 @@ enum {
     QUIRE_VULKAN_MAINTENANCE4 = 1 << 9,          /* 1.3 */
     QUIRE_VULKAN_NEEDED_FEATURES = (1 << 10) - 1,
     /* Not needed: the VkDevice has the extension VK_EXT_external_memory_host enabled, so that
-     * memory of quire_memory_desc.host_pointer is used where it lies. Without it copies go by the
-     * library's own memory, kernels are refused (QUIRE_E_UNSUPPORTED), and so is
-     * quire_queue_signal_native while bytes for the host are on their way (QUIRE_E_BUSY). */
+     * memory of quire_memory_desc.host_pointer is used in place. Without it copies go through the
+     * library's own memory, kernels on such memory are refused (QUIRE_E_UNSUPPORTED), and so is
+     * quire_queue_signal_native while bytes for the host are in flight (QUIRE_E_BUSY). */
     QUIRE_VULKAN_EXTERNAL_MEMORY_HOST = 1 << 10
 };
 
-/* Any function of Vulkan's, to be cast. */
+/* Any function of Vulkan, to be cast. */
 typedef void (*quire_vulkan_function)(void);
 
-/* Errors   QUIRE_E_ARG          a handle is NULL or not what its neighbours say, or one of lock and
- *                               unlock is missing.
- *          QUIRE_E_UNSUPPORTED  the VkDevice lacks what is needed; the message names it. */
+/* Errors   QUIRE_E_ARG          a handle is NULL or contradicts the fields that describe it, only
+ *                               one of lock and unlock is given, or `features` has an unknown bit.
+ *          QUIRE_E_UNSUPPORTED  the VkDevice lacks something that is needed; the message names
+ *                               it. */
 typedef struct quire_vulkan_device {
     uint32_t struct_type; /* QUIRE_STRUCT_VULKAN_DEVICE */
     uint32_t struct_size;
@@ -87,9 +88,10 @@ typedef struct quire_vulkan_device {
     void *queue;                                  /* VkQueue of a family that computes */
     uint32_t queue_family;
     uint32_t queue_index; /* in the family */
-    /* VkQueue for large copies between host and device: those of quire_queues that are bound to no
-     * VkQueue, where one call copies 1 MiB or more and nothing else. All other copies, and swaps of
-     * steps on a bound queue, go the way of their queue. NULL: so do these. */
+    /* VkQueue for large copies between host and device: of calls on quire_queues that are not bound
+     * to a VkQueue, if one call copies 1 MiB or more between host and device and nothing else. All
+     * other copies, including swaps of steps on a bound queue, run on their own queue. NULL: all
+     * copies do. */
     void *transfer_queue;
     uint32_t transfer_family;
     uint32_t transfer_index;
