@@ -22,7 +22,7 @@ pub struct Tasks<'a> {
     lifetime: PhantomData<&'a ()>,
 }
 
-// SAFETY: "in any order, on any threads, at the same time or one after another" (device.h).
+// SAFETY: "in any order, on any threads, concurrently or not" (device.h).
 unsafe impl Send for Tasks<'_> {}
 unsafe impl Sync for Tasks<'_> {}
 

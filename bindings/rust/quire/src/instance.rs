@@ -72,7 +72,7 @@ pub(crate) struct InstanceInner {
     log: ManuallyDrop<Option<Box<Box<Log>>>>, // the library has its address
 }
 
-// SAFETY: "Objects. Each may be shared between threads, and destroyed from any" (base.h).
+// SAFETY: "Objects. Each may be shared between threads and destroyed from any of them." (base.h).
 unsafe impl Send for InstanceInner {}
 unsafe impl Sync for InstanceInner {}
 // A panic in the engine's callback is caught before it gets here.
