@@ -33,7 +33,7 @@ extern "C" {
 
 /* Copies the log of a committed step. Available from commit until finish, as often as wanted. Read
  * the log of every step: a follower that misses one refuses all later ones. A step that fails
- * later, or that commit undid with QUIRE_E_DEVICE_LOST or QUIRE_E_BACKEND, appears in the next log
+ * later, or that commit undid with QUIRE_E_DEVICE_LOST, appears in the next log
  * as shorter sequences.
  *
  * size_bytes  receives the size of the log. buffer may be NULL if capacity is 0.
