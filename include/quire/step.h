@@ -232,11 +232,13 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
  * in a found block, or in a copy of one, which was computed on top of such a token, however
  * indirectly and by whichever sequence. Tokens that were computed anew since then do not depend on
  * it. Known tokens stay, but drafts that were not accepted are forgotten.
- * A block that the step was to zero or to overwrite by a copy, and that a later step has given to
- * another sequence or copied, depends on the step too while some of its slots have not been written
- * by work that did not fail: the tokens in it and the lookahead reserved in it are taken back, and
- * the block is zeroed before it is handed out again. Lookahead counts as not written; tokens that
- * are truncated later count as written.
+ * Once sequences of a second namespace have run in the cache, and always with
+ * QUIRE_CACHE_ZERO_ON_FREE, a block may still show what it held before. Then a block that the step
+ * was to zero or to overwrite by a copy, and that a later step has given to another sequence or
+ * copied, depends on the step too while some of its slots have not been written by work that did
+ * not fail: the tokens in it and the lookahead reserved in it are taken back, and the block is
+ * zeroed before it is handed out again. Lookahead counts as not written; tokens that are truncated
+ * later count as written.
  *
  * signal   Where the engine's own work of the step is not on the step's queue: a semaphore, as for
  *          quire_queue_after_native, that is signalled when that work ends. The step's queue waits

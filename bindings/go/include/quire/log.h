@@ -12,7 +12,7 @@
  *
  * A follower has the leader's tables, lengths and handles of sequences, and writes them to batches
  * as a commit does. It has no prefixes and makes no decisions: a call that would make one is
- * QUIRE_E_UNSUPPORTED.
+ * QUIRE_E_UNSUPPORTED. QUIRE_SEQ_UNPUBLISHED of a sequence may reach it one log late.
  *
  * All ranks describe the same groups, layer_groups, block_tokens, max_sequences and
  * max_sequence_tokens, and have the same numbers of blocks and host blocks: set `blocks` to the
