@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// View says which tables a batch keeps: QUIRE_VIEW_* of quire/step.h.
+// View says which tables a batch keeps: QUIRE_VIEW_* of quire/batch.h.
 type View uint32
 
 const (
@@ -52,7 +52,7 @@ type Rope struct {
 	BetaFast, BetaSlow, Magnitude float32
 }
 
-// BatchOptions are quire_batch_desc of quire/step.h. Attention holds one entry for all groups, one
+// BatchOptions are quire_batch_desc of quire/batch.h. Attention holds one entry for all groups, one
 // per group, or none.
 type BatchOptions struct {
 	MaxRows, MaxBlocksPerRow, MaxQueryTokens int

@@ -19,7 +19,7 @@ type Key struct {
 	Begin, End int
 }
 
-// KeyType is QUIRE_KEY_* of quire/cache.h.
+// KeyType is QUIRE_KEY_* of quire/sequence.h.
 type KeyType uint32
 
 const (
@@ -62,7 +62,7 @@ func (n *Namespace) Close() error {
 	return err
 }
 
-// SequenceOptions are quire_seq_desc of quire/cache.h.
+// SequenceOptions are quire_seq_desc of quire/sequence.h.
 type SequenceOptions struct {
 	Namespace   *Namespace
 	Keys        []Key
@@ -70,7 +70,7 @@ type SequenceOptions struct {
 	CrossTokens int
 }
 
-// SequenceFlags are QUIRE_SEQ_* of quire/cache.h.
+// SequenceFlags are QUIRE_SEQ_* of quire/sequence.h.
 type SequenceFlags uint32
 
 const (
@@ -81,7 +81,7 @@ const (
 	Unpublished SequenceFlags = 1 << 4
 )
 
-// SequenceInfo is quire_seq_info of quire/cache.h.
+// SequenceInfo is quire_seq_info of quire/sequence.h.
 type SequenceInfo struct {
 	Flags                             SequenceFlags
 	KnownTokens, ComputedTokens       int

@@ -52,7 +52,7 @@ const (
 	Run  uint32 = 1
 )
 
-// Span names unknown tokens: quire_token_span of quire/cache.h.
+// Span names unknown tokens: quire_token_span of quire/sequence.h.
 type Span struct {
 	Sequence    uint64
 	Position    uint32
