@@ -24,8 +24,8 @@ func (s shape) headDim() int { return s.dim / s.heads }
 func (s shape) kvDim() int   { return s.kvHeads * s.headDim() }
 
 // checkpoint holds weights by name, all layers of a name in one slice. The file has llama2.c's
-// legacy format: seven int32 (dim, hidden, layers, heads, kv heads, vocab, seq len; a negative vocab
-// means that the classifier is not the embedding), then f32 tensors in the order of `order`.
+// legacy format: seven int32 (dim, hidden, layers, heads, kv heads, vocab, seq len; a negative
+// vocab means that the classifier is not the embedding), then f32 tensors in the order of `order`.
 type checkpoint struct {
 	shape
 	weights map[string][]float32

@@ -239,7 +239,10 @@ TEST_F(ShardFailure, at_commit_the_code_says_whether_the_step_is_gone) {
     for (int i = 0; i < 2; ++i) {
         c_.must(c_.api.queue_create(c_.devices[i], nullptr, &others[i], &c_.error));
     }
+    quire_fence *gate = nullptr;
+    c_.must(c_.api.fence_create(c_.devices[0], 0, &gate, &c_.error));
     uint32_t gone = 0, open = 0;
+    uint64_t passed = 0;
     const std::vector<quire_status> answers = {QUIRE_E_DEVICE_LOST,
                                                QUIRE_E_BACKEND,
                                                QUIRE_E_DEVICE_MEMORY,
@@ -251,13 +254,16 @@ TEST_F(ShardFailure, at_commit_the_code_says_whether_the_step_is_gone) {
         answer_(answer);
         for (uint32_t call = 1;; ++call) {
             quire_seq seq = sequence();
+            c_.must(c_.api.queue_after(c_.queues[0], gate, ++passed, &c_.error));
             quire_step before = begin(seq, {1, 2, 3, 4, 5}, c_.queues.data());
             c_.must(c_.api.step_commit(c_.cache, before, nullptr, &c_.error));
             c_.must(finish(before));
             quire_step step = begin(seq, {6, 7}, others);  // it has to wait for the other queues
             plant_call_(call);
             quire_status status = commit(step);
-            if (plant_call_(0) != 0) {  // the commit made fewer calls
+            bool was_reached = plant_call_(0) == 0;
+            c_.must(c_.api.fence_signal(gate, passed, &c_.error));
+            if (!was_reached) {  // the commit made fewer calls
                 c_.must(status);
                 c_.must(finish(step));
                 c_.must(c_.api.seq_end(c_.cache, seq, 0, &c_.error));
@@ -277,6 +283,7 @@ TEST_F(ShardFailure, at_commit_the_code_says_whether_the_step_is_gone) {
     }
     EXPECT_GT(gone, 0u);
     EXPECT_GT(open, 0u);
+    c_.must(c_.api.fence_destroy(gate, &c_.error));
     for (quire_queue *queue : others) c_.must(c_.api.queue_destroy(queue, &c_.error));
 }
 
