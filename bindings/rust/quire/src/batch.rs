@@ -269,7 +269,7 @@ impl BatchInner {
 }
 
 /// A batch's tables in host memory, in row order; empty if the batch does not keep the view. Names
-/// and padding are those of `quire_batch_views` in batch.h. The cache cannot move while this exists.
+/// and padding are those of `quire_batch_views` in batch.h. The cache cannot move meanwhile.
 #[derive(Debug)]
 pub struct HostTables<'a> {
     _hold: TableHold<'a>,
