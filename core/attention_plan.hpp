@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_plan: a group's attention options as a backend is asked for them.
+// attention_plan: a group's attention options in the form in which a backend is asked for them.
 //
-// Threads: none. The description points into the plan and the options: both outlive it.
+// Threads: none. The description points into the plan and the options; both must outlive it.
 #pragma once
 
 #include "geometry.hpp"
@@ -16,7 +16,7 @@ struct AttentionPlan {
     AttentionPlan(const AttentionPlan &) = delete;
     AttentionPlan &operator=(const AttentionPlan &) = delete;
 
-    // Fills in all but the capacities. kv_heads: of the pool that is attended.
+    // Fills in everything except the capacities. kv_heads: those of the pool that is attended.
     Status describe(const quire_attention_desc &options, const GroupGeometry &group,
                     uint32_t kv_heads, uint32_t block_tokens);
 

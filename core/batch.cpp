@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kAttentionViews =
     QUIRE_VIEW_BLOCK_TABLE | QUIRE_VIEW_SLOTS | QUIRE_VIEW_LENGTHS | QUIRE_VIEW_CU_Q;
 
-// Reserves `count` elements behind what is laid out; every view begins on a cache line.
+// Reserves `count` elements after what is laid out so far; every view begins on a cache line.
 bool place(uint64_t *end, uint64_t *offset, uint64_t count, uint64_t size_bytes) {
     uint64_t bytes = 0;
     if (!checked_mul(count, size_bytes, &bytes) || bytes >> 48 != 0) return false;
@@ -67,7 +67,7 @@ Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry) {
     uint32_t views = desc.views | (desc.attention_count != 0 ? kAttentionViews : 0);
     if (max_mask_words_ != 0) views |= QUIRE_VIEW_MASK | QUIRE_VIEW_POSITIONS;
     if ((flags_ & QUIRE_BATCH_SHARED_PREFIX) != 0) views |= QUIRE_VIEW_SHARED_PREFIX;
-    // What rows share is found by comparing their tables.
+    // Rows' common blocks are found by comparing their tables.
     if ((views & QUIRE_VIEW_SHARED_PREFIX) != 0) {
         views |= QUIRE_VIEW_BLOCK_TABLE | QUIRE_VIEW_LENGTHS;
     }
@@ -189,8 +189,8 @@ Status Batch::check_attention(const quire_attention_desc &options, uint32_t inde
     return Status{};
 }
 
-// A description for all groups is about the sequence's own tokens: a cross group leaves out what
-// does not concern it. One of its own must not ask for that.
+// A description for all groups is about the sequence's own tokens, so a cross group leaves out what
+// does not apply to it. A description for the cross group alone must not ask for such things.
 Status Batch::check_of_cross(const quire_attention_desc &options, uint32_t index,
                              const GroupGeometry &group) const {
     if (!group.cross) return Status{};
@@ -317,7 +317,8 @@ Status Batch::check_writable(const Timeline &timeline, uint64_t queue) const {
         return fail(QUIRE_E_BUSY, "{} earlier steps of this batch still run: use another or wait",
                     image_count_);
     }
-    // Every image is uploaded to the same place: only a queue's own order keeps the steps apart.
+    // Every image is uploaded to the same place, so only the order of one queue keeps the steps
+    // apart.
     if (!timeline.has_run(last_step_) && timeline.queue_of(last_step_) != queue) {
         return fail(QUIRE_E_BUSY,
                     "the batch's last step still runs on other queues: use another batch or wait");

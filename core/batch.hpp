@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// batch: memory with fixed addresses in which a step's tables lie: block tables, CSR, slots,
-// lengths.
+// batch: memory with fixed addresses that holds a step's tables: block tables, CSR, slots, lengths.
 //
-// A step is written into a host image. Without a device the image is what the engine reads; with
-// one it is uploaded on the step's queue, and there are several images, so that a step can be
-// written while the upload of an earlier one still waits on its queue. With several shards each has
-// images of its own, in memory that its device reaches: the first one's are written, and what is
-// uploaded is copied into the others'.
+// A step is written into a host image. Without a device the engine reads the image itself. With one
+// the image is uploaded on the step's queue, and there are several images, so that a step can be
+// written while an earlier step's upload still waits on its queue. With several shards each shard
+// has images of its own, in memory that its device reaches: the library writes those of the first
+// shard, and copies what is uploaded into the others'.
 //
-// Each image remembers what its rows hold. A decoding sequence in the same row costs what is new of
-// its table, not its whole length.
+// Each image remembers what its rows hold. A decoding sequence that stays in the same row costs
+// only the new part of its table, not its whole length.
 //
-// Threads: written under the cache's lock; read by launches on a committed batch without one.
+// Threads: written under the cache's lock; launches on a committed batch read it without the lock.
 #pragma once
 
 #include <atomic>
@@ -22,17 +21,17 @@
 
 namespace quire {
 
-// What a step writes of one item.
+// What a step writes for one item.
 struct BatchRow {
     uint64_t handle;
     uint32_t first_position;  // of the tokens to compute
     uint32_t compute_count;
-    uint32_t cross_length;   // rows of the other input
-    uint32_t cross_written;  // of them in this step: all or none
+    uint32_t cross_length;   // rows of the sequence in cross groups
+    uint32_t cross_written;  // of them, written in this step: all or none
     MaskView mask;           // of the last mask.rows tokens
 };
 
-// What a step asks of a batch, for all its rows or the longest.
+// What a step needs of a batch, over all its rows or for the longest one.
 struct BatchNeed {
     uint32_t rows = 0;
     uint32_t longest_table = 0;
@@ -50,12 +49,12 @@ class Batch {
     explicit Batch(const HostAllocator *host) : host_(host), shards_(host), rows_(host) {}
     ~Batch();
 
-    // desc.attention: for all groups, one a group, or [shard][group].
+    // desc.attention: one entry for all groups, one per group, or [shard][group].
     Status create(const quire_batch_desc &desc, const Geometry &geometry, const Shards *shards,
                   quire_error *error);
 
-    // The cache left the devices that this is on: their memory is given back, and nothing can be
-    // done with it any more. Launches look at it without the cache's lock.
+    // The cache left the devices that hold this batch: gives back their memory and makes the batch
+    // unusable. Launches check for this without the cache's lock.
     void retire();
     bool stale() const { return stale_; }
     Status check_fresh() const {
@@ -67,12 +66,12 @@ class Batch {
     void add_memory(DeviceMemory *sum) const;
 
     Status fits(const BatchNeed &need) const;
-    // May an image be written, for a step on the queue? BUSY while earlier steps need theirs.
+    // OK if an image may be written for a step on the queue; BUSY while earlier steps need theirs.
     Status check_writable(const Timeline &timeline, uint64_t queue) const;
 
-    // Turns to the next image. REQUIRES: check_writable().
+    // Moves on to the next image. REQUIRES: check_writable().
     void turn() { current_ = (current_ + 1) % image_count_; }
-    // Between begin_write and end_write rows are added in item order.
+    // Rows are added in item order, between begin_write and end_write.
     void begin_write();
     void add_row(const BatchRow &row, const BlockTable *tables);
     void end_write(uint64_t step);
@@ -82,7 +81,8 @@ class Batch {
     // REQUIRES: shard is one of the cache's, or 0.
     Status views(uint32_t group, uint32_t shard, quire_batch_views *out) const;
     uint64_t last_step() const { return last_step_; }
-    // The step is over: nothing may be launched on it. A later one in the batch stays as it is.
+    // The step is over: nothing may be launched on it any more. A later step in the batch stays
+    // open.
     void end(uint64_t step) {
         if (step == last_step_) is_open_ = false;
     }
@@ -103,20 +103,21 @@ class Batch {
     // Byte offsets into an image; 0 = the view is not kept (the image begins with a spare line).
     struct GroupOffsets {
         uint64_t table, csr_indptr, csr_indices, csr_last, slots, context_slots, shared;
-        uint64_t lengths;  // of its own in a cross group, else those of all
+        uint64_t lengths;  // a cross group's own, else those that all groups share
     };
     struct Image {
-        uint8_t *bytes = nullptr;  // of the first shard
-        uint32_t rows = 0;         // written in it
+        uint8_t *bytes = nullptr;  // the first shard's
+        uint32_t rows = 0;         // written in the image
         uint32_t query_tokens = 0;
         uint32_t cross_tokens = 0;
-        uint64_t step = 0;  // whose upload reads it
+        uint64_t step = 0;  // the step whose upload reads it
     };
     struct ImageMemory {
         uint8_t *bytes;
-        uint64_t address;  // of `bytes`, as the backend calls it
+        uint64_t address;  // of `bytes`, as the backend addresses it
     };
-    // What a batch has on one device. Without any there is one, whose memory is an image's.
+    // A batch's part on one device. Without a device there is one Shard, whose memory is an
+    // image's.
     struct Shard {
         const Binding *binding;
         uint64_t base;  // address of the memory that views point into
@@ -164,7 +165,7 @@ class Batch {
     RowState &row_state(uint32_t group, uint32_t row) {
         return rows_[(uint64_t{current_} * group_count_ + group) * max_rows_ + row];
     }
-    // Of the rows that were written, the longest in the group.
+    // The longest of the rows that were written, in the group.
     uint32_t max_length(uint32_t group) const {
         return cross_[group] ? max_cross_length_ : max_length_;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writing a step's rows into the current image, and the padding behind them.
+// Writes a step's rows into the current image, and the padding after them.
 
 #include <algorithm>
 
@@ -43,7 +43,7 @@ void Batch::write_csr(uint32_t group, uint32_t row, uint32_t length, const Block
     const GroupOffsets &o = groups_[group];
     uint32_t blocks = (length + block_tokens_ - 1) >> block_shift_;
     uint64_t begin = csr_blocks_[group];
-    if (blocks != 0) {  // a table without any has no memory
+    if (blocks != 0) {  // an empty table has no memory
         std::memcpy(at<uint32_t>(o.csr_indices) + begin, table.ids.data, uint64_t{blocks} * 4);
     }
     csr_blocks_[group] = begin + blocks;
@@ -72,7 +72,7 @@ void Batch::write_context(uint32_t group, uint32_t length, const BlockTable &tab
     }
 }
 
-// How many of the row's first blocks are those of the row before.
+// Counts how many of the row's first blocks are the same as the previous row's.
 void Batch::write_shared(uint32_t group, uint32_t row, uint32_t length) {
     int32_t *shared = at<int32_t>(groups_[group].shared);
     shared[row] = 0;
@@ -89,7 +89,7 @@ void Batch::write_shared(uint32_t group, uint32_t row, uint32_t length) {
 
 void Batch::write_positions(const BatchRow &row) {
     int32_t *positions = at<int32_t>(positions_) + query_tokens_;
-    uint32_t masked = row.compute_count - row.mask.rows;  // the first token that the mask is about
+    uint32_t masked = row.compute_count - row.mask.rows;  // the first token that the mask describes
     for (uint32_t i = 0; i < row.compute_count; ++i) {
         uint32_t position = i < masked ? row.first_position + i : row.mask.words[i - masked];
         positions[i] = static_cast<int32_t>(position);
@@ -141,7 +141,7 @@ void Batch::add_row(const BatchRow &item, const BlockTable *tables) {
     row_count_ = row + 1;
 }
 
-// Padding behind what this step wrote and in front of what is padded already.
+// Pads from the end of what this step wrote up to what is already padded.
 void Batch::pad() {
     Image &image = images_[current_];
     for (uint32_t row = row_count_; row < image.rows; ++row) {
@@ -153,7 +153,7 @@ void Batch::pad() {
         }
         if (mask_first_ != 0) at<int32_t>(mask_first_)[row] = 0;
     }
-    // What is repeated changes with every step.
+    // These entries repeat the last value, which changes with every step.
     for (uint32_t row = row_count_; row < max_rows_; ++row) {
         if (cu_q_ != 0) at<int32_t>(cu_q_)[row + 1] = static_cast<int32_t>(query_tokens_);
         for (uint32_t g = 0; g < group_count_; ++g) {

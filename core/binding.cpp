@@ -70,7 +70,7 @@ Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometr
     return Status{};
 }
 
-// Numbers of a group's pool that lie beside it.
+// Count of the numbers that lie beside a group's pool.
 uint64_t count_numbers(const quire_be_pool &pool) {
     return uint64_t{pool.layer_count} * 2 * pool.kv_heads;
 }
@@ -130,7 +130,7 @@ Status Binding::create_host_tier(uint32_t g, uint64_t size_bytes, quire_error *e
     return Status{};
 }
 
-// The layers and heads that are here.
+// Uploads the scales of the layers and heads that are here.
 Status Binding::upload_scales(uint32_t g, const ShardGeometry &geometry, const StaticScales &scales,
                               quire_error *error) {
     quire_be_pool &pool = pools_[g];

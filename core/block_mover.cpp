@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// What was abandoned is left as it is: it may run for ever.
+// Leaves the queue and fence of an abandoned device as they are: its work may run for ever.
 CountedQueue::~CountedQueue() {
     settle();
     if (device_ != nullptr && device_->is_abandoned()) return;
@@ -55,7 +55,7 @@ Status CountedQueue::wait(uint64_t value, quire_error *error) {
     return waited;
 }
 
-// Its own fence where that still works; else whatever runs on the device has to end.
+// Waits for its own fence if that still works, else until everything on the device has ended.
 void CountedQueue::settle() {
     if ((!unmarked_ && marked_ == reached_) || device_->is_abandoned()) return;
     quire_error ignored{};
@@ -108,7 +108,7 @@ Status BlockMover::create(const Device *from, const Device *to, uint64_t total_b
     return Status{};
 }
 
-// Does the piece lie right behind the slot's last one, on both sides?
+// True if the piece continues the slot's last one on both sides.
 bool BlockMover::extends(const Slot &s, uint64_t src, uint64_t dst) const {
     if (s.down.empty()) return false;
     const quire_be_copy &last = *(s.down.end() - 1);
@@ -146,7 +146,7 @@ Status BlockMover::move(uint64_t src, uint64_t dst, uint64_t size_bytes, quire_e
     return Status{};
 }
 
-// The slot's pieces are on their way down; the slot before it goes up, and the next one is free.
+// Sends the slot's pieces down, sends the slot before it up, and frees the next slot for filling.
 Status BlockMover::send(quire_error *error) {
     QUIRE_TRY(down_.copy(slot().down.data(), static_cast<uint32_t>(slot().down.size()), error));
     QUIRE_TRY(down_.mark(&slot().down_value, error));

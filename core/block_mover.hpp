@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// block_mover: moves bytes from one device's memory to another's, through memory of the host.
+// block_mover: moves bytes from one device's memory to another's, through host memory.
 //
-// Why two buffers a slot: memory of the host is a backend's own, and another backend's copies do
-// not reach it. So a piece comes down into the source's buffer, is copied once by the processor,
-// and goes up from the target's. Slots are a ring: while one comes down, the one before it is
-// copied, and the one before that goes up.
-// Within one device object bytes go straight from place to place.
+// Why two buffers per slot: host memory belongs to one backend, and another backend's copies cannot
+// reach it. So a piece is copied down into the source's buffer, then once by the processor, then up
+// from the target's buffer. Slots are a ring: while one comes down, the one before it is copied,
+// and the one before that goes up. Within one device object the bytes are copied directly.
 //
-// Its queues are its own, so it waits for none of the caller's work and none waits for it.
+// Its queues are its own: it waits for none of the caller's work, and none of that waits for it.
 //
 // Invariant: no buffer is given back while a device may still use it.
 //
-// Threads: none; one at a time.
+// Threads: none; one thread at a time.
 #pragma once
 
 #include "device.hpp"
@@ -27,10 +26,10 @@ class CountedQueue {
     // error: the backend's words, here and below.
     Status create(const Device *device, quire_error *error);
     Status copy(const quire_be_copy *copies, uint32_t count, quire_error *error);
-    // Gives the value that is reached when everything so far has run.
+    // Gives the value that the fence reaches when everything enqueued so far has run.
     Status mark(uint64_t *value, quire_error *error);
     Status wait(uint64_t value, quire_error *error);
-    // Returns when nothing runs on it, whatever failed before.
+    // Returns when nothing runs on the queue any more, even if an earlier call failed.
     void settle();
 
  private:
@@ -39,7 +38,7 @@ class CountedQueue {
     quire_be_fence *fence_ = nullptr;
     uint64_t marked_ = 0;
     uint64_t reached_ = 0;
-    bool unmarked_ = false;  // copies are behind the last mark
+    bool unmarked_ = false;  // copies were enqueued after the last mark
 };
 
 class BlockMover {
@@ -51,18 +50,18 @@ class BlockMover {
     BlockMover(const BlockMover &) = delete;
     BlockMover &operator=(const BlockMover &) = delete;
 
-    // total_bytes: that will be moved, so that little takes little memory.
+    // total_bytes: how much will be moved; a small move then takes little memory.
     Status create(const Device *from, const Device *to, uint64_t total_bytes, quire_error *error);
-    // The bytes at `src` of the source, to `dst` at the target. Neither overlaps what is moved
-    // beside it.
+    // Moves the bytes at `src` on the source to `dst` on the target. Neither range may overlap one
+    // that is being moved at the same time.
     Status move(uint64_t src, uint64_t dst, uint64_t size_bytes, quire_error *error);
-    // Returns when all of it is there.
+    // Returns when all bytes have arrived.
     Status finish(quire_error *error);
     bool is_abandoned() const {
         return from_ != nullptr && (from_->is_abandoned() || to_->is_abandoned());
     }
 
-    BlockMover *next = nullptr;  // on the list of those that are kept
+    BlockMover *next = nullptr;  // in the list of kept movers
 
  private:
     static constexpr uint32_t kSlots = 3;
@@ -77,8 +76,8 @@ class BlockMover {
     struct Slot {
         Memory from, to;
         uint64_t used_bytes = 0;
-        Array<quire_be_copy> down, up;  // within one device: down alone
-        uint64_t down_value = 0;        // 0: nothing of it comes down
+        Array<quire_be_copy> down, up;  // within one device: only down
+        uint64_t down_value = 0;        // 0: none of its pieces is coming down
         uint64_t up_value = 0;
     };
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// block_part: where the planes of a block lie, of the layers and heads that somebody holds, and
+// block_part: where the planes of a block lie for the layers and heads that one holder has, and
 // which bytes two such parts have in common.
 //
-// Why planes: shards cut a group by layers and heads, so what two cuts of it share is a rectangle
-// of (layer, head), and of each plane of a layer one contiguous piece. The canonical form of a
-// block is a part like any other, one that holds what its header says.
+// Why planes: shards cut a group by layers and heads, so two cuts have a rectangle of (layer, head)
+// in common, which is one contiguous piece in each plane of a layer. The canonical form of a block
+// is a part like any other: it holds what its header says.
 //
 // Threads: any; everything here is constant or local.
 #pragma once
@@ -15,36 +15,36 @@
 
 namespace quire {
 
-// One plane of each layer: a piece of head_bytes for each head, one behind another.
+// One plane of each layer: a piece of head_bytes per head, one after another.
 struct PlanePlace {
-    uint64_t offset = 0;  // of the first layer's, from where the block begins
+    uint64_t offset = 0;  // of the first layer's plane, from the start of the block
     uint64_t layer_stride = 0;
-    uint64_t head_bytes = 0;  // 0: there is no such plane
+    uint64_t head_bytes = 0;  // 0: the part has no such plane
 };
 
 enum PlaneKind : uint32_t { kPlaneK, kPlaneV, kPlaneKScale, kPlaneVScale, kPlanes };
 
 struct BlockPart {
-    uint32_t first_layer = 0;  // of the group's
+    uint32_t first_layer = 0;  // counted in the group's layers
     uint32_t layer_count = 0;
     uint32_t first_head = 0;
     uint32_t head_count = 0;
     PlanePlace planes[kPlanes];
 };
 
-// What a pool's blocks hold. In a latent group V lies within K, and so do its scales.
+// The part that a pool's blocks hold. In a latent group V lies within K, and so do its scales.
 BlockPart part_of(const quire_be_pool &pool, uint32_t first_layer, uint32_t first_head);
 
-// Does a block of both have the same bytes in the same places?
+// True if a block of either part has the same bytes in the same places.
 bool same_part(const BlockPart &a, const BlockPart &b);
 
 struct PartPiece {
-    uint64_t from;  // bytes from where the block begins, in each of the two
+    uint64_t from;  // bytes from the start of the block, in each part
     uint64_t to;
     uint64_t size_bytes;
 };
 
-// Calls visit(piece) for all that both have, in the order of `to`'s layers.
+// Calls visit(piece) for everything that both parts hold, in the order of `to`'s layers.
 template <typename Visit>
 void each_piece(const BlockPart &from, const BlockPart &to, Visit visit) {
     auto later = [](uint32_t a, uint32_t b) { return a > b ? a : b; };

@@ -75,7 +75,7 @@ void BlockPool::drop_ref(uint32_t block, uint64_t touch, uint64_t barrier) {
     }
 }
 
-// On the list of the open step, where no other block is.
+// Puts the block on the open step's draining list, which no other kind of block is on.
 void BlockPool::push_read(uint32_t block) {
     Block &b = blocks_[block];
     b.state = BlockState::draining;
@@ -104,7 +104,7 @@ void BlockPool::raise_touch(uint32_t block, uint64_t step) {
     }
 }
 
-// What was given back last is the warmest in the caches, so it is handed out first.
+// The block given back last is the warmest in the processor's caches, so it is handed out first.
 void BlockPool::push_unused(uint32_t block) {
     Block &b = blocks_[block];
     bool drained = timeline_->done(b.touch);
@@ -116,7 +116,7 @@ void BlockPool::push_unused(uint32_t block) {
 void BlockPool::distrust(uint32_t block) {
     Block &b = blocks_[block];
     b.tenant = kMixedTenant;
-    b.is_covered = b.node != kNone;  // for what is published was written since
+    b.is_covered = b.node != kNone;  // whatever is published was written since
     bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
     if (is_unused && left_.capacity() != 0) note_left(block);
 }
@@ -136,7 +136,7 @@ void BlockPool::undo_take_free(uint32_t block, bool is_read) {
     is_read ? push_read(block) : push_unused(block);
 }
 
-// Whoever else held the block may have let go of it meanwhile: then it is cached as of that time.
+// Another holder may have dropped the block meanwhile: it is then cached as of that time.
 void BlockPool::undo_add_ref(uint32_t block, uint32_t next_hint) {
     Block &b = blocks_[block];
     QUIRE_ASSERT(b.state == BlockState::held && b.refs > 0);
@@ -223,7 +223,7 @@ void BlockPool::adopt(const BlockPool &old, const uint32_t *ids) {
         if (old[i].state == BlockState::free) continue;
         Block &b = blocks_[ids[i]];
         b = old[i];
-        b.copied_to = b.copied_from = 0;  // of a run that is over
+        b.copied_to = b.copied_from = 0;  // these belong to a run that is over
         b.is_left = false;
     }
     for (uint32_t i = old.lists_[kCached].head; i != kNone; i = old.links_[i].next) {
@@ -276,8 +276,8 @@ void BlockPool::leave_list(uint32_t block) {
     if (name == kCached && !timeline_->done(b.touch)) --cached_pending_[Timeline::slot(b.touch)];
 }
 
-// O(1) when the hint still is the right neighbour, which it is when a step is undone in reverse;
-// else the place is searched from the old end.
+// O(1) if the hint is still the right neighbour, as it is when a step is undone in reverse order;
+// else the place is searched from the oldest end.
 void BlockPool::insert_by_stamp(uint32_t block, uint32_t next_hint) {
     uint64_t stamp = blocks_[block].stamp;
     auto fits_before = [&](uint32_t next) {
@@ -326,7 +326,7 @@ Status BlockPool::check_list(uint32_t name) const {
     return Status{};
 }
 
-// A block that nobody has is free when all work that may touch it is done, and drains until then.
+// An unowned block is free once all work that may touch it is done, and drains until then.
 Status BlockPool::check_unused(uint32_t block) const {
     const Block &b = blocks_[block];
     if (left_.capacity() != 0 && b.tenant != kFreshTenant && !b.is_left) {
@@ -344,7 +344,7 @@ Status BlockPool::check_unused(uint32_t block) const {
     return Status{};
 }
 
-// Each block is in one state, and those that a list keeps are as many as on it.
+// Each block is in one state, and each count matches the number of blocks in that state.
 Status BlockPool::check_counts(const uint32_t *counts) const {
     auto count = [&](BlockState state) { return counts[static_cast<uint32_t>(state)]; };
     auto same = [](uint32_t in_state, uint32_t counted, const char *text) -> Status {
