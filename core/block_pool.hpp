@@ -2,10 +2,10 @@
 //
 // block_pool: which blocks of one group are free, draining, held, cached or parked.
 //
-//   free      nobody's, and no running work touches it
-//   draining  nobody's, but a step that is not done may touch it
+//   free      unowned, and no running work touches it
+//   draining  unowned, but a step that is not done may touch it
 //   held      in `refs` tables
-//   cached    in no table; its content is in the prefix tree; on the list by age of last release
+//   cached    in no table; its content is in the prefix tree; listed by age of its last release
 //   parked    taken out of the tree by the open step, given back when that step is committed
 //
 // Why one pool and not one per sequence: a block's last owner is unknown until its last reference
@@ -16,8 +16,8 @@
 //       held, cached, parked, and block 0 null
 //   (2) refs > 0 <=> held;  cached => node != none
 //   (3) the cached list is ordered by stamp, oldest first
-//   (4) in a pool that scrubs, an unused block with content is in left_, and none is there twice
-//   (5) a free block is touched by no step that may run; a draining one is
+//   (4) in a pool that scrubs, every unused block with content is in left_, and none is there twice
+//   (5) no step that may run touches a free block; one that may run touches a draining block
 //
 // Threads: none; Cache holds its lock. All operations are O(1) except where said.
 #pragma once
@@ -29,29 +29,29 @@ namespace quire {
 
 constexpr uint32_t kNone = 0xFFFFFFFF;
 constexpr uint32_t kNullBlock = 0;
-// Beside the numbers of namespaces: never written, all zeros; and content of two namespaces, or not
-// known to have been cleared.
+// Tenants besides the numbers of namespaces. Fresh: never written, all zeros. Mixed: has content of
+// two namespaces, or is not known to have been cleared.
 constexpr uint64_t kFreshTenant = UINT64_MAX;
 constexpr uint64_t kMixedTenant = UINT64_MAX - 1;
 
 enum class BlockState : uint8_t { free, draining, held, cached, parked, null };
 
-// One cache line a block; the first half is what allocation and sharing touch.
+// One cache line per block; allocation and sharing touch only the first half.
 struct alignas(kCacheLine) Block {
     uint32_t refs;
     uint32_t node;          // in the prefix tree, kNone = unpublished
-    uint32_t owner;         // index of the sequence that may write in place; kNone = nobody
-    uint16_t frozen_slots;  // that others than the owner may read
+    uint32_t owner;         // index of the sequence that may write in place; kNone = unowned
+    uint16_t frozen_slots;  // slots that sequences other than the owner may read
     BlockState state;
     uint8_t given_up : 1;    // by an item that is being dropped
     uint8_t named : 1;       // in the tree, by an item that is being dropped
-    uint8_t is_left : 1;     // listed as given up with its content
-    uint8_t is_suspect : 1;  // its unwritten slots hold anybody's, for a step failed just now
-    uint8_t is_read : 1;  // draining: by a copy of the open step alone, `touch` does not say so yet
-    // Of tenant kMixedTenant: since its zeroing failed all slots were written, so that it shows
-    // nothing of others unless one of the steps `depends` fails too.
+    uint8_t is_left : 1;     // listed in left_
+    uint8_t is_suspect : 1;  // a step just failed: its unwritten slots may hold any tenant's data
+    uint8_t is_read : 1;  // draining: a copy of the open step reads it, as `touch` does not say yet
+    // For tenant kMixedTenant: all slots were written since its zeroing failed, so it shows nothing
+    // of other tenants unless one of the steps in `depends` fails too.
     uint8_t is_covered : 1;
-    uint64_t stamp;      // when a table let go of it last, orders the cached list
+    uint64_t stamp;      // when a table last dropped it; orders the cached list
     uint64_t depends;    // once published or covered: unfinished steps without which its content is
                          // wrong, bit u % 64 for step u of (ready - 64, ready]
     uint64_t ready;      // once published or covered: the last step that may have written it
@@ -62,15 +62,15 @@ struct alignas(kCacheLine) Block {
 };
 static_assert(sizeof(Block) == 64);
 
-// Neighbours on a list. Apart from the records: eviction walks far down the list to ask for what it
-// will need, and eight of these come with one cache line.
+// Neighbours on a list. Kept apart from the records: eviction walks far down the list to prefetch
+// what it will need, and eight links fit in one cache line.
 struct BlockLink {
     uint32_t prev;
     uint32_t next;
 };
 
-// A step as a bit of Block::depends. At most 64 steps are unfinished, so that no two of them share
-// one; and a bit means a step near the block's own `ready`, so that it never comes to mean another.
+// A step as a bit of Block::depends. At most 64 steps are unfinished, so no two of them share a
+// bit. A bit means a step near the block's own `ready`, so it can never come to mean a later step.
 inline uint64_t depends_bit(uint64_t step) { return uint64_t{1} << step % 64; }
 static_assert(kMaxUnfinished <= 64);
 inline bool depends_on(const Block &b, uint64_t step) {
@@ -97,18 +97,19 @@ class BlockPool {
 
     void prefetch(uint32_t block) const { __builtin_prefetch(&blocks_[block], 1); }
 
-    // Blocks that a step behind `barrier` can get, free or by eviction.
+    // Blocks that a step with this `barrier` can get, free ones or by eviction.
     uint32_t available(uint64_t barrier) const;
 
-    // Blocks that the open step's copies read, and that no table names any more, are there.
+    // True if the open step's copies read blocks that no table names any more.
     bool has_read() const {
         return draining_ != 0 && lists_[draining_list(timeline_->next())].count != 0;
     }
-    // One of those, else a free block, or kNone when only eviction helps. Becomes held by one.
+    // Takes one of those, else a free block; kNone when only eviction helps. The block becomes
+    // held, with one reference.
     uint32_t take_free(uint64_t barrier);
     // The cached block that was released longest ago, or kNone. It stays cached.
     uint32_t oldest_cached(uint64_t barrier) const;
-    // A cached block leaves its list and becomes held by one.
+    // Takes a cached block off its list; it becomes held, with one reference.
     void claim(uint32_t block) { leave_list(block), become_held(block); }
     // Adds a reference; claims a cached block.
     void add_ref(uint32_t block) {
@@ -120,48 +121,49 @@ class BlockPool {
         QUIRE_ASSERT(b.state == BlockState::held);
         ++b.refs;
     }
-    // Drops a reference. At the last one the block is cached if it is published, else it is free,
-    // or draining while `touch` is not done. barrier: the open step's, if a copy of it reads the
-    // block; where the step may have the block, it is then the first to be handed out, for it will
-    // wait for this step in any case.
+    // Drops a reference. At the last one the block becomes cached if it is published, else free, or
+    // draining while `touch` is not done. barrier: the open step's, if a copy of that step reads
+    // the block. If the step may use the block, the block is then the first to be handed out,
+    // because it has to wait for this step in any case.
     void drop_ref(uint32_t block, uint64_t touch, uint64_t barrier = 0);
-    // The step may touch the block, wherever that is by now.
+    // Notes that the step may touch the block, whatever state the block is in by now.
     void raise_touch(uint32_t block, uint64_t step);
 
-    // What the undoing of the open step needs: each is the exact reverse of the call it is named
-    // for.
+    // For undoing the open step: each is the exact reverse of the call it is named after.
     void undo_take_free(uint32_t block, bool is_read);
     void undo_add_ref(uint32_t block, uint32_t next_hint);
     void undo_claim(uint32_t block, uint32_t next_hint);
-    // An unused block, which a node names again, is cached as of when it was released.
+    // Caches an unused block that a node names again, as of the time it was released.
     void cache_unused(uint32_t block);
-    void undo_drop_ref(uint32_t block, uint64_t stamp);  // but for `touch`
-    // REQUIRES: it is held, and nobody let go of it since the drop that is undone.
+    void undo_drop_ref(uint32_t block, uint64_t stamp);  // except `touch`
+    // REQUIRES: it is held, and no reference was dropped since the drop that is undone.
     void undo_raise_touch(uint32_t block, uint64_t touch) { blocks_[block].touch = touch; }
     uint32_t next_in_list(uint32_t block) const { return links_[block].next; }
 
-    // A cached block leaves its list for the length of the open step.
+    // Takes a cached block off its list for as long as the step is open.
     void park(uint32_t block);
     void unpark_cached(uint32_t block, uint32_t next_hint);
-    // A parked or cached block whose content is forgotten.
+    // Frees a parked or cached block and forgets its content.
     void free_unpublished(uint32_t block);
 
     // Takes over another pool's held and cached blocks: old block i becomes ids[i], kNone = it is
-    // not here. Those that nobody gets are fresh. REQUIRES: just created, the same timeline; the
-    // other has no draining and no parked block, and each held and cached one has a number.
+    // not here. Blocks that take over none are fresh. REQUIRES: this pool was just created, on the
+    // same timeline; the other has no draining and no parked block, and each of its held and cached
+    // blocks has an id here.
     void adopt(const BlockPool &old, const uint32_t *ids);
 
-    // At most so many blocks wait to be scrubbed.
+    // Upper bound on the number of blocks that wait to be scrubbed.
     uint32_t left_count() const { return static_cast<uint32_t>(left_.size()); }
-    // Calls body(block) for each block that nobody has, that has content, and that work of `step`
-    // behind `barrier` may touch: from then on it has none, and the step touches it. O(left_count).
+    // Calls body(block) for each unowned block that has content and that work of `step`, whose
+    // barrier is `barrier`, may touch. Such a block then counts as empty and as touched by the
+    // step. O(left_count).
     template <typename Body>
     void scrub(uint64_t barrier, uint64_t step, Body body);
 
-    // Its content may be anybody's.
+    // Marks the content as possibly any tenant's.
     void distrust(uint32_t block);
 
-    // Steps became done: draining blocks that waited for them are free.
+    // Called when steps became done: draining blocks that waited for them become free.
     void retire(uint64_t old_oldest);
 
     Status check() const;
@@ -169,7 +171,7 @@ class BlockPool {
  private:
     friend class CacheDump;
 
-    // One list of draining blocks for each unfinished step, by its slot: the last that touches
+    // One list of draining blocks per unfinished step, by the slot of the last step that touches
     // them.
     enum ListName : uint32_t { kFree, kCached, kDraining, kLists = kDraining + kMaxUnfinished };
     struct List {
@@ -197,8 +199,8 @@ class BlockPool {
 
     Array<Block> blocks_;
     Array<BlockLink> links_;
-    // Blocks that were given up with their content, if they are to be scrubbed. Some were taken or
-    // cleared since: that is found when the list is walked.
+    // Blocks that were given up with their content, in a pool that scrubs. Some were taken or
+    // cleared since; the walk over the list finds that out.
     Array<uint32_t> left_;
     const Timeline *timeline_;
     List lists_[kLists];

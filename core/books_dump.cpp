@@ -54,7 +54,7 @@ void CacheDump::write_group(uint32_t group) {
     out_.close();
 }
 
-// Heads and counts; the order is in the blocks' own `prev` and `next`.
+// Writes head, tail and count; the order is in the blocks' own `prev` and `next`.
 void CacheDump::write_list(const BlockPool &pool, uint32_t list) {
     out_.index("head", pool.lists_[list].head);
     out_.index("tail", pool.lists_[list].tail);

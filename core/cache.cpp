@@ -101,7 +101,8 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     calibrates_ = (desc.flags & QUIRE_CACHE_CALIBRATE) != 0;
     if (calibrates_) QUIRE_TRY(check_calibrating(geometry_, has_memory_));
     QUIRE_TRY(scales_.create(desc, geometry_, places_.data()));
-    // The pool first: a size that the device cannot hold is refused before books of it are made.
+    // The pools come first: a size that the device cannot hold is refused before its books are
+    // made.
     QUIRE_TRY(shards_.plan(desc, shards, desc.shard_count, places_.data(), &geometry_));
     QUIRE_TRY(shards_.create(scales_, calibrates_, error));
     can_move_ = shards_.can_move();
@@ -154,7 +155,8 @@ void Cache::info(quire_cache_info *out) const {
         uint64_t in_window =
             uint64_t{group.sink_tokens} + group.window + 3 * uint64_t{geometry_.block_tokens};
         if (group.windowed && longest > in_window) {
-            longest = static_cast<uint32_t>(in_window);  // dead slots between, a part behind
+            longest = static_cast<uint32_t>(in_window);  // dead slots around the gap, a partial
+                                                         // tail
         }
         uint64_t fit = usable / ceil_div(longest, geometry_.block_tokens);
         if (fit < sequences) sequences = fit;
@@ -197,7 +199,7 @@ Status Cache::pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) co
     return Status{};
 }
 
-// A bookkeeping-only cache answers for all of it as shard 0.
+// A bookkeeping-only cache has one shard, 0, which stands for the whole cache.
 Status Cache::check_shard(uint32_t shard) const {
     uint32_t count = has_memory_ ? shards_.count() : 1;
     if (shard < count) return Status{};
@@ -238,8 +240,8 @@ Status Cache::reset() {
             if (pool[b].node != kNone) ledger_.forget(pool[b].node);
         }
     }
-    // What they computed so far comes from the old weights, so nothing they build on it may be
-    // found.
+    // The tokens computed so far come from the old weights, so blocks that build on them must not
+    // be found.
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         SequenceState &state = sequences_[i].state;
         if (!sequence_handles_.is_live(i) || state.computed == 0) continue;
@@ -277,7 +279,7 @@ Status Cache::destroy_namespace(uint64_t handle) {
                     namespaces_[index].sequences);
     }
     if (step_open()) return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
-    // No sequence lives in it, so that all of its content is that of idle scopes.
+    // No sequence lives in it, so all its content belongs to idle scopes.
     ledger_.forget_account(index);
     namespaces_.end(index);
     return Status{};
@@ -324,8 +326,8 @@ Status Cache::find_step(uint64_t handle, bool must_be_open, StepRecord **out) {
     return fail(QUIRE_E_STALE, "no such step: it was finished or aborted");
 }
 
-// An open step is gone, neither undone nor enqueued, and its record stays for a dump. Committed
-// ones can be finished.
+// The open step is neither undone nor enqueued; its handle is dropped, and its record stays for a
+// dump. Committed steps can still be finished.
 void Cache::stop(const BrokenInvariant &why) {
     if (is_stopped_) return;
     is_stopped_ = true;

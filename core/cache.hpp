@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cache: orders the parts; the only unit that knows all others.
+// cache: directs the parts; the only unit that knows all others.
 //
 //   cache.cpp            creation, namespaces, statistics, reset
 //   cache_sequence.cpp   create, end, fork, truncate, set_tokens
@@ -10,14 +10,14 @@
 //   cache_lookup.cpp     finding and publishing prefixes
 //   cache_nodes.cpp      which prefixes give way when the tree is full
 //   cache_admit.cpp      what an item needs
-//   cache_take.cpp       taking it
+//   cache_take.cpp       taking what it needs
 //   cache_preempt.cpp    giving up blocks: swap or recompute
 //   cache_step.cpp       begin, add, drop, abort, commit
 //   cache_finish.cpp     finish, fences, the rollback of failed steps
-//   cache_log.cpp        the log of a leader
-//   cache_follow.cpp     applying one
+//   cache_log.cpp        writing a leader's log
+//   cache_follow.cpp     applying a log
 //   cache_calibrate.cpp  the largest magnitudes of K and V
-//   cache_migrate.cpp    other memory under a live cache
+//   cache_migrate.cpp    moving a live cache to other memory
 //
 // Threads: none; whoever owns the Cache holds a lock around every call.
 // Units: counts are blocks, positions and lengths tokens.
@@ -57,19 +57,19 @@ struct ItemList {
 struct StepOptions {
     uint32_t flags = 0;
     uint32_t preempt = 0;
-    uint64_t queue_tag = 0;  // of a bookkeeping-only cache
+    uint64_t queue_tag = 0;  // for a bookkeeping-only cache
     uint32_t queue_count = 0;
-    Queue *queues[kMaxShards];  // one a shard
+    Queue *queues[kMaxShards];  // one per shard
 };
 
-// Where a cache is to move, as the caller described it.
+// The target of a migration, as the caller described it.
 struct MigrateTarget {
     const quire_migrate_desc &desc;
     const ShardRange *shards;  // [desc.shard_count]
 };
 
-// Random numbers of a cache: the prefix hash's key, its name as a leader, and where the process's
-// handles of sequences begin, if it is the first cache.
+// Random numbers for a cache: the prefix hash's key; its identity as a leader; and where the
+// sequence handles of the process begin, if this is the first cache.
 struct CacheSeeds {
     uint64_t hash;
     uint64_t identity;
@@ -90,11 +90,11 @@ class Cache {
     Status pool_info(uint32_t group, uint32_t shard, quire_pool_info *out) const;
     void stats(quire_cache_stats *out) const;
     Status reset();
-    // Are the books true? error: which are not, in words. See cache_check.hpp.
+    // Checks the books. error: what is wrong, in words. See cache_check.hpp.
     Status check(quire_error *error);
     Status check_idle(quire_error *error);
-    // All that decides what comes next, as text (cache_dump.hpp); of a stopped cache too. Writes
-    // nothing when it does not fit.
+    // Writes everything that decides what comes next as text (cache_dump.hpp), also for a stopped
+    // cache. Writes nothing if it does not fit.
     Status dump(bool with_tokens, char *buffer, uint64_t capacity, uint64_t *size_bytes) const;
 
     Status create_namespace(const quire_namespace_desc &desc, uint64_t *out);
@@ -121,7 +121,7 @@ class Cache {
                      uint32_t *count);
     Status abort(uint64_t step);
     Status commit(uint64_t step, Batch *batch, quire_error *error);
-    // native: a semaphore for which the step's queue waits first; nullptr or NONE: there is none.
+    // native: a semaphore that the step's queue waits for first; nullptr or NONE for no wait.
     Status finish(uint64_t step, const quire_native *native, uint32_t outcome, quire_error *error);
     Status blocks(uint64_t step, uint64_t seq, uint32_t group, uint32_t first, int32_t *ids,
                   uint32_t capacity, uint32_t *count);
@@ -132,13 +132,13 @@ class Cache {
                      Batch *batch, uint64_t *out, quire_error *error);
     bool follows() const { return follower_.active(); }
 
-    // An invariant was found broken in the midst of a call. The cache stays as it is, and only what
-    // shows it or gives up what it holds is called from now on: stats, dump, finish,
-    // check_idle, forget_batch.
+    // A call found a broken invariant. The cache stays as it is, and from now on only calls that
+    // show it or give up what it holds are made: stats, dump, finish, check_idle, forget_batch.
     void stop(const BrokenInvariant &why);
     const BrokenInvariant *why_stopped() const { return is_stopped_ ? &why_stopped_ : nullptr; }
 
-    // The fence that has to be reached before magnitudes are read; none: fence is NULL.
+    // The fence that must be reached before magnitudes are read; fence is NULL if no wait is
+    // needed.
     struct Awaited {
         const quire_backend_api *api = nullptr;
         quire_be_fence *fence = nullptr;
@@ -146,22 +146,22 @@ class Cache {
     };
     Status calibration_size(uint64_t *size_bytes) const;
     Status await_writes(Awaited *out, quire_error *error);
-    // REQUIRES: await_writes() found none, and capacity for calibration_size().
+    // REQUIRES: await_writes() gave no fence, and capacity for calibration_size().
     Status save_calibration(uint8_t *buffer, quire_error *error);
 
-    // Plans a move and allocates what it needs; m->info says what it comes to. Nothing of the cache
-    // changes but that it changes no more. *begun: not when blocks or room for moves are short.
-    // REQUIRES: a Migration that was just made.
+    // Plans a move and allocates what it needs; m->info holds the resulting counts. The cache
+    // changes only in that it refuses further changes. *begun: false if blocks or room for moves
+    // are short. REQUIRES: a Migration that was just made.
     Status begin_migration(const MigrateTarget &target, Migration *m, bool *begun,
                            quire_error *error);
-    // Copies, without the cache's lock. REQUIRES: begun.
+    // Copies without the cache's lock. REQUIRES: begun.
     Status copy(Migration *m, quire_error *error) { return m->copy(shards_, error); }
-    // The cache is on the target, or where it was when `copied` is no success. What it left goes
-    // with *m.
+    // Puts the cache on the target, or leaves it where it was if `copied` is no success. The memory
+    // that it left goes with *m.
     void end_migration(const MigrateTarget &target, const Status &copied, Migration *m);
-    // Whether a migration could begin, but for steps that still run.
+    // OK if a migration could begin, apart from steps that still run.
     Status check_closed() const;
-    // A call that changes anything.
+    // For calls that change anything.
     Status check_at_rest() const {
         if (!migrating_) [[likely]]
             return Status{};
@@ -170,7 +170,7 @@ class Cache {
 
     Status create_batch(const quire_batch_desc &desc, Batch *batch, quire_error *error);
     void forget_batch(Batch *batch);
-    // Reads fences: steps whose work has run are done.
+    // Reads fences; steps whose work has run become done.
     Status poll(quire_error *error);
     bool batch_busy(const Batch &batch) const { return !timeline_.has_run(batch.last_step()); }
     const LayerPlace *place(uint32_t layer) const {
@@ -178,44 +178,46 @@ class Cache {
     }
     const Shards &shards() const { return shards_; }
     uint32_t batch_count() const { return batch_count_; }
-    // What devices hold of it, batches included.
+    // The device memory and host memory that devices hold for the cache, batches included.
     DeviceMemory memory() const;
 
  private:
     friend class CacheCheck;
     friend class CacheDump;
-    friend struct Inside;  // tests, which break what is checked
+    friend struct Inside;  // lets tests break what is checked
 
-    // What an item needs before anything is changed.
+    // What an item needs, worked out before anything is changed.
     struct Plan {
         uint32_t sequence;
         uint32_t known;     // after the item's tokens
         uint32_t position;  // of the first token to compute
         uint32_t compute;
         uint32_t lookahead;
-        uint32_t hit_blocks;  // the prefix that is found
+        uint32_t hit_blocks;  // of the prefix that was found
         uint32_t query_tokens;
-        bool admission;  // nothing of it is on the device yet
-        bool takes;      // any block, or hits
+        bool admission;  // nothing of the sequence is on the device yet
+        bool takes;      // takes any block or hit
         bool swapped;
-        bool reuses;                       // it is short, and gives back what its window has passed
+        bool reuses;                       // it is short, and gives back blocks its window has
+                                           // passed
         uint32_t lookup_end;               // tokens from here on are computed, not found
-        uint32_t drafts;                   // that are a tree
-        uint32_t length[kMaxGroups];       // of the table, in the end
+        uint32_t drafts;                   // drafts that are a tree
+        uint32_t length[kMaxGroups];       // of the table in the end
         uint32_t fresh[kMaxGroups];        // blocks to take
         uint32_t shared[kMaxGroups];       // hits that the table will name
-        uint32_t from_cached[kMaxGroups];  // hits that nobody holds now
-        bool copy_tail[kMaxGroups];        // the block written first is shared
-        uint32_t null_front[kMaxGroups];   // of the table, once it has given back what is reused
+        uint32_t from_cached[kMaxGroups];  // hits that are unreferenced now
+        bool copy_tail[kMaxGroups];        // the block it writes first is shared
+        uint32_t null_front[kMaxGroups];   // of the table after it gave back what is reused
         uint32_t passed[kMaxGroups];       // entries that it then gives back
-        uint32_t freed[kMaxGroups];        // blocks among them that the step can have
+        uint32_t freed[kMaxGroups];        // blocks among them that the step can use
     };
     struct Short {
         uint32_t blocks = 0;
         uint32_t reason = 0;
     };
-    // An item that had to wait, whose tokens lie in its sequence's buffer and whose hashes are in
-    // hashes_: a scheduler tries it again at every step, and then only compares the tokens.
+    // An item that had to wait. Its tokens lie in its sequence's buffer and its hashes are in
+    // hashes_: a scheduler sends it again in every step, and the library then only compares the
+    // tokens.
     struct Waiting {
         uint64_t handle = 0;         // 0: none
         uint32_t known = 0;          // without the item's tokens
@@ -443,27 +445,27 @@ class Cache {
     Array<uint64_t> hashes_;   // of the blocks of the sequence looked up last
     Array<uint32_t> matches_;  // nodes of its prefix
     Array<uint32_t> words_;    // scratch for keys
-    Array<Span> spans_;        // scratch for those of a sequence
+    Array<Span> spans_;        // scratch for a sequence's spans
     Array<Victim> victims_;    // scratch for preempting
-    // Sequences that published something while the step is open, each once.
+    // Sequences that published something while the step is open, each listed once.
     Array<uint32_t> named_;
     Array<uint8_t> is_named_;  // by index
     Witness witness_;          // while audits_
     StepRecord records_[kMaxUnfinished];
     uint32_t open_slot_ = kNone;
-    Room reserved_;        // what the record may hold once the item that is being added is taken
-    uint32_t hashed_ = 0;  // valid entries of hashes_ for the item that is being added
+    Room reserved_;        // what the record may hold after the item being added is taken
+    uint32_t hashed_ = 0;  // valid entries of hashes_ for the item being added
     Waiting waiting_;
-    uint64_t call_ = 0;  // number of begin and add calls and failures, marks their sequences
+    uint64_t call_ = 0;  // counts begin and add calls and failures, to mark their sequences
     bool has_memory_ = false;
-    bool can_move_ = true;  // tokens, on every device
+    bool can_move_ = true;  // every device can move tokens
     bool prefix_off_ = false;
     bool calibrates_ = false;
     bool audits_ = false;
     bool migrating_ = false;
     bool is_stopped_ = false;
     BrokenInvariant why_stopped_{};
-    Batch *batches_ = nullptr;  // alive, linked
+    Batch *batches_ = nullptr;  // alive ones, linked
     uint32_t batch_count_ = 0;
     uint32_t watermark_ = 0;
     uint32_t victim_order_ = 0;

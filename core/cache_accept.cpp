@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Accepting drafts: a front part of a chain, or a way through a tree.
+// Accepting drafts: the first ones of a chain, or a path through a tree.
 //
-// The tokens of an accepted way lie scattered among the drafts. They count as known and computed at
-// once; the next step of the sequence moves them before anything reads them, so that no other call
-// needs a queue. Until then nobody else may read them (Sequence::publishable, fork), and giving
-// them up costs computing them again.
+// The tokens of an accepted path lie scattered among the drafts. They count as known and computed
+// at once, but the sequence's next step moves them before anything reads them, so no other call
+// needs a queue. Until then no other sequence may read them (Sequence::publishable, fork), and
+// giving them up means computing them again.
 
 #include "cache.hpp"
 
@@ -47,7 +47,7 @@ Status Cache::accept(uint64_t handle, uint32_t count) {
     return Status{};
 }
 
-// Is the path a way that the drafts have?
+// Checks that the path exists in the drafts' tree or chain.
 Status Cache::check_path(const Sequence &s, const uint32_t *path, uint32_t count) const {
     const SequenceState &state = s.state;
     for (uint32_t i = 0; i < count; ++i) {

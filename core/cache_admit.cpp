@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an item needs of every group, and taking it, all or nothing.
+// What an item needs in every group, and adding it, all or nothing.
 //
-// Order: the item is checked, its prefix looked up, its need measured; only when all of it is there
-// is anything changed, and by then nothing can fail.
+// Order: the item is checked, its prefix looked up, its need measured. Only when everything that it
+// needs is available is anything changed, and from then on nothing can fail.
 
 #include "cache.hpp"
 
@@ -64,7 +64,7 @@ Status Cache::mark_items(const ItemList &list) {
 Status Cache::add_items(const ItemList &list) {
     Status marked = mark_items(list);
     if (!marked.ok()) {
-        ++call_;  // whatever was marked is not any more
+        ++call_;  // unmarks whatever was marked
         return marked;
     }
     StepRecord &record = open_record();
@@ -79,7 +79,7 @@ Status Cache::add_items(const ItemList &list) {
     return Status{};
 }
 
-// Are these the item and the tokens that had to wait last?
+// True if this is the item that had to wait last, with the same tokens.
 bool Cache::has_waited(const quire_step_item &item, const Sequence &s,
                        const quire_token *tokens) const {
     return waiting_.handle == item.seq && waiting_.known == s.state.known &&
@@ -87,7 +87,7 @@ bool Cache::has_waited(const quire_step_item &item, const Sequence &s,
            token_pages_.equal(s.tokens, s.state.known, tokens, item.token_count);
 }
 
-// Appends the item's tokens behind the known ones. REQUIRES: room.
+// Appends the item's tokens to the known ones. REQUIRES: room for them.
 void Cache::note_tokens(const quire_step_item &item, const quire_token *tokens, Sequence *s) {
     SequenceState &state = s->state;
     uint32_t count = item.token_count;
@@ -100,7 +100,7 @@ void Cache::note_tokens(const quire_step_item &item, const quire_token *tokens, 
     state.known += count;
 }
 
-// Looks up what is on the device already, when nothing of the sequence is.
+// Looks up what is on the device already. Called when nothing of the sequence is on the device.
 Status Cache::find_prefix(Plan *plan, bool has_waited) {
     Sequence &s = sequences_[plan->sequence];
     if (prefix_off_ || (s.state.flags & Sequence::kUnpublished) != 0 || s.cross_tokens != 0) {
@@ -127,7 +127,7 @@ Status Cache::find_prefix(Plan *plan, bool has_waited) {
     return Status{};
 }
 
-// May the sequence write at `position` into the block that is there?
+// True if the sequence may write at `position` into the block that is there.
 bool Cache::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position) {
     const BlockTable &t = ledger_.table(sequence, group);
     uint32_t index = position >> geometry_.block_shift;
@@ -138,15 +138,15 @@ bool Cache::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t positio
     if (b.node != kNone) return false;
     uint32_t slot = position & (geometry_.block_tokens - 1);
     if (b.owner == sequence && slot >= b.frozen_slots) return true;
-    return b.refs == 1 && b.touch < open_record().barrier;  // adopted, whoever owned it
+    return b.refs == 1 && b.touch < open_record().barrier;  // adopted from whoever owned it
 }
 
 // Counts the blocks that the item may give back before it takes any: those that its window or chunk
 // has passed by its first position, so that none of its tokens reads them. A block that only its
-// later tokens have passed is still read by the earlier ones, and stays.
-// The step can have such a block if no other table names it and all work that touches it runs
-// before the step. The sequence's own last step does: the step waits for it in any case
-// (wait_for_other_queues). `touch` tells of the work of others.
+// later tokens have passed is still read by the earlier ones, and stays. The step can use such a
+// block if no other table names it and all work that touches it runs before the step. The
+// sequence's own last step does: the step waits for it in any case (wait_for_other_queues). `touch`
+// covers the work of others.
 void Cache::measure_passed(Plan *plan, uint32_t group) const {
     const GroupGeometry &g = geometry_.groups[group];
     const BlockTable &t = ledger_.table(plan->sequence, group);
@@ -202,7 +202,7 @@ void Cache::measure(Plan *plan) {
         uint32_t target = geometry_.table_length(g, reserved, cross_tokens);
         plan->length[g] = target > length ? target : length;
         plan->fresh[g] += plan->length[g] - length;
-        // What it passes is written down too, even if a victim's going left it nothing to take.
+        // Passed blocks are recorded too, even if a victim's blocks left the item nothing to take.
         plan->takes =
             plan->takes || plan->fresh[g] != 0 || plan->copy_tail[g] || plan->passed[g] != 0;
     }
@@ -223,7 +223,7 @@ Cache::Short Cache::shortage(const Plan &plan) const {
         uint32_t available = pool.available(barrier) + plan.freed[g] - plan.from_cached[g];
         uint32_t reason = QUIRE_WAIT_POOL;
         if (need <= available && plan.admission && pool.held_count() != 0) {
-            // What the running ones will need soon is not for newcomers.
+            // Newcomers must leave what running sequences will need soon.
             available = available > watermark_ ? available - watermark_ : 0;
             reason = QUIRE_WAIT_WATERMARK;
         }
@@ -231,18 +231,18 @@ Cache::Short Cache::shortage(const Plan &plan) const {
             out = Short{need - available, reason};
         }
     }
-    // What other items of the step gave back, dropping them brings back.
+    // Blocks that other items of the step gave back return if those items are dropped.
     uint64_t held = ns.blocks_held + wanted - returned, kept = held + ns.returned;
     if (out.reason == 0 && ns.quota_blocks != 0 && kept > ns.quota_blocks) {
-        // The commit frees what is only kept: that is not missing for ever.
+        // The commit frees what is only kept, so that is not missing for good.
         uint64_t over = held > ns.quota_blocks ? held - ns.quota_blocks : 1;
         out = Short{static_cast<uint32_t>(over), QUIRE_WAIT_QUOTA};
     }
     return out;
 }
 
-// Room in the open step's record. All records grow together, so that each step finds the room that
-// any step before it needed.
+// Makes room in the open step's record. All records grow together, so that each step finds the room
+// that any earlier step needed.
 bool Cache::reserve_record(uint64_t changes, uint64_t edits, uint64_t copies,
                            uint64_t preemptions) {
     const StepRecord &open = open_record();
@@ -252,7 +252,7 @@ bool Cache::reserve_record(uint64_t changes, uint64_t edits, uint64_t copies,
     preemptions += open.preemptions.size();
     if (open.has_room(changes, edits, copies, preemptions)) [[likely]]
         return true;
-    // First, for it is asked only where the records have to grow.
+    // Comes first, because it is needed only where the records have to grow.
     if (!shards_.reserve(copies)) return false;
     for (StepRecord &record : records_) {
         bool grown = record.changes.reserve(changes) && record.edits.reserve(edits) &&
@@ -262,7 +262,7 @@ bool Cache::reserve_record(uint64_t changes, uint64_t edits, uint64_t copies,
     return true;
 }
 
-// Room for an unfolded mask, in all records as above.
+// Makes room for an unfolded mask, in all records as above.
 bool Cache::reserve_mask(uint64_t words) {
     words += open_record().mask_words.size();
     if (open_record().mask_words.capacity() >= words) [[likely]]
@@ -273,7 +273,7 @@ bool Cache::reserve_mask(uint64_t words) {
     return true;
 }
 
-// Room for everything that taking the plan writes, so that it cannot fail half-way.
+// Makes room for everything that taking the plan writes, so that it cannot fail half-way.
 Status Cache::reserve(const Plan &plan) {
     Sequence &s = sequences_[plan.sequence];
     for (uint32_t g = 0; plan.takes && g < geometry_.group_count; ++g) {
@@ -287,7 +287,7 @@ Status Cache::reserve(const Plan &plan) {
     return Status{};
 }
 
-// Known tokens grow by the item's; then what it needs is worked out.
+// Adds the item's tokens to the known tokens, then works out what the item needs.
 Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
                         Plan *plan) {
     Sequence &s = sequences_[sequence];
@@ -303,7 +303,7 @@ Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, 
     plan->position = s.state.computed;
     plan->lookahead = item.lookahead;
     plan->drafts = item.mask_kind != QUIRE_MASK_NONE ? item.draft_count : 0;
-    // What a mask is about is computed together. Drafts that were found could be taken for
+    // Tokens under a mask are computed together. Drafts found by lookup could be taken for
     // accepted.
     plan->lookup_end = first_masked(item, plan->known);
     if (item.draft_count > plan->known - plan->lookup_end) {
@@ -320,8 +320,8 @@ Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, 
     return Status{};
 }
 
-// Almost every decode step: its tokens go behind others into blocks that the sequence writes
-// anyway, and fill none. It takes nothing and publishes nothing.
+// True for almost every decode step: its tokens are appended in blocks that the sequence is writing
+// already, and fill none. It takes nothing and publishes nothing.
 bool Cache::stays_in_place(const quire_step_item &item, uint32_t sequence) const {
     const SequenceState &state = sequences_[sequence].state;
     if (state.computed == 0 || (state.flags & Sequence::kSwapped) != 0) return false;

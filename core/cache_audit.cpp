@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A cache that is audited remembers what its unfinished steps touch, and proves that no two of them
-// are in each other's way.
+// An audited cache remembers what its unfinished steps touch, and proves that no two of them
+// conflict.
 
 #include <algorithm>
 #include <cinttypes>
@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// Room for what the commit will note. left_count: blocks that it may zero besides.
+// Makes room for what the commit will note. left_count: blocks that it may zero in addition.
 bool Cache::reserve_witness(const StepRecord &record, uint64_t left_count) {
     uint64_t count = 2 * (record.copies.size() + left_count);
     for (const Change &change : record.changes) {
@@ -42,8 +42,8 @@ void Cache::witness_table(const StepRecord &record, const Change &change, uint32
     }
 }
 
-// Slots of a copy's source that are wanted. A block is copied whole, and behind what its sequence
-// has computed its owner may still write.
+// Counts the slots of a copy's source that are wanted. A block is copied whole, and the owner may
+// still write the slots after those that the copy's sequence has computed.
 uint32_t Cache::wanted_slots(const Change &change, const quire_block_copy &copy) const {
     uint32_t all = geometry_.block_tokens;
     if (copy.kind == QUIRE_COPY_ON_WRITE) return change.first_position & (all - 1);
@@ -69,7 +69,8 @@ void Cache::witness_copy(const StepRecord &record, const quire_block_copy &copy,
                        copy.kind == QUIRE_COPY_SWAP_OUT});
 }
 
-// What the step touches, in the order of nothing. REQUIRES: reserve_witness(), its items settled.
+// Notes what the step touches, in no particular order. REQUIRES: reserve_witness(), and the step's
+// items are settled.
 void Cache::witness_step(const StepRecord &record) {
     uint64_t at = 0;  // the next copy; those of no item or victim are zeroes
     auto copies_until = [&](uint64_t end, const Change *change) {
@@ -89,8 +90,8 @@ void Cache::witness_step(const StepRecord &record) {
     copies_until(record.copies.size(), nullptr);
 }
 
-// The unfinished steps that must have run before a step's work begins, by their slots: those of its
-// queue, those that it waits for, those that have run, and what comes before any of them.
+// The unfinished steps that must have run before a step's work begins, as a set of slots: those on
+// its queue, those that it waits for, those that have run, and what comes before any of them.
 uint32_t CacheCheck::steps_before(uint64_t step) const {
     const Timeline &timeline = cache_.timeline_;
     uint32_t before[kMaxUnfinished] = {};
@@ -107,8 +108,8 @@ uint32_t CacheCheck::steps_before(uint64_t step) const {
     return before[Timeline::slot(step)];
 }
 
-// May both touch their slots at once, and does one write what the other touches? Within a step the
-// engine keeps the order: it writes before it attends, and copies come first.
+// True if both may touch their slots at the same time and one writes what the other touches. Within
+// a step the engine keeps the order: it writes before it attends, and copies come first.
 bool CacheCheck::collide(const Seen &a, const Seen &b) const {
     auto overlap = [](const Seen &writer, const Seen &other) {
         bool written = writer.write_begin < other.write_end && other.write_begin < writer.write_end;
@@ -124,8 +125,8 @@ bool CacheCheck::collide(const Seen &a, const Seen &b) const {
     return (steps_before(last) >> Timeline::slot(first) & 1) == 0;
 }
 
-// No two writers of a slot that the queues do not put in order, and no reader of what another
-// queue's step writes. Sorted by block, so that only those of one block are compared.
+// Checks that no two writers of a slot are unordered, and that no reader is unordered with a write
+// of another queue's step. Sorted by block, so only entries of one block are compared.
 Status CacheCheck::check_collisions(Array<Seen> *all) const {
     auto place = [](const Seen &s) {
         return (uint64_t{s.is_host} << 63) | uint64_t{s.group} << 32 | s.block;

@@ -32,7 +32,7 @@ Status Cache::await_writes(Awaited *out, quire_error *error) {
         }
         if (record.phase != StepPhase::finished) continue;
         for (uint32_t i = 0; i < record.shard_count; ++i) {
-            if (record.fence_values[i] == 0) continue;  // nothing of it can run there
+            if (record.fence_values[i] == 0) continue;  // none of its work can run there
             Queue *queue = record.queues[i];
             uint64_t value = 0;
             QUIRE_TRY(ask<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence,
@@ -53,7 +53,7 @@ uint64_t Cache::calibration_numbers() const {
     return count;
 }
 
-// Raises the model's numbers by those of one shard. By their bits, so that a NaN stays.
+// Raises the model's numbers by those of one shard. Compares their bits, so that a NaN stays.
 Status Cache::gather_amax(uint32_t shard, Array<float> *numbers, quire_error *error) {
     Binding &binding = shards_[shard];
     const float *read[kMaxGroups] = {};
@@ -80,7 +80,7 @@ Status Cache::gather_amax(uint32_t shard, Array<float> *numbers, quire_error *er
     return Status{};
 }
 
-// All are finite; V of a latent layer becomes what its K is, for both are one row.
+// Checks that all are finite. V of a latent layer gets the value of its K: both are one row.
 Status Cache::check_amax(Array<float> *numbers) const {
     constexpr uint32_t kInfinity = 0x7F800000u;
     uint64_t at = 0;

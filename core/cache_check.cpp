@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-// An index as words have it: -1 is none.
+// An index as messages show it: -1 is none.
 int number(uint32_t index) { return static_cast<int>(index); }
 
 }  // namespace
@@ -33,7 +33,7 @@ Status CacheCheck::wrong(const char *format, ...) const {
     return fail(QUIRE_E_INTERNAL, nullptr);
 }
 
-// What comes first is what the rest relies on: ids in range, lists that end.
+// The checks that the others rely on come first: ids in range, lists that end.
 Status CacheCheck::run() {
     uint32_t group_count = cache_.geometry_.group_count;
     QUIRE_TRY(check_steps());
@@ -64,7 +64,7 @@ Status CacheCheck::run() {
     return check_scopes();
 }
 
-// Each step that is not done has its record, and the open one has the number that comes next.
+// Each step that is not done has its record, and the open step has the next number.
 Status CacheCheck::check_steps() const {
     const Timeline &timeline = cache_.timeline_;
     for (uint64_t step = timeline.oldest(); step < timeline.next(); ++step) {
@@ -83,7 +83,7 @@ Status CacheCheck::check_steps() const {
                  timeline.next());
 }
 
-// The open step's changes name their sequences, and those name them.
+// Each change of the open step names its sequence, and that sequence names the change.
 Status CacheCheck::check_changes() const {
     uint64_t count = 0;
     uint32_t rows = 0;
@@ -173,8 +173,8 @@ Status CacheCheck::check_sequences() const {
     return each_sequence([&](uint32_t i) -> Status { return check_sequence(i); });
 }
 
-// What the open step lets go of is touched from its commit on as its edits say; until then nobody
-// but the step itself can have it.
+// A block that the open step drops is touched, from the commit on, as the step's edits say; until
+// then only the step itself can take it.
 void CacheCheck::count_edits() {
     if (!cache_.step_open()) return;
     const StepRecord &record = cache_.records_[cache_.open_slot_];
@@ -236,7 +236,7 @@ Status CacheCheck::check_references(uint32_t group) const {
     return Status{};
 }
 
-// A block of the host tier is one sequence's.
+// A block of the host tier belongs to one sequence.
 Status CacheCheck::check_host_references(uint32_t group) const {
     const BlockPool *pool = cache_.ledger_.host_pool(group);
     if (pool == nullptr) return Status{};
@@ -252,8 +252,8 @@ Status CacheCheck::check_host_references(uint32_t group) const {
     return Status{};
 }
 
-// Who may write a block in place holds it. What a sequence gave up in the open step stays its own
-// until the commit.
+// Only a sequence that holds a block may write it in place. A sequence in the open step may still
+// own a block that it gave up there, until the commit.
 Status CacheCheck::check_owners(uint32_t group) const {
     const BlockPool &pool = cache_.ledger_.pool(group);
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
@@ -269,8 +269,8 @@ Status CacheCheck::check_owners(uint32_t group) const {
     return Status{};
 }
 
-// Whoever else than its owner holds a block reads only slots that the owner must not write any
-// more. So a block that was adopted, whose slots count anew, has one holder.
+// A sequence that holds a block without owning it reads only slots that the owner must not write
+// any more. So an adopted block, whose frozen slots are counted anew, has one holder.
 Status CacheCheck::check_frozen(uint32_t index, uint32_t group) const {
     const BlockTable &t = cache_.ledger_.table(index, group);
     uint32_t computed = cache_.sequences_[index].state.computed;
@@ -289,7 +289,7 @@ Status CacheCheck::check_frozen(uint32_t index, uint32_t group) const {
     return Status{};
 }
 
-// Where a sequence was found to be able to write in place it still is.
+// A sequence that was found able to write in place still is.
 Status CacheCheck::check_tail(uint32_t index, uint32_t group) const {
     const BlockTable &t = cache_.ledger_.table(index, group);
     uint32_t computed = cache_.sequences_[index].state.computed;
@@ -305,8 +305,8 @@ Status CacheCheck::check_tail(uint32_t index, uint32_t group) const {
         number(block.node));
 }
 
-// What an item of the open step writes is its sequence's alone: slots that nobody else reads, in
-// blocks that only this step may have published.
+// The slots that an item of the open step writes are its sequence's alone: no other sequence reads
+// them, and only this step may have published their blocks.
 Status CacheCheck::check_item(const Change &change, uint32_t group) const {
     const BlockTable &t = cache_.ledger_.table(change.sequence, group);
     const StepRecord &record = cache_.records_[cache_.open_slot_];
@@ -317,7 +317,7 @@ Status CacheCheck::check_item(const Change &change, uint32_t group) const {
         uint32_t slot = position - first_token(k);
         const Block &block = cache_.ledger_.pool(group)[t.ids.data[k]];
         bool is_new = block.node != kNone && block.ready == record.number;
-        // A dropped item may have taken the node along, which the commit makes again.
+        // A dropped item may have removed the node, which the commit makes again.
         bool is_open = block.node == kNone && (slot >= block.frozen_slots || record.dropped);
         if (t.ids.data[k] == kNullBlock || block.owner != change.sequence ||
             (!is_new && !is_open)) {
@@ -343,8 +343,8 @@ Status CacheCheck::check_items() const {
     return Status{};
 }
 
-// Nobody gets a block that work of a step may touch, but behind that step: the block says so, or a
-// table that holds it.
+// A block that a step's work may touch is given only to work after that step: the block's `touch`
+// covers the step, or the last step of a sequence whose table holds the block does.
 Status CacheCheck::check_touched(bool is_host, uint32_t group, uint32_t block, uint64_t step,
                                  const char *how) const {
     const BlockPool &pool = is_host ? *cache_.ledger_.host_pool(group) : cache_.ledger_.pool(group);
@@ -371,7 +371,7 @@ Status CacheCheck::check_copies(const StepRecord &record) const {
     return Status{};
 }
 
-// What the open step's changes gave back, added up for each namespace.
+// Adds up what the open step's changes gave back, for each namespace.
 void CacheCheck::count_returned() const {
     if (!cache_.step_open()) return;
     for (const Change &change : cache_.records_[cache_.open_slot_].changes) {
@@ -382,7 +382,7 @@ void CacheCheck::count_returned() const {
     }
 }
 
-// None holds more than its quota, whatever items of the open step are dropped.
+// No namespace holds more than its quota, whichever items of the open step are dropped.
 Status CacheCheck::check_quotas() const {
     count_returned();
     const Namespaces &namespaces = cache_.namespaces_;
@@ -402,7 +402,7 @@ Status CacheCheck::check_quotas() const {
     return Status{};
 }
 
-// What namespaces are charged is what their sequences hold.
+// Each namespace is charged for what its sequences hold.
 Status CacheCheck::check_namespaces() const {
     Namespaces &namespaces = cache_.namespaces_;
     for (uint32_t i = 0; i < namespaces.used(); ++i) {

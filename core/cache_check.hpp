@@ -4,15 +4,15 @@
 //
 //   cache_check.cpp    who holds a block, who may write it, until when work may touch it
 //   content_check.cpp  what is in a block: tokens, keys, tenant, and the steps that it depends on
-//   cache_audit.cpp    who is in whose way, in a cache that is audited
+//   cache_audit.cpp    which unfinished steps conflict, in a cache that is audited
 //
 // The pools and the tree prove what they alone can see (BlockPool::check, PrefixTree::check). This
-// unit compares what several parts say of one thing. A finding names the block, the sequence and
-// the step, with both numbers.
+// unit compares what several parts say about the same thing. A finding names the block, the
+// sequence and the step, with both numbers.
 //
 // Cost: O(blocks + table entries + known tokens), and 24 host bytes per block while it runs.
 //
-// Threads: none; Cache holds its lock. Nothing of the cache changes.
+// Threads: none; Cache holds its lock. Changes nothing of the cache.
 #pragma once
 
 #include "cache.hpp"
@@ -21,7 +21,7 @@ namespace quire {
 
 class CacheCheck {
  public:
-    // error: gets the words of a finding.
+    // error: receives the words of a finding.
     CacheCheck(Cache *cache, quire_error *error);
 
     // Errors  QUIRE_E_INTERNAL     an invariant is broken.
@@ -29,13 +29,13 @@ class CacheCheck {
     Status run();
 
  private:
-    // What the tables say of one block.
+    // What the tables say about one block.
     struct Named {
         uint32_t count;     // entries that name it
-        uint32_t sequence;  // the last of those
+        uint32_t sequence;  // the last sequence among those
         uint32_t by_owner;  // 1: the table of its owner is one of them
         uint32_t reserved0;
-        uint64_t last_step;  // the latest that any of their sequences ran in
+        uint64_t last_step;  // the latest step that any of their sequences ran in
     };
 
     [[gnu::format(printf, 2, 3)]] Status wrong(const char *format, ...) const;
@@ -78,12 +78,12 @@ class CacheCheck {
 
     bool is_live(uint32_t index) const { return cache_.sequence_handles_.is_live(index); }
     bool is_swapped(const Sequence &s) const { return (s.state.flags & Sequence::kSwapped) != 0; }
-    // May work of the step still run?
+    // True if work of the step may still run.
     bool may_run(uint64_t step) const { return !cache_.timeline_.has_run(step); }
     uint32_t first_token(uint32_t block_index) const {
         return block_index << cache_.geometry_.block_shift;
     }
-    // Calls visit(index) for each live sequence until one does not succeed.
+    // Calls visit(index) for each live sequence until one call fails.
     template <typename Visit>
     Status each_sequence(Visit visit) const {
         for (uint32_t i = 0; i < cache_.sequences_.size(); ++i) {

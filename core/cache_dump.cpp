@@ -131,7 +131,7 @@ void CacheDump::write_stats() {
     out_.close();
 }
 
-// What a leader told, or a follower heard.
+// Writes what a leader has logged, or a follower has applied.
 void CacheDump::write_ranks() {
     if (cache_.leader_.active()) {
         out_.open("leader");
@@ -288,7 +288,7 @@ void CacheDump::write_preemption(const StepRecord &record, uint64_t index) {
     out_.close();
 }
 
-// What a cache that is audited saw the step touch.
+// Writes what an audited cache saw the step touch.
 void CacheDump::write_seen(const StepRecord &record) {
     bool is_enqueued = record.phase == StepPhase::committed || record.phase == StepPhase::finished;
     if (!cache_.audits_ || !is_enqueued) return;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cache_dump: all that decides what a cache does next, as text; docs/dump.md says what each record
-// holds.
+// cache_dump: everything that decides what a cache does next, as text; docs/dump.md describes each
+// record.
 //
 //   cache_dump.cpp  the cache, its steps and what they change
 //   books_dump.cpp  pools, blocks, tree, namespaces, sequences and tables
 //
-// Equal books give equal bytes: nothing here follows from an address. And the books may be broken,
-// for that is when somebody wants to see them: no list is followed, and no index is used before it
-// is compared with the length of what it points into.
+// Equal books give equal bytes: nothing here depends on an address. The books may be broken, since
+// that is when a dump is wanted, so no list is followed, and no index is used before it is compared
+// with the length of the array that it points into.
 //
-// Tokens and keys are a tenant's: only their hashes are written, under the cache's own random key,
-// unless the caller asks for tokens.
+// Tokens and keys belong to tenants: only their hashes are written, under the cache's own random
+// key, unless the caller asks for tokens.
 //
-// Threads: none; Cache holds its lock. Nothing of the cache changes, and nothing is allocated.
+// Threads: none; Cache holds its lock. Changes nothing of the cache, and allocates nothing.
 #pragma once
 
 #include "cache.hpp"
@@ -28,7 +28,7 @@ class CacheDump {
     CacheDump(const Cache &cache, bool with_tokens, char *out, uint64_t capacity)
         : cache_(cache), with_tokens_(with_tokens), out_(out, capacity) {}
 
-    // Bytes of the whole; what did not fit was left out.
+    // Returns the size of the whole text in bytes; what did not fit was left out.
     uint64_t write();
 
  private:

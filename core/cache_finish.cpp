@@ -3,9 +3,10 @@
 // The end of steps: finish, reading fences, and the rollback of steps that failed.
 //
 // A failed step takes *computed* back in every sequence that it computed, and in those that shared
-// or forked what depends on it: exactly the tokens that do. A sequence notes from which position on
-// it depends on which unfinished step; a published block has the set of those that its content
-// depends on, which whoever finds it takes over. So the sets are transitive.
+// or forked what depends on it: exactly the tokens that depend on it. A sequence notes from which
+// position on it depends on which unfinished step. A published block has the set of steps that its
+// content depends on, and a sequence that finds the block takes that set over. So the sets are
+// transitive.
 
 #include "cache.hpp"
 #include "quire/queue.h"
@@ -35,7 +36,7 @@ Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome
     if (step_open() && outcome == QUIRE_STEP_FAILED) {
         return fail(QUIRE_E_BUSY, "a step is open: abort or commit it before failing another");
     }
-    // What was enqueued of a failed step still runs, and its blocks wait for fences behind it.
+    // The enqueued part of a failed step still runs, and its blocks wait for fences after it.
     if (has_memory_ && outcome == QUIRE_STEP_FAILED) QUIRE_TRY(check_queues(*record, error));
     bool has_native = native != nullptr && native->kind != QUIRE_NATIVE_NONE;
     if (has_native) QUIRE_TRY(wait_for_native(record, *native, error));
@@ -43,8 +44,8 @@ Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome
         abandon(record);
         return Status{};
     }
-    // When a later shard takes no fence, the earlier ones' count for nothing, and get a higher
-    // value next time.
+    // If a later shard refuses its fence, the earlier shards' fences count for nothing and get a
+    // higher value next time.
     for (uint32_t i = 0; i < record->shard_count; ++i) QUIRE_TRY(signal(record, i, error));
     record->phase = StepPhase::finished;
     end_batch(record);
@@ -53,7 +54,7 @@ Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome
     return Status{};
 }
 
-// The batch takes a step, and forgets an earlier one's: it may be destroyed before that one ends.
+// The batch takes this step and forgets an earlier one, which may end after the batch is destroyed.
 void Cache::begin_batch(StepRecord *record, Batch *batch) {
     for (StepRecord &other : records_) {
         if (batch != nullptr && other.batch == batch) other.batch = nullptr;
@@ -66,7 +67,7 @@ void Cache::end_batch(StepRecord *record) {
     record->batch = nullptr;
 }
 
-// The step's fence then goes behind the engine's own work, wherever that runs.
+// The step's fence is then inserted after the engine's own work, wherever that runs.
 Status Cache::wait_for_native(StepRecord *record, const quire_native &native, quire_error *error) {
     if (!has_memory_) {
         return fail(QUIRE_E_UNSUPPORTED,
@@ -98,15 +99,15 @@ Status Cache::signal(StepRecord *record, uint32_t shard, quire_error *error) {
     return Status{};
 }
 
-// A committed step is undone, for the engine says so or a device refused its part. What was
-// enqueued of it may still run: the blocks wait for fences as after finish.
+// Undoes a committed step, because the engine says so or a device refused its part. The part that
+// was enqueued may still run: the blocks wait for fences as after finish.
 void Cache::abandon(StepRecord *record) {
     quire_error ignored{};
     ignored.struct_size = sizeof ignored;
     bool running = false;
     for (uint32_t i = 0; i < record->shard_count; ++i) {
-        record->fence_values[i] = 0;  // a device that takes not even a fence is taken for dead
-        // On a queue that was abandoned anything may run, and no fence will say so.
+        record->fence_values[i] = 0;  // a device that refuses even a fence is taken for dead
+        // On an abandoned queue any work may still run, and no fence will tell when it has.
         bool is_abandoned = record->queues[i]->lock.is_abandoned();
         if (is_abandoned) record->fence_values[i] = kNeverReached;
         bool is_tracked = is_abandoned || signal(record, i, &ignored).ok();
@@ -120,25 +121,25 @@ void Cache::abandon(StepRecord *record) {
     if (!running) complete(record);
 }
 
-// The work of the step has run.
+// Called when the work of the step has run.
 void Cache::complete(StepRecord *record) {
     for (uint32_t i = 0; i < record->shard_count; ++i) --record->queues[i]->unfinished_steps;
     uint64_t old_oldest = timeline_.oldest();
     timeline_.complete(record->number);
     record->handle = 0;
     record->phase = StepPhase::unused;
-    if (is_stopped_) return;  // its blocks go nowhere any more
+    if (is_stopped_) return;  // its blocks are given to no one any more
     if (timeline_.oldest() != old_oldest) ledger_.retire(old_oldest);
     if (step_open()) open_record().barrier = timeline_.barrier(open_record().queue);
 }
 
-// passed: by all shards. failed: on one of them.
+// *passed: every shard reached its value. *failed: a shard's fence failed.
 Status Cache::read_fences(const StepRecord &record, bool *passed, bool *failed,
                           quire_error *error) {
     *passed = true;
     *failed = false;
     for (uint32_t i = 0; i < record.shard_count && *passed; ++i) {
-        if (record.fence_values[i] == 0) continue;  // nothing of it can run there, see abandon
+        if (record.fence_values[i] == 0) continue;  // none of its work can run there, see abandon
         uint64_t value = 0;
         Queue *queue = record.queues[i];
         if (queue->lock.is_abandoned()) {
@@ -170,7 +171,7 @@ Status Cache::poll(quire_error *error) {
     return Status{};
 }
 
-// Published blocks whose content depends on the step, whoever published them and when.
+// Withdraws published blocks whose content depends on the step, whoever published them and when.
 void Cache::withdraw_published(uint64_t step) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockPool &pool = ledger_.pool(g);
@@ -180,7 +181,7 @@ void Cache::withdraw_published(uint64_t step) {
     }
 }
 
-// Only the first valid_tokens computed tokens are right. Drafts are forgotten: nobody judged them.
+// Keeps only the first valid_tokens computed tokens. Drafts are forgotten: none was accepted yet.
 void Cache::lose(uint32_t sequence, uint32_t valid_tokens) {
     Sequence &s = sequences_[sequence];
     SequenceState &state = s.state;
@@ -192,8 +193,9 @@ void Cache::lose(uint32_t sequence, uint32_t valid_tokens) {
     lower_computed(sequence, valid_tokens < state.known ? valid_tokens : state.known, valid_tokens);
 }
 
-// What the step's copies should have overwritten may still be there, and later steps may have
-// copied it on. Whoever takes such a block next has it zeroed. True if there is any.
+// Marks the blocks that may still hold what the failed step's copies should have overwritten, and
+// those that later steps copied it to. Each is zeroed when it is next taken. Returns true if there
+// are any.
 bool Cache::suspect_copies(const StepRecord &failed) {
     bool any = false;
     auto is_whole = [](const quire_block_copy &copy) {
@@ -219,8 +221,8 @@ bool Cache::suspect_copies(const StepRecord &failed) {
     return true;
 }
 
-// Suspect blocks whose slots some sequence has all written, by steps that did not fail, show
-// nothing of others. That stays so when the sequence gives tokens up, until one of the steps fails.
+// A suspect block whose slots a sequence has all written, in steps that did not fail, shows nothing
+// of other tenants. That stays so when the sequence gives tokens up, until one of the steps fails.
 void Cache::cover_suspects() {
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         if (!sequence_handles_.is_live(i)) continue;
@@ -246,8 +248,8 @@ void Cache::cover_table(uint32_t sequence, uint32_t group) {
     }
 }
 
-// The table's first block that is suspect and not whole: its unwritten slots may hold another
-// tenant's content. kNone: none. REQUIRES: cover_suspects().
+// The table's first block that is suspect and not completely written: its unwritten slots may hold
+// another tenant's content. kNone if there is no such block. REQUIRES: cover_suspects().
 uint32_t Cache::first_suspect(uint32_t sequence, uint32_t group) const {
     const Sequence &s = sequences_[sequence];
     const BlockTable &t = ledger_.table(sequence, group);
@@ -263,8 +265,9 @@ uint32_t Cache::first_suspect(uint32_t sequence, uint32_t group) const {
     return kNone;
 }
 
-// A later step may have handed out what the failed one was to zero. Zeroing it now would take what
-// its holder has written since: so the holder computes that again, in a block that is zeroed.
+// A later step may have handed out a block that the failed one should have zeroed. Zeroing it now
+// would destroy what its holder has written since, so the holder computes that again, in a block
+// that is zeroed.
 void Cache::lose_suspects() {
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         Sequence &s = sequences_[i];
@@ -275,7 +278,7 @@ void Cache::lose_suspects() {
             uint32_t first = first_suspect(i, g);
             if (first == kNone) continue;
             uint32_t valid = geometry_.groups[g].cross ? 0 : first << geometry_.block_shift;
-            // What is to be moved may still lie there.
+            // Tokens that are still to be moved may lie there.
             bool moves_away = s.state.move_count != 0 && s.covered() > valid;
             if (moves_away && s.state.move_begin < valid) valid = s.state.move_begin;
             if (s.state.computed > valid) {
@@ -294,7 +297,7 @@ void Cache::lose_suspects() {
 void Cache::fail_step(StepRecord *failed) {
     const StepRecord &record = *failed;
     failed->failed = true;
-    if (is_stopped_) return;  // and nothing that it holds is used
+    if (is_stopped_) return;  // nothing that it holds is used any more
     if (follower_.active()) {
         return follower_.stop(fail(QUIRE_E_DEVICE_LOST,
                                    "a device of this follower failed in log number {}: it stopped, "

@@ -2,9 +2,9 @@
 //
 // A following cache: it applies the logs of a leader and decides nothing itself.
 //
-// A log is read several times: all of it is checked, then counted, so that a digest that does not
-// match is found before anything is applied; then memory is made ready, then it is applied, and
-// from there only the device can fail.
+// A log is read several times. It is checked completely, then counted, so that a digest that does
+// not match is found before anything is applied. Then memory is reserved, and then the log is
+// applied; from there on only the device can fail.
 
 #include "cache.hpp"
 #include "slot.hpp"
@@ -19,7 +19,7 @@ Status wrong_slot(uint32_t slot) {
 
 }  // namespace
 
-// The slot as it is, without its tables.
+// The slot's present state, without its tables.
 LogSequence Cache::followed(uint32_t slot) const {
     return sequence_handles_.is_live(slot) ? log_sequence(slot) : LogSequence{};
 }
@@ -46,7 +46,7 @@ Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
     const BlockTable &old = change.old_tables[group];
     const TableChange &table = change.tables[group];
     const LogTable &shape = table.shape;
-    // What stays was there, and was not null unless it is now.
+    // Entries that stay were there before, and were null only if they are null now.
     uint32_t gap_end = shape.null_front > table.kept ? shape.null_front : table.kept;
     bool stays = change.continues() && shape.first <= old.length &&
                  (old.null_front <= gap_end || shape.first <= gap_end);
@@ -128,8 +128,8 @@ Status Cache::check_row(const LogRow &row, uint32_t mask_word_count) {
     return fail(QUIRE_E_ARG, "damaged log: a row of slot {} computes up to {}", row.slot, end);
 }
 
-// The rows' masks are what a leader unfolds: bits about keys up to the row's end, and positions
-// among the places of the masked tokens.
+// Checks that the rows' masks are ones that a leader unfolds: bits for keys up to the row's end,
+// and positions among the places of the masked tokens.
 Status Cache::check_masks(const LogReader &log) const {
     for (uint32_t i = 0; i < log.header().row_count; ++i) {
         LogRow row = log.row(i);
@@ -146,7 +146,7 @@ Status Cache::check_masks(const LogReader &log) const {
     return Status{};
 }
 
-// Every part by itself and against what is here; nothing is changed.
+// Checks every part by itself and against the state here; changes nothing.
 Status Cache::check_log(const LogReader &log) {
     const LogHeader &header = log.header();
     follower_.begin_check();
@@ -173,7 +173,7 @@ Status Cache::check_log(const LogReader &log) {
     return check_masks(log);
 }
 
-// Calls visit(change) for all that ended or changed. REQUIRES: check_log().
+// Calls visit(change) for each sequence that ended or changed. REQUIRES: check_log().
 template <typename Visit>
 void Cache::each_change(const LogReader &log, Visit visit) {
     for (uint32_t i = 0; i < log.header().ended_count; ++i) visit(read_end(log.ended(i)));
@@ -187,8 +187,8 @@ void Cache::each_change(const LogReader &log, Visit visit) {
     QUIRE_ASSERT(read.ok());
 }
 
-// Does what the log makes of the state have the digest that its leader's has? If not, this is the
-// last log that was looked at.
+// Checks that the log leads to a state with the digest of its leader's. If not, the follower stops,
+// and this is the last log that it reads.
 Status Cache::check_digest(const LogReader &log) {
     each_change(log, [&](const SequenceChange &change) { follower_.count(change); });
     if (follower_.digest() == log.header().digest) return Status{};
@@ -219,7 +219,7 @@ Status Cache::check_log_batch(const LogReader &log, const Batch *batch) const {
     return batch->fits(need);
 }
 
-// Memory for all that applying the log writes.
+// Reserves memory for everything that applying the log writes.
 Status Cache::reserve_applied(const LogReader &log, StepRecord *record) {
     uint64_t copies = log.header().copy_count;
     bool ok = shards_.reserve(copies);
@@ -242,8 +242,8 @@ Status Cache::reserve_applied(const LogReader &log, StepRecord *record) {
     return ok ? grown : no_host_memory();
 }
 
-// Where the leader knew that an earlier step comes before this one, and here it may still run, this
-// one's queues wait for it. It must be finished, or there is no fence to wait for.
+// If the leader knew that an earlier step comes before this one, and that step may still run here,
+// this step's queues wait for it. It must be finished, or there is no fence to wait for.
 Status Cache::order_behind(const StepRecord &record, uint32_t order, quire_error *error) {
     for (uint32_t pass = 0; pass < 2; ++pass) {
         for (uint32_t back = 0; back < kLogOrderBits; ++back) {
@@ -370,7 +370,7 @@ Status Cache::apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOpt
     return commit_applied(&record, batch, error);
 }
 
-// A device that refuses its part leaves this rank without what the log wrote: it stops.
+// If a device refuses its part, this rank lacks what the log wrote: the rank stops.
 Status Cache::commit_applied(StepRecord *record, Batch *batch, quire_error *error) {
     begin_batch(record, batch);
     record->phase = StepPhase::committed;
@@ -383,7 +383,7 @@ Status Cache::commit_applied(StepRecord *record, Batch *batch, quire_error *erro
     return lost_at_commit(enqueued, error);
 }
 
-// Counted anew, the tables must give what was counted change by change.
+// The tables, counted anew, must give what was counted change by change.
 Status Cache::check_followed() {
     uint64_t held = 0, counted = 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sequence's keys: where they are stored, and what its namespace may take for them.
+// A sequence's keys: where they are stored, and how much its namespace may spend on them.
 
 #include "cache.hpp"
 
@@ -8,7 +8,7 @@ namespace quire {
 
 static_assert(kMaxKeys <= Scopes::kMostSpans);
 
-// The sequence's root, and the scope of its spans; its namespace pays for both.
+// Finds or makes the sequence's root and the scope of its spans; its namespace pays for both.
 Status Cache::use_keys(const quire_key *keys, uint32_t key_count, Sequence *fresh) {
     Scopes &scopes = ledger_.tree().scopes();
     uint32_t account = fresh->name_space;
@@ -29,7 +29,7 @@ Status Cache::use_keys(const quire_key *keys, uint32_t key_count, Sequence *fres
     return no_host_memory();
 }
 
-// kNone: no memory, and nothing is kept.
+// Returns kNone if memory is short; then nothing is kept.
 uint32_t Cache::use_spans(uint32_t root, uint32_t account, const quire_key *keys,
                           uint32_t key_count) {
     Scopes &scopes = ledger_.tree().scopes();
@@ -50,8 +50,8 @@ uint32_t Cache::use_spans(uint32_t root, uint32_t account, const quire_key *keys
     return kNone;
 }
 
-// What the namespace's keys take beyond its limit has to be free of cached content: that gives way,
-// the longest unused first, if it is enough.
+// Brings the namespace's keys within its limit by forgetting cached content, the longest unused
+// first; forgets nothing if that is not enough.
 Status Cache::fit_account(uint32_t account) {
     if (ledger_.trim_account(account)) [[likely]]
         return Status{};
@@ -62,7 +62,7 @@ Status Cache::fit_account(uint32_t account) {
                 scopes.used_bytes(account), scopes.limit_bytes(account));
 }
 
-// The scope first: it is idle as long as its root is, and goes before it.
+// The scope ends first: it stays idle as long as its root does, and is forgotten before it.
 void Cache::end_keys(const Sequence &s) {
     Scopes &scopes = ledger_.tree().scopes();
     if (s.scope != kNone) scopes.end_use(s.scope);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The log of a leading cache: written at commit, behind everything that can fail, and read until
+// The log of a leading cache: written at commit, after everything that can fail, and readable until
 // finish.
 //
-// A step that a device refused at commit has no log: what it changed of sequences is in the next.
+// A step that a device refused at commit has no log; its changes to sequences are in the next log.
 
 #include "cache.hpp"
 
@@ -25,7 +25,7 @@ LogSequence Cache::log_sequence(uint32_t index) const {
                        s.cross_tokens};
 }
 
-// Room for the step's log, and to remember what it tells.
+// Makes room for the step's log and for remembering what it says.
 Status Cache::reserve_log(StepRecord *record) {
     if (!leader_.active()) return Status{};
     if (record->mask_words.size() > UINT32_MAX) {
@@ -50,8 +50,9 @@ Status Cache::reserve_log(StepRecord *record) {
     return Status{};
 }
 
-// The log's steps before this one that followers must order before it: those that were over here,
-// whose blocks the step may have, those that its queue orders, and those that it waits for.
+// The earlier steps in the log that followers must order before this one: those that were over
+// here, so that this step may have their blocks; those that its queue orders; and those that it
+// waits for.
 uint32_t Cache::log_order(const StepRecord &record) const {
     uint32_t order = 0;
     for (uint32_t back = 0; back < kLogOrderBits; ++back) {
@@ -64,7 +65,7 @@ uint32_t Cache::log_order(const StepRecord &record) const {
     return order;
 }
 
-// REQUIRES: reserve_log(), and since then only what the commit changes.
+// REQUIRES: reserve_log(), and since then only the changes that commit makes.
 void Cache::write_log(StepRecord *record) {
     if (!leader_.active()) return;
     Array<uint8_t> &log = record->log;

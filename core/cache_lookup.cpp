@@ -9,15 +9,14 @@ namespace quire {
 
 namespace {
 
-// How far ahead the loops ask for memory: buckets, then the nodes in them, then their block
-// records.
+// How far ahead the loops prefetch: buckets, then the nodes in them, then their block records.
 constexpr uint32_t kBucketAhead = 24;
 constexpr uint32_t kNodeAhead = 16;
 constexpr uint32_t kBlockAhead = 8;
 
 }  // namespace
 
-// What the sequence's spans say of its block.
+// What the sequence's spans say about its block.
 Extra Cache::extra_of(const Sequence &s, uint32_t block) const {
     return ledger_.tree().extra(s.scope, block << geometry_.block_shift);
 }
@@ -37,7 +36,7 @@ bool Cache::hash_blocks(const Sequence &s, uint32_t block_count) {
     return true;
 }
 
-// May work on the queue read the node's blocks of full-attention groups?
+// True if work on the queue may read the node's blocks of full-attention groups.
 bool Cache::visible(uint32_t node, uint64_t queue) const {
     if (timeline_.idle()) return true;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -75,7 +74,7 @@ uint32_t Cache::match(const Sequence &s, uint32_t max_blocks, uint64_t queue) {
 uint32_t Cache::best_hit(uint32_t matched) const {
     if (!geometry_.any_window) return matched;
     uint32_t run[kMaxGroups] = {};   // present blocks of each window group that end here
-    uint32_t kept[kMaxGroups] = {};  // those that begin at the first
+    uint32_t kept[kMaxGroups] = {};  // those that begin at the first block
     uint32_t best = 0;
     for (uint32_t n = 1; n <= matched; ++n) {
         bool whole = true;
@@ -94,7 +93,7 @@ uint32_t Cache::best_hit(uint32_t matched) const {
     return best;
 }
 
-// What publish() writes down, of a sequence that has computed the plan.
+// Counts what publish() records for a sequence that has computed the plan.
 Room Cache::publish_room(const Plan &plan) const {
     const Sequence &s = sequences_[plan.sequence];
     uint64_t blocks = (uint64_t{plan.position} + plan.compute) >> geometry_.block_shift;
@@ -115,7 +114,7 @@ bool Cache::named_elsewhere(uint32_t sequence, uint32_t index) {
 }
 
 // Blocks that may be published. Without a full-attention group the last ones may all have left
-// their windows; a node that nothing stands behind would stay for ever.
+// their windows, and a node that names no block would stay for ever.
 uint32_t Cache::publishable(uint32_t sequence) const {
     const Sequence &s = sequences_[sequence];
     uint32_t full = s.publishable(geometry_.block_shift);
@@ -131,8 +130,8 @@ uint32_t Cache::publishable(uint32_t sequence) const {
     return full;
 }
 
-// The unfinished steps that the sequence's first `end` tokens depend on, those that the open step
-// takes for it included, as Block::depends has them.
+// The unfinished steps that the sequence's first `end` tokens depend on, including those that the
+// open step makes it depend on, in the form of Block::depends.
 uint64_t Cache::depends(const Sequence &s, uint32_t end) const {
     uint64_t steps = 0;
     uint32_t found = 0, first_new = UINT32_MAX;
@@ -156,22 +155,22 @@ uint64_t Cache::depends(const Sequence &s, uint32_t end) const {
     return steps;
 }
 
-// Publishes what became full and known; `ready` is the step that computes it. Stops early, to go on
-// at the next publication, when the tree is full.
+// Publishes the blocks that became full and known; `ready` is the step that computes them. If the
+// tree is full it stops early and goes on at the next publication.
 void Cache::publish(uint32_t sequence, uint64_t ready) {
     Sequence &s = sequences_[sequence];
     SequenceState &state = s.state;
     uint32_t full = publishable(sequence);
     constexpr uint32_t silent = Sequence::kUnpublished | Sequence::kSwapped;
     if (full <= state.published || prefix_off_ || (state.flags & silent) != 0) return;
-    if (s.cross_tokens != 0) return;  // its K and V follow from more than tokens and keys
+    if (s.cross_tokens != 0) return;  // its K and V depend on more than tokens and keys
     PrefixTree &tree = ledger_.tree();
     if (!tree.alive(state.cursor)) {
         state.published = 0;
         state.cursor = tree.root_cursor(s.root);
     }
     if (!has_node_room(sequence, state.published)) return;
-    bool under_new = false;  // then no child can be there already
+    bool under_new = false;  // once set, no child can exist already
     for (uint32_t i = state.published; i < full; ++i) {
         if (i + kBucketAhead < hashed_) tree.prefetch_bucket(hashes_[i + kBucketAhead]);
         const uint32_t *tokens = token_pages_.at(s.tokens, i << geometry_.block_shift);
@@ -181,7 +180,8 @@ void Cache::publish(uint32_t sequence, uint64_t ready) {
         if (i >= hashed_) counts_.bytes_hashed += uint64_t{geometry_.block_tokens} * 4;
         uint32_t node = under_new ? kNone : tree.find(s.root, state.cursor, hash, tokens, extra);
         if (node == kNone) {
-            // Named by a node that an eviction above it put out of reach: it stays with that one.
+            // A node that an eviction above it made unreachable names the block: it stays with that
+            // node.
             if (named_elsewhere(sequence, i)) return;
             node = ledger_.publish(s.root, state.cursor, hash, tokens, extra);
             if (node == kNone) return;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Migration: other memory under a live cache.
+// Migration: moves a live cache to other memory.
 //
-// First everything that can fail: the target's pools, the books of them, the copies. Then the
-// switch, which cannot. In between the cache only answers what reads, so that what is copied and
-// what was planned stay true without its lock.
+// Everything that can fail comes first: the target's pools, their books, the copies. Then comes the
+// switch, which cannot fail. In between the cache answers only calls that read, so what is copied
+// and what was planned stay true without its lock.
 
 #include "cache.hpp"
 
 namespace quire {
 
-// The description as one of a cache, as far as sizes and flags go.
+// Plans the target as if the description were a cache's, as far as sizes and flags go.
 Status Cache::plan_target(const MigrateTarget &target, Migration *m) const {
     const quire_migrate_desc &given = target.desc;
     quire_cache_desc desc{};
@@ -63,7 +63,7 @@ Status Cache::check_movable(const quire_migrate_desc &desc) const {
     return follower_.active() ? follower_.stopped() : Status{};
 }
 
-// The other ranks have the same ids, and no log tells them of others.
+// The other ranks have the same block ids, and no log can tell them about different ones.
 Status Cache::check_counts(const Geometry &target) const {
     if (!leader_.active() && !follower_.active()) return Status{};
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -77,7 +77,7 @@ Status Cache::check_counts(const Geometry &target) const {
     return Status{};
 }
 
-// Tokens that were accepted along a tree are moved by the next step.
+// A tree's accepted tokens are moved by the sequence's next step, so the target must be able to.
 Status Cache::check_moves(const Migration &m) const {
     bool can_move = true;
     for (uint32_t i = 0; i < m.shards.planned_count(); ++i) {
@@ -108,7 +108,7 @@ Status Cache::plan_blocks(Migration *m) {
     return Status{};
 }
 
-// What was measured so far, over all shards, goes to each that holds it at the target.
+// Carries over what was measured so far, over all shards, to each target shard that holds it.
 Status Cache::carry_amax(Migration *m, quire_error *error) {
     if (!calibrates_) return Status{};
     Array<float> numbers(&host_);
@@ -179,8 +179,8 @@ void Cache::write_moves(const quire_migrate_desc &desc, const Migration &m) cons
     }
 }
 
-// Nothing here can fail. Batches give their memory back while the bindings that they name are
-// still there.
+// Nothing here can fail. Batches give their memory back first, while the bindings that they refer
+// to still exist.
 void Cache::switch_memory(Migration *m) {
     for (Batch *batch = batches_; batch != nullptr; batch = batch->next) batch->retire();
     m->shards.take_host_tiers();

@@ -2,22 +2,22 @@
 //
 // Which sequences stop being findable when the prefix tree's nodes run short.
 //
-// A match is compared token by token from the first one on, so that a block can be found only while
-// the nodes of all tokens before it are there. Where every group has a window the blocks of those
-// nodes are long gone, and a long sequence keeps far more nodes than the pool has blocks. Nodes are
-// as many as the pool's blocks five times over. When fewer are free than what the next step may
+// A match is compared token by token from the first token on, so a block can be found only while
+// the nodes of all tokens before it exist. If every group has a window, the blocks of those nodes
+// are long gone, and a long sequence keeps far more nodes than the pool has blocks. The tree has
+// five times as many nodes as the pool has blocks. When fewer are free than the next step may
 // publish, these give way in turn, until half as many again are free:
 //   1  sequences that keep more nodes without a block than the pool has blocks
-//   2  what no sequence uses, the least recently used first
+//   2  nodes that no sequence uses, the least recently used first
 //   3  the other sequences, the longest first
-// Such a sequence goes on as before, and publishes nothing any more. No hash ever stands in for
-// tokens that are not there.
+// A sequence that gives way goes on as before, but publishes nothing any more. A hash never stands
+// in for tokens that are not there.
 
 #include "cache.hpp"
 
 namespace quire {
 
-// The sequence's blocks from block `from` on that are null in every group.
+// Counts the sequence's blocks from block `from` on that are null in every group.
 uint32_t Cache::bare_blocks(uint32_t sequence, uint32_t from) const {
     uint32_t begin = from, end = UINT32_MAX;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -37,7 +37,7 @@ uint32_t Cache::pinned_nodes(uint32_t sequence) const {
     return ledger_.tree().alive(state.cursor) ? bare_blocks(sequence, 0) : 0;
 }
 
-// May blocks from `from` on be published? Those that name no block must leave the reserve alone.
+// True if blocks from `from` on may be published: nodes that name no block must leave the reserve.
 bool Cache::has_node_room(uint32_t sequence, uint32_t from) const {
     if (geometry_.any_full) [[likely]]
         return true;
@@ -45,8 +45,8 @@ bool Cache::has_node_room(uint32_t sequence, uint32_t from) const {
     return bare == 0 || ledger_.tree().free_count() >= bare + ledger_.node_reserve();
 }
 
-// The sequence is not found any more, and publishes nothing. From the tail on, for a node leaves
-// only after those below it.
+// Makes the sequence unfindable and stops it from publishing. Goes from the tail on, because a node
+// can leave only after those below it.
 void Cache::silence(uint32_t sequence) {
     PrefixTree &tree = ledger_.tree();
     sequences_[sequence].state.flags |= Sequence::kUnpublished;
@@ -67,7 +67,7 @@ void Cache::silence(uint32_t sequence) {
     }
 }
 
-// The longest first, those between a power of two and the next in no order.
+// Silences the longest first; between one power of two and the next the order is arbitrary.
 void Cache::silence_longest(uint64_t wanted, uint32_t spared) {
     uint32_t longest = 0;
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
@@ -85,7 +85,7 @@ void Cache::silence_longest(uint64_t wanted, uint32_t spared) {
     }
 }
 
-// Before any step can be open again there are as many free nodes as it may publish.
+// Makes sure, before the next step can open, that as many nodes are free as it may publish.
 void Cache::make_node_room() {
     if (geometry_.any_full || prefix_off_) [[likely]]
         return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Giving up blocks: the caller's choice or Quire's, by swap to the host tier or by computing again.
+// Giving up blocks: the caller's choice or Quire's, by swap to the host tier or by recompute.
 //
-// A victim keeps its known tokens and comes back by being added again. What it published stays
-// cached until somebody needs the room, so that a victim often finds its own prefix when it
+// A victim keeps its known tokens and comes back when it is added again. The blocks that it
+// published stay cached until the room is needed, so a victim often finds its own prefix when it
 // returns.
 
 #include <algorithm>
@@ -17,8 +17,8 @@ Candidate Cache::candidate(const Sequence &s) const {
     return Candidate{s.state.admitted, s.priority, resumed != 0 && resumed + 1 == timeline_.next()};
 }
 
-// Is the sequence's last step on another queue than the open step's, with its fence not yet
-// enqueued? Then nothing of this step can wait for what that one writes.
+// True if the sequence's last step is on another queue than the open step's and its fence is not
+// enqueued yet. Then nothing in this step can wait for what that step writes.
 bool Cache::still_written_elsewhere(const Sequence &s) const {
     const StepRecord &last = records_[Timeline::slot(s.last_step)];
     return !timeline_.done(s.last_step) && last.phase == StepPhase::committed &&
@@ -30,9 +30,9 @@ bool Cache::may_be_victim(const Sequence &s) const {
            s.state.drafts == 0 && (s.state.flags & Sequence::kSwapped) == 0;
 }
 
-// Fills victims_ with the sequences that give way to the plan's, as a heap: on top the one that
-// goes first. One that came back in the last step is left alone while there is another. Once for
-// all victims of an item: giving up one changes nothing about the others.
+// Fills victims_ with the sequences that give way to the plan's, as a heap with the first victim on
+// top. A sequence that came back in the last step is left alone while there is another. Called once
+// for all victims of an item: giving up one changes nothing about the others.
 bool Cache::gather_victims(const Plan &plan) {
     bool by_priority = victim_order_ == QUIRE_VICTIM_PRIORITY;
     Candidate self = candidate(sequences_[plan.sequence]);
@@ -49,7 +49,7 @@ bool Cache::gather_victims(const Plan &plan) {
     return true;
 }
 
-// The next of victims_, or kNone.
+// Takes the next of victims_, or kNone.
 uint32_t Cache::next_victim() {
     if (victims_.empty()) return kNone;
     VictimOrder order{victim_order_ == QUIRE_VICTIM_PRIORITY};
@@ -59,7 +59,7 @@ uint32_t Cache::next_victim() {
     return sequence;
 }
 
-// Preempts until the plan's need is met. If it cannot be met, nobody is preempted.
+// Preempts until the plan's need is met. If it cannot be met, no sequence is preempted.
 Status Cache::make_room(Plan *plan, Short *missing) {
     StepRecord &record = open_record();
     uint64_t before = record.changes.size();
@@ -113,8 +113,8 @@ constexpr Room kDropBlockRoom = Ledger::kDropRef;
 
 }  // namespace
 
-// The table's entries become blocks of the host tier; those on the device are given back. The tail
-// goes first, so that what stays cached is evicted from its end.
+// Replaces the table's entries by blocks of the host tier and gives back those on the device. The
+// tail goes first, so that what stays cached is evicted from its end.
 void Cache::swap_out(uint32_t sequence, uint32_t group) {
     Sequence &s = sequences_[sequence];
     BlockTable &t = ledger_.table(sequence, group);
@@ -145,11 +145,11 @@ void Cache::drop_blocks(uint32_t sequence, uint32_t group) {
     ++t.epoch;
 }
 
-// how: SWAP, then the host tier has room, or RECOMPUTE.
+// how: SWAP, which requires room in the host tier, or RECOMPUTE.
 Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
     StepRecord &record = open_record();
     Sequence &s = sequences_[sequence];
-    // All of it lies where accepted drafts are to be moved from, so that a swap would keep nothing.
+    // All of its tokens are still to be moved as accepted drafts, so a swap would keep nothing.
     if (s.state.move_count != 0 && s.state.move_begin == 0) how = QUIRE_PREEMPT_RECOMPUTE;
     Room room;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -182,7 +182,7 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
         if (state.move_count != 0) state.computed = state.move_begin;
     } else {
         state.computed = 0;
-        state.flags &= ~Sequence::kUnpublished;  // all of it will be computed anew
+        state.flags &= ~Sequence::kUnpublished;  // all of it will be computed again
     }
     state.move_count = 0;
     state.published = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of sequences: create, end, fork, truncate, accept, set_tokens.
+// The life of sequences: create, end, fork, truncate, set_tokens.
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-constexpr uint32_t kReleaseAhead = 24;  // block records that a release or a fork asks for early
+constexpr uint32_t kReleaseAhead = 24;  // block records that a release or a fork prefetches
 
 }  // namespace
 
@@ -65,8 +65,8 @@ void Cache::charge(const Sequence &s, uint32_t charged_before) {
     ns.blocks_held -= charged_before;
 }
 
-// The change's sequence holds more or less than before. What it holds less nobody else may count on
-// while the change can be undone.
+// Charges a change whose sequence now holds more or fewer blocks. No other sequence may count on
+// the blocks given back while the change can be undone.
 void Cache::charge_change(Change *change, uint32_t charged_before) {
     const Sequence &s = sequences_[change->sequence];
     charge(s, charged_before);
@@ -76,14 +76,14 @@ void Cache::charge_change(Change *change, uint32_t charged_before) {
     (change->kind == ChangeKind::victim ? ns.given_up : ns.returned) += change->returned;
 }
 
-// The change is final, or about to be undone. REQUIRES: it is an item or a victim.
+// Called when the change is final or about to be undone. REQUIRES: it is an item or a victim.
 void Cache::settle_returned(const Change &change) {
     Namespace &ns = namespaces_[sequences_[change.sequence].name_space];
     (change.kind == ChangeKind::victim ? ns.given_up : ns.returned) -= change.returned;
 }
 
-// Gives back a table's blocks from `first_block` on, the tail first. What is published of those
-// from `first_wrong` on is withdrawn; kNone: it is all right.
+// Gives back a table's blocks from `first_block` on, the tail first. Published blocks from
+// `first_wrong` on are withdrawn; kNone if none of them is wrong.
 void Cache::release_from(uint32_t sequence, uint32_t first_block, uint32_t first_wrong) {
     Sequence &s = sequences_[sequence];
     uint32_t charged_before = charged(s);
@@ -114,8 +114,8 @@ void Cache::release_from(uint32_t sequence, uint32_t first_block, uint32_t first
     charge(s, charged_before);
 }
 
-// The longest length up to token_count whose windows are whole: what one group takes away may open
-// another's, so they are asked until none objects.
+// The longest length up to token_count whose windows are whole. Shortening for one group may break
+// another's window, so all groups are asked until none shortens it.
 uint32_t Cache::whole_window_length(uint32_t sequence, uint32_t token_count) {
     for (uint32_t g = 0; g < geometry_.group_count;) {
         uint32_t null_front = ledger_.table(sequence, g).null_front;
@@ -127,7 +127,7 @@ uint32_t Cache::whole_window_length(uint32_t sequence, uint32_t token_count) {
     return token_count;
 }
 
-// Puts the cursor on the last published block that is still there.
+// Sets the cursor to the last published block that still exists.
 void Cache::rewind_cursor(uint32_t sequence) {
     Sequence &s = sequences_[sequence];
     uint32_t full = s.state.computed >> geometry_.block_shift;
@@ -148,8 +148,8 @@ void Cache::rewind_cursor(uint32_t sequence) {
     s.state.cursor = ledger_.tree().root_cursor(s.root);
 }
 
-// Tokens from `wrong_from` on were computed wrongly. An incomplete window may take more tokens away
-// than are wrong; those stay published for whoever finds them.
+// Tokens from `wrong_from` on were computed wrongly. An incomplete window may take away more tokens
+// than are wrong; those stay published for other sequences to find.
 void Cache::lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wrong_from) {
     Sequence &s = sequences_[sequence];
     uint32_t computed = s.state.computed < token_count ? s.state.computed : token_count;
@@ -160,12 +160,12 @@ void Cache::lower_computed(uint32_t sequence, uint32_t token_count, uint32_t wro
     uint32_t first_wrong = wrong_from == kNone ? kNone : wrong_from >> geometry_.block_shift;
     release_from(sequence, geometry_.blocks_of(s.covered()), first_wrong);
     rewind_cursor(sequence);
-    // With nothing computed nothing is in the host tier, and nothing is left of old weights.
+    // With nothing computed, the host tier holds nothing, and nothing is left of old weights.
     if (s.state.computed == 0) s.state.flags &= ~(Sequence::kSwapped | Sequence::kUnpublished);
 }
 
-// A published tail is copied before it is written on. Where the sequence holds all that there is,
-// no block for that would ever come: it gives up being found, and is written in place.
+// A published tail is copied before more is written to it. If the sequence holds every block of the
+// pool, no block for the copy would ever come free: so the tail is withdrawn and written in place.
 void Cache::unpublish_tail(uint32_t sequence) {
     const Sequence &s = sequences_[sequence];
     if ((s.state.computed & (geometry_.block_tokens - 1)) == 0) return;
@@ -182,7 +182,7 @@ void Cache::unpublish_tail(uint32_t sequence) {
     }
 }
 
-// True if another sequence holds a block that the node of this one's block `index` names.
+// True if another sequence holds a block that the node for this one's block `index` names.
 bool Cache::used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const {
     bool swapped = (sequences_[sequence].state.flags & Sequence::kSwapped) != 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -195,8 +195,8 @@ bool Cache::used_by_others(uint32_t sequence, uint32_t index, uint32_t node) con
     return false;
 }
 
-// Forgets the nodes on the way of the sequence's tokens that no other sequence uses, those included
-// whose blocks it has let go of: out of its window, swapped or preempted.
+// Forgets the nodes on the path of the sequence's tokens that no other sequence uses, including
+// those whose blocks it gave back because they were past its window, swapped or preempted.
 Status Cache::drop_published(uint32_t sequence) {
     const Sequence &s = sequences_[sequence];
     if (prefix_off_ || s.cross_tokens != 0) return Status{};
@@ -211,7 +211,7 @@ Status Cache::drop_published(uint32_t sequence) {
     drop_unreachable(sequence, found);
     while (found-- > 0) {
         uint32_t node = matches_[found];
-        // The tail goes first, and may have taken its bare ancestors along.
+        // The tail goes first, and may have removed its bare ancestors with it.
         if (!tree.in_use(node) || used_by_others(sequence, found, node)) continue;
         if (geometry_.any_full) {
             ledger_.forget(node);
@@ -222,7 +222,7 @@ Status Cache::drop_published(uint32_t sequence) {
     return Status{};
 }
 
-// Forgets what names the sequence's blocks from `first` on, which no walk from the root comes to.
+// Forgets nodes of the sequence's blocks from `first` on, which no walk from the root reaches.
 void Cache::drop_unreachable(uint32_t sequence, uint32_t first) {
     if ((sequences_[sequence].state.flags & Sequence::kSwapped) != 0) return;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -252,7 +252,7 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
         BlockTable &t = ledger_.table(index, g);
         ledger_.buffers().give_back(&t.ids);
         t.length = t.null_front =
-            0;  // the epoch moves on, so that no batch row takes it for the next
+            0;  // with a new epoch no batch row takes it for the next one
         ++t.epoch;
     }
     --namespaces_[s.name_space].sequences;
@@ -262,8 +262,9 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     return Status{};
 }
 
-// The child's tables name the parent's blocks; what both can read is frozen. Its namespace pays for
-// them as for blocks of its own, and what an abort may bring back to it has to fit too.
+// Makes the child's tables name the parent's blocks, and freezes the slots that both can read. The
+// namespace pays for the shared blocks as for blocks of its own, and the blocks that an abort may
+// bring back to it have to fit too.
 Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
     Sequence &s = sequences_[child];
     const Namespace &ns = namespaces_[s.name_space];
@@ -331,7 +332,7 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
         return no_sequence_left();
     }
     uint32_t computed = p.state.computed < token_count ? p.state.computed : token_count;
-    // What is to be moved lies only where the parent will move it from.
+    // Tokens that are still to be moved lie only where the parent will move them from.
     if (p.state.move_count != 0 && p.state.move_begin < computed) computed = p.state.move_begin;
     computed = whole_window_length(parent, computed);
     fresh.cross_tokens = p.cross_tokens;
@@ -424,7 +425,7 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
         }
         return Status{};
     };
-    // Each span is written as soon as it is checked, so that a later one for the same position is
+    // Each span is written as soon as it is checked, so a later span for the same position is
     // refused.
     for (uint32_t i = 0; i < count; ++i) {
         uint32_t index = 0;

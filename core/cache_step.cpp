@@ -37,7 +37,7 @@ Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *
     return Status{};
 }
 
-// Gives the step a handle: last, so that a call that is refused burns none.
+// Gives the step a handle. Comes last, so that a refused call uses up no number.
 Status Cache::name_step(StepRecord *record) {
     uint64_t number = g_step_numbers.take(1);
     if (number == 0) return fail(QUIRE_E_LIMIT, "2^56 steps were begun in this process");
@@ -45,7 +45,7 @@ Status Cache::name_step(StepRecord *record) {
     return Status{};
 }
 
-// The step's queues, and their name on the timeline.
+// Holds the step's queues, and gives them their name on the timeline.
 void Cache::hold_queues(StepRecord *record, const StepOptions &options) {
     record->shard_count = options.queue_count;
     for (uint32_t i = 0; i < options.queue_count; ++i) {
@@ -68,7 +68,7 @@ void Cache::release_queues(StepRecord *record) {
     record->shard_count = 0;
 }
 
-// The open step is no more. REQUIRES: its changes are undone.
+// Ends the open step. REQUIRES: its changes are undone.
 void Cache::close(StepRecord *record) {
     release_queues(record);
     record->clear();
@@ -119,8 +119,8 @@ void Cache::undo_step(StepRecord *record) {
     settle_named(true);
 }
 
-// Marks what the change did to blocks that a later one may build on: those that it gave up, which
-// undoing it takes back, and those that it published, which are then nobody's to find.
+// Marks what the change did to blocks that a later change may build on: the blocks that it gave up,
+// which undoing it takes back, and those that it published, which then can no longer be found.
 void Cache::mark_doomed_blocks(const StepRecord &record, const Change &change, bool doomed) {
     for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
         const Edit &edit = record.edits[i];
@@ -144,13 +144,14 @@ void Cache::mark_doomed_blocks(const StepRecord &record, const Change &change, b
     }
 }
 
-// Does the edit rest on what a doomed change did to its block? Every kind that can is here:
-//   take_free, evict, host_take   the block was free for it, or cached, for a reference was dropped
-//   replace                       likewise: the older block of the node was in no table any more
-//   owner                         it is written in place, for a reference less held it
-//   add_ref                       it was found: by what a doomed change published, or cached
-// The others concern the sequence itself, which has one item only, or (publish, adopt) a place in
-// the tree, which Cache::publish_again mends.
+// True if the edit rests on what a doomed change did to its block. Every kind that can is listed
+// here:
+//   take_free, evict, host_take   the block was free or cached because a reference was dropped
+//   replace                       likewise: no table named the node's older block any more
+//   owner                         it is written in place because fewer references held it
+//   add_ref                       it was found because a doomed change published it, or cached
+// The others concern only the sequence itself, which has one item, or (publish, adopt) a place in
+// the tree, which Cache::publish_again repairs.
 bool Cache::rests_on_doomed(const Edit &edit) const {
     switch (edit.kind) {
         case EditKind::add_ref: {
@@ -169,7 +170,7 @@ bool Cache::rests_on_doomed(const Edit &edit) const {
     }
 }
 
-// Has the change to go with the doomed ones before it?
+// True if the change has to be undone with the doomed ones before it.
 bool Cache::rests_on_doomed(const StepRecord &record, const Change &change) const {
     for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
         if (rests_on_doomed(record.edits[i])) return true;
@@ -177,7 +178,7 @@ bool Cache::rests_on_doomed(const StepRecord &record, const Change &change) cons
     return false;
 }
 
-// False when a preemption would have to go too.
+// Marks the changes that `first` dooms. False if one of them is a preemption.
 bool Cache::mark_doomed(StepRecord *record, uint32_t first) {
     bool possible = true;
     for (uint64_t i = first; i < record->changes.size(); ++i) {
@@ -255,7 +256,7 @@ Status Cache::check_batch(const StepRecord &record, Batch *batch) const {
     return batch->check_writable(timeline_, record.queue);
 }
 
-// Block ids that the window has passed are given back; the queue's later work may use them.
+// Gives back the blocks that the window has passed; the queue's later work may use them.
 void Cache::pass_windows(const Change &change) {
     Sequence &s = sequences_[change.sequence];
     uint32_t charged_before = charged(s);
@@ -276,7 +277,7 @@ void Cache::pass_windows(const Change &change) {
     charge(s, charged_before);
 }
 
-// Sequences leave the step and remember it; their rows are written.
+// Takes the sequences out of the step, notes on them that they ran in it, and writes their rows.
 void Cache::settle_items(StepRecord *record, Batch *batch) {
     for (const Change &change : record->changes) {
         if (change.kind == ChangeKind::dropped) continue;
@@ -287,7 +288,7 @@ void Cache::settle_items(StepRecord *record, Batch *batch) {
         leader_.touch(change.sequence);
         if (change.kind == ChangeKind::victim) {
             s.trim_pending(s.state.computed);
-            // If the step fails, its host blocks were never written.
+            // If the step fails, the sequence's host blocks were never written.
             if ((s.state.flags & Sequence::kSwapped) != 0) s.note_pending(record->number, 0);
             continue;
         }
@@ -315,7 +316,7 @@ void Cache::settle_items(StepRecord *record, Batch *batch) {
     }
 }
 
-// Publishes the sequence's blocks from the root on, if its place in the tree is not there any more.
+// Publishes the sequence's blocks from the root on, if its place in the tree no longer exists.
 void Cache::republish(uint32_t sequence, uint64_t ready) {
     PrefixTree &tree = ledger_.tree();
     Sequence &s = sequences_[sequence];
@@ -335,23 +336,23 @@ void Cache::republish(uint32_t sequence, uint64_t ready) {
     publish(sequence, ready);
 }
 
-// An item that was dropped may have published what a later one has as well, or what a later one
-// published below. The later one's blocks count then, from the root on.
+// A dropped item may have published a block that a later item has too, or a parent of what a later
+// item published. The later item's blocks are then published in their place, from the root on.
 void Cache::publish_again(const StepRecord &record) {
     for (const Change &change : record.changes) {
         if (change.kind == ChangeKind::item) republish(change.sequence, record.number);
     }
 }
 
-// Beside the open step a sequence published something. It may have found there what an item of the
-// step published, and counted on that.
+// Notes a sequence that published something outside the step while the step was open. It may have
+// found what an item of the step published, and built on that.
 void Cache::note_named(uint32_t sequence) {
     if (!step_open() || is_named_[sequence] != 0) return;
     is_named_[sequence] = 1;
     named_.push(sequence);
 }
 
-// The step is over. undone: items of it are gone, and with them what they published.
+// Called when the step is over. undone: items of it are gone, and so is what they published.
 void Cache::settle_named(bool undone) {
     for (uint32_t sequence : named_) {
         is_named_[sequence] = 0;
@@ -378,7 +379,7 @@ void Cache::count_copies(const StepRecord &record) {
     ++counts_.steps;
 }
 
-// A sequence that last ran on another queue runs here only behind that step's fence.
+// A sequence that last ran on another queue runs here only after that step's fence.
 Status Cache::wait_for_other_queues(StepRecord *record, quire_error *error) {
     if (timeline_.idle()) return Status{};
     for (const Change &change : record->changes) {
@@ -396,7 +397,7 @@ Status Cache::wait_for_other_queues(StepRecord *record, quire_error *error) {
     return Status{};
 }
 
-// The step's queues wait for another one's fences, on the devices.
+// Makes the step's queues wait on the devices for another step's fences.
 Status Cache::wait_for_step(const StepRecord &record, const StepRecord &other, quire_error *error) {
     for (uint32_t i = 0; i < record.shard_count; ++i) {
         Queue *queue = record.queues[i];
@@ -415,9 +416,9 @@ Status Cache::wait_for_step(const StepRecord &record, const StepRecord &other, q
     return Status{};
 }
 
-// An engine's own stream takes nothing while the engine captures it. Whoever cannot go back once it
-// has begun asks here first, by a wait for what has been reached. What else is wrong with a queue
-// is found by the work itself.
+// An engine's own stream accepts nothing while the engine captures it. A call that cannot go back
+// once it has begun checks for this first, by a wait for a value that is already reached. Any other
+// fault of a queue shows up when the work is enqueued.
 Status Cache::check_queues(const StepRecord &record, quire_error *error) {
     for (uint32_t i = 0; i < record.shard_count; ++i) {
         Queue *queue = record.queues[i];
@@ -455,7 +456,7 @@ bool is_lost(const Status &status) {
 
 }  // namespace
 
-// All of a commit that can fail with the step still open.
+// The part of a commit that can fail with the step still open.
 Status Cache::prepare_commit(StepRecord *record, Batch *batch, quire_error *error) {
     QUIRE_TRY(poll(error));
     QUIRE_TRY(check_batch(*record, batch));
@@ -510,8 +511,8 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     return Status{};
 }
 
-// A device failed, before the step was final or after it. Either way the step is gone, and the
-// caller gets one code for that. The backend's own code is in native_code.
+// A device failed, before or after the step was final. Either way the step is gone, and the caller
+// gets one code for both. The backend's own code is in native_code.
 Status Cache::lost_at_commit(const Status &why, quire_error *error) {
     if (error->native_code == 0) error->native_code = why.code;
     return Status{QUIRE_E_DEVICE_LOST, why.text, why.first, why.second};

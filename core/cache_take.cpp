@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Taking what a plan found to be there: hits, blocks from the host tier, a copied tail, fresh
-// blocks. By now nothing can fail.
+// Takes what a plan found: hits, blocks from the host tier, a copied tail, fresh blocks. By now
+// nothing can fail.
 
 #include "cache.hpp"
 
@@ -21,7 +21,7 @@ static_assert(kGiveBackRoom.edits == (Ledger::kSetEntry + Ledger::kDropHost).edi
 
 }  // namespace
 
-// What move_tokens() and take_all() write down.
+// Room for what move_tokens() and take_all() record.
 Room Cache::take_room(const Plan &plan) const {
     const Sequence &s = sequences_[plan.sequence];
     Room room;
@@ -30,7 +30,8 @@ Room Cache::take_room(const Plan &plan) const {
         if (!cross) room = room + s.state.move_count * Ledger::kMoveToken + kAdoptTailRoom;
         if (!plan.takes) continue;
         uint64_t length = ledger_.table(plan.sequence, g).length, kept = length;
-        // And for a copy on write, which a later step may come to: records grow early, not then.
+        // Includes a copy on write that a later step may need: records then grow now rather than
+        // there.
         room = room + Ledger::kNoteShape + Ledger::kCopy + plan.passed[g] * kGiveBackRoom;
         if (plan.swapped) {
             room = room + length * kSwapInRoom;
@@ -47,8 +48,8 @@ Room Cache::take_room(const Plan &plan) const {
 }
 
 // Gives back the blocks that the item's window has passed, so that the item can take them. For an
-// item that is not short, the commit does this (pass_windows). The step's copies may still read the
-// blocks: they move accepted tokens.
+// item that is not short, the commit does this (pass_windows). The step's copies may still read
+// these blocks, to move accepted tokens.
 void Cache::give_back_passed(const Plan &plan, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
     BlockTable &t = ledger_.table(plan.sequence, group);
@@ -65,7 +66,7 @@ void Cache::give_back_passed(const Plan &plan, uint32_t group) {
     t.null_front = end;
 }
 
-// Shares a found block; if the step that writes it fails, what is built on it is wrong.
+// Shares a found block. If the step that writes the block fails, what is built on it is wrong.
 void Cache::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
     const Block &b = ledger_.pool(group)[block];
     uint32_t position = index << geometry_.block_shift;
@@ -82,7 +83,7 @@ void Cache::take_hits(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
     const GroupGeometry &geometry = geometry_.groups[group];
     uint32_t first = geometry.first_visible_block(plan.position, geometry_.block_tokens);
-    if (geometry.cross) return;  // no prefix is of another input
+    if (geometry.cross) return;  // a prefix says nothing about another input
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
         uint32_t block =
             geometry.is_null(i, first) ? kNullBlock : ledger_.tree().blocks(matches_[i])[group];
@@ -91,7 +92,7 @@ void Cache::take_hits(const Plan &plan, Change *change, uint32_t group) {
     }
 }
 
-// Brings a swapped table back: blocks that are still cached are shared, the others copied in.
+// Brings a swapped table back: shares the blocks that are still cached, and copies the others in.
 void Cache::swap_in(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
     BlockTable &t = ledger_.table(plan.sequence, group);
@@ -105,7 +106,8 @@ void Cache::swap_in(const Plan &plan, Change *change, uint32_t group) {
         } else {
             block = ledger_.take(group, open_record().barrier, taker(plan.sequence, true));
             ledger_.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
-            // If the copy fails; and what is before it depends on what the host blocks do.
+            // From here on tokens are lost if the copy fails, and depend on the steps that the host
+            // blocks do.
             uint32_t position = geometry_.groups[group].cross ? 0 : i << geometry_.block_shift;
             if (position < change->valid_tokens) change->valid_tokens = position;
             if (position < change->found_tokens) change->found_tokens = position;
@@ -155,7 +157,8 @@ void Cache::take_all(Plan *plan, Change *change) {
             const Block &b = ledger_.pool(g)[block];
             bool own = b.owner == sequence && (plan->position & mask) >= b.frozen_slots;
             if (!own) {
-                ledger_.note_shape(s, sequence, g);  // undoing it forgets that the tail is writable
+                ledger_.note_shape(s, sequence, g);  // undoing this forgets that the tail is
+                                                     // writable
                 ledger_.own(g, block, sequence, 0);
             }
         }
@@ -167,7 +170,7 @@ void Cache::take_all(Plan *plan, Change *change) {
     }
 }
 
-// Takes what the plan found to be there. Nothing can fail any more.
+// Takes what the plan found. Nothing can fail any more.
 void Cache::run_item(const quire_step_item &item, const uint32_t *words, Plan *plan, Change *change,
                      quire_step_result *result) {
     StepRecord &record = open_record();
@@ -197,7 +200,7 @@ void Cache::run_item(const quire_step_item &item, const uint32_t *words, Plan *p
     ledger_.pause();
     QUIRE_ASSERT(record.edits.size() <= reserved_.edits &&
                  record.copies.size() <= reserved_.copies);
-    hashed_ = 0;  // they are this sequence's
+    hashed_ = 0;  // the hashes are this sequence's
     change->edit_end = static_cast<uint32_t>(record.edits.size());
     change->copy_end = static_cast<uint32_t>(record.copies.size());
 }
@@ -213,7 +216,7 @@ void Cache::run_in_place(const quire_step_item &item, const quire_token *tokens,
     s.state.drafts_are_tree = false;
 }
 
-// The change begins here, without edits so far.
+// Begins the change here, without edits so far.
 void Cache::open_change(Change *change, uint32_t position, uint32_t count) {
     const StepRecord &record = open_record();
     change->first_edit = change->edit_end = static_cast<uint32_t>(record.edits.size());
@@ -224,14 +227,14 @@ void Cache::open_change(Change *change, uint32_t position, uint32_t count) {
     change->valid_tokens = position;
 }
 
-// Remembers what the drafts see of each other. REQUIRES: room in s->tree.
+// Remembers which drafts each draft sees. REQUIRES: room in s->tree.
 void Cache::note_drafts(const quire_step_item &item, const Change &change, Sequence *s) {
     s->state.drafts_are_tree = item.mask_kind != QUIRE_MASK_NONE;
     if (!s->state.drafts_are_tree) return;
     find_parents(item, open_record().mask(change), s->state.known, s->tree.data);
 }
 
-// Brings accepted tokens to their places, before anything of the step reads or writes there.
+// Moves accepted tokens to their places before anything in the step reads or writes there.
 void Cache::move_tokens(uint32_t sequence, Change *change) {
     Sequence &s = sequences_[sequence];
     SequenceState &state = s.state;
@@ -257,7 +260,7 @@ void Cache::note_mask(const quire_step_item &item, const uint32_t *words, Change
     change->mask_stride = mask.stride;
 }
 
-// What running does to a sequence's state, and what the caller is told.
+// Updates the sequence's state as running the item does, and fills in the caller's result.
 void Cache::note_item(const quire_step_item &item, const Change &change,
                       quire_step_result *result) {
     StepRecord &record = open_record();

@@ -40,7 +40,7 @@ Status check_side(uint32_t dtype, uint32_t scale, uint32_t head_dim) {
     return Status{};
 }
 
-// [first, first + count) of `all`, which is at most `most`.
+// Checks that [first, first + count) lies in [0, all), and that `all` is at most `most`.
 Status check_range(uint32_t first, uint32_t count, uint32_t all, uint32_t most, const char *what) {
     bool fits = all != 0 && all <= most && count != 0 && first < all && count <= all - first;
     return fits ? Status{} : fail(QUIRE_E_ARG, what, first, all);
@@ -58,7 +58,7 @@ uint64_t scale_bytes(uint32_t kind, uint32_t block_tokens) {
     return sizeof(float) * (is_static(kind) ? uint64_t{1} : block_tokens);
 }
 
-// Bytes of one token's row; whole ones, see check_side().
+// Bytes of one token's row; a whole number, see check_side().
 uint64_t row_bytes(uint32_t head_dim, uint32_t dtype) {
     return uint64_t{head_dim} * pool_dtype_bits(dtype) / 8;
 }
@@ -108,7 +108,8 @@ Status CanonicalBlock::check_shape() const {
     return Status{};
 }
 
-// Token ids, then the planes of K and V, layer by layer, then those of their scales.
+// The layout: token ids, then the planes of K and V layer by layer, then the planes of their
+// scales.
 Status CanonicalBlock::lay_out() {
     const CanonicalHeader &h = header_;
     bool latent = h.group_kind == QUIRE_GROUP_LATENT;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// canonical: a block as bytes that every device, process and language reads alike: the format of
+// canonical: a block as bytes that every device, process and language reads alike, in the format of
 // docs/canonical-form.md.
 //
-// It is of some layers and heads of one group, so that a shard may write what it holds, and a
-// reader with other shards takes out of several what it needs (block_part).
+// It holds some layers and heads of one group. So a shard can write what it holds, and a reader
+// with other shards can take what it needs from several such blocks (block_part).
 //
-// Invariant of a CanonicalBlock that open() gave: every field is one that the page allows, and
-// every plane lies within the bytes.
+// Invariant of a CanonicalBlock that open() returned: every field has a value that the page allows,
+// and every plane lies within the bytes.
 //
 // Threads: any; the bytes are the caller's.
 #pragma once
@@ -27,14 +27,14 @@ struct CanonicalHeader {
     uint64_t magic;
     uint32_t version;
     uint32_t byte_order;
-    uint64_t size_bytes;  // of all of it
+    uint64_t size_bytes;  // of the whole block
     uint64_t checksum;    // XXH3, 64 bits, with 0 in this place
     uint32_t group;
     uint32_t group_kind;
     uint32_t window;
     uint32_t sink_tokens;
     uint32_t block_tokens;
-    uint32_t token_count;  // slots that hold something, from the first on
+    uint32_t token_count;  // slots that hold a token, from the first slot on
     uint64_t first_position;
     uint32_t group_layers;
     uint32_t first_layer;
@@ -49,8 +49,8 @@ struct CanonicalHeader {
     uint32_t k_scale;
     uint32_t v_scale;
     uint32_t rope;
-    uint32_t id_count;     // token ids behind the header: token_count, or 0
-    uint64_t rope_digest;  // of what K was turned by; 0: not stated
+    uint32_t id_count;     // token ids after the header: token_count, or 0
+    uint64_t rope_digest;  // digest of the rotation applied to K; 0: not stated
     uint8_t namespace_digest[32];
     uint8_t content_digest[32];
     uint64_t reserved0[8];
@@ -59,21 +59,22 @@ static_assert(sizeof(CanonicalHeader) == 256);
 
 class CanonicalBlock {
  public:
-    // Where everything lies in a block that the header describes; size_bytes and checksum are not
-    // looked at. Errors  QUIRE_E_ARG or QUIRE_E_UNSUPPORTED: a field is none that the page allows.
+    // Computes where everything lies in a block that the header describes; ignores size_bytes and
+    // checksum.
+    // Errors  QUIRE_E_ARG or QUIRE_E_UNSUPPORTED: a field has a value that the page does not allow.
     static Status describe(const CanonicalHeader &header, CanonicalBlock *out);
-    // Checks all that the bytes say. REQUIRES: nothing of them.
+    // Checks everything that the bytes say. REQUIRES: nothing of the bytes.
     static Status open(const void *bytes, uint64_t size_bytes, CanonicalBlock *out);
 
     const CanonicalHeader &header() const { return header_; }
     uint64_t size_bytes() const { return size_bytes_; }
-    // Its planes, from the first byte on. Scales of static kinds are planes of one f32 a head.
+    // Its planes, from the first byte on. Scales of static kinds are planes of one f32 per head.
     const BlockPart &part() const { return part_; }
 
     // Writes header and token ids, and zeros everywhere else. out: [size_bytes()].
     void begin(const quire_token *tokens, uint8_t *out) const;
-    // Zeros what lies behind the last token, and writes size and checksum. Between the two calls
-    // the planes are filled.
+    // Zeros what follows the last token, and writes size and checksum. The planes are filled
+    // between the two calls.
     void seal(uint8_t *out) const;
 
  private:
@@ -85,8 +86,8 @@ class CanonicalBlock {
     uint64_t size_bytes_ = 0;
 };
 
-// Is the block one of this group, `index` of a cache with blocks of so many tokens? The message
-// says what differs.
+// OK if the block belongs to this group, number `index` in a cache with blocks of block_tokens. The
+// message says what differs.
 Status check_of_group(const CanonicalHeader &header, uint32_t index, const GroupGeometry &group,
                       uint32_t block_tokens);
 

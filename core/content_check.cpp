@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is in a block, by those who say so: its node, the sequences that hold it, its own record.
+// What is in a block according to its node, the sequences that hold it, and its own record.
 
 #include <cinttypes>
 
@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-// Those of the steps [first, end) that the block's content depends on, a bit each as in its record.
+// The steps of [first, end) that the block's content depends on, as bits of Block::depends.
 uint64_t depends_within(const Block &block, uint64_t first, uint64_t end) {
     uint64_t steps = 0;
     for (uint64_t step = first; step < end; ++step) {
@@ -27,8 +27,8 @@ uint64_t root_namespace(const Scopes &scopes, uint32_t scope) {
 
 }  // namespace
 
-// A block is published as what those who hold it have there. Words leave the tokens out: they are
-// a tenant's.
+// A block is published with the tokens and keys that its holders have there. Messages leave the
+// tokens out: they belong to a tenant.
 Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
     const Sequence &s = cache_.sequences_[index];
     const PrefixTree &tree = cache_.ledger_.tree();
@@ -66,8 +66,7 @@ Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
     return Status{};
 }
 
-// A sequence's keys are those of its namespace, and they live for as long as a sequence or a node
-// is of them.
+// A sequence's keys belong to its namespace, and live as long as a sequence or a node uses them.
 Status CacheCheck::check_scopes() {
     const PrefixTree &tree = cache_.ledger_.tree();
     const Scopes &scopes = tree.scopes();
@@ -99,7 +98,7 @@ Status CacheCheck::check_scopes() {
     return Status{};
 }
 
-// A block's tenant, by which it is zeroed for another, is the one whose content it has.
+// A block's tenant, which decides whether it is zeroed for another, is the one that wrote it.
 Status CacheCheck::check_tenants(uint32_t group) const {
     const Ledger &ledger = cache_.ledger_;
     const PrefixTree &tree = ledger.tree();
@@ -130,7 +129,7 @@ Status CacheCheck::check_tenants(uint32_t group) const {
     return Status{};
 }
 
-// What anyone may find rests on steps that there are, and is written no more.
+// A published block rests on steps that exist, and is not written any more.
 Status CacheCheck::check_published(uint32_t group) const {
     const BlockPool &pool = cache_.ledger_.pool(group);
     uint64_t newest = cache_.timeline_.next() - (cache_.step_open() ? 0 : 1);
@@ -151,9 +150,9 @@ Status CacheCheck::check_published(uint32_t group) const {
     return Status{};
 }
 
-// If a step fails, whoever holds what depends on it must lose it: a sequence knows all unfinished
-// steps that its published blocks depend on. And what it computed itself depends on all that comes
-// before it does.
+// If a step fails, every holder of content that depends on it must lose that content. So a sequence
+// knows all unfinished steps that its published blocks depend on, and a block that it computed
+// itself depends on everything that the tokens before it depend on.
 Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
     const Sequence &s = cache_.sequences_[index];
     const Timeline &timeline = cache_.timeline_;
@@ -184,7 +183,7 @@ Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
     return Status{};
 }
 
-// Nothing that depends on a step that failed is found, or counts as computed.
+// Content that depends on a failed step is not found, and does not count as computed.
 Status CacheCheck::check_failures() const {
     for (const StepRecord &record : cache_.records_) {
         bool has_failed = record.phase == StepPhase::finished && record.failed;

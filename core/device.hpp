@@ -2,7 +2,7 @@
 //
 // device: an opened device of a backend, and its queues, as the core sees them.
 //
-// Threads: a Device is constant once open, but for its counts. A queue's lock serialises what is
+// Threads: a Device is constant once open, except for its counts. A queue's lock serialises what is
 // enqueued on it.
 #pragma once
 
@@ -18,21 +18,22 @@ struct Device {
     const quire_backend_api *api = nullptr;
     quire_be_device *handle = nullptr;
     quire_be_device_props props{};
-    uint32_t flags = 0;                 // QUIRE_DEVICE_*: asked for
+    uint32_t flags = 0;                 // QUIRE_DEVICE_*, as requested
     std::atomic<uint32_t> children{0};  // queues, fences, memories, caches
-    // What is allocated on it, and imported: kept by slot.hpp.
+    // What is allocated on it, and imported; maintained by slot.hpp.
     mutable std::atomic<uint64_t> device_bytes{0};
     mutable std::atomic<uint64_t> host_bytes{0};
     mutable std::atomic<uint64_t> engine_bytes{0};
 
-    // A cache comes to be on it. False: it was abandoned.
+    // Registers a cache on the device. False if the device was abandoned.
     [[nodiscard]] bool join() {
         if ((caches_.fetch_add(1) & kAbandoned) == 0) return true;
         --caches_;
         return false;
     }
     void leave() { --caches_; }
-    // Gives it up unless caches are on it, then *caches says how many; 0: it was given up before.
+    // Abandons the device if no cache is on it. Else *caches is their number, or 0 if the device
+    // was abandoned before.
     bool abandon(uint32_t *caches) {
         uint32_t now = 0;
         if (caches_.compare_exchange_strong(now, kAbandoned)) return true;
@@ -46,7 +47,7 @@ struct Device {
     std::atomic<uint32_t> caches_{0};  // neither destroyed nor abandoned
 };
 
-// Bytes that a device can reach: its own, and the host's.
+// Bytes that a device can reach: its own and the host's.
 struct DeviceMemory {
     uint64_t device_bytes = 0;
     uint64_t host_bytes = 0;
@@ -55,7 +56,7 @@ struct DeviceMemory {
 struct Queue {
     Device *device = nullptr;
     quire_be_queue *handle = nullptr;
-    quire_be_fence *fence = nullptr;  // signalled once a finished step
+    quire_be_fence *fence = nullptr;  // signalled once per finished step
     uint64_t signalled = 0;           // last value enqueued; under the lock
     uint64_t number = 0;              // names the queue on the timeline
     bool is_engines = false;          // a stream of the engine's own
@@ -63,7 +64,7 @@ struct Queue {
     Turnstile lock;
 };
 
-// A queue for the length of a scope, unless it was abandoned.
+// Holds a queue's lock for a scope, unless the queue was abandoned.
 class QueueUse {
  public:
     explicit QueueUse(Queue *queue) : queue_(queue), holds_(queue->lock.enter()) {}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// dump_writer: records of a dump (docs/dump.md) as lines of JSON, into a buffer that may be too
-// short.
+// dump_writer: writes the records of a dump (docs/dump.md) as lines of JSON, into a buffer that may
+// be too short.
 //
-// It allocates nothing, so that a dump can be taken where memory is what went wrong: what does not
+// It allocates nothing, so that a dump can be taken even after running out of memory. What does not
 // fit is counted and left out.
 //
 // Threads: none.
@@ -32,7 +32,7 @@ class DumpWriter {
         put("}\n");
         ++records_;
     }
-    // The last record: how many there were, and FNV-1a of all bytes before it.
+    // Writes the last record: the number of records, and FNV-1a of all bytes before it.
     void end() {
         uint64_t records = records_, hash = hash_;
         open("end");
@@ -50,7 +50,7 @@ class DumpWriter {
         if (value < 0) put('-');
         digits(value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value));
     }
-    // kNone is null.
+    // Writes kNone as null.
     void index(const char *name, uint32_t value) {
         value == kNone ? null(name) : number(name, value);
     }
@@ -62,14 +62,14 @@ class DumpWriter {
         field(name);
         put(value ? "true" : "false");
     }
-    // REQUIRES: nothing in it has to be escaped, as in a name.
+    // REQUIRES: nothing in the text needs escaping, as in a name.
     void word(const char *name, const char *text) {
         field(name);
         put('"');
         put(text);
         put('"');
     }
-    // What may need all 64 bits, which not every reader's numbers have.
+    // For a value that may need all 64 bits, which not every reader's numbers have.
     void bits(const char *name, uint64_t value) {
         char text[24];
         std::snprintf(text, sizeof text, "0x%016" PRIx64, value);
@@ -129,7 +129,7 @@ class DumpWriter {
 
     char *out_;
     uint64_t capacity_;
-    uint64_t size_ = 0;  // of all, whether or not it fitted
+    uint64_t size_ = 0;  // of everything, whether or not it fitted
     uint64_t hash_ = kOffsetBasis;
     uint64_t records_ = 0;
     bool is_first_ = false;
