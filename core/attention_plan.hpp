@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_plan: a group's attention options in the form in which a backend is asked for them.
+// attention_plan: a group's attention options in the form of a request to a backend.
 //
 // Threads: none. The description points into the plan and the options; both must outlive it.
 #pragma once

@@ -317,8 +317,7 @@ Status Batch::check_writable(const Timeline &timeline, uint64_t queue) const {
         return fail(QUIRE_E_BUSY, "{} earlier steps of this batch still run: use another or wait",
                     image_count_);
     }
-    // Every image is uploaded to the same place, so only the order of one queue keeps the steps
-    // apart.
+    // Every image is uploaded to the same place, so only one queue's order keeps the steps apart.
     if (!timeline.has_run(last_step_) && timeline.queue_of(last_step_) != queue) {
         return fail(QUIRE_E_BUSY,
                     "the batch's last step still runs on other queues: use another batch or wait");

@@ -21,7 +21,7 @@
 
 namespace quire {
 
-// What a step writes for one item.
+// One item's part of what a step writes.
 struct BatchRow {
     uint64_t handle;
     uint32_t first_position;  // of the tokens to compute
@@ -31,7 +31,7 @@ struct BatchRow {
     MaskView mask;           // of the last mask.rows tokens
 };
 
-// What a step needs of a batch, over all its rows or for the longest one.
+// A step's need of a batch, over all its rows or for the longest one.
 struct BatchNeed {
     uint32_t rows = 0;
     uint32_t longest_table = 0;
@@ -81,8 +81,7 @@ class Batch {
     // REQUIRES: shard is one of the cache's, or 0.
     Status views(uint32_t group, uint32_t shard, quire_batch_views *out) const;
     uint64_t last_step() const { return last_step_; }
-    // The step is over: nothing may be launched on it any more. A later step in the batch stays
-    // open.
+    // The step is over: nothing may be launched on it. A later step in the batch stays as it is.
     void end(uint64_t step) {
         if (step == last_step_) is_open_ = false;
     }
@@ -116,8 +115,7 @@ class Batch {
         uint8_t *bytes;
         uint64_t address;  // of `bytes`, as the backend addresses it
     };
-    // A batch's part on one device. Without a device there is one Shard, whose memory is an
-    // image's.
+    // A batch's part on one device. Without a device there is one, whose memory is an image's.
     struct Shard {
         const Binding *binding;
         uint64_t base;  // address of the memory that views point into
@@ -130,7 +128,7 @@ class Batch {
         uint32_t uploaded_tokens;
         uint32_t uploaded_cross;
     };
-    // What a row of an image's block table holds.
+    // The content of a row of an image's block table.
     struct RowState {
         uint64_t handle;
         uint64_t epoch;

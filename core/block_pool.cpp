@@ -75,7 +75,7 @@ void BlockPool::drop_ref(uint32_t block, uint64_t touch, uint64_t barrier) {
     }
 }
 
-// Puts the block on the open step's draining list, which no other kind of block is on.
+// Puts the block on the open step's draining list, which holds only blocks like it.
 void BlockPool::push_read(uint32_t block) {
     Block &b = blocks_[block];
     b.state = BlockState::draining;
@@ -326,7 +326,7 @@ Status BlockPool::check_list(uint32_t name) const {
     return Status{};
 }
 
-// An unowned block is free once all work that may touch it is done, and drains until then.
+// An unused block is free once all work that may touch it is done, and drains until then.
 Status BlockPool::check_unused(uint32_t block) const {
     const Block &b = blocks_[block];
     if (left_.capacity() != 0 && b.tenant != kFreshTenant && !b.is_left) {

@@ -2,8 +2,8 @@
 //
 // block_pool: which blocks of one group are free, draining, held, cached or parked.
 //
-//   free      unowned, and no running work touches it
-//   draining  unowned, but a step that is not done may touch it
+//   free      unused (in no table, not in the tree), and no running work touches it
+//   draining  unused, but a step that is not done may touch it
 //   held      in `refs` tables
 //   cached    in no table; its content is in the prefix tree; listed by age of its last release
 //   parked    taken out of the tree by the open step, given back when that step is committed
@@ -36,11 +36,11 @@ constexpr uint64_t kMixedTenant = UINT64_MAX - 1;
 
 enum class BlockState : uint8_t { free, draining, held, cached, parked, null };
 
-// One cache line per block; allocation and sharing touch only the first half.
+// One cache line per block; allocation and sharing use the first half.
 struct alignas(kCacheLine) Block {
     uint32_t refs;
     uint32_t node;          // in the prefix tree, kNone = unpublished
-    uint32_t owner;         // index of the sequence that may write in place; kNone = unowned
+    uint32_t owner;         // index of the sequence that may write in place; kNone = no one
     uint16_t frozen_slots;  // slots that sequences other than the owner may read
     BlockState state;
     uint8_t given_up : 1;    // by an item that is being dropped
@@ -104,7 +104,7 @@ class BlockPool {
     bool has_read() const {
         return draining_ != 0 && lists_[draining_list(timeline_->next())].count != 0;
     }
-    // Takes one of those, else a free block; kNone when only eviction helps. The block becomes
+    // Takes one of those blocks, else a free one; kNone when only eviction helps. The block becomes
     // held, with one reference.
     uint32_t take_free(uint64_t barrier);
     // The cached block that was released longest ago, or kNone. It stays cached.
@@ -154,9 +154,9 @@ class BlockPool {
 
     // Upper bound on the number of blocks that wait to be scrubbed.
     uint32_t left_count() const { return static_cast<uint32_t>(left_.size()); }
-    // Calls body(block) for each unowned block that has content and that work of `step`, whose
-    // barrier is `barrier`, may touch. Such a block then counts as empty and as touched by the
-    // step. O(left_count).
+    // Calls body(block) for each unused block that has content and that work of `step`, whose
+    // barrier is `barrier`, may touch. The block then counts as empty and as touched by the step.
+    // O(left_count).
     template <typename Body>
     void scrub(uint64_t barrier, uint64_t step, Body body);
 

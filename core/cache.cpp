@@ -101,8 +101,7 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     calibrates_ = (desc.flags & QUIRE_CACHE_CALIBRATE) != 0;
     if (calibrates_) QUIRE_TRY(check_calibrating(geometry_, has_memory_));
     QUIRE_TRY(scales_.create(desc, geometry_, places_.data()));
-    // The pools come first: a size that the device cannot hold is refused before its books are
-    // made.
+    // The pools first: a size that the device cannot hold is refused before its books are made.
     QUIRE_TRY(shards_.plan(desc, shards, desc.shard_count, places_.data(), &geometry_));
     QUIRE_TRY(shards_.create(scales_, calibrates_, error));
     can_move_ = shards_.can_move();
@@ -155,8 +154,7 @@ void Cache::info(quire_cache_info *out) const {
         uint64_t in_window =
             uint64_t{group.sink_tokens} + group.window + 3 * uint64_t{geometry_.block_tokens};
         if (group.windowed && longest > in_window) {
-            longest = static_cast<uint32_t>(in_window);  // dead slots around the gap, a partial
-                                                         // tail
+            longest = static_cast<uint32_t>(in_window);  // dead slots at the gap, a partial tail
         }
         uint64_t fit = usable / ceil_div(longest, geometry_.block_tokens);
         if (fit < sequences) sequences = fit;

@@ -19,7 +19,7 @@
 //   cache_calibrate.cpp  the largest magnitudes of K and V
 //   cache_migrate.cpp    moving a live cache to other memory
 //
-// Threads: none; whoever owns the Cache holds a lock around every call.
+// Threads: none; the owner of the Cache holds a lock around every call.
 // Units: counts are blocks, positions and lengths tokens.
 #pragma once
 
@@ -137,8 +137,7 @@ class Cache {
     void stop(const BrokenInvariant &why);
     const BrokenInvariant *why_stopped() const { return is_stopped_ ? &why_stopped_ : nullptr; }
 
-    // The fence that must be reached before magnitudes are read; fence is NULL if no wait is
-    // needed.
+    // The fence that must be reached before magnitudes are read; if there is none, fence is NULL.
     struct Awaited {
         const quire_backend_api *api = nullptr;
         quire_be_fence *fence = nullptr;
@@ -186,7 +185,7 @@ class Cache {
     friend class CacheDump;
     friend struct Inside;  // lets tests break what is checked
 
-    // What an item needs, worked out before anything is changed.
+    // An item's needs, worked out before anything is changed.
     struct Plan {
         uint32_t sequence;
         uint32_t known;     // after the item's tokens
@@ -198,8 +197,7 @@ class Cache {
         bool admission;  // nothing of the sequence is on the device yet
         bool takes;      // takes any block or hit
         bool swapped;
-        bool reuses;                       // it is short, and gives back blocks its window has
-                                           // passed
+        bool reuses;                       // it is short, and gives back blocks past its window
         uint32_t lookup_end;               // tokens from here on are computed, not found
         uint32_t drafts;                   // drafts that are a tree
         uint32_t length[kMaxGroups];       // of the table in the end
@@ -216,8 +214,7 @@ class Cache {
         uint32_t reason = 0;
     };
     // An item that had to wait. Its tokens lie in its sequence's buffer and its hashes are in
-    // hashes_: a scheduler sends it again in every step, and the library then only compares the
-    // tokens.
+    // hashes_: a scheduler sends it again in every step, and then only the tokens are compared.
     struct Waiting {
         uint64_t handle = 0;         // 0: none
         uint32_t known = 0;          // without the item's tokens

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an item needs in every group, and adding it, all or nothing.
+// Admits an item: works out what it needs in every group, and adds it, all or nothing.
 //
 // Order: the item is checked, its prefix looked up, its need measured. Only when everything that it
 // needs is available is anything changed, and from then on nothing can fail.

@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-// An index as messages show it: -1 is none.
+// An index as messages show it: -1 for kNone.
 int number(uint32_t index) { return static_cast<int>(index); }
 
 }  // namespace

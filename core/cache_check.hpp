@@ -29,7 +29,7 @@ class CacheCheck {
     Status run();
 
  private:
-    // What the tables say about one block.
+    // The tables' view of one block.
     struct Named {
         uint32_t count;     // entries that name it
         uint32_t sequence;  // the last sequence among those

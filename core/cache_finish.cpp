@@ -171,7 +171,8 @@ Status Cache::poll(quire_error *error) {
     return Status{};
 }
 
-// Withdraws published blocks whose content depends on the step, whoever published them and when.
+// Withdraws published blocks whose content depends on the step, no matter when they were published
+// and by which sequence.
 void Cache::withdraw_published(uint64_t step) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockPool &pool = ledger_.pool(g);
@@ -194,8 +195,7 @@ void Cache::lose(uint32_t sequence, uint32_t valid_tokens) {
 }
 
 // Marks the blocks that may still hold what the failed step's copies should have overwritten, and
-// those that later steps copied it to. Each is zeroed when it is next taken. Returns true if there
-// are any.
+// those that later steps copied it to. Each is zeroed when it is next taken. True if there are any.
 bool Cache::suspect_copies(const StepRecord &failed) {
     bool any = false;
     auto is_whole = [](const quire_block_copy &copy) {

@@ -187,7 +187,7 @@ void Cache::each_change(const LogReader &log, Visit visit) {
     QUIRE_ASSERT(read.ok());
 }
 
-// Checks that the log leads to a state with the digest of its leader's. If not, the follower stops,
+// Checks that the log leads to the state that its leader's digest says. If not, the follower stops,
 // and this is the last log that it reads.
 Status Cache::check_digest(const LogReader &log) {
     each_change(log, [&](const SequenceChange &change) { follower_.count(change); });

@@ -16,7 +16,7 @@ constexpr uint32_t kBlockAhead = 8;
 
 }  // namespace
 
-// What the sequence's spans say about its block.
+// The keys that the sequence's spans put on its block.
 Extra Cache::extra_of(const Sequence &s, uint32_t block) const {
     return ledger_.tree().extra(s.scope, block << geometry_.block_shift);
 }
@@ -180,8 +180,8 @@ void Cache::publish(uint32_t sequence, uint64_t ready) {
         if (i >= hashed_) counts_.bytes_hashed += uint64_t{geometry_.block_tokens} * 4;
         uint32_t node = under_new ? kNone : tree.find(s.root, state.cursor, hash, tokens, extra);
         if (node == kNone) {
-            // A node that an eviction above it made unreachable names the block: it stays with that
-            // node.
+            // An eviction above made the node that names the block unreachable: the block stays
+            // with that node.
             if (named_elsewhere(sequence, i)) return;
             node = ledger_.publish(s.root, state.cursor, hash, tokens, extra);
             if (node == kNone) return;

@@ -77,7 +77,7 @@ Status Cache::check_counts(const Geometry &target) const {
     return Status{};
 }
 
-// A tree's accepted tokens are moved by the sequence's next step, so the target must be able to.
+// Accepted tokens of a tree are moved by a later step, so the target must be able to move them.
 Status Cache::check_moves(const Migration &m) const {
     bool can_move = true;
     for (uint32_t i = 0; i < m.shards.planned_count(); ++i) {

@@ -37,7 +37,7 @@ uint32_t Cache::pinned_nodes(uint32_t sequence) const {
     return ledger_.tree().alive(state.cursor) ? bare_blocks(sequence, 0) : 0;
 }
 
-// True if blocks from `from` on may be published: nodes that name no block must leave the reserve.
+// True if blocks from `from` on may be published. Nodes without a block must not use the reserve.
 bool Cache::has_node_room(uint32_t sequence, uint32_t from) const {
     if (geometry_.any_full) [[likely]]
         return true;

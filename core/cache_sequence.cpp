@@ -251,8 +251,7 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         BlockTable &t = ledger_.table(index, g);
         ledger_.buffers().give_back(&t.ids);
-        t.length = t.null_front =
-            0;  // with a new epoch no batch row takes it for the next one
+        t.length = t.null_front = 0;  // the new epoch tells batch rows that the next one differs
         ++t.epoch;
     }
     --namespaces_[s.name_space].sequences;
@@ -425,8 +424,7 @@ Status Cache::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
         }
         return Status{};
     };
-    // Each span is written as soon as it is checked, so a later span for the same position is
-    // refused.
+    // Each span is written once it is checked, so a later one for the same position is refused.
     for (uint32_t i = 0; i < count; ++i) {
         uint32_t index = 0;
         Status checked = check_span(i, &index);

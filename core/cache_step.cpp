@@ -144,11 +144,10 @@ void Cache::mark_doomed_blocks(const StepRecord &record, const Change &change, b
     }
 }
 
-// True if the edit rests on what a doomed change did to its block. Every kind that can is listed
-// here:
+// True if the edit rests on what a doomed change did to its block. These kinds can:
 //   take_free, evict, host_take   the block was free or cached because a reference was dropped
 //   replace                       likewise: no table named the node's older block any more
-//   owner                         it is written in place because fewer references held it
+//   owner                         it is written in place because a reference to it was dropped
 //   add_ref                       it was found because a doomed change published it, or cached
 // The others concern only the sequence itself, which has one item, or (publish, adopt) a place in
 // the tree, which Cache::publish_again repairs.

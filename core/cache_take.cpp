@@ -30,8 +30,7 @@ Room Cache::take_room(const Plan &plan) const {
         if (!cross) room = room + s.state.move_count * Ledger::kMoveToken + kAdoptTailRoom;
         if (!plan.takes) continue;
         uint64_t length = ledger_.table(plan.sequence, g).length, kept = length;
-        // Includes a copy on write that a later step may need: records then grow now rather than
-        // there.
+        // Includes a copy on write that a later step may need, so that records grow now, not then.
         room = room + Ledger::kNoteShape + Ledger::kCopy + plan.passed[g] * kGiveBackRoom;
         if (plan.swapped) {
             room = room + length * kSwapInRoom;
@@ -106,8 +105,8 @@ void Cache::swap_in(const Plan &plan, Change *change, uint32_t group) {
         } else {
             block = ledger_.take(group, open_record().barrier, taker(plan.sequence, true));
             ledger_.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
-            // From here on tokens are lost if the copy fails, and depend on the steps that the host
-            // blocks do.
+            // If the copy fails, tokens from here on are lost. They also depend on the steps that
+            // the host blocks depend on.
             uint32_t position = geometry_.groups[group].cross ? 0 : i << geometry_.block_shift;
             if (position < change->valid_tokens) change->valid_tokens = position;
             if (position < change->found_tokens) change->found_tokens = position;
@@ -157,8 +156,7 @@ void Cache::take_all(Plan *plan, Change *change) {
             const Block &b = ledger_.pool(g)[block];
             bool own = b.owner == sequence && (plan->position & mask) >= b.frozen_slots;
             if (!own) {
-                ledger_.note_shape(s, sequence, g);  // undoing this forgets that the tail is
-                                                     // writable
+                ledger_.note_shape(s, sequence, g);  // undoing it forgets that the tail is writable
                 ledger_.own(g, block, sequence, 0);
             }
         }

@@ -108,8 +108,7 @@ Status CanonicalBlock::check_shape() const {
     return Status{};
 }
 
-// The layout: token ids, then the planes of K and V layer by layer, then the planes of their
-// scales.
+// The layout: token ids, then the planes of K and V layer by layer, then those of their scales.
 Status CanonicalBlock::lay_out() {
     const CanonicalHeader &h = header_;
     bool latent = h.group_kind == QUIRE_GROUP_LATENT;

@@ -34,7 +34,7 @@ struct CanonicalHeader {
     uint32_t window;
     uint32_t sink_tokens;
     uint32_t block_tokens;
-    uint32_t token_count;  // slots that hold a token, from the first slot on
+    uint32_t token_count;  // slots that hold content, from the first slot on
     uint64_t first_position;
     uint32_t group_layers;
     uint32_t first_layer;
@@ -59,8 +59,7 @@ static_assert(sizeof(CanonicalHeader) == 256);
 
 class CanonicalBlock {
  public:
-    // Computes where everything lies in a block that the header describes; ignores size_bytes and
-    // checksum.
+    // Lays out a block that the header describes; ignores the header's size_bytes and checksum.
     // Errors  QUIRE_E_ARG or QUIRE_E_UNSUPPORTED: a field has a value that the page does not allow.
     static Status describe(const CanonicalHeader &header, CanonicalBlock *out);
     // Checks everything that the bytes say. REQUIRES: nothing of the bytes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is in a block according to its node, the sequences that hold it, and its own record.
+// The content of a block according to its node, the sequences that hold it, and its own record.
 
 #include <cinttypes>
 
@@ -98,7 +98,7 @@ Status CacheCheck::check_scopes() {
     return Status{};
 }
 
-// A block's tenant, which decides whether it is zeroed for another, is the one that wrote it.
+// A block is zeroed for a new tenant; its recorded tenant must be the one whose content it holds.
 Status CacheCheck::check_tenants(uint32_t group) const {
     const Ledger &ledger = cache_.ledger_;
     const PrefixTree &tree = ledger.tree();

@@ -20,7 +20,7 @@ struct Device {
     quire_be_device_props props{};
     uint32_t flags = 0;                 // QUIRE_DEVICE_*, as requested
     std::atomic<uint32_t> children{0};  // queues, fences, memories, caches
-    // What is allocated on it, and imported; maintained by slot.hpp.
+    // Bytes allocated on it, and imported; maintained by slot.hpp.
     mutable std::atomic<uint64_t> device_bytes{0};
     mutable std::atomic<uint64_t> host_bytes{0};
     mutable std::atomic<uint64_t> engine_bytes{0};
