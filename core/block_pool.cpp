@@ -75,7 +75,7 @@ void BlockPool::drop_ref(uint32_t block, uint64_t touch, uint64_t barrier) {
     }
 }
 
-// Puts the block on the open step's draining list, which holds only blocks like it.
+// Puts the block on the open step's draining list, which holds only such blocks.
 void BlockPool::push_read(uint32_t block) {
     Block &b = blocks_[block];
     b.state = BlockState::draining;

@@ -303,8 +303,7 @@ Status Cache::make_plan(const quire_step_item &item, const quire_token *tokens, 
     plan->position = s.state.computed;
     plan->lookahead = item.lookahead;
     plan->drafts = item.mask_kind != QUIRE_MASK_NONE ? item.draft_count : 0;
-    // Tokens under a mask are computed together. Drafts found by lookup could be taken for
-    // accepted.
+    // Masked tokens are computed together. Drafts found by lookup could be taken for accepted.
     plan->lookup_end = first_masked(item, plan->known);
     if (item.draft_count > plan->known - plan->lookup_end) {
         plan->lookup_end = plan->known - item.draft_count;

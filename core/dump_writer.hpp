@@ -3,8 +3,8 @@
 // dump_writer: writes the records of a dump (docs/dump.md) as lines of JSON, into a buffer that may
 // be too short.
 //
-// It allocates nothing, so that a dump can be taken even after running out of memory. What does not
-// fit is counted and left out.
+// It allocates nothing, so that a dump can be taken even after running out of memory. Bytes that do
+// not fit are counted and left out.
 //
 // Threads: none.
 #pragma once
