@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An engine that plans step n + 1 while step n still runs: the last token of each sequence is
-// unknown when it is added, and named one step later. And such an engine when one step fails.
+// unknown when it is added, and set one step later. Also such an engine when one step fails.
 
 #include <map>
 
@@ -13,14 +13,14 @@ using namespace quire::test;
 
 constexpr uint32_t kSteps = 14;
 
-// What the model would sample for a sequence at a position; `who` keeps contents apart.
+// The token the model would sample for a sequence at a position; `who` keeps contents apart.
 quire_token sampled(uint32_t who, uint32_t position) { return 1000 * (who + 1) + position; }
 
 class Engine {
  public:
     enum : uint32_t { first, second, taker, forked, kPlayers };
 
-    // Step `failing` (1 is the first) fails; 0: none does.
+    // Step `failing` (1 is the first) fails; 0: every step succeeds.
     explicit Engine(uint32_t failing, bool synchronous = false)
         : failing_(failing), synchronous_(synchronous) {
         for (uint32_t i = 0; i < 3; ++i) seqs_[i] = m.sequence();
@@ -38,7 +38,7 @@ class Engine {
         catch_up();
     }
 
-    // All that is computed in the end, and what everybody would hit.
+    // All that is computed in the end, and the prefix that each sequence would hit.
     std::string result() {
         std::string out;
         for (uint32_t who = 0; who < kPlayers; ++who) {
@@ -57,9 +57,9 @@ class Engine {
     struct Unfinished {
         quire_step step = 0;
         uint32_t number = 0;
-        std::map<uint32_t, uint32_t> computed_before;  // of each player that is in it
+        std::map<uint32_t, uint32_t> computed_before;  // by player that is in the step
     };
-    // A token that is added unknown, and arrives with the step that samples it.
+    // A token that is added as unknown and becomes known when the step that samples it finishes.
     struct Pending {
         uint32_t who, position, arrives_with;
     };
@@ -82,7 +82,7 @@ class Engine {
         if (number == 7) fork();
     }
 
-    // Of all that is computed, two unfinished steps included; its last token is unknown still.
+    // Forks at all computed tokens, two unfinished steps included; the last is still unknown.
     void fork() {
         seqs_[forked] = m.fork(seqs_[first], m.info(seqs_[first]).computed_tokens);
         tokens_[forked] = tokens_[first];
@@ -103,7 +103,7 @@ class Engine {
         add(now, who, tokens);
         tokens_[who] = tokens;
     }
-    // The token that the step before samples; this step's engine reads it on the device.
+    // Adds the token that the previous step samples; an asynchronous step reads it on the device.
     void decode(Unfinished *now, uint32_t who) {
         auto position = static_cast<uint32_t>(tokens_[who].size());
         quire_token token = sampled(who == forked ? first : who, position);
@@ -138,7 +138,7 @@ class Engine {
         }
     }
 
-    // Who lost something is computed again, without new tokens.
+    // Sequences that lost tokens compute them again, without new tokens.
     void catch_up() {
         for (quire_seq seq : seqs_) {
             if (m.info(seq).computed_tokens < m.info(seq).known_tokens) m.compute(seq, {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// block_pool by itself: states, their order, fences, and that its assertions and its check can
-// fire.
+// block_pool by itself: its states, their order, fences, and proof that its assertions and its
+// check can fire.
 
 #include "core/block_pool.hpp"
 
@@ -54,7 +54,7 @@ TEST(BlockPool, blocks_drain_in_the_order_of_their_steps_though_steps_end_in_ano
     uint32_t first = p.blocks.take_free(kNoBarrier), second = p.blocks.take_free(kNoBarrier);
     p.blocks.drop_ref(first, 1);
     p.blocks.drop_ref(second, 2);
-    p.timeline.complete(2);  // not done before step 1 is
+    p.timeline.complete(2);  // not done until step 1 is
     p.blocks.retire(1);
     EXPECT_EQ(p.blocks[second].state, BlockState::draining);
     p.timeline.complete(1);
@@ -133,7 +133,7 @@ TEST(BlockPool, an_undone_claim_goes_back_to_its_place_by_age) {
         p.blocks.undo_claim(block, hint);
         EXPECT_TRUE(p.blocks.check().ok());
         p.blocks.claim(block);
-        p.blocks.undo_claim(block, 4);  // a hint that is wrong costs time only
+        p.blocks.undo_claim(block, 4);  // a wrong hint costs only time
         EXPECT_TRUE(p.blocks.check().ok());
     }
     EXPECT_EQ(p.blocks.oldest_cached(kNoBarrier), blocks[0]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quire_cache_check by what is planted for it: each case breaks one thing in a cache whose books
-// are true, and expects the words that say which.
+// quire_cache_check against planted faults: each case breaks one thing in a cache whose books are
+// correct, and expects the message that names it.
 
 #include "inside.hpp"
 
@@ -152,7 +152,7 @@ TEST(CacheCheck, sees_an_owner_without_the_block) {
 
 TEST(CacheCheck, sees_an_adopted_block_with_two_holders) {
     Forked b;
-    // As if the fork had adopted what its parent gave up, and the parent had it back.
+    // As if the fork had adopted the block that its parent gave up, and the parent had got it back.
     b.pool()[3].owner = 1;
     b.pool()[3].frozen_slots = 0;
     EXPECT_EQ(b.check(),
@@ -199,9 +199,9 @@ TEST(CacheCheck, sees_an_item_that_writes_what_was_published) {
               "sequence 0 owns it, step 1 published it");
 }
 
-// What may still run ---------------------------------------------------------------------------
+// Work that may still run -----------------------------------------------------------------------
 
-// Block 3 is copied in step 2, which is not finished, for the fork's next token.
+// Step 2, which is not finished, copies block 3 for the fork's next token.
 struct Copied : Forked {
     explicit Copied(uint32_t flags = 0) : Forked(flags) {
         begin();
@@ -228,7 +228,7 @@ TEST(CacheCheck, sees_a_copy_to_a_block_that_others_may_have) {
 }
 
 TEST(CacheCheck, sees_a_block_that_is_given_away_while_a_step_reads_it) {
-    // As if taking back a drop had taken back what an end noted meanwhile.
+    // As if undoing a drop had also undone what a later end of a sequence noted.
     Forked b(QUIRE_CACHE_AUDIT);
     b.begin();
     b.add(b.child, 200, 1);
@@ -262,7 +262,7 @@ struct Parallel : Books {
         add(c, 1, 3);
         commit();
         EXPECT_EQ(check(), kTrue);
-        // Both blocks may be touched until step 3, and step 3 touched block 1 as well.
+        // Both blocks may be touched up to step 3, and step 3 touched block 1 as well.
         pool()[1].touch = pool()[2].touch = 3;
         Inside::seen(cache, 3, 0).block = 1;
     }
@@ -515,7 +515,7 @@ TEST(CacheCheck, sees_a_block_that_waits_for_nothing) {
     Copied b;
     EXPECT_TRUE(b.cache.end_sequence(b.child, 0).ok());
     ASSERT_EQ(b.pool()[4].state, BlockState::draining);
-    b.pool()[4].touch = 10;  // a step of the same slot
+    b.pool()[4].touch = 10;  // a step with the same slot
     EXPECT_EQ(b.check(), "block_pool: block 4 drains for step 10, which does not run");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes of a calibration, what is refused as one, and the scales that are made of it.
+// The bytes of a calibration, which ones are refused, and the scales that are computed from it.
 
 #include <gtest/gtest.h>
 #include <xxhash.h>
@@ -23,7 +23,8 @@ void put(Bytes *to, T value) {
     to->insert(to->end(), bytes, bytes + sizeof value);
 }
 
-// As docs/calibration.md has it, told once more: [layer] of kv_heads, k_head_dim and v_head_dim.
+// The layout of docs/calibration.md, written down a second time: per layer kv_heads, k_head_dim and
+// v_head_dim.
 struct Layer {
     uint32_t kv_heads, k_head_dim, v_head_dim;
 };
@@ -52,7 +53,7 @@ Bytes bytes_of(const std::vector<Layer> &layers, const std::vector<float> &numbe
     return out;
 }
 
-// Three layers: 0 and 2 of group 0, two KV heads; 1 of group 1, one.
+// Three layers: 0 and 2 in group 0 with two KV heads, 1 in group 1 with one.
 struct Model {
     Model() {
         geometry.group_count = 2;
@@ -72,7 +73,7 @@ struct Model {
         bytes = bytes_of(layers, numbers);
     }
 
-    // The words of a refusal; empty: the scales were made.
+    // The message of a refusal; empty if the scales were made.
     std::string refusal(const Bytes *given, float margin = 0.0f) {
         quire_cache_desc desc{};
         desc.calibration = given != nullptr ? given->data() : nullptr;
@@ -92,7 +93,7 @@ struct Model {
 
 Status opened(const Bytes &bytes) {
     Calibration calibration;
-    // Exactly as large as it says, so that a sanitizer sees a read past the end.
+    // Exactly as large as its size says, so that a sanitizer detects a read past the end.
     Bytes exact(bytes);
     exact.shrink_to_fit();
     return Calibration::open(exact.data(), exact.size(), &calibration);
@@ -138,7 +139,7 @@ TEST(Calibration, every_other_length_is_refused) {
     }
 }
 
-// What a checksum cannot find: bytes that somebody sealed.
+// Errors that a checksum cannot detect, because the bytes were sealed with them.
 TEST(Calibration, sealed_nonsense_is_refused) {
     auto status = [](auto change) {
         Bytes bytes = Model().bytes;

@@ -50,7 +50,7 @@ def read(name, data):
 
 
 def check_plane(name, data, at, plane, layer, block, row_bytes):
-    """[head][token] rows: a pattern up to the last token, zeros behind it."""
+    """[head][token] rows: a pattern up to the last token, zeros after it."""
     for head in range(block["head_count"]):
         for byte in range(row_bytes * block["block_tokens"]):
             wanted = pattern(layer, plane, head, byte) if byte < row_bytes * TOKENS else 0

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The canonical form of a block: golden files of every type, pools of several cuts into shards that
-// give the same bytes, and a reader that survives any bytes.
+// The canonical form of a block: golden files of every type, pools that are split into shards in
+// several ways and give the same bytes, and a reader that survives any bytes.
 
 #include "core/canonical.hpp"
 
@@ -25,7 +25,7 @@ using namespace quire;
 
 using Bytes = std::vector<uint8_t>;
 
-// A block whose bytes say where they lie; canonical_golden.py knows the same.
+// A block whose bytes encode their position; canonical_golden.py uses the same pattern.
 struct Sample {
     const char *name;
     uint32_t kind;
@@ -105,7 +105,7 @@ GroupGeometry geometry_of(const Sample &s) {
     return geometry.groups[0];
 }
 
-// A shard's block in memory, with something in every byte.
+// A shard's block in memory, with every byte set.
 struct Held {
     Held(const Sample &s, uint32_t first_layer, uint32_t layers, uint32_t first_head,
          uint32_t heads) {
@@ -142,7 +142,7 @@ void copy_pieces(const BlockPart &from, const Bytes &source, const BlockPart &to
     });
 }
 
-// One f32 a head.
+// One f32 per head.
 void fill_static(const CanonicalBlock &block, Bytes *bytes) {
     const CanonicalHeader &h = block.header();
     for (uint32_t p : {uint32_t{kPlaneKScale}, uint32_t{kPlaneVScale}}) {
@@ -194,7 +194,7 @@ Status opened(const Bytes &bytes) {
     return CanonicalBlock::open(bytes.data(), bytes.size(), &block);
 }
 
-// Writes the checksum that the changed bytes ought to have.
+// Writes the checksum that matches the changed bytes.
 void reseal(Bytes *bytes) {
     CanonicalHeader h;
     std::memcpy(&h, bytes->data(), sizeof h);
@@ -310,8 +310,8 @@ TEST(Canonical, what_is_damaged_or_foreign_is_refused_in_words) {
     EXPECT_NE(message(other).find("k_dtype"), std::string::npos);
 }
 
-// Whatever the header says, with the right checksum too, either it is refused or every plane lies
-// within the bytes.
+// Whatever the header says, even with a correct checksum: either the block is refused or every
+// plane lies within the bytes.
 TEST(Canonical, a_reader_survives_any_bytes) {
     std::mt19937 random(11);
     uint64_t taken = 0, refused = 0;

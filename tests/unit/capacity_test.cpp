@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What fits in a pool of blocks, and what happens when it does not.
+// Which requests fit in a pool of blocks, and what happens to those that do not.
 
 #include <algorithm>
 #include <random>
@@ -12,7 +12,7 @@ namespace {
 using namespace quire::test;
 
 TEST(Capacity, twelve_short_sequences_fit_where_contiguous_reservation_fits_two) {
-    // 12 blocks of 16 tokens hold 192; two reservations of the maximum length, 96, would fill them.
+    // 12 blocks of 16 tokens hold 192; two reservations of the maximum length, 96, fill them.
     Manager m({.blocks = 12, .block_tokens = 16, .max_sequence_tokens = 96});
     auto info = described<quire_cache_info>();
     ASSERT_EQ(m.api().cache_get_info(m.cache(), &info, m.error()), QUIRE_OK);
@@ -77,14 +77,14 @@ TEST(Capacity, the_null_block_is_never_handed_out) {
 TEST(Capacity, lru_evicts_the_least_recent_and_free_blocks_go_first) {
     Manager m({.blocks = 4});
     Tokens a = tokens_from(100, 5), b = tokens_from(200, 5), c = tokens_from(300, 5);
-    for (const Tokens &tokens : {a, b, c, a}) {  // a again: the most recent
+    for (const Tokens &tokens : {a, b, c, a}) {  // a again, so that it is the most recent
         quire_seq seq = m.sequence();
         m.compute(seq, tokens);
         m.end(seq);
     }
     EXPECT_EQ(m.stats().blocks_cached, 3u);
     EXPECT_EQ(m.stats().evictions, 0u);
-    m.compute(m.sequence(), tokens_from(900, 8));  // the free block and one cached
+    m.compute(m.sequence(), tokens_from(900, 8));  // the free block and a cached one
     EXPECT_EQ(m.stats().evictions, 1u);
     EXPECT_EQ(m.probe(b), 0u);
     EXPECT_EQ(m.probe(c), 4u);
@@ -110,7 +110,7 @@ TEST(Capacity, a_watermark_keeps_newcomers_from_what_the_running_will_need) {
     EXPECT_EQ(result.reason, uint32_t{QUIRE_WAIT_WATERMARK});
     EXPECT_EQ(result.blocks_short, 1u);
     EXPECT_EQ(m.add(newcomer, tokens_from(100, 20)).outcome, uint32_t{QUIRE_ITEM_RUN});
-    // The running one may use the reserve.
+    // The running sequence may use the reserve.
     EXPECT_EQ(m.add(running, tokens_from(5, 8)).outcome, uint32_t{QUIRE_ITEM_RUN});
     EXPECT_EQ(m.stats().blocks_held, 8u);
 }
@@ -130,7 +130,7 @@ TEST(Capacity, a_namespace_holds_no_more_than_its_quota) {
     EXPECT_EQ(result.reason, uint32_t{QUIRE_WAIT_QUOTA});
     EXPECT_EQ(result.blocks_short, 1u);
     EXPECT_EQ(m.add(a, tokens_from(1, 8)).outcome, uint32_t{QUIRE_ITEM_RUN});
-    // Another tenant is not bound by it.
+    // The quota does not apply to another tenant.
     EXPECT_EQ(m.add(m.sequence(), tokens_from(1, 40)).outcome, uint32_t{QUIRE_ITEM_RUN});
     m.finish(m.commit());
     auto info = described<quire_namespace_info>();
@@ -147,7 +147,7 @@ TEST(Capacity, a_quota_counts_shared_blocks_too) {
     quire_seq a = m.sequence({.ns = ns}), b = m.sequence({.ns = ns});
     m.compute(a, tokens_from(1, 5));
     m.begin();
-    quire_step_result result = m.add(b, tokens_from(1, 5));  // one found, one fresh
+    quire_step_result result = m.add(b, tokens_from(1, 5));  // one block hit, one new
     EXPECT_EQ(result.reason, uint32_t{QUIRE_WAIT_QUOTA});
     EXPECT_EQ(result.blocks_short, 1u);
 }
@@ -179,7 +179,7 @@ TEST(Capacity, a_fork_past_the_quota_is_refused_and_changes_nothing) {
     quire_namespace ns = m.name_space(10);
     quire_seq parent = m.sequence({.ns = ns});
     m.compute(parent, tokens_from(1, 9));
-    m.compute(parent, {10});  // the window is past the first block: 3 entries and 2 of them held
+    m.compute(parent, {10});  // the window is past the first block: 3 entries, 2 of them held
     uint64_t own = charged(m, ns);
     m.fork(parent, 10);
     ASSERT_EQ(charged(m, ns), 2 * own);
@@ -193,7 +193,7 @@ TEST(Capacity, a_fork_past_the_quota_is_refused_and_changes_nothing) {
     EXPECT_EQ(charged(m, ns), 2 * own);
 }
 
-// Slots behind the last planned token, those that were reserved as lookahead left out.
+// Slots after the last planned token, except those reserved as lookahead.
 class Waste {
  public:
     explicit Waste(const CacheOptions &options) : options_(options), m_(options) {}
@@ -214,7 +214,7 @@ class Waste {
             auto count = static_cast<uint32_t>(dice() % 3 == 0 ? 1 + dice() % 20 : 1);
             bool ran = m_.add(seq, tokens_from(known % 7, count), item).outcome == QUIRE_ITEM_RUN;
             quire_seq_info info = m_.info(seq);
-            if (ran && info.lookahead_tokens != 0) {  // what was reserved before stays
+            if (ran && info.lookahead_tokens != 0) {  // an earlier reservation stays
                 reserved[who] = std::max(reserved[who], info.known_tokens + info.lookahead_tokens);
             }
             expect_little_waste(seqs, &reserved);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An engine of one number a token: it executes the listed copies and writes tokens at their slots,
-// so that a block that was handed out too early, copied too late or named by the wrong sequence
-// shows up as a wrong number in somebody's context.
+// An engine with one number per token: it executes the listed copies and writes tokens to their
+// slots, so that a block that was handed out too early, copied too late or named by the wrong
+// sequence shows up as a wrong number in some sequence's context.
 
 #include <algorithm>
 #include <map>
@@ -17,11 +17,11 @@ using namespace quire::test;
 struct Row {
     quire_seq seq = 0;
     Tokens tokens;
-    uint32_t moved_from = UINT32_MAX;  // tokens from here on are moved by its next step
+    uint32_t moved_from = UINT32_MAX;  // its next step moves the tokens from here on
     std::vector<uint32_t> parents;     // of the drafts at its end
 };
 
-// What a sequence holds of another input at a place.
+// The other-input row of a sequence at a position.
 quire_token cross_token(quire_seq seq, uint32_t place) {
     return static_cast<quire_token>(seq % 1000 * 1000 + place);
 }
@@ -97,7 +97,7 @@ class Engine {
         return row;
     }
 
-    // A random way down each tree of drafts.
+    // Accepts a random path down each tree of drafts.
     void accept_drafts() {
         for (Row &row : rows_) {
             if (row.parents.empty()) continue;
@@ -135,7 +135,7 @@ class Engine {
         for (Row &row : rows_) {
             if (below(3) == 0) continue;
             uint32_t known = static_cast<uint32_t>(row.tokens.size());
-            // Few different contents, so that prefixes are found.
+            // Only a few different contents, so that prefixes are found.
             Tokens more = tokens_from(1000 * below(2) + known,
                                       below(trees_ ? 2 : 4) == 0 ? 1 + below(12) : 1);
             ItemOptions item{.max_compute = below(4) == 0 ? 1 + below(6) : 0};
@@ -192,7 +192,7 @@ class Engine {
     }
 
     void write(const Row &row, const quire_step_result &result, const std::vector<Blocks> &tables) {
-        if (result.cross_tokens != 0) cross_of_[row.seq] = row.seq;  // whoever wrote it before
+        if (result.cross_tokens != 0) cross_of_[row.seq] = row.seq;  // whoever wrote them before
         for (uint32_t i = 0; i < result.cross_tokens; ++i) {
             for (size_t g = 0; g < memory_.size(); ++g) {
                 if (options_.groups[g].kind != QUIRE_GROUP_CROSS) continue;
@@ -232,7 +232,7 @@ class Engine {
         }
     }
 
-    // Does a token at `position` see the one at `key`, which lies before it?
+    // True if a token at `position` sees the token at `key`, which lies before it.
     static bool sees(const GroupOptions &group, uint32_t position, uint32_t key) {
         if (group.kind == QUIRE_GROUP_CHUNKED) return key / group.window == position / group.window;
         return group.window == 0 || key < group.sinks || key + group.window > position;
@@ -255,8 +255,8 @@ class Engine {
     std::vector<Memory> memory_;
     std::vector<Row> rows_;
     std::mt19937_64 dice_;
-    std::map<quire_seq, quire_seq> cross_of_;  // who wrote what it reads of the other input
-    uint32_t accepted_ = 0;                    // ways that were not in place
+    std::map<quire_seq, quire_seq> cross_of_;  // who wrote the other input that it reads
+    uint32_t accepted_ = 0;                    // paths that were not in place
     bool trees_ = false;
     bool has_cross_ = false;
 };
@@ -273,7 +273,7 @@ TEST(Content, every_sequence_reads_its_own_tokens_whatever_is_shared_copied_and_
     }
 }
 
-// Every kind of group, and two that give blocks up at different places.
+// Every kind of group, and two groups that give up blocks at different positions.
 const std::vector<GroupOptions> kGroups[] = {
     {{}, {.window = 7}},
     {{}, {.window = 7, .sinks = 5}},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Items dropped anywhere in a step, at random: whatever happens around them, no block is ever where
-// two tables read different tokens in it. The reference model drops the newest item only; this
-// looks at what it cannot.
+// Random drops of items anywhere in a step: whatever happens around them, two tables never read
+// different tokens from one block. The reference model drops only the newest item; this test covers
+// the other drops.
 
 #include <algorithm>
 #include <map>
@@ -76,7 +76,7 @@ class Game {
         } else if (choice == 4) {
             Player &p = players_[below(static_cast<uint32_t>(players_.size()))];
             uint32_t known = m_->info(p.seq).known_tokens;
-            // Refused for a swapped one.
+            // Refused if the sequence is swapped out.
             (void)m_->api().seq_truncate(m_->cache(), p.seq, below(known + 1), m_->error());
         } else {
             if (looks_) at_begin_ = m_->snapshot();
@@ -84,7 +84,7 @@ class Game {
         }
     }
 
-    // Some steps run on while others begin, on another queue too.
+    // Some steps run on while others begin, also on another queue.
     void commit() {
         running_.push_back(m_->commit());
         while (running_.size() > 3 || (!running_.empty() && below(2) == 0)) {
@@ -109,7 +109,7 @@ class Game {
         players_.push_back({child, parent.tokens});
     }
 
-    // Prompts of four families, so that some hit; an error where the sequence is in the step.
+    // Prompts of four families, so that some hit; an error if the sequence is already in the step.
     void add(Player *p) {
         uint32_t known = m_->info(p->seq).known_tokens;
         Tokens more;
@@ -122,7 +122,7 @@ class Game {
         p->tokens.insert(p->tokens.end(), more.begin(), more.end());
     }
 
-    // The books, which take time, before some calls of one game in eight; else nothing.
+    // The books, which are slow to take, before some calls of one game in eight; otherwise empty.
     std::string looked_at() { return looks_ && below(5) == 0 ? m_->books() : ""; }
     void expect_refused(const std::string &before) {
         ++refused;
@@ -166,7 +166,7 @@ class Game {
             }
         }
     }
-    // Two tables may name a block only at one place, behind and over equal tokens.
+    // Two tables may share a block only at the same index, with equal tokens up to its end.
     void expect_same(const Player &a, const Player &b, uint32_t place_a, uint32_t place_b) {
         ASSERT_EQ(place_a, place_b) << "one block at two places";
         uint32_t end = std::min({m_->info(a.seq).computed_tokens, m_->info(b.seq).computed_tokens,
@@ -203,7 +203,7 @@ TEST(Drop, anywhere_in_a_step_leaves_no_block_with_two_contents) {
     EXPECT_GT(aborted, all.size());
 }
 
-// The parent's copy on write gives its block up; the same step hands it to somebody else.
+// The parent's copy on write gives up its block, and the same step hands it to another sequence.
 TEST(Drop, item_that_took_what_another_gave_up_goes_with_it) {
     Manager m({.blocks = 3});
     quire_seq a = m.sequence(), c = m.sequence();
@@ -220,7 +220,7 @@ TEST(Drop, item_that_took_what_another_gave_up_goes_with_it) {
     EXPECT_TRUE(m.table(c).empty());
 }
 
-// C1 copies the block that it shares with C2 and lets it go, so that C2 writes in place.
+// C1 copies the block that it shares with C2 and drops its reference, so that C2 writes in place.
 TEST(Drop, item_that_writes_in_place_because_another_let_go_goes_with_it) {
     for (uint32_t sharers : {2u, 3u}) {
         Manager m({.block_tokens = 8});
@@ -231,7 +231,7 @@ TEST(Drop, item_that_writes_in_place_because_another_let_go_goes_with_it) {
         Blocks shared = m.table(c1);
         m.begin();
         m.add(c1, {7});
-        // A third one lets go too, and stays out of it.
+        // The third sharer gives up the block too, but is not dropped along with C1.
         uint32_t freed = 0;
         if (sharers == 3) {
             ASSERT_EQ(m.api().step_preempt(m.cache(), m.open(), parent, QUIRE_PREEMPT_RECOMPUTE,
@@ -248,7 +248,7 @@ TEST(Drop, item_that_writes_in_place_because_another_let_go_goes_with_it) {
     }
 }
 
-// A victim's swap lets go of the block as an item's copy does.
+// A victim's swap drops a reference to the block just as an item's copy does.
 TEST(Drop, item_does_not_go_for_what_a_victim_let_go) {
     Manager m({.block_tokens = 8, .host_blocks = 8});
     quire_seq parent = m.sequence();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quire_cache_dump: whole, the same for the same books, of broken ones too, and without a tenant's
+// quire_cache_dump: complete, equal for equal books, also of broken books, and without a tenant's
 // tokens.
 
 #include <gtest/gtest.h>
@@ -39,8 +39,8 @@ std::vector<std::string> lines_of(const std::string &text) {
     return lines;
 }
 
-// A cache in the middle of things: an open step with an edit of each kind that comes about at once,
-// unfinished steps, a swapped sequence, a namespace.
+// A busy cache: an open step with every kind of edit that can occur at once, unfinished steps, a
+// swapped sequence and a namespace.
 void make_busy(Books *b) {
     quire_seq a = b->sequence(0, 0, 7), other = b->sequence(b->name_space(), 3);
     quire_seq swapped = b->sequence();

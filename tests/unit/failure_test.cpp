@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A step that fails takes with it what depends on it, however far removed, and nothing else.
+// A failed step takes back everything that depends on it, directly or indirectly, and nothing else.
 
 #include "manager.hpp"
 
@@ -22,8 +22,8 @@ void expect_computed(Manager &m, quire_seq seq, uint32_t tokens, bool lost) {
     EXPECT_EQ((m.info(seq).flags & QUIRE_SEQ_LOST) != 0, lost);
 }
 
-// B computes again what A's block in the tree already has, privately; what B publishes after it
-// rests on that private block, and who finds it does too.
+// B computes privately what A's block in the tree already holds. What B publishes after it depends
+// on that private block, and so does every sequence that hits it.
 TEST(Failure, takes_what_was_found_on_top_of_a_private_block) {
     Manager m;
     quire_seq a = m.sequence(), b = m.sequence(), c = m.sequence(), d = m.sequence();
@@ -44,7 +44,7 @@ TEST(Failure, takes_what_was_found_on_top_of_a_private_block) {
     for (quire_step step : {second, third, fourth}) m.finish(step);
 }
 
-// The failed step wrote these tokens once; they were taken back and computed again.
+// The failed step wrote these positions first; they were truncated and computed again.
 TEST(Failure, leaves_what_was_computed_anew_after_a_truncate) {
     Manager m;
     quire_seq a = m.sequence();
@@ -78,8 +78,8 @@ TEST(Failure, leaves_what_was_computed_anew_after_a_recompute) {
     expect_computed(m, a, 0, true);
 }
 
-// All of a swapped sequence but its last block is found on the device: a copy that fails, out or
-// in, concerns that block alone.
+// Every block of a swapped sequence except the last is found on the device, so a failed copy, out
+// or in, affects only that last block.
 TEST(Failure, of_a_swap_leaves_the_blocks_that_were_found_instead) {
     for (int failing = 0; failing < 2; ++failing) {
         Manager m({.host_blocks = 8});
@@ -112,7 +112,7 @@ TEST(Failure, of_a_swap_leaves_a_sequence_that_was_found_whole) {
     m.finish(in);
 }
 
-// A block that was named late depends on the steps that wrote it, not on those after.
+// A block whose tokens were set late depends on the steps that wrote it, not on later ones.
 TEST(Failure, of_a_later_step_leaves_a_block_that_was_named_behind_it) {
     Manager m;
     quire_seq a = m.sequence(), b = m.sequence();
@@ -132,7 +132,7 @@ TEST(Failure, of_a_later_step_leaves_a_block_that_was_named_behind_it) {
     m.finish(third);
 }
 
-// A failed step is forgotten in time: a block that outlives many more steps loses nothing to one
+// A failed step is forgotten in time: a block that outlives many more steps loses nothing to a step
 // whose number has the same low bits.
 TEST(Failure, of_a_step_of_the_same_bit_64_steps_later_leaves_a_block) {
     Manager m;

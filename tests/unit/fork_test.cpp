@@ -18,7 +18,7 @@ TEST(Fork, a_prompt_shared_by_four_beams_is_held_once) {
     for (quire_seq beam : beams) EXPECT_EQ(m.table(beam), m.table(first));
     m.begin();
     for (quire_token i = 0; i < 4; ++i) m.add(beams[i], {100 + i});
-    EXPECT_TRUE(m.copies(m.open()).empty());  // the prompt ends at a border
+    EXPECT_TRUE(m.copies(m.open()).empty());  // the prompt ends at a block boundary
     m.finish(m.commit());
     EXPECT_EQ(m.stats().blocks_held, 2u + 4u);
 }
@@ -106,7 +106,7 @@ TEST(Fork, a_published_block_is_never_written_in_place) {
     m.add(a, {100});
     EXPECT_EQ(m.copies(m.open()).size(), 1u);
     m.finish(m.commit());
-    EXPECT_EQ(m.probe(tokens_from(1, 9)), 8u);  // what was published is whole
+    EXPECT_EQ(m.probe(tokens_from(1, 9)), 8u);  // the published block is intact
 }
 
 TEST(Fork, a_fork_of_an_unfinished_step_has_what_it_computes) {

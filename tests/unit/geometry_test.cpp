@@ -127,7 +127,7 @@ TEST(Geometry, latent_row_has_one_scale) {
     EXPECT_EQ(out.groups[0].k_scale_offset, 16 * 8);
     EXPECT_EQ(out.groups[0].v_scale_offset, 16 * 8);
     EXPECT_EQ(out.groups[0].layer_stride, 16 * 8 + 16 * 4);
-    d.groups[0].v_dtype = QUIRE_DTYPE_F8_E4M3FN;  // said twice
+    d.groups[0].v_dtype = QUIRE_DTYPE_F8_E4M3FN;  // V's type given explicitly, the same as K's
     EXPECT_EQ(d.compute(), QUIRE_OK);
     d.groups[0].v_scale = QUIRE_SCALE_HEAD;
     EXPECT_EQ(d.compute(), QUIRE_E_ARG);
@@ -155,7 +155,7 @@ TEST(Geometry, a_type_and_scales_that_do_not_go_together_are_refused) {
         EXPECT_EQ(status(values, 0, 0, kOwn), QUIRE_E_ARG);
         EXPECT_EQ(status(values, values, 0, QUIRE_SCALE_TENSOR), QUIRE_E_ARG);
     }
-    // The FNUZ floats are other types.
+    // The FNUZ floats are not these types.
     EXPECT_EQ(status((11 << 16) | (8 << 8) | 1, 0, kOwn, 0), QUIRE_E_UNSUPPORTED);
     EXPECT_EQ(status((1 << 16) | (8 << 8) | 1, 0, kOwn, 0), QUIRE_E_UNSUPPORTED) << "unsigned";
 }
@@ -191,7 +191,7 @@ TEST(Geometry, ranks_with_other_scales_are_of_another_geometry) {
 }
 
 TEST(Geometry, strides_of_values_are_what_they_always_were) {
-    // The plain product, whatever the types: K and V of one block without a byte between.
+    // The plain product, whatever the types: K and V of one block without padding between them.
     for (uint32_t k : {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16}) {
         for (uint32_t v : {QUIRE_DTYPE_F32, QUIRE_DTYPE_F16, QUIRE_DTYPE_BF16}) {
             Geometry out;
@@ -215,7 +215,7 @@ TEST(Geometry, dimensions_that_overflow_are_refused) {
     d.groups[0].k_head_dim = 1 << 30;
     d.cache.blocks = 0x7FFFFFFF;
     EXPECT_EQ(d.compute(), QUIRE_E_LIMIT);
-    // The codes alone would fit, their scales do not.
+    // The codes alone would fit, but not their scales.
     d = with_codes(QUIRE_DTYPE_I4, 0, QUIRE_SCALE_TOKEN_HEAD, 0);
     d.groups[0].k_head_dim = d.groups[0].v_head_dim = 2;
     d.groups[0].kv_heads = 0xFFFFFFFF;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// handle_table: no handle ever means a second record, and none wears out.
+// handle_table: no handle ever refers to a second record, and slots do not wear out.
 
 #include "core/handle_table.hpp"
 
@@ -46,7 +46,7 @@ TEST(HandleTable, an_ended_handle_is_not_found_after_its_record_lives_again) {
     EXPECT_EQ(table.find(second), 0u);
 }
 
-// 2^23 lives were all that a slot had once.
+// A slot used to last for only 2^23 lives.
 TEST(HandleTable, a_record_lives_as_often_as_it_is_taken) {
     Table table(2);
     uint64_t last = 0;
@@ -63,7 +63,7 @@ TEST(HandleTable, a_slot_comes_round_after_half_of_all_slots_at_the_soonest) {
     Table table(40000);
     std::mt19937 random(3);
     std::vector<uint32_t> live;
-    std::deque<uint64_t> recent;  // the low bits of the last ones ended
+    std::deque<uint64_t> recent;  // low bits of the handles ended last
     const uint64_t mask = 131072 - 1;
     std::multiset<uint64_t> seen;
     for (uint32_t i = 0; i < 600000; ++i) {

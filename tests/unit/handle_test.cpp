@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles that are ended, forged or foreign, and calls that are refused: an error, and nothing
-// changed.
+// Ended, forged and foreign handles, and refused calls: each is an error and changes nothing.
 
 #include <cstdlib>
 
@@ -20,7 +19,7 @@ TEST(Handle, a_double_end_is_an_error_and_changes_nothing) {
     std::string before = m.books();
     EXPECT_EQ(m.api().seq_end(m.cache(), a, 0, m.error()), QUIRE_E_STALE);
     EXPECT_EQ(m.books(), before);
-    quire_seq c = m.sequence();  // in the place of a
+    quire_seq c = m.sequence();  // in a's slot
     EXPECT_NE(c, a);
     EXPECT_EQ(m.api().seq_end(m.cache(), a, 0, m.error()), QUIRE_E_STALE);
     EXPECT_EQ(m.info(c).known_tokens, 0u);
@@ -111,7 +110,7 @@ TEST(Handle, a_namespace_that_is_over_is_stale) {
     EXPECT_EQ(m.stats().sequences, 0u);
 }
 
-// The default namespace has no handle, so none that is made up reaches it.
+// The default namespace has no handle, so no forged handle reaches it.
 TEST(Handle, a_forged_namespace_never_reaches_the_default_one) {
     Manager m;
     m.compute(m.sequence(), tokens_from(1, 9));
@@ -252,7 +251,7 @@ TEST(Handle, a_wrong_item_names_its_index_and_adds_none) {
         EXPECT_EQ(m.books(), before);
     };
     refuse({b, 29, 2, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);            // past the tokens
-    refuse({b, 0xFFFFFFFF, 2, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);    // and not by wrapping
+    refuse({b, 0xFFFFFFFF, 2, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);    // and not by wrapping around
     refuse({b, 0, 0, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);             // nothing to compute
     refuse({b, 0, 2, 0, 3, 0, 0, 0, 0}, QUIRE_E_ARG);             // more drafts than tokens
     refuse({b, 0, 2, 1, 1, 0, 0, 0, 0}, QUIRE_E_ARG);             // drafts left uncomputed
@@ -330,7 +329,7 @@ TEST(Handle, keys_are_checked_and_named) {
     refuse({QUIRE_KEY_MEDIA, 1, "a", 5, 4}, QUIRE_E_ARG);
 }
 
-// With numbers of 18 bits, of which the test build takes no more: QUIRE_TEST_LIMITS=handle_bits=18.
+// Numbers of at most 18 bits: needs a test build that runs with QUIRE_TEST_LIMITS=handle_bits=18.
 class Numbers : public testing::Test {
  protected:
     static constexpr uint32_t kMost = 1u << 18;

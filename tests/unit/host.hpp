@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// host: an allocator for tests of the core's parts: counts what lives, and fails when it is told
-// to.
+// host: an allocator for tests of the core's parts: counts live allocations, and fails on request.
 //
 // Threads: none.
 #pragma once
@@ -30,8 +29,8 @@ class Host {
 
     HostAllocator allocator;
     uint64_t calls = 0;
-    uint64_t fail_at = UINT64_MAX;  // the call, from 1, that gets NULL
-    uint64_t wrong_releases = 0;    // of another size or alignment than was asked for
+    uint64_t fail_at = UINT64_MAX;  // the call, from 1, that returns NULL
+    uint64_t wrong_releases = 0;    // with another size or alignment than was requested
     uint64_t live() const { return sizes_.size(); }
 
  private:
@@ -53,7 +52,7 @@ class Host {
     std::map<void *, std::pair<uint64_t, uint64_t>> sizes_;
 };
 
-// One that nobody counts.
+// An allocator whose calls are not counted.
 inline const HostAllocator *host() {
     static Host shared;
     return &shared.allocator;

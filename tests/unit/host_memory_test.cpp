@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// host_memory: arrays, buffers that are kept for the next, and checked arithmetic below them.
+// host_memory: arrays, buffers that are kept for reuse, and the checked arithmetic under them.
 
 #include "core/host_memory.hpp"
 

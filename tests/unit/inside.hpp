@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// What the core keeps to itself.
+// Access to the core's private parts.
 struct Inside {
     static Ledger &ledger(Cache &c) { return c.ledger_; }
     static Timeline &timeline(Cache &c) { return c.timeline_; }
@@ -45,7 +45,7 @@ struct Inside {
         tree.header(node).parent = parent;
         tree.header(node).parent_generation = tree.generation(parent);
     }
-    // The record has had so many more lives, each of two generations.
+    // Advances the record by this many lives, each of two generations.
     static void live(PrefixTree &tree, uint32_t node, uint64_t lives) {
         tree.header(node).generation += 2 * lives;
     }
@@ -58,7 +58,7 @@ struct Inside {
 
 namespace quire::test {
 
-// A bookkeeping-only cache of one group with full attention and blocks of 4 tokens.
+// A bookkeeping-only cache with one group of full attention and blocks of 4 tokens.
 class Books {
  public:
     static constexpr uint32_t kBlockTokens = 4;
@@ -84,7 +84,7 @@ class Books {
         EXPECT_TRUE(cache.create_namespace(desc, &out).ok());
         return out;
     }
-    // salt: a key of the whole sequence; span: one of its first block. 0: none.
+    // salt: a key for the whole sequence; span: a key for its first block. 0: no such key.
     quire_seq sequence(quire_namespace ns = 0, uint32_t salt = 0, uint32_t span = 0) {
         quire_key keys[2] = {};
         quire_seq_desc desc{};
@@ -111,7 +111,7 @@ class Books {
         EXPECT_TRUE(cache.begin(options, ItemList{}, &step, &error).ok());
         return step;
     }
-    // `count` more tokens, from `first` on.
+    // Adds `count` more tokens, from `first` on.
     void add(quire_seq seq, uint32_t first, uint32_t count) {
         std::vector<quire_token> tokens(count);
         for (uint32_t i = 0; i < count; ++i) tokens[i] = first + i;
@@ -138,7 +138,7 @@ class Books {
     void finish(quire_step which) {
         EXPECT_TRUE(cache.finish(which, nullptr, QUIRE_STEP_OK, &error).ok());
     }
-    // A step of its own.
+    // Computes the tokens in a step of its own.
     void compute(quire_seq seq, uint32_t first, uint32_t count) {
         begin();
         add(seq, first, count);
@@ -146,7 +146,7 @@ class Books {
         finish(step);
     }
 
-    // What the check says, with its numbers; "" when all is true.
+    // The check's message with its numbers; "" when the books are correct.
     std::string check() {
         error.message[0] = '\0';
         Status status = cache.check(&error);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an instance promises beside its caches: a forked child is refused what its parent made, and
-// a cache in which an invariant breaks stops alone.
+// An instance's promises apart from its caches: a forked child is refused objects that its parent
+// made, and a cache whose invariant breaks stops without affecting others.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,9 +20,8 @@ namespace {
 
 using namespace quire::test;
 
-// The child says what came of it, then kills itself: threads of the parent are not in it, and what
-// they held would be a leak to a tool that looks for such at a process's end. One that hangs is
-// ended by its alarm.
+// The child reports its result and then kills itself: the parent's threads do not exist in it, and
+// a leak checker at process exit would report what they held. An alarm ends a child that hangs.
 template <typename Body>
 bool holds_in_child(Body body) {
     int ends[2];
@@ -90,7 +89,7 @@ TEST(Instance, a_forked_child_and_its_child_make_instances_of_their_own) {
     }));
 }
 
-// An allocator that can find the records of a cache's blocks again.
+// An allocator through which the records of a cache's blocks can be found.
 struct Watched {
     std::map<uint64_t, void *> by_size;
 
@@ -146,19 +145,19 @@ TEST(Instance, a_broken_invariant_stops_its_cache_and_nothing_else) {
                              sizeof result, &open, &error),
               QUIRE_OK);
 
-    for (uint32_t i = 1; i < blocks; ++i) records[i].refs = 0;  // some cosmic ray
+    for (uint32_t i = 1; i < blocks; ++i) records[i].refs = 0;  // as if by a cosmic ray
     EXPECT_EQ(api.seq_end(cache, item.seq, 0, &error), QUIRE_E_INTERNAL);
     const std::string words = error.message;
     EXPECT_NE(words.find("broken invariant"), std::string::npos) << words;
     EXPECT_NE(words.find("block_pool.cpp"), std::string::npos) << words;
-    // Every call says so, whatever it is on.
+    // Every call says so, whatever object it is on.
     quire_seq out = 0;
     EXPECT_EQ(api.seq_create(cache, &seq_desc, &out, &error), QUIRE_E_INTERNAL);
     EXPECT_NE(std::string(error.message).find("block_pool.cpp"), std::string::npos);
     EXPECT_EQ(api.seq_end(cache, unharmed, 0, &error), QUIRE_E_INTERNAL);
     EXPECT_EQ(api.step_commit(cache, open, nullptr, &error), QUIRE_E_INTERNAL);
     EXPECT_EQ(api.cache_check(cache, &error), QUIRE_E_INTERNAL);
-    // But those that give it up.
+    // Except the calls that give the cache up.
     auto stats = described<quire_cache_stats>();
     EXPECT_EQ(api.cache_get_stats(cache, &stats, &error), QUIRE_OK);
     EXPECT_EQ(stats.sequences, 2u);
@@ -166,7 +165,7 @@ TEST(Instance, a_broken_invariant_stops_its_cache_and_nothing_else) {
     EXPECT_EQ(api.step_finish(cache, committed, nullptr, QUIRE_STEP_FAILED, &error), QUIRE_OK)
         << error.message;
     EXPECT_EQ(api.cache_destroy(cache, &error), QUIRE_OK) << error.message;
-    // The other one goes on.
+    // The other cache goes on.
     EXPECT_EQ(api.seq_create(other, &seq_desc, &out, &error), QUIRE_OK);
     EXPECT_EQ(api.cache_check(other, &error), QUIRE_OK);
     EXPECT_EQ(api.cache_destroy(other, &error), QUIRE_OK);

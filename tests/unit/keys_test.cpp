@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What keys cost in host memory: once for all blocks and sequences, within the namespace's limit,
+// The host memory that keys take: once for all blocks and sequences, within the namespace's limit,
 // and only for as long as something needs them.
 
 #include "manager.hpp"
@@ -125,7 +125,7 @@ TEST(Keys, cached_prefixes_give_way_to_new_keys_the_longest_unused_first) {
     EXPECT_EQ(m.info_of(ns).key_bytes, 9 * kList);
     EXPECT_EQ(m.probe(tokens_from(1, 9), {.ns = ns, .keys = {salt(texts[0])}}), 8u);
     uint64_t cached = m.stats().blocks_cached;
-    quire_seq b = m.sequence({.ns = ns, .keys = {picture(0, 4, 10)}});  // three entries more
+    quire_seq b = m.sequence({.ns = ns, .keys = {picture(0, 4, 10)}});  // three more entries
     EXPECT_LE(m.info_of(ns).key_bytes, 10 * kList);
     EXPECT_EQ(m.stats().blocks_cached, cached - 4) << "two users'";
     m.check();
@@ -161,7 +161,7 @@ TEST(Keys, what_an_open_step_uses_does_not_give_way) {
     quire_seq a = m.sequence({.ns = ns, .keys = {picture(0, 4, 100)}});
     m.compute(a, tokens_from(1, 9));
     m.end(a);
-    // Finds the block under the first list, which no sequence has any more.
+    // Finds the block under the first list, which no sequence uses any more.
     quire_seq b = m.sequence({.ns = ns, .keys = {picture(0, 4, 100), picture(9, 12, 99)}});
     uint64_t full = m.info_of(ns).key_bytes;
     m.begin();

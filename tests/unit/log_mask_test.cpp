@@ -9,7 +9,7 @@ namespace {
 
 using namespace quire::test;
 
-// A leader and a follower with a full group and a cross group, and a batch each.
+// A leader and a follower, each with a full group, a cross group and a batch.
 class LogMask : public testing::Test {
  protected:
     LogMask() {
@@ -54,7 +54,7 @@ class LogMask : public testing::Test {
         must(api_.batch_create(caches_[which], &batch, &batches_[which], &error_));
     }
 
-    // Five tokens, the last three a tree: two children of the root, one of the first of them.
+    // Five tokens, the last three a tree: two children of the root, and a child of the first.
     void commit() {
         auto seq_desc = described<quire_seq_desc>();
         seq_desc.cross_tokens = 6;

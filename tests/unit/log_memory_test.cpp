@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A leader's commit and a follower's apply where host memory fails at any allocation.
+// A leader's commit and a follower's apply, with host memory failing at each allocation in turn.
 
 #include <vector>
 

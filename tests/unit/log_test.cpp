@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A leader's log and its followers, books only: tables, lengths and batches are the leader's after
-// every step; what is damaged, repeated, missing or foreign is refused and changes nothing.
+// A leader's log and its bookkeeping-only followers: tables, lengths and batches equal the leader's
+// after every step; a damaged, repeated, missing or foreign log is refused and changes nothing.
 
 #include <algorithm>
 #include <cstring>
@@ -39,7 +39,7 @@ quire_batch *make_batch(Manager &m) {
     return batch;
 }
 
-// The bytes of what a batch says, padding included.
+// The bytes of a batch's views, including padding.
 std::string batch_bytes(Manager &m, quire_batch *batch) {
     std::string out;
     for (uint32_t g = 0; g < 2; ++g) {
@@ -93,7 +93,7 @@ Log log_of(Manager &m, quire_step step) {
     return log;
 }
 
-// What a cache says of sequences: their infos and tables.
+// The infos and tables that a cache reports for sequences.
 std::string describe(Manager &m, const std::vector<quire_seq> &seqs) {
     std::string out;
     for (quire_seq seq : seqs) {
@@ -119,7 +119,7 @@ std::string describe(Manager &m, const std::vector<quire_seq> &seqs) {
     return out;
 }
 
-// A leader under random traffic, and the log of every step.
+// A leader under random traffic, with the log of every step.
 class Traffic {
  public:
     explicit Traffic(uint32_t seed, uint32_t blocks = 20)
@@ -279,7 +279,7 @@ TEST(Log, copies_are_the_leaders) {
     step = leader.commit();
     ASSERT_EQ(follower.apply(log_of(leader, step)), QUIRE_OK) << follower.words();
     auto copies = follower.m.copies(follower.step), expected = leader.copies(step);
-    ASSERT_EQ(copies.size(), 2u);  // one a group
+    ASSERT_EQ(copies.size(), 2u);  // one per group
     EXPECT_EQ(std::memcmp(copies.data(), expected.data(), 2 * sizeof copies[0]), 0);
     follower.finish();
     leader.finish(step);
@@ -314,8 +314,8 @@ TEST(Log, a_flipped_byte_is_refused_and_changes_nothing) {
     }
 }
 
-// Whoever forges a log with a right checksum is refused too, or leads to another digest; nothing
-// ever reads or writes out of bounds.
+// A forged log with a correct checksum is also refused, or leads to another digest; it never causes
+// an access out of bounds.
 TEST(Log, forged_numbers_are_refused) {
     std::mt19937 random(11);
     uint32_t refused = 0, stopped = 0;
@@ -337,7 +337,7 @@ TEST(Log, forged_numbers_are_refused) {
             quire::seal(forged.data(), forged.size());
             std::string before = describe(follower.m, leader.seqs());
             quire_status status = follower.take(forged);
-            if (status == QUIRE_OK) continue;  // a row, a copy or a mask, which are no state
+            if (status == QUIRE_OK) continue;  // a row, a copy or a mask, which are not state
             EXPECT_TRUE(status == QUIRE_E_ARG || status == QUIRE_E_INTERNAL ||
                         status == QUIRE_E_LIMIT)
                 << follower.words();
@@ -499,7 +499,7 @@ TEST(Log, only_leaders_write_logs_and_only_followers_apply_them) {
     leader.abort();
 }
 
-// A slot that is named for another sequence, and a handle that another slot has.
+// A slot that is named for another sequence, and a handle that belongs to another slot.
 TEST(Log, a_follower_takes_exactly_the_leaders_handles) {
     Manager leader(small_cache(QUIRE_CACHE_LOG)), stranger(small_cache(0));
     Follower follower(small_cache(QUIRE_CACHE_FOLLOWER));
@@ -539,7 +539,7 @@ TEST(Log, a_step_that_another_queue_orders_is_finished_first) {
         leader.add(leader.sequence(), tokens_from(1, 6));
         quire_step step = leader.commit();
         logs.push_back(log_of(leader, step));
-        leader.finish(step);  // done: the second step may have its blocks
+        leader.finish(step);  // done: the second step may take its blocks
     }
     ASSERT_EQ(follower.apply(logs[0], 1), QUIRE_OK);
     quire_step first = follower.step;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// manager: a cache that keeps books only, driven through the C ABI as an engine would, with the
-// words that tests use.
+// manager: a bookkeeping-only cache, driven through the C ABI as an engine would drive it, with
+// short names for tests.
 //
-// Every call that changes something is followed by the library's own check, of a cache that is
-// audited. A call that a test
-// expects to succeed fails the test with the library's message when it does not.
+// After every call that changes something, the library's own check runs on the cache, which is
+// audited. If a call that a test expects to succeed fails, the test fails with the library's
+// message.
 //
 // Threads: none.
 #pragma once
@@ -21,7 +21,7 @@ namespace quire::test {
 using Tokens = std::vector<quire_token>;
 using Blocks = std::vector<int32_t>;
 
-// The library that the build tree's environment names; ends the process when there is none.
+// The library that the build tree's environment names; ends the process if it is missing.
 const quire_api &library();
 
 template <typename T>
@@ -37,13 +37,13 @@ Tokens joined(const Tokens &a, const Tokens &b);
 
 struct GroupOptions {
     uint32_t window = 0;  // tokens; 0 = full attention
-    uint32_t blocks = 0;  // without the null block; 0 = the cache's
+    uint32_t blocks = 0;  // excluding the null block; 0 = the cache's number
     uint32_t kind = 0;    // QUIRE_GROUP_*; 0 with a window = QUIRE_GROUP_WINDOW
     uint32_t sinks = 0;   // tokens
 };
 
 struct CacheOptions {
-    uint32_t blocks = 32;  // of each group, without the null block
+    uint32_t blocks = 32;  // per group, excluding the null block
     uint32_t block_tokens = 4;
     uint32_t host_blocks = 0;
     uint32_t watermark = 0;
@@ -94,7 +94,7 @@ class Manager {
     quire_namespace name_space(uint32_t quota_blocks = 0, uint64_t key_bytes = 0);
     quire_seq sequence(const SequenceOptions &options = {});
     quire_seq fork(quire_seq seq, uint32_t token_count);
-    // A sequence that was made by a call of one's own is in the snapshots too.
+    // Includes in the snapshots a sequence that the test created by a call of its own.
     void adopt(quire_seq seq) { live_.push_back(seq); }
     void end(quire_seq seq, uint32_t flags = 0);
 
@@ -106,12 +106,12 @@ class Manager {
     void abort();
     quire_step commit(quire_batch *batch = nullptr);
     void finish(quire_step step, uint32_t outcome = QUIRE_STEP_OK);
-    // A step of its own: begin, add, which must run, commit and finish.
+    // A step of its own: begin, add (which must run), commit and finish.
     quire_step_result compute(quire_seq seq, const Tokens &tokens, const ItemOptions &options = {});
     quire_step open() const { return step_; }
 
     void set_tokens(quire_seq seq, uint32_t position, const Tokens &tokens);
-    // How much of `tokens` would be found by a new sequence of the default namespace without keys.
+    // The length of the prefix of `tokens` that a new sequence with these options would hit.
     uint32_t probe(const Tokens &tokens, const SequenceOptions &options = {});
     Blocks table(quire_seq seq, uint32_t group = 0);
     std::vector<quire_block_copy> copies(quire_step step);
@@ -120,15 +120,15 @@ class Manager {
     quire_seq_info info(quire_seq seq);
     quire_namespace_info info_of(quire_namespace ns);
     // Equal before and after a step that was undone: counts, what is known of the sequences, and
-    // all of the dump that undone_state() leaves (tests/whole_state.hpp).
+    // the part of the dump that undone_state() keeps (tests/whole_state.hpp).
     std::string snapshot();
-    // Equal before and after a call that was refused: the same, and the dump but for one count.
+    // Equal before and after a call that was refused: the same, and the dump except for one count.
     std::string books();
     void check();
 
  private:
     void expect_ok(quire_status status, const char *what);
-    // Counts, and what is known of the sequences.
+    // Counts and what is known of the sequences.
     std::string seen();
 
     const quire_api &api_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Masks of items: what a batch's views say of them, which are refused, and what they do to lookup.
+// Masks of items: how a batch's views describe them, which are refused, and how they affect lookup.
 
 #include "manager.hpp"
 
@@ -33,7 +33,7 @@ class MaskTest : public testing::Test {
         const T *at = reinterpret_cast<const T *>(address);
         return std::vector<T>(at, at + count);
     }
-    // The step's batch is written and the step done.
+    // Commits the step with its batch and finishes it.
     void run() { m.finish(m.commit(batch)); }
 
     Manager m;
@@ -61,7 +61,7 @@ TEST_F(MaskTest, a_tree_sees_ancestors_and_counts_positions_by_depth) {
     EXPECT_EQ(read<int32_t>(v.mask_first, 2)[1], 7);
     EXPECT_EQ(read<uint32_t>(v.mask, 5), (Words{1, 3, 5, 13, 21}));
     ASSERT_EQ(m.api().seq_accept(m.cache(), tree, 0, m.error()), QUIRE_OK);
-    // The next step without masks leaves nothing of them.
+    // The next step, without masks, leaves no trace of them.
     m.begin();
     m.add(plain, tokens_from(6, 1));
     m.add(tree, tokens_from(96, 1));
@@ -74,7 +74,7 @@ TEST_F(MaskTest, bits_reach_the_batch_as_they_are) {
     quire_seq seq = m.sequence();
     m.compute(seq, tokens_from(1, 30));
     m.begin();
-    // 4 more are 34 known; bits about keys 1 to 33 take two words a row.
+    // With 4 more, 34 tokens are known; bits about keys 1 to 33 take two words per row.
     Tokens words = {1, 31, 32, 31, 0xF0F0F0F0, 1, 0xFFFFFFFF, 0, 0x80000001, 1};
     m.add(seq, tokens_from(31, 4), {.bits = words, .bits_rows = 3});
     run();
@@ -97,8 +97,7 @@ TEST_F(MaskTest, what_a_mask_is_about_is_not_taken_from_a_prefix) {
     EXPECT_EQ(read<int32_t>(views().mask_rows, 6), (Ints{-1, -1, 0, 1, 2, 3}));
 }
 
-// They may be taken for accepted before anybody wrote them, and moved, which a shared block
-// forbids.
+// Drafts may be accepted before they are written, and moved, which a shared block does not allow.
 TEST_F(MaskTest, drafts_are_not_taken_from_a_prefix) {
     m.compute(m.sequence(), tokens_from(1, 16));
     quire_seq chain = m.sequence(), tree = m.sequence();
@@ -125,16 +124,16 @@ TEST_F(MaskTest, wrong_masks_are_refused_and_nothing_changes) {
         EXPECT_NE(m.message().find("items[0]"), std::string::npos) << m.message();
         EXPECT_EQ(m.books(), before);
     };
-    refuse({.drafts = 2, .parents = {0}}, QUIRE_E_ARG);            // one row a draft
+    refuse({.drafts = 2, .parents = {0}}, QUIRE_E_ARG);            // one parent per draft
     refuse({.drafts = 2, .parents = {0, 1}}, QUIRE_E_ARG);         // its own parent
     refuse({.drafts = 2, .parents = {1, 0}}, QUIRE_E_ARG);         // a later one
     refuse({.bits = {0, 5, 511}, .bits_rows = 1}, QUIRE_E_ARG);    // position before the token
-    refuse({.bits = {0, 9, 511}, .bits_rows = 1}, QUIRE_E_ARG);    // behind the last
-    refuse({.bits = {9, 8, 511}, .bits_rows = 1}, QUIRE_E_ARG);    // bits behind the token
+    refuse({.bits = {0, 9, 511}, .bits_rows = 1}, QUIRE_E_ARG);    // after the last token
+    refuse({.bits = {9, 8, 511}, .bits_rows = 1}, QUIRE_E_ARG);    // bits after the token
     refuse({.bits = {0, 8}, .bits_rows = 1}, QUIRE_E_ARG);         // no bits
-    refuse({.bits = {0}, .bits_rows = 1}, QUIRE_E_ARG);            // nothing
+    refuse({.bits = {0}, .bits_rows = 1}, QUIRE_E_ARG);            // neither position nor bits
     refuse({.bits = {0, 8, 511}, .bits_rows = 0}, QUIRE_E_ARG);    // about no token
-    refuse({.bits = Tokens(40, 0), .bits_rows = 5}, QUIRE_E_ARG);  // about a computed one
+    refuse({.bits = Tokens(40, 0), .bits_rows = 5}, QUIRE_E_ARG);  // about a computed token
     refuse({.bits = {0, 8, 511}, .bits_rows = 0xFFFFFFFF}, QUIRE_E_ARG);
     refuse({.max_compute = 3, .bits = {0, 8, 511}, .bits_rows = 1}, QUIRE_E_ARG);  // in parts
     m.add(seq, tokens_from(6, 4), {.bits = {0, 8, 511}, .bits_rows = 1});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Other pools under a cache that keeps books only: what keeps its number, what leaves, what is
-// refused; the engine copies what is listed.
+// Migrating a bookkeeping-only cache to other pools: which blocks keep their numbers, what leaves,
+// and what is refused; the engine copies the listed blocks.
 
 #include "manager.hpp"
 
@@ -15,7 +15,7 @@ struct Moved {
     std::vector<quire_block_move> list;
 };
 
-// To so many usable blocks in each group, and in the host tier.
+// Moves to this many usable blocks in each group and in the host tier.
 Moved move_to(Manager *m, uint32_t blocks, uint32_t host_blocks = 0, uint32_t capacity = 64) {
     Moved out;
     out.list.resize(capacity);
@@ -125,7 +125,7 @@ TEST(Migrate, swapped_sequences_come_back_from_the_host_tier) {
     EXPECT_EQ(move_to(&m, 8, 2).status, QUIRE_S_NO_BLOCKS);
     Moved moved = move_to(&m, 8, 3);
     EXPECT_EQ(moved.status, QUIRE_OK) << m.message();
-    ASSERT_EQ(moved.list.size(), 3u);  // the other's were blocks 1 to 3
+    ASSERT_EQ(moved.list.size(), 3u);  // the other sequence had blocks 1 to 3
     for (int32_t i = 0; i < 3; ++i) {
         const quire_block_move &move = moved.list[static_cast<size_t>(i)];
         EXPECT_EQ(move.tier, uint32_t{QUIRE_TIER_HOST});

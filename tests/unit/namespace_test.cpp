@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Destroying a namespace: all that it holds goes, and nothing of others.
+// Destroying a namespace: all that it holds goes, and nothing that others hold.
 
 #include "manager.hpp"
 

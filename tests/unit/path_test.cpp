@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Accepting a way through a tree of drafts, by named examples. (Random ones: content_test, model.)
+// Accepting a path through a tree of drafts, by named examples (random ones: content_test, model).
 
 #include "manager.hpp"
 
@@ -55,7 +55,7 @@ TEST_F(PathTest, tokens_out_of_place_move_in_the_next_step) {
     Moves wanted = {{slot(table, 8), slot(table, 7)}, {slot(table, 10), slot(table, 8)}};
     EXPECT_EQ(moves_of_next(seq), wanted);
     EXPECT_EQ(moves_of_next(seq), Moves()) << "once";
-    // What was kept is 1 to 5, 6, and drafts 7, 9 and 11.
+    // The kept tokens are 1 to 5, 6, and drafts 7, 9 and 11.
     Tokens kept = {1, 2, 3, 4, 5, 6, 7, 9, 11, 70, 70};
     EXPECT_EQ(m.probe(joined(kept, {1, 2})), 8u);
 }
@@ -102,13 +102,13 @@ TEST_F(PathTest, siblings_are_no_chain) {
     EXPECT_EQ(m.api().seq_accept(m.cache(), seq, 2, m.error()), QUIRE_OK) << "0 and its child 1";
 }
 
-// The tree of drafted() as bits: rows 1, 3, 5, 13, 21 about the drafts, behind six tokens.
+// The tree of drafted() as bits: rows 1, 3, 5, 13, 21 about the drafts, after six tokens.
 TEST_F(PathTest, a_tree_of_bits_is_the_tree_of_its_parents) {
     for (uint32_t spoilt = 0; spoilt < 4; ++spoilt) {
         quire_seq seq = m.sequence();
         m.compute(seq, tokens_from(1, 5));
         Tokens words = {6, 6, 7, 7, 8, 8, 1, 3, 5, 13, 21};
-        if (spoilt == 1) words[4] = 9;   // draft 3 stands too far back
+        if (spoilt == 1) words[4] = 9;   // draft 3's position is too large
         if (spoilt == 2) words[9] = 9;   // draft 3 does not see 2, which sees 0
         if (spoilt == 3) words[9] = 29;  // it sees draft 4, which comes later
         m.compute(seq, tokens_from(6, 6), {.drafts = 5, .bits = words, .bits_rows = 5});
@@ -121,7 +121,7 @@ TEST_F(PathTest, a_tree_of_bits_is_the_tree_of_its_parents) {
     }
 }
 
-// A draft that does not see all of the text before it is not what a plain text would have there.
+// A draft that does not see all of the text before it is not what plain text would have there.
 TEST_F(PathTest, a_draft_that_misses_a_token_is_not_accepted) {
     quire_seq seq = m.sequence();
     m.compute(seq, tokens_from(1, 5));

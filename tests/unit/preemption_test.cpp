@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Giving up blocks: by the caller's choice or the library's, by swap or to be computed again.
+// Giving up blocks: chosen by the caller or the library, by swap or for recomputation.
 
 #include <algorithm>
 
@@ -140,8 +140,8 @@ TEST(Preemption, auto_swaps_while_there_is_room_and_recomputes_after) {
 }
 
 TEST(Preemption, auto_takes_the_cheaper_way_when_it_knows_both_rates) {
-    // A block of one layer and head of one f16 element: 4 tokens * (K + V) * 2 B = 16 B. Three of
-    // them out and in are 96 B; ten tokens are computed in 10 s at 1 token/s.
+    // A block of one layer and one head with one f16 element: 4 tokens * (K + V) * 2 B = 16 B.
+    // Swapping three of them out and in moves 96 B; computing ten tokens takes 10 s at 1 token/s.
     for (float bytes_per_second : {100.0F, 1.0F}) {
         Manager m({.host_blocks = 3,
                    .swap_bytes_per_second = bytes_per_second,
@@ -253,8 +253,9 @@ TEST(Preemption, a_failed_swap_out_is_lost) {
     EXPECT_EQ(m.compute(a, {}).compute_count, 6u);
 }
 
-// A block that a fork still holds is not its first writer's once that one gave it up: the next
-// sequence in its place would write into it in place, beside work of another queue.
+// A block that a fork still holds no longer belongs to its first writer once that sequence has
+// given it up: otherwise the next sequence in the writer's slot would write into it in place,
+// concurrently with work on another queue.
 TEST(Preemption, who_gave_a_shared_block_up_does_not_own_it) {
     for (uint32_t how : {QUIRE_PREEMPT_SWAP, QUIRE_PREEMPT_RECOMPUTE}) {
         Manager m({.blocks = 40, .host_blocks = 30, .flags = QUIRE_CACHE_NO_PREFIX});

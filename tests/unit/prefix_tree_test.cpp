@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// prefix_tree by itself: a hash finds, the comparison decides.
+// prefix_tree by itself: a hash finds, and the comparison decides.
 
 #include "core/prefix_tree.hpp"
 
@@ -127,7 +127,7 @@ TEST(PrefixTree, a_child_of_a_node_that_was_freed_is_out_of_reach_for_good) {
     EXPECT_EQ(t.tree.find(root, t.tree.cursor(parent), 2, b.data(), {}), kNone);
 }
 
-// 32 bits would be back where they were.
+// A 32-bit generation would have wrapped around to its first value.
 TEST(PrefixTree, a_record_that_lived_two_billion_times_is_not_taken_for_its_first_life) {
     Tree t;
     uint32_t root = t.root(1);
@@ -169,7 +169,7 @@ TEST(PrefixTree, a_node_out_of_reach_still_names_its_root) {
     Tokens a = {1, 2, 3, 4}, b = {5, 6, 7, 8};
     uint32_t parent = t.tree.insert(root, t.tree.root_cursor(root), 1, a.data(), {});
     uint32_t child = t.tree.insert(root, t.tree.cursor(parent), 2, b.data(), {});
-    t.tree.scopes().end_use(root);  // the sequence that made them ends
+    t.tree.scopes().end_use(root);  // the sequence that created them ends
     t.tree.unlink(parent);
     t.tree.free_node(parent);
     EXPECT_NE(t.root(6), root);

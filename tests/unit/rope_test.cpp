@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frequencies against values worked out by hand from the published formulas.
+// Frequencies compared with values computed by hand from the published formulas.
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST_F(RopeTest, plain_frequencies_fall_from_one_by_powers_of_the_base) {
     EXPECT_NEAR(frequency(63), std::pow(10000.0, -126.0 / 128), 1e-11);
     desc.base = 500000;
     EXPECT_NEAR(frequency(32), 1 / std::sqrt(500000.0), 1e-9);
-    desc.rotated_dim = 64;  // a part of the head has its own, shorter row
+    desc.rotated_dim = 64;  // a partly rotated head has its own, shorter row
     EXPECT_NEAR(frequency(16), 1 / std::sqrt(500000.0), 1e-9);
     EXPECT_EQ(magnitude(), 1.0f);
 }
@@ -56,7 +56,7 @@ TEST_F(RopeTest, linear_scaling_divides_all) {
 }
 
 // Llama 3.1: base 500,000, factor 8, low 1, high 4, 8,192 tokens; wavelengths below 2,048 stay,
-// above 8,192 are divided by 8.
+// those above 8,192 are divided by 8.
 TEST_F(RopeTest, llama3_scaling_keeps_short_waves_and_divides_long_ones) {
     desc.scaling = QUIRE_ROPE_LLAMA3;
     desc.original_context = 8192;
@@ -81,8 +81,8 @@ TEST_F(RopeTest, llama3_scaling_keeps_short_waves_and_divides_long_ones) {
     EXPECT_GT(longest_blended, shortest_blended);
 }
 
-// YaRN with base 10,000, 128 elements, 4,096 tokens, factor 16: 32 turns fit at index
-// 64 ln(4096 / (32 * 2 pi)) / ln 10000 = 20.95, one at 45.03; so 20 and 46 bound the blend.
+// YaRN with base 10,000, 128 elements, 4,096 tokens, factor 16: 32 turns fit at index 64 ln(4096 /
+// (32 * 2 pi)) / ln 10000 = 20.95, one turn at 45.03; so 20 and 46 bound the blend.
 TEST_F(RopeTest, yarn_blends_between_the_indices_of_its_turns) {
     desc.scaling = QUIRE_ROPE_YARN;
     desc.factor = 16;
@@ -137,7 +137,7 @@ TEST_F(RopeTest, wrong_descriptions_are_refused) {
     };
     refuse([&](D d) { llama3(d), d->low_freq_factor = 4; }, QUIRE_E_ARG);
     refuse([&](D d) { yarn(d), d->beta_slow = 40; }, QUIRE_E_ARG);
-    // What the scaling does not read.
+    // Parameters that the scaling does not read.
     refuse([](D d) { d->factor = 8; }, QUIRE_E_ARG);
     refuse([](D d) { d->original_context = 8192; }, QUIRE_E_ARG);
     refuse([&](D d) { yarn(d), d->high_freq_factor = 4; }, QUIRE_E_ARG);

@@ -130,7 +130,7 @@ TEST(Scopes, a_failing_allocator_changes_nothing) {
     }
 }
 
-// Random sequences of two namespaces come and go; some leave nodes behind, as cached content does.
+// Random sequences of two namespaces come and go; some leave nodes, as cached content does.
 TEST(Scopes, bytes_are_those_of_what_is_there_through_any_order_of_use) {
     Table t;
     std::mt19937 generator(1);

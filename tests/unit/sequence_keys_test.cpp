@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// sequence_keys: no two different inputs encode alike, tried on all short lists.
+// sequence_keys: no two different inputs have the same encoding, tried on all short lists.
 
 #include "core/sequence_keys.hpp"
 
@@ -21,7 +21,7 @@ using Words = std::vector<uint32_t>;
 const char *const kTexts[] = {"", "a", "\0", "ab", "abcd", "abcde"};
 const uint32_t kLengths[] = {0, 1, 1, 2, 4, 5};
 
-// Whole-sequence keys of two types over all texts.
+// Whole-sequence keys of two types with every text.
 std::vector<quire_key> all_keys() {
     std::vector<quire_key> keys;
     for (uint32_t type : {QUIRE_KEY_ADAPTER, QUIRE_KEY_SALT}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is known and what is computed of a sequence: truncate, drafts, lookahead, unknown tokens.
+// The known and computed tokens of a sequence: truncate, drafts, lookahead, unknown tokens.
 
 #include "manager.hpp"
 
@@ -114,7 +114,7 @@ TEST(Sequence, tokens_are_named_while_their_step_runs) {
     m.add(a, {QUIRE_TOKEN_UNKNOWN});
     quire_step first = m.commit();
     m.begin();
-    m.add(a, {QUIRE_TOKEN_UNKNOWN});  // planned while the token before is being sampled
+    m.add(a, {QUIRE_TOKEN_UNKNOWN});  // planned while the token before it is being sampled
     quire_step second = m.commit();
     m.finish(first);
     m.set_tokens(a, 3, {4});
@@ -136,11 +136,11 @@ TEST(Sequence, a_name_for_a_known_token_is_refused_and_no_span_is_applied) {
     };
     EXPECT_EQ(refused({b, 1, 0, 1, 0}), QUIRE_E_ARG);  // known
     EXPECT_EQ(refused({b, 3, 1, 2, 0}), QUIRE_E_ARG);  // past the end
-    EXPECT_EQ(refused({b, 2, 3, 1, 0}), QUIRE_E_ARG);  // by the unknown token
-    EXPECT_EQ(refused({b, 2, 3, 2, 0}), QUIRE_E_ARG);  // past the tokens given
+    EXPECT_EQ(refused({b, 2, 3, 1, 0}), QUIRE_E_ARG);  // to the unknown token
+    EXPECT_EQ(refused({b, 2, 3, 2, 0}), QUIRE_E_ARG);  // past the given tokens
     EXPECT_EQ(refused({b, 2, 0, 1, 7}), QUIRE_E_STRUCT);
     EXPECT_EQ(refused({b + 1, 2, 0, 1, 0}), QUIRE_E_STALE);
-    m.set_tokens(a, 2, {3});  // still unknown, so none of those calls named it
+    m.set_tokens(a, 2, {3});  // still unknown, so none of those calls set it
 }
 
 TEST(Sequence, a_name_is_refused_while_the_sequence_is_in_the_open_step) {

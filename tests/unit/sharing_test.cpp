@@ -13,7 +13,7 @@ quire_key key(uint32_t type, const char *bytes, uint32_t begin = 0, uint32_t end
                      begin, end};
 }
 
-// Computes and ends, so that the prompt's full blocks are cached.
+// Computes the tokens and ends the sequence, so that the prompt's full blocks are cached.
 void cache_prompt(Manager *m, const Tokens &tokens, const SequenceOptions &options = {}) {
     quire_seq seq = m->sequence(options);
     m->compute(seq, tokens);
@@ -48,7 +48,7 @@ TEST(Sharing, one_token_is_always_computed) {
     Manager m;
     cache_prompt(&m, tokens_from(1, 8));
     quire_step_result whole = m.compute(m.sequence(), tokens_from(1, 8));
-    EXPECT_EQ(whole.hit_tokens, 4u);  // the block of the last token is not taken from the cache
+    EXPECT_EQ(whole.hit_tokens, 4u);  // the block of the last token is never hit
     EXPECT_EQ(whole.compute_count, 4u);
     quire_step_result longer = m.compute(m.sequence(), tokens_from(1, 9));
     EXPECT_EQ(longer.hit_tokens, 8u);
@@ -144,7 +144,7 @@ TEST(Sharing, drafts_are_not_published_before_they_are_accepted) {
     Manager m;
     quire_seq a = m.sequence();
     m.compute(a, tokens_from(1, 2));
-    m.compute(a, tokens_from(3, 7), {.drafts = 5});  // known 9, the last 5 drafts
+    m.compute(a, tokens_from(3, 7), {.drafts = 5});  // known 9, the last 5 of them drafts
     EXPECT_EQ(m.probe(tokens_from(1, 10)), 4u);
     ASSERT_EQ(m.api().seq_accept(m.cache(), a, 4, m.error()), QUIRE_OK) << m.message();
     EXPECT_EQ(m.probe(tokens_from(1, 10)), 8u);
@@ -257,7 +257,7 @@ TEST(Sharing, queries_and_hits_are_counted_in_tokens) {
     EXPECT_EQ(m.stats().prefix_cache_hits, 8u);
 }
 
-// More roots than the first hash table of them has buckets, which come and go.
+// More roots than their first hash table has buckets; they come and go.
 TEST(Sharing, thousands_of_salts_are_told_apart) {
     constexpr uint32_t salts = 3000;
     Manager m({.blocks = salts + 8});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quire_size_estimate against numbers that were worked out by hand.
+// quire_size_estimate compared with numbers computed by hand.
 
 #include <cmath>
 #include <cstring>
@@ -33,7 +33,7 @@ struct Size : testing::Test {
         desc.device_count = devices;
         on_80_gb();
     }
-    void on_80_gb() {  // H100 SXM as its vendor states it
+    void on_80_gb() {  // H100 SXM as its vendor specifies it
         desc.memory_bytes = 80'000'000'000;
         desc.bytes_per_second = 3.35e12;
         desc.operations_per_second = 989e12;
@@ -55,7 +55,7 @@ struct Size : testing::Test {
     }
 };
 
-// DeepSeek-V3: 61 layers, a latent of 512 and 64 turned elements.
+// DeepSeek-V3: 61 layers, a latent of 512 and 64 rotated elements.
 TEST_F(Size, a_latent_token_takes_one_row_a_layer_on_every_device) {
     desc.flags = QUIRE_SIZE_LATENT;
     desc.layer_count = 61;
@@ -143,7 +143,7 @@ TEST_F(Size, arithmetic_is_the_bound_where_it_takes_longer) {
     EXPECT_EQ(info.bound, uint32_t{QUIRE_BOUND_COMPUTE});
     EXPECT_NEAR(info.step_seconds, 2 * 8.19e9 * 2000 / 989e12, 1e-9);
     double without = info.step_seconds;
-    desc.q_heads = 32;  // 2·(128 + 128) operations a head, layer and visible token
+    desc.q_heads = 32;  // 2·(128 + 128) operations per head, layer and visible token
     ASSERT_EQ(estimate(), QUIRE_OK);
     EXPECT_NEAR(info.step_seconds - without, 2.0 * 256 * 32 * 36 * 2000 * 16 / 989e12, 1e-9);
 }

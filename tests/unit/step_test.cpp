@@ -8,7 +8,7 @@ namespace {
 
 using namespace quire::test;
 
-// A cache with cached prefixes, sequences that run, and little room.
+// A cache with cached prefixes, running sequences and few free blocks.
 struct Scene {
     Manager m{CacheOptions{.blocks = 10, .host_blocks = 8}};
     Tokens cached = tokens_from(100, 9);
@@ -82,7 +82,7 @@ TEST(Step, begin_with_a_wrong_item_opens_no_step) {
               QUIRE_E_STALE);
     EXPECT_EQ(step, 0u);
     EXPECT_EQ(s.state(), before);
-    s.m.begin();  // none is open
+    s.m.begin();  // no step is open
 }
 
 TEST(Step, drop_undoes_one_item_and_lists_those_that_hit_its_blocks) {
@@ -239,12 +239,12 @@ TEST(Queue, a_block_that_unfinished_work_may_touch_goes_only_to_the_same_queue) 
     EXPECT_EQ(result.outcome, uint32_t{QUIRE_ITEM_WAIT});
     EXPECT_EQ(result.blocks_short, 1u);
     m.abort();
-    m.begin({.queue = 1});  // behind it on the same queue
+    m.begin({.queue = 1});  // after it on the same queue
     EXPECT_EQ(m.add(b, {3}).outcome, uint32_t{QUIRE_ITEM_RUN});
     EXPECT_EQ(m.table(b)[0], block);
     m.abort();
     m.finish(running);
-    m.begin({.queue = 2});  // behind its end
+    m.begin({.queue = 2});  // after it ended
     EXPECT_EQ(m.add(b, {3}).outcome, uint32_t{QUIRE_ITEM_RUN});
 }
 

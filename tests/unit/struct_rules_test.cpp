@@ -10,7 +10,7 @@ namespace {
 
 using namespace quire::test;
 
-// A description from a client of another version: as many bytes as it says.
+// A description from a client of another version: exactly as many bytes as its size says.
 struct Bytes {
     alignas(8) unsigned char data[256] = {};
 
@@ -143,7 +143,7 @@ TEST_F(Rules, unknown_flags_of_steps_and_queues_are_refused) {
     EXPECT_EQ(begin([](quire_step_desc *d) { d->preempt = 3; }), QUIRE_E_ARG);
     EXPECT_EQ(begin([](quire_step_desc *d) { d->queue_count = 1; }), QUIRE_E_ARG);
     EXPECT_EQ(begin([](quire_step_desc *d) { d->queue_tag = UINT64_MAX; }), QUIRE_E_ARG);
-    m.begin();  // none of them opened one
+    m.begin();  // none of them opened a step
 }
 
 }  // namespace

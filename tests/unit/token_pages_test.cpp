@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// token_pages by itself: forks share, and none sees what another writes.
+// token_pages by itself: forks share pages, and none sees what another writes.
 
 #include "core/token_pages.hpp"
 
@@ -107,7 +107,8 @@ TEST(TokenPages, without_memory_all_tokens_stay) {
     p.pages.release(&parent);
 }
 
-// Sequences are written at any place, forked at any length and ended, beside plain vectors.
+// Sequences are written at any position, forked at any length and ended, and compared with plain
+// vectors.
 TEST(TokenPages, any_order_of_writes_and_forks_gives_what_plain_vectors_give) {
     Pages p;
     std::mt19937 generator(1);
@@ -122,7 +123,7 @@ TEST(TokenPages, any_order_of_writes_and_forks_gives_what_plain_vectors_give) {
         Sequence &s = all[below(all.size())];
         auto length = static_cast<uint32_t>(s.words.size());
         switch (below(6)) {
-            case 0: {  // truncated, and then it goes on
+            case 0: {  // truncated, then continued
                 s.words.resize(below(length + 1));
                 break;
             }

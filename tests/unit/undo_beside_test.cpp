@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A step that is aborted, while other calls make, fork, shorten and end sequences beside it: the
-// cache is then an equal one's on which only the other calls were made.
+// A step is aborted after other calls created, forked, truncated and ended sequences while it was
+// open: the cache is then equal to one on which only the other calls were made.
 //
-// Left out are calls that publish, which rest on what the open step holds (undo_test.cpp).
+// Calls that publish are left out, because they depend on what the open step holds (undo_test.cpp).
 
 #include <random>
 
@@ -85,7 +85,7 @@ class Pair {
             twin->m.finish(twin->m.commit());
         }
     }
-    // A call that is none of the step's, on both.
+    // A call that is not part of the step, on both caches.
     void beside() {
         beside_a_step += a_.m.open() != 0;
         const size_t i = a_.seqs.empty() ? 0 : below(a_.seqs.size());
@@ -107,7 +107,7 @@ class Pair {
             b_.end(i);
         }
     }
-    // A call of the step, on the first alone.
+    // A call of the step, on the first cache only.
     void inside() {
         if (a_.seqs.empty()) return;
         const size_t i = below(a_.seqs.size());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Taking a step back, in part or whole, behind every one of its operations: the cache is then what
-// it was, state for state, and goes on as one that never began the step.
+// Undoing a step, in part or whole, after each of its operations: the cache is then exactly in its
+// previous state, and goes on like one that never began the step.
 //
-// State is all that a caller can see: counts, tables to the block id, what every content would hit.
-// What cannot be seen, such as who is evicted next, shows in the future: the same further traffic
-// must then hit, evict and share alike. Free blocks may be handed out in another order, so there
-// blocks are compared up to renaming.
+// State is all that a caller can see: counts, tables down to the block id, and what each content
+// would hit. State that cannot be seen, such as who is evicted next, shows up later: the same
+// further traffic must then hit, evict and share alike. Free blocks may be handed out in another
+// order, so those comparisons are up to renaming of blocks.
 
 #include <algorithm>
 #include <functional>
@@ -22,15 +22,15 @@ using namespace quire::test;
 
 constexpr uint32_t kContents = 9;
 
-// Content c is eight blocks; contents of one family of three share their first four.
+// Content c is eight blocks; the three contents of a family share their first four.
 Tokens content(uint32_t c, uint32_t count) {
     Tokens tokens = tokens_from(10'000 * (c / 3 + 1), std::min(count, 16u));
     if (count > 16) tokens = joined(tokens, tokens_from(1000 * (c + 1), count - 16));
     return tokens;
 }
 
-// A cache in the middle of things: cached prefixes, forks, a window group, a swapped sequence,
-// drafts, and little room.
+// A busy cache: cached prefixes, forks, a window group, a swapped sequence, drafts and few free
+// blocks.
 struct World {
     Manager m;
     quire_seq old, fork, swapped, partial, fresh, twin, other;
@@ -63,7 +63,7 @@ struct World {
             << m.message();
     }
 
-    // What the step does, one after another. Each is an item but for the preemption.
+    // The operations of the step, in order. Each is an item except the preemption.
     std::vector<std::function<void()>> operations() {
         return {
             [this] { m.add(old, {1, 2, 3}); },
@@ -77,7 +77,7 @@ struct World {
         };
     }
     std::vector<quire_seq> items() const { return {old, fork, fresh, twin, swapped, partial}; }
-    // A sequence of the step is dropped before it is preempted.
+    // A sequence that is in the step must be dropped before it is preempted.
     quire_seq old_or_other() {
         m.drop(old);
         return old;
@@ -92,7 +92,7 @@ struct World {
     }
     std::string state() { return m.snapshot() + "/ " + hits(); }
 
-    // Blocks by the order in which they are met.
+    // Tables with blocks numbered in the order in which they are met.
     std::string tables() {
         std::map<std::pair<uint32_t, int32_t>, size_t> names;
         std::string out;
@@ -110,7 +110,7 @@ struct World {
         return out;
     }
 
-    // Newcomers one after another, with what everybody hits then.
+    // New sequences one after another, with what each content hits then.
     std::string future() {
         std::string out;
         for (uint32_t c : {2u, 7u, 0u, 5u, 8u, 1u, 6u}) {
@@ -182,7 +182,7 @@ TEST(Undo, items_dropped_in_any_order_leave_state_and_future) {
     }
 }
 
-// The step goes on as if the item had never been added: all of the cache's state is what it was.
+// The step goes on as if the item had never been added: the whole state of the cache is as before.
 TEST(Undo, newest_item_dropped_leaves_what_its_step_was) {
     for (uint32_t blocks : {26u, 60u}) {
         for (size_t newest = 0; newest < 6; ++newest) {
@@ -199,7 +199,7 @@ TEST(Undo, newest_item_dropped_leaves_what_its_step_was) {
     }
 }
 
-// With room for all, so that nobody evicted for the dropped item what another would have hit.
+// With room for all, so that the dropped item evicted nothing that another item would have hit.
 TEST(Undo, step_without_one_dropped_item_is_the_step_that_never_had_it) {
     for (size_t gone = 0; gone < 6; ++gone) {
         World w(60), never(60);
@@ -210,7 +210,7 @@ TEST(Undo, step_without_one_dropped_item_is_the_step_that_never_had_it) {
         w.m.finish(w.m.commit());
         never.m.begin();
         for (size_t i = 0; i < 6; ++i) {
-            // The two caches gave the same places to the same sequences, but other handles.
+            // The two caches gave the same slots to the same sequences, but other handles.
             quire_seq same = w.items()[i];
             bool kept = std::find(dropped.begin(), dropped.end(), same) == dropped.end();
             if (kept) never.operations()[i]();
@@ -248,7 +248,7 @@ TEST(Undo, abort_keeps_what_others_that_run_do_with_a_block) {
     m.abort();
 }
 
-// The same where two items let go of the block before its writer did.
+// The same if two items drop their references to the block before its writer does.
 TEST(Undo, abort_of_two_items_keeps_what_another_that_runs_does_with_their_block) {
     Manager m;
     quire_seq parent = m.sequence();
@@ -295,8 +295,8 @@ TEST(Undo, drop_keeps_what_a_copy_of_the_step_has_yet_to_read) {
     m.finish(running);
 }
 
-// While a step is open another sequence names a block that an item of the step published too. When
-// the item is gone, the sequence's own block is what is found.
+// While a step is open, another sequence names a block that an item of the step also published.
+// After the item is gone, lookups find the sequence's own block.
 TEST(Undo, abort_and_drop_leave_what_others_published_meanwhile) {
     for (int how = 0; how < 3; ++how) {
         Manager m;
@@ -316,7 +316,7 @@ TEST(Undo, abort_and_drop_leave_what_others_published_meanwhile) {
     }
 }
 
-// Each of two items evicts one group's block of the same node. Neither alone can give it back.
+// Each of two items evicts one group's block of the same node. Neither alone can restore it.
 TEST(Undo, abort_after_drop_caches_a_node_again_that_two_items_took_apart) {
     Manager m({.groups = {{0, 4}, {0, 5}}});
     quire_seq gone = m.sequence();
@@ -327,10 +327,10 @@ TEST(Undo, abort_after_drop_caches_a_node_again_that_two_items_took_apart) {
     ASSERT_EQ(m.probe(tokens_from(1, 17)), 16u);
     m.begin();
     m.add(a, {101, 102});  // evicts the last node's block of the first group
-    m.add(b, {103, 104});  // and of the second
+    m.add(b, {103, 104});  // and that of the second
     EXPECT_EQ(m.drop(a).size(), 1u);
     EXPECT_EQ(m.probe(tokens_from(1, 17)), 8u);
-    m.add(a, {105, 106});  // may have what dropping it left free
+    m.add(a, {105, 106});  // may take the block that dropping it freed
     m.drop(a);
     m.abort();
     EXPECT_EQ(m.snapshot(), before);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every view of a batch against what step_blocks says, while sequences move between rows.
+// Every view of a batch compared with step_blocks, while sequences move between rows.
 //
-// Rows are rewritten only where they changed, so the run makes them change owner, shrink, fork,
+// Rows are rewritten only where they changed, so the test makes them change owner, shrink, fork,
 // lose their front and come back; a stale entry shows up as a difference.
 
 #include <algorithm>
@@ -42,9 +42,9 @@ struct Placed {
     uint32_t cross = 0, cross_written = 0;
 };
 
-// What each view must hold, written down as plainly as possible.
+// The expected content of each view, computed as plainly as possible.
 struct Expected {
-    std::vector<Blocks> tables;  // of the rows
+    std::vector<Blocks> tables;  // by row
     std::vector<Placed> rows;
     uint32_t block_tokens = 0;
     bool is_cross = false;
@@ -120,7 +120,7 @@ void expect_tokens(const Expected &wanted, const quire_batch_views &views, int64
     }
 }
 
-// How much of each row's table is the row's before it.
+// The number of leading blocks that each row's table shares with the row before it.
 void expect_shared(const Expected &wanted, const quire_batch_views &views) {
     auto blocks = [&](size_t row) {
         return (wanted.length(row) + wanted.block_tokens - 1) / wanted.block_tokens;
@@ -324,13 +324,13 @@ TEST(Views, a_step_that_does_not_fit_stays_open) {
     };
     m.begin();
     m.add(a, {1}), m.add(b, {1});
-    refuse();  // rows
+    refuse();  // too many rows
     m.begin();
     m.add(a, tokens_from(1, 7));
-    refuse();  // tokens
+    refuse();  // too many tokens
     m.begin();
     m.add(a, tokens_from(1, 5), {.lookahead = 4});
-    refuse();  // blocks
+    refuse();  // too many blocks
     m.begin();
     m.add(a, tokens_from(1, 5));
     m.finish(m.commit(batch));

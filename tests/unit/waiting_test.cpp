@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An item that had to wait is tried again, as a scheduler does at every step. The cache remembers
-// its hashes meanwhile, and must not be misled by what changed.
+// its hashes meanwhile, and changes in between must not mislead it.
 
 #include "manager.hpp"
 
@@ -15,7 +15,7 @@ struct Waiting : testing::Test {
     quire_seq seq = m.sequence();
     const Tokens prompt = tokens_from(100, 22);  // 6 blocks
 
-    void SetUp() override { m.compute(other, tokens_from(500, 16)); }  // 4 of 8 are left
+    void SetUp() override { m.compute(other, tokens_from(500, 16)); }  // 4 of 8 blocks are left
 
     uint64_t waits(const Tokens &tokens) {
         uint64_t before = m.stats().bytes_hashed;
@@ -114,7 +114,7 @@ TEST_F(Waiting, tokens_named_in_between_count) {
     Tokens unsure = prompt;
     unsure[9] = QUIRE_TOKEN_UNKNOWN;
     m.compute(seq, Tokens(unsure.begin(), unsure.begin() + 12));
-    // Preempted, it comes back with its tokens, of which one is still unknown.
+    // After preemption it is added again with its tokens, one of which is still unknown.
     m.begin();
     uint32_t freed = 0;
     ASSERT_EQ(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Groups of sliding-window layers: what falls out of the window is given back.
+// Groups of sliding-window layers: blocks that fall out of the window are given back.
 
 #include <algorithm>
 #include <random>
@@ -100,7 +100,7 @@ TEST(Window, a_cache_of_window_groups_alone_holds_long_sequences) {
     EXPECT_LE(m.stats().blocks_held, 3u);
 }
 
-// Computes `count` blocks of four tokens, one block a step, all of them different.
+// Computes `count` blocks of four tokens, one block per step, all of them different.
 void grow(Manager *m, quire_seq seq, uint32_t first, uint32_t count) {
     for (uint32_t i = 0; i < count; ++i) m->compute(seq, tokens_from(first + 4 * i, 4));
 }
@@ -127,13 +127,13 @@ TEST(Window, a_sequence_four_times_as_long_as_the_pool_is_found) {
     m.end(a);
     EXPECT_EQ(m.probe(tokens_from(1000, 241)), 240u);
     Tokens other = tokens_from(1000, 241);
-    other[0] = 1;  // long out of every window, and yet not the same content
+    other[0] = 1;  // long out of every window, but still different content
     EXPECT_EQ(m.probe(other), 0u);
 }
 
 TEST(Window, the_least_recently_used_prefixes_give_way_when_nodes_run_short) {
     Manager m({.blocks = 31, .groups = {{.window = 8}}});
-    // Side by side, so that each keeps little more than its window in the pool: 120 of 160 nodes.
+    // Interleaved, so that each keeps little more than its window in the pool: 120 of 160 nodes.
     std::vector<quire_seq> seqs(6);
     for (quire_seq &s : seqs) s = m.sequence();
     for (uint32_t i = 0; i < 20; ++i) {
@@ -152,7 +152,7 @@ TEST(Window, live_sequences_give_way_the_longest_first) {
     Manager m({.blocks = 31, .groups = {{.window = 8}}});
     quire_seq seqs[8];
     for (quire_seq &s : seqs) s = m.sequence();
-    // None keeps more nodes than the pool has blocks, all of them together more than there are.
+    // None keeps more nodes than the pool has blocks; all together keep more nodes than exist.
     for (uint32_t i = 0; i < 28; ++i) {
         for (uint32_t k = 0; k < 8; ++k) {
             if (k == 0 && i >= 6) continue;
@@ -197,9 +197,9 @@ TEST(Window, an_abort_after_room_was_made_leaves_what_the_commit_left) {
     }
 }
 
-// Sequences of two tokens, so that they often begin alike, grow far beyond the pool, are forked,
-// cut short, preempted and ended, and steps fail. What is found was computed before, token for
-// token.
+// Sequences over a vocabulary of two tokens, so that they often begin alike, grow far beyond the
+// pool, are forked, truncated, preempted and ended, and steps fail. Whatever is found was computed
+// before, token for token.
 TEST(Window, long_random_lives_find_nothing_that_was_not_computed) {
     for (uint32_t seed = 1; seed <= 6; ++seed) {
         std::vector<GroupOptions> groups = {{.window = 6}};
@@ -324,7 +324,7 @@ TEST_F(FullPool, what_earlier_tokens_of_the_item_see_is_not_reused) {
     quire_seq a = prompt(m);
     std::string before = m.snapshot();
     m.begin();
-    // 12..20 need 3 blocks more. The token at 20 sees nothing of the second one, that at 12 does.
+    // 12..20 need 3 more blocks. The token at 20 sees nothing of the second one; that at 12 does.
     quire_step_result result = m.add(a, tokens_from(13, 9));
     EXPECT_EQ(result.outcome, uint32_t{QUIRE_ITEM_WAIT});
     EXPECT_EQ(result.reason, uint32_t{QUIRE_WAIT_POOL});
@@ -356,7 +356,7 @@ TEST_F(FullPool, a_passed_block_that_work_elsewhere_reads_is_not_reused) {
     m.begin({.queue = 2});
     ASSERT_EQ(m.add(b, {50}).outcome, uint32_t{QUIRE_ITEM_RUN});
     quire_step running = m.commit();
-    m.end(b);  // its last step may still read the first block, and write into its own
+    m.end(b);  // its last step may still read the first block and write to its own
     m.begin({.queue = 1});
     quire_step_result result = m.add(a, {13});
     EXPECT_EQ(result.outcome, uint32_t{QUIRE_ITEM_WAIT});
@@ -378,8 +378,9 @@ TEST_F(FullPool, a_quota_counts_what_an_item_gives_back) {
     EXPECT_EQ(result.blocks_short, 2u);
 }
 
-// A namespace of so many blocks, three of them a prompt's, two of which its next token's window has
-// passed. That token needs one block and, the quota being used up, reuses one of the two.
+// A namespace with this quota in blocks, three of them held by a prompt; the window of its next
+// token has passed two of the three. That token needs one block and, once the quota is used up,
+// reuses one of the two.
 struct FullQuota {
     explicit FullQuota(uint32_t quota_blocks) : ns(m.name_space(quota_blocks)) {
         m.compute(prompt, tokens_from(1, 12));
@@ -422,7 +423,7 @@ TEST(QuotaOfAStep, a_drop_finds_room_for_what_the_item_gave_back) {
 TEST(QuotaOfAStep, what_does_not_need_that_room_is_not_kept_from_it) {
     FullQuota t(4);
     t.m.begin();
-    t.m.add(t.prompt, {13});  // short of nothing: it takes a block, and gives back at commit
+    t.m.add(t.prompt, {13});  // needs no room: it takes a block, and gives back at commit
     EXPECT_EQ(t.m.info_of(t.ns).blocks_held, 4u);
     t.m.drop(t.prompt);
     ASSERT_EQ(t.m.add(t.other, {50}).outcome, uint32_t{QUIRE_ITEM_RUN});
@@ -470,7 +471,7 @@ TEST_F(FullPool, a_block_that_is_reused_is_written_in_place) {
     Manager m(options(QUIRE_CACHE_NO_PREFIX));
     quire_seq a = prompt(m);
     m.compute(a, {13});
-    quire_seq b = m.fork(a, 13);  // shares one slot of the block, so only its owner goes on in it
+    quire_seq b = m.fork(a, 13);  // shares one slot of the block, so only the owner continues in it
     m.begin();
     ASSERT_EQ(m.add(a, {14}).outcome, uint32_t{QUIRE_ITEM_RUN});
     EXPECT_TRUE(m.copies(m.open()).empty());
@@ -501,7 +502,7 @@ TEST_F(FullPool, passed_blocks_go_before_victims) {
     EXPECT_EQ(m.info(b).computed_tokens, 1u);
 }
 
-// The copy that the item was short of is not needed any more once the victim lets go of the tail.
+// Once the victim gives up the tail, the item no longer needs the copy that it lacked a block for.
 TEST_F(FullPool, an_item_whose_tail_a_victim_leaves_to_it_passes_blocks_and_takes_none) {
     Manager m({.blocks = 5, .groups = {{.window = 4}}});
     quire_seq parent = m.sequence();

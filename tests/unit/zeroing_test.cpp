@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one namespace wrote is gone from a block before a sequence of another has it, and with
-// QUIRE_CACHE_ZERO_ON_FREE what anybody wrote once nobody has the block: as a list of copies, and
-// in a pretended memory that executes the list.
+// Data of one namespace is gone from a block before a sequence of another gets the block, and with
+// QUIRE_CACHE_ZERO_ON_FREE all data is gone once the block is unowned: checked in the list of
+// copies, and in a simulated memory that executes the list.
 
 #include <algorithm>
 #include <random>
@@ -66,7 +66,7 @@ TEST(Zeroing, namespace_that_was_destroyed_is_still_another_one) {
     m.compute(a, tokens_from(1, 14));
     m.end(a);
     ASSERT_EQ(m.api().namespace_destroy(m.cache(), first, m.error()), QUIRE_OK) << m.message();
-    quire_namespace second = m.name_space();  // in the place of the first
+    quire_namespace second = m.name_space();  // in the slot of the first
     quire_seq b = m.sequence({.ns = second});
     EXPECT_EQ(zeroed_by(m, b, tokens_from(1, 14)).size(), 4u);
 }
@@ -120,7 +120,7 @@ std::vector<int32_t> sorted(std::vector<int32_t> blocks) {
     return blocks;
 }
 
-// What a step without items zeroes.
+// The blocks that a step without items zeroes.
 std::vector<int32_t> zeroed_by_nothing(Manager &m, const StepOptions &options = {}) {
     m.begin(options);
     quire_step step = m.commit();
@@ -215,7 +215,7 @@ TEST(ZeroOnFree, step_that_is_aborted_zeroes_nothing) {
     m.check();
 }
 
-// A value for each slot: the number of the namespace that wrote it.
+// A value per slot: the number of the namespace that wrote it.
 class Memory {
  public:
     explicit Memory(uint32_t blocks, uint32_t host_blocks)
@@ -231,7 +231,7 @@ class Memory {
             }
         }
     }
-    // Blocks of the device that hold something.
+    // The number of device blocks that hold any value.
     uint32_t written() const {
         uint32_t count = 0;
         for (size_t at = 0; at < device_.size(); at += kTokens) {
@@ -347,8 +347,8 @@ TEST(ZeroOnFree, only_blocks_that_somebody_has_hold_anything) {
     EXPECT_GT(tenants.m.stats().blocks_swapped_in, 20u);
 }
 
-// Without any namespace: a copy that a failed step owed leaves its target to be zeroed, and an item
-// that takes several such blocks has room for as many copies.
+// Without any namespace: the target of a copy that was lost with a failed step must be zeroed, and
+// an item that takes several such blocks has room for that many copies.
 TEST(Zeroing, blocks_that_failed_copies_left_are_zeroed_in_a_cache_of_one_tenant) {
     Manager m;
     quire_seq parent = m.sequence();
@@ -369,7 +369,7 @@ TEST(Zeroing, blocks_that_failed_copies_left_are_zeroed_in_a_cache_of_one_tenant
     EXPECT_EQ(zeroed_by(m, m.sequence(), tokens_from(100, 8)).size(), 2u);
 }
 
-// Tenant 2's bytes lie in the block that step 1 was to zero, and that step 2 hands on.
+// Tenant 2's data is in the block that step 1 was to zero and that step 2 hands on.
 struct HandedOn {
     Manager m{{.blocks = 2}};
     quire_seq holder = 0;
@@ -446,8 +446,8 @@ TEST(Zeroing, lookahead_before_what_was_handed_on_stays) {
     EXPECT_EQ(m.info(holder).blocks_held, 1u);
 }
 
-// Without published blocks, so that what is truncated is written anew in place: the holder wrote
-// all of the block in steps of so many tokens each, and then its zeroing failed.
+// Without published blocks, so that truncated tokens are written again in place: the holder wrote
+// all of the block, in steps of the given numbers of tokens, and then its zeroing failed.
 struct Covered {
     Manager m{{.blocks = 3, .flags = QUIRE_CACHE_NO_PREFIX}};
     quire_seq holder = 0;
@@ -499,7 +499,7 @@ TEST(CoveredBlock, depends_on_each_step_that_wrote_it) {
     Covered t({2, 2});
     t.truncate(2);
     t.m.finish(t.writers[1], QUIRE_STEP_FAILED);
-    t.expect_computed(0);  // nothing wrote over its last two slots
+    t.expect_computed(0);  // nothing overwrote its last two slots
     EXPECT_EQ(zeroed_by(t.m, t.holder, {}).size(), 1u);
     t.m.finish(t.writers[0]);
 }
