@@ -6,7 +6,7 @@
 //   QUIRE_TEST_SEED     a number that moves the choice; ./dev test takes it from the commit
 //
 // A test with random cases has a fixed list of them, numbered from its first seed. `all` runs the
-// list. The other efforts run a window of it: its length is set by the test, its start by the seed,
+// list. The other efforts run a window of it: the test sets its length, the seed sets its start,
 // and it wraps around at the end, so that runs of successive commits cover the list, and the same
 // seed runs the same cases again.
 //
@@ -41,7 +41,7 @@ inline uint64_t run_seed() {
     return value == nullptr ? 0 : std::strtoull(value, nullptr, 10);
 }
 
-// `count` of the numbers [first, first + all), in a window that `seed` moves.
+// `count` of the numbers [first, first + all): a window whose start `seed` sets.
 inline std::vector<uint64_t> window(uint64_t first, uint64_t all, uint64_t count, uint64_t seed) {
     count = std::min(count, all);
     uint64_t begin = count == all ? 0 : seed % all;
@@ -50,7 +50,7 @@ inline std::vector<uint64_t> window(uint64_t first, uint64_t all, uint64_t count
     return numbers;
 }
 
-// The seeds that this run takes.
+// The seeds to run.
 inline std::vector<uint64_t> seeds(uint64_t first, const Counts &counts) {
     return window(first, counts.all, chosen(counts), run_seed());
 }

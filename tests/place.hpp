@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// place: files that a test program opens, named relative to the folder it lies in.
+// place: files that a test program opens, named relative to the program's own folder.
 //
-// The names are relative so that compile commands are the same in every checkout and a compiler
-// cache serves them all; and the program runs by hand as it runs under Meson.
+// The names are relative so that compile commands are the same in every checkout and one compiler
+// cache serves them all, and so that a program run by hand finds the same files as under Meson.
 //
 // Threads: any.
 #pragma once

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// whole_state: all that decides what a cache does next (quire_cache_dump), compared before and
-// after a call that was refused, or a step that was undone.
+// whole_state: all state that decides what a cache does next (quire_cache_dump), compared before
+// and after a call that was refused or a step that was undone.
 //
-// A refused call changes nothing but cache.calls, which counts on: sequences are marked with it to
-// find one that is named twice; and leader.touched, the sequences that are asked at the next log
-// whether they changed. An undone step changes besides what undone_state() takes out:
-//   cache     calls, admissions         count on; the order of what was admitted is compared
-//   cache     waiting_*                 the item that waited last, to answer it again at once
-//   cache     only_tenant, mixed_tenants   whether blocks must be asked who wrote them; stays once
-//                                       set, and what the blocks say is compared
+// A refused call changes only two things: cache.calls, which keeps counting because sequences are
+// marked with it to find one that is named twice; and leader.touched, the sequences that the next
+// log checks for changes. An undone step also changes what undone_state() removes:
+//   cache     calls, admissions         keep counting; the order of admissions is compared
+//   cache     waiting_*                 the item that waited last, so that it is answered at once
+//   cache     only_tenant, mixed_tenants   whether blocks must be checked for who wrote them; stays
+//                                       set once set, and what the blocks say is compared
 //   cache     open_step, and the records of that step: a dropped item leaves its place in it, so
-//   sequence  change                    what dropping leaves is compared by state and by commit
-//   pool      clock                     counts on; the blocks' stamps are compared
-//   table     epoch                     counts on: a batch's row sees by it that a table changed
+//   sequence  change                    what a drop leaves is compared by state and by commit
+//   pool      clock                     keeps counting; the blocks' stamps are compared
+//   table     epoch                     keeps counting: shows a batch's row that a table changed
 //   table     writable                  remembers an answer; null asks again
 //   tree      first_unused, free        which record the next node takes; no call names records
-//   list      head, tail                but of cached blocks; their count is compared
+//   list      head, tail                except of cached blocks; their count is compared
 //   block     prev, next                likewise: no promise says which free block is taken next
-//   block     ready, depends            of a block that is not published: set when it is
-//   block     stamp                     of a block that is not cached: it gets one when it is
-// So the order of what is cached is compared, and every id of a block.
+//   block     ready, depends            of an unpublished block: set when it is published
+//   block     stamp                     of a block that is not cached: set when it is cached
+// So the order of cached content is compared, and every block id.
 //
-// Two caches with one history differ beside that in what they draw: handles, and where an aborted
-// step counted on, the numbers given since. equal_history() compares their order instead.
+// Two caches with the same history also differ in the numbers they drew: handles, and, if the
+// counters went on after an aborted step, the numbers given since. equal_history() compares the
+// order of these numbers instead.
 //
 // Threads: one at a time per cache.
 #pragma once
@@ -38,7 +39,7 @@
 
 namespace quire::test {
 
-// The dump but for its last record, which is the sum of the others.
+// The dump without its last record, which is the sum of the others.
 inline std::string whole_state(const quire_api &api, quire_cache *cache) {
     uint64_t size = 0;
     if (api.cache_dump(cache, 0, nullptr, 0, &size, nullptr) < 0) return "no dump";
@@ -57,7 +58,7 @@ inline bool is_record(const std::string &record, const char *kind) {
                           std::string("{\"record\":\"") + kind + "\"") == 0;
 }
 
-// Where the value of a record's field begins and ends; npos if it has none.
+// Where the value of a record's field begins and ends; npos if the record lacks the field.
 inline std::pair<size_t, size_t> value_of(const std::string &record, const std::string &name) {
     const std::string key = ",\"" + name + "\":";
     const size_t at = record.find(key);
@@ -77,7 +78,7 @@ inline void set_field(std::string *record, const std::string &name, const std::s
     if (begin != std::string::npos) record->replace(begin, end - begin, value);
 }
 
-// A state but for one field of each record of a kind.
+// A state without one field of each record of a kind.
 inline std::string without(const std::string &state, const char *kind, const char *name) {
     std::istringstream lines(state);
     std::string out;
@@ -104,12 +105,12 @@ inline std::vector<const char *> exempt_fields(const std::string &record) {
     return exempt;
 }
 
-// What a refused call leaves as it was, of the dump `whole`.
+// The part of the dump `whole` that a refused call must not change.
 inline std::string refused_state(const std::string &whole) {
     return without(without(whole, "cache", "calls"), "leader", "touched");
 }
 
-// What an undone step leaves as it was, of the dump `whole`.
+// The part of the dump `whole` that an undone step must not change.
 inline std::string undone_state(const std::string &whole) {
     std::istringstream lines(whole);
     std::string out, open = "null";
@@ -122,11 +123,12 @@ inline std::string undone_state(const std::string &whole) {
     return out;
 }
 
-// Of a state what two caches with one history share: numbers by their order, and no handles.
+// The part of a state that two caches with the same history share: numbers are replaced by their
+// order, and handles are left out.
 inline std::string equal_history(const std::string &state) {
     std::istringstream lines(state);
     std::vector<std::string> records;
-    std::map<std::string, std::vector<uint64_t>> drawn;  // of each kind of number
+    std::map<std::string, std::vector<uint64_t>> drawn;  // by kind of number
     const auto each_number = [](const std::string &record, auto use) {
         if (is_record(record, "sequence")) use("admitted", std::string("admitted"));
         if (is_record(record, "block") && says(record, "\"state\":\"cached\""))
@@ -139,7 +141,7 @@ inline std::string equal_history(const std::string &state) {
         });
     }
     for (auto &[kind, numbers] : drawn) {
-        numbers.push_back(0);  // none was given
+        numbers.push_back(0);  // no number was given
         std::sort(numbers.begin(), numbers.end());
         numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
     }
@@ -156,7 +158,7 @@ inline std::string equal_history(const std::string &state) {
     return out;
 }
 
-// The records that differ, a few of them; empty if none does.
+// A few of the records that differ; empty if all are equal.
 inline std::string difference(const std::string &before, const std::string &after) {
     constexpr int kShown = 12;
     std::map<std::string, int> balance;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What most test programs include and takes longest to read: compiled once for each program.
+// The headers that most test programs include and that take longest to compile: precompiled once
+// per program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
