@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Giving up a device that answers no more: at once, whatever hangs; nothing that it may touch is
-// given back, every handle says that it is stale, and the process goes on.
+// Giving up a device that no longer responds: it takes effect at once, whatever hangs; nothing that
+// the device may touch is given back, every handle is reported as stale, and the process goes on.
 
 #include <dlfcn.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using namespace quire::test;
 
-// A cache on a device of the hanging backend, with what an engine has beside it.
+// A cache on a device of the hanging backend, with the other objects that an engine has.
 class Abandon : public testing::Test {
  protected:
     Abandon() {
@@ -99,7 +99,7 @@ class Abandon : public testing::Test {
         return api_.step_begin(cache_, &desc, &item, tokens != 0, sizeof item, given.data(), tokens,
                                &result, sizeof result, step, &error_);
     }
-    // A step whose work has no end.
+    // A step whose work never ends.
     quire_step run() {
         quire_step step = 0;
         must(begin(&step));
@@ -180,7 +180,7 @@ class Abandon : public testing::Test {
         EXPECT_EQ(api_.device_close(device_, &error_), QUIRE_E_STALE);
         EXPECT_EQ(abandon_device(), QUIRE_E_STALE);
     }
-    // What is left works, and nothing was given back.
+    // The other objects work, and nothing was given back.
     void expect_life_goes_on(uint32_t given_back) {
         EXPECT_EQ(given_back_(), given_back);
         EXPECT_EQ(api_.instance_destroy(instance_, &error_), QUIRE_OK) << error_.message;
@@ -278,7 +278,7 @@ TEST_F(Abandon, waits_for_no_call_that_hangs_inside_the_driver) {
     must(begin(&step));
     std::atomic<quire_status> committed{1}, created{1}, copied{1};
     std::thread inside([&] { committed = api_.step_commit(cache_, step, batch_, nullptr); });
-    await_inside(1);  // it holds the cache's lock, and the queue's
+    await_inside(1);  // inside the call, holding the locks of the cache and the queue
     std::thread behind_cache([&] {
         auto desc = described<quire_seq_desc>();
         quire_seq out = 0;
@@ -358,7 +358,7 @@ TEST_F(Abandon, steps_on_an_abandoned_queue_are_never_done) {
     EXPECT_EQ(api_.step_finish(cache_, step, nullptr, QUIRE_STEP_FAILED, &error_), QUIRE_OK)
         << error_.message;
     EXPECT_EQ(api_.cache_check(cache_, &error_), QUIRE_OK) << error_.message;
-    // Its blocks drain for ever: nobody on another queue gets them.
+    // Its blocks drain forever: no other queue gets them.
     must(api_.seq_end(cache_, seq_, 0, &error_));
     plant_(0);
     quire_queue *other = nullptr;
@@ -409,7 +409,7 @@ TEST_F(Abandon, of_a_cache_that_moves_leaves_both_places) {
     EXPECT_EQ(api_.instance_destroy(instance_, &error_), QUIRE_OK);
 }
 
-// While a thread moves the cache to another device.
+// The cache is abandoned while a thread migrates it to another device.
 class AbandonMove : public Abandon {
  protected:
     AbandonMove() {
@@ -427,7 +427,7 @@ class AbandonMove : public Abandon {
         auto info = described<quire_migrate_info>();
         moved_ = api_.cache_migrate_wait(cache_, &desc, &info, UINT64_MAX, nullptr);
     }
-    // Until the cache lets nobody in any more.
+    // Calls the cache until its calls are stale.
     void call() {
         auto desc = described<quire_seq_desc>();
         auto stats = described<quire_cache_stats>();
@@ -439,7 +439,8 @@ class AbandonMove : public Abandon {
             if (status != QUIRE_OK && status != QUIRE_E_BUSY && status != QUIRE_E_STALE) ++wrong_;
         }
     }
-    // A call of the driver hangs: all is given up, and the process goes on, before it comes out.
+    // While a call hangs in the driver, everything is abandoned and the process goes on; the call
+    // returns only after that.
     void expect_no_waiting(uint64_t least_bytes) {
         std::thread moves([&] { move(); }), calls([&] { call(); });
         await_inside(1);
@@ -484,7 +485,7 @@ TEST_F(AbandonMove, waits_for_no_copy_whose_fence_never_comes) {
 TEST_F(AbandonMove, waits_for_no_step_that_the_move_waits_for) {
     plant_(kFencesNeverSignal | kWaitsHang);
     run();
-    expect_no_waiting(1);  // nothing was made at the target yet
+    expect_no_waiting(1);  // nothing was created at the target yet
 }
 
 TEST_F(AbandonMove, comes_at_any_time) {
@@ -541,7 +542,7 @@ TEST_F(Abandon, meets_eight_threads_that_call_all_the_time) {
                         status = api_.step_commit(cache_, step, nullptr, nullptr);
                     if (status == QUIRE_OK)
                         status = api_.step_finish(cache_, step, nullptr, QUIRE_STEP_OK, nullptr);
-                    if (status == QUIRE_E_BUSY) status = QUIRE_OK;  // others' steps
+                    if (status == QUIRE_E_BUSY) status = QUIRE_OK;  // steps of other threads
                     break;
                 default:
                     status = api_.memory_copy(queue_, memory_, 0, memory_, 64, 8, nullptr);

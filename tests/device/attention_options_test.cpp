@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which options of attention a batch refuses, group by group, and with which words.
+// Which options of attention a batch refuses, for each kind of group, and with what message.
 
 #include <string>
 
@@ -41,7 +41,7 @@ class Groups {
     Groups(const Groups &) = delete;
     Groups &operator=(const Groups &) = delete;
 
-    // What creating a batch answers; "" when it was made.
+    // The message of a refused batch; "" if the batch was created.
     std::string answer(std::vector<quire_attention_desc> attention, uint32_t max_mask_words = 0) {
         auto desc = described<quire_batch_desc>();
         desc.max_rows = desc.max_query_tokens = desc.max_blocks_per_row = 4;
@@ -97,7 +97,7 @@ TEST(AttentionOptions, of_a_cross_group_have_no_positions_and_no_masks) {
     quire_attention_desc masks = attention_with(QUIRE_ATTENTION_MASK);
     EXPECT_EQ(groups.answer({masks, plain}, 8), "");
     expect_says(groups.answer({masks, masks}, 8), "attention[1].flags");
-    // One description for all is about the sequences' own tokens.
+    // A single description for all groups applies to the sequences' own tokens.
     EXPECT_EQ(groups.answer({attention_with(QUIRE_ATTENTION_MASK, &rope)}, 8), "");
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The textbook example of why a KV cache exists: one layer, one head, width 64, a prompt of 16
-// tokens and 48 more, the last of them not fed back. Decoding through the cache gives what decoding
-// without one gives, with 1,305,600 multiply-accumulates instead of 41,829,376.
+// tokens and 48 more, the last of which is not fed back. Decoding with the cache gives the same
+// results as decoding without one, with 1,305,600 multiply-accumulates instead of 41,829,376.
 //
-// Counted: the projections Q, K, V, O (width * width a token) and QK^T and PV (width a query and
-// key each), the prompt's scores unmasked.
+// Counted are the projections Q, K, V, O (width * width per token) and QK^T and PV (width per query
+// and key each); the prompt's scores are unmasked.
 
 #include <algorithm>
 #include <cmath>
@@ -39,7 +39,7 @@ struct Model {
         for (Vector &w : projections) w = draw(kWidth * kWidth, 0.3f);
     }
 
-    // out = w x, counted.
+    // out = w x, with multiplications counted.
     Vector project(uint32_t which, const float *x) {
         Vector out(kWidth, 0.0f);
         for (uint32_t row = 0; row < kWidth; ++row) {
@@ -53,7 +53,7 @@ struct Model {
 
     const float *embed(uint32_t token) const { return &embedding[token * kWidth]; }
 
-    // The next token: the embedding that is nearest to x plus the attention's output.
+    // The next token: the one whose embedding is nearest to x plus the attention's output.
     uint32_t choose(const float *x, const Vector &attention) {
         Vector out = project(3, attention.data());
         for (uint32_t i = 0; i < kWidth; ++i) out[i] += x[i];
@@ -97,7 +97,7 @@ std::vector<uint32_t> prompt() {
     return tokens;
 }
 
-// Everything is computed again for each token.
+// Computes everything again for each token.
 std::vector<uint32_t> decode_without_cache(Model *model) {
     std::vector<uint32_t> tokens = prompt();
     while (tokens.size() < kTotal) {
@@ -142,7 +142,7 @@ class CachedDecoder {
         EXPECT_GE(cache_.api.queue_destroy(queue_, &cache_.error), 0) << cache_.error.message;
     }
 
-    // Feeds tokens and gives the attention of the last one.
+    // Feeds tokens and returns the attention of the last one.
     Vector feed(Model *model, const std::vector<uint32_t> &tokens, Vector *all = nullptr) {
         quire_step_result result{};
         quire_step step = cache_.begin(queue_, seq_, tokens, &result);
@@ -173,7 +173,7 @@ class CachedDecoder {
         return Vector(out.end() - kWidth, out.end());
     }
 
-    // Changes one element of K of a token that was written.
+    // Changes one element of K of a written token.
     void corrupt(uint32_t position) {
         auto pool = described<quire_pool_info>();
         cache_.must(cache_.api.cache_get_pool(cache_.cache, 0, 0, &pool, &cache_.error));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calibration from end to end on the cpu backend: what a cache of f32 measures, what a cache of
-// codes makes of it, and that neither depends on how the cache is cut into shards and ranks.
+// Calibration end to end on the cpu backend: what a cache of f32 measures, what a cache of codes
+// computes from it, and that neither depends on how the cache is split into shards and ranks.
 
 #include <algorithm>
 #include <memory>
@@ -17,8 +17,8 @@ using Bytes = std::vector<unsigned char>;
 
 const std::vector<Range> kWhole = {{}};
 const std::vector<std::vector<Range>> kSplits = {
-    {{0, 0, 0, 2}, {0, 0, 2, 2}},                // heads, and replicas of what has fewer
-    {{0, 0, 0, 1}, {0, 0, 1, 2}, {0, 0, 3, 1}},  // uneven ones
+    {{0, 0, 0, 2}, {0, 0, 2, 2}},                // heads, with groups of fewer heads replicated
+    {{0, 0, 0, 1}, {0, 0, 1, 2}, {0, 0, 3, 1}},  // uneven splits of heads
     {{0, 2, 0, 0}, {2, 4, 0, 0}},                // layers
     {{0, 3, 0, 2}, {0, 3, 2, 2}, {3, 3, 0, 0}},  // both
 };
@@ -54,7 +54,7 @@ void finish(ShardedCache *c, quire_step step) {
     c->must(c->api.step_finish(c->cache, step, nullptr, QUIRE_STEP_OK, &c->error));
 }
 
-// One step, with its kernels. Returns what all layers give.
+// Runs one step with its kernels. Returns the outputs of all layers.
 std::vector<float> compute(ShardedCache *c, const std::vector<uint32_t> &tokens,
                            quire_seq *seq = nullptr) {
     quire_seq own = 0;
@@ -74,7 +74,7 @@ quire_status save(ShardedCache *c, Bytes *out, uint64_t timeout_ns = UINT64_MAX)
                                               &c->error);
 }
 
-// Of kTokens, in f32.
+// The calibration of `tokens`, measured in f32.
 Bytes calibration_of(const std::vector<Range> &ranges, const std::vector<uint32_t> &tokens,
                      uint32_t flags = QUIRE_CACHE_CALIBRATE) {
     ShardedCache c(ranges, 24, nullptr, described<quire_instance_desc>(), flags);
@@ -84,7 +84,7 @@ Bytes calibration_of(const std::vector<Range> &ranges, const std::vector<uint32_
     return bytes;
 }
 
-// The largest magnitude of a head's side over the tokens.
+// The largest magnitude of one side (K or V) of a head over the tokens.
 float expected_amax(const std::vector<uint32_t> &tokens, uint32_t side, uint32_t layer,
                     uint32_t head) {
     float largest = 0.0f;
@@ -106,7 +106,7 @@ std::vector<float> layer_of(const Bytes &bytes, uint32_t layer) {
     return amax;
 }
 
-// [group] the first of its layers in the model.
+// The first layer in the model of each group.
 uint32_t first_layer_of(uint32_t group) {
     uint32_t layer = 0;
     for (uint32_t g = 0; g < group; ++g) layer += kGroups[g].layers;
@@ -139,7 +139,7 @@ TEST(Calibrated, numbers_do_not_depend_on_shards) {
     }
 }
 
-// Ranks that hold a part each: merged, they are one run.
+// Ranks that hold a part each: merged, their calibrations are the calibration of one run.
 TEST(Calibrated, merged_parts_and_runs_are_one_run) {
     const quire_api &api = library();
     Bytes merged;
@@ -168,7 +168,7 @@ class Codes : public testing::TestWithParam<std::pair<uint32_t, uint32_t>> {
     KvFormat format(const Bytes &calibration, float margin = 0.0f) const {
         return {GetParam().first, GetParam().second, calibration, margin};
     }
-    // The scale of a head's side, as the formula has it.
+    // The scale of one side of a head, computed by the formula.
     float expected_scale(const Bytes &calibration, uint32_t layer, uint32_t side, uint32_t heads,
                          uint32_t head, float margin) const {
         std::vector<float> amax = layer_of(calibration, layer);
@@ -221,7 +221,7 @@ TEST_P(Codes, split_caches_give_the_bits_of_one_device) {
     }
 }
 
-// Forks, copies on write, swaps and preemptions among them.
+// The traffic includes forks, copies on write, swaps and preemptions.
 TEST(Calibrated, traffic_over_split_codes_gives_the_bits_of_one_device) {
     KvFormat format = {QUIRE_DTYPE_I8, QUIRE_SCALE_HEAD, calibration_of(kWhole, kTokens), 0.0f};
     ShardedCache whole(kWhole, 24, nullptr, described<quire_instance_desc>(), 0, format);
@@ -233,15 +233,15 @@ TEST(Calibrated, traffic_over_split_codes_gives_the_bits_of_one_device) {
     EXPECT_TRUE(expected.outputs == got.outputs);
 }
 
-// Rows of int8; the conformance suite compares the codes of every type.
+// Rows of int8 only; the conformance suite compares the codes of every type.
 class Int8Codes : public Codes {};
 
-// A row of the pool has the codes that a reference makes of the calibration's number.
+// A row of the pool has the codes that a reference computes from the calibration's number.
 TEST_P(Int8Codes, are_values_over_scales) {
     Bytes calibration = calibration_of(kWhole, kTokens);
     std::unique_ptr<ShardedCache> owned;
     ShardedCache *c = make(&owned, kWhole, format(calibration, 0.5f));
-    // Under half the margin, what is too large saturates.
+    // With half the margin, values that are too large saturate.
     std::vector<uint32_t> tokens = {7, 77, 777};
     quire_seq seq = 0;
     compute(c, tokens, &seq);
@@ -276,8 +276,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(std::pair{uint32_t{QUIRE_DTYPE_I8}, uint32_t{QUIRE_SCALE_TENSOR}},
                     std::pair{uint32_t{QUIRE_DTYPE_I8}, uint32_t{QUIRE_SCALE_HEAD}}));
 
-// |x| is at most 1 here. A code is off by half a step: of the scale in the integers, of the value
-// in floats. A score of 8 products with |q| <= 1 is off by 8 e / sqrt(8), a weight by the factor
+// |x| is at most 1 here. A code is off by e, half a step: of the scale for integers, of the value
+// for floats. A score of 8 products with |q| <= 1 is off by 8 e / sqrt(8), a weight by the factor
 // exp(2 of that), V by e itself.
 TEST_P(Codes, attention_over_them_is_off_by_no_more_than_a_code_allows) {
     std::unique_ptr<ShardedCache> values, codes;
@@ -308,7 +308,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Codes, testing::ValuesIn([] {
                              return all;
                          }()));
 
-// A cache whose batch and cache are gone, to create another with its devices.
+// A cache whose batch and cache are destroyed, so that others can be created on its devices.
 class Recreated : public ShardedCache {
  public:
     Recreated() : ShardedCache(kWhole) {
@@ -317,7 +317,7 @@ class Recreated : public ShardedCache {
         batch = nullptr;
         cache = nullptr;
     }
-    // The words of a refusal; empty: it was created, and is gone again.
+    // The message of a refusal; empty if the cache was created (it is destroyed again).
     std::string refusal(quire_status expected, const KvFormat &as, uint32_t with_flags = 0) {
         format = as;
         flags = with_flags;
@@ -413,7 +413,7 @@ TEST(Calibrated, saving_waits_for_finished_steps_and_no_longer_than_it_is_told) 
     c->must(c->api.fence_destroy(gate, &c->error));
 }
 
-// A wrong value neither becomes a scale nor gets lost among right ones.
+// A wrong value neither becomes a scale nor gets lost among correct ones.
 TEST(Calibrated, run_with_a_nan_or_an_infinity_has_no_calibration) {
     for (float wrong : {NAN, INFINITY, -INFINITY}) {
         for (bool is_v : {false, true}) {
@@ -430,7 +430,7 @@ TEST(Calibrated, run_with_a_nan_or_an_infinity_has_no_calibration) {
             c->must(c->api.kv_write(c->batch, &kv, c->queues[0], &c->error));
             c->sync();
             finish(c, step);
-            compute(c, kTokens);  // what is right does not hide it
+            compute(c, kTokens);  // correct values do not hide it
             Bytes bytes;
             EXPECT_EQ(save(c, &bytes), QUIRE_E_ARG);
             expect_words(c->error.message, is_v ? "V of layer 5, KV head 0" : "K of layer 5");
@@ -439,7 +439,7 @@ TEST(Calibrated, run_with_a_nan_or_an_infinity_has_no_calibration) {
     }
 }
 
-// A follower with other scales would serve other numbers without a word.
+// A follower with other scales would silently give other results.
 TEST(Calibrated, ranks_with_other_scales_do_not_follow) {
     Bytes ours = calibration_of(kWhole, kTokens), others = calibration_of(kWhole, {1, 2, 3});
     for (bool is_same : {true, false}) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever a backend answers, a commit has one meaning per error: QUIRE_E_DEVICE_LOST says that the
-// step was lost and its handle is stale, every other one that the step is still open and nothing
-// changed.
+// Whatever a backend returns, each error of a commit has one meaning: QUIRE_E_DEVICE_LOST says that
+// the step was lost and its handle is stale; every other error says that the step is still open and
+// nothing changed.
 
 #include <dlfcn.h>
 
@@ -59,7 +59,7 @@ class CommitStatus : public testing::TestWithParam<quire_status> {
         c_->must(c_->api.step_finish(c_->cache, step, nullptr, QUIRE_STEP_OK, &c_->error));
         c_->must(c_->api.queue_sync(queue_, &c_->error));
     }
-    // Of a fork whose first token copies the block that it shares.
+    // A step of a fork whose first token copies the block that it shares.
     quire_step with_a_copy() {
         if (fork_ != 0) c_->must(c_->api.seq_end(c_->cache, fork_, 0, &c_->error));
         c_->must(c_->api.seq_fork(c_->cache, parent_, 6, &fork_, &c_->error));

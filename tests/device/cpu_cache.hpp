@@ -40,7 +40,7 @@ struct CacheShape {
     uint32_t k_dtype = QUIRE_DTYPE_F32;
     uint32_t k_scale = QUIRE_SCALE_NONE;
     const char *backend = "cpu";
-    const char *path = nullptr;  // of a plugin that is not where backends are found
+    const char *path = nullptr;  // of a plugin that the search does not find
     uint32_t threads = 0;
     quire_run_tasks run_tasks = nullptr;
     void *run_tasks_user = nullptr;

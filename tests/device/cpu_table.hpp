@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cpu_table: the functions of backends/cpu, for plugins that stand before it and change a few.
+// cpu_table: the functions of backends/cpu, for plugins that wrap it and change a few.
 //
 // Threads: as quire_backend_query_v0.
 #pragma once

@@ -12,13 +12,13 @@ namespace {
 const quire_backend_api *cpu = nullptr;
 quire_backend_api table{};
 uint32_t copies_left = 0, signals_left = 0, reads_left = 0;  // 0: none fails
-uint32_t calls_left = 0;                                     // of any slot that answers
-quire_status answer = QUIRE_E_DEVICE_LOST;                   // of that one
+uint32_t calls_left = 0;                                     // of any slot that returns a status
+quire_status answer = QUIRE_E_DEVICE_LOST;                   // what that call returns
 std::set<quire_be_fence *> failed_fences;
 
 bool due(uint32_t *left) { return *left != 0 && --*left == 0; }
 
-// A slot of the cpu's that may be the one to fail.
+// A slot of the cpu backend that may be the one to fail.
 template <auto Slot>
 struct Fails;
 template <typename... Arguments, quire_status (*quire_backend_api::*Slot)(Arguments...)>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // faulted_api: the library's table with a fault in every call. A call is made with its first
-// allocation (or device operation) failing, then its second, and so on, until it needs no such one
-// and succeeds; each failure must be an error that leaves the caches as they were.
+// allocation (or device operation) failing, then its second, and so on, until it makes fewer of
+// them and succeeds; each failure must be an error that leaves the caches as they were.
 //
-// What a call may answer besides, the headers say: step_commit and log_apply lose the step, or the
-// follower, with QUIRE_E_DEVICE_LOST. Their caller begins anew, and the next call goes on with the
-// next fault. A call may also do without what it was refused: then it succeeded.
+// The headers allow two other results. step_commit and log_apply may lose the step, or the
+// follower, with QUIRE_E_DEVICE_LOST: their caller starts over, and the next call continues with
+// the next fault. A call may also do without what it was refused: then it succeeded.
 //
 // Threads: one.
 #pragma once
@@ -28,8 +28,8 @@ enum class FaultKind { host_memory, device_lost, device_memory };
 struct FaultCount {
     uint64_t calls = 0;     // that succeeded in the end
     uint64_t refused = 0;   // faults that were answered with an error
-    uint64_t absorbed = 0;  // that the call did without
-    uint64_t next = 0;      // the fault to go on with, after one that lost the step
+    uint64_t absorbed = 0;  // faults that the call did without
+    uint64_t next = 0;      // the fault to continue with after one that lost the step
 };
 
 class Faults {
@@ -37,8 +37,9 @@ class Faults {
     using PlantCall = decltype(&quire_failing_plant_call);
     using Answer = decltype(&quire_failing_answer);
 
-    // looks: refused calls are held to the caches' whole dumps. For that the caches notice before
-    // each call what has run, so that fewer calls meet a fault by noticing it themselves.
+    // looks: after a refused call the caches' whole dumps are compared. For this, the caches are
+    // made to notice before each call what has run, so fewer calls meet a fault while noticing it
+    // themselves.
     Faults(FaultKind kind, uint64_t first, bool looks, PlantCall plant, Answer answer)
         : kind_(kind), first_(first), looks_(looks), plant_(plant) {
         answer(kind == FaultKind::device_memory ? QUIRE_E_DEVICE_MEMORY : QUIRE_E_DEVICE_LOST);
@@ -48,7 +49,7 @@ class Faults {
     std::map<std::string, FaultCount> counts;
     std::set<quire_cache *> caches;
     std::set<quire_queue *> queues;
-    std::map<quire_cache *, quire_queue *> queue_of;  // one of each cache's device
+    std::map<quire_cache *, quire_queue *> queue_of;  // one queue of each cache's device
 
     quire_status run(const char *name, const std::function<quire_status()> &call) {
         FaultCount &count = counts[name];
@@ -79,7 +80,7 @@ class Faults {
         }
     }
 
-    // All of the caches that a refused call must leave: what they count, and their whole dumps.
+    // The state of all caches that a refused call must not change: their counts and whole dumps.
     std::string state();
 
  private:
@@ -92,7 +93,7 @@ class Faults {
             plant_(static_cast<uint32_t>(n));
         }
     }
-    // True if the fault was met.
+    // True if the fault was reached.
     bool disarm() {
         if (kind_ != FaultKind::host_memory) return plant_(0) == 0;
         bool reached = host.calls >= host.fail_at;
@@ -108,13 +109,13 @@ class Faults {
         if (kind_ == FaultKind::device_memory) allowed.insert(QUIRE_E_DEVICE_MEMORY);
         EXPECT_EQ(allowed.count(status), 1u) << name << " answered " << status;
     }
-    // What runs on the devices' own threads meets no fault.
+    // Waits for the devices' own threads, so that their work meets no fault.
     void settle() {
         for (quire_queue *queue : queues) EXPECT_EQ(library().queue_sync(queue, nullptr), QUIRE_OK);
         if (looks_) notice();
     }
-    // Lets the caches notice what has run, which any call may, refused or not: by a step that is
-    // aborted, where none is open. A follower cannot, see state().
+    // Lets the caches notice what has run, as any call may, refused or not: begins and aborts a
+    // step if none is open. A follower cannot do this, see state().
     void notice() {
         for (quire_cache *cache : caches) {
             auto desc = described<quire_step_desc>();
@@ -135,7 +136,7 @@ class Faults {
     PlantCall plant_;
 };
 
-// A follower's state without the steps that have ended, of which its next call may take note.
+// A follower's state without the finished steps, which its next call may notice.
 inline std::string but_for_noticing(const std::string &state) {
     if (!says(state, "{\"record\":\"follower\"")) return state;
     std::istringstream lines(without(state, "cache", "oldest_step"));
@@ -158,7 +159,7 @@ inline std::string Faults::state() {
         EXPECT_GE(api.cache_check(cache, &error), 0) << error.message;
         auto stats = described<quire_cache_stats>();
         EXPECT_EQ(api.cache_get_stats(cache, &stats, &error), QUIRE_OK) << error.message;
-        stats.bytes_hashed = stats.bytes_compared = 0;  // work that a refused call has done too
+        stats.bytes_hashed = stats.bytes_compared = 0;  // a refused call counts its work too
         const auto *bytes = reinterpret_cast<const unsigned char *>(&stats);
         for (size_t i = 0; i < sizeof stats; ++i) out += std::to_string(bytes[i]) + " ";
         if (looks_) out += "\n" + but_for_noticing(refused_state(whole_state(api, cache)));
@@ -178,7 +179,7 @@ struct Faulted<Slot> {
     }
 };
 
-// The table whose calls go through g_faults.
+// The library's table with each call going through g_faults.
 inline quire_api faulted_api() {
     quire_api api = library();
 #define QUIRE_FAULTED(slot, parameters)      \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every entry point of the table, with every host allocation and every operation of a device
-// failing in turn: an error that changes nothing, or a success; and an engine that goes on.
+// Every entry point of the table, with every host allocation and every device operation failing in
+// turn: each call returns an error and changes nothing, or succeeds; and an engine can go on.
 
 #include <dlfcn.h>
 
@@ -25,7 +25,7 @@ Tokens tokens_from(quire_token first, uint32_t count) {
 constexpr uint32_t kLayers = 2, kHeads = 2, kDim = 8, kQueryHeads = 4, kBlock = 4;
 constexpr uint64_t kForever = UINT64_MAX;
 
-// An engine that uses all there is, with calls that fail over and over before they succeed.
+// An engine that uses the whole API, with calls that fail repeatedly before they succeed.
 class Engine {
  public:
     explicit Engine(Faults *faults) : faults_(*faults), api(faulted_api()) {
@@ -45,7 +45,7 @@ class Engine {
 
  private:
     void ok(quire_status status) { ASSERT_GE(status, 0) << error.message; }
-    // Also where the backend offers no such thing.
+    // Also accepts that the backend does not support it.
     void asked(quire_status status) {
         ASSERT_TRUE(status >= 0 || status == QUIRE_E_UNSUPPORTED) << error.message;
     }
@@ -226,7 +226,7 @@ class Engine {
         ok(api.step_add(cache, step, &described, 1, sizeof described, item.tokens.data(),
                         described.token_count, &result_, sizeof result_, &error));
     }
-    // All layers of a committed step.
+    // Launches all layers of a committed step.
     void launch(quire_batch *into) {
         auto views = described<quire_batch_views>();
         ok(library().batch_get_views(into, 0, 0, &views, &error));
@@ -245,7 +245,7 @@ class Engine {
             ok(api.attend(into, &attend, queue, &error));
         }
     }
-    // Begun anew as often as its commit loses it: what its items made known is then known already.
+    // Starts over whenever the commit loses the step: its items' tokens are then already known.
     void step(std::vector<Item> items) {
         for (;;) {
             quire_step open = begin({});
@@ -327,7 +327,7 @@ class Engine {
         auto sized = described<quire_size_info>();
         ok(api.size_estimate(&size, &sized, &error));
     }
-    // What a step does and undoes is as if it had not been, whatever failed meanwhile.
+    // A step that is undone leaves no trace, whatever failed meanwhile.
     void take_back() {
         std::string before = faults_.state();
         quire_step open = begin({first_, {7, 8}});
@@ -412,7 +412,7 @@ class Engine {
         EXPECT_EQ(amax[0], 0.5f);
     }
 
-    // Another rank applies all logs. One that a fault loses begins anew, up to the same log.
+    // Another rank applies all logs. A rank that a fault loses starts over, up to the same log.
     void follow() {
         quire_device *rank = open_device();
         quire_queue *on = rank_queue_ = make_queue(rank);
@@ -499,7 +499,7 @@ Function *find(const char *name) {
     return reinterpret_cast<Function *>(dlsym(module, name));
 }
 
-// Entry points that the table has and the engine above does not call.
+// Entry points of the table that the engine above does not call.
 std::set<std::string> not_called(const Faults &faults) {
     std::set<std::string> names;
 #define QUIRE_NAME(slot, parameters) names.insert(#slot);
@@ -509,7 +509,8 @@ std::set<std::string> not_called(const Faults &faults) {
     return names;
 }
 
-// first: the fault that each call begins with. What a call does without the first hides the others.
+// first: the first fault that each call meets. If a call can do without what that fault refuses, it
+// succeeds, and its later faults are not tried.
 uint64_t run(FaultKind kind, uint64_t first, bool looks, const char *title) {
     auto *plant = find<decltype(quire_failing_plant_call)>("quire_failing_plant_call");
     auto *answer = find<decltype(quire_failing_answer)>("quire_failing_answer");
@@ -519,7 +520,7 @@ uint64_t run(FaultKind kind, uint64_t first, bool looks, const char *title) {
     g_faults = nullptr;
     EXPECT_EQ(faults.host.live_bytes, 0);
     EXPECT_EQ(faults.host.live_blocks, 0);
-    // Those leave memory behind on purpose, and have a test of their own (abandon_test.cpp).
+    // These leak memory on purpose and have a test of their own (abandon_test.cpp).
     std::set<std::string> leaks = {"cache_abandon", "device_abandon", "queue_abandon"};
     EXPECT_EQ(not_called(faults), leaks);
     uint64_t refused = 0, absorbed = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fill_range: one range of bytes set to a value, which is what most tests fill.
+// fill_range: sets one range of bytes to a value, the fill that most tests need.
 #pragma once
 
 #include "quire/plugin/backend.h"

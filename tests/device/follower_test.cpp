@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A leader and followers with memory of their own, each a part of the heads or layers: together
-// they give the bits of one device, and a follower's queue waits where its leader's need not.
+// A leader, and followers with memory of their own that each hold a part of the heads or layers:
+// together they give the bits of one device, and a follower's queue waits even when the leader's
+// need not.
 
 #include <memory>
 
@@ -50,8 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Ranks{{{0, 3, 0, 2}, {0, 3, 2, 2}}, {{3, 3, 0, 0}}},      // both
                     Ranks{{{0, 0, 0, 1}}, {{0, 0, 1, 3}}, {{0, 0, 3, 1}}}));  // replicas
 
-// A leader that keeps books only, and a follower whose second queue is used while the first is
-// held.
+// A bookkeeping-only leader, and a follower whose second queue is used while the first is held.
 class HeldFollower : public testing::Test {
  protected:
     HeldFollower()
@@ -99,14 +99,14 @@ class HeldFollower : public testing::Test {
         auto own = described<quire_step_desc>();
         own.queues = &queue;
         own.queue_count = 1;
-        // While a batch's step may run, no other queue gets the batch.
+        // While a batch's step may run, no other queue may use the batch.
         quire_batch *batch = queue == second_ ? nullptr : rank_.batch;
         quire_status status =
             rank_.api.log_apply(rank_.cache, log.data(), size, &own, batch, &applied, &rank_.error);
         if (status < 0) return status;
         return rank_.api.step_finish(rank_.cache, applied, nullptr, QUIRE_STEP_OK, &rank_.error);
     }
-    // Has what was enqueued on the second queue run?
+    // True if the work enqueued on the second queue has run.
     bool second_has_run() {
         quire_fence *fence = nullptr;
         rank_.must(rank_.api.fence_create(rank_.devices[0], 0, &fence, &rank_.error));
@@ -134,7 +134,7 @@ class HeldFollower : public testing::Test {
 
 TEST_F(HeldFollower, waits_on_the_device_for_a_step_that_its_leader_knew_to_be_done) {
     ASSERT_EQ(run(sequence(), {1, 2, 3}, 1, rank_.queues[0]), QUIRE_OK) << rank_.error.message;
-    // The call returns at once, for the queue waits and not the host.
+    // The call returns at once, because the queue waits and not the host.
     ASSERT_EQ(run(sequence(), {4, 5}, 2, second_), QUIRE_OK) << rank_.error.message;
     EXPECT_FALSE(second_has_run());
     release();
@@ -144,7 +144,7 @@ TEST_F(HeldFollower, waits_on_the_device_for_a_step_that_its_leader_knew_to_be_d
 TEST_F(HeldFollower, on_the_same_queue_needs_no_fence) {
     ASSERT_EQ(run(sequence(), {1, 2, 3}, 1, second_), QUIRE_OK) << rank_.error.message;
     ASSERT_EQ(run(sequence(), {4, 5}, 2, second_), QUIRE_OK) << rank_.error.message;
-    EXPECT_TRUE(second_has_run());  // nothing of it is behind the gate
+    EXPECT_TRUE(second_has_run());  // none of its work waits for the gate
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hanging: backends/cpu behind a table whose calls stop answering, as those of a driver that hangs,
-// and whose fences stop coming.
+// hanging: backends/cpu behind a table whose calls can hang, like those of a driver that hangs, and
+// whose fences can stop being signalled.
 //
 // The module and the test that opened it share these functions by dlsym.
 //
@@ -11,8 +11,8 @@
 #include <cstdint>
 
 enum : uint32_t {
-    kFencesNeverSignal = 1 << 0,  // fence_signal answers QUIRE_OK, and nothing comes of it
-    kReadsFail = 1 << 1,          // fence_read answers QUIRE_E_DEVICE_LOST
+    kFencesNeverSignal = 1 << 0,  // fence_signal returns QUIRE_OK but does nothing
+    kReadsFail = 1 << 1,          // fence_read returns QUIRE_E_DEVICE_LOST
     kWaitsHang = 1 << 2,          // fence_wait_host
     kCopiesHang = 1 << 3,
     kSignalsHang = 1 << 4,
@@ -20,12 +20,12 @@ enum : uint32_t {
 
 extern "C" {
 
-// From now on; 0: all is well again.
+// Plants these faults from now on; 0: all calls work again.
 void quire_hanging_plant(uint32_t what);
-// Calls that hang now.
+// The number of calls that hang now.
 uint32_t quire_hanging_inside(void);
-// All calls that hang return QUIRE_E_DEVICE_LOST, and nothing is planted any more.
+// All calls that hang return QUIRE_E_DEVICE_LOST, and nothing is planted any longer.
 void quire_hanging_release(void);
-// Calls of mem_free, queue_release, fence_destroy and device_close so far.
+// The number of calls of mem_free, queue_release, fence_destroy and device_close so far.
 uint32_t quire_hanging_given_back(void);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asynchrony that is real: a queue of the cpu backend is held by a fence, so that the work of a
-// committed step has certainly not run, and the cache is asked what it allows meanwhile.
+// Real asynchrony: a fence holds a queue of the cpu backend, so that the work of a committed step
+// has certainly not run, and the tests check what the cache allows meanwhile.
 
 #include <numeric>
 
@@ -27,7 +27,7 @@ class HeldQueue : public ::testing::Test {
     ~HeldQueue() override {
         release();
         for (quire_queue *queue : queues_) {
-            // A step is done when a call has seen its fence.
+            // A step is done only once a call has seen its fence.
             auto desc = described<quire_step_desc>();
             desc.queues = &queue;
             desc.queue_count = 1;
@@ -49,7 +49,7 @@ class HeldQueue : public ::testing::Test {
         for (quire_queue *queue : queues_) cache_.must(api().queue_sync(queue, error()));
     }
 
-    // A whole step of one item; returns its result.
+    // Runs a whole step of one item and returns its result.
     quire_step_result run(quire_queue *queue, quire_seq seq, const std::vector<uint32_t> &tokens) {
         quire_step_result result{};
         quire_step step = cache_.begin(queue, seq, tokens, &result);
@@ -68,7 +68,7 @@ TEST_F(HeldQueue, commit_and_finish_return_while_the_queue_is_held) {
     EXPECT_EQ(run(queues_[0], cache_.create(), tokens_).outcome, uint32_t{QUIRE_ITEM_RUN});
     uint64_t value = 1;
     cache_.must(api().fence_read(gate_, &value, error()));
-    EXPECT_EQ(value, 0u);  // nothing behind the gate can have run
+    EXPECT_EQ(value, 0u);  // nothing after the gate can have run
 }
 
 TEST_F(HeldQueue, blocks_of_unfinished_work_go_to_the_same_queue_and_to_no_other) {
@@ -159,7 +159,7 @@ class HeldBatch : public HeldQueue {
     alignas(64) float rows_[3 * 64] = {};
 };
 
-// Both steps' tables are uploaded to one place, and nothing would order the two uploads.
+// Both steps' tables are uploaded to the same place, and the two uploads would not be ordered.
 TEST_F(HeldBatch, a_batch_whose_step_still_runs_takes_none_of_another_queue) {
     quire_step step = 0;
     ASSERT_EQ(commit(queues_[0], &step), QUIRE_OK) << error()->message;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels on threads of the engine's: the same bits as on the library's, whichever they are, and a
-// word on every promise that they break.
+// Kernels on the engine's threads: the same bits as on the library's threads, whichever threads run
+// them, and an error message for every promise that the engine's threads break.
 
 #include <atomic>
 #include <cfenv>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t kTokens = 150, kWidth = 64;
 
-// Runs tasks as `way` says, and counts.
+// Runs tasks as `way` says, and counts them.
 struct HostPool {
     using Way = std::function<void(uint32_t task_count, quire_task task, void *context)>;
 
@@ -52,7 +52,7 @@ void run_at_once(uint32_t task_count, quire_task task, void *context) {
     for (std::thread &thread : threads) thread.join();
 }
 
-// One prompt, written and attended.
+// Writes one prompt and attends to it.
 class Prompt {
  public:
     explicit Prompt(const CacheShape &shape) : cpu_(shape) {
@@ -81,9 +81,9 @@ class Prompt {
         EXPECT_GE(cpu_.api.queue_destroy(queue_, nullptr), 0);
     }
 
-    // What the queue answers when it has run all of it.
+    // The queue's status after all of it has run.
     quire_status run() {
-        // Held back, so that the step is finished before the queue can stop.
+        // The gate holds the queue, so that the step is finished before the queue can stop.
         quire_fence *gate = nullptr;
         cpu_.must(cpu_.api.fence_create(cpu_.device, 0, &gate, &cpu_.error));
         cpu_.must(cpu_.api.queue_after(queue_, gate, 1, &cpu_.error));
@@ -103,13 +103,14 @@ class Prompt {
         cpu_.must(cpu_.api.fence_signal(gate, 1, &cpu_.error));
         quire_status synced = cpu_.api.queue_sync(queue_, &cpu_.error);
         cpu_.must(cpu_.api.fence_destroy(gate, nullptr));
-        // Whether or not it met the failure in time, the next call does, and says why.
+        // Whether or not this call met the failure in time, the next one does, and says why.
         quire_status answer = cpu_.api.queue_sync(queue_, &cpu_.error);
         EXPECT_EQ(synced, answer) << cpu_.error.message;
         return answer;
     }
 
-    // A step whose queue stops while it is committed: what finish says of success, and of failure.
+    // A step whose queue stops while it is committed: the statuses of finishing it as succeeded and
+    // as failed.
     std::pair<quire_status, quire_status> finish_stopped() {
         std::vector<uint32_t> tokens(kTokens, 5);
         quire_step_result result{};
@@ -148,7 +149,7 @@ CacheShape on_host(HostPool *pool, uint32_t threads) {
     return {.blocks = 16, .threads = threads, .run_tasks = &HostPool::run, .run_tasks_user = pool};
 }
 
-// Runs a prompt on a pool of 4 tasks and returns what the stopped queue says.
+// Runs a prompt on a pool of 4 tasks and returns the stopped queue's message.
 std::string misuse(const HostPool::Way &way) {
     HostPool pool(way);
     Prompt prompt(on_host(&pool, 4));
@@ -252,7 +253,7 @@ TEST(HostThreads, kernel_waits_for_tasks_that_its_callback_left_running) {
     });
     {
         Prompt prompt(on_host(&pool, 4));
-        prompt.run();  // either all entered in time, or it is stopped
+        prompt.run();  // either all entered in time, or the queue is stopped
         for (std::thread &thread : running) thread.join();
     }
     EXPECT_GE(running.size(), 2u);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A latent group has one row a token, which all query heads share, so every shard holds it whole
-// and attends with its own query heads. Side by side these give the bits of one device.
+// A latent group has one row per token, which all query heads share, so every shard holds it whole
+// and attends with its own query heads. Put side by side, the outputs have the bits of one device.
 
 #include <cmath>
 #include <cstring>
@@ -42,7 +42,7 @@ class LatentRanks {
         make_batch();
     }
     ~LatentRanks() {
-        // The last step's fences are behind its launches.
+        // The last step's fences come after its launches.
         for (quire_queue *queue : queues_) must(api_.queue_sync(queue, &error_));
         must(api_.batch_destroy(batch_, &error_));
         must(api_.cache_destroy(cache_, &error_));
@@ -53,7 +53,7 @@ class LatentRanks {
     LatentRanks(const LatentRanks &) = delete;
     LatentRanks &operator=(const LatentRanks &) = delete;
 
-    // All chunks; the outputs of all heads, [token][head][kLatent].
+    // Runs all chunks; returns the outputs of all heads, [token][head][kLatent].
     std::vector<float> run() {
         auto desc = described<quire_seq_desc>();
         must(api_.seq_create(cache_, &desc, &seq_, &error_));

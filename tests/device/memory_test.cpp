@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of the cpu backend: where large ones begin, what they hold, and that all of one goes and
-// nothing else.
+// Memory of the cpu backend: where large allocations begin, what they contain, and that freeing one
+// frees all of it and nothing else.
 
 #include <algorithm>
 #include <cstring>
@@ -52,8 +52,8 @@ class Memory {
     quire_memory *handle_ = nullptr;
 };
 
-// The flags that the system keeps for the pages at `address`, such as "rd wr mr mw me ac hg".
-// Empty where nothing is mapped.
+// The system's flags for the pages at `address`, such as "rd wr mr mw me ac hg"; empty if nothing is
+// mapped there.
 std::string flags_at(const unsigned char *address) {
     auto wanted = reinterpret_cast<uint64_t>(address);
     std::ifstream maps("/proc/self/smaps");

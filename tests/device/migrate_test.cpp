@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A live cache on other devices: traffic that is moved between steps, to other cuts into shards and
-// to other sizes, has the outputs of traffic that is not, bit for bit.
+// A live cache migrates between steps, to other splits into shards and to other sizes, and gives
+// the same outputs as a cache that stays, bit for bit.
 
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -31,11 +31,11 @@ const std::vector<Range> kReplicas = {{}, {0, 0, 0, 3}};
 
 struct Tour {
     const char *name;
-    std::vector<std::vector<Range>> stops;  // the first: where it begins
+    std::vector<std::vector<Range>> stops;  // the first is where it begins
     KvFormat format = {};
 };
 
-// The cache sees that its last step has run, as a migration does.
+// Makes the cache notice that its last step has run, as a migration does.
 void notice(ShardedCache *c) {
     auto desc = c->step_desc();
     quire_step step = 0;
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Migration, Touring,
                                          Tour{"codes", {kWhole, kHeads, kLayers}, kCodes}),
                          [](const auto &info) { return info.param.name; });
 
-// What a cache that calibrates has measured.
+// The calibration that a cache has measured.
 std::vector<unsigned char> measured(ShardedCache *c) {
     uint64_t size = 0;
     c->api.cache_save_calibration_wait(c->cache, nullptr, 0, &size, UINT64_MAX, &c->error);
@@ -126,7 +126,7 @@ TEST(Migration, what_was_measured_goes_along_and_so_do_the_scales_made_of_it) {
     EXPECT_EQ(expected_codes.outputs, got_codes.outputs);
 }
 
-// Ids stay, so the log goes on; other numbers of blocks are refused in words.
+// Ids stay, so the log continues; a different number of blocks is refused with a message.
 TEST(Migration, a_leader_and_its_followers_move_each_by_itself) {
     const std::vector<Range> first = {{0, 0, 0, 2}}, second = {{0, 0, 2, 2}};
     const std::vector<Range> cut = {{0, 3, 2, 2}, {3, 3, 2, 2}};
@@ -158,7 +158,7 @@ TEST(Migration, a_leader_and_its_followers_move_each_by_itself) {
         EXPECT_EQ(c->try_move(own, devices, larger, &info), QUIRE_E_UNSUPPORTED);
         EXPECT_NE(std::string(c->cache.error.message).find("leader or follower"),
                   std::string::npos);
-        // The heads that it holds stay with it, and others it has not.
+        // It must keep the heads that it holds and cannot take others.
         EXPECT_EQ(c->try_move(kWhole, devices, {}, &info), QUIRE_E_ARG);
         EXPECT_EQ(c->try_move({{0, 0, 1, 1}}, devices, {}, &info), QUIRE_E_ARG);
         c->close(devices);
@@ -177,7 +177,8 @@ class Failing : public testing::Test {
     decltype(&quire_failing_plant_call) plant_ = nullptr;
 };
 
-// For n = 1, 2, ... the n-th call of the source's or the target's backend fails, until none does.
+// For n = 1, 2, ... the n-th call of the source's or the target's backend fails, until the
+// migration makes fewer than n calls.
 TEST_F(Failing, any_call_leaves_the_source_serving) {
     ShardedCache still(kWhole);
     MigratingCache moved(kHeads, {}, quire::tests::place(QUIRE_FAILING).c_str());
@@ -203,7 +204,7 @@ TEST_F(Failing, any_call_leaves_the_source_serving) {
             }
             ASSERT_EQ(status, QUIRE_E_DEVICE_LOST) << "call " << n;
             EXPECT_STREQ(moved.cache.error.backend, "failing");
-            moved.close(devices);  // nothing of it is left there
+            moved.close(devices);  // the cache left nothing on them
             ++failed;
             if (n % 8 != 0) continue;
             notice(&still);
@@ -219,7 +220,7 @@ TEST_F(Failing, any_call_leaves_the_source_serving) {
     EXPECT_EQ(expected.outputs, got.outputs);
 }
 
-// Of the 12 host blocks of each group those that are in use.
+// How many of the 12 host blocks of each group are in use.
 uint64_t host_blocks_used(MigratingCache *c) {
     auto stats = described<quire_cache_stats>();
     c->must(c->api.cache_get_stats(c->cache.cache, &stats, &c->cache.error));
@@ -232,13 +233,13 @@ TEST(Migration, host_tiers_change_hands_or_are_copied_once) {
     do traffic.run_on(1);
     while (host_blocks_used(&moved) < 4);
     uint64_t used = host_blocks_used(&moved);
-    // Another backend's copies do not reach it.
+    // Another backend cannot copy to and from the tier.
     quire_migrate_info info = moved.move(kHeads);
     EXPECT_EQ(info.host_blocks_copied, used);
     EXPECT_GT(info.host_bytes_copied, 0u);
     EXPECT_EQ(info.host_blocks_kept, 0u);
     EXPECT_EQ(moved.close_left(), 0u);
-    // The same backend's do, if the shards hold the same.
+    // The same backend can, if the shards hold the same.
     info = moved.move(kHeads);
     EXPECT_EQ(info.host_blocks_kept, used);
     EXPECT_EQ(info.host_bytes_copied, 0u);
@@ -248,7 +249,7 @@ TEST(Migration, host_tiers_change_hands_or_are_copied_once) {
     info = moved.move(kHeads, copies);
     EXPECT_EQ(info.host_blocks_copied, used);
     EXPECT_EQ(moved.close_left(), 0u);
-    // Of the last group, with one head, a shard still holds the same.
+    // A shard still holds the same part of the last group, which has one head.
     info = moved.move(kLayers);
     EXPECT_EQ(info.host_blocks_copied + info.host_blocks_kept, used);
     EXPECT_GT(info.host_blocks_copied, 0u);
@@ -256,7 +257,7 @@ TEST(Migration, host_tiers_change_hands_or_are_copied_once) {
     traffic.run(60);
 }
 
-// The bytes of all blocks that sequences hold, in the order of tables and groups. One device.
+// The bytes of all blocks that sequences hold, in the order of tables and groups; for one device.
 std::vector<unsigned char> held_bytes(ShardedCache *c, const Traffic &traffic) {
     std::vector<unsigned char> bytes;
     for (quire_seq seq : traffic.sequences()) {
@@ -416,7 +417,7 @@ TEST_F(Waiting, a_forked_child_is_refused) {
               QUIRE_OK);
 }
 
-// Readers are answered all the time; a change is, or is busy.
+// Reading calls always succeed; changing calls succeed or return busy.
 TEST(Migration, other_threads_ask_meanwhile) {
     MigratingCache moved(kWhole);
     Traffic traffic(&moved.cache, 6);
@@ -450,7 +451,7 @@ TEST(Migration, other_threads_ask_meanwhile) {
     traffic.run(60);
 }
 
-// The n-th allocation on the host fails, for n = 1, 2, ...: nothing changed, nothing leaks.
+// The n-th host allocation fails, for n = 1, 2, ...: nothing changes and nothing leaks.
 TEST(Migration, short_host_memory_leaves_the_source_serving) {
     CountingHost host;
     ShardedCache c(kWhole, 24, nullptr, host.description());
@@ -490,7 +491,7 @@ TEST(Migration, short_host_memory_leaves_the_source_serving) {
     c.must(c.api.cache_destroy(c.cache, &c.error));
     c.batch = nullptr;
     c.cache = nullptr;
-    c.must(c.api.device_close(device, &c.error));  // it gave the host tier
+    c.must(c.api.device_close(device, &c.error));  // the host tier was in its memory
 }
 
 }  // namespace

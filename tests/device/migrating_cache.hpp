@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// migrating_cache: a sharded cache of the cpu backend that moves to devices of its own making.
+// migrating_cache: a sharded cache of the cpu backend that migrates to devices that it opens.
 #pragma once
 
 #include "sharded_cache.hpp"
@@ -19,7 +19,7 @@ class MigratingCache {
     explicit MigratingCache(const std::vector<Range> &ranges, const KvFormat &format = {},
                             const char *path = nullptr, uint32_t flags = 0, uint32_t blocks = 24)
         : cache(ranges, blocks, path, described<quire_instance_desc>(), flags, format) {}
-    // What was left may be closed once the cache is gone.
+    // Devices that the cache left can be closed once the cache is destroyed.
     ~MigratingCache() {
         cache.sync();
         must(api.batch_destroy(cache.batch, &cache.error));
@@ -33,8 +33,8 @@ class MigratingCache {
 
     void must(quire_status status) { ASSERT_GE(status, 0) << cache.error.message; }
 
-    // Opens devices, moves, and makes a batch there. What was left stays open for as long as its
-    // host tier is in use.
+    // Opens devices, migrates, and creates a batch there. The previous devices stay open for as
+    // long as their host tier is in use.
     quire_migrate_info move(const std::vector<Range> &ranges, const MoveOptions &options = {}) {
         auto info = described<quire_migrate_info>();
         std::vector<quire_device *> devices = open(ranges.size(), options.backend);
@@ -81,7 +81,7 @@ class MigratingCache {
         return api.cache_migrate(cache.cache, &desc, info, &cache.error);
     }
 
-    // The cache is on these devices: its queues and its batch are of them from now on.
+    // Creates the queues and the batch on these devices, which the cache is now on.
     void arrive(const std::vector<quire_device *> &devices) {
         must(api.batch_destroy(cache.batch, &cache.error));
         for (quire_queue *queue : cache.queues) must(api.queue_destroy(queue, &cache.error));
@@ -98,7 +98,7 @@ class MigratingCache {
         close_left();
     }
 
-    // Those that gave the host tier stay; gives how many.
+    // Closes the devices that the cache left, except owners of its host tier; returns their count.
     size_t close_left() {
         std::vector<quire_device *> busy;
         for (quire_device *device : left_) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A cache of codes through the exported functions: whatever happens to a sequence's blocks, the
-// scales of its tokens stay with its codes, so attention gives the bits that its text alone gives.
+// scales of its tokens stay with its codes, so attention gives the same bits as for the text alone.
 
 #include "schedule_cache.hpp"
 
@@ -11,7 +11,7 @@ using namespace quire::test;
 
 constexpr uint32_t kBlockTokens = 4;  // ScheduleCache's
 
-// Two layers: one of codes whose tokens have their own scales, one left as it is.
+// Two layers: one of codes with scales per token, and one without codes.
 ScheduleShape shape_of(uint32_t k_dtype, uint32_t v_dtype) {
     GroupOptions codes;
     codes.group = described<quire_group_desc>();
@@ -34,12 +34,12 @@ class QuantisedCache : public testing::TestWithParam<std::pair<uint32_t, uint32_
     QuantisedCache()
         : shape_(shape_of(GetParam().first, GetParam().second)), cache_(shape_, 32, 100'000, 2) {}
 
-    // Another text for each `content`, all with other sizes of K and V.
+    // A different text for each `content`, each with different magnitudes of K and V.
     static uint32_t token_of(uint32_t content, uint32_t position) {
         return 100 * content + position;
     }
 
-    // Adds `count` tokens of the content behind the sequence's `first`, and computes what must be.
+    // Adds the content's tokens [first, first + count) to the sequence, and computes what it must.
     std::vector<Output> compute(ScheduleCache *cache, quire_seq seq, uint32_t content,
                                 uint32_t first, uint32_t count, quire_seq victim = 0) {
         quire_step step = cache->begin();
@@ -64,7 +64,7 @@ class QuantisedCache : public testing::TestWithParam<std::pair<uint32_t, uint32_
         return cache->run(step, {row});
     }
 
-    // The output of the content's last token, computed at once in a cache of its own. Its first
+    // The output of the content's last token, computed at once in a cache of its own. The first
     // `own_from` tokens are those of content 1.
     Output alone(uint32_t content, uint32_t own_from, uint32_t count) {
         ScheduleCache cache(shape_, 32, 0, 1);
@@ -89,7 +89,7 @@ TEST_P(QuantisedCache, fork_and_copy_on_write_take_the_scales_along) {
     quire_seq parent = cache_.create(0), child = 0;
     compute(&cache_, parent, 1, 0, 10);
     cache_.must(cache_.api.seq_fork(cache_.cache, parent, 10, &child, &cache_.error));
-    // Both write into the block that they share: the second is given a copy.
+    // Both write into the block that they share: the child gets a copy.
     EXPECT_TRUE(compute(&cache_, child, 2, 10, 3).back() == alone(2, 10, 13));
     EXPECT_TRUE(compute(&cache_, parent, 3, 10, 5).back() == alone(3, 10, 15));
     EXPECT_TRUE(compute(&cache_, child, 2, 13, 1).back() == alone(2, 10, 14));
@@ -103,7 +103,7 @@ TEST_P(QuantisedCache, swap_out_and_in_takes_the_scales_along) {
     compute(&cache_, seq, 1, 0, 14);
     compute(&cache_, other, 2, 0, 9, seq);
     EXPECT_NE(cache_.info(seq).flags & QUIRE_SEQ_SWAPPED, 0u);
-    // Its blocks on the device are another's by now.
+    // Takes the blocks that the sequence had on the device.
     compute(&cache_, other, 2, 9, 20);
     EXPECT_TRUE(compute(&cache_, seq, 1, 14, 2).back() == alone(1, 0, 16));
     EXPECT_GT(stats().blocks_swapped_out, 0u);
@@ -129,7 +129,7 @@ TEST_P(QuantisedCache, found_prefix_has_its_scales) {
     end(second);
 }
 
-// An engine with kernels of its own finds the scales by what the cache says.
+// An engine with its own kernels finds the scales by the cache's pool info.
 TEST_P(QuantisedCache, pool_info_says_where_scales_lie) {
     quire_seq seq = cache_.create(0);
     compute(&cache_, seq, 1, 0, 1);
@@ -142,7 +142,7 @@ TEST_P(QuantisedCache, pool_info_says_where_scales_lie) {
     uint32_t count = 0;
     cache_.must(
         cache_.api.step_blocks(cache_.cache, 0, seq, 0, 0, &block, 1, &count, &cache_.error));
-    float largest = 0.0f;  // of V of head 1, as ScheduleCache draws it
+    float largest = 0.0f;  // of V of head 1, as ScheduleCache computes it
     for (uint32_t i = 16; i < 32; ++i) {
         largest = std::fmax(largest, std::fabs(drawn(2, token_of(1, 0), 0, 0, i)));
     }

@@ -9,7 +9,7 @@
 
 namespace {
 
-// Everything that a call was given, by value: a graph holds no pointer of its caller's.
+// All arguments of a call, by value: a graph holds no pointer of its caller's.
 struct Call {
     quire_be_queue *queue = nullptr;
     quire_be_plan *plan = nullptr;  // nullptr: a kv_write

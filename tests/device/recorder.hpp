@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// recorder: backends/cpu behind a table that writes down what is launched, and can launch it again
-// to the last argument, as a captured graph does on a GPU.
+// recorder: backends/cpu behind a table that records launches and can replay them with exactly the
+// same arguments, as a captured graph does on a GPU.
 //
 // The module and the test that opened it share these functions by dlsym.
 //
@@ -12,10 +12,10 @@
 
 extern "C" {
 
-// From now on kv_write and attention are written down, besides being done, under this number.
+// From now on, kv_write and attention are executed and also recorded under this number.
 void quire_recorder_start(uint32_t recording);
 void quire_recorder_stop(void);
-// Does again all that was written down under the number, on the queue it was first done on. Returns
-// how many calls that were; negative: the first one that failed.
+// Replays all calls recorded under the number, each on the queue that it was first made on. Returns
+// the number of calls, or the status of the first call that failed (negative).
 int32_t quire_recorder_replay(uint32_t recording);
 }

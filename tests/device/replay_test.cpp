@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A captured graph: two batches take turns, their backend calls are recorded once each, and from
-// then on only replayed, argument for argument, behind commits that rewrite the tables in place. It
-// must give the bits of an engine that makes every call anew.
+// then on only replayed, argument for argument, after commits that rewrite the tables in place.
+// This must give the bits of an engine that makes every call anew.
 
 #include <dlfcn.h>
 
@@ -27,7 +27,7 @@ float number(uint32_t kind, uint32_t row, uint32_t step, uint32_t i) {
 
 class Engine {
  public:
-    // Of a backend that is found, or loaded from a path.
+    // With a backend that the search finds, or one loaded from a path.
     Engine(const char *backend, const char *path)
         : cache_({.blocks = 40, .backend = backend, .path = path}) {
         cache_.must(cache_.api.queue_create(cache_.device, nullptr, &queue_, &cache_.error));
@@ -43,7 +43,7 @@ class Engine {
     Engine(const Engine &) = delete;
     Engine &operator=(const Engine &) = delete;
 
-    // One token of each live sequence; `launch` enqueues the kernels of batch 0 or 1.
+    // Computes one token of each live sequence; `launch` enqueues the kernels of batch 0 or 1.
     template <typename Launch>
     std::vector<float> step(uint32_t number_of_step, Launch launch) {
         Batch &batch = batches_[number_of_step % 2];
@@ -70,12 +70,12 @@ class Engine {
         cache_.must(cache_.api.attend(batch.handle, &args, queue_, &cache_.error));
     }
 
-    // The sequence leaves; rows behind the others become padding.
+    // The sequence leaves; rows after the remaining ones become padding.
     void leave(uint32_t row) {
         cache_.must(cache_.api.seq_end(cache_.cache, seqs_[live_[row]], 0, &cache_.error));
         live_.erase(live_.begin() + row);
     }
-    // A fork takes the place; its first write copies the block that it shares.
+    // A fork takes a free place; its first write copies the block that it shares.
     void join_fork_of(uint32_t row) {
         uint32_t place = 0;
         while (std::find(live_.begin(), live_.end(), place) != live_.end()) ++place;
@@ -170,7 +170,7 @@ struct Recorder {
     }
 };
 
-// What happens between the steps, to both engines alike.
+// The events between the steps, the same for both engines.
 void live_through(Engine *engine, uint32_t step) {
     if (step == 21) engine->leave(1);
     if (step == 30) engine->join_fork_of(0);
@@ -198,7 +198,7 @@ TEST(Replay, calls_of_two_alternating_batches_replay_unchanged) {
     }
 }
 
-// The comparison would notice: without its kernels a batch keeps what was in it.
+// The comparison can fail: without its kernels, a batch keeps its previous output.
 TEST(Replay, step_without_its_calls_gives_something_else) {
     Engine plain("cpu", nullptr), idle("cpu", nullptr);
     for (uint32_t step = 0; step < 4; ++step) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// schedule_cache: a cache of any groups and attention options on the cpu backend, whose steps are
-// launched whole and whose outputs come back as bytes.
+// schedule_cache: a cache of any groups and attention options on the cpu backend that launches
+// whole steps and returns their outputs as bytes.
 //
 // Layer g is the one layer of group g. Q, K and V are functions of token, position, layer, head and
-// element, so that whoever computes a token, and how often, writes the same.
+// element, so that recomputing a token, in any sequence and any number of times, writes the same
+// values.
 #pragma once
 
 #include <cmath>
@@ -38,7 +39,7 @@ inline float drawn(uint32_t kind, uint32_t token, uint32_t position, uint32_t la
         static_cast<float>(1 + kind * 7919 + token * 1299 + position * 31 + layer * 104'729 + i));
 }
 
-// What one row of a step computes.
+// The part of a step that one row computes.
 struct ScheduledRow {
     std::vector<uint32_t> tokens;
     std::vector<uint32_t> positions;
@@ -121,7 +122,7 @@ class ScheduleCache {
         return outputs;
     }
 
-    // To a device and a pool of its own, between steps; false when what is live does not fit.
+    // Migrates, between steps, to a new device and pool; false if the live content does not fit.
     bool migrate(uint32_t blocks, uint32_t threads) {
         quire_device *target = open_device(threads);
         auto shard = described<quire_shard_desc>();
@@ -282,7 +283,7 @@ class ScheduleCache {
     ScheduleShape shape_;
     quire_instance *instance_ = nullptr;
     quire_device *device_ = nullptr;
-    std::vector<quire_device *> left_;  // some gave the host tier: closed at the end
+    std::vector<quire_device *> left_;  // some provide the host tier: closed at the end
     Array arrays_[kArrays];
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention gives for a token depends on the tokens before it and on nothing else: not on what
-// else is in the batch, what was found in the cache, how a prompt was cut, who was preempted and
-// how, what was forked, drafted and accepted, to which devices and pools the cache was moved.
-// Random schedules, every token's output compared bit for bit with that of its text alone, computed
-// in one go in a cache of its own.
+// The attention output of a token depends on the tokens before it and on nothing else: not on what
+// else is in the batch, what was found in the cache, how a prompt was split, who was preempted and
+// how, what was forked, drafted and accepted, or to which devices and pools the cache migrated.
+// Random schedules; every token's output is compared bit for bit with that of its text alone,
+// computed in one go in a cache of its own.
 
 #include <algorithm>
 #include <random>
@@ -46,7 +46,7 @@ GroupOptions turned(GroupOptions options, uint32_t pairing, uint32_t rotated_dim
     return options;
 }
 
-// Every token with scales of its own.
+// Every token has scales of its own.
 GroupOptions coded(GroupOptions options, uint32_t dtype) {
     options.group.k_dtype = dtype;
     options.group.k_scale = QUIRE_SCALE_TOKEN_HEAD;
@@ -95,7 +95,7 @@ struct Text {
     bool drafted = false;
 };
 
-// Contents share their beginnings, as conversations do.
+// Contents have common beginnings, as conversations do.
 uint32_t token_of(uint32_t content, uint32_t position) {
     return position < 7 + 9 * content ? position % 13 : 100 * (content + 1) + position % 17;
 }
@@ -105,7 +105,7 @@ class Schedule {
     Schedule(const ScheduleShape &shape, uint64_t seed)
         : shape_(shape), dice_(seed), cache_(shape, 40, 60'000, 1 + below(2)) {}
 
-    // Plays the schedule; every computed token is compared.
+    // Plays the schedule and compares every computed token.
     void play() {
         for (int step = 0; step < 24 && !testing::Test::HasFailure(); ++step) {
             change();
@@ -167,7 +167,7 @@ class Schedule {
         }
     }
 
-    // Drafts of a tree, some of them the content's own: each of those follows the one before it.
+    // Drafts of a tree, some of them the content's own: each of these follows the previous one.
     void draft(Text *text, quire_step_item *item, std::vector<uint32_t> *words) {
         std::vector<uint32_t> parents;
         uint32_t own = QUIRE_MASK_ROOT, next = text->length + item->token_count;
@@ -204,7 +204,7 @@ class Schedule {
         std::vector<std::pair<uint32_t, uint32_t>> wanted;  // content and position of each token
         uint32_t tokens = 0;
         for (Text &text : texts_) {
-            bool is_long = text.length > kLongest - 10;  // all it may draft still fits
+            bool is_long = text.length > kLongest - 10;  // all that it may draft still fits
             if (is_long || below(4) == 0 || tokens > kMostTokens - 120) continue;
             ScheduledRow row;
             quire_step_result result{};
@@ -217,7 +217,7 @@ class Schedule {
                     is_draft ? drafts_[position - firm] : token_of(text.content, position);
                 row.tokens.push_back(token);
                 row.positions.push_back(is_draft ? depths_[position - firm] : position);
-                // Keys of a draft lie elsewhere than they will, and add up in another order.
+                // A draft's keys are not in their final places, so they add up in another order.
                 wanted.emplace_back(is_draft ? kNobody : text.content, position);
             }
             row.cross_tokens = result.cross_tokens;
@@ -235,7 +235,7 @@ class Schedule {
         }
     }
 
-    // Adds the text's next tokens; false when it has to wait.
+    // Adds the text's next tokens; false if it has to wait.
     bool add(quire_step step, Text *text, quire_step_result *result, uint32_t *firm) {
         quire_step_item item{};
         item.seq = text->seq;
@@ -273,7 +273,7 @@ class Schedule {
         }
     }
 
-    // The outputs of a content's tokens, each seeing what comes before it and nothing else.
+    // The outputs of a content's tokens, each of which sees only what comes before it.
     const std::vector<Output> &alone(uint32_t content) {
         static std::map<std::pair<std::string, uint32_t>, std::vector<Output>> known;
         std::vector<Output> &out = known[{shape_.name, content}];

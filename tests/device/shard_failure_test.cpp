@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A step over several devices is all or nothing: when one of them refuses a copy, a fence or fails
-// in its work, the step failed on all; and steps on other queues wait on every device.
+// A step over several devices is all or nothing: if one of them refuses a copy or a fence, or its
+// work fails, the step fails on all; and steps on other queues wait on every device.
 
 #include <dlfcn.h>
 
@@ -68,7 +68,7 @@ class ShardFailure : public testing::Test {
         c_.must(commit(step));
         c_.must(finish(step));
     }
-    // What a later call sees.
+    // Lets the cache notice what has run, and checks it.
     void settle() {
         c_.sync();
         c_.must(c_.api.step_abort(c_.cache, begin(0, {}, c_.queues.data()), &c_.error));
@@ -204,7 +204,7 @@ TEST_F(ShardFailure, tuples_that_share_a_queue_are_two_queues) {
     c_.must(c_.api.fence_destroy(gate, &c_.error));
 }
 
-// The n-th allocation fails, for n = 1, 2, ...; what fails leaves nothing behind.
+// The n-th allocation fails, for n = 1, 2, ...; a failed call leaks nothing.
 TEST(ShardMemory, cache_and_batch_over_two_devices_leak_nothing_when_memory_is_short) {
     CountingHost host;
     ShardedCache c(kHeads, 24, nullptr, host.description());
@@ -232,8 +232,8 @@ TEST(ShardMemory, cache_and_batch_over_two_devices_leak_nothing_when_memory_is_s
     EXPECT_EQ(host.live_bytes, before);
 }
 
-// Whatever call of a commit fails, and with whatever status: one code says that the step is gone,
-// and after every other the step is still open.
+// Whichever call of a commit fails, and with whichever status: one code says that the step is gone,
+// and after every other code the step is still open.
 TEST_F(ShardFailure, at_commit_the_code_says_whether_the_step_is_gone) {
     quire_queue *others[2] = {};
     for (int i = 0; i < 2; ++i) {
@@ -249,7 +249,7 @@ TEST_F(ShardFailure, at_commit_the_code_says_whether_the_step_is_gone) {
                                                QUIRE_E_BUSY,
                                                QUIRE_E_HOST_MEMORY,
                                                QUIRE_E_ARG,
-                                               77};  // the last is of no contract
+                                               77};  // the last is outside the contract
     for (quire_status answer : answers) {
         answer_(answer);
         for (uint32_t call = 1;; ++call) {
@@ -258,7 +258,7 @@ TEST_F(ShardFailure, at_commit_the_code_says_whether_the_step_is_gone) {
             quire_step before = begin(seq, {1, 2, 3, 4, 5}, c_.queues.data());
             c_.must(c_.api.step_commit(c_.cache, before, nullptr, &c_.error));
             c_.must(finish(before));
-            quire_step step = begin(seq, {6, 7}, others);  // it has to wait for the other queues
+            quire_step step = begin(seq, {6, 7}, others);  // must wait for the other queues
             plant_call_(call);
             quire_status status = commit(step);
             bool was_reached = plant_call_(0) == 0;

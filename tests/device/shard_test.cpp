@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One cache over several devices gives the bits of one over a single device, whatever the split:
-// heads, layers, both, replicas; and descriptions that leave something out are refused with words.
+// One cache over several devices gives the bits of one over a single device, however it is split:
+// by heads, by layers, by both, or with replicas; and an incomplete description is refused with a
+// message.
 
 #include <string>
 
@@ -102,7 +103,7 @@ TEST(Shards, bytes_are_a_shards_and_the_smallest_count_wins) {
     EXPECT_EQ(c.pool(0, 0).host_blocks, 10 * block_bytes[0] / block_bytes[1] + 1);
 }
 
-// The words for a description that must be refused.
+// The message for a description that must be refused.
 std::string refusal(const std::vector<Range> &ranges, bool one_device = false) {
     ShardedCache c(std::vector<Range>(ranges.size()));
     EXPECT_EQ(c.api.batch_destroy(c.batch, &c.error), QUIRE_OK);

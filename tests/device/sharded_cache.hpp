@@ -3,9 +3,9 @@
 // sharded_cache: a cache on several devices of the cpu backend, with a batch, and a step's kernels
 // launched on all of them.
 //
-// K, V and Q are functions of token, position, layer and head, so that whoever computes a head, and
-// how often, writes the same. What shards compute is put side by side as one device would give it;
-// where several hold a head, their results must be equal.
+// K, V and Q are functions of token, position, layer and head, so that recomputing a head, on any
+// shard and any number of times, writes the same values. The shards' outputs are put side by side
+// as one device would return them; where several shards hold a head, their results must be equal.
 #pragma once
 
 #include <cmath>
@@ -31,7 +31,7 @@ struct GroupShape {
 
 // Layers 0 to 2, 3 to 4 and 5.
 inline const std::vector<GroupShape> kGroups = {{0, 3, 4}, {6, 2, 2}, {0, 1, 1}};
-constexpr uint32_t kDim = 8, kShare = 2;  // query heads of a KV head
+constexpr uint32_t kDim = 8, kShare = 2;  // query heads per KV head
 
 inline float draw(uint32_t kind, uint32_t token, uint32_t position, uint32_t layer, uint32_t i) {
     return std::sin(
@@ -153,7 +153,8 @@ class ShardedCache {
         return desc;
     }
 
-    // Every layer's launches on every shard; what all query heads give, [layer][token][head][dim].
+    // Launches every layer on every shard; returns the outputs of all query heads,
+    // [layer][token][head][dim].
     std::vector<float> launch(const std::vector<TestRow> &rows) {
         uint32_t count = 0, layer = 0;
         for (const TestRow &row : rows) count += static_cast<uint32_t>(row.tokens.size());
@@ -211,7 +212,7 @@ class ShardedCache {
         }
     }
 
-    // Elements of heads [first, first + count) of every token, KV heads or query heads.
+    // Elements of the heads [first, first + count) of every token; KV heads or query heads.
     static std::vector<float> elements(const std::vector<TestRow> &rows, uint32_t kind,
                                        uint32_t layer, uint32_t first, uint32_t count) {
         std::vector<float> out;

@@ -11,14 +11,14 @@
 
 namespace quire::test {
 
-// Random traffic whose choices depend on nothing but the seed and the cache's answers.
+// Random traffic whose choices depend only on the seed and the cache's answers.
 class Traffic {
  public:
-    // followers: of the cache, a leader then, which hold what it does not.
+    // followers: those of the cache, which is then a leader; they hold the parts that it does not.
     Traffic(ShardedCache *cache, uint32_t seed, std::vector<ShardedCache *> followers = {})
         : c_(*cache), followers_(followers), random_(seed) {}
 
-    // Some more steps.
+    // Runs more steps.
     void run_on(int steps) {
         for (int i = 0; i < steps; ++i) {
             change_sequences();
@@ -127,7 +127,7 @@ class Traffic {
         note_tables();
     }
 
-    // The step's log goes to the followers, which give steps of their own.
+    // Passes the step's log to the followers; returns the steps that they applied.
     std::vector<quire_step> lead(quire_step step) {
         std::vector<quire_step> steps;
         if (followers_.empty()) return steps;
@@ -144,7 +144,7 @@ class Traffic {
         return steps;
     }
 
-    // All ranks compute their heads; they are put side by side.
+    // All ranks compute their heads, which are then put side by side.
     void launch(const std::vector<TestRow> &rows) {
         std::vector<float> out = c_.launch(rows);
         for (ShardedCache *f : followers_) {

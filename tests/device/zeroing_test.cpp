@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A block that another namespace wrote reads zeros everywhere, in the pool itself, once the step
-// that hands it over is committed and before anything of that step writes.
+// A block that another namespace wrote reads as zeros everywhere, in the pool itself, once the step
+// that hands it over is committed and before any write of that step.
 
 #include <algorithm>
 #include <cstring>
@@ -17,7 +17,7 @@ constexpr unsigned char kWritten = 0xEE;
 struct Pool : testing::Test {
     explicit Pool(uint32_t flags = 0) : cpu({.blocks = 5, .flags = flags}) {}
 
-    CpuCache cpu;  // of five blocks, the null block among them
+    CpuCache cpu;  // of five blocks, including the null block
     quire_queue *queue = nullptr;
     quire_namespace other = 0;
     quire_pool_info pool = described<quire_pool_info>();
@@ -29,7 +29,7 @@ struct Pool : testing::Test {
         cpu.must(cpu.api.cache_get_pool(cpu.cache, 0, 0, &pool, &cpu.error));
     }
     void TearDown() override {
-        // A step that begins looks which ones are done, and they let the queue go.
+        // Beginning a step notices which steps are done, and these release the queue.
         quire_step step = begin_without_items();
         cpu.must(cpu.api.step_abort(cpu.cache, step, &cpu.error));
         cpu.must(cpu.api.queue_destroy(queue, &cpu.error));
@@ -90,7 +90,7 @@ struct Pool : testing::Test {
     }
     size_t stride() const { return static_cast<size_t>(pool.block_stride); }
 
-    // A sequence of the default namespace wrote every block, and is gone.
+    // A sequence of the default namespace writes every block and ends.
     void fill_by_a_tenant() {
         quire_seq seq = sequence(0);
         quire_step step = commit(seq, 64);
@@ -167,7 +167,7 @@ TEST_F(Zeroing, step_that_failed_is_zeroed_again) {
     end(seq);
 }
 
-// Two blocks side by side and one alone: two ranges of one call.
+// Two adjacent blocks and one apart from them: two ranges of one call.
 TEST_F(ZeroOnFree, blocks_that_are_no_neighbours_are_zeroed_and_the_one_between_is_kept) {
     quire_seq seqs[4] = {};
     for (quire_seq &seq : seqs) {
