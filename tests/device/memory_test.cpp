@@ -52,8 +52,8 @@ class Memory {
     quire_memory *handle_ = nullptr;
 };
 
-// The system's flags for the pages at `address`, such as "rd wr mr mw me ac hg"; empty if nothing is
-// mapped there.
+// The system's flags for the pages at `address`, such as "rd wr mr mw me ac hg"; empty if nothing
+// is mapped there.
 std::string flags_at(const unsigned char *address) {
     auto wanted = reinterpret_cast<uint64_t>(address);
     std::ifstream maps("/proc/self/smaps");

@@ -22,8 +22,8 @@ void expect_computed(Manager &m, quire_seq seq, uint32_t tokens, bool lost) {
     EXPECT_EQ((m.info(seq).flags & QUIRE_SEQ_LOST) != 0, lost);
 }
 
-// B computes privately what A's block in the tree already holds. What B publishes after it depends
-// on that private block, and so does every sequence that hits it.
+// B computes privately what A's block in the tree already holds. The blocks that B publishes after
+// it depend on that private block, and so does every sequence that hits them.
 TEST(Failure, takes_what_was_found_on_top_of_a_private_block) {
     Manager m;
     quire_seq a = m.sequence(), b = m.sequence(), c = m.sequence(), d = m.sequence();
