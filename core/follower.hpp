@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// follower: what a following cache knows beside its sequences and tables: whom it follows, how far,
-// the digest, and how often tables name each block.
+// follower: what a follower keeps besides its sequences and tables: which leader it follows, the
+// last log that it applied, the digest, and how many table entries name each block.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -11,9 +11,9 @@
 
 namespace quire {
 
-// What a log that is being checked makes of a slot.
+// The state that a slot will have under the log that is being checked.
 struct FollowedSlot {
-    uint64_t round;     // the check that set the rest
+    uint64_t round;     // the check that set the other fields
     uint32_t computed;  // 0 when it ended
     uint32_t longest;   // table, in blocks
     uint32_t cross_tokens;
@@ -29,13 +29,13 @@ class Follower {
     Status create(uint64_t geometry_digest, const Geometry &geometry, uint32_t max_sequences);
     bool active() const { return active_; }
 
-    // Is it the next log of the leader that is followed?
+    // Succeeds if this is the next log of the leader that is followed.
     Status check_header(const LogHeader &header) const;
-    // Nothing is applied any more; `why` becomes the words of every later call.
+    // No log is applied any more; every later call fails with `why`.
     void stop(const Status &why) { stopped_ = why; }
     const Status &stopped() const { return stopped_; }
 
-    // A log's check begins, and no slot was seen in it.
+    // Begins the check of a log: no slot has been seen in it yet.
     void begin_check() { ++round_; }
     bool seen(uint32_t slot) const { return slots_[slot].round == round_; }
     void see(uint32_t slot, FollowedSlot made) {
@@ -44,13 +44,13 @@ class Follower {
     }
     const FollowedSlot &slot(uint32_t slot) const { return slots_[slot]; }
 
-    // A change's blocks are counted, or not any more; and what it adds to the digest's sum.
+    // Adds a change to the block counts and to the digest's sum, or takes it out again.
     void count(const SequenceChange &change);
     void uncount(const SequenceChange &change);
     uint64_t digest() const;
     void applied(const LogHeader &header);
 
-    // Does any table name the block?
+    // True if any table names the block.
     bool names(uint32_t group, uint32_t block) const { return refs_[group][block] != 0; }
     bool names_host(uint32_t group, uint32_t block) const { return host_refs_[group][block] != 0; }
     const uint32_t *held() const { return held_; }

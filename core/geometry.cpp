@@ -91,7 +91,7 @@ Status check_side(uint32_t dtype, uint32_t scale, uint32_t head_dim, uint32_t in
     return Status{};
 }
 
-// Planes of a layer, one behind another; 64 bits are enough for all, or `fits` says no.
+// The planes of a layer, one after another. `fits` is false if they exceed 64 bits.
 struct Planes {
     uint64_t end = 0;
     uint64_t alignment = 1;
@@ -113,7 +113,7 @@ uint64_t row_bytes(uint32_t head_dim, uint32_t dtype) {
     return uint64_t{head_dim} * pool_dtype_bits(dtype) / 8;  // whole bytes: check_side()
 }
 
-// What an address of a row is a multiple of.
+// The address of a row is a multiple of this.
 uint64_t element_bytes(uint32_t dtype) {
     uint32_t bits = pool_dtype_bits(dtype);
     return bits > 8 ? bits / 8 : 1;
@@ -173,7 +173,7 @@ Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_t
     g->k_dtype = desc.k_dtype != 0 ? desc.k_dtype : uint32_t{QUIRE_DTYPE_F16};
     g->v_dtype = desc.v_dtype != 0 ? desc.v_dtype : g->k_dtype;
     g->k_scale = desc.k_scale;
-    // A latent row has one kind, which may be said twice.
+    // A latent row has one kind of scale, which may be given twice.
     bool as_k = desc.v_scale == 0 && (desc.v_dtype == 0 || desc.kind == QUIRE_GROUP_LATENT);
     g->v_scale = as_k ? desc.k_scale : desc.v_scale;
     g->blocks = desc.blocks;
@@ -182,7 +182,7 @@ Status fill_group(const quire_group_desc &desc, uint32_t index, uint32_t block_t
     return compute_strides(g, block_tokens, index);
 }
 
-// One block of each group.
+// Bytes of one block of each group.
 Status row_bytes_of(const Geometry &geometry, uint64_t *bytes) {
     *bytes = 0;
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
@@ -194,7 +194,8 @@ Status row_bytes_of(const Geometry &geometry, uint64_t *bytes) {
     return Status{};
 }
 
-// The number of blocks that pool_bytes or pool_fraction pay for, the same in each group.
+// Lowers *blocks to the number that pool_bytes or pool_fraction has room for, the same in each
+// group.
 Status blocks_from_bytes(const quire_cache_desc &desc, const ShardGeometry &shard,
                          uint64_t *blocks) {
     uint64_t bytes = desc.pool_bytes;
@@ -222,7 +223,8 @@ Status blocks_from_bytes(const quire_cache_desc &desc, const ShardGeometry &shar
     return Status{};
 }
 
-// Do that many of the shard's blocks have a size? `what`: says of which memory it has none.
+// Checks that the size of this many of the shard's blocks is in range. `what` is the error's text,
+// which names the memory.
 Status check_bytes(const ShardGeometry &shard, uint32_t group, uint64_t blocks, const char *what) {
     uint64_t bytes = 0;
     uint64_t stride = static_cast<uint64_t>(shard.held.groups[group].block_stride);
@@ -261,7 +263,7 @@ Status size_pools(const quire_cache_desc &desc, const ShardGeometry *shards, uin
     return Status{};
 }
 
-// The same number of host blocks a group, as with the device's.
+// Every group has the same number of host blocks, as on the device.
 Status size_host_tier(const quire_cache_desc &desc, const ShardGeometry *shards, uint32_t count,
                       Geometry *out) {
     uint64_t usable = desc.host_blocks;

@@ -5,8 +5,8 @@
 //
 // Quire-owned memory is block-major, [block][layer][K|V|K's scales|V's scales]: a swap moves whole
 // blocks, and a (block, layer) is one contiguous piece. K and V are [kv_head][token][dim], scales
-// f32 [kv_head][token] and there only where each token has one. A plane begins at a multiple of its
-// elements' size, a layer at one of the largest.
+// f32 [kv_head][token], present only where each token has a scale. A plane begins at a multiple of
+// its element size, a layer at a multiple of the largest element size.
 //
 // Units: strides are bytes, windows tokens, pool sizes blocks (the null block included).
 #pragma once
@@ -26,8 +26,8 @@ constexpr uint32_t kMaxBlockTokens = 256;
 struct GroupGeometry {
     uint32_t kind = 0;      // QUIRE_GROUP_*
     bool full = false;      // keeps every token's block: full attention and latent
-    bool windowed = false;  // gives up what has left its window or chunk
-    bool cross = false;     // holds another input; its table does not grow with the tokens
+    bool windowed = false;  // gives up blocks that have left its window or chunk
+    bool cross = false;     // holds the other input; its table does not grow with the tokens
     uint32_t window = 0;
     uint32_t sink_tokens = 0;
     uint32_t kept_blocks = 0;  // in front of a window, for the sinks
@@ -52,32 +52,33 @@ struct GroupGeometry {
     int64_t layer_stride = 0;
     int64_t block_stride = 0;
 
-    // First block that a token at `position` can see, but for the kept ones.
+    // The first block that a token at `position` can see, not counting the kept ones.
     uint32_t first_visible_block(uint32_t position, uint32_t block_tokens) const {
         if (!windowed || position < window) return 0;
         if (kind == QUIRE_GROUP_CHUNKED) return (position - position % window) / block_tokens;
         return (position - window + 1) / block_tokens;
     }
-    // Number of blocks before token `n` (a block border) that the token at n needs, but for the
-    // kept ones.
+    // Number of blocks before token `n` (at a block boundary) that the token at n needs, not
+    // counting the kept ones.
     uint32_t needed_before(uint32_t n, uint32_t block_tokens) const {
         return n / block_tokens - first_visible_block(n, block_tokens);
     }
-    // Of a table whose entries [kept_blocks, null_front) are null: how many are not.
+    // How many entries are not null in a table whose entries [kept_blocks, null_front) are.
     uint32_t held_entries(uint32_t length, uint32_t null_front) const {
         return null_front > kept_blocks ? length - (null_front - kept_blocks) : length;
     }
     bool is_null(uint32_t index, uint32_t null_front) const {
         return index >= kept_blocks && index < null_front;
     }
-    // The longest length up to n that a table with such a gap can go on from.
+    // The longest length up to n from which a sequence whose table has such a gap can continue.
     uint32_t longest_whole(uint32_t n, uint32_t null_front, uint32_t block_tokens) const {
         if (null_front <= kept_blocks || null_front <= first_visible_block(n, block_tokens) ||
             n <= kept_blocks * block_tokens) {
             return n;
         }
         if (kind != QUIRE_GROUP_CHUNKED) return kept_blocks * block_tokens;
-        // The first token of a chunk sees nothing before it, and needs no block that it begins.
+        // The first token of a chunk sees nothing before it, and if it also begins a block, needs
+        // no earlier block.
         uint64_t both = uint64_t{window};  // the least common multiple: block_tokens is 2^k
         while (both % block_tokens != 0) both *= 2;
         return static_cast<uint32_t>(n - n % both);
@@ -96,7 +97,7 @@ struct Geometry {
     GroupGeometry groups[kMaxGroups];
 
     uint32_t blocks_of(uint32_t tokens) const { return (tokens + block_tokens - 1) >> block_shift; }
-    // Entries of a group's table that a sequence of so many tokens needs.
+    // Table entries that a sequence of this many tokens needs in a group.
     uint32_t table_length(uint32_t group, uint32_t tokens, uint32_t cross_tokens) const {
         return blocks_of(groups[group].cross ? cross_tokens : tokens);
     }
@@ -108,8 +109,9 @@ struct LayerPlace {
     uint32_t layer;  // within the group
 };
 
-// What one device holds of a geometry: of each group some neighbouring layers and heads, with the
-// strides of a block of just those. A group of which it holds no layer has layer_count 0 there.
+// The part of a geometry that one device holds: a range of layers and a range of heads of each
+// group, with the strides of a block of just those. A group without a layer on the device has
+// layer_count 0.
 struct ShardGeometry {
     uint64_t free_bytes = 0;  // of the device, for pool_fraction
     uint32_t first_layer[kMaxGroups] = {};
@@ -117,23 +119,24 @@ struct ShardGeometry {
     Geometry held;
 };
 
-// Bytes of one element; 0 for what is no type of q, out and what is written.
+// Bytes of one element; 0 for a type that q, out and the input of kv_write cannot have.
 uint32_t dtype_size_bytes(uint32_t dtype);
 // Bits of one element of K or V; 0 for a type that does not exist.
 uint32_t pool_dtype_bits(uint32_t dtype);
 
-// Checks the description and computes everything but the numbers of blocks.
+// Validates the description and computes everything except the numbers of blocks.
 Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *groups, Geometry *out);
 
-// The part of a group that is `layer_count` layers and `kv_heads` heads: its strides.
+// The strides of the part of a group that has `layer_count` layers and `kv_heads` heads.
 Status compute_part(const Geometry &whole, uint32_t group, uint32_t layer_count, uint32_t kv_heads,
                     GroupGeometry *out);
 
-// The numbers of blocks, the same on all shards: what the shard pays for that can pay for least.
+// The numbers of blocks, the same on all shards: where bytes are given, as many as the smallest
+// shard has room for.
 Status compute_sizes(const quire_cache_desc &desc, ShardGeometry *shards, uint32_t count,
                      Geometry *out);
 
-// Shape and sizes of a cache on one device that has free_bytes, 0 without a device.
+// Shape and sizes of a cache on one device with free_bytes free; 0 without a device.
 Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *groups,
                         uint64_t free_bytes, Geometry *out);
 

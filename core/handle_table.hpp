@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// handle_table: 64-bit handles: type 8 | number 56. No handle is ever given twice in a process.
+// handle_table: 64-bit handles: type 8 | number 56. No handle is given out twice in a process.
 //
-// HandleNumbers gives numbers out, one counter per type for the whole process. A step or a
-// namespace
-// takes one number. A HandleTable, of sequences, takes ranges of as many numbers as it has slots,
-// at
-// a multiple of that count, so that the low bits of a handle name its slot: one load and one
-// comparison find a record, whatever else the handle may be.
+// HandleNumbers gives numbers out, from one counter per type for the whole process. A step or a
+// namespace takes one number. A HandleTable, used for sequences, takes ranges of as many numbers as
+// it has slots, each starting at a multiple of that count. So the low bits of a handle name its
+// slot, and one load and one comparison find the record or reject any other value.
 //
 // Slots are reused in the order in which they became free, and there are at least twice as many as
-// records. So a slot comes round only after half of them were taken, and a range serves at least
-// half as many lives as it has numbers. Nothing wears out but the 56 bits: with one half lost here
-// and another where ranges of two sizes are aligned, 2^53 sequences are left of the 2^55 numbers
-// from a random start, 285 years at a million sequences per second; steps have all 2^56.
+// records. So a slot is reused only after half of the slots were taken, and a range serves at least
+// half as many records as it has numbers. Only the 56 bits can run out: one factor of two is lost
+// here and another where ranges of two sizes are aligned, so of the 2^55 numbers after a random
+// start 2^53 sequences remain, 285 years at a million sequences per second. Steps have all 2^56.
 //
 // Threads: HandleNumbers any; HandleTable none, Cache holds its lock.
 #pragma once
@@ -34,12 +32,13 @@ inline uint64_t make_handle(HandleType type, uint64_t number) {
 class HandleNumbers {
  public:
     static constexpr uint64_t kEnd = uint64_t{1} << 56;
-    // Where the numbers end: kEnd, but for a test that is to see it.
+    // The end of the numbers: kEnd, except in a test that must reach it.
     static uint64_t end() { return uint64_t{1} << test_limits.handle_bits; }
 
     explicit HandleNumbers(uint64_t first) : next_(first) {}
 
-    // The first of `count` numbers, a multiple of it; 0: none are left. REQUIRES: a power of two.
+    // The first of `count` numbers, a multiple of `count`; 0: none are left. REQUIRES: count is a
+    // power of two.
     uint64_t take(uint64_t count) {
         uint64_t at = next_.load(std::memory_order_relaxed);
         for (;;) {
@@ -49,7 +48,7 @@ class HandleNumbers {
                 return first;
         }
     }
-    // Goes on from `first` if nothing was taken yet; below 2^55.
+    // Continues from `first` if no number has been taken yet; uses only the low 55 bits of it.
     void start_at(uint64_t first) {
         uint64_t untouched = 1;
         next_.compare_exchange_strong(untouched, (first & (end() / 2 - 1)) | 1);
@@ -59,8 +58,9 @@ class HandleNumbers {
     std::atomic<uint64_t> next_;
 };
 
-// The process's own. Those of sequences start where the first cache's seed says, so that handles
-// that a follower has from another process are as good as never equal to ones made here.
+// The counters of the process. Sequence numbers start where the first cache's seed says, so that
+// handles that a follower received from another process are practically never equal to handles made
+// here.
 inline HandleNumbers g_sequence_numbers{1};
 inline HandleNumbers g_step_numbers{1};
 inline HandleNumbers g_namespace_numbers{1};
@@ -88,12 +88,12 @@ class HandleTable {
 
     uint32_t capacity() const { return static_cast<uint32_t>(handles_.size()); }
     uint32_t live() const { return live_; }
-    // As many records live as there may be, or none can be made any more.
+    // True if as many records are live as there may be, or no further record can ever be made.
     bool full() const { return free_.empty() || worn_out_; }
-    // No record can be made any more, ever.
+    // True if no further record can ever be made.
     bool worn_out() const { return worn_out_; }
 
-    // The index of a new record; kNone when all live, or no number is left.
+    // The index of a new record; kNone if all are live or no number is left.
     uint32_t take() {
         if (free_.empty()) return kNone;
         bool is_unused = first_unused_ <= mask_;
@@ -132,9 +132,9 @@ class HandleTable {
         --live_;
     }
 
-    // A handle that another process's table gave out: the record `index` lives under it here too.
-    // For a table of which neither take() nor end() is ever called. REQUIRES: could_be(handle), and
-    // the record does not live.
+    // Makes the record `index` live under a handle that another process's table gave out. For a
+    // table on which neither take() nor end() is ever called. REQUIRES: could_be(handle), and the
+    // record is not live.
     void adopt(uint32_t index, uint64_t handle_value) {
         slots_[handle_value & mask_] = Slot{handle_value, index, kNone};
         handles_[index] = handle_value;
@@ -142,21 +142,21 @@ class HandleTable {
     }
     void abandon(uint32_t index) {
         Slot &slot = slots_[handles_[index] & mask_];
-        if (slot.index == index) slot.index = kNone;  // or another handle took the slot since
+        if (slot.index == index) slot.index = kNone;  // else the slot was taken again
         handles_[index] = 0;
         --live_;
     }
-    // Could it be a living record's handle, of whatever table of this capacity?
+    // True if it could be the handle of a live record of some table of this capacity.
     bool could_be(uint64_t handle_value) const {
         return handle_value >> 56 == static_cast<uint8_t>(type_) && base_of(handle_value) != 0;
     }
 
     bool is_live(uint32_t index) const { return index < handles_.size() && handles_[index] != 0; }
 
-    // 0 for a record that does not live.
+    // 0 for a record that is not live.
     uint64_t handle(uint32_t index) const { return handles_[index]; }
 
-    // The record's index, or kNone for a handle that is not one of the living.
+    // The record's index, or kNone if the handle is not live.
     uint32_t find(uint64_t handle_value) const {
         const Slot &slot = slots_[handle_value & mask_];
         return slot.handle == handle_value ? slot.index : kNone;
@@ -169,7 +169,7 @@ class HandleTable {
         uint32_t next;    // free slot
     };
 
-    // The range that a handle is of.
+    // The first number of the handle's range.
     uint64_t base_of(uint64_t handle_value) const {
         return handle_value & (HandleNumbers::kEnd - 1) & ~mask_;
     }
@@ -181,7 +181,7 @@ class HandleTable {
     HandleNumbers *numbers_;
     uint64_t mask_ = 0;
     uint64_t base_ = 0;          // of the range in use; 0: none yet
-    uint32_t first_unused_ = 0;  // slots from here on never lived
+    uint32_t first_unused_ = 0;  // slots from here on were never used
     uint32_t first_free_ = kNone;
     uint32_t last_free_ = kNone;
     uint32_t live_ = 0;

@@ -2,10 +2,10 @@
 //
 // hash: the keyed chain hash of the prefix tree: hash_i = H(hash_{i-1}, tokens_i, extra_i).
 //
-// The hash only finds candidates; each is verified, so no property of it is needed for correctness.
+// The hash only finds candidates; each is verified, so correctness needs no property of the hash.
 // The key keeps a caller from crowding one bucket on purpose. XXH3, 64 bits, is used with the
-// previous hash as its seed; the first one is drawn from the cache's random key.
-// A test build can cut it short (test_limits.hpp), so that hashes collide all the time.
+// previous hash as its seed; the first seed comes from the cache's random key. A test build can
+// truncate the hash (test_limits.hpp), so that hashes collide all the time.
 #pragma once
 
 #ifndef XXH_INLINE_ALL

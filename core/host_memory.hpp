@@ -45,7 +45,7 @@ class Array {
 
     void bind(const HostAllocator *host) { host_ = host; }
 
-    // Contents, and the allocator that they are of.
+    // Swaps the contents and the allocators that they came from.
     void swap(Array &other) {
         std::swap(host_, other.host_);
         std::swap(data_, other.data_);
@@ -61,7 +61,7 @@ class Array {
         size_ = capacity_ = 0;
     }
 
-    // Room for `capacity` elements; contents and size stay.
+    // Makes room for `capacity` elements; contents and size stay.
     [[nodiscard]] bool reserve(uint64_t capacity) {
         if (capacity <= capacity_) return true;
         uint64_t grown = next_power_of_two(capacity);
@@ -78,7 +78,7 @@ class Array {
         return true;
     }
 
-    // `size` zeroed elements, allocated at exactly that size.
+    // Replaces the contents by `size` zeroed elements, allocated at exactly that size.
     [[nodiscard]] bool create(uint64_t size) {
         clear();
         uint64_t size_bytes = 0;
@@ -109,7 +109,7 @@ class Array {
         QUIRE_ASSERT(size <= size_);
         size_ = size;
     }
-    // REQUIRES: size <= capacity; elements between are whatever was there.
+    // REQUIRES: size <= capacity; new elements keep whatever the memory held.
     void resize_within(uint64_t size) {
         QUIRE_ASSERT(size <= capacity_);
         size_ = size;

@@ -25,13 +25,13 @@ Status Leader::create(uint64_t identity, uint64_t geometry_digest, uint32_t max_
 }
 
 bool Leader::reserve(uint32_t slot, bool alive, const BlockTable *tables, uint64_t *size_bytes) {
-    *size_bytes += sizeof slot;  // it ended
+    *size_bytes += sizeof slot;  // if it ended
     if (!alive) return true;
     *size_bytes += sizeof(LogSequence) + group_count_ * sizeof(LogTable);
     for (uint32_t g = 0; g < group_count_; ++g) {
         BlockTable &told = tables_of(slot)[g];
         uint32_t length = tables[g].length;
-        // The epoch moves on with the sequence and the tier, too.
+        // The epoch also changes with the sequence and the tier.
         bool grown = told.epoch == tables[g].epoch && told.length <= length;
         *size_bytes += uint64_t{4} * (grown ? length - told.length : length);
         if (!buffers_->grow(&told.ids, length, told.length)) return false;
@@ -62,7 +62,7 @@ void Leader::find_change(const LogSequence &now, const BlockTable *tables, Seque
     }
 }
 
-// The told tables become as the change says. Their epochs are set by whoever knows the new ones.
+// Applies the change to the remembered tables. The caller sets their epochs.
 void Leader::remember(const SequenceChange &change) {
     for (uint32_t g = 0; g < group_count_; ++g) {
         BlockTable &told = tables_of(change.after.slot())[g];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// leader: what a leading cache remembers for its log: what it told its followers last, of which
-// sequences it must tell anew, and which steps its last logs were.
+// leader: what a leader remembers for its log: the state that it last sent to its followers, which
+// sequences the next log must look at, and the steps of its last logs.
 //
-// Why a copy of every table: a log tells what is new since the log before, and between two logs a
-// table may shrink and grow again, or a slot go to another sequence.
+// Why a copy of every table: a log holds what changed since the log before, and between two logs a
+// table may shrink and grow again, or a slot may be given to another sequence.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -19,12 +19,12 @@ class Leader {
         : buffers_(buffers), told_(host), tables_(host), touched_(host), is_touched_(host) {}
     ~Leader();
 
-    // REQUIRES: once.
+    // REQUIRES: called once.
     Status create(uint64_t identity, uint64_t geometry_digest, uint32_t max_sequences,
                   const Geometry &geometry);
     bool active() const { return active_; }
 
-    // The sequence in this slot may be another than was told.
+    // The sequence in this slot may differ from what the last log said.
     void touch(uint32_t slot) {
         if (!active_ || is_touched_[slot] != 0) [[likely]]
             return;
@@ -33,17 +33,18 @@ class Leader {
     }
     const Array<uint32_t> &touched() const { return touched_; }
 
-    // Bytes that telling a sequence's tables takes at most, and room to remember them.
+    // Adds to *size_bytes the most bytes that the log needs for the slot, and makes room to
+    // remember its tables. False: no memory.
     bool reserve(uint32_t slot, bool alive, const BlockTable *tables, uint64_t *size_bytes);
-    // Writes what is new of a slot, if anything is, and remembers it. now.handle 0: it is empty.
-    // REQUIRES: reserve() made room.
+    // Each writes what changed in a slot, if anything did, and remembers it: tell_ended() that its
+    // sequence ended, tell() what its sequence is now. REQUIRES: reserve() made room.
     void tell_ended(uint32_t slot, bool alive, Array<uint8_t> *log, LogHeader *header);
     void tell(const LogSequence &now, const BlockTable *tables, Array<uint8_t> *log,
               LogHeader *header);
-    // All was told: the header's number, identity and digests.
+    // Ends a log: fills in the header's number, identity and digests.
     void close(const uint32_t *held, const uint32_t *host_held, uint64_t step, LogHeader *header);
 
-    // The step of the log `back` before the next one; 0: there is none.
+    // The step of the log `back` + 1 logs before the next one; 0: none.
     uint64_t step_before(uint32_t back) const {
         return back < number_ ? steps_[(number_ - back) % kLogOrderBits] : 0;
     }
@@ -63,7 +64,7 @@ class Leader {
     uint64_t geometry_ = 0;
     uint64_t number_ = 0;  // of the last log
     uint64_t sum_ = 0;
-    uint64_t steps_[kLogOrderBits] = {};  // of the last logs, by their numbers
+    uint64_t steps_[kLogOrderBits] = {};  // of the last logs, by number
     Array<LogSequence> told_;             // by slot
     Array<BlockTable> tables_;            // [slot][group]
     Array<uint32_t> touched_;

@@ -8,7 +8,7 @@ namespace quire {
 
 namespace {
 
-constexpr uint32_t kSettleAhead = 16;  // edits whose nodes settling asks for early
+constexpr uint32_t kSettleAhead = 16;  // edits between a prefetch of a node and its use
 
 }  // namespace
 
@@ -64,10 +64,10 @@ Edit *Ledger::log(EditKind kind, uint32_t group) {
     return edit;
 }
 
-// Eviction goes down the list of cached blocks, and each record, node and bucket on the way is a
-// cache miss. So a cursor runs ahead on the list's links and asks for them in time: the record,
-// which names its node, then the node, which names its bucket. Where the list has changed under the
-// cursor, it asked for too much, and begins anew.
+// Eviction walks the list of cached blocks, and each record, node and bucket that it touches is a
+// cache miss. So a cursor runs ahead along the list's links and prefetches them: the record, which
+// names its node, then the node, which names its bucket. If the list has changed under the cursor,
+// some prefetches were in vain, and the cursor starts again.
 void Ledger::look_ahead(uint32_t group, uint32_t block) {
     constexpr uint32_t node_distance = kLookAhead * 5 / 8, bucket_distance = kLookAhead / 4;
     BlockPool &pool = *pools_[group];
@@ -97,7 +97,7 @@ void Ledger::note_owner(Edit *edit, const Block &b) const {
     edit->frozen_slots = b.frozen_slots;
 }
 
-// What naming a block changes about it.
+// Notes everything that naming a block changes in it.
 void Ledger::note_named(Edit *edit, const Block &b) const {
     note_owner(edit, b);
     edit->ready = b.ready;
@@ -113,7 +113,7 @@ void Ledger::undo_named(const Edit &edit, Block *b) {
     b->is_covered = edit.claimed;
 }
 
-// The block's writer changes, and its content with it if that is another tenant's.
+// Makes the taker the block's writer, and zeroes the block if it would show another's content.
 void Ledger::hand_over(Edit *edit, const Taker &taker) {
     Block &b = (*pools_[edit->group])[edit->block];
     note_owner(edit, b);
@@ -210,8 +210,8 @@ void Ledger::drop_from(BlockPool *pool, Edit *edit, const Letting &how) {
     edit->new_stamp = b.stamp;
 }
 
-// Where others let go of the block since, their stamp and touch stay: so they do when an earlier
-// edit of the same block is undone after this one.
+// If others let go of the block since, their stamp and touch stay, even when an earlier edit of the
+// same block is undone after this one.
 void Ledger::undo_drop(BlockPool *pool, const Edit &edit) {
     uint64_t stamp = (*pool)[edit.block].stamp;
     bool is_last = stamp == edit.new_stamp;
@@ -222,7 +222,7 @@ void Ledger::undo_drop(BlockPool *pool, const Edit &edit) {
 void Ledger::let_go(uint32_t group, uint32_t block, uint32_t sequence, const Letting &how) {
     Edit *edit = log(EditKind::drop_ref, group);
     edit->block = block;
-    // At once: the same item may take the block again, and then it is its owner.
+    // Disowned at once: the same item may take the block again, and then owns it.
     edit->owner = (*pools_[group])[block].owner == sequence ? sequence : kNone;
     disown(group, block, sequence);
     drop_from(pools_[group], edit, how);
@@ -295,7 +295,7 @@ void Ledger::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
     QUIRE_ASSERT(record_ != nullptr);
     record_->copies.push(
         quire_block_copy{kind, group, static_cast<int32_t>(src), static_cast<int32_t>(dst), 0, 0});
-    // Slots that nothing was written to are copied too.
+    // Unwritten slots are copied too.
     BlockPool &sources = kind == QUIRE_COPY_SWAP_IN ? *host_pools_[group] : *pools_[group];
     BlockPool &targets = kind == QUIRE_COPY_SWAP_OUT ? *host_pools_[group] : *pools_[group];
     if (sources[src].tenant == kMixedTenant) {
@@ -332,14 +332,14 @@ void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, Content co
         uint32_t *named = &tree_.blocks(node)[g];
         if (block == kNullBlock || *named == block) continue;
         BlockPool &pool = *pools_[g];
-        if (pool[block].node != kNone) continue;  // it is named by a node that is out of reach
+        if (pool[block].node != kNone) continue;  // a node that is out of reach names it
         if (*named == kNullBlock) {
             Edit *edit = log(EditKind::adopt, g);
             edit->node = node;
             edit->block = block;
             note_named(edit, pool[block]);
         } else if (pool[*named].state == BlockState::cached) {
-            // Nobody uses the older one: keep the one that is in use, and have one copy less.
+            // The older one is unreferenced: keep the one that is in use, and have one copy less.
             Edit *edit = log(EditKind::replace, g);
             edit->node = node;
             edit->block = *named;
@@ -358,12 +358,12 @@ void Ledger::attach(uint32_t sequence, uint32_t index, uint32_t node, Content co
         b.ready = content.ready;
         b.depends = content.depends;
         b.is_covered = true;
-        // From now on anyone may read all of it, even if it should leave the tree again.
+        // From now on any sequence may read all of it, even if it leaves the tree again.
         b.frozen_slots = block_tokens_;
     }
 }
 
-// Blocks of a node forget it; those that nobody holds are free.
+// Takes a node's blocks from it; unreferenced ones become free.
 void Ledger::detach(uint32_t node) {
     for (uint32_t g = 0; g < group_count_; ++g) {
         uint32_t block = tree_.blocks(node)[g];
@@ -392,9 +392,9 @@ void Ledger::restore_owner(const Edit &edit) {
     b.frozen_slots = edit.frozen_slots;
 }
 
-// The block is cached again, if its node still waits for it. Meanwhile the node may have been
-// forgotten, have got another block in this group, or have lost one in another group to an item
-// that stays: then the block is free, unless the whole step is undone.
+// Caches the block again if its node still lacks it. Meanwhile the node may have been forgotten,
+// may have got another block in this group, or may have lost a block in another group to an item
+// that stays. Then the block becomes free, unless the whole step is undone (undo_displaced).
 void Ledger::undo_evict(Edit *edit) {
     BlockPool &pool = *pools_[edit->group];
     uint32_t *named = &tree_.blocks(edit->node)[edit->group];
@@ -422,7 +422,7 @@ void Ledger::name_again(const Edit &edit) {
     b.is_covered = true;
 }
 
-// Nodes that several items took blocks from are whole again once the last of those is undone.
+// A node that several items took blocks from is whole again once the last of them is undone.
 void Ledger::undo_displaced(StepRecord *record, uint64_t edit_count) {
     Edit *edits = record->edits.data();
     auto each_displaced = [&](auto body) {
@@ -431,7 +431,7 @@ void Ledger::undo_displaced(StepRecord *record, uint64_t edit_count) {
         }
     };
     each_displaced([&](Edit *edit, uint32_t *named) {
-        // Forgotten, or another block took the place: it stays free.
+        // If the node was forgotten or names another block, this one stays free.
         edit->displaced = tree_.generation(edit->node) == edit->generation && *named == kNullBlock;
         if (edit->displaced) *named = edit->block;
     });
@@ -459,7 +459,7 @@ void Ledger::undo_tree_edit(const Edit &edit) {
             tree_.free_node(edit.node);
             break;
         case EditKind::adopt:
-            if (*named != edit.block) break;  // another sequence's took its place meanwhile
+            if (*named != edit.block) break;  // another sequence's took its place
             *named = kNullBlock;
             undo_named(edit, &pool[edit.block]);
             break;

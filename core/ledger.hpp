@@ -15,14 +15,14 @@
 
 namespace quire {
 
-// Who takes a block, and what becomes of what is in it.
+// Which sequence takes a block, for which tenant, and whether its content is overwritten.
 struct Taker {
     uint32_t sequence;
     uint64_t tenant;  // number of its namespace
     bool overwrites;  // a copy writes all of the block before anything reads it
 };
 
-// What a published block's content rests on, as in its record.
+// The steps that a published block's content depends on, as in its record (Block).
 struct Content {
     uint64_t ready;
     uint64_t depends;
@@ -38,13 +38,13 @@ class Ledger {
         uint32_t max_sequences = 0;
         uint64_t seed = 0;     // of the tree's hashes
         bool has_tree = true;  // else nothing can be published
-        bool scrubs = false;   // blocks that are given up are to be zeroed
+        bool scrubs = false;   // zero the blocks that are given up
     };
     Status create(const Geometry &geometry, const Options &options);
 
     BlockPool &pool(uint32_t group) { return *pools_[group]; }
     const BlockPool &pool(uint32_t group) const { return *pools_[group]; }
-    // The host tier's blocks; nullptr when there is none.
+    // The host tier's blocks; nullptr without a host tier.
     BlockPool *host_pool(uint32_t group) { return host_pools_[group]; }
     const BlockPool *host_pool(uint32_t group) const { return host_pools_[group]; }
     PrefixTree &tree() { return tree_; }
@@ -57,26 +57,26 @@ class Ledger {
         return tables_[uint64_t{sequence} * group_count_ + group];
     }
 
-    // What each of the calls below writes into the step's record, at most. A block that is taken
-    // may
-    // have to be zeroed besides: zeroes().
+    // The most that each of the calls below writes into the step's record. A block that is taken
+    // may have to be zeroed as well: zeroes().
     static constexpr Room kTake{1, 0}, kAddRef{1, 0}, kDropRef{1, 0}, kOwn{1, 0}, kSetEntry{1, 0};
     static constexpr Room kNoteShape{1, 0}, kTakeHost{1, 0}, kDropHost{1, 0}, kPublish{1, 0};
     static constexpr Room kCopy{0, 1}, kMoveToken{0, 1};
     Room attach_room() const { return Room{group_count_, 0}; }
-    // Of `count` blocks that the taker gets, so many may show what another left in them.
+    // Room for zeroing `count` blocks that the taker gets, if they may show what another left in
+    // them.
     Room zeroes(uint64_t count, const Taker &taker) const {
         bool may_show =
             scrubs_ || mixed_ || (only_tenant_ != kFreshTenant && only_tenant_ != taker.tenant);
         return Room{0, may_show && !taker.overwrites ? count : 0};
     }
-    // The block's content may be anybody's.
+    // The block may hold any tenant's content.
     void distrust(uint32_t group, uint32_t block) {
         mixed_ = true;
         pools_[group]->distrust(block);
     }
 
-    // The pool that the copy reads from, or writes to; a block of it.
+    // The block that the copy reads, and the block that it writes.
     Block &source(const quire_block_copy &copy) {
         bool is_host = copy.kind == QUIRE_COPY_SWAP_IN;
         BlockPool &pool = is_host ? *host_pools_[copy.group] : *pools_[copy.group];
@@ -87,117 +87,121 @@ class Ledger {
         BlockPool &pool = is_host ? *host_pools_[copy.group] : *pools_[copy.group];
         return pool[static_cast<uint32_t>(copy.dst)];
     }
-    // True if a block may hold what its holder must not see: another tenant's content, or in a pool
-    // that scrubs anyone's.
+    // True if a block may hold what its holder must not see: another tenant's content or, in a pool
+    // that scrubs, anyone's.
     bool may_show_others() const { return has_tenants_ || scrubs_; }
     // Distrusts all blocks that are suspect. O(blocks).
     void distrust_suspects();
-    // Blocks that were covered with the help of this step, which failed, are suspect. True if there
-    // are any. O(blocks).
+    // Marks as suspect the blocks that were covered with the help of this step, which failed. True
+    // if there are any. O(blocks).
     bool uncover(uint64_t step);
     void clear_suspects();
 
     // Changes from here on belong to the step.
     void resume(StepRecord *record) { record_ = record; }
     void pause() { record_ = nullptr; }
-    // A block to write, free or by eviction; zeroed by the step's copies where another tenant's
-    // content would show. REQUIRES: one is available behind the barrier.
+    // Takes a block to write, a free one or by eviction. The step's copies zero it where another
+    // tenant's content would show. REQUIRES: one is available to a step with this barrier.
     uint32_t take(uint32_t group, uint64_t barrier, const Taker &taker);
     // Adds a reference to a held or cached block.
     void add_ref(uint32_t group, uint32_t block);
-    // Drops one, of a table whose work ends with step `touch`.
+    // Drops a reference of a table whose last step is `touch`.
     void drop_ref(uint32_t group, uint32_t block, uint64_t touch);
-    // The open step drops one: what it reads, or a victim has it no more. That the block is touched
-    // counts from the commit on, for until then nothing has to wait for it:
-    //   a copy of the step reads it: `last_step`, of the table, is waited for by all of the step
-    //   the victim computes again, and its last step has run, or runs on the step's queue
-    // or else at once, and undoing takes it back unless others let go of the block meanwhile.
+    // The open step drops a reference: a copy of the step reads the block, or a victim gives it up.
+    // The block's `touch` rises at commit, because until then nothing has to wait for it, if
+    //   a copy of the step reads the block: all of the step waits for the table's `last_step`; or
+    //   the victim computes again, and its last step has run or runs on the step's queue.
+    // Otherwise `touch` rises at once, and undoing lowers it unless others let go of the block
+    // meanwhile.
     struct Letting {
         uint64_t last_step;
         bool is_read;         // by a copy of the open step
-        bool runs_elsewhere;  // the last step, and nothing waits for it
+        bool runs_elsewhere;  // the last step does, and nothing waits for it
         bool waits_here;      // `touch` rises at commit to a step that is not done
     };
-    // `sequence`, whose table it is, may write into the block in place no more, should it come by
-    // it again or others still hold it.
+    // `sequence`, whose table it is, may no longer write into the block in place, even if it gets
+    // the block again or others still hold it.
     void let_go(uint32_t group, uint32_t block, uint32_t sequence, const Letting &how);
     void let_go_host(uint32_t group, uint32_t block);  // a copy reads it
-    // Makes `sequence` the one that may write into a block in place.
+    // Makes `sequence` the block's owner, which alone may write into it in place.
     void own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots);
-    // A block that the sequence gave back for good is not its to write, should others still hold
+    // A sequence that gave the block back for good may not write to it, even if others still hold
     // it.
     void disown(uint32_t group, uint32_t block, uint32_t sequence) {
         Block &b = (*pools_[group])[block];
         if (b.owner == sequence) b.owner = kNone;
     }
     void set_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t index, uint32_t block);
-    // Remembers a table's length before it changes; once a change and group.
+    // Remembers a table's length before it changes; once per change and group.
     void note_shape(const Sequence &s, uint32_t sequence, uint32_t group);
     // REQUIRES: the table has room. A null block may be appended too.
     void append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block);
     uint32_t take_host(uint32_t group, uint64_t barrier);
     void drop_host(uint32_t group, uint32_t block, uint64_t touch);
     void copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst);
-    // One token, between places of a sequence's own blocks.
+    // Moves one token between places in blocks that the sequence owns.
     void move_token(uint32_t sequence, uint32_t group, uint32_t src, uint32_t dst);
-    // How many blocks a step may have to scrub.
+    // The most blocks that a step may have to scrub.
     uint64_t left_count() const;
-    // Zeroes what was given up, by copies of the step, for which there is room.
+    // Zeroes blocks that were given up, by copies of the step. REQUIRES: the record has room for
+    // them.
     void scrub(StepRecord *record);
 
-    // Names the content of a sequence's block `index` by `node`, in each group where the node has
-    // no better one.
+    // Makes `node` name the sequence's block `index` in each group where it does not name a better
+    // one.
     void attach(uint32_t sequence, uint32_t index, uint32_t node, Content content);
-    // A new node under `at`; kNone when the tree is full.
+    // A new node under `at`; kNone if the tree is full.
     uint32_t publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
                      const Extra &extra);
-    // Takes a node out of the tree for good; its cached blocks are free. Returns the nearest node
-    // above that stays, or kNone; only without full-attention groups. Not for the open step.
+    // Removes a node from the tree for good and frees its cached blocks. Returns the nearest
+    // ancestor that stays, or kNone; with full-attention groups always kNone. Not for the open
+    // step.
     uint32_t forget(uint32_t node);
-    // Takes its blocks from it, and leaves it where others below it need it. For caches without
+    // Takes a node's blocks from it, and frees it unless nodes below need it. For caches without
     // full-attention groups.
     void strip(uint32_t node) {
         detach(node);
         tree_.free_if_bare(node);
     }
 
-    // Forgets all that is cached of a namespace. REQUIRES: no sequence uses a scope of it, no step
-    // is open. Time O(nodes of the namespace).
+    // Forgets everything that is cached for a namespace. REQUIRES: no sequence uses a scope of the
+    // namespace, and no step is open. Time O(nodes of the namespace).
     void forget_account(uint32_t account);
-    // Makes the account fit its limit, by forgetting all nodes of scopes that no sequence uses, the
-    // longest unused first. False: that would not do, and nothing changed. Also while a step is
-    // open, which is why a scope with a block that is not merely cached stays.
+    // Makes the account fit its limit by forgetting all nodes of scopes that no sequence uses, the
+    // longest unused first. False: that would not be enough, and nothing changed. May be called
+    // while a step is open, so a scope stays if one of its blocks is in any state but cached.
     // Time O(1) within the limit, else O(nodes of the scopes looked at).
     [[nodiscard]] bool trim_account(uint32_t account);
 
-    // Without full-attention groups, how many nodes must be free when a step begins: what is
-    // published before the next commit has a block, and no block has two nodes.
+    // How many nodes must be free when a step begins, without full-attention groups: one per block.
+    // Each node published before the next commit has a block, and no block has two nodes.
     uint64_t node_reserve() const;
-    // Forgets nodes that no sequence uses, the least recently used first and leaves before what
-    // they hang on, until `wanted` nodes are free or there are no more. REQUIRES: no step is open,
-    // no group of full attention. Time O(cached blocks + nodes freed).
+    // Forgets nodes that no sequence uses, the least recently used first and leaves before their
+    // ancestors, until `wanted` nodes are free or no such node is left. REQUIRES: no step is open,
+    // and no group has full attention. Time O(cached blocks + nodes freed).
     void forget_leaves(uint64_t wanted);
 
-    // Takes back what the change did, in reverse.
+    // Undoes the edits of the change in reverse order.
     void undo(StepRecord *record, Change *change, Sequence *s);
-    // After all changes of a step, some of which were dropped: caches again what dropping them
-    // could not. edit_count: the record's, before.
+    // Called after all changes of a step were undone, some of them dropped before: caches the
+    // blocks again that could not be cached when those were dropped. edit_count: the record's
+    // before that.
     void undo_displaced(StepRecord *record, uint64_t edit_count);
     // Makes all edits of a step final.
     void settle(StepRecord *record);
 
-    // How blocks get into pools of another geometry's sizes, ids of all that is held and cached;
-    // nothing changes. When live ones do not fit, blocks_short says so and nothing is planned.
-    // REQUIRES: no step is open or running.
+    // Plans the ids of all held and cached blocks in pools of another geometry's sizes; changes
+    // nothing here. If the held ones do not fit, blocks_short says by how many and nothing is
+    // planned. REQUIRES: no step is open or running.
     Status plan(const Geometry &target, Relocation *plan) const;
-    // Room in the tree for a pool of those sizes.
+    // Makes room in the tree for pools of those sizes. False: no memory.
     bool reserve_nodes(const Geometry &target) { return tree_.reserve(node_capacity(target)); }
-    // The plan's pools take the old ones' place; the tables are renumbered one by one.
+    // Replaces the pools by the plan's. The tables are renumbered one by one: renumber_tables().
     void relocate(Relocation *plan);
-    // swapped: its entries are of the host tier.
+    // swapped: its entries are blocks of the host tier.
     void renumber_tables(uint32_t sequence, bool swapped, const Relocation &plan);
 
-    // No block was in a run of copies yet. O(blocks).
+    // Forgets which runs of copies the blocks were in. O(blocks).
     void forget_runs();
 
     void retire(uint64_t old_oldest);
@@ -210,7 +214,7 @@ class Ledger {
     friend class CacheDump;
     friend struct Inside;
 
-    // The cached blocks that will be evicted next, as a ring: the one expected now is at `at`.
+    // The cached blocks that will be evicted next, as a ring; the one expected next is at `at`.
     static constexpr uint32_t kLookAhead = 32;
     struct LookAhead {
         uint32_t at = 0;
@@ -259,7 +263,7 @@ class Ledger {
     bool cross_[kMaxGroups] = {};
     bool any_full_ = false;
     bool scrubs_ = false;
-    // Blocks are fresh or of this tenant; mixed: or of any.
+    // All blocks are fresh or this tenant's; if mixed_, they may be any tenant's.
     uint64_t only_tenant_ = kFreshTenant;
     bool mixed_ = false;
     bool has_tenants_ = false;  // more than one has written

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nodes in caches without full-attention groups, where a chain of nodes lives for as long as the
-// last one names a block: which of them give way.
+// Which nodes give way in caches without full-attention groups, where a chain of nodes lives as
+// long as its last node names a block.
 
 #include "ledger.hpp"
 
@@ -25,9 +25,9 @@ bool Ledger::is_unused(uint32_t node) const {
     return true;
 }
 
-// The lists are walked from their old ends. A window that passes gives its blocks up front first,
-// so that a chain's older blocks stand before its leaf's: from a leaf the walk goes on upwards, to
-// what it has passed on the list already. So almost always one walk of each list finds them all.
+// Walks the lists from their oldest blocks. A passing window gives up a chain's first blocks first,
+// so they precede the leaf's block on the list: from a leaf the walk continues upwards, to nodes
+// whose blocks it has already passed. So one walk of each list almost always finds all of them.
 void Ledger::forget_leaves(uint64_t wanted) {
     QUIRE_ASSERT(record_ == nullptr && !any_full_);
     for (bool found = true; found;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Other pools under the same tables and tree: what a change of memory does to the books.
+// Other pools under the same tables and tree: how a change of memory changes the books.
 
 #include "ledger.hpp"
 
@@ -8,8 +8,8 @@ namespace quire {
 
 // A node has a block in every full-attention group, and the open step keeps the nodes that it
 // evicts until its commit. Without such a group nodes outlive their blocks while they have
-// children: room for chains four times as long as the pool holds, and for what is published between
-// two commits (node_reserve).
+// children, so there is room for chains four times as long as the pool holds, and for everything
+// published between two commits (node_reserve).
 uint32_t Ledger::node_capacity(const Geometry &geometry) {
     uint64_t fewest_full = UINT64_MAX, all_blocks = 0;
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
@@ -21,7 +21,7 @@ uint32_t Ledger::node_capacity(const Geometry &geometry) {
     return static_cast<uint32_t>(nodes < kNone ? nodes : kNone - 1);
 }
 
-// A cached block leaves, and with one of full attention its node's cached blocks of all groups.
+// Drops a cached block; in a full-attention group also its node's cached blocks in all groups.
 void Ledger::plan_drop(uint32_t group, uint32_t block, uint32_t *left, Relocation *plan) const {
     auto leave = [&](uint32_t g, uint32_t b) {
         if (plan->ids[g][b] == kNone || (*pools_[g])[b].state != BlockState::cached) return;
@@ -37,7 +37,7 @@ void Ledger::plan_drop(uint32_t group, uint32_t block, uint32_t *left, Relocatio
     }
 }
 
-// Blocks whose numbers the new pool does not have take the lowest free ones. REQUIRES: they fit.
+// Gives blocks whose numbers the new pool does not have the lowest free ones. REQUIRES: they fit.
 void Ledger::renumber(uint32_t block_count, Array<uint32_t> *ids) {
     uint32_t free = 1;
     for (uint64_t block = block_count; block < ids->size(); ++block) {
@@ -48,7 +48,7 @@ void Ledger::renumber(uint32_t block_count, Array<uint32_t> *ids) {
     }
 }
 
-// Numbers for what is held and cached in a pool, as they are. False: no memory.
+// Gives a pool's held and cached blocks the numbers that they have. False: no memory.
 bool Ledger::number_as_they_are(const BlockPool &pool, Array<uint32_t> *ids) {
     if (!ids->create(pool.block_count())) return false;
     for (uint32_t b = 0; b < pool.block_count(); ++b) {
@@ -104,7 +104,7 @@ Status Ledger::make_pools(const Geometry &target, Relocation *plan) const {
     return Status{};
 }
 
-// As if the block had been evicted.
+// Removes a cached block as if it had been evicted.
 void Ledger::drop_cached(const BlockDrop &drop) {
     BlockPool &pool = *pools_[drop.group];
     uint32_t node = pool[drop.block].node;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cached content by the scope that it is of: what goes with a namespace, and what gives way when
-// the namespace's keys take too much host memory.
+// Cached content by scope: what is forgotten with a namespace, and what gives way when the
+// namespace's keys take too much host memory.
 
 #include "ledger.hpp"
 
@@ -43,7 +43,7 @@ bool Ledger::trim_account(uint32_t account) {
     uint32_t scope = scopes.oldest_idle(account);
     if (scope != kNone) scopes.share(scope);
     while (scope != kNone && scope != end) {
-        // Forgetting a node may free others above it, and with the last of a scope that scope.
+        // Forgetting a node may free others above it, and a scope goes with its last node.
         uint32_t next = scopes.next_idle(scope);
         if (next != kNone) scopes.share(next);
         if (scopes.is_leaving(scope)) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// log: a step as a leader tells it to its followers: the format of docs/follower-log.md, and the
-// digest that both sides keep.
+// log: a step as a leader describes it to its followers: the format of docs/follower-log.md, and
+// the digest that both sides keep.
 //
-// A log says how sequences differ from what the log before left: of a table what is new behind what
-// stays. The digest is a sum over sequences and table entries, so that a change costs what changed.
+// A log says how sequences differ from the state after the log before: for each table, the new
+// entries after those that stay. The digest is a sum over sequences and table entries, so that
+// updating it costs only what changed.
 //
 // Threads: any; everything here is constant or local.
 #pragma once
@@ -25,11 +26,11 @@ constexpr uint32_t kLogOrderBits = kMaxUnfinished;
 struct LogHeader {
     uint32_t magic;
     uint32_t version;
-    uint64_t size_bytes;  // of all
+    uint64_t size_bytes;  // of the whole log
     uint64_t leader;      // its random number
-    uint64_t number;      // from 1, one a log
+    uint64_t number;      // from 1, one per log
     uint64_t geometry;
-    uint64_t digest;    // of the state behind this log
+    uint64_t digest;    // of the state after this log
     uint64_t checksum;  // see seal()
     uint32_t order;     // bit i: the step of log number - 1 - i comes before this one
     uint32_t ended_count;
@@ -53,7 +54,7 @@ struct LogRow {
     uint64_t mask_words() const { return uint64_t{mask_rows} * (uint64_t{mask_stride} + 1); }
 };
 
-// A sequence without its tables, in the slot that the leader keeps it in. handle 0: there is none.
+// A sequence without its tables, and the slot that the leader keeps it in. handle 0: none.
 struct LogSequence {
     uint64_t handle;
     uint32_t in_slot;
@@ -75,7 +76,7 @@ static_assert(sizeof(LogSequence) == 48);
 struct LogTable {
     uint32_t length;
     uint32_t null_front;
-    uint32_t first;  // entries before it stay, but for those that are null now
+    uint32_t first;  // entries before it stay, except those that are null now
 };
 
 // Entries [from, to) of a table that are not null: all but those between `kept` and null_front.
@@ -113,14 +114,14 @@ struct TableChange {
     }
 };
 
-// A change of one sequence: from what was, to what is.
+// How one sequence changes.
 struct SequenceChange {
     LogSequence before;
     LogSequence after;
     const BlockTable *old_tables;  // [group]
     TableChange tables[kMaxGroups];
 
-    // May entries stay? Not those of another sequence, nor of the other tier.
+    // True if entries may stay: it is the same sequence, in the same tier.
     bool continues() const {
         return before.handle == after.handle && before.swapped() == after.swapped();
     }
@@ -137,7 +138,7 @@ void walk_entries(const SequenceChange &change, uint32_t group_count, Removed re
         const LogTable &shape = table.shape;
         auto gone = [&](uint32_t i) { removed(g, i, old.ids.data[i]); };
         uint32_t stay = shape.first < old.length ? shape.first : old.length;
-        // Of those that stay, what is null now; then all the others.
+        // First those that stay but are null now; then all the others.
         uint32_t nulled = stay < shape.null_front ? stay : shape.null_front;
         if (nulled > table.kept) each_entry(table.kept, nulled, table.kept, old.null_front, gone);
         each_entry(stay, old.length, table.kept, old.null_front, gone);
@@ -145,11 +146,11 @@ void walk_entries(const SequenceChange &change, uint32_t group_count, Removed re
     }
 }
 
-// What the change adds to the sum.
+// The value that the change adds to the sum.
 uint64_t digest_change(const SequenceChange &change, uint32_t group_count);
 
-// The digest of a state: its sum, and how many blocks tables hold, on the device and in the host
-// tier, of each group.
+// The digest of a state: its sum, and how many blocks tables hold in each group, on the device and
+// in the host tier.
 uint64_t digest_state(uint64_t sum, const uint32_t *held, const uint32_t *host_held,
                       uint32_t group_count);
 
@@ -160,7 +161,7 @@ uint64_t digest_geometry(const Geometry &geometry, const LayerPlace *places, uin
 // Writes the checksum into the header at the front of a log.
 void seal(uint8_t *bytes, uint64_t size_bytes);
 
-// What header and checksum say by themselves. REQUIRES: nothing of the bytes.
+// Validates header and checksum by themselves. The bytes may be anything.
 Status check_sealed(const uint8_t *bytes, uint64_t size_bytes, LogHeader *header);
 
 // REQUIRES: the log has room.

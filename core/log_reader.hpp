@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// log_reader: the parts of a log's bytes, each within them.
+// log_reader: finds the parts of a log, each within its bytes.
 //
 // Threads: any; it only reads.
 #pragma once

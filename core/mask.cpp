@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-constexpr uint64_t kMaxMaskWords = 1u << 28;  // 1 GiB: a mistake
+constexpr uint64_t kMaxMaskWords = 1u << 28;  // 1 GiB: more is a mistake
 
 // Where the words of QUIRE_MASK_BITS lie.
 struct BitsLayout {
