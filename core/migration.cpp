@@ -43,8 +43,9 @@ uint64_t count_numbered(const Array<uint32_t> &ids) {
     return count;
 }
 
-// The shard that gives a layer's head: one whose blocks are alike, of several the one of the same
-// number; else that one; else the one with most of the heads behind it. The source's count: none.
+// The shard that supplies a layer's head: one with the same block layout, preferably the one with
+// the target's number; else the one with that number; else the one that holds most heads from this
+// one on. source.count(): no shard holds it.
 uint32_t find_giver(const Shards &source, const BlockPart &wanted, uint32_t target, uint32_t group,
                     uint32_t layer, uint32_t head) {
     uint32_t best = source.count(), best_worth = 0;
@@ -62,8 +63,8 @@ uint32_t find_giver(const Shards &source, const BlockPart &wanted, uint32_t targ
 
 }  // namespace
 
-// Rectangles, from the first layer on: the heads of a layer from one giver after another, and the
-// layers behind it for as long as all of them have those too.
+// Plans rectangles, from the first layer on: the heads of a layer from one giver after another, and
+// the layers after it as long as all these givers have them too.
 Status Migration::plan_shares_of(const Shards &source, uint32_t target, uint32_t group) {
     BlockPart wanted = shards.planned_part(target, group);
     uint32_t layer_end = wanted.first_layer + wanted.layer_count;
@@ -101,7 +102,8 @@ Status Migration::plan_shares(const Shards &source) {
             }
         }
     }
-    // With followers the shards are not all of the model, but what was here must stay here.
+    // With followers the shards do not hold the whole model, but everything held here must stay
+    // here.
     for (uint32_t s = 0; s < source.count(); ++s) {
         for (uint32_t g = 0; g < geometry.group_count; ++g) {
             if (source[s].holds(g)) QUIRE_TRY(check_taken(source[s].part(g), g));
@@ -130,8 +132,8 @@ Status Migration::check_taken(const BlockPart &part, uint32_t group) const {
     return Status{};
 }
 
-// Is the memory good for the target's copies as it is? Within a device, and between devices of one
-// backend whose addresses are the host's own.
+// True if the target can use the memory as it is: on the same device, or between devices of one
+// backend whose addresses are host pointers, with the same layout and size.
 bool Migration::may_keep(const Shards &source, uint32_t from, uint32_t to, uint32_t group) const {
     const Device *old_device = source[from].device(), *device = shards.planned_device(to);
     bool reaches = old_device == device ||
@@ -159,7 +161,7 @@ void Migration::keep_host_tiers(Shards *source) {
     }
 }
 
-// The pieces of a block that a share moves, neighbours as one.
+// Finds the pieces of a block that a share moves, adjacent ones joined.
 Status Migration::find_pieces(const Shards &source, const Share &share) {
     pieces_.shrink(0);
     BlockPart from = source[share.source].part(share.group);
@@ -237,7 +239,7 @@ Status Migration::copy_between(const Shards &source, uint32_t from, uint32_t to,
     auto *mover = new (memory) BlockMover(host_);
     Status moved = mover->create(source[from].device(), shards[to].device(), total_bytes, error);
     if (moved.ok()) moved = move_between(source, from, to, mover, error);
-    if (mover->is_abandoned()) {  // and what is on its queues may run for ever
+    if (mover->is_abandoned()) {  // what is on its queues may run for ever
         mover->next = kept_;
         kept_ = mover;
         return moved;
@@ -265,7 +267,7 @@ Status Migration::move_between(const Shards &source, uint32_t from, uint32_t to,
     return mover->finish(error);
 }
 
-// Both tiers are the processor's own memory.
+// Both tiers are host memory.
 Status Migration::copy_host_tier(const Shards &source, const Share &share) {
     if (shards.kept_host_tier(share.target, share.group) != nullptr) return Status{};
     const Array<uint32_t> &ids = relocation.host_ids[share.group];

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // migration: a cache's memory on other devices, while it is being filled: the target's geometry and
-// bindings, which block goes where, and who gives what to whom.
+// bindings, which block goes where, and which shard supplies what to which.
 //
-// Shards of the target take each layer and head from one shard of the source, whatever the two cuts
-// are; what lies in equal places goes as whole blocks.
+// Each shard of the target takes each layer and head from one shard of the source, however the two
+// are divided. Where both have the same layout, whole blocks are copied.
 //
-// Made by Cache::begin_migration() and used up by Cache::end_migration(). What is in between reads
-// only what does not change meanwhile, so it needs no lock of the cache.
+// Made by Cache::begin_migration() and used up by Cache::end_migration(). Everything in between
+// reads only what does not change meanwhile, so it does not need the cache's lock.
 //
 // Threads: one at a time.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// Layers and heads of a group that a target's shard takes from a source's.
+// Layers and heads of a group that a shard of the target takes from one of the source.
 struct Share {
     uint32_t group;
     uint32_t source;
@@ -45,12 +45,12 @@ class Migration {
     // Errors  QUIRE_E_ARG  the target holds what no shard of the source has, or leaves out what
     //                      one has.
     Status plan_shares(const Shards &source);
-    // Host tiers whose memory may change hands instead of being copied do so at the switch.
+    // Marks the host tiers whose memory is handed over at the switch instead of being copied.
     void keep_host_tiers(Shards *source);
-    // What will be moved, as numbers. REQUIRES: plan_shares(), keep_host_tiers(), and the ledger's
-    // plan.
+    // Counts what will be moved, into `info`. REQUIRES: plan_shares(), keep_host_tiers(), and the
+    // ledger's plan.
     void count(const Ledger &ledger, const Shards &source);
-    // Copies everything. REQUIRES: `shards` is created. error: the backend's words.
+    // Copies everything. REQUIRES: `shards` is created. error: filled by the backend.
     Status copy(const Shards &source, quire_error *error);
 
  private:
@@ -67,7 +67,7 @@ class Migration {
     const HostAllocator *host_;
     Array<Share> shares_;
     Array<PartPiece> pieces_;     // of one share
-    BlockMover *kept_ = nullptr;  // on devices that were abandoned: they are never destroyed
+    BlockMover *kept_ = nullptr;  // movers on abandoned devices: never destroyed
 };
 
 }  // namespace quire

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// name_space: the tenants of a cache: who may hold how much, and which content is whose.
+// name_space: the tenants of a cache: how much each may hold, and which content is its own.
 //
-// A namespace's number is its handle's, so it is never given twice in the process: content that
-// carries it can never be taken for another tenant's, however long it lies. The default namespace
-// is number 0, which no handle has.
+// A namespace's number is that of its handle, so it is never given out twice in the process:
+// content that carries the number can never be taken for another tenant's, however long it stays
+// cached. The default namespace is number 0, which no handle has.
 //
-// Invariant: blocks_held + returned <= quota_blocks, if there is a quota; so that whatever items of
-// the open step are dropped, no namespace holds more.
+// Invariant: blocks_held + returned <= quota_blocks, if there is a quota. So no namespace holds
+// more, whichever items of the open step are dropped.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -22,14 +22,14 @@ struct Namespace {
     uint32_t next = HandleTable::kNone;  // in its bucket, or free
     uint64_t sequences = 0;
     uint64_t blocks_held = 0;
-    // What the open step made of blocks_held that can come back, until it is committed: `returned`
-    // by items, which can be dropped one by one, and `given_up` by its victims, which only an abort
-    // undoes.
+    // Blocks that the open step took off blocks_held and that can come back until it is committed:
+    // `returned` by items, which can be dropped one by one, and `given_up` by its victims, which
+    // only an abort undoes.
     uint64_t returned = 0;
     uint64_t given_up = 0;
     uint64_t queries = 0;
     uint64_t hits = 0;
-    // Of its sequences, added up by Cache::check().
+    // Sums over its sequences, by Cache::check().
     uint64_t counted_sequences = 0;
     uint64_t counted_blocks = 0;
     uint64_t counted_returned = 0;
@@ -43,7 +43,7 @@ class Namespaces {
 
     explicit Namespaces(const HostAllocator *host) : records_(host), buckets_(host) {}
 
-    // capacity: alive at once, the default one included; a power of two.
+    // capacity: namespaces alive at once, the default one included; a power of two.
     [[nodiscard]] bool create(uint32_t capacity) {
         if (!records_.create(capacity) || !buckets_.create(capacity)) return false;
         for (uint32_t &bucket : buckets_) bucket = kNone;
@@ -52,11 +52,11 @@ class Namespaces {
         return true;
     }
 
-    uint32_t used() const { return used_; }  // higher indices never lived
+    uint32_t used() const { return used_; }  // higher indices were never used
     Namespace &operator[](uint32_t index) { return records_[index]; }
     const Namespace &operator[](uint32_t index) const { return records_[index]; }
 
-    // kNone when all live.
+    // kNone if all are live or no number is left.
     uint32_t take() {
         uint32_t index = free_ != kNone ? free_ : used_;
         if (index == records_.size()) return kNone;
@@ -75,7 +75,7 @@ class Namespaces {
         return index;
     }
 
-    // REQUIRES: it lives, and is not the default one.
+    // REQUIRES: it is live and not the default one.
     void end(uint32_t index) {
         QUIRE_ASSERT(index != kDefault);
         uint32_t *link = &bucket_of(records_[index].number);
@@ -89,7 +89,7 @@ class Namespaces {
         return make_handle(HandleType::name_space, records_[index].number);
     }
 
-    // The index, or kNone for a handle that is not one of the living; the default one has none.
+    // The index, or kNone if the handle is not live. The default namespace has no handle.
     uint32_t find(uint64_t handle_value) const {
         uint64_t number = handle_value & (HandleNumbers::kEnd - 1);
         if (handle_value != make_handle(HandleType::name_space, number)) return kNone;
@@ -100,7 +100,7 @@ class Namespaces {
     }
 
  private:
-    // Neighbouring numbers, and those that other caches leave over, spread alike (Fibonacci
+    // Spreads numbers evenly, whether adjacent or with gaps that other caches took (Fibonacci
     // hashing, 2^64 / golden ratio).
     uint64_t place_of(uint64_t number) const {
         return (number * 0x9E3779B97F4A7C15u >> 32) & (buckets_.size() - 1);
@@ -110,7 +110,7 @@ class Namespaces {
 
     Array<Namespace> records_;
     Array<uint32_t> buckets_;
-    uint32_t used_ = 0;  // records from here on never lived
+    uint32_t used_ = 0;  // records from here on were never used
     uint32_t free_ = kNone;
 };
 

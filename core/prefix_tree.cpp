@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-constexpr uint32_t kInsertAhead = 4;  // records that an insertion asks for early
+constexpr uint32_t kInsertAhead = 4;  // how many records ahead an insertion prefetches
 
 uint32_t round_up_words(uint32_t words) {
     constexpr uint32_t line = kCacheLine / sizeof(uint32_t);
@@ -65,7 +65,7 @@ bool PrefixTree::reserve(uint32_t node_capacity) {
     return true;
 }
 
-// A node of scope `scope` says of its block what `wanted` says, below the same root.
+// True if a node of `scope` is below this root and has the spans over its block that `wanted` has.
 bool PrefixTree::same_scope(uint32_t scope, uint32_t root, const Extra &wanted) const {
     if (wanted.scope == kNone) return scope == root;
     if (scope == wanted.scope) return true;
@@ -118,7 +118,7 @@ uint32_t PrefixTree::insert(uint32_t root, const TreeCursor &at, uint64_t hash,
     Node &node = header(index);
     if (free_nodes_ != 0) {
         --free_nodes_;
-        // Most insertions come in rows.
+        // Most insertions come in runs.
         if (free_nodes_ > kInsertAhead) prefetch_record(free_stack_[free_nodes_ - kInsertAhead]);
     } else {
         ++first_unused_;
@@ -205,7 +205,7 @@ Status PrefixTree::check_scopes() const {
                 listed, node_count_);
 }
 
-// Records are in use, or on the stack of free ones.
+// Checks that every record is in use or on the stack of free ones.
 Status PrefixTree::check_records() const {
     uint32_t used = 0;
     for (uint32_t i = 0; i < first_unused_; ++i) used += header(i).generation & 1;
@@ -222,7 +222,7 @@ Status PrefixTree::check_records() const {
     return Status{};
 }
 
-// The first token of the node's block. False: its chain is broken, and none follows from it.
+// Finds the first token of the node's block. False: its chain is broken, so that cannot be known.
 bool PrefixTree::find_begin(uint32_t node, uint32_t *begin) const {
     *begin = 0;
     for (; header(node).parent != kNone; *begin += block_tokens_) {
@@ -232,7 +232,7 @@ bool PrefixTree::find_begin(uint32_t node, uint32_t *begin) const {
     return true;
 }
 
-// A node's place follows from what it is found by.
+// Checks that a node's hash follows from its parent's hash, its tokens and its keys.
 Status PrefixTree::check_hash(uint32_t index) const {
     const Node &node = header(index);
     uint32_t above = parent(index), root = scopes_.root_of(node.scope);

@@ -5,20 +5,20 @@
 // A node is one block-sized span of tokens under one parent, and names one optional block per
 // group. The parent of a first node is a root: one namespace and one set of whole-sequence keys. A
 // node is found through a hash of everything before it, and taken only if its parent is the node
-// matched before (index and generation), its tokens are equal, and the spans of keys over them. So
-// a collision costs time and never serves foreign content. Keys are in the node's scope (scopes),
-// so that publishing allocates nothing.
+// matched before (index and generation), and its tokens and the spans of keys over them are equal.
+// So a collision costs time and never serves foreign content. Keys are stored in the node's scope
+// (scopes), so that publishing allocates nothing.
 //
 // A node leaves when it loses its block of a full-attention group; nodes below it are then out of
 // reach and leave as their own blocks are evicted. Without full-attention groups a node stays while
-// it names a block or has children: its tokens are what a match below it is compared with. So there
-// the blocks do not bound the nodes; Cache::make_node_room does.
+// it names a block or has children, because every match below it compares its tokens too. So there
+// the blocks do not bound the number of nodes; Cache::make_node_room does.
 //
 // Invariants (check()): (1) every linked node is in the bucket of its hash, which follows from its
-// parent's, its tokens and its keys; (2) a linked node names a block in each full-attention group,
-// and those blocks name it; (3) a block names a node in use that names it; (4) every node in use is
-// on its scope's list, once, if that has one; (5) a record is in use or free; (6) a node is of its
-// parent's root.
+// parent's hash, its tokens and its keys; (2) a linked node names a block in each full-attention
+// group, and those blocks name it; (3) a node that a block names is in use and names the block; (4)
+// every node in use is on its scope's list, once, if the scope has one; (5) a record is in use or
+// free; (6) a node has its parent's root.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -30,9 +30,9 @@
 
 namespace quire {
 
-// What beside the tokens decides a block's content: the spans of `scope` that overlap the block
-// that begins at token `begin`. Without such a span scope is kNone, whatever the sequence has
-// elsewhere.
+// Everything besides the tokens that decides a block's content: the spans of `scope` that overlap
+// the block that begins at token `begin`. Without such a span `scope` is kNone, whatever spans the
+// sequence has elsewhere.
 struct Extra {
     uint32_t scope = kNone;
     uint32_t begin = 0;
@@ -52,15 +52,15 @@ class PrefixTree {
 
     Status create(const Geometry &geometry, uint32_t node_capacity, uint64_t seed);
 
-    // Room for so many nodes; nothing else changes. False: no memory.
+    // Makes room for this many nodes; nothing else changes. False: no memory.
     [[nodiscard]] bool reserve(uint32_t node_capacity);
 
-    // Roots among them: what nodes belong to.
+    // The scopes that nodes belong to, roots included.
     Scopes &scopes() { return scopes_; }
     const Scopes &scopes() const { return scopes_; }
     TreeCursor root_cursor(uint32_t root) const { return TreeCursor{kNone, 0, scopes_.hash(root)}; }
 
-    // What the spans of `scope`, which may be kNone, say of the block that begins at token `begin`.
+    // The spans of `scope`, which may be kNone, for the block that begins at token `begin`.
     Extra extra(uint32_t scope, uint32_t begin) const {
         if (scope == kNone || !scopes_.overlaps(scope, begin, begin + block_tokens_)) [[likely]]
             return Extra{};
@@ -79,7 +79,7 @@ class PrefixTree {
     void prefetch_bucket(uint64_t hash) const {
         __builtin_prefetch(&buckets_[hash & bucket_mask_]);
     }
-    // Asks for the first candidate of a bucket that was prefetched before.
+    // Prefetches the first candidate of a bucket that was itself prefetched before.
     void prefetch_candidate(uint64_t hash) const {
         uint32_t node = buckets_[hash & bucket_mask_];
         if (node == kNone) return;
@@ -87,14 +87,14 @@ class PrefixTree {
         __builtin_prefetch(tokens_of(node));
     }
     void prefetch_node(uint32_t node) const { __builtin_prefetch(&header(node)); }
-    // The node should be there already, see prefetch_node.
+    // The node should have arrived already: prefetch_node().
     void prefetch_bucket_of(uint32_t node) const { prefetch_bucket(header(node).hash); }
     uint32_t candidate(uint64_t hash) const { return buckets_[hash & bucket_mask_]; }
 
     // The next node of the same scope, or kNone; the first is Scopes::first_node.
     uint32_t next_of_scope(uint32_t node) const { return links_[node].next; }
-    // Asks for what freeing the node writes: its place on its scope's list, and then, once that is
-    // there, those of its neighbours.
+    // These prefetch what freeing the node writes: its links on its scope's list and, once those
+    // have arrived, the links of its neighbours.
     void prefetch_links(uint32_t node) const {
         if (has_lists_) __builtin_prefetch(&links_[node], 1);
     }
@@ -105,7 +105,7 @@ class PrefixTree {
         if (link.next != kNone) __builtin_prefetch(&links_[link.next], 1);
     }
 
-    // Adds a child that is not there yet; it names no block. kNone when no node is left.
+    // Adds a child that is not there yet; it names no block. kNone if no node is left.
     uint32_t insert(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
                     const Extra &extra);
     bool alive(const TreeCursor &at) const {
@@ -125,11 +125,11 @@ class PrefixTree {
     uint32_t *blocks(uint32_t node) { return record(node) + kHeaderWords; }
     const uint32_t *blocks(uint32_t node) const { return record(node) + kHeaderWords; }
 
-    // Moves on when the node is freed: a record with another one is another node.
-    // There are 2^62 of a record, so that none comes round.
+    // Changes when the node is freed: a record with another generation is another node. A record
+    // has 2^62 of them, so none is used twice.
     uint64_t generation(uint32_t node) const { return header(node).generation; }
     bool in_use(uint32_t node) const { return (header(node).generation & 1) != 0; }
-    // Does it name a block in each full-attention group?
+    // True if it names a block in each full-attention group.
     bool whole(uint32_t node) const {
         for (uint32_t g = 0; g < group_count_; ++g) {
             if (full_group_[g] && blocks(node)[g] == kNullBlock) return false;
@@ -137,7 +137,7 @@ class PrefixTree {
         return true;
     }
 
-    // Does a walk from the root come to the node?
+    // True if a walk from the root reaches the node.
     bool reachable(uint32_t node) const {
         while (node != kNone) {
             if (!linked(node)) return false;
@@ -152,7 +152,7 @@ class PrefixTree {
     void unlink(uint32_t node);
     void relink(uint32_t node);
     bool linked(uint32_t node) const { return header(node).is_linked != 0; }
-    // Frees an unlinked node; its generation moves on.
+    // Frees an unlinked node; its generation changes.
     void free_node(uint32_t node);
     // Frees `node`, and then its ancestors, while they name no block and have no children. Returns
     // the first that stays, or kNone. For caches without full-attention groups.
@@ -183,10 +183,11 @@ class PrefixTree {
         uint32_t scope;   // a node out of reach still names it
         uint32_t bucket_next;
         uint32_t children;  // counted only without full-attention groups
-        // Behind it: a block of each group (0 = none), and on the next cache line the tokens.
+        // After the header: a block of each group (0 = none), and on the next cache line the
+        // tokens.
     };
-    // Neighbours on the scope's list. Apart from the records: eviction writes those of two others,
-    // and eight of these come with one cache line.
+    // Neighbours on the scope's list. Kept apart from the records: eviction writes the links of two
+    // other nodes, and one cache line holds eight links.
     struct NodeLink {
         uint32_t prev;
         uint32_t next;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// pressure: who gives up blocks when the pool is short, and how. Pure functions of what they are
-// given.
+// pressure: which sequences give up blocks when the pool is short, and how. Pure functions.
 //
-// A sequence only gives way to one that was admitted before it (or has a higher priority), so
-// that the oldest always gets through and no two sequences push each other out for ever.
+// A sequence only gives way to one that was admitted before it (or has a higher priority), so that
+// the oldest always makes progress and no two sequences preempt each other for ever.
 //
 // Threads: any.
 #pragma once
@@ -19,7 +18,8 @@ struct Candidate {
     bool just_resumed;  // it came back in the step before this one
 };
 
-// Does `a` give way before `b`? newest: by admission alone; else by priority first.
+// True if `a` gives way before `b`: with by_priority the one of lower priority; among equals, and
+// otherwise, the one admitted last.
 inline bool gives_way_before(const Candidate &a, const Candidate &b, bool by_priority) {
     if (by_priority && a.priority != b.priority) return a.priority < b.priority;
     return a.admitted > b.admitted;
@@ -30,8 +30,8 @@ struct Victim {
     uint32_t sequence;
 };
 
-// For a heap of victims: does `a` go after `b`? Two were never admitted at once, so that no two are
-// equal.
+// The order of a heap of victims: true if `a` gives way after `b`. No two were admitted at once, so
+// no two are equal.
 struct VictimOrder {
     bool by_priority;
     bool operator()(const Victim &a, const Victim &b) const {
@@ -45,7 +45,8 @@ struct SwapCost {
     double prefill_tokens_per_second;
 };
 
-// Swap or compute again? bytes: of its blocks. tokens: to compute again if they are dropped.
+// Chooses swap or recompute. bytes: of the victim's blocks. tokens: to compute again if the blocks
+// are dropped.
 inline uint32_t choose_preemption(uint32_t asked, bool host_has_room, uint64_t bytes,
                                   uint64_t tokens, const SwapCost &cost) {
     if (asked != QUIRE_PREEMPT_AUTO) return asked;

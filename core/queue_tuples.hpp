@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// queue_tuples: names the queues of a step, one a shard, by one number for the timeline.
+// queue_tuples: gives the queues of a step, one per shard, one number for the timeline.
 //
-// Why a table and no hash: work on "the same queue" is ordered without a fence, so two tuples that
-// are not equal must never share a name. A tuple is forgotten when no step of it can still run, and
-// gets a new name when it comes again.
+// Why a table and not a hash: work on "the same queue" is ordered without a fence, so two tuples
+// that are not equal must never share a name. A tuple is forgotten when no step of it can still
+// run, and gets a new name when it is used again.
 //
 // Invariant: a tuple with a step that is not done keeps its name. At most kMaxUnfinished - 1 steps
 // are not done when a step begins, so that one place is always free.
@@ -48,7 +48,7 @@ class QueueTuples {
 
  private:
     struct Tuple {
-        uint64_t name = 0;       // 0: nobody's
+        uint64_t name = 0;       // 0: unused
         uint64_t last_step = 0;  // committed; 0 is done
         uint64_t queues[kMaxShards] = {};
     };

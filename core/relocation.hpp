@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// relocation: which block goes where when a cache changes its memory, and the pools that will hold
-// their books.
+// relocation: which block goes where when a cache changes its memory, and the pools that will keep
+// the books.
 //
-// A block keeps its number where the new pool has it, so that a pool that grows renumbers nothing.
-// Where it has not, the block takes the lowest number that is free. Cached blocks that find no room
-// leave, the least recent first.
+// A block keeps its number if the new pool has that number, so that a pool that grows renumbers
+// nothing. Otherwise the block takes the lowest free number. Cached blocks for which there is no
+// room are dropped, the least recently used first.
 //
 // Made by Ledger::plan() and used up by Ledger::relocate(); in between nothing of the ledger may
 // change.
@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// A pool's block that leaves.
+// A cached block that is dropped.
 struct BlockDrop {
     uint32_t group;
     uint32_t block;
@@ -44,11 +44,11 @@ class Relocation {
         *pool = nullptr;
     }
 
-    // [group][old block] its new number; kNone: it is not there, or nobody's.
+    // [group][old block] its new number; kNone: dropped, or neither held nor cached.
     Array<uint32_t> ids[kMaxGroups];
     Array<uint32_t> host_ids[kMaxGroups];
-    Array<BlockDrop> drops;     // in the order in which they leave
-    uint32_t blocks_short = 0;  // that live ones lack, in the group or tier that lacks most
+    Array<BlockDrop> drops;     // in the order in which they are dropped
+    uint32_t blocks_short = 0;  // missing for live blocks, in the shortest group or tier
     uint64_t blocks_dropped = 0;
     BlockPool *pools[kMaxGroups] = {};
     BlockPool *host_pools[kMaxGroups] = {};

@@ -65,7 +65,7 @@ Status check_rope(const quire_rope_desc &desc, uint32_t head_dim) {
     return Status{};
 }
 
-// A field that the scaling does not read was meant for another one.
+// Refuses a field that the scaling does not read: it was meant for another scaling.
 Status check_unused(const quire_rope_desc &desc) {
     bool llama3 = desc.scaling == QUIRE_ROPE_LLAMA3, yarn = desc.scaling == QUIRE_ROPE_YARN;
     struct {
@@ -102,7 +102,7 @@ double llama3(const quire_rope_desc &desc, double frequency) {
     return frequency * (kept + (1 - kept) / static_cast<double>(desc.factor));
 }
 
-// The index at which so many turns fit into the context.
+// The index at which this many turns fit into the context.
 double yarn_index(const quire_rope_desc &desc, double turns) {
     double base = static_cast<double>(desc.base);
     return desc.rotated_dim * std::log(desc.original_context / (turns * kTurn)) /

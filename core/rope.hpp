@@ -13,16 +13,16 @@
 
 namespace quire {
 
-// What a backend turns by.
+// Everything that a backend needs to rotate.
 struct Rope {
     explicit Rope(const HostAllocator *host) : frequencies(host) {}
 
     uint32_t rotated_dim = 0;
     float magnitude = 0;
-    Array<float> frequencies;  // [rotated_dim / 2] radians a position
+    Array<float> frequencies;  // [rotated_dim / 2] radians per position
 };
 
-// head_dim  what may be turned at most, and is by default.
+// head_dim  the most elements that may be rotated, and the default.
 Status compute_rope(const quire_rope_desc &desc, uint32_t head_dim, Rope *out);
 
 }  // namespace quire

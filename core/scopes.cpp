@@ -130,8 +130,8 @@ uint64_t Scopes::hash_overlap(uint64_t previous, uint32_t scope, uint32_t begin,
     return chain_hash(previous, found, uint64_t{count} * sizeof(Span));
 }
 
-// Both blocks lie at the same place, so that spans are compared as they are. Keys with the same
-// number have the same bytes, for both scopes are of one root, and so of one account.
+// Both blocks lie at the same place, so spans are compared as they are. Keys with the same number
+// have the same bytes, because both scopes belong to one root and so to one account.
 bool Scopes::same_overlap(uint32_t one, uint32_t other, uint32_t begin, uint32_t end) const {
     const Span *a = spans(one), *a_end = a + span_count(one);
     const Span *b = spans(other), *b_end = b + span_count(other);
@@ -148,7 +148,7 @@ bool Scopes::same_overlap(uint32_t one, uint32_t other, uint32_t begin, uint32_t
 
 uint64_t Scopes::mark_leaving(uint32_t scope) {
     Record &record = records_[scope];
-    uint32_t leaving = record.node_count + record.leaving_scopes;  // of a root others may stay
+    uint32_t leaving = record.node_count + record.leaving_scopes;  // a root's other scopes may stay
     if (!record.lists || scopes_.references(scope) != leaving) return 0;
     record.is_leaving = true;
     uint64_t bytes = size_bytes(scope);

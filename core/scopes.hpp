@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// scopes: what beside tokens decides content, and what it costs the namespace that brought it.
+// scopes: everything besides tokens that decides content, and what it costs its namespace.
 //
 // A root is one namespace and one list of whole-sequence keys. A span scope is one root and one
 // list of spans {begin, end, key}. The bytes of a span's key are stored once per namespace, however
 // many spans, sequences and blocks name them; a list is stored once too. So a sequence and a node
 // of the prefix tree name one scope each, and hold nothing of their own.
 //
-// A scope lives while a sequence or a node uses it. One that only nodes use is idle: it is there
-// for cached content alone, and stands on its namespace's list, the longest idle first. A scope
-// lists its nodes, so that a namespace's content is found without looking at that of others. Only
-// the default namespace's root without keys does not: it never goes, its own 128 bytes are all that
-// its nodes keep, and an engine without tenants and keys does not pay for lists.
+// A scope lives while a sequence or a node uses it. A scope that only nodes use is idle: it exists
+// for cached content alone, and is on its namespace's idle list, the longest idle first. A scope
+// lists its nodes, so that a namespace's content is found without looking at other namespaces. Only
+// the default namespace's root without keys lists none: it is never removed, its own 128 bytes are
+// all that its nodes keep alive, and an engine without tenants and keys does not pay for lists.
 //
 // An account counts the host memory of a namespace's roots, scopes and keys, as it is allocated.
 //
@@ -35,7 +35,7 @@ struct Span {
 class Scopes {
  public:
     static constexpr uint32_t kNone = WordTable::kNone;
-    // Of one block, as words to be hashed, at most.
+    // The most spans that can overlap one block; they are hashed together.
     static constexpr uint32_t kMostSpans = 64;
 
     Scopes(const HostAllocator *host, BufferPool *buffers)
@@ -47,27 +47,28 @@ class Scopes {
 
     [[nodiscard]] bool create(uint64_t seed) { return scopes_.create(seed) && keys_.create(~seed); }
 
-    // A namespace may take `limit_bytes` from now on. False: no memory.
+    // Lets a namespace take `limit_bytes` from now on. False: no memory.
     [[nodiscard]] bool open_account(uint32_t account, uint64_t limit_bytes);
     uint64_t used_bytes(uint32_t account) const { return accounts_[account].used_bytes; }
     uint64_t limit_bytes(uint32_t account) const { return accounts_[account].limit_bytes; }
 
-    // For a sequence, which gives each back by end_use(). kNone: no memory, and nothing changed.
-    // They charge the account beyond its limit: whoever calls them looks.
-    // lists: its nodes, and with them can be forgotten; always the same for equal words.
+    // For a sequence, which gives each back with end_use(). kNone: no memory, and nothing changed.
+    // They charge the account even past its limit: the caller checks that.
+    // lists: the root lists its nodes, so that they can be forgotten; always the same for equal
+    // words.
     uint32_t use_root(uint32_t account, const uint32_t *words, uint32_t count, bool lists);
-    // spans: [count] with a reference to each key, which this call takes over, or gives back.
+    // spans: [count] with a reference to each key, which this call takes over or gives back.
     uint32_t use_spans(uint32_t root, const Span *spans, uint32_t count);
     uint32_t acquire_key(uint32_t account, const uint32_t *words, uint32_t count);
     void release_key(uint32_t account, uint32_t key);
-    // Another sequence uses the scope.
+    // Another sequence begins to use the scope, or ceases to.
     void use(uint32_t scope);
     void end_use(uint32_t scope);
 
-    // Whoever must not lose the scope for a while.
+    // Keeps the scope alive until release().
     void share(uint32_t scope) { scopes_.share(scope); }
     void release(uint32_t scope);
-    // The tree links a node to the scope, or takes it out.
+    // The tree adds a node to the scope, or removes one.
     void add_node(uint32_t scope) { share(scope), ++records_[scope].node_count; }
     void remove_node(uint32_t scope) { --records_[scope].node_count, release(scope); }
 
@@ -78,11 +79,11 @@ class Scopes {
     uint64_t hash(uint32_t scope) const { return scopes_.hash(scope); }
     const uint32_t *words(uint32_t scope) const { return scopes_.words(scope); }
 
-    // Does a span of the scope overlap tokens [begin, end)?
+    // True if a span of the scope overlaps tokens [begin, end).
     bool overlaps(uint32_t scope, uint32_t begin, uint32_t end) const;
-    // The hash of what the scope says of tokens [begin, end), behind `previous`.
+    // The hash of the scope's spans that overlap tokens [begin, end), chained to `previous`.
     uint64_t hash_overlap(uint64_t previous, uint32_t scope, uint32_t begin, uint32_t end) const;
-    // Do two scopes say the same of tokens [begin, end)?
+    // True if two scopes have the same spans over tokens [begin, end).
     bool same_overlap(uint32_t one, uint32_t other, uint32_t begin, uint32_t end) const;
 
     bool lists(uint32_t scope) const { return records_[scope].lists; }
@@ -93,14 +94,14 @@ class Scopes {
     // Idle scopes of the account, the longest idle first.
     uint32_t oldest_idle(uint32_t account) const { return accounts_[account].oldest; }
     uint32_t next_idle(uint32_t scope) const { return records_[scope].newer; }
-    // Marks an idle scope as one whose nodes will all be forgotten. Returns the bytes that are free
-    // once those that are marked are. One that something else needs, or that does not list its
-    // nodes, is not marked.
+    // Marks an idle scope whose nodes will all be forgotten. Returns how many more bytes will then
+    // be free, given the scopes marked before. A scope that something else needs, or that does not
+    // list its nodes, is not marked: 0.
     uint64_t mark_leaving(uint32_t scope);
     bool is_leaving(uint32_t scope) const { return records_[scope].is_leaving; }
     void unmark_leaving(uint32_t scope);
 
-    // For proofs and dumps. Numbers that were ever given are below used().
+    // For checks and dumps. All numbers that were ever given out are below used().
     uint64_t used() const { return scopes_.used(); }
     uint64_t seed() const { return scopes_.seed(); }
     uint32_t references(uint32_t scope) const { return scopes_.references(scope); }

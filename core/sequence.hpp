@@ -2,14 +2,14 @@
 //
 // sequence: one token stream: what is known of it, what is computed, and its block tables.
 //
-// known     its tokens. computed: how many of them have K and V in its blocks, those that an open
-//           or committed step computes included. drafts: the last ones, provisional.
-// published full blocks that the cursor has walked in the prefix tree.
+// known      its tokens.
+// computed   how many of them have K and V in its blocks, or get them by an open or committed step.
+// drafts     the last known ones, which are provisional.
+// published  full blocks that the cursor has walked in the prefix tree.
 //
-// Invariants: (1) computed <= known; drafts <= known; (2) a table's entries from its
-// group's kept_blocks to null_front are null, the others are blocks, in the host tier while
-// kSwapped; (3) tables cover `computed` tokens; in a cross group all of the other input, once any
-// is computed.
+// Invariants: (1) computed <= known; drafts <= known; (2) a table's entries from its group's
+// kept_blocks to null_front are null, the others are blocks, in the host tier while kSwapped; (3)
+// tables cover `computed` tokens; in a cross group all of the other input, once any is computed.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -24,13 +24,12 @@ namespace quire {
 struct BlockTable {
     Buffer ids;
     uint32_t length = 0;
-    uint32_t null_front =
-        0;  // where the gap ends that a passing window left behind the kept blocks
-    uint32_t writable = kNone;  // logical block that was found writable in place at its end
-    uint64_t epoch = 0;         // moves on when an entry that was there changes; never comes round
+    uint32_t null_front = 0;    // end of the gap after the kept blocks, left by a passing window
+    uint32_t writable = kNone;  // logical block whose end was found writable in place
+    uint64_t epoch = 0;         // changes when an existing entry changes; never repeats
 };
 
-// What a step may change, and an abort restores.
+// The state that a step may change and an abort restores.
 struct SequenceState {
     uint32_t known = 0;
     uint32_t computed = 0;
@@ -57,7 +56,7 @@ struct Sequence {
     static constexpr uint32_t kUnpublished = QUIRE_SEQ_UNPUBLISHED;
 
     SequenceState state;
-    uint32_t change = kNone;  // its item, or its giving up, in the open step
+    uint32_t change = kNone;  // its item, or its preemption, in the open step
     uint64_t marked = 0;      // the begin or add call that names it
     uint32_t root = kNone;    // of the prefix tree
     uint32_t scope = kNone;   // its spans, if it has any
@@ -66,17 +65,16 @@ struct Sequence {
     uint32_t blocks_held = 0;  // entries that are not null
     uint32_t cross_tokens = 0;
     uint64_t last_step = 0;  // that touches its blocks
-    // Position of the first token that had no name when the sequence was forked, or forked off: the
-    // two share its K and V, and each is named by itself. kNone: there was none.
+    // Position of the first token that had no name when the sequence was forked, or was created by
+    // a fork: both share the token's K and V, and each names it for itself. kNone: there was none.
     uint32_t lent_from = kNone;
     KnownTokens tokens;
     Buffer tree;   // parents of the drafts, while they are a tree
-    Buffer moves;  // where the tokens to be moved lie, rising
-    // Which unfinished steps its tokens depend on, from where on: if pending_step[i] fails, only
-    // the
-    // first pending_position[i] computed tokens are right. What comes after a token depends on all
-    // that the token does. Only positions below `computed` are kept: what is computed anew, depends
-    // on what it is computed by.
+    Buffer moves;  // where the tokens to be moved lie, increasing
+    // The unfinished steps that its tokens depend on, and from which position: if pending_step[i]
+    // fails, only the first pending_position[i] computed tokens are right. A token depends on
+    // everything that the tokens before it depend on. Only positions below `computed` are kept: a
+    // token that is computed again depends on the step that computes it.
     uint64_t pending_step[kMaxUnfinished] = {};
     uint32_t pending_position[kMaxUnfinished] = {};
 
@@ -86,7 +84,7 @@ struct Sequence {
         pending_step[slot] = step;
         pending_position[slot] = position;
     }
-    // Only `token_count` tokens are computed.
+    // Only the first `token_count` tokens are still computed.
     void trim_pending(uint32_t token_count) {
         for (uint32_t i = 0; i < kMaxUnfinished; ++i) {
             if (pending_position[i] >= token_count) pending_step[i] = 0;
@@ -98,12 +96,12 @@ struct Sequence {
             if (position < token_count) position = token_count;
         }
     }
-    // Tokens that its tables must cover: what is to be moved too.
+    // Tokens that its tables must cover, including those that are still to be moved.
     uint32_t covered() const {
         if (state.move_count == 0) return state.computed;
         return moves.data[state.move_count - 1] + 1;
     }
-    // Moves only what is still among the first `token_count`.
+    // Keeps only the moves of tokens among the first `token_count`.
     void trim_moves(uint32_t token_count) {
         uint32_t left = token_count > state.move_begin ? token_count - state.move_begin : 0;
         if (left < state.move_count) state.move_count = left;

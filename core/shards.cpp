@@ -49,7 +49,7 @@ Status check_range(const ShardRange *ranges, uint32_t i, const Geometry &whole) 
     return Status{};
 }
 
-// What the shard holds of each group.
+// Computes the part of each group that the shard holds.
 Status compute_shard(const ShardRange &range, const LayerPlace *places, const Geometry &whole,
                      ShardGeometry *out) {
     *out = ShardGeometry{};
@@ -78,7 +78,7 @@ bool holds_layer(const ShardGeometry &shard, uint32_t group, uint32_t layer) {
     return layer >= first && layer - first < shard.held.groups[group].layer_count;
 }
 
-// The first head of a layer that no shard holds; the number of heads when there is none.
+// The first head of a layer that no shard holds; `heads` if every head is held.
 uint32_t first_bare_head(const ShardGeometry *shards, uint32_t count, const LayerPlace &place,
                          uint32_t heads) {
     uint32_t covered = 0;
@@ -179,8 +179,8 @@ void Shards::swap(Shards &other) {
     std::swap(run_, other.run_);
 }
 
-// Before the numbers come round, the blocks forget theirs: a block that was marked 2^32 runs ago
-// would else pass for one of this run, and not be zeroed.
+// Before run numbers repeat, the blocks forget theirs: otherwise a block marked 2^32 runs ago would
+// pass for one of this run, and not be zeroed.
 void Shards::begin_run(Ledger *ledger) {
     if (run_ == test_limits.copy_runs) {
         ledger->forget_runs();
@@ -189,7 +189,8 @@ void Shards::begin_run(Ledger *ledger) {
     ++run_;
 }
 
-// May the copy run beside the others of the current run? If so it is marked as one of them.
+// True if the copy may run concurrently with the others of the current run; it is then marked as
+// one of them.
 bool Shards::joins_run(const quire_block_copy &copy, Ledger *ledger) {
     bool from_host = copy.kind == QUIRE_COPY_SWAP_IN;
     bool to_host = copy.kind == QUIRE_COPY_SWAP_OUT;
@@ -210,7 +211,7 @@ bool Shards::can_move() const {
     return true;
 }
 
-// The moves of one group that stand at *i, in one call; *i goes behind them.
+// Enqueues the moves of one group that begin at *i in one call; advances *i past them.
 Status Shards::move(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
                     uint64_t *i, quire_error *error) {
     uint32_t group = copies[*i].group;
@@ -229,12 +230,13 @@ Status Shards::move(const Binding &binding, Queue *queue, const Array<quire_bloc
                                                 static_cast<uint32_t>(moves_.size()));
 }
 
-// The blocks to be zeroed that stand at *i, each once and in one call; *i goes behind them.
+// Zeroes the blocks that are listed from *i on, each once and all in one call; advances *i past
+// them.
 Status Shards::zero(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
                     Ledger *ledger, uint64_t *i, quire_error *error) {
     ranges_.shrink(0);
     begin_run(ledger);
-    uint32_t group = kMaxGroups;  // of the last range, and where it ends
+    uint32_t group = kMaxGroups;  // of the last range; `end`: where it ends
     uint64_t end = 0;
     for (; *i < copies.size(); ++*i) {
         const quire_block_copy &copy = copies[*i];

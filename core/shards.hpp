@@ -5,23 +5,24 @@
 //
 // A shard is a range of the model's layers and a range of KV heads on one device. Block ids are the
 // same on all, so that tables, tree and decisions know nothing of shards: only memory, copies,
-// uploads, launches and fences do. A bookkeeping-only cache has none.
+// uploads, launches and fences do. A bookkeeping-only cache has no shards.
 //
-// Heads are counted in the group that has most. A group with fewer holds the heads of the same
-// share, rounded outwards: with one head (latent groups) every shard holds all of it.
+// Head ranges count the heads of the group that has most. In a group with fewer a shard holds the
+// same fraction of the heads, rounded outwards: a single head (latent groups) is held by every
+// shard.
 //
-// Invariants: (1) every layer and head of every group is held by some shard, of this cache or,
-// where there is a leader and followers, of theirs; (2) no two shards have one device object, for a
-// launch's queue says by its device which shard it is for.
+// Invariants: (1) every layer and head of every group is held by some shard of this cache or, with
+// a leader and followers, of any of those; (2) no two shards have the same device object, because
+// the device of a launch's queue says which shard the launch is for.
 //
-// Threads: none; Cache holds its lock. What launches read is constant once created.
+// Threads: none; Cache holds its lock. Everything that launches read is constant once created.
 #pragma once
 
 #include "binding.hpp"
 
 namespace quire {
 
-// As the caller describes one.
+// A shard as the caller describes it.
 struct ShardRange {
     Device *device;
     uint32_t layer_begin;
@@ -38,27 +39,28 @@ class Shards {
     Shards(const Shards &) = delete;
     Shards &operator=(const Shards &) = delete;
 
-    // Checks the ranges and sizes every group's pool; nothing is allocated on a device. `geometry`
-    // has its shape, and gets its sizes. With no range it only gets its sizes.
+    // Validates the ranges and sizes every group's pool; nothing is allocated on a device.
+    // `geometry` has its shape and receives its sizes. Without ranges only its sizes are computed.
     Status plan(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
                 const LayerPlace *places, Geometry *geometry);
-    // Allocates what was planned. error: the backend's words.
+    // Allocates what was planned. error: filled by the backend.
     Status create(const StaticScales &scales, bool calibrates, quire_error *error);
 
     uint32_t planned_count() const { return static_cast<uint32_t>(parts_.size()); }
-    // Between the two: what a shard will hold of a group, and where. layer_count 0: nothing.
+    // Between plan() and create(): the part of a group that a shard will hold, and where.
+    // layer_count 0: nothing.
     BlockPart planned_part(uint32_t shard, uint32_t group) const;
     Device *planned_device(uint32_t shard) const { return devices_[shard]; }
-    // Between the two: a group's host tier is not made, for another's binding has it already; see
-    // take_host_tiers().
+    // Between plan() and create(): a group's host tier will not be allocated, because `from` has it
+    // already; see take_host_tiers().
     void keep_host_tier(uint32_t shard, uint32_t group, Binding *from);
-    // Whose it will be; nullptr: it is made.
+    // The binding that the host tier is taken from; nullptr: the tier is allocated.
     const Binding *kept_host_tier(uint32_t shard, uint32_t group) const {
         return kept_[uint64_t{shard} * kMaxGroups + group];
     }
-    // The kept host tiers change hands. REQUIRES: the bindings that had them are still there.
+    // Takes the kept host tiers over. REQUIRES: the bindings that had them still exist.
     void take_host_tiers();
-    // Devices and memory; what reserve() made room for stays here.
+    // Swaps devices and memory; the room that reserve() made stays here.
     void swap(Shards &other);
 
     uint32_t count() const { return count_; }
@@ -70,17 +72,18 @@ class Shards {
     Binding &operator[](uint32_t shard) { return *bindings_[shard]; }
     const Binding &operator[](uint32_t shard) const { return *bindings_[shard]; }
 
-    // Room for the descriptors of that many copies, so that enqueue cannot fail for memory.
+    // Makes room for the descriptors of this many copies, so that enqueue() cannot fail for lack of
+    // memory.
     bool reserve(uint64_t copies) {
         return count_ == 0 ||
                (descriptors_.reserve(copies) && moves_.reserve(copies) && ranges_.reserve(copies));
     }
-    // Something may run on the shard's device after which no fence goes.
+    // Work may run on the shard's device after which no fence is inserted.
     void note_untracked(uint32_t shard) { bindings_[shard]->note_untracked(); }
-    // Can all backends move tokens within their pools?
+    // True if all backends can move tokens within their pools.
     bool can_move() const;
-    // Enqueues a step's copies on one shard in their order; independent neighbours go in one call.
-    // REQUIRES: the queue's mutex is held.
+    // Enqueues a step's copies on one shard in their order; independent neighbours are passed in
+    // one call. REQUIRES: the queue's mutex is held.
     Status enqueue(uint32_t shard, Queue *queue, const Array<quire_block_copy> &copies,
                    Ledger *ledger, quire_error *error);
 
@@ -96,7 +99,7 @@ class Shards {
 
     const HostAllocator *host_;
     Array<ShardGeometry> parts_;  // planned
-    Array<Binding *> kept_;       // [shard][kMaxGroups] whose host tier it will be
+    Array<Binding *> kept_;       // [shard][kMaxGroups] where the host tier comes from
     Device *devices_[kMaxShards] = {};
     uint32_t count_ = 0;
     Binding *bindings_[kMaxShards] = {};

@@ -37,7 +37,7 @@ Status SideNumbers::copy(bool is_up, quire_error *error) {
     copy.src = is_up ? host_address_ : address_;
     copy.size_bytes = size_bytes_;
     copy.kind = is_up ? QUIRE_BE_COPY_H2D : QUIRE_BE_COPY_D2H;
-    // Whatever fails, it is settled before the memory can be given back.
+    // Whatever fails, the queue is settled before the memory can be freed.
     CountedQueue queue;
     uint64_t done = 0;
     QUIRE_TRY(queue.create(device_, error));

@@ -16,7 +16,7 @@ bool is_element(uint32_t bits) { return bits == 4 || bits == 8 || bits == 16 || 
 
 bool is_rate(double rate) { return std::isfinite(rate) && rate >= 0.0; }
 
-// The description with its defaults filled in, and what follows from the model alone.
+// The description with its defaults filled in, and the numbers that depend on the model alone.
 struct Plan {
     quire_size_desc desc;
     uint64_t weight_bytes = 0;         // of the whole model

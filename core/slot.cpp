@@ -36,7 +36,7 @@ constexpr SlotInfo kSlots[] = {
     QUIRE_SLOT(plan_destroy, true),
     QUIRE_SLOT(attention, true),
     QUIRE_SLOT(quiesce, true),
-    QUIRE_SLOT(shutdown, false),  // it only reports
+    QUIRE_SLOT(shutdown, false),  // only a notification
     QUIRE_SLOT(merge, false),
     QUIRE_SLOT(move_tokens, false),
     QUIRE_SLOT(native_signal, false),
@@ -53,7 +53,7 @@ const char *name_of(uint32_t offset) {
     return slot != nullptr ? slot->name : "function";
 }
 
-// An error of a backend's making: whose it is, whatever the backend says, and with an end.
+// Marks an error as the backend's, whatever the backend wrote, and terminates its message.
 void sign(const quire_backend_api &api, quire_error *error) {
     error->domain = QUIRE_DOMAIN_BACKEND;
     if (api.name != nullptr) {

@@ -2,12 +2,12 @@
 //
 // slot: the one way in which the library calls a function of a backend.
 //
-// A backend is somebody else's code. Whatever its function does short of corrupting memory, the
-// caller of the library gets a status that this library knows, in words that name the backend:
-//   (1) an exception stops here and is QUIRE_E_BACKEND; where nothing can be answered it is dropped
-//   (2) a status that the contract does not have, or information where none can be (a timeout of
-//       what does not wait), is QUIRE_E_BACKEND
-//   (3) memory that is not what was asked for is given back and is QUIRE_E_BACKEND
+// A backend is foreign code. Whatever its function does short of corrupting memory, the caller of
+// the library gets a status that this library knows, with a message that names the backend:
+//   (1) an exception stops here and is QUIRE_E_BACKEND, or dropped where no status is returned
+//   (2) a status that the contract does not have, or information that cannot be (a timeout of a
+//       call that does not wait), is QUIRE_E_BACKEND
+//   (3) memory that is not as requested is given back and is QUIRE_E_BACKEND
 // The good path is the call and one comparison.
 //
 // Threads: any; the backend's table is constant once adopted.
@@ -17,27 +17,26 @@
 
 namespace quire {
 
-// Which functions there are, in the order of the table; a device is not opened without those that
-// are needed.
+// A function of the table. A device is not opened without those that are needed.
 struct SlotInfo {
     uint32_t offset;
     bool needed;
     const char *name;
 };
 const SlotInfo *find_slot(uint32_t offset);
-// The first needed one that is NULL, or nullptr.
+// The first needed function that is NULL, or nullptr.
 const SlotInfo *missing_slot(const quire_backend_api &api);
 
-// A failure that a backend may answer with.
+// True for a failure that a backend may return.
 inline bool known_failure(quire_status status) { return status < 0 && status >= QUIRE_E_INTERNAL; }
 
-// Each fills in words and the backend's name where the backend left them out.
+// Each fills in the message and the backend's name where the backend left them out.
 Status slot_threw(const quire_backend_api &api, uint32_t offset, quire_error *error);
 Status slot_refused(const quire_backend_api &api, uint32_t offset, quire_status status,
                     quire_error *error);
 Status slot_lied(const quire_backend_api &api, quire_error *error, const char *what);
 
-// Only these may answer QUIRE_S_TIMEOUT.
+// Only these may return QUIRE_S_TIMEOUT.
 template <auto Slot>
 inline constexpr bool kWaits = false;
 template <>
@@ -51,7 +50,8 @@ uint32_t offset_in(const quire_backend_api &api) {
                                  reinterpret_cast<const char *>(&api));
 }
 
-// Calls a function that answers: ask<&quire_backend_api::fence_read>(api, error, fence, &value).
+// Calls a function that returns a status:
+// ask<&quire_backend_api::fence_read>(api, error, fence, &value).
 // REQUIRES: error is not nullptr.
 template <auto Slot, typename... Arguments>
 Status ask(const quire_backend_api &api, quire_error *error, Arguments... arguments) noexcept {
@@ -67,23 +67,23 @@ Status ask(const quire_backend_api &api, quire_error *error, Arguments... argume
     return slot_refused(api, offset_in<Slot>(api), status, error);
 }
 
-// Calls a function that gives something back and cannot fail.
+// Calls a function that releases something and cannot fail.
 template <auto Slot, typename... Arguments>
 void tell(const quire_backend_api &api, Arguments... arguments) noexcept {
     try {
         (api.*Slot)(arguments...);
     } catch (...) {
-        // It had to give the object up: there is nothing to undo, and nobody to tell.
+        // It had to release the object: nothing can be undone, and no caller can be notified.
         return;
     }
 }
 
-// mem_alloc, with what it answered checked: an address aligned to kDeviceAlignment, all of it in
-// the address space, and for QUIRE_BE_MEMORY_HOST a pointer.
+// Calls mem_alloc and validates its results: an address aligned to kDeviceAlignment, all of the
+// memory in the address space, and for QUIRE_BE_MEMORY_HOST a pointer.
 inline constexpr uint64_t kDeviceAlignment = 4096;
 Status allocate_memory(const Device &device, uint64_t size_bytes, uint32_t kind, uint64_t *address,
                        void **host_pointer, quire_error *error);
-// Takes the engine's own host memory; free_memory() with QUIRE_BE_MEMORY_IMPORTED gives it back.
+// Imports the engine's own host memory; free_memory() with QUIRE_BE_MEMORY_IMPORTED gives it back.
 Status import_memory(const Device &device, void *host_pointer, uint64_t size_bytes,
                      uint64_t *address, quire_error *error);
 void free_memory(const Device &device, uint64_t address, uint64_t size_bytes, uint32_t kind);

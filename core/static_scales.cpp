@@ -9,11 +9,11 @@ namespace quire {
 
 namespace {
 
-// One side of a layer: what it is kept as, and its magnitudes.
+// One side of a layer: its kind of scale and its type, and the texts of its errors.
 struct Side {
     uint32_t kind;
     uint32_t dtype;
-    const char *unwritten;  // in which words a magnitude of 0 is refused
+    const char *unwritten;  // the error for a magnitude of 0
     const char *out_of_range;
 };
 
@@ -33,7 +33,8 @@ Side v_side(const GroupGeometry &g) {
             "V's scale of layer {}, KV head {} is out of f32's range: see calibration_margin"};
 }
 
-// Scales of a side's heads. With TENSOR one head that was never written does not matter.
+// Computes the scales of a side's heads. With TENSOR, heads that were never written do not matter
+// if one was.
 Status scale_side(const Side &side, float margin, uint32_t layer, uint32_t heads,
                   const uint8_t *numbers, float *scales) {
     if (!is_static(side.kind)) return Status{};
@@ -50,7 +51,7 @@ Status scale_side(const Side &side, float margin, uint32_t layer, uint32_t heads
     return Status{};
 }
 
-// Is the calibration of this model, where it is needed?
+// Checks that the calibration's layer has this model's shape.
 Status check_shape(const Calibration &calibration, uint32_t layer, const GroupGeometry &g) {
     CalibrationLayer record = calibration.layer(layer);
     if (record.kv_heads != g.kv_heads) {
@@ -84,7 +85,7 @@ float largest_code(uint32_t dtype) {
     }
 }
 
-// Zeros for every group that has a static side; a side without one stays so.
+// Makes zeros for every group that has a static side; a side that is not static keeps them.
 Status StaticScales::reserve(const Geometry &geometry) {
     uint64_t count = 0;
     for (uint32_t g = 0; g < geometry.group_count; ++g) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// static_scales: the scales of a cache's TENSOR and HEAD sides, made of a calibration.
+// static_scales: the scales of a cache's TENSOR and HEAD sides, made from a calibration.
 //
-// They are made for the whole model and cut into shards afterwards, so that every shard and every
-// rank has the same, and a digest of them says so.
+// They are made for the whole model and divided into shards afterwards, so that every shard and
+// every rank has the same scales, which a digest proves.
 //
-// Why no default: a unit scale would answer, and answer wrongly. What has no measured magnitude is
-// refused.
+// Why no default: a unit scale would give wrong results without an error. A side without a measured
+// magnitude is refused.
 //
 // Threads: none; constant once created.
 #pragma once
@@ -22,7 +22,7 @@ class StaticScales {
     // Reads the description's calibration. REQUIRES: geometry has its shape.
     Status create(const quire_cache_desc &desc, const Geometry &geometry, const LayerPlace *places);
 
-    // Of a group's layer, [2][kv_heads] as in quire_be_pool; NULL: the group has none.
+    // The scales of a group's layer, [2][kv_heads] as in quire_be_pool; NULL: the group has none.
     const float *of(uint32_t group, uint32_t layer) const {
         return first_[group] == kNowhere
                    ? nullptr
@@ -30,7 +30,7 @@ class StaticScales {
     }
     // KV heads of a group, over all shards.
     uint32_t heads(uint32_t group) const { return heads_[group]; }
-    // All of them, groups one behind another.
+    // The scales of all groups, one group after another.
     const Array<float> &numbers() const { return numbers_; }
 
  private:
@@ -50,7 +50,7 @@ inline bool is_static(uint32_t scale_kind) {
     return scale_kind == QUIRE_SCALE_TENSOR || scale_kind == QUIRE_SCALE_HEAD;
 }
 
-// The largest code of a type of codes, as a number.
+// The largest code of a type that holds codes, as a number.
 float largest_code(uint32_t dtype);
 
 }  // namespace quire

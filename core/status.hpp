@@ -3,7 +3,7 @@
 // status: what a core function returns, and what an internal invariant does when it breaks.
 //
 // A Status carries a code and a static text with up to two numbers, so that making one never
-// allocates. Running out of blocks is no Status: it is part of a function's result.
+// allocates. Running out of blocks is not a Status: it is part of a function's result.
 #pragma once
 
 #include "quire/base.h"
@@ -23,10 +23,9 @@ inline Status fail(quire_status code, const char *text, uint64_t first = 0, uint
     return Status{code, text, first, second};
 }
 
-// Called when an invariant of the library is broken; must not return. The exported functions
-// install
-// one that throws BrokenInvariant, which stops the cache that the call is on and no other; a test
-// one to prove that a check fires.
+// The hook is called when an invariant of the library is broken; it must not return. The exported
+// functions install one that throws BrokenInvariant, which stops only the cache that the call is
+// on; a test installs one to prove that a check fires.
 struct BrokenInvariant {
     const char *expression;  // these live as long as the library
     const char *file;

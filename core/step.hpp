@@ -18,8 +18,8 @@ namespace quire {
 
 class Batch;
 
-// What something writes into a step's record, at most. Each function that writes has its own beside
-// it, made of those of the functions that it calls, and what is reserved is made of nothing else.
+// The most that something writes into a step's record. Each function that writes has its Room
+// declared beside it, the sum of those of the functions that it calls; only such sums are reserved.
 struct Room {
     uint64_t edits = 0;
     uint64_t copies = 0;
@@ -28,10 +28,10 @@ constexpr Room operator+(Room a, Room b) { return Room{a.edits + b.edits, a.copi
 constexpr Room operator*(uint64_t count, Room a) { return Room{count * a.edits, count * a.copies}; }
 
 enum class EditKind : uint8_t {
-    take_free,  // block: left the free list; owner, frozen_slots = before, as below
-    evict,      // block: left the tree; node, its generation, unlinked = it is out of reach
-    add_ref,    // block: one more table; claimed = it was cached, hint = its neighbour
-    drop_ref,  // block: one table less; stamp, old_touch = before; new_stamp; touch: from commit on
+    take_free,    // block: left the free list; owner, frozen_slots = before, as below
+    evict,        // block: left the tree; node, its generation, unlinked = it is out of reach
+    add_ref,      // block: one more table; claimed = it was cached, hint = its neighbour
+    drop_ref,     // block: one table fewer; stamp, old_touch = before; new_stamp; touch: at commit
     table_entry,  // tables[sequence][group][index] was `block`
     table_shape,  // the table's length was index, its null_front block, its held entries hint
     publish,      // node: new in the tree
@@ -47,11 +47,11 @@ enum class EditKind : uint8_t {
 struct Edit {
     EditKind kind;
     uint8_t group;
-    bool claimed;    // add_ref, adopt; take_free, host_take: the open step's copies read the block
+    bool claimed;    // add_ref, adopt; take_free, host_take: the open step's copies read it
     bool unlinked;   // evict
     bool displaced;  // evict: undone, but items that stay have changed what its node names
     uint16_t frozen_slots;
-    uint32_t owner;  // drop_ref: before, if it was the sequence that let go; else kNone
+    uint32_t owner;  // drop_ref: the sequence that let go, if it was the owner; else kNone
     uint32_t sequence;
     uint32_t index;
     uint32_t block;
@@ -92,10 +92,10 @@ struct Change {
     uint32_t compute_count;
     uint32_t valid_tokens;  // computed tokens that are right if the step fails
     uint32_t hit_tokens;
-    uint32_t found_tokens;  // of a sequence that is swapped in: those before are found blocks
+    uint32_t found_tokens;  // of a sequence that is swapped in: in found blocks at its front
     uint32_t query_tokens;  // looked up
     uint32_t cross_tokens;  // to be written into cross groups
-    uint32_t returned;      // blocks by which its sequence holds less than before
+    uint32_t returned;      // how many blocks fewer its sequence holds than before
     uint64_t mask_at;       // in the record's mask_words; the item's mask begins there
     uint32_t mask_rows;     // 0: it has none
     uint32_t mask_first;
@@ -125,7 +125,7 @@ struct Change {
 
 constexpr uint32_t kVoidCopy = 0xFFFFFFFF;  // the kind of a copy whose item was dropped
 
-// stopped: it was open when the cache was stopped; it is only there to be looked at.
+// stopped: it was open when the cache was stopped, and is kept only for inspection.
 enum class StepPhase : uint8_t { unused, open, committed, finished, stopped };
 
 struct StepRecord {
@@ -137,9 +137,9 @@ struct StepRecord {
     uint32_t flags = 0;
     uint32_t preempt = 0;
     uint32_t rows = 0;
-    bool dropped = false;  // some item was
-    bool failed = false;   // and rolled back
-    uint32_t waited = 0;   // bit slot: its queues wait for that step, which is another's
+    bool dropped = false;  // true if an item was dropped
+    bool failed = false;   // true if it failed and was rolled back
+    uint32_t waited = 0;   // bit slot: its queues wait for that step, which runs on other queues
     uint32_t shard_count = 0;
     Batch *batch = nullptr;  // until the step is finished or the batch takes a later one
     Queue *queues[kMaxShards] = {};
@@ -148,7 +148,7 @@ struct StepRecord {
     Array<Edit> edits;
     Array<quire_block_copy> copies;
     Array<quire_preemption> preemptions;
-    Array<uint8_t> log;  // what a leader tells its followers of it
+    Array<uint8_t> log;  // how a leader describes it to its followers
     Array<uint32_t> mask_words;
 
     MaskView mask(const Change &change) const {

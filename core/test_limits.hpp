@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// test_limits: limits that a test build can make narrow at run time, so that what is rare in a
-// shipped library happens all the time.
+// test_limits: limits that a test build can lower at run time, so that cases which are rare in a
+// shipped library happen all the time.
 //
-// A shipped library has none of this: there each limit is a constant, which the compiler folds.
+// In a shipped library each limit is a constant, which the compiler folds.
 // A build with -Dtest_limits=true reads them from the environment when an instance is created:
 // QUIRE_TEST_LIMITS="hash_bits=4,copy_runs=3".
 //
@@ -17,7 +17,7 @@ namespace quire {
 struct TestLimits {
     uint32_t hash_bits = 64;           // bits kept of a prefix hash
     uint32_t handle_bits = 56;         // of a handle's number: 2^handle_bits of each type
-    uint32_t copy_runs = 0xFFFFFFFFu;  // runs of copies until their numbers begin anew
+    uint32_t copy_runs = 0xFFFFFFFFu;  // runs of copies until their numbers start again
 };
 
 #ifdef QUIRE_TEST_LIMITS

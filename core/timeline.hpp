@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// timeline: which steps may still be running, and what that allows (DESIGN's "fence" unit).
+// timeline: which steps may still be running, and what that allows (the "fence" unit of DESIGN.md).
 //
 // Steps are numbered in the order of their commits. A block remembers the last step that may touch
-// it. It may be reused by a queue when every step up to that one is done or runs on the same queue,
-// where later work waits anyway. Steps count as done in their order, so that the highest number is
+// it. A queue may reuse the block when every step up to that one is done or runs on the same queue,
+// where later work waits anyway. Steps count as done in their order, so the highest number is
 // enough.
 //
 // Invariants: (1) oldest_ <= next_ <= oldest_ + kMaxUnfinished;  (2) numbers below oldest_ are
@@ -24,7 +24,7 @@ constexpr uint64_t kAnyQueue = UINT64_MAX;  // no queue has this number
 
 class Timeline {
  public:
-    // Number of the step that is open, or will be opened next.
+    // Number of the step that is open or will be opened next.
     uint64_t next() const { return next_; }
     uint64_t oldest() const { return oldest_; }
     bool full() const { return next_ - oldest_ == kMaxUnfinished; }
@@ -38,7 +38,7 @@ class Timeline {
         return done(step) || (step < next_ && complete_[slot(step)]);
     }
 
-    // The open step becomes a committed one.
+    // The open step is now committed.
     void commit(uint64_t queue) {
         QUIRE_ASSERT(!full());
         queues_[slot(next_)] = queue;
@@ -53,7 +53,7 @@ class Timeline {
         while (oldest_ < next_ && complete_[slot(oldest_)]) ++oldest_;
     }
 
-    // The first step that `queue` would have to wait for; kNoBarrier when there is none.
+    // The first step that `queue` would have to wait for; kNoBarrier if it need not wait.
     uint64_t barrier(uint64_t queue) const {
         for (uint64_t step = oldest_; step < next_; ++step) {
             if (queues_[slot(step)] != queue) return step;
@@ -61,7 +61,7 @@ class Timeline {
         return kNoBarrier;
     }
 
-    // May work on `queue` read what `step` wrote?
+    // True if work on `queue` may read what `step` wrote.
     bool visible(uint64_t step, uint64_t queue) const {
         return step < oldest_ || step >= next_ || queue == kAnyQueue ||
                queues_[slot(step)] == queue;

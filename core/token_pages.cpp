@@ -13,7 +13,7 @@ uint32_t pages_of(uint32_t tokens) {
 }
 
 // Calls body(position, offset, count) for each piece of `count` tokens from `begin` on that lies in
-// one page; `offset` counts from `begin`. Ends early when it says false.
+// one page; `offset` counts from `begin`. Stops early when body returns false.
 template <typename Body>
 void each_piece(uint32_t begin, uint32_t count, Body body) {
     for (uint32_t done = 0; done < count;) {
@@ -51,7 +51,7 @@ void TokenPages::drop_page(uint32_t number) {
     free_ = number;
 }
 
-// A page of the sequence becomes its own, with room for so many tokens.
+// Makes a page of the sequence its own, with room for this many tokens. False: no memory.
 bool TokenPages::own_page(uint32_t *number, uint32_t tokens) {
     uint32_t held = pages_[*number].words.capacity;
     if (pages_[*number].references == 1) {
@@ -75,7 +75,7 @@ bool TokenPages::prepare_slowly(KnownTokens *t, uint32_t begin, uint32_t end) {
         uint32_t tokens = i < last ? kPageTokens : ((end - 1) & kMask) + 1;
         uint32_t *number = &t->pages.data[i];
         if (i < t->page_count) {
-            // All but a stream's last page are whole.
+            // All pages except a stream's last one are full.
             if (!own_page(number, i + 1 < t->page_count ? kPageTokens : tokens)) return false;
             continue;
         }

@@ -3,9 +3,9 @@
 // token_pages: the known tokens of sequences, in pages that forks share.
 //
 // A page is 1,024 tokens of one sequence's stream; the last one is as large as it has to be, and
-// grows by doubling. A sequence writes into a page that it alone has, and copies one that it shares
-// before it writes there. So a fork costs one number per 1,024 tokens, and never a copy of more
-// than one page, by whichever of the two first goes on.
+// grows by doubling. A sequence writes in place to a page that it alone has, and copies a shared
+// page before it writes to it. So a fork costs one number per 1,024 tokens, and a copy of at most
+// one page, made by whichever of the two continues first.
 //
 // A block's tokens lie in one page: block_tokens is a power of two, at most 256.
 //
@@ -20,13 +20,13 @@
 
 namespace quire {
 
-// Index of the first unnamed token, or count. Prompts are long and all named: so many at
-// a time that the compiler keeps the inner loop, as one of vectors.
+// Index of the first unnamed token, or count. Prompts are long and all named, so this compares
+// enough tokens at a time that the compiler vectorises the inner loop.
 inline uint32_t find_unknown(const uint32_t *tokens, uint32_t count) {
     constexpr uint32_t stride = 64;
     uint32_t i = 0;
     for (; i + stride <= count; i += stride) {
-        uint32_t any = 0;  // all ones or none: what a vector's comparison gives
+        uint32_t any = 0;  // all ones or none: as a vector comparison gives
         for (uint32_t k = 0; k < stride; ++k)
             any |= tokens[i + k] == QUIRE_TOKEN_UNKNOWN ? ~0u : 0u;
         if (any != 0) break;
@@ -39,7 +39,7 @@ inline uint32_t find_unknown(const uint32_t *tokens, uint32_t count) {
 struct KnownTokens {
     Buffer pages;  // numbers, the first page_count of them
     uint32_t page_count = 0;
-    // Positions that are written in place, at `own` from own_begin on.
+    // Positions [own_begin, own_end) are written in place; `own` points to own_begin's token.
     uint32_t own_begin = 0;
     uint32_t own_end = 0;
     uint32_t *own = nullptr;
@@ -52,8 +52,8 @@ class TokenPages {
 
     TokenPages(const HostAllocator *host, BufferPool *buffers) : pages_(host), buffers_(buffers) {}
 
-    // Positions [begin, end) may be written then; what any position holds stays. False: no memory.
-    // REQUIRES: all before `begin` were prepared. Time O(end - begin), amortised, and a page.
+    // Makes positions [begin, end) writable; their tokens stay. False: no memory. REQUIRES: all
+    // positions before `begin` were prepared. Time O(end - begin), amortised, and a page.
     [[nodiscard]] bool prepare(KnownTokens *t, uint32_t begin, uint32_t end) {
         if (is_own(*t, begin, end)) [[likely]]
             return true;
@@ -64,7 +64,7 @@ class TokenPages {
         if (!is_own(*t, begin, begin + count)) [[unlikely]]
             return write_slowly(t, begin, tokens, count);
         uint32_t *to = t->own + (begin - t->own_begin);
-        if (count == 1) {  // a decode step's: a call of memcpy costs more
+        if (count == 1) {  // a decode step's: calling memcpy costs more
             *to = *tokens;
         } else if (count != 0) {
             std::memcpy(to, tokens, uint64_t{count} * 4);
@@ -72,13 +72,13 @@ class TokenPages {
     }
     void fill_unknown(KnownTokens *t, uint32_t begin, uint32_t end);
 
-    // From this position to the end of its page tokens lie behind one another.
+    // From this position to the end of its page, tokens are contiguous.
     const uint32_t *at(const KnownTokens &t, uint32_t position) const {
         if (position >= t.own_begin && position < t.own_end)
             return t.own + (position - t.own_begin);
         return pages_[t.pages.data[position >> kShift]].words.data + (position & (kPageTokens - 1));
     }
-    // Positions that can be read, whatever they hold.
+    // Number of positions that can be read, whatever they hold.
     uint32_t held(const KnownTokens &t) const {
         if (t.page_count == 0) return 0;
         uint32_t last = t.page_count - 1, words = pages_[t.pages.data[last]].words.capacity;
@@ -98,7 +98,8 @@ class TokenPages {
         return find_unknown_slowly(t, begin, end);
     }
 
-    // `to`, which is empty, gets the first `count` tokens. False: no memory, and nothing changed.
+    // Shares the first `count` tokens with `to`, which is empty. False: no memory, and nothing
+    // changed.
     [[nodiscard]] bool share(KnownTokens *from, uint32_t count, KnownTokens *to);
     void release(KnownTokens *t);
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// turnstile: a lock that can be given up for good: then all who wait for it, and all who come
-// later, are turned away, while the one who holds it may hold it for ever.
+// turnstile: a lock that can be abandoned for good: then all threads that wait for it, and all that
+// come later, are turned away, while the thread that holds it may hold it for ever.
 //
-// Why no std::mutex: a call that hangs inside a driver would keep every thread that waits for it.
+// Why not std::mutex: a call that hangs inside a driver would block every waiting thread.
 //
-// States: free, held, or held while others may wait; and for good, whichever of these it is in,
-// abandoned. A waiter marks the state before it sleeps, and takes the lock with the mark, so that
-// leaving wakes the next one. Taking and leaving a free one is one atomic operation each.
+// States: free, held, or held while others may wait; each of these may also be abandoned, which is
+// final. A waiter marks the state before it sleeps and takes the lock with the mark, so that
+// leaving wakes the next one. Taking and leaving a free lock is one atomic operation each.
 //
 // Threads: any.
 #pragma once
@@ -19,7 +19,7 @@ namespace quire {
 
 class Turnstile {
  public:
-    // False: it was abandoned, and is not held.
+    // False: the lock was abandoned, and this thread does not hold it.
     [[nodiscard]] bool enter() {
         uint32_t now = kFree;
         if (state_.compare_exchange_strong(now, kHeld, std::memory_order_acquire)) [[likely]]
@@ -31,7 +31,7 @@ class Turnstile {
         uint32_t before = state_.fetch_and(kAbandoned, std::memory_order_release);
         if ((before & kWaitedFor) != 0) state_.notify_one();
     }
-    // Waits for nobody. False: it was abandoned before.
+    // Does not wait. False: it was abandoned before.
     bool abandon() {
         uint32_t before = state_.fetch_or(kAbandoned, std::memory_order_acq_rel);
         state_.notify_all();

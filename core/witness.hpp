@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// witness: which slots of which blocks each unfinished step reads and writes, as its tables and
-// copies said when it was committed.
+// witness: which slots of which blocks each unfinished step reads and writes, according to its
+// tables and copies when it was committed.
 //
-// Why: until when work may touch a block is one number of the block and one of each sequence that
-// holds it, and every call that lets go of a block, or takes that back, changes them. These lists
-// are changed by nothing, so that a check can hold the numbers to them. A step takes O(entries of
-// its tables), which only a cache that is audited pays (QUIRE_CACHE_AUDIT).
+// Why: the last step that may touch a block is one number in the block and one in each sequence
+// that holds it, and every call that lets go of a block, or undoes that, changes them. These lists
+// never change, so a check can compare the numbers with them. They cost O(entries of its tables)
+// per step, only in an audited cache (QUIRE_CACHE_AUDIT).
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -35,7 +35,7 @@ class Witness {
         for (Array<Seen> &seen : seen_) seen.bind(host);
     }
 
-    // The list of this step is empty, with room for `count`. False: no memory.
+    // Empties the list of this step and makes room for `count` entries. False: no memory.
     [[nodiscard]] bool begin(uint64_t step, uint64_t count) {
         Array<Seen> &seen = seen_[Timeline::slot(step)];
         seen.shrink(0);

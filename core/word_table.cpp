@@ -45,7 +45,7 @@ void WordTable::discard(uint32_t *words, uint32_t count) {
     buffers_->give_back(&buffer);
 }
 
-// Chains stay short on average. Without memory they grow longer.
+// Keeps chains short on average. Without memory they grow longer.
 void WordTable::spread() {
     if (live_ < buckets_.size()) return;
     Array<uint32_t> buckets(buckets_.host());
@@ -82,7 +82,7 @@ uint32_t WordTable::acquire(uint32_t parent, const uint32_t *words, uint32_t cou
         index = static_cast<uint32_t>(entries_.size());
         entries_.push(Entry{});
     }
-    spread();  // before the entry counts as one
+    spread();  // before the new entry is counted
     entries_[index] = Entry{stored, count, parent, 1, bucket(hash), hash};
     bucket(hash) = index;
     ++live_;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// word_table: strings of 32-bit words, each of them stored once and counted.
+// word_table: strings of 32-bit words, each stored once and reference-counted.
 //
 // Two strings are one entry when their words and their `parent` are equal, compared and not only
-// hashed; so an entry's number stands for its content for as long as it has a reference. The caller
-// says with `parent` within what an entry is unique (an account, or another entry's number).
+// hashed. So an entry's number stands for its content as long as it has a reference. `parent` is
+// the caller's scope within which an entry is unique (an account, or another entry's number).
 //
-// Short strings lie in buffers of the pool, which later ones find again; longer ones go back to the
-// host with their last reference.
+// Short strings are stored in buffers of the pool, which later ones reuse; longer ones are released
+// to the host with their last reference.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -29,7 +29,7 @@ class WordTable {
 
     [[nodiscard]] bool create(uint64_t seed);
 
-    // The entry with these words, with one reference more. *is_new: it was not there. kNone: no
+    // The entry with these words, with one more reference. *is_new: it was created. kNone: no
     // memory, and nothing changed. Time O(count).
     uint32_t acquire(uint32_t parent, const uint32_t *words, uint32_t count, bool *is_new);
     void share(uint32_t entry) { ++entries_[entry].references; }
@@ -45,7 +45,7 @@ class WordTable {
     uint64_t size_bytes(uint32_t entry) const {
         return sizeof(Entry) + stored_bytes(entries_[entry].count);
     }
-    // Numbers that were ever given are below it.
+    // All numbers that were ever given out are below it.
     uint64_t used() const { return entries_.size(); }
     uint64_t live() const { return live_; }
     uint64_t seed() const { return seed_; }
