@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// timeline: which steps may still be running, and what that allows (the "fence" unit of DESIGN.md).
+// timeline: which steps may still be running, and what that allows.
 //
 // Steps are numbered in the order of their commits. A block remembers the last step that may touch
 // it. A queue may reuse the block when every step up to that one is done or runs on the same queue,
