@@ -116,6 +116,7 @@ void World::run_step(Step &step) {
     run_copies(step);
     for (const Row &row : step.rows) {
         sums_.hits += row.hit;
+        tenants_ran_.insert(find(row.seq)->tenant);
     }
     sums_.swaps += step.swaps;
     sums_.recomputes += step.preemptions - step.swaps;
@@ -186,6 +187,27 @@ void World::run_copies(Step &step) {
                 fail("copy", "copy %u has kind %u", i, c.kind);
         }
     }
+    follow_swaps(step, copies, count);
+}
+
+// Where the blocks of its victims went: quire_step_blocks does not show that. A block of several
+// victims goes to the host once for each, with the same content.
+void World::follow_swaps(Step &step, const std::vector<quire_block_copy> &copies, uint32_t count) {
+    std::map<std::pair<uint32_t, int32_t>, std::vector<int32_t>> went;
+    for (uint32_t i = count; i-- > 0;)
+        if (copies[i].kind == QUIRE_COPY_SWAP_OUT)
+            went[{copies[i].group, copies[i].src}].push_back(copies[i].dst);
+    for (const Undo &undo : step.undo) {
+        Sequence *seq = undo.preempted ? find(undo.before.id) : nullptr;
+        if (seq == nullptr || !seq->swapped) continue;
+        seq->in_host = undo.tables;
+        for (uint32_t g = 0; g < seq->in_host.size(); ++g)
+            for (int32_t &id : seq->in_host[g]) {
+                const auto at = went.find({g, id});
+                id = at == went.end() ? 0 : at->second.back();
+                if (at != went.end() && at->second.size() > 1) at->second.pop_back();
+            }
+    }
 }
 
 void World::write_place(const Step &step, const Sequence &seq, uint32_t place) {
@@ -208,6 +230,7 @@ void World::run_row(Step &step, const Row &row) {
     seq.era.resize(last);
     seq.depends.resize(last);
     seq.made.resize(last);
+    seq.beside.resize(last);
     note_found(seq, row, was_swapped);
     // What was found depends on what its blocks depend on; earlier rows have written by now.
     for (uint32_t p = begin; row.hit != 0 && p < row.first; ++p) {

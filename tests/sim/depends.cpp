@@ -52,8 +52,25 @@ void World::follow_blocks(Sequence &seq) {
     }
 }
 
+// It is about to write into a found block, or a copy of one, whose other slots are not its own: the
+// library knows what a found block depends on as a whole, so its tokens there may be lost with it.
+void World::note_beside(Sequence &seq, const Row &row) {
+    const uint32_t whole = row.first / config.block_tokens * config.block_tokens;
+    uint8_t depends = 0;
+    if (row.hit == 0 && (seq.unsure_end > whole || seq.found_end > whole))
+        for (uint32_t g = 0; g < blocks_.size(); ++g) {
+            if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
+            const uint32_t at = whole / config.block_tokens;
+            const std::vector<int32_t> &ids = table(seq, g);
+            if (at < ids.size() && ids[at] != 0) depends |= block_depends(kDevice, g, ids[at]);
+        }
+    for (uint32_t p = whole; p < row.first; ++p) seq.beside[p] |= depends;
+    std::fill(seq.beside.begin() + (row.first - row.hit), seq.beside.end(), uint8_t{0});
+}
+
 // Which of its blocks are, or may be, found ones when the row writes its tokens.
 void World::note_found(Sequence &seq, const Row &row, bool was_swapped) {
+    note_beside(seq, row);
     const uint32_t whole = row.first / config.block_tokens * config.block_tokens;
     seq.unsure_end = was_swapped ? row.first : std::min(seq.unsure_end, whole);
     seq.found_end = row.hit != 0 ? row.first : std::min(seq.found_end, whole);

@@ -53,6 +53,7 @@ bool World::finish(const Op &op) {
     const auto settle = [bit](Sequence &seq) {
         for (uint8_t &depends : seq.depends) depends &= static_cast<uint8_t>(~bit);
         for (uint8_t &depends : seq.made) depends &= static_cast<uint8_t>(~bit);
+        for (uint8_t &depends : seq.beside) depends &= static_cast<uint8_t>(~bit);
         seq.last_steps &= static_cast<uint8_t>(~bit);
     };
     for (auto &seq : sequences) settle(*seq);
@@ -62,6 +63,14 @@ bool World::finish(const Op &op) {
     return true;
 }
 
+// Whether a block that a failed step was to zero or to overwrite costs tokens of others. Unsure: an
+// item of a second namespace ran only in steps that were aborted, or was dropped or preempted.
+Memory::Zeros World::zeros_cost() const {
+    if ((config.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0 || tenants_ran_.size() > 1)
+        return Memory::Zeros::owed;
+    return tenants_were_run_.size() > 1 ? Memory::Zeros::unsure : Memory::Zeros::none;
+}
+
 // What the model expects of a sequence when the step `bit` fails, from its tables before that.
 World::Loss World::loss(Sequence &seq, uint8_t bit) {
     Loss loss;
@@ -69,22 +78,27 @@ World::Loss World::loss(Sequence &seq, uint8_t bit) {
     while (loss.computed < seq.computed && (seq.depends[loss.computed] & bit) == 0) ++loss.computed;
     const uint32_t end = seq.known() + seq.ahead;
     loss.least = loss.computed;
+    const Memory::Zeros cost = zeros_cost();
+    for (uint32_t p = 0; p < seq.computed && p < seq.beside.size(); ++p)
+        if (seq.beside[p] & bit) loss.least = std::min(loss.least, p);
     loss.ahead = loss.least_ahead = end;
     for (uint32_t g = 0; g < blocks_.size(); ++g) {
         if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
         table(seq, g);
-        for (uint32_t at = 0; at < table_.size() && at * config.block_tokens < end; ++at) {
+        if (seq.swapped && g < seq.in_host.size()) table_ = seq.in_host[g];
+        const uint32_t held = seq.swapped ? seq.computed : end;  // the rest was given up
+        for (uint32_t at = 0; at < table_.size() && at * config.block_tokens < held; ++at) {
             if (table_[at] == 0) continue;
             const uint32_t begin = at * config.block_tokens;
             const Tier tier = seq.swapped ? kHost : kDevice;
             if (begin < seq.unsure_end && block_depends(tier, g, table_[at]) & bit)
                 loss.least = std::min(loss.least, begin);
-            const uint32_t own = std::max(seq.computed, begin) - begin;
-            const Memory::Zeros owed = memory_.zeros_owed(tier, g, table_[at], bit, own);
+            if (cost == Memory::Zeros::none) continue;
+            const Memory::Zeros owed = memory_.zeros_owed(tier, g, table_[at], bit);
             if (owed == Memory::Zeros::none) continue;
             loss.least = std::min(loss.least, begin);
             loss.least_ahead = std::min(loss.least_ahead, begin);
-            if (owed == Memory::Zeros::unsure) continue;
+            if (owed == Memory::Zeros::unsure || cost == Memory::Zeros::unsure) continue;
             tally_->lost_to_zeros += begin < loss.computed;
             loss.computed = std::min(loss.computed, begin);
             loss.ahead = std::min(loss.ahead, begin);

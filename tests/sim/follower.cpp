@@ -6,6 +6,13 @@
 #include <algorithm>
 
 namespace sim {
+namespace {
+
+constexpr const char *kFlags = "flags of sequence";
+
+bool is_flags(const Word &word) { return word.what == kFlags; }
+
+}  // namespace
 
 Follower::Follower(World &leader, const quire_cache_desc &desc)
     : leader_(leader), q_(leader.q_), rng_(mix(leader.config.seed, 0xF0)) {
@@ -36,7 +43,7 @@ Snapshot Follower::look(quire_cache *cache, const std::vector<quire_seq> &handle
         words.push_back({"computed tokens of sequence", h, got.computed_tokens});
         words.push_back({"drafts of sequence", h, got.draft_tokens});
         words.push_back({"lookahead of sequence", h, got.lookahead_tokens});
-        words.push_back({"flags of sequence", h, got.flags});
+        words.push_back({kFlags, h, got.flags});
         words.push_back({"blocks held by sequence", h, got.blocks_held});
         words.push_back({"preemptions of sequence", h, got.preemptions});
         words.push_back({"priority of sequence", h, static_cast<uint64_t>(got.priority)});
@@ -119,6 +126,18 @@ void Follower::refuse_wrong(const Log &log) {
              status < 0 ? error_.message : "");
 }
 
+// QUIRE_SEQ_UNPUBLISHED "may reach it one log late": then it is what it was one log ago.
+bool Follower::is_late(const Word &own, const Log &log, size_t i) {
+    const Word &wanted = log.state[i];
+    if (!is_flags(own) || !is_flags(wanted) || own.value == wanted.value) return false;
+    if ((own.value ^ wanted.value) != QUIRE_SEQ_UNPUBLISHED) return false;
+    const auto last = last_flags_.find(log.handles[wanted.who]);
+    const uint64_t before = last == last_flags_.end() ? 0 : last->second;
+    const bool late = ((own.value ^ before) & QUIRE_SEQ_UNPUBLISHED) == 0;
+    leader_.tally_->late_unpublished += late;
+    return late;
+}
+
 void Follower::apply() {
     Log log = std::move(logs_.front());
     logs_.front() = log;
@@ -143,11 +162,13 @@ void Follower::apply() {
     ++leader_.tally_->follower_logs;
     unfinished_.push_back(step);
     const Snapshot own = look(cache_, log.handles, step);
-    for (size_t i = 0; i < own.size() && i < log.state.size(); ++i)
+    for (size_t i = 0; i < own.size() && i < log.state.size(); ++i) {
+        if (is_late(own[i], log, i)) continue;
         if (own[i].value != log.state[i].value || own[i].what != log.state[i].what)
             fail("follower", "%s %u is %llu; the leader's is %llu", own[i].what, own[i].who,
                  static_cast<unsigned long long>(own[i].value),
                  static_cast<unsigned long long>(log.state[i].value));
+    }
     if (own.size() != log.state.size()) fail("follower", "it shows other things than the leader");
     for (const quire_seq handle : last_handles_) {
         if (std::find(log.handles.begin(), log.handles.end(), handle) != log.handles.end())
@@ -159,6 +180,9 @@ void Follower::apply() {
                  static_cast<unsigned long long>(handle));
     }
     leader_.expect(q_->cache_check(cache_, &error_), {QUIRE_OK}, "quire_cache_check of a follower");
+    last_flags_.clear();
+    for (const Word &word : log.state)
+        if (is_flags(word)) last_flags_[log.handles[word.who]] = word.value;
     last_handles_ = std::move(log.handles);
     last_log_ = std::move(log.bytes);
 }

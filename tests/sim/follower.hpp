@@ -7,6 +7,7 @@
 // Threads: none.
 #pragma once
 #include <deque>
+#include <map>
 
 #include "world.hpp"
 
@@ -30,6 +31,7 @@ class Follower {
     };
     Snapshot look(quire_cache *cache, const std::vector<quire_seq> &handles, quire_step step);
     void apply();
+    bool is_late(const Word &own, const Log &log, size_t i);
     void refuse_wrong(const Log &log);
     void finish_first();
 
@@ -39,6 +41,7 @@ class Follower {
     std::deque<Log> logs_;
     std::deque<quire_step> unfinished_;
     std::vector<quire_seq> last_handles_;
+    std::map<quire_seq, uint64_t> last_flags_;
     std::vector<uint8_t> last_log_;
     Rng rng_;
     quire_error error_{};

@@ -160,14 +160,13 @@ void Memory::zero_block(uint32_t group, int32_t block, const Actor &actor) {
     }
 }
 
-Memory::Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit,
-                                 uint32_t own) {
+Memory::Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit) {
     Zeros owed = Zeros::none;
     for (uint32_t place = 0; place < block_tokens_; ++place) {
         const Slot &slot = at(tier, group, block, place);
         const bool written = slot.has_token && slot.token_by != bit;
-        if ((slot.zeroed_by & bit) == 0 || (written && place < own)) continue;
-        if (!written && (slot.zero_by & bit) != 0 && !slot.zero_is_copy) return Zeros::owed;
+        if ((slot.zeroed_by & bit) == 0 || written) continue;
+        if ((slot.zero_by & bit) != 0 && !slot.zero_is_copy) return Zeros::owed;
         owed = Zeros::unsure;
     }
     return owed;

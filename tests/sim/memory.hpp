@@ -95,10 +95,10 @@ class Memory {
         slot.token_by = slot.writer_bit;
     }
     // Whether the step `bit` was to zero the block, and some slot holds no token since. Unsure: a
-    // later step has zeroed it again or copied over it, the step was to copy over it itself, or the
-    // token was none of the `own` ones with which the block begins (README.md, question 12).
+    // later step has zeroed it again or copied over it, or the step was to copy over it itself
+    // (README.md, question 12).
     enum class Zeros { none, unsure, owed };
-    Zeros zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit, uint32_t own);
+    Zeros zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit);
     void copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_t src_place,
                     int32_t dst, uint32_t dst_place, const Actor &actor);
     void copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t dst,

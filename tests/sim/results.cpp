@@ -21,9 +21,49 @@ void World::take_results(Items &items, uint64_t room_before) {
     }
     if (items.results[items.items.size()].outcome != ~0u)
         fail("output-past", "a result was written past the last item");
+    check_quotas();
     for (const PlannedItem &plan : items.planned) compare(*find(plan.seq), "begin or add");
     for (const Undo &undo : open->undo)
         if (undo.preempted) compare(*find(undo.before.id), "a preemption");
+}
+
+// The tables before a call that may take blocks away.
+void World::note_tables() {
+    tables_.clear();
+    for (const auto &seq : sequences) {
+        if (seq->swapped) continue;
+        auto &tables = tables_[seq->id];
+        for (uint32_t g = 0; g < blocks_.size(); ++g) tables.push_back(table(*seq, g));
+    }
+}
+
+void World::note_ran(const Sequence &seq) { tenants_were_run_.insert(seq.tenant); }
+
+// What an item's window gave back, and it did not take again, counts against every other item until
+// commit (README.md, question 15): so the last item of a namespace was admitted beside all of that.
+void World::check_quotas() {
+    for (const Namespace &space : namespaces) {
+        if (space.quota == 0) continue;
+        uint64_t others = 0;
+        uint32_t last = 0;
+        for (const Row &row : open->rows) {
+            if (find(row.seq)->ns != space.id) continue;
+            others += last;
+            last = row.gave_back;
+        }
+        if (others == 0) continue;
+        quire_namespace_info got{};
+        got.struct_size = sizeof got;
+        expect(q_->namespace_get_info(cache_, space.handle, &got, &error_), {QUIRE_OK},
+               "quire_namespace_get_info");
+        ++tally_->quotas_beside;
+        if (got.blocks_held + others > space.quota && !tolerate("quota"))
+            fail("quota",
+                 "namespace %u holds %llu blocks, and items gave back %llu that others may not use "
+                 "before commit; its quota is %u",
+                 space.id, static_cast<unsigned long long>(got.blocks_held),
+                 static_cast<unsigned long long>(others), space.quota);
+    }
 }
 
 void World::take_preemptions() {
@@ -65,7 +105,8 @@ void World::take_preemptions() {
         if (one.computed_tokens > victim->computed)
             fail("preempted", "sequence %u had %u computed tokens, not %u", victim->id,
                  victim->computed, one.computed_tokens);
-        open->undo.push_back({*victim, true});
+        open->undo.push_back({*victim, true, tables_[victim->id]});
+        victim->in_host.clear();
         victim->swap_blocks = one.how == QUIRE_PREEMPT_SWAP ? one.blocks : 0;
         victim->preempted = true;
         victim->in_step = true;
@@ -126,6 +167,22 @@ void World::check_run(const Items &items, size_t index, const Sequence &seq, uin
              seq.cross_tokens);
 }
 
+// How many table entries less it has than before the call.
+uint32_t World::gave_back(const Sequence &seq) {
+    const auto tables = tables_.find(seq.id);
+    const auto entries = [](const std::vector<int32_t> &ids) {
+        return static_cast<uint32_t>(ids.size()) -
+               static_cast<uint32_t>(std::count(ids.begin(), ids.end(), 0));
+    };
+    uint32_t had = 0;
+    uint32_t has = 0;
+    for (uint32_t g = 0; tables != tables_.end() && g < blocks_.size(); ++g) {
+        had += entries(tables->second[g]);
+        has += entries(table(seq, g));
+    }
+    return had > has ? had - has : 0;
+}
+
 void World::take_run(Items &items, size_t index) {
     const quire_step_result &result = items.results[index];
     const PlannedItem &plan = items.planned[index];
@@ -137,7 +194,8 @@ void World::take_run(Items &items, size_t index) {
     if (result.row != open->rows.size())
         fail("result-row", "sequence %u has row %u; %zu items run before it", seq.id, result.row,
              open->rows.size());
-    open->undo.push_back({seq, false});
+    open->undo.push_back({seq, false, {}});
+    note_ran(seq);
     tally_->swap_in += seq.swapped;
     for (size_t i = 0; i < plan.tokens.size() - plan.drafts; ++i)
         seq.append(plan.tokens[i], plan.unknown[i] != 0);
@@ -178,6 +236,7 @@ void World::take_run(Items &items, size_t index) {
     row.ahead = seq.computed == seq.known() ? plan.ahead : 0;
     row.cross = result.cross_tokens;
     row.mask_rows = plan.mask_rows;
+    row.gave_back = gave_back(seq);
     seq.ahead_written = row.ahead != 0;
     open->rows.push_back(row);
     ++tally_->items_run;
@@ -199,6 +258,7 @@ void World::take_wait(Items &items, size_t index, uint64_t room_before) {
         fail("result", "sequence %u waits for reason %u", seq.id, result.reason);
     if (result.reason == QUIRE_WAIT_PREEMPTED) {
         ++tally_->wait_preempted;
+        note_ran(seq);
         bool listed = false;
         for (const Undo &undo : open->undo) listed |= undo.preempted && undo.before.id == seq.id;
         if (!listed) fail("result", "sequence %u waits as preempted, and is not listed", seq.id);

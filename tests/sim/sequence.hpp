@@ -44,6 +44,8 @@ struct Sequence {
     std::vector<uint32_t> era;
     std::vector<uint8_t> depends;
     std::vector<uint8_t> made;  // what each token depended on when it was computed or found
+    // What the rest of its block depends on, where that was found and is the sequence's in part.
+    std::vector<uint8_t> beside;
     uint32_t computed = 0;
     uint32_t drafts = 0;
     std::vector<uint32_t> parents;  // of drafts, with a mask; empty: each follows the one before
@@ -62,6 +64,7 @@ struct Sequence {
     uint32_t found_end = 0;    // tokens before it are in blocks that were found
     uint32_t unsure_end = 0;   // before it, blocks may be found ones: in part, or after a swap
     uint32_t swap_blocks = 0;  // that its swap took out
+    std::vector<std::vector<int32_t>> in_host;  // of each group, where they went; 0: unknown
     bool was_cut = false;      // tokens that it may have published are not its own any more
     uint8_t swap_depends = 0;  // unfinished steps that its swap was part of
     uint32_t preemptions = 0;

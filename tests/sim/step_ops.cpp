@@ -81,6 +81,7 @@ bool World::begin(const Op &op) {
     Snapshot before = look(might_fail || config.has(Feature::abort));
     const uint64_t room_before = items.items.empty() || open ? 0 : room();
     if (!might_fail && !items.items.empty() && (strict || ops_ % 4 == 0)) probe_first(items);
+    note_tables();
     const quire_status status = q_->step_begin(
         cache_, &desc, items.items.data(), static_cast<uint32_t>(items.items.size()),
         sizeof(quire_step_item), items.tokens.data(), static_cast<uint32_t>(items.tokens.size()),
@@ -102,6 +103,7 @@ bool World::add(const Op &) {
     Items items;
     build(items, open->queue);
     const Snapshot before = look(!items.errors.empty() || items.unsure || items.may_be_busy);
+    note_tables();
     const quire_status status = q_->step_add(
         cache_, open->handle, items.items.data(), static_cast<uint32_t>(items.items.size()),
         sizeof(quire_step_item), items.tokens.data(), static_cast<uint32_t>(items.tokens.size()),
@@ -198,6 +200,7 @@ bool World::preempt(const Op &op) {
     uint32_t freed = 0;
     const uint64_t room_before = room();
     const Snapshot before = look(true);
+    note_tables();
     const quire_status status =
         q_->step_preempt(cache_, open->handle, seq->handle, how, &freed, &error_);
     if (status == QUIRE_OK) {

@@ -22,7 +22,8 @@ namespace sim {
     T(probes_found) T(forks_computed) T(busy_answers) T(full_forks_limit) T(evictions) \
     T(slot_accesses) T(lost_more) T(lost_to_zeros) T(lookahead_lost) T(foreign_equal) \
     T(tolerated) T(noise_slots) T(device_works) T(short_of_nodes) \
-    T(drops_probed) T(shared_in_place) T(device_seeds) T(shard_seeds) T(broken_steps)
+    T(drops_probed) T(shared_in_place) T(device_seeds) T(shard_seeds) T(broken_steps) \
+    T(quotas_beside) T(late_unpublished)
 // clang-format on
 
 struct Tally {

@@ -15,6 +15,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,8 @@ struct Namespace {
 // A sequence as it was before the open step touched it.
 struct Undo {
     Sequence before;
-    bool preempted = false;  // as a victim, else as an item
+    bool preempted = false;                    // as a victim, else as an item
+    std::vector<std::vector<int32_t>> tables;  // of a victim, of each group
 };
 
 struct Row {
@@ -54,6 +56,7 @@ struct Row {
     uint32_t ahead = 0;
     uint32_t cross = 0;
     uint32_t mask_rows = 0;
+    uint32_t gave_back = 0;  // table entries that it has less than before
 };
 
 struct Step {
@@ -168,6 +171,10 @@ class World {
     void take_run(Items &items, size_t index);
     void take_wait(Items &items, size_t index, uint64_t room_before);
     void take_preemptions();
+    void note_tables();
+    void note_ran(const Sequence &seq);
+    void check_quotas();
+    uint32_t gave_back(const Sequence &seq);
     // step_ops.cpp
     bool begin(const Op &op);
     bool add(const Op &op);
@@ -183,6 +190,7 @@ class World {
     void run_step(Step &step);
     void order(Step &step);
     void run_copies(Step &step);
+    void follow_swaps(Step &step, const std::vector<quire_block_copy> &copies, uint32_t count);
     void run_row(Step &step, const Row &row);
     void read_row(Step &step, const Row &row);
     void write_place(const Step &step, const Sequence &seq, uint32_t place);
@@ -198,6 +206,7 @@ class World {
     void follow_blocks(Sequence &seq);
     uint8_t block_depends(Tier tier, uint32_t group, int32_t block);
     void note_found(Sequence &seq, const Row &row, bool was_swapped);
+    void note_beside(Sequence &seq, const Row &row);
     // finish.cpp
     bool finish(const Op &op);
     // What a sequence keeps of its tokens and lookahead when a step fails, at most and at least.
@@ -208,6 +217,7 @@ class World {
         uint32_t least_ahead = 0;
     };
     Loss loss(Sequence &seq, uint8_t bit);
+    Memory::Zeros zeros_cost() const;
     void take_loss(Sequence &seq, const Loss &loss);
     void take_lost_lookahead(Sequence &seq, const Loss &loss, const quire_seq_info &got);
     // namespace_ops.cpp
@@ -288,6 +298,9 @@ class World {
     uint32_t next_tenant_ = 2;
     uint64_t admissions_ = 0;
     uint64_t commits_ = 0;
+    std::set<uint32_t> tenants_ran_;                                // in a step that was committed
+    std::set<uint32_t> tenants_were_run_;                           // in any step
+    std::map<uint32_t, std::vector<std::vector<int32_t>>> tables_;  // before begin, add or preempt
     uint64_t forks_ = 0;
     Sums sums_;
     // Which sequence alone ever computed or found a first block of this content; 0: several.
