@@ -127,6 +127,7 @@ void World::take_loss(Sequence &seq, const Loss &loss) {
     if (got.computed_tokens < seq.computed) {
         ++tally_->sequences_lost;
         tally_->tokens_lost += seq.computed - got.computed_tokens;
+        drop_tokens(slots_from(seq, seq.known() - seq.drafts));
         seq.computed = got.computed_tokens;
         seq.lost = true;
         if (seq.drafts != 0) seq.cut(seq.known() - seq.drafts);

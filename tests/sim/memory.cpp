@@ -116,6 +116,7 @@ void Memory::copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_
     // Copies of a step that fails may not have run (README.md, question 2).
     target.depends = source.depends | (distrust_copies_ ? actor.bit : 0);
     target.has_token = true;
+    target.dropped = false;
     target.token_by = actor.bit;
 }
 
@@ -133,8 +134,9 @@ void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t
         target.depends = source.depends | (distrust_copies_ ? actor.bit : 0);
         // What a zeroing leaves that does not happen is copied along.
         const bool along = source.zero_by != 0 && !source.has_token && source.under != 0;
-        if (target.has_token) target.zeroed_by &= target.token_by;
-        const uint8_t left = source.has_token ? source.token_by : static_cast<uint8_t>(~0u);
+        if (target.has_token && !target.dropped) target.zeroed_by &= target.token_by;
+        const bool covered = source.has_token && !source.dropped;
+        const uint8_t left = covered ? source.token_by : static_cast<uint8_t>(~0u);
         target.zeroed_by |= static_cast<uint8_t>(actor.bit | (source.zeroed_by & left));
         target.has_token = false;
         target.zero_by = along ? source.zero_by : actor.bit;
@@ -153,7 +155,8 @@ void Memory::zero_block(uint32_t group, int32_t block, const Actor &actor) {
         write(group, block, place, 0, distrust_copies_ ? actor.bit : 0, actor);
         slot.under = before;
         slot.zero_by = actor.bit;
-        if (slot.has_token) slot.zeroed_by &= slot.token_by;  // a failure takes both
+        // A failure takes both.
+        if (slot.has_token && !slot.dropped) slot.zeroed_by &= slot.token_by;
         slot.zeroed_by |= actor.bit;
         slot.zero_is_copy = false;
         slot.has_token = false;
@@ -165,8 +168,8 @@ Memory::Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8
     for (uint32_t place = 0; place < block_tokens_; ++place) {
         const Slot &slot = at(tier, group, block, place);
         const bool written = slot.has_token && slot.token_by != bit;
-        if ((slot.zeroed_by & bit) == 0 || written) continue;
-        if ((slot.zero_by & bit) != 0 && !slot.zero_is_copy) return Zeros::owed;
+        if ((slot.zeroed_by & bit) == 0 || (written && !slot.dropped)) continue;
+        if (!written && (slot.zero_by & bit) != 0 && !slot.zero_is_copy) return Zeros::owed;
         owed = Zeros::unsure;
     }
     return owed;

@@ -65,6 +65,7 @@ struct Slot {
     uint8_t zero_by = 0;
     bool zero_is_copy = false;
     bool has_token = false;
+    bool dropped = false;   // that token was truncated since, or was a draft that was not kept
     uint8_t token_by = 0;   // the step that wrote the token, while it is unfinished
     uint8_t zeroed_by = 0;  // all unfinished steps that did so since, this one and earlier ones
     Content under = 0;
@@ -92,11 +93,12 @@ class Memory {
     void note_token(uint32_t group, int32_t block, uint32_t place) {
         Slot &slot = at(kDevice, group, block, place);
         slot.has_token = true;
+        slot.dropped = false;
         slot.token_by = slot.writer_bit;
     }
     // Whether the step `bit` was to zero the block, and some slot holds no token since. Unsure: a
-    // later step has zeroed it again or copied over it, or the step was to copy over it itself
-    // (README.md, question 12).
+    // later step has zeroed it again or copied over it, the step was to copy over it itself, or the
+    // token was dropped (README.md, question 12).
     enum class Zeros { none, unsure, owed };
     Zeros zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit);
     void copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_t src_place,

@@ -176,6 +176,7 @@ bool World::truncate(const Op &op) {
     if (open)
         for (const Undo &undo : open->undo) victim |= undo.before.id == seq->id;
     const Snapshot before = look(true);
+    const std::vector<Slot *> cut = slots_from(*seq, count);
     const quire_status status = q_->seq_truncate(cache_, seq->handle, count, &error_);
     if (seq->in_step || bad) {
         expect(status,
@@ -193,6 +194,7 @@ bool World::truncate(const Op &op) {
     changed_since_begin_ = true;
     const quire_seq_info got = info(*seq);
     if (count < seq->known()) seq->may_move &= got.computed_tokens == count;
+    drop_tokens(cut);
     seq->was_cut |= count < seq->known() && seq->known() >= config.block_tokens;
     seq->cut(count);
     seq->leave_found(count, config.block_tokens);
@@ -218,6 +220,8 @@ bool World::accept(const Op &op) {
     const bool bad = count > seq->drafts + seq->ahead || !follows ||
                      (count > seq->drafts && !seq->ahead_written);
     const Snapshot before = look(true);
+    const uint32_t root = seq->known() - seq->drafts;
+    const std::vector<Slot *> cut = slots_from(*seq, root + count);
     const quire_status status = q_->seq_accept(cache_, seq->handle, count, &error_);
     if (seq->in_step || bad) {
         expect(status,
@@ -232,8 +236,8 @@ bool World::accept(const Op &op) {
     }
     expect(status, {QUIRE_OK}, "quire_seq_accept");
     changed_since_begin_ = true;
-    const uint32_t root = seq->known() - seq->drafts;
     if (count <= seq->drafts) {
+        drop_tokens(cut);
         seq->cut(root + count);
         tally_->accepted_drafts += count;
     } else {
@@ -249,6 +253,28 @@ bool World::accept(const Op &op) {
     seq->ahead_written = false;
     compare(*seq, "accept");
     return true;
+}
+
+// Where its tokens from `first` on lie: a call that drops them may give their blocks up.
+std::vector<Slot *> World::slots_from(const Sequence &seq, uint32_t first) {
+    std::vector<Slot *> slots;
+    const Tier tier = seq.swapped ? kHost : kDevice;
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
+        if (seq.swapped && g >= seq.in_host.size()) continue;
+        table_ = seq.swapped ? seq.in_host[g] : table(seq, g);
+        for (uint32_t p = first; p < seq.computed; ++p) {
+            const uint32_t at = p / config.block_tokens;
+            if (at < table_.size() && table_[at] != 0)
+                slots.push_back(&memory_.at(tier, g, table_[at], p % config.block_tokens));
+        }
+    }
+    return slots;
+}
+
+// A failed zeroing of what lay there before may count as if they had not been written.
+void World::drop_tokens(const std::vector<Slot *> &slots) {
+    for (Slot *slot : slots) slot->dropped = true;
 }
 
 // Slots of a lookahead have become tokens, from `first` on.
@@ -282,7 +308,10 @@ bool World::accept_path(const Op &op) {
         path.push_back(op.f[2] == 1 ? seq->drafts : path.empty() ? seq->drafts + 1 : path.back());
         bad = true;
     }
+    uint32_t in_place = 0;
+    while (in_place < path.size() && path[in_place] == in_place) ++in_place;
     const Snapshot before = look(true);
+    const std::vector<Slot *> cut = slots_from(*seq, root + in_place);
     const quire_status status = q_->seq_accept_path(cache_, seq->handle, path.data(),
                                                     static_cast<uint32_t>(path.size()), &error_);
     if (seq->in_step || bad) {
@@ -301,6 +330,7 @@ bool World::accept_path(const Op &op) {
         return true;
     }
     changed_since_begin_ = true;
+    drop_tokens(cut);
     Sequence after = *seq;
     after.cut(root);
     for (uint32_t i = 0; i < path.size(); ++i) {

@@ -149,6 +149,8 @@ class World {
     bool truncate(const Op &op);
     bool accept(const Op &op);
     void note_tokens(const Sequence &seq, uint32_t first);
+    std::vector<Slot *> slots_from(const Sequence &seq, uint32_t first);
+    static void drop_tokens(const std::vector<Slot *> &slots);
     bool accept_path(const Op &op);
     bool set_tokens(const Op &op);
     bool probe(const Op &op);
