@@ -602,17 +602,216 @@ impl Default for quire_merge_args {
         }
     }
 }
-pub const QUIRE_GROUP_FULL: _bindgen_ty_9 = 0;
-pub const QUIRE_GROUP_WINDOW: _bindgen_ty_9 = 1;
-pub const QUIRE_GROUP_CHUNKED: _bindgen_ty_9 = 2;
-pub const QUIRE_GROUP_LATENT: _bindgen_ty_9 = 3;
-pub const QUIRE_GROUP_CROSS: _bindgen_ty_9 = 4;
+pub const QUIRE_VIEW_BLOCK_TABLE: _bindgen_ty_9 = 1;
+pub const QUIRE_VIEW_CSR: _bindgen_ty_9 = 2;
+pub const QUIRE_VIEW_SLOTS: _bindgen_ty_9 = 4;
+pub const QUIRE_VIEW_CONTEXT_SLOTS: _bindgen_ty_9 = 8;
+pub const QUIRE_VIEW_LENGTHS: _bindgen_ty_9 = 16;
+pub const QUIRE_VIEW_POSITIONS: _bindgen_ty_9 = 32;
+pub const QUIRE_VIEW_CU_Q: _bindgen_ty_9 = 64;
+pub const QUIRE_VIEW_MASK: _bindgen_ty_9 = 128;
+pub const QUIRE_VIEW_SHARED_PREFIX: _bindgen_ty_9 = 256;
 pub type _bindgen_ty_9 = u32;
-pub const QUIRE_SCALE_NONE: _bindgen_ty_10 = 0;
-pub const QUIRE_SCALE_TENSOR: _bindgen_ty_10 = 1;
-pub const QUIRE_SCALE_HEAD: _bindgen_ty_10 = 2;
-pub const QUIRE_SCALE_TOKEN_HEAD: _bindgen_ty_10 = 3;
+pub const QUIRE_BATCH_PAD_NULL_SLOT: _bindgen_ty_10 = 1;
+pub const QUIRE_BATCH_SHARED_PREFIX: _bindgen_ty_10 = 2;
 pub type _bindgen_ty_10 = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_batch_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub max_rows: u32,
+    pub max_blocks_per_row: u32,
+    pub max_query_tokens: u32,
+    pub max_context_tokens: u32,
+    pub views: u32,
+    pub attention_count: u32,
+    pub attention_stride: u32,
+    pub max_mask_words: u32,
+    pub attention: *const quire_attention_desc,
+    pub max_cross_tokens: u32,
+    pub reserved0: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_batch_desc"][::core::mem::size_of::<quire_batch_desc>() - 64usize];
+    [
+        "Alignment of quire_batch_desc",
+    ][::core::mem::align_of::<quire_batch_desc>() - 8usize];
+    [
+        "Offset of field: quire_batch_desc::struct_size",
+    ][::core::mem::offset_of!(quire_batch_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_batch_desc::flags",
+    ][::core::mem::offset_of!(quire_batch_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_batch_desc::next",
+    ][::core::mem::offset_of!(quire_batch_desc, next) - 8usize];
+    [
+        "Offset of field: quire_batch_desc::max_rows",
+    ][::core::mem::offset_of!(quire_batch_desc, max_rows) - 16usize];
+    [
+        "Offset of field: quire_batch_desc::max_blocks_per_row",
+    ][::core::mem::offset_of!(quire_batch_desc, max_blocks_per_row) - 20usize];
+    [
+        "Offset of field: quire_batch_desc::max_query_tokens",
+    ][::core::mem::offset_of!(quire_batch_desc, max_query_tokens) - 24usize];
+    [
+        "Offset of field: quire_batch_desc::max_context_tokens",
+    ][::core::mem::offset_of!(quire_batch_desc, max_context_tokens) - 28usize];
+    [
+        "Offset of field: quire_batch_desc::views",
+    ][::core::mem::offset_of!(quire_batch_desc, views) - 32usize];
+    [
+        "Offset of field: quire_batch_desc::attention_count",
+    ][::core::mem::offset_of!(quire_batch_desc, attention_count) - 36usize];
+    [
+        "Offset of field: quire_batch_desc::attention_stride",
+    ][::core::mem::offset_of!(quire_batch_desc, attention_stride) - 40usize];
+    [
+        "Offset of field: quire_batch_desc::max_mask_words",
+    ][::core::mem::offset_of!(quire_batch_desc, max_mask_words) - 44usize];
+    [
+        "Offset of field: quire_batch_desc::attention",
+    ][::core::mem::offset_of!(quire_batch_desc, attention) - 48usize];
+    [
+        "Offset of field: quire_batch_desc::max_cross_tokens",
+    ][::core::mem::offset_of!(quire_batch_desc, max_cross_tokens) - 56usize];
+    [
+        "Offset of field: quire_batch_desc::reserved0",
+    ][::core::mem::offset_of!(quire_batch_desc, reserved0) - 60usize];
+};
+impl Default for quire_batch_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_batch_views {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub block_table: u64,
+    pub csr_indptr: u64,
+    pub csr_indices: u64,
+    pub csr_last_page_len: u64,
+    pub slots: u64,
+    pub context_slots: u64,
+    pub lengths: u64,
+    pub positions: u64,
+    pub cu_q: u64,
+    pub block_table_stride: u32,
+    pub row_count: u32,
+    pub query_tokens: u32,
+    pub max_length: u32,
+    pub mask: u64,
+    pub mask_rows: u64,
+    pub mask_first: u64,
+    pub shared_prefix: u64,
+    pub write_tokens: u32,
+    pub reserved0: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of quire_batch_views",
+    ][::core::mem::size_of::<quire_batch_views>() - 144usize];
+    [
+        "Alignment of quire_batch_views",
+    ][::core::mem::align_of::<quire_batch_views>() - 8usize];
+    [
+        "Offset of field: quire_batch_views::struct_size",
+    ][::core::mem::offset_of!(quire_batch_views, struct_size) - 0usize];
+    [
+        "Offset of field: quire_batch_views::flags",
+    ][::core::mem::offset_of!(quire_batch_views, flags) - 4usize];
+    [
+        "Offset of field: quire_batch_views::next",
+    ][::core::mem::offset_of!(quire_batch_views, next) - 8usize];
+    [
+        "Offset of field: quire_batch_views::block_table",
+    ][::core::mem::offset_of!(quire_batch_views, block_table) - 16usize];
+    [
+        "Offset of field: quire_batch_views::csr_indptr",
+    ][::core::mem::offset_of!(quire_batch_views, csr_indptr) - 24usize];
+    [
+        "Offset of field: quire_batch_views::csr_indices",
+    ][::core::mem::offset_of!(quire_batch_views, csr_indices) - 32usize];
+    [
+        "Offset of field: quire_batch_views::csr_last_page_len",
+    ][::core::mem::offset_of!(quire_batch_views, csr_last_page_len) - 40usize];
+    [
+        "Offset of field: quire_batch_views::slots",
+    ][::core::mem::offset_of!(quire_batch_views, slots) - 48usize];
+    [
+        "Offset of field: quire_batch_views::context_slots",
+    ][::core::mem::offset_of!(quire_batch_views, context_slots) - 56usize];
+    [
+        "Offset of field: quire_batch_views::lengths",
+    ][::core::mem::offset_of!(quire_batch_views, lengths) - 64usize];
+    [
+        "Offset of field: quire_batch_views::positions",
+    ][::core::mem::offset_of!(quire_batch_views, positions) - 72usize];
+    [
+        "Offset of field: quire_batch_views::cu_q",
+    ][::core::mem::offset_of!(quire_batch_views, cu_q) - 80usize];
+    [
+        "Offset of field: quire_batch_views::block_table_stride",
+    ][::core::mem::offset_of!(quire_batch_views, block_table_stride) - 88usize];
+    [
+        "Offset of field: quire_batch_views::row_count",
+    ][::core::mem::offset_of!(quire_batch_views, row_count) - 92usize];
+    [
+        "Offset of field: quire_batch_views::query_tokens",
+    ][::core::mem::offset_of!(quire_batch_views, query_tokens) - 96usize];
+    [
+        "Offset of field: quire_batch_views::max_length",
+    ][::core::mem::offset_of!(quire_batch_views, max_length) - 100usize];
+    [
+        "Offset of field: quire_batch_views::mask",
+    ][::core::mem::offset_of!(quire_batch_views, mask) - 104usize];
+    [
+        "Offset of field: quire_batch_views::mask_rows",
+    ][::core::mem::offset_of!(quire_batch_views, mask_rows) - 112usize];
+    [
+        "Offset of field: quire_batch_views::mask_first",
+    ][::core::mem::offset_of!(quire_batch_views, mask_first) - 120usize];
+    [
+        "Offset of field: quire_batch_views::shared_prefix",
+    ][::core::mem::offset_of!(quire_batch_views, shared_prefix) - 128usize];
+    [
+        "Offset of field: quire_batch_views::write_tokens",
+    ][::core::mem::offset_of!(quire_batch_views, write_tokens) - 136usize];
+    [
+        "Offset of field: quire_batch_views::reserved0",
+    ][::core::mem::offset_of!(quire_batch_views, reserved0) - 140usize];
+};
+impl Default for quire_batch_views {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_GROUP_FULL: _bindgen_ty_11 = 0;
+pub const QUIRE_GROUP_WINDOW: _bindgen_ty_11 = 1;
+pub const QUIRE_GROUP_CHUNKED: _bindgen_ty_11 = 2;
+pub const QUIRE_GROUP_LATENT: _bindgen_ty_11 = 3;
+pub const QUIRE_GROUP_CROSS: _bindgen_ty_11 = 4;
+pub type _bindgen_ty_11 = u32;
+pub const QUIRE_SCALE_NONE: _bindgen_ty_12 = 0;
+pub const QUIRE_SCALE_TENSOR: _bindgen_ty_12 = 1;
+pub const QUIRE_SCALE_HEAD: _bindgen_ty_12 = 2;
+pub const QUIRE_SCALE_TOKEN_HEAD: _bindgen_ty_12 = 3;
+pub type _bindgen_ty_12 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_group_desc {
@@ -745,19 +944,19 @@ impl Default for quire_shard_desc {
         }
     }
 }
-pub const QUIRE_CACHE_NO_PREFIX: _bindgen_ty_11 = 1;
-pub const QUIRE_CACHE_FIXED_HASH: _bindgen_ty_11 = 2;
-pub const QUIRE_CACHE_LOG: _bindgen_ty_11 = 4;
-pub const QUIRE_CACHE_FOLLOWER: _bindgen_ty_11 = 8;
-pub const QUIRE_CACHE_CALIBRATE: _bindgen_ty_11 = 16;
-pub const QUIRE_CACHE_ZERO_ON_FREE: _bindgen_ty_11 = 32;
-pub const QUIRE_CACHE_AUDIT: _bindgen_ty_11 = 64;
-pub type _bindgen_ty_11 = u32;
-pub const QUIRE_EVICT_LRU: _bindgen_ty_12 = 0;
-pub type _bindgen_ty_12 = u32;
-pub const QUIRE_VICTIM_NEWEST: _bindgen_ty_13 = 0;
-pub const QUIRE_VICTIM_PRIORITY: _bindgen_ty_13 = 1;
+pub const QUIRE_CACHE_NO_PREFIX: _bindgen_ty_13 = 1;
+pub const QUIRE_CACHE_FIXED_HASH: _bindgen_ty_13 = 2;
+pub const QUIRE_CACHE_LOG: _bindgen_ty_13 = 4;
+pub const QUIRE_CACHE_FOLLOWER: _bindgen_ty_13 = 8;
+pub const QUIRE_CACHE_CALIBRATE: _bindgen_ty_13 = 16;
+pub const QUIRE_CACHE_ZERO_ON_FREE: _bindgen_ty_13 = 32;
+pub const QUIRE_CACHE_AUDIT: _bindgen_ty_13 = 64;
 pub type _bindgen_ty_13 = u32;
+pub const QUIRE_EVICT_LRU: _bindgen_ty_14 = 0;
+pub type _bindgen_ty_14 = u32;
+pub const QUIRE_VICTIM_NEWEST: _bindgen_ty_15 = 0;
+pub const QUIRE_VICTIM_PRIORITY: _bindgen_ty_15 = 1;
+pub type _bindgen_ty_15 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_cache_desc {
@@ -1208,8 +1407,8 @@ impl Default for quire_cache_stats {
         }
     }
 }
-pub const QUIRE_DUMP_TOKENS: _bindgen_ty_14 = 1;
-pub type _bindgen_ty_14 = u32;
+pub const QUIRE_DUMP_TOKENS: _bindgen_ty_16 = 1;
+pub type _bindgen_ty_16 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_namespace_desc {
@@ -1322,204 +1521,6 @@ impl Default for quire_namespace_info {
         }
     }
 }
-pub const QUIRE_KEY_ADAPTER: _bindgen_ty_15 = 1;
-pub const QUIRE_KEY_SALT: _bindgen_ty_15 = 2;
-pub const QUIRE_KEY_MEDIA: _bindgen_ty_15 = 3;
-pub const QUIRE_KEY_OTHER: _bindgen_ty_15 = 4;
-pub type _bindgen_ty_15 = u32;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_key {
-    pub type_: u32,
-    pub size_bytes: u32,
-    pub bytes: *const ::core::ffi::c_void,
-    pub begin: u32,
-    pub end: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_key"][::core::mem::size_of::<quire_key>() - 24usize];
-    ["Alignment of quire_key"][::core::mem::align_of::<quire_key>() - 8usize];
-    [
-        "Offset of field: quire_key::type_",
-    ][::core::mem::offset_of!(quire_key, type_) - 0usize];
-    [
-        "Offset of field: quire_key::size_bytes",
-    ][::core::mem::offset_of!(quire_key, size_bytes) - 4usize];
-    [
-        "Offset of field: quire_key::bytes",
-    ][::core::mem::offset_of!(quire_key, bytes) - 8usize];
-    [
-        "Offset of field: quire_key::begin",
-    ][::core::mem::offset_of!(quire_key, begin) - 16usize];
-    [
-        "Offset of field: quire_key::end",
-    ][::core::mem::offset_of!(quire_key, end) - 20usize];
-};
-impl Default for quire_key {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_seq_desc {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub ns: quire_namespace,
-    pub keys: *const quire_key,
-    pub key_count: u32,
-    pub key_stride: u32,
-    pub priority: i32,
-    pub cross_tokens: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_seq_desc"][::core::mem::size_of::<quire_seq_desc>() - 48usize];
-    ["Alignment of quire_seq_desc"][::core::mem::align_of::<quire_seq_desc>() - 8usize];
-    [
-        "Offset of field: quire_seq_desc::struct_size",
-    ][::core::mem::offset_of!(quire_seq_desc, struct_size) - 0usize];
-    [
-        "Offset of field: quire_seq_desc::flags",
-    ][::core::mem::offset_of!(quire_seq_desc, flags) - 4usize];
-    [
-        "Offset of field: quire_seq_desc::next",
-    ][::core::mem::offset_of!(quire_seq_desc, next) - 8usize];
-    [
-        "Offset of field: quire_seq_desc::ns",
-    ][::core::mem::offset_of!(quire_seq_desc, ns) - 16usize];
-    [
-        "Offset of field: quire_seq_desc::keys",
-    ][::core::mem::offset_of!(quire_seq_desc, keys) - 24usize];
-    [
-        "Offset of field: quire_seq_desc::key_count",
-    ][::core::mem::offset_of!(quire_seq_desc, key_count) - 32usize];
-    [
-        "Offset of field: quire_seq_desc::key_stride",
-    ][::core::mem::offset_of!(quire_seq_desc, key_stride) - 36usize];
-    [
-        "Offset of field: quire_seq_desc::priority",
-    ][::core::mem::offset_of!(quire_seq_desc, priority) - 40usize];
-    [
-        "Offset of field: quire_seq_desc::cross_tokens",
-    ][::core::mem::offset_of!(quire_seq_desc, cross_tokens) - 44usize];
-};
-impl Default for quire_seq_desc {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_16 = 1;
-pub const QUIRE_SEQ_LOST: _bindgen_ty_16 = 2;
-pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_16 = 4;
-pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_16 = 8;
-pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_16 = 16;
-pub type _bindgen_ty_16 = u32;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_seq_info {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub known_tokens: u32,
-    pub computed_tokens: u32,
-    pub draft_tokens: u32,
-    pub lookahead_tokens: u32,
-    pub blocks_held: u32,
-    pub preemptions: u32,
-    pub priority: i32,
-    pub reserved0: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_seq_info"][::core::mem::size_of::<quire_seq_info>() - 48usize];
-    ["Alignment of quire_seq_info"][::core::mem::align_of::<quire_seq_info>() - 8usize];
-    [
-        "Offset of field: quire_seq_info::struct_size",
-    ][::core::mem::offset_of!(quire_seq_info, struct_size) - 0usize];
-    [
-        "Offset of field: quire_seq_info::flags",
-    ][::core::mem::offset_of!(quire_seq_info, flags) - 4usize];
-    [
-        "Offset of field: quire_seq_info::next",
-    ][::core::mem::offset_of!(quire_seq_info, next) - 8usize];
-    [
-        "Offset of field: quire_seq_info::known_tokens",
-    ][::core::mem::offset_of!(quire_seq_info, known_tokens) - 16usize];
-    [
-        "Offset of field: quire_seq_info::computed_tokens",
-    ][::core::mem::offset_of!(quire_seq_info, computed_tokens) - 20usize];
-    [
-        "Offset of field: quire_seq_info::draft_tokens",
-    ][::core::mem::offset_of!(quire_seq_info, draft_tokens) - 24usize];
-    [
-        "Offset of field: quire_seq_info::lookahead_tokens",
-    ][::core::mem::offset_of!(quire_seq_info, lookahead_tokens) - 28usize];
-    [
-        "Offset of field: quire_seq_info::blocks_held",
-    ][::core::mem::offset_of!(quire_seq_info, blocks_held) - 32usize];
-    [
-        "Offset of field: quire_seq_info::preemptions",
-    ][::core::mem::offset_of!(quire_seq_info, preemptions) - 36usize];
-    [
-        "Offset of field: quire_seq_info::priority",
-    ][::core::mem::offset_of!(quire_seq_info, priority) - 40usize];
-    [
-        "Offset of field: quire_seq_info::reserved0",
-    ][::core::mem::offset_of!(quire_seq_info, reserved0) - 44usize];
-};
-impl Default for quire_seq_info {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_17 = 1;
-pub type _bindgen_ty_17 = u32;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct quire_token_span {
-    pub seq: quire_seq,
-    pub position: u32,
-    pub token_offset: u32,
-    pub token_count: u32,
-    pub reserved0: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_token_span"][::core::mem::size_of::<quire_token_span>() - 24usize];
-    [
-        "Alignment of quire_token_span",
-    ][::core::mem::align_of::<quire_token_span>() - 8usize];
-    [
-        "Offset of field: quire_token_span::seq",
-    ][::core::mem::offset_of!(quire_token_span, seq) - 0usize];
-    [
-        "Offset of field: quire_token_span::position",
-    ][::core::mem::offset_of!(quire_token_span, position) - 8usize];
-    [
-        "Offset of field: quire_token_span::token_offset",
-    ][::core::mem::offset_of!(quire_token_span, token_offset) - 12usize];
-    [
-        "Offset of field: quire_token_span::token_count",
-    ][::core::mem::offset_of!(quire_token_span, token_count) - 16usize];
-    [
-        "Offset of field: quire_token_span::reserved0",
-    ][::core::mem::offset_of!(quire_token_span, reserved0) - 20usize];
-};
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_calibration_info {
@@ -1620,10 +1621,10 @@ impl Default for quire_calibration_layer {
         }
     }
 }
-pub const QUIRE_LOG_ERROR: _bindgen_ty_18 = 1;
-pub const QUIRE_LOG_WARNING: _bindgen_ty_18 = 2;
-pub const QUIRE_LOG_INFO: _bindgen_ty_18 = 3;
-pub type _bindgen_ty_18 = u32;
+pub const QUIRE_LOG_ERROR: _bindgen_ty_17 = 1;
+pub const QUIRE_LOG_WARNING: _bindgen_ty_17 = 2;
+pub const QUIRE_LOG_INFO: _bindgen_ty_17 = 3;
+pub type _bindgen_ty_17 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_instance_desc {
@@ -1768,9 +1769,9 @@ impl Default for quire_backend_info {
         }
     }
 }
-pub const QUIRE_DEVICE_PIN_THREADS: _bindgen_ty_19 = 1;
-pub const QUIRE_DEVICE_FAST_16BIT: _bindgen_ty_19 = 2;
-pub type _bindgen_ty_19 = u32;
+pub const QUIRE_DEVICE_PIN_THREADS: _bindgen_ty_18 = 1;
+pub const QUIRE_DEVICE_FAST_16BIT: _bindgen_ty_18 = 2;
+pub type _bindgen_ty_18 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_device_desc {
@@ -1881,9 +1882,9 @@ impl Default for quire_device_info {
         }
     }
 }
-pub const QUIRE_MEMORY_DEVICE: _bindgen_ty_20 = 0;
-pub const QUIRE_MEMORY_HOST: _bindgen_ty_20 = 1;
-pub type _bindgen_ty_20 = u32;
+pub const QUIRE_MEMORY_DEVICE: _bindgen_ty_19 = 0;
+pub const QUIRE_MEMORY_HOST: _bindgen_ty_19 = 1;
+pub type _bindgen_ty_19 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_memory_desc {
@@ -1976,12 +1977,12 @@ impl Default for quire_memory_info {
         }
     }
 }
-pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_21 = 1;
+pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_20 = 1;
+pub type _bindgen_ty_20 = u32;
+pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_21 = 0;
+pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_21 = 1;
+pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_21 = 2;
 pub type _bindgen_ty_21 = u32;
-pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_22 = 0;
-pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_22 = 1;
-pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_22 = 2;
-pub type _bindgen_ty_22 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_step_desc {
@@ -2077,18 +2078,18 @@ const _: () = {
         "Offset of field: quire_step_item::mask_rows",
     ][::core::mem::offset_of!(quire_step_item, mask_rows) - 36usize];
 };
-pub const QUIRE_MASK_NONE: _bindgen_ty_23 = 0;
-pub const QUIRE_MASK_PARENTS: _bindgen_ty_23 = 1;
-pub const QUIRE_MASK_BITS: _bindgen_ty_23 = 2;
+pub const QUIRE_MASK_NONE: _bindgen_ty_22 = 0;
+pub const QUIRE_MASK_PARENTS: _bindgen_ty_22 = 1;
+pub const QUIRE_MASK_BITS: _bindgen_ty_22 = 2;
+pub type _bindgen_ty_22 = u32;
+pub const QUIRE_ITEM_WAIT: _bindgen_ty_23 = 0;
+pub const QUIRE_ITEM_RUN: _bindgen_ty_23 = 1;
 pub type _bindgen_ty_23 = u32;
-pub const QUIRE_ITEM_WAIT: _bindgen_ty_24 = 0;
-pub const QUIRE_ITEM_RUN: _bindgen_ty_24 = 1;
+pub const QUIRE_WAIT_POOL: _bindgen_ty_24 = 1;
+pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_24 = 2;
+pub const QUIRE_WAIT_QUOTA: _bindgen_ty_24 = 3;
+pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_24 = 4;
 pub type _bindgen_ty_24 = u32;
-pub const QUIRE_WAIT_POOL: _bindgen_ty_25 = 1;
-pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_25 = 2;
-pub const QUIRE_WAIT_QUOTA: _bindgen_ty_25 = 3;
-pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_25 = 4;
-pub type _bindgen_ty_25 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_step_result {
@@ -2167,15 +2168,15 @@ const _: () = {
         "Offset of field: quire_preemption::for_seq",
     ][::core::mem::offset_of!(quire_preemption, for_seq) - 24usize];
 };
-pub const QUIRE_STEP_OK: _bindgen_ty_26 = 0;
-pub const QUIRE_STEP_FAILED: _bindgen_ty_26 = 1;
+pub const QUIRE_STEP_OK: _bindgen_ty_25 = 0;
+pub const QUIRE_STEP_FAILED: _bindgen_ty_25 = 1;
+pub type _bindgen_ty_25 = u32;
+pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_26 = 0;
+pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_26 = 1;
+pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_26 = 2;
+pub const QUIRE_COPY_TOKEN: _bindgen_ty_26 = 3;
+pub const QUIRE_COPY_ZERO: _bindgen_ty_26 = 4;
 pub type _bindgen_ty_26 = u32;
-pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_27 = 0;
-pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_27 = 1;
-pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_27 = 2;
-pub const QUIRE_COPY_TOKEN: _bindgen_ty_27 = 3;
-pub const QUIRE_COPY_ZERO: _bindgen_ty_27 = 4;
-pub type _bindgen_ty_27 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_block_copy {
@@ -2211,210 +2212,11 @@ const _: () = {
         "Offset of field: quire_block_copy::dst_place",
     ][::core::mem::offset_of!(quire_block_copy, dst_place) - 20usize];
 };
-pub const QUIRE_VIEW_BLOCK_TABLE: _bindgen_ty_28 = 1;
-pub const QUIRE_VIEW_CSR: _bindgen_ty_28 = 2;
-pub const QUIRE_VIEW_SLOTS: _bindgen_ty_28 = 4;
-pub const QUIRE_VIEW_CONTEXT_SLOTS: _bindgen_ty_28 = 8;
-pub const QUIRE_VIEW_LENGTHS: _bindgen_ty_28 = 16;
-pub const QUIRE_VIEW_POSITIONS: _bindgen_ty_28 = 32;
-pub const QUIRE_VIEW_CU_Q: _bindgen_ty_28 = 64;
-pub const QUIRE_VIEW_MASK: _bindgen_ty_28 = 128;
-pub const QUIRE_VIEW_SHARED_PREFIX: _bindgen_ty_28 = 256;
+pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_27 = 1;
+pub type _bindgen_ty_27 = u32;
+pub const QUIRE_TIER_DEVICE: _bindgen_ty_28 = 0;
+pub const QUIRE_TIER_HOST: _bindgen_ty_28 = 1;
 pub type _bindgen_ty_28 = u32;
-pub const QUIRE_BATCH_PAD_NULL_SLOT: _bindgen_ty_29 = 1;
-pub const QUIRE_BATCH_SHARED_PREFIX: _bindgen_ty_29 = 2;
-pub type _bindgen_ty_29 = u32;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_batch_desc {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub max_rows: u32,
-    pub max_blocks_per_row: u32,
-    pub max_query_tokens: u32,
-    pub max_context_tokens: u32,
-    pub views: u32,
-    pub attention_count: u32,
-    pub attention_stride: u32,
-    pub max_mask_words: u32,
-    pub attention: *const quire_attention_desc,
-    pub max_cross_tokens: u32,
-    pub reserved0: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of quire_batch_desc"][::core::mem::size_of::<quire_batch_desc>() - 64usize];
-    [
-        "Alignment of quire_batch_desc",
-    ][::core::mem::align_of::<quire_batch_desc>() - 8usize];
-    [
-        "Offset of field: quire_batch_desc::struct_size",
-    ][::core::mem::offset_of!(quire_batch_desc, struct_size) - 0usize];
-    [
-        "Offset of field: quire_batch_desc::flags",
-    ][::core::mem::offset_of!(quire_batch_desc, flags) - 4usize];
-    [
-        "Offset of field: quire_batch_desc::next",
-    ][::core::mem::offset_of!(quire_batch_desc, next) - 8usize];
-    [
-        "Offset of field: quire_batch_desc::max_rows",
-    ][::core::mem::offset_of!(quire_batch_desc, max_rows) - 16usize];
-    [
-        "Offset of field: quire_batch_desc::max_blocks_per_row",
-    ][::core::mem::offset_of!(quire_batch_desc, max_blocks_per_row) - 20usize];
-    [
-        "Offset of field: quire_batch_desc::max_query_tokens",
-    ][::core::mem::offset_of!(quire_batch_desc, max_query_tokens) - 24usize];
-    [
-        "Offset of field: quire_batch_desc::max_context_tokens",
-    ][::core::mem::offset_of!(quire_batch_desc, max_context_tokens) - 28usize];
-    [
-        "Offset of field: quire_batch_desc::views",
-    ][::core::mem::offset_of!(quire_batch_desc, views) - 32usize];
-    [
-        "Offset of field: quire_batch_desc::attention_count",
-    ][::core::mem::offset_of!(quire_batch_desc, attention_count) - 36usize];
-    [
-        "Offset of field: quire_batch_desc::attention_stride",
-    ][::core::mem::offset_of!(quire_batch_desc, attention_stride) - 40usize];
-    [
-        "Offset of field: quire_batch_desc::max_mask_words",
-    ][::core::mem::offset_of!(quire_batch_desc, max_mask_words) - 44usize];
-    [
-        "Offset of field: quire_batch_desc::attention",
-    ][::core::mem::offset_of!(quire_batch_desc, attention) - 48usize];
-    [
-        "Offset of field: quire_batch_desc::max_cross_tokens",
-    ][::core::mem::offset_of!(quire_batch_desc, max_cross_tokens) - 56usize];
-    [
-        "Offset of field: quire_batch_desc::reserved0",
-    ][::core::mem::offset_of!(quire_batch_desc, reserved0) - 60usize];
-};
-impl Default for quire_batch_desc {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_batch_views {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub next: *const quire_chain,
-    pub block_table: u64,
-    pub csr_indptr: u64,
-    pub csr_indices: u64,
-    pub csr_last_page_len: u64,
-    pub slots: u64,
-    pub context_slots: u64,
-    pub lengths: u64,
-    pub positions: u64,
-    pub cu_q: u64,
-    pub block_table_stride: u32,
-    pub row_count: u32,
-    pub query_tokens: u32,
-    pub max_length: u32,
-    pub mask: u64,
-    pub mask_rows: u64,
-    pub mask_first: u64,
-    pub shared_prefix: u64,
-    pub write_tokens: u32,
-    pub reserved0: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    [
-        "Size of quire_batch_views",
-    ][::core::mem::size_of::<quire_batch_views>() - 144usize];
-    [
-        "Alignment of quire_batch_views",
-    ][::core::mem::align_of::<quire_batch_views>() - 8usize];
-    [
-        "Offset of field: quire_batch_views::struct_size",
-    ][::core::mem::offset_of!(quire_batch_views, struct_size) - 0usize];
-    [
-        "Offset of field: quire_batch_views::flags",
-    ][::core::mem::offset_of!(quire_batch_views, flags) - 4usize];
-    [
-        "Offset of field: quire_batch_views::next",
-    ][::core::mem::offset_of!(quire_batch_views, next) - 8usize];
-    [
-        "Offset of field: quire_batch_views::block_table",
-    ][::core::mem::offset_of!(quire_batch_views, block_table) - 16usize];
-    [
-        "Offset of field: quire_batch_views::csr_indptr",
-    ][::core::mem::offset_of!(quire_batch_views, csr_indptr) - 24usize];
-    [
-        "Offset of field: quire_batch_views::csr_indices",
-    ][::core::mem::offset_of!(quire_batch_views, csr_indices) - 32usize];
-    [
-        "Offset of field: quire_batch_views::csr_last_page_len",
-    ][::core::mem::offset_of!(quire_batch_views, csr_last_page_len) - 40usize];
-    [
-        "Offset of field: quire_batch_views::slots",
-    ][::core::mem::offset_of!(quire_batch_views, slots) - 48usize];
-    [
-        "Offset of field: quire_batch_views::context_slots",
-    ][::core::mem::offset_of!(quire_batch_views, context_slots) - 56usize];
-    [
-        "Offset of field: quire_batch_views::lengths",
-    ][::core::mem::offset_of!(quire_batch_views, lengths) - 64usize];
-    [
-        "Offset of field: quire_batch_views::positions",
-    ][::core::mem::offset_of!(quire_batch_views, positions) - 72usize];
-    [
-        "Offset of field: quire_batch_views::cu_q",
-    ][::core::mem::offset_of!(quire_batch_views, cu_q) - 80usize];
-    [
-        "Offset of field: quire_batch_views::block_table_stride",
-    ][::core::mem::offset_of!(quire_batch_views, block_table_stride) - 88usize];
-    [
-        "Offset of field: quire_batch_views::row_count",
-    ][::core::mem::offset_of!(quire_batch_views, row_count) - 92usize];
-    [
-        "Offset of field: quire_batch_views::query_tokens",
-    ][::core::mem::offset_of!(quire_batch_views, query_tokens) - 96usize];
-    [
-        "Offset of field: quire_batch_views::max_length",
-    ][::core::mem::offset_of!(quire_batch_views, max_length) - 100usize];
-    [
-        "Offset of field: quire_batch_views::mask",
-    ][::core::mem::offset_of!(quire_batch_views, mask) - 104usize];
-    [
-        "Offset of field: quire_batch_views::mask_rows",
-    ][::core::mem::offset_of!(quire_batch_views, mask_rows) - 112usize];
-    [
-        "Offset of field: quire_batch_views::mask_first",
-    ][::core::mem::offset_of!(quire_batch_views, mask_first) - 120usize];
-    [
-        "Offset of field: quire_batch_views::shared_prefix",
-    ][::core::mem::offset_of!(quire_batch_views, shared_prefix) - 128usize];
-    [
-        "Offset of field: quire_batch_views::write_tokens",
-    ][::core::mem::offset_of!(quire_batch_views, write_tokens) - 136usize];
-    [
-        "Offset of field: quire_batch_views::reserved0",
-    ][::core::mem::offset_of!(quire_batch_views, reserved0) - 140usize];
-};
-impl Default for quire_batch_views {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_30 = 1;
-pub type _bindgen_ty_30 = u32;
-pub const QUIRE_TIER_DEVICE: _bindgen_ty_31 = 0;
-pub const QUIRE_TIER_HOST: _bindgen_ty_31 = 1;
-pub type _bindgen_ty_31 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_block_move {
@@ -2602,6 +2404,204 @@ impl Default for quire_migrate_info {
         }
     }
 }
+pub const QUIRE_KEY_ADAPTER: _bindgen_ty_29 = 1;
+pub const QUIRE_KEY_SALT: _bindgen_ty_29 = 2;
+pub const QUIRE_KEY_MEDIA: _bindgen_ty_29 = 3;
+pub const QUIRE_KEY_OTHER: _bindgen_ty_29 = 4;
+pub type _bindgen_ty_29 = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_key {
+    pub type_: u32,
+    pub size_bytes: u32,
+    pub bytes: *const ::core::ffi::c_void,
+    pub begin: u32,
+    pub end: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_key"][::core::mem::size_of::<quire_key>() - 24usize];
+    ["Alignment of quire_key"][::core::mem::align_of::<quire_key>() - 8usize];
+    [
+        "Offset of field: quire_key::type_",
+    ][::core::mem::offset_of!(quire_key, type_) - 0usize];
+    [
+        "Offset of field: quire_key::size_bytes",
+    ][::core::mem::offset_of!(quire_key, size_bytes) - 4usize];
+    [
+        "Offset of field: quire_key::bytes",
+    ][::core::mem::offset_of!(quire_key, bytes) - 8usize];
+    [
+        "Offset of field: quire_key::begin",
+    ][::core::mem::offset_of!(quire_key, begin) - 16usize];
+    [
+        "Offset of field: quire_key::end",
+    ][::core::mem::offset_of!(quire_key, end) - 20usize];
+};
+impl Default for quire_key {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_seq_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub ns: quire_namespace,
+    pub keys: *const quire_key,
+    pub key_count: u32,
+    pub key_stride: u32,
+    pub priority: i32,
+    pub cross_tokens: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_seq_desc"][::core::mem::size_of::<quire_seq_desc>() - 48usize];
+    ["Alignment of quire_seq_desc"][::core::mem::align_of::<quire_seq_desc>() - 8usize];
+    [
+        "Offset of field: quire_seq_desc::struct_size",
+    ][::core::mem::offset_of!(quire_seq_desc, struct_size) - 0usize];
+    [
+        "Offset of field: quire_seq_desc::flags",
+    ][::core::mem::offset_of!(quire_seq_desc, flags) - 4usize];
+    [
+        "Offset of field: quire_seq_desc::next",
+    ][::core::mem::offset_of!(quire_seq_desc, next) - 8usize];
+    [
+        "Offset of field: quire_seq_desc::ns",
+    ][::core::mem::offset_of!(quire_seq_desc, ns) - 16usize];
+    [
+        "Offset of field: quire_seq_desc::keys",
+    ][::core::mem::offset_of!(quire_seq_desc, keys) - 24usize];
+    [
+        "Offset of field: quire_seq_desc::key_count",
+    ][::core::mem::offset_of!(quire_seq_desc, key_count) - 32usize];
+    [
+        "Offset of field: quire_seq_desc::key_stride",
+    ][::core::mem::offset_of!(quire_seq_desc, key_stride) - 36usize];
+    [
+        "Offset of field: quire_seq_desc::priority",
+    ][::core::mem::offset_of!(quire_seq_desc, priority) - 40usize];
+    [
+        "Offset of field: quire_seq_desc::cross_tokens",
+    ][::core::mem::offset_of!(quire_seq_desc, cross_tokens) - 44usize];
+};
+impl Default for quire_seq_desc {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_30 = 1;
+pub const QUIRE_SEQ_LOST: _bindgen_ty_30 = 2;
+pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_30 = 4;
+pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_30 = 8;
+pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_30 = 16;
+pub type _bindgen_ty_30 = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_seq_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub known_tokens: u32,
+    pub computed_tokens: u32,
+    pub draft_tokens: u32,
+    pub lookahead_tokens: u32,
+    pub blocks_held: u32,
+    pub preemptions: u32,
+    pub priority: i32,
+    pub reserved0: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_seq_info"][::core::mem::size_of::<quire_seq_info>() - 48usize];
+    ["Alignment of quire_seq_info"][::core::mem::align_of::<quire_seq_info>() - 8usize];
+    [
+        "Offset of field: quire_seq_info::struct_size",
+    ][::core::mem::offset_of!(quire_seq_info, struct_size) - 0usize];
+    [
+        "Offset of field: quire_seq_info::flags",
+    ][::core::mem::offset_of!(quire_seq_info, flags) - 4usize];
+    [
+        "Offset of field: quire_seq_info::next",
+    ][::core::mem::offset_of!(quire_seq_info, next) - 8usize];
+    [
+        "Offset of field: quire_seq_info::known_tokens",
+    ][::core::mem::offset_of!(quire_seq_info, known_tokens) - 16usize];
+    [
+        "Offset of field: quire_seq_info::computed_tokens",
+    ][::core::mem::offset_of!(quire_seq_info, computed_tokens) - 20usize];
+    [
+        "Offset of field: quire_seq_info::draft_tokens",
+    ][::core::mem::offset_of!(quire_seq_info, draft_tokens) - 24usize];
+    [
+        "Offset of field: quire_seq_info::lookahead_tokens",
+    ][::core::mem::offset_of!(quire_seq_info, lookahead_tokens) - 28usize];
+    [
+        "Offset of field: quire_seq_info::blocks_held",
+    ][::core::mem::offset_of!(quire_seq_info, blocks_held) - 32usize];
+    [
+        "Offset of field: quire_seq_info::preemptions",
+    ][::core::mem::offset_of!(quire_seq_info, preemptions) - 36usize];
+    [
+        "Offset of field: quire_seq_info::priority",
+    ][::core::mem::offset_of!(quire_seq_info, priority) - 40usize];
+    [
+        "Offset of field: quire_seq_info::reserved0",
+    ][::core::mem::offset_of!(quire_seq_info, reserved0) - 44usize];
+};
+impl Default for quire_seq_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_31 = 1;
+pub type _bindgen_ty_31 = u32;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_token_span {
+    pub seq: quire_seq,
+    pub position: u32,
+    pub token_offset: u32,
+    pub token_count: u32,
+    pub reserved0: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_token_span"][::core::mem::size_of::<quire_token_span>() - 24usize];
+    [
+        "Alignment of quire_token_span",
+    ][::core::mem::align_of::<quire_token_span>() - 8usize];
+    [
+        "Offset of field: quire_token_span::seq",
+    ][::core::mem::offset_of!(quire_token_span, seq) - 0usize];
+    [
+        "Offset of field: quire_token_span::position",
+    ][::core::mem::offset_of!(quire_token_span, position) - 8usize];
+    [
+        "Offset of field: quire_token_span::token_offset",
+    ][::core::mem::offset_of!(quire_token_span, token_offset) - 12usize];
+    [
+        "Offset of field: quire_token_span::token_count",
+    ][::core::mem::offset_of!(quire_token_span, token_count) - 16usize];
+    [
+        "Offset of field: quire_token_span::reserved0",
+    ][::core::mem::offset_of!(quire_token_span, reserved0) - 20usize];
+};
 pub const QUIRE_SIZE_LATENT: _bindgen_ty_32 = 1;
 pub type _bindgen_ty_32 = u32;
 #[repr(C)]
