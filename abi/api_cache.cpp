@@ -9,7 +9,8 @@ namespace {
 
 Status read_groups(const quire_cache_desc &desc, quire_group_desc *groups) {
     if (desc.group_count == 0 || desc.group_count > kMaxGroups) {
-        return fail(QUIRE_E_ARG, "group_count is {}: needs 1 to {}", desc.group_count, kMaxGroups);
+        return fail(QUIRE_E_ARG, "group_count is {}: must be 1 to {}", desc.group_count,
+                    kMaxGroups);
     }
     for (uint32_t g = 0; g < desc.group_count; ++g) {
         QUIRE_TRY(read_element(desc.groups, g, desc.group_stride, &groups[g]));

@@ -9,8 +9,9 @@ namespace quire {
 Status AttentionPlan::describe_rope(const quire_rope_desc &rope, const GroupGeometry &group) {
     bool latent = group.kind == QUIRE_GROUP_LATENT;
     if (latent && group.k_head_dim == group.v_head_dim) {
-        return fail(QUIRE_E_ARG,
-                    "rope: the latent group's rows have no rotated part, k_head_dim is v_head_dim");
+        return fail(
+            QUIRE_E_ARG,
+            "rope: the latent group's rows have no rotated part: k_head_dim equals v_head_dim");
     }
     QUIRE_TRY(compute_rope(rope, latent ? group.k_head_dim - group.v_head_dim : group.k_head_dim,
                            &rope_));
@@ -44,7 +45,7 @@ Status AttentionPlan::describe(const quire_attention_desc &options, const GroupG
     shape.sink_tokens = group.sink_tokens;
     desc.scale = options.scale;
     if (!std::isfinite(options.soft_cap) || options.soft_cap < 0) {
-        return fail(QUIRE_E_ARG, "soft_cap is not a finite number from 0 up");
+        return fail(QUIRE_E_ARG, "soft_cap must be finite and at least 0");
     }
     if (options.soft_cap != 0) {
         shape.flags |= QUIRE_BE_ATTENTION_SOFT_CAP;

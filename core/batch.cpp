@@ -150,13 +150,14 @@ Status Batch::make_plans(const quire_batch_desc &desc, const Geometry &geometry,
     if (count == 0) return Status{};
     if (!has_memory_) {
         return fail(QUIRE_E_UNSUPPORTED,
-                    "attention in a cache without memory: set attention_count 0");
+                    "attention needs a cache with memory: set attention_count to 0");
     }
     bool a_group = count == group_count_, a_shard = count == group_count_ * shards_.size();
     if (count != 1 && !a_group && !a_shard) {
-        return fail(QUIRE_E_ARG,
-                    "attention_count is {}: needs 0, 1, one a group, or one a group and shard",
-                    count);
+        return fail(
+            QUIRE_E_ARG,
+            "attention_count is {}: must be 0, 1, one per group, or one per group and shard",
+            count);
     }
     for (uint32_t s = 0; s < shards_.size(); ++s) {
         for (uint32_t g = 0; g < group_count_; ++g) {
@@ -175,15 +176,15 @@ Status Batch::check_attention(const quire_attention_desc &options, uint32_t inde
                               const GroupGeometry &group) const {
     if (group.kind == QUIRE_GROUP_LATENT && options.scale == 0) {
         return fail(QUIRE_E_ARG,
-                    "attention[{}].scale is 0: a latent group needs one, for its query heads had "
-                    "another dim before they were absorbed",
+                    "attention[{}].scale is 0: a latent group needs a scale, because its query "
+                    "heads had another dim before absorption",
                     index);
     }
     bool masks = (options.flags & QUIRE_ATTENTION_MASK) != 0;
     if (!group.cross && masks != (max_mask_words_ != 0)) {
         return fail(QUIRE_E_ARG,
-                    "max_mask_words is {}, which QUIRE_ATTENTION_MASK of attention[{}] "
-                    "contradicts: masks are for all groups or for none",
+                    "max_mask_words is {}, which does not match QUIRE_ATTENTION_MASK in "
+                    "attention[{}]: use masks in all groups or in none",
                     max_mask_words_, index);
     }
     return Status{};
@@ -200,8 +201,8 @@ Status Batch::check_of_cross(const quire_attention_desc &options, uint32_t index
     }
     if ((options.flags & QUIRE_ATTENTION_MASK) != 0) {
         return fail(QUIRE_E_ARG,
-                    "attention[{}].flags: masks are about a sequence's own tokens, not a cross "
-                    "group's",
+                    "attention[{}].flags: QUIRE_ATTENTION_MASK applies to a sequence's own tokens, "
+                    "not to a cross group",
                     index);
     }
     return Status{};
@@ -212,7 +213,7 @@ Status Batch::make_plan(const quire_attention_desc &options, const Geometry &geo
     const Device &device = *shard->binding->device();
     uint32_t kv_heads = shard->binding->pool(g).kv_heads;
     if (options.q_heads == 0 || options.q_heads % kv_heads != 0) {
-        return fail(QUIRE_E_ARG, "q_heads is {}: needs a multiple of the {} KV heads",
+        return fail(QUIRE_E_ARG, "q_heads is {}: must be a multiple of the {} KV heads",
                     options.q_heads, kv_heads);
     }
     AttentionPlan plan(host_);
@@ -224,7 +225,7 @@ Status Batch::make_plan(const quire_attention_desc &options, const Geometry &geo
     QUIRE_TRY(ask<&quire_backend_api::plan_create>(
         *device.api, error, device.handle, static_cast<const quire_be_plan_desc *>(&plan.desc),
         &made));
-    if (made == nullptr) return slot_lied(*device.api, error, "plan_create gave no plan");
+    if (made == nullptr) return slot_lied(*device.api, error, "plan_create returned no plan");
     shard->plans[g] = made;
     shard->q_heads[g] = options.q_heads;
     shard->has_rope[g] = plan.desc.rope != nullptr;
@@ -251,7 +252,8 @@ Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, con
         return fail(QUIRE_E_ARG, "max_rows, max_blocks_per_row and max_query_tokens must not be 0");
     }
     if (max_mask_words_ > uint32_t{INT32_MAX}) {
-        return fail(QUIRE_E_LIMIT, "max_mask_words is {}: rows name their words by int32",
+        return fail(QUIRE_E_LIMIT,
+                    "max_mask_words is {}: at most 2^31-1, because rows index mask words by int32",
                     max_mask_words_);
     }
     constexpr uint32_t lists = QUIRE_VIEW_CSR | QUIRE_VIEW_CONTEXT_SLOTS;
@@ -279,7 +281,7 @@ Status Batch::create(const quire_batch_desc &desc, const Geometry &geometry, con
 
 Status Batch::fits(const BatchNeed &need) const {
     if (need.rows > max_rows_) {
-        return fail(QUIRE_E_LIMIT, "the step has {} rows, the batch max_rows {}", need.rows,
+        return fail(QUIRE_E_LIMIT, "the step has {} rows, the batch's max_rows is {}", need.rows,
                     max_rows_);
     }
     if (need.query_tokens > max_query_) {
@@ -288,7 +290,7 @@ Status Batch::fits(const BatchNeed &need) const {
                     need.query_tokens, max_query_);
     }
     if (need.longest_table > max_blocks_) {
-        return fail(QUIRE_E_LIMIT, "a row has {} blocks, the batch max_blocks_per_row {}",
+        return fail(QUIRE_E_LIMIT, "a row has {} blocks, the batch's max_blocks_per_row is {}",
                     need.longest_table, max_blocks_);
     }
     uint64_t context = need.context_tokens > need.cross_context_tokens ? need.context_tokens
@@ -314,13 +316,15 @@ Status Batch::fits(const BatchNeed &need) const {
 Status Batch::check_writable(const Timeline &timeline, uint64_t queue) const {
     if (!has_memory_) return Status{};
     if (!timeline.has_run(images_[(current_ + 1) % image_count_].step)) {
-        return fail(QUIRE_E_BUSY, "{} earlier steps of this batch still run: use another or wait",
+        return fail(QUIRE_E_BUSY,
+                    "{} earlier steps of this batch are still running: use another batch or wait",
                     image_count_);
     }
     // Every image is uploaded to the same place, so only one queue's order keeps the steps apart.
     if (!timeline.has_run(last_step_) && timeline.queue_of(last_step_) != queue) {
-        return fail(QUIRE_E_BUSY,
-                    "the batch's last step still runs on other queues: use another batch or wait");
+        return fail(
+            QUIRE_E_BUSY,
+            "the batch's last step is still running on other queues: use another batch or wait");
     }
     return Status{};
 }

@@ -59,7 +59,7 @@ Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometr
     QUIRE_TRY(ask<&quire_backend_api::query_attention>(*device->api, error, device->handle, &query,
                                                        &answer));
     if (answer.support > QUIRE_BE_SLOW) {
-        return slot_lied(*device->api, error, "query_attention gave an answer that is none");
+        return slot_lied(*device->api, error, "query_attention returned an invalid answer");
     }
     if (answer.support == QUIRE_BE_NO) {
         answer.reason[sizeof answer.reason - 1] = '\0';

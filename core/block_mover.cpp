@@ -21,10 +21,10 @@ Status CountedQueue::create(const Device *device, quire_error *error) {
     const quire_backend_api &api = *device->api;
     const quire_native none{};
     QUIRE_TRY(ask<&quire_backend_api::queue_bind>(api, error, device->handle, &none, &queue_));
-    if (queue_ == nullptr) return slot_lied(api, error, "queue_bind gave no queue");
+    if (queue_ == nullptr) return slot_lied(api, error, "queue_bind returned no queue");
     QUIRE_TRY(
         ask<&quire_backend_api::fence_create>(api, error, device->handle, uint64_t{0}, &fence_));
-    if (fence_ == nullptr) return slot_lied(api, error, "fence_create gave no fence");
+    if (fence_ == nullptr) return slot_lied(api, error, "fence_create returned no fence");
     return Status{};
 }
 
@@ -48,8 +48,7 @@ Status CountedQueue::wait(uint64_t value, quire_error *error) {
     Status waited =
         ask<&quire_backend_api::fence_wait_host>(*device_->api, error, fence_, value, UINT64_MAX);
     if (waited.code == QUIRE_S_TIMEOUT) {
-        return slot_lied(*device_->api, error,
-                         "fence_wait_host timed out of a wait without an end");
+        return slot_lied(*device_->api, error, "fence_wait_host timed out of an infinite wait");
     }
     if (waited.ok()) reached_ = value;
     return waited;

@@ -310,7 +310,8 @@ Status BlockPool::check_list(uint32_t name) const {
         bool is_listed = b.state == BlockState::free || b.state == BlockState::draining ||
                          b.state == BlockState::cached;
         if (!is_listed || list_of(i) != name || b.refs != 0) {
-            return fail(QUIRE_E_INTERNAL, "block_pool: block {} is on list {} by mistake", i, name);
+            return fail(QUIRE_E_INTERNAL,
+                        "block_pool: block {} is on list {}, where it does not belong", i, name);
         }
         if (name != kCached) continue;
         if (b.node == kNone || b.stamp <= stamp) {
@@ -330,16 +331,19 @@ Status BlockPool::check_list(uint32_t name) const {
 Status BlockPool::check_unused(uint32_t block) const {
     const Block &b = blocks_[block];
     if (left_.capacity() != 0 && b.tenant != kFreshTenant && !b.is_left) {
-        return fail(QUIRE_E_INTERNAL, "block_pool: block {} was left, and is not listed", block);
+        return fail(QUIRE_E_INTERNAL,
+                    "block_pool: unused block {} holds content, but is not listed for scrubbing",
+                    block);
     }
     if (b.state == BlockState::free && !timeline_->done(b.touch)) {
-        return fail(QUIRE_E_INTERNAL, "block_pool: block {} is free, and step {} may touch it",
-                    block, b.touch);
+        return fail(QUIRE_E_INTERNAL,
+                    "block_pool: block {} is free, but step {} may still touch it", block, b.touch);
     }
     bool drains = b.is_read || (!timeline_->done(b.touch) && b.touch <= timeline_->next());
     if (b.state == BlockState::draining && !drains) {
-        return fail(QUIRE_E_INTERNAL, "block_pool: block {} drains for step {}, which does not run",
-                    block, b.touch);
+        return fail(QUIRE_E_INTERNAL,
+                    "block_pool: block {} drains for step {}, which is not running", block,
+                    b.touch);
     }
     return Status{};
 }
@@ -352,16 +356,16 @@ Status BlockPool::check_counts(const uint32_t *counts) const {
         return fail(QUIRE_E_INTERNAL, text, in_state, counted);
     };
     QUIRE_TRY(same(count(BlockState::free), lists_[kFree].count,
-                   "block_pool: {} blocks are free, and {} are on the list"));
+                   "block_pool: {} blocks are free, but {} are on the list"));
     QUIRE_TRY(same(count(BlockState::draining), draining_,
-                   "block_pool: {} blocks drain, and {} are counted"));
+                   "block_pool: {} blocks drain, but {} are counted"));
     QUIRE_TRY(same(count(BlockState::cached), lists_[kCached].count,
-                   "block_pool: {} blocks are cached, and {} are on the list"));
+                   "block_pool: {} blocks are cached, but {} are on the list"));
     QUIRE_TRY(
-        same(count(BlockState::held), held_, "block_pool: {} blocks are held, and {} are counted"));
+        same(count(BlockState::held), held_, "block_pool: {} blocks are held, but {} are counted"));
     QUIRE_TRY(same(count(BlockState::parked), parked_,
-                   "block_pool: {} blocks are parked, and {} are counted"));
-    return same(count(BlockState::null), 1, "block_pool: {} blocks are null, where {} is");
+                   "block_pool: {} blocks are parked, but {} are counted"));
+    return same(count(BlockState::null), 1, "block_pool: {} blocks are null, expected {}");
 }
 
 Status BlockPool::check() const {
@@ -373,20 +377,21 @@ Status BlockPool::check() const {
         const Block &b = blocks_[i];
         auto state = static_cast<uint32_t>(b.state);
         if (state >= states || (b.state == BlockState::null) != (i == kNullBlock)) {
-            return fail(QUIRE_E_INTERNAL, "block_pool: block {} is in state {}, which it cannot be",
-                        i, state);
+            return fail(QUIRE_E_INTERNAL, "block_pool: block {} is in invalid state {}", i, state);
         }
         ++counts[state];
         left += b.is_left;
         bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
         if (is_unused) QUIRE_TRY(check_unused(i));
         if ((b.refs != 0) != (b.state == BlockState::held)) {
-            return fail(QUIRE_E_INTERNAL, "block_pool: block {} has {} references for its state", i,
+            return fail(QUIRE_E_INTERNAL,
+                        "block_pool: block {} has {} references, which its state forbids", i,
                         b.refs);
         }
     }
     if (left != left_.size()) {
-        return fail(QUIRE_E_INTERNAL, "block_pool: {} blocks were left, {} are listed", left,
+        return fail(QUIRE_E_INTERNAL,
+                    "block_pool: {} blocks wait to be scrubbed, but {} are listed", left,
                     left_.size());
     }
     return check_counts(counts);

@@ -17,8 +17,8 @@ uint64_t key_limit(uint64_t key_bytes) { return key_bytes != 0 ? key_bytes : kDe
 Status check_calibrating(const Geometry &geometry, bool has_memory) {
     if (!has_memory) {
         return fail(QUIRE_E_ARG,
-                    "flags: QUIRE_CACHE_CALIBRATE needs a device; a cache that keeps books only "
-                    "writes no K and V");
+                    "flags: QUIRE_CACHE_CALIBRATE needs a device; a cache without memory writes no "
+                    "K and V");
     }
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         const GroupGeometry &group = geometry.groups[g];
@@ -73,13 +73,13 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     }
     if ((desc.flags & QUIRE_CACHE_FOLLOWER) != 0 && (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0) {
         return fail(QUIRE_E_ARG,
-                    "flags: a follower zeroes what its leader's log says; give "
-                    "QUIRE_CACHE_ZERO_ON_FREE to the leader");
+                    "flags: a follower zeroes blocks as its leader's log says; set "
+                    "QUIRE_CACHE_ZERO_ON_FREE on the leader");
     }
     if ((desc.flags & QUIRE_CACHE_FOLLOWER) != 0 && (desc.flags & QUIRE_CACHE_AUDIT) != 0) {
-        return fail(QUIRE_E_ARG,
-                    "flags: a follower decides nothing that could be audited; give "
-                    "QUIRE_CACHE_AUDIT to the leader");
+        return fail(
+            QUIRE_E_ARG,
+            "flags: a follower makes no decisions to audit; set QUIRE_CACHE_AUDIT on the leader");
     }
     if (desc.eviction != QUIRE_EVICT_LRU) {
         return fail(QUIRE_E_UNSUPPORTED, "eviction {} is not known", desc.eviction);
@@ -301,7 +301,7 @@ Status Cache::find_sequence(uint64_t handle, uint32_t *index) const {
     *index = sequence_handles_.find(handle);
     if (*index != HandleTable::kNone) [[likely]]
         return Status{};
-    return fail(QUIRE_E_STALE, "no such sequence: it was ended, or is of another cache");
+    return fail(QUIRE_E_STALE, "no such sequence: it was ended, or belongs to another cache");
 }
 
 Status Cache::find_idle_sequence(uint64_t handle, uint32_t *index) const {

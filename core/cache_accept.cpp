@@ -26,8 +26,8 @@ Status Cache::accept(uint64_t handle, uint32_t count) {
     for (uint32_t i = 0; state.drafts_are_tree && i < count && i < state.drafts; ++i) {
         if (s.tree.data[i] == (i != 0 ? i - 1 : QUIRE_MASK_ROOT)) continue;
         return fail(QUIRE_E_ARG,
-                    "draft {} does not follow the one before it: keep a way through the tree with "
-                    "quire_seq_accept_path",
+                    "draft {} is not a child of the one before it: accept a path through the tree "
+                    "with quire_seq_accept_path",
                     i);
     }
     uint32_t known = state.known - state.drafts + count;
@@ -52,19 +52,19 @@ Status Cache::check_path(const Sequence &s, const uint32_t *path, uint32_t count
     const SequenceState &state = s.state;
     for (uint32_t i = 0; i < count; ++i) {
         if (path[i] >= state.drafts || (i != 0 && path[i] <= path[i - 1])) {
-            return fail(QUIRE_E_ARG,
-                        i == 0 ? "path[{}] is {}: needs the index of a draft"
-                               : "path[{}] is {}: needs the index of a draft, above the one before",
-                        i, path[i]);
+            return fail(
+                QUIRE_E_ARG,
+                i == 0 ? "path[{}] is {}: must be the index of a draft"
+                       : "path[{}] is {}: must be the index of a draft, above the previous one",
+                i, path[i]);
         }
         uint32_t before = i != 0 ? path[i - 1] : QUIRE_MASK_ROOT;
         bool follows = state.drafts_are_tree ? s.tree.data[path[i]] == before : path[i] == i;
         if (!follows) {
-            return fail(
-                QUIRE_E_ARG,
-                "path[{}] is {}, a draft that does not see just those of the path before it "
-                "and all tokens before the drafts",
-                i, path[i]);
+            return fail(QUIRE_E_ARG,
+                        "path[{}] is {}: this draft must see exactly the path's earlier drafts and "
+                        "all tokens before the drafts",
+                        i, path[i]);
         }
     }
     return Status{};
@@ -87,7 +87,8 @@ Status Cache::accept_path(uint64_t handle, const uint32_t *path, uint32_t count)
     uint32_t moved = count - in_place;
     if (moved != 0 && !can_move_) {
         return fail(QUIRE_E_UNSUPPORTED,
-                    "the backend cannot move tokens: {} of the path lie in place, accept those",
+                    "the backend cannot move tokens: only the first {} of the path are in place; "
+                    "accept those",
                     in_place);
     }
     BufferPool &buffers = ledger_.buffers();

@@ -18,7 +18,7 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
     bool preempted_now =
         s.change != kNone && open_record().changes[s.change].kind == ChangeKind::victim;
     if (s.marked == call_ || (s.change != kNone && !preempted_now)) {
-        return fail(QUIRE_E_BUSY, "items[{}]: the sequence is in the step already", i);
+        return fail(QUIRE_E_BUSY, "items[{}]: the sequence is already in the step", i);
     }
     if (uint64_t{item.token_offset} + item.token_count > list.token_count) {
         return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);
@@ -46,7 +46,8 @@ Status Cache::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
     QUIRE_TRY(check_mask(item, i, list.tokens, list.token_count, static_cast<uint32_t>(known),
                          state.computed));
     if (still_written_elsewhere(s)) {
-        return fail(QUIRE_E_BUSY, "items[{}]: its step on another queue is not finished", i);
+        return fail(QUIRE_E_BUSY, "items[{}]: the sequence's step on another queue is not finished",
+                    i);
     }
     return Status{};
 }

@@ -144,7 +144,7 @@ Status CacheCheck::check_collisions(Array<Seen> *all) const {
             if (!collide(a, b)) continue;
             return wrong("%sblock %u of group %u: step %" PRIu64
                          " reads its slots up to %u and writes %u to %u, step %" PRIu64
-                         " reads up to %u and writes %u to %u, and nothing puts them in order",
+                         " reads up to %u and writes %u to %u, and the two are unordered",
                          a.is_host ? "host " : "", a.block, a.group, a.step, a.read_end,
                          a.write_begin, a.write_end, b.step, b.read_end, b.write_begin,
                          b.write_end);

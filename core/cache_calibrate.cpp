@@ -92,10 +92,10 @@ Status Cache::check_amax(Array<float> *numbers) const {
             if (std::bit_cast<uint32_t>(layer_numbers[i]) < kInfinity) continue;
             bool is_k = i < g.kv_heads;
             return fail(QUIRE_E_ARG,
-                        is_k ? "K of layer {}, KV head {} was given a NaN or an infinity: such a "
-                               "run measures nothing, start anew without"
-                             : "V of layer {}, KV head {} was given a NaN or an infinity: such a "
-                               "run measures nothing, start anew without",
+                        is_k ? "K of layer {}, KV head {} received a NaN or an infinity, which "
+                               "makes the measurement useless: start again without it"
+                             : "V of layer {}, KV head {} received a NaN or an infinity, which "
+                               "makes the measurement useless: start again without it",
                         layer, is_k ? i : i - g.kv_heads);
         }
         at += 2 * uint64_t{g.kv_heads};

@@ -71,7 +71,7 @@ Status CacheCheck::check_steps() const {
         const StepRecord &record = cache_.records_[Timeline::slot(step)];
         bool holds = record.phase == StepPhase::committed || record.phase == StepPhase::finished;
         if (record.number != step || holds != may_run(step)) {
-            return wrong("step %" PRIu64 " is not done, and its record is of step %" PRIu64
+            return wrong("step %" PRIu64 " is not done, but its record belongs to step %" PRIu64
                          " in phase %u",
                          step, record.number, static_cast<unsigned>(record.phase));
         }
@@ -79,7 +79,7 @@ Status CacheCheck::check_steps() const {
     if (!cache_.step_open()) return Status{};
     const StepRecord &open = cache_.records_[cache_.open_slot_];
     if (open.number == timeline.next() && open.phase == StepPhase::open) return Status{};
-    return wrong("step %" PRIu64 " is the open one, and the next number is %" PRIu64, open.number,
+    return wrong("step %" PRIu64 " is open, but the next step number is %" PRIu64, open.number,
                  timeline.next());
 }
 
@@ -97,11 +97,11 @@ Status CacheCheck::check_changes() const {
             if (is_live(change.sequence) && cache_.sequences_[change.sequence].change == i)
                 continue;
             return wrong("change %" PRIu64 " of step %" PRIu64
-                         " is of sequence %u, which does not name it",
+                         " belongs to sequence %u, which does not refer to it",
                          i, record.number, change.sequence);
         }
         if (rows != record.rows) {
-            return wrong("step %" PRIu64 " counts %u rows, and has %u items", record.number,
+            return wrong("step %" PRIu64 " counts %u rows, but has %u items", record.number,
                          record.rows, rows);
         }
     }
@@ -122,8 +122,8 @@ Status CacheCheck::check_table(uint32_t index, uint32_t group) const {
     uint32_t block_count = cache_.ledger_.pool(group).block_count();
     if (is_swapped(s)) block_count = host != nullptr ? host->block_count() : 0;
     if (t.length > t.ids.capacity) {
-        return wrong("sequence %u has a table of %u blocks in group %u, and room for %u", index,
-                     t.length, group, t.ids.capacity);
+        return wrong("sequence %u has a table of %u blocks in group %u, but room for only %u",
+                     index, t.length, group, t.ids.capacity);
     }
     for (uint32_t k = 0; k < t.length; ++k) {
         uint32_t block = t.ids.data[k];
@@ -138,7 +138,7 @@ Status CacheCheck::check_table(uint32_t index, uint32_t group) const {
     if (s.state.computed == 0) return Status{};
     uint32_t least = cache_.geometry_.table_length(group, s.covered(), s.cross_tokens);
     if (t.length >= least) return Status{};
-    return wrong("sequence %u has %u blocks in group %u, and its %u computed tokens take %u", index,
+    return wrong("sequence %u has %u blocks in group %u, but its %u computed tokens take %u", index,
                  t.length, group, s.state.computed, least);
 }
 
@@ -151,11 +151,11 @@ Status CacheCheck::check_sequence(uint32_t index) const {
     }
     uint32_t unknown = cache_.token_pages_.find_unknown_in(s.tokens, 0, state.known);
     if (unknown != (state.first_unknown == kNone ? state.known : state.first_unknown)) {
-        return wrong("sequence %u has its first unnamed token at %u, and says at %u", index,
+        return wrong("sequence %u has its first unknown token at %u, but records it at %u", index,
                      unknown, state.first_unknown);
     }
     if (s.last_step >= cache_.timeline_.next()) {
-        return wrong("sequence %u ran in step %" PRIu64 ", and the next one is %" PRIu64, index,
+        return wrong("sequence %u ran in step %" PRIu64 ", but the next one is %" PRIu64, index,
                      s.last_step, cache_.timeline_.next());
     }
     uint32_t held = 0;
@@ -165,7 +165,7 @@ Status CacheCheck::check_sequence(uint32_t index) const {
         held += cache_.geometry_.groups[g].held_entries(t.length, t.null_front);
     }
     if (held == s.blocks_held) return Status{};
-    return wrong("sequence %u counts %u blocks, and its tables name %u", index, s.blocks_held,
+    return wrong("sequence %u counts %u blocks, but its tables name %u", index, s.blocks_held,
                  held);
 }
 
@@ -225,12 +225,12 @@ Status CacheCheck::check_references(uint32_t group) const {
         const Named &named = named_[group][b];
         if (named.count == pool[b].refs) continue;
         if (named.count == 0) {
-            return wrong("block %u of group %u has %u references, and no table names it", b, group,
+            return wrong("block %u of group %u has %u references, but no table names it", b, group,
                          pool[b].refs);
         }
         return wrong(
-            "block %u of group %u has %u references, and tables name it %u times, among "
-            "them that of sequence %u",
+            "block %u of group %u has %u references, but tables name it %u times, including that "
+            "of sequence %u",
             b, group, pool[b].refs, named.count, named.sequence);
     }
     return Status{};
@@ -245,8 +245,8 @@ Status CacheCheck::check_host_references(uint32_t group) const {
         uint32_t refs = (*pool)[b].refs;
         if (named.count == refs && refs <= 1) continue;
         return wrong(
-            "host block %u of group %u has %u references, and swapped tables name it %u "
-            "times: at most one may",
+            "host block %u of group %u has %u references, but swapped tables name it %u times: at "
+            "most one may",
             b, group, refs, named.count);
     }
     return Status{};
@@ -299,7 +299,7 @@ Status CacheCheck::check_tail(uint32_t index, uint32_t group) const {
     const Block &block = cache_.ledger_.pool(group)[t.ids.data[at]];
     if (block.owner == index && block.node == kNone && slot >= block.frozen_slots) return Status{};
     return wrong(
-        "block %u of group %u: sequence %u would write from slot %u on, and %u are frozen, "
+        "block %u of group %u: sequence %u would write from slot %u on, but %u are frozen, "
         "sequence %d owns it, node %d names it",
         t.ids.data[at], group, index, slot, block.frozen_slots, number(block.owner),
         number(block.node));
@@ -322,7 +322,7 @@ Status CacheCheck::check_item(const Change &change, uint32_t group) const {
         if (t.ids.data[k] == kNullBlock || block.owner != change.sequence ||
             (!is_new && !is_open)) {
             return wrong("block %u of group %u: sequence %u writes from slot %u on in step %" PRIu64
-                         ", and %u are frozen, sequence %d owns it, step %" PRIu64 " published it",
+                         ", but %u are frozen, sequence %d owns it, step %" PRIu64 " published it",
                          t.ids.data[k], group, change.sequence, slot, record.number,
                          block.frozen_slots, number(block.owner),
                          block.node != kNone ? block.ready : 0);
@@ -353,8 +353,7 @@ Status CacheCheck::check_touched(bool is_host, uint32_t group, uint32_t block, u
     if (named.last_step > touch) touch = named.last_step;
     if (touch >= step) return Status{};
     return wrong("%sblock %u of group %u: step %" PRIu64
-                 " %s it and may still run, and the last "
-                 "that touches it is said to be %" PRIu64,
+                 " %s it and may still run, but the last step recorded as touching it is %" PRIu64,
                  is_host ? "host " : "", block, group, step, how, touch);
 }
 
@@ -412,8 +411,8 @@ Status CacheCheck::check_namespaces() const {
     QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
         const Sequence &s = cache_.sequences_[i];
         if (s.name_space >= namespaces.used()) {
-            return wrong("sequence %u is of namespace %u, and %u ever lived", i, s.name_space,
-                         namespaces.used());
+            return wrong("sequence %u belongs to namespace %u, but only %u were ever created", i,
+                         s.name_space, namespaces.used());
         }
         ++namespaces[s.name_space].counted_sequences;
         namespaces[s.name_space].counted_blocks += cache_.charged(s);

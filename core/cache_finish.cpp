@@ -31,7 +31,7 @@ Status Cache::finish(uint64_t step, const quire_native *native, uint32_t outcome
         return fail(QUIRE_E_ARG, "outcome {} is not known", outcome);
     }
     if (follower_.active() && outcome == QUIRE_STEP_FAILED) {
-        return fail(QUIRE_E_UNSUPPORTED, "a follower fails no step: let its leader do so");
+        return fail(QUIRE_E_UNSUPPORTED, "a follower cannot fail a step: fail it on the leader");
     }
     if (step_open() && outcome == QUIRE_STEP_FAILED) {
         return fail(QUIRE_E_BUSY, "a step is open: abort or commit it before failing another");
@@ -75,14 +75,14 @@ Status Cache::wait_for_native(StepRecord *record, const quire_native &native, qu
     }
     if (record->shard_count != 1) {
         return fail(QUIRE_E_UNSUPPORTED,
-                    "a native signal is of one device, and the cache has {} shards: call "
+                    "a native signal belongs to one device, but the cache has {} shards: call "
                     "quire_queue_after_native for each, and pass NULL",
                     record->shard_count);
     }
     Queue *queue = record->queues[0];
     const quire_backend_api &api = *queue->device->api;
     if (api.native_wait == nullptr) {
-        return fail(QUIRE_E_UNSUPPORTED, "the device's backend knows no native semaphores");
+        return fail(QUIRE_E_UNSUPPORTED, "the device's backend does not support native semaphores");
     }
     QueueUse use(queue);
     QUIRE_TRY(use.status());
@@ -300,8 +300,8 @@ void Cache::fail_step(StepRecord *failed) {
     if (is_stopped_) return;  // nothing that it holds is used any more
     if (follower_.active()) {
         return follower_.stop(fail(QUIRE_E_DEVICE_LOST,
-                                   "a device of this follower failed in log number {}: it stopped, "
-                                   "and the ranks have to start anew",
+                                   "a device of this follower failed in log number {}: the "
+                                   "follower stopped, and all ranks must be restarted",
                                    record.number));
     }
     bool any_suspect = suspect_copies(record);

@@ -14,7 +14,7 @@ namespace quire {
 namespace {
 
 Status wrong_slot(uint32_t slot) {
-    return fail(QUIRE_E_ARG, "damaged log: slot {} is named twice, or there is none", slot);
+    return fail(QUIRE_E_ARG, "damaged log: slot {} is named twice or does not exist", slot);
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
     bool stays = change.continues() && shape.first <= old.length &&
                  (old.null_front <= gap_end || shape.first <= gap_end);
     if (shape.first != 0 && !stays) {
-        return fail(QUIRE_E_ARG, "damaged log: slot {} keeps entries that it has not",
+        return fail(QUIRE_E_ARG, "damaged log: slot {} keeps entries that it does not have",
                     change.after.slot());
     }
     const LogSequence &s = change.after;
@@ -67,7 +67,8 @@ Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
         if (table.id(i) == kNullBlock || table.id(i) >= blocks) ++wrong;
     });
     if (wrong == 0) return Status{};
-    return fail(QUIRE_E_ARG, "damaged log: slot {} names {} blocks that are none", s.slot(), wrong);
+    return fail(QUIRE_E_ARG, "damaged log: slot {} names {} blocks that do not exist", s.slot(),
+                wrong);
 }
 
 Status Cache::check_sequence(const SequenceChange &change) {
@@ -92,7 +93,8 @@ Status Cache::check_copy(const quire_block_copy &copy) const {
                     copy.group);
     }
     if (copy.kind == QUIRE_COPY_TOKEN && !can_move_) {
-        return fail(QUIRE_E_UNSUPPORTED, "the log moves tokens, and a device here cannot");
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "the log moves tokens, but a device of this follower cannot");
     }
     const GroupGeometry &g = geometry_.groups[copy.group];
     uint32_t sources = copy.kind == QUIRE_COPY_SWAP_IN ? g.host_blocks : g.blocks;
@@ -194,8 +196,8 @@ Status Cache::check_digest(const LogReader &log) {
     if (follower_.digest() == log.header().digest) return Status{};
     each_change(log, [&](const SequenceChange &change) { follower_.uncount(change); });
     Status wrong = fail(QUIRE_E_INTERNAL,
-                        "log number {} leads to another state than its leader's: this follower "
-                        "stopped, and the ranks have to start anew",
+                        "log number {} leads to a state that differs from its leader's: this "
+                        "follower stopped, and all ranks must be restarted",
                         log.header().number);
     follower_.stop(wrong);
     return wrong;
@@ -253,7 +255,7 @@ Status Cache::order_behind(const StepRecord &record, uint32_t order, quire_error
             const StepRecord &other = records_[Timeline::slot(step)];
             if (other.phase != StepPhase::finished) {
                 return fail(QUIRE_E_BUSY,
-                            "log number {} comes behind number {}, which runs on another queue: "
+                            "log number {} comes after number {}, which runs on another queue: "
                             "finish that step first",
                             record.number, step);
             }
@@ -335,7 +337,7 @@ Status Cache::apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOpt
                         Batch *batch, uint64_t *out, quire_error *error) {
     if (!follower_.active()) {
         return fail(QUIRE_E_UNSUPPORTED,
-                    "the cache follows nobody: create it with QUIRE_CACHE_FOLLOWER");
+                    "the cache is not a follower: create it with QUIRE_CACHE_FOLLOWER");
     }
     QUIRE_TRY(poll(error));
     QUIRE_TRY(follower_.stopped());
@@ -405,7 +407,7 @@ Status Cache::check_followed() {
         held += sequences_[slot].blocks_held;
     }
     if (sum != follower_.sum() || counted > held) {
-        return fail(QUIRE_E_INTERNAL, "follower: tables name {} blocks, {} were counted", held,
+        return fail(QUIRE_E_INTERNAL, "follower: tables name {} blocks, but {} were counted", held,
                     counted);
     }
     return Status{};

@@ -57,8 +57,8 @@ Status Cache::fit_account(uint32_t account) {
         return Status{};
     const Scopes &scopes = ledger_.tree().scopes();
     return fail(QUIRE_E_LIMIT,
-                "the namespace's keys would take {} bytes of host memory, and may take {}: end "
-                "sequences that have keys of their own, or raise key_bytes",
+                "the namespace's keys would take {} bytes of host memory, over the limit of {}: "
+                "end sequences that have their own keys, or raise key_bytes",
                 scopes.used_bytes(account), scopes.limit_bytes(account));
 }
 

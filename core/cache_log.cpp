@@ -29,7 +29,7 @@ LogSequence Cache::log_sequence(uint32_t index) const {
 Status Cache::reserve_log(StepRecord *record) {
     if (!leader_.active()) return Status{};
     if (record->mask_words.size() > UINT32_MAX) {
-        return fail(QUIRE_E_LIMIT, "the step's masks have {} words, a log holds 2^32-1",
+        return fail(QUIRE_E_LIMIT, "the step's masks have {} words, a log holds at most 2^32-1",
                     record->mask_words.size());
     }
     for (const Change &change : record->changes) leader_.touch(change.sequence);
@@ -119,7 +119,7 @@ Status Cache::step_log(uint64_t step, void *buffer, uint64_t capacity, uint64_t 
         return fail(QUIRE_E_UNSUPPORTED, "the cache writes no log: create it with QUIRE_CACHE_LOG");
     }
     if (record->phase != StepPhase::committed) {
-        return fail(QUIRE_E_BUSY, "the step is not committed: its log is written then");
+        return fail(QUIRE_E_BUSY, "the step is not committed: its log is written at commit");
     }
     *size_bytes = record->log.size();
     if (capacity < *size_bytes) return Status{QUIRE_S_INCOMPLETE, nullptr, 0, 0};

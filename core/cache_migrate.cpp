@@ -48,13 +48,13 @@ Status Cache::check_movable(const quire_migrate_desc &desc) const {
     if (!timeline_.idle()) {
         return fail(QUIRE_E_BUSY,
                     "a step is committed and not done: finish it, or call "
-                    "quire_cache_migrate_wait, which waits for what is finished");
+                    "quire_cache_migrate_wait, which waits for finished steps");
     }
     if (has_memory_ && desc.shard_count == 0) {
         return fail(QUIRE_E_ARG, "shard_count is 0: a cache with memory needs a device");
     }
     if (!has_memory_ && desc.shard_count != 0) {
-        return fail(QUIRE_E_ARG, "the cache keeps books only: shard_count must be 0");
+        return fail(QUIRE_E_ARG, "the cache has no memory: shard_count must be 0");
     }
     if (!has_memory_ && (desc.host_bytes != 0 || desc.pool_fraction != 0)) {
         return fail(QUIRE_E_ARG,
@@ -70,8 +70,8 @@ Status Cache::check_counts(const Geometry &target) const {
         const GroupGeometry &now = geometry_.groups[g], &then = target.groups[g];
         if (now.blocks == then.blocks && now.host_blocks == then.host_blocks) continue;
         return fail(QUIRE_E_UNSUPPORTED,
-                    "group {} would have another number of blocks or host blocks: a leader or "
-                    "follower keeps them, for the other ranks have the same",
+                    "group {} would change its number of blocks or host blocks: a leader or "
+                    "follower must keep both, because the other ranks use the same ids",
                     g);
     }
     return Status{};
@@ -86,8 +86,8 @@ Status Cache::check_moves(const Migration &m) const {
     for (uint32_t i = 0; i < sequences_.size() && !can_move; ++i) {
         if (!sequence_handles_.is_live(i) || sequences_[i].state.move_count == 0) continue;
         return fail(QUIRE_E_UNSUPPORTED,
-                    "accepted tokens of a sequence are still to be moved, and a target's backend "
-                    "cannot: run a step of it first");
+                    "a sequence has accepted tokens that are still to be moved, which a target's "
+                    "backend cannot do: run a step of it first");
     }
     return Status{};
 }

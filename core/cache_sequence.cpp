@@ -16,7 +16,7 @@ constexpr uint32_t kReleaseAhead = 24;  // block records that a release or a for
 
 Status Cache::no_sequence_left() const {
     if (sequence_handles_.worn_out()) {
-        return fail(QUIRE_E_LIMIT, "the process has no handles of sequences left");
+        return fail(QUIRE_E_LIMIT, "the process has used up its sequence handles");
     }
     return fail(QUIRE_E_LIMIT, "{} sequences are alive: end one, or raise max_sequences",
                 sequence_handles_.capacity());
@@ -281,7 +281,7 @@ Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
     uint64_t held = ns.blocks_held + ns.returned + ns.given_up + shared;
     if (ns.quota_blocks != 0 && held > ns.quota_blocks) {
         return fail(QUIRE_E_LIMIT,
-                    "the namespace may hold {} blocks, and with the fork's it would hold {}",
+                    "the namespace's quota is {} blocks, and with the fork it would hold {}",
                     ns.quota_blocks, held);
     }
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {

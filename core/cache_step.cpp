@@ -40,7 +40,7 @@ Status Cache::begin(const StepOptions &options, const ItemList &list, uint64_t *
 // Gives the step a handle. Comes last, so that a refused call uses up no number.
 Status Cache::name_step(StepRecord *record) {
     uint64_t number = g_step_numbers.take(1);
-    if (number == 0) return fail(QUIRE_E_LIMIT, "2^56 steps were begun in this process");
+    if (number == 0) return fail(QUIRE_E_LIMIT, "the process has used up its 2^56 step handles");
     record->handle = make_handle(HandleType::step, number);
     return Status{};
 }
@@ -223,8 +223,8 @@ Status Cache::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capa
     if (!possible) {
         *count = 0;
         return fail(QUIRE_E_BUSY,
-                    "a later preemption uses what the item gave up: abort the step, or drop what "
-                    "comes after it first");
+                    "a later preemption uses blocks that the item gave up: abort the step, or drop "
+                    "the later items first");
     }
     record->dropped = record->dropped || fits;
     return Status{fits ? quire_status{QUIRE_OK} : quire_status{QUIRE_S_INCOMPLETE}, nullptr, 0, 0};
@@ -403,7 +403,7 @@ Status Cache::wait_for_step(const StepRecord &record, const StepRecord &other, q
         if (queue == other.queues[i]) continue;
         if (other.queues[i]->lock.is_abandoned()) {
             return fail(QUIRE_E_DEVICE_LOST,
-                        "a sequence of the step ran last in step {}, on a queue that was abandoned",
+                        "a sequence of the step last ran in step {}, on a queue that was abandoned",
                         other.number);
         }
         QueueUse use(queue);

@@ -44,7 +44,7 @@ void Calibration::read_numbers(uint32_t layer, float *to) const {
 Status Calibration::check_layers() const {
     if (header_.layer_count == 0 || header_.layer_count > kMaxLayers ||
         numbers_at() > header_.size_bytes) {
-        return fail(QUIRE_E_ARG, "damaged calibration: it says that it is of {} layers",
+        return fail(QUIRE_E_ARG, "damaged calibration: its header says {} layers",
                     header_.layer_count);
     }
     uint64_t end = numbers_at();  // below 2^45: 4,096 layers of less than 2^32 heads
@@ -52,7 +52,7 @@ Status Calibration::check_layers() const {
         CalibrationLayer record = layer(i);
         bool is_shape = record.kv_heads != 0 && record.k_head_dim != 0 && record.v_head_dim != 0;
         if (!is_shape || record.reserved0 != 0) {
-            return fail(QUIRE_E_ARG, "damaged calibration: layer {}'s shape is none", i);
+            return fail(QUIRE_E_ARG, "damaged calibration: layer {} has an invalid shape", i);
         }
         end += uint64_t{record.kv_heads} * 2 * sizeof(float);
     }
@@ -70,7 +70,8 @@ Status Calibration::check_numbers() const {
         }
     });
     if (bad == header_.layer_count) return Status{};
-    return fail(QUIRE_E_ARG, "damaged calibration: layer {} holds a number that is no magnitude",
+    return fail(QUIRE_E_ARG,
+                "damaged calibration: layer {} holds a number that is negative, infinite or NaN",
                 bad);
 }
 
@@ -79,23 +80,23 @@ Status Calibration::open(const void *bytes, uint64_t size_bytes, Calibration *ou
     read.bytes_ = static_cast<const uint8_t *>(bytes);
     if (bytes == nullptr) return fail(QUIRE_E_ARG, "the calibration is NULL");
     if (size_bytes < sizeof read.header_) {
-        return fail(QUIRE_E_ARG, "damaged calibration: {} bytes, and a header has {}", size_bytes,
+        return fail(QUIRE_E_ARG, "damaged calibration: {} bytes, but a header takes {}", size_bytes,
                     sizeof read.header_);
     }
     std::memcpy(&read.header_, bytes, sizeof read.header_);
     if (read.header_.magic != kCalibrationMagic) {
-        return fail(QUIRE_E_ARG, "these bytes are no calibration: wrong magic");
+        return fail(QUIRE_E_ARG, "these bytes are not a calibration: wrong magic");
     }
     if (read.header_.version != kCalibrationVersion) {
         return fail(QUIRE_E_INCOMPATIBLE, "the calibration's version is {}, this library reads {}",
                     read.header_.version, kCalibrationVersion);
     }
     if (read.header_.size_bytes != size_bytes) {
-        return fail(QUIRE_E_ARG, "damaged calibration: {} bytes, and its header says {}",
+        return fail(QUIRE_E_ARG, "damaged calibration: {} bytes, but its header says {}",
                     size_bytes, read.header_.size_bytes);
     }
     if (read.header_.checksum != checksum(read.bytes_, size_bytes)) {
-        return fail(QUIRE_E_ARG, "damaged calibration: its checksum is another");
+        return fail(QUIRE_E_ARG, "damaged calibration: its checksum does not match");
     }
     QUIRE_TRY(read.check_layers());
     QUIRE_TRY(read.check_numbers());
@@ -130,14 +131,16 @@ void write_calibration(const Geometry &geometry, const LayerPlace *places, const
 
 Status check_mergeable(const Calibration &a, const Calibration &b) {
     if (a.layer_count() != b.layer_count()) {
-        return fail(QUIRE_E_ARG, "the calibrations are of two models: one has {} layers, one {}",
+        return fail(QUIRE_E_ARG,
+                    "the calibrations belong to different models: one has {} layers, the other {}",
                     a.layer_count(), b.layer_count());
     }
     for (uint32_t i = 0; i < a.layer_count(); ++i) {
         CalibrationLayer first = a.layer(i), second = b.layer(i);
         if (std::memcmp(&first, &second, sizeof first) == 0) continue;
         return fail(QUIRE_E_ARG,
-                    "the calibrations are of two models: layer {} has other KV heads or head dims",
+                    "the calibrations belong to different models: layer {} differs in KV heads or "
+                    "head dims",
                     i);
     }
     return Status{};

@@ -34,7 +34,8 @@ Status check_side(uint32_t dtype, uint32_t scale, uint32_t head_dim) {
                     dtype, scale);
     }
     if (head_dim == 0 || (dtype == QUIRE_DTYPE_I4 && head_dim % 2 != 0)) {
-        return fail(QUIRE_E_ARG, "canonical block: {} elements a head are none, or halve a byte",
+        return fail(QUIRE_E_ARG,
+                    "canonical block: a head of {} elements is empty or ends inside a byte",
                     head_dim);
     }
     return Status{};
@@ -68,7 +69,7 @@ uint64_t row_bytes(uint32_t head_dim, uint32_t dtype) {
 Status CanonicalBlock::check_shape() const {
     const CanonicalHeader &h = header_;
     if (h.group >= kMaxGroups || h.group_kind > QUIRE_GROUP_CROSS) {
-        return fail(QUIRE_E_ARG, "canonical block: group {} of kind {} is none", h.group,
+        return fail(QUIRE_E_ARG, "canonical block: group {} of kind {} is invalid", h.group,
                     h.group_kind);
     }
     bool windowed = h.group_kind == QUIRE_GROUP_WINDOW || h.group_kind == QUIRE_GROUP_CHUNKED;
@@ -89,9 +90,9 @@ Status CanonicalBlock::check_shape() const {
                     h.first_position);
     }
     QUIRE_TRY(check_range(h.first_layer, h.layer_count, h.group_layers, kMaxLayers,
-                          "canonical block: its layers from {} are not among {}"));
+                          "canonical block: its layers from {} on are not all within {}"));
     QUIRE_TRY(check_range(h.first_head, h.head_count, h.group_heads, UINT32_MAX,
-                          "canonical block: its heads from {} are not among {}"));
+                          "canonical block: its heads from {} on are not all within {}"));
     QUIRE_TRY(check_side(h.k_dtype, h.k_scale, h.k_head_dim));
     QUIRE_TRY(check_side(h.v_dtype, h.v_scale, h.v_head_dim));
     if (h.group_kind == QUIRE_GROUP_LATENT && (h.group_heads != 1 || h.v_head_dim > h.k_head_dim ||
@@ -157,13 +158,13 @@ Status CanonicalBlock::describe(const CanonicalHeader &header, CanonicalBlock *o
 Status CanonicalBlock::open(const void *bytes, uint64_t size_bytes, CanonicalBlock *out) {
     if (bytes == nullptr) return fail(QUIRE_E_ARG, "the canonical block is NULL");
     if (size_bytes < sizeof(CanonicalHeader)) {
-        return fail(QUIRE_E_ARG, "damaged canonical block: {} bytes, and a header has {}",
+        return fail(QUIRE_E_ARG, "damaged canonical block: {} bytes, but a header takes {}",
                     size_bytes, sizeof(CanonicalHeader));
     }
     CanonicalHeader header;
     std::memcpy(&header, bytes, sizeof header);
     if (header.magic != kCanonicalMagic) {
-        return fail(QUIRE_E_ARG, "these bytes are no canonical block: wrong magic");
+        return fail(QUIRE_E_ARG, "these bytes are not a canonical block: wrong magic");
     }
     if (header.version != kCanonicalVersion) {
         return fail(QUIRE_E_INCOMPATIBLE,
@@ -171,15 +172,15 @@ Status CanonicalBlock::open(const void *bytes, uint64_t size_bytes, CanonicalBlo
                     kCanonicalVersion);
     }
     if (header.byte_order != kCanonicalByteOrder) {
-        return fail(QUIRE_E_ARG, "damaged canonical block: its bytes are in another order");
+        return fail(QUIRE_E_ARG, "damaged canonical block: wrong byte order");
     }
     if (header.size_bytes != size_bytes) {
-        return fail(QUIRE_E_ARG, "damaged canonical block: {} bytes, and its header says {}",
+        return fail(QUIRE_E_ARG, "damaged canonical block: {} bytes, but its header says {}",
                     size_bytes, header.size_bytes);
     }
     const auto *first = static_cast<const uint8_t *>(bytes);
     if (header.checksum != checksum(first, size_bytes)) {
-        return fail(QUIRE_E_ARG, "damaged canonical block: its checksum is another");
+        return fail(QUIRE_E_ARG, "damaged canonical block: its checksum does not match");
     }
     CanonicalBlock block;
     QUIRE_TRY(describe(header, &block));
@@ -231,7 +232,7 @@ Status check_of_group(const CanonicalHeader &h, uint32_t index, const GroupGeome
         uint32_t is;
         uint32_t wanted;
     } const fields[] = {
-        {"foreign canonical block: it is of group {}, not {}", h.group, index},
+        {"foreign canonical block: it belongs to group {}, not {}", h.group, index},
         {"foreign canonical block: its group's kind is {}, not {}", h.group_kind, group.kind},
         {"foreign canonical block: its window is {}, not {}", h.window, group.window},
         {"foreign canonical block: its sink_tokens is {}, not {}", h.sink_tokens,

@@ -42,15 +42,15 @@ Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
         uint32_t scope = tree.header(node).scope, root = tree.scopes().root_of(scope);
         if (root != s.root) {
             return wrong(
-                "block %u of group %u: sequence %u, of root %u, holds it, and node %u, of "
-                "root %u, names it",
+                "block %u of group %u: sequence %u with root %u holds it, but node %u with root %u "
+                "names it",
                 t.ids.data[k], group, index, s.root, node, root);
         }
         uint32_t begin = first_token(k);
         if (!tree.same_scope(scope, s.root, tree.extra(s.scope, begin))) {
             return wrong(
-                "block %u of group %u: sequence %u holds it at %u, and node %u names it "
-                "with other keys",
+                "block %u of group %u: sequence %u holds it at %u, but node %u names it with other "
+                "keys",
                 t.ids.data[k], group, index, k, node);
         }
         const uint32_t *named = tree.tokens_of(node),
@@ -58,8 +58,8 @@ Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
         for (uint32_t i = 0; i < block_tokens && begin + i < end; ++i) {
             if (named[i] == known[i]) continue;
             return wrong(
-                "block %u of group %u: node %u names it by another token than sequence %u "
-                "has at position %u",
+                "block %u of group %u: node %u has another token for it than sequence %u at "
+                "position %u",
                 t.ids.data[k], group, node, index, begin + i);
         }
     }
@@ -78,7 +78,7 @@ Status CacheCheck::check_scopes() {
     QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
         const Sequence &s = cache_.sequences_[i];
         if (s.root >= scopes.used() || (s.scope != kNone && s.scope >= scopes.used())) {
-            return wrong("sequence %u is of root %u, and there are %" PRIu64 " scopes", i, s.root,
+            return wrong("sequence %u has root %u, but only %" PRIu64 " scopes exist", i, s.root,
                          scopes.used());
         }
         ++sequences[s.root];
@@ -86,13 +86,13 @@ Status CacheCheck::check_scopes() {
         uint64_t number = cache_.namespaces_[s.name_space].number;
         uint64_t of_root = root_namespace(scopes, s.root);
         if (of_root == number) return Status{};
-        return wrong("sequence %u is of namespace %" PRIu64 ", and its root %u of %" PRIu64, i,
+        return wrong("sequence %u belongs to namespace %" PRIu64 ", but its root %u to %" PRIu64, i,
                      number, s.root, of_root);
     }));
     for (uint32_t i = 0; i < scopes.used(); ++i) {
         if (scopes.references(i) == 0) continue;
         if (sequences[i] == scopes.sequence_count(i) && nodes[i] == scopes.node_count(i)) continue;
-        return wrong("scope %u counts %u sequences and %u nodes, and %u and %u are of it", i,
+        return wrong("scope %u counts %u sequences and %u nodes, but %u and %u use it", i,
                      scopes.sequence_count(i), scopes.node_count(i), sequences[i], nodes[i]);
     }
     return Status{};
@@ -107,15 +107,15 @@ Status CacheCheck::check_tenants(uint32_t group) const {
         const Block &block = pool[b];
         if (block.tenant == kMixedTenant || block.tenant == kFreshTenant) continue;
         if (!ledger.mixed_ && block.tenant != ledger.only_tenant_) {
-            return wrong("block %u of group %u: namespace %" PRIu64 " wrote it, and only %" PRIu64
-                         " is said to have written any",
+            return wrong("block %u of group %u: namespace %" PRIu64 " wrote it, but only %" PRIu64
+                         " is recorded as having written any block",
                          b, group, block.tenant, ledger.only_tenant_);
         }
         if (block.node != kNone) {
             uint64_t number = root_namespace(tree.scopes(), tree.header(block.node).scope);
             if (number == block.tenant) continue;
             return wrong("block %u of group %u: namespace %" PRIu64
-                         " wrote it, and node %u, which names it, is of namespace %" PRIu64,
+                         " wrote it, but node %u, which names it, belongs to namespace %" PRIu64,
                          b, group, block.tenant, block.node, number);
         }
         if (block.state != BlockState::held || !is_live(block.owner)) continue;
@@ -123,7 +123,7 @@ Status CacheCheck::check_tenants(uint32_t group) const {
         uint64_t number = cache_.namespaces_[s.name_space].number;
         if (number == block.tenant) continue;
         return wrong("block %u of group %u: namespace %" PRIu64
-                     " wrote it, and sequence %u, which owns it, is of namespace %" PRIu64,
+                     " wrote it, but sequence %u, which owns it, belongs to namespace %" PRIu64,
                      b, group, block.tenant, block.owner, number);
     }
     return Status{};
@@ -138,13 +138,12 @@ Status CacheCheck::check_published(uint32_t group) const {
         if (block.node == kNone) continue;
         if (block.ready > newest) {
             return wrong("block %u of group %u is published as of step %" PRIu64
-                         ", and the newest is %" PRIu64,
+                         ", but the newest is %" PRIu64,
                          b, group, block.ready, newest);
         }
         if (block.frozen_slots == cache_.geometry_.block_tokens) continue;
         return wrong(
-            "block %u of group %u is published as node %u, and %u of its %u slots are "
-            "frozen",
+            "block %u of group %u is published as node %u, but only %u of its %u slots are frozen",
             b, group, block.node, block.frozen_slots, cache_.geometry_.block_tokens);
     }
     return Status{};
@@ -170,12 +169,12 @@ Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
         for (uint64_t step = timeline.oldest(); step < end; ++step) {
             if ((unknown & depends_bit(step)) != 0) {
                 return wrong("block %u of group %u depends on step %" PRIu64
-                             ", and sequence %u, which holds it at %u, does not",
+                             ", but sequence %u, which holds it at %u, does not",
                              t.ids.data[k], group, step, index, k);
             }
             if ((left_out & depends_bit(step)) != 0) {
                 return wrong("block %u of group %u does not depend on step %" PRIu64
-                             ", and what sequence %u has before it, at %u, does",
+                             ", but the content that sequence %u holds before it, at %u, does",
                              t.ids.data[k], group, step, index, k);
             }
         }
@@ -203,8 +202,8 @@ Status CacheCheck::check_failures() const {
             uint32_t valid = s.pending_position[slot];
             if (s.pending_step[slot] != record.number || s.state.computed <= valid) return Status{};
             return wrong(
-                "sequence %u has computed %u tokens, and those from %u on depend on step "
-                "%" PRIu64 ", which failed",
+                "sequence %u has computed %u tokens, but those from %u on depend on step %" PRIu64
+                ", which failed",
                 i, s.state.computed, valid, record.number);
         }));
     }

@@ -21,18 +21,19 @@ Status Follower::create(uint64_t geometry_digest, const Geometry &geometry,
 Status Follower::check_header(const LogHeader &header) const {
     if (header.geometry != geometry_) {
         return fail(QUIRE_E_ARG,
-                    "foreign log: its leader's groups, layers, scales, block counts, host blocks "
-                    "or max_sequences are others");
+                    "foreign log: its leader has other groups, layers, scales, block counts, host "
+                    "blocks or max_sequences");
     }
     if (number_ != 0 && header.leader != leader_) {
-        return fail(QUIRE_E_ARG, "foreign log: it is of another leader than the ones before");
+        return fail(QUIRE_E_ARG,
+                    "foreign log: it comes from another leader than the logs before it");
     }
     if (header.number <= number_) {
-        return fail(QUIRE_E_ARG, "repeated log: number {} was applied, the last one was {}",
+        return fail(QUIRE_E_ARG, "repeated log: number {} was already applied, the last one was {}",
                     header.number, number_);
     }
     if (header.number != number_ + 1) {
-        return fail(QUIRE_E_ARG, "missing log: number {} is next, this is {}", number_ + 1,
+        return fail(QUIRE_E_ARG, "missing log: number {} is next, but this is {}", number_ + 1,
                     header.number);
     }
     return Status{};

@@ -38,7 +38,7 @@ Status check_group(const quire_group_desc &desc, uint32_t index) {
     }
     if (!windowed && desc.window != 0) {
         return fail(QUIRE_E_ARG,
-                    "groups[{}].window is {} in a group of a kind that has none: set it to 0",
+                    "groups[{}].window is {}, but a group of this kind has no window: set it to 0",
                     index, desc.window);
     }
     if (desc.kind != QUIRE_GROUP_WINDOW && desc.sink_tokens != 0) {
@@ -50,7 +50,7 @@ Status check_group(const quire_group_desc &desc, uint32_t index) {
                     desc.sink_tokens);
     }
     if (desc.layer_count == 0 || desc.layer_count > kMaxLayers) {
-        return fail(QUIRE_E_ARG, "groups[{}].layer_count is {}: needs 1 to 4096", index,
+        return fail(QUIRE_E_ARG, "groups[{}].layer_count is {}: must be 1 to 4096", index,
                     desc.layer_count);
     }
     if (desc.kv_heads == 0) return fail(QUIRE_E_ARG, "groups[{}].kv_heads is 0", index);
@@ -78,8 +78,8 @@ Status check_side(uint32_t dtype, uint32_t scale, uint32_t head_dim, uint32_t in
     }
     if (!holds_values && scale == QUIRE_SCALE_NONE) {
         return fail(QUIRE_E_ARG,
-                    "groups[{}]: k_scale or v_scale is 0 beside type {}: codes need a scale, unit "
-                    "scales are never assumed",
+                    "groups[{}]: k_scale or v_scale is 0 with type {}: codes need a scale; a unit "
+                    "scale is never assumed",
                     index, dtype);
     }
     if (dtype == QUIRE_DTYPE_I4 && head_dim % 2 != 0) {
@@ -216,8 +216,9 @@ Status blocks_from_bytes(const quire_cache_desc &desc, const ShardGeometry &shar
     QUIRE_TRY(row_bytes_of(shard.held, &row_bytes));
     uint64_t paid = bytes / row_bytes;
     if (paid < 2) {
-        return fail(QUIRE_E_ARG, "{} bytes hold no block beside the null block: one takes {} bytes",
-                    bytes, row_bytes);
+        return fail(QUIRE_E_ARG,
+                    "{} bytes hold no block besides the null block: a block takes {} bytes", bytes,
+                    row_bytes);
     }
     if (paid < *blocks) *blocks = paid;
     return Status{};
@@ -252,7 +253,7 @@ Status size_pools(const quire_cache_desc &desc, const ShardGeometry *shards, uin
         if (group.blocks == 0) group.blocks = static_cast<uint32_t>(blocks);
         if (group.blocks < 2 || group.blocks > kMaxBlocks) {
             return fail(QUIRE_E_ARG,
-                        "group {} has {} blocks: needs 2 (one is the null block) to 2^31-1", g,
+                        "group {} has {} blocks: must be 2 (one is the null block) to 2^31-1", g,
                         group.blocks);
         }
         for (uint32_t i = 0; i < count; ++i) {
@@ -318,12 +319,13 @@ Status compute_shape(const quire_cache_desc &desc, const quire_group_desc *group
     *out = Geometry{};
     out->block_tokens = desc.block_tokens != 0 ? desc.block_tokens : 16;
     if (!is_power_of_two(out->block_tokens) || out->block_tokens > kMaxBlockTokens) {
-        return fail(QUIRE_E_ARG, "block_tokens is {}: needs a power of two up to {}",
+        return fail(QUIRE_E_ARG, "block_tokens is {}: must be a power of two up to {}",
                     desc.block_tokens, kMaxBlockTokens);
     }
     out->block_shift = static_cast<uint32_t>(__builtin_ctz(out->block_tokens));
     if (desc.group_count == 0 || desc.group_count > kMaxGroups) {
-        return fail(QUIRE_E_ARG, "group_count is {}: needs 1 to {}", desc.group_count, kMaxGroups);
+        return fail(QUIRE_E_ARG, "group_count is {}: must be 1 to {}", desc.group_count,
+                    kMaxGroups);
     }
     out->group_count = desc.group_count;
     out->max_sequence_tokens =
@@ -391,8 +393,7 @@ Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, Laye
     }
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         if (next[g] != geometry.groups[g].layer_count) {
-            return fail(QUIRE_E_ARG,
-                        "layer_groups gives group {} another number of layers than its {}", g,
+            return fail(QUIRE_E_ARG, "layer_groups does not give group {} its {} layers", g,
                         geometry.groups[g].layer_count);
         }
     }

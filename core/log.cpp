@@ -89,17 +89,18 @@ void seal(uint8_t *bytes, uint64_t size_bytes) {
 
 Status check_sealed(const uint8_t *bytes, uint64_t size_bytes, LogHeader *header) {
     if (size_bytes < sizeof *header) {
-        return fail(QUIRE_E_ARG, "damaged log: {} bytes, and a header has {}", size_bytes,
+        return fail(QUIRE_E_ARG, "damaged log: {} bytes, but a header takes {}", size_bytes,
                     sizeof *header);
     }
     std::memcpy(header, bytes, sizeof *header);
-    if (header->magic != kLogMagic) return fail(QUIRE_E_ARG, "damaged log, or none: wrong magic");
+    if (header->magic != kLogMagic)
+        return fail(QUIRE_E_ARG, "damaged log, or not a log: wrong magic");
     if (header->size_bytes != size_bytes) {
-        return fail(QUIRE_E_ARG, "damaged log: {} bytes, and its header says {}", size_bytes,
+        return fail(QUIRE_E_ARG, "damaged log: {} bytes, but its header says {}", size_bytes,
                     header->size_bytes);
     }
     if (header->checksum != checksum(bytes, size_bytes)) {
-        return fail(QUIRE_E_ARG, "damaged log: its checksum is another");
+        return fail(QUIRE_E_ARG, "damaged log: its checksum does not match");
     }
     if (header->version != kLogVersion) {
         return fail(QUIRE_E_INCOMPATIBLE, "the log's version is {}, this library reads {}",

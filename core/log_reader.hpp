@@ -61,13 +61,13 @@ class LogReader {
             QUIRE_TRY(visit(at<LogSequence>(head), tables));
         }
         if (end == header_.size_bytes) return Status{};
-        return fail(QUIRE_E_ARG, "damaged log: {} bytes, and its parts have {}", header_.size_bytes,
+        return fail(QUIRE_E_ARG, "damaged log: {} bytes, but its parts take {}", header_.size_bytes,
                     end);
     }
 
  private:
     static Status too_short() {
-        return fail(QUIRE_E_ARG, "damaged log: its parts are longer than all of it");
+        return fail(QUIRE_E_ARG, "damaged log: its parts are longer than the log");
     }
     template <typename T>
     T at(uint64_t offset) const {

@@ -57,7 +57,7 @@ Status check_bits(const quire_step_item &item, uint32_t index, const uint32_t *w
     uint32_t masked = known - item.mask_rows;
     if (layout.first > masked) {
         return fail(QUIRE_E_ARG,
-                    "items[{}]: its mask's bits begin at key {}, behind the first masked token",
+                    "items[{}]: its mask's bits begin at key {}, after the first masked token",
                     index, layout.first);
     }
     end += uint64_t{item.mask_rows} * stride_of(known - layout.first);
@@ -67,10 +67,10 @@ Status check_bits(const quire_step_item &item, uint32_t index, const uint32_t *w
     }
     for (uint32_t i = 0; i < item.mask_rows; ++i) {
         if (layout.positions[i] >= masked && layout.positions[i] < known) continue;
-        return fail(QUIRE_E_ARG,
-                    "items[{}]: the position of masked token {} is not among the places of the "
-                    "masked tokens",
-                    index, i);
+        return fail(
+            QUIRE_E_ARG,
+            "items[{}]: the position of masked token {} is outside the range of the masked tokens",
+            index, i);
     }
     return Status{};
 }
@@ -106,15 +106,16 @@ Status check_mask(const quire_step_item &item, uint32_t index, const uint32_t *w
                     item.mask_kind);
     }
     if (item.mask_rows == 0 || item.mask_rows > known || known - item.mask_rows < computed) {
-        return fail(QUIRE_E_ARG,
-                    "items[{}].mask_rows is {}: needs 1 up to the tokens that are not computed",
-                    index, item.mask_rows);
+        return fail(
+            QUIRE_E_ARG,
+            "items[{}].mask_rows is {}: must be 1 up to the number of tokens not yet computed",
+            index, item.mask_rows);
     }
     if (item.max_compute != 0 && item.max_compute < known - computed) {
-        return fail(QUIRE_E_ARG,
-                    "items[{}].max_compute {} would part what the mask is about: compute it in one "
-                    "step",
-                    index, item.max_compute);
+        return fail(
+            QUIRE_E_ARG,
+            "items[{}].max_compute {} would split the masked tokens: compute them in one step",
+            index, item.max_compute);
     }
     if (item.mask_kind == QUIRE_MASK_PARENTS) {
         QUIRE_TRY(check_parents(item, index, words, word_count));

@@ -124,8 +124,8 @@ Status Migration::check_taken(const BlockPart &part, uint32_t group) const {
         for (uint32_t h = 0; h < part.head_count; ++h) {
             if (is_taken(part.first_layer + l, part.first_head + h)) continue;
             return fail(QUIRE_E_ARG,
-                        "shards: none holds layer {} of its group, KV head {}, which the cache "
-                        "has now",
+                        "shards: no shard would hold layer {} of its group, KV head {}, which the "
+                        "cache holds now",
                         part.first_layer + l, part.first_head + h);
         }
     }

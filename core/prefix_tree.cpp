@@ -211,7 +211,7 @@ Status PrefixTree::check_records() const {
     for (uint32_t i = 0; i < first_unused_; ++i) used += header(i).generation & 1;
     if (used != node_count_ || used + free_nodes_ != first_unused_) {
         return fail(QUIRE_E_INTERNAL,
-                    "prefix_tree: {} nodes are in use, and {} are counted, or free ones are lost",
+                    "prefix_tree: {} nodes are in use, {} are counted, or free nodes are lost",
                     used, node_count_);
     }
     for (uint32_t i = 0; i < free_nodes_; ++i) {
@@ -238,7 +238,7 @@ Status PrefixTree::check_hash(uint32_t index) const {
     uint32_t above = parent(index), root = scopes_.root_of(node.scope);
     if (above == kNone && node.parent != kNone) return Status{};  // out of reach
     if (above != kNone && scopes_.root_of(header(above).scope) != root) {
-        return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} is of another root than its parent {}",
+        return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has another root than its parent {}",
                     index, above);
     }
     Extra extra;
@@ -248,8 +248,8 @@ Status PrefixTree::check_hash(uint32_t index) const {
     }
     uint64_t before = above != kNone ? header(above).hash : scopes_.hash(root);
     if (node.hash == hash_block(before, tokens_of(index), extra)) return Status{};
-    return fail(QUIRE_E_INTERNAL, "prefix_tree: node {} has another hash than its tokens and keys",
-                index);
+    return fail(QUIRE_E_INTERNAL,
+                "prefix_tree: the hash of node {} does not match its tokens and keys", index);
 }
 
 Status PrefixTree::check_bucket(uint64_t bucket, const BlockPool *const *pools,
@@ -285,7 +285,7 @@ Status PrefixTree::check(const BlockPool *const *pools) const {
         linked_nodes += (header(i).generation & 1) != 0 && linked(i);
     }
     if (found != linked_nodes) {
-        return fail(QUIRE_E_INTERNAL, "prefix_tree: {} nodes are linked, and buckets hold {}",
+        return fail(QUIRE_E_INTERNAL, "prefix_tree: {} nodes are linked, but buckets hold {}",
                     linked_nodes, found);
     }
     for (uint32_t g = 0; g < group_count_; ++g) {
@@ -295,7 +295,7 @@ Status PrefixTree::check(const BlockPool *const *pools) const {
             if (node == kNone || pool[b].state == BlockState::parked) continue;
             if (node >= first_unused_ || (generation(node) & 1) == 0 || blocks(node)[g] != b) {
                 return fail(QUIRE_E_INTERNAL,
-                            "prefix_tree: block {} names node {}, not the other way round", b,
+                            "prefix_tree: block {} names node {}, which does not name the block", b,
                             node);
             }
         }

@@ -38,7 +38,7 @@ Status check_rope(const quire_rope_desc &desc, uint32_t head_dim) {
         return fail(QUIRE_E_UNSUPPORTED, "rope.scaling {} is not known", desc.scaling);
     }
     if (desc.rotated_dim == 0 || desc.rotated_dim % 2 != 0 || desc.rotated_dim > head_dim) {
-        return fail(QUIRE_E_ARG, "rope.rotated_dim is {}: needs an even number up to {}",
+        return fail(QUIRE_E_ARG, "rope.rotated_dim is {}: must be an even number up to {}",
                     desc.rotated_dim, head_dim);
     }
     if (!is_positive(desc.base) || desc.base <= 1) {
@@ -48,7 +48,7 @@ Status check_rope(const quire_rope_desc &desc, uint32_t head_dim) {
         return fail(QUIRE_E_ARG, "rope.magnitude is not a finite number above 0");
     }
     if (!is_positive(desc.factor) || desc.factor < 1) {
-        return fail(QUIRE_E_ARG, "rope.factor is not a finite number from 1 up");
+        return fail(QUIRE_E_ARG, "rope.factor is not a finite number of 1 or more");
     }
     bool needs_context = desc.scaling >= QUIRE_ROPE_LLAMA3 && desc.frequencies == nullptr;
     if (needs_context && desc.original_context == 0) {
@@ -78,8 +78,8 @@ Status check_unused(const quire_rope_desc &desc) {
          desc.frequencies == nullptr},
         {"rope.factor is set, but scaling is QUIRE_ROPE_PLAIN", desc.factor != 0,
          desc.scaling != QUIRE_ROPE_PLAIN},
-        {"rope.original_context is set, but the scaling reads none", desc.original_context != 0,
-         llama3 || yarn},
+        {"rope.original_context is set, but the scaling does not use it",
+         desc.original_context != 0, llama3 || yarn},
         {"rope.low_freq_factor is set, but scaling is not QUIRE_ROPE_LLAMA3",
          desc.low_freq_factor != 0, llama3},
         {"rope.high_freq_factor is set, but scaling is not QUIRE_ROPE_LLAMA3",

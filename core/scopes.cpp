@@ -179,9 +179,8 @@ Status Scopes::check() const {
         if (record.is_idle != (record.sequences == 0) || record.is_leaving ||
             scopes_.references(scope) < record.sequences + record.node_count) {
             return fail(QUIRE_E_INTERNAL,
-                        "scopes: scope {} has {} sequences, and is on a list "
-                        "that it should not be on",
-                        i, record.sequences);
+                        "scopes: scope {} has {} sequences and is on the wrong list", i,
+                        record.sequences);
         }
         counted += size_bytes(scope);
     }
@@ -191,7 +190,7 @@ Status Scopes::check() const {
     }
     for (const Account &account : accounts_) used += account.used_bytes;
     if (used == counted) return Status{};
-    return fail(QUIRE_E_INTERNAL, "scopes: {} bytes are charged, and {} are there", used, counted);
+    return fail(QUIRE_E_INTERNAL, "scopes: {} bytes are charged, but {} are in use", used, counted);
 }
 
 }  // namespace quire

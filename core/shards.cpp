@@ -28,8 +28,10 @@ Status check_range(const ShardRange *ranges, uint32_t i, const Geometry &whole) 
     const ShardRange &range = ranges[i];
     for (uint32_t k = 0; k < i; ++k) {
         if (ranges[k].device != range.device) continue;
-        return fail(QUIRE_E_ARG,
-                    "shards[{}].device is that of shards[{}]: open the device once for each", i, k);
+        return fail(
+            QUIRE_E_ARG,
+            "shards[{}] has the same device object as shards[{}]: open the device once per shard",
+            i, k);
     }
     if (range.layer_begin >= whole.layer_count) {
         return fail(QUIRE_E_ARG, "shards[{}].layer_begin is past the model's {} layers", i,

@@ -51,11 +51,11 @@ Status check_machine(const quire_size_desc &desc) {
         return fail(QUIRE_E_ARG, "block_tokens is {}: a power of two, 1 to 256", desc.block_tokens);
     }
     if (!(desc.utilization > 0.0 && desc.utilization <= 1.0))
-        return fail(QUIRE_E_ARG, "utilization is a share: above 0, at most 1");
+        return fail(QUIRE_E_ARG, "utilization must be above 0 and at most 1");
     if (!is_rate(desc.bytes_per_second))
-        return fail(QUIRE_E_ARG, "bytes_per_second is no finite number from 0 up");
+        return fail(QUIRE_E_ARG, "bytes_per_second must be finite and at least 0");
     if (!is_rate(desc.operations_per_second))
-        return fail(QUIRE_E_ARG, "operations_per_second is no finite number from 0 up");
+        return fail(QUIRE_E_ARG, "operations_per_second must be finite and at least 0");
     return Status{};
 }
 
@@ -103,8 +103,8 @@ Status fill_pool(const Plan &plan, quire_size_info *info) {
     usable = usable > desc.reserve_bytes ? usable - desc.reserve_bytes : 0;
     if (plan.device_weight_bytes > usable) {
         return fail(QUIRE_E_LIMIT,
-                    "the model does not fit: its weights take {} bytes of each device, and {} may "
-                    "be used",
+                    "the model does not fit: its weights take {} bytes of each device, but only {} "
+                    "may be used",
                     plan.device_weight_bytes, usable);
     }
     uint64_t pool = usable - plan.device_weight_bytes, block_bytes = 0;
@@ -116,7 +116,7 @@ Status fill_pool(const Plan &plan, quire_size_info *info) {
     info->tokens = info->blocks * desc.block_tokens;
     if (info->blocks == 0) {
         return fail(QUIRE_E_LIMIT,
-                    "not one block fits: it takes {} bytes of each device, and {} are left",
+                    "not one block fits: it takes {} bytes of each device, but only {} are left",
                     block_bytes, pool);
     }
     return Status{};
@@ -126,7 +126,8 @@ Status fill_sequences(const Plan &plan, quire_size_info *info) {
     const quire_size_desc &desc = plan.desc;
     if (desc.context_tokens == 0) {
         if (desc.batch <= info->blocks) return Status{};
-        return fail(QUIRE_E_LIMIT, "batch {} is past the ceiling: each needs one of {} blocks",
+        return fail(QUIRE_E_LIMIT,
+                    "batch {} is too large: each sequence needs a block, and the pool has {}",
                     desc.batch, info->blocks);
     }
     uint64_t each =
@@ -137,7 +138,7 @@ Status fill_sequences(const Plan &plan, quire_size_info *info) {
                     desc.context_tokens, info->tokens);
     }
     if (desc.batch > info->max_sequences) {
-        return fail(QUIRE_E_LIMIT, "batch {} is past the ceiling: {} sequences fit", desc.batch,
+        return fail(QUIRE_E_LIMIT, "batch {} is too large: {} sequences fit", desc.batch,
                     info->max_sequences);
     }
     return Status{};
@@ -163,7 +164,7 @@ Status fill_step(const Plan &plan, quire_size_info *info) {
     info->tokens_per_second = batch / info->step_seconds;
     if (std::isfinite(info->step_seconds) && std::isfinite(info->tokens_per_second))
         return Status{};
-    return fail(QUIRE_E_LIMIT, "a step takes no finite time at these rates");
+    return fail(QUIRE_E_LIMIT, "the time of a step is not finite at these rates");
 }
 
 }  // namespace

@@ -83,8 +83,8 @@ const SlotInfo *missing_slot(const quire_backend_api &api) {
 Status slot_threw(const quire_backend_api &api, uint32_t offset, quire_error *error) {
     sign(api, error);
     std::snprintf(error->message, sizeof error->message,
-                  "backend \"%s\" threw an exception out of %s, which no backend may", api.name,
-                  name_of(offset));
+                  "backend \"%s\" threw an exception out of %s, which the contract forbids",
+                  api.name, name_of(offset));
     return fail(QUIRE_E_BACKEND, nullptr);
 }
 
@@ -94,8 +94,8 @@ Status slot_refused(const quire_backend_api &api, uint32_t offset, quire_status 
     if (!known_failure(status)) {
         error->native_code = status;
         std::snprintf(error->message, sizeof error->message,
-                      "backend \"%s\" answered %d out of %s, which the contract does not have",
-                      api.name, static_cast<int>(status), name_of(offset));
+                      "backend \"%s\" returned %d from %s, which is not in the contract", api.name,
+                      static_cast<int>(status), name_of(offset));
         return fail(QUIRE_E_BACKEND, nullptr);
     }
     if (error->message[0] == '\0') {
@@ -107,7 +107,7 @@ Status slot_refused(const quire_backend_api &api, uint32_t offset, quire_status 
 
 Status slot_lied(const quire_backend_api &api, quire_error *error, const char *what) {
     sign(api, error);
-    std::snprintf(error->message, sizeof error->message, "backend \"%s\" answered success, but %s",
+    std::snprintf(error->message, sizeof error->message, "backend \"%s\" returned success, but %s",
                   api.name, what);
     return fail(QUIRE_E_BACKEND, nullptr);
 }
@@ -134,13 +134,13 @@ Status allocate_memory(const Device &device, uint64_t size_bytes, uint32_t kind,
                                                  &found, &pointer));
     const char *lie = nullptr;
     if (found == 0) {
-        lie = "mem_alloc gave no address";
+        lie = "mem_alloc returned no address";
     } else if (found % kDeviceAlignment != 0) {
-        lie = "mem_alloc gave an address that is not aligned to 4096 bytes";
+        lie = "mem_alloc returned an address that is not aligned to 4096 bytes";
     } else if (found > UINT64_MAX - size_bytes) {
-        lie = "mem_alloc gave memory that reaches past the address space";
+        lie = "mem_alloc returned memory that reaches past the address space";
     } else if (kind == QUIRE_BE_MEMORY_HOST && pointer == nullptr) {
-        lie = "mem_alloc gave memory of the host that the host cannot reach";
+        lie = "mem_alloc returned host memory without a host pointer";
     }
     if (lie != nullptr) {
         if (found != 0) release_memory(device, found, size_bytes, kind);
@@ -156,17 +156,18 @@ Status import_memory(const Device &device, void *host_pointer, uint64_t size_byt
                      uint64_t *address, quire_error *error) {
     const quire_backend_api &api = *device.api;
     if (api.mem_import == nullptr) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "host_pointer is set, and the device's backend imports no memory: let it be "
-                    "made");
+        return fail(
+            QUIRE_E_UNSUPPORTED,
+            "host_pointer is set, but the device's backend cannot import memory: leave it NULL");
     }
     uint64_t found = 0;
     QUIRE_TRY(ask<&quire_backend_api::mem_import>(api, error, device.handle, host_pointer,
                                                   size_bytes, &found));
-    if (found == 0) return slot_lied(api, error, "mem_import gave no address");
+    if (found == 0) return slot_lied(api, error, "mem_import returned no address");
     if (found > UINT64_MAX - size_bytes) {
         release_memory(device, found, size_bytes, QUIRE_BE_MEMORY_IMPORTED);
-        return slot_lied(api, error, "mem_import gave memory that reaches past the address space");
+        return slot_lied(api, error,
+                         "mem_import returned memory that reaches past the address space");
     }
     device.engine_bytes += size_bytes;
     *address = found;

@@ -18,19 +18,19 @@ struct Side {
 };
 
 Side k_side(const GroupGeometry &g) {
-    return {g.k_scale, g.k_dtype,
-            "the calibration has no number for K of layer {}, KV head {}: its run wrote nothing "
-            "there but zeros. Calibrate over more text, merge calibrations, or use "
-            "QUIRE_SCALE_TOKEN_HEAD",
-            "K's scale of layer {}, KV head {} is out of f32's range: see calibration_margin"};
+    return {
+        g.k_scale, g.k_dtype,
+        "the calibration has no magnitude for K of layer {}, KV head {}: its run wrote only zeros "
+        "there. Calibrate over more text, merge calibrations, or use QUIRE_SCALE_TOKEN_HEAD",
+        "K's scale of layer {}, KV head {} is out of f32's range: see calibration_margin"};
 }
 
 Side v_side(const GroupGeometry &g) {
-    return {g.v_scale, g.v_dtype,
-            "the calibration has no number for V of layer {}, KV head {}: its run wrote nothing "
-            "there but zeros. Calibrate over more text, merge calibrations, or use "
-            "QUIRE_SCALE_TOKEN_HEAD",
-            "V's scale of layer {}, KV head {} is out of f32's range: see calibration_margin"};
+    return {
+        g.v_scale, g.v_dtype,
+        "the calibration has no magnitude for V of layer {}, KV head {}: its run wrote only zeros "
+        "there. Calibrate over more text, merge calibrations, or use QUIRE_SCALE_TOKEN_HEAD",
+        "V's scale of layer {}, KV head {} is out of f32's range: see calibration_margin"};
 }
 
 // Computes the scales of a side's heads. With TENSOR, heads that were never written do not matter
@@ -56,13 +56,13 @@ Status check_shape(const Calibration &calibration, uint32_t layer, const GroupGe
     CalibrationLayer record = calibration.layer(layer);
     if (record.kv_heads != g.kv_heads) {
         return fail(QUIRE_E_ARG,
-                    "the calibration is of another model: its layer {} has {} KV heads, the "
-                    "cache's group another number",
+                    "the calibration is for another model: its layer {} has {} KV heads, unlike "
+                    "the cache's group",
                     layer, record.kv_heads);
     }
     if (record.k_head_dim != g.k_head_dim || record.v_head_dim != g.v_head_dim) {
         return fail(QUIRE_E_ARG,
-                    "the calibration is of another model: its layer {} has other head dims than "
+                    "the calibration is for another model: its layer {} has other head dims than "
                     "the cache's group",
                     layer);
     }
@@ -123,19 +123,19 @@ Status StaticScales::create(const quire_cache_desc &desc, const Geometry &geomet
     float margin = desc.calibration_margin;
     if (margin == 0.0f) margin = 1.0f;
     if (!(margin > 0.0f) || !std::isfinite(margin)) {
-        return fail(QUIRE_E_ARG, "calibration_margin must be above 0 and finite; 0 is 1");
+        return fail(QUIRE_E_ARG, "calibration_margin must be finite and above 0; 0 means 1");
     }
     QUIRE_TRY(reserve(geometry));
     if (desc.calibration == nullptr && desc.calibration_bytes == 0) {
         for (uint32_t g = 0; g < geometry.group_count; ++g) {
             if (first_[g] == kNowhere) continue;
-            return fail(QUIRE_E_ARG,
-                        "groups[{}]: scales per tensor and per head come from a calibration, and "
-                        "none is given. Make one: serve typical text from a cache of f16 made with "
-                        "QUIRE_CACHE_CALIBRATE, save it with quire_cache_save_calibration_wait, "
-                        "and give its bytes as `calibration`; or use QUIRE_SCALE_TOKEN_HEAD, which "
-                        "needs none",
-                        g);
+            return fail(
+                QUIRE_E_ARG,
+                "groups[{}]: scales per tensor and per head come from a calibration, but none is "
+                "given. Make one: serve typical text from an f16 cache created with "
+                "QUIRE_CACHE_CALIBRATE, save it with quire_cache_save_calibration_wait, and pass "
+                "its bytes as `calibration`; or use QUIRE_SCALE_TOKEN_HEAD, which needs none",
+                g);
         }
         return Status{};
     }
@@ -143,7 +143,7 @@ Status StaticScales::create(const quire_cache_desc &desc, const Geometry &geomet
     QUIRE_TRY(Calibration::open(desc.calibration, desc.calibration_bytes, &calibration));
     if (calibration.layer_count() != geometry.layer_count) {
         return fail(QUIRE_E_ARG,
-                    "the calibration is of another model: it has {} layers, the cache {}",
+                    "the calibration is for another model: it has {} layers, the cache {}",
                     calibration.layer_count(), geometry.layer_count);
     }
     return fill(calibration, margin, geometry, places);

@@ -85,7 +85,7 @@ def what_cannot_be_is_refused_with_status_2():
     cases = [
         ((*tp, 1), "the model does not fit"),
         ((*tp, 2), "the model does not fit"),
-        ((*QWEN, *H100, *CTX, "--batch", 45), "batch 45 is past the ceiling: 44 sequences fit"),
+        ((*QWEN, *H100, *CTX, "--batch", 45), "batch 45 is too large: 44 sequences fit"),
         (("--layers", 80, "--kv-heads", 0, "--head-dim", 128), "--kv-heads 0"),
         (("--layers", 0, "--kv-heads", 8, "--head-dim", 128), "--layers 0"),
         ((*LLAMA, "--batch", 0), "--batch 0"),
@@ -101,7 +101,8 @@ def what_cannot_be_is_refused_with_status_2():
         ((*LLAMA, "--block-tokens", 17), "block_tokens is 17"),
         ((*LLAMA, "--hbm", "0x50GB"), "is no quantity"),
         ((*LLAMA, "--params", 8), "write it like 8B"),
-        ((*LLAMA, "--hbm", "10e6", "--batch", 1000), "each needs one of 1 blocks"),
+        ((*LLAMA, "--hbm", "10e6", "--batch", 1000),
+         "each sequence needs a block, and the pool has 1"),
         ((*LLAMA, "--kv-dtype", "f8"), "f32, f16, bf16, fp8, fp8-e5m2, int8 or int4"),
         (("--layers", 80), "--kv-heads"),
         (("--model", "gpt-5"), "qwen3-8b"),

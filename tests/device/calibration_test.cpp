@@ -370,7 +370,7 @@ TEST(Calibrated, part_of_the_heads_is_no_calibration) {
     Recreated c;
     Bytes part = calibration_of({{0, 0, 0, 2}}, kTokens, QUIRE_CACHE_CALIBRATE | QUIRE_CACHE_LOG);
     std::string words = c.refusal(QUIRE_E_ARG, {QUIRE_DTYPE_I8, QUIRE_SCALE_HEAD, part, 0.0f});
-    expect_words(words, "no number for K of layer 0, KV head 2");
+    expect_words(words, "no magnitude for K of layer 0, KV head 2");
 }
 
 TEST(Calibrated, measuring_is_of_values_on_a_device) {

@@ -130,7 +130,7 @@ TEST(Shards, bad_ranges_are_refused_by_shard_and_field) {
     holds(refusal({{0, 0, 3, 2}, {}}), "shards[0].head_count reaches past");
     holds(refusal({{0, 3, 0, 0}, {4, 2, 0, 0}}), "no shard holds layer 3's KV head 0");
     holds(refusal({{0, 0, 0, 2}, {0, 0, 3, 1}}), "no shard holds layer 0's KV head 2");
-    holds(refusal({{}, {}}, true), "shards[1].device is that of shards[0]");
+    holds(refusal({{}, {}}, true), "shards[1] has the same device object as shards[0]");
 }
 
 TEST(Shards, queues_are_one_a_shard_and_each_of_its_device) {

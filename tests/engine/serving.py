@@ -182,8 +182,8 @@ def workload_over_devices(engine):
 
 def a_log_that_goes_wrong_stops_the_run(engine):
     for fault, words in (("damage", "damaged log: its checksum"),
-                         ("repeat", "repeated log: number 2 was applied"),
-                         ("drop", "missing log: number 3 is next, this is 4")):
+                         ("repeat", "repeated log: number 2 was already applied"),
+                         ("drop", "missing log: number 3 is next, but this is 4")):
         result = engine.run("--prompt", "Tell me", *IN_PROCESSES, "--log-fault", fault)
         shown = f"{fault}: {result.returncode}, {result.stderr.decode()}"
         expect(result.returncode == 1 and result.stdout == b"", shown)

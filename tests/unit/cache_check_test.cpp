@@ -31,14 +31,14 @@ TEST(CacheCheck, sees_a_reference_too_many) {
     Forked b;
     b.pool()[1].refs = 5;
     EXPECT_EQ(b.check(),
-              "block 1 of group 0 has 5 references, and tables name it 2 times, among them that of "
+              "block 1 of group 0 has 5 references, but tables name it 2 times, including that of "
               "sequence 1");
 }
 
 TEST(CacheCheck, sees_a_block_that_no_table_names) {
     Forked b;
     b.table(0).ids.data[0] = b.table(1).ids.data[0] = 2;
-    EXPECT_EQ(b.check(), "block 1 of group 0 has 2 references, and no table names it");
+    EXPECT_EQ(b.check(), "block 1 of group 0 has 2 references, but no table names it");
 }
 
 TEST(CacheCheck, sees_a_table_that_names_no_block_of_the_pool) {
@@ -56,19 +56,19 @@ TEST(CacheCheck, sees_a_null_block_outside_of_a_gap) {
 TEST(CacheCheck, sees_a_table_too_short_for_what_is_computed) {
     Forked b;
     b.table(0).length = 2;
-    EXPECT_EQ(b.check(), "sequence 0 has 2 blocks in group 0, and its 10 computed tokens take 3");
+    EXPECT_EQ(b.check(), "sequence 0 has 2 blocks in group 0, but its 10 computed tokens take 3");
 }
 
 TEST(CacheCheck, sees_a_table_past_its_memory) {
     Forked b;
     b.table(0).length = 1000;
-    EXPECT_EQ(b.check(), "sequence 0 has a table of 1000 blocks in group 0, and room for 16");
+    EXPECT_EQ(b.check(), "sequence 0 has a table of 1000 blocks in group 0, but room for only 16");
 }
 
 TEST(CacheCheck, sees_a_count_of_blocks_that_is_not_the_tables) {
     Forked b;
     b.at(0).blocks_held = 7;
-    EXPECT_EQ(b.check(), "sequence 0 counts 7 blocks, and its tables name 3");
+    EXPECT_EQ(b.check(), "sequence 0 counts 7 blocks, but its tables name 3");
 }
 
 TEST(CacheCheck, sees_a_host_block_that_two_have) {
@@ -82,7 +82,7 @@ TEST(CacheCheck, sees_a_host_block_that_two_have) {
     ASSERT_EQ(b.check(), kTrue);
     (*Inside::ledger(b.cache).host_pool(0))[2].refs = 2;
     EXPECT_EQ(b.check(),
-              "host block 2 of group 0 has 2 references, and swapped tables name it 1 times: at "
+              "host block 2 of group 0 has 2 references, but swapped tables name it 1 times: at "
               "most one may");
     (*Inside::ledger(b.cache).host_pool(0))[2].refs = 1;
     b.table(0).ids.data[0] = b.table(0).ids.data[1];
@@ -103,13 +103,13 @@ TEST(CacheCheck, sees_more_computed_than_known) {
 TEST(CacheCheck, sees_an_unnamed_token_elsewhere) {
     Forked b;
     b.at(0).state.first_unknown = 3;
-    EXPECT_EQ(b.check(), "sequence 0 has its first unnamed token at 10, and says at 3");
+    EXPECT_EQ(b.check(), "sequence 0 has its first unknown token at 10, but records it at 3");
 }
 
 TEST(CacheCheck, sees_a_sequence_that_ran_in_a_step_that_is_none) {
     Forked b;
     b.at(1).last_step = 7;
-    EXPECT_EQ(b.check(), "sequence 1 ran in step 7, and the next one is 2");
+    EXPECT_EQ(b.check(), "sequence 1 ran in step 7, but the next one is 2");
 }
 
 TEST(CacheCheck, sees_an_unfinished_step_without_its_record) {
@@ -117,12 +117,12 @@ TEST(CacheCheck, sees_an_unfinished_step_without_its_record) {
     b.begin();
     b.commit();
     Inside::record(b.cache, 2).number = 10;
-    EXPECT_EQ(b.check(), "step 2 is not done, and its record is of step 10 in phase 2");
+    EXPECT_EQ(b.check(), "step 2 is not done, but its record belongs to step 10 in phase 2");
     Inside::record(b.cache, 2).number = 2;
     b.begin();
     ASSERT_EQ(b.check(), kTrue);
     Inside::record(b.cache, 3).number = 11;
-    EXPECT_EQ(b.check(), "step 11 is the open one, and the next number is 3");
+    EXPECT_EQ(b.check(), "step 11 is open, but the next step number is 3");
 }
 
 TEST(CacheCheck, sees_a_change_that_its_sequence_does_not_know) {
@@ -131,13 +131,13 @@ TEST(CacheCheck, sees_a_change_that_its_sequence_does_not_know) {
     b.add(b.parent, 110, 1);
     ASSERT_EQ(b.check(), kTrue);
     b.at(0).change = 1;
-    EXPECT_EQ(b.check(), "change 0 of step 2 is of sequence 0, which does not name it");
+    EXPECT_EQ(b.check(), "change 0 of step 2 belongs to sequence 0, which does not refer to it");
     b.at(0).change = 0;
     b.at(1).change = 0;
     EXPECT_EQ(b.check(), "2 sequences are in the open step, which has 1 changes");
     b.at(1).change = kNone;
     Inside::record(b.cache, 2).rows = 2;
-    EXPECT_EQ(b.check(), "step 2 counts 2 rows, and has 1 items");
+    EXPECT_EQ(b.check(), "step 2 counts 2 rows, but has 1 items");
 }
 
 // Who may write --------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ TEST(CacheCheck, sees_a_tail_that_is_not_writable_any_more) {
     ASSERT_EQ(b.table(0).writable, 1u);
     b.pool()[2].frozen_slots = 3;
     EXPECT_EQ(b.check(),
-              "block 2 of group 0: sequence 0 would write from slot 2 on, and 3 are frozen, "
+              "block 2 of group 0: sequence 0 would write from slot 2 on, but 3 are frozen, "
               "sequence 0 owns it, node -1 names it");
 }
 
@@ -182,7 +182,7 @@ TEST(CacheCheck, sees_an_item_that_writes_what_others_may_read) {
     b.table(0).writable = kNone;
     b.pool()[3].frozen_slots = 4;
     EXPECT_EQ(b.check(),
-              "block 3 of group 0: sequence 0 writes from slot 2 on in step 2, and 4 are frozen, "
+              "block 3 of group 0: sequence 0 writes from slot 2 on in step 2, but 4 are frozen, "
               "sequence 0 owns it, step 0 published it");
 }
 
@@ -195,7 +195,7 @@ TEST(CacheCheck, sees_an_item_that_writes_what_was_published) {
     ASSERT_EQ(b.check(), kTrue);
     b.pool()[2].ready = 1;
     EXPECT_EQ(b.check(),
-              "block 2 of group 0: sequence 0 writes from slot 2 on in step 2, and 4 are frozen, "
+              "block 2 of group 0: sequence 0 writes from slot 2 on in step 2, but 4 are frozen, "
               "sequence 0 owns it, step 1 published it");
 }
 
@@ -215,16 +215,16 @@ TEST(CacheCheck, sees_a_copy_from_a_block_that_others_may_have) {
     Copied b;
     b.pool()[3].touch = 0;
     EXPECT_EQ(b.check(),
-              "block 3 of group 0: step 2 copies from it and may still run, and the last that "
-              "touches it is said to be 1");
+              "block 3 of group 0: step 2 copies from it and may still run, but the last step "
+              "recorded as touching it is 1");
 }
 
 TEST(CacheCheck, sees_a_copy_to_a_block_that_others_may_have) {
     Copied b;
     b.at(1).last_step = 1;
     EXPECT_EQ(b.check(),
-              "block 4 of group 0: step 2 copies to it and may still run, and the last that "
-              "touches it is said to be 1");
+              "block 4 of group 0: step 2 copies to it and may still run, but the last step "
+              "recorded as touching it is 1");
 }
 
 TEST(CacheCheck, sees_a_block_that_is_given_away_while_a_step_reads_it) {
@@ -237,8 +237,8 @@ TEST(CacheCheck, sees_a_block_that_is_given_away_while_a_step_reads_it) {
     ASSERT_EQ(b.check(), kTrue);
     b.pool()[1].touch = 0;
     EXPECT_EQ(b.check(),
-              "block 1 of group 0: step 2 reads it and may still run, and the last that touches it "
-              "is said to be 1");
+              "block 1 of group 0: step 2 reads it and may still run, but the last step recorded "
+              "as touching it is 1");
     Forked unaudited;
     unaudited.begin();
     unaudited.add(unaudited.child, 200, 1);
@@ -270,10 +270,9 @@ struct Parallel : Books {
 
 TEST(CacheCheck, sees_two_writers_of_a_slot_on_two_queues) {
     Parallel apart(8);
-    EXPECT_EQ(
-        apart.check(),
-        "block 1 of group 0: step 2 reads its slots up to 3 and writes 0 to 3, step 3 reads up "
-        "to 3 and writes 0 to 3, and nothing puts them in order");
+    EXPECT_EQ(apart.check(),
+              "block 1 of group 0: step 2 reads its slots up to 3 and writes 0 to 3, step 3 reads "
+              "up to 3 and writes 0 to 3, and the two are unordered");
     Parallel in_order(7);
     EXPECT_EQ(in_order.check(), kTrue);
     Parallel waits(8);
@@ -286,10 +285,9 @@ TEST(CacheCheck, sees_a_reader_of_what_another_queue_writes) {
     Seen &seen = Inside::seen(b.cache, 3, 0);
     seen.write_begin = seen.write_end = 0;
     seen.read_end = 2;
-    EXPECT_EQ(
-        b.check(),
-        "block 1 of group 0: step 2 reads its slots up to 3 and writes 0 to 3, step 3 reads up "
-        "to 2 and writes 0 to 0, and nothing puts them in order");
+    EXPECT_EQ(b.check(),
+              "block 1 of group 0: step 2 reads its slots up to 3 and writes 0 to 3, step 3 reads "
+              "up to 2 and writes 0 to 0, and the two are unordered");
     Inside::seen(b.cache, 2, 0).write_begin = 2;
     EXPECT_EQ(b.check(), kTrue) << "they touch other slots";
 }
@@ -303,10 +301,9 @@ TEST(CacheCheck, sees_two_items_of_a_step_that_write_one_slot) {
     b.commit();
     ASSERT_EQ(b.check(), kTrue);
     Inside::seen(b.cache, 1, 1).block = 1;
-    EXPECT_EQ(
-        b.check(),
-        "block 1 of group 0: step 1 reads its slots up to 3 and writes 0 to 3, step 1 reads up "
-        "to 3 and writes 0 to 3, and nothing puts them in order");
+    EXPECT_EQ(b.check(),
+              "block 1 of group 0: step 1 reads its slots up to 3 and writes 0 to 3, step 1 reads "
+              "up to 3 and writes 0 to 3, and the two are unordered");
 }
 
 // Namespaces -----------------------------------------------------------------------------------
@@ -317,7 +314,7 @@ TEST(CacheCheck, sees_a_namespace_that_is_charged_wrongly) {
     EXPECT_EQ(b.check(), "namespace 0 counts 2 sequences and 5 blocks; 2 live in it and hold 6");
     Inside::namespaces(b.cache)[0].blocks_held = 6;
     b.at(0).name_space = 9;
-    EXPECT_EQ(b.check(), "sequence 0 is of namespace 9, and 1 ever lived");
+    EXPECT_EQ(b.check(), "sequence 0 belongs to namespace 9, but only 1 were ever created");
 }
 
 TEST(CacheCheck, sees_a_quota_that_a_drop_would_break) {
@@ -343,22 +340,23 @@ TEST(CacheCheck, sees_a_sequence_whose_keys_are_of_another_namespace) {
     Inside::namespaces(b.cache)[0].sequences = 1;
     Inside::namespaces(b.cache)[1].sequences = 0;
     EXPECT_EQ(b.check(),
-              "sequence 0 is of namespace 0, and its root 0 of " + std::to_string(number));
+              "sequence 0 belongs to namespace 0, but its root 0 to " + std::to_string(number));
 }
 
 TEST(CacheCheck, sees_a_block_of_another_tenant) {
     Forked b;
     b.pool()[1].tenant = 7;
     EXPECT_EQ(b.check(),
-              "block 1 of group 0: namespace 7 wrote it, and only 0 is said to have written any");
+              "block 1 of group 0: namespace 7 wrote it, but only 0 is recorded as having written "
+              "any block");
     Inside::mixed(b.cache) = true;
     EXPECT_EQ(b.check(),
-              "block 1 of group 0: namespace 7 wrote it, and node 0, which names it, is of "
+              "block 1 of group 0: namespace 7 wrote it, but node 0, which names it, belongs to "
               "namespace 0");
     b.pool()[1].tenant = 0;
     b.pool()[3].tenant = 7;
     EXPECT_EQ(b.check(),
-              "block 3 of group 0: namespace 7 wrote it, and sequence 0, which owns it, is of "
+              "block 3 of group 0: namespace 7 wrote it, but sequence 0, which owns it, belongs to "
               "namespace 0");
 }
 
@@ -368,8 +366,7 @@ TEST(CacheCheck, sees_a_block_that_is_found_by_other_tokens_than_its_holders) {
     Forked b;
     Inside::token(b.cache, 0, 1) ^= 1;
     EXPECT_EQ(b.check(),
-              "block 1 of group 0: node 0 names it by another token than sequence 0 has at "
-              "position 1");
+              "block 1 of group 0: node 0 has another token for it than sequence 0 at position 1");
 }
 
 TEST(CacheCheck, lets_two_forks_name_a_token_that_neither_knew) {
@@ -385,14 +382,13 @@ TEST(CacheCheck, lets_two_forks_name_a_token_that_neither_knew) {
     EXPECT_EQ(b.check(), kTrue);
     Inside::token(b.cache, 1, 0) ^= 1;
     EXPECT_EQ(b.check(),
-              "block 1 of group 0: node 0 names it by another token than sequence 1 has at "
-              "position 0");
+              "block 1 of group 0: node 0 has another token for it than sequence 1 at position 0");
 }
 
 TEST(CacheCheck, sees_a_node_whose_tokens_changed) {
     Forked b;
     Inside::tokens(b.cache, 1)[2] ^= 1;
-    EXPECT_EQ(b.check(), "prefix_tree: node 1 has another hash than its tokens and keys");
+    EXPECT_EQ(b.check(), "prefix_tree: the hash of node 1 does not match its tokens and keys");
 }
 
 TEST(CacheCheck, sees_a_block_of_other_keys_than_its_holders) {
@@ -403,7 +399,7 @@ TEST(CacheCheck, sees_a_block_of_other_keys_than_its_holders) {
     ASSERT_EQ(b.check(), kTrue);
     std::swap(b.at(0).scope, b.at(1).scope);
     EXPECT_EQ(b.check(),
-              "block 1 of group 0: sequence 0 holds it at 0, and node 0 names it with other keys");
+              "block 1 of group 0: sequence 0 holds it at 0, but node 0 names it with other keys");
 }
 
 TEST(CacheCheck, sees_a_block_of_another_root) {
@@ -412,19 +408,19 @@ TEST(CacheCheck, sees_a_block_of_another_root) {
     b.sequence(0, 2);
     ASSERT_EQ(b.check(), kTrue);
     b.at(0).root = 1;
-    EXPECT_EQ(b.check(),
-              "block 1 of group 0: sequence 0, of root 1, holds it, and node 0, of root 0, names "
-              "it");
+    EXPECT_EQ(
+        b.check(),
+        "block 1 of group 0: sequence 0 with root 1 holds it, but node 0 with root 0 names it");
     Books empty;
     empty.sequence(0, 1);
     empty.at(0).root = 9;
-    EXPECT_EQ(empty.check(), "sequence 0 is of root 9, and there are 1 scopes");
+    EXPECT_EQ(empty.check(), "sequence 0 has root 9, but only 1 scopes exist");
 }
 
 TEST(CacheCheck, sees_a_scope_that_is_counted_wrongly) {
     Forked b;
     Inside::sequences_of(b.cache, 0) = 1;
-    EXPECT_EQ(b.check(), "scope 0 counts 1 sequences and 2 nodes, and 2 and 2 are of it");
+    EXPECT_EQ(b.check(), "scope 0 counts 1 sequences and 2 nodes, but 2 and 2 use it");
 }
 
 TEST(CacheCheck, sees_a_node_of_another_root_than_its_parent) {
@@ -433,24 +429,23 @@ TEST(CacheCheck, sees_a_node_of_another_root_than_its_parent) {
     b.compute(b.sequence(0, 2), 1, 6);
     ASSERT_EQ(b.check(), kTrue);
     Inside::hang(b.cache, 1, 0);
-    EXPECT_EQ(b.check(), "prefix_tree: node 1 is of another root than its parent 0");
+    EXPECT_EQ(b.check(), "prefix_tree: node 1 has another root than its parent 0");
 }
 
 TEST(CacheCheck, sees_a_node_that_is_neither_used_nor_free) {
     Forked b;
     Inside::free_nodes(b.cache) = 1;
-    EXPECT_EQ(b.check(),
-              "prefix_tree: 2 nodes are in use, and 2 are counted, or free ones are lost");
+    EXPECT_EQ(b.check(), "prefix_tree: 2 nodes are in use, 2 are counted, or free nodes are lost");
 }
 
 TEST(CacheCheck, sees_what_is_published_before_it_is_written) {
     Forked b;
     b.pool()[1].ready = 99;
-    EXPECT_EQ(b.check(), "block 1 of group 0 is published as of step 99, and the newest is 1");
+    EXPECT_EQ(b.check(), "block 1 of group 0 is published as of step 99, but the newest is 1");
     b.pool()[1].ready = 1;
     b.pool()[1].frozen_slots = 2;
     EXPECT_EQ(b.check(),
-              "block 1 of group 0 is published as node 0, and 2 of its 4 slots are frozen");
+              "block 1 of group 0 is published as node 0, but only 2 of its 4 slots are frozen");
 }
 
 // Failures to come -----------------------------------------------------------------------------
@@ -472,17 +467,17 @@ struct Unfinished : Books {
 TEST(CacheCheck, sees_a_sequence_that_would_not_be_lost_with_its_blocks) {
     Unfinished b;
     b.at(0).pending_step[Timeline::slot(1)] = 0;
-    EXPECT_EQ(b.check(),
-              "block 1 of group 0 depends on step 1, and sequence 0, which holds it at 0, does "
-              "not");
+    EXPECT_EQ(
+        b.check(),
+        "block 1 of group 0 depends on step 1, but sequence 0, which holds it at 0, does not");
 }
 
 TEST(CacheCheck, sees_a_block_that_would_outlive_what_it_was_computed_on) {
     Unfinished b;
     b.pool()[2].depends = depends_bit(2);
     EXPECT_EQ(b.check(),
-              "block 2 of group 0 does not depend on step 1, and what sequence 0 has before it, at "
-              "1, does");
+              "block 2 of group 0 does not depend on step 1, but the content that sequence 0 holds "
+              "before it, at 1, does");
 }
 
 TEST(CacheCheck, sees_what_is_left_of_a_failed_step) {
@@ -498,9 +493,9 @@ TEST(CacheCheck, sees_what_is_left_of_a_failed_step) {
     StepRecord &record = Inside::record(unpublished.cache, 2);
     record.phase = StepPhase::finished;
     record.failed = true;
-    EXPECT_EQ(unpublished.check(),
-              "sequence 0 has computed 8 tokens, and those from 4 on depend on step 2, which "
-              "failed");
+    EXPECT_EQ(
+        unpublished.check(),
+        "sequence 0 has computed 8 tokens, but those from 4 on depend on step 2, which failed");
 }
 
 // Pools ----------------------------------------------------------------------------------------
@@ -508,7 +503,7 @@ TEST(CacheCheck, sees_what_is_left_of_a_failed_step) {
 TEST(CacheCheck, sees_a_block_that_is_free_too_early) {
     Forked b;
     b.pool()[9].touch = 2;
-    EXPECT_EQ(b.check(), "block_pool: block 9 is free, and step 2 may touch it");
+    EXPECT_EQ(b.check(), "block_pool: block 9 is free, but step 2 may still touch it");
 }
 
 TEST(CacheCheck, sees_a_block_that_waits_for_nothing) {
@@ -516,18 +511,18 @@ TEST(CacheCheck, sees_a_block_that_waits_for_nothing) {
     EXPECT_TRUE(b.cache.end_sequence(b.child, 0).ok());
     ASSERT_EQ(b.pool()[4].state, BlockState::draining);
     b.pool()[4].touch = 10;  // a step with the same slot
-    EXPECT_EQ(b.check(), "block_pool: block 4 drains for step 10, which does not run");
+    EXPECT_EQ(b.check(), "block_pool: block 4 drains for step 10, which is not running");
 }
 
 TEST(CacheCheck, sees_states_that_lists_do_not_have) {
     Forked b;
     b.pool()[9].state = BlockState::draining;
-    EXPECT_EQ(b.check(), "block_pool: block 9 is on list 0 by mistake");
+    EXPECT_EQ(b.check(), "block_pool: block 9 is on list 0, where it does not belong");
     b.pool()[9].state = BlockState::null;
-    EXPECT_EQ(b.check(), "block_pool: block 9 is on list 0 by mistake");
+    EXPECT_EQ(b.check(), "block_pool: block 9 is on list 0, where it does not belong");
     b.pool()[9].state = BlockState::free;
     b.pool()[0].state = BlockState::free;
-    EXPECT_EQ(b.check(), "block_pool: block 0 is in state 0, which it cannot be");
+    EXPECT_EQ(b.check(), "block_pool: block 0 is in invalid state 0");
 }
 
 TEST(CacheCheck, needs_memory_for_its_counts_and_says_so) {

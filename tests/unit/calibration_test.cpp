@@ -230,12 +230,12 @@ TEST(StaticScales, head_that_was_never_written_gets_no_scale) {
     Model model;
     model.numbers[1] = 0.0f;  // K of layer 0, head 1
     Bytes bytes = bytes_of(model.layers, model.numbers);
-    EXPECT_NE(model.refusal(&bytes).find("no number for K"), std::string::npos);
+    EXPECT_NE(model.refusal(&bytes).find("no magnitude for K"), std::string::npos);
     model.geometry.groups[0].k_scale = QUIRE_SCALE_TENSOR;
     EXPECT_EQ(model.refusal(&bytes), "") << "the layer's other head has one";
     model.numbers[8] = model.numbers[9] = 0.0f;  // V of layer 2
     bytes = bytes_of(model.layers, model.numbers);
-    EXPECT_NE(model.refusal(&bytes).find("no number for V"), std::string::npos);
+    EXPECT_NE(model.refusal(&bytes).find("no magnitude for V"), std::string::npos);
 }
 
 TEST(StaticScales, calibration_of_another_model_is_refused) {

@@ -186,7 +186,7 @@ TEST(Capacity, a_fork_past_the_quota_is_refused_and_changes_nothing) {
     std::string before = m.books();
     quire_seq out = 0;
     EXPECT_EQ(m.api().seq_fork(m.cache(), parent, 10, &out, m.error()), QUIRE_E_LIMIT);
-    EXPECT_NE(m.message().find("may hold 10 blocks"), std::string::npos) << m.message();
+    EXPECT_NE(m.message().find("quota is 10 blocks"), std::string::npos) << m.message();
     EXPECT_EQ(m.books(), before);
     EXPECT_EQ(out, 0u);
     m.fork(parent, 0);

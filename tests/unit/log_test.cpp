@@ -362,13 +362,13 @@ TEST(Log, repeated_missing_and_reordered_logs_are_told_apart) {
         EXPECT_EQ(follower.take(logs[log]), QUIRE_E_ARG);
         EXPECT_NE(follower.words().find(words), std::string::npos) << follower.words();
     };
-    refuses(1, "missing log: number 1 is next, this is 2");
+    refuses(1, "missing log: number 1 is next, but this is 2");
     ASSERT_EQ(follower.take(logs[0]), QUIRE_OK);
     refuses(0, "repeated log: number 1");
-    refuses(3, "missing log: number 2 is next, this is 4");
+    refuses(3, "missing log: number 2 is next, but this is 4");
     ASSERT_EQ(follower.take(logs[1]), QUIRE_OK);
     ASSERT_EQ(follower.take(logs[2]), QUIRE_OK);
-    refuses(1, "repeated log: number 2 was applied, the last one was 3");
+    refuses(1, "repeated log: number 2 was already applied, the last one was 3");
     for (size_t i = 3; i < 6; ++i) EXPECT_EQ(follower.take(logs[i]), QUIRE_OK) << follower.words();
     EXPECT_EQ(describe(follower.m, {}), "");
 }
@@ -379,7 +379,8 @@ TEST(Log, logs_of_another_leader_or_geometry_are_foreign) {
     ASSERT_EQ(follower.take(leader.step()), QUIRE_OK);
     other.step();
     EXPECT_EQ(follower.take(other.step()), QUIRE_E_ARG);
-    EXPECT_NE(follower.words().find("foreign log: it is of another leader"), std::string::npos);
+    EXPECT_NE(follower.words().find("foreign log: it comes from another leader"),
+              std::string::npos);
     EXPECT_EQ(follower.take(leader.step()), QUIRE_OK);
 
     Traffic again(7);
@@ -393,7 +394,8 @@ TEST(Log, logs_of_another_leader_or_geometry_are_foreign) {
     for (const CacheOptions &shape : shapes) {
         Follower unlike(shape);
         EXPECT_EQ(unlike.take(log), QUIRE_E_ARG);
-        EXPECT_NE(unlike.words().find("foreign log: its leader's groups"), std::string::npos);
+        EXPECT_NE(unlike.words().find("foreign log: its leader has other groups"),
+                  std::string::npos);
     }
 }
 
@@ -406,7 +408,8 @@ TEST(Log, a_wrong_digest_is_found_before_anything_is_applied_and_stops_the_follo
     wrong[offsetof(quire::LogHeader, digest)] ^= 1;
     quire::seal(wrong.data(), wrong.size());
     EXPECT_EQ(follower.take(wrong), QUIRE_E_INTERNAL);
-    EXPECT_NE(follower.words().find("log number 9 leads to another state"), std::string::npos);
+    EXPECT_NE(follower.words().find("log number 9 leads to a state that differs"),
+              std::string::npos);
     EXPECT_EQ(describe(follower.m, leader.seqs()), before);
     follower.m.check();
     EXPECT_EQ(follower.take(right), QUIRE_E_INTERNAL);

@@ -129,7 +129,7 @@ TEST_F(Size, a_decode_step_reads_weights_and_contexts_once) {
     EXPECT_EQ(info.bound, uint32_t{QUIRE_BOUND_BANDWIDTH});
     EXPECT_NEAR(info.tokens_per_second, 2120, 1);
     desc.batch = 45;
-    expect_refused(QUIRE_E_LIMIT, "batch 45 is past the ceiling: 44 sequences fit");
+    expect_refused(QUIRE_E_LIMIT, "batch 45 is too large: 44 sequences fit");
     desc.kv_bits = 8;
     ASSERT_EQ(estimate(), QUIRE_OK);
     EXPECT_EQ(info.max_sequences, 88u);
@@ -181,13 +181,13 @@ TEST_F(Size, time_of_a_step_is_not_concluded_from_an_unknown_context) {
     EXPECT_EQ(info.bound, uint32_t{QUIRE_BOUND_UNKNOWN});
     EXPECT_EQ(info.step_seconds, 0.0);
     desc.batch = static_cast<uint32_t>(info.blocks) + 1;
-    expect_refused(QUIRE_E_LIMIT, "each needs one of 22727 blocks");
+    expect_refused(QUIRE_E_LIMIT, "each sequence needs a block, and the pool has 22727");
 }
 
 TEST_F(Size, extreme_rates_give_a_finite_time_or_a_refusal) {
     qwen_8b();
     desc.bytes_per_second = 5e-324;
-    expect_refused(QUIRE_E_LIMIT, "no finite time");
+    expect_refused(QUIRE_E_LIMIT, "not finite at these rates");
     desc.bytes_per_second = 1e308;
     desc.device_count = 1u << 20;
     ASSERT_EQ(estimate(), QUIRE_OK) << error.message;
@@ -217,7 +217,8 @@ TEST_F(Size, numbers_that_cannot_be_meant_are_refused) {
 
 TEST_F(Size, what_does_not_fit_says_by_how_much) {
     desc.memory_bytes = 327'680 * 16 - 1;
-    expect_refused(QUIRE_E_LIMIT, "it takes 5242880 bytes of each device, and 5242879 are left");
+    expect_refused(QUIRE_E_LIMIT,
+                   "it takes 5242880 bytes of each device, but only 5242879 are left");
     desc.memory_bytes += 1;
     desc.context_tokens = 17;
     expect_refused(QUIRE_E_LIMIT, "not one sequence of 17 tokens fits: the pool holds 16");
