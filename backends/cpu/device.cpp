@@ -36,8 +36,8 @@ quire_status check_device(const quire_be_device_desc *desc, quire_error *error) 
     }
     if (desc->threads > kMostThreads) {
         return fail(error, QUIRE_E_LIMIT,
-                    "%u threads are too many; the most is %u, and 0 is one for each core",
-                    desc->threads, kMostThreads);
+                    "%u threads are too many; use at most %u, or 0 for one per core", desc->threads,
+                    kMostThreads);
     }
     return QUIRE_OK;
 }
@@ -82,8 +82,8 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
     device->works = device->work_pages.as<WorkList>();
     if (int error_number = device->pool.start(options)) {
         device->drop_reference();
-        return fail_os(error, QUIRE_E_OS, error_number, "%u threads cannot be started%s (%s)",
-                       thread_count, options.is_pinned ? " on cores of their own" : "",
+        return fail_os(error, QUIRE_E_OS, error_number, "cannot start %u threads%s (%s)",
+                       thread_count, options.is_pinned ? " on separate cores" : "",
                        std::strerror(error_number));
     }
     live_objects.fetch_add(1, std::memory_order_relaxed);
@@ -137,7 +137,7 @@ quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *
 }
 
 quire_status shutdown(uint64_t *live_object_count, quire_error *error) {
-    if (live_object_count == nullptr) return fail(error, QUIRE_E_ARG, "live_objects is NULL");
+    if (live_object_count == nullptr) return fail(error, QUIRE_E_ARG, "live_object_count is NULL");
     *live_object_count = live_objects.load();
     return QUIRE_OK;
 }

@@ -103,14 +103,14 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
         return fail(error, QUIRE_E_ARG, "memory kind %u is neither DEVICE nor HOST", kind);
     }
     if (size_bytes == 0) {
-        return fail(error, QUIRE_E_ARG, "0 bytes were asked for; ask for at least one");
+        return fail(error, QUIRE_E_ARG, "size_bytes is 0; request at least 1 byte");
     }
     // The system rounds to whole pages, here and in munmap.
     void *pages = map_pages(size_bytes);
     if (pages == MAP_FAILED) {
         int error_number = errno;
         return fail_os(error, QUIRE_E_DEVICE_MEMORY, error_number,
-                       "%" PRIu64 " bytes cannot be had (%s); %" PRIu64 " bytes are free",
+                       "cannot allocate %" PRIu64 " bytes (%s); %" PRIu64 " bytes are free",
                        size_bytes, std::strerror(error_number), machine_memory().free_bytes);
     }
     live_objects.fetch_add(1, std::memory_order_relaxed);
@@ -124,7 +124,7 @@ quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t si
     if (device == nullptr || host_pointer == nullptr || address == nullptr) {
         return fail(error, QUIRE_E_ARG, "device, host_pointer or address is NULL");
     }
-    if (size_bytes == 0) return fail(error, QUIRE_E_ARG, "0 bytes cannot be imported");
+    if (size_bytes == 0) return fail(error, QUIRE_E_ARG, "size_bytes is 0; import at least 1 byte");
     live_objects.fetch_add(1, std::memory_order_relaxed);
     *address = reinterpret_cast<uint64_t>(host_pointer);
     return QUIRE_OK;

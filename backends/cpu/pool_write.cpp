@@ -23,8 +23,7 @@ bool check_slots(const KvWriteCall &call, Fault *fault) {
     int64_t slot_count = slot_count_of(call.pool);
     for (uint32_t t = 0; t < call.args.token_count; ++t) {
         if (slots[t] < slot_count) continue;
-        fault->set("kv_write was given slot %" PRId64 " for token %u; the pool has %" PRId64
-                   " slots",
+        fault->set("slot %" PRId64 " of token %u is out of range; the pool has %" PRId64 " slots",
                    slots[t], t, slot_count);
         return false;
     }

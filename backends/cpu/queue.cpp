@@ -48,8 +48,8 @@ void find_misuse(const ThreadPool &pool, Fault *fault) {
     HostMisuse misuse = pool.misuse();
     if (fault->is_set() || !misuse.is_any()) return;
     fault->set(
-        "run_tasks left %u tasks out, ran %u twice, and %u after it had returned; it must run "
-        "each once, and return then",
+        "run_tasks skipped %u tasks, ran %u twice, and ran %u after it had returned; it must run "
+        "each task once before it returns",
         misuse.left_out, misuse.repeated, misuse.late);
 }
 
@@ -145,8 +145,8 @@ quire_status queue_bind(quire_be_device *device, const quire_native *native, qui
     }
     if (native != nullptr && native->kind != QUIRE_NATIVE_NONE) {
         return fail(error, QUIRE_E_UNSUPPORTED,
-                    "native kind %u is not known here: a processor has no queue of another API; "
-                    "use QUIRE_NATIVE_NONE",
+                    "native kind %u is unknown: the cpu backend binds no queue of another API; use "
+                    "QUIRE_NATIVE_NONE",
                     native->kind);
     }
     auto *queue = new (std::nothrow) quire_be_queue;
@@ -157,7 +157,7 @@ quire_status queue_bind(quire_be_device *device, const quire_native *native, qui
     // The worker leaves the list under this lock, so it cannot do so before it has been added.
     if (int error_number = device->pool.start_queue(serve, queue, &thread)) {
         delete queue;
-        return fail_os(error, QUIRE_E_OS, error_number, "the queue's thread cannot be started (%s)",
+        return fail_os(error, QUIRE_E_OS, error_number, "cannot start the queue's thread (%s)",
                        std::strerror(error_number));
     }
     pthread_detach(thread);

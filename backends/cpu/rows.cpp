@@ -16,7 +16,7 @@ bool check_counts(const AttendCall &call, const Row &row, Fault *fault) {
         row.end_token <= call.args.query_tokens && row.length >= 0) {
         return true;
     }
-    fault->set("row %u has query tokens %" PRId64 " to %" PRId64 " of %u and length %" PRId64,
+    fault->set("row %u is invalid: query tokens %" PRId64 " to %" PRId64 " of %u, length %" PRId64,
                row.index, row.first_token, row.end_token, call.args.query_tokens, row.length);
     return false;
 }
@@ -27,19 +27,21 @@ bool check_mask(const AttendCall &call, const Row &row, Fault *fault) {
     bool has_mask = false;
     for (int64_t token = row.first_token; token < row.end_token; ++token) {
         if (mask_rows[token] < -1) {
-            fault->set("query token %" PRId64 " has its mask at word %d", token, mask_rows[token]);
+            fault->set("query token %" PRId64 " has the invalid mask word index %d", token,
+                       mask_rows[token]);
             return false;
         }
         if (mask_rows[token] < 0) continue;
         has_mask = true;
         if (positions[token] >= 0) continue;
-        fault->set("query token %" PRId64 ", which has a mask, is at position %d", token,
+        fault->set("query token %" PRId64 " has a mask and the invalid position %d", token,
                    positions[token]);
         return false;
     }
     int32_t first = has_mask ? array_at<const int32_t>(call.args.mask_first)[row.index] : 0;
     if (first >= 0 && first <= row.length) return true;
-    fault->set("the mask of row %u begins at key %d of %" PRId64, row.index, first, row.length);
+    fault->set("the mask of row %u begins at key %d, outside its %" PRId64 " keys", row.index,
+               first, row.length);
     return false;
 }
 
@@ -50,8 +52,8 @@ bool check_blocks(const AttendCall &call, const Row &row, int64_t begin, int64_t
     for (int64_t i = begin / block_tokens; i <= (end - 1) / block_tokens; ++i) {
         int32_t block = row.blocks[i];
         if (block >= 0 && static_cast<uint32_t>(block) < call.pool.block_count) continue;
-        fault->set("row %u names block %d at place %" PRId64 "; the pool has %u blocks", row.index,
-                   block, i, call.pool.block_count);
+        fault->set("entry %" PRId64 " of row %u's block table is block %d; the pool has %u blocks",
+                   i, row.index, block, call.pool.block_count);
         return false;
     }
     return true;
@@ -61,8 +63,8 @@ bool check_blocks(const AttendCall &call, const Row &row, int64_t begin, int64_t
 bool check_table(const AttendCall &call, const Row &row, Fault *fault) {
     int64_t block_end = (row.length + call.pool.block_tokens - 1) / call.pool.block_tokens;
     if (block_end > call.args.block_table_stride) {
-        fault->set("row %u has %" PRId64 " tokens, more than its %u blocks hold", row.index,
-                   row.length, call.args.block_table_stride);
+        fault->set("row %u has %" PRId64 " tokens, more than its %u block-table entries can hold",
+                   row.index, row.length, call.args.block_table_stride);
         return false;
     }
     int64_t begin = row.length;
@@ -84,8 +86,9 @@ bool check_shared_prefix(const AttendCall &call, uint32_t index, Fault *fault) {
         const int32_t *before = blocks - (index == 0 ? 0 : call.args.block_table_stride);
         if (std::equal(blocks, blocks + count, before)) return true;
     }
-    fault->set("row %u is said to share %d blocks with the row before it, which is not so", index,
-               count);
+    fault->set(
+        "shared_prefix says that row %u shares %d blocks with the row before it, but it does not",
+        index, count);
     return false;
 }
 
