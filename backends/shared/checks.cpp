@@ -37,8 +37,8 @@ uint32_t size_of(const void *given) {
 quire_status check_unknown(const void *given, uint32_t size, uint32_t known_bytes, const char *name,
                            quire_error *error) {
     if (size > kLargestStructBytes) {
-        return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u, which no version has", name,
-                    size);
+        return fail(error, QUIRE_E_STRUCT, "%s has struct_size %u, larger than in any version",
+                    name, size);
     }
     const auto *bytes = static_cast<const unsigned char *>(given);
     for (uint32_t i = known_bytes; i < size; ++i) {
@@ -103,12 +103,13 @@ quire_status check_device_flags(const quire_be_device_desc &desc, quire_error *e
     constexpr uint32_t kKnown = QUIRE_BE_DEVICE_PIN_THREADS | QUIRE_BE_DEVICE_FAST_16BIT;
     if ((desc.flags & ~kKnown) != 0) {
         return fail(error, QUIRE_E_ARG,
-                    "flags 0x%x are not known: known are PIN_THREADS, 1, and FAST_16BIT, 2",
+                    "flags 0x%x contain an unknown flag; valid flags are PIN_THREADS (1) and "
+                    "FAST_16BIT (2)",
                     desc.flags);
     }
     if ((desc.flags & QUIRE_BE_DEVICE_PIN_THREADS) != 0 && desc.run_tasks != nullptr) {
         return fail(error, QUIRE_E_ARG,
-                    "PIN_THREADS with run_tasks: its threads are for their owner to pin");
+                    "PIN_THREADS cannot be used with run_tasks; pin those threads in the engine");
     }
     return QUIRE_OK;
 }
@@ -116,8 +117,8 @@ quire_status check_device_flags(const quire_be_device_desc &desc, quire_error *e
 quire_status refuse_chain(const quire_chain *next, quire_error *error) {
     if (next == nullptr) return QUIRE_OK;
     return fail(error, QUIRE_E_UNSUPPORTED,
-                "the device's description has an extension of struct_type %u, which this backend "
-                "does not know; name the backend that it is for",
+                "this backend does not know the extension struct_type %u in the device "
+                "description; open the backend that it belongs to",
                 next->struct_type);
 }
 

@@ -62,7 +62,7 @@ constexpr FlagName kFlagNames[] = {
     {QUIRE_BE_ATTENTION_SOFT_CAP, "a soft cap"},
     {QUIRE_BE_ATTENTION_ALIBI, "ALiBi"},
     {QUIRE_BE_ATTENTION_ROPE, "a rope"},
-    {QUIRE_BE_ATTENTION_AMAX, "AMAX, which kv_write is asked for"},
+    {QUIRE_BE_ATTENTION_AMAX, "AMAX, an option of kv_write"},
 };
 
 struct Reason {
@@ -81,11 +81,11 @@ struct Reason {
 
 bool check_types(const quire_be_attention_query &query, Reason reason) {
     if (find_type(query.k_dtype) == nullptr || find_type(query.v_dtype) == nullptr) {
-        return reason.says("K and V types 0x%x and 0x%x: known are %s", query.k_dtype,
+        return reason.says("unknown K or V type (0x%x, 0x%x); valid types are %s", query.k_dtype,
                            query.v_dtype, kPoolElementNames);
     }
     if (query.q_heads != 0 && find_value_type(query.q_dtype) == nullptr) {
-        return reason.says("q type 0x%x: known are %s", query.q_dtype, kElementNames);
+        return reason.says("unknown q type 0x%x; valid types are %s", query.q_dtype, kElementNames);
     }
     if (query.kv_heads == 0 || query.block_tokens == 0) {
         return reason.says("kv_heads and block_tokens must be at least 1");
@@ -100,16 +100,16 @@ bool check_types(const quire_be_attention_query &query, Reason reason) {
 bool check_side(const ElementType &element, uint32_t kind, uint32_t head_dim, char side,
                 Reason reason) {
     if (kind > QUIRE_SCALE_TOKEN_HEAD) {
-        return reason.says("%c has scales of kind %u: there are 0 to 3", side, kind);
+        return reason.says("%c has the unknown scale kind %u; valid kinds are 0 to 3", side, kind);
     }
     if (element.holds_codes() != (kind != QUIRE_SCALE_NONE)) {
-        return reason.says(
-            "%c is %s with scales of kind %u: %s", side, element.name, kind,
-            element.holds_codes() ? "codes need a scale, none is assumed" : "values have none");
+        return reason.says("%c is %s with scale kind %u: %s", side, element.name, kind,
+                           element.holds_codes() ? "codes need a scale" : "values have no scale");
     }
     if (element.bits == 4 && head_dim % 2 != 0) {
-        return reason.says("%c is %s, two elements in a byte, and its head dim %u is odd", side,
-                           element.name, head_dim);
+        return reason.says(
+            "%c is %s, which packs two elements per byte, but its head dim %u is odd", side,
+            element.name, head_dim);
     }
     return true;
 }
@@ -129,10 +129,10 @@ const Instance *find_row(const quire_be_attention_query &query, Reason reason) {
         if (!attends || instance.needs == (query.flags & kNotCausal)) return &instance;
     }
     if (of_kind == nullptr) {
-        reason.says("group kind %u is not known", query.group_kind);
+        reason.says("unknown group kind %u", query.group_kind);
     } else {
-        reason.says("attention of a %s group %s NOT_CAUSAL", kGroupNames[query.group_kind],
-                    of_kind->needs != 0 ? "needs" : "does not go with");
+        reason.says("attention in a %s group %s NOT_CAUSAL", kGroupNames[query.group_kind],
+                    of_kind->needs != 0 ? "requires" : "does not support");
     }
     return nullptr;
 }
@@ -142,9 +142,9 @@ bool check_flags(const Instance &row, uint32_t flags, Reason reason) {
     if (excess == 0) return true;
     for (const FlagName &one : kFlagNames) {
         if ((excess & one.flag) == 0) continue;
-        return reason.says("'%s' attention does not go with %s", row.name, one.name);
+        return reason.says("'%s' attention does not support %s", row.name, one.name);
     }
-    return reason.says("no kernel knows attention flags 0x%x", excess);
+    return reason.says("no kernel supports attention flags 0x%x", excess);
 }
 
 bool check_window(const Instance &row, const quire_be_attention_query &query, Reason reason) {
@@ -154,12 +154,11 @@ bool check_window(const Instance &row, const quire_be_attention_query &query, Re
     }
     if (!row.has_window && query.window != 0) {
         return reason.says(
-            "a window of %u tokens in a %s group: only window and chunked groups "
-            "have one",
+            "a window of %u tokens in a %s group: only window and chunked groups take a window",
             query.window, group);
     }
     if (!row.may_have_sinks && query.sink_tokens != 0) {
-        return reason.says("%u sink tokens in a %s group: only window groups keep some",
+        return reason.says("%u sink tokens in a %s group: only window groups support sink tokens",
                            query.sink_tokens, group);
     }
     return true;
@@ -168,16 +167,18 @@ bool check_window(const Instance &row, const quire_be_attention_query &query, Re
 bool check_dims(const Instance &row, const quire_be_attention_query &query, Reason reason) {
     if (query.k_head_dim == 0 || query.k_head_dim > row.max_k_head_dim || query.v_head_dim == 0 ||
         query.v_head_dim > row.max_v_head_dim) {
-        return reason.says("head dims %u (K) and %u (V) of a %s group: 1 to %u and 1 to %u",
-                           query.k_head_dim, query.v_head_dim, kGroupNames[row.group_kind],
-                           row.max_k_head_dim, row.max_v_head_dim);
+        return reason.says(
+            "head dims %u (K) and %u (V) in a %s group are out of range: K takes 1 to %u, V 1 to "
+            "%u",
+            query.k_head_dim, query.v_head_dim, kGroupNames[row.group_kind], row.max_k_head_dim,
+            row.max_v_head_dim);
     }
     if (row.group_kind != QUIRE_GROUP_LATENT) return true;
     if (query.kv_heads != 1 || query.v_head_dim > query.k_head_dim ||
         query.k_dtype != query.v_dtype || query.k_scale_kind != query.v_scale_kind) {
         return reason.says(
-            "a latent group has one KV head, and its V is the beginning of K: of no "
-            "larger head dim, of the same type and the same scales");
+            "a latent group needs one KV head and a V that is the beginning of K: a head dim no "
+            "larger than K's, and K's type and scale kind");
     }
     return true;
 }
@@ -185,18 +186,19 @@ bool check_dims(const Instance &row, const quire_be_attention_query &query, Reas
 bool check_rope(const quire_be_attention_query &query, Reason reason) {
     bool has_rope = (query.flags & QUIRE_BE_ATTENTION_ROPE) != 0;
     if (!has_rope && (query.rotated_dim != 0 || query.rope_pairing != 0)) {
-        return reason.says("rotated_dim %u and pairing %u are of a rope, and none is asked for",
-                           query.rotated_dim, query.rope_pairing);
+        return reason.says(
+            "rotated_dim %u and rope_pairing %u are set, but flags lack QUIRE_BE_ATTENTION_ROPE",
+            query.rotated_dim, query.rope_pairing);
     }
     if (!has_rope) return true;
     bool is_latent = query.group_kind == QUIRE_GROUP_LATENT;
     uint32_t most = query.k_head_dim - (is_latent ? query.v_head_dim : 0);
     if (query.rotated_dim == 0 || query.rotated_dim % 2 != 0 || query.rotated_dim > most) {
-        return reason.says("a rope of %u elements: it turns an even number, at most %u here",
+        return reason.says("rotated_dim is %u; it must be even, above 0 and at most %u here",
                            query.rotated_dim, most);
     }
     if (query.rope_pairing > QUIRE_ROPE_PAIRS) {
-        return reason.says("rope pairing %u is not known", query.rope_pairing);
+        return reason.says("unknown rope pairing %u", query.rope_pairing);
     }
     return true;
 }

@@ -23,7 +23,7 @@ quire_status check_given(bool is_flagged, bool is_given, const char *flag, const
                          quire_error *error) {
     if (is_flagged == is_given) return QUIRE_OK;
     return fail(error, QUIRE_E_ARG, "desc->%s is %s, but shape.flags %s QUIRE_BE_ATTENTION_%s",
-                name, is_given ? "given" : "0", is_given ? "lack" : "have", flag);
+                name, is_given ? "given" : "0", is_given ? "does not contain" : "contains", flag);
 }
 
 quire_status check_options(const quire_be_plan_desc &desc, quire_error *error) {
@@ -64,7 +64,7 @@ quire_status check_rope(const quire_be_plan_desc &desc, quire_error *error) {
     }
     if (!(rope.magnitude > 0.0f && std::isfinite(rope.magnitude))) {
         return fail(error, QUIRE_E_ARG,
-                    "the rope's magnitude must be above 0 and finite; 1 is plain");
+                    "the rope's magnitude must be above 0 and finite; the usual value is 1");
     }
     return QUIRE_OK;
 }
@@ -129,8 +129,8 @@ quire_status check_pool_fits(const PlanOptions &options, const quire_be_pool &po
         return QUIRE_OK;
     }
     return fail(error, QUIRE_E_ARG,
-                "the pool has another shape than the plan: group kind, heads, head dims, types, "
-                "kinds of scales and block_tokens must be equal");
+                "the pool does not match the plan: group kind, heads, head dims, types, scale "
+                "kinds and block_tokens must be equal");
 }
 
 }  // namespace quire

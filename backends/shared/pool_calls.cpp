@@ -42,18 +42,18 @@ quire_status check_fits_plan(const PlanOptions &plan, const quire_be_attention &
                              quire_error *error) {
     if (args.row_count > plan.max_rows || args.query_tokens > plan.max_query_tokens) {
         return fail(error, QUIRE_E_ARG,
-                    "%u rows and %u query tokens, but the plan was made for %u and %u",
+                    "%u rows and %u query tokens exceed the plan's maximum of %u and %u",
                     args.row_count, args.query_tokens, plan.max_rows, plan.max_query_tokens);
     }
     bool has_sinks = plan.has(QUIRE_ATTENTION_SINK_LOGITS);
     if (has_sinks != (args.sinks != 0)) {
         return fail(error, QUIRE_E_ARG,
-                    "sinks are %s, but the plan was made %s QUIRE_ATTENTION_SINK_LOGITS",
-                    has_sinks ? "0" : "given", has_sinks ? "with" : "without");
+                    "sinks are %s, but the plan was created %s QUIRE_ATTENTION_SINK_LOGITS",
+                    has_sinks ? "missing" : "given", has_sinks ? "with" : "without");
     }
     if (args.mask != 0 && !plan.has(QUIRE_ATTENTION_MASK)) {
         return fail(error, QUIRE_E_ARG,
-                    "a mask is given, but the plan was made without QUIRE_ATTENTION_MASK");
+                    "a mask is given, but the plan was created without QUIRE_ATTENTION_MASK");
     }
     return QUIRE_OK;
 }
@@ -76,7 +76,7 @@ quire_status check_tables(const quire_be_attention &args, quire_error *error) {
     if (args.mask_rows == 0 || args.mask_first == 0 || args.positions == 0 ||
         (masks & kIntAlignment) != 0) {
         return fail(error, QUIRE_E_ARG,
-                    "with a mask go mask_rows, mask_first and positions, all aligned to 4 bytes");
+                    "a mask requires mask_rows, mask_first and positions, all aligned to 4 bytes");
     }
     return QUIRE_OK;
 }
@@ -102,7 +102,7 @@ quire_status check_attention(const PlanOptions &plan, quire_be_attention *args,
 quire_status check_states(const quire_be_merge &args, const ElementType &element,
                           quire_error *error) {
     if (args.part_count == 0 || args.heads == 0 || args.head_dim == 0) {
-        return fail(error, QUIRE_E_ARG, "%u parts, %u heads, head dim %u: none may be 0",
+        return fail(error, QUIRE_E_ARG, "%u parts, %u heads and head dim %u: all must be above 0",
                     args.part_count, args.heads, args.head_dim);
     }
     uint64_t row_count = uint64_t{args.token_count} * args.heads;
@@ -112,7 +112,7 @@ quire_status check_states(const quire_be_merge &args, const ElementType &element
         __builtin_mul_overflow(elements, uint64_t{args.part_count}, &elements) ||
         __builtin_mul_overflow(elements, uint64_t{element.size_bytes}, &size_bytes) ||
         row_count / kMergeRows >= UINT32_MAX) {
-        return fail(error, QUIRE_E_ARG, "%u parts of %u tokens with %u heads are too many",
+        return fail(error, QUIRE_E_ARG, "%u parts of %u tokens with %u heads exceed the size limit",
                     args.part_count, args.token_count, args.heads);
     }
     if (args.lses == 0 || ((args.lses | args.lse) & kIntAlignment) != 0) {
@@ -130,8 +130,9 @@ quire_status resolve_kv_write(const quire_be_kv_write *args, quire_be_kv_write *
     if (quire_status status = check_pool(args->pool, args->layer, error)) return status;
     const ElementType *given = find_value_type(args->dtype);
     if (given == nullptr) {
-        return fail(error, QUIRE_E_UNSUPPORTED, "K and V are given as type 0x%x: known are %s",
-                    args->dtype, kElementNames);
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "unknown input type 0x%x of K and V; valid types are %s", args->dtype,
+                    kElementNames);
     }
     *resolved = *args;
     if (args->token_count == 0) return QUIRE_OK;
@@ -143,7 +144,7 @@ quire_status resolve_rope(const PlanOptions &options, quire_be_kv_write *resolve
     if (!options.has(QUIRE_BE_ATTENTION_ROPE) || resolved->token_count == 0) return QUIRE_OK;
     if (resolved->positions == 0 || resolved->positions % alignof(int32_t) != 0) {
         return fail(error, QUIRE_E_ARG,
-                    "the plan has a rope, and positions is NULL or not aligned to 4 bytes");
+                    "the plan has a rope, but positions is NULL or not aligned to 4 bytes");
     }
     if (resolved->q == 0) return QUIRE_OK;
     const quire_be_attention_query &shape = options.shape;
@@ -163,8 +164,8 @@ quire_status check_moves(const quire_be_pool *pool, const quire_be_move *moves, 
         auto is_inside = [&](int64_t slot) { return slot >= 0 && slot < slot_count; };
         if (is_inside(moves[i].src) && is_inside(moves[i].dst)) continue;
         return fail(error, QUIRE_E_ARG,
-                    "move %u goes from slot %" PRId64 " to %" PRId64 "; the pool has %" PRId64
-                    " slots",
+                    "move %u, from slot %" PRId64 " to %" PRId64
+                    ", is out of range; the pool has %" PRId64 " slots",
                     i, moves[i].src, moves[i].dst, slot_count);
     }
     return QUIRE_OK;
@@ -185,8 +186,8 @@ quire_status check_merge(const quire_be_merge *args, quire_error *error) {
     if (quire_status status = check_struct(args, sizeof *args, "args", error)) return status;
     const ElementType *element = find_value_type(args->dtype);
     if (element == nullptr) {
-        return fail(error, QUIRE_E_UNSUPPORTED, "parts are of type 0x%x: known are %s", args->dtype,
-                    kElementNames);
+        return fail(error, QUIRE_E_UNSUPPORTED, "unknown type 0x%x of parts; valid types are %s",
+                    args->dtype, kElementNames);
     }
     return check_states(*args, *element, error);
 }

@@ -48,7 +48,8 @@ quire_status check_shape(const quire_be_pool &pool, uint32_t layer, quire_error 
     if (pool.block_count == 0 || pool.block_tokens == 0 || pool.kv_heads == 0 ||
         pool.k_head_dim == 0 || pool.v_head_dim == 0) {
         return fail(error, QUIRE_E_ARG,
-                    "the pool has %u blocks of %u tokens, %u KV heads of %u and %u; none may be 0",
+                    "the pool has %u blocks of %u tokens and %u KV heads of head dims %u and %u; "
+                    "all must be above 0",
                     pool.block_count, pool.block_tokens, pool.kv_heads, pool.k_head_dim,
                     pool.v_head_dim);
     }
@@ -62,7 +63,7 @@ quire_status check_shape(const quire_be_pool &pool, uint32_t layer, quire_error 
 // A latent row is one plane: V is its first elements.
 quire_status check_kind(const quire_be_pool &pool, quire_error *error) {
     if (pool.group_kind > QUIRE_GROUP_CROSS) {
-        return fail(error, QUIRE_E_UNSUPPORTED, "group kind %u is not known", pool.group_kind);
+        return fail(error, QUIRE_E_UNSUPPORTED, "unknown group kind %u", pool.group_kind);
     }
     if (pool.group_kind != QUIRE_GROUP_LATENT) return QUIRE_OK;
     if (pool.kv_heads == 1 && pool.v_head_dim <= pool.k_head_dim && pool.k_dtype == pool.v_dtype &&
@@ -72,8 +73,8 @@ quire_status check_kind(const quire_be_pool &pool, quire_error *error) {
         return QUIRE_OK;
     }
     return fail(error, QUIRE_E_ARG,
-                "a latent pool has one KV head, and its V lies at the beginning of K: v_offset 0, "
-                "K's strides, type and scales, and no larger head dim");
+                "a latent pool needs one KV head and a V at the beginning of K: v_offset 0, K's "
+                "strides, type and scales, and a head dim no larger than K's");
 }
 
 quire_status check_elements_of_pool(const quire_be_pool &pool, const ElementType &k,
@@ -85,13 +86,14 @@ quire_status check_elements_of_pool(const quire_be_pool &pool, const ElementType
     if (pool.address == 0 || (misfit | k_misfit) % k.size_bytes != 0 ||
         (misfit | v_misfit) % v.size_bytes != 0) {
         return fail(error, QUIRE_E_ARG,
-                    "the pool's address is NULL, or it or a stride splits an element of %s or %s",
+                    "the pool's address is NULL, or it or a stride is not a multiple of the "
+                    "element size of %s or %s",
                     k.name, v.name);
     }
     if ((k.bits == 4 && pool.k_head_dim % 2 != 0) || (v.bits == 4 && pool.v_head_dim % 2 != 0)) {
         return fail(error, QUIRE_E_ARG,
-                    "the pool's head dims are %u (K) and %u (V): one of int4, which packs two "
-                    "elements in a byte, must be even",
+                    "the pool's head dims are %u (K) and %u (V); a head dim of int4, which packs "
+                    "two elements per byte, must be even",
                     pool.k_head_dim, pool.v_head_dim);
     }
     if (!is_within(pool, 0, pool.k_head_stride, pool.k_token_stride,
@@ -99,7 +101,7 @@ quire_status check_elements_of_pool(const quire_be_pool &pool, const ElementType
         !is_within(pool, pool.v_offset, pool.v_head_stride, pool.v_token_stride,
                    v.row_bytes(pool.v_head_dim))) {
         return fail(error, QUIRE_E_ARG,
-                    "the pool's strides are negative or reach past its %" PRIu64 " bytes",
+                    "the pool's strides are negative or exceed its %" PRIu64 " bytes",
                     pool.size_bytes);
     }
     return QUIRE_OK;
@@ -110,22 +112,21 @@ quire_status check_side(const quire_be_pool &pool, const ElementType &element, u
                         int64_t offset, char side, quire_error *error) {
     constexpr uint64_t kFloat = sizeof(float);
     if (kind > QUIRE_SCALE_TOKEN_HEAD) {
-        return fail(error, QUIRE_E_UNSUPPORTED, "the pool's %c has scales of kind %u: not known",
-                    side, kind);
+        return fail(error, QUIRE_E_UNSUPPORTED, "the pool's %c has the unknown scale kind %u", side,
+                    kind);
     }
     if (element.holds_codes() != (kind != QUIRE_SCALE_NONE)) {
-        return fail(
-            error, QUIRE_E_ARG, "the pool's %c is %s with scales of kind %u: %s", side,
-            element.name, kind,
-            element.holds_codes() ? "codes need a scale, none is assumed" : "values have none");
+        return fail(error, QUIRE_E_ARG, "the pool's %c is %s with scale kind %u: %s", side,
+                    element.name, kind,
+                    element.holds_codes() ? "codes need a scale" : "values have no scale");
     }
     if (kind == QUIRE_SCALE_NONE) return QUIRE_OK;
     if (kind != QUIRE_SCALE_TOKEN_HEAD) {
         if (pool.scales != 0 && pool.scales % kFloat == 0) return QUIRE_OK;
-        return fail(error, QUIRE_E_ARG,
-                    "the pool's %c has scales of kind %u, and `scales` is NULL or not aligned to 4 "
-                    "bytes",
-                    side, kind);
+        return fail(
+            error, QUIRE_E_ARG,
+            "the pool's %c has scale kind %u, but `scales` is NULL or not aligned to 4 bytes", side,
+            kind);
     }
     uint64_t misfit = pool.address | static_cast<uint64_t>(pool.block_stride) |
                       static_cast<uint64_t>(pool.layer_stride) | static_cast<uint64_t>(offset) |
@@ -135,7 +136,7 @@ quire_status check_side(const quire_be_pool &pool, const ElementType &element, u
     }
     return fail(error, QUIRE_E_ARG,
                 "the scales of the pool's %c are not aligned to 4 bytes, or their strides are "
-                "negative or reach past its %" PRIu64 " bytes",
+                "negative or exceed its %" PRIu64 " bytes",
                 side, pool.size_bytes);
 }
 
@@ -157,8 +158,9 @@ quire_status check_pool(const quire_be_pool *pool, uint32_t layer, quire_error *
     const ElementType *k = find_type(pool->k_dtype);
     const ElementType *v = find_type(pool->v_dtype);
     if (k == nullptr || v == nullptr) {
-        return fail(error, QUIRE_E_UNSUPPORTED, "pool types 0x%x (K) and 0x%x (V): known are %s",
-                    pool->k_dtype, pool->v_dtype, kPoolElementNames);
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "unknown pool type (K 0x%x, V 0x%x); valid types are %s", pool->k_dtype,
+                    pool->v_dtype, kPoolElementNames);
     }
     if (quire_status status = check_elements_of_pool(*pool, *k, *v, error)) return status;
     if (pool->amax % alignof(float) != 0) {
