@@ -143,7 +143,8 @@ Result device_lacks(int index, char *text, size_t text_bytes) {
         return result;
     }
     if (major < kOldestMajor) {
-        std::snprintf(text, text_bytes, "its compute capability is %d, and 8.0 is needed", major);
+        std::snprintf(text, text_bytes,
+                      "its compute capability is %d.x; the kernels need 8.0 or newer", major);
     } else if (can_wait == 0) {
         std::snprintf(text, text_bytes, "its streams cannot wait for 64-bit values");
     }
@@ -394,7 +395,7 @@ Found look_for_driver(Driver *driver) {
         bool has_none = result == kNoDevice;
         if (!has_none) found.status = QUIRE_E_BACKEND;
         std::snprintf(found.message, sizeof found.message, "libcuda %s: %s (%d)",
-                      has_none ? "finds no GPU" : "does not start", describe(result), result);
+                      has_none ? "found no GPU" : "failed to initialize", describe(result), result);
         return found;
     }
     *driver = make_driver();

@@ -32,7 +32,7 @@ struct Devices {
 quire_status count_devices(Devices *devices, quire_error *error) {
     quire_status status = find_driver(&devices->driver, &devices->why_none, error);
     if (status != QUIRE_OK || devices->driver == nullptr) return status;
-    devices->why_none = "the driver has none";
+    devices->why_none = "the driver reports no devices";
     Result result = devices->driver->device_count(&devices->count);
     if (result == 0) return QUIRE_OK;
     return fail_driver(*devices->driver, result, "to count devices", error);
@@ -42,12 +42,12 @@ quire_status choose(uint32_t index, const Driver **driver, quire_error *error) {
     Devices devices;
     if (quire_status status = count_devices(&devices, error)) return status;
     if (devices.count == 0) {
-        return fail(error, QUIRE_E_ARG, "there is no %s device %u; there are 0: %s", kBackendName,
-                    index, devices.why_none);
+        return fail(error, QUIRE_E_ARG, "there is no %s device %u: %s", kBackendName, index,
+                    devices.why_none);
     }
     if (index >= static_cast<uint32_t>(devices.count)) {
-        return fail(error, QUIRE_E_ARG, "there is no %s device %u; there are %d", kBackendName,
-                    index, devices.count);
+        return fail(error, QUIRE_E_ARG, "there is no %s device %u; %d found", kBackendName, index,
+                    devices.count);
     }
     *driver = devices.driver;
     char lacks[96] = {};
@@ -204,7 +204,7 @@ quire_status device_props(quire_be_device *device, quire_be_device_props *props,
         Entered entered(device->context);
         if (quire_status status = device->check_in(entered, error)) return status;
         Result result = device->context.driver->memory_info(&free_bytes, &total_bytes);
-        if (quire_status status = device->check(result, "to say what memory is free", error)) {
+        if (quire_status status = device->check(result, "to report free memory", error)) {
             return status;
         }
     }
@@ -236,12 +236,12 @@ quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *
     }
     if (work != Work::unknown) return work == Work::none ? QUIRE_OK : QUIRE_S_TIMEOUT;
     return fail(error, QUIRE_E_BUSY,
-                "nobody can tell whether a queue's stream, the engine's own, is idle: end the "
-                "capture that keeps it from being asked, if it still exists");
+                "cannot tell whether an engine's own stream is idle: end the capture that prevents "
+                "the check, if the stream still exists");
 }
 
 quire_status shutdown(uint64_t *live_object_count, quire_error *error) {
-    if (live_object_count == nullptr) return fail(error, QUIRE_E_ARG, "live_objects is NULL");
+    if (live_object_count == nullptr) return fail(error, QUIRE_E_ARG, "live_object_count is NULL");
     *live_object_count = live_objects.load();
     return QUIRE_OK;
 }

@@ -17,8 +17,8 @@ namespace {
 quire_status check_rest(const quire_native &native, quire_error *error) {
     if (native.reserved0 == 0 && native.aux0 == 0 && native.aux1 == 0) return QUIRE_OK;
     return fail(error, QUIRE_E_STRUCT,
-                "of a native kind %u reserved0 is %u, aux0 %" PRIu64 " and aux1 %" PRIu64
-                ": leave them 0",
+                "native kind %u: reserved0 is %u, aux0 is %" PRIu64 " and aux1 is %" PRIu64
+                "; they must be 0",
                 native.kind, native.reserved0, native.aux0, native.aux1);
 }
 
@@ -29,9 +29,10 @@ quire_status find_native_event(const quire_be_queue *queue, const quire_native *
     }
     const Driver &driver = *queue->device->context.driver;
     if (native->kind != driver.event_kind) {
-        return fail(error, QUIRE_E_UNSUPPORTED,
-                    "native kind %u is not known here as an event; known is QUIRE_NATIVE_%s_EVENT",
-                    native->kind, driver.vendor);
+        return fail(
+            error, QUIRE_E_UNSUPPORTED,
+            "native kind %u is not an event that this backend supports; use QUIRE_NATIVE_%s_EVENT",
+            native->kind, driver.vendor);
     }
     if (quire_status status = check_rest(*native, error)) return status;
     if (native->value == 0) return fail(error, QUIRE_E_ARG, "the event is NULL");
@@ -44,8 +45,8 @@ quire_status check_asked(quire_be_device *device, Result result, const char *wha
                          quire_error *error) {
     const Driver &driver = *device->context.driver;
     if (!driver.is_no_stream(result)) return device->check(result, what, error);
-    return fail(error, QUIRE_E_ARG, "the %s driver knows no such stream: %s (%d)", driver.vendor,
-                driver.describe(result), result);
+    return fail(error, QUIRE_E_ARG, "the %s driver does not know this stream: %s (%d)",
+                driver.vendor, driver.describe(result), result);
 }
 
 // A call on an event goes to the stream at once or fails: an event has no values, so a later record
@@ -58,7 +59,7 @@ quire_status give_event(quire_be_queue *queue, const quire_native *native,
     if (quire_status status = enqueue.begin(error)) return status;
     if (!queue->held.empty()) {
         return fail(error, QUIRE_E_BUSY,
-                    "the queue waits for a fence that nobody has signalled yet: signal it first");
+                    "the queue waits for a fence that has not been signalled: signal it first");
     }
     quire_be_device *device = queue->device;
     Result result = (device->context.driver->*call)(queue->stream, event);
@@ -73,15 +74,16 @@ quire_status find_native_stream(quire_be_device *device, const quire_native &nat
     const Driver &driver = *device->context.driver;
     if (native.kind != driver.stream_kind) {
         return fail(error, QUIRE_E_UNSUPPORTED,
-                    "native kind %u is not known here as a queue; known are "
-                    "QUIRE_NATIVE_%s_STREAM and QUIRE_NATIVE_NONE",
+                    "native kind %u is not a queue that this backend supports; use "
+                    "QUIRE_NATIVE_%s_STREAM or QUIRE_NATIVE_NONE",
                     native.kind, driver.vendor);
     }
     if (quire_status status = check_rest(native, error)) return status;
     if (native.value == kLegacy && !driver.has_legacy_stream()) {
-        return fail(error, QUIRE_E_UNSUPPORTED,
-                    "the %s driver does not know stream 1, as ROCm 6.3 and later do: name stream 0",
-                    driver.vendor);
+        return fail(
+            error, QUIRE_E_UNSUPPORTED,
+            "this %s driver does not support stream 1 (ROCm 6.3 and later do): use stream 0",
+            driver.vendor);
     }
     auto stream = reinterpret_cast<Stream>(native.value);
     bool is_ours = true;
@@ -92,8 +94,7 @@ quire_status find_native_stream(quire_be_device *device, const quire_native &nat
     *out = stream;
     if (is_ours) return QUIRE_OK;
     return fail(error, QUIRE_E_ARG,
-                "the stream is of another device, or of a context that is not the device's primary "
-                "one");
+                "the stream belongs to another device or not to the device's primary context");
 }
 
 uint64_t owner_of(Stream stream) {
@@ -110,18 +111,18 @@ quire_status check_capture(quire_be_device *device, Stream stream, bool *is_capt
     Capture capture = Capture::none;
     Result result = device->context.driver->stream_capture(stream, &capture);
     quire_status status =
-        check_asked(device, result, "to say whether the engine captures the stream", error);
+        check_asked(device, result, "to report whether the stream is being captured", error);
     if (status != QUIRE_OK) return status;
     *is_captured = capture == Capture::active;
     // Drivers differ: some would refuse a call now, others would run it at once.
     if (capture == Capture::broken) {
         return fail(error, QUIRE_E_BUSY,
-                    "what the engine captures of the stream is broken: end that capture first");
+                    "the engine's capture of this stream has failed: end the capture first");
     }
     if (capture != Capture::elsewhere) return QUIRE_OK;
     return fail(error, QUIRE_E_BUSY,
-                "the engine captures another stream, one that the legacy stream waits for: until "
-                "that capture ends nothing can be enqueued on the legacy stream");
+                "the engine is capturing another stream, which the legacy stream waits for: "
+                "nothing can be enqueued on the legacy stream until that capture ends");
 }
 
 quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error) {

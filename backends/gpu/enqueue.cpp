@@ -20,18 +20,17 @@ quire_status Enqueue::begin(quire_error *error) {
     if (quire_status status = begin_replayable(error)) return status;
     if (!is_captured_) return QUIRE_OK;
     return fail(error, QUIRE_E_BUSY,
-                "the engine captures the queue's stream, and only KV writes, attention and merges "
-                "may run again with a graph: call this before the capture or after it");
+                "the engine is capturing the queue's stream, and a graph may replay only KV "
+                "writes, attention and merges: call this before or after the capture");
 }
 
 quire_status Enqueue::begin_replayable(quire_error *error) {
     queue_->poll();
     if (quire_status status = queue_->check_usable(error)) return status;
     if (owner_of(queue_->stream) != queue_->owner) {
-        return fail(
-            error, QUIRE_E_ARG,
-            "the queue is on the own stream of the thread that made it, and calls on it are "
-            "that thread's alone");
+        return fail(error, QUIRE_E_ARG,
+                    "the queue uses the per-thread stream of the thread that created it: only that "
+                    "thread may call it");
     }
     quire_be_device *device = queue_->device;
     entered_.emplace(device->context);
@@ -108,8 +107,8 @@ quire_status Enqueue::add(Command &&command, quire_error *error) {
     quire_status status = fail_driver(driver, result, "to enqueue", error);
     // A graph that got part of the call is the engine's to discard: the error tells it.
     if ((!has_enqueued_ || is_captured_) && !queue_->has_failed()) return status;
-    queue_->fail("the driver refused a part of a call");
-    return fail(error, QUIRE_E_DEVICE_LOST, "the %s driver refused a part of a call: %s (%d)",
+    queue_->fail("the driver refused part of a call");
+    return fail(error, QUIRE_E_DEVICE_LOST, "the %s driver refused part of a call: %s (%d)",
                 driver.vendor, driver.describe(result), result);
 }
 

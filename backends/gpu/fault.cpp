@@ -22,39 +22,43 @@ void describe_fault(const QueueRecord &record, char *text, size_t text_bytes) {
     switch (record.code) {
         case kFaultSlot:
             std::snprintf(text, text_bytes,
-                          "kv_write was given slot %" PRId64 " for token %u; the pool has %" PRId64
+                          "slot %" PRId64 " of token %u is out of range; the pool has %" PRId64
                           " slots",
                           wide(v[0], v[1]), index, wide(v[2], v[3]));
             return;
         case kFaultCounts:
-            std::snprintf(text, text_bytes, "row %u has query tokens %d to %d of %d and length %d",
-                          index, v[0], v[1], v[2], v[3]);
+            std::snprintf(text, text_bytes,
+                          "row %u is invalid: query tokens %d to %d of %d, length %d", index, v[0],
+                          v[1], v[2], v[3]);
             return;
         case kFaultSharedPrefix:
-            std::snprintf(
-                text, text_bytes,
-                "row %u is said to share %d blocks with the row before it, which is not so", index,
-                v[0]);
+            std::snprintf(text, text_bytes,
+                          "shared_prefix says that row %u shares %d blocks with the row before it, "
+                          "but it does not",
+                          index, v[0]);
             return;
         case kFaultMaskWord:
-            std::snprintf(text, text_bytes, "query token %u has its mask at word %d", index, v[0]);
+            std::snprintf(text, text_bytes, "query token %u has the invalid mask word index %d",
+                          index, v[0]);
             return;
         case kFaultMaskPosition:
-            std::snprintf(text, text_bytes, "query token %u, which has a mask, is at position %d",
+            std::snprintf(text, text_bytes, "query token %u has a mask and the invalid position %d",
                           index, v[0]);
             return;
         case kFaultMaskFirst:
-            std::snprintf(text, text_bytes, "the mask of row %u begins at key %d of %d", index,
-                          v[0], v[1]);
+            std::snprintf(text, text_bytes,
+                          "the mask of row %u begins at key %d, outside its %d keys", index, v[0],
+                          v[1]);
             return;
         case kFaultTableTooShort:
-            std::snprintf(text, text_bytes, "row %u has %d tokens, more than its %d blocks hold",
+            std::snprintf(text, text_bytes,
+                          "row %u has %d tokens, more than its %d block-table entries can hold",
                           index, v[0], v[1]);
             return;
         case kFaultGraph:
             std::snprintf(text, text_bytes,
-                          "a graph of %d query tokens was launched for a step of %d: launch one "
-                          "that was captured of as many",
+                          "a graph captured for %d query tokens was launched for a step of %d: "
+                          "launch a graph captured for at least as many",
                           v[1], v[0]);
             return;
         case kFaultFence:
@@ -62,8 +66,8 @@ void describe_fault(const QueueRecord &record, char *text, size_t text_bytes) {
             return;
         default:
             std::snprintf(text, text_bytes,
-                          "row %u names block %d at place %d; the pool has %d blocks", index, v[0],
-                          v[1], v[2]);
+                          "entry %d of row %u's block table is block %d; the pool has %d blocks",
+                          v[1], index, v[0], v[2]);
     }
 }
 

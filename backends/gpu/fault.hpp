@@ -11,7 +11,7 @@
 
 namespace quire::gpu {
 
-constexpr char kFailedFence[] = "it waited for a fence that failed";
+constexpr char kFailedFence[] = "a fence that the queue waited for failed";
 
 void describe_fault(const QueueRecord &record, char *text, size_t text_bytes);
 

@@ -44,8 +44,8 @@ quire_status check_blocks(uint64_t block_count, quire_error *error) {
     constexpr uint64_t kMost = kMostBlocks * kMostBlocks;
     if (block_count <= kMost) return QUIRE_OK;
     return fail(error, QUIRE_E_UNSUPPORTED,
-                "the call takes %" PRIu64 " blocks of threads, and a launch has at most %" PRIu64
-                "; divide it",
+                "the call needs %" PRIu64 " thread blocks, and a launch has at most %" PRIu64
+                "; split the call",
                 block_count, kMost);
 }
 
@@ -65,7 +65,7 @@ quire_status Kernels::open(const Driver &driver, quire_error *error) {
         if (known.shared_bytes == 0 || driver.function_allow_shared == nullptr) continue;
         kernel.shared_bytes = known.shared_bytes;
         if (Result result = driver.function_allow_shared(kernel.function, kernel.shared_bytes)) {
-            return fail_driver(driver, result, "a block of a kernel its shared memory", error);
+            return fail_driver(driver, result, "shared memory for a kernel", error);
         }
     }
     return QUIRE_OK;

@@ -62,8 +62,8 @@ quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *addr
     const Driver &driver = *device_->context.driver;
     bool is_host = kind == QUIRE_BE_MEMORY_HOST;
     if (size_bytes > kMostBytes) {
-        return fail(error, QUIRE_E_DEVICE_MEMORY, "%" PRIu64 " bytes are more than any memory has",
-                    size_bytes);
+        return fail(error, QUIRE_E_DEVICE_MEMORY,
+                    "cannot allocate %" PRIu64 " bytes: more than any memory has", size_bytes);
     }
     Allocation made{};
     made.size_bytes = size_bytes;
@@ -76,7 +76,7 @@ quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *addr
     if (!device_->is_good(result)) {
         if (device_->is_lost) return fail_driver(driver, result, "memory", error);
         return fail(error, QUIRE_E_DEVICE_MEMORY,
-                    "%" PRIu64 " bytes of %s memory cannot be had: %s (%d)", size_bytes,
+                    "cannot allocate %" PRIu64 " bytes of %s memory: %s (%d)", size_bytes,
                     is_host ? "host" : "device", driver.describe(result), result);
     }
     result = zero(made);
@@ -113,7 +113,7 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
         return fail(error, QUIRE_E_ARG, "memory kind %u is neither DEVICE nor HOST", kind);
     }
     if (size_bytes == 0) {
-        return fail(error, QUIRE_E_ARG, "0 bytes were asked for; ask for at least one");
+        return fail(error, QUIRE_E_ARG, "size_bytes is 0; request at least 1 byte");
     }
     std::lock_guard lock(device->mutex);
     if (quire_status status = device->check_open(error)) return status;

@@ -17,7 +17,8 @@ namespace quire::gpu {
 namespace {
 
 // Each launch carries the slopes, and its arguments are no larger than kMostBytes.
-constexpr char kManySlopes[] = "ALiBi of more than 512 query heads; divide the heads over devices";
+constexpr char kManySlopes[] =
+    "ALiBi supports at most 512 query heads; divide the heads over devices";
 static_assert(kMostSlopes == 512);
 
 bool has_many_slopes(const quire_be_attention_query &query) {
@@ -66,7 +67,7 @@ void plan_destroy(quire_be_plan *plan) {
 quire_status check_plan_fits(const quire_be_plan &plan, const quire_be_pool &pool,
                              const quire_be_device *device, quire_error *error) {
     if (plan.device != device) {
-        return fail(error, QUIRE_E_ARG, "the plan was made for another device");
+        return fail(error, QUIRE_E_ARG, "the plan was created for another device");
     }
     return check_pool_fits(plan.options, pool, error);
 }

@@ -206,8 +206,8 @@ quire_status find_borders(quire_be_device *device, Borders *out, quire_error *er
         uint64_t border = 0;
         if (!parse_border(text, &border)) {
             return fail(error, QUIRE_E_ARG,
-                        "QUIRE_GPU_DMA_BYTES is \"%.40s\", and no number of bytes: give 0 to "
-                        "18446744073709551615",
+                        "QUIRE_GPU_DMA_BYTES is \"%.40s\", which is not a number of bytes: use 0 "
+                        "to 18446744073709551615",
                         text);
         }
         std::fill_n(out->size_bytes, kWays, border);

@@ -52,8 +52,8 @@ quire_status find_bound(quire_be_device *device, const quire_native &native, Str
     if (quire_status status = check_capture(device, *out, &is_captured, error)) return status;
     if (!is_captured) return QUIRE_OK;
     return fail(error, QUIRE_E_BUSY,
-                "the engine captures the stream, and what clears a queue's memory would go to its "
-                "graph: make the queue before the capture or after it");
+                "the engine is capturing the stream, so clearing the queue's memory would go to "
+                "the graph: create the queue before or after the capture");
 }
 
 }  // namespace
@@ -146,9 +146,9 @@ quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t v
     }
     if (queue->is_bound && !fence->is_coming(value)) {
         return fail(error, QUIRE_E_BUSY,
-                    "nobody has signalled the fence with %" PRIu64
-                    " yet, and what is enqueued on the stream meanwhile could not be kept behind "
-                    "it: signal first",
+                    "the fence has not been signalled with %" PRIu64
+                    ", and later work on this stream could not be kept after the wait: signal the "
+                    "fence first",
                     value);
     }
     return enqueue.use_fence(CommandKind::wait, fence, value, error);
@@ -298,14 +298,14 @@ quire::gpu::Result quire_be_queue::wait(const quire::gpu::Command &command) {
     if (result == 0) return 0;
     // The stream still waits for the cell; settle_failed() notices when that is over.
     fence->note_use(this, ++place);
-    fail("the driver refused a part of a wait");
+    fail("the driver refused part of a wait");
     return result;
 }
 
 quire::gpu::Result quire_be_queue::copy(const quire::gpu::Copies &copies) {
     bool is_begun = false;
     quire::gpu::Result result = quire::gpu::give_copies(device, stream, copies, &is_begun);
-    if (result != 0 && is_begun) fail("the driver refused a part of a call");
+    if (result != 0 && is_begun) fail("the driver refused part of a call");
     return result;
 }
 
@@ -320,7 +320,7 @@ bool quire_be_queue::advance() {
             return goes_on;
         }
         if (!device->is_good(give(first))) {
-            fail("the driver refused what was held back");
+            fail("the driver refused a command that was held back");
             break;
         }
         if (first.fence != nullptr) --first.fence->held;

@@ -423,7 +423,7 @@ Found look_for_driver(Driver *driver) {
     if (const char *lacks = find_functions(library)) {
         found.status = QUIRE_E_INCOMPATIBLE;
         std::snprintf(found.message, sizeof found.message,
-                      "libamdhip64 has no %s; install one of ROCm 5.2 to 7", lacks);
+                      "libamdhip64 has no %s; install ROCm 5.2 to 7", lacks);
         return found;
     }
     OwnErrors errors;
@@ -432,7 +432,7 @@ Found look_for_driver(Driver *driver) {
         bool has_none = result == kNoDevice || result == kInvalidDevice;
         if (!has_none) found.status = QUIRE_E_BACKEND;
         std::snprintf(found.message, sizeof found.message, "libamdhip64 %s: %s (%d)",
-                      has_none ? "finds no GPU" : "does not start", describe(result), result);
+                      has_none ? "found no GPU" : "failed to initialize", describe(result), result);
         return found;
     }
     *driver = make_driver();

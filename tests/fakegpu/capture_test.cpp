@@ -68,7 +68,7 @@ TEST_P(Capture, of_another_stream_refuses_the_legacy_one_and_fails_no_fence) {
         ASSERT_EQ(signal(bound_), QUIRE_OK) << rig_->error.message;
         ASSERT_EQ(rig_->sync(), QUIRE_OK);
         begin_capture(another);
-        expect_busy(signal(bound_), "captures another stream");
+        expect_busy(signal(bound_), "is capturing another stream");
         expect_busy(test::fill_range(api(), bound_, rig_->address, 16, 1, &rig_->error),
                     "another stream");
         std::swap(bound_, rig_->queue);
@@ -99,7 +99,7 @@ TEST_P(Capture, that_the_driver_says_nothing_of_fails_no_fence) {
 TEST_P(Capture, makes_no_queue_of_its_stream) {
     for (int i = 0; i < 2; ++i) {
         begin_capture();
-        expect_busy(bind(as_stream(stream_)), "before the capture or after it");
+        expect_busy(bind(as_stream(stream_)), "before or after the capture");
         EXPECT_EQ(bound_, nullptr);
         EXPECT_EQ(end_capture(), 0) << "the capture was broken";
         ASSERT_EQ(bind(as_stream(stream_)), QUIRE_OK) << rig_->error.message;
@@ -110,7 +110,7 @@ TEST_P(Capture, makes_no_queue_of_its_stream) {
     }
     void *another = new_stream(true);
     begin_capture(another);
-    expect_busy(bind(as_stream(nullptr)), "captures another stream");
+    expect_busy(bind(as_stream(nullptr)), "is capturing another stream");
     EXPECT_EQ(end_capture(another), 0) << "the capture was broken";
     destroy_stream(another);
 }

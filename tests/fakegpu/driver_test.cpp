@@ -30,14 +30,14 @@ TEST_P(Driver, without_a_device_says_so) {
     fail(count_devices, 1, kNoDevice);
     ASSERT_EQ(api().probe(&count, &error), QUIRE_OK) << error.message;
     EXPECT_EQ(count, 0u);
-    EXPECT_STREQ(error.message, "the driver has none");
+    EXPECT_STREQ(error.message, "the driver reports no devices");
 
     quire_be_device_desc desc{};
     desc.struct_size = sizeof desc;
     quire_be_device *device = nullptr;
     fail(count_devices, 1, kNoDevice);
     EXPECT_EQ(api().device_open(&desc, &device, &error), QUIRE_E_ARG);
-    EXPECT_TRUE(has(error, "there are 0: the driver has none")) << error.message;
+    EXPECT_TRUE(has(error, "device 0: the driver reports no devices")) << error.message;
 }
 
 // Another queue and another fence of the device still work.

@@ -140,7 +140,7 @@ TEST_P(Engine, own_stream_of_a_thread_has_queues_of_that_thread_alone) {
         quire_native event = as_event(event_);
         Error &error = rig_->error;
         EXPECT_EQ(test::fill_range(api(), bound_, rig_->address, 16, 1, &error), QUIRE_E_ARG);
-        EXPECT_TRUE(has(error, "thread that made it")) << error.message;
+        EXPECT_TRUE(has(error, "thread that created it")) << error.message;
         EXPECT_EQ(api().fence_signal(bound_, rig_->fence, 2, &error), QUIRE_E_ARG);
         EXPECT_EQ(api().native_signal(bound_, &event, &error), QUIRE_E_ARG);
         std::swap(bound_, rig_->queue);

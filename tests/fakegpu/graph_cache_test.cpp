@@ -296,8 +296,9 @@ TEST_P(GraphCache, of_fewer_rows_than_the_step_fails_it) {
     EXPECT_EQ(decoder->computed(0), 6u);
     decoder->expect(QUIRE_E_DEVICE_LOST);
     decoder->step({0, 1}, 1, [&](quire_batch *) { launch(); });
-    EXPECT_NE(decoder->refusal().find("a graph of 1 query tokens was launched for a step of 2"),
-              std::string::npos)
+    EXPECT_NE(
+        decoder->refusal().find("a graph captured for 1 query tokens was launched for a step of 2"),
+        std::string::npos)
         << decoder->refusal();
     decoder->note_what_is_done();
     EXPECT_EQ(decoder->computed(0), 6u);

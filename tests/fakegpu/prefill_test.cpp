@@ -109,7 +109,7 @@ TEST_P(Grid, has_an_end_that_is_told_in_words) {
     args.dtype = QUIRE_DTYPE_F32;
     ASSERT_GT(uint64_t{args.token_count} * args.heads, kMostRows);
     EXPECT_EQ(api().merge(rig.queue, &args, &rig.error), QUIRE_E_UNSUPPORTED);
-    EXPECT_TRUE(has(rig.error, "blocks of threads")) << rig.error.message;
+    EXPECT_TRUE(has(rig.error, "thread blocks")) << rig.error.message;
     EXPECT_EQ(rig.step(), QUIRE_OK) << rig.error.message;
     EXPECT_EQ(rig.sync(), QUIRE_OK) << rig.error.message;
 }
