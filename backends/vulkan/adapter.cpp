@@ -39,11 +39,11 @@ struct Wanted {
 void find_lack(Adapter *adapter, const Features &f) {
     const Wanted wanted[] = {
         {adapter->properties.apiVersion >= VK_API_VERSION_1_3, "Vulkan 1.3"},
-        {adapter->family != kNone, "a queue family that computes"},
-        {adapter->device_memory_type != kNone, "memory of its own"},
-        {adapter->host_memory_type != kNone, "memory that the host reaches coherently"},
+        {adapter->family != kNone, "a compute queue family"},
+        {adapter->device_memory_type != kNone, "device-local memory"},
+        {adapter->host_memory_type != kNone, "host-coherent memory"},
         {adapter->properties.limits.maxComputeSharedMemorySize >= kSharedBytes,
-         "24 KiB of memory shared by a workgroup"},
+         "24 KiB of shared memory per workgroup"},
         {f.head.features.shaderInt64, "shaderInt64"},
         {f.head.features.shaderInt16, "shaderInt16"},
         {f.v11.storageBuffer16BitAccess, "storageBuffer16BitAccess"},
@@ -57,7 +57,7 @@ void find_lack(Adapter *adapter, const Features &f) {
     };
     for (const Wanted &one : wanted) {
         if (one.has) continue;
-        std::snprintf(adapter->lacks, sizeof adapter->lacks, "%.80s has not %s, which is needed",
+        std::snprintf(adapter->lacks, sizeof adapter->lacks, "%.80s lacks %s, which is required",
                       adapter->properties.deviceName, one.name);
         return;
     }

@@ -152,7 +152,7 @@ uint64_t unit_count(const AttendArguments &of, uint32_t queries) {
 }
 
 quire_status no_memory(const char *what, quire_error *error) {
-    return fail(error, QUIRE_E_DEVICE_MEMORY, "no memory for %s", what);
+    return fail(error, QUIRE_E_DEVICE_MEMORY, "out of memory for %s", what);
 }
 
 quire_status record_attention(Recorder &recorder, const PlanOptions &plan,

@@ -122,7 +122,7 @@ quire_status Context::open(const Adapter &chosen, quire_error *error) {
     info.ppEnabledExtensionNames = extensions.data();
     DriverThreads threads;
     if (VkResult result = instance().vkCreateDevice(adapter.handle, &info, nullptr, &handle)) {
-        return fail_vulkan(error, result, "to make a device");
+        return fail_vulkan(error, result, "to create a device");
     }
     instance().load_device(handle, &vk);
     vk.vkGetDeviceQueue(handle, adapter.family, 0, &queue);

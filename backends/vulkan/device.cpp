@@ -29,18 +29,18 @@ quire_status check_device(const quire_be_device_desc *desc, quire_error *error) 
 std::string why_none(const InstanceHold &hold) {
     if (!hold.why_none().empty()) return hold.why_none();
     const char *wanted = environment("QUIRE_VULKAN_DEVICE");
-    if (wanted == nullptr) return "the Vulkan drivers have none";
-    return std::string("QUIRE_VULKAN_DEVICE is ") + wanted + ", which is the UUID of none";
+    if (wanted == nullptr) return "the Vulkan drivers report no devices";
+    return std::string("QUIRE_VULKAN_DEVICE is ") + wanted + ", but no device has that UUID";
 }
 
 quire_status choose(uint32_t index, const std::vector<Adapter> &adapters, const InstanceHold &hold,
                     quire_error *error) {
     if (adapters.empty()) {
-        return fail(error, QUIRE_E_ARG, "there is no Vulkan device %u; there are 0: %.300s", index,
+        return fail(error, QUIRE_E_ARG, "there is no Vulkan device %u: %.300s", index,
                     why_none(hold).c_str());
     }
     if (index >= adapters.size()) {
-        return fail(error, QUIRE_E_ARG, "there is no Vulkan device %u; there are %zu", index,
+        return fail(error, QUIRE_E_ARG, "there is no Vulkan device %u; %zu found", index,
                     adapters.size());
     }
     if (adapters[index].is_usable()) return QUIRE_OK;
@@ -236,7 +236,7 @@ quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *
 }
 
 quire_status shutdown(uint64_t *live_object_count, quire_error *error) {
-    if (live_object_count == nullptr) return fail(error, QUIRE_E_ARG, "live_objects is NULL");
+    if (live_object_count == nullptr) return fail(error, QUIRE_E_ARG, "live_object_count is NULL");
     *live_object_count = live_objects.load();
     return QUIRE_OK;
 }

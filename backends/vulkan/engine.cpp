@@ -39,7 +39,7 @@ quire_status check_handles(const quire_vulkan_device &given, quire_error *error)
                    {given.queue != nullptr, "queue"}};
     for (const auto &one : handles) {
         if (one.is_there) continue;
-        return fail(error, QUIRE_E_ARG, "%s of quire_vulkan_device is NULL", one.name);
+        return fail(error, QUIRE_E_ARG, "quire_vulkan_device.%s is NULL", one.name);
     }
     if ((given.lock == nullptr) != (given.unlock == nullptr)) {
         return fail(error, QUIRE_E_ARG, "lock and unlock must be given together");
@@ -50,16 +50,16 @@ quire_status check_handles(const quire_vulkan_device &given, quire_error *error)
 quire_status check_features(uint64_t features, quire_error *error) {
     for (const Named &one : kFeatures) {
         if ((features & one.feature) != 0) continue;
-        return fail(error, QUIRE_E_UNSUPPORTED,
-                    "features of quire_vulkan_device do not have %s: make the VkDevice with it, "
-                    "and say so",
-                    one.name);
+        return fail(
+            error, QUIRE_E_UNSUPPORTED,
+            "quire_vulkan_device.features lacks %s: create the VkDevice with it and set its bit",
+            one.name);
     }
     constexpr uint64_t kKnown =
         uint64_t{QUIRE_VULKAN_NEEDED_FEATURES} | QUIRE_VULKAN_EXTERNAL_MEMORY_HOST;
     uint64_t unknown = features & ~kKnown;
     if (unknown == 0) return QUIRE_OK;
-    return fail(error, QUIRE_E_ARG, "features 0x%" PRIx64 " are not known", unknown);
+    return fail(error, QUIRE_E_ARG, "features contain unknown bits 0x%" PRIx64, unknown);
 }
 
 // Checks functions that a VkDevice has if its instance was made for Vulkan 1.3.
@@ -69,17 +69,17 @@ quire_status check_functions(const VolkDeviceTable &vk, quire_error *error) {
         return QUIRE_OK;
     }
     return fail(error, QUIRE_E_UNSUPPORTED,
-                "the VkDevice has no functions of Vulkan 1.3: make its instance with apiVersion "
-                "1.3");
+                "the VkDevice lacks Vulkan 1.3 functions: create its instance with apiVersion 1.3");
 }
 
 // Checks the function of the extension that the engine claims to have enabled.
 quire_status check_import(const VolkDeviceTable &vk, uint64_t features, quire_error *error) {
     bool is_said = (features & QUIRE_VULKAN_EXTERNAL_MEMORY_HOST) != 0;
     if (!is_said || vk.vkGetMemoryHostPointerPropertiesEXT != nullptr) return QUIRE_OK;
-    return fail(error, QUIRE_E_UNSUPPORTED,
-                "features of quire_vulkan_device have QUIRE_VULKAN_EXTERNAL_MEMORY_HOST, and the "
-                "VkDevice has no VK_EXT_external_memory_host: make it with that, or leave the bit");
+    return fail(
+        error, QUIRE_E_UNSUPPORTED,
+        "quire_vulkan_device.features has QUIRE_VULKAN_EXTERNAL_MEMORY_HOST, but the VkDevice "
+        "lacks VK_EXT_external_memory_host: enable the extension or clear the bit");
 }
 
 struct Place {
@@ -92,13 +92,14 @@ quire_status check_queue(const Context &context, const void *queue, Place place,
     const auto &families = context.adapter.families;
     if (place.family >= families.size()) {
         return fail(error, QUIRE_E_ARG,
-                    "%s is said to be of family %" PRIu64 ", and the device has %zu", name,
+                    "%s: family %" PRIu64 " does not exist; the device has %zu families", name,
                     place.family, families.size());
     }
     if (place.index >= families[place.family].queueCount) {
         return fail(error, QUIRE_E_ARG,
-                    "%s is said to be queue %" PRIu64 " of family %" PRIu64 ", which has %u", name,
-                    place.index, place.family, families[place.family].queueCount);
+                    "%s: queue %" PRIu64 " of family %" PRIu64
+                    " does not exist; the family has %u queues",
+                    name, place.index, place.family, families[place.family].queueCount);
     }
     VkQueue found = VK_NULL_HANDLE;
     context.vk.vkGetDeviceQueue(context.handle, static_cast<uint32_t>(place.family),
@@ -110,8 +111,8 @@ quire_status check_queue(const Context &context, const void *queue, Place place,
 
 quire_status no_engine(quire_error *error) {
     return fail(error, QUIRE_E_UNSUPPORTED,
-                "the VkDevice is the library's own, where an engine has no object: open it with a "
-                "quire_vulkan_device");
+                "this device uses the library's own VkDevice, so engine objects cannot be used "
+                "with it: open it with a quire_vulkan_device");
 }
 
 quire_status adopt_transfer(const quire_vulkan_device &given, Context *context,
@@ -128,7 +129,8 @@ quire_status adopt_transfer(const quire_vulkan_device &given, Context *context,
         VK_QUEUE_TRANSFER_BIT | VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT;
     if ((context->adapter.families[given.transfer_family].queueFlags & kCopies) == 0) {
         return fail(error, QUIRE_E_UNSUPPORTED,
-                    "transfer_queue is of family %u, which does not copy", given.transfer_family);
+                    "transfer_queue belongs to family %u, which does not support copies",
+                    given.transfer_family);
     }
     context->adapter.transfer_family = given.transfer_family;
     context->take_transfer(static_cast<VkQueue>(given.transfer_queue), kTransferLeastBytes);
@@ -146,7 +148,7 @@ quire_status adopt_device(const quire_vulkan_device &given, Context *context, qu
     auto physical = static_cast<VkPhysicalDevice>(given.physical_device);
     Adapter adapter;
     if (!find_adapter(context->instance(), physical, &adapter)) {
-        return fail(error, QUIRE_E_ARG, "physical_device is none of the instance's");
+        return fail(error, QUIRE_E_ARG, "physical_device does not belong to the instance");
     }
     if (!adapter.is_usable()) {
         return fail(error, QUIRE_E_UNSUPPORTED, "the VkDevice cannot be used: %s", adapter.lacks);
@@ -167,7 +169,8 @@ quire_status adopt_device(const quire_vulkan_device &given, Context *context, qu
         return status;
     }
     if ((adapter.families[given.queue_family].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0) {
-        return fail(error, QUIRE_E_UNSUPPORTED, "queue is of family %u, which does not compute",
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "queue belongs to family %u, which does not support compute",
                     given.queue_family);
     }
     context->adapter.family = given.queue_family;
@@ -183,17 +186,16 @@ quire_status find_native_queue(const Context &context, const quire_native &nativ
                                quire_error *error) {
     if (native.kind != QUIRE_NATIVE_VULKAN_QUEUE) {
         return fail(error, QUIRE_E_UNSUPPORTED,
-                    "native kind %u is not known here as a queue; known are "
-                    "QUIRE_NATIVE_VULKAN_QUEUE and QUIRE_NATIVE_NONE",
+                    "native kind %u is not a queue that this backend supports; use "
+                    "QUIRE_NATIVE_VULKAN_QUEUE or QUIRE_NATIVE_NONE",
                     native.kind);
     }
     if (!context.is_engines) return no_engine(error);
     if (native.value == 0) return fail(error, QUIRE_E_ARG, "the VkQueue is NULL");
     if (native.aux0 != context.adapter.family) {
         return fail(error, QUIRE_E_ARG,
-                    "the VkQueue is of family %" PRIu64
-                    "; only one of family %u can be bound, "
-                    "with which the device was opened",
+                    "the VkQueue belongs to family %" PRIu64
+                    "; bind one of family %u, which the device was opened with",
                     native.aux0, context.adapter.family);
     }
     auto given = reinterpret_cast<VkQueue>(native.value);
@@ -210,7 +212,7 @@ quire_status find_native_semaphore(const Context &context, const quire_native *n
     if (native == nullptr) return fail(error, QUIRE_E_ARG, "native is NULL");
     if (native->kind != QUIRE_NATIVE_VULKAN_SEMAPHORE) {
         return fail(error, QUIRE_E_UNSUPPORTED,
-                    "native kind %u is not known here as a semaphore; known is "
+                    "native kind %u is not a semaphore that this backend supports; use "
                     "QUIRE_NATIVE_VULKAN_SEMAPHORE",
                     native->kind);
     }
@@ -218,7 +220,7 @@ quire_status find_native_semaphore(const Context &context, const quire_native *n
     if (native->value == 0) return fail(error, QUIRE_E_ARG, "the VkSemaphore is NULL");
     if (native->aux1 != 0) {
         return fail(error, QUIRE_E_STRUCT,
-                    "aux1 of a QUIRE_NATIVE_VULKAN_SEMAPHORE is %" PRIu64 ": leave it 0",
+                    "aux1 of a QUIRE_NATIVE_VULKAN_SEMAPHORE is %" PRIu64 "; it must be 0",
                     native->aux1);
     }
     info->sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;

@@ -34,39 +34,43 @@ void describe_fault(const FaultRecord &record, char *text, size_t text_bytes) {
     switch (record.code) {
         case kSlot:
             std::snprintf(text, text_bytes,
-                          "kv_write was given slot %" PRId64 " for token %u; the pool has %" PRId64
+                          "slot %" PRId64 " of token %u is out of range; the pool has %" PRId64
                           " slots",
                           wide(v[0], v[1]), index, wide(v[2], v[3]));
             return;
         case kCounts:
-            std::snprintf(text, text_bytes, "row %u has query tokens %d to %d of %d and length %d",
-                          index, v[0], v[1], v[2], v[3]);
+            std::snprintf(text, text_bytes,
+                          "row %u is invalid: query tokens %d to %d of %d, length %d", index, v[0],
+                          v[1], v[2], v[3]);
             return;
         case kSharedPrefix:
-            std::snprintf(
-                text, text_bytes,
-                "row %u is said to share %d blocks with the row before it, which is not so", index,
-                v[0]);
+            std::snprintf(text, text_bytes,
+                          "shared_prefix says that row %u shares %d blocks with the row before it, "
+                          "but it does not",
+                          index, v[0]);
             return;
         case kMaskWord:
-            std::snprintf(text, text_bytes, "query token %u has its mask at word %d", index, v[0]);
+            std::snprintf(text, text_bytes, "query token %u has the invalid mask word index %d",
+                          index, v[0]);
             return;
         case kMaskPosition:
-            std::snprintf(text, text_bytes, "query token %u, which has a mask, is at position %d",
+            std::snprintf(text, text_bytes, "query token %u has a mask and the invalid position %d",
                           index, v[0]);
             return;
         case kMaskFirst:
-            std::snprintf(text, text_bytes, "the mask of row %u begins at key %d of %d", index,
-                          v[0], v[1]);
+            std::snprintf(text, text_bytes,
+                          "the mask of row %u begins at key %d, outside its %d keys", index, v[0],
+                          v[1]);
             return;
         case kTableTooShort:
-            std::snprintf(text, text_bytes, "row %u has %d tokens, more than its %d blocks hold",
+            std::snprintf(text, text_bytes,
+                          "row %u has %d tokens, more than its %d block-table entries can hold",
                           index, v[0], v[1]);
             return;
         default:
             std::snprintf(text, text_bytes,
-                          "row %u names block %d at place %d; the pool has %d blocks", index, v[0],
-                          v[1], v[2]);
+                          "entry %d of row %u's block table is block %d; the pool has %d blocks",
+                          v[1], index, v[0], v[2]);
     }
 }
 

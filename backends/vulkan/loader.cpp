@@ -73,7 +73,7 @@ bool load_library(Process &one, std::string *why) {
     if (entry == nullptr) {  // another library
         dlclose(one.loader);
         one.loader = nullptr;
-        *why = std::string(named) + " is no Vulkan loader: it has no vkGetInstanceProcAddr";
+        *why = std::string(named) + " is not a Vulkan loader: it has no vkGetInstanceProcAddr";
         return false;
     }
     volkInitializeCustom(entry);
@@ -170,15 +170,15 @@ quire_status InstanceHold::acquire(quire_error *error) {
         VkResult result = create(one);
         if (result != VK_SUCCESS) destroy(one);
         if (result == VK_ERROR_INCOMPATIBLE_DRIVER) {
-            why_none_ = "the Vulkan loader finds no driver: vulkaninfo lists those that are there";
+            why_none_ = "the Vulkan loader found no driver: vulkaninfo lists the installed ones";
             return QUIRE_OK;
         }
         if (result == VK_ERROR_LAYER_NOT_PRESENT || result == VK_ERROR_EXTENSION_NOT_PRESENT) {
             return fail(error, QUIRE_E_UNSUPPORTED,
-                        "QUIRE_VULKAN_VALIDATION is set, and %s is not installed",
+                        "QUIRE_VULKAN_VALIDATION is set, but %s is not installed",
                         kValidationLayer);
         }
-        if (result != VK_SUCCESS) return fail_vulkan(error, result, "to make an instance");
+        if (result != VK_SUCCESS) return fail_vulkan(error, result, "to create an instance");
     }
     const char *missing = instance_.load(one.entry, one.instance);
     if (missing != nullptr) {
@@ -196,7 +196,7 @@ quire_status InstanceHold::adopt(PFN_vkGetInstanceProcAddr entry, VkInstance eng
     is_engines_ = true;
     if (missing == nullptr) return QUIRE_OK;
     return fail(error, QUIRE_E_UNSUPPORTED,
-                "get_instance_proc_addr has no function %s for this instance: make it with "
+                "get_instance_proc_addr has no function %s for this instance: create it with "
                 "apiVersion 1.3",
                 missing);
 }

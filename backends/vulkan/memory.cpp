@@ -75,10 +75,10 @@ quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *addr
     bool is_host = kind == QUIRE_BE_MEMORY_HOST;
     if (context_->is_engines && !is_host && size_bytes > undivided_bytes()) {
         return fail(error, QUIRE_E_UNSUPPORTED,
-                    "%" PRIu64
-                    " bytes of device memory: one allocation of this VkDevice has %" PRIu64
-                    " at most, and what is divided has addresses that an engine's own kernels "
-                    "cannot use; ask for less",
+                    "cannot allocate %" PRIu64
+                    " bytes of device memory: this VkDevice allocates at most %" PRIu64
+                    " at once, and an engine's kernels cannot use the addresses of divided memory; "
+                    "request less",
                     size_bytes, undivided_bytes());
     }
     std::lock_guard lock(mutex_);
@@ -98,8 +98,8 @@ quire_status Memory::allocate(uint64_t size_bytes, uint32_t kind, uint64_t *addr
     bool is_one = count == 1;
     if (result != VK_SUCCESS || (!is_one && !take_entries(count, &made.first_entry))) {
         return fail(error, QUIRE_E_DEVICE_MEMORY,
-                    "%" PRIu64 " bytes of %s memory cannot be had (VkResult %d); %" PRIu64
-                    " bytes of %" PRIu64 " are free",
+                    "cannot allocate %" PRIu64 " bytes of %s memory (VkResult %d); %" PRIu64
+                    " of %" PRIu64 " bytes are free",
                     size_bytes, is_host ? "host" : "device", static_cast<int>(result),
                     from.free_bytes, from.total_bytes);
     }
@@ -135,8 +135,8 @@ quire_status Memory::import(void *host_pointer, uint64_t size_bytes, uint64_t *a
     }
     if (size_bytes > context_->adapter.max_allocation_bytes) {
         return fail(error, QUIRE_E_UNSUPPORTED,
-                    "%" PRIu64 " bytes to import: one allocation of this device has %" PRIu64
-                    " at most; import less",
+                    "cannot import %" PRIu64 " bytes: this device imports at most %" PRIu64
+                    " at once",
                     size_bytes, context_->adapter.max_allocation_bytes);
     }
     Allocation made{};
@@ -149,7 +149,9 @@ quire_status Memory::import(void *host_pointer, uint64_t size_bytes, uint64_t *a
     std::lock_guard lock(mutex_);
     // Some devices give it the same address as on the host.
     if (overlaps(found, size_bytes)) {
-        return fail(error, QUIRE_E_ARG, "some of the %" PRIu64 " bytes are memory of the device's",
+        return fail(error, QUIRE_E_ARG,
+                    "the %" PRIu64
+                    " bytes overlap memory that is already allocated or imported on the device",
                     size_bytes);
     }
     allocations_.emplace(found, std::move(made));
@@ -163,12 +165,14 @@ quire_status Memory::import_staged(unsigned char *host, uint64_t size_bytes, uin
     for (const auto &[begin, one] : allocations_) {
         if (one.staged == nullptr || one.staged >= host + size_bytes) continue;
         if (one.staged + one.size_bytes <= host) continue;
-        return fail(error, QUIRE_E_ARG, "some of the %" PRIu64 " bytes are memory of the device's",
+        return fail(error, QUIRE_E_ARG,
+                    "the %" PRIu64
+                    " bytes overlap memory that is already allocated or imported on the device",
                     size_bytes);
     }
     // 2^60 addresses: a few thousand times what a host can map.
     if (size_bytes > UINT64_MAX - next_staged_ - kAlignment) {
-        return fail(error, QUIRE_E_UNSUPPORTED, "%" PRIu64 " bytes to import: import less",
+        return fail(error, QUIRE_E_UNSUPPORTED, "cannot import %" PRIu64 " bytes: import less",
                     size_bytes);
     }
     Allocation made{};
@@ -262,7 +266,7 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
         return fail(error, QUIRE_E_ARG, "memory kind %u is neither DEVICE nor HOST", kind);
     }
     if (size_bytes == 0) {
-        return fail(error, QUIRE_E_ARG, "0 bytes were asked for; ask for at least one");
+        return fail(error, QUIRE_E_ARG, "size_bytes is 0; request at least 1 byte");
     }
     uint64_t made = 0;
     void *pointer = nullptr;
@@ -286,7 +290,7 @@ quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t si
     if (device == nullptr || host_pointer == nullptr || address == nullptr) {
         return fail(error, QUIRE_E_ARG, "device, host_pointer or address is NULL");
     }
-    if (size_bytes == 0) return fail(error, QUIRE_E_ARG, "0 bytes cannot be imported");
+    if (size_bytes == 0) return fail(error, QUIRE_E_ARG, "size_bytes is 0; import at least 1 byte");
     quire_status status = device->memory.import(host_pointer, size_bytes, address, error);
     if (status == QUIRE_OK) live_objects.fetch_add(1, std::memory_order_relaxed);
     return status;
@@ -295,8 +299,9 @@ quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t si
 quire_status check_reached(std::span<const uint64_t> addresses, quire_error *error) {
     if (std::none_of(addresses.begin(), addresses.end(), is_staged)) return QUIRE_OK;
     return fail(error, QUIRE_E_UNSUPPORTED,
-                "a kernel would read or write host memory that was imported on a device without "
-                "VK_EXT_external_memory_host, which copies alone can: copy it, or let it be made");
+                "kernels cannot access host memory imported on a device without "
+                "VK_EXT_external_memory_host; only copies can: copy the data, or let Quire "
+                "allocate the memory");
 }
 
 void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t) {

@@ -38,7 +38,7 @@ void plan_destroy(quire_be_plan *plan) {
 quire_status check_plan_fits(const quire_be_plan &plan, const quire_be_pool &pool,
                              const quire_be_device *device, quire_error *error) {
     if (plan.device != device) {
-        return fail(error, QUIRE_E_ARG, "the plan was made for another device");
+        return fail(error, QUIRE_E_ARG, "the plan was created for another device");
     }
     return check_pool_fits(plan.options, pool, error);
 }

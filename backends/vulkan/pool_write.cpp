@@ -47,7 +47,7 @@ bool is_any_divided(std::span<const uint64_t> addresses) {
 }
 
 quire_status no_arguments(quire_error *error) {
-    return fail(error, QUIRE_E_DEVICE_MEMORY, "no memory for a kernel's arguments");
+    return fail(error, QUIRE_E_DEVICE_MEMORY, "out of memory for a kernel's arguments");
 }
 
 }  // namespace

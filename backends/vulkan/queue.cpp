@@ -251,9 +251,9 @@ quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t v
         if (fence->value >= value) return QUIRE_OK;
         if (queue->bound != VK_NULL_HANDLE && fence->find_mark(value) == nullptr) {
             return fail(error, QUIRE_E_BUSY,
-                        "nobody has signalled the fence with %" PRIu64
-                        " yet, and what is submitted to the VkQueue meanwhile could not be kept "
-                        "behind it: signal first",
+                        "the fence has not been signalled with %" PRIu64
+                        ", and later submissions to this VkQueue could not be kept after the wait: "
+                        "signal the fence first",
                         value);
         }
     }

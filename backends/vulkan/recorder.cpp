@@ -147,14 +147,14 @@ quire_status Recorder::signal_native(const VkSemaphoreSubmitInfo &info, quire_er
         queue_->device->pump();
         if (queue_->device->staging.is_landing()) {
             return fail(error, QUIRE_E_BUSY,
-                        "bytes are on their way to host memory that the device cannot reach, and "
-                        "the semaphore would be signalled before they are there: wait for a fence "
-                        "behind them first");
+                        "a copy to host memory that the device cannot reach is still pending, and "
+                        "the semaphore would be signalled before its bytes arrive: first wait for "
+                        "a fence that follows the copy");
         }
         // The engine would submit its wait before our signal; the VkQueue would then run neither.
         if (!queue_->held.empty() && !queue_->has_failed()) {
             return fail(error, QUIRE_E_BUSY,
-                        "the queue is held behind a fence that nobody has signalled yet, so the "
+                        "the queue waits for a fence that has not been signalled, so the "
                         "semaphore's signal could not be submitted: signal the fence first");
         }
         if (quire_status status = open_bare(error)) return status;
@@ -261,7 +261,7 @@ void Recorder::close_batch() {
     }
     std::lock_guard lock(queue_->device->mutex);
     // If memory ran out during recording, it is reported here, and no command of the batch counts.
-    if (ended != VK_SUCCESS) queue_->refuse(batch.place, ended, "what was recorded");
+    if (ended != VK_SUCCESS) queue_->refuse(batch.place, ended, "the recorded commands");
     queue_->held.push_back(std::move(queue_->open));
     queue_->device->pump();
 }

@@ -31,9 +31,8 @@ struct Staged {
 
 quire_status no_ring(uint64_t size_bytes, quire_error *error) {
     return fail(error, QUIRE_E_DEVICE_MEMORY,
-                "no memory to stage %" PRIu64
-                " bytes of a copy with host memory that the device "
-                "cannot reach",
+                "out of memory for staging %" PRIu64
+                " bytes of a copy with host memory that the device cannot reach",
                 size_bytes);
 }
 
@@ -215,8 +214,8 @@ quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t 
         if (ranges[i].size_bytes != 0 &&
             !is_memory(*queue->device, ranges[i].address, ranges[i].size_bytes)) {
             return fail(error, QUIRE_E_ARG,
-                        "range %u of %" PRIu64
-                        " bytes to fill begins or ends outside this device's memory",
+                        "fill range %u of %" PRIu64
+                        " bytes begins or ends outside this device's memory",
                         i, ranges[i].size_bytes);
         }
         quire_status status = add_spans(*queue->device, ranges[i], &spans, &staged, error);

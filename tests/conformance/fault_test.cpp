@@ -92,10 +92,10 @@ TEST_F(FaultTest, mask_that_leads_outside_the_row_stops_the_queue) {
         const char *word;
         void (*plant)(OracleInput &input);
     } const bad[] = {
-        {"mask at word -2", [](auto &in) { in.mask_rows[6] = -2; }},
-        {"begins at key 21 of 20", [](auto &in) { in.mask_first[1] = 21; }},
-        {"begins at key -1 of 20", [](auto &in) { in.mask_first[1] = -1; }},
-        {"is at position -1", [](auto &in) { in.positions[7] = -1; }},
+        {"the invalid mask word index -2", [](auto &in) { in.mask_rows[6] = -2; }},
+        {"begins at key 21, outside its 20 keys", [](auto &in) { in.mask_first[1] = 21; }},
+        {"begins at key -1, outside its 20 keys", [](auto &in) { in.mask_first[1] = -1; }},
+        {"the invalid position -1", [](auto &in) { in.positions[7] = -1; }},
     };
     for (const auto &one : bad) {
         AttentionCase attention(spec);

@@ -49,22 +49,25 @@ TEST_F(VulkanEngineOpening, handles_that_cannot_be_are_refused) {
         void (*spoil)(quire_vulkan_device *);
         quire_status status;
     } const cases[] = {
-        {"instance of", [](auto *d) { d->instance = nullptr; }, QUIRE_E_ARG},
-        {"physical_device of", [](auto *d) { d->physical_device = nullptr; }, QUIRE_E_ARG},
-        {"device of", [](auto *d) { d->device = nullptr; }, QUIRE_E_ARG},
+        {"quire_vulkan_device.instance is NULL", [](auto *d) { d->instance = nullptr; },
+         QUIRE_E_ARG},
+        {"quire_vulkan_device.physical_device is NULL",
+         [](auto *d) { d->physical_device = nullptr; }, QUIRE_E_ARG},
+        {"quire_vulkan_device.device is NULL", [](auto *d) { d->device = nullptr; }, QUIRE_E_ARG},
         {"get_instance_proc_addr", [](auto *d) { d->get_instance_proc_addr = nullptr; },
          QUIRE_E_ARG},
-        {"queue of", [](auto *d) { d->queue = nullptr; }, QUIRE_E_ARG},
+        {"quire_vulkan_device.queue is NULL", [](auto *d) { d->queue = nullptr; }, QUIRE_E_ARG},
         {"lock and unlock", [](auto *d) { d->lock = nullptr; }, QUIRE_E_ARG},
         {"lock and unlock", [](auto *d) { d->unlock = nullptr; }, QUIRE_E_ARG},
-        {"none of the instance's", [](auto *d) { d->physical_device = d->queue; }, QUIRE_E_ARG},
-        {"of family 77", [](auto *d) { d->queue_family = 77; }, QUIRE_E_ARG},
+        {"physical_device does not belong to the instance",
+         [](auto *d) { d->physical_device = d->queue; }, QUIRE_E_ARG},
+        {"queue: family 77 does not exist", [](auto *d) { d->queue_family = 77; }, QUIRE_E_ARG},
         {"queue 77 of family", [](auto *d) { d->queue_index = 77; }, QUIRE_E_ARG},
-        {"transfer_queue is said to be of family 77",
+        {"transfer_queue: family 77 does not exist",
          [](auto *d) { d->transfer_queue = d->queue, d->transfer_family = 77; }, QUIRE_E_ARG},
         {"transfer_queue is not", [](auto *d) { d->transfer_queue = d->device; }, QUIRE_E_ARG},
         {"is not queue 0", [](auto *d) { d->queue = d->device; }, QUIRE_E_ARG},
-        {"not known", [](auto *d) { d->features |= 1u << 31; }, QUIRE_E_ARG},
+        {"features contain unknown bits 0x", [](auto *d) { d->features |= 1u << 31; }, QUIRE_E_ARG},
     };
     for (const auto &one : cases) {
         quire_vulkan_device given = engine.describe();
@@ -125,11 +128,11 @@ TEST_F(VulkanEngineOpening, native_objects_that_cannot_be_are_refused) {
         return api.queue_create(device, &native, &queue, &error);
     };
     expect_refused(bind([](quire_native *n) { n->value = 0; }), QUIRE_E_ARG, "NULL");
-    expect_refused(bind([](quire_native *n) { n->aux0 = 1; }), QUIRE_E_ARG, "of family 1");
+    expect_refused(bind([](quire_native *n) { n->aux0 = 1; }), QUIRE_E_ARG, "belongs to family 1");
     expect_refused(bind([](quire_native *n) { n->aux1 = 9; }), QUIRE_E_ARG, "queue 9");
     expect_refused(bind([](quire_native *n) { n->value += 8; }), QUIRE_E_ARG, "is not queue 0");
     expect_refused(bind([](quire_native *n) { n->kind = QUIRE_NATIVE_VULKAN_SEMAPHORE; }),
-                   QUIRE_E_UNSUPPORTED, "as a queue");
+                   QUIRE_E_UNSUPPORTED, "is not a queue that this backend supports");
     expect_refused(bind([](quire_native *n) { n->reserved0 = 1; }), QUIRE_E_STRUCT, "reserved0");
     EXPECT_EQ(queue, nullptr);
     ASSERT_EQ(bind([](quire_native *) {}), QUIRE_OK) << error.message;
@@ -138,7 +141,8 @@ TEST_F(VulkanEngineOpening, native_objects_that_cannot_be_are_refused) {
         quire_native native = Engine::object_of(VK_NULL_HANDLE, 1);
         expect_refused(call(queue, &native, &error), QUIRE_E_ARG, "NULL");
         native = engine.queue_object();
-        expect_refused(call(queue, &native, &error), QUIRE_E_UNSUPPORTED, "as a semaphore");
+        expect_refused(call(queue, &native, &error), QUIRE_E_UNSUPPORTED,
+                       "is not a semaphore that this backend supports");
         native = Engine::object_of(semaphore, 1);
         native.aux1 = 1;
         expect_refused(call(queue, &native, &error), QUIRE_E_STRUCT, "aux1");
@@ -260,7 +264,7 @@ TEST_F(VulkanEngineOpening, import_of_more_than_one_allocation_is_refused) {
 TEST_F(VulkanEngineOpening, its_device_is_opened_where_the_library_finds_none) {
     setenv("QUIRE_VULKAN_DEVICE", "00000000-0000-0000-0000-000000000001", 1);
     quire_vulkan_device given = engine.describe();
-    expect_refused(open(nullptr), QUIRE_E_ARG, "which is the UUID of none");
+    expect_refused(open(nullptr), QUIRE_E_ARG, "but no device has that UUID");
     quire_status engines = open(chain_of(given));
     unsetenv("QUIRE_VULKAN_DEVICE");
     ASSERT_EQ(engines, QUIRE_OK) << error.message;
@@ -279,7 +283,7 @@ TEST_F(VulkanEngineOpening, memory_that_would_be_divided_is_refused) {
     desc.size_bytes = 4 << 20;
     quire_memory *memory = nullptr;
     expect_refused(api.memory_create(device, &desc, &memory, &error), QUIRE_E_UNSUPPORTED,
-                   "has 1044480 at most");
+                   "allocates at most 1044480 at once");
     EXPECT_EQ(memory, nullptr);
     auto group = described<quire_group_desc>();
     group.layer_count = group.kv_heads = 1;
