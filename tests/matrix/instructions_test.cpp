@@ -227,17 +227,17 @@ TEST_F(InstructionsTest, what_a_processor_refuses_ends_the_process) {
     auto expect_end = [](const char *word, const std::function<void(TileShapes *)> &spoil) {
         EXPECT_DEATH(run_with(spoil), word);
     };
-    expect_end("no such palette", [](TileShapes *s) { s->palette = 2; });
+    expect_end("invalid palette", [](TileShapes *s) { s->palette = 2; });
     expect_end("reserved", [](TileShapes *s) { s->reserved[13] = 1; });
     expect_end("without a configuration", [](TileShapes *s) { s->palette = 0; });
     expect_end("larger than", [](TileShapes *s) { s->rows[4] = 17; });
     expect_end("larger than", [](TileShapes *s) { s->row_bytes[6] = 68; });
     expect_end("without bytes", [](TileShapes *s) { s->row_bytes[3] = 4; });
-    expect_end("no such tile", [](TileShapes *s) { s->rows[8] = s->row_bytes[8] = 4; });
+    expect_end("invalid tile", [](TileShapes *s) { s->rows[8] = s->row_bytes[8] = 4; });
     expect_end("differ in rows", [](TileShapes *s) { s->rows[4] = 15; });
     expect_end("differ in columns", [](TileShapes *s) { s->row_bytes[6] = 60; });
-    expect_end("differs in length", [](TileShapes *s) { s->rows[6] = 15; });
-    expect_end("cut within", [](TileShapes *s) { s->row_bytes[0] = s->row_bytes[6] = 62; });
+    expect_end("dimensions differ in length", [](TileShapes *s) { s->rows[6] = 15; });
+    expect_end("ends within", [](TileShapes *s) { s->row_bytes[0] = s->row_bytes[6] = 62; });
     std::byte bytes[1024];
     EXPECT_DEATH(stand_in::instructions.store_unconfigured(bytes), "without a configuration");
 }

@@ -28,7 +28,7 @@
 static const char *group_refusal(const quire_be_attention_query *shape) {
     switch (shape->group_kind) {
         case QUIRE_GROUP_FULL:
-            if (shape->window != 0) return "a window belongs to a window group";
+            if (shape->window != 0) return "only a window group takes a window";
             break;
         case QUIRE_GROUP_WINDOW:
             if (shape->window == 0) return "a window group needs a window";
@@ -40,38 +40,40 @@ static const char *group_refusal(const quire_be_attention_query *shape) {
         case QUIRE_GROUP_CROSS:
             return "there is no kernel for cross groups";
         default:
-            return "the group's kind is not known";
+            return "unknown group kind";
     }
-    return shape->sink_tokens != 0 ? "sink tokens are not kept" : NULL;
+    return shape->sink_tokens != 0 ? "sink tokens are not supported" : NULL;
 }
 
 /* Why there is no kernel for this shape, in words; NULL if there is one. */
 static const char *refusal(const quire_be_attention_query *shape) {
     if (element_bytes(shape->k_dtype) == 0 || element_bytes(shape->v_dtype) == 0) {
-        return "K and V are f32, f16 or bf16";
+        return "K and V must be f32, f16 or bf16";
     }
     if (shape->k_scale_kind != QUIRE_SCALE_NONE || shape->v_scale_kind != QUIRE_SCALE_NONE) {
-        return "there are no scales of f32, f16 and bf16";
+        return "f32, f16 and bf16 take no scales";
     }
     if (shape->kv_heads == 0 || shape->block_tokens == 0) return "kv_heads or block_tokens is 0";
     if (shape->k_head_dim == 0 || shape->k_head_dim > LARGEST_HEAD_DIM || shape->v_head_dim == 0 ||
         shape->v_head_dim > LARGEST_HEAD_DIM) {
-        return "head dims are 1 to 512";
+        return "head dims must be 1 to 512";
     }
     if (group_refusal(shape) != NULL) return group_refusal(shape);
-    if ((shape->flags & QUIRE_BE_ATTENTION_AMAX) != 0) return "kv_write keeps no magnitudes";
+    if ((shape->flags & QUIRE_BE_ATTENTION_AMAX) != 0) return "AMAX is not supported";
     if (shape->q_heads == 0) return NULL; /* the query is about the pool alone */
-    if (element_bytes(shape->q_dtype) == 0) return "q is f32, f16 or bf16";
-    if (shape->q_heads % shape->kv_heads != 0) return "q_heads is no multiple of kv_heads";
-    if ((shape->flags & QUIRE_ATTENTION_MASK) != 0) return "there are no masks";
-    if ((shape->flags & QUIRE_ATTENTION_SINK_LOGITS) != 0) return "there are no sink logits";
-    if ((shape->flags & QUIRE_BE_ATTENTION_SOFT_CAP) != 0) return "there is no soft cap";
-    if ((shape->flags & QUIRE_BE_ATTENTION_ALIBI) != 0) return "there is no ALiBi";
-    if ((shape->flags & QUIRE_BE_ATTENTION_ROPE) != 0) return "there is no rope at write";
-    if ((shape->flags & ~KNOWN_FLAGS) != 0) return "a flag is not known";
-    if (shape->rotated_dim != 0 || shape->rope_pairing != 0) return "no rope, and elements to turn";
+    if (element_bytes(shape->q_dtype) == 0) return "q must be f32, f16 or bf16";
+    if (shape->q_heads % shape->kv_heads != 0) return "q_heads is not a multiple of kv_heads";
+    if ((shape->flags & QUIRE_ATTENTION_MASK) != 0) return "masks are not supported";
+    if ((shape->flags & QUIRE_ATTENTION_SINK_LOGITS) != 0) return "sink logits are not supported";
+    if ((shape->flags & QUIRE_BE_ATTENTION_SOFT_CAP) != 0) return "a soft cap is not supported";
+    if ((shape->flags & QUIRE_BE_ATTENTION_ALIBI) != 0) return "ALiBi is not supported";
+    if ((shape->flags & QUIRE_BE_ATTENTION_ROPE) != 0) return "a rope at write is not supported";
+    if ((shape->flags & ~KNOWN_FLAGS) != 0) return "flags contain an unknown flag";
+    if (shape->rotated_dim != 0 || shape->rope_pairing != 0) {
+        return "rotated_dim or rope_pairing is set without a rope";
+    }
     if ((shape->flags & QUIRE_ATTENTION_NOT_CAUSAL) != 0 && shape->window != 0) {
-        return "windows are of causal attention only";
+        return "windows need causal attention";
     }
     return NULL;
 }
@@ -129,7 +131,7 @@ quire_status plan_create(quire_be_device *device, const quire_be_plan_desc *desc
     if (reason != NULL) return fail(error, QUIRE_E_UNSUPPORTED, "%s", reason);
     if (desc->soft_cap != 0 || desc->alibi_slopes != NULL || desc->rope != NULL) {
         return fail(error, QUIRE_E_ARG,
-                    "soft_cap, alibi_slopes or rope is given, and shape.flags does not ask for it");
+                    "soft_cap, alibi_slopes or rope is given, but shape.flags lacks its flag");
     }
     plan = object_new(sizeof *plan, error);
     if (plan == NULL) return QUIRE_E_HOST_MEMORY;
@@ -255,13 +257,14 @@ static quire_status check_call(const quire_be_plan_desc *plan, const quire_be_at
         pool->v_dtype != shape->v_dtype || pool->block_tokens != shape->block_tokens ||
         pool->group_kind != shape->group_kind) {
         return fail(error, QUIRE_E_ARG,
-                    "the pool has another kind, other heads, dims, types or blocks than the plan");
+                    "the pool's kind, heads, dims, types or blocks differ from the plan's");
     }
     if (args->sinks != 0 || args->mask != 0) {
-        return fail(error, QUIRE_E_ARG, "sinks or a mask is given, and the plan is for neither");
+        return fail(error, QUIRE_E_ARG, "sinks or a mask is given, but the plan supports neither");
     }
     if (args->row_count > plan->max_rows || args->query_tokens > plan->max_query_tokens) {
-        return fail(error, QUIRE_E_ARG, "%u rows and %u tokens; the plan is for %u and %u",
+        return fail(error, QUIRE_E_ARG,
+                    "%u rows and %u tokens exceed the plan's maximum of %u and %u",
                     (unsigned)args->row_count, (unsigned)args->query_tokens,
                     (unsigned)plan->max_rows, (unsigned)plan->max_query_tokens);
     }
@@ -277,8 +280,9 @@ static quire_status check_call(const quire_be_plan_desc *plan, const quire_be_at
         (args->lse | args->block_table | args->lengths | args->cu_q | args->shared_prefix) %
                 sizeof(int32_t) !=
             0) {
-        return fail(error, QUIRE_E_ARG,
-                    "an address is between two elements, or a token stride is below a token");
+        return fail(
+            error, QUIRE_E_ARG,
+            "an address is not aligned to its elements, or a token stride is below a token's size");
     }
     return QUIRE_OK;
 }
@@ -291,7 +295,7 @@ quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_b
     status = check_struct(args, sizeof *args, "args", error);
     if (status < 0) return status;
     if (plan->device != queue->device) {
-        return fail(error, QUIRE_E_ARG, "the plan is of another device than the queue");
+        return fail(error, QUIRE_E_ARG, "the plan and the queue belong to different devices");
     }
     status = pool_check(args->pool, args->layer, error);
     if (status < 0) return status;

@@ -59,11 +59,12 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
     }
     if ((desc->flags & ~known_flags) != 0 ||
         ((desc->flags & QUIRE_BE_DEVICE_PIN_THREADS) != 0 && desc->run_tasks != NULL)) {
-        return fail(error, QUIRE_E_ARG, "flags 0x%x are not known, or not with run_tasks",
+        return fail(error, QUIRE_E_ARG,
+                    "flags 0x%x contain an unknown flag, or PIN_THREADS together with run_tasks",
                     (unsigned)desc->flags);
     }
     if (desc->next != NULL) {
-        return fail(error, QUIRE_E_UNSUPPORTED, "an extension of struct_type %u is not known",
+        return fail(error, QUIRE_E_UNSUPPORTED, "unknown extension struct_type %u",
                     (unsigned)desc->next->struct_type);
     }
     device = object_new(sizeof *device, error);
@@ -81,7 +82,7 @@ quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out
     if (failure != 0) {
         object_count(-1);
         device_drop(device);
-        return fail(error, QUIRE_E_OS, "no thread for the device: %s", strerror(failure));
+        return fail(error, QUIRE_E_OS, "cannot start the device's thread: %s", strerror(failure));
     }
     *out = device;
     return QUIRE_OK;
@@ -127,7 +128,9 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
     if (device == NULL || address == NULL || host_pointer == NULL) {
         return fail(error, QUIRE_E_ARG, "device, address or host_pointer is NULL");
     }
-    if (size_bytes == 0) return fail(error, QUIRE_E_ARG, "size_bytes is 0; ask for 1 at least");
+    if (size_bytes == 0) {
+        return fail(error, QUIRE_E_ARG, "size_bytes is 0; request at least 1 byte");
+    }
     if (kind != QUIRE_BE_MEMORY_DEVICE && kind != QUIRE_BE_MEMORY_HOST) {
         return fail(error, QUIRE_E_ARG, "memory kind %u is neither DEVICE (0) nor HOST (1)",
                     (unsigned)kind);
@@ -136,7 +139,7 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
         return fail(error, QUIRE_E_DEVICE_MEMORY,
-                    "the system does not give %llu bytes; make the pool smaller",
+                    "cannot allocate %llu bytes; make the pool smaller",
                     (unsigned long long)size_bytes);
     }
     object_count(1);

@@ -49,9 +49,10 @@ quire_status check_struct(const void *given, size_t known_bytes, const char *wha
     }
     for (i = (uint32_t)known_bytes; i < size_bytes; ++i) {
         if (bytes[i] != 0) {
-            return fail(error, QUIRE_E_STRUCT,
-                        "%s is longer than the %zu bytes known here, and byte %u is not zero", what,
-                        known_bytes, (unsigned)i);
+            return fail(
+                error, QUIRE_E_STRUCT,
+                "%s is longer than the %zu bytes that this backend knows, and byte %u is not zero",
+                what, known_bytes, (unsigned)i);
         }
     }
     return QUIRE_OK;

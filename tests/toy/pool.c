@@ -123,18 +123,20 @@ quire_status pool_check(const quire_be_pool *pool, uint32_t layer, quire_error *
     quire_status status = check_struct(pool, sizeof *pool, "pool", error);
     if (status < 0) return status;
     if (element_bytes(pool->k_dtype) == 0 || element_bytes(pool->v_dtype) == 0) {
-        return fail(error, QUIRE_E_UNSUPPORTED, "the pool's types 0x%x and 0x%x are not both known",
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "the pool's types are 0x%x and 0x%x; at least one is unknown",
                     (unsigned)pool->k_dtype, (unsigned)pool->v_dtype);
     }
     if (pool->k_scale_kind != QUIRE_SCALE_NONE || pool->v_scale_kind != QUIRE_SCALE_NONE) {
-        return fail(error, QUIRE_E_ARG, "the pool has scales, and its types hold values");
+        return fail(error, QUIRE_E_ARG, "the pool has scales, but its types are not codes");
     }
     if (pool->group_kind != QUIRE_GROUP_FULL && pool->group_kind != QUIRE_GROUP_WINDOW) {
-        return fail(error, QUIRE_E_UNSUPPORTED, "the pool is of group kind %u; known are 0 and 1",
+        return fail(error, QUIRE_E_UNSUPPORTED,
+                    "the pool has group kind %u; valid kinds are 0 and 1",
                     (unsigned)pool->group_kind);
     }
     if (pool->address == 0 || pool->address > UINT64_MAX - pool->size_bytes) {
-        return fail(error, QUIRE_E_ARG, "the pool's address is 0, or its end past 64 bits");
+        return fail(error, QUIRE_E_ARG, "the pool's address is 0, or its end exceeds 64 bits");
     }
     if (pool->block_count == 0 || pool->block_tokens == 0 || pool->layer_count == 0 ||
         pool->kv_heads == 0 || pool->k_head_dim == 0 || pool->v_head_dim == 0) {
@@ -148,10 +150,9 @@ quire_status pool_check(const quire_be_pool *pool, uint32_t layer, quire_error *
                    pool->k_dtype) ||
         !side_fits(pool, pool->v_offset, pool->v_head_stride, pool->v_token_stride,
                    pool->v_head_dim, pool->v_dtype)) {
-        return fail(
-            error, QUIRE_E_ARG,
-            "the pool's strides are negative, split an element, or lead past its %llu bytes",
-            (unsigned long long)pool->size_bytes);
+        return fail(error, QUIRE_E_ARG,
+                    "the pool's strides are negative, split an element, or exceed its %llu bytes",
+                    (unsigned long long)pool->size_bytes);
     }
     return QUIRE_OK;
 }
@@ -232,7 +233,7 @@ quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quir
     status = pool_check(args->pool, args->layer, error);
     if (status < 0) return status;
     if (element_bytes(args->dtype) == 0) {
-        return fail(error, QUIRE_E_UNSUPPORTED, "the type 0x%x of k and v is not known",
+        return fail(error, QUIRE_E_UNSUPPORTED, "unknown type 0x%x of k and v",
                     (unsigned)args->dtype);
     }
     if (args->token_count > 0 && (args->k == 0 || args->v == 0 || args->slots == 0)) {
@@ -243,9 +244,9 @@ quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quir
         !rows_fit(args->v, args->dtype, args->v_token_stride, args->pool->kv_heads,
                   args->pool->v_head_dim) ||
         args->slots % sizeof(int64_t) != 0) {
-        return fail(
-            error, QUIRE_E_ARG,
-            "k, v or slots begins between two elements, or a token stride is below a token");
+        return fail(error, QUIRE_E_ARG,
+                    "k, v or slots is not aligned to its elements, or a token stride is below a "
+                    "token's size");
     }
     work.call = *args;
     work.pool = *args->pool;

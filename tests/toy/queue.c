@@ -137,8 +137,7 @@ quire_status queue_bind(quire_be_device *device, const quire_native *native, qui
     quire_be_queue *queue;
     if (device == NULL || out == NULL) return fail(error, QUIRE_E_ARG, "device or out is NULL");
     if (native != NULL && native->kind != QUIRE_NATIVE_NONE) {
-        return fail(error, QUIRE_E_UNSUPPORTED,
-                    "native kind %u is not known; only QUIRE_NATIVE_NONE is",
+        return fail(error, QUIRE_E_UNSUPPORTED, "native kind %u is unknown; use QUIRE_NATIVE_NONE",
                     (unsigned)native->kind);
     }
     queue = object_new(sizeof *queue, error);
@@ -173,15 +172,16 @@ static quire_status push(quire_be_queue *queue, const struct work *head, const v
                          quire_error *error) {
     struct work *work = malloc(sizeof *work + head->size_bytes);
     quire_be_device *device = queue->device;
-    if (work == NULL) return fail(error, QUIRE_E_HOST_MEMORY, "no memory to enqueue anything");
+    if (work == NULL) return fail(error, QUIRE_E_HOST_MEMORY, "no memory to enqueue work");
     *work = *head;
     if (work->size_bytes > 0) memcpy(work->arguments, arguments, work->size_bytes);
     pthread_mutex_lock(&device->lock);
     if (queue->lost) {
         pthread_mutex_unlock(&device->lock);
         free(work);
-        return fail(error, QUIRE_E_DEVICE_LOST,
-                    "the queue is lost: its device was closed, or work on it failed; make another");
+        return fail(
+            error, QUIRE_E_DEVICE_LOST,
+            "the queue is lost: its device was closed, or work on it failed; create another");
     }
     if (queue->tail != NULL) {
         queue->tail->next = work;
@@ -206,7 +206,7 @@ static quire_status push_fence(quire_be_queue *queue, enum work_kind kind, quire
     struct work head = {.kind = kind, .fence = fence, .value = value};
     if (queue == NULL || fence == NULL) return fail(error, QUIRE_E_ARG, "queue or fence is NULL");
     if (queue->device != fence->device) {
-        return fail(error, QUIRE_E_ARG, "the fence is of another device than the queue");
+        return fail(error, QUIRE_E_ARG, "the fence and the queue belong to different devices");
     }
     return push(queue, &head, NULL, error);
 }
@@ -256,7 +256,7 @@ quire_status fence_signal_host(quire_be_fence *fence, uint64_t value, quire_erro
     pthread_cond_broadcast(&fence->device->changed);
     pthread_mutex_unlock(&fence->device->lock);
     if (value > before) return QUIRE_OK;
-    return fail(error, QUIRE_E_ARG, "the fence is at %llu already; %llu would not grow",
+    return fail(error, QUIRE_E_ARG, "a fence only grows: it is at %llu and cannot be set to %llu",
                 (unsigned long long)before, (unsigned long long)value);
 }
 

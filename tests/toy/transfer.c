@@ -39,7 +39,7 @@ static int run_fills(const void *arguments, size_t size_bytes) {
 static const char *range_fault(uint64_t address, uint64_t size_bytes) {
     if (size_bytes == 0) return NULL;
     if (address == 0) return "is at address 0";
-    return address > UINT64_MAX - size_bytes ? "runs past the end of 64 bits" : NULL;
+    return address > UINT64_MAX - size_bytes ? "exceeds 64 bits" : NULL;
 }
 
 static quire_status check_copy(const quire_be_copy *copy, uint32_t index, quire_error *error) {
@@ -83,13 +83,14 @@ quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t 
     quire_status status;
     uint32_t i;
     if (queue == NULL) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (byte > 255) return fail(error, QUIRE_E_ARG, "byte is %u, past 255", (unsigned)byte);
+    if (byte > 255)
+        return fail(error, QUIRE_E_ARG, "byte is %u; it must be 0 to 255", (unsigned)byte);
     if (count == 0) return QUIRE_OK;
     if (ranges == NULL) return fail(error, QUIRE_E_ARG, "ranges is NULL");
     for (i = 0; i < count; ++i) {
         const char *fault = range_fault(ranges[i].address, ranges[i].size_bytes);
         if (fault == NULL) continue;
-        return fail(error, QUIRE_E_ARG, "range %u to fill %s", (unsigned)i, fault);
+        return fail(error, QUIRE_E_ARG, "fill range %u %s", (unsigned)i, fault);
     }
     fills = malloc(count * sizeof *fills);
     if (fills == NULL)

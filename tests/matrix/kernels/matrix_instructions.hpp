@@ -61,19 +61,19 @@ inline void order_memory() { __asm__ volatile("" ::: "memory"); }
 
 inline void demand(bool is_fine, const char *what) {
     if (is_fine) return;
-    std::fprintf(stderr, "stand-in of AMX: %s\n", what);
+    std::fprintf(stderr, "AMX stand-in: %s\n", what);
     std::abort();
 }
 
 // The conditions under which LDTILECFG raises a general protection exception.
 inline void check_config(const StandInConfig &config) {
-    demand(config.palette <= 1, "there is no such palette");
+    demand(config.palette <= 1, "invalid palette");
     for (uint8_t byte : config.reserved) demand(byte == 0, "a reserved byte is not 0");
     for (int i = 0; i < 16; ++i) {
         size_t rows = config.rows[i], row_bytes = config.row_bytes[i];
-        demand(i < kTiles || (rows == 0 && row_bytes == 0), "there is no such tile");
+        demand(i < kTiles || (rows == 0 && row_bytes == 0), "invalid tile");
         demand(rows <= kMostRows && row_bytes <= kMostRowBytes,
-               "a tile is larger than the palette's");
+               "a tile is larger than the palette allows");
         demand((rows == 0) == (row_bytes == 0), "a tile has rows without bytes");
     }
 }
@@ -138,10 +138,10 @@ inline ProductShape product_shape() {
     static_assert(kSums != kLeft && kSums != kRight && kLeft != kRight, "a tile is named twice");
     Shape sums = shape_of(kSums), left = shape_of(kLeft), right = shape_of(kRight);
     demand(sums.row_bytes % 4 == 0 && left.row_bytes % 4 == 0 && right.row_bytes % 4 == 0,
-           "a row is cut within an element");
+           "a row ends within an element");
     demand(sums.rows == left.rows, "sums and their left side differ in rows");
     demand(sums.row_bytes == right.row_bytes, "sums and their right side differ in columns");
-    demand(left.row_bytes / 4 == right.rows, "what is contracted differs in length");
+    demand(left.row_bytes / 4 == right.rows, "the contracted dimensions differ in length");
     return {sums.rows, sums.row_bytes / 4, right.rows};
 }
 
