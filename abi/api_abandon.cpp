@@ -44,7 +44,7 @@ quire_status quire_cache_abandon(quire_cache *cache, quire_abandon_info *info, q
         QUIRE_TRY(need(cache, "cache is NULL"));
         QUIRE_TRY(not_inherited(cache->process));
         QUIRE_TRY(check_output(info));
-        if (!cache->lock.abandon()) return fail(QUIRE_E_STALE, "the cache was abandoned before");
+        if (!cache->lock.abandon()) return fail(QUIRE_E_STALE, "the cache is already abandoned");
         keep_for_ever(&cache->kept);
         write_kept(cache->device_bytes, cache->host_bytes, 0, info);
         {
@@ -63,7 +63,7 @@ quire_status quire_queue_abandon(quire_queue *queue, quire_error *error) {
         QUIRE_TRY(need(queue, "queue is NULL"));
         QUIRE_TRY(usable(queue->device));
         if (!queue->core.lock.abandon()) {
-            return fail(QUIRE_E_STALE, "the queue was abandoned before");
+            return fail(QUIRE_E_STALE, "the queue is already abandoned");
         }
         return Status{};
     });
@@ -77,7 +77,7 @@ quire_status quire_device_abandon(quire_device *device, quire_abandon_info *info
         QUIRE_TRY(check_output(info));
         uint32_t caches = 0;
         if (!device->core.abandon(&caches)) {
-            if (caches == 0) return fail(QUIRE_E_STALE, "the device was abandoned before");
+            if (caches == 0) return fail(QUIRE_E_STALE, "the device is already abandoned");
             return fail(QUIRE_E_BUSY,
                         "caches are on the device, {} of them: destroy or abandon them first",
                         caches);

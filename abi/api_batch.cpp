@@ -9,7 +9,7 @@ namespace {
 Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out,
                     quire_error *sink) {
     if (desc.attention_count > kMaxGroups * kMaxShards) {
-        return fail(QUIRE_E_ARG, "attention_count is {}: at most one a group and shard",
+        return fail(QUIRE_E_ARG, "attention_count is {}: at most one per group and shard",
                     desc.attention_count);
     }
     std::vector<quire_attention_desc> attention(desc.attention_count);
@@ -23,7 +23,8 @@ Status create_batch(quire_cache *cache, quire_batch_desc desc, quire_batch **out
     desc.attention = attention.data();
     constexpr uint32_t known_views = (QUIRE_VIEW_SHARED_PREFIX << 1) - 1;
     if ((desc.views & ~known_views) != 0) {
-        return fail(QUIRE_E_UNSUPPORTED, "views {} names one that is not known", desc.views);
+        return fail(QUIRE_E_UNSUPPORTED, "views {} has a bit that this version does not know",
+                    desc.views);
     }
     auto batch = std::make_unique<quire_batch>(&cache->instance->host);
     batch->cache = cache;
@@ -49,23 +50,23 @@ Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t
     QUIRE_TRY(need(queue, "queue is NULL"));
     const quire_cache *cache = batch->cache;
     if (!cache->on_devices) {
-        return fail(QUIRE_E_UNSUPPORTED, "the cache has no memory: it keeps books only");
+        return fail(QUIRE_E_UNSUPPORTED, "the cache has no device memory: it only keeps books");
     }
     QUIRE_TRY(cache->lock.check());
     QUIRE_TRY(usable(queue->device));
     QUIRE_TRY(batch->core.check_fresh());
     // From here on the cache stays in place: it migrates only while no step is committed.
     if (!batch->core.committed())
-        return fail(QUIRE_E_ARG, "the batch holds no committed, unfinished step with rows");
+        return fail(QUIRE_E_ARG, "the batch has no committed, unfinished step with rows");
     launch->shard = cache->shard_on(queue->device);
     if (launch->shard == cache->devices.size())
-        return fail(QUIRE_E_ARG, "the queue is of another device");
+        return fail(QUIRE_E_ARG, "the queue's device holds no shard of the cache");
     const LayerPlace *place = cache->core.place(layer);
     if (place == nullptr) return fail(QUIRE_E_ARG, "layer is {}: the cache has fewer", layer);
     launch->group = place->group;
     if (cache->core.shards()[launch->shard].find_layer(*place, &launch->layer)) return Status{};
-    return fail(QUIRE_E_ARG, "layer is {}: shard {}, the queue's, does not hold it", layer,
-                launch->shard);
+    return fail(QUIRE_E_ARG, "layer is {}: shard {}, on the queue's device, does not hold it",
+                layer, launch->shard);
 }
 
 Status describe_kv_write(const Batch &batch, const quire_kv_args &args, const Launch &launch,
@@ -73,7 +74,8 @@ Status describe_kv_write(const Batch &batch, const quire_kv_args &args, const La
     out->struct_size = sizeof *out;
     batch.fill_kv_write(launch.shard, launch.group, out);
     const quire_be_pool &pool = *out->pool;
-    if (out->slots == 0) return fail(QUIRE_E_ARG, "the batch keeps no slots: QUIRE_VIEW_SLOTS");
+    if (out->slots == 0)
+        return fail(QUIRE_E_ARG, "the batch keeps no slots: create it with QUIRE_VIEW_SLOTS");
     bool latent = pool.group_kind == QUIRE_GROUP_LATENT;
     int64_t k_dense = int64_t{pool.kv_heads} * (latent ? pool.v_head_dim : pool.k_head_dim);
     int64_t v_dense = latent ? int64_t{pool.k_head_dim} - pool.v_head_dim
@@ -82,7 +84,7 @@ Status describe_kv_write(const Batch &batch, const quire_kv_args &args, const La
         return fail(QUIRE_E_ARG, "k or v is 0");
     }
     if (args.q != 0 && !batch.has_rope(launch.shard, launch.group)) {
-        return fail(QUIRE_E_ARG, "q is given to be turned, but the layer's attention has no rope");
+        return fail(QUIRE_E_ARG, "q is given to be rotated, but the layer's attention has no rope");
     }
     out->layer = launch.layer;
     out->dtype = args.dtype != 0 ? args.dtype : uint32_t{QUIRE_DTYPE_F32};
@@ -108,7 +110,7 @@ Status describe_attention(const Batch &batch, const quire_attend_args &args, con
         return fail(QUIRE_E_ARG,
                     args.sinks == 0
                         ? "sinks is 0, but the attention has QUIRE_ATTENTION_SINK_LOGITS"
-                        : "sinks are given, but the attention was made without "
+                        : "sinks are given, but the attention was created without "
                           "QUIRE_ATTENTION_SINK_LOGITS");
     }
     out->struct_size = sizeof *out;
@@ -169,7 +171,8 @@ quire_status quire_batch_destroy(quire_batch *batch, quire_error *error) {
         "batch_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
             QUIRE_TRY(core.poll(sink));
             if (core.batch_busy(batch->core)) {
-                return fail(QUIRE_E_BUSY, "a step that was committed into it is not done");
+                return fail(QUIRE_E_BUSY,
+                            "a step that was committed into the batch is not finished");
             }
             core.forget_batch(&batch->core);
             cache->note_memory();
@@ -238,7 +241,8 @@ quire_status quire_attention_merge(quire_queue *queue, const quire_merge_args *a
         quire_be_merge merge{};
         QUIRE_TRY(check_merge(full, &merge));
         const quire_backend_api &api = *queue->device->core.api;
-        if (api.merge == nullptr) return fail(QUIRE_E_UNSUPPORTED, "the backend merges no states");
+        if (api.merge == nullptr)
+            return fail(QUIRE_E_UNSUPPORTED, "the backend cannot merge attention states");
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
         return ask<&quire_backend_api::merge>(api, sink, queue->core.handle,

@@ -20,7 +20,7 @@ Status read_groups(const quire_cache_desc &desc, quire_group_desc *groups) {
 
 Status draw_seeds(const quire_cache_desc &desc, CacheSeeds *seeds) {
     bool drawn = os::random_bytes(seeds, sizeof *seeds);
-    if (!drawn) return fail(QUIRE_E_OS, "the system gave no random bytes for the cache's keys");
+    if (!drawn) return fail(QUIRE_E_OS, "the system returned no random bytes for the cache's keys");
     if ((desc.flags & QUIRE_CACHE_FIXED_HASH) != 0) seeds->hash = desc.hash_seed;
     return Status{};
 }
@@ -70,7 +70,8 @@ quire_status quire_cache_destroy(quire_cache *cache, quire_error *error) {
         lasting_call("cache_destroy", cache, error, [&](Cache &core, quire_error *sink) -> Status {
             QUIRE_TRY(core.check_at_rest());
             if (core.batch_count() != 0) {
-                return fail(QUIRE_E_BUSY, "batches are alive: {} of them", core.batch_count());
+                return fail(QUIRE_E_BUSY, "batches still exist, {} of them: destroy them first",
+                            core.batch_count());
             }
             return core.check_idle(sink);
         });
@@ -134,7 +135,7 @@ quire_status quire_cache_dump(quire_cache *cache, uint32_t flags, void *buffer, 
         QUIRE_TRY(need(size_bytes, "size_bytes is NULL"));
         if (capacity != 0) QUIRE_TRY(need(buffer, "buffer is NULL"));
         if ((flags & ~uint32_t{QUIRE_DUMP_TOKENS}) != 0) {
-            return fail(QUIRE_E_ARG, "flags {} are not known", flags);
+            return fail(QUIRE_E_ARG, "flags {} has a bit that this version does not know", flags);
         }
         bool with_tokens = (flags & QUIRE_DUMP_TOKENS) != 0;
         return core.dump(with_tokens, static_cast<char *>(buffer), capacity, size_bytes);

@@ -91,7 +91,7 @@ std::string loaded_names(const quire_instance &instance) {
 Status no_backend(const quire_instance *instance, const char *name, quire_error *error) {
     std::string words = name != nullptr ? std::string("no backend named \"") + name + "\" is loaded"
                                         : std::string("no loaded backend has a device");
-    if (name != nullptr) words += "; those that are: " + loaded_names(*instance);
+    if (name != nullptr) words += "; loaded: " + loaded_names(*instance);
     for (const auto &backend : instance->backends) {
         if (backend->status < 0) words += "; " + backend->path + ": " + backend->message;
     }
@@ -111,13 +111,15 @@ Status ask_props(const Device &device, quire_be_device_props *out, quire_error *
     props.struct_size = sizeof props;
     QUIRE_TRY(ask<&quire_backend_api::device_props>(*device.api, error, device.handle, &props));
     if (props.memory_free_bytes > props.memory_total_bytes) {
-        return slot_lied(*device.api, error, "device_props has more memory free than there is");
+        return slot_lied(*device.api, error,
+                         "device_props reports more free memory than total memory");
     }
     if (!std::has_single_bit(props.copy_alignment)) {
-        return slot_lied(*device.api, error, "device_props has a copy_alignment of no power of 2");
+        return slot_lied(*device.api, error,
+                         "device_props has a copy_alignment that is not a power of 2");
     }
     if ((props.flags & ~device.flags) != 0) {
-        return slot_lied(*device.api, error, "device_props has flags that nobody asked for");
+        return slot_lied(*device.api, error, "device_props has flags that were not requested");
     }
     if (props.host_visible > 1) {
         return slot_lied(*device.api, error, "device_props has a host_visible above 1");
@@ -130,11 +132,12 @@ Status ask_props(const Device &device, quire_be_device_props *out, quire_error *
 Status check_index(uint32_t index, const Backend &backend, bool is_given, quire_error *error) {
     if (is_given) {
         if (index == 0) return Status{};
-        return fail(QUIRE_E_ARG, "index is {}: the chain names the device, so leave it 0", index);
+        return fail(QUIRE_E_ARG, "index is {}: the chain names the device, so leave index 0",
+                    index);
     }
     if (index < backend.device_count) return Status{};
-    std::string words = "index is " + std::to_string(index) +
-                        ": devices of the backend: " + std::to_string(backend.device_count);
+    std::string words = "index is " + std::to_string(index) + ": the backend's device count is " +
+                        std::to_string(backend.device_count);
     if (!backend.message.empty()) words += ": " + backend.message;
     copy_text(error->message, words);
     return fail(QUIRE_E_ARG, nullptr);
@@ -176,7 +179,7 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     QUIRE_TRY(
         ask<&quire_backend_api::device_open>(backend->api, error, passed, &device->core.handle));
     if (device->core.handle == nullptr) {
-        return slot_lied(backend->api, error, "device_open gave no device");
+        return slot_lied(backend->api, error, "device_open returned no device");
     }
     Status asked = ask_props(device->core, &device->core.props, error);
     if (!asked.ok()) {
@@ -205,7 +208,7 @@ quire_status quire_instance_create(const quire_instance_desc *desc, quire_instan
 #ifdef QUIRE_TEST_LIMITS
         const char *limits = os::environment("QUIRE_TEST_LIMITS");
         if (limits != nullptr && !set_test_limits(limits)) {
-            return fail(QUIRE_E_ARG, "QUIRE_TEST_LIMITS: core/test_limits.cpp lists what it takes");
+            return fail(QUIRE_E_ARG, "QUIRE_TEST_LIMITS is invalid: see core/test_limits.cpp");
         }
 #endif
         wake_unwinder();
@@ -232,7 +235,7 @@ quire_status quire_instance_destroy(quire_instance *instance, quire_error *error
     return guard("instance_destroy", error, [&](quire_error *) -> Status {
         QUIRE_TRY(need(instance, "instance is NULL"));
         if (instance->children != 0) {
-            return fail(QUIRE_E_BUSY, "devices and caches are alive: {} of them",
+            return fail(QUIRE_E_BUSY, "devices and caches still exist, {} of them: end them first",
                         instance->children.load());
         }
         if (instance->has_abandoned) {
@@ -262,7 +265,7 @@ quire_status quire_backend_get_info(quire_instance *instance, uint32_t index,
         QUIRE_TRY(check_output(info));
         return with_backends(instance, [&](Said *said) -> Status {
             if (index >= instance->backends.size()) {
-                return fail(QUIRE_E_ARG, "index is {}: candidates that were found: {}", index,
+                return fail(QUIRE_E_ARG, "index is {}: only {} candidates were found", index,
                             instance->backends.size());
             }
             look_for_devices(instance->backends[index].get(), said);
@@ -312,8 +315,8 @@ quire_status quire_device_open(quire_instance *instance, const quire_device_desc
         QUIRE_TRY(need(out, "out is NULL"));
         if (full.run_tasks != nullptr && (full.flags & QUIRE_DEVICE_PIN_THREADS) != 0) {
             return fail(QUIRE_E_ARG,
-                        "QUIRE_DEVICE_PIN_THREADS with run_tasks: the engine's threads are its own "
-                        "to pin");
+                        "QUIRE_DEVICE_PIN_THREADS with run_tasks: the engine must pin its own "
+                        "threads");
         }
         return with_backends(instance, [&](Said *said) -> Status {
             return open_device(instance, full, out, said, sink);
@@ -326,7 +329,9 @@ quire_status quire_device_close(quire_device *device, quire_error *error) {
         QUIRE_TRY(need(device, "device is NULL"));
         QUIRE_TRY(check_kept(device));
         if (device->core.children != 0) {
-            return fail(QUIRE_E_BUSY, "queues, fences, memories and caches are alive: {} of them",
+            return fail(QUIRE_E_BUSY,
+                        "queues, fences, memories and caches still exist, {} of them: end them "
+                        "first",
                         device->core.children.load());
         }
         Backend *backend = device->backend;
@@ -337,7 +342,7 @@ quire_status quire_device_close(quire_device *device, quire_error *error) {
                 Status status = ask<&quire_backend_api::shutdown>(backend->api, sink, &live);
                 if (!status.ok() || live != 0) {
                     log_to(device->instance, QUIRE_LOG_WARNING, backend->name.c_str(),
-                           "it still holds objects after its last device was closed");
+                           "the backend still holds objects after its last device was closed");
                 }
             }
         }

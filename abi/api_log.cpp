@@ -26,10 +26,10 @@ quire_status quire_log_apply(quire_cache *cache, const void *bytes, uint64_t siz
         QUIRE_TRY(need(out, "out is NULL"));
         if (size_bytes != 0) QUIRE_TRY(need(bytes, "bytes is NULL"));
         if (full.flags != 0 || full.preempt != 0) {
-            return fail(QUIRE_E_ARG, "flags and preempt must be 0: a follower preempts nobody");
+            return fail(QUIRE_E_ARG, "flags and preempt must be 0: a follower cannot preempt");
         }
         if (batch != nullptr && batch->cache != cache) {
-            return fail(QUIRE_E_ARG, "the batch is of another cache");
+            return fail(QUIRE_E_ARG, "the batch belongs to another cache");
         }
         QUIRE_TRY(core.check_at_rest());
         QUIRE_TRY(make_options(cache, full, &options));

@@ -15,7 +15,7 @@ Status create_fence(const Device &device, uint64_t value, quire_be_fence **out, 
     quire_be_fence *made = nullptr;
     QUIRE_TRY(
         ask<&quire_backend_api::fence_create>(*device.api, sink, device.handle, value, &made));
-    if (made == nullptr) return slot_lied(*device.api, sink, "fence_create gave no fence");
+    if (made == nullptr) return slot_lied(*device.api, sink, "fence_create returned no fence");
     *out = made;
     return Status{};
 }
@@ -39,7 +39,7 @@ Status check_semaphore(const quire_queue *queue, const quire_native *native) {
 }
 
 Status no_semaphores() {
-    return fail(QUIRE_E_UNSUPPORTED, "the device's backend knows no native semaphores");
+    return fail(QUIRE_E_UNSUPPORTED, "the device's backend does not support native semaphores");
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ quire_status quire_queue_create(quire_device *device, const quire_native *native
         QUIRE_TRY(ask<&quire_backend_api::queue_bind>(
             api, sink, handle, native != nullptr ? native : &none, &queue->core.handle));
         if (queue->core.handle == nullptr) {
-            return slot_lied(api, sink, "queue_bind gave no queue");
+            return slot_lied(api, sink, "queue_bind returned no queue");
         }
         Status fenced = create_fence(device->core, 0, &queue->core.fence, sink);
         if (!fenced.ok()) {
@@ -86,7 +86,7 @@ quire_status quire_queue_destroy(quire_queue *queue, quire_error *error) {
             return fail(QUIRE_E_STALE, "the queue was abandoned");
         }
         if (queue->core.unfinished_steps != 0) {
-            return fail(QUIRE_E_BUSY, "steps of a cache on this queue are not done: {} of them",
+            return fail(QUIRE_E_BUSY, "steps on this queue are not finished: {} of them",
                         queue->core.unfinished_steps.load());
         }
         if (!os::forked()) {
@@ -117,7 +117,7 @@ quire_status quire_queue_sync(quire_queue *queue, quire_error *error) {
         Status waited =
             ask<&quire_backend_api::fence_wait_host>(api, sink, core.fence, value, UINT64_MAX);
         if (waited.code == QUIRE_S_TIMEOUT) {
-            return slot_lied(api, sink, "fence_wait_host timed out of a wait without an end");
+            return slot_lied(api, sink, "fence_wait_host timed out of an infinite wait");
         }
         return waited;
     });
@@ -186,7 +186,7 @@ quire_status quire_queue_signal(quire_queue *queue, quire_fence *fence, uint64_t
         QUIRE_TRY(need(queue, "queue is NULL"));
         QUIRE_TRY(need(fence, "fence is NULL"));
         if (queue->device != fence->device)
-            return fail(QUIRE_E_ARG, "the fence is of another device");
+            return fail(QUIRE_E_ARG, "the fence belongs to another device");
         QUIRE_TRY(usable(queue->device));
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
@@ -201,7 +201,7 @@ quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t 
         QUIRE_TRY(need(queue, "queue is NULL"));
         QUIRE_TRY(need(fence, "fence is NULL"));
         if (queue->device != fence->device)
-            return fail(QUIRE_E_ARG, "the fence is of another device");
+            return fail(QUIRE_E_ARG, "the fence belongs to another device");
         QUIRE_TRY(usable(queue->device));
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
@@ -247,7 +247,7 @@ quire_status quire_memory_create(quire_device *device, const quire_memory_desc *
         QUIRE_TRY(usable(device));
         bool is_imported = full.host_pointer != nullptr;
         if (is_imported && full.kind != QUIRE_MEMORY_HOST) {
-            return fail(QUIRE_E_ARG, "host_pointer is set, and the kind is not QUIRE_MEMORY_HOST");
+            return fail(QUIRE_E_ARG, "host_pointer is set, but the kind is not QUIRE_MEMORY_HOST");
         }
         auto memory = std::make_unique<quire_memory>();
         memory->device = device;
@@ -305,7 +305,7 @@ quire_status quire_memory_copy(quire_queue *queue, quire_memory *dst, uint64_t d
         QUIRE_TRY(need(dst, "dst is NULL"));
         QUIRE_TRY(need(src, "src is NULL"));
         if (dst->device != queue->device || src->device != queue->device) {
-            return fail(QUIRE_E_ARG, "queue and memories must be of one device");
+            return fail(QUIRE_E_ARG, "the queue and both memories must belong to one device");
         }
         if (!inside(dst, dst_offset, size_bytes) || !inside(src, src_offset, size_bytes)) {
             return fail(QUIRE_E_ARG, "the copy of {} bytes reaches past a memory's end",

@@ -15,7 +15,9 @@ Status make_list(const quire_step_item *items, uint32_t item_count, uint32_t ite
     if (item_count != 0 &&
         (results == nullptr || result_stride < sizeof(quire_step_result) ||
          result_stride % 4 != 0 || reinterpret_cast<uintptr_t>(results) % 4 != 0)) {
-        return fail(QUIRE_E_ARG, "results is NULL or misaligned, or result_stride {} is not sizeof",
+        return fail(QUIRE_E_ARG,
+                    "results is NULL or misaligned, or result_stride {} is not "
+                    "sizeof(quire_step_result)",
                     result_stride);
     }
     if (token_count != 0) QUIRE_TRY(need(tokens, "tokens is NULL"));
@@ -29,7 +31,7 @@ template <typename T>
 Status check_output_array(const T *out, uint32_t capacity, uint32_t stride) {
     if (capacity == 0) return Status{};
     if (out == nullptr || stride < sizeof(T) || stride % alignof(T) != 0) {
-        return fail(QUIRE_E_ARG, "out is NULL, or stride {} is not sizeof", stride);
+        return fail(QUIRE_E_ARG, "out is NULL, or stride {} is not sizeof of its element", stride);
     }
     return Status{};
 }
@@ -105,7 +107,7 @@ quire_status quire_step_commit(quire_cache *cache, quire_step step, quire_batch 
     return deciding_call(
         "step_commit", cache, error, [&](Cache &core, quire_error *sink) -> Status {
             if (batch != nullptr && batch->cache != cache) {
-                return fail(QUIRE_E_ARG, "the batch is of another cache");
+                return fail(QUIRE_E_ARG, "the batch belongs to another cache");
             }
             return core.commit(step, batch != nullptr ? &batch->core : nullptr, sink);
         });

@@ -21,7 +21,7 @@ quire_status quire_get_api(uint32_t major, uint32_t min_minor, const quire_api *
         if (out == nullptr) return quire::fail(QUIRE_E_ARG, "out is NULL");
         if (major != QUIRE_VERSION_MAJOR || min_minor > QUIRE_VERSION_MINOR) {
             return quire::fail(QUIRE_E_INCOMPATIBLE,
-                               "version {}.{} was asked for, this library is 0.1", major,
+                               "version {}.{} was requested, but this library is 0.1", major,
                                min_minor);
         }
         *out = &kTable;

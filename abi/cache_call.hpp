@@ -49,7 +49,7 @@ quire_status deciding_call(const char *function, quire_cache *cache, quire_error
     return cache_call(function, cache, error, [&](Cache &core, quire_error *sink) -> Status {
         if (core.follows()) [[unlikely]] {
             return fail(QUIRE_E_UNSUPPORTED,
-                        "the cache follows a leader and decides nothing: call the leader's");
+                        "the cache follows a leader and cannot do this: call it on the leader's");
         }
         return body(core, sink);
     });

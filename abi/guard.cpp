@@ -55,8 +55,8 @@ void throw_broken_invariants() {
 
 Status broken(const BrokenInvariant &what, quire_error *error) {
     std::snprintf(error->message, sizeof error->message,
-                  "broken invariant, a defect of the library: %s (%s:%d)", what.expression,
-                  what.file, what.line);
+                  "broken invariant (a bug in the library): %s (%s:%d)", what.expression, what.file,
+                  what.line);
     return fail(QUIRE_E_INTERNAL, nullptr);
 }
 

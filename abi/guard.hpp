@@ -53,7 +53,8 @@ quire_status guard(const char *function, quire_error *out, Body &&body) noexcept
     } catch (const std::bad_alloc &) {
         status = no_host_memory();
     } catch (...) {
-        status = fail(QUIRE_E_INTERNAL, "an exception was stopped at the boundary: a defect");
+        status =
+            fail(QUIRE_E_INTERNAL, "an exception reached the ABI boundary: a bug in the library");
     }
     if (status.code < 0) [[unlikely]]
         report(function, status, sink, out);

@@ -43,7 +43,7 @@ quire_status contained(const char *what, std::string *why, Call &&call) {
     try {
         status = call(&sink.error);
     } catch (...) {
-        *why = std::string(what) + " threw an exception, which no backend may";
+        *why = std::string(what) + " threw an exception, which the contract forbids";
         return QUIRE_E_BACKEND;
     }
     if (status == QUIRE_OK) {
@@ -51,13 +51,13 @@ quire_status contained(const char *what, std::string *why, Call &&call) {
         return QUIRE_OK;
     }
     if (!known_failure(status)) {
-        *why = std::string(what) + " answered " + std::to_string(status) +
-               ", which the contract does not have";
+        *why = std::string(what) + " returned " + std::to_string(status) +
+               ", which is not in the contract";
         return QUIRE_E_BACKEND;
     }
     *why =
         std::string(what) + " refused: " + bounded(sink.error.message, sizeof sink.error.message);
-    if (sink.error.message[0] == '\0') *why += "it gave no reason";
+    if (sink.error.message[0] == '\0') *why += "no reason given";
     return status;
 }
 
@@ -65,11 +65,11 @@ quire_status contained(const char *what, std::string *why, Call &&call) {
 const char *wrong_name(const char *name) {
     if (name == nullptr || name[0] == '\0') return "its table has no name";
     size_t length = strnlen(name, kNameCapacity);
-    if (length == kNameCapacity) return "its name is longer than 31 bytes, or has no end";
+    if (length == kNameCapacity) return "its name is longer than 31 bytes, or is not terminated";
     for (size_t i = 0; i < length; ++i) {
         bool plain = (name[i] >= 'a' && name[i] <= 'z') || (name[i] >= '0' && name[i] <= '9') ||
                      name[i] == '_' || name[i] == '-';
-        if (!plain) return "its name has other than a-z, 0-9, _ and -";
+        if (!plain) return "its name may have only a-z, 0-9, _ and -";
     }
     return nullptr;
 }
@@ -89,7 +89,7 @@ bool copy_table(Backend *backend, const quire_backend_api *table) {
 void adopt_table(Backend *backend, const quire_backend_api *table) {
     if (!copy_table(backend, table)) {
         return refuse(backend, QUIRE_E_BACKEND,
-                      "its table of functions is missing, or its struct_size cannot be");
+                      "its table of functions is missing, or its struct_size is invalid");
     }
     quire_backend_api &api = backend->api;
     if (api.abi_major != QUIRE_BACKEND_ABI_MAJOR || api.abi_minor > QUIRE_BACKEND_ABI_MINOR ||
@@ -169,7 +169,7 @@ Backend *load_backend(quire_instance *instance, const char *path) {
     backend->name = name_of(path);
     query(instance, backend.get());
     if (backend->status >= 0 && known_name(instance, backend.get())) {
-        refuse(backend.get(), QUIRE_E_BACKEND, "a backend of the same name is loaded already");
+        refuse(backend.get(), QUIRE_E_BACKEND, "a backend of the same name is already loaded");
     }
     instance->backends.push_back(std::move(backend));
     return instance->backends.back().get();
@@ -184,8 +184,8 @@ bool probe(Backend *backend) {
         "probe", &why, [&](quire_error *error) { return backend->api.probe(&count, error); });
     if (probed >= 0 && count > kMostDevices) {
         probed = QUIRE_E_BACKEND;
-        why = "its probe counts " + std::to_string(count) + " devices: at most " +
-              std::to_string(kMostDevices) + " are believed";
+        why = "its probe reports " + std::to_string(count) + " devices; the limit is " +
+              std::to_string(kMostDevices);
     }
     if (probed >= 0) {
         backend->device_count = count;

@@ -80,15 +80,14 @@ inline Status not_inherited(uint64_t process) {
     if (process == os::process_number()) [[likely]]
         return Status{};
     return fail(QUIRE_E_FORKED,
-                "the object is the parent's, and this is a forked child: make an instance here");
+                "the object belongs to the parent process: make an instance in this forked child");
 }
 
 inline Status not_forked() {
     if (!os::forked()) [[likely]]
         return Status{};
     return fail(QUIRE_E_FORKED,
-                "the process forked after a device was opened: only a process that did not can use "
-                "devices");
+                "this process was forked after a device was opened, so it cannot use devices");
 }
 
 }  // namespace quire::abi

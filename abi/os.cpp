@@ -64,16 +64,16 @@ const char *distrust_directory(const std::string &directory) {
     struct stat info;
     if (stat(directory.c_str(), &info) != 0) return std::strerror(errno);
     if (others_write(info) || another_users(info)) {
-        return "others may write its directory, or it is another user's";
+        return "its directory is writable by others, or belongs to another user";
     }
     for (size_t end = directory.rfind('/'); end != std::string::npos && end != 0;
          end = directory.rfind('/', end - 1)) {
         if (stat(directory.substr(0, end).c_str(), &info) != 0) return std::strerror(errno);
         if (others_write(info) && (info.st_mode & S_ISVTX) == 0) {
-            return "others may write a directory above it";
+            return "a parent directory is writable by others";
         }
     }
-    if (stat("/", &info) != 0 || others_write(info)) return "others may write /";
+    if (stat("/", &info) != 0 || others_write(info)) return "/ is writable by others";
     return nullptr;
 }
 
@@ -83,7 +83,7 @@ const char *distrust(const std::string &path) {
     if (lstat(path.c_str(), &info) != 0) return std::strerror(errno);
     if (!S_ISREG(info.st_mode)) return "it is not a regular file";
     if (others_write(info) || another_users(info)) {
-        return "others than its owner may write it, or it is another user's";
+        return "it is writable by others, or belongs to another user";
     }
     size_t slash = path.rfind('/');
     return distrust_directory(slash != 0 ? path.substr(0, slash) : "/");
@@ -169,7 +169,7 @@ void *load_symbol(const char *path, const char *symbol, char *why, uint64_t why_
     }
     void *found = dlsym(library, symbol);
     if (found == nullptr)
-        std::snprintf(why, why_capacity, "it has no symbol %s: no plugin", symbol);
+        std::snprintf(why, why_capacity, "it has no symbol %s, so it is not a plugin", symbol);
     return found;
 }
 

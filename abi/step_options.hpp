@@ -18,23 +18,24 @@ inline Status make_options(const quire_cache *cache, const quire_step_desc &desc
     out->queue_count = shards;
     if (shards == 0) {
         if (desc.queue_count != 0) {
-            return fail(QUIRE_E_ARG, "the cache has no memory: name its queue by queue_tag");
+            return fail(QUIRE_E_ARG,
+                        "the cache has no device memory: leave queues empty and set queue_tag");
         }
         if (desc.queue_tag == kAnyQueue) return fail(QUIRE_E_ARG, "queue_tag 2^64-1 is reserved");
         out->queue_tag = desc.queue_tag;
         return Status{};
     }
     if (desc.queues == nullptr) {
-        return fail(QUIRE_E_ARG, "queues is NULL: needs one queue a shard, here {}", shards);
+        return fail(QUIRE_E_ARG, "queues is NULL: needs one queue per shard, here {}", shards);
     }
     if (desc.queue_count != shards) {
-        return fail(QUIRE_E_ARG, "queue_count is {}: needs one queue a shard, here {}",
+        return fail(QUIRE_E_ARG, "queue_count is {}: needs one queue per shard, here {}",
                     desc.queue_count, shards);
     }
     for (uint32_t i = 0; i < shards; ++i) {
         if (desc.queues[i] == nullptr) return fail(QUIRE_E_ARG, "queues[{}] is NULL", i);
         if (desc.queues[i]->device != cache->devices[i]) {
-            return fail(QUIRE_E_ARG, "queues[{}] is of another device than shard {}", i, i);
+            return fail(QUIRE_E_ARG, "queues[{}] is on another device than shard {}", i, i);
         }
         if (desc.queues[i]->core.lock.is_abandoned()) {
             return fail(QUIRE_E_STALE, "queues[{}] was abandoned", i);

@@ -101,7 +101,7 @@ Status read_struct(const StructRule &rule, const void *in, void *out) {
                     head.flags);
     }
     if (head.next != nullptr && !rule.takes_chain) {
-        return fail(QUIRE_E_STRUCT, "next is not NULL: no extension is known");
+        return fail(QUIRE_E_STRUCT, "next is not NULL, but this struct takes no extension");
     }
     QUIRE_TRY(check_chain(head.next));
     const char *reserved = static_cast<const char *>(out) + rule.reserved.offset;

@@ -130,33 +130,33 @@ TEST_F(Planted, in_a_relative_directory_is_passed_over_and_the_refusal_says_what
 
 TEST_F(Planted, in_a_directory_that_everybody_writes) {
     fs::path file = plant("open");
-    expect_only_right(file, file.parent_path(), 0777, "others may write its directory");
-    expect_only_right(file, file.parent_path(), 01777, "others may write its directory");
+    expect_only_right(file, file.parent_path(), 0777, "its directory is writable by others");
+    expect_only_right(file, file.parent_path(), 01777, "its directory is writable by others");
 }
 
 TEST_F(Planted, below_a_directory_that_everybody_writes) {
     fs::path file = plant("open/within/deep");
-    expect_only_right(file, root_ / "open", 0777, "a directory above it");
-    expect_only_right(file, root_ / "open/within", 0773, "a directory above it");
+    expect_only_right(file, root_ / "open", 0777, "a parent directory");
+    expect_only_right(file, root_ / "open/within", 0773, "a parent directory");
     chmod((root_ / "open").c_str(), 01777);
     EXPECT_EQ(reason(file), "") << "in a sticky one, as /tmp is, others cannot replace it";
 }
 
 TEST_F(Planted, as_a_file_that_everybody_writes) {
     fs::path file = plant("file");
-    expect_only_right(file, file, 0777, "may write it");
-    expect_only_right(file, file, 0646, "may write it");
+    expect_only_right(file, file, 0777, "it is writable");
+    expect_only_right(file, file, 0646, "it is writable");
 }
 
 TEST_F(Planted, behind_a_link_to_a_directory_that_everybody_writes) {
     fs::path file = plant("open");
     fs::create_directory_symlink(file.parent_path(), root_ / "link");
     fs::path linked = root_ / "link" / file.filename();
-    expect_only_right(linked, file.parent_path(), 0777, "others may write its directory");
+    expect_only_right(linked, file.parent_path(), 0777, "its directory is writable by others");
     fs::path deep = plant("wide/within");
     fs::create_directory_symlink(deep.parent_path(), root_ / "deep_link");
     expect_only_right(root_ / "deep_link" / deep.filename(), root_ / "wide", 0777,
-                      "a directory above it");
+                      "a parent directory");
 }
 
 TEST_F(Planted, as_a_link) {
@@ -185,7 +185,7 @@ TEST_F(Planted, by_a_group_or_another_user) {
         ASSERT_EQ(chown(changed.c_str(), 0, kStranger), 0);
         expect_only_right(file, changed, 0775, "others");
         ASSERT_EQ(chown(changed.c_str(), kStranger, kStranger), 0);
-        EXPECT_NE(reason(file).find("another user's"), std::string::npos) << reason(file);
+        EXPECT_NE(reason(file).find("belongs to another user"), std::string::npos) << reason(file);
         ASSERT_EQ(chown(changed.c_str(), 0, 0), 0);
         EXPECT_EQ(reason(file), "");
         chmod(changed.c_str(), 0775);  // root's own group
@@ -193,7 +193,7 @@ TEST_F(Planted, by_a_group_or_another_user) {
         chmod(changed.c_str(), 0755);
     }
     chown(root_.c_str(), 0, kStranger);
-    expect_only_right(file, root_, 0775, "a directory above it");
+    expect_only_right(file, root_, 0775, "a parent directory");
 }
 
 }  // namespace

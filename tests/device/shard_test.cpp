@@ -147,7 +147,7 @@ TEST(Shards, queues_are_one_a_shard_and_each_of_its_device) {
     desc = c.step_desc();
     desc.queues = swapped;
     EXPECT_EQ(begin(desc), QUIRE_E_ARG);
-    EXPECT_NE(std::string(c.error.message).find("queues[0] is of another device"),
+    EXPECT_NE(std::string(c.error.message).find("queues[0] is on another device"),
               std::string::npos);
     quire_queue *missing[] = {c.queues[0], nullptr};
     desc.queues = missing;

@@ -269,7 +269,7 @@ TEST_F(VulkanEngineOpening, its_device_is_opened_where_the_library_finds_none) {
     unsetenv("QUIRE_VULKAN_DEVICE");
     ASSERT_EQ(engines, QUIRE_OK) << error.message;
     EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
-    expect_refused(open(chain_of(given), "vulkan", 1), QUIRE_E_ARG, "leave it 0");
+    expect_refused(open(chain_of(given), "vulkan", 1), QUIRE_E_ARG, "leave index 0");
 }
 
 // The engine's kernels could not follow the addresses of divided memory.
