@@ -111,27 +111,28 @@ void print_json(const Bytes &bytes, const quire_calibration_info &info) {
 }
 
 void print_table(const Bytes &bytes, const quire_calibration_info &info) {
-    std::printf("%-6s %8s %12s %12s   %12s %12s\n", "layer", "kv heads", "largest K",
-                "least head's", "largest V", "least head's");
+    std::printf("%-6s %8s %12s %13s   %12s %13s\n", "layer", "kv heads", "largest K",
+                "smallest head", "largest V", "smallest head");
     for (uint32_t i = 0; i < info.layer_count; ++i) {
         Layer layer = layer_of(bytes, i, info.max_kv_heads);
         std::vector<float> k = layer.side(0), v = layer.side(1);
         auto [k_least, k_most] = std::minmax_element(k.begin(), k.end());
         auto [v_least, v_most] = std::minmax_element(v.begin(), v.end());
-        std::printf("%-6u %8u %12.6g %12.6g   %12.6g %12.6g\n", i, layer.info.kv_heads,
+        std::printf("%-6u %8u %12.6g %13.6g   %12.6g %13.6g\n", i, layer.info.kv_heads,
                     static_cast<double>(*k_most), static_cast<double>(*k_least),
                     static_cast<double>(*v_most), static_cast<double>(*v_least));
     }
     if (info.unwritten == 0) return;
-    std::printf("\n%u numbers are 0: nothing was written there. Merge a run that writes them.\n",
-                info.unwritten);
+    std::printf(
+        "\n%u numbers are 0 because nothing was written there. Merge a run that writes them.\n",
+        info.unwritten);
 }
 
 }  // namespace
 
 void calibration(const CalibrationOptions &options) {
     if (options.merged.empty() && options.files.size() != 1) {
-        throw Failure("several files are shown as one: name it with --merge OUT", kUsage);
+        throw Failure("several files need --merge OUT", kUsage);
     }
     Bytes bytes = read_file(options.files.front());
     info_of(bytes, options.files.front());

@@ -24,10 +24,9 @@ std::string find_program() {
     fs::path candidate = (directory / QUIRE_CONFORM_FROM_BIN).lexically_normal();
     if (fs::exists(candidate, failed)) return candidate;
     throw Failure(
-        "the conformance suite is not here: it is built and installed where GoogleTest is found "
-        "(libgtest-dev) and -Dtests is not disabled; QUIRE_CONFORM may name it. Looked for "
-        "it as " +
-            candidate.string(),
+        "no conformance suite at " + candidate.string() +
+            ": it is built and installed if GoogleTest (libgtest-dev) is found and -Dtests is not "
+            "disabled; QUIRE_CONFORM can name another path",
         kFailed);
 }
 
@@ -49,7 +48,7 @@ std::string find_backend(const std::string &name) {
         known += std::string(known.empty() ? "" : ", ") + info.name;
     }
     if (known.empty()) throw Failure(why_no_backend(instance.get()), kUsage);
-    throw Failure("there is no backend '" + name + "'; found: " + known, kUsage);
+    throw Failure("no backend '" + name + "'; found: " + known, kUsage);
 }
 
 std::string file_of(const std::string &backend) {
@@ -63,7 +62,7 @@ std::string file_of(const std::string &backend) {
 }  // namespace
 
 void add_conform_options(CLI::App *app, ConformOptions *options) {
-    app->add_option("backend", options->backend, "its name, or the path of its .so")
+    app->add_option("backend", options->backend, "the backend's name, or the path of its .so")
         ->capture_default_str();
     auto value = [=](const std::string &name, const char *type, const char *meaning) {
         auto pass = [=](const std::string &given) {
@@ -76,13 +75,14 @@ void add_conform_options(CLI::App *app, ConformOptions *options) {
     auto flag = [=](const std::string &name, const char *meaning) {
         app->add_flag_callback(name, [=] { options->passed.push_back(name); }, meaning);
     };
-    value("--report", "FILE", "write a page about the run into this file");
+    value("--report", "FILE", "write an HTML report to this file");
     flag("--json", "print JSON");
-    value("--only", "PATTERN", "run the cases whose names fit, such as 'Copy*:Fill*'");
-    value("--without", "NAME", "a capability that is not promised; repeatable");
-    value("--patience", "SECONDS", "silence that means a hang (default 120)");
+    value("--only", "PATTERN", "run only the cases that match, such as 'Copy*:Fill*'");
+    value("--without", "NAME", "do not test this optional capability; repeatable");
+    value("--patience", "SECONDS",
+          "seconds without output before a case counts as hung (default 120)");
     flag("--short", "fewer random shapes");
-    value("--seed", "NUMBER", "which of them a short run takes");
+    value("--seed", "NUMBER", "any number; chooses the shapes of a short run");
     flag("--huge", "also copy more than 4 GiB");
     flag("--fast-16bit", "open devices with QUIRE_DEVICE_FAST_16BIT");
     flag("--list", "print capabilities and cases, and run nothing");

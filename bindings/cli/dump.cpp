@@ -195,7 +195,7 @@ void dump(const DumpOptions &options) {
     size_t wanted = options.diff ? 2 : 1;
     if (options.files.size() != wanted) {
         throw Failure(options.diff ? "--diff compares two dumps: name both"
-                                   : "one dump is shown: name one, or compare two with --diff",
+                                   : "name one dump, or compare two with --diff",
                       kUsage);
     }
     DumpFile first = read_dump(options.files[0]);

@@ -41,20 +41,20 @@ Record parse(const std::string &path, const std::string &line, size_t number) {
     bool is_record =
         record.is_object() && record.contains("record") && record["record"].is_string();
     if (is_record) return record;
-    if (number == 1) refuse(path, "no dump of a cache: it does not begin with a record");
-    refuse(path, "damaged dump: line " + std::to_string(number) + " is no record");
+    if (number == 1) refuse(path, "not a cache dump: it does not begin with a record");
+    refuse(path, "damaged dump: line " + std::to_string(number) + " is not a record");
 }
 
 void check_first(const std::string &path, const Record &first, DumpFile *file) {
     if (first["record"] != "quire dump" || !first.contains("version") ||
         !first["version"].is_number_unsigned()) {
-        refuse(path, "no dump of a cache: its first record is none of one");
+        refuse(path, "not a cache dump: its first record is of another kind");
     }
     file->version = first["version"].get<uint64_t>();
     if (file->version != kVersion) {
         refuse(path, "a dump of version " + std::to_string(file->version) +
-                         ", and this command reads version " + std::to_string(kVersion) +
-                         ": use the one of the library that wrote it");
+                         ", but this command reads version " + std::to_string(kVersion) +
+                         ": use the command of the library that wrote it");
     }
     file->tokens = first.value("tokens", false);
 }
@@ -64,12 +64,12 @@ void check_last(const std::string &path, const Record &last, uint64_t records, u
         refuse(path, "the dump was cut short: its last record is missing");
     }
     if (last.value("records", uint64_t{0}) != records) {
-        refuse(path, "damaged dump: it says that it has " +
-                         std::to_string(last.value("records", uint64_t{0})) + " records, and has " +
+        refuse(path, "damaged dump: it claims " +
+                         std::to_string(last.value("records", uint64_t{0})) + " records but has " +
                          std::to_string(records));
     }
     if (last.value("fnv1a", std::string()) != as_hex(hash)) {
-        refuse(path, "damaged dump: its checksum is another than that of what is in it");
+        refuse(path, "damaged dump: its checksum does not match its content");
     }
 }
 
@@ -121,17 +121,17 @@ DumpFile read_dump(const std::string &path) {
     std::ifstream in(path, std::ios::binary);
     if (!in) throw Failure(path + " cannot be read: " + std::strerror(errno), kUsage);
     int begin = in.peek();
-    if (begin == std::ifstream::traits_type::eof()) refuse(path, "no dump of a cache: it is empty");
-    if (begin != '{') refuse(path, "no dump of a cache: it does not begin with a record");
+    if (begin == std::ifstream::traits_type::eof()) refuse(path, "not a cache dump: it is empty");
+    if (begin != '{') refuse(path, "not a cache dump: it does not begin with a record");
     DumpFile file;
     std::string line;
     Record last;
     uint64_t hash = kOffsetBasis, hash_before = kOffsetBasis;
     for (size_t number = 1; std::getline(in, line); ++number) {
-        if (in.eof()) refuse(path, "the dump was cut short: its last line has no end");
-        if (line.size() > kLongestLine) refuse(path, "damaged dump: a line without an end");
+        if (in.eof()) refuse(path, "the dump was cut short: its last line is incomplete");
+        if (line.size() > kLongestLine) refuse(path, "damaged dump: a line is too long");
         if (number > 1 && last["record"] == "end") {
-            refuse(path, "damaged dump: there is more behind its last record");
+            refuse(path, "damaged dump: there is more after its last record");
         }
         Record record = parse(path, line, number);
         if (number == 1) check_first(path, record, &file);

@@ -25,7 +25,7 @@ const quire_api *load() {
     std::error_code failed;
     bool is_there = !path.empty() && std::filesystem::exists(path, failed);
     if (quire_dyn_load(is_there ? path.c_str() : nullptr, &api, why, sizeof why) < 0) {
-        std::string missing = is_there || path.empty() ? "" : path + " is not there; ";
+        std::string missing = is_there || path.empty() ? "" : path + " does not exist; ";
         throw Failure(missing + why, kFailed);
     }
     return api;

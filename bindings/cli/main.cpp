@@ -42,10 +42,10 @@ void add_conform(CLI::App *app, ConformOptions *options) {
 void add_calibration(CLI::App *app, CalibrationOptions *options) {
     CLI::App *calibration = app->add_subcommand(
         "calibration", "show the largest magnitudes of K and V that a run measured, or merge runs");
-    calibration->add_option("files", options->files, "what the runs saved")->required();
+    calibration->add_option("files", options->files, "files that runs saved")->required();
     calibration->add_option("--merge", options->merged,
-                            "write the larger number of each place to this file, and show it");
-    calibration->add_flag("--json", options->json, "print JSON, every head's numbers in it");
+                            "write the maximum of each number to this file, and show it");
+    calibration->add_flag("--json", options->json, "print JSON, with every head's numbers");
     calibration->footer(
         "example: quire calibration model.cal --json\n"
         "         quire calibration --merge model.cal monday.cal tuesday.cal");
@@ -60,22 +60,24 @@ std::string refuse_minus(const std::string &text) {
 void add_replay(CLI::App *app, ReplayOptions *options) {
     CLI::App *replay =
         app->add_subcommand("replay", "run a trace of requests through the cache manager");
-    replay->add_option("trace", options->trace, "a trace as Mooncake or Azure publish them")
+    replay->add_option("trace", options->trace, "a trace in Mooncake's or Azure's format")
         ->required();
-    replay->add_option("--blocks", options->blocks, "blocks of the pool, the null block included")
+    replay->add_option("--blocks", options->blocks, "blocks in the pool, including the null block")
         ->required();
-    replay->add_option("--block-tokens", options->block_tokens, "tokens of a block")
+    replay->add_option("--block-tokens", options->block_tokens, "tokens per block")
         ->capture_default_str();
-    replay->add_option("--mode", options->mode, "sequential: one request after another; concurrent")
+    replay
+        ->add_option("--mode", options->mode,
+                     "sequential (one request after another) or concurrent")
         ->capture_default_str();
     replay->add_option("--running", options->running, "requests at once, in concurrent mode");
     replay->add_option("--policy", options->policy, "eviction: lru")->capture_default_str();
     replay->add_option("--limit", options->limit, "replay only the first requests; 0 = all")
         ->check(refuse_minus);
-    replay->add_flag("--baseline", options->baseline, "run a bare LRU of block names beside it");
+    replay->add_flag("--baseline", options->baseline, "also time a bare LRU of block names");
     replay->add_flag("--json", options->json, "print JSON");
     replay->add_option("--dump", options->dump,
-                       "write what the cache is in the end to this file, for quire dump");
+                       "write a dump of the final cache to this file, for quire dump");
     replay->footer(
         "example: quire replay conversation_trace.jsonl --blocks 65536 --limit 1000 --json\n"
         "         quire replay AzureLLMInferenceTrace_conv.csv --blocks 65536 --mode concurrent "
@@ -84,11 +86,11 @@ void add_replay(CLI::App *app, ReplayOptions *options) {
 }
 
 void add_dump(CLI::App *app, DumpOptions *options) {
-    CLI::App *dump = app->add_subcommand(
-        "dump", "show what a dump of a cache holds, or where two differ (quire_cache_dump)");
-    dump->add_option("files", options->files, "what quire_cache_dump wrote")->required();
-    dump->add_flag("--diff", options->diff, "show which records of two dumps differ, and in what");
-    dump->add_flag("--json", options->json, "print JSON, all of every record in it");
+    CLI::App *dump =
+        app->add_subcommand("dump", "show a dump of a cache (quire_cache_dump), or how two differ");
+    dump->add_option("files", options->files, "files that quire_cache_dump wrote")->required();
+    dump->add_flag("--diff", options->diff, "show which records and fields of two dumps differ");
+    dump->add_flag("--json", options->json, "print JSON, with every field of every record");
     dump->footer(
         "example: quire dump stopped.dump\n"
         "         quire dump --diff before.dump after.dump");
@@ -99,7 +101,7 @@ void add_trace(CLI::App *app, TraceOptions *options) {
     CLI::App *trace = app->add_subcommand("trace", "make a trace from a seed, for quire replay");
     trace->add_option("--kind", options->kind, "mooncake (chats that share prefixes) or azure")
         ->capture_default_str();
-    trace->add_option("--requests", options->requests, "how many")
+    trace->add_option("--requests", options->requests, "number of requests")
         ->check(refuse_minus)
         ->capture_default_str();
     trace->add_option("--seed", options->seed, "the same seed gives the same trace")
@@ -112,33 +114,34 @@ void add_trace(CLI::App *app, TraceOptions *options) {
 
 void add_size(CLI::App *app, SizeOptions *options) {
     CLI::App *size = app->add_subcommand(
-        "size", "how many sequences fit beside a model, and how fast they can decode");
+        "size", "show how many sequences fit beside a model, and how fast they can decode");
     auto add = [size](const char *name, std::string *value, const char *what) {
         return size->add_option(name, *value, what);
     };
     add("--model", &options->model, "a known model (--list), or its numbers:");
     add("--layers", &options->layers, "layers");
     add("--kv-heads", &options->kv_heads, "KV heads");
-    add("--q-heads", &options->q_heads, "query heads; without them attention's operations count 0");
+    add("--q-heads", &options->q_heads,
+        "query heads; without them attention counts as 0 operations");
     add("--head-dim", &options->head_dim, "elements of a head");
     add("--latent", &options->latent,
-        "latent attention: V is so many elements of the one row, as 512 of --head-dim 576");
-    add("--params", &options->params, "parameters, like 8B; without them weights take no room");
+        "latent attention: V is this many elements of the row, as 512 of --head-dim 576");
+    add("--params", &options->params, "parameters, like 8B; without them weights take no memory");
     add("--weight-dtype", &options->weight_dtype, "f32, f16, bf16, fp8, int8, int4")
         ->default_str("bf16");
     add("--kv-dtype", &options->kv_dtype,
-        "f32, f16, bf16, fp8, fp8-e5m2, int8, int4; below f16 with an f32 scale a row")
+        "f32, f16, bf16, fp8, fp8-e5m2, int8, int4; below 16 bits with an f32 scale per row")
         ->default_str("f16");
     add("--gpu", &options->gpu, "a known GPU (--list), or its numbers:");
     add("--hbm", &options->hbm, "memory of one device, like 80e9 or 80GiB");
-    add("--bandwidth", &options->bandwidth, "bytes a second of one device, like 3.35e12");
-    add("--flops", &options->flops, "operations a second of one device, like 989e12");
+    add("--bandwidth", &options->bandwidth, "bytes per second of one device, like 3.35e12");
+    add("--flops", &options->flops, "operations per second of one device, like 989e12");
     add("--util", &options->util, "share of the memory to use; default 1, with --gpu 0.9");
-    add("--reserve", &options->reserve, "bytes of each device to leave alone besides");
+    add("--reserve", &options->reserve, "bytes of each device to leave free in addition");
     add("--tp", &options->tp, "devices that share the model; default 1");
-    add("--ctx", &options->ctx, "tokens of a sequence");
+    add("--ctx", &options->ctx, "tokens per sequence");
     add("--batch", &options->batch, "sequences decoded at once; default 1");
-    add("--block-tokens", &options->block_tokens, "tokens of a block; default 16");
+    add("--block-tokens", &options->block_tokens, "tokens per block; default 16");
     size->add_flag("--list", options->list, "list the known models and GPUs");
     size->add_flag("--json", options->json, "print JSON");
     size->footer(
@@ -162,9 +165,8 @@ void check_command(const CLI::App &app, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     CLI::App app{
-        "Looks at Quire's devices, holds a backend to its contract, shows calibrations and dumps "
-        "of "
-        "caches, sizes a deployment, and replays traffic through the cache manager.",
+        "Lists Quire's devices, tests a backend against its contract, shows calibrations and "
+        "cache dumps, sizes a deployment, and replays traffic through the cache manager.",
         "quire"};
     app.require_subcommand(1);
     app.failure_message(CLI::FailureMessage::simple);

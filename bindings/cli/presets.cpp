@@ -37,8 +37,8 @@ const Preset &find(const Preset (&presets)[kCount], const char *option, const ch
         if (std::strcmp(preset.name, name) == 0) return preset;
         known += std::string(known.empty() ? "" : ", ") + preset.name;
     }
-    throw Failure(std::string(option) + " " + name + " is not known; these are: " + known +
-                      "; or give its numbers (quire size --help)",
+    throw Failure(std::string(option) + " " + name + " is not known; known names: " + known +
+                      "; or give the numbers (quire size --help)",
                   kUsage);
 }
 

@@ -42,7 +42,7 @@ double parse_quantity(const std::string &option, const std::string &text) {
     double number = begins_well ? std::strtod(text.c_str(), &end) : 0;
     double factor = begins_well && end != text.c_str() ? factor_of(end) : 0;
     if (factor <= 0 || !std::isfinite(number * factor)) {
-        throw Failure(option + " " + text + " is no quantity: write it like 80e9, 80GB or 45GiB",
+        throw Failure(option + " " + text + " is not a quantity: write it like 80e9, 80GB or 45GiB",
                       kUsage);
     }
     return number * factor;
@@ -52,7 +52,7 @@ uint64_t parse_whole(const std::string &option, const std::string &text) {
     double given = parse_quantity(option, text);
     double value = std::nearbyint(given);  // 8.19G is one ulp away from a whole number
     if (std::fabs(given - value) > value * 1e-12 || value > kLargestWhole)
-        throw Failure(option + " " + text + " is no whole number up to 2^63", kUsage);
+        throw Failure(option + " " + text + " is not a whole number up to 2^63", kUsage);
     return static_cast<uint64_t>(value);
 }
 

@@ -18,8 +18,10 @@ constexpr uint32_t kMaxRunning = 65'536;
 
 void check_options(const ReplayOptions &options) {
     if (options.policy != "lru")
-        throw Failure("--policy " + options.policy + " is not known: this version has lru", kUsage);
-    if (options.block_tokens == 0) throw Failure("--block-tokens 0: a block holds tokens", kUsage);
+        throw Failure("--policy " + options.policy + " is not known: this version has only lru",
+                      kUsage);
+    if (options.block_tokens == 0)
+        throw Failure("--block-tokens 0: a block must hold at least one token", kUsage);
     bool concurrent = options.mode == "concurrent";
     if (!concurrent && options.mode != "sequential") {
         throw Failure("--mode " + options.mode + " is not known: sequential or concurrent", kUsage);

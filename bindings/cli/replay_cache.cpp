@@ -46,8 +46,9 @@ void ReplayCache::write_dump(const ReplayOptions &options) {
 }
 
 void does_not_fit(uint64_t request, uint32_t blocks_short) {
-    throw Failure("request " + std::to_string(request + 1) + " does not fit the pool: " +
-                      std::to_string(blocks_short) + " blocks are missing; raise --blocks",
+    throw Failure("request " + std::to_string(request + 1) +
+                      " does not fit into the pool: it needs " + std::to_string(blocks_short) +
+                      " more blocks; raise --blocks",
                   kFailed);
 }
 

@@ -68,7 +68,8 @@ ReplayCounts replay_sequential(const ReplayOptions &options, const Trace &trace)
     begin = process_seconds();
     Loop without = run<false>(trace, nullptr);
     double bare_loop = process_seconds() - begin;
-    if (without.checksum != loop.checksum) throw Failure("the two loops differ: a defect", kFailed);
+    if (without.checksum != loop.checksum)
+        throw Failure("the two loops differ: this is a bug", kFailed);
     ReplayCounts counts;
     counts.hit_tokens = loop.hit_tokens;
     counts.steps = loop.steps;

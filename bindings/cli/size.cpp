@@ -45,7 +45,7 @@ uint64_t parse_parameters(std::string text) {
     if (billions) text.back() = 'G';
     uint64_t count = parse_whole("--params", text);
     if (count > 0 && count < kFewestParameters)
-        throw Failure("--params " + text + " is no model: write it like 8B or 8.03e9", kUsage);
+        throw Failure("--params " + text + " is too few: write it like 8B or 8.03e9", kUsage);
     return count;
 }
 
@@ -101,7 +101,7 @@ void read_machine(const SizeOptions &options, quire_size_desc *desc) {
     }
     if (!options.hbm.empty()) {
         desc->memory_bytes = parse_whole("--hbm", options.hbm);
-        if (desc->memory_bytes == 0) throw Failure("--hbm 0: a device has memory", kUsage);
+        if (desc->memory_bytes == 0) throw Failure("--hbm 0: needs a size above 0", kUsage);
     }
     if (!options.reserve.empty()) desc->reserve_bytes = parse_whole("--reserve", options.reserve);
 }
@@ -185,7 +185,7 @@ std::vector<uint32_t> batches(const quire_size_desc &desc, const quire_size_info
 }
 
 void print_steps(quire_size_desc desc, const quire_size_info &info) {
-    std::printf("\n%10s %12s %12s %14s   %s\n", "batch", "step", "tokens/s", "a sequence",
+    std::printf("\n%10s %12s %12s %14s   %s\n", "batch", "step", "tokens/s", "per sequence",
                 "bound by");
     for (uint32_t batch : batches(desc, info)) {
         desc.batch = batch;
@@ -194,7 +194,8 @@ void print_steps(quire_size_desc desc, const quire_size_info &info) {
                     short_seconds(row.step_seconds).c_str(), row.tokens_per_second,
                     row.tokens_per_second / batch, name_of(row.bound));
     }
-    std::printf("\nThe roofline: no kernel, no exchange between devices is faster than this.\n");
+    std::printf(
+        "\nThis is the roofline: kernels and exchanges between devices can only be slower.\n");
 }
 
 void print_presets() {
@@ -224,8 +225,8 @@ void size(const SizeOptions &options) {
         print_json(desc, info);
         return;
     }
-    std::printf("a token    takes %s B of K and V in %s\n",
-                with_commas(info.kv_bytes_per_token).c_str(), options.kv_dtype.c_str());
+    std::printf("per token  %s B of K and V in %s\n", with_commas(info.kv_bytes_per_token).c_str(),
+                options.kv_dtype.c_str());
     if (desc.memory_bytes != 0) print_memory(desc, info);
     if (info.bound != QUIRE_BOUND_UNKNOWN) print_steps(desc, info);
 }

@@ -83,7 +83,9 @@ class Lines {
             if (file_.eof()) return !text_.empty();
             file_.clear();  // the line goes on
             if (text_.size() > kLongest)
-                throw Failure(place() + ": the next line has more than 4 MiB: no trace", kUsage);
+                throw Failure(
+                    place() + ": the next line has more than 4 MiB, so this is not a trace",
+                    kUsage);
         }
     }
 
@@ -114,8 +116,8 @@ Trace read_trace(const std::string &path, uint64_t limit) {
         trace.output_tokens += trace.requests.back().output_length;
         if (trace.input_tokens + trace.output_tokens > kMaxTokens) {
             throw Failure(lines.place() +
-                              ": more than 2^31 tokens so far: --limit takes the first "
-                              "requests only",
+                              ": more than 2^31 tokens so far: replay only the first requests "
+                              "with --limit",
                           kUsage);
         }
         more = lines.next();

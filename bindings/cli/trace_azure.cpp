@@ -27,7 +27,7 @@ Request parse_azure(const std::string &line) {
     size_t first = line.find(','), second = line.find(',', first + 1);
     bool three = first != std::string::npos && second != std::string::npos &&
                  line.find(',', second + 1) == std::string::npos;
-    if (!three) throw std::runtime_error("it has not three columns");
+    if (!three) throw std::runtime_error("it does not have three columns");
     Request request;
     request.input_length = length_of("ContextTokens", line.substr(first + 1, second - first - 1));
     request.output_length = length_of("GeneratedTokens", line.substr(second + 1));

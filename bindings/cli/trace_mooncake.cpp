@@ -25,7 +25,7 @@ uint32_t length_of(const nlohmann::json &line, const char *key) {
 std::vector<uint32_t> ids_of(const nlohmann::json &line) {
     auto found = line.find("hash_ids");
     if (found == line.end() || !found->is_array())
-        throw std::runtime_error("it has no list hash_ids");
+        throw std::runtime_error("it has no hash_ids list");
     std::vector<uint32_t> ids;
     for (const auto &id : *found) {
         uint64_t value = id.is_number_unsigned() ? id.get<uint64_t>() : UINT64_MAX;
@@ -44,7 +44,8 @@ Request parse_mooncake(const std::string &text) {
     nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
     if (!line.is_object()) {
         throw std::runtime_error(
-            std::string("it is no JSON object, and the file does not begin with ") + kAzureHeader);
+            std::string("it is not a JSON object, and the file does not begin with ") +
+            kAzureHeader);
     }
     Request request;
     request.input_length = length_of(line, "input_length");

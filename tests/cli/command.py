@@ -37,7 +37,7 @@ def replay_refuses(folder):
         (("replay", broken, "--blocks", 100), "broken.jsonl:2"),
         (("replay", folder / "none.jsonl", "--blocks", 100), "No such file"),
         (("replay", folder / "good.jsonl", "--blocks", 0), "zero blocks"),
-        (("replay", folder / "good.jsonl", "--blocks", 20), "does not fit the pool"),
+        (("replay", folder / "good.jsonl", "--blocks", 20), "does not fit into the pool"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--policy", "mru"), "mru"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--block-tokens", 17), "power of two"),
         (("replay", folder / "short.jsonl", "--blocks", 100), "hash_ids has 1 ids"),
@@ -51,7 +51,7 @@ def replay_refuses(folder):
         (("replay", folder / "good.jsonl", "--blocks", 100, "--mode", "concurrent"), "--running"),
         (("replay", folder / "good.jsonl", "--blocks", 100, "--running", 3), "--mode concurrent"),
         (("replay", folder / "good.jsonl", "--blocks", 20, "--mode", "concurrent", "--running", 3),
-         "request 1 does not fit the pool"),
+         "request 1 does not fit into the pool"),
         (("replay",), "required"),
         ((), "subcommand is required"),
         (("sing",), "sing"),
@@ -76,7 +76,7 @@ def replay_reads_azure_traces(folder):
                "its lengths are the two columns")
         expect(result["hit_tokens"] == 0, "its prompts share nothing")
     bad = folder / "bad.csv"
-    for row, words in (("2023,374", "bad.csv:2: not a trace line: it has not three columns"),
+    for row, words in (("2023,374", "bad.csv:2: not a trace line: it does not have three columns"),
                        ("2023,1,2,3", "three columns"),
                        ("2023,many,2", "ContextTokens is 'many'"),
                        ("2023,5,-2", "GeneratedTokens is '-2'"),

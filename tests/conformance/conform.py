@@ -224,7 +224,7 @@ def suite_that_is_not_there_is_said(folder):
     shutil.copy(QUIRE, alone)
     environment = {key: value for key, value in os.environ.items() if key != "QUIRE_CONFORM"}
     process = subprocess.run([alone, "conform"], capture_output=True, text=True, env=environment)
-    expect(process.returncode == 1 and "the conformance suite is not here" in process.stderr and
+    expect(process.returncode == 1 and "no conformance suite at" in process.stderr and
            "libgtest-dev" in process.stderr, f"where it is not, and why: {process.stderr}")
 
 
