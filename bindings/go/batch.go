@@ -225,7 +225,7 @@ type Operand struct {
 func (o Operand) resolve(name string, device *Device, sizeBytes uint64) (C.uint64_t, error) {
 	if o.Memory == nil {
 		if o.Address == 0 {
-			return 0, failed(ErrArg, "%s is nowhere: give a Memory or an address", name)
+			return 0, failed(ErrArg, "%s is not set: give a Memory or an address", name)
 		}
 		return C.uint64_t(o.Address), nil
 	}
@@ -233,7 +233,7 @@ func (o Operand) resolve(name string, device *Device, sizeBytes uint64) (C.uint6
 		return 0, failed(ErrArg, "%s is memory of another device", name)
 	}
 	if o.Offset > o.Memory.size || o.Memory.size-o.Offset < sizeBytes {
-		return 0, failed(ErrArg, "%s has %d bytes behind offset %d; %d are needed", name,
+		return 0, failed(ErrArg, "%s has %d bytes in total; from offset %d on, %d are needed", name,
 			o.Memory.size, o.Offset, sizeBytes)
 	}
 	return C.uint64_t(o.Memory.address + o.Offset), nil
@@ -249,7 +249,7 @@ type place struct {
 func (b *Batch) place(layer int, queue *Queue) (place, error) {
 	step, _ := b.step.Load().(*Step)
 	if step == nil {
-		return place{}, failed(ErrArg, "no step is committed in the batch")
+		return place{}, failed(ErrArg, "no step has been committed into the batch")
 	}
 	if layer < 0 || layer >= len(b.cache.layers) {
 		return place{}, failed(ErrArg, "layer %d: the cache has %d", layer, len(b.cache.layers))
@@ -265,7 +265,7 @@ func (b *Batch) place(layer int, queue *Queue) (place, error) {
 			return place{int(b.cache.layers[layer]), i, queue, step}, nil
 		}
 	}
-	return place{}, failed(ErrArg, "the queue is of no device of this cache")
+	return place{}, failed(ErrArg, "the queue's device holds no shard of this cache")
 }
 
 // KV is one layer's new K and V, dense: [tokens][kv_heads][head_dim]. If the batch has a rope, Q

@@ -300,7 +300,7 @@ func nanoseconds(timeout time.Duration) C.uint64_t {
 
 func timedOut(status C.quire_status, err error) error {
 	if err == nil && status == statusTimeout {
-		return failed(ErrTimeout, "time ran out; nothing changed")
+		return failed(ErrTimeout, "timed out; nothing changed")
 	}
 	return err
 }

@@ -174,7 +174,7 @@ func TestOperandsAreChecked(t *testing.T) {
 	fence, err := s.device.NewFence(0)
 	must(t, err)
 	if err := foreign.Signal(fence, 1); err == nil {
-		t.Fatal("a fence of another device was taken")
+		t.Fatal("a fence of another device was accepted")
 	}
 	must(t, fence.Close())
 	must(t, foreign.Close())
@@ -302,7 +302,7 @@ func TestCalibrationIsReadAndMerged(t *testing.T) {
 	merged, err := MergeCalibrations(saved, saved)
 	must(t, err)
 	if !bytes.Equal(merged, saved) {
-		t.Fatal("merged with itself it is another")
+		t.Fatal("merging it with itself changed it")
 	}
 	_, err = ReadCalibration(saved[1:])
 	refused(t, err, ErrArg)

@@ -41,7 +41,7 @@ func (q *Queue) Merge(m Merge) error {
 	lses, alsoFits := sizeOf(m.PartCount, m.TokenCount, m.Heads, 4)
 	out, outFits := sizeOf(m.TokenCount, m.Heads, m.HeadDim, width)
 	if !fits || !alsoFits || !outFits {
-		return failed(ErrArg, "%d parts of %d tokens, %d heads of %d: such a size is none", m.PartCount,
+		return failed(ErrArg, "%d parts of %d tokens, %d heads of %d: not a valid size", m.PartCount,
 			m.TokenCount, m.Heads, m.HeadDim)
 	}
 	lse, _ := sizeOf(m.TokenCount, m.Heads, 4)

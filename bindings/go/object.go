@@ -30,7 +30,7 @@ func (o *object) done() { o.lock.RUnlock() }
 // close ends the object by calling destroy; closing it again does nothing.
 func (o *object) close(destroy func(pointer unsafe.Pointer) error) error {
 	if !o.lock.TryLock() {
-		return failed(ErrBusy, "another goroutine is inside a call of the %s", o.kind)
+		return failed(ErrBusy, "another goroutine is in a call on the %s", o.kind)
 	}
 	defer o.lock.Unlock()
 	if o.pointer == nil {

@@ -50,7 +50,8 @@ func Open(path string) error {
 	defer opening.Unlock()
 	if opening.done {
 		if path != "" && path != opening.path {
-			return &Error{Status: ErrArg, Message: "libquire is open already; a process has one"}
+			return &Error{Status: ErrArg,
+				Message: "another libquire is already open; a process can open only one"}
 		}
 		return nil
 	}

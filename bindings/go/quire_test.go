@@ -194,11 +194,11 @@ func TestDumpIsWholeAndHasTokensOnlyWhenAsked(t *testing.T) {
 	must(t, err)
 	if !strings.HasPrefix(string(without), `{"record":"quire dump","version":1,"tokens":false}`) ||
 		!strings.Contains(string(without), `{"record":"end",`) {
-		t.Errorf("no dump: %.100s", without)
+		t.Errorf("not a dump: %.100s", without)
 	}
 	tokens := `"tokens":[0,1,2,3]`
 	if strings.Contains(string(without), tokens) || !strings.Contains(string(with), tokens) {
-		t.Error("tokens are there when they are asked for")
+		t.Error("a dump must hold tokens exactly when they are asked for")
 	}
 }
 
@@ -216,7 +216,7 @@ func TestFollowerAppliesTheLog(t *testing.T) {
 	must(t, followed.Finish())
 	must(t, step.Finish())
 	if _, err := follower.cache.ApplyLog(log[:len(log)-1], StepOptions{}, nil); err == nil {
-		t.Fatal("a log that is cut short was applied")
+		t.Fatal("a truncated log was applied")
 	}
 }
 
@@ -337,7 +337,7 @@ func TestReasonsAreShown(t *testing.T) {
 	refused(t, err, ErrBackend)
 	_, err = instance.OpenDevice(DeviceOptions{Backend: "none"})
 	if err == nil {
-		t.Fatal("there is no such backend")
+		t.Fatal("opened a backend that does not exist")
 	}
 	if path := os.Getenv("QUIRE_TEST_LOADED"); path != "" {
 		loaded, err := instance.LoadBackend(path)

@@ -108,7 +108,7 @@ func (c *Cache) NewSequence(options SequenceOptions) (Sequence, error) {
 	desc.key_count, desc.key_stride = C.uint32_t(len(options.Keys)), C.sizeof_quire_key
 	if options.Namespace != nil {
 		if options.Namespace.cache != c {
-			return Sequence{}, failed(ErrStale, "the namespace is another cache's")
+			return Sequence{}, failed(ErrStale, "the namespace belongs to another cache")
 		}
 		desc.ns = options.Namespace.handle
 	}
@@ -133,7 +133,7 @@ func (c *Cache) NewSequence(options SequenceOptions) (Sequence, error) {
 
 func (s Sequence) with(run func(cache *C.quire_cache, e *C.quire_error) C.quire_status) error {
 	if s.cache == nil {
-		return failed(ErrStale, "no sequence: make one with NewSequence")
+		return failed(ErrStale, "the Sequence is empty: make one with NewSequence")
 	}
 	_, err := s.cache.with(run)
 	return err
@@ -179,7 +179,7 @@ func (s Sequence) AcceptPath(path []uint32) error {
 // SetTokens names tokens that were added as Unknown, from position on.
 func (s Sequence) SetTokens(position int, tokens []uint32) error {
 	if s.cache == nil {
-		return failed(ErrStale, "no sequence: make one with NewSequence")
+		return failed(ErrStale, "the Sequence is empty: make one with NewSequence")
 	}
 	return s.cache.SetTokens([]Span{{Sequence: s.Handle(), Position: uint32(position),
 		TokenCount: uint32(len(tokens))}}, tokens)

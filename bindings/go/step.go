@@ -138,7 +138,7 @@ func (c *Cache) begin(options StepOptions, items []Item, tokens []uint32, result
 		return nil, err
 	}
 	if len(options.Queues) > maxShards {
-		return nil, failed(ErrArg, "%d queues: a cache has %d shards at most", len(options.Queues),
+		return nil, failed(ErrArg, "%d queues: a cache has at most %d shards", len(options.Queues),
 			maxShards)
 	}
 	cache, err := c.use()
