@@ -21,7 +21,7 @@ fn generate() {
     let start = include.join("quire/quire.h");
     assert!(
         start.is_file(),
-        "{} is not there: set QUIRE_INCLUDE_DIR to the folder that holds quire/quire.h",
+        "{} not found: set QUIRE_INCLUDE_DIR to the folder that holds quire/quire.h",
         start.display()
     );
     println!("cargo:rerun-if-changed={}", include.join("quire").display());

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 #[cfg(not(all(unix, target_pointer_width = "64")))]
-compile_error!("libquire is for 64-bit systems with dlopen");
+compile_error!("libquire needs a 64-bit system with dlopen");
 
 #[allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]
 #[allow(missing_docs, clippy::all)]
@@ -84,7 +84,10 @@ pub fn open(path: Option<&Path>) -> Result<&'static quire_api, OpenError> {
         Some((other, api)) if path.is_none() || *other == file => Ok(api),
         Some((other, _)) => refuse(
             QUIRE_E_ARG,
-            format!("{} is open already; a process has one libquire", other.to_string_lossy()),
+            format!(
+                "{} is already open; a process can open only one libquire",
+                other.to_string_lossy()
+            ),
         ),
         None => {
             let api = open_file(&file)?;

@@ -66,8 +66,8 @@ impl<'a> Operand<'a> {
         let end = wanted.and_then(|bytes| bytes.checked_add(self.offset_bytes));
         if end.is_none_or(|end| end > memory.inner.size_bytes) {
             return Err(Error::argument(format!(
-                "{what}: {tokens} tokens of {row} elements of {bits} bits from byte {} on are \
-                 not in memory of {} bytes",
+                "{what}: {tokens} tokens of {row} elements of {bits} bits from byte {} on \
+                 do not fit in memory of {} bytes",
                 self.offset_bytes, memory.inner.size_bytes
             )));
         }
@@ -151,19 +151,19 @@ impl Step {
     fn at(&self, layer: u32, queue: &Queue) -> Result<At> {
         let cache = &self.cache;
         let group = *cache.layers.get(layer as usize).ok_or_else(|| {
-            Error::argument(format!("there is no layer {layer}: {} layers", cache.layers.len()))
+            Error::argument(format!("no layer {layer}: the cache has {}", cache.layers.len()))
         })?;
         let placement = cache.placement.read().unwrap_or_else(PoisonError::into_inner);
         // No one would wait for work on any other queue.
         if !self.queues.iter().any(|own| Arc::ptr_eq(own, &queue.inner)) {
-            return Err(Error::argument("the queue is none of the step's"));
+            return Err(Error::argument("the queue is not one of the step's"));
         }
         let device = &queue.inner.device;
         let shard = placement
             .devices
             .iter()
             .position(|other| Arc::ptr_eq(other, device))
-            .ok_or_else(|| Error::argument("the queue's device is none of the cache's"))?;
+            .ok_or_else(|| Error::argument("the queue's device holds no shard of the cache"))?;
         let shape = &cache.groups[group as usize];
         Ok(At {
             group,
@@ -230,7 +230,7 @@ impl Step {
         let tokens = u64::from(batch.views(at.group, at.shard)?.query_tokens);
         let bits = dtype.operand_bits();
         if has_sinks && attend.sinks.is_none() {
-            return Err(Error::argument("the batch has sink logits, and the call names none"));
+            return Err(Error::argument("the batch has sink logits, but the call gives none"));
         }
         let mut locks = hold(&[Some(attend.q), Some(attend.out), attend.lse, attend.sinks]);
         let mut args = desc!(quire_attend_args {
@@ -254,7 +254,7 @@ impl Step {
 
 fn dense<'a, 'b>(what: &str, operand: &'b Operand<'a>) -> Result<&'b Operand<'a>> {
     if operand.token_stride != 0 {
-        return Err(Error::argument(format!("{what} has no strides: it is dense")));
+        return Err(Error::argument(format!("{what} must be dense: it takes no token stride")));
     }
     Ok(operand)
 }
@@ -287,7 +287,8 @@ impl Queue {
     pub fn merge(&self, merge: &Merge<'_>) -> Result<()> {
         let size = |numbers: &[u32]| {
             let product = |all: u64, &one: &u32| all.checked_mul(u64::from(one));
-            numbers.iter().try_fold(1, product).ok_or_else(|| Error::argument("it is too large"))
+            let all = numbers.iter().try_fold(1, product);
+            all.ok_or_else(|| Error::argument("the merge is too large"))
         };
         let Merge { part_count, token_count, heads, head_dim, .. } = *merge;
         let (states, rows) =

@@ -128,7 +128,8 @@ impl Rope<'_> {
                 // The library reads rotated_dim / 2 of them.
                 if self.rotated_dim == 0 || frequencies.len() != self.rotated_dim as usize / 2 {
                     return Err(Error::argument(format!(
-                        "{} frequencies for a rotated_dim of {}: say it, and give half as many",
+                        "{} frequencies for a rotated_dim of {}: set rotated_dim, and give half \
+                         as many frequencies",
                         frequencies.len(),
                         self.rotated_dim
                     )));

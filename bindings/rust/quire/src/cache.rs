@@ -334,7 +334,7 @@ impl CacheInner {
     pub(crate) fn while_moving<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
         let free = self.readers.compare_exchange(0, -1, Ordering::AcqRel, Ordering::Acquire);
         if free.is_err() {
-            let message = "tables of a batch are read, which end with a move; or it is being moved";
+            let message = "HostTables of a batch are in use, or the cache is already being moved";
             return Err(Error::new(ErrorKind::Busy, message));
         }
         let done = run();

@@ -47,7 +47,7 @@ pub(crate) use mirror;
 /// An entry is NULL only in a table that is shorter than ours, which open() refuses.
 macro_rules! invoke {
     ($api:expr, $name:ident ($($argument:expr),* $(,)?)) => {{
-        let function = $api.$name.expect("the table is whole");
+        let function = $api.$name.expect("the table has this function");
         // SAFETY: pointers are to live objects, or to memory that outlives the call; every count
         // is that of the array beside it.
         $crate::call::judged(|error| unsafe { function($($argument,)* error) })
@@ -70,13 +70,14 @@ pub(crate) fn judged(
 /// Checks the object that a call created.
 pub(crate) fn made<T>(pointer: *mut T) -> Result<NonNull<T>> {
     NonNull::new(pointer).ok_or_else(|| {
-        Error::new(crate::ErrorKind::Internal, "the library made an object and gave none")
+        let message = "the library reported success and returned no object";
+        Error::new(crate::ErrorKind::Internal, message)
     })
 }
 
 /// Converts a length to the interface's type.
 pub(crate) fn count(what: &str, length: usize) -> Result<u32> {
-    u32::try_from(length).map_err(|_| Error::argument(format!("{length} {what} are too many")))
+    u32::try_from(length).map_err(|_| Error::argument(format!("too many {what}: {length}")))
 }
 
 /// The first element of a slice; NULL if it is empty.

@@ -37,7 +37,7 @@ impl Tasks<'_> {
     /// # Panics
     /// If there is no such task.
     pub fn run(&self, index: usize) {
-        assert!(index < self.count(), "there are {} tasks, and no task {index}", self.count);
+        assert!(index < self.count(), "no task {index}: there are {}", self.count);
         // SAFETY: the lifetime 'a ends when the library's call does.
         unsafe { (self.task)(self.context, index as u32) }
     }

@@ -64,7 +64,7 @@ impl Error {
     }
 
     pub(crate) fn timeout() -> Self {
-        Self::new(ErrorKind::Timeout, "the time is over; nothing changed")
+        Self::new(ErrorKind::Timeout, "timed out; nothing changed")
     }
 
     #[cold]

@@ -128,7 +128,7 @@ impl Device {
     /// memory is dropped.
     pub unsafe fn import_memory(&self, pointer: *mut c_void, size_bytes: u64) -> Result<Memory> {
         if pointer.is_null() {
-            return Err(Error::argument("the memory to import is at NULL"));
+            return Err(Error::argument("the pointer to import is NULL"));
         }
         self.memory_at(size_bytes, MemoryKind::Host, pointer)
     }
@@ -178,14 +178,14 @@ impl Memory {
         if self.inner.host.is_null() {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "the host cannot reach this memory: copy it to some of MemoryKind::Host",
+                "the host cannot reach this memory: copy it to memory of MemoryKind::Host",
             ));
         }
         let wanted = (count as u64).checked_mul(size_of::<T>() as u64);
         let end = wanted.and_then(|bytes| bytes.checked_add(offset_bytes));
         if end.is_none_or(|end| end > self.inner.size_bytes) {
             return Err(Error::argument(format!(
-                "{count} elements from byte {offset_bytes} on are not in memory of {} bytes",
+                "{count} elements from byte {offset_bytes} on do not fit in memory of {} bytes",
                 self.inner.size_bytes
             )));
         }

@@ -52,7 +52,7 @@ impl Default for MigrateOptions<'_> {
 pub type BlockMove = sys::quire_block_move;
 
 /// What a migration did.
-#[must_use = "is_moved says whether it did"]
+#[must_use = "check is_moved: the cache may not have moved"]
 #[derive(Debug, Clone, Default)]
 pub struct Migration {
     /// False: the live blocks do not fit, and nothing changed; see `blocks_short`.

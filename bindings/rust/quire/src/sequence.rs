@@ -181,7 +181,7 @@ impl Cache {
         if let Some(namespace) = &namespace {
             // To the library the other cache's handle would only be stale.
             if !Arc::ptr_eq(&namespace.cache, &self.inner) {
-                return Err(crate::Error::argument("the namespace is another cache's"));
+                return Err(crate::Error::argument("the namespace belongs to another cache"));
             }
         }
         let mut handle = 0;

@@ -63,7 +63,7 @@ impl StepOptions<'_> {
 }
 
 /// An open step. Nothing of it is final: dropping it undoes everything.
-#[must_use = "dropping it aborts it"]
+#[must_use = "dropping it aborts the step"]
 pub struct OpenStep {
     cache: Arc<CacheInner>,
     queues: Vec<Arc<QueueInner>>,
@@ -79,7 +79,7 @@ pub struct OpenStep {
 /// step.finish() // it is gone
 /// # }
 /// ```
-#[must_use = "dropping it says that it failed"]
+#[must_use = "dropping it fails the step"]
 pub struct Step {
     pub(crate) cache: Arc<CacheInner>,
     pub(crate) queues: Vec<Arc<QueueInner>>,
@@ -101,7 +101,7 @@ fn check_room(items: &[Item], results: &[ItemResult]) -> Result<()> {
 fn check_batch(cache: &Arc<CacheInner>, batch: Option<&Batch>) -> Result<()> {
     match batch {
         Some(batch) if !Arc::ptr_eq(&batch.inner.cache, cache) => {
-            Err(Error::argument("the batch is another cache's"))
+            Err(Error::argument("the batch belongs to another cache"))
         }
         _ => Ok(()),
     }

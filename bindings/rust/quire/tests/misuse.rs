@@ -171,7 +171,7 @@ fn launches_go_to_the_steps_queues_and_its_own_batch() {
     let step = served.step(&first, &count(3));
     let other = served.device.queue().unwrap();
     let why = refused(step.kv_write(&other, &write), ErrorKind::Argument);
-    assert!(why.message().contains("none of the step's"), "{why}");
+    assert!(why.message().contains("not one of the step's"), "{why}");
     step.kv_write(&served.queue, &write).unwrap();
     let later = served.step(&second, &count(2));
     refused(step.kv_write(&served.queue, &write), ErrorKind::Stale);
