@@ -75,16 +75,17 @@ class Views:
     def address(self, table: str) -> int:
         """A table's address, for kernels; 0 if the batch does not keep the table."""
         if table not in _TABLES:
-            raise errors.ArgumentError(f"{table!r} is no table; there are {', '.join(_TABLES)}")
+            raise errors.ArgumentError(
+                f"{table!r} is not a table; the tables are {', '.join(_TABLES)}")
         return int(getattr(self._info, table))
 
     def _array(self, table: str, dtype: Any, *shape: int) -> "np.ndarray[Any, Any]":
         address = self.address(table)
         self._batch._pointer
         if address == 0:
-            raise AttributeError(f"the batch keeps no {table}: ask for it with views")
+            raise AttributeError(f"the batch does not keep {table}: request it with views")
         if not self._reachable:
-            raise errors.UnsupportedError(f"the host does not reach {table}: it is on the device")
+            raise errors.UnsupportedError(f"the host cannot reach {table}: it is on the device")
         return window(self._batch, address, dtype, shape)
 
     @property
@@ -197,18 +198,18 @@ class Batch(Object):
         if queue is None:
             if len(self._queues) != 1:
                 raise errors.ArgumentError(
-                    "no step is committed in the batch" if not self._queues
+                    "no step has been committed into the batch" if not self._queues
                     else "the cache has several shards: name the queue")
             queue = self._queues[0]
         for shard, held in enumerate(cache.shards):
             if held.device is queue._device:
                 return cache.layer_groups[layer], shard, queue
-        raise errors.ArgumentError("the queue is of no device of this cache")
+        raise errors.ArgumentError("the queue's device holds no shard of this cache")
 
     def _views_of(self, group: int, shard: int) -> Views:
         """The token counts of the last commit, for the checks of operands."""
         if not self._queues:
-            raise errors.ArgumentError("no step is committed in the batch")
+            raise errors.ArgumentError("no step has been committed into the batch")
         known = self._counts.get((group, shard))
         if known is None:
             known = self._counts[group, shard] = Views(self, group, shard)
@@ -292,7 +293,8 @@ def merge(queue: Queue, parts: Operand, lses: Operand, out: Operand, *,
     """
     if shape is None:
         if not isinstance(parts, np.ndarray) or parts.ndim != 4:
-            raise errors.ArgumentError("parts has four sides: part, token, head, head_dim")
+            raise errors.ArgumentError(
+                "parts must have four dimensions: part, token, head, head_dim")
         shape = (parts.shape[0], parts.shape[1], parts.shape[2], parts.shape[3])
     part_count, token_count, heads, head_dim = shape
     element = dtype_of(dtype) or _element_of(parts)
@@ -316,7 +318,7 @@ def _as_array(name: str, operand: Operand) -> "np.ndarray[Any, Any]":
     try:
         return np.from_dlpack(operand)
     except (AttributeError, TypeError, BufferError, RuntimeError, ValueError) as why:
-        raise errors.ArgumentError(f"{name} is no array: {why}") from None
+        raise errors.ArgumentError(f"{name} is not an array: {why}") from None
 
 
 def _element_of(operand: Operand) -> int:
@@ -327,7 +329,7 @@ def _element_of(operand: Operand) -> int:
     for kind in (DType.F32, DType.F16, DType.BF16):
         if holds(array, kind):
             return int(kind)
-    raise errors.ArgumentError(f"elements of {array.dtype} are no f32, f16 or bf16")
+    raise errors.ArgumentError(f"elements are {array.dtype}; f32, f16 or bf16 is needed")
 
 
 class _Checks:
@@ -364,7 +366,7 @@ class _Checks:
             return array.ctypes.data, 0
         if stride < row * array.itemsize:
             raise errors.ArgumentError(
-                f"{name}'s tokens lie over one another: its strides are {array.strides} bytes")
+                f"{name}'s tokens overlap: its strides are {array.strides} bytes")
         return array.ctypes.data, stride // array.itemsize
 
     def dense(self, name: str, operand: Operand, count: int, element: int = DType.F32,
@@ -378,7 +380,7 @@ class _Checks:
         if array.size != count or not array.flags.c_contiguous:
             raise errors.ArgumentError(
                 f"{name} has the shape {array.shape} and strides {array.strides}, not {count} "
-                "elements without gaps")
+                "contiguous elements")
         return int(array.ctypes.data)
 
     def _memory(self, name: str, memory: Memory, count: int, element: int) -> int:
@@ -396,7 +398,7 @@ class _Checks:
                writes: bool) -> "np.ndarray[Any, Any]":
         if not self.queue._device._host_visible:
             raise errors.UnsupportedError(
-                f"{name}: the host does not reach this device's memory; give a quire.Memory")
+                f"{name}: the host cannot reach this device's memory; give a quire.Memory")
         array = _as_array(name, operand)
         if not holds(array, element):
             raise errors.ArgumentError(

@@ -387,8 +387,8 @@ class Cache(Object):
         """
         for batch in list(self._batches):
             if len(batch._arrays) != 0:
-                raise errors.BusyError("arrays lie in a batch's tables, which end with a migration:"
-                                       " drop them first")
+                raise errors.BusyError("arrays refer to a batch's tables, which a migration ends: "
+                                       "delete the arrays first")
         targets = _as_shards(shards)
         if group_blocks is not None and len(group_blocks) != len(self.groups):
             raise errors.ArgumentError(

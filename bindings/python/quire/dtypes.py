@@ -56,7 +56,8 @@ def dtype_of(name: DTypeLike) -> int:
     spelled = name if isinstance(name, str) else np.dtype(name).name
     if spelled not in _NAMES:
         raise errors.ArgumentError(
-            f"{spelled} is no element type of a cache; known are {', '.join(sorted(_NAMES))}")
+            f"{spelled} is not an element type of a cache; known types: "
+            f"{', '.join(sorted(_NAMES))}")
     return int(_NAMES[spelled])
 
 
@@ -73,5 +74,5 @@ def numpy_dtype(dtype: DTypeLike) -> "np.dtype[Any]":
     """The numpy type of such elements, for q, out and the operands of kv_write."""
     kind = DType(dtype_of(dtype) or DType.F32)
     if kind not in _STORED_AS:
-        raise errors.ArgumentError(f"{kind.name} is a type of K and V in a pool only")
+        raise errors.ArgumentError(f"{kind.name} can only be a type of K and V in a pool")
     return np.dtype(_STORED_AS[kind])

@@ -49,8 +49,8 @@ def taken(array: Any, dtype: "np.dtype[Any]", name: str) -> Any:
     if array.dtype != dtype:
         raise errors.ArgumentError(f"{name} has elements of {array.dtype}, not {dtype}")
     if array.ndim != 1 or not array.flags.c_contiguous:
-        raise errors.ArgumentError(f"{name} is not one row without gaps: its shape is "
-                                   f"{array.shape}, its strides {array.strides} bytes")
+        raise errors.ArgumentError(f"{name} is not a contiguous one-dimensional array: its shape "
+                                   f"is {array.shape}, its strides {array.strides} bytes")
     return array
 
 
@@ -62,13 +62,13 @@ def _converted(array: Any, dtype: "np.dtype[Any]", name: str) -> Any:
     try:
         numbers = np.asarray(array)
     except (OverflowError, TypeError, ValueError) as why:
-        raise errors.ArgumentError(f"{name} is no list: {why}") from None
+        raise errors.ArgumentError(f"{name} is not a list: {why}") from None
     if numbers.size == 0:
         return np.empty(0, dtype)
     if dtype.kind != "u" or numbers.dtype.kind not in "iu":
-        raise errors.ArgumentError(f"{name} is no list of {dtype}")
+        raise errors.ArgumentError(f"{name} is not a list of {dtype}")
     if numbers.min() < 0 or numbers.max() > np.iinfo(dtype).max:
-        raise errors.ArgumentError(f"{name} has a number that is no {dtype}")
+        raise errors.ArgumentError(f"{name} has a number that does not fit into {dtype}")
     return numbers.astype(dtype)
 
 
@@ -82,7 +82,7 @@ def read(array: Any, dtype: "np.dtype[Any]", ctype: str, name: str) -> Tuple[Any
 def written(array: Any, dtype: "np.dtype[Any]", ctype: str, name: str) -> Tuple[Any, int]:
     """Like read, for an array that the library writes."""
     if not isinstance(array, np.ndarray):
-        raise errors.ArgumentError(f"{name} is no numpy array: {type(array).__name__}")
+        raise errors.ArgumentError(f"{name} is not a numpy array: {type(array).__name__}")
     array = taken(array, dtype, name)
     if not array.flags.writeable:
         raise errors.ArgumentError(f"{name} is read-only")

@@ -144,5 +144,6 @@ def load(path: Optional[str] = None) -> Library:
         if _loaded is None:
             _loaded = Library(path if path is not None else _candidates()[0])
         elif path is not None and path != _loaded.path:
-            raise errors.ArgumentError(f"{_loaded.path} is open already; a process has one")
+            raise errors.ArgumentError(
+                f"{_loaded.path} is already open; a process can open only one libquire")
         return _loaded

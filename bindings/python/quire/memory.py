@@ -63,7 +63,7 @@ class Memory(Object):
             try:
                 content = ffi.from_buffer(over, require_writable=True)
             except (BufferError, TypeError, ValueError) as why:
-                raise errors.ArgumentError(f"over is no buffer to write: {why}") from None
+                raise errors.ArgumentError(f"over is not a writable buffer: {why}") from None
             desc = new("quire_memory_desc", size_bytes=len(content), kind=1, host_pointer=content)
         else:
             desc = new("quire_memory_desc", size_bytes=size_bytes, kind=int(host))
@@ -86,10 +86,10 @@ class Memory(Object):
         self._pointer
         if self._host == 0:
             raise errors.UnsupportedError(
-                "the host does not reach this memory: make it with host=True, and copy")
+                "the host cannot reach this memory: copy it to memory made with host=True")
         kind = np.dtype(dtype)
         if kind.hasobject or kind.itemsize == 0:
-            raise errors.ArgumentError(f"{kind} is no type of numbers: memory holds bytes")
+            raise errors.ArgumentError(f"{kind} is not a numeric type: memory holds bytes")
         if shape == -1:
             shape = (self.size_bytes - offset) // kind.itemsize
         sides = (shape,) if isinstance(shape, int) else tuple(shape)

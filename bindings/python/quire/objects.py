@@ -30,7 +30,7 @@ _Kind = TypeVar("_Kind")
 def expect(thing: Any, kind: Type[_Kind], name: str) -> _Kind:
     """Returns the thing. Errors: ArgumentError if it is of another kind."""
     if not isinstance(thing, kind):
-        raise errors.ArgumentError(f"{name} is no quire.{kind.__name__}: {thing!r}")
+        raise errors.ArgumentError(f"{name} is not a quire.{kind.__name__}: {thing!r}")
     return thing
 
 
@@ -95,10 +95,10 @@ class Object:
             return
         try:
             if len(self._arrays) != 0:
-                raise errors.BusyError(f"arrays lie in the {self._name}, or work that has not run "
-                                       "uses it: drop them, and sync its queue")
+                raise errors.BusyError(f"arrays refer to the {self._name}, or work that has not "
+                                       "run uses it: delete the arrays and sync its queue")
             if self._uses:
-                raise errors.BusyError(f"another thread is inside a call of the {self._name}")
+                raise errors.BusyError(f"another thread is in a call on the {self._name}")
             self._library.call(getattr(self._library.api, self._destroy), pointer)
         except errors.StaleError:  # it went with a cache or device that was abandoned
             _abandoned.append(self)
@@ -120,13 +120,13 @@ class Object:
         """Work to do after the object was destroyed."""
 
     def __copy__(self) -> Any:
-        raise TypeError(f"a {self._name} has one owner: it cannot be copied")
+        raise TypeError(f"a {self._name} cannot be copied: it has one owner")
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self.__copy__()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(f"a {self._name} is of this process: it cannot be pickled")
+        raise TypeError(f"a {self._name} cannot be pickled: it belongs to this process")
 
     def __enter__(self: _Self) -> _Self:
         self._pointer
@@ -148,4 +148,5 @@ class Object:
         try:
             self.close()
         except errors.QuireError as why:
-            warnings.warn(f"a {self._name} was lost: {why}", ResourceWarning, stacklevel=1)
+            warnings.warn(f"a garbage-collected {self._name} could not be closed: {why}",
+                          ResourceWarning, stacklevel=1)

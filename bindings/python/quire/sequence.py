@@ -183,7 +183,7 @@ def create(cache: "Cache", namespace: Optional[Namespace], keys: Listed[Key], pr
            cross_tokens: int) -> Sequence:
     """Creates a sequence. Errors: StaleError for a namespace of another cache."""
     if namespace is not None and namespace._cache is not cache:
-        raise errors.StaleError("the namespace is another cache's")
+        raise errors.StaleError("the namespace belongs to another cache")
     for key in keys:
         expect(key, Key, "a key")
     kept: List[Any] = [ffi.new("uint8_t[]", key.content) for key in keys]

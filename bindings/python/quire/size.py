@@ -32,6 +32,6 @@ def estimate_size(**fields: Any) -> Size:
     try:
         desc = new("quire_size_desc", **fields)
     except KeyError as why:
-        raise TypeError(f"there is no field {why}") from None
+        raise TypeError(f"unknown field {why}") from None
     library.call(library.api.size_estimate, desc, info)
     return Size(**{f.name: getattr(info, f.name) for f in dataclasses.fields(Size)})

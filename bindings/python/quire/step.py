@@ -106,7 +106,7 @@ def flatten(items: Listed[Item]) -> Any:
     count = 0
     for row, item in zip(array, items):
         if not isinstance(item, Item) or not isinstance(item.sequence, Sequence):
-            raise errors.ArgumentError(f"{item!r} is no quire.Item of a quire.Sequence")
+            raise errors.ArgumentError(f"{item!r} is not a quire.Item with a quire.Sequence")
         tokens = elements.taken(item.tokens, elements.TOKEN, "tokens")
         mask = elements.taken(item.mask, elements.TOKEN, "mask")
         row["seq"] = item.sequence.handle
@@ -125,8 +125,8 @@ def given(items: Items, tokens: Optional[elements.Tokens],
     """(item pointer, count, token pointer, count, results, result pointer) of a call."""
     if not isinstance(items, np.ndarray):
         if tokens is not None:
-            raise errors.ArgumentError("items have their own tokens; an array of quire.ITEM has "
-                                       "them beside it")
+            raise errors.ArgumentError("quire.Items carry their own tokens; pass `tokens` only "
+                                       "with an array of quire.ITEM")
         items, tokens = flatten(items)
     item_pointer, count = elements.read(items, ITEM, "quire_step_item[]", "items")
     if tokens is None:
@@ -254,7 +254,7 @@ class Step:
                 self.finish(failed=True)
         except errors.QuireError:
             return
-        warnings.warn("a step was lost, and undone: commit and finish it, or abort it",
+        warnings.warn("a step was garbage-collected and undone: commit and finish it, or abort it",
                       ResourceWarning, stacklevel=1)
 
     def __enter__(self) -> "Step":

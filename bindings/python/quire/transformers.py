@@ -41,7 +41,7 @@ _forward = threading.local()  # .serving: the cache whose layer was updated last
 def _array(tensor: Any) -> "np.ndarray[Any, Any]":
     """A host tensor as a numpy array, without a copy."""
     if tensor.device.type != "cpu":
-        raise UnsupportedError(f"a tensor on {tensor.device}: only the host's are taken")
+        raise UnsupportedError(f"a tensor on {tensor.device}: only host tensors are supported")
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.view(torch.uint16)
     return tensor.detach().numpy()  # type: ignore[no-any-return]
@@ -67,7 +67,7 @@ class _Serving:
                  if hasattr(text, "sliding_window") else 0}
         for kind in kinds:
             if kind not in known:
-                raise UnsupportedError(f"layers of {kind}")
+                raise UnsupportedError(f"layers of {kind} are not supported")
         names = sorted(set(kinds))
         self.heads = heads
         groups = [Group(layers=kinds.count(name), kv_heads=text.num_key_value_heads,
@@ -111,8 +111,8 @@ class _Serving:
         short = [result for result in step.results if result["outcome"] != RUN]
         if short:
             step.abort()
-            raise LimitError(f"{short[0]['blocks_short']} blocks are missing: the pool is too "
-                             "small for this batch")
+            raise LimitError("the pool is too small for this batch: "
+                             f"{short[0]['blocks_short']} more blocks are needed")
         try:
             self.batch = self._batch(dtype)
             step.commit(self.batch)
@@ -125,7 +125,8 @@ class _Serving:
         if layer == 0:
             self.begin(keys.shape[0], keys.shape[2], keys.dtype)
         if self.step is None or self.batch is None:
-            raise ArgumentError(f"layer {layer} comes first: a forward begins with layer 0")
+            raise ArgumentError(
+                f"layer {layer} was called first: a forward must begin with layer 0")
         self.batch.kv_write(layer, _rows(keys), _rows(values))
 
     def attend(self, layer: int, query: Any, scaling: Optional[float]) -> Any:
@@ -278,16 +279,17 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
         raise UnsupportedError('the attention "quire" needs a QuireCache as past_key_values')
     for name in ("softcap", "s_aux"):
         if options.get(name) is not None:
-            raise UnsupportedError(f"{name}: not offered by this attention")
+            raise UnsupportedError(f"{name} is not supported by this attention")
     if dropout:
-        raise UnsupportedError("dropout: this is for inference")
+        raise UnsupportedError("dropout is not supported: this attention is for inference")
     return serving.attend(module.layer_idx, query, scaling), None
 
 
 def mask(*arguments: Any, attention_mask: Any = None, **options: Any) -> None:
     """Returns None: the attention applies causality and windows itself. Errors: padding."""
     if attention_mask is not None and not bool(attention_mask.all()):
-        raise UnsupportedError("padding: give prompts of one length, or one at a time")
+        raise UnsupportedError("padding is not supported: give prompts of equal length, or one "
+                               "at a time")
 
 
 AttentionInterface.register("quire", attention)

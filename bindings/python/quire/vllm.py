@@ -161,11 +161,12 @@ class KVCacheManager:
                  pcp_world_size: int = 1, metrics_collector: Any = None, watermark: float = 0.0,
                  instance: Optional[Instance] = None):
         if len(kv_cache_config.kv_cache_groups) != 1:
-            raise UnsupportedError("several KV cache groups: vLLM numbers their blocks as one pool")
+            raise UnsupportedError("several KV cache groups are not supported: vLLM numbers their "
+                                   "blocks as one pool")
         for name, asked in (("events", enable_kv_cache_events), ("EAGLE", use_eagle),
                             ("context parallelism", dcp_world_size * pcp_world_size > 1)):
             if asked:
-                raise UnsupportedError(f"{name}: not offered by this manager")
+                raise UnsupportedError(f"{name} is not supported by this manager")
         spec = kv_cache_config.kv_cache_groups[0].kv_cache_spec
         window = getattr(spec, "sliding_window", None) or 0
         self.kv_cache_config = kv_cache_config
@@ -264,7 +265,7 @@ class KVCacheManager:
         fill blocks and are not drafts. Returns the new blocks: no other request has them, whatever
         is cached beyond num_new_computed_tokens. None: there are too few, and nothing changed."""
         if num_encoder_tokens:
-            raise UnsupportedError("encoder tokens are not offered")
+            raise UnsupportedError("encoder tokens are not supported")
         if num_new_tokens == 0 and num_external_computed_tokens == 0:
             raise ValueError("num_new_tokens is 0, and there are no external tokens")
         running = self._running.get(request.request_id)
@@ -422,7 +423,7 @@ class KVCacheManager:
 
     def evict_blocks(self, block_ids: Any) -> None:
         """Raises UnsupportedError."""
-        raise UnsupportedError("evict_blocks: blocks leave the cache by their age alone")
+        raise UnsupportedError("evict_blocks is not supported: blocks leave the cache only by age")
 
     def close(self) -> None:
         """Releases everything."""

@@ -111,7 +111,7 @@ class Generates(unittest.TestCase):
         with self.assertRaisesRegex(quire.UnsupportedError, "padding"):
             ours(ids, past_key_values=cache, attention_mask=padded)
         cache.reset()
-        with self.assertRaisesRegex(quire.LimitError, "blocks are missing"):
+        with self.assertRaisesRegex(quire.LimitError, "more blocks are needed"):
             ours(torch.randint(2, 97, (1, 256)), past_key_values=cache)
         cache.close()
 
