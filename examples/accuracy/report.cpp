@@ -95,11 +95,11 @@ void print_table(std::ostream &out, const Report &report) {
         out << beside(cost.perplexity, ratio(report, cost), is_f32)
             << format("%-15zu", other_choices(cost)) << difference_words(cost.difference) << '\n';
     }
-    out << "\nPerplexity over each text (of so many tokens), teacher-forced in chunks of "
-        << report.chunk_tokens << ", and what it is above\nf32's. Fed one by one: "
-        << (same_one_by_one(report) ? "the same to the bit" : "NOT THE SAME")
-        << ". Other choices: places whose likeliest token\nis not f32's. First other token: of the "
-           "greedy text; below: by f32's logits.\n";
+    out << "\nPerplexity over each text (tokens in parentheses), teacher-forced in chunks of "
+        << report.chunk_tokens << ", and its excess\nover f32's. Fed one by one: "
+        << (same_one_by_one(report) ? "bit-identical" : "NOT THE SAME")
+        << ". Other choices: places where the likeliest token\nis not f32's. First other token: in "
+           "the greedy text; \"below\" is by f32's logits.\n";
 }
 
 void print_json(std::ostream &out, const Report &report) {

@@ -86,8 +86,8 @@ std::span<const float> Decoder::step(std::span<const Turn> turns) {
     for (size_t i = 0; i < turns.size(); ++i) {
         const quire_step_result &result = step.results()[i];
         if (result.outcome != QUIRE_ITEM_RUN) {
-            throw engine::Failure("the pool is short of " + std::to_string(result.blocks_short) +
-                                  " blocks for " + std::to_string(turns.size()) +
+            throw engine::Failure("the pool needs " + std::to_string(result.blocks_short) +
+                                  " more blocks for " + std::to_string(turns.size()) +
                                   " texts. Give more --pool-blocks.");
         }
         // Tokens found in the cache need not be computed: the last `count` tokens remain.

@@ -204,11 +204,11 @@ int run_speculate(const Options &options, const Scene &scene, Decoder &decoder) 
         return equal ? 0 : 1;
     }
     print_text(scene, made.tokens);
-    row("tokens", format("%zu in %zu steps of the model: %.2f a step", made.tokens.size(),
+    row("tokens", format("%zu in %zu steps of the model: %.2f per step", made.tokens.size(),
                          made.judging_steps, a_step));
     row("drafts", format("%zu of %zu accepted", made.accepted, made.drafted));
-    row("runners-up", format("%zu ways ended in one", made.off_chain));
-    row("moved", format("%zu ways did not lie in place in the cache", made.moved));
+    row("runners-up", format("%zu accepted paths ended in one", made.off_chain));
+    row("moved", format("%zu accepted paths were not in place in the cache", made.moved));
     if (options.check) {
         row("plain greedy text", equal ? "equal" : "DIFFERENT");
     }

@@ -11,8 +11,8 @@ namespace decoding {
 namespace {
 
 constexpr const char *kDescription =
-    "Ways of decoding that fork, judge and throw away texts, on Quire's paged KV cache.\n"
-    "The text goes to stdout, what it took to stderr.";
+    "Decoding methods that fork, judge and discard texts, on Quire's paged KV cache.\n"
+    "The text goes to stdout, its cost to stderr.";
 
 constexpr const char *kExample =
     "Example: the four likeliest beginnings of a story, and what sharing saves\n"
@@ -21,20 +21,20 @@ constexpr const char *kExample =
 
 void add_common_options(CLI::App &app, Options &options) {
     engine::add_weights_options(app, options.weights, options.tokenizer);
-    app.add_option("--prompt", options.prompt, "what the text begins with; default nothing");
+    app.add_option("--prompt", options.prompt, "the beginning of the text; default empty");
     app.add_option("--steps", options.steps,
                    "positions computed for a text, prompt included; default 64, at most the "
                    "model's longest sequence")
         ->check(CLI::Range(1U, 1U << 30));
-    app.add_option("--seed", options.seed, "of the model and of sampling, default 1");
+    app.add_option("--seed", options.seed, "seed of the model and of sampling, default 1");
     app.add_option("--device", options.decoder.backend, "backend, default cpu");
     app.add_option("--pool-blocks", options.decoder.pool_blocks,
-                   "blocks in the pool, the null block among them; default 256")
+                   "blocks in the pool, including the null block; default 256")
         ->check(CLI::Range(2U, 0x7FFFFFFFU));
     app.add_option("--block-tokens", options.decoder.block_tokens,
                    "tokens in a block, a power of two; default 16")
         ->check(CLI::Range(1U, 256U));
-    app.add_flag("--json", options.json, "texts and what they took as JSON, on stdout");
+    app.add_flag("--json", options.json, "the texts and their cost as JSON, on stdout");
 }
 
 CLI::App *add_beam(CLI::App &app, Options &options) {
@@ -45,7 +45,7 @@ CLI::App *add_beam(CLI::App &app, Options &options) {
                      "a text's log probability is divided by length to this power; default 1")
         ->check(engine::number_range(0, 10));
     beam->add_flag("--check", options.check,
-                   "compare with beams that have a contiguous K and V each; status 1 if unequal");
+                   "compare with beams that have contiguous K and V; exit status 1 if they differ");
     return beam;
 }
 
@@ -59,10 +59,10 @@ CLI::App *add_speculate(CLI::App &app, Options &options) {
                         "offer the runner-up of each draft too");
     speculate
         ->add_option("--noise", options.noise,
-                     "how far the copy's weights are off at most, as a share; default 0.05")
+                     "largest relative error of the copy's weights; default 0.05")
         ->check(engine::number_range(0, 10));
     speculate->add_flag("--check", options.check,
-                        "compare with plain greedy decoding; status 1 if unequal");
+                        "compare with plain greedy decoding; exit status 1 if they differ");
     return speculate;
 }
 

@@ -131,7 +131,7 @@ void Cache::expect_device(const std::string &backend, uint32_t device_index) con
             return;
         }
         throw Failure("there is no device " + backend + ":" + std::to_string(device_index) +
-                      "; it has " + std::to_string(info.device_count));
+                      "; the backend has " + std::to_string(info.device_count));
     }
     throw Failure("there is no backend " + backend + absent_backends(api_, instance_.get()));
 }

@@ -279,7 +279,7 @@ int run(const Options &options) {
     migrations.finish();
     if (scheduler.totals().repeated_tokens != 0) {
         throw Failure(std::to_string(scheduler.totals().repeated_tokens) +
-                      " tokens were computed again though nobody was preempted");
+                      " tokens were computed again although no text was preempted");
     }
     if (options.check) {
         cache.check();

@@ -39,7 +39,7 @@ void Migrations::between_steps(size_t steps_done) {
     }
     if (done->info.bytes_moved < done->info.live_bytes) {
         throw Failure("a migration copied " + std::to_string(done->info.bytes_moved) +
-                      " bytes, and " + std::to_string(done->info.live_bytes) + " are live");
+                      " bytes, but " + std::to_string(done->info.live_bytes) + " are live");
     }
     records_.push_back({to.text, steps_done, refused_, *done});
     refused_ = 0;
@@ -51,9 +51,9 @@ void Migrations::finish() const {
     }
     const MigrateTo &next = targets_[records_.size()];
     throw Failure("--migrate-to " + next.text +
-                  (refused_ != 0 ? ": its pool had no room for the live blocks before any step. "
-                                   "Give more blocks."
-                                 : ": the run was over before. Give a smaller --migrate-every."));
+                  (refused_ != 0
+                       ? ": its pool never had room for the live blocks. Give more blocks."
+                       : ": the run ended before this move. Give a smaller --migrate-every."));
 }
 
 }  // namespace engine

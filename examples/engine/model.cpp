@@ -207,7 +207,7 @@ Model Model::load(const std::string &path) {
     }
     if (file_bytes > expected_bytes) {
         foreign(path, "has " + std::to_string(file_bytes - expected_bytes) +
-                          " bytes behind its last tensor, which ends at byte " +
+                          " bytes after its last tensor, which ends at byte " +
                           std::to_string(expected_bytes));
     }
     model.storage_.resize(total_elements(model.config_));

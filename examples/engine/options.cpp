@@ -26,7 +26,7 @@ constexpr const char *kExample =
     "The text goes to stdout; progress and the table go to stderr.";
 
 constexpr const char *kCalibrationExample =
-    "Example: int8 under one scale a head, measured in a run of f32\n"
+    "Example: int8 with one scale per head, measured in an f32 run\n"
     "  ./dev run --calibrate demo.cal\n"
     "  ./dev run --kv-dtype int8 --kv-scale head --calibration demo.cal";
 
@@ -119,13 +119,14 @@ void check_calibration(const CLI::App &app, const Options &options) {
     }
     if (!options.calibrate.empty() && options.processes) {
         throw CLI::ValidationError("--calibrate",
-                                   "a rank measures what it holds: leave out --processes");
+                                   "a rank measures only its own heads: leave out --processes");
     }
 }
 
 void add_model_options(CLI::App &app, Options &options) {
     auto *weights = add_weights_options(app, options.weights, options.tokenizer);
-    app.add_option("--seed", options.seed, "of the model, the workload and sampling, default 1");
+    app.add_option("--seed", options.seed,
+                   "seed of the model, the workload and sampling, default 1");
     app.add_option("--kv-heads", options.kv_heads,
                    "KV heads of the model made from a seed, a divisor of its query heads")
         ->check(CLI::Range(1U, 64U))
@@ -137,18 +138,18 @@ void add_pool_options(CLI::App &app, Options &options, Given &given) {
     app.add_flag("--fast-16bit", options.fast_16bit,
                  "let attention over f16 and bf16 use instructions that multiply 16 bits");
     app.add_option("--pool-blocks", options.pool_blocks,
-                   "blocks in the pool, the null block among them, at least 2; default 128")
+                   "blocks in the pool, including the null block, at least 2; default 128")
         ->check(CLI::Range(2U, kMostBlocks));
     app.add_option("--block-tokens", options.block_tokens,
                    "tokens in a block, a power of two to 256; default 16")
         ->check(power_of_two);
     app.add_option("--kv-dtype", options.kv_dtype,
-                   "of K and V in the pool; default f32, which is what texts are compared in")
+                   "type of K and V in the pool; default f32, the type that texts are compared in")
         ->check(CLI::IsMember(kv_dtype_names()));
     app.add_option(
            "--kv-scale", options.kv_scale,
-           "what shares a scale in fp8, int8 and int4: a layer's K or V (tensor), a head of it, or "
-           "a token of a head; default token, which needs no calibration")
+           "fp8, int8 and int4 have one scale per layer's K or V (tensor), per head of it (head), "
+           "or per token of a head (token); default token, which needs no calibration")
         ->check(CLI::IsMember(std::set<std::string>{"tensor", "head", "token"}));
     app.add_option("--calibrate", options.calibrate,
                    "measure the largest K and V of this run, and save them to this file");
@@ -158,7 +159,7 @@ void add_pool_options(CLI::App &app, Options &options, Given &given) {
                    "host memory for swapped blocks, as 64MiB (the default); 0: no swapping")
         ->transform(CLI::AsSizeValue(false));
     app.add_option("--preempt", given.preempt,
-                   "what becomes of a preempted text's blocks; default auto")
+                   "what happens to a preempted text's blocks; default auto")
         ->check(CLI::IsMember(std::set<std::string>{"auto", "swap", "recompute"}));
     app.add_option("--max-batch", options.max_batch, "texts in a step, default 16")
         ->check(CLI::Range(1U, 4096U));
@@ -171,12 +172,12 @@ void add_rank_options(CLI::App &app, Options &options, Given &given) {
                               "tensor parallelism: devices that share the heads, default 1")
                    ->check(CLI::Range(1U, 64U));
     auto *processes = app.add_flag("--processes", options.processes,
-                                   "each of them in a process of its own, which follows the first")
+                                   "run each device in its own process, following the first")
                           ->needs(tp);
     auto *migrate =
         app.add_option("--migrate-to", given.migrate_to,
-                       "move the cache there in the middle of the run, as cpu@96 (blocks; none "
-                       "given: as many as now) or cpu@96/2 (on two devices); may be repeated")
+                       "move the cache there during the run, as cpu@96 (96 blocks; without a "
+                       "number: as many as now) or cpu@96/2 (on two devices); may be repeated")
             ->excludes(processes);
     app.add_option("--migrate-every", options.migrate_every, "steps before each move, default 40")
         ->check(CLI::Range(1U, 1U << 30))
@@ -217,7 +218,8 @@ std::optional<Options> parse_options(int argc, char **argv, int &exit_code) {
     add_text_options(app, options, given);
     auto *check = app.add_flag("--check", options.check,
                                "compare every text with a dense run; the workload's default");
-    app.add_flag("--no-check", given.no_check, "serve the workload uncompared")->excludes(check);
+    app.add_flag("--no-check", given.no_check, "do not compare the workload's texts")
+        ->excludes(check);
     app.add_flag("--json", options.json, "the table as JSON, and no progress line");
     // Hidden: lets tests prove that a broken cache is noticed.
     app.add_option("--fault", options.fault)

@@ -158,7 +158,7 @@ bool Ranks::end_all() {
 
 void Ranks::finish() {
     if (!end_all()) {
-        throw Failure("another rank failed; what it said is above");
+        throw Failure("another rank failed; its message is above");
     }
 }
 

@@ -47,7 +47,7 @@ std::string memory_line(const Report &report) {
     const double saved =
         100.0 * (1.0 - ratio(static_cast<double>(report.totals.peak_held_blocks),
                              static_cast<double>(report.totals.peak_contiguous_blocks)));
-    return format("%zu of %zu, where %zu tokens reserved for each text take %zu (%.0f %% saved)",
+    return format("%zu of %zu; reserving %zu tokens for each text would take %zu (%.0f %% saved)",
                   report.totals.peak_held_blocks, report.pool_blocks - 1, report.max_text_tokens,
                   report.totals.peak_contiguous_blocks, saved);
 }
@@ -56,8 +56,8 @@ std::string migration_line(const MigrationRecord &record) {
     const quire_migrate_info &info = record.moved.info;
     const double bytes = static_cast<double>(info.bytes_moved + info.host_bytes_copied);
     return format(
-        "%s behind step %zu: %llu blocks, %.2f MB in %.2f ms (%.2f GB/s), %.2f MB live; "
-        "%llu dropped, of the host tier %llu kept and %llu copied; 0 tokens recomputed",
+        "%s after step %zu: %llu blocks, %.2f MB in %.2f ms (%.2f GB/s), %.2f MB live; "
+        "%llu dropped; host tier: %llu kept, %llu copied; 0 tokens recomputed",
         record.to.c_str(), record.step, number(info.blocks_moved), bytes / 1e6,
         1e3 * record.moved.seconds, ratio(bytes, record.moved.seconds) / 1e9,
         static_cast<double>(info.live_bytes) / 1e6, number(info.blocks_dropped),

@@ -37,7 +37,7 @@ void Scheduler::require_room() const {
             throw Failure("request " + std::to_string(request.id) + " grows to " +
                           std::to_string(tokens) + " tokens and needs a pool of " +
                           std::to_string(needed) +
-                          " blocks (the null block is one of them), but "
+                          " blocks (including the null block), but "
                           "the pool has " +
                           std::to_string(options_.pool_blocks) +
                           ". Give a larger --pool-blocks or fewer --steps.");
@@ -195,9 +195,9 @@ void Scheduler::wait_for_arrivals() const {
     if (running_.empty() && waiting_.empty()) {
         return;
     }
-    throw Failure("no text can go on: the next one is short of " + std::to_string(blocks_short_) +
-                  " blocks in a pool of " + std::to_string(options_.pool_blocks) +
-                  ", and nobody can be preempted for it. Give a larger --pool-blocks, or more "
+    throw Failure("no text can continue: the next one needs " + std::to_string(blocks_short_) +
+                  " more blocks in a pool of " + std::to_string(options_.pool_blocks) +
+                  ", and no text can be preempted for it. Give a larger --pool-blocks, or more "
                   "--host-bytes when swapping.");
 }
 

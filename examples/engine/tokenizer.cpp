@@ -91,7 +91,7 @@ Tokenizer Tokenizer::load(const std::string &path, size_t vocab_size) {
         const auto length = take<int32_t>(path, rest, token);
         if (length < 0 || length > longest || !std::isfinite(score)) {
             throw Failure("tokenizer " + path + ": token " + std::to_string(token) +
-                          " makes no sense (length " + std::to_string(length) + ", longest " +
+                          " is invalid (length " + std::to_string(length) + ", longest " +
                           std::to_string(longest) + "). Give a llama2.c tokenizer.bin.");
         }
         const auto piece = take_bytes(path, rest, token, static_cast<size_t>(length));
@@ -99,7 +99,7 @@ Tokenizer Tokenizer::load(const std::string &path, size_t vocab_size) {
     }
     if (!rest.empty()) {
         throw Failure("tokenizer " + path + ": " + std::to_string(rest.size()) +
-                      " bytes behind the model's " + std::to_string(vocab_size) +
+                      " bytes after the model's " + std::to_string(vocab_size) +
                       " tokens. Give the tokenizer that belongs to the weights.");
     }
     return tokenizer;

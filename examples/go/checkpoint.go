@@ -66,7 +66,7 @@ func loadCheckpoint(path string) (*checkpoint, error) {
 	var head [7]int
 	for i := range head {
 		if len(content) < 4*i+4 {
-			return nil, fmt.Errorf("%s is no checkpoint: it has no head", path)
+			return nil, fmt.Errorf("%s is not a checkpoint: its header is missing", path)
 		}
 		head[i] = int(int32(binary.LittleEndian.Uint32(content[4*i:])))
 	}
@@ -76,18 +76,18 @@ func loadCheckpoint(path string) (*checkpoint, error) {
 	}
 	for _, size := range head {
 		if size <= 0 || size > 1<<20 {
-			return nil, fmt.Errorf("%s is no checkpoint: its head says %v", path, head)
+			return nil, fmt.Errorf("%s is not a checkpoint: its header has %v", path, head)
 		}
 	}
 	s := shape{head[0], head[1], head[2], head[3], head[4], head[5], head[6]}
 	if s.heads > s.dim || s.dim%s.heads != 0 || s.heads%s.kvHeads != 0 || s.headDim()%2 != 0 {
-		return nil, fmt.Errorf("%s is no checkpoint: its head says %v", path, head)
+		return nil, fmt.Errorf("%s is not a checkpoint: its header has %v", path, head)
 	}
 	c := &checkpoint{shape: s, weights: map[string][]float32{}, trained: true}
 	at := 28
 	for _, t := range order(s, hasClassifier) {
 		if (len(content)-at)/4/t.side < t.rows {
-			return nil, fmt.Errorf("%s ends inside %s: it is cut short", path, t.name)
+			return nil, fmt.Errorf("%s is truncated: it ends inside %s", path, t.name)
 		}
 		numbers := make([]float32, t.rows*t.side)
 		for i := range numbers {

@@ -13,7 +13,7 @@ import (
 
 var (
 	errStopped = errors.New("the server is stopping")
-	errTooMany = errors.New("too many requests wait: try again")
+	errTooMany = errors.New("too many requests are waiting: try again later")
 )
 
 // request is a text in progress. Only the engine touches it, except for its channel.
@@ -332,7 +332,8 @@ func (e *engine) giveUp() {
 		}
 	}
 	r := e.running[at]
-	e.end(r, event{err: fmt.Errorf("the pool is too small to go on behind %d tokens", len(r.tokens))})
+	e.end(r, event{err: fmt.Errorf("the pool is too small to continue after %d tokens",
+		len(r.tokens))})
 	e.running = append(e.running[:at], e.running[at+1:]...)
 }
 
@@ -370,7 +371,8 @@ func (e *engine) move(m move) {
 	done, err := e.cache.Migrate(quire.MigrateOptions{Shards: target.shard(), Blocks: m.blocks,
 		CopyHostTier: true, Timeout: -1})
 	if err == nil && !done.Moved {
-		err = fmt.Errorf("%d blocks more are in use than %d", done.BlocksShort, m.blocks)
+		err = fmt.Errorf("%d blocks are too few for the live blocks: %d more are needed", m.blocks,
+			done.BlocksShort)
 	}
 	if err != nil {
 		target.close()

@@ -116,7 +116,7 @@ func streamed(url string, prompt []int, count, leaveAt int) (string, error) {
 			return whole, nil
 		}
 	}
-	return "", fmt.Errorf("it ended early: %v", lines.Err())
+	return "", fmt.Errorf("the stream ended early: %v", lines.Err())
 }
 
 func metrics(t *testing.T, url string) map[string]float64 {
@@ -178,7 +178,7 @@ func TestClientsShareComeAndGo(t *testing.T) {
 		url := fmt.Sprintf("%s/admin/migrate?device=%s&blocks=%d", crowded, device, 56-8*n)
 		status, content := post(t, url, nil)
 		if status != http.StatusOK && device == other {
-			t.Logf("no second vendor here: %s", content)
+			t.Logf("no second vendor's device on this machine: %s", content)
 			status, content = post(t, strings.Replace(url, other, "cpu", 1), nil)
 		}
 		t.Logf("moved: %s", content)
@@ -190,7 +190,7 @@ func TestClientsShareComeAndGo(t *testing.T) {
 	values := metrics(t, crowded)
 	for until := time.Now().Add(20 * time.Second); values["quire_sequences"] != 0; {
 		if time.Now().After(until) {
-			t.Fatalf("blocks of clients who went are still held: %v", values)
+			t.Fatalf("blocks of clients that left are still held: %v", values)
 		}
 		time.Sleep(5 * time.Millisecond)
 		values = metrics(t, crowded)
@@ -250,7 +250,7 @@ func TestCharactersAreSentWhole(t *testing.T) {
 		t.Fatal(sent, held)
 	}
 	if text, held := cut("\xff\xfe"); text != "\xff\xfe" || held != "" {
-		t.Fatal("what never becomes a character is kept back")
+		t.Fatal("bytes that never become a character are held back")
 	}
 }
 
@@ -309,7 +309,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		}
 	}
 	if text(t, url, []int{1, 2}, 4) == "" {
-		t.Error("it serves no more")
+		t.Error("the server no longer serves")
 	}
 	for _, wrong := range []options{
 		{device: "none", blocks: 8, blockTokens: 8},
@@ -320,7 +320,7 @@ func TestBadInputIsRefused(t *testing.T) {
 	} {
 		if s, err := open(wrong); err == nil {
 			s.engine.shutdown()
-			t.Errorf("%+v was taken", wrong)
+			t.Errorf("%+v was accepted", wrong)
 		}
 	}
 }

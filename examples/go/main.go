@@ -33,10 +33,10 @@ func parse() options {
 	flag.StringVar(&o.address, "address", "127.0.0.1:8080", "where to listen")
 	flag.StringVar(&o.weights, "weights", "", "a llama2.c checkpoint; without it a seeded model")
 	flag.StringVar(&o.tokenizer, "tokenizer", "",
-		"its tokenizer; without it prompts are token ids, and texts numbers")
+		"its tokenizer; without it prompts and texts are token ids")
 	flag.StringVar(&o.device, "device", "cpu", "Quire's backend")
-	flag.IntVar(&o.blocks, "pool-blocks", 256, "blocks of the pool")
-	flag.IntVar(&o.blockTokens, "block-tokens", 16, "tokens of a block")
+	flag.IntVar(&o.blocks, "pool-blocks", 256, "blocks in the pool")
+	flag.IntVar(&o.blockTokens, "block-tokens", 16, "tokens per block")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: server [OPTIONS]")
 		flag.PrintDefaults()
@@ -45,7 +45,7 @@ func parse() options {
 	}
 	flag.Parse()
 	if flag.NArg() != 0 {
-		fmt.Fprintf(os.Stderr, "server: %q is no option; --help says what there is\n", flag.Arg(0))
+		fmt.Fprintf(os.Stderr, "server: unknown argument %q; see --help\n", flag.Arg(0))
 		os.Exit(2)
 	}
 	return o
@@ -66,7 +66,7 @@ func open(o options) (*server, error) {
 		}
 	}
 	if o.blockTokens < 1 {
-		return nil, errors.New("block-tokens: a power of two is wanted")
+		return nil, errors.New("block-tokens must be a power of two")
 	}
 	e, err := newEngine(model, o.device, o.blocks, o.blockTokens)
 	if err != nil {

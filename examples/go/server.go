@@ -47,11 +47,11 @@ func refuse(w http.ResponseWriter, status int, message string) {
 func takesPost(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		refuse(w, http.StatusMethodNotAllowed, "POST is wanted")
+		refuse(w, http.StatusMethodNotAllowed, "use POST")
 		return false
 	}
 	if r.Header.Get("Origin") != "" {
-		refuse(w, http.StatusForbidden, "requests of web pages are not served")
+		refuse(w, http.StatusForbidden, "requests from web pages are refused")
 		return false
 	}
 	return true
@@ -70,7 +70,7 @@ func (s *server) promptOf(raw json.RawMessage) ([]uint32, error) {
 	if json.Unmarshal(raw, &ids) == nil && len(ids) > 0 {
 		for _, id := range ids {
 			if int(id) >= s.engine.model.vocab {
-				return nil, fmt.Errorf("prompt: there is no token %d: %d in all", id,
+				return nil, fmt.Errorf("prompt: no token %d: the vocabulary has %d", id,
 					s.engine.model.vocab)
 			}
 		}
@@ -78,13 +78,13 @@ func (s *server) promptOf(raw json.RawMessage) ([]uint32, error) {
 	}
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
-		return nil, errors.New("prompt: a text is wanted, or a list of token ids")
+		return nil, errors.New("prompt must be a string or a non-empty list of token ids")
 	}
 	if s.tokenizer == nil {
 		return nil, errors.New("prompt: this server has no tokenizer: give a list of token ids")
 	}
 	if most := s.engine.model.seqLen; !s.tokenizer.fits(text, most) {
-		return nil, fmt.Errorf("prompt: %d bytes are more than %d tokens", len(text), most)
+		return nil, fmt.Errorf("prompt: %d bytes do not fit into %d tokens", len(text), most)
 	}
 	return s.tokenizer.encode(text), nil
 }
@@ -95,7 +95,7 @@ func read(body io.Reader) (asked completion, status int, err error) {
 	decoder.DisallowUnknownFields()
 	err = decoder.Decode(&asked)
 	if err == nil && decoder.More() {
-		err = errors.New("something follows the object")
+		err = errors.New("there is more after the JSON object")
 	}
 	var large *http.MaxBytesError
 	var kind *json.UnmarshalTypeError
@@ -106,21 +106,21 @@ func read(body io.Reader) (asked completion, status int, err error) {
 		return asked, http.StatusRequestEntityTooLarge,
 			fmt.Errorf("the body is larger than %d bytes", large.Limit)
 	case errors.As(err, &kind):
-		err = fmt.Errorf("%s: %s is not what it takes", kind.Field, kind.Value)
+		err = fmt.Errorf("%s: %s is the wrong type", kind.Field, kind.Value)
 	}
 	return asked, http.StatusBadRequest,
-		fmt.Errorf("a JSON object of prompt, max_tokens and stream is wanted: %w", err)
+		fmt.Errorf("the body must be a JSON object with prompt, max_tokens and stream: %w", err)
 }
 
 // fits says why a text can never be served, or returns nil.
 func (s *server) fits(prompt, count int) error {
 	most := s.engine.model.seqLen
 	if prompt >= most {
-		return fmt.Errorf("prompt: it has %d tokens; the model takes %d, and one at least is to come",
+		return fmt.Errorf("prompt has %d tokens: the model takes %d, with at least one to generate",
 			prompt, most)
 	}
 	if count < 1 || count > most-prompt {
-		return fmt.Errorf("max_tokens is %d: behind a prompt of %d there is room for 1 to %d", count,
+		return fmt.Errorf("max_tokens is %d: after a prompt of %d tokens it may be 1 to %d", count,
 			prompt, most-prompt)
 	}
 	room, err := s.engine.room()
@@ -272,7 +272,7 @@ func (s *server) migrate(w http.ResponseWriter, r *http.Request) {
 	}
 	blocks, err := strconv.Atoi(r.FormValue("blocks"))
 	if err != nil || blocks < 2 || blocks > 1<<24 || r.FormValue("device") == "" {
-		refuse(w, http.StatusBadRequest, "device=NAME and blocks=NUMBER, 2 at least, are wanted")
+		refuse(w, http.StatusBadRequest, "give device=NAME and blocks=NUMBER, at least 2")
 		return
 	}
 	done, err := s.engine.migrate(r.FormValue("device"), blocks)

@@ -30,13 +30,13 @@ func loadTokenizer(path string, vocab int) (*tokenizer, error) {
 	t := &tokenizer{ids: map[string]uint32{}}
 	for at := 4; len(t.pieces) < vocab; {
 		if len(content)-at < 8 {
-			return nil, fmt.Errorf("%s is cut short", path)
+			return nil, fmt.Errorf("%s is truncated", path)
 		}
 		score := math.Float32frombits(binary.LittleEndian.Uint32(content[at:]))
 		length := int(binary.LittleEndian.Uint32(content[at+4:]))
 		at += 8
 		if length > len(content)-at {
-			return nil, fmt.Errorf("%s is cut short", path)
+			return nil, fmt.Errorf("%s is truncated", path)
 		}
 		piece := string(content[at : at+length])
 		at += length
@@ -47,7 +47,7 @@ func loadTokenizer(path string, vocab int) (*tokenizer, error) {
 		}
 	}
 	if vocab < firstByte+256 {
-		return nil, fmt.Errorf("%s: a vocabulary of %d has no room for the bytes", path, vocab)
+		return nil, fmt.Errorf("%s: a vocabulary of %d is too small for the 256 byte tokens", path, vocab)
 	}
 	return t, nil
 }

@@ -68,7 +68,8 @@ class Checkpoint:
         for name, sides in _order(shape, vocab < 0):
             count = int(np.prod(sides))
             if at + 4 * count > len(content):
-                sys.exit(f"{path} ends inside {name}: it is no llama2.c checkpoint, or cut short")
+                sys.exit(f"{path} ends inside {name}: it is not a llama2.c checkpoint, or it is "
+                         "truncated")
             weights[name] = np.frombuffer(content, "<f4", count, at).reshape(sides)
             at += 4 * count
         return cls(shape, weights)

@@ -128,7 +128,7 @@ class Engine:
                               preempt=quire.Preempt.RECOMPUTE) as step:
             results = step.results
             if not (results["outcome"] == quire.RUN).any():
-                raise RuntimeError("the pool is too small for one chat: give more blocks")
+                raise RuntimeError("the pool is too small for one chat: give it more blocks")
             step.commit(self.batch)
             self.forward.kv.copy(step.copies)
             rows = [(chat, result) for chat, result in zip(self.running, results)
@@ -164,14 +164,15 @@ def arguments():
     parser.add_argument("--weights", help="a llama2.c checkpoint; without it a seeded model")
     parser.add_argument("--tokenizer", help="its tokenizer; without it tokens are printed")
     parser.add_argument("--layout", choices=LAYOUTS, default="vllm",
-                        help="whose tables the attention reads")
-    parser.add_argument("--steps", type=int, default=256, help="tokens of a text at most")
+                        help="the form of the tables that the attention reads")
+    parser.add_argument("--steps", type=int, default=256, help="most tokens in a text")
     parser.add_argument("--samples", type=int, default=1, help="chats with the same prompt")
     parser.add_argument("--fork-at", type=int, default=0,
-                        help="make one more of the first chat when it has so many tokens")
+                        help="fork the first chat when it has this many tokens")
     parser.add_argument("--pool-blocks", type=int, default=256)
     parser.add_argument("--block-tokens", type=int, default=16)
-    parser.add_argument("--json", action="store_true", help="counts instead of the text")
+    parser.add_argument("--json", action="store_true",
+                        help="print token ids and counts as JSON instead of the text")
     return parser.parse_args()
 
 

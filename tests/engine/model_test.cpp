@@ -77,7 +77,7 @@ TEST(Model, every_truncation_is_refused_and_names_the_tensor) {
 }
 
 TEST(Model, bytes_behind_the_last_tensor_are_refused) {
-    EXPECT_NE(load_failure(checkpoint() + "!").find("1 bytes behind its last tensor"),
+    EXPECT_NE(load_failure(checkpoint() + "!").find("1 bytes after its last tensor"),
               std::string::npos);
 }
 

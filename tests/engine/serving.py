@@ -321,7 +321,7 @@ def damaged_files_are_refused(engine):
     with tempfile.TemporaryDirectory() as folder:
         damaged = pathlib.Path(folder) / "damaged.bin"
         for content, words in ((whole[:500000], "truncated inside tensor"),
-                               (whole + b"!", "behind its last tensor"),
+                               (whole + b"!", "after its last tensor"),
                                (b"GGUF" + whole[4:], "GGUF")):
             damaged.write_bytes(content)
             refused(engine, 1, words, "--weights", str(damaged), "--tokenizer", tokenizer)
@@ -391,7 +391,7 @@ def moves_that_cannot_be_are_explained(engine):
             "--migrate-every", "1000000")
     refused(engine, 1, "divided evenly", "--migrate-to", "cpu/5", "--no-check",
             "--migrate-every", "1000000")
-    refused(engine, 1, "over before", "--migrate-to", "cpu@64", "--migrate-every", "100000",
+    refused(engine, 1, "ended before", "--migrate-to", "cpu@64", "--migrate-every", "100000",
             "--no-check")
 
 

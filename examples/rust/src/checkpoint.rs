@@ -64,7 +64,7 @@ impl Checkpoint {
         let content =
             std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let word = |i: usize| -> Result<i32> {
-            let bytes = content.get(4 * i..4 * i + 4).context("the file has no head")?;
+            let bytes = content.get(4 * i..4 * i + 4).context("the file has no header")?;
             Ok(i32::from_le_bytes(bytes.try_into().unwrap()))
         };
         let size = |i: usize| -> Result<usize> { Ok(word(i)?.unsigned_abs() as usize) };
@@ -78,7 +78,7 @@ impl Checkpoint {
             seq_len: size(6)?,
         };
         if shape.heads == 0 || shape.kv_heads == 0 || !shape.dim.is_multiple_of(shape.heads) {
-            bail!("{} is no llama2.c checkpoint: {shape:?}", path.display());
+            bail!("{} is not a llama2.c checkpoint: {shape:?}", path.display());
         }
         let mut at = 28;
         let mut weights = HashMap::new();
@@ -86,7 +86,10 @@ impl Checkpoint {
             let bytes = sides.iter().try_fold(4usize, |all, &side| all.checked_mul(side));
             let end = bytes.and_then(|bytes| bytes.checked_add(at));
             let Some(piece) = end.and_then(|end| content.get(at..end)) else {
-                bail!("{} ends inside {name}: it is no checkpoint, or cut short", path.display());
+                bail!(
+                    "{} ends inside {name}: it is not a checkpoint, or it is truncated",
+                    path.display()
+                );
             };
             let numbers: Vec<f32> = piece
                 .chunks_exact(4)
@@ -170,7 +173,7 @@ impl Pieces {
                 let length = i32::from_le_bytes(length.try_into().unwrap());
                 content.get(at + 8..at + 8 + usize::try_from(length).ok()?)
             });
-            let piece = piece.with_context(|| format!("{} is cut short", path.display()))?;
+            let piece = piece.with_context(|| format!("{} is truncated", path.display()))?;
             pieces.push(piece.to_vec());
             at += 8 + piece.len();
         }

@@ -27,14 +27,14 @@ const USAGE: &str = "usage: candle-llama [OPTIONS]
   --weights FILE      a llama2.c checkpoint; without it a seeded model
   --tokenizer FILE    its tokenizer; without it tokens are printed
   --device NAME       Quire's backend (cpu)
-  --steps N           tokens of a text at most (256)
+  --steps N           most tokens in a text (256)
   --samples N         chats with the same prompt (1)
-  --share-at N        one more, whose prompt is the first N tokens of the first one's text
-  --fork-at N         one more, forked from the first one when it has N tokens
-  --pool-blocks N     blocks of the pool (256)
-  --block-tokens N    tokens of a block (16)
+  --share-at N        add a chat whose prompt is the first N tokens of the first chat's text
+  --fork-at N         add a chat, forked from the first one when that has N tokens
+  --pool-blocks N     blocks in the pool (256)
+  --block-tokens N    tokens per block (16)
   --check             compare with candle's own cache, token for token
-  --json              counts instead of the text
+  --json              print token ids and counts as JSON instead of the text
 
 example: candle-llama --weights stories260K.bin --tokenizer tok512.bin --fork-at 40 --check
 ";
@@ -74,11 +74,12 @@ fn parse() -> std::result::Result<Option<Options>, String> {
             "--check" => options.checks = true,
             "--json" => options.json = true,
             _ => {
-                let value = words.next().ok_or(format!("{word}: not known, or without a value"))?;
+                let missing = format!("{word}: unknown option, or its value is missing");
+                let value = words.next().ok_or(missing)?;
                 let number = || {
                     let most = 1 << 24;
                     let number = value.parse::<u32>().ok().filter(|number| *number <= most);
-                    number.ok_or(format!("{word} {value}: a number up to {most} is wanted"))
+                    number.ok_or(format!("{word} {value}: must be a number up to {most}"))
                 };
                 match word.as_str() {
                     "--weights" => options.weights = Some(value.into()),
@@ -90,7 +91,7 @@ fn parse() -> std::result::Result<Option<Options>, String> {
                     "--fork-at" => options.fork_at = number()? as usize,
                     "--pool-blocks" => options.pool_blocks = number()?,
                     "--block-tokens" => options.block_tokens = number()?.max(1),
-                    _ => return Err(format!("{word} is not known")),
+                    _ => return Err(format!("{word}: unknown option")),
                 }
             }
         }
@@ -172,7 +173,7 @@ fn print(engine: &Engine<'_>, model: &Model, options: &Options, compared: usize)
         }
     }
     if options.checks && !options.json {
-        eprintln!("{compared} tokens equal those by candle's own cache");
+        eprintln!("{compared} tokens equal those of candle's own cache");
     }
     Ok(())
 }
@@ -210,7 +211,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(message) => {
-            eprintln!("candle-llama: {message}; --help says what there is");
+            eprintln!("candle-llama: {message}; see --help");
             ExitCode::from(2)
         }
     }
