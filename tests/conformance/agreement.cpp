@@ -22,7 +22,7 @@ void expect_random_shapes_agree(const std::vector<uint64_t> &seeds, const FindSp
         spec.poison = 0x7F;  // NaN in f16, 3e38 in the others
         ASSERT_TRUE(AttentionCase(spec).run(rig) == result) << "reads poison; " << spec.text();
     }
-    if (run_count == 0) GTEST_SKIP() << "no such shape is offered";
+    if (run_count == 0) GTEST_SKIP() << "the backend offers no such shape";
     testing::Test::RecordProperty("random_shapes", std::to_string(run_count));
     testing::Test::RecordProperty("largest_error", std::to_string(worst));
 }

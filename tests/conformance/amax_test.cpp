@@ -112,7 +112,7 @@ void expect_random_measures(Rig &rig, const PoolTypes &types, uint64_t seed, uin
     Written measured = write_tokens(rig, spec, slots, k.bits, v.bits);
     expect_same(measured.amax, expected,
                 std::string(name_of(types.k_dtype)) + ", seed " + std::to_string(seed));
-    EXPECT_TRUE(measured.bytes == plain.bytes) << "the pool is another than without an amax";
+    EXPECT_TRUE(measured.bytes == plain.bytes) << "the pool differs from the one without an amax";
 }
 
 // Rows of f32 for each slot and head.

@@ -24,9 +24,10 @@ void expect_agreement(Rig &rig, const quire_be_attention_query &shape) {
     Error error;
     must(api().query_attention(rig.device(), &shape, &answer, &error), error);
     ASSERT_LE(answer.support, uint32_t{QUIRE_BE_SLOW});
-    ASSERT_NE(memchr(answer.reason, 0, sizeof answer.reason), nullptr) << "the reason has no end";
+    ASSERT_NE(memchr(answer.reason, 0, sizeof answer.reason), nullptr)
+        << "the reason is not terminated";
     bool is_offered = answer.support != QUIRE_BE_NO;
-    EXPECT_EQ(answer.reason[0] == 0, is_offered) << "a no has a reason, a yes has none";
+    EXPECT_EQ(answer.reason[0] == 0, is_offered) << "only a no has a reason";
     if (is_offered) {
         EXPECT_EQ(answer.alignment & (answer.alignment - 1), 0u) << answer.alignment;
         EXPECT_GT(answer.alignment, 0u);

@@ -431,7 +431,8 @@ AttentionResult AttentionCase::collect(std::vector<unsigned char> out,
     }
     if (!spec_.wants_lse) {
         for (uint64_t i = 0; i < lse.size(); ++i) {
-            EXPECT_EQ(lse[i], Guarded::unwritten(i)) << "an LSE that nobody wanted";
+            EXPECT_EQ(lse[i], Guarded::unwritten(i))
+                << "an LSE was written without being requested";
         }
         return result;
     }

@@ -76,30 +76,30 @@ constexpr uint32_t kTensor = QUIRE_SCALE_TENSOR, kHead = QUIRE_SCALE_HEAD,
                    kTokenHead = QUIRE_SCALE_TOKEN_HEAD;
 
 const Capability kCapabilities[] = {
-    {"loading", must, "The one exported function is pure, repeatable, and refuses in words.",
+    {"loading", must, "The exported function is pure and repeatable, and refuses with a message.",
      "probe", "Load.*", nullptr, nullptr},
     {"devices", must, "Devices are counted, opened, described and closed.", kDeviceSlots,
      "DeviceTest.*", nullptr, nullptr},
-    {"memory", must, "Aligned to 4,096 bytes, zero when fresh, an error when there is none.",
+    {"memory", must, "Aligned to 4,096 bytes, zeroed, and refused with an error if exhausted.",
      "mem_alloc mem_free", "MemoryTest.*:ScrubTest.*", nullptr, nullptr},
     {"fences", must, "64-bit values that only grow, raised and awaited by hosts and queues.",
      "fence_create fence_destroy fence_read fence_signal_host fence_wait_host fence_signal "
      "fence_wait",
      "FenceTest.*", nullptr, nullptr},
-    {"queues", must, "Calls only enqueue; a queue runs in order; queues hold up nobody else.",
+    {"queues", must, "Calls only enqueue; a queue runs in order; queues do not hold each other up.",
      "queue_bind queue_release quiesce", "QueueTest.*", nullptr, nullptr},
-    {"copies", must, "Between device and host, none to very many bytes, to the byte.", "copy",
-     "CopyTest.*", nullptr, nullptr},
+    {"copies", must, "Between device and host, from zero to very many bytes, exact to the byte.",
+     "copy", "CopyTest.*", nullptr, nullptr},
     {"fills", must, "A byte over any number of ranges.", "fill", "FillTest.*", nullptr, nullptr},
-    {"life of objects", must, "Live objects are counted, and nothing is left behind.", "shutdown",
+    {"life of objects", must, "Live objects are counted, and nothing leaks.", "shutdown",
      "LifeTest.*", nullptr, nullptr},
     {"kv write", must, "New tokens go to their slots, rounded to nearest even.",
      "query_attention kv_write", "KvWriteTest.*", nullptr, nullptr},
-    {"refusals", must, "A wrong argument is refused in words, and nothing ran.",
+    {"refusals", must, "A wrong argument is refused with a message, and nothing runs.",
      "query_attention kv_write plan_create attention", "RefusalTest.*:OptionRefusalTest.*", nullptr,
      nullptr},
-    {"answers", must, "What query_attention says is what plan_create does.", kAttentionSlots,
-     "AnswerTest.*", nullptr, nullptr},
+    {"answers", must, "query_attention and plan_create agree.", kAttentionSlots, "AnswerTest.*",
+     nullptr, nullptr},
     {"attention", must, "Within the bound of an oracle in double, whatever unused memory holds.",
      kAttentionSlots,
      "AttentionTest.random_shapes_*:AttentionTest.one_common_shape_*:AttentionTest.scale_*:"
@@ -158,7 +158,7 @@ const Capability kCapabilities[] = {
     {"fp8 e5m2, scales per token and head", may, "A scale for each row, made at the write.",
      kAttentionSlots, "QuantisedTest.random_shapes_over_fp8_e5m2_scaled_per_token_and_head_*",
      has_codes<e5m2, kTokenHead>, nullptr},
-    {"codes of two types", may, "K and V of other types of codes, or one of values.",
+    {"codes of two types", may, "K and V with different types of codes, or one without codes.",
      kAttentionSlots, "QuantisedTest.random_shapes_over_codes_of_two_types_*", has_mixed_codes,
      nullptr},
     {"codes in general", may,
@@ -180,19 +180,19 @@ const Capability kCapabilities[] = {
      "AttentionTest.every_head_dim_*", has_odd_dim, nullptr},
     {"two head dims", may, "K and V of different head dims.", kAttentionSlots,
      "AttentionTest.every_head_dim_*", has_two_dims, nullptr},
-    {"other block sizes", may, "Blocks of another size than 16 tokens.", kAttentionSlots,
+    {"other block sizes", may, "Block sizes other than 16 tokens.", kAttentionSlots,
      "AttentionTest.blocks_of_every_size_*", has_other_block, nullptr},
     {"sink tokens", may, "A window keeps the sequence's first tokens in sight.", kAttentionSlots,
      "OptionTest.*_sink_tokens_*:OptionTest.window_keeps_*", is_kind<Kind::window_with_sinks>,
      nullptr},
     {"chunked groups", may, "A query sees its own chunk.", kAttentionSlots,
      "OptionTest.*_chunks_*:OptionTest.chunk_begins_*", is_kind<Kind::chunked>, nullptr},
-    {"latent groups", may, "One row of K a token for all heads, and V its beginning.",
+    {"latent groups", may, "One row of K per token for all heads; V is its beginning.",
      kAttentionSlots, "OptionTest.*_latent_*:OptionTest.latent_*:RopeTest.latent_*",
      is_kind<Kind::latent>, nullptr},
     {"cross groups", may, "Attention over another input, all of it.", kAttentionSlots,
      "OptionTest.*_cross_*:OptionTest.cross_*", is_kind<Kind::cross>, nullptr},
-    {"soft cap", may, "Scores are bent under a cap.", kAttentionSlots,
+    {"soft cap", may, "Scores are limited by a soft cap.", kAttentionSlots,
      "OptionTest.*_soft_caps_*:OptionTest.soft_cap_*", is_kind<Kind::soft_cap>, nullptr},
     {"ALiBi", may, "Scores fall with the distance.", kAttentionSlots,
      "OptionTest.*_alibi_*:OptionTest.alibi_*", is_kind<Kind::alibi>, nullptr},
@@ -201,9 +201,10 @@ const Capability kCapabilities[] = {
     {"masks", may, "Bits say which keys a token sees, as for a tree of drafts.", kAttentionSlots,
      "OptionTest.*_masks_*:OptionTest.mask_*:OptionTest.row_without_a_mask_*", is_kind<Kind::mask>,
      nullptr},
-    {"shared prefixes", may, "Told of rows that share blocks: the same result.", kAttentionSlots,
+    {"shared prefixes", may,
+     "The result is the same when the call is told which blocks rows share.", kAttentionSlots,
      "OptionTest.*_shared_prefixes_*:OptionTest.shared_prefix_*", nullptr, nullptr},
-    {"options together", may, "Random mixtures of all that may be had together.", kAttentionSlots,
+    {"options together", may, "Random mixtures of options that may be combined.", kAttentionSlots,
      "OptionTest.*_mixed_options_*", nullptr, nullptr},
     {"rope at write", may, "K and q are turned by their positions, and rounded once.",
      "query_attention kv_write plan_create plan_destroy", "RopeTest.*", has_rope, nullptr},
@@ -211,9 +212,9 @@ const Capability kCapabilities[] = {
      nullptr, nullptr},
     {"token moves", may, "Tokens go from slot to slot, one after another.", "move_tokens",
      "MoveTest.*", nullptr, nullptr},
-    {"memory of the engine's", may, "Copies read and write the engine's own memory where it lies.",
+    {"memory of the engine's", may, "Copies read and write the engine's own memory in place.",
      "mem_import", "ImportTest.*", nullptr, nullptr},
-    {"far places", may, "Offsets past 4 GiB and ids of 31 bits, where there is that much memory.",
+    {"far places", may, "Offsets past 4 GiB and 31-bit ids, given that much memory.",
      kAttentionSlots, "FarTest.*", nullptr, nullptr},
     {"batch invariance", may,
      "The bits of a row do not depend on the batch, the chunks or the block size.", kAttentionSlots,
@@ -259,7 +260,7 @@ std::vector<std::string> list_problems(const std::vector<Capability> &list,
     for (const std::string &name : cases) {
         bool is_claimed = false;
         for (const Capability &one : list) is_claimed = is_claimed || matches(one.cases, name);
-        if (!is_claimed) problems.push_back("the case " + name + " proves no capability");
+        if (!is_claimed) problems.push_back("the case " + name + " belongs to no capability");
     }
     for (const Capability &one : list) {
         if (parts_of(one.cases).empty()) {
@@ -270,7 +271,7 @@ std::vector<std::string> list_problems(const std::vector<Capability> &list,
             for (const std::string &name : cases) is_used = is_used || matches(pattern, name);
             if (is_used) continue;
             problems.push_back(std::string("the capability '") + one.name + "' names " + pattern +
-                               ", which fits no case");
+                               ", which matches no case");
         }
     }
     return problems;

@@ -140,7 +140,7 @@ ChildEnd run_child(std::vector<std::string> arguments, uint32_t silence_s,
     kill(-process, SIGKILL);  // anything that it started and left running
     if (end.output.size() > kOutputKept) end.output.erase(0, end.output.size() - kOutputKept);
     if (was_killed) {
-        end.how = "did not go on for " + std::to_string(silence_s) + " s and was killed";
+        end.how = "was silent for " + std::to_string(silence_s) + " s and was killed";
     } else {
         describe_end(status, &end);
     }

@@ -136,7 +136,7 @@ def death_is_a_result():
     dead = [name for name, case in cases.items() if case["outcome"] == "failed"]
     expect(code == 1 and dead == ["FillTest.nothing_to_fill_is_done"], "one case died")
     print(f"crash: {cases[dead[0]]['text'].splitlines()[0]}")
-    expect("signal 6" in cases[dead[0]]["text"], "and it says of what")
+    expect("signal 6" in cases[dead[0]]["text"], "the report names the signal")
     expect(sum(case["outcome"] == "passed" for case in cases.values()) == len(cases) - 1,
            "the others of its group ran all the same")
     code, out, _ = run(WRONG, "--json", "--only", "FillTest.*", fault="throw")
@@ -148,7 +148,7 @@ def death_is_a_result():
     cases = outcomes(out)
     text = cases["QueueTest.quiesce_waits_for_every_queue_or_for_the_time"]["text"]
     print(f"hang: {text.splitlines()[0]}")
-    expect(code == 1 and "did not go on for 8 s" in text, f"a hang is said to be one: {text}")
+    expect(code == 1 and "was silent for 8 s" in text, f"a hang is reported as one: {text}")
     expect(cases["QueueTest.queue_waits_for_the_fence_of_another"]["outcome"] == "passed",
            "and the rest ran")
 
@@ -157,7 +157,8 @@ def without_a_fault_it_passes():
     code, out, err = run(WRONG, "--short", "--json")
     result = json.loads(out)
     failed = [case["name"] for case in result["cases"] if case["outcome"] == "failed"]
-    expect(code == 0 and result["passed"] and not failed, f"the wrapping alone fails: {failed}")
+    expect(code == 0 and result["passed"] and not failed,
+           f"the wrapped plugin passes without a fault: {failed}")
     expect(result["random_shapes"] > 0 and 0 < result["largest_error"] <= 1, "shapes are counted")
 
 
@@ -174,7 +175,7 @@ def missing_musts_are_named():
     code, out, _ = run(WRONG, "--json", "--only", "Load.*:FillTest.*", fault="no_fill")
     fills = [one for one in json.loads(out)["capabilities"] if one["name"] == "fills"][0]
     expect(code == 1 and fills["outcome"] == "no" and "fill is NULL" in fills["reason"],
-           "one slot that is missing is named")
+           "a missing slot is named")
 
 
 def stages_are_as_the_page_says():
@@ -185,14 +186,14 @@ def stages_are_as_the_page_says():
         code, out, _ = run(*arguments, fault=f"stage_{stage}")
         said = re.search(r"^capabilities: (\d+ yes, \d+ no)", out, re.M).group(1)
         expect(code == 1 and said == counts, f"stage {stage}: the page says {counts}, it is {said}")
-        expect(", 0 failed," in out, f"stage {stage}: what is there passes: {out}")
+        expect(", 0 failed," in out, f"stage {stage}: the implemented parts pass: {out}")
 
 
 def promise_can_be_left_out():
     code, out, _ = run(WRONG, "--short", "--json", "--only", "InvarianceTest.row_*:Load.*",
                        "--without", "batch invariance", fault="vary_with_batch")
     one = [o for o in json.loads(out)["capabilities"] if o["name"] == "batch invariance"][0]
-    expect(code == 0 and one["outcome"] == "not run", "what is not promised is not run")
+    expect(code == 0 and one["outcome"] == "not run", "an excluded capability is not run")
     code, _, err = run("cpu", "--without", "fences")
     expect(code == 2 and "must" in err, "a must cannot be left out")
 
@@ -203,7 +204,7 @@ def bad_usage_is_refused(folder):
     for arguments, words, status in [
             (("nobody",), "found:", 2),
             ((folder / "none.so",), "No such file", 2),
-            (("cpu", "--only", "Nothing.*"), "no case fits", 2),
+            (("cpu", "--only", "Nothing.*"), "no case matches", 2),
             (("cpu", "--report", folder / "no" / "report.html"), "cannot be written", 2),
             (("cpu", "--bogus"), "bogus", None),
             (("cpu", "--without", "wings"), "wings", 2)]:
@@ -214,7 +215,7 @@ def bad_usage_is_refused(folder):
     code, out, _ = run(not_a_plugin)
     expect(code == 1 and "FAILED" in out, "a file that is no plugin fails, with the reason")
     code, _, err = run("cpu", env={"QUIRE_CONFORM": str(folder / "none")})
-    expect(code == 1 and "cannot be run" in err, "a suite that is not there is said")
+    expect(code == 1 and "cannot be run" in err, "a missing suite is reported")
     expect(sorted(os.listdir(folder)) == ["plain.so"], "nothing was left behind")
 
 

@@ -32,7 +32,8 @@ class Sparse {
                                               &address_, &host, &error);
         if (status != QUIRE_OK) {
             address_ = 0;
-            reason_ = std::to_string(size_bytes) + " bytes cannot be had here: " + error.message;
+            reason_ =
+                std::to_string(size_bytes) + " bytes cannot be allocated here: " + error.message;
         }
     }
     Sparse(const Sparse &) = delete;

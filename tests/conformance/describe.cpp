@@ -81,12 +81,12 @@ std::vector<Cell> ask_all(Rig &rig) {
 std::string why_not(const Capability &one, const std::vector<std::string> &slots,
                     uint32_t device_count, const std::vector<Cell> &cells) {
     if (one.backend != nullptr && std::strcmp(one.backend, api().name) != 0) {
-        return std::string("of the backend ") + one.backend + " alone";
+        return std::string("only for the backend ") + one.backend;
     }
     std::string missing = first_missing(one.slots, slots);
     if (!missing.empty()) return missing + " is NULL";
     if (std::strcmp(one.name, "loading") == 0) return {};
-    if (device_count == 0) return "there is no device here";
+    if (device_count == 0) return "no device found";
     if (one.fits == nullptr) return {};
     // Prefers the reason for a common head dim, which is about the capability and not the dim.
     std::string reason;
@@ -97,7 +97,7 @@ std::string why_not(const Capability &one, const std::vector<std::string> &slots
         if (!is_common) reason = cell.answer.reason;
         is_common = is_common || cell.swept.shape.k_head_dim == 128;
     }
-    return reason.empty() ? "not asked about" : reason;
+    return reason.empty() ? "not queried" : reason;
 }
 
 Json describe_device(Rig &rig) {

@@ -131,7 +131,7 @@ void expect_like_near(const Far &far) {
     void *host = nullptr;
     if (api().mem_alloc(rig.device(), size_bytes, QUIRE_BE_MEMORY_DEVICE, &address, &host,
                         &error) != QUIRE_OK) {
-        GTEST_SKIP() << size_bytes << " bytes cannot be had here: " << error.message;
+        GTEST_SKIP() << size_bytes << " bytes cannot be allocated here: " << error.message;
     }
     std::vector<unsigned char> result = write_and_attend(rig, far, address);
     api().mem_free(rig.device(), address, size_bytes, QUIRE_BE_MEMORY_DEVICE);

@@ -321,7 +321,7 @@ TEST_F(InvarianceTest, keys_that_are_no_numbers_touch_no_query_of_a_prompt_befor
         AttentionResult batch = run_planted(rig, spec, rows, 3, place);
         EXPECT_EQ(slice(batch, spec, 3, tokens).out, alone.out) << spec.text();
     }
-    if (run_count == 0) GTEST_SKIP() << "no such shape is offered";
+    if (run_count == 0) GTEST_SKIP() << "the backend offers no such shape";
 }
 
 TEST_F(InvarianceTest, pages_and_layout_do_not_change_a_bit) {

@@ -149,7 +149,7 @@ TEST_F(LifeTest, devices_come_and_go) {
 // A count can be wrong; memory cannot. A leaked fence is at least 32 bytes: 60,000 are 1.9 MB.
 TEST_F(LifeTest, fences_that_come_and_go_leave_no_memory_behind) {
 #ifdef __SANITIZE_ADDRESS__
-    GTEST_SKIP() << "the address sanitizer keeps what was freed";
+    GTEST_SKIP() << "the address sanitizer keeps freed memory";
 #endif
     Rig rig;
     come_and_go(rig, 20'000);  // fills the pools

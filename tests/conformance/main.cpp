@@ -52,23 +52,25 @@ struct Request {
 
 void add_options(CLI::App *app, Request *request) {
     RunOptions &run = request->run;
-    app->add_option("backend,--backend", run.backend, "its name, or the path of its .so")
+    app->add_option("backend,--backend", run.backend, "the backend's name, or the path of its .so")
         ->capture_default_str();
-    app->add_option("--report", request->report, "write a page about the run into this file");
+    app->add_option("--report", request->report, "write an HTML report to this file");
     app->add_flag("--json", request->json, "print JSON");
-    app->add_option("--only", run.only, "run the cases whose names fit, such as 'Copy*:Fill*'");
-    app->add_option("--without", run.without, "a capability that is not promised; repeatable")
+    app->add_option("--only", run.only, "run only the cases that match, such as 'Copy*:Fill*'");
+    app->add_option("--without", run.without, "do not test this optional capability; repeatable")
         ->allow_extra_args(false);
-    app->add_option("--patience", run.patience_s, "seconds of silence that mean a hang")
+    app->add_option("--patience", run.patience_s,
+                    "seconds without output before a case counts as hung")
         ->check(CLI::Range(1, 100'000))
         ->capture_default_str();
     app->add_flag("--short", run.is_short, "fewer random shapes");
-    app->add_option("--seed", run.seed, "which of them a short run takes: any number");
+    app->add_option("--seed", run.seed, "any number; chooses the shapes of a short run");
     app->add_flag("--huge", run.is_huge, "also copy more than 4 GiB");
     app->add_flag("--fast-16bit", run.is_fast_16bit, "open devices with FAST_16BIT");
     app->add_option("--readme", run.readme, "compare the matrix in this file with the answers");
     app->add_flag("--list", request->list, "print capabilities and cases, and run nothing");
-    app->add_flag("--check-list", request->check_list, "see that list and cases fit each other");
+    app->add_flag("--check-list", request->check_list,
+                  "check that the capability list matches the cases");
     // Options that this program passes to itself.
     app->add_option("--library", request->library)->group("");
     app->add_flag("--cases", request->cases)->group("");
@@ -124,7 +126,7 @@ int be_subject(const Request &request) {
 
 // Empty, or what is wrong with the request.
 std::string problem_of(const Request &request) {
-    if (request.run.backend.empty()) return "no backend was named";
+    if (request.run.backend.empty()) return "name a backend";
     for (const std::string &name : request.run.without) {
         const Capability *found = nullptr;
         for (const Capability &one : capabilities()) {
@@ -135,7 +137,7 @@ std::string problem_of(const Request &request) {
     }
     bool is_used = request.run.only.empty();
     for (const std::string &name : all_cases()) is_used |= matches(request.run.only, name);
-    if (!is_used) return "no case fits '" + request.run.only + "'; --list names them";
+    if (!is_used) return "no case matches '" + request.run.only + "'; --list names them";
     return {};
 }
 

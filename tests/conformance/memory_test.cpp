@@ -95,7 +95,7 @@ TEST_F(DeviceTest, flag_that_is_a_permission_is_taken_and_its_effect_said) {
         quire_be_device_props props{};
         props.struct_size = sizeof props;
         must(api().device_props(rig.device(), &props, &error), error);
-        EXPECT_EQ(props.flags & ~flags, 0u) << "in effect, and not asked for";
+        EXPECT_EQ(props.flags & ~flags, 0u) << "in effect without being requested";
     }
 }
 

@@ -113,7 +113,8 @@ Merged run(Rig &rig, const MergeSpec &spec, const Parts &parts) {
         EXPECT_TRUE(lses.read() == bytes_of(parts.lses)) << "a part's lse was written";
     }
     for (uint64_t i = 0; i < unwanted.size() && (!spec.wants_lse || !is_apart); ++i) {
-        EXPECT_EQ(unwanted[i], Guarded::unwritten(i)) << "an LSE that nobody wanted";
+        EXPECT_EQ(unwanted[i], Guarded::unwritten(i))
+            << "an LSE was written without being requested";
     }
     return merged;
 }

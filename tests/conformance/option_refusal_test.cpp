@@ -185,20 +185,19 @@ void put_alibi(Shape &s) { s.flags = QUIRE_BE_ATTENTION_ALIBI; }
 const SpoiltPlan kSpoiltPlans[] = {
     {"a cap of 0", put_cap, QUIRE_E_ARG, [](GivenPlan &p) { p.desc.soft_cap = 0.0f; }},
     {"a cap below 0", put_cap, QUIRE_E_ARG, [](GivenPlan &p) { p.desc.soft_cap = -1.0f; }},
-    {"a cap that is no number", put_cap, QUIRE_E_ARG, [](GivenPlan &p) { p.desc.soft_cap = kNan; }},
-    {"a cap that was not asked for", put_nothing, QUIRE_E_ARG,
+    {"a NaN cap", put_cap, QUIRE_E_ARG, [](GivenPlan &p) { p.desc.soft_cap = kNan; }},
+    {"a cap that was not requested", put_nothing, QUIRE_E_ARG,
      [](GivenPlan &p) { p.desc.soft_cap = 30.0f; }},
     {"no slopes", put_alibi, QUIRE_E_ARG, [](GivenPlan &p) { p.desc.alibi_slopes = nullptr; }},
-    {"a slope that is no number", put_alibi, QUIRE_E_ARG, [](GivenPlan &p) { p.slopes[1] = kNan; }},
-    {"slopes that were not asked for", put_nothing, QUIRE_E_ARG,
+    {"a NaN slope", put_alibi, QUIRE_E_ARG, [](GivenPlan &p) { p.slopes[1] = kNan; }},
+    {"slopes that were not requested", put_nothing, QUIRE_E_ARG,
      [](GivenPlan &p) { p.desc.alibi_slopes = p.slopes.data(); }},
     {"no rope", make_rope, QUIRE_E_ARG, [](GivenPlan &p) { p.desc.rope = nullptr; }},
-    {"a rope that was not asked for", put_nothing, QUIRE_E_ARG,
+    {"a rope that was not requested", put_nothing, QUIRE_E_ARG,
      [](GivenPlan &p) { p.desc.rope = &p.rope; }},
     {"a short rope", make_rope, QUIRE_E_STRUCT, [](GivenPlan &p) { p.rope.struct_size = 4; }},
     {"no frequencies", make_rope, QUIRE_E_ARG, [](GivenPlan &p) { p.rope.frequencies = nullptr; }},
-    {"a frequency that is no number", make_rope, QUIRE_E_ARG,
-     [](GivenPlan &p) { p.frequencies[3] = kNan; }},
+    {"a NaN frequency", make_rope, QUIRE_E_ARG, [](GivenPlan &p) { p.frequencies[3] = kNan; }},
     {"a magnitude of 0", make_rope, QUIRE_E_ARG, [](GivenPlan &p) { p.rope.magnitude = 0.0f; }},
 };
 
@@ -273,8 +272,8 @@ void put_mask(Shape &s) { s.flags = QUIRE_ATTENTION_MASK; }
 const SpoiltCall kSpoiltCalls[] = {
     {"no sinks", put_sinks, [](GivenCall &c) { c.args.sinks = 0; }},
     {"sinks between elements", put_sinks, [](GivenCall &c) { c.args.sinks += 2; }},
-    {"sinks that were not asked for", put_nothing, [](GivenCall &c) { c.args.sinks = c.args.q; }},
-    {"a mask that was not asked for", put_nothing, [](GivenCall &c) { c.args.mask = c.args.q; }},
+    {"sinks that were not requested", put_nothing, [](GivenCall &c) { c.args.sinks = c.args.q; }},
+    {"a mask that was not requested", put_nothing, [](GivenCall &c) { c.args.mask = c.args.q; }},
     {"no mask rows", put_mask, [](GivenCall &c) { c.args.mask_rows = 0; }},
     {"no first keys", put_mask, [](GivenCall &c) { c.args.mask_first = 0; }},
     {"no positions", put_mask, [](GivenCall &c) { c.args.positions = 0; }},
@@ -297,7 +296,7 @@ const SpoiltCall kSpoiltWrites[] = {
 
 // Latent pools whose V is not where it must be.
 const SpoiltCall kSpoiltLatents[] = {
-    {"V behind K", make_latent, [](GivenCall &c) { c.pool.v_offset = 16; }},
+    {"V after K", make_latent, [](GivenCall &c) { c.pool.v_offset = 16; }},
     {"V's own stride", make_latent, [](GivenCall &c) { c.pool.v_token_stride /= 2; }},
     {"V larger than K", make_latent, [](GivenCall &c) { c.pool.v_head_dim += 8; }},
 };

@@ -61,7 +61,7 @@ std::string hero_of(const RunResult &result) {
     std::string name = subject.value("name", "The plugin");
     bool is_whole = !verdict.is_partial;
     const char *kind = !verdict.has_passed ? "no" : is_whole ? "yes" : "skip";
-    const char *words = verdict.has_passed ? (is_whole ? " conforms" : " was asked in part")
+    const char *words = verdict.has_passed ? (is_whole ? " conforms" : " passed in part")
                                            : (is_whole ? " does not conform" : " failed in part");
     std::string out = std::string("<section class=\"card hero ") + kind + "\">\n";
     out += "<div class=\"kicker\">Quire backend conformance</div>\n<h1>" + escape(name) +
@@ -83,10 +83,10 @@ std::string hero_of(const RunResult &result) {
     out += fact("libquire", result.library);
     if (device.is_object()) {
         out += fact("device", device.value("name", ""));
-        out += fact("device memory",
-                    gib(device.value("memory_total_bytes", uint64_t{0})) +
-                        (device.value("host_visible", false) ? ", seen by the host"
-                                                             : ", not seen by the host"));
+        out += fact(
+            "device memory",
+            gib(device.value("memory_total_bytes", uint64_t{0})) +
+                (device.value("host_visible", false) ? ", host-visible" : ", not host-visible"));
     }
     std::string day = result.started.substr(0, result.started.find('T'));
     out += fact("run", day + ", " + number("%.1f s", result.seconds));
@@ -95,9 +95,9 @@ std::string hero_of(const RunResult &result) {
 
 std::string capability_table(const Verdict &verdict) {
     std::string out =
-        "<h2>Capabilities</h2>\n<p class=\"lead\">What a backend must have, and what it may. "
-        "<b>yes</b> was offered and its cases passed; <b>skip</b> is not offered, or could not be "
-        "shown here; <b>no</b> is a failure.</p>\n<section class=\"card\"><table>\n<thead><tr>"
+        "<h2>Capabilities</h2>\n<p class=\"lead\">Required and optional capabilities of a backend. "
+        "<b>yes</b>: offered, and its cases passed; <b>skip</b>: not offered, or could not be "
+        "tested here; <b>no</b>: failed.</p>\n<section class=\"card\"><table>\n<thead><tr>"
         "<th></th><th>capability</th><th>need</th><th>what it means</th><th class=\"n\">cases</th>"
         "</tr></thead>\n";
     for (const Finding &finding : verdict.findings) {
@@ -206,10 +206,9 @@ std::string Matrix::html() const {
     if (tables_.empty()) return {};
     std::string out =
         "<h2>Attention shapes</h2>\n<p class=\"lead\">What <code>query_attention</code> answers "
-        "for "
-        "shapes that engines ask for: types of q, K and V down, head dims across, over blocks of "
-        "1, 8, 16, 32, 64 and 128 tokens, for options of 16. The small numbers are the backend's "
-        "own reasons.</p>\n"
+        "for shapes that engines use: types of q, K and V down, head dims across, over blocks of "
+        "1, 8, 16, 32, 64 and 128 tokens (options: 16 only). The small numbers refer to the "
+        "reasons below.</p>\n"
         "<section class=\"card\">\n";
     for (const Table &table : tables_) {
         out += "<table class=\"matrix\"><caption>" + escape(table.kind) +
@@ -249,7 +248,7 @@ std::string errors_of(const RunResult &result) {
                 "%\"></i></div><b class=\"n\">" + number("%.2f", share) + "</b></div>\n";
     }
     if (rows.empty()) return {};
-    return "<h2>How exact</h2>\n<p class=\"lead\">" +
+    return "<h2>Accuracy</h2>\n<p class=\"lead\">" +
            plural(result.random_shapes, "random shape", "random shapes") +
            " against an oracle in double precision. The bar is the largest error as a share of the "
            "bound that f32 arithmetic allows: at 1.00 the case fails." +
@@ -276,10 +275,9 @@ std::string codes_of(const RunResult &result) {
         }
     }
     if (rows.empty()) return {};
-    return "<h2>What codes cost</h2>\n<p class=\"lead\">The output over quantised K and V against "
-           "exact attention over the values that were given, uniform in [-1, 1): the sum of "
-           "squared "
-           "differences over the sum of squares, and the largest difference.</p>\n"
+    return "<h2>Cost of quantisation</h2>\n<p class=\"lead\">The output over quantised K and V "
+           "against exact attention over the values that were given, uniform in [-1, 1): the "
+           "sum of squared differences over the sum of squares, and the largest difference.</p>\n"
            "<section class=\"card\">\n<table><tr><th>K and V</th><th>scales</th>"
            "<th>NMSE</th><th>largest</th></tr>\n" +
            rows + "</table>\n</section>\n";
@@ -328,7 +326,7 @@ std::string cases_of(const RunResult &result) {
     }
     if (areas.empty()) return {};
     std::string out =
-        "<h2>Cases</h2>\n<p class=\"lead\">Each name is a claim. An area opens.</p>\n"
+        "<h2>Cases</h2>\n<p class=\"lead\">Each name is a claim. Click an area to open it.</p>\n"
         "<section class=\"card\">\n";
     for (const auto &[area, cases] : areas) out += area_html(area, cases);
     return out + "</section>\n";
@@ -397,7 +395,7 @@ std::string page_of(const RunResult &result) {
     out += Matrix(result.subject.value("matrix", Json::array())).html();
     out += cases_of(result);
     out +=
-        "<footer>Made by <code>quire conform</code>. Nothing on this page is loaded from "
+        "<footer>Made by <code>quire conform</code>. This page loads nothing from "
         "elsewhere.</footer>\n</main>\n</body>\n</html>\n";
     return out;
 }

@@ -80,7 +80,8 @@ void put_codes(std::string *out, const RunResult &result) {
         for (const char *scales : {"per_tensor", "per_head", "per_token_and_head"}) {
             std::string nmse = std::string("nmse_") + scales;
             if (!one.figures.contains(nmse)) continue;
-            if (is_first) *out += "\noutput over codes against output over the values given\n";
+            if (is_first)
+                *out += "\noutput over codes compared with output over the original values\n";
             is_first = false;
             std::string words = scales;
             std::replace(words.begin(), words.end(), '_', ' ');
@@ -102,7 +103,7 @@ void put_failures(std::string *out, const RunResult &result) {
             put(out, "    %.600s\n", text.substr(at, end - at).c_str());
             at = end + 1;
         }
-        *out += "    again: " + harmless(result.again + one.name) + "\n";
+        *out += "    rerun: " + harmless(result.again + one.name) + "\n";
     }
 }
 
@@ -144,7 +145,7 @@ std::string table_of(const RunResult &result) {
     std::string out;
     put_head(&out, result);
     if (!result.cannot.empty()) put(&out, "%s\n\n", harmless(result.cannot).c_str());
-    put(&out, "%-26s %-5s %-8s %s\n", "capability", "need", "outcome", "cases passed, or why not");
+    put(&out, "%-26s %-5s %-8s %s\n", "capability", "need", "outcome", "cases passed, or reason");
     for (const Finding &finding : result.verdict.findings) {
         if (finding.outcome == Outcome::not_run) continue;
         std::string last = std::to_string(finding.passed);

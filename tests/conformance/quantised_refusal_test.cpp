@@ -29,7 +29,7 @@ const Spoilt kSpoilt[] = {
     {QUIRE_E_ARG, "K without scales", kTokenHead,
      [](auto &p) { p.k_scale_kind = QUIRE_SCALE_NONE; }},
     {QUIRE_E_ARG, "V without scales", kTensor, [](auto &p) { p.v_scale_kind = QUIRE_SCALE_NONE; }},
-    {QUIRE_E_UNSUPPORTED, "a kind that is none", kTokenHead, [](auto &p) { p.k_scale_kind = 4; }},
+    {QUIRE_E_UNSUPPORTED, "an undefined kind", kTokenHead, [](auto &p) { p.k_scale_kind = 4; }},
     {QUIRE_E_ARG, "no static scales", kTensor, [](auto &p) { p.scales = 0; }},
     {QUIRE_E_ARG, "static scales between elements", kTensor, [](auto &p) { p.scales += 2; }},
     {QUIRE_E_ARG, "K's scales between elements", kTokenHead,

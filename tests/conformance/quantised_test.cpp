@@ -219,7 +219,7 @@ void expect_small_errors(uint32_t dtype, double bound) {
         std::snprintf(text, sizeof text, "%.3e", pair.largest_error);
         testing::Test::RecordProperty(one.largest, text);
     }
-    if (run_count == 0) GTEST_SKIP() << "no common shape over such codes is offered";
+    if (run_count == 0) GTEST_SKIP() << "the backend offers no common shape over such codes";
 }
 
 }  // namespace

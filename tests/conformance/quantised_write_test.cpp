@@ -92,7 +92,7 @@ void expect_written(const WriteSpec &spec, const Written &written,
             if (testing::Test::HasFatalFailure()) return;
         }
     }
-    EXPECT_TRUE(written.bytes == beside) << what << ": a byte beside the rows was written";
+    EXPECT_TRUE(written.bytes == beside) << what << ": a byte outside the rows was written";
 }
 
 std::vector<uint32_t> bits_of(const std::vector<Row> &rows, uint32_t dtype) {

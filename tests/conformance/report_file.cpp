@@ -17,7 +17,7 @@ ReportFile::ReportFile(const std::string &path) : path_(path) {
     if (path.empty()) return;
     struct stat there{};
     if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
-        problem_ = path + " is no file that a report could replace";
+        problem_ = path + " is not a regular file, so a report cannot replace it";
         return;
     }
     // Checked before the run and created after it: a run that is stopped leaves nothing behind.

@@ -243,7 +243,7 @@ double RopeCase::compare_pool(const quire_be_pool &pool, const std::vector<unsig
 
 double RopeCase::compare_queries(const std::vector<unsigned char> &bytes) {
     if (!spec_.turns_q) {
-        EXPECT_TRUE(bytes == q_.bytes) << "q was turned, and nobody asked";
+        EXPECT_TRUE(bytes == q_.bytes) << "q was turned without being requested";
         return 0.0;
     }
     const quire_be_attention_query &shape = spec_.shape;
@@ -261,7 +261,7 @@ double RopeCase::compare_queries(const std::vector<unsigned char> &bytes) {
             }
         }
         for (size_t i = q_.row * q_.element_bytes; i < q_.stride * q_.element_bytes; ++i) {
-            EXPECT_EQ(bytes[t * q_.stride * q_.element_bytes + i], 0xFF) << "the gap behind q";
+            EXPECT_EQ(bytes[t * q_.stride * q_.element_bytes + i], 0xFF) << "the gap after q";
         }
     }
     return worst;
@@ -326,7 +326,7 @@ void expect_random_ropes_agree(uint32_t pairing, bool is_latent, uint64_t first_
                               << spec.shape.v_head_dim << ", turned " << spec.shape.rotated_dim;
         worst = std::max(worst, error);
     }
-    if (run_count == 0) GTEST_SKIP() << "no such rope is offered";
+    if (run_count == 0) GTEST_SKIP() << "the backend offers no such rope";
     testing::Test::RecordProperty("random_shapes", std::to_string(run_count));
     testing::Test::RecordProperty("largest_error", std::to_string(worst));
 }

@@ -58,9 +58,10 @@ void Runner::ask_subject(RunResult *result) {
         });
     if (!end.is_clean) {
         result->subject = Json::object();
-        result->cannot = "asked what it is, it " + end.how;
+        result->cannot = "the process that describes the plugin " + end.how;
     } else if (result->subject.empty() && result->cannot.empty()) {
-        result->cannot = "asked what it is, it said nothing: " + end.output;
+        result->cannot =
+            "the process that describes the plugin printed no description: " + end.output;
     }
 }
 
@@ -72,7 +73,7 @@ void Runner::show_progress(const std::string &name) const {
 
 std::string with_output(const std::string &how, const ChildEnd &end) {
     std::string text = "the process " + how;
-    if (!end.output.empty()) text += "; the last it printed:\n" + end.output;
+    if (!end.output.empty()) text += "; its last output:\n" + end.output;
     return text;
 }
 
@@ -104,13 +105,13 @@ std::vector<std::string> Runner::run_once(const std::vector<std::string> &names)
         result.text = with_output(how, end);
         std::erase(left, name);
     };
-    std::string how = end.is_clean ? "ended in the middle of it" : end.how;
+    std::string how = end.is_clean ? "exited during the case" : end.how;
     if (!running.empty()) {
         blame(running, how);
     } else if (!end.is_clean || !left.empty()) {
         // Between two cases, or after the last one: blames whatever the previous case left running.
         blame(ended.empty() ? left.front() : ended,
-              (end.is_clean ? "ended early" : end.how) + std::string(" outside of a case"));
+              (end.is_clean ? "exited early" : end.how) + std::string(" outside of a case"));
     }
     return left;
 }
@@ -196,8 +197,8 @@ RunResult run_suite(const RunOptions &options) {
     runner.ask_subject(&result);
     Json offered = result.subject.value("offered", Json::object());
     for (const Capability &one : capabilities()) {
-        if (!result.cannot.empty()) offered[one.name] = "the plugin could not be asked";
-        if (is_disclaimed(options, one)) offered[one.name] = "not promised (--without)";
+        if (!result.cannot.empty()) offered[one.name] = "the plugin could not be queried";
+        if (is_disclaimed(options, one)) offered[one.name] = "excluded (--without)";
     }
     std::vector<std::string> names = chosen_cases(options, offered);
     if (result.cannot.empty()) runner.run_cases(&result, names);

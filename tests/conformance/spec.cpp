@@ -249,7 +249,7 @@ std::string AttentionSpec::text() const {
          << shape.k_head_dim << "/" << shape.v_head_dim << ", block " << shape.block_tokens
          << ", group kind " << shape.group_kind << ", window " << shape.window << ", sinks "
          << shape.sink_tokens << ", flags 0x" << std::hex << shape.flags << std::dec;
-    if (tells_shared) text << ", told of shared prefixes";
+    if (tells_shared) text << ", with shared prefixes";
     text << ", rows (length+new)";
     for (const RowSpec &row : rows) {
         text << " " << row.length << "+" << row.new_tokens;

@@ -83,9 +83,9 @@ std::string load_subject() {
         return path + " refused with status " + std::to_string(status) + ": " + error.message;
     }
     if (the_table == nullptr || the_table->struct_size < offsetof(quire_backend_api, device_open)) {
-        return path + ": its table of functions is missing or too short";
+        return path + ": the backend returned no function table, or one that is too short";
     }
-    if (the_table->name == nullptr) return path + ": its table has no name";
+    if (the_table->name == nullptr) return path + ": the backend's table has a NULL name";
     std::memcpy(&the_api, the_table, std::min<size_t>(the_table->struct_size, sizeof the_api));
     return {};
 }
@@ -317,7 +317,7 @@ void SubjectTest::SetUp() {
     Error error;
     uint32_t device_count = 0;
     ASSERT_EQ(api().probe(&device_count, &error), QUIRE_OK) << error.message;
-    if (device_count == 0) GTEST_SKIP() << api().name << " has no device here";
+    if (device_count == 0) GTEST_SKIP() << api().name << " finds no device on this machine";
 }
 
 }  // namespace quire::conformance

@@ -68,7 +68,7 @@ Verdict judge(const std::vector<Capability> &list, const Json &offered,
         finding.passed = heard.count.passed;
         finding.failed = heard.count.failed;
         finding.skipped = heard.count.skipped;
-        decide(&finding, heard, offered.value(one.name, "it did not say"), is_partial);
+        decide(&finding, heard, offered.value(one.name, "the backend gave no answer"), is_partial);
         count(&verdict.capabilities, finding.outcome);
         if (one.need == Need::must && finding.outcome == Outcome::failed) {
             verdict.missing.push_back(one.name);
@@ -97,14 +97,14 @@ const char *word_of(Outcome outcome) {
 
 std::string sentence_of(const Verdict &verdict) {
     if (verdict.is_partial) {
-        std::string chosen = " (chosen cases only: this says nothing of the backend as a whole)";
+        std::string chosen = " (chosen cases only: no verdict on the whole backend)";
         return (verdict.has_passed ? "passed" : "FAILED") + chosen;
     }
     if (verdict.has_passed) return "passed: it conforms";
-    if (verdict.missing.empty()) return "FAILED: cases of what it may offer failed";
+    if (verdict.missing.empty()) return "FAILED: cases of optional capabilities failed";
     std::string names;
     for (const std::string &name : verdict.missing) names += (names.empty() ? "" : ", ") + name;
-    return "FAILED: it lacks what it must have: " + names;
+    return "FAILED: required capabilities are missing: " + names;
 }
 
 }  // namespace quire::conformance

@@ -120,7 +120,7 @@ TEST(ReportFile, old_report_stays_until_the_new_one_is_whole) {
         EXPECT_EQ(read(path), "old");
     }
     EXPECT_EQ(read(path), "old");
-    EXPECT_EQ(folder.count(), 1u) << "something was left beside it";
+    EXPECT_EQ(folder.count(), 1u) << "a temporary file was left";
     ReportFile report(path);
     EXPECT_TRUE(report.commit("new"));
     EXPECT_EQ(read(path), "new");
