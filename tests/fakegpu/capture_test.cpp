@@ -126,7 +126,7 @@ TEST_P(Capture, holds_up_no_closing_device_and_stays_whole) {
     ASSERT_EQ(api().fence_wait(rig_->queue, rig_->fence, 1, &rig_->error), QUIRE_OK);
     free_large();
     begin_capture();
-    EXPECT_TRUE(close()) << "it waits for the end of the capture";
+    EXPECT_TRUE(close()) << "closing waits for the end of the capture";
     EXPECT_EQ(end_capture(), 0) << "closing broke the capture";
     EXPECT_EQ(last_fault(), fault) << "memory was freed that work still used";
     uint64_t value = 0;
@@ -141,7 +141,7 @@ TEST_P(Capture, of_another_stream_holds_up_no_closing_device) {
     ASSERT_EQ(bind(as_stream(nullptr)), QUIRE_OK) << rig_->error.message;
     ASSERT_EQ(signal(bound_), QUIRE_OK) << rig_->error.message;
     begin_capture(another);
-    EXPECT_TRUE(close()) << "it waits for the end of the capture";
+    EXPECT_TRUE(close()) << "closing waits for the end of the capture";
     EXPECT_EQ(end_capture(another), 0) << "closing broke the capture";
     destroy_stream(another);
 }
@@ -177,7 +177,7 @@ TEST_P(Capture, stream_that_is_gone_holds_up_no_closing_device) {
     ASSERT_EQ(bind(as_stream(gone)), QUIRE_OK) << rig_->error.message;
     ASSERT_EQ(signal(bound_), QUIRE_OK) << rig_->error.message;
     destroy_stream(gone);
-    EXPECT_TRUE(close()) << "it waits for a stream that is no more";
+    EXPECT_TRUE(close()) << "closing waits for a destroyed stream";
 }
 
 INSTANTIATE_TEST_SUITE_P(Vendors, Capture, testing::Values(0, 1), name_of);

@@ -218,7 +218,7 @@ TEST_P(Copying, goes_one_by_one_where_the_driver_takes_no_batch) {
     Count before = count();
     fail(vendor().copy_many, 1, kNotSupported);
     ASSERT_EQ(memories.pass(rig_->queue, kMixed), QUIRE_OK) << rig_->error.message;
-    EXPECT_EQ(since(before), (Count{1, 15, 4})) << "it is not asked again";
+    EXPECT_EQ(since(before), (Count{1, 15, 4})) << "the batch call is not tried again";
     memories.await(rig_->queue);
     memories.expect(kMixed);
 }

@@ -206,7 +206,7 @@ int say(const std::string &what) {
 int copy_bytes(uint64_t dst, uint64_t src, size_t size_bytes) {
     void *to = find(dst, size_bytes);
     const void *from = find(src, size_bytes);
-    if (to == nullptr || from == nullptr) return say("a copy leaves device memory");
+    if (to == nullptr || from == nullptr) return say("a copy accesses bytes outside device memory");
     std::memmove(to, from, size_bytes);
     return kSuccess;
 }
@@ -432,7 +432,7 @@ int stream_wait_value(Stream *stream, uint64_t address, uint64_t value) {
 int stream_fill(Stream *stream, uint64_t address, unsigned char byte, size_t size_bytes) {
     return stream_enqueue(stream, [=] {
         void *at = find(address, size_bytes);
-        if (at == nullptr) return say("a fill leaves device memory");
+        if (at == nullptr) return say("a fill accesses bytes outside device memory");
         fill(at, byte, size_bytes);
         return int{kSuccess};
     });

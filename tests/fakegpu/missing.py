@@ -31,11 +31,11 @@ def finds_the_loaded_one(quire, fake_hip):
                     Path(folder, "libamdhip64.so.7"))
         said = json.dumps(listed(quire, "hip", LD_LIBRARY_PATH=folder))
         if "ROCm 5.2" not in said:
-            print(f"version 7 of HIP is not looked for: {said}")
+            print(f"HIP version 7 was not tried: {said}")
             return False
         said = json.dumps(listed(quire, "hip", LD_LIBRARY_PATH=folder, LD_PRELOAD=fake_hip))
         if "ROCm 5.2" in said or "emulator" not in said:
-            print(f"the HIP that the process has is not taken: {said}")
+            print(f"the loaded HIP library was not used: {said}")
             return False
     return True
 
@@ -44,7 +44,7 @@ def says_why_there_is_no_device(quire):
     for backend in ("cuda", "hip"):
         one = listed(quire, backend)
         if not one["devices"] and not one.get("reason"):
-            print(f"{backend} has no device, and nobody learns why: {one}")
+            print(f"{backend} has no device and gives no reason: {one}")
             return False
     return True
 

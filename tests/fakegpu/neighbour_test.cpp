@@ -24,7 +24,8 @@ TEST_P(Neighbour, that_captures_is_not_disturbed) {
     // The thread's own mode is restored: its own unsafe calls are still refused.
     symbol<void (*)()>("fakegpu_begin_capture")();
     symbol<void (*)()>("fakegpu_call_unsafely")();
-    EXPECT_NE(symbol<int (*)()>("fakegpu_end_capture")(), 0) << "our mode was left behind";
+    EXPECT_NE(symbol<int (*)()>("fakegpu_end_capture")(), 0)
+        << "the thread's mode was not restored";
 }
 
 INSTANTIATE_TEST_SUITE_P(Vendors, Neighbour, testing::Values(0, 1), name_of);

@@ -134,7 +134,7 @@ void end_barrier(Block *block) {
         const Thread &thread = block->threads[i];
         if (thread.state == State::at_barrier && is_same(thread.where, waiting->where)) continue;
         say_wrong(block, "barrier at " + line_of(waiting->where) + ": thread " + std::to_string(i) +
-                             " does not come, it " +
+                             " does not arrive, it " +
                              (thread.state == State::done ? std::string("has ended")
                                                           : "is at " + line_of(thread.where)));
         return;
@@ -445,8 +445,8 @@ void check_shared(bool is_asked_for, const Where &where) {
     const Launch &launch = *running->launch;
     size_t most = is_asked_for ? launch.asked_bytes : launch.shared_bytes;
     if (running->noted_bytes <= most) return;
-    fault("a block shares " + std::to_string(running->noted_bytes) + " bytes of " +
-              std::to_string(most) + (is_asked_for ? " asked for" : " that it may"),
+    fault("a block uses " + std::to_string(running->noted_bytes) + " bytes of shared memory, " +
+              (is_asked_for ? "and asked for " : "and may use ") + std::to_string(most),
           where);
 }
 

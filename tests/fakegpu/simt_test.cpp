@@ -253,11 +253,13 @@ TEST_P(Simt, shared_memory_has_an_end_and_is_poisoned) {
 
 TEST_P(Simt, shared_memory_is_what_may_be_declared_or_was_asked_for) {
     EXPECT_EQ(run("test_full_shared"), "");
-    expect_says(run("test_overfull_shared"), "a block shares 49168 bytes of 49152 that it may");
+    expect_says(run("test_overfull_shared"),
+                "a block uses 49168 bytes of shared memory, and may use 49152");
     fakegpu::Launch launch = {fakegpu::find_kernel("test_large_shared"), &numbers_, 1, 1, 32};
-    expect_says(fakegpu::run(launch), "a block shares 49168 bytes of 0 asked for");
+    expect_says(fakegpu::run(launch), "a block uses 49168 bytes of shared memory, and asked for 0");
     launch.asked_bytes = 49167;
-    expect_says(fakegpu::run(launch), "a block shares 49168 bytes of 49167 asked for");
+    expect_says(fakegpu::run(launch),
+                "a block uses 49168 bytes of shared memory, and asked for 49167");
     launch.asked_bytes = 49168;
     EXPECT_EQ(fakegpu::run(launch), "");
 }
@@ -275,8 +277,8 @@ TEST_P(Simt, missing_barrier_is_named) {
     numbers_.count = 64;
     EXPECT_EQ(run("test_missing_barrier"), "");
     numbers_.count = 63;
-    expect_says(run("test_missing_barrier"), "thread 63 does not come, it has ended");
-    expect_says(run("test_two_barriers"), "thread 0 does not come, it is at simt_test.cpp");
+    expect_says(run("test_missing_barrier"), "thread 63 does not arrive, it has ended");
+    expect_says(run("test_two_barriers"), "thread 0 does not arrive, it is at simt_test.cpp");
 }
 
 TEST_P(Simt, missing_lane_is_named) {
