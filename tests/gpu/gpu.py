@@ -69,7 +69,7 @@ def devices():
     """{backend: names of its devices}"""
     code, out, errors = ended([BUILD / "bindings" / "cli" / "quire", "devices", "--json"], 60)
     if code != 0:
-        sys.exit(f"gpu: quire devices {'failed' if code else 'was not done after 60 s'}: {errors}")
+        sys.exit(f"gpu: quire devices {'failed' if code else 'timed out after 60 s'}: {errors}")
     return {entry["name"]: [device["name"] for device in entry.get("devices", [])]
             for entry in json.loads(out)}
 
@@ -215,7 +215,7 @@ def run(part, left, options):
     if part.why_not:
         return Outcome(part.name, "skipped", said=part.why_not)
     if left < 5:
-        return Outcome(part.name, "skipped", said="there was no time left: --minutes")
+        return Outcome(part.name, "skipped", said="no time left (--minutes)")
     start = time.monotonic()
     # A short run also has to pass where processors pose as GPUs, however slow they are.
     limit = min(part.seconds * (10 if options.short else 1), left)
@@ -229,7 +229,7 @@ def run(part, left, options):
     outcome = Outcome(part.name, "passed" if code == 0 else "failed", time.monotonic() - start)
     if code is None:    # it may still have printed everything
         outcome.figures = figures_of_failed(part, out)
-        outcome.said = f"{(errors or out).strip()[-300:]}\nnot done after {limit:.0f} s"
+        outcome.said = f"{(errors or out).strip()[-300:]}\ntimed out after {limit:.0f} s"
     elif code == SKIPPED:
         outcome.outcome, outcome.said = "skipped", errors.strip()[-300:]
     elif code != 0:
@@ -382,7 +382,7 @@ def driver():
 def minutes(text):
     value = float(text)
     if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError("a number above 0 is wanted")
+        raise argparse.ArgumentTypeError("must be a number above 0")
     return value
 
 
@@ -395,26 +395,26 @@ def show(result, outcomes, options):
         print(f"{result['date']}, version {result['version']}, driver {result['driver']}\n"
               f"{'; '.join(names)}")
         if options.short:
-            print("with little of everything: figures say nothing")
+            print("short run: its figures mean nothing")
         print_table(outcomes)
 
 
 def main():
     parser = argparse.ArgumentParser(
-        prog="./dev gpu", description="Runs everything that wants a real GPU, from a tree that was "
-        "built before. The status is 0 where something passed and nothing failed.",
+        prog="./dev gpu", description="Runs everything that needs a real GPU, from a tree that was "
+        "built before. The exit status is 0 if something passed and nothing failed.",
         epilog="example: ./dev gpu --out figures --minutes 9")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="gets gpu.json and outputs")
     parser.add_argument("--backend", action="append", choices=VENDORS,
                         help="only this one; may be given again")
     parser.add_argument("--minutes", type=minutes, default=9, help="at most (9)")
     parser.add_argument("--short", action="store_true",
-                        help="small shapes, to see that it runs; figures then say nothing")
+                        help="small shapes, only to check that it runs; the figures mean nothing")
     parser.add_argument("--json", action="store_true", help="one object instead of the table")
     options = parser.parse_args()
     if not (BUILD / "tests" / "quire-conform").exists():
-        sys.exit("gpu: nothing is built in build/release: ./dev build, here or where there is a "
-                 "compiler, and carry the tree")
+        sys.exit("gpu: nothing is built in build/release: run ./dev build, here or on a machine "
+                 "with a compiler, and copy that tree here")
     found = devices()
     if options.out:
         try:
@@ -437,7 +437,7 @@ def main():
         return 130
     show(result, outcomes, options)
     if not outcomes:
-        print(f"no device of {', '.join(options.backend or VENDORS)} was found; `quire devices` "
+        print(f"no device found for {', '.join(options.backend or VENDORS)}; `quire devices` "
               "says why", file=sys.stderr)
     counted = {outcome.outcome for outcome in outcomes}
     return 0 if "passed" in counted and "failed" not in counted else 1

@@ -244,7 +244,7 @@ class Shape:
         # Products are summed in f32; weights and results are rounded to the 8 bits of bf16.
         difference = (call().float() - self.wanted).abs().max().item()
         if not difference <= 2**-6 * self.wanted.abs().max().item():
-            raise Different(f"its result is another one, by {difference}: {how}")
+            raise Different(f"its result differs by {difference}: {how}")
         took = self.device.milliseconds(call)
         return {"milliseconds": took, "gbps": self.bytes / took / 1e6, "clock": self.device.clock,
                 "largest_difference": difference, **({"how": how} if how else {})}
@@ -304,7 +304,7 @@ def measure(device, result):
     """Fills in result as it goes, so that what is there counts whatever comes later."""
     for kv_name, peers in PEERS.items():
         result[f"decode_{kv_name}"] = {
-            shape[0]: {name: {"unavailable": "there was no time left: --seconds"}
+            shape[0]: {name: {"unavailable": "no time left (--seconds)"}
                        for name in peers} for shape in device.sizes.shapes}
     result["ceilings"], result["prefill_bf16"] = {}, {}
     ceilings(device, result["ceilings"])
@@ -330,9 +330,9 @@ def main():
     parser = argparse.ArgumentParser(epilog="example: peers.py --device cpu --short")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="(cuda)")
     parser.add_argument("--short", action="store_true",
-                        help="small shapes, to see that it runs; figures then say nothing")
+                        help="small shapes, only to check that it runs; the figures mean nothing")
     parser.add_argument("--seconds", type=float, default=600,
-                        help="begin with no other peer so many (600) after the start, and end "
+                        help="start no further peer after this many seconds (600), and end "
                         f"{GRACE_SECONDS} later at the latest")
     options = parser.parse_args()
     result = {"device": None, "torch": torch.__version__}
