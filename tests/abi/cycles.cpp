@@ -92,7 +92,7 @@ State look() {
 std::string cycle() {
     void *handle = nullptr;
     const quire_api *api = functions_of(library_path().c_str(), &handle);
-    if (api == nullptr) return "the library is not there";
+    if (api == nullptr) return "the library cannot be loaded";
     Objects w(*api);
     quire_instance_desc host{};
     host.struct_size = sizeof host;
@@ -158,6 +158,6 @@ int main(int argc, char **argv) {
         problem = cycles(count, planted);
         if (problem.empty() && constant(before, look())) return 0;
     }
-    std::printf("%s\n", problem.empty() ? "it grew in every run" : problem.c_str());
+    std::printf("%s\n", problem.empty() ? "something grew in every run" : problem.c_str());
     return 1;
 }

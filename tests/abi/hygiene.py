@@ -81,7 +81,7 @@ def glibc_problems(symbols, newest):
     def number(text):
         return tuple(int(part) for part in text.split("."))
     wanted = re.findall(r"(\S+)@+GLIBC_(\S+)", symbols)
-    return [f"wants {name} of glibc {version}" for name, version in wanted
+    return [f"needs {name} from glibc {version}" for name, version in wanted
             if not version[0].isdigit() or number(version) > number(newest)]
 
 
@@ -117,10 +117,10 @@ def problems_of(path, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--exports", metavar="PREFIX", help="what every exported name starts with")
+    parser.add_argument("--exports", metavar="PREFIX", help="prefix of every exported name")
     parser.add_argument("--program", action="store_true", help="the objects are executables")
     parser.add_argument("--baseline", action="store_true",
-                        help="no instruction that some x86-64 processors lack")
+                        help="allow only instructions that every x86-64 processor has")
     parser.add_argument("--max-glibc", metavar="VERSION")
     parser.add_argument("--any-host", action="store_true",
                         help="check --max-glibc although this machine's headers may be too new")

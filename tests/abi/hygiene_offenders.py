@@ -54,7 +54,7 @@ OFFENDERS = [
      "{ return __builtin_popcount(a + 1); }\n", ["-std=c++17"],
      "has the instruction popcnt, in _Z7quire_gj"),
     ("a newer C library", '#include <dlfcn.h>\nvoid *f() { return dlsym(0, "f"); }\n', [],
-     "wants dlsym of glibc 2.34"),
+     "needs dlsym from glibc 2.34"),
 ]
 
 

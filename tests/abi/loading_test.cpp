@@ -79,7 +79,7 @@ TEST(Dyn, a_library_whose_table_ends_before_the_headers_is_refused_with_both_siz
     const quire_api *api = &library();
     char why[512] = "";
     EXPECT_EQ(quire_dyn_load(path, &api, why, sizeof why), QUIRE_E_INCOMPATIBLE);
-    EXPECT_EQ(api, nullptr) << "no table whose end is not there";
+    EXPECT_EQ(api, nullptr) << "no table shorter than the headers'";
     std::string words = why;
     size_t size_bytes = sizeof(quire_api);
     EXPECT_NE(words.find(path), std::string::npos) << words;
@@ -128,7 +128,7 @@ TEST_F(Plugins, a_path_that_does_not_exist_is_named) {
 
 TEST_F(Plugins, a_file_that_is_no_plugin_is_refused_with_the_reason) {
     std::string path = testing::TempDir() + "quire_backend_text.so";
-    std::ofstream(path) << "this is no shared object\n";
+    std::ofstream(path) << "not a shared object\n";
     std::string message = refused(path.c_str(), QUIRE_E_BACKEND);
     EXPECT_NE(message.find("quire_backend_text.so"), std::string::npos) << message;
     std::remove(path.c_str());

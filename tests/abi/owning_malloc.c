@@ -65,9 +65,9 @@ static struct head *own(void *pointer) {
     char *at = pointer;
     struct head *head = (struct head *)pointer - 1;
     if (arena == NULL || at < arena + sizeof *head || at >= arena + ARENA_BYTES) {
-        die("owning_malloc: freed what is not mine\n");
+        die("owning_malloc: freed a foreign pointer\n");
     }
-    if (head->mark != OWN) die("owning_malloc: freed twice, or not the beginning\n");
+    if (head->mark != OWN) die("owning_malloc: freed twice, or not at the start of a block\n");
     return head;
 }
 

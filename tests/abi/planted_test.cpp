@@ -112,7 +112,7 @@ TEST_F(Planted, in_the_working_directory_is_not_found) {
     EXPECT_NE(load("quire_backend_hostile.so").find("not absolute"), std::string::npos);
     EXPECT_NE(load("./quire_backend_hostile.so").find("not absolute"), std::string::npos);
     setenv("QUIRE_PLUGIN_PATH", file.parent_path().c_str(), 1);
-    EXPECT_EQ(search("/nowhere"), "") << "by its whole path it is found";
+    EXPECT_EQ(search("/nowhere"), "") << "it is found by its full path";
 }
 
 TEST_F(Planted, in_a_relative_directory_is_passed_over_and_the_refusal_says_what_to_set) {

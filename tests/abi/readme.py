@@ -36,7 +36,7 @@ def main():
             print(f"{path} ended with {program.returncode}: {program.stdout}{program.stderr}")
             return 1
         if program.stdout not in blocks_of(page, "text"):
-            print(f"{page_path} does not show what {path} prints:\n{program.stdout}")
+            print(f"{page_path} does not show the output of {path}:\n{program.stdout}")
             return 1
     return 0
 

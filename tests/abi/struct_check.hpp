@@ -45,11 +45,11 @@ class InputCheck {
         expect("of the first version", rule_.first_size, QUIRE_OK, [](unsigned char *) {});
         expect("long with zeros", rule_.size + kBeyond, QUIRE_OK, [](unsigned char *) {});
         expect("short", rule_.first_size, QUIRE_E_STRUCT, sized(rule_.first_size - 1));
-        expect("of no size", rule_.first_size, QUIRE_E_STRUCT, sized(0));
-        expect("of a size that is garbage", rule_.first_size, QUIRE_E_STRUCT, sized(0xFFFFFFF8u));
+        expect("of size 0", rule_.first_size, QUIRE_E_STRUCT, sized(0));
+        expect("with a garbage size", rule_.first_size, QUIRE_E_STRUCT, sized(0xFFFFFFF8u));
         if (!case_.element) expect_bare();
         for (uint32_t i = 0; i < kBeyond; ++i) {
-            expect("long with a byte that is set", rule_.size + kBeyond, QUIRE_E_STRUCT,
+            expect("long with a nonzero byte", rule_.size + kBeyond, QUIRE_E_STRUCT,
                    [&](unsigned char *data) { data[rule_.size + i] = 1; });
         }
         for (uint32_t bit = 0; bit < 32; ++bit) {
@@ -110,7 +110,7 @@ inline std::string output_problem(const Case &c) {
         std::memcpy(data.data(), &size, sizeof size);
         if (c.call(data.data(), 0) != QUIRE_E_STRUCT) return "a bad size is taken";
         for (uint32_t i = 4; i < bytes; ++i) {
-            if (data.data()[i] != kPattern) return "a struct that was refused is written to";
+            if (data.data()[i] != kPattern) return "a refused struct is written to";
         }
     }
     for (uint32_t size : {rule.first_size, rule.size, rule.size + kBeyond}) {
@@ -125,7 +125,7 @@ inline std::string output_problem(const Case &c) {
         bool written = false;
         for (uint32_t i = 16; i < size; ++i) {
             bool same = data.data()[i] == kPattern;
-            if (i >= rule.size && !same) return "bytes that are not known are written";
+            if (i >= rule.size && !same) return "unknown bytes are written";
             written = written || !same;
         }
         if (!written) return "nothing is written";

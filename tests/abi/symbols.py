@@ -37,7 +37,8 @@ def declared(header):
 
 def problems(library, names, header):
     found = [f"{name} is exported ({node}), but not listed" for node, name in library - names]
-    found += [f"{name} is listed ({node}), but not exported so" for node, name in names - library]
+    found += [f"{name} is listed ({node}), but not exported with that node"
+              for node, name in names - library]
     in_list = {name for _, name in names} - NOT_IN_THE_TABLE
     found += [f"{name} is listed, but not in QUIRE_API_LIST" for name in in_list - header]
     found += [f"{name} is in QUIRE_API_LIST, but not listed" for name in header - in_list]
@@ -52,11 +53,11 @@ def unseen(library, names, header):
     renamed = {("QUIRE_0.2", "quire_seq_fork")}
     extra = {("QUIRE_0.1", "quire_secret")}
     faults = {
-        "an export that is not listed": (library | extra, names, header),
-        "a function that is gone": (library - {one}, names, header),
+        "an unlisted export": (library | extra, names, header),
+        "a removed function": (library - {one}, names, header),
         "a function that changed its node": ((library - {one}) | renamed, names, header),
         "an export without a node": ((library - {one}) | {("", one[1])}, names, header),
-        "a line that is gone": (library, names - {one}, header),
+        "a removed line": (library, names - {one}, header),
         "an entry of the table that is not exported": (library, names, header | {"quire_new"}),
         "an export that is not in the table": (library | extra, names | extra, header),
     }

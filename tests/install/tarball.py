@@ -61,8 +61,8 @@ def main(folder):
     expect(len(found) == 1 and found[0].startswith(str(tree)), f"it finds its own plugins: {out}")
 
     process, path = pack(folder / "old", "--max-glibc", "2.33")
-    expect(process.returncode == 1 and "of glibc 2.34" in process.stderr,
-           f"what is too new for the glibc is said: {process.stderr}")
+    expect(process.returncode == 1 and "from glibc 2.34" in process.stderr,
+           f"a symbol too new for the glibc is reported: {process.stderr}")
     expect(not path.exists(), "and nothing is written")
     return 0
 
