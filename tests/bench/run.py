@@ -35,11 +35,11 @@ def main():
     names = ", ".join(bench["name"] for bench in listed) or "none was built"
     if name is None and options in (["--help"], ["-h"]):
         print("usage: ./dev bench [NAME [OPTION...]] [--json]\n\n"
-              f"Benchmarks: {names}. NAME --help says which options one has.\n\n"
+              f"Benchmarks: {names}. NAME --help lists its options.\n\n"
               "example: ./dev bench attention --dtype f16 --threads 2 --json")
         return
     if name is None and options:
-        sys.exit(f"{options[0]} is an option of which benchmark? Name it first; there are: {names}")
+        sys.exit(f"{options[0]}: name the benchmark before its options; there are: {names}")
     chosen = [bench for bench in listed if name in (None, bench["name"])]
     if not chosen:
         sys.exit(f"no benchmark is called {name!r}; there are: {names}")

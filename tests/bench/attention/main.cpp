@@ -26,10 +26,10 @@ Offer offer() {
     Offer offer;
     offer.command = "./dev bench attention";
     offer.description =
-        "Attention of one new token a sequence over a cache larger than the processor's, beside a\n"
-        "streaming read, a plain read through the same block tables, and the rate of f32\n"
+        "Attention of one new token per sequence over a cache larger than the processor's, beside\n"
+        "a streaming read, a plain read through the same block tables, and the rate of f32\n"
         "multiply-and-adds, all by the same number of threads in the same run. A device whose\n"
-        "memory the host does not reach is measured beside a copy of its own.";
+        "memory the host cannot access is compared with its own copy.";
     offer.has_device = true;
     offer.has_fast_16bit = true;
     offer.example =
@@ -105,7 +105,8 @@ WorkingSet begin(const Options &options, Report *report) {
     }
     std::fprintf(stderr, "\n");
     if (set.is_capped) {
-        std::fprintf(stderr, "capped to half of the available memory: caches may help\n");
+        std::fprintf(stderr,
+                     "limited to half of the available memory: caches may affect the figures\n");
     }
     return set;
 }

@@ -23,7 +23,7 @@ void check_shuffled(const std::vector<int32_t> &tables) {
     double share = share_of_neighbours(tables);
     if (tables.size() < kEnough || share < 0.05) return;
     throw Failure("the tables are not in random order: of " + std::to_string(tables.size()) +
-                  " blocks " + std::to_string(100 * share) + " % lie beside the one before");
+                  " blocks " + std::to_string(100 * share) + " % are adjacent to the one before");
 }
 
 // Grows each sequence to `tokens`: the last ones by steps of one token, the last of which stays

@@ -123,8 +123,8 @@ void Report::print(const nlohmann::ordered_json &result, const Subject &subject)
     double table_share = has_table ? share.get<double>() : 0.0;
     if (has_table && scale_ == 1 && subject.dim == kTargetDim && table_share < kTableReadTarget) {
         std::fprintf(stderr,
-                     "the table read reaches %.0f %% of streaming, and should %.0f %%: the read "
-                     "is at fault, or the machine is not quiet\n",
+                     "the table read reaches %.0f %% of streaming, and should reach %.0f %%: the "
+                     "read is slow, or other programs are running\n",
                      100 * table_share, 100 * kTableReadTarget);
     }
     print_heading();

@@ -60,7 +60,7 @@ def measure(commands, rounds, steps):
 def main():
     if "--help" in sys.argv or "-h" in sys.argv:
         print("usage: ./dev bench bindings [--rounds N] [--steps N] [--json]\n\n"
-              "A decode step of 256 sequences in each language that is built, beside C's.\n"
+              "A decode step of 256 sequences in each built language, compared with C.\n"
               "rounds (30) and steps of each (100): 4,000 steps in all at most.\n\n"
               "example: ./dev bench bindings --json")
         return

@@ -81,12 +81,12 @@ def requests(count):
 
 def main():
     parser = argparse.ArgumentParser(
-        prog="./dev bench vllm", description="quire.vllm's manager on a production trace, beside a "
-        "plain Python model of the same interface.",
+        prog="./dev bench vllm", description="quire.vllm's manager on a production trace, compared "
+        "with a plain Python model of the same interface.",
         epilog="example: ./dev bench vllm --requests 2000 --blocks 65536 --json")
     parser.add_argument("model", help=argparse.SUPPRESS)
-    parser.add_argument("--blocks", type=int, default=65536, help="of 16 tokens (65536)")
-    parser.add_argument("--requests", type=int, default=1000, help="of 12,031 (1000)")
+    parser.add_argument("--blocks", type=int, default=65536, help="of 16 tokens each (65536)")
+    parser.add_argument("--requests", type=int, default=1000, help="of the trace's 12,031 (1000)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     result = {"skipped": f"no {TRACE.name} in QUIRE_TRACES or ../shared/traces"}

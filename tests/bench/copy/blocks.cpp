@@ -94,7 +94,8 @@ double Blocks::step(const std::vector<quire_seq> &sequences, uint32_t count, qui
                                  sizeof items[0], tokens.data(), count, results.data(),
                                  sizeof results[0], &step, &session_.error));
     for (const quire_step_result &result : results) {
-        if (result.outcome != QUIRE_ITEM_RUN) throw Failure("a sequence found no room in the pool");
+        if (result.outcome != QUIRE_ITEM_RUN)
+            throw Failure("the pool is too small for its sequences");
     }
     if (victim != 0) {
         uint32_t freed = 0;
@@ -141,7 +142,7 @@ void Blocks::expect(int32_t block, uint64_t value) {
 
 void Blocks::forget_pages(int32_t block) {
     if (madvise(bytes_of(block), block_bytes_, MADV_DONTNEED) == 0) return;
-    throw Failure("the pages of the pool cannot be given back, so none is fresh");
+    throw Failure("the pool's pages cannot be released, so no page is fresh");
 }
 
 CopyOnWrite::CopyOnWrite(const Geometry &geometry, uint32_t count, const Place &place)

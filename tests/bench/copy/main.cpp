@@ -197,9 +197,9 @@ void print_sizes(const std::vector<SizeRates> &rates) {
     for (const char *way : {"copy_on_write", "swap_out", "swap_in"}) {
         uint64_t from_bytes = driver_from_bytes(rates, way);
         if (from_bytes == 0) {
-            std::printf("%s: the kernel is the faster one at the largest size\n", way);
+            std::printf("%s: the kernel is faster at the largest size\n", way);
         } else {
-            std::printf("%s: the driver is the faster one from %.0f KiB on\n", way,
+            std::printf("%s: the driver is faster from %.0f KiB on\n", way,
                         static_cast<double>(from_bytes) / 1024);
         }
     }
@@ -224,10 +224,11 @@ Offer offer() {
     offer.command = "./dev bench copy";
     offer.description =
         "Copies of blocks, of 2 MiB and of 16 KiB: on write within the pool, swaps to the host\n"
-        "tier and back, and between two memories; beside memcpy of as many bytes by as many\n"
-        "threads in the same run, into memory never written before and into such that was. On a\n"
-        "device whose memory the host does not reach: beside one large copy of the device's. Of\n"
-        "CUDA's and HIP's devices also by kernel and by driver, for blocks of 16 KiB to 2 MiB.";
+        "tier and back, and between two memories; compared with memcpy of as many bytes by as\n"
+        "many threads in the same run, into memory never written before and into memory written\n"
+        "before. On a device whose memory the host cannot access: compared with one large copy on\n"
+        "the device. On CUDA and HIP devices also by kernel and by driver, for blocks of 16 KiB\n"
+        "to 2 MiB.";
     offer.has_device = true;
     offer.example =
         "Example: swaps in, one thread\n"
@@ -256,8 +257,8 @@ void run(const Options &options) {
     if (has_sizes) run_sizes(options, &object);
     if (!has_sizes && !wants_others) {
         throw Failure(
-            "sizes: only devices of cuda and hip copy by kernel or by driver: name one "
-            "by --device");
+            "sizes: only cuda and hip devices copy by kernel or by driver; choose one with "
+            "--device");
     }
     if (options.json) std::printf("%s\n", object.dump(2).c_str());
 }

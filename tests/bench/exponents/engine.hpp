@@ -47,7 +47,7 @@ class Engine : public Client {
                             results.data(), sizeof(quire_step_result), &step, error()));
         for (const quire_step_result &result : results) {
             if (result.outcome == QUIRE_ITEM_RUN) continue;
-            std::fprintf(stderr, "an item waits: the case has too few blocks\n");
+            std::fprintf(stderr, "an item must wait: the case has too few blocks\n");
             std::exit(1);
         }
         return step;

@@ -106,7 +106,7 @@ class Report {
         object_["cases"] = nlohmann::ordered_json::array();
         if (options.json) return;
         if (options.scale != 1)
-            std::printf("sizes are divided by %u: nothing is held to its bound\n", options.scale);
+            std::printf("sizes are divided by %u: bounds are not checked\n", options.scale);
         std::printf("%-32s%-24s%10s%40s%10s%8s\n", "call", "grows with", "smallest",
                     "microseconds, sizes doubled", "exponent", "stated");
     }
@@ -151,17 +151,17 @@ std::optional<Options> parse(int argc, char **argv, const std::vector<Case> &all
     names.push_back(kPlanted.name);
     CLI::App app(
         "Fits the exponent with which the time of calls grows, and compares it with what the "
-        "headers state. Ends with 1 when one is more than 0.25 above it.",
+        "headers state. Exits with 1 if one is more than 0.25 above the stated one.",
         "./dev bench exponents");
     app.footer("Example: ./dev bench exponents --case fork failed_step --json");
     app.add_option("--case", options.names, "only these; default: all")
         ->check(CLI::IsMember(names));
     app.add_option("--seconds", options.seconds,
-                   "measure each case for so long; three times at least, 25 at most")
+                   "measure each case for this long; at least 3 times, at most 25")
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();
     app.add_option("--scale", options.scale,
-                   "divide sizes, for a quick look: the exponents then say nothing")
+                   "divide sizes, for a quick look: the exponents are then meaningless")
         ->check(CLI::Range(1u, 1u << 20))
         ->capture_default_str();
     app.add_flag("--json", options.json, "one JSON object on standard output");

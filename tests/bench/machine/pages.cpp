@@ -16,8 +16,8 @@ Pages::Pages(uint64_t size_bytes) : size_bytes_(size_bytes) {
     void *pages =
         mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) {
-        throw Failure(std::to_string(size_bytes) + " bytes cannot be had (" + std::strerror(errno) +
-                      "); a larger --scale asks for less");
+        throw Failure(std::to_string(size_bytes) + " bytes cannot be allocated (" +
+                      std::strerror(errno) + "); a larger --scale asks for less");
     }
     bytes_ = static_cast<std::byte *>(pages);
     // A hint: a system without huge pages refuses, and small ones work.

@@ -21,7 +21,8 @@ std::vector<Run> layer_runs(const quire_pool_info &pool, const std::vector<int32
     // Beyond them a block holds only padding that aligns its parts.
     if (read < block_bytes || read > block_bytes + block_bytes / 8) {
         throw Failure("a layer takes " + std::to_string(read) + " bytes of a block for " +
-                      std::to_string(block_bytes) + " of K and V: the table read is not for this");
+                      std::to_string(block_bytes) +
+                      " of K and V: the table read needs a dense layout");
     }
     std::vector<Run> runs;
     for (int32_t block : blocks) {

@@ -109,7 +109,7 @@ void verified_lookup_of_3125_blocks(benchmark::State &state) {
         times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
         state.SetIterationTime(times.back() / 1e6);
         if (hits != kLookupBlocks * kBlockTokens)
-            state.SkipWithError("the prompt was not found whole");
+            state.SkipWithError("the prompt was not found in full");
     }
     std::sort(times.begin(), times.end());
     state.counters["median_us"] = times[times.size() / 2];

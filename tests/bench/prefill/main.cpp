@@ -147,8 +147,8 @@ Offer offer() {
     offer.description =
         "Causal attention of one sequence's new tokens, 32 query heads over 8 of K and V, 128\n"
         "elements, in steps of at most 2,048 tokens, beside the rate of f32 multiply-and-adds of\n"
-        "as many threads in the same run. Of the new tokens' keys a half is counted. A device\n"
-        "whose memory the host does not reach has no such rate beside it.";
+        "as many threads in the same run. Half of the products among new tokens are counted. A\n"
+        "device whose memory the host cannot access is not compared with such a rate.";
     offer.example =
         "Example: 2,048 tokens, bf16, two threads\n"
         "  ./dev bench prefill --case 2048 --dtype bf16 --threads 2 --json";

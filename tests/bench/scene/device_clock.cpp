@@ -40,7 +40,7 @@ Function must_find(const DriverLookup &lookup, const char *name) {
     void *found = lookup(name);
     if (found == nullptr) {
         throw Failure("the driver has no " + std::string(name) +
-                      ", which it takes to time work on the device: install a newer one");
+                      ", which timing work on the device needs: install a newer driver");
     }
     return reinterpret_cast<Function>(found);
 }
@@ -100,7 +100,7 @@ DriverLookup find_driver(const std::string &backend) {
     const ClockNames *names = find_names(backend);
     if (names == nullptr) return {};
     void *library = find_opened(names->library);
-    if (library == nullptr) throw Failure(backend + " has opened no " + names->library);
+    if (library == nullptr) throw Failure(backend + " has not opened " + names->library);
     using GetProcAddress = int (*)(const char *, void **, int, uint64_t, int *);
     auto get = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
     return [=](const char *name) -> void * {
@@ -173,7 +173,7 @@ double DeviceClock::seconds() {
 
 void DeviceClock::must(int result, const char *what) const {
     if (result == 0) return;
-    throw Failure("the clock of a device of " + std::string(names_.backend) + ": " + what +
+    throw Failure("the device clock of " + std::string(names_.backend) + ": " + what +
                   " failed with " + std::to_string(result));
 }
 

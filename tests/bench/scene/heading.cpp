@@ -14,7 +14,7 @@ void add_heading(const std::string &device, uint32_t scale, bool is_json,
     if (is_json) return;
     std::printf("%s\n", device.c_str());
     if (scale != 1)
-        std::printf("sizes are divided by %u: of whole ones this says nothing\n", scale);
+        std::printf("sizes are divided by %u: the figures say nothing about full sizes\n", scale);
 }
 
 }  // namespace quire::bench

@@ -31,13 +31,14 @@ std::optional<Options> parse_options(int argc, char **argv, const Offer &offer, 
     if (!offer.dtypes.empty()) {
         std::vector<std::string> names;
         for (const Dtype &dtype : dtypes()) names.push_back(dtype.name);
-        app.add_option("--dtype", options.dtypes, "of the pool's K and V")
+        app.add_option("--dtype", options.dtypes, "types of K and V in the pool")
             ->check(CLI::IsMember(names))
             ->capture_default_str();
     }
     CLI::Option *threads =
-        app.add_option("--threads", options.threads,
-                       "of the device and of what it is measured against; cpu's default: 1 and 2")
+        app.add_option(
+               "--threads", options.threads,
+               "threads of the device and of what it is compared with; default for cpu: 1 and 2")
             ->check(CLI::Range(1u, 256u))
             ->capture_default_str();
     if (offer.has_device) {
@@ -46,14 +47,14 @@ std::optional<Options> parse_options(int argc, char **argv, const Offer &offer, 
     }
     if (offer.has_fast_16bit) {
         app.add_flag("--fast-16bit", options.is_fast_16bit,
-                     "open the device with QUIRE_DEVICE_FAST_16BIT; its name says what it brings");
+                     "open the device with QUIRE_DEVICE_FAST_16BIT; its name says if that matters");
     }
     app.add_option("--seconds", options.seconds,
-                   "measure each case again for so long; two times at least, 25 at most")
+                   "repeat each case for this long; at least 2 times, at most 25")
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();
     app.add_option("--scale", options.scale,
-                   "divide lengths and sizes, for a quick look: the figures then say nothing")
+                   "divide lengths and sizes, for a quick look: the figures are then meaningless")
         ->check(CLI::Range(1u, 1u << 20))
         ->capture_default_str();
     app.add_flag("--json", options.json, "one JSON object on standard output");

@@ -135,7 +135,7 @@ quire_step Scene::commit(uint32_t count) {
                                  sizeof results[0], &step, &session_.error));
     for (const quire_step_result &result : results) {
         if (result.outcome == QUIRE_ITEM_RUN && result.compute_count == count) continue;
-        throw Failure("a sequence has no room in a pool that was made for it");
+        throw Failure("a sequence does not fit into the pool sized for it");
     }
     auto begin = Clock::now();
     session_.must(api.step_commit(cache_, step, batch_, &session_.error));

@@ -64,7 +64,7 @@ void Session::must(quire_status status) const {
     if (status == QUIRE_OK) return;
     if (status == QUIRE_E_UNSUPPORTED) throw Unsupported(error.message);
     if (status < 0) throw Failure(error.message);
-    throw Failure("the library is short of blocks or time: status " + std::to_string(status));
+    throw Failure("the library ran out of blocks or time: status " + std::to_string(status));
 }
 
 quire_device_info Session::info() const {
