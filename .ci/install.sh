@@ -39,7 +39,8 @@ install_packages() {
     if ! command -v dpkg-query >/dev/null; then
         # On another distribution Meson names whatever it cannot find.
         command -v ninja >/dev/null ||
-            fail "ninja was not found; install what your system calls" "  ${packages[*]}"
+            fail "ninja was not found; install these packages, under your system's names:" \
+                "  ${packages[*]}"
         return
     fi
     local missing
@@ -64,7 +65,7 @@ install_tools() {
     rm -rf .env
     step "installing Meson and clang-format into .env" sh -c \
         'python3 -m venv .env && .env/bin/python -m pip install -q -r .ci/requirements.txt' ||
-        fail "pip needs the network, or PIP_INDEX_URL set to where the packages are"
+        fail "pip needs the network, or PIP_INDEX_URL set to a package index that it can reach"
     printf '%s\n' "$stamp" >.env/installed
 }
 

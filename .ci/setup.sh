@@ -18,8 +18,8 @@ cd "$(dirname "$0")/.."
 
 into_env() { # NAME REQUIREMENTS
     cmp -s "$2" ".env/installed-$1" && return 0
-    step "installing what $1 needs into .env" .env/bin/python -m pip install -q -r "$2" ||
-        fail "pip needs the network, or PIP_INDEX_URL set to where the packages are"
+    step "installing the packages for $1 into .env" .env/bin/python -m pip install -q -r "$2" ||
+        fail "pip needs the network, or PIP_INDEX_URL set to a package index that it can reach"
     cp "$2" ".env/installed-$1"
 }
 
@@ -49,7 +49,7 @@ set_up() { # PART
         locks=$(cat "${crates[@]/%//Cargo.lock}")
         if [ "$locks" != "$(cat .env/installed-rust 2>/dev/null)" ]; then
             for folder in "${crates[@]}"; do
-                step "fetching what $folder depends on" \
+                step "fetching the dependencies of $folder" \
                     cargo fetch --quiet --locked --manifest-path "$folder/Cargo.toml" ||
                     fail "cargo needs the network, or a source replacement for crates.io"
             done

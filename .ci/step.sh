@@ -20,6 +20,6 @@ step() { # TEXT COMMAND...: runs the command with its output in a log
         return 0
     fi
     tail -n 60 "$log" >&2
-    printf 'dev: %s failed; the whole log is %s\n' "$text" "$log" >&2
+    printf 'dev: %s failed; full log: %s\n' "$text" "$log" >&2
     return 1
 }

@@ -30,7 +30,7 @@ def time_of_source():
     commit = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True,
                             text=True)
     if commit.returncode != 0:
-        sys.exit("tarball: there is no commit to take the time from; set SOURCE_DATE_EPOCH")
+        sys.exit("tarball: no commit to take the time from; set SOURCE_DATE_EPOCH")
     return int(commit.stdout)
 
 
@@ -55,7 +55,7 @@ def check(tree, max_glibc):
     for kind, paths in ((["--exports", "quire_"], objects), (["--program"], programs)):
         command = [sys.executable, HYGIENE, *kind, *every, *paths]
         if subprocess.run([*map(str, command)], stdout=sys.stderr).returncode != 0:
-            sys.exit("tarball: not written, for what is said above")
+            sys.exit("tarball: not written, for the reasons above")
 
 
 def strip(tree):
@@ -85,7 +85,7 @@ def main():
     parser.add_argument("name")
     parser.add_argument("--output", type=pathlib.Path, help="default: the build folder")
     parser.add_argument("--max-glibc", default="2.34")
-    parser.add_argument("--preset", type=int, default=6, help="of xz: 0 is quick, 9 is small")
+    parser.add_argument("--preset", type=int, default=6, help="of xz: 0 is fastest, 9 is smallest")
     options = parser.parse_args()
     path = (options.output or pathlib.Path(options.build)) / (options.name + ".tar.xz")
     time = time_of_source()

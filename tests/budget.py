@@ -27,8 +27,8 @@ def minutes(seconds):
 
 def line(what, seconds):
     allowed = MINUTES[what] * 60
-    return (f"time: {what} took {minutes(seconds)} of the {minutes(allowed)} that its cold run may "
-            f"take ({100 * seconds / allowed:.0f} %)")
+    return (f"time: {what} took {minutes(seconds)} of the {minutes(allowed)} allowed for a cold "
+            f"run ({100 * seconds / allowed:.0f} %)")
 
 
 def report(what, started):
@@ -74,14 +74,14 @@ def main():
     steps = sorted((step for folder in sorted(ROOT.glob("build/*/")) for step in steps_of(folder)),
                    reverse=True)
     if not steps:
-        sys.exit("budget: nothing was built or tested yet: ./dev test")
+        sys.exit("budget: no build or test run recorded yet: ./dev test")
     print(f"{'seconds':>8}  {'folder':9}  step")
     for seconds, folder, kind, name in steps[:options.top]:
         print(f"{seconds:8.1f}  {folder:9}  {kind} {name}")
     sums = collections.Counter()
     for seconds, folder, kind, _ in steps:
         sums[folder, kind] += seconds
-    print("\nSums, of steps that ran side by side:")
+    print("\nSums over parallel steps:")
     for (folder, kind), seconds in sums.most_common():
         print(f"{seconds:8.1f}  {folder:9}  {kind}")
 

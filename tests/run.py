@@ -198,7 +198,7 @@ def program_cases(group, name, result, elements):
         message = f'ended with {result["returncode"]} and reported no case\n'
         cases.append(Case(group, name, "failed", 0, message + output_of(result)))
     elif result["is_fail"] and not any(case.outcome == "failed" for case in cases):
-        message = f'{result["result"]}: ended with {result["returncode"]} though no case failed\n'
+        message = f'{result["result"]}: ended with {result["returncode"]} although no case failed\n'
         cases.append(Case(group, name, "failed", 0, message + output_of(result)))
     return cases
 
@@ -221,7 +221,7 @@ def collect(run, seed):
         known = json.loads((run.folder / "meson-info" / "intro-tests.json").read_text())
         names = sorted({suite for test in known for suite in suites_of(test)} | {"extended"})
         return [Case(" ".join(run.suites) or run.build, "suite", "failed", 0,
-                     f"there is no test in it; the suites are: {', '.join(names)}")]
+                     f"no such suite, or it is empty; the suites are: {', '.join(names)}")]
     process = start(run, seed)
     log = read_log(run.folder)
     if not log:
