@@ -26,6 +26,7 @@ READS = {
     "C example": [],
     "a *": [],
     "concurrent*": [],
+    "exactly the listed files*": ["include", "docs", "backends"],
     "go*": ["bindings/go", "examples/go"],
     "golden*": [],
     "graphs of a carried tree": ["tests/gpu"],
@@ -36,7 +37,6 @@ READS = {
               "tests/bench/bindings/rust"],
     "style*": [""],
     "targets": ["backends/cpu/kernels"],
-    "what is installed*": ["include", "docs", "backends"],
 }
 
 

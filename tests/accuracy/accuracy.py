@@ -116,7 +116,7 @@ def engine_leaves_the_golden_text_where_the_report_says(programs):
         story = programs.story(kv_dtype)
         difference = costs[kv_dtype]["first_difference"]
         if difference is None:
-            expect(story == golden, f"{kv_dtype} tells another story: {story}")
+            expect(story == golden, f"{kv_dtype} tells a different story: {story}")
             continue
         expect(difference["gap"] >= 0 and difference["own_gap"] >= 0, difference)
         pieces = difference["piece"], difference["f32_piece"]
@@ -131,7 +131,7 @@ def blocks_and_chunks_change_no_bit(programs):
     for options in (["--block-tokens", "1"], ["--block-tokens", "64", "--chunk", "7"],
                     ["--chunk", "256"]):
         report = programs.report(*programs.trained(), *options)
-        expect(report["formats"] == formats, f"{options} change what is measured")
+        expect(report["formats"] == formats, f"{options} change the result")
 
 
 def mistakes_are_explained(programs):

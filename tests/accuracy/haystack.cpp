@@ -40,7 +40,7 @@ double dot(const float *a, const float *b, uint32_t dim) {
 double sharpness_of(const HaystackShape &shape) {
     double d = shape.head_dim - 1;  // element 0 is ignored
     double needed = std::log(shape.positions) + kMargin;
-    if (2.0 * needed > d) throw std::invalid_argument("too few elements for so many positions");
+    if (2.0 * needed > d) throw std::invalid_argument("too few elements for this many positions");
     return d - std::sqrt(d * d - 2.0 * d * needed);
 }
 

@@ -100,7 +100,7 @@ TEST_P(Needle, has_the_weight_that_f32_gives_it_but_for_rounding) {
     }
     std::vector<double> weights = shares(text, exact), near = shares(text, rounded);
     double mean = std::accumulate(weights.begin(), weights.end(), 0.0) / kQuestions;
-    EXPECT_NEAR(mean, 1.0 / (1.0 + 2.0 * std::exp(-kMargin)), 0.005) << "the margin is another";
+    EXPECT_NEAR(mean, 1.0 / (1.0 + 2.0 * std::exp(-kMargin)), 0.005) << "the margin differs";
     double most = 0.0;
     for (uint32_t question = 0; question < kQuestions; ++question) {
         EXPECT_NEAR(weights[question], mean, 0.05);

@@ -41,7 +41,7 @@ def file_is_shown(path):
         expect(len(layer["k"]) == len(layer["v"]) == layer["kv_heads"] > 0, layer)
     code, out, _ = run("calibration", path)
     expect(code == 0 and out.startswith("layer") and len(out.splitlines()) ==
-           result["layer_count"] + 1, f"the table has a row a layer: {out}")
+           result["layer_count"] + 1, f"the table has one row per layer: {out}")
 
 
 def runs_are_merged(folder, first, second):

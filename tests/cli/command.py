@@ -25,7 +25,7 @@ def replay_counts_hits(folder):
     expect(code == 0 and list(result) == keys, f"the keys of --json are {keys}, not {list(result)}")
     expect(result["hit_tokens"] == 1024, "two shared ids of 512 tokens are hit")
     expect(result["bytes_compared"] == 1024 * 4, "every hit token was compared")
-    expect(result["steps"] == 40, "one step for the prompt and one a decoded token")
+    expect(result["steps"] == 40, "one step for the prompt and one per decoded token")
     code, out, _ = run("replay", trace, "--blocks", 1000)
     expect(code == 0 and "hit tokens" in out, "without --json there is a table")
 

@@ -51,7 +51,7 @@ def made_traces(folder):
     expect(code == 0, err)
     result = compare(lengths, 1_500, 12)
     expect(result["hit_tokens"] == 0 and result["resumed_hit_tokens"] > 0,
-           "only who was preempted finds something: its own blocks")
+           "only a preempted request finds something: its own blocks")
 
 
 def conversation_trace(source_root, whole):

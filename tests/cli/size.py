@@ -67,7 +67,7 @@ def presets_are_their_numbers():
     code, out, _ = run("size", "--list")
     expect(code == 0 and "qwen3-8b" in out and "mi300x" in out, "--list names them")
     models, gpus = (part.strip().splitlines()[1:] for part in out.split("\n\n"))
-    expect(len(models) >= 12 and len(gpus) >= 12, "there is a dozen of each")
+    expect(len(models) >= 12 and len(gpus) >= 12, "at least twelve of each")
     for row in models:
         size("--model", row.split()[0])
     for row in gpus:

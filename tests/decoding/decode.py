@@ -48,7 +48,7 @@ def expect(condition, message):
 
 def expect_golden(program, *options):
     result = program.trained(*options, "--steps", "256")
-    expect(result.stdout == program.golden(), f"{options}: another text than the golden one")
+    expect(result.stdout == program.golden(), f"{options}: differs from the golden text")
 
 
 def one_beam_is_the_golden_text(program):

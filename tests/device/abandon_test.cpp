@@ -300,7 +300,7 @@ TEST_F(Abandon, waits_for_no_call_that_hangs_inside_the_driver) {
     expect_life_goes_on(given_back);
     release_();
     inside.join();
-    EXPECT_LT(committed, 0) << "it came out of the driver, after its instance was gone";
+    EXPECT_LT(committed, 0) << "the call returned from the driver after its instance was destroyed";
     EXPECT_EQ(given_back_(), given_back);
 }
 
@@ -370,7 +370,7 @@ TEST_F(Abandon, steps_on_an_abandoned_queue_are_never_done) {
     std::vector<int32_t> ids(8);
     uint32_t count = 0;
     must(api_.step_blocks(cache_, step, seq_, 0, 0, ids.data(), 8, &count, &error_));
-    for (uint32_t i = 0; i < count; ++i) EXPECT_GT(ids[i], 2) << "blocks 1 and 2 were the step's";
+    for (uint32_t i = 0; i < count; ++i) EXPECT_GT(ids[i], 2) << "the step used blocks 1 and 2";
     EXPECT_EQ(count, 6u);
     must(api_.step_abort(cache_, step, &error_));
     EXPECT_EQ(api_.cache_destroy(cache_, &error_), QUIRE_E_BUSY);
@@ -464,7 +464,7 @@ class AbandonMove : public Abandon {
         moves.join();
         EXPECT_LT(moved_, 0);
         EXPECT_EQ(wrong_, 0u);
-        EXPECT_EQ(given_back_(), given_back) << "of what was abandoned";
+        EXPECT_EQ(given_back_(), given_back) << "an abandoned object was given back";
     }
 
     quire_device *target_ = nullptr;

@@ -361,7 +361,7 @@ TEST(Calibrated, damaged_and_foreign_calibrations_are_refused) {
     format.calibration[8] = 2;
     expect_words(c.refusal(QUIRE_E_INCOMPATIBLE, format), "version is 2");
     KvFormat unused = {QUIRE_DTYPE_F32, QUIRE_SCALE_NONE, good, 0.0f};
-    EXPECT_EQ(c.refusal(QUIRE_OK, unused), "") << "nobody needs it";
+    EXPECT_EQ(c.refusal(QUIRE_OK, unused), "") << "no group needs it";
     unused.calibration[40] ^= 1;
     expect_words(c.refusal(QUIRE_E_ARG, unused), "checksum");
 }

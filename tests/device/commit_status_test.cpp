@@ -96,7 +96,7 @@ TEST_P(CommitStatus, is_one_when_the_step_is_lost) {
         }
         EXPECT_EQ(c_->api.step_abort(c_->cache, step, &c_->error),
                   means_lost ? QUIRE_E_STALE : QUIRE_OK)
-            << "fault " << calls + 1 << ", commit answered " << status;
+            << "fault " << calls + 1 << ", commit returned " << status;
         EXPECT_GE(c_->api.cache_check(c_->cache, &c_->error), 0) << c_->error.message;
     }
     EXPECT_GT(lost, 0u);

@@ -107,7 +107,7 @@ class Faults {
         std::set<quire_status> allowed = {QUIRE_E_HOST_MEMORY};
         if (kind_ != FaultKind::host_memory) allowed = {QUIRE_E_DEVICE_LOST};
         if (kind_ == FaultKind::device_memory) allowed.insert(QUIRE_E_DEVICE_MEMORY);
-        EXPECT_EQ(allowed.count(status), 1u) << name << " answered " << status;
+        EXPECT_EQ(allowed.count(status), 1u) << name << " returned " << status;
     }
     // Waits for the devices' own threads, so that their work meets no fault.
     void settle() {

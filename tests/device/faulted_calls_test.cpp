@@ -528,13 +528,13 @@ uint64_t run(FaultKind kind, uint64_t first, bool looks, const char *title) {
         refused += count.refused;
         absorbed += count.absorbed;
         if (count.refused + count.absorbed == 0) continue;
-        std::printf("%-14s %-28s %4llu calls, %4llu faults refused, %3llu done without\n", title,
+        std::printf("%-14s %-28s %4llu calls, %4llu faults refused, %3llu absorbed\n", title,
                     name.c_str(), static_cast<unsigned long long>(count.calls),
                     static_cast<unsigned long long>(count.refused),
                     static_cast<unsigned long long>(count.absorbed));
     }
-    std::printf("%s, %s compared: %zu entry points, %llu faults refused, %llu done without\n",
-                title, looks ? "dumps" : "counts", faults.counts.size(),
+    std::printf("%s, %s compared: %zu entry points, %llu faults refused, %llu absorbed\n", title,
+                looks ? "dumps" : "counts", faults.counts.size(),
                 static_cast<unsigned long long>(refused),
                 static_cast<unsigned long long>(absorbed));
     return refused;

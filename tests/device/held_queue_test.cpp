@@ -176,12 +176,12 @@ TEST_F(HeldBatch, a_batch_whose_step_still_runs_takes_none_of_another_queue) {
 TEST_F(HeldBatch, nothing_is_launched_on_a_step_that_is_over) {
     release();
     quire_step first = 0, second = 0;
-    EXPECT_EQ(write(), QUIRE_E_ARG) << "none is committed";
+    EXPECT_EQ(write(), QUIRE_E_ARG) << "no step is committed";
     ASSERT_EQ(commit(queues_[0], &first), QUIRE_OK);
     EXPECT_EQ(write(), QUIRE_OK) << error()->message;
     ASSERT_EQ(commit(queues_[0], &second), QUIRE_OK) << error()->message;
     ASSERT_EQ(finish(first), QUIRE_OK);
-    EXPECT_EQ(write(), QUIRE_OK) << "the later step is open still";
+    EXPECT_EQ(write(), QUIRE_OK) << "the later step is still open";
     ASSERT_EQ(finish(second), QUIRE_OK);
     EXPECT_EQ(write(), QUIRE_E_ARG);
     EXPECT_NE(std::string(error()->message).find("unfinished"), std::string::npos);

@@ -46,7 +46,7 @@ void run_at_once(uint32_t task_count, quire_task task, void *context) {
         threads.emplace_back([=] {
             std::fesetround(FE_UPWARD);
             task(context, i);
-            EXPECT_EQ(std::fegetround(), FE_UPWARD) << "a task left its own rounding behind";
+            EXPECT_EQ(std::fegetround(), FE_UPWARD) << "a task did not restore the rounding mode";
         });
     }
     for (std::thread &thread : threads) thread.join();

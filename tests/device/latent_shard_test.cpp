@@ -177,7 +177,7 @@ TEST(LatentShards, hold_the_whole_row_and_give_the_bits_of_one_device) {
     LatentRanks one(1), two(2), four(4);
     std::vector<float> expected = one.run();
     size_t fifth = size_t{5} * kHeads * kLatent;  // the first token sees one key, whatever the head
-    EXPECT_NE(expected[fifth], expected[fifth + kLatent]) << "two heads are two results";
+    EXPECT_NE(expected[fifth], expected[fifth + kLatent]) << "two heads give different results";
     EXPECT_EQ(two.run(), expected);
     EXPECT_EQ(four.run(), expected);
     for (uint32_t shard = 0; shard < 4; ++shard) {

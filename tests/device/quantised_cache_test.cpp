@@ -26,7 +26,7 @@ ScheduleShape shape_of(uint32_t k_dtype, uint32_t v_dtype) {
     GroupOptions values = codes;
     values.group.k_dtype = values.group.v_dtype = QUIRE_DTYPE_F16;
     values.group.k_scale = values.group.v_scale = QUIRE_SCALE_NONE;
-    return {"codes beside values", {codes, values}, false};
+    return {"codes and unquantised values", {codes, values}, false};
 }
 
 class QuantisedCache : public testing::TestWithParam<std::pair<uint32_t, uint32_t>> {
@@ -154,7 +154,7 @@ TEST_P(QuantisedCache, pool_info_says_where_scales_lie) {
     float most = v == QUIRE_DTYPE_I8 ? 127.0f : v == QUIRE_DTYPE_I4 ? 7.0f : 448.0f;
     EXPECT_EQ(scale, largest / most);
     cache_.must(cache_.api.cache_get_pool(cache_.cache, 1, 0, &pool, &cache_.error));
-    EXPECT_EQ(pool.k_scale_offset, 0) << "the layer that was left as it is";
+    EXPECT_EQ(pool.k_scale_offset, 0) << "the layer without codes";
     EXPECT_EQ(pool.scale_head_stride, 0);
     end(seq);
 }

@@ -74,7 +74,7 @@ std::vector<ScheduleShape> shapes() {
         {"sink logits and rope, with trees", {sunk, capped}, true},
         {"full and cross", {group(QUIRE_GROUP_FULL), group(QUIRE_GROUP_CROSS)}},
         {"latent with trees", {latent}, true},
-        {"int8, and f32 left as it is", {bytes, group(QUIRE_GROUP_FULL)}},
+        {"int8, and f32 unquantised", {bytes, group(QUIRE_GROUP_FULL)}},
         {"int8 and int4 with trees", {bytes, halves}, true},
         {"latent fp8 with trees", {latent_codes}, true},
     };

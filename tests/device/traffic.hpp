@@ -153,7 +153,7 @@ class Traffic {
                 if (std::isnan(out[i])) out[i] = part[i];
             }
         }
-        for (float x : out) EXPECT_FALSE(std::isnan(x)) << "a head that nobody computed";
+        for (float x : out) EXPECT_FALSE(std::isnan(x)) << "a head that no rank computed";
         outputs.insert(outputs.end(), out.begin(), out.end());
     }
 

@@ -79,7 +79,7 @@ def samples_under_pressure(engine, how, *options):
     result = engine.story("--samples", "8", *TIGHT_POOL, "--preempt", how, "--check", "--json",
                           *options)
     expect(result.returncode == 0, result.stderr.decode())
-    expect(result.stdout == 8 * engine.golden(), "a sample tells another story")
+    expect(result.stdout == 8 * engine.golden(), "a sample tells a different story")
     table = json.loads(result.stderr)
     expect(table["equal_texts"] == 8 and table["ties"] == 0, table)
     expect(table["forks"] == 7, table)
@@ -109,7 +109,8 @@ def rounded_story_is_the_same_under_pressure(engine):
         expect(result.returncode == 0, result.stderr.decode())
         table = json.loads(result.stderr)
         expect(table["preemptions_swap"] >= 10 and table["forks"] == 7, table)
-        expect(result.stdout == 8 * alone.stdout, f"{dtype}: a swapped sample tells another story")
+        expect(result.stdout == 8 * alone.stdout,
+               f"{dtype}: a swapped sample tells a different story")
 
 
 def measured_scales_tell_the_story(engine):
@@ -201,7 +202,7 @@ def ranks_end_with_the_first(engine):
     process.wait()
     deadline = time.monotonic() + 20
     while any(is_running(rank) for rank in ranks):
-        expect(time.monotonic() < deadline, "a rank outlives the one that it follows")
+        expect(time.monotonic() < deadline, "a rank outlives its leader")
         time.sleep(0.01)
 
 
@@ -362,7 +363,7 @@ def samples_on_the_move(engine):
                           "--migrate-every", "80", "--migrate-to", "cpu", "--migrate-to",
                           "cpu@22/2", "--migrate-to", "cpu@26")
     expect(result.returncode == 0, result.stderr.decode())
-    expect(result.stdout == 8 * engine.golden(), "a sample on the move tells another story")
+    expect(result.stdout == 8 * engine.golden(), "a sample on the move tells a different story")
     table = json.loads(result.stderr)
     expect(table["preemptions_swap"] >= 10, table)
     first, *others = moved(table, 3)
@@ -416,7 +417,7 @@ def samples_on_vulkan(engine):
         result = engine.story("--samples", "2", *TIGHT_POOL, "--preempt", how, "--check", "--json",
                               *on_vulkan(engine))
         expect(result.returncode == 0, result.stderr.decode())
-        expect(result.stdout == 2 * engine.golden(), "a sample tells another story")
+        expect(result.stdout == 2 * engine.golden(), "a sample tells a different story")
         table = json.loads(result.stderr)
         expect(table["forks"] == 1 and table["copies_on_write"] > 0, table)
         expect(table["equal_texts"] == 2 and table[f"preemptions_{how}"] > 0, table)
@@ -445,7 +446,7 @@ def samples_between_cpu_and_vulkan(engine):
     result = engine.story("--samples", "8", *TIGHT_POOL, "--preempt", "swap", "--check", "--json",
                           "--migrate-every", "80", "--migrate-to", "vulkan", "--migrate-to", "cpu")
     expect(result.returncode == 0, result.stderr.decode())
-    expect(result.stdout == 8 * engine.golden(), "a sample on the move tells another story")
+    expect(result.stdout == 8 * engine.golden(), "a sample on the move tells a different story")
     table = json.loads(result.stderr)
     expect(table["preemptions_swap"] > 0 and table["forks"] > 0, table)
     copied = [move["host_blocks_copied"] for move in moved(table, 2)]
@@ -455,7 +456,7 @@ def samples_between_cpu_and_vulkan(engine):
 def golden_story_on(engine, device):
     result = engine.story("--device", device, "--kv-dtype", "f16")
     expect(result.returncode == 0, result.stderr.decode())
-    expect(result.stdout == engine.golden(), f"{device} tells another story")
+    expect(result.stdout == engine.golden(), f"{device} tells a different story")
 
 
 def golden_story_on_cuda(engine):
@@ -470,7 +471,7 @@ def samples_swapped_on(engine, device):
     result = engine.story("--samples", "2", *TIGHT_POOL, "--preempt", "swap", "--check", "--json",
                           "--device", device)
     expect(result.returncode == 0, result.stderr.decode())
-    expect(result.stdout == 2 * engine.golden(), "a sample tells another story")
+    expect(result.stdout == 2 * engine.golden(), "a sample tells a different story")
     table = json.loads(result.stderr)
     expect(table["forks"] == 1 and table["copies_on_write"] > 0, table)
     expect(table["equal_texts"] == 2 and table["preemptions_swap"] > 0, table)

@@ -35,7 +35,7 @@ def files(tree, folder):
     expect(differences(tree) == [], f"tests/install/files.txt is the tree: {differences(tree)}")
     planted(tree.root / "bin" / "abi_tests", "")
     (tree.libdir / "libquire.so").unlink()
-    expect(len(differences(tree)) == 2, "a file too many and one too few are seen")
+    expect(len(differences(tree)) == 2, "a superfluous and a missing file are detected")
 
 
 def told_places(tree):
@@ -47,7 +47,7 @@ def told_places(tree):
 def clean(tree, folder):
     expect(told_places(tree) == [], f"no file names {SOURCE} or {BUILD}: {told_places(tree)}")
     leak = planted(tree.libdir / "pkgconfig" / "leak.pc", f"prefix={BUILD}\n")
-    expect(told_places(tree) == [str(leak)], "one that does is seen")
+    expect(told_places(tree) == [str(leak)], "a file that does is detected")
 
 
 def client(tree, folder):
@@ -120,7 +120,7 @@ def lost(tree, folder):
         name.unlink()
     process = tree.run(tree.command, "devices", fails=True)
     expect(f"{tree.libdir}/libquire.so.0" in process.stderr and "QUIRE_LIBRARY" in process.stderr,
-           f"a library that is gone is named: {process.stderr!r}")
+           f"a missing library is named: {process.stderr!r}")
     return 0
 
 

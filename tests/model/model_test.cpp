@@ -128,7 +128,7 @@ TEST(Model, a_script_survives_being_written_down) {
 
 TEST(Model, a_script_from_a_file_gives_what_the_reference_says) {
     const char *path = std::getenv("QUIRE_SCRIPT");
-    if (path == nullptr) GTEST_SKIP() << "QUIRE_SCRIPT names no file to play";
+    if (path == nullptr) GTEST_SKIP() << "set QUIRE_SCRIPT to a script to play";
     std::ifstream file(path);
     std::stringstream text;
     text << file.rdbuf();

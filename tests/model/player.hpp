@@ -63,7 +63,8 @@ class Player {
     // Both must refuse, or neither. True if both did the operation.
     bool agree(quire_status status, bool reference) {
         if (status < 0 && reference) differ(std::string("the library refuses: ") + error_.message);
-        if (status >= 0 && !reference) differ("the library does what the reference refuses");
+        if (status >= 0 && !reference)
+            differ("the library accepts an operation that the reference refuses");
         return status >= 0 && reference;
     }
 

@@ -131,7 +131,7 @@ class Engine {
             quire_seq_info info = m.info(seqs_[who]);
             EXPECT_LE(info.computed_tokens, before) << "player " << who;
             EXPECT_NE(info.flags & QUIRE_SEQ_LOST, 0u) << "player " << who;
-            EXPECT_EQ(info.known_tokens, tokens_[who].size()) << "what is known stays";
+            EXPECT_EQ(info.known_tokens, tokens_[who].size()) << "known tokens stay known";
         }
         if (failed.number == 1) {
             EXPECT_EQ(m.probe(tokens_from(1, 20)), 0u) << "withdrawn";
@@ -189,8 +189,8 @@ TEST(Async, taker_of_what_a_failed_step_computed_is_lost) {
     EXPECT_NE(m.info(reader).flags & QUIRE_SEQ_LOST, 0u);
     EXPECT_EQ(m.info(reader).computed_tokens, 0u);
     EXPECT_EQ(m.info(reader).known_tokens, 10u);
-    EXPECT_EQ(m.probe(tokens_from(1, 9)), 0u) << "what was published is withdrawn";
-    EXPECT_EQ(m.stats().sequences_lost, 1u) << "beside those of the step itself";
+    EXPECT_EQ(m.probe(tokens_from(1, 9)), 0u) << "published blocks are withdrawn";
+    EXPECT_EQ(m.stats().sequences_lost, 1u) << "in addition to those of the step itself";
 }
 
 TEST(Async, drafts_are_judged_while_the_next_step_runs) {

@@ -152,7 +152,7 @@ TEST(Assertion, a_broken_invariant_reaches_the_hook) {
     AssertionHook before = set_assertion_hook(throw_fired);
     uint32_t block = p.blocks.take_free(kNoBarrier);
     p.blocks.drop_ref(block, 0);
-    EXPECT_THROW(p.blocks.drop_ref(block, 0), Fired) << "a reference too many";
+    EXPECT_THROW(p.blocks.drop_ref(block, 0), Fired) << "one reference too many";
     EXPECT_THROW(p.blocks.add_ref(block), Fired) << "a reference to a free block";
     EXPECT_THROW(QUIRE_ASSERT(1 + 1 == 3), Fired);
     set_assertion_hook(before);

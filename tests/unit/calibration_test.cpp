@@ -160,11 +160,11 @@ TEST(Calibration, sealed_nonsense_is_refused) {
     EXPECT_EQ(word(32, 0), QUIRE_E_ARG) << "a layer without heads";
     EXPECT_EQ(word(32, 0xFFFFFFFF), QUIRE_E_ARG) << "more heads than bytes";
     EXPECT_EQ(word(36, 0), QUIRE_E_ARG);
-    EXPECT_EQ(word(44, 1), QUIRE_E_ARG) << "what is reserved";
+    EXPECT_EQ(word(44, 1), QUIRE_E_ARG) << "reserved bytes";
     for (float wrong : {-1.0f, -0.0f, INFINITY, NAN}) {
         EXPECT_EQ(word(80, std::bit_cast<uint32_t>(wrong)), QUIRE_E_ARG) << wrong;
     }
-    EXPECT_EQ(word(80, 0), QUIRE_OK) << "never written is no damage";
+    EXPECT_EQ(word(80, 0), QUIRE_OK) << "an unwritten number is not damage";
     EXPECT_EQ(status([](Bytes *b) { b->push_back(0); }), QUIRE_E_ARG);
     EXPECT_EQ(status([](Bytes *b) { b->resize(36); }), QUIRE_E_ARG);
 }
@@ -182,9 +182,9 @@ TEST(Calibration, merge_takes_the_larger_number_of_each_place) {
     merge_calibrations(a, b, out.data());
     EXPECT_TRUE(out == expected);
     merge_calibrations(a, b, second.data());
-    EXPECT_TRUE(second == expected) << "into the second itself";
+    EXPECT_TRUE(second == expected) << "out is the second input";
     merge_calibrations(a, b, model.bytes.data());
-    EXPECT_TRUE(model.bytes == expected) << "into the first itself";
+    EXPECT_TRUE(model.bytes == expected) << "out is the first input";
     for (const std::vector<Layer> &layers :
          {std::vector<Layer>{{2, 16, 16}, {1, 16, 16}, {2, 16, 8}}, {{5, 16, 16}}}) {
         Bytes foreign = bytes_of(layers, other);
@@ -203,7 +203,7 @@ TEST(StaticScales, are_magnitude_times_margin_over_the_largest_code) {
         EXPECT_EQ(first[0], 3.0f * by / 127.0f);
         EXPECT_EQ(first[1], 0.1f * by / 127.0f);
         EXPECT_EQ(first[2], 7.0f * by / 448.0f);
-        EXPECT_EQ(first[3], 7.0f * by / 448.0f) << "a tensor's heads have one";
+        EXPECT_EQ(first[3], 7.0f * by / 448.0f) << "all heads of a tensor share one scale";
         EXPECT_EQ(last[0], 1.5f * by / 127.0f);
         EXPECT_EQ(last[3], 90.0f * by / 448.0f);
         EXPECT_EQ(other[0], 5.0f * by / 7.0f);
@@ -222,7 +222,7 @@ TEST(StaticScales, without_a_calibration_say_how_to_get_one) {
         group.k_scale = QUIRE_SCALE_TOKEN_HEAD;
         group.v_scale = QUIRE_SCALE_NONE;
     }
-    EXPECT_EQ(model.refusal(nullptr), "") << "nobody needs one";
+    EXPECT_EQ(model.refusal(nullptr), "") << "no group needs one";
     EXPECT_EQ(model.scales.of(0, 0), nullptr);
 }
 

@@ -39,12 +39,12 @@ def pattern(layer, plane, head, byte):
 
 def read(name, data):
     magic, version, order, size = struct.unpack_from("<8s2IQ", data)
-    expect((magic, version, order) == (b"QUIREBLK", 1, 0x01020304), f"{name}: its head")
+    expect((magic, version, order) == (b"QUIREBLK", 1, 0x01020304), f"{name}: its header")
     expect(size == len(data), f"{name}: its size")
     block = dict(zip(FIELDS, struct.unpack_from(FORMAT, data, 32)))
     expect(data[128:160] == bytes(range(32)), f"{name}: the namespace's digest")
     expect(data[160:192] == bytes(range(128, 160)), f"{name}: the content's digest")
-    expect(data[192:256] == bytes(64), f"{name}: what is reserved")
+    expect(data[192:256] == bytes(64), f"{name}: reserved bytes")
     expect(struct.unpack_from("<3I", data, 256) == IDS, f"{name}: token ids")
     return block
 
@@ -83,7 +83,7 @@ def check(name, data):
                 at = check_plane(name, data, at, plane + 2, layer, block, 4)
             elif kind != NONE:
                 at = check_static(name, data, at, plane + 2, layer, block, kind)
-    expect(at == len(data), f"{name}: {len(data) - at} bytes behind the last plane")
+    expect(at == len(data), f"{name}: {len(data) - at} bytes after the last plane")
 
 
 files = sorted(pathlib.Path(sys.argv[1]).glob("*.block"))

@@ -168,7 +168,7 @@ class Game {
     }
     // Two tables may share a block only at the same index, with equal tokens up to its end.
     void expect_same(const Player &a, const Player &b, uint32_t place_a, uint32_t place_b) {
-        ASSERT_EQ(place_a, place_b) << "one block at two places";
+        ASSERT_EQ(place_a, place_b) << "one block at two indices";
         uint32_t end = std::min({m_->info(a.seq).computed_tokens, m_->info(b.seq).computed_tokens,
                                  (place_a + 1) * kBlockTokens});
         for (uint32_t i = 0; i < end; ++i) {
@@ -242,7 +242,7 @@ TEST(Drop, item_that_writes_in_place_because_another_let_go_goes_with_it) {
         ASSERT_EQ(m.table(c2), shared) << "written in place";
         EXPECT_EQ(m.drop(c1), (std::vector<quire_seq>{c1, c2}));
         m.add(c2, {8});
-        EXPECT_NE(m.table(c2), shared) << "a copy, for C1 reads the block";
+        EXPECT_NE(m.table(c2), shared) << "a copy, because C1 reads the block";
         EXPECT_EQ(m.table(c1), shared);
         m.finish(m.commit());
     }

@@ -99,7 +99,7 @@ TEST(Dump, of_two_caches_with_one_history_differs_in_handles_alone) {
         }
         return kept;
     };
-    EXPECT_EQ(make(), make()) << "nothing of it follows from an address";
+    EXPECT_EQ(make(), make()) << "no part of the dump depends on an address";
 }
 
 TEST(Dump, holds_each_part) {
@@ -123,7 +123,7 @@ TEST(Dump, has_no_tokens_unless_they_are_asked_for) {
     Books b;
     b.compute(b.sequence(), 123456789, 6);
     std::string without = dump_of(b.cache), with = dump_of(b.cache, true);
-    EXPECT_FALSE(has(without, "12345679")) << "of any of them";
+    EXPECT_FALSE(has(without, "12345679")) << "no token of any sequence appears";
     EXPECT_FALSE(has(without, "\"tokens\":["));
     EXPECT_TRUE(has(with, R"("tokens":[123456789,123456790,123456791,123456792])")) << "the node";
     EXPECT_TRUE(has(with, "123456794]")) << "the sequence";

@@ -142,7 +142,8 @@ TEST(Geometry, a_type_and_scales_that_do_not_go_together_are_refused) {
          {QUIRE_DTYPE_I8, QUIRE_DTYPE_I4, QUIRE_DTYPE_F8_E4M3FN, QUIRE_DTYPE_F8_E5M2}) {
         EXPECT_EQ(status(codes, 0, kOwn, 0), QUIRE_OK);
         EXPECT_EQ(status(codes, 0, 0, 0), QUIRE_E_ARG) << "unit scales are never assumed";
-        EXPECT_EQ(status(codes, codes, kOwn, 0), QUIRE_E_ARG) << "V's type is said, its scale not";
+        EXPECT_EQ(status(codes, codes, kOwn, 0), QUIRE_E_ARG)
+            << "V's type is given, but not its scale";
         EXPECT_EQ(status(codes, QUIRE_DTYPE_BF16, kOwn, 0), QUIRE_OK);
         EXPECT_EQ(status(0, codes, 0, kOwn), QUIRE_OK);
         EXPECT_EQ(status(codes, 0, QUIRE_SCALE_TENSOR, 0), QUIRE_OK);
@@ -166,7 +167,8 @@ TEST(Geometry, a_group_of_values_stands_beside_one_of_codes) {
     Geometry out;
     ASSERT_EQ(d.compute(&out), QUIRE_OK);
     EXPECT_EQ(out.groups[0].layer_stride, 4 * 16 * (4 + 3) + 2 * 4 * 16 * 4);
-    EXPECT_EQ(out.groups[1].layer_stride, 2 * 16 * (2 + 2) * 2) << "as without its neighbour";
+    EXPECT_EQ(out.groups[1].layer_stride, 2 * 16 * (2 + 2) * 2)
+        << "the same as without the other group";
     EXPECT_EQ(out.groups[1].scale_head_stride, 0);
 }
 

@@ -336,7 +336,7 @@ class Numbers : public testing::Test {
     void SetUp() override {
         const char *limits = std::getenv("QUIRE_TEST_LIMITS");
         if (limits == nullptr || std::string(limits).find("handle_bits=18") == std::string::npos)
-            GTEST_SKIP() << "numbers last for ever: QUIRE_TEST_LIMITS does not cut them short";
+            GTEST_SKIP() << "numbers do not run out: QUIRE_TEST_LIMITS does not limit them";
     }
     Manager m;
 };

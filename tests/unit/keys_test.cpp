@@ -71,7 +71,8 @@ TEST(Keys, a_key_of_many_spans_and_lists_is_stored_once) {
     EXPECT_EQ(m.info_of(ns).key_bytes, 5 * kList + span_key_bytes(4096));
     EXPECT_EQ(m.info_of(other).key_bytes, 0u);
     m.sequence({.ns = other, .keys = {picture(0, 4)}});
-    EXPECT_EQ(m.info_of(other).key_bytes, 2 * kList + span_key_bytes(4096)) << "shared with nobody";
+    EXPECT_EQ(m.info_of(other).key_bytes, 2 * kList + span_key_bytes(4096))
+        << "shared with no other namespace";
 }
 
 TEST(Keys, an_earlier_turn_is_found_by_one_with_more_pictures) {
@@ -131,7 +132,7 @@ TEST(Keys, cached_prefixes_give_way_to_new_keys_the_longest_unused_first) {
     m.check();
     m.end(b);
     EXPECT_EQ(m.probe(tokens_from(1, 9), {.ns = ns, .keys = {salt(texts[0])}}), 8u)
-        << "was looked at last";
+        << "was used last";
     EXPECT_EQ(m.probe(tokens_from(1, 9), {.ns = ns, .keys = {salt(texts[1])}}), 0u);
     EXPECT_EQ(m.probe(tokens_from(1, 9), {.ns = ns, .keys = {salt(texts[8])}}), 8u);
 }

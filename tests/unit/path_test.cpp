@@ -142,7 +142,7 @@ TEST_F(PathTest, nothing_that_is_to_be_moved_is_found_or_forked) {
     quire_seq seq = drafted();
     ASSERT_EQ(accept(seq, {0, 2, 4}), QUIRE_OK);
     Tokens kept = {1, 2, 3, 4, 5, 6, 7, 9, 11};
-    EXPECT_EQ(m.probe(kept), 4u) << "the second block is not as it will be";
+    EXPECT_EQ(m.probe(kept), 4u) << "the second block's tokens are still to be moved";
     quire_seq fork = m.fork(seq, 9);
     EXPECT_EQ(m.info(fork).computed_tokens, 7u);
     EXPECT_EQ(m.info(fork).known_tokens, 9u);

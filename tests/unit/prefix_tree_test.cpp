@@ -89,7 +89,7 @@ TEST(PrefixTree, spans_over_a_block_are_compared_too) {
     EXPECT_EQ(t.tree.find(root, at, 42, a.data(), t.tree.extra(dog, 0)), kNone);
     EXPECT_EQ(t.tree.find(root, at, 42, a.data(), t.tree.extra(t.scope(root, 1, 6, 8), 0)), kNone);
     EXPECT_EQ(t.tree.find(root, at, 42, a.data(), t.tree.extra(t.scope(root, 4, 6, 8), 0)), kNone)
-        << "a span behind the block says nothing of it";
+        << "a span after the block does not apply to it";
     EXPECT_EQ(t.tree.find(root, at, 42, a.data(), {}), kNone);
 }
 

@@ -122,7 +122,7 @@ TEST(Scopes, a_failing_allocator_changes_nothing) {
         uint32_t scope = t.scopes.use_spans(root, &span, 1);
         t.host.fail_at = UINT64_MAX;
         if (scope == Scopes::kNone) {
-            EXPECT_EQ(t.scopes.used_bytes(0), used) << "the span's key went with it";
+            EXPECT_EQ(t.scopes.used_bytes(0), used) << "the span's key was freed with it";
         } else {
             used = t.scopes.used_bytes(0);
         }

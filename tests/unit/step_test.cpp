@@ -99,7 +99,7 @@ TEST(Step, drop_undoes_one_item_and_lists_those_that_hit_its_blocks) {
     EXPECT_EQ(m.info(writer).known_tokens, 0u);
     EXPECT_EQ(m.info(reader).known_tokens, 0u);
     EXPECT_EQ(m.info(other).known_tokens, 3u);
-    EXPECT_EQ(m.add(writer, {1}).row, 1u) << "rows behind it move up";
+    EXPECT_EQ(m.add(writer, {1}).row, 1u) << "rows after it move up";
     m.drop(writer);
     m.drop(other);
     EXPECT_EQ(m.snapshot(), before);
@@ -167,7 +167,7 @@ TEST(Step, a_failed_step_rolls_computed_back_and_known_stays) {
     EXPECT_EQ(m.info(a).computed_tokens, 5u);
     EXPECT_EQ(m.info(a).known_tokens, 10u);
     EXPECT_NE(m.info(a).flags & QUIRE_SEQ_LOST, 0u);
-    EXPECT_EQ(m.probe(tokens_from(1, 11)), 4u) << "what it published is withdrawn";
+    EXPECT_EQ(m.probe(tokens_from(1, 11)), 4u) << "its published blocks are withdrawn";
     quire_step_result again = m.compute(a, {});
     EXPECT_EQ(again.first_position, 5u);
     EXPECT_EQ(again.compute_count, 5u);

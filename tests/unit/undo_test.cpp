@@ -244,7 +244,7 @@ TEST(Undo, abort_keeps_what_others_that_run_do_with_a_block) {
     m.finish(running);
     m.begin({.queue = 2});
     m.add(child, {7});
-    EXPECT_EQ(m.table(child)[1], shared[1]) << "nothing runs, and nobody else holds it";
+    EXPECT_EQ(m.table(child)[1], shared[1]) << "nothing runs, and no other sequence holds it";
     m.abort();
 }
 

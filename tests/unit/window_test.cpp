@@ -41,7 +41,7 @@ TEST(Window, fewer_than_a_block_of_dead_slots_stand_in_front) {
             m.compute(a, tokens_from(position, count));
             uint32_t visible = position + 1 > window ? position + 1 - window : 0;
             uint32_t front = null_front(m.table(a, 1)) * 4;
-            EXPECT_LE(front, visible) << "a block that is still seen is gone";
+            EXPECT_LE(front, visible) << "a block inside the window is missing";
             EXPECT_LT(visible - front, 4u);
             position += count;
         }
@@ -84,7 +84,7 @@ TEST(Window, a_truncate_into_a_window_that_is_gone_computes_again) {
     m.compute(a, tokens_from(1, 12));
     for (uint32_t i = 12; i < 20; ++i) m.compute(a, tokens_from(1 + i, 1));
     ASSERT_EQ(m.api().seq_truncate(m.cache(), a, 19, m.error()), QUIRE_OK);
-    EXPECT_EQ(m.info(a).computed_tokens, 19u) << "its window is whole";
+    EXPECT_EQ(m.info(a).computed_tokens, 19u) << "its window is complete";
     ASSERT_EQ(m.api().seq_truncate(m.cache(), a, 9, m.error()), QUIRE_OK);
     EXPECT_EQ(m.info(a).known_tokens, 9u);
     EXPECT_EQ(m.info(a).computed_tokens, 0u);
@@ -305,7 +305,8 @@ TEST_F(FullPool, an_abort_and_a_drop_give_the_passed_blocks_back) {
     Blocks table = m.table(a);
     m.begin();
     m.add(a, {13});
-    EXPECT_EQ(m.stats().evictions, 1u) << "what it passed was published, and is forgotten";
+    EXPECT_EQ(m.stats().evictions, 1u)
+        << "the block that the window passed was published and is evicted";
     m.abort();
     EXPECT_EQ(m.snapshot(), before);
     EXPECT_EQ(m.table(a), table);
@@ -432,7 +433,8 @@ TEST(QuotaOfAStep, what_does_not_need_that_room_is_not_kept_from_it) {
     quire_seq third = t.m.sequence({.ns = t.ns});
     t.expect_waits(t.m.add(third, {60}));
     t.m.drop(t.other);
-    EXPECT_EQ(t.m.add(third, {60}).outcome, uint32_t{QUIRE_ITEM_RUN}) << "that one gave room";
+    EXPECT_EQ(t.m.add(third, {60}).outcome, uint32_t{QUIRE_ITEM_RUN})
+        << "the dropped item made room";
     t.m.abort();
     EXPECT_EQ(t.m.info_of(t.ns).blocks_held, 3u);
 }

@@ -47,7 +47,7 @@ TEST(Zeroing, block_of_another_namespace_is_zeroed_before_it_is_written) {
     EXPECT_EQ(zero, left);
     m.end(b);
     quire_seq c = m.sequence({.ns = other});
-    EXPECT_EQ(zeroed_by(m, c, tokens_from(200, 14)), Blocks{}) << "it was its own namespace's";
+    EXPECT_EQ(zeroed_by(m, c, tokens_from(200, 14)), Blocks{}) << "its own namespace wrote it last";
 }
 
 TEST(Zeroing, one_namespace_zeroes_nothing) {
@@ -134,13 +134,13 @@ TEST(ZeroOnFree, blocks_that_were_given_up_are_zeroed_once_by_the_next_commit) {
     quire_seq a = m.sequence(), b = m.sequence();
     EXPECT_EQ(zeroed_by(m, a, tokens_from(1, 14)), Blocks{});
     EXPECT_EQ(zeroed_by(m, b, tokens_from(1, 6)), Blocks{});
-    EXPECT_EQ(zeroed_by_nothing(m), Blocks{}) << "nobody gave anything up";
+    EXPECT_EQ(zeroed_by_nothing(m), Blocks{}) << "no sequence gave up a block";
     Blocks left = sorted(m.table(a));
     m.end(a);
     m.begin();
     m.add(b, tokens_from(50, 1));
     quire_step step = m.commit();
-    EXPECT_EQ(sorted(zeroed(m.copies(step))), left) << "beside a step's other work";
+    EXPECT_EQ(sorted(zeroed(m.copies(step))), left) << "together with a step's other work";
     m.finish(step);
     EXPECT_EQ(zeroed_by_nothing(m), Blocks{}) << "they are clean";
     m.check();
@@ -389,7 +389,7 @@ struct HandedOn {
         m.begin();
         m.add(holder, tokens_from(1, token_count), item);
         quire_step later = m.commit();
-        EXPECT_EQ(zeroed(m.copies(later)), Blocks{}) << "it was its own tenant's last";
+        EXPECT_EQ(zeroed(m.copies(later)), Blocks{}) << "its own tenant wrote it last";
         m.finish(later);
         if (forks) m.fork(holder, token_count);
         m.finish(zeroing, QUIRE_STEP_FAILED);

@@ -102,7 +102,7 @@ TEST_F(PipelineCache, file_of_another_device_is_passed_over) {
 TEST_F(PipelineCache, what_is_no_file_is_passed_over_and_replaced) {
     fs::create_directories(fs::path(path_).parent_path());
     ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
-    EXPECT_TRUE(read_pipeline_cache(path_, adapter_).empty()) << "a pipe that nobody writes";
+    EXPECT_TRUE(read_pipeline_cache(path_, adapter_).empty()) << "a pipe without a writer";
     write_pipeline_cache(path_, data_of(adapter_));
     EXPECT_TRUE(fs::is_regular_file(path_));
     EXPECT_EQ(read_pipeline_cache(path_, adapter_), data_of(adapter_));

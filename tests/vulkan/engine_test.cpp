@@ -226,7 +226,8 @@ TEST_F(VulkanEngine, semaphore_may_go_when_the_work_behind_it_has_run) {
     c.must(c.api.queue_after_native(scene.queue, &native, &c.error));
     engine.signal(go, 1);
     c.must(c.api.queue_signal(scene.queue, fence, 2, &c.error));
-    EXPECT_EQ(c.api.fence_wait(fence, 2, 0, &c.error), QUIRE_S_TIMEOUT) << "the wait is to come";
+    EXPECT_EQ(c.api.fence_wait(fence, 2, 0, &c.error), QUIRE_S_TIMEOUT)
+        << "the queue must still be waiting";
     c.must(c.api.fence_signal(fence, 1, &c.error));
     c.must(c.api.fence_wait(fence, 2, UINT64_MAX, &c.error));
     vkDestroySemaphore(engine.device, go, nullptr);

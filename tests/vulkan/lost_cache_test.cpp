@@ -94,7 +94,7 @@ TEST_F(LostCache, step_fails_and_the_books_stay_right) {
     EXPECT_EQ(scene.run({6, 7}), QUIRE_OK) << scene.c.error.message;
     EXPECT_EQ(scene.c.api.queue_sync(scene.queue, &scene.c.error), QUIRE_E_DEVICE_LOST);
     EXPECT_EQ(scene.run({8}), QUIRE_E_DEVICE_LOST) << "nothing can be uploaded any more";
-    EXPECT_EQ(scene.info().known_tokens, 8u) << "what is known stays";
+    EXPECT_EQ(scene.info().known_tokens, 8u) << "known tokens stay known";
     EXPECT_EQ(scene.info().computed_tokens, 5u);
     EXPECT_EQ(scene.c.api.cache_check(scene.c.cache, &scene.c.error), QUIRE_OK);
     EXPECT_EQ(scene.c.api.seq_end(scene.c.cache, scene.seq, 0, &scene.c.error), QUIRE_OK)

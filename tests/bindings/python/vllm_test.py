@@ -82,7 +82,7 @@ class Differential(unittest.TestCase):
             return False
         ids = blocks.get_block_ids()[0]
         self.assertEqual(len(ids), count)
-        self.assertEqual(held & set(ids), set(), "what is new is in no table already")
+        self.assertEqual(held & set(ids), set(), "new blocks are in no table yet")
         return True
 
     def ids(self, name):
@@ -354,7 +354,7 @@ class Windowed(unittest.TestCase):
             table = manager.get_block_ids("a")[0]
             seen = table[max(0, first - window + 1) // 4:-(-end // 4)]
             self.assertEqual(len(set(seen)), -(-end // 4) - max(0, first - window + 1) // 4)
-            self.assertNotIn(0, seen, "what the drafts and the token before them see is there")
+            self.assertNotIn(0, seen, "what the drafts and the token before them see is present")
             accepted = rng.randrange(drafts + 1)
             request.num_computed_tokens += 1 + accepted
             request.all_token_ids += [rng.randrange(2) for _ in range(1 + accepted)]

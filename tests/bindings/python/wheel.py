@@ -35,7 +35,7 @@ def main():
         command = [python, "-m", "pip", "install", "--quiet", wheel]
         installed = subprocess.run(command, capture_output=True, text=True, env=environment)
         if installed.returncode != 0 and "No matching distribution" in installed.stderr:
-            print("cffi and numpy cannot be had: no network")
+            print("cffi and numpy cannot be installed: no network")
             return SKIPPED
         expect(installed.returncode == 0, installed.stderr)
         result = subprocess.run([python, "-X", "dev", "-c", example], capture_output=True,

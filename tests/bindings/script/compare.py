@@ -64,7 +64,7 @@ def run_seed(commands, seed, folder):
         is_good = text == wanted and len(text.splitlines()) == len(script)
         message = "" if is_good else first_difference(wanted, text, script)
         if name == reference and not does_something(text.splitlines()):
-            is_good, message = False, "not every outcome is there:\n" + text[-2000:]
+            is_good, message = False, "some outcomes never occurred:\n" + text[-2000:]
         print(f"seed {seed}: {name:8} {digest}")
         cases.append(report.Case("Script", f"{name}_seed_{seed}", "passed" if is_good else "failed",
                                  0, message))
