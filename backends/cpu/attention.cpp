@@ -11,8 +11,6 @@
 #include "plan.hpp"
 #include "queue.hpp"
 #include "rows.hpp"
-#include "shared/checks.hpp"
-#include "shared/pool_calls.hpp"
 #include "work_list.hpp"
 
 namespace quire::cpu {
@@ -40,7 +38,7 @@ void run_fold_split(const void *context, uint32_t item, uint32_t thread) {
     }
 }
 
-void run_attention(const void *arguments, quire_be_device *device, Fault *fault) {
+void run_attention(const void *arguments, Device *device, Fault *fault) {
     const auto *call = static_cast<const AttendCall *>(arguments);
     if (!check_rows(*call, fault)) return;
     std::lock_guard turn(device->attention_turn);
@@ -63,7 +61,7 @@ void run_merge_item(const void *context, uint32_t item, uint32_t) {
     merge_rows(*call, begin, std::min(begin + kMergeRows, row_count));
 }
 
-void run_merge(const void *arguments, quire_be_device *device, Fault *) {
+void run_merge(const void *arguments, Device *device, Fault *) {
     const auto *call = static_cast<const MergeCall *>(arguments);
     uint64_t row_count = uint64_t{call->args.token_count} * call->args.heads;
     device->pool.run(static_cast<uint32_t>((row_count - 1) / kMergeRows + 1), run_merge_item, call);
@@ -71,35 +69,19 @@ void run_merge(const void *arguments, quire_be_device *device, Fault *) {
 
 }  // namespace
 
-quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
-                       quire_error *error) {
-    if (queue == nullptr || plan == nullptr) {
-        return fail(error, QUIRE_E_ARG, "queue or plan is NULL");
-    }
-    AttendCall call{};
-    call.plan = &plan->attend;
-    if (quire_status status = resolve_attention(plan->options, args, &call.args, error)) {
-        return status;
-    }
-    call.pool = *args->pool;
-    if (quire_status status = check_plan_fits(*plan, call.pool, queue->device, error)) {
-        return status;
-    }
-    if (args->row_count == 0 || args->query_tokens == 0) return QUIRE_OK;
-    return queue->submit(1, error, [&](uint32_t, Command *command) {
-        *command->hold<AttendCall>() = call;
-        command->hold_plan(plan);
+quire_status enqueue_attention(Queue &queue, Plan &plan, const quire_be_attention &args,
+                               quire_error *error) {
+    return queue.submit(1, error, [&](uint32_t, Command *command) {
+        *command->hold<AttendCall>() = {args, *args.pool, &plan.attend};
+        command->hold_plan(&plan);
         command->kind = CommandKind::run;
         command->run = run_attention;
     });
 }
 
-quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_merge(args, error)) return status;
-    if (args->token_count == 0) return QUIRE_OK;
-    return queue->submit(1, error, [&](uint32_t, Command *command) {
-        *command->hold<MergeCall>() = {*args, find_value(args->dtype)};
+quire_status enqueue_merge(Queue &queue, const quire_be_merge &args, quire_error *error) {
+    return queue.submit(1, error, [&](uint32_t, Command *command) {
+        *command->hold<MergeCall>() = {args, find_value(args.dtype)};
         command->kind = CommandKind::run;
         command->run = run_merge;
     });

@@ -15,31 +15,33 @@
 #include <cstdint>
 
 #include "quire/plugin/backend.h"
+#include "shared/deadline.hpp"
+#include "shared/fence_value.hpp"
+#include "shared/objects.hpp"
 
 namespace quire::cpu {
 
-// Value of a fence if work before it did not run; QUIRE_FENCE_FAILED in the consumer's header.
-constexpr uint64_t kFenceFailed = UINT64_MAX;
+struct Device;
 
-quire_status fence_create(quire_be_device *device, uint64_t value, quire_be_fence **out,
-                          quire_error *error);
-void fence_destroy(quire_be_fence *fence);
-quire_status fence_read(quire_be_fence *fence, uint64_t *value, quire_error *error);
-quire_status fence_signal_host(quire_be_fence *fence, uint64_t value, quire_error *error);
-quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t timeout_ns,
-                             quire_error *error);
-
-}  // namespace quire::cpu
-
-struct quire_be_fence {
-    quire_be_device *device = nullptr;
-    std::atomic<uint32_t> references{1};
+struct Fence {
+    Device *device = nullptr;
+    References references{1};
     std::atomic<uint64_t> value{0};  // grows under the device's mutex
 
-    void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
     void drop_reference();
-    // Sets the value if it is greater than the current one; returns whether it was.
-    bool raise(uint64_t to);
+    // Sets the value if it is greater than the current one, which is returned.
+    uint64_t raise(uint64_t to);
     // Waits for the value; returns false if the device was closed first.
     bool wait_or_closing(uint64_t awaited);
 };
+
+quire_status make_fence(Device &device, uint64_t value, quire_be_fence **out, quire_error *error);
+inline void release_fence(Fence &fence) { fence.drop_reference(); }
+uint64_t read_fence(const Fence &fence);
+// Both return the value: before it was raised; after the wait, which a deadline may end.
+uint64_t raise_fence(Fence &fence, uint64_t to);
+uint64_t await_fence(Fence &fence, uint64_t awaited, const Deadline &deadline);
+
+}  // namespace quire::cpu
+
+struct quire_be_fence : quire::cpu::Fence {};

@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "device.hpp"
 #include "shared/checks.hpp"
 
 namespace quire::cpu {
@@ -94,17 +93,8 @@ void *map_pages(uint64_t size_bytes) {
 
 }  // namespace
 
-quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
-                       uint64_t *address, void **host_pointer, quire_error *error) {
-    if (device == nullptr || address == nullptr || host_pointer == nullptr) {
-        return fail(error, QUIRE_E_ARG, "device, address or host_pointer is NULL");
-    }
-    if (kind != QUIRE_BE_MEMORY_DEVICE && kind != QUIRE_BE_MEMORY_HOST) {
-        return fail(error, QUIRE_E_ARG, "memory kind %u is neither DEVICE nor HOST", kind);
-    }
-    if (size_bytes == 0) {
-        return fail(error, QUIRE_E_ARG, "size_bytes is 0; request at least 1 byte");
-    }
+quire_status allocate(Device &, uint64_t size_bytes, uint32_t, uint64_t *address,
+                      void **host_pointer, quire_error *error) {
     // The system rounds to whole pages, here and in munmap.
     void *pages = map_pages(size_bytes);
     if (pages == MAP_FAILED) {
@@ -113,28 +103,21 @@ quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t ki
                        "cannot allocate %" PRIu64 " bytes (%s); %" PRIu64 " bytes are free",
                        size_bytes, std::strerror(error_number), machine_memory().free_bytes);
     }
-    live_objects.fetch_add(1, std::memory_order_relaxed);
     *address = reinterpret_cast<uint64_t>(pages);
     *host_pointer = pages;
     return QUIRE_OK;
 }
 
-quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t size_bytes,
-                        uint64_t *address, quire_error *error) {
-    if (device == nullptr || host_pointer == nullptr || address == nullptr) {
-        return fail(error, QUIRE_E_ARG, "device, host_pointer or address is NULL");
-    }
-    if (size_bytes == 0) return fail(error, QUIRE_E_ARG, "size_bytes is 0; import at least 1 byte");
-    live_objects.fetch_add(1, std::memory_order_relaxed);
+quire_status import_memory(Device &, void *host_pointer, uint64_t, uint64_t *address,
+                           quire_error *) {
     *address = reinterpret_cast<uint64_t>(host_pointer);
     return QUIRE_OK;
 }
 
-void mem_free(quire_be_device *, uint64_t address, uint64_t size_bytes, uint32_t kind) {
-    if (address == 0 || size_bytes == 0) return;
+bool free_memory(Device &, uint64_t address, uint64_t size_bytes, uint32_t kind) {
+    if (address == 0 || size_bytes == 0) return false;
     bool is_imported = kind == QUIRE_BE_MEMORY_IMPORTED;
-    if (!is_imported && munmap(reinterpret_cast<void *>(address), size_bytes) != 0) return;
-    live_objects.fetch_sub(1, std::memory_order_relaxed);
+    return is_imported || munmap(reinterpret_cast<void *>(address), size_bytes) == 0;
 }
 
 }  // namespace quire::cpu

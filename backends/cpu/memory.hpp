@@ -49,10 +49,13 @@ struct MachineMemory {
 
 MachineMemory machine_memory();
 
-quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
-                       uint64_t *address, void **host_pointer, quire_error *error);
-quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t size_bytes,
-                        uint64_t *address, quire_error *error);
-void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind);
+struct Device;
+
+quire_status allocate(Device &device, uint64_t size_bytes, uint32_t kind, uint64_t *address,
+                      void **host_pointer, quire_error *error);
+quire_status import_memory(Device &device, void *host_pointer, uint64_t size_bytes,
+                           uint64_t *address, quire_error *error);
+// False: no such memory.
+bool free_memory(Device &device, uint64_t address, uint64_t size_bytes, uint32_t kind);
 
 }  // namespace quire::cpu

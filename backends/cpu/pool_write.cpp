@@ -10,8 +10,6 @@
 #include "kernels/move.hpp"
 #include "plan.hpp"
 #include "queue.hpp"
-#include "shared/checks.hpp"
-#include "shared/pool_calls.hpp"
 #include "shared/pool_view.hpp"
 
 namespace quire::cpu {
@@ -30,7 +28,7 @@ bool check_slots(const KvWriteCall &call, Fault *fault) {
     return true;
 }
 
-void run_kv_write(const void *arguments, quire_be_device *, Fault *fault) {
+void run_kv_write(const void *arguments, Device *, Fault *fault) {
     const auto *call = static_cast<const KvWriteCall *>(arguments);
     if (check_slots(*call, fault)) write_kv(*call);
 }
@@ -43,27 +41,19 @@ struct MoveList {
     quire_be_move moves[kMovesPerCommand];
 };
 
-void run_moves(const void *arguments, quire_be_device *, Fault *) {
+void run_moves(const void *arguments, Device *, Fault *) {
     const auto *list = static_cast<const MoveList *>(arguments);
     for (uint64_t i = 0; i < list->count; ++i) move_token(list->pool, list->moves[i]);
 }
 
 }  // namespace
 
-quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
+quire_status enqueue_kv_write(Queue &queue, const quire_be_kv_write &args, Plan *plan,
+                              quire_error *error) {
     KvWriteCall call{};
-    if (quire_status status = resolve_kv_write(args, &call.args, error)) return status;
-    quire_be_plan *plan = args->plan;
-    if (plan != nullptr) {
-        if (quire_status status = check_plan_fits(*plan, *args->pool, queue->device, error)) {
-            return status;
-        }
-        if (quire_status status = resolve_rope(plan->options, &call.args, error)) return status;
-    }
-    if (args->token_count == 0) return QUIRE_OK;
-    call.pool = *args->pool;
-    call.given = find_value(args->dtype);
+    call.args = args;
+    call.pool = *args.pool;
+    call.given = find_value(args.dtype);
     call.k = find_element(call.pool.k_dtype);
     call.v = find_element(call.pool.v_dtype);
     bool has_rope = plan != nullptr && plan->options.has(QUIRE_BE_ATTENTION_ROPE);
@@ -72,7 +62,7 @@ quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quir
         call.q = plan->attend.q;
         call.q_heads = plan->options.shape.q_heads;
     }
-    return queue->submit(1, error, [&](uint32_t, Command *command) {
+    return queue.submit(1, error, [&](uint32_t, Command *command) {
         *command->hold<KvWriteCall>() = call;
         if (has_rope) command->hold_plan(plan);
         command->kind = CommandKind::run;
@@ -80,17 +70,14 @@ quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quir
     });
 }
 
-quire_status move_tokens(quire_be_queue *queue, const quire_be_pool *pool,
-                         const quire_be_move *moves, uint32_t count, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_moves(pool, moves, count, error)) return status;
-    if (count == 0) return QUIRE_OK;
+quire_status enqueue_moves(Queue &queue, const quire_be_pool &pool, const quire_be_move *moves,
+                           uint32_t count, quire_error *error) {
     uint32_t commands = (count - 1) / kMovesPerCommand + 1;
-    return queue->submit(commands, error, [&](uint32_t index, Command *command) {
+    return queue.submit(commands, error, [&](uint32_t index, Command *command) {
         uint32_t first = index * kMovesPerCommand;
         uint32_t held = std::min(count - first, kMovesPerCommand);
         auto *list = command->hold<MoveList>();
-        list->pool = *pool;
+        list->pool = pool;
         list->count = held;
         std::memcpy(list->moves, moves + first, held * sizeof *moves);
         command->kind = CommandKind::run;

@@ -25,8 +25,8 @@ void Fault::set(const char *format, ...) {
     va_end(arguments);
 }
 
-void Command::hold_plan(quire_be_plan *used) {
-    used->add_reference();
+void Command::hold_plan(Plan *used) {
+    used->references.add();
     plan = used;
 }
 
@@ -38,7 +38,7 @@ FenceStep Command::fence_step() const {
 
 namespace {
 
-void stop_queue(quire_be_queue *queue, const Fault &fault) {
+void stop_queue(Queue *queue, const Fault &fault) {
     queue->fault = fault;
     queue->failed.store(true, std::memory_order_release);
 }
@@ -53,7 +53,7 @@ void find_misuse(const ThreadPool &pool, Fault *fault) {
         misuse.left_out, misuse.repeated, misuse.late);
 }
 
-void run_command(quire_be_queue *queue, const Command &command) {
+void run_command(Queue *queue, const Command &command) {
     bool failed = queue->failed.load(std::memory_order_relaxed);
     if (command.kind == CommandKind::run) {
         Fault fault;
@@ -79,7 +79,7 @@ void run_command(quire_be_queue *queue, const Command &command) {
 }
 
 // Takes the next command; NULL if the queue is finished.
-Command *next_command(quire_be_queue *queue, Command *finished) {
+Command *next_command(Queue *queue, Command *finished) {
     std::unique_lock lock(queue->mutex);
     if (finished != nullptr) {
         finished->next = queue->spare;
@@ -98,8 +98,8 @@ Command *next_command(quire_be_queue *queue, Command *finished) {
     return command;
 }
 
-void leave_running_queues(quire_be_queue *queue) {
-    quire_be_device *device = queue->device;
+void leave_running_queues(Queue *queue) {
+    Device *device = queue->device;
     std::lock_guard lock(device->mutex);
     if (queue->prev != nullptr) queue->prev->next = queue->next;
     if (queue->prev == nullptr) device->running_queues = queue->next;
@@ -109,7 +109,7 @@ void leave_running_queues(quire_be_queue *queue) {
 
 void *serve(void *argument) {
     std::fesetenv(FE_DFL_ENV);
-    auto *queue = static_cast<quire_be_queue *>(argument);
+    auto *queue = static_cast<Queue *>(argument);
     Command *command = nullptr;
     while ((command = next_command(queue, command)) != nullptr) {
         run_command(queue, *command);
@@ -120,29 +120,19 @@ void *serve(void *argument) {
     return nullptr;
 }
 
-quire_status enqueue_fence_step(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
-                                CommandKind kind, quire_error *error) {
-    if (queue == nullptr || fence == nullptr) {
-        return fail(error, QUIRE_E_ARG, "queue or fence is NULL");
-    }
-    if (fence->device != queue->device) {
-        return fail(error, QUIRE_E_ARG,
-                    "the fence belongs to another device; wait for it on the host instead");
-    }
-    return queue->submit(1, error, [&](uint32_t, Command *command) {
-        fence->add_reference();
+quire_status enqueue_fence_step(Queue &queue, Fence &fence, uint64_t value, CommandKind kind,
+                                quire_error *error) {
+    return queue.submit(1, error, [&](uint32_t, Command *command) {
+        fence.references.add();
         command->kind = kind;
-        *command->hold<FenceStep>() = {fence, value};
+        *command->hold<FenceStep>() = {&fence, value};
     });
 }
 
 }  // namespace
 
-quire_status queue_bind(quire_be_device *device, const quire_native *native, quire_be_queue **out,
+quire_status bind_queue(Device &device, const quire_native *native, quire_be_queue **out,
                         quire_error *error) {
-    if (device == nullptr || out == nullptr) {
-        return fail(error, QUIRE_E_ARG, "device or out is NULL");
-    }
     if (native != nullptr && native->kind != QUIRE_NATIVE_NONE) {
         return fail(error, QUIRE_E_UNSUPPORTED,
                     "native kind %u is unknown: the cpu backend binds no queue of another API; use "
@@ -151,56 +141,49 @@ quire_status queue_bind(quire_be_device *device, const quire_native *native, qui
     }
     auto *queue = new (std::nothrow) quire_be_queue;
     if (queue == nullptr) return fail(error, QUIRE_E_HOST_MEMORY, "no memory for a queue");
-    queue->device = device;
-    std::lock_guard lock(device->mutex);
+    queue->device = &device;
+    std::lock_guard lock(device.mutex);
     pthread_t thread;
     // The worker leaves the list under this lock, so it cannot do so before it has been added.
-    if (int error_number = device->pool.start_queue(serve, queue, &thread)) {
+    if (int error_number = device.pool.start_queue(serve, queue, &thread)) {
         delete queue;
         return fail_os(error, QUIRE_E_OS, error_number, "cannot start the queue's thread (%s)",
                        std::strerror(error_number));
     }
     pthread_detach(thread);
-    device->add_reference();
-    queue->next = device->running_queues;
+    device.references.add();
+    queue->next = device.running_queues;
     if (queue->next != nullptr) queue->next->prev = queue;
-    device->running_queues = queue;
-    live_objects.fetch_add(1, std::memory_order_relaxed);
+    device.running_queues = queue;
     *out = queue;
     return QUIRE_OK;
 }
 
-void queue_release(quire_be_queue *queue) {
-    if (queue == nullptr) return;
+void release_queue(Queue &queue) {
     {
-        std::lock_guard lock(queue->mutex);
-        queue->released = true;
-        queue->arrived.notify_one();
+        std::lock_guard lock(queue.mutex);
+        queue.released = true;
+        queue.arrived.notify_one();
     }
-    live_objects.fetch_sub(1, std::memory_order_relaxed);
-    queue->drop_reference();
+    queue.drop_reference();
 }
 
-quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
-                          quire_error *error) {
+quire_status enqueue_signal(Queue &queue, Fence &fence, uint64_t value, quire_error *error) {
     return enqueue_fence_step(queue, fence, value, CommandKind::signal, error);
 }
 
-quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
-                        quire_error *error) {
+quire_status enqueue_wait(Queue &queue, Fence &fence, uint64_t value, quire_error *error) {
     return enqueue_fence_step(queue, fence, value, CommandKind::wait, error);
 }
 
-}  // namespace quire::cpu
-
-quire::cpu::Command *quire_be_queue::take(uint32_t count) {
+Command *Queue::take(uint32_t count) {
     uint32_t available = 0;
     for (Command *command = spare; command != nullptr && available < count;
          command = command->next) {
         ++available;
     }
     while (available < count) {
-        auto *slab = new (std::nothrow) quire::cpu::Slab;
+        auto *slab = new (std::nothrow) Slab;
         if (slab == nullptr) return nullptr;
         slab->next = slabs;
         slabs = slab;
@@ -208,7 +191,7 @@ quire::cpu::Command *quire_be_queue::take(uint32_t count) {
             command.next = spare;
             spare = &command;
         }
-        available += quire::cpu::Slab::kCommands;
+        available += Slab::kCommands;
     }
     Command *chain = spare;
     Command *end = chain;
@@ -218,7 +201,7 @@ quire::cpu::Command *quire_be_queue::take(uint32_t count) {
     return chain;
 }
 
-void quire_be_queue::append(Command *chain, uint32_t count) {
+void Queue::append(Command *chain, uint32_t count) {
     device->unfinished.fetch_add(count);
     Command *end = chain;
     while (end->next != nullptr) end = end->next;
@@ -228,25 +211,24 @@ void quire_be_queue::append(Command *chain, uint32_t count) {
     arrived.notify_one();
 }
 
-void quire_be_queue::wake() {
+void Queue::wake() {
     std::lock_guard lock(mutex);
     arrived.notify_one();
 }
 
-void quire_be_queue::drop_reference() {
-    if (references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    quire_be_device *owner = device;
+void Queue::drop_reference() {
+    if (!references.drop()) return;
+    Device *owner = device;
     while (slabs != nullptr) {
-        quire::cpu::Slab *slab = slabs;
+        Slab *slab = slabs;
         slabs = slab->next;
         delete slab;
     }
-    delete this;
+    delete static_cast<quire_be_queue *>(this);
     owner->drop_reference();
 }
 
-quire_status quire_be_queue::check_usable(quire_error *error) {
-    using quire::fail;
+quire_status Queue::check_usable(quire_error *error) {
     if (failed.load(std::memory_order_acquire)) {
         return fail(error, QUIRE_E_DEVICE_LOST, "the queue stopped: %s; release it", fault.text);
     }
@@ -255,3 +237,5 @@ quire_status quire_be_queue::check_usable(quire_error *error) {
     }
     return QUIRE_OK;
 }
+
+}  // namespace quire::cpu

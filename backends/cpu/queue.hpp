@@ -34,6 +34,7 @@
 #include "fence.hpp"
 #include "quire/plugin/backend.h"
 #include "shared/checks.hpp"
+#include "shared/objects.hpp"
 
 namespace quire::cpu {
 
@@ -45,7 +46,11 @@ struct Fault {
     bool is_set() const { return text[0] != 0; }
 };
 
-using Run = void (*)(const void *arguments, quire_be_device *device, Fault *fault);
+struct Device;
+struct Plan;
+struct Queue;
+
+using Run = void (*)(const void *arguments, Device *device, Fault *fault);
 
 struct Slab;  // of commands
 
@@ -53,7 +58,7 @@ struct Slab;  // of commands
 enum class CommandKind : uint32_t { run, part, signal, wait };
 
 struct FenceStep {
-    quire_be_fence *fence;
+    Fence *fence;
     uint64_t value;
 };
 
@@ -65,7 +70,7 @@ struct Command {
     Run run;  // for CommandKind::run
     CommandKind kind;
     uint32_t reserved0;
-    quire_be_plan *plan;  // held until the command has run or was dropped; NULL if none
+    Plan *plan;  // held until the command has run or was dropped; NULL if none
     alignas(8) unsigned char arguments[kArgumentBytes];
 
     template <typename T>
@@ -74,7 +79,7 @@ struct Command {
         static_assert(alignof(T) <= 8);
         return new (static_cast<void *>(arguments)) T;
     }
-    void hold_plan(quire_be_plan *used);
+    void hold_plan(Plan *used);
     FenceStep fence_step() const;
     // The command whose `arguments` these are.
     static const Command *of(const void *arguments) {
@@ -84,33 +89,21 @@ struct Command {
 };
 static_assert(std::is_standard_layout_v<Command>);
 
-quire_status queue_bind(quire_be_device *device, const quire_native *native, quire_be_queue **out,
-                        quire_error *error);
-void queue_release(quire_be_queue *queue);
-quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
-                          quire_error *error);
-quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
-                        quire_error *error);
-
-}  // namespace quire::cpu
-
-struct quire_be_queue {
-    using Command = quire::cpu::Command;
-
-    quire_be_device *device = nullptr;
-    std::atomic<uint32_t> references{2};  // the owner's and the worker's
-    quire_be_queue *next = nullptr;       // in the device's running_queues
-    quire_be_queue *prev = nullptr;
+struct Queue {
+    Device *device = nullptr;
+    References references{2};  // the owner's and the worker's
+    Queue *next = nullptr;     // in the device's running_queues
+    Queue *prev = nullptr;
 
     std::mutex mutex;
     std::condition_variable arrived;
     Command *first = nullptr;  // to run
     Command *last = nullptr;
     Command *spare = nullptr;
-    quire::cpu::Slab *slabs = nullptr;
+    Slab *slabs = nullptr;
     bool released = false;
     std::atomic<bool> failed{false};
-    quire::cpu::Fault fault;  // written once, before `failed`
+    Fault fault;  // written once, before `failed`
 
     // REQUIRES: the mutex is held. Returns `count` linked commands, or NULL and changes nothing.
     Command *take(uint32_t count);
@@ -127,7 +120,7 @@ struct quire_be_queue {
         if (quire_status status = check_usable(error)) return status;
         Command *chain = take(count);
         if (chain == nullptr) {
-            return quire::fail(error, QUIRE_E_HOST_MEMORY, "no memory for %u commands", count);
+            return fail(error, QUIRE_E_HOST_MEMORY, "no memory for %u commands", count);
         }
         uint32_t index = 0;
         for (Command *command = chain; command != nullptr; command = command->next) {
@@ -138,3 +131,13 @@ struct quire_be_queue {
         return QUIRE_OK;
     }
 };
+
+quire_status bind_queue(Device &device, const quire_native *native, quire_be_queue **out,
+                        quire_error *error);
+void release_queue(Queue &queue);
+quire_status enqueue_signal(Queue &queue, Fence &fence, uint64_t value, quire_error *error);
+quire_status enqueue_wait(Queue &queue, Fence &fence, uint64_t value, quire_error *error);
+
+}  // namespace quire::cpu
+
+struct quire_be_queue : quire::cpu::Queue {};

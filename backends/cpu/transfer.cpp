@@ -8,8 +8,6 @@
 
 #include "device.hpp"
 #include "queue.hpp"
-#include "shared/checks.hpp"
-#include "shared/copies.hpp"
 
 namespace quire::cpu {
 
@@ -105,7 +103,7 @@ uint64_t sum_of_bytes(const ItemList &list) {
 
 // Runs the pieces in several turns, so that other queues' kernels can run in between.
 template <Work work>
-void run_list(const void *arguments, quire_be_device *device, Fault *) {
+void run_list(const void *arguments, Device *device, Fault *) {
     const Command *command = Command::of(arguments);
     SharedList shared{work, {}, {command, 0, 0}, 0};
     uint32_t parts_left = shared.next.list().parts_count;
@@ -125,10 +123,10 @@ void run_list(const void *arguments, quire_be_device *device, Fault *) {
 
 // item_of(i) returns item i of `count`.
 template <typename ItemOf>
-quire_status submit_list(quire_be_queue *queue, uint32_t count, Run run, ItemOf item_of,
+quire_status submit_list(Queue &queue, uint32_t count, Run run, ItemOf item_of,
                          quire_error *error) {
     uint32_t commands = (count - 1) / kItemsPerCommand + 1;
-    return queue->submit(commands, error, [&](uint32_t index, Command *command) {
+    return queue.submit(commands, error, [&](uint32_t index, Command *command) {
         uint32_t first = index * kItemsPerCommand;
         auto *list = command->hold<ItemList>();
         list->count = std::min(count - first, kItemsPerCommand);
@@ -141,22 +139,16 @@ quire_status submit_list(quire_be_queue *queue, uint32_t count, Run run, ItemOf 
 
 }  // namespace
 
-quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
-                  quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_copies(copies, count, error)) return status;
-    if (count == 0) return QUIRE_OK;
+quire_status enqueue_copies(Queue &queue, const quire_be_copy *copies, uint32_t count,
+                            quire_error *error) {
     auto item_of = [&](uint32_t i) {
         return Item{copies[i].dst, copies[i].src, copies[i].size_bytes};
     };
     return submit_list(queue, count, run_list<copy_part>, item_of, error);
 }
 
-quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
-                  uint32_t byte, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_fill(ranges, count, byte, error)) return status;
-    if (count == 0) return QUIRE_OK;
+quire_status enqueue_fill(Queue &queue, const quire_be_range *ranges, uint32_t count, uint32_t byte,
+                          quire_error *error) {
     auto item_of = [&](uint32_t i) { return Item{ranges[i].address, byte, ranges[i].size_bytes}; };
     return submit_list(queue, count, run_list<fill_part>, item_of, error);
 }
