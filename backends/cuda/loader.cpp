@@ -67,7 +67,6 @@ constexpr int kNotCaptured = 0;                  // CU_STREAM_CAPTURE_STATUS_NON
 constexpr int kCaptureActive = 1;                // CU_STREAM_CAPTURE_STATUS_ACTIVE
 constexpr int kOldestMajor = 8;                  // compute capability that kernels need
 constexpr int kFunctionDynamicShared = 8;        // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-constexpr unsigned kEventDefault = 0;            // CU_EVENT_DEFAULT: with timing
 constexpr int kOrderStream = 1;                  // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
 
 // CUmemcpyAttributes_v1. The locations are for memory that has none of its own; ours has one.
@@ -101,10 +100,7 @@ struct Cuda {
     int (*cuStreamGetCtx)(void *, void **);
     int (*cuStreamIsCapturing)(void *, int *);
     int (*cuStreamWaitEvent)(void *, void *, unsigned);
-    int (*cuEventCreate)(void **, unsigned);
-    int (*cuEventDestroy)(void *);
     int (*cuEventRecord)(void *, void *);
-    int (*cuEventElapsedTime)(float *, void *, void *);
     int (*cuStreamQuery)(void *);
     int (*cuStreamSynchronize)(void *);
     int (*cuStreamWaitValue64)(void *, uint64_t, uint64_t, unsigned);
@@ -207,11 +203,7 @@ Result stream_capture(Stream stream, Capture *capture) {
     *capture = Capture::elsewhere;
     return 0;
 }
-Result event_create(Event *out) { return cuda.cuEventCreate(out, kEventDefault); }
 Result event_record(Stream stream, Event event) { return cuda.cuEventRecord(event, stream); }
-Result event_elapsed(Event begin, Event end, float *milliseconds) {
-    return cuda.cuEventElapsedTime(milliseconds, begin, end);
-}
 Result stream_wait_event(Stream stream, Event event) {
     return cuda.cuStreamWaitEvent(stream, event, 0);
 }
@@ -285,10 +277,7 @@ Driver make_driver() {
     driver.has_legacy_stream = has_legacy_stream;
     driver.stream_is_of = stream_is_of;
     driver.stream_capture = stream_capture;
-    driver.event_create = event_create;
-    driver.event_destroy = cuda.cuEventDestroy;
     driver.event_record = event_record;
-    driver.event_elapsed = event_elapsed;
     driver.stream_wait_event = stream_wait_event;
     driver.fill = fill;
     driver.copy = copy;
@@ -341,10 +330,7 @@ const char *find_functions(GetProcAddress get) {
         QUIRE_CUDA(cuStreamGetCtx),
         QUIRE_CUDA(cuStreamIsCapturing),
         QUIRE_CUDA(cuStreamWaitEvent),
-        QUIRE_CUDA(cuEventCreate),
-        QUIRE_CUDA(cuEventDestroy),
         QUIRE_CUDA(cuEventRecord),
-        QUIRE_CUDA(cuEventElapsedTime),
         QUIRE_CUDA(cuStreamQuery),
         QUIRE_CUDA(cuStreamSynchronize),
         QUIRE_CUDA(cuStreamWaitValue64),

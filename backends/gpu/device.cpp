@@ -3,11 +3,11 @@
 #include "device.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 
 #include "fence.hpp"
-#include "profile.hpp"
 #include "queue.hpp"
 #include "shared/checks.hpp"
 
@@ -58,6 +58,22 @@ quire_status choose(uint32_t index, const Driver **driver, quire_error *error) {
                 lacks);
 }
 
+// From this size on copies use the driver. A guess: no GPU has been measured.
+constexpr uint64_t kDmaBytes = 256 << 10;
+
+quire_status find_dma_bytes(uint64_t *dma_bytes, quire_error *error) {
+    *dma_bytes = kDmaBytes;
+    const char *text = environment("QUIRE_GPU_DMA_BYTES");
+    if (text == nullptr) return QUIRE_OK;
+    const char *end = text + std::strlen(text);
+    auto [stopped, failed] = std::from_chars(text, end, *dma_bytes);
+    if (failed == std::errc() && stopped == end) return QUIRE_OK;
+    return fail(error, QUIRE_E_ARG,
+                "QUIRE_GPU_DMA_BYTES is \"%.40s\", which is not a number of bytes: use 0 "
+                "to 18446744073709551615",
+                text);
+}
+
 // REQUIRES: the context is current.
 quire_status open_parts(quire_be_device *device, quire_error *error) {
     const Driver &driver = *device->context.driver;
@@ -70,7 +86,7 @@ quire_status open_parts(quire_be_device *device, quire_error *error) {
     StreamChoice urgent;
     urgent.is_urgent = true;
     if (quire_status status = make_queue(device, urgent, &device->service, error)) return status;
-    return find_borders(device, &device->borders, error);
+    return find_dma_bytes(&device->dma_bytes, error);
 }
 
 // REQUIRES: the context is current, and nothing of the device runs. If the driver is already shut
@@ -81,7 +97,6 @@ void close_parts(quire_be_device *device) {
     device->pinned.close();
     device->words.close();
     device->kernels.close();
-    device->profile_memory.close(*device->context.driver);
 }
 
 // REQUIRES, for this and the next: the mutex is held, and the context is current.

@@ -20,12 +20,10 @@
 #include <mutex>
 #include <vector>
 
-#include "border.hpp"
 #include "cells.hpp"
 #include "context.hpp"
 #include "kernels.hpp"
 #include "memory.hpp"
-#include "profile.hpp"
 #include "quire/plugin/backend.h"
 
 namespace quire::gpu {
@@ -65,8 +63,7 @@ struct quire_be_device {
     std::atomic<uint32_t> references{1};
     quire::gpu::Context context;
     quire::gpu::Kernels kernels;
-    quire::gpu::Borders borders;  // constant once the device is open
-    quire::gpu::ProfileMemory profile_memory;
+    uint64_t dma_bytes = 0;     // copies from here on use the driver; constant once open
     bool takes_batches = true;  // the driver has not refused a batch of copies yet
     char name[64] = {};
 

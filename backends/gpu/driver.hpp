@@ -86,12 +86,8 @@ struct Driver {
     Result (*stream_is_of)(Stream stream, void *context, bool *is_of);
     // Breaks no capture. `none` if the driver cannot capture.
     Result (*stream_capture)(Stream stream, Capture *capture);
-    // An event of ours, with timing.
-    Result (*event_create)(Event *out);
-    Result (*event_destroy)(Event event);
+    // An engine's event, as below.
     Result (*event_record)(Stream stream, Event event);
-    // From one event to the other; is_not_ready() until both have passed.
-    Result (*event_elapsed)(Event begin, Event end, float *milliseconds);
     Result (*stream_wait_event)(Stream stream, Event event);
     Result (*fill)(Stream stream, uint64_t address, unsigned char byte, size_t size_bytes);
     Result (*copy)(Stream stream, uint64_t dst, uint64_t src, size_t size_bytes);

@@ -18,6 +18,11 @@ uint64_t piece_count(uint64_t size_bytes, uint64_t piece_bytes) {
     return size_bytes / piece_bytes + (size_bytes % piece_bytes != 0 ? 1 : 0);
 }
 
+// Copies between host memories always use the kernel: CUDA's own copy blocks until it has run.
+bool is_for_driver(const quire_be_copy &one, uint64_t dma_bytes) {
+    return one.kind != QUIRE_BE_COPY_H2H && one.size_bytes >= dma_bytes;
+}
+
 // Piece size of a fill: a copy's, or larger if a GPU cannot run that many pieces at once.
 uint64_t piece_bytes_of(const quire_be_range *ranges, uint32_t count) {
     constexpr uint64_t kEnough = 4096;
@@ -117,17 +122,17 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     if (count == 0) return QUIRE_OK;
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) return status;
-    const Borders &borders = queue->device->borders;
+    uint64_t dma_bytes = queue->device->dma_bytes;
     uint64_t pieces_to_come = 0;
     for (uint32_t i = 0; i < count; ++i) {
-        if (!borders.is_for_driver(copies[i]))
-            pieces_to_come += piece_count(copies[i].size_bytes, kPieceBytes);
+        if (is_for_driver(copies[i], dma_bytes)) continue;
+        pieces_to_come += piece_count(copies[i].size_bytes, kPieceBytes);
     }
     Pieces pieces(&enqueue, KernelName::copy, kPieceBytes, pieces_to_come);
     Batch batch(&enqueue);
     for (uint32_t i = 0; i < count; ++i) {
         const quire_be_copy &one = copies[i];
-        quire_status status = borders.is_for_driver(one)
+        quire_status status = is_for_driver(one, dma_bytes)
                                   ? batch.add(one, error)
                                   : pieces.add(one.dst, one.src, one.size_bytes, error);
         if (status != QUIRE_OK) return status;

@@ -3,8 +3,8 @@
 // transfer: copies and fills.
 //
 // Small copies are batched into one launch of a kernel that reads and writes pinned memory in
-// place; large ones are batched into one driver call (border.hpp). Fills are batched into one
-// launch, except that a single fill uses the driver.
+// place; large ones, from Device::dma_bytes on, are batched into one driver call. Fills are batched
+// into one launch, except that a single fill uses the driver.
 //
 // Threads: any.
 #pragma once

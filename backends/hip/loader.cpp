@@ -56,7 +56,6 @@ constexpr Result kFatal[] = {
 };
 constexpr int kAttributeWaitValue = 10013;  // hipDeviceAttributeCanUseStreamWaitValue
 constexpr unsigned kStreamNonBlocking = 1;  // hipStreamNonBlocking
-constexpr unsigned kEventDefault = 0;       // hipEventDefault: with timing
 // hipHostMallocPortable | Mapped | Coherent: host and device see each other's words at once.
 constexpr unsigned kHostFlags = 1 | 2 | 0x40000000;
 constexpr unsigned kWaitValueGte = 0;           // hipStreamWaitValueGte
@@ -89,10 +88,7 @@ struct Hip {
     int (*hipStreamGetDevice)(void *, int *);
     int (*hipStreamIsCapturing)(void *, int *);
     int (*hipStreamWaitEvent)(void *, void *, unsigned);
-    int (*hipEventCreateWithFlags)(void **, unsigned);
-    int (*hipEventDestroy)(void *);
     int (*hipEventRecord)(void *, void *);
-    int (*hipEventElapsedTime)(float *, void *, void *);
     int (*hipStreamQuery)(void *);
     int (*hipStreamSynchronize)(void *);
     int (*hipStreamWaitValue64)(void *, void *, uint64_t, unsigned, uint64_t);
@@ -238,11 +234,7 @@ Result stream_capture(Stream stream, Capture *capture) {
     *capture = Capture::elsewhere;
     return 0;
 }
-Result event_create(Event *out) { return hip.hipEventCreateWithFlags(out, kEventDefault); }
 Result event_record(Stream stream, Event event) { return hip.hipEventRecord(event, stream); }
-Result event_elapsed(Event begin, Event end, float *milliseconds) {
-    return hip.hipEventElapsedTime(milliseconds, begin, end);
-}
 Result stream_wait_event(Stream stream, Event event) {
     return hip.hipStreamWaitEvent(stream, event, 0);
 }
@@ -311,10 +303,7 @@ Driver make_driver() {
     driver.has_legacy_stream = has_legacy_stream;
     driver.stream_is_of = stream_is_of;
     driver.stream_capture = stream_capture;
-    driver.event_create = event_create;
-    driver.event_destroy = hip.hipEventDestroy;
     driver.event_record = event_record;
-    driver.event_elapsed = event_elapsed;
     driver.stream_wait_event = stream_wait_event;
     driver.fill = fill;
     driver.copy = copy;
@@ -365,10 +354,7 @@ const char *find_functions(void *library) {
         QUIRE_HIP(hipGetLastError),
         QUIRE_HIP(hipStreamDestroy),
         QUIRE_HIP(hipStreamWaitEvent),
-        QUIRE_HIP(hipEventCreateWithFlags),
-        QUIRE_HIP(hipEventDestroy),
         QUIRE_HIP(hipEventRecord),
-        QUIRE_HIP(hipEventElapsedTime),
         QUIRE_HIP(hipStreamQuery),
         QUIRE_HIP(hipStreamSynchronize),
         QUIRE_HIP(hipStreamWaitValue64),

@@ -148,6 +148,24 @@ TEST_P(Copying, lands_byte_for_byte_on_both_sides_of_the_border) {
     }
 }
 
+TEST_P(Copying, border_that_is_not_a_number_opens_no_device) {
+    for (const char *wrong : {"256k", "-1", "18446744073709551616", " 1"}) {
+        setenv(kVariable, wrong, 1);
+        Rig rig(api());
+        EXPECT_EQ(rig.open(), QUIRE_E_ARG) << wrong;
+        EXPECT_TRUE(has(rig.error, "QUIRE_GPU_DMA_BYTES is \"")) << rig.error.message;
+    }
+}
+
+TEST_P(Copying, of_256_kib_is_the_drivers_by_default) {
+    constexpr uint64_t kDefault = 256 << 10;
+    unsetenv(kVariable);
+    Rig rig(api());
+    ASSERT_EQ(rig.open(), QUIRE_OK) << rig.error.message;
+    EXPECT_EQ(pass(rig, rig.queue, {kDefault - 1}), (Count{0, 0, 4}));
+    EXPECT_EQ(pass(rig, rig.queue, {kDefault}), (Count{0, 3, 1}));
+}
+
 TEST_P(Copying, of_many_takes_few_calls_and_of_one_no_batch) {
     setenv(kVariable, "0", 1);
     Rig rig(api());

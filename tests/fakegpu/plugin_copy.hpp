@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // plugin_copy: a plugin, or an emulated driver, copied to another file, which the dynamic linker
-// loads as another library: it has not found a driver yet, and has measured nothing.
+// loads as another library: it has not found a driver yet.
 //
 // Threads: none.
 #pragma once
