@@ -34,7 +34,7 @@ TEST_P(Engine, stream_keeps_the_order_of_calls) {
 TEST_P(Engine, stream_is_not_held_back) {
     ASSERT_EQ(bind(as_stream(stream_)), QUIRE_OK) << rig_->error.message;
     EXPECT_EQ(api().fence_wait(bound_, rig_->fence, 1, &rig_->error), QUIRE_E_BUSY);
-    EXPECT_TRUE(has(rig_->error, "signal first")) << rig_->error.message;
+    EXPECT_TRUE(has(rig_->error, "signal the fence first")) << rig_->error.message;
     ASSERT_EQ(api().fence_signal(rig_->queue, rig_->fence, 1, &rig_->error), QUIRE_OK);
     EXPECT_EQ(api().fence_wait(bound_, rig_->fence, 1, &rig_->error), QUIRE_OK);
     ASSERT_EQ(api().fence_signal(bound_, rig_->fence, 2, &rig_->error), QUIRE_OK);
@@ -192,12 +192,12 @@ TEST_P(Engine, stream_that_is_gone_is_refused_and_the_device_lives) {
     ASSERT_EQ(bind(as_stream(gone)), QUIRE_OK) << rig_->error.message;
     destroy_stream(gone);
     EXPECT_EQ(test::fill_range(api(), bound_, rig_->address, 16, 1, &rig_->error), QUIRE_E_ARG);
-    EXPECT_TRUE(has(rig_->error, "no such stream")) << rig_->error.message;
+    EXPECT_TRUE(has(rig_->error, "does not know this stream")) << rig_->error.message;
     EXPECT_EQ(api().fence_signal(bound_, rig_->fence, 1, &rig_->error), QUIRE_E_ARG);
     api().queue_release(bound_);
     bound_ = nullptr;
     EXPECT_EQ(bind(as_stream(gone)), QUIRE_E_ARG);
-    EXPECT_TRUE(has(rig_->error, "no such stream")) << rig_->error.message;
+    EXPECT_TRUE(has(rig_->error, "does not know this stream")) << rig_->error.message;
     EXPECT_EQ(rig_->step(), QUIRE_OK) << rig_->error.message;
     EXPECT_EQ(rig_->sync(), QUIRE_OK) << rig_->error.message;
 }

@@ -241,7 +241,7 @@ TEST_P(Graph, capture_that_broke_leaves_the_queue_serving) {
     of_engine<int (*)(void *)>(call_of("cuStreamQuery", "hipStreamQuery"))(stream_);
     uint64_t launches = calls(vendor().launch);
     EXPECT_EQ(attend(bound_, 5), QUIRE_E_BUSY);
-    EXPECT_TRUE(has(rig_->error, "end that capture")) << rig_->error.message;
+    EXPECT_TRUE(has(rig_->error, "end the capture")) << rig_->error.message;
     EXPECT_EQ(calls(vendor().launch), launches) << "some drivers run it at once";
     uint64_t value = rig_->value;
     EXPECT_EQ(api().fence_signal(bound_, rig_->fence, value + 1, &rig_->error), QUIRE_E_BUSY);

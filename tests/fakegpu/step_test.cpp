@@ -180,7 +180,7 @@ TEST_P(Steps, stay_open_where_they_are_committed_in_a_capture) {
     quire_step step = text->begin(1);
     begin_capture();
     EXPECT_EQ(text->api.step_commit(text->cache, step, text->batch, &text->error), QUIRE_E_BUSY);
-    EXPECT_TRUE(has(text->error, "captures")) << text->error.message;
+    EXPECT_TRUE(has(text->error, "is capturing")) << text->error.message;
     EXPECT_EQ(end_capture(), 0) << "the call broke the capture";
     EXPECT_EQ(text->api.step_commit(text->cache, step, text->batch, &text->error), QUIRE_OK)
         << text->error.message;

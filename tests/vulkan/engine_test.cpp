@@ -276,7 +276,7 @@ TEST_F(VulkanEngine, bound_queue_waits_for_what_is_on_its_way_alone) {
     c.must(c.api.fence_create(c.device, 0, &fence, &c.error));
     c.must(c.api.queue_create(c.device, nullptr, &other, &c.error));
     EXPECT_EQ(c.api.queue_after(scene.queue, fence, 1, &c.error), QUIRE_E_BUSY);
-    EXPECT_NE(std::strstr(c.error.message, "signal first"), nullptr) << c.error.message;
+    EXPECT_NE(std::strstr(c.error.message, "signal the fence first"), nullptr) << c.error.message;
     // A signal that its own queue holds back is not in flight either.
     c.must(c.api.queue_after(other, fence, 1, &c.error));
     c.must(c.api.queue_signal(other, fence, 3, &c.error));
