@@ -39,8 +39,8 @@ void set_kernels(Plan *plan) {
 
 }  // namespace
 
-quire_status make_plan(const Device &device, PlanOptions options, quire_be_plan **out,
-                       quire_error *error) {
+quire_status make_plan(const Device &device, const quire_be_plan_desc &, PlanOptions options,
+                       quire_be_plan **out, quire_error *error) {
     auto *plan = new (std::nothrow) quire_be_plan;
     if (plan == nullptr) return fail(error, QUIRE_E_HOST_MEMORY, "no memory for a plan");
     plan->device = &device;

@@ -30,8 +30,8 @@ struct Plan {
 };
 
 // Makes a plan of checked options. Its kernels have all options: no shape lacks one.
-quire_status make_plan(const Device &device, PlanOptions options, quire_be_plan **out,
-                       quire_error *error);
+quire_status make_plan(const Device &device, const quire_be_plan_desc &desc, PlanOptions options,
+                       quire_be_plan **out, quire_error *error);
 inline void release_plan(Plan *plan) { plan->drop_reference(); }
 inline const char *missing_kernel(const Device &, const quire_be_attention_query &) {
     return nullptr;

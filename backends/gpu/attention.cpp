@@ -6,12 +6,11 @@
 #include <initializer_list>
 
 #include "device.hpp"
+#include "enqueue.hpp"
 #include "plan.hpp"
 #include "queue.hpp"
 #include "rounds.hpp"
-#include "shared/checks.hpp"
 #include "shared/kernel_arguments.hpp"
-#include "shared/pool_calls.hpp"
 
 namespace quire::gpu {
 
@@ -71,31 +70,20 @@ quire_status launch_rounds(Enqueue &enqueue, AttendCall *call, const Scratch &sc
 
 }  // namespace
 
-quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
-                       quire_error *error) {
-    if (queue == nullptr || plan == nullptr) {
-        return fail(error, QUIRE_E_ARG, "queue or plan is NULL");
-    }
-    quire_be_attention resolved{};
-    if (quire_status status = resolve_attention(plan->options, args, &resolved, error)) {
-        return status;
-    }
-    if (quire_status status = check_plan_fits(*plan, *args->pool, queue->device, error)) {
-        return status;
-    }
-    if (args->row_count == 0 || args->query_tokens == 0) return QUIRE_OK;
-    AttendCall call = call_of(plan->options, resolved);
+quire_status enqueue_attention(Queue &queue, const Plan &plan, const quire_be_attention &args,
+                               quire_error *error) {
+    AttendCall call = call_of(plan.options, args);
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin_replayable(error)) return status;
-    call.chunk_count = chunk_count_of(resolved, enqueue.is_captured());
-    call.most_rows = enqueue.is_captured() ? plan->options.max_rows : call.row_count;
-    uint32_t teams_of_prefill = queue->device->context.driver->teams_of_prefill;
+    call.chunk_count = chunk_count_of(args, enqueue.is_captured());
+    call.most_rows = enqueue.is_captured() ? plan.options.max_rows : call.row_count;
+    uint32_t teams_of_prefill = queue.device->context.driver->teams_of_prefill;
     Scratch scratch = divide(call, teams_of_prefill);
-    if (quire_status status = queue->device->check(queue->reserve_scratch(scratch.bytes()),
-                                                   "scratch memory", error)) {
+    if (quire_status status =
+            queue.device->check(queue.reserve_scratch(scratch.bytes()), "scratch memory", error)) {
         return status;
     }
-    call.token_rows = queue->scratch;
+    call.token_rows = queue.scratch;
     call.states = call.token_rows + scratch.row_bytes;
     call.values = call.states + scratch.state_bytes;
     // -1: belongs to no row.
@@ -108,14 +96,11 @@ quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_b
     return launch_rounds(enqueue, &call, scratch, teams_of_prefill, error);
 }
 
-quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_merge(args, error)) return status;
-    if (args->token_count == 0) return QUIRE_OK;
+quire_status enqueue_merge(Queue &queue, const quire_be_merge &args, quire_error *error) {
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin_replayable(error)) return status;
     MergeCall call{};
-    put_merge(*args, &call);
+    put_merge(args, &call);
     return enqueue.launch(KernelName::merge, call.row_count, &call.head, error);
 }
 

@@ -14,9 +14,10 @@
 #include <memory>
 
 #include "kernels.hpp"
-#include "quire/plugin/backend.h"
 
 namespace quire::gpu {
+
+struct Fence;
 
 enum class CommandKind { launch, fill, copies, signal, wait };
 
@@ -29,7 +30,7 @@ struct Command {
     Copies copies{};            // likewise
     std::unique_ptr<uint64_t[]> kept;
     uint64_t dst = 0, size_bytes = 0;  // of a fill
-    quire_be_fence *fence = nullptr;   // of a signal or a wait, as is the value
+    Fence *fence = nullptr;            // of a signal or a wait, as is the value
     uint64_t value = 0;
 
     // Copies what its pointers refer to. May throw.

@@ -32,7 +32,7 @@ class Entered {
     }
 
     bool is_in() const { return result_ == 0; }
-    // The result of entering; quire_be_device::check_in() checks it.
+    // The result of entering; Device::check_in() checks it.
     Result result() const { return result_; }
 
  private:

@@ -6,13 +6,21 @@
 #include <cinttypes>
 
 #include "device.hpp"
-#include "enqueue.hpp"
-#include "queue.hpp"
 #include "shared/checks.hpp"
 
 namespace quire::gpu {
 
 namespace {
+
+// Checks the result of a driver call that was given a stream.
+quire_status check_asked(Device *device, Result result, const char *what, quire_error *error) {
+    const Driver &driver = *device->context.driver;
+    if (!driver.is_no_stream(result)) return device->check(result, what, error);
+    return fail(error, QUIRE_E_ARG, "the %s driver does not know this stream: %s (%d)",
+                driver.vendor, driver.describe(result), result);
+}
+
+}  // namespace
 
 quire_status check_rest(const quire_native &native, quire_error *error) {
     if (native.reserved0 == 0 && native.aux0 == 0 && native.aux1 == 0) return QUIRE_OK;
@@ -22,53 +30,7 @@ quire_status check_rest(const quire_native &native, quire_error *error) {
                 native.kind, native.reserved0, native.aux0, native.aux1);
 }
 
-quire_status find_native_event(const quire_be_queue *queue, const quire_native *native, Event *out,
-                               quire_error *error) {
-    if (queue == nullptr || native == nullptr) {
-        return fail(error, QUIRE_E_ARG, "queue or native is NULL");
-    }
-    const Driver &driver = *queue->device->context.driver;
-    if (native->kind != driver.event_kind) {
-        return fail(
-            error, QUIRE_E_UNSUPPORTED,
-            "native kind %u is not an event that this backend supports; use QUIRE_NATIVE_%s_EVENT",
-            native->kind, driver.vendor);
-    }
-    if (quire_status status = check_rest(*native, error)) return status;
-    if (native->value == 0) return fail(error, QUIRE_E_ARG, "the event is NULL");
-    *out = reinterpret_cast<Event>(native->value);
-    return QUIRE_OK;
-}
-
-// Checks the result of a driver call that was given a stream.
-quire_status check_asked(quire_be_device *device, Result result, const char *what,
-                         quire_error *error) {
-    const Driver &driver = *device->context.driver;
-    if (!driver.is_no_stream(result)) return device->check(result, what, error);
-    return fail(error, QUIRE_E_ARG, "the %s driver does not know this stream: %s (%d)",
-                driver.vendor, driver.describe(result), result);
-}
-
-// A call on an event goes to the stream at once or fails: an event has no values, so a later record
-// would mean something else.
-quire_status give_event(quire_be_queue *queue, const quire_native *native,
-                        Result (*Driver::*call)(Stream, Event), quire_error *error) {
-    Event event = nullptr;
-    if (quire_status status = find_native_event(queue, native, &event, error)) return status;
-    Enqueue enqueue(queue);
-    if (quire_status status = enqueue.begin(error)) return status;
-    if (!queue->held.empty()) {
-        return fail(error, QUIRE_E_BUSY,
-                    "the queue waits for a fence that has not been signalled: signal it first");
-    }
-    quire_be_device *device = queue->device;
-    Result result = (device->context.driver->*call)(queue->stream, event);
-    return device->check(result, "an event", error);
-}
-
-}  // namespace
-
-quire_status find_native_stream(quire_be_device *device, const quire_native &native, Stream *out,
+quire_status find_native_stream(Device *device, const quire_native &native, Stream *out,
                                 quire_error *error) {
     constexpr uint64_t kLegacy = 1, kFirstHandle = 3;
     const Driver &driver = *device->context.driver;
@@ -106,8 +68,7 @@ uint64_t owner_of(Stream stream) {
     return number;
 }
 
-quire_status check_capture(quire_be_device *device, Stream stream, bool *is_captured,
-                           quire_error *error) {
+quire_status check_capture(Device *device, Stream stream, bool *is_captured, quire_error *error) {
     Capture capture = Capture::none;
     Result result = device->context.driver->stream_capture(stream, &capture);
     quire_status status =
@@ -123,14 +84,6 @@ quire_status check_capture(quire_be_device *device, Stream stream, bool *is_capt
     return fail(error, QUIRE_E_BUSY,
                 "the engine is capturing another stream, which the legacy stream waits for: "
                 "nothing can be enqueued on the legacy stream until that capture ends");
-}
-
-quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error) {
-    return give_event(queue, native, &Driver::event_record, error);
-}
-
-quire_status native_wait(quire_be_queue *queue, const quire_native *native, quire_error *error) {
-    return give_event(queue, native, &Driver::stream_wait_event, error);
 }
 
 }  // namespace quire::gpu

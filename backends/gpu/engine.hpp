@@ -13,8 +13,13 @@
 
 namespace quire::gpu {
 
+struct Device;
+
+// Refuses fields of `native` that no kind of ours uses.
+quire_status check_rest(const quire_native &native, quire_error *error);
+
 // The stream that `native` names. REQUIRES: the device's context is current, the mutex is held.
-quire_status find_native_stream(quire_be_device *device, const quire_native &native, Stream *out,
+quire_status find_native_stream(Device *device, const quire_native &native, Stream *out,
                                 quire_error *error);
 
 // True for streams 0 and 1, which stand for the same stream.
@@ -25,10 +30,6 @@ uint64_t owner_of(Stream stream);
 
 // Sets *is_captured if work enqueued on the engine's stream goes to a graph. QUIRE_E_BUSY if
 // nothing can be enqueued there. REQUIRES: as above.
-quire_status check_capture(quire_be_device *device, Stream stream, bool *is_captured,
-                           quire_error *error);
-
-quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error);
-quire_status native_wait(quire_be_queue *queue, const quire_native *native, quire_error *error);
+quire_status check_capture(Device *device, Stream stream, bool *is_captured, quire_error *error);
 
 }  // namespace quire::gpu

@@ -10,11 +10,12 @@
 #include "fence.hpp"
 #include "kernels.hpp"
 #include "queue.hpp"
+#include "schedule.hpp"
 #include "shared/checks.hpp"
 
 namespace quire::gpu {
 
-Enqueue::Enqueue(quire_be_queue *queue) : queue_(queue), lock_(queue->device->mutex) {}
+Enqueue::Enqueue(Queue &queue) : queue_(&queue), lock_(queue.device->mutex) {}
 
 quire_status Enqueue::begin(quire_error *error) {
     if (quire_status status = begin_replayable(error)) return status;
@@ -32,7 +33,7 @@ quire_status Enqueue::begin_replayable(quire_error *error) {
                     "the queue uses the per-thread stream of the thread that created it: only that "
                     "thread may call it");
     }
-    quire_be_device *device = queue_->device;
+    Device *device = queue_->device;
     entered_.emplace(device->context);
     if (quire_status status = device->check_in(*entered_, error)) return status;
     if (!queue_->is_bound) return QUIRE_OK;
@@ -74,7 +75,7 @@ quire_status Enqueue::copy(const Copies &copies, quire_error *error) {
     return add(std::move(command), error);
 }
 
-quire_status Enqueue::use_fence(CommandKind kind, quire_be_fence *fence, uint64_t value,
+quire_status Enqueue::use_fence(CommandKind kind, Fence *fence, uint64_t value,
                                 quire_error *error) {
     Command command;
     command.kind = kind;
@@ -85,10 +86,10 @@ quire_status Enqueue::use_fence(CommandKind kind, quire_be_fence *fence, uint64_
 }
 
 void Enqueue::pump() {
-    quire_be_device *device = queue_->device;
-    if (!device->has_held_queue()) return;
-    if (!entered_.has_value()) entered_.emplace(device->context);
-    device->pump(*entered_);
+    Device &device = *queue_->device;
+    if (!has_held_queue(device)) return;
+    if (!entered_.has_value()) entered_.emplace(device.context);
+    gpu::pump(device, *entered_);
 }
 
 quire_status Enqueue::add(Command &&command, quire_error *error) {
@@ -97,7 +98,7 @@ quire_status Enqueue::add(Command &&command, quire_error *error) {
         hold(std::move(command));
         return QUIRE_OK;
     }
-    quire_be_device *device = queue_->device;
+    Device *device = queue_->device;
     Result result = queue_->give(command);
     if (device->is_good(result)) {
         has_enqueued_ = true;
@@ -122,7 +123,7 @@ void Enqueue::hold(Command &&command) {
         throw;
     }
     ++held_count_;
-    quire_be_fence *fence = queue_->held.back().fence;
+    Fence *fence = queue_->held.back().fence;
     if (fence != nullptr) ++fence->held;
 }
 

@@ -19,9 +19,12 @@
 
 namespace quire::gpu {
 
+struct Fence;
+struct Queue;
+
 class Enqueue {
  public:
-    explicit Enqueue(quire_be_queue *queue);
+    explicit Enqueue(Queue &queue);
 
     // Call first: refuses if the queue or its device has failed, or its stream is captured.
     quire_status begin(quire_error *error);
@@ -41,8 +44,7 @@ class Enqueue {
     // By the driver.
     quire_status copy(const Copies &copies, quire_error *error);
     // A signal of a fence, or a wait for one.
-    quire_status use_fence(CommandKind kind, quire_be_fence *fence, uint64_t value,
-                           quire_error *error);
+    quire_status use_fence(CommandKind kind, Fence *fence, uint64_t value, quire_error *error);
     // Resumes queues that a fence held up.
     void pump();
 
@@ -50,7 +52,7 @@ class Enqueue {
     quire_status add(Command &&command, quire_error *error);
     void hold(Command &&command);
 
-    quire_be_queue *queue_;
+    Queue *queue_;
     std::unique_lock<std::mutex> lock_;
     std::optional<Entered> entered_;
     bool has_enqueued_ = false;

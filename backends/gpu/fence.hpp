@@ -15,36 +15,29 @@
 // Threads: any; all fields belong to the device's mutex.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "cells.hpp"
 #include "kernels/calls.hpp"
 #include "quire/plugin/backend.h"
+#include "shared/objects.hpp"
 
 namespace quire::gpu {
 
-quire_status fence_create(quire_be_device *device, uint64_t value, quire_be_fence **out,
-                          quire_error *error);
-void fence_destroy(quire_be_fence *fence);
-quire_status fence_read(quire_be_fence *fence, uint64_t *value, quire_error *error);
-quire_status fence_signal_host(quire_be_fence *fence, uint64_t value, quire_error *error);
-quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t timeout_ns,
-                             quire_error *error);
+struct Device;
+struct Queue;
 
-}  // namespace quire::gpu
-
-struct quire_be_fence {
+struct Fence {
     // The last place of a queue that uses this fence.
     struct Use {
-        quire_be_queue *queue;  // of the same device, which keeps it alive
+        const Queue *queue;  // of the same device, which keeps it alive
         uint64_t place;
     };
 
-    quire_be_device *device = nullptr;
-    std::atomic<uint32_t> references{2};  // the caller's, and the device's
-    quire::gpu::Cell cell;
+    Device *device = nullptr;
+    References references{2};  // the caller's, and the device's
+    Cell cell;
     uint64_t value = 0;     // known to the host
     uint64_t promised = 0;  // the most that calls on queues will raise it to
     uint64_t enqueued = 0;  // the most that commands given to streams will raise it to
@@ -63,8 +56,11 @@ struct quire_be_fence {
     // True if submitted work or past signals bring it to at least `wanted` with no further call.
     bool is_coming(uint64_t wanted) const { return value >= wanted || enqueued >= wanted; }
     // Makes room so that note_use() cannot fail. May throw.
-    void reserve_use(quire_be_queue *queue);
+    void reserve_use(const Queue *queue);
     // REQUIRES: reserve_use() was called for the queue.
-    void note_use(quire_be_queue *queue, uint64_t place);
-    bool is_out_of_reach() const;
+    void note_use(const Queue *queue, uint64_t place);
 };
+
+}  // namespace quire::gpu
+
+struct quire_be_fence : quire::gpu::Fence {};

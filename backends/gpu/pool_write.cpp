@@ -4,19 +4,15 @@
 
 #include <algorithm>
 
-#include "device.hpp"
 #include "enqueue.hpp"
 #include "plan.hpp"
-#include "queue.hpp"
-#include "shared/checks.hpp"
 #include "shared/kernel_arguments.hpp"
-#include "shared/pool_calls.hpp"
 
 namespace quire::gpu {
 
 namespace {
 
-KvWriteCall call_of(const quire_be_kv_write &args, const quire_be_plan *plan) {
+KvWriteCall call_of(const quire_be_kv_write &args, const Plan *plan) {
     KvWriteCall to{};
     put_kv_write(args, plan == nullptr ? nullptr : &plan->options, &to);
     if (plan != nullptr) std::copy(plan->turns.begin(), plan->turns.end(), to.turns);
@@ -25,34 +21,21 @@ KvWriteCall call_of(const quire_be_kv_write &args, const quire_be_plan *plan) {
 
 }  // namespace
 
-quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    quire_be_kv_write resolved{};
-    if (quire_status status = resolve_kv_write(args, &resolved, error)) return status;
-    const quire_be_plan *plan = args->plan;
-    if (plan != nullptr) {
-        if (quire_status status = check_plan_fits(*plan, *args->pool, queue->device, error)) {
-            return status;
-        }
-        if (quire_status status = resolve_rope(plan->options, &resolved, error)) return status;
-    }
-    if (args->token_count == 0) return QUIRE_OK;
-    KvWriteCall call = call_of(resolved, plan);
+quire_status enqueue_kv_write(Queue &queue, const quire_be_kv_write &args, const Plan *plan,
+                              quire_error *error) {
+    KvWriteCall call = call_of(args, plan);
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin_replayable(error)) return status;
-    return enqueue.launch(KernelName::kv_write, resolved.token_count, &call.head, error);
+    return enqueue.launch(KernelName::kv_write, args.token_count, &call.head, error);
 }
 
-quire_status move_tokens(quire_be_queue *queue, const quire_be_pool *pool,
-                         const quire_be_move *moves, uint32_t count, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_moves(pool, moves, count, error)) return status;
-    if (count == 0) return QUIRE_OK;
+quire_status enqueue_moves(Queue &queue, const quire_be_pool &pool, const quire_be_move *moves,
+                           uint32_t count, quire_error *error) {
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) return status;
     MoveCall call{};
-    put_move(*pool, &call);
-    uint64_t groups = uint64_t{pool->layer_count} * pool->kv_heads;
+    put_move(pool, &call);
+    uint64_t groups = uint64_t{pool.layer_count} * pool.kv_heads;
     for (uint32_t done = 0; done < count; done += call.move_count) {
         call.move_count = std::min(count - done, kMostMoves);
         for (uint32_t i = 0; i < call.move_count; ++i) {

@@ -5,7 +5,7 @@
 // Held      a wait for a value that neither the host nor submitted work will signal yet stays in
 //           this queue on the host, and so does everything after it: GPUs have few hardware queues,
 //           so a waiting stream may block other streams, including the one that would signal it.
-//           Whoever signals the fence submits the held commands (quire_be_device::pump()). So
+//           Whoever signals the fence submits the held commands (schedule.hpp). So
 //           everything submitted to streams finishes on its own, and closing drops the rest.
 //
 // Each command that uses a fence has a place on its queue, counted from 1. The queue's record in
@@ -36,27 +36,20 @@
 // Threads: any; all fields belong to the device's mutex.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <vector>
 
 #include "cells.hpp"
 #include "command.hpp"
-#include "enqueue.hpp"
 #include "kernels.hpp"
 #include "piece_ring.hpp"
-#include "quire/plugin/backend.h"
+#include "shared/objects.hpp"
 
 namespace quire::gpu {
 
-quire_status queue_bind(quire_be_device *device, const quire_native *native, quire_be_queue **out,
-                        quire_error *error);
-void queue_release(quire_be_queue *queue);
-quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
-                          quire_error *error);
-quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
-                        quire_error *error);
+struct Device;
+struct Fence;
 
 // Which stream a queue runs on.
 struct StreamChoice {
@@ -74,33 +67,21 @@ enum class Work {
     some,
 };
 
-// Makes a queue that live_objects does not count. REQUIRES: the context is current; the mutex is
-// held or the device is not yet shared.
-quire_status make_queue(quire_be_device *device, const StreamChoice &choice, quire_be_queue **out,
-                        quire_error *error);
-
-// Uses one batched driver call if the driver has one that accepts the copies, else one call per
-// copy. If a batch is refused for any reason except lack of memory, batches are not tried again. On
-// an error *is_begun says whether some copies may have been made. REQUIRES: as make_queue().
-Result give_copies(quire_be_device *device, Stream stream, const Copies &copies, bool *is_begun);
-
-}  // namespace quire::gpu
-
-struct quire_be_queue {
-    quire_be_device *device = nullptr;
-    std::atomic<uint32_t> references{2};  // the caller's, and the device's
-    quire::gpu::Stream stream = nullptr;
+struct Queue {
+    Device *device = nullptr;
+    References references{2};  // the caller's, and the device's
+    Stream stream = nullptr;
     bool is_bound = false;  // the stream is an engine's
     uint64_t owner = 0;     // the one thread that may use it; 0: any
-    quire::gpu::Cell record;
-    quire::gpu::Cell word;  // in device memory: nonzero once a kernel found a fault
-    uint64_t place = 0;     // the last one assigned
+    Cell record;
+    Cell word;           // in device memory: nonzero once a kernel found a fault
+    uint64_t place = 0;  // the last one assigned
     uint64_t reached = 0;
-    std::deque<quire::gpu::Command> held;  // not submitted to the stream
-    uint64_t scratch = 0;                  // address, for attention
+    std::deque<Command> held;  // not submitted to the stream
+    uint64_t scratch = 0;      // address, for attention
     uint64_t scratch_bytes = 0;
     std::vector<uint64_t> outgrown;  // scratch that calls may still use
-    quire::gpu::PieceRing pieces;
+    PieceRing pieces;
     bool is_released = false;
     char why[192] = {};  // why it failed; empty: it has not
 
@@ -113,33 +94,45 @@ struct quire_be_queue {
     void poll();
     bool has_passed(uint64_t at) const { return at <= reached; }
     bool has_failed() const { return why[0] != 0; }
-    quire::gpu::Work work();
+    Work work();
     // Once a failed queue's stream is idle, counts all its places as reached, even if no kernel
     // reported them.
     void settle_failed();
     // True if the queue is released, has not failed, and suits such a stream. Its last place was
     // reached; if the stream is our own it is idle, else what still runs precedes the new owner's
     // work.
-    bool is_spare_for(const quire::gpu::StreamChoice &choice);
+    bool is_spare_for(const StreamChoice &choice);
     void fail(const char *reason);
     // Submits the command to the stream. If it is refused in part, or the fence it waits for has
     // failed, the queue fails.
-    quire::gpu::Result give(const quire::gpu::Command &command);
+    Result give(const Command &command);
     // Submits held commands as far as their waits allow; true if it did anything.
     bool advance();
     // Fences that held commands would signal fail.
     void drop_held();
     // At least this many bytes, shared by the calls on this queue one after another.
-    quire::gpu::Result reserve_scratch(uint64_t size_bytes);
+    Result reserve_scratch(uint64_t size_bytes);
     void close();
 
  private:
-    quire::gpu::Result launch(quire::gpu::KernelName name, uint64_t group_count,
-                              quire::gpu::Head *arguments);
+    Result launch(KernelName name, uint64_t group_count, Head *arguments);
     // For kernels that use a fence: they get the next place.
-    quire::gpu::Result launch_place(quire::gpu::KernelName name,
-                                    const quire::gpu::Command &command);
-    quire::gpu::Result wait(const quire::gpu::Command &command);
+    Result launch_place(KernelName name, const Command &command);
+    Result wait(const Command &command);
     // If some copies were refused after others were made, the queue fails.
-    quire::gpu::Result copy(const quire::gpu::Copies &copies);
+    Result copy(const Copies &copies);
 };
+
+// Makes a queue that live_objects does not count. REQUIRES: the context is current; the mutex is
+// held or the device is not yet shared.
+quire_status make_queue(Device *device, const StreamChoice &choice, Queue **out,
+                        quire_error *error);
+
+// Uses one batched driver call if the driver has one that accepts the copies, else one call per
+// copy. If a batch is refused for any reason except lack of memory, batches are not tried again. On
+// an error *is_begun says whether some copies may have been made. REQUIRES: as make_queue().
+Result give_copies(Device *device, Stream stream, const Copies &copies, bool *is_begun);
+
+}  // namespace quire::gpu
+
+struct quire_be_queue : quire::gpu::Queue {};

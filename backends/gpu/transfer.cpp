@@ -7,8 +7,6 @@
 #include "device.hpp"
 #include "enqueue.hpp"
 #include "queue.hpp"
-#include "shared/checks.hpp"
-#include "shared/copies.hpp"
 
 namespace quire::gpu {
 
@@ -115,14 +113,11 @@ class Batch {
 
 }  // namespace
 
-quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
-                  quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_copies(copies, count, error)) return status;
-    if (count == 0) return QUIRE_OK;
+quire_status enqueue_copies(Queue &queue, const quire_be_copy *copies, uint32_t count,
+                            quire_error *error) {
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) return status;
-    uint64_t dma_bytes = queue->device->dma_bytes;
+    uint64_t dma_bytes = queue.device->dma_bytes;
     uint64_t pieces_to_come = 0;
     for (uint32_t i = 0; i < count; ++i) {
         if (is_for_driver(copies[i], dma_bytes)) continue;
@@ -141,11 +136,8 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     return pieces.flush(error);
 }
 
-quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
-                  uint32_t byte, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_fill(ranges, count, byte, error)) return status;
-    if (count == 0) return QUIRE_OK;
+quire_status enqueue_fill(Queue &queue, const quire_be_range *ranges, uint32_t count, uint32_t byte,
+                          quire_error *error) {
     Enqueue enqueue(queue);
     if (quire_status status = enqueue.begin(error)) return status;
     if (count == 1 && ranges->size_bytes != 0) {

@@ -144,7 +144,7 @@ quire_status plan_create(Device *device, const quire_be_plan_desc *desc, Plan **
     if (const char *missing = missing_kernel(*device, options.shape)) {
         return fail(error, QUIRE_E_UNSUPPORTED, "%s", missing);
     }
-    return count(make_plan(*device, std::move(options), out, error));
+    return count(make_plan(*device, *desc, std::move(options), out, error));
 }
 
 template <typename Plan>

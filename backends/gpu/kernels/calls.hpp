@@ -14,6 +14,7 @@
 
 #include <stdint.h>
 
+#include "shared/fence_value.hpp"
 #include "shared/kernel_enums.hpp"
 
 namespace quire::gpu {
@@ -57,7 +58,6 @@ struct FenceWords {
     uint64_t by_host;  // as raised by the host
 };
 constexpr uint64_t kWakeMost = 0x7FFFFFFFFFFFFFFFu;
-constexpr uint64_t kFenceFailed = 0xFFFFFFFFFFFFFFFFu;
 
 struct FenceCall {
     Head head;

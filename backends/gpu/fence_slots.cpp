@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fence_slots: what hosts do with fences.
+//
+// Threads: any.
+
+#include "fence.hpp"
+
+#include <algorithm>
+
+#include "schedule.hpp"
+#include "slots.hpp"
+
+namespace quire::gpu {
+
+namespace {
+
+quire_status take_cell(Device &device, Cell *cell, quire_error *error) {
+    if (quire_status status = device.check_open(error)) return status;
+    Entered entered(device.context);
+    if (quire_status status = device.check_in(entered, error)) return status;
+    sweep(device);
+    return device.check(device.pinned.take(cell), "memory for a fence", error);
+}
+
+// Resumes the queues that a fence held up, or drops what they hold.
+void resume(Device &device) {
+    if (!has_held_queue(device)) return;
+    Entered entered(device.context);
+    pump(device, entered);
+}
+
+}  // namespace
+
+quire_status make_fence(Device &device, uint64_t value, quire_be_fence **out, quire_error *error) {
+    std::lock_guard lock(device.mutex);
+    Cell cell;
+    if (quire_status status = take_cell(device, &cell, error)) return status;
+    device.fences.reserve(device.fences.size() + 1);
+    auto *fence = new quire_be_fence;
+    device.references.add();
+    fence->device = &device;
+    fence->cell = cell;
+    fence->value = value;
+    auto *words = reinterpret_cast<FenceWords *>(cell.host);
+    words->value = value;
+    words->wake = std::min(value, kWakeMost);
+    device.fences.push_back(fence);
+    *out = fence;
+    return QUIRE_OK;
+}
+
+void release_fence(Fence &fence) {
+    Device &device = *fence.device;
+    device.references.add();  // the fence may hold the last one, and the mutex with it
+    {
+        std::lock_guard lock(device.mutex);
+        fence.is_released = true;
+        if (!device.is_closed) {
+            Entered entered(device.context);
+            if (entered.is_in()) sweep(device);
+        }
+    }
+    fence.drop_reference();
+    device.drop_reference();
+}
+
+uint64_t read_fence(Fence &fence) {
+    std::lock_guard lock(fence.device->mutex);
+    resume(*fence.device);
+    fence.settle();
+    return fence.value;
+}
+
+uint64_t raise_fence(Fence &fence, uint64_t to) {
+    std::lock_guard lock(fence.device->mutex);
+    fence.settle();
+    uint64_t before = fence.value;
+    if (to <= before) return before;
+    fence.raise(to);
+    resume(*fence.device);
+    return before;
+}
+
+uint64_t await_fence(Fence &fence, uint64_t awaited, const Deadline &deadline) {
+    Device &device = *fence.device;
+    Pause pause;
+    std::unique_lock lock(device.mutex);
+    for (fence.settle(); fence.value < awaited; fence.settle()) {
+        if (deadline.has_passed()) break;
+        deadline.wait(device.changed, lock, pause.next_ns());
+        if (device.is_closed) continue;
+        Entered entered(device.context);
+        look(device, entered);
+        pump(device, entered);
+    }
+    return fence.value;
+}
+
+}  // namespace quire::gpu
