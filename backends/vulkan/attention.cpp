@@ -10,7 +10,6 @@
 #include "recorder.hpp"
 #include "shared/checks.hpp"
 #include "shared/kernel_arguments.hpp"
-#include "shared/pool_calls.hpp"
 
 namespace quire::vulkan {
 
@@ -108,7 +107,7 @@ KernelName attend_kernel(FragmentKind kind, const AttendArguments &of) {
                                              : KernelName::attend_fragments_plain;
 }
 
-quire_status get_kernels(quire_be_device &device, const AttendArguments &of, AttendKernels *got,
+quire_status get_kernels(Device &device, const AttendArguments &of, AttendKernels *got,
                          quire_error *error) {
     Kernels &kernels = device.kernels;
     const auto addresses = addresses_of(of);
@@ -202,40 +201,28 @@ quire_status record_attention(Recorder &recorder, const PlanOptions &plan,
 
 }  // namespace
 
-quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
-                       quire_error *error) {
-    if (queue == nullptr || plan == nullptr) {
-        return fail(error, QUIRE_E_ARG, "queue or plan is NULL");
-    }
-    quire_be_attention call{};
-    if (quire_status status = resolve_attention(plan->options, args, &call, error)) return status;
-    if (quire_status status = check_plan_fits(*plan, *args->pool, queue->device, error)) {
-        return status;
-    }
-    if (args->row_count == 0 || args->query_tokens == 0) return QUIRE_OK;
+quire_status enqueue_attention(Queue &queue, const Plan &plan, const quire_be_attention &args,
+                               quire_error *error) {
     Recorder recorder(queue);
     if (quire_status status = recorder.begin(error)) return status;
-    AttendArguments arguments = arguments_of(plan->options, call);
-    if (quire_status status = record_attention(recorder, plan->options, arguments, error)) {
+    AttendArguments arguments = arguments_of(plan.options, args);
+    if (quire_status status = record_attention(recorder, plan.options, arguments, error)) {
         return status;
     }
     return recorder.finish(error);
 }
 
-quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_merge(args, error)) return status;
-    if (args->token_count == 0) return QUIRE_OK;
-    const std::array<uint64_t, 4> addresses = {args->parts, args->lses, args->out, args->lse};
+quire_status enqueue_merge(Queue &queue, const quire_be_merge &args, quire_error *error) {
+    const std::array<uint64_t, 4> addresses = {args.parts, args.lses, args.out, args.lse};
     if (quire_status status = check_reached(addresses, error)) return status;
     Recorder recorder(queue);
     if (quire_status status = recorder.begin(error)) return status;
     bool is_any_divided = std::any_of(addresses.begin(), addresses.end(), is_divided);
     KernelKey key{KernelName::merge, is_any_divided, {}};
     Kernel kernel{};
-    if (quire_status status = queue->device->kernels.get(key, &kernel, error)) return status;
+    if (quire_status status = queue.device->kernels.get(key, &kernel, error)) return status;
     MergeArguments arguments{};
-    put_merge(*args, &arguments);
+    put_merge(args, &arguments);
     uint64_t where = recorder.arguments(&arguments, sizeof arguments);
     if (where == 0) return no_memory("a kernel's arguments", error);
     recorder.dispatch(kernel, where, arguments.row_count);

@@ -16,8 +16,11 @@
 
 namespace quire::vulkan {
 
-quire_status attention(quire_be_queue *queue, quire_be_plan *plan, const quire_be_attention *args,
-                       quire_error *error);
-quire_status merge(quire_be_queue *queue, const quire_be_merge *args, quire_error *error);
+struct Plan;
+struct Queue;
+
+quire_status enqueue_attention(Queue &queue, const Plan &plan, const quire_be_attention &args,
+                               quire_error *error);
+quire_status enqueue_merge(Queue &queue, const quire_be_merge &args, quire_error *error);
 
 }  // namespace quire::vulkan

@@ -34,7 +34,7 @@ void Arguments::reset() {
 void Batch::drop_references() {
     for (const FenceStep &step : waits) step.fence->drop_reference();
     for (const FenceStep &step : signals) step.fence->drop_reference();
-    for (quire_be_queue *queue : awaited) queue->drop_reference();
+    for (Queue *queue : awaited) queue->drop_reference();
     awaited.clear();
     waits.clear();
     signals.clear();

@@ -17,8 +17,11 @@
 
 namespace quire::vulkan {
 
+struct Fence;
+struct Queue;
+
 struct FenceStep {
-    quire_be_fence *fence;  // a reference is held
+    Fence *fence;  // a reference is held
     uint64_t value;
 };
 
@@ -50,9 +53,9 @@ struct Batch {
     std::vector<FenceStep> signals;
     std::vector<VkSemaphoreSubmitInfo> native_waits;  // an engine's
     std::vector<VkSemaphoreSubmitInfo> native_signals;
-    std::vector<quire_be_queue *> awaited;  // references to queues whose timelines it waits for
-    std::vector<Buffer> outgrown;           // freed once the batch has run
-    std::vector<PieceHold> pieces;          // of the ring, which the batch reads and writes
+    std::vector<Queue *> awaited;   // references to queues whose timelines it waits for
+    std::vector<Buffer> outgrown;   // freed once the batch has run
+    std::vector<PieceHold> pieces;  // of the ring, which the batch reads and writes
     Arguments arguments;
 
     // Drops the references it holds. REQUIRES: the device's mutex is held.

@@ -16,14 +16,7 @@
 
 namespace quire::vulkan {
 
-std::atomic<uint64_t> live_objects{0};
-
 namespace {
-
-quire_status check_device(const quire_be_device_desc *desc, quire_error *error) {
-    if (quire_status status = check_struct(desc, sizeof *desc, "desc", error)) return status;
-    return check_device_flags(*desc, error);
-}
 
 // Explains why no device is listed.
 std::string why_none(const InstanceHold &hold) {
@@ -73,21 +66,20 @@ quire_status open_context(const quire_be_device_desc &desc, Context *context, qu
     return context->open(adapters[desc.index], error);
 }
 
-quire_status open_parts(quire_be_device *device, const quire_be_device_desc &desc,
-                        quire_error *error) {
+quire_status open_parts(Device *device, const quire_be_device_desc &desc, quire_error *error) {
     Context &context = device->context;
     if (quire_status status = open_context(desc, &context, error)) return status;
     if (quire_status status = device->memory.open(context, error)) return status;
     if (quire_status status = device->kernels.open(context, error)) return status;
-    quire_be_queue *setup = nullptr;
+    Queue *setup = nullptr;
     if (quire_status status = device->hold_setup(&setup, error)) return status;
     QueueHold hold(setup);
     return QUIRE_OK;
 }
 
 // REQUIRES: nothing of the device runs, and no thread is inside a call on its queues.
-void close_parts(quire_be_device *device) {
-    for (quire_be_queue *queue : device->queues) queue->release_vulkan();
+void close_parts(Device *device) {
+    for (Queue *queue : device->queues) queue->release_vulkan();
     device->staging.release();
     device->kernels.close();
     device->memory.close();
@@ -95,24 +87,24 @@ void close_parts(quire_be_device *device) {
 }
 
 // With references, so that none is destroyed while the lock is not held.
-std::vector<quire_be_queue *> hold_queues(quire_be_device *device) {
+std::vector<Queue *> hold_queues(Device *device) {
     std::lock_guard lock(device->mutex);
-    for (quire_be_queue *queue : device->queues) queue->add_reference();
+    for (Queue *queue : device->queues) queue->references.add();
     return device->queues;
 }
 
-void flush(quire_be_device *device) {
-    std::vector<quire_be_queue *> queues = hold_queues(device);
-    for (quire_be_queue *queue : queues) Recorder(queue).close_batch();
+void flush(Device *device) {
+    std::vector<Queue *> queues = hold_queues(device);
+    for (Queue *queue : queues) Recorder(*queue).close_batch();
     std::lock_guard lock(device->mutex);
-    for (quire_be_queue *queue : queues) queue->drop_reference();
+    for (Queue *queue : queues) queue->drop_reference();
 }
 
 // A queue that keeps the device from being idle; prefers one with submitted work.
-quire_be_queue *find_busy(quire_be_device *device) {
-    quire_be_queue *busy = nullptr;
-    for (quire_be_queue *queue : device->queues) queue->poll();
-    for (quire_be_queue *queue : device->queues) {
+Queue *find_busy(Device *device) {
+    Queue *busy = nullptr;
+    for (Queue *queue : device->queues) queue->poll();
+    for (Queue *queue : device->queues) {
         if (!queue->submitted.empty()) return queue;
         if (!queue->held.empty()) busy = queue;
     }
@@ -121,27 +113,7 @@ quire_be_queue *find_busy(quire_be_device *device) {
 
 }  // namespace
 
-Deadline::Deadline(uint64_t timeout_ns) {
-    using std::chrono::nanoseconds;
-    auto now = std::chrono::steady_clock::now();
-    auto left = std::chrono::steady_clock::time_point::max() - now;
-    never_ = timeout_ns >= static_cast<uint64_t>(nanoseconds(left).count());
-    if (!never_) end_ = now + nanoseconds(timeout_ns);
-}
-
-uint64_t Deadline::left_ns() const {
-    if (never_) return UINT64_MAX;
-    auto left = end_ - std::chrono::steady_clock::now();
-    return static_cast<uint64_t>(std::max<int64_t>(0, std::chrono::nanoseconds(left).count()));
-}
-
-void Deadline::wait(std::condition_variable &changed, std::unique_lock<std::mutex> &lock) const {
-    constexpr uint64_t kLookNs = 5'000'000;
-    changed.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns(), kLookNs)));
-}
-
-quire_status probe(uint32_t *device_count, quire_error *error) {
-    if (device_count == nullptr) return fail(error, QUIRE_E_ARG, "device_count is NULL");
+quire_status count_devices(uint32_t *device_count, quire_error *error) {
     InstanceHold hold;
     std::vector<Adapter> adapters;
     if (quire_status status = find_adapters(&hold, &adapters, error)) return status;
@@ -150,61 +122,52 @@ quire_status probe(uint32_t *device_count, quire_error *error) {
     return QUIRE_OK;
 }
 
-quire_status device_open(const quire_be_device_desc *desc, quire_be_device **out,
+quire_status open_device(const quire_be_device_desc &desc, quire_be_device **out,
                          quire_error *error) {
-    if (out == nullptr) return fail(error, QUIRE_E_ARG, "out is NULL");
-    if (quire_status status = check_device(desc, error)) return status;
+    if (quire_status status = check_device_flags(desc, error)) return status;
     auto *device = new quire_be_device;
-    if (quire_status status = open_parts(device, *desc, error)) {
+    if (quire_status status = open_parts(device, desc, error)) {
         close_parts(device);
         device->drop_reference();
         return status;
     }
-    live_objects.fetch_add(1, std::memory_order_relaxed);
     *out = device;
     return QUIRE_OK;
 }
 
-void device_close(quire_be_device *device) {
-    if (device == nullptr) return;
+void close_device(Device &device) {
     {
-        std::lock_guard lock(device->mutex);
-        device->is_closed = true;  // from now on no call starts work
+        std::lock_guard lock(device.mutex);
+        device.is_closed = true;  // from now on no call starts work
     }
-    flush(device);
-    std::unique_lock lock(device->mutex);
-    device->pump();
-    for (quire_be_queue *queue : device->queues) {
+    flush(&device);
+    std::unique_lock lock(device.mutex);
+    device.pump();
+    for (Queue *queue : device.queues) {
         if (queue->held.empty()) continue;
         queue->fail_from(queue->submitted_place + 1,
                          "the device was closed while the queue waited for a fence");
         queue->drop_held();
     }
     Deadline never(UINT64_MAX);
-    while (quire_be_queue *queue = find_busy(device)) {
-        device->wait_for(queue, queue->submitted_place, never, lock);
+    while (Queue *queue = find_busy(&device)) {
+        device.wait_for(queue, queue->submitted_place, never, lock);
     }
-    while (device->waiters != 0) device->changed.wait(lock);
+    while (device.waiters != 0) device.changed.wait(lock);
     // Timelines have reached their ends; the driver itself may lag slightly.
-    device->context.wait_idle(device->vulkan_queues());
-    close_parts(device);
-    std::vector<quire_be_queue *> queues;
-    queues.swap(device->queues);
-    for (quire_be_queue *queue : queues) queue->drop_reference();
-    device->setup->drop_reference();
-    device->setup = nullptr;
-    device->changed.notify_all();
-    lock.unlock();
-    live_objects.fetch_sub(1, std::memory_order_relaxed);
-    device->drop_reference();
+    device.context.wait_idle(device.vulkan_queues());
+    close_parts(&device);
+    std::vector<Queue *> queues;
+    queues.swap(device.queues);
+    for (Queue *queue : queues) queue->drop_reference();
+    device.setup->drop_reference();
+    device.setup = nullptr;
+    device.changed.notify_all();
 }
 
-quire_status device_props(quire_be_device *device, quire_be_device_props *props,
-                          quire_error *error) {
-    if (device == nullptr) return fail(error, QUIRE_E_ARG, "device is NULL");
-    if (quire_status status = check_output(props, sizeof *props, "props", error)) return status;
-    const Adapter &adapter = device->context.adapter;
-    Memory::Heap heap = device->memory.device_heap();
+quire_status describe_device(Device &device, quire_be_device_props *props, quire_error *) {
+    const Adapter &adapter = device.context.adapter;
+    Memory::Heap heap = device.memory.device_heap();
     props->host_visible = 0;
     props->memory_total_bytes = heap.total_bytes;
     props->memory_free_bytes = heap.free_bytes;
@@ -215,47 +178,36 @@ quire_status device_props(quire_be_device *device, quire_be_device_props *props,
     return QUIRE_OK;
 }
 
-quire_status quiesce(quire_be_device *device, uint64_t timeout_ns, quire_error *error) {
-    if (device == nullptr) return fail(error, QUIRE_E_ARG, "device is NULL");
-    Deadline deadline(timeout_ns);
-    flush(device);
-    std::unique_lock lock(device->mutex);
-    while (quire_be_queue *busy = find_busy(device)) {
+quire_status quiesce_device(Device &device, const Deadline &deadline, quire_error *error) {
+    flush(&device);
+    std::unique_lock lock(device.mutex);
+    while (Queue *busy = find_busy(&device)) {
         if (!busy->submitted.empty()) {
-            if (!device->wait_for(busy, busy->submitted_place, deadline, lock)) {
+            if (!device.wait_for(busy, busy->submitted_place, deadline, lock)) {
                 return QUIRE_S_TIMEOUT;
             }
         } else {
             if (deadline.has_passed()) return QUIRE_S_TIMEOUT;
-            deadline.wait(device->changed, lock);
-            device->pump();
+            deadline.wait(device.changed, lock, kPollNs);
+            device.pump();
         }
     }
-    if (!device->is_lost) return QUIRE_OK;
+    if (!device.is_lost) return QUIRE_OK;
     return fail(error, QUIRE_E_DEVICE_LOST, "the Vulkan device is lost; close it");
 }
 
-quire_status shutdown(uint64_t *live_object_count, quire_error *error) {
-    if (live_object_count == nullptr) return fail(error, QUIRE_E_ARG, "live_object_count is NULL");
-    *live_object_count = live_objects.load();
-    return QUIRE_OK;
+void Device::drop_reference() {
+    if (references.drop()) delete static_cast<quire_be_device *>(this);
 }
 
-}  // namespace quire::vulkan
-
-void quire_be_device::drop_reference() {
-    if (references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    delete this;
-}
-
-quire_status quire_be_device::zero(uint64_t address, uint64_t size_bytes, quire_error *error) {
-    quire_be_queue *queue = nullptr;
+quire_status Device::zero(uint64_t address, uint64_t size_bytes, quire_error *error) {
+    Queue *queue = nullptr;
     if (quire_status status = hold_setup(&queue, error)) return status;
-    quire::vulkan::QueueHold hold(queue);
+    QueueHold hold(queue);
     quire_be_range range = {address, size_bytes};
-    quire_status status = quire::vulkan::fill(queue, &range, 1, 0, error);
-    if (status == QUIRE_OK) quire::vulkan::Recorder(queue).close_batch();
-    quire::vulkan::Deadline never(UINT64_MAX);
+    quire_status status = enqueue_fill(*queue, &range, 1, 0, error);
+    if (status == QUIRE_OK) Recorder(*queue).close_batch();
+    Deadline never(UINT64_MAX);
     std::unique_lock lock(mutex);
     if (status == QUIRE_OK) {
         wait_for(queue, queue->submitted_place, never, lock);
@@ -263,40 +215,39 @@ quire_status quire_be_device::zero(uint64_t address, uint64_t size_bytes, quire_
     }
     if (status == QUIRE_OK || queue->refused == VK_SUCCESS) return status;
     // Running out of memory fails only this call: the next one gets another queue.
-    return quire::vulkan::fail_vulkan(error, queue->refused, "to zero memory");
+    return fail_vulkan(error, queue->refused, "to zero memory");
 }
 
-quire_status quire_be_device::hold_setup(quire_be_queue **out, quire_error *error) {
+quire_status Device::hold_setup(Queue **out, quire_error *error) {
     {
         std::lock_guard lock(mutex);
         if (setup != nullptr && !setup->has_failed()) {
-            setup->add_reference();
+            setup->references.add();
             *out = setup;
             return QUIRE_OK;
         }
     }
-    quire_be_queue *made = nullptr;
-    if (quire_status status = quire::vulkan::make_queue(this, VK_NULL_HANDLE, &made, error)) {
+    Queue *made = nullptr;
+    if (quire_status status = make_queue(this, VK_NULL_HANDLE, &made, error)) {
         return status;
     }
     std::lock_guard lock(mutex);
     // Another thread may have been faster; then its queue is used, and ours is spare.
     bool is_ours = setup == nullptr || setup->has_failed();
-    quire_be_queue *given_up = is_ours ? setup : made;
+    Queue *given_up = is_ours ? setup : made;
     if (is_ours) setup = made;
     if (given_up != nullptr) {
         given_up->is_released = true;
         given_up->drop_reference();
     }
-    setup->add_reference();
+    setup->references.add();
     *out = setup;
     return QUIRE_OK;
 }
 
-bool quire_be_device::wait_for(quire_be_queue *queue, uint64_t place,
-                               const quire::vulkan::Deadline &deadline,
-                               std::unique_lock<std::mutex> &lock) {
-    queue->add_reference();
+bool Device::wait_for(Queue *queue, uint64_t place, const Deadline &deadline,
+                      std::unique_lock<std::mutex> &lock) {
+    queue->references.add();
     ++waiters;
     VkSemaphoreWaitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
@@ -315,25 +266,27 @@ bool quire_be_device::wait_for(quire_be_queue *queue, uint64_t place,
     return result != VK_TIMEOUT;
 }
 
-std::vector<VkQueue> quire_be_device::vulkan_queues() const {
+std::vector<VkQueue> Device::vulkan_queues() const {
     std::vector<VkQueue> found = {context.queue};
     bool has_other = context.transfer != VK_NULL_HANDLE && context.transfer != context.queue;
     if (has_other) found.push_back(context.transfer);
-    for (const quire_be_queue *queue : queues) {
+    for (const Queue *queue : queues) {
         bool is_new = std::find(found.begin(), found.end(), queue->bound) == found.end();
         if (queue->bound != VK_NULL_HANDLE && is_new) found.push_back(queue->bound);
     }
     return found;
 }
 
-void quire_be_device::lose() {
+void Device::lose() {
     if (is_lost) return;
     is_lost = true;
     // Running work finishes, so that its memory may be freed: Vulkan promises as much.
     context.wait_idle(vulkan_queues());
-    for (quire_be_queue *queue : queues) {
+    for (Queue *queue : queues) {
         queue->fail_from(queue->reached_place + 1, "the Vulkan device is lost");
     }
-    for (quire_be_queue *queue : queues) queue->poll();
+    for (Queue *queue : queues) queue->poll();
     changed.notify_all();
 }
+
+}  // namespace quire::vulkan

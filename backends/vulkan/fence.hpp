@@ -13,41 +13,32 @@
 // Threads: any; all fields belong to the device's mutex.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "quire/plugin/backend.h"
+#include "shared/deadline.hpp"
+#include "shared/fence_value.hpp"
+#include "shared/objects.hpp"
 
 namespace quire::vulkan {
 
-// The value of a fence if work before it did not run; QUIRE_FENCE_FAILED in the consumer's header.
-constexpr uint64_t kFenceFailed = UINT64_MAX;
+struct Device;
+struct Queue;
 
 // A value that a fence will have.
 struct Mark {
     uint64_t value;
-    quire_be_queue *queue;  // a reference is held
+    Queue *queue;  // a reference is held
     uint64_t place;
 };
 
-quire_status fence_create(quire_be_device *device, uint64_t value, quire_be_fence **out,
-                          quire_error *error);
-void fence_destroy(quire_be_fence *fence);
-quire_status fence_read(quire_be_fence *fence, uint64_t *value, quire_error *error);
-quire_status fence_signal_host(quire_be_fence *fence, uint64_t value, quire_error *error);
-quire_status fence_wait_host(quire_be_fence *fence, uint64_t value, uint64_t timeout_ns,
-                             quire_error *error);
-
-}  // namespace quire::vulkan
-
-struct quire_be_fence {
-    quire_be_device *device = nullptr;
-    std::atomic<uint32_t> references{1};
+struct Fence {
+    Device *device = nullptr;
+    References references{1};
     uint64_t value = 0;
-    std::vector<quire::vulkan::Mark> marks;
+    std::vector<Mark> marks;
 
-    void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
     // REQUIRES: the device's mutex is held.
     void drop_reference();
 
@@ -56,7 +47,18 @@ struct quire_be_fence {
     void settle();
     void raise(uint64_t to);
     // Records that the queue has submitted what raises the fence.
-    void add_mark(uint64_t to, quire_be_queue *queue, uint64_t place);
+    void add_mark(uint64_t to, Queue *queue, uint64_t place);
     // A mark of at least this value; NULL: none was submitted.
-    const quire::vulkan::Mark *find_mark(uint64_t wanted) const;
+    const Mark *find_mark(uint64_t wanted) const;
 };
+
+quire_status make_fence(Device &device, uint64_t value, quire_be_fence **out, quire_error *error);
+void release_fence(Fence &fence);
+uint64_t read_fence(Fence &fence);
+// Both return the value: before it was raised; after the wait, which a deadline may end.
+uint64_t raise_fence(Fence &fence, uint64_t to);
+uint64_t await_fence(Fence &fence, uint64_t awaited, const Deadline &deadline);
+
+}  // namespace quire::vulkan
+
+struct quire_be_fence : quire::vulkan::Fence {};

@@ -257,43 +257,39 @@ Memory::Heap Memory::device_heap() {
     return heap(adapter.heap_of(adapter.device_memory_type));
 }
 
-quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
-                       uint64_t *address, void **host_pointer, quire_error *error) {
-    if (device == nullptr || address == nullptr || host_pointer == nullptr) {
-        return fail(error, QUIRE_E_ARG, "device, address or host_pointer is NULL");
-    }
-    if (kind != QUIRE_BE_MEMORY_DEVICE && kind != QUIRE_BE_MEMORY_HOST) {
-        return fail(error, QUIRE_E_ARG, "memory kind %u is neither DEVICE nor HOST", kind);
-    }
-    if (size_bytes == 0) {
-        return fail(error, QUIRE_E_ARG, "size_bytes is 0; request at least 1 byte");
-    }
+quire_status allocate(Device &device, uint64_t size_bytes, uint32_t kind, uint64_t *address,
+                      void **host_pointer, quire_error *error) {
     uint64_t made = 0;
     void *pointer = nullptr;
-    if (quire_status status = device->memory.allocate(size_bytes, kind, &made, &pointer, error)) {
+    if (quire_status status = device.memory.allocate(size_bytes, kind, &made, &pointer, error)) {
         return status;
     }
     if (kind == QUIRE_BE_MEMORY_HOST) {
         std::memset(pointer, 0, size_bytes);
-    } else if (quire_status status = device->zero(made, size_bytes, error)) {
-        device->memory.release(made, size_bytes);
+    } else if (quire_status status = device.zero(made, size_bytes, error)) {
+        device.memory.release(made, size_bytes);
         return status;
     }
-    live_objects.fetch_add(1, std::memory_order_relaxed);
     *address = made;
     *host_pointer = pointer;
     return QUIRE_OK;
 }
 
-quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t size_bytes,
-                        uint64_t *address, quire_error *error) {
-    if (device == nullptr || host_pointer == nullptr || address == nullptr) {
-        return fail(error, QUIRE_E_ARG, "device, host_pointer or address is NULL");
+quire_status import_memory(Device &device, void *host_pointer, uint64_t size_bytes,
+                           uint64_t *address, quire_error *error) {
+    return device.memory.import(host_pointer, size_bytes, address, error);
+}
+
+bool free_memory(Device &device, uint64_t address, uint64_t size_bytes, uint32_t) {
+    unsigned char *staged = nullptr;
+    bool is_staged = device.memory.find_staged(address, size_bytes, &staged);
+    if (!device.memory.release(address, size_bytes)) return false;
+    if (is_staged) {
+        std::lock_guard lock(device.mutex);
+        device.staging.land();
+        device.staging.forget(staged, size_bytes);
     }
-    if (size_bytes == 0) return fail(error, QUIRE_E_ARG, "size_bytes is 0; import at least 1 byte");
-    quire_status status = device->memory.import(host_pointer, size_bytes, address, error);
-    if (status == QUIRE_OK) live_objects.fetch_add(1, std::memory_order_relaxed);
-    return status;
+    return true;
 }
 
 quire_status check_reached(std::span<const uint64_t> addresses, quire_error *error) {
@@ -302,19 +298,6 @@ quire_status check_reached(std::span<const uint64_t> addresses, quire_error *err
                 "kernels cannot access host memory imported on a device without "
                 "VK_EXT_external_memory_host; only copies can: copy the data, or let Quire "
                 "allocate the memory");
-}
-
-void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t) {
-    if (device == nullptr) return;
-    unsigned char *staged = nullptr;
-    bool is_staged = device->memory.find_staged(address, size_bytes, &staged);
-    if (!device->memory.release(address, size_bytes)) return;
-    if (is_staged) {
-        std::lock_guard lock(device->mutex);
-        device->staging.land();
-        device->staging.forget(staged, size_bytes);
-    }
-    live_objects.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace quire::vulkan

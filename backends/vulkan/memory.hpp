@@ -32,6 +32,8 @@
 
 namespace quire::vulkan {
 
+struct Device;
+
 constexpr uint64_t kDividedBegin = uint64_t{1} << 60;
 constexpr uint64_t kStagedBegin = uint64_t{1} << 61;
 constexpr uint32_t kChunkTableEntries = 16384;
@@ -106,11 +108,12 @@ class Memory {
     uint32_t chunk_shift_ = 0;
 };
 
-quire_status mem_alloc(quire_be_device *device, uint64_t size_bytes, uint32_t kind,
-                       uint64_t *address, void **host_pointer, quire_error *error);
-quire_status mem_import(quire_be_device *device, void *host_pointer, uint64_t size_bytes,
-                        uint64_t *address, quire_error *error);
-void mem_free(quire_be_device *device, uint64_t address, uint64_t size_bytes, uint32_t kind);
+quire_status allocate(Device &device, uint64_t size_bytes, uint32_t kind, uint64_t *address,
+                      void **host_pointer, quire_error *error);
+quire_status import_memory(Device &device, void *host_pointer, uint64_t size_bytes,
+                           uint64_t *address, quire_error *error);
+// False: no such memory.
+bool free_memory(Device &device, uint64_t address, uint64_t size_bytes, uint32_t kind);
 
 // True if the address belongs to a divided allocation.
 constexpr bool is_divided(uint64_t address) {

@@ -16,20 +16,22 @@
 
 namespace quire::vulkan {
 
-quire_status query_attention(quire_be_device *device, const quire_be_attention_query *query,
-                             quire_be_answer *answer, quire_error *error);
-quire_status plan_create(quire_be_device *device, const quire_be_plan_desc *desc,
-                         quire_be_plan **out, quire_error *error);
-void plan_destroy(quire_be_plan *plan);
+struct Device;
 
-// Checks that the plan was made for this device and for such a pool.
-quire_status check_plan_fits(const quire_be_plan &plan, const quire_be_pool &pool,
-                             const quire_be_device *device, quire_error *error);
+struct Plan {
+    const Device *device = nullptr;
+    PlanOptions options;
+    std::vector<uint64_t> turns;  // per rope pair: one position's angle, in 2^-64 turns
+};
+
+quire_status make_plan(const Device &device, const quire_be_plan_desc &desc, PlanOptions options,
+                       quire_be_plan **out, quire_error *error);
+void release_plan(quire_be_plan *plan);
+// The kernels have all options: no shape lacks one.
+inline const char *missing_kernel(const Device &, const quire_be_attention_query &) {
+    return nullptr;
+}
 
 }  // namespace quire::vulkan
 
-struct quire_be_plan {
-    quire_be_device *device = nullptr;
-    quire::PlanOptions options;
-    std::vector<uint64_t> turns;  // per rope pair: one position's angle, in 2^-64 turns
-};
+struct quire_be_plan : quire::vulkan::Plan {};

@@ -10,7 +10,6 @@
 #include "recorder.hpp"
 #include "shared/checks.hpp"
 #include "shared/kernel_arguments.hpp"
-#include "shared/pool_calls.hpp"
 
 namespace quire::vulkan {
 
@@ -52,30 +51,20 @@ quire_status no_arguments(quire_error *error) {
 
 }  // namespace
 
-quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    quire_be_kv_write call{};
-    if (quire_status status = resolve_kv_write(args, &call, error)) return status;
-    const quire_be_plan *plan = args->plan;
-    if (plan != nullptr) {
-        if (quire_status status = check_plan_fits(*plan, *args->pool, queue->device, error)) {
-            return status;
-        }
-        if (quire_status status = resolve_rope(plan->options, &call, error)) return status;
-    }
-    if (args->token_count == 0) return QUIRE_OK;
+quire_status enqueue_kv_write(Queue &queue, const quire_be_kv_write &args, const Plan *plan,
+                              quire_error *error) {
     KvWriteArguments arguments{};
-    put_kv_write(call, plan == nullptr ? nullptr : &plan->options, &arguments);
-    const std::array<uint64_t, 8> addresses = {call.k,           call.v,
-                                               call.slots,       arguments.positions,
-                                               arguments.q,      call.pool->address,
+    put_kv_write(args, plan == nullptr ? nullptr : &plan->options, &arguments);
+    const std::array<uint64_t, 8> addresses = {args.k,           args.v,
+                                               args.slots,       arguments.positions,
+                                               arguments.q,      args.pool->address,
                                                arguments.scales, arguments.amax};
     if (quire_status status = check_reached(addresses, error)) return status;
     Recorder recorder(queue);
     if (quire_status status = recorder.begin(error)) return status;
     KernelKey key{KernelName::kv_write, is_any_divided(addresses), {}};
     Kernel kernel{};
-    if (quire_status status = queue->device->kernels.get(key, &kernel, error)) return status;
+    if (quire_status status = queue.device->kernels.get(key, &kernel, error)) return status;
     if (arguments.rotated_dim != 0) {
         uint64_t size_bytes = plan->turns.size() * sizeof(uint64_t);
         arguments.turns = recorder.arguments(plan->turns.data(), size_bytes);
@@ -83,28 +72,25 @@ quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quir
     }
     uint64_t where = recorder.arguments(&arguments, sizeof arguments);
     if (where == 0) return no_arguments(error);
-    recorder.dispatch(kernel, where, call.token_count);
+    recorder.dispatch(kernel, where, args.token_count);
     return recorder.finish(error);
 }
 
-quire_status move_tokens(quire_be_queue *queue, const quire_be_pool *pool,
-                         const quire_be_move *moves, uint32_t count, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_moves(pool, moves, count, error)) return status;
-    if (count == 0) return QUIRE_OK;
+quire_status enqueue_moves(Queue &queue, const quire_be_pool &pool, const quire_be_move *moves,
+                           uint32_t count, quire_error *error) {
     Recorder recorder(queue);
     if (quire_status status = recorder.begin(error)) return status;
     Kernel kernel{};
-    KernelKey key{KernelName::move, is_divided(pool->address), {}};
-    if (quire_status status = queue->device->kernels.get(key, &kernel, error)) return status;
+    KernelKey key{KernelName::move, is_divided(pool.address), {}};
+    if (quire_status status = queue.device->kernels.get(key, &kernel, error)) return status;
     MoveArguments arguments{};
-    put_move(*pool, &arguments);
+    put_move(pool, &arguments);
     arguments.move_count = count;
     arguments.moves = recorder.arguments(moves, uint64_t{count} * sizeof *moves);
     if (arguments.moves == 0) return no_arguments(error);
     uint64_t where = recorder.arguments(&arguments, sizeof arguments);
     if (where == 0) return no_arguments(error);
-    recorder.dispatch(kernel, where, uint64_t{pool->layer_count} * pool->kv_heads);
+    recorder.dispatch(kernel, where, uint64_t{pool.layer_count} * pool.kv_heads);
     return recorder.finish(error);
 }
 

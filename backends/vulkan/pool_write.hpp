@@ -9,8 +9,13 @@
 
 namespace quire::vulkan {
 
-quire_status kv_write(quire_be_queue *queue, const quire_be_kv_write *args, quire_error *error);
-quire_status move_tokens(quire_be_queue *queue, const quire_be_pool *pool,
-                         const quire_be_move *moves, uint32_t count, quire_error *error);
+struct Plan;
+struct Queue;
+
+// plan: NULL, or has a rope or not.
+quire_status enqueue_kv_write(Queue &queue, const quire_be_kv_write &args, const Plan *plan,
+                              quire_error *error);
+quire_status enqueue_moves(Queue &queue, const quire_be_pool &pool, const quire_be_move *moves,
+                           uint32_t count, quire_error *error);
 
 }  // namespace quire::vulkan

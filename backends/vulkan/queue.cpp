@@ -17,7 +17,7 @@ namespace quire::vulkan {
 
 namespace {
 
-VkResult open_vulkan(quire_be_queue *queue) {
+VkResult open_vulkan(Queue *queue) {
     Context &context = queue->device->context;
     DriverThreads threads;
     VkSemaphoreTypeCreateInfo type{};
@@ -45,16 +45,6 @@ VkResult open_vulkan(quire_be_queue *queue) {
     return result;
 }
 
-quire_status check_step(const quire_be_queue *queue, const quire_be_fence *fence,
-                        quire_error *error) {
-    if (queue == nullptr || fence == nullptr) {
-        return fail(error, QUIRE_E_ARG, "queue or fence is NULL");
-    }
-    if (fence->device == queue->device) return QUIRE_OK;
-    return fail(error, QUIRE_E_ARG,
-                "the fence belongs to another device; wait for it on the host instead");
-}
-
 VkSemaphoreSubmitInfo semaphore_info(VkSemaphore semaphore, uint64_t value) {
     VkSemaphoreSubmitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
@@ -65,8 +55,7 @@ VkSemaphoreSubmitInfo semaphore_info(VkSemaphore semaphore, uint64_t value) {
 }
 
 // Converts a batch's waits for Vulkan. False: one of them is not certain to be reached.
-bool resolve_waits(quire_be_queue *queue, quire_be_queue::Batch *batch,
-                   std::vector<VkSemaphoreSubmitInfo> *waits) {
+bool resolve_waits(Queue *queue, Batch *batch, std::vector<VkSemaphoreSubmitInfo> *waits) {
     for (const FenceStep &step : batch->waits) {
         step.fence->settle();
         if (step.fence->value >= step.value) continue;
@@ -79,17 +68,16 @@ bool resolve_waits(quire_be_queue *queue, quire_be_queue::Batch *batch,
 }
 
 // Keeps timelines alive while a submission waits for them.
-void hold_awaited(quire_be_queue *queue, quire_be_queue::Batch *batch) {
+void hold_awaited(Queue *queue, Batch *batch) {
     for (const FenceStep &step : batch->waits) {
         const Mark *mark = step.fence->find_mark(step.value);
         if (step.fence->value >= step.value || mark == nullptr || mark->queue == queue) continue;
-        mark->queue->add_reference();
+        mark->queue->references.add();
         batch->awaited.push_back(mark->queue);
     }
 }
 
-VkResult submit(quire_be_queue *queue, const quire_be_queue::Batch &batch,
-                std::vector<VkSemaphoreSubmitInfo> waits) {
+VkResult submit(Queue *queue, const Batch &batch, std::vector<VkSemaphoreSubmitInfo> waits) {
     waits.insert(waits.end(), batch.native_waits.begin(), batch.native_waits.end());
     if (batch.lane != queue->lane) {
         waits.push_back(semaphore_info(queue->timeline, queue->submitted_place));
@@ -115,8 +103,8 @@ VkResult submit(quire_be_queue *queue, const quire_be_queue::Batch &batch,
 
 // Submits the first held batch if its waits allow it; returns whether anything was done.
 // REQUIRES: the queue has not failed.
-bool submit_first(quire_be_queue *queue) {
-    quire_be_queue::Batch *batch = queue->held.front().get();
+bool submit_first(Queue *queue) {
+    Batch *batch = queue->held.front().get();
     std::vector<VkSemaphoreSubmitInfo> waits;
     if (!resolve_waits(queue, batch, &waits)) return false;
     hold_awaited(queue, batch);
@@ -146,16 +134,15 @@ QueueHold::~QueueHold() {
     queue_->drop_reference();
 }
 
-quire_status make_queue(quire_be_device *device, VkQueue bound, quire_be_queue **out,
-                        quire_error *error) {
+quire_status make_queue(Device *device, VkQueue bound, Queue **out, quire_error *error) {
     {
         std::lock_guard lock(device->mutex);
-        for (quire_be_queue *queue : device->queues) {
+        for (Queue *queue : device->queues) {
             queue->poll();
             if (device->is_closed || device->is_lost) break;
             if (!queue->is_spare() || queue->bound != bound) continue;
             queue->begin_anew();
-            queue->add_reference();
+            queue->references.add();
             *out = queue;
             return QUIRE_OK;
         }
@@ -163,93 +150,85 @@ quire_status make_queue(quire_be_device *device, VkQueue bound, quire_be_queue *
     auto queue = std::make_unique<quire_be_queue>();
     queue->device = device;
     queue->bound = bound;
-    device->add_reference();
+    device->references.add();
     VkResult result = open_vulkan(queue.get());
     std::lock_guard lock(device->mutex);
     if (result != VK_SUCCESS || device->is_closed || device->is_lost) {
         queue->release_vulkan();
-        device->references.fetch_sub(1);  // the caller holds another
+        (void)device->references.drop();  // the caller holds another
         return fail_vulkan(error, result != VK_SUCCESS ? result : VK_ERROR_DEVICE_LOST, "a queue");
     }
-    queue->add_reference();  // the list's
+    queue->references.add();  // the list's
     device->queues.push_back(queue.get());
     *out = queue.release();
     return QUIRE_OK;
 }
 
-quire_status queue_bind(quire_be_device *device, const quire_native *native, quire_be_queue **out,
+quire_status bind_queue(Device &device, const quire_native *native, quire_be_queue **out,
                         quire_error *error) {
-    if (device == nullptr || out == nullptr) {
-        return fail(error, QUIRE_E_ARG, "device or out is NULL");
-    }
     VkQueue bound = VK_NULL_HANDLE;
     if (native != nullptr && native->kind != QUIRE_NATIVE_NONE) {
-        quire_status status = find_native_queue(device->context, *native, &bound, error);
+        quire_status status = find_native_queue(device.context, *native, &bound, error);
         if (status != QUIRE_OK) return status;
     }
-    if (quire_status status = make_queue(device, bound, out, error)) return status;
-    live_objects.fetch_add(1, std::memory_order_relaxed);
+    Queue *queue = nullptr;
+    if (quire_status status = make_queue(&device, bound, &queue, error)) return status;
+    *out = static_cast<quire_be_queue *>(queue);
     return QUIRE_OK;
 }
 
-void queue_release(quire_be_queue *queue) {
-    if (queue == nullptr) return;
-    live_objects.fetch_sub(1, std::memory_order_relaxed);
-    quire_be_device *device = queue->device;
-    device->add_reference();  // the queue may hold the last one
+void release_queue(Queue &queue) {
+    Device *device = queue.device;
+    device->references.add();  // the queue may hold the last one
     Recorder(queue).close_batch();
     {
         std::lock_guard lock(device->mutex);
-        queue->is_released = true;
+        queue.is_released = true;
         device->pump();
-        queue->drop_reference();
+        queue.drop_reference();
     }
     device->drop_reference();
 }
 
-quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
-                          quire_error *error) {
-    if (quire_status status = check_step(queue, fence, error)) return status;
+quire_status enqueue_signal(Queue &queue, Fence &fence, uint64_t value, quire_error *error) {
     Recorder recorder(queue);
     recorder.close_batch();
-    std::unique_lock lock(queue->device->mutex);
-    queue->poll();
-    if (queue->has_failed() && !queue->device->is_closed) {
+    std::unique_lock lock(queue.device->mutex);
+    queue.poll();
+    if (queue.has_failed() && !queue.device->is_closed) {
         // Not an error: whoever waits for the enqueued work learns how it ended.
-        fence->raise(kFenceFailed);
-        queue->device->pump();
+        fence.raise(kFenceFailed);
+        queue.device->pump();
         return QUIRE_OK;
     }
-    if (quire_status status = queue->check_usable(error)) return status;
-    if (queue->bound != VK_NULL_HANDLE) {
+    if (quire_status status = queue.check_usable(error)) return status;
+    if (queue.bound != VK_NULL_HANDLE) {
         lock.unlock();
-        return recorder.signal({fence, value}, error);
+        return recorder.signal({&fence, value}, error);
     }
-    if (!queue->held.empty()) {
-        fence->add_reference();
-        queue->held.back()->signals.push_back({fence, value});
+    if (!queue.held.empty()) {
+        fence.references.add();
+        queue.held.back()->signals.push_back({&fence, value});
         return QUIRE_OK;
     }
-    if (queue->has_reached(queue->submitted_place)) {
-        fence->raise(value);
+    if (queue.has_reached(queue.submitted_place)) {
+        fence.raise(value);
     } else {
-        fence->add_mark(value, queue, queue->submitted_place);
+        fence.add_mark(value, &queue, queue.submitted_place);
     }
-    queue->device->pump();
+    queue.device->pump();
     return QUIRE_OK;
 }
 
-quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
-                        quire_error *error) {
-    if (quire_status status = check_step(queue, fence, error)) return status;
+quire_status enqueue_wait(Queue &queue, Fence &fence, uint64_t value, quire_error *error) {
     Recorder recorder(queue);
     {
-        std::lock_guard lock(queue->device->mutex);
-        queue->poll();
-        if (quire_status status = queue->check_usable(error)) return status;
-        fence->settle();
-        if (fence->value >= value) return QUIRE_OK;
-        if (queue->bound != VK_NULL_HANDLE && fence->find_mark(value) == nullptr) {
+        std::lock_guard lock(queue.device->mutex);
+        queue.poll();
+        if (quire_status status = queue.check_usable(error)) return status;
+        fence.settle();
+        if (fence.value >= value) return QUIRE_OK;
+        if (queue.bound != VK_NULL_HANDLE && fence.find_mark(value) == nullptr) {
             return fail(error, QUIRE_E_BUSY,
                         "the fence has not been signalled with %" PRIu64
                         ", and later submissions to this VkQueue could not be kept after the wait: "
@@ -257,7 +236,7 @@ quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t v
                         value);
         }
     }
-    return recorder.wait({fence, value}, error);
+    return recorder.wait({&fence, value}, error);
 }
 
 quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error) {
@@ -266,7 +245,7 @@ quire_status native_signal(quire_be_queue *queue, const quire_native *native, qu
     if (quire_status status = find_native_semaphore(queue->device->context, native, &info, error)) {
         return status;
     }
-    return Recorder(queue).signal_native(info, error);
+    return Recorder(*queue).signal_native(info, error);
 }
 
 quire_status native_wait(quire_be_queue *queue, const quire_native *native, quire_error *error) {
@@ -275,21 +254,18 @@ quire_status native_wait(quire_be_queue *queue, const quire_native *native, quir
     if (quire_status status = find_native_semaphore(queue->device->context, native, &info, error)) {
         return status;
     }
-    return Recorder(queue).wait_native(info, error);
+    return Recorder(*queue).wait_native(info, error);
 }
 
-}  // namespace quire::vulkan
-
-void quire_be_queue::drop_reference() {
-    if (references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    quire_be_device *owner = device;
+void Queue::drop_reference() {
+    if (!references.drop()) return;
+    Device *owner = device;
     release_vulkan();
-    delete this;
+    delete static_cast<quire_be_queue *>(this);
     owner->drop_reference();
 }
 
-quire_status quire_be_queue::check_usable(quire_error *error) {
-    using quire::fail;
+quire_status Queue::check_usable(quire_error *error) {
     if (has_failed()) {
         return fail(error, QUIRE_E_DEVICE_LOST, "the queue stopped: %s; release it", why);
     }
@@ -302,9 +278,9 @@ quire_status quire_be_queue::check_usable(quire_error *error) {
     return QUIRE_OK;
 }
 
-void quire_be_queue::poll() {
+void Queue::poll() {
     if (timeline == VK_NULL_HANDLE) return;
-    const quire::vulkan::Context &context = device->context;
+    const Context &context = device->context;
     uint64_t value = submitted_place;
     if (!device->is_lost && reached_place < submitted_place) {
         VkResult result = context.vk.vkGetSemaphoreCounterValue(context.handle, timeline, &value);
@@ -318,12 +294,12 @@ void quire_be_queue::poll() {
     // those that other queues brought before it.
     device->staging.land();
     reached_place = std::max(reached_place, value);
-    quire::vulkan::FaultRecord record;
+    FaultRecord record;
     std::memcpy(&record, fault_buffer.host(), sizeof record);
     uint64_t faulty = uint64_t{record.place[1]} << 32 | record.place[0];
     if (faulty != 0 && faulty <= reached_place && failed_place > faulty) {
         char reason[sizeof why];
-        quire::vulkan::describe_fault(record, reason, sizeof reason);
+        describe_fault(record, reason, sizeof reason);
         fail_from(faulty, reason);
     }
     while (!submitted.empty() && submitted.front()->place <= reached_place) {
@@ -334,21 +310,21 @@ void quire_be_queue::poll() {
     }
 }
 
-uint64_t quire_be_queue::read_timeline() const {
+uint64_t Queue::read_timeline() const {
     uint64_t value = reached_place;
     if (device->is_lost || timeline == VK_NULL_HANDLE) return value;
-    const quire::vulkan::Context &context = device->context;
+    const Context &context = device->context;
     VkResult result = context.vk.vkGetSemaphoreCounterValue(context.handle, timeline, &value);
     return result < 0 || value > submitted_place ? reached_place : value;
 }
 
-void quire_be_queue::fail_from(uint64_t place, const char *reason) {
+void Queue::fail_from(uint64_t place, const char *reason) {
     failed_place = std::min(failed_place, place);
     if (why[0] == 0) std::snprintf(why, sizeof why, "%s", reason);
     device->changed.notify_all();
 }
 
-void quire_be_queue::refuse(uint64_t place, VkResult result, const char *what) {
+void Queue::refuse(uint64_t place, VkResult result, const char *what) {
     char reason[96];
     std::snprintf(reason, sizeof reason, "the Vulkan driver refused %s: VkResult %d", what,
                   static_cast<int>(result));
@@ -356,19 +332,19 @@ void quire_be_queue::refuse(uint64_t place, VkResult result, const char *what) {
     fail_from(place, reason);
 }
 
-void quire_be_queue::begin_anew() {
+void Queue::begin_anew() {
     is_released = false;
     failed_place = UINT64_MAX;
     refused = VK_SUCCESS;
     why[0] = 0;
-    std::memset(fault_buffer.host(), 0, sizeof(quire::vulkan::FaultRecord));
+    std::memset(fault_buffer.host(), 0, sizeof(FaultRecord));
 }
 
-void quire_be_queue::drop_held() {
+void Queue::drop_held() {
     while (!held.empty()) {
         std::unique_ptr<Batch> batch = std::move(held.front());
         held.pop_front();
-        for (const auto &step : batch->signals) step.fence->raise(quire::vulkan::kFenceFailed);
+        for (const auto &step : batch->signals) step.fence->raise(kFenceFailed);
         for (auto &buffer : batch->outgrown) outgrown.push_back(std::move(buffer));
         batch->drop_references();
         spare.push_back(std::move(batch));
@@ -376,9 +352,9 @@ void quire_be_queue::drop_held() {
     device->changed.notify_all();
 }
 
-void quire_be_queue::release_vulkan() {
+void Queue::release_vulkan() {
     if (timeline == VK_NULL_HANDLE && pools[0] == VK_NULL_HANDLE) return;
-    const quire::vulkan::Context &context = device->context;
+    const Context &context = device->context;
     context.vk.vkDestroySemaphore(context.handle, timeline, nullptr);
     for (VkCommandPool &pool : pools) {
         context.vk.vkDestroyCommandPool(context.handle, pool, nullptr);
@@ -392,13 +368,12 @@ void quire_be_queue::release_vulkan() {
     open.reset();
 }
 
-void quire_be_device::pump() {
+void Device::pump() {
     for (bool goes_on = true; goes_on;) {
         goes_on = false;
-        for (quire_be_queue *queue : queues) {
+        for (Queue *queue : queues) {
             queue->poll();
-            while (!queue->held.empty() && !queue->has_failed() &&
-                   quire::vulkan::submit_first(queue)) {
+            while (!queue->held.empty() && !queue->has_failed() && submit_first(queue)) {
                 goes_on = true;
             }
             if (queue->held.empty() || !queue->has_failed()) continue;
@@ -407,9 +382,11 @@ void quire_be_device::pump() {
         }
     }
     // Spare queues can be reused (is_spare()); their private memory is released.
-    for (quire_be_queue *queue : queues) {
+    for (Queue *queue : queues) {
         if (!queue->is_spare()) continue;
         queue->scratch.release();
         queue->outgrown.clear();
     }
 }
+
+}  // namespace quire::vulkan

@@ -6,7 +6,7 @@
 // raises it to n. A fence stands for a place on such timelines (fence.hpp), so waits between queues
 // are device waits for work that was already submitted. A wait for work not yet submitted would
 // block every other queue of the VkQueue: such a batch stays on the host, and so do later ones,
-// until the fence is certain to be raised (quire_be_device::pump()).
+// until the fence is certain to be raised (Device::pump()).
 //
 // A command is submitted at once if its queue is idle, else together with others, at the latest at
 // a signal.
@@ -41,7 +41,6 @@
 // everything else belongs to the device's mutex.
 #pragma once
 
-#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -49,6 +48,7 @@
 #include "batch.hpp"
 #include "quire/plugin/backend.h"
 #include "shared/checks.hpp"
+#include "shared/objects.hpp"
 
 namespace quire::vulkan {
 
@@ -60,56 +60,26 @@ struct FaultRecord {
     int32_t values[4];
 };
 
-quire_status queue_bind(quire_be_device *device, const quire_native *native, quire_be_queue **out,
-                        quire_error *error);
-void queue_release(quire_be_queue *queue);
-quire_status fence_signal(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
-                          quire_error *error);
-quire_status fence_wait(quire_be_queue *queue, quire_be_fence *fence, uint64_t value,
-                        quire_error *error);
+struct Device;
 
-// For an engine's own semaphores.
-quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error);
-quire_status native_wait(quire_be_queue *queue, const quire_native *native, quire_error *error);
-
-// Makes a queue that live_objects does not count; `bound` is an engine's VkQueue or VK_NULL_HANDLE.
-quire_status make_queue(quire_be_device *device, VkQueue bound, quire_be_queue **out,
-                        quire_error *error);
-
-// Drops a reference when it goes out of scope. REQUIRES, then: the device's mutex is not held.
-class QueueHold {
- public:
-    explicit QueueHold(quire_be_queue *queue) : queue_(queue) {}
-    QueueHold(const QueueHold &) = delete;
-    QueueHold &operator=(const QueueHold &) = delete;
-    ~QueueHold();
-
- private:
-    quire_be_queue *queue_;
-};
-
-}  // namespace quire::vulkan
-
-struct quire_be_queue {
-    using Batch = quire::vulkan::Batch;
-
-    quire_be_device *device = nullptr;
+struct Queue {
+    Device *device = nullptr;
     VkQueue bound = VK_NULL_HANDLE;  // an engine's own
-    std::atomic<uint32_t> references{1};
+    References references{1};
 
-    std::mutex recording;           // taken before the device's
-    std::unique_ptr<Batch> open;    // the batch being recorded; under `recording`
-    quire::vulkan::Buffer scratch;  // for attention, grown as needed; under `recording`
+    std::mutex recording;         // taken before the device's
+    std::unique_ptr<Batch> open;  // the batch being recorded; under `recording`
+    Buffer scratch;               // for attention, grown as needed; under `recording`
 
     // Under the device's mutex.
     VkSemaphore timeline = VK_NULL_HANDLE;
-    VkCommandPool pools[quire::vulkan::kLanes] = {};
-    quire::vulkan::Lane lane = quire::vulkan::Lane::compute;  // of the last submitted batch
-    quire::vulkan::Buffer fault_buffer;
+    VkCommandPool pools[kLanes] = {};
+    Lane lane = Lane::compute;  // of the last submitted batch
+    Buffer fault_buffer;
     std::deque<std::unique_ptr<Batch>> held;       // recorded, not submitted
     std::deque<std::unique_ptr<Batch>> submitted;  // not known to have run
     std::vector<std::unique_ptr<Batch>> spare;
-    std::vector<quire::vulkan::Buffer> outgrown;  // of dropped batches
+    std::vector<Buffer> outgrown;  // of dropped batches
     uint64_t next_place = 1;
     uint64_t submitted_place = 0;
     uint64_t reached_place = 0;
@@ -118,7 +88,6 @@ struct quire_be_queue {
     VkResult refused = VK_SUCCESS;  // the driver's error for one of its batches
     char why[192] = {};             // why it failed; empty: it has not
 
-    void add_reference() { references.fetch_add(1, std::memory_order_relaxed); }
     void drop_reference();
 
     // REQUIRES, for all below: the device's mutex is held.
@@ -135,7 +104,7 @@ struct quire_be_queue {
     // Like fail_from(), for an error of the driver.
     void refuse(uint64_t place, VkResult result, const char *what);
     // True if it is released, all of it has run, and its timeline is unreferenced.
-    bool is_spare() const { return is_released && is_idle() && references.load() == 1; }
+    bool is_spare() const { return is_released && is_idle() && references.is_single(); }
     // Makes a spare queue as good as new; its timeline continues where it was.
     void begin_anew();
     bool has_failed() const { return why[0] != 0; }
@@ -143,3 +112,32 @@ struct quire_be_queue {
     void drop_held();
     void release_vulkan();
 };
+
+// Makes a queue that live_objects does not count; `bound` is an engine's VkQueue or VK_NULL_HANDLE.
+quire_status make_queue(Device *device, VkQueue bound, Queue **out, quire_error *error);
+
+// Drops a reference when it goes out of scope. REQUIRES, then: the device's mutex is not held.
+class QueueHold {
+ public:
+    explicit QueueHold(Queue *queue) : queue_(queue) {}
+    QueueHold(const QueueHold &) = delete;
+    QueueHold &operator=(const QueueHold &) = delete;
+    ~QueueHold();
+
+ private:
+    Queue *queue_;
+};
+
+quire_status bind_queue(Device &device, const quire_native *native, quire_be_queue **out,
+                        quire_error *error);
+void release_queue(Queue &queue);
+quire_status enqueue_signal(Queue &queue, Fence &fence, uint64_t value, quire_error *error);
+quire_status enqueue_wait(Queue &queue, Fence &fence, uint64_t value, quire_error *error);
+
+// For an engine's own semaphores.
+quire_status native_signal(quire_be_queue *queue, const quire_native *native, quire_error *error);
+quire_status native_wait(quire_be_queue *queue, const quire_native *native, quire_error *error);
+
+}  // namespace quire::vulkan
+
+struct quire_be_queue : quire::vulkan::Queue {};

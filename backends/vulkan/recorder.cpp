@@ -43,7 +43,7 @@ void full_barrier(const VolkDeviceTable &vk, VkCommandBuffer commands, VkPipelin
 }
 
 // Opens a reused batch or a new one. REQUIRES: the device's mutex is held.
-void open_batch(quire_be_queue *queue) {
+void open_batch(Queue *queue) {
     std::unique_ptr<Batch> batch;
     if (!queue->spare.empty()) {
         batch = std::move(queue->spare.back());
@@ -60,7 +60,7 @@ void open_batch(quire_be_queue *queue) {
 }
 
 // Gives a batch a command buffer of the lane. REQUIRES: it has none yet; the mutex is held.
-quire_status choose_lane(quire_be_queue *queue, Batch *batch, Lane lane, quire_error *error) {
+quire_status choose_lane(Queue *queue, Batch *batch, Lane lane, quire_error *error) {
     auto index = static_cast<size_t>(lane);
     if (batch->commands[index] == VK_NULL_HANDLE) {
         const Context &context = queue->device->context;
@@ -113,7 +113,7 @@ quire_status Recorder::wait(const FenceStep &step, quire_error *error) {
         std::lock_guard lock(queue_->device->mutex);
         if (quire_status status = open_bare(error)) return status;
         queue_->open->waits.push_back(step);
-        step.fence->add_reference();
+        step.fence->references.add();
     }
     return queue_->bound != VK_NULL_HANDLE ? submit_batch(error) : QUIRE_OK;
 }
@@ -134,7 +134,7 @@ quire_status Recorder::signal(const FenceStep &step, quire_error *error) {
         std::lock_guard lock(queue_->device->mutex);
         if (quire_status status = open_bare(error)) return status;
         queue_->open->signals.push_back(step);
-        step.fence->add_reference();
+        step.fence->references.add();
     }
     close_batch();
     return QUIRE_OK;

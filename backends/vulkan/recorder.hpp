@@ -19,7 +19,7 @@ namespace quire::vulkan {
 
 class Recorder {
  public:
-    explicit Recorder(quire_be_queue *queue) : queue_(queue), lock_(queue->recording) {}
+    explicit Recorder(Queue &queue) : queue_(&queue), lock_(queue.recording) {}
 
     // Call first. Refuses if the queue has stopped; opens a batch if there is none, and closes one
     // of the other lane.
@@ -50,7 +50,7 @@ class Recorder {
         return queue_->open->commands[static_cast<size_t>(queue_->open->lane)];
     }
     const VolkDeviceTable &vk() const { return queue_->device->context.vk; }
-    quire_be_device &device() const { return *queue_->device; }
+    Device &device() const { return *queue_->device; }
 
     // The call's commands are complete and run when their turn comes. Fails if a bound queue could
     // not submit them; then they never run.
@@ -64,7 +64,7 @@ class Recorder {
     // Opens a batch without commands. REQUIRES: the device's mutex is held.
     quire_status open_bare(quire_error *error);
 
-    quire_be_queue *queue_;
+    Queue *queue_;
     std::unique_lock<std::mutex> lock_;
 };
 

@@ -90,8 +90,8 @@ PieceHold Staging::find(const unsigned char *host, uint64_t size_bytes, uint64_t
 void Staging::land() {
     if (landings_.empty()) return;
     // Each queue is asked once: what it reaches meanwhile precedes nothing that was seen before.
-    std::vector<std::pair<const quire_be_queue *, uint64_t>> reached;
-    auto place_of = [&](const quire_be_queue *queue) {
+    std::vector<std::pair<const Queue *, uint64_t>> reached;
+    auto place_of = [&](const Queue *queue) {
         for (const auto &[asked, place] : reached) {
             if (asked == queue) return place;
         }

@@ -38,6 +38,8 @@
 
 namespace quire::vulkan {
 
+struct Queue;
+
 // Memory that host and device reach.
 struct Piece {
     Buffer own;  // if it has no room in the ring
@@ -53,7 +55,7 @@ struct Landing {
     unsigned char *to;
     uint64_t size_bytes;
     PieceHold piece;  // from the piece's beginning
-    quire_be_queue *queue;
+    Queue *queue;
     uint64_t place;
 };
 

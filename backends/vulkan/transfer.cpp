@@ -10,7 +10,6 @@
 
 #include "recorder.hpp"
 #include "shared/checks.hpp"
-#include "shared/copies.hpp"
 
 namespace quire::vulkan {
 
@@ -37,7 +36,7 @@ quire_status no_ring(uint64_t size_bytes, quire_error *error) {
 }
 
 // Finds the newest bytes of host memory that the device cannot reach, as many as lie in one piece.
-quire_status stage_source(quire_be_device &device, const unsigned char *host, uint64_t size_bytes,
+quire_status stage_source(Device &device, const unsigned char *host, uint64_t size_bytes,
                           Staged *staged, Span *span, quire_error *error) {
     uint64_t offset = 0;
     uint64_t run_bytes = 0;
@@ -58,7 +57,7 @@ quire_status stage_source(quire_be_device &device, const unsigned char *host, ui
     return QUIRE_OK;
 }
 
-quire_status stage_destination(quire_be_device &device, unsigned char *host, uint64_t size_bytes,
+quire_status stage_destination(Device &device, unsigned char *host, uint64_t size_bytes,
                                Staged *staged, Span *span, quire_error *error) {
     uint64_t run_bytes = std::min(size_bytes, Staging::kPieceBytes);
     std::unique_lock lock(device.mutex);
@@ -72,7 +71,7 @@ quire_status stage_destination(quire_be_device &device, unsigned char *host, uin
 }
 
 // True if the whole range is allocated or imported memory.
-bool is_memory(quire_be_device &device, uint64_t address, uint64_t size_bytes) {
+bool is_memory(Device &device, uint64_t address, uint64_t size_bytes) {
     Span span{};
     unsigned char *host = nullptr;
     return device.memory.find(address, size_bytes, &span) ||
@@ -81,8 +80,8 @@ bool is_memory(quire_be_device &device, uint64_t address, uint64_t size_bytes) {
 
 // Finds the first bytes of one side of a copy, at most *size_bytes, and sets that to their number.
 // REQUIRES: is_memory().
-quire_status find_side(quire_be_device &device, uint64_t address, bool is_read, Staged *staged,
-                       Span *span, uint64_t *size_bytes, quire_error *error) {
+quire_status find_side(Device &device, uint64_t address, bool is_read, Staged *staged, Span *span,
+                       uint64_t *size_bytes, quire_error *error) {
     quire_status status = QUIRE_OK;
     unsigned char *host = nullptr;
     if (!device.memory.find_staged(address, *size_bytes, &host)) {
@@ -97,7 +96,7 @@ quire_status find_side(quire_be_device &device, uint64_t address, bool is_read, 
 }
 
 // Adds one copy, split where either side continues in another buffer. REQUIRES: both are memory.
-quire_status add_copy(quire_be_device &device, const quire_be_copy &one, std::vector<Run> *runs,
+quire_status add_copy(Device &device, const quire_be_copy &one, std::vector<Run> *runs,
                       Staged *staged, quire_error *error) {
     Span src{}, dst{};
     // No more of the ring is taken than is copied, so a side outside the ring is looked up first.
@@ -121,8 +120,8 @@ quire_status add_copy(quire_be_device &device, const quire_be_copy &one, std::ve
 }
 
 // Adds the parts of a range, one per buffer. REQUIRES: it is memory.
-quire_status add_spans(quire_be_device &device, const quire_be_range &range,
-                       std::vector<Span> *spans, Staged *staged, quire_error *error) {
+quire_status add_spans(Device &device, const quire_be_range &range, std::vector<Span> *spans,
+                       Staged *staged, quire_error *error) {
     for (uint64_t done = 0; done < range.size_bytes; done += spans->back().size_bytes) {
         Span span{};
         uint64_t left = range.size_bytes - done;
@@ -155,7 +154,7 @@ void fill_span(Recorder &recorder, const Span &span, uint32_t byte) {
 
 // The transfer lane, for swapping: if the copies move enough bytes, all between host and device. An
 // engine's VkQueue keeps its own copies. REQUIRES: the copies were checked.
-Lane lane_of(const quire_be_queue &queue, const quire_be_copy *copies, uint32_t count) {
+Lane lane_of(const Queue &queue, const quire_be_copy *copies, uint32_t count) {
     const Context &context = queue.device->context;
     if (context.transfer == VK_NULL_HANDLE || queue.bound != VK_NULL_HANDLE) return Lane::compute;
     uint64_t missing_bytes = context.transfer_least_bytes;
@@ -169,25 +168,23 @@ Lane lane_of(const quire_be_queue &queue, const quire_be_copy *copies, uint32_t 
 
 }  // namespace
 
-quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
-                  quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_copies(copies, count, error)) return status;
-    if (count == 0) return QUIRE_OK;
+quire_status enqueue_copies(Queue &queue, const quire_be_copy *copies, uint32_t count,
+                            quire_error *error) {
     Recorder recorder(queue);
-    Lane lane = lane_of(*queue, copies, count);
+    Device &device = *queue.device;
+    Lane lane = lane_of(queue, copies, count);
     if (quire_status status = recorder.begin(error, lane)) return status;
     std::vector<Run> runs;
     Staged staged;
     for (uint32_t i = 0; i < count; ++i) {
         const quire_be_copy &one = copies[i];
-        if (one.size_bytes != 0 && (!is_memory(*queue->device, one.src, one.size_bytes) ||
-                                    !is_memory(*queue->device, one.dst, one.size_bytes))) {
+        if (one.size_bytes != 0 && (!is_memory(device, one.src, one.size_bytes) ||
+                                    !is_memory(device, one.dst, one.size_bytes))) {
             return fail(error, QUIRE_E_ARG,
                         "copy %u of %" PRIu64 " bytes begins or ends outside this device's memory",
                         i, one.size_bytes);
         }
-        if (quire_status status = add_copy(*queue->device, one, &runs, &staged, error)) {
+        if (quire_status status = add_copy(device, one, &runs, &staged, error)) {
             return status;
         }
     }
@@ -201,24 +198,22 @@ quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t c
     return recorder.finish(error);
 }
 
-quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
-                  uint32_t byte, quire_error *error) {
-    if (queue == nullptr) return fail(error, QUIRE_E_ARG, "queue is NULL");
-    if (quire_status status = check_fill(ranges, count, byte, error)) return status;
-    if (count == 0) return QUIRE_OK;
+quire_status enqueue_fill(Queue &queue, const quire_be_range *ranges, uint32_t count, uint32_t byte,
+                          quire_error *error) {
+    Device &device = *queue.device;
     Recorder recorder(queue);
     if (quire_status status = recorder.begin(error)) return status;
     std::vector<Span> spans;
     Staged staged;
     for (uint32_t i = 0; i < count; ++i) {
         if (ranges[i].size_bytes != 0 &&
-            !is_memory(*queue->device, ranges[i].address, ranges[i].size_bytes)) {
+            !is_memory(device, ranges[i].address, ranges[i].size_bytes)) {
             return fail(error, QUIRE_E_ARG,
                         "fill range %u of %" PRIu64
                         " bytes begins or ends outside this device's memory",
                         i, ranges[i].size_bytes);
         }
-        quire_status status = add_spans(*queue->device, ranges[i], &spans, &staged, error);
+        quire_status status = add_spans(device, ranges[i], &spans, &staged, error);
         if (status != QUIRE_OK) return status;
     }
     if (spans.empty()) return QUIRE_OK;

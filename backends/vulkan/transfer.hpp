@@ -12,9 +12,11 @@
 
 namespace quire::vulkan {
 
-quire_status copy(quire_be_queue *queue, const quire_be_copy *copies, uint32_t count,
-                  quire_error *error);
-quire_status fill(quire_be_queue *queue, const quire_be_range *ranges, uint32_t count,
-                  uint32_t byte, quire_error *error);
+struct Queue;
+
+quire_status enqueue_copies(Queue &queue, const quire_be_copy *copies, uint32_t count,
+                            quire_error *error);
+quire_status enqueue_fill(Queue &queue, const quire_be_range *ranges, uint32_t count, uint32_t byte,
+                          quire_error *error);
 
 }  // namespace quire::vulkan

@@ -256,7 +256,7 @@ TEST_F(VulkanEngineOpening, import_of_more_than_one_allocation_is_refused) {
     desc.host_pointer = pages;
     quire_memory *memory = nullptr;
     expect_refused(api.memory_create(device, &desc, &memory, &error), QUIRE_E_UNSUPPORTED,
-                   "to import");
+                   "cannot import");
     EXPECT_EQ(memory, nullptr);
     EXPECT_EQ(api.device_close(device, &error), QUIRE_OK);
 }
