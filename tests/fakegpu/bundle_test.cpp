@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "device_array.hpp"
 #include "kernels/bundle.hpp"
 #include "kernels/dialect.hpp"
 #include "rounds.hpp"
@@ -47,18 +48,6 @@ void store_bundle(const AttendCall &call) {
 QUIRE_KERNEL(test_bundles_of_2, 32, AttendCall, call) { store_bundle<2>(call); }
 QUIRE_KERNEL(test_bundles_of_4, 32, AttendCall, call) { store_bundle<4>(call); }
 
-struct Array {
-    explicit Array(size_t count) : bytes(count * 4), address(fakegpu::allocate(bytes, false)) {}
-    Array(const Array &) = delete;
-    Array &operator=(const Array &) = delete;
-    ~Array() { fakegpu::release(address, false); }
-
-    uint32_t *host() { return static_cast<uint32_t *>(fakegpu::find(address, bytes)); }
-
-    size_t bytes;
-    uint64_t address;
-};
-
 // A random batch, with rows of 0 tokens, and tokens of no row before the first
 // row and after the last.
 struct Batch {
@@ -82,7 +71,7 @@ struct Batch {
 
 std::vector<Found> units_of_round(const char *kernel, AttendCall call, uint64_t groups,
                                   uint32_t teams) {
-    Array out(groups * teams * kWords);
+    DeviceArray out(groups * teams * kWords);
     std::fill_n(out.host(), out.bytes / 4, 0u);
     call.out = out.address;
     fakegpu::Launch launch = {fakegpu::find_kernel(kernel), &call, static_cast<uint32_t>(groups), 1,
@@ -102,7 +91,7 @@ void expect_the_same_units(const char *kernel, uint32_t teams, uint32_t seed) {
     Batch batch(&dice);
     AttendCall call = batch.call;
     if (call.query_tokens == 0) return;
-    Array cu_q(batch.ends.size()), lengths(batch.ends.size()), rows(call.query_tokens);
+    DeviceArray cu_q(batch.ends.size()), lengths(batch.ends.size()), rows(call.query_tokens);
     std::copy(batch.ends.begin(), batch.ends.end(), cu_q.host());
     std::fill_n(lengths.host(), batch.ends.size(), 700u);
     std::fill_n(rows.host(), call.query_tokens, UINT32_MAX);

@@ -520,4 +520,17 @@ QUIRE_DEVICE inline uint32_t warp_max(uint32_t value) {
     return value;
 }
 
+// The words of shared/kernels; vulkan/kernels/dialect.glsl has the same.
+#define QUIRE_FUNCTION QUIRE_DEVICE inline
+#define QUIRE_IN(Type) const Type &
+#define QUIRE_INOUT(Type) Type &
+#define QUIRE_PRECISE
+
+QUIRE_FUNCTION float floor_of(float x) { return floorf(x); }
+QUIRE_FUNCTION float size_of(float x) { return fabsf(x); }
+QUIRE_FUNCTION float with_sign_of(float x, float size) { return copysignf(size, x); }
+QUIRE_FUNCTION int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
+QUIRE_FUNCTION int32_t larger(int32_t a, int32_t b) { return a < b ? b : a; }
+QUIRE_FUNCTION uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
 }  // namespace quire::gpu

@@ -12,9 +12,10 @@
 #include "call.glsl"
 #include "fault.glsl"
 #include "number.glsl"
-#include "softmax.glsl"
+#include "dialect.glsl"
+#include "../../shared/kernels/softmax.h"
 #include "attend_call.glsl"
-#include "sight.glsl"
+#include "../../shared/kernels/sight.h"
 
 const uint kQueries = 8;
 const uint kMostKDim = 576;
@@ -32,7 +33,7 @@ float value_scale(uint j) { return v_scales[j]; }
 // Results beyond unit.count are discarded.
 uint queries_of(Unit unit) { return is_any_shape() ? unit.count : kQueries; }
 
-void load_queries(Arguments call, Unit unit) {
+void load_queries(AttendCall call, Unit unit) {
     uint dim = k_dim_of(call);
     for (uint m = 0; m < unit.count; ++m) {
         int64_t first = int64_t(token_of(unit, m)) * call.q_stride +
@@ -45,7 +46,7 @@ void load_queries(Arguments call, Unit unit) {
 }
 
 // The scale of a key's K or V; 1 if it has none.
-float scale_of(Arguments call, uint64_t block, uint kv_head, uint in_block, bool is_v) {
+float scale_of(AttendCall call, uint64_t block, uint kv_head, uint in_block, bool is_v) {
     if (has(call, is_v ? kOwnVScale : kOwnKScale)) {
         int64_t offset = is_v ? call.v_scale_offset : call.k_scale_offset;
         uint64_t at = block + uint64_t(offset + int64_t(kv_head) * call.scale_head_stride);
@@ -57,7 +58,7 @@ float scale_of(Arguments call, uint64_t block, uint kv_head, uint in_block, bool
 }
 
 // Computes the scores of the lane's key and finds its V.
-void compute_scores(Arguments call, Unit unit, int tile) {
+void compute_scores(AttendCall call, Unit unit, int tile) {
     int place = tile + int(lane());
     uint seen = seen_by(call, unit, place);
     visible[lane()] = seen;
@@ -99,7 +100,7 @@ void compute_scores(Arguments call, Unit unit, int tile) {
 // The lane's elements of the weighted values: numbers lane, lane + 64 and so on.
 float values[kQueries][kMostSlots];
 
-void add_values(Arguments call, Unit unit, int tile) {
+void add_values(AttendCall call, Unit unit, int tile) {
     uint dim = v_dim_of(call);
     for (uint m = 0; m < queries_of(unit); ++m) {
         for (uint i = 0; i < slots_of(dim); ++i) values[m][i] *= factors[m];
@@ -119,7 +120,7 @@ void add_values(Arguments call, Unit unit, int tile) {
     }
 }
 
-void store_state(Arguments call, Unit unit, uint chunk, uint m) {
+void store_state(AttendCall call, Unit unit, uint chunk, uint m) {
     uint64_t state = store_softmax(call, unit, chunk, m);
     uint dim = v_dim_of(call);
     for (uint i = 0; i < slots_of(dim); ++i) {
@@ -131,7 +132,7 @@ void store_state(Arguments call, Unit unit, uint chunk, uint m) {
 
 void main() {
     if (is_idle()) return;
-    Arguments call = Arguments(push.arguments);
+    AttendCall call = AttendCall(push.arguments);
     Unit unit;
     uint chunk;
     if (!find_unit(call, unit, chunk)) return;

@@ -33,7 +33,7 @@ const uint kLatent = 2048;  // V is the beginning of K, and so are its scales
 const int kChunkPlaces = 512;
 
 // attention.cpp, AttendArguments.
-layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Arguments {
+layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer AttendCall {
     uint64_t q, out_to, lse, block_table, lengths, cu_q, sinks;
     uint64_t positions, mask, mask_rows, mask_first, shared_prefix, slopes;
     uint64_t pool, scales;  // at the layer
@@ -55,13 +55,13 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Ar
     float scale, soft_cap;
 };
 
-uint k_dim_of(Arguments call) { return kConstKDim == kAny ? call.k_dim : kConstKDim; }
-uint v_dim_of(Arguments call) { return kConstVDim == kAny ? call.v_dim : kConstVDim; }
-uint k_format_of(Arguments call) { return kConstKFormat == kAny ? call.k_format : kConstKFormat; }
-uint v_format_of(Arguments call) { return kConstVFormat == kAny ? call.v_format : kConstVFormat; }
-uint q_format_of(Arguments call) { return kConstQFormat == kAny ? call.q_format : kConstQFormat; }
-uint group_of(Arguments call) { return kConstGroup == kAny ? call.group : kConstGroup; }
-uint block_tokens_of(Arguments call) {
+uint k_dim_of(AttendCall call) { return kConstKDim == kAny ? call.k_dim : kConstKDim; }
+uint v_dim_of(AttendCall call) { return kConstVDim == kAny ? call.v_dim : kConstVDim; }
+uint k_format_of(AttendCall call) { return kConstKFormat == kAny ? call.k_format : kConstKFormat; }
+uint v_format_of(AttendCall call) { return kConstVFormat == kAny ? call.v_format : kConstVFormat; }
+uint q_format_of(AttendCall call) { return kConstQFormat == kAny ? call.q_format : kConstQFormat; }
+uint group_of(AttendCall call) { return kConstGroup == kAny ? call.group : kConstGroup; }
+uint block_tokens_of(AttendCall call) {
     return kConstBlockTokens == kAny ? call.block_tokens : kConstBlockTokens;
 }
 // Loop counts over a lane's elements and a unit's queries are constants if the shape is, so that
@@ -69,12 +69,6 @@ uint block_tokens_of(Arguments call) {
 bool is_any_shape() { return kConstGroup == kAny; }
 uint slots_of(uint dim) { return (dim + kLanes - 1) / kLanes; }
 
-bool has(Arguments call, uint option) {
+bool has(AttendCall call, uint option) {
     return ((kConstOptions == kAny ? call.options : kConstOptions) & option) != 0;
-}
-
-// The index, within the round, of the state of a query's chunk.
-uint64_t state_index(Arguments call, int token, uint chunk, uint q_head) {
-    uint64_t in_round = uint64_t(token - int(call.first_token));
-    return (in_round * call.chunk_count + chunk) * call.q_heads + q_head;
 }

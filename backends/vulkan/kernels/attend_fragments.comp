@@ -21,9 +21,10 @@
 #include "call.glsl"
 #include "fault.glsl"
 #include "number.glsl"
-#include "softmax.glsl"
+#include "dialect.glsl"
+#include "../../shared/kernels/softmax.h"
 #include "attend_call.glsl"
-#include "sight.glsl"
+#include "../../shared/kernels/sight.h"
 
 const uint kQueries = 16;
 const uint kMostDim = 256;
@@ -58,7 +59,7 @@ uvec4 load_eight(uint64_t from, bool is_wide) {
     return eight;
 }
 
-void load_queries(Arguments call, Unit unit) {
+void load_queries(AttendCall call, Unit unit) {
     uint dim = k_dim_of(call);
     uint eights = dim / 8;
     for (uint i = lane(); i < kQueries * eights; i += kLanes) {
@@ -73,7 +74,7 @@ void load_queries(Arguments call, Unit unit) {
     }
 }
 
-void find_visible(Arguments call, Unit unit, int tile) {
+void find_visible(AttendCall call, Unit unit, int tile) {
     int place = tile + int(lane());
     uint seen = seen_by(call, unit, place);
     visible[lane()] = seen;
@@ -91,7 +92,7 @@ bool has_no_number(uvec4 eight) {
 }
 
 // Stages elements from `begin` on of rows that one of `queries` sees, and zeros for others.
-void stage_rows(Arguments call, Unit unit, int tile, uint begin, bool is_v, uint queries) {
+void stage_rows(AttendCall call, Unit unit, int tile, uint begin, bool is_v, uint queries) {
     uint dim = is_v ? v_dim_of(call) : k_dim_of(call);
     uint eights = min(kSlice, dim - begin) / 8;
     uint all = (1u << unit.count) - 1;
@@ -125,7 +126,7 @@ void add_scores(uint begin, uint count) {
     }
 }
 
-void compute_scores(Arguments call, Unit unit, int tile) {
+void compute_scores(AttendCall call, Unit unit, int tile) {
     uint dim = k_dim_of(call);
     for (uint begin = 0; begin < dim; begin += kSlice) {
         stage_rows(call, unit, tile, begin, false, ~0u);
@@ -184,7 +185,7 @@ void weigh_rows(uint count) {
 // The lane's elements of the weighted values: numbers lane, lane + 64 and so on.
 float values[kQueries][kMostSlices];
 
-void add_values(Arguments call, Unit unit, int tile) {
+void add_values(AttendCall call, Unit unit, int tile) {
     uint dim = v_dim_of(call);
     for (uint slice = 0; slice * kSlice < dim; ++slice) {
         uint begin = slice * kSlice;
@@ -212,7 +213,7 @@ void add_values(Arguments call, Unit unit, int tile) {
     }
 }
 
-void store_state(Arguments call, Unit unit, uint chunk, uint m) {
+void store_state(AttendCall call, Unit unit, uint chunk, uint m) {
     uint64_t state = store_softmax(call, unit, chunk, m);
     uint dim = v_dim_of(call);
     for (uint slice = 0; slice < kMostSlices; ++slice) {
@@ -224,7 +225,7 @@ void store_state(Arguments call, Unit unit, uint chunk, uint m) {
 
 void main() {
     if (is_idle()) return;
-    Arguments call = Arguments(push.arguments);
+    AttendCall call = AttendCall(push.arguments);
     Unit unit;
     uint chunk;
     if (!find_unit(call, unit, chunk) || !may_see_any(call, unit)) return;

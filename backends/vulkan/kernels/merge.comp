@@ -10,7 +10,8 @@
 #include "call.glsl"
 #include "fault.glsl"
 #include "number.glsl"
-#include "softmax.glsl"
+#include "dialect.glsl"
+#include "../../shared/kernels/softmax.h"
 
 // attention.cpp, MergeArguments.
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Arguments {

@@ -7,9 +7,10 @@
 #include "call.glsl"
 #include "fault.glsl"
 #include "number.glsl"
-#include "softmax.glsl"
+#include "dialect.glsl"
+#include "../../shared/kernels/softmax.h"
 #include "attend_call.glsl"
-#include "sight.glsl"
+#include "../../shared/kernels/sight.h"
 
 const uint kMostSlots = 8;  // of 64 elements: V has at most 512
 
@@ -18,7 +19,7 @@ struct Softmax {
     float sum;
 };
 
-Softmax before_all_keys(Arguments call, uint q_head) {
+Softmax before_all_keys(AttendCall call, uint q_head) {
     if (!has(call, kSinkLogits)) return Softmax(kMinusInfinity, 0.0);
     float sink = load_float(call.sinks, q_head);
     return Softmax(sink, sink == kMinusInfinity ? 0.0 : 1.0);
@@ -26,7 +27,7 @@ Softmax before_all_keys(Arguments call, uint q_head) {
 
 void main() {
     if (is_idle()) return;
-    Arguments call = Arguments(push.arguments);
+    AttendCall call = AttendCall(push.arguments);
     uint q_head = uint(group() % call.q_heads);
     int token = int(call.first_token) + int(group() / call.q_heads);
     int row_index = load_int(call.token_rows, token);

@@ -9,12 +9,13 @@
 #include "call.glsl"
 #include "fault.glsl"
 #include "number.glsl"
+#include "dialect.glsl"
 #include "attend_call.glsl"
-#include "sight.glsl"
+#include "../../shared/kernels/sight.h"
 
 shared int oldest;  // place that any token of the row sees, ignoring sinks
 
-bool check_counts(Arguments call, Row row) {
+bool check_counts(AttendCall call, Row row) {
     if (row.first_token >= 0 && row.end_token >= row.first_token &&
         row.end_token <= int(call.query_tokens) && row.key_count >= 0) {
         return true;
@@ -24,7 +25,7 @@ bool check_counts(Arguments call, Row row) {
     return false;
 }
 
-void check_shared_prefix(Arguments call, Row row) {
+void check_shared_prefix(AttendCall call, Row row) {
     int count = load_int(call.shared_prefix, row.index);
     int most = row.index == 0 ? 0 : int(call.block_table_stride);
     bool is_so = count >= 0 && count <= most;
@@ -37,7 +38,7 @@ void check_shared_prefix(Arguments call, Row row) {
 }
 
 // Returns false if a token's mask is invalid.
-bool check_mask(Arguments call, Row row, int token) {
+bool check_mask(AttendCall call, Row row, int token) {
     int word = load_int(call.mask_rows, token);
     if (word < -1) raise_fault(kFaultMaskWord, uint(token), ivec4(word, 0, 0, 0));
     if (word < 0) return word == -1;
@@ -49,7 +50,7 @@ bool check_mask(Arguments call, Row row, int token) {
     return position >= 0 && is_inside;
 }
 
-void check_blocks(Arguments call, Row row, int begin, int end) {
+void check_blocks(AttendCall call, Row row, int begin, int end) {
     if (begin >= end) return;
     int block_tokens = int(call.block_tokens);
     int last = (end - 1) / block_tokens;
@@ -63,7 +64,7 @@ void check_blocks(Arguments call, Row row, int begin, int end) {
 
 void main() {
     if (is_idle()) return;
-    Arguments call = Arguments(push.arguments);
+    AttendCall call = AttendCall(push.arguments);
     Row row = row_at(call, uint(group()));
     if (!check_counts(call, row)) return;
     if (call.shared_prefix != 0) check_shared_prefix(call, row);

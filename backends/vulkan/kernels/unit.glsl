@@ -32,12 +32,12 @@ struct Unit {
 };
 
 int token_of(Unit unit, uint m) { return unit.first_token + int(m / unit.heads); }
-uint q_head_of(Arguments call, Unit unit, uint m) {
+uint q_head_of(AttendCall call, Unit unit, uint m) {
     return unit.kv_head * group_of(call) + unit.first_head + m % unit.heads;
 }
 
 // Returns false if the group has nothing to do.
-bool find_unit(Arguments call, out Unit unit, out uint chunk) {
+bool find_unit(AttendCall call, out Unit unit, out uint chunk) {
     uint heads = min(group_of(call), kQueries);
     uint slices = (group_of(call) + heads - 1) / heads;
     uint64_t left = group();
@@ -65,7 +65,7 @@ bool find_unit(Arguments call, out Unit unit, out uint chunk) {
     return true;
 }
 
-bool may_see_any(Arguments call, Unit unit) {
+bool may_see_any(AttendCall call, Unit unit) {
     uint tokens = unit.count / unit.heads;
     for (uint i = 0; i < tokens; ++i) {
         Sight sight = sight_of(call, unit.row, unit.first_token + int(i));
@@ -82,7 +82,7 @@ void begin_state() {
 }
 
 // The queries that see the place, one bit each.
-uint seen_by(Arguments call, Unit unit, int place) {
+uint seen_by(AttendCall call, Unit unit, int place) {
     if (place >= unit.chunk_end) return 0;
     uint seen = 0;
     uint of_token = (1u << unit.heads) - 1;
@@ -94,20 +94,20 @@ uint seen_by(Arguments call, Unit unit, int place) {
 }
 
 // REQUIRES: a query of the unit sees the place.
-uint64_t block_at(Arguments call, Unit unit, int place) {
+uint64_t block_at(AttendCall call, Unit unit, int place) {
     int64_t entry = int64_t(unit.row.index) * call.block_table_stride +
                     place / int(block_tokens_of(call));
     return call.pool + uint64_t(load_int(call.block_table, entry) * call.block_stride);
 }
-uint64_t k_row(Arguments call, Unit unit, uint64_t block, uint in_block) {
+uint64_t k_row(AttendCall call, Unit unit, uint64_t block, uint in_block) {
     return block + uint64_t(unit.kv_head * call.k_head_stride + in_block * call.k_token_stride);
 }
-uint64_t v_row(Arguments call, Unit unit, uint64_t block, uint in_block) {
+uint64_t v_row(AttendCall call, Unit unit, uint64_t block, uint in_block) {
     return block + uint64_t(call.v_offset + unit.kv_head * call.v_head_stride +
                             in_block * call.v_token_stride);
 }
 
-float score_of(Arguments call, Unit unit, uint m, float product, int place) {
+float score_of(AttendCall call, Unit unit, uint m, float product, int place) {
     float score = product * call.scale;
     if (has(call, kSoftCap)) score = call.soft_cap * tanh_of(score / call.soft_cap);
     if (!has(call, kAlibi)) return score;
@@ -152,7 +152,7 @@ void compute_weights() {
 }
 
 // The query's first lane stores its state; returns the state's index.
-uint64_t store_softmax(Arguments call, Unit unit, uint chunk, uint m) {
+uint64_t store_softmax(AttendCall call, Unit unit, uint chunk, uint m) {
     uint64_t state = state_index(call, token_of(unit, m), chunk, q_head_of(call, unit, m));
     if (lane() == 0) {
         store_word(call.states + state * 8, floatBitsToUint(tops[m]));
