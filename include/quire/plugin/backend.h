@@ -158,8 +158,8 @@ typedef struct quire_be_answer {
     uint32_t support;   /* QUIRE_BE_* */
     uint32_t alignment; /* of the pool's address, bytes */
     uint32_t reserved0;
-    uint64_t workspace_bytes;
-    char reason[160]; /* for QUIRE_BE_NO: what is missing */
+    uint64_t workspace_bytes; /* 0: no slot takes one; backends allocate their own memory */
+    char reason[160];         /* for QUIRE_BE_NO: what is missing */
 } quire_be_answer;
 
 enum {
