@@ -6,11 +6,56 @@
 #include <random>
 #include <sstream>
 
+#include "tests/sim/op.hpp"
+
 namespace quire::model {
 
 namespace {
 
 constexpr int kSlots = 10;
+constexpr char kGroup[] = "group";
+
+// The fields of each operation, in the order of Op::args.
+constexpr struct {
+    const char *name, *fields;
+} kLines[] = {
+    {"config", "block_tokens host_blocks watermark flags"},
+    {kGroup, "kind window sinks blocks"},
+    {"create", "seq ns salt priority cross"},
+    {"end", "seq drop_prefix"},
+    {"begin", "queue preempt how"},
+    {"preempt", "seq how"},
+    {"add", "seq doc tokens max drafts ahead unknown tree"},
+    {"drop", "seq"},
+    {"abort", ""},
+    {"commit", ""},
+    {"finish", "which failed"},
+    {"fork", "seq child count"},
+    {"truncate", "seq count"},
+    {"accept", "seq count"},
+    {"path", "seq pick"},
+    {"set", "seq count doc"},
+    {"probe", "seq doc tokens"},
+    {"reset", ""},
+    {"migrate", "percent host"},
+};
+
+std::string fields_of(const std::string &name) {
+    for (const auto &line : kLines) {
+        if (name == line.name) return line.fields;
+    }
+    throw "unknown operation: " + name;
+}
+
+// Advances *arg past the operation's own fields.
+std::string line_of(const std::string &name, const int **arg) {
+    std::string text = name;
+    std::istringstream fields(fields_of(name));
+    for (std::string field; fields >> field; ++*arg) {
+        if (**arg != 0) text += " " + field + "=" + std::to_string(**arg);
+    }
+    return text;
+}
 
 // Plain arithmetic on the generator's words, the same on every machine.
 class Dice {
@@ -129,10 +174,10 @@ class Slots {
 }  // namespace
 
 std::string Op::text() const {
-    std::ostringstream out;
-    out << name;
-    for (int arg : args) out << ' ' << arg;
-    return out.str();
+    const int *arg = args.data();
+    std::string text = line_of(name, &arg);
+    while (arg != args.data() + args.size()) text += "\n" + line_of(kGroup, &arg);
+    return text;
 }
 
 // Both sides refuse an operation that makes no sense at its place.
@@ -157,11 +202,12 @@ Script parse_script(const std::string &text) {
     Script script;
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
-        std::istringstream words(line);
-        Op op;
-        if (!(words >> op.name)) continue;
-        for (int arg; words >> arg;) op.args.push_back(arg);
-        script.push_back(op);
+        std::string name = line.substr(0, line.find(' '));
+        if (name.empty()) continue;
+        if (name != kGroup) script.push_back({name, {}});
+        for (uint64_t value : sim::parse_fields(line, fields_of(name))) {
+            script.back().args.push_back(static_cast<int>(value));
+        }
     }
     return script;
 }

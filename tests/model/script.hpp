@@ -3,23 +3,16 @@
 // script: operations on a cache as data: one line of text each, generated from a seed or read from
 // a file.
 //
-//   config BLOCK_TOKENS HOST_BLOCKS WATERMARK FLAGS (KIND WINDOW SINKS BLOCKS)...
-//   create SLOT NAMESPACE SALT PRIORITY CROSS  end SLOT DROP_PREFIX
-//   begin QUEUE MAY_PREEMPT HOW                preempt SLOT HOW
-//   add SLOT CONTENT COUNT MAX_COMPUTE DRAFTS LOOKAHEAD UNKNOWN TREE
-//   drop SLOT                                  abort                  commit
-//   finish WHICH FAILED                        fork SLOT CHILD TOKENS
-//   truncate SLOT TOKENS                       accept SLOT COUNT
-//   path SLOT CHOICE
-//   set SLOT COUNT CONTENT                     probe SLOT CONTENT COUNT
-//   reset                                      migrate PERCENT HOST_BLOCKS
+// A line is a name and `field=number` pairs in any order, as in tests/sim (op.hpp), which reads
+// them; a field that is left out is 0. script.cpp lists the fields of each operation. Sequences are
+// named by slots, documents by numbers. After `config` there is a `group` for each of its groups.
 //
-// FLAGS: 1 no prefixes, 2 victims by priority, 4 no followers, so that a migration may change the
-// numbers of blocks; with followers a migration keeps the numbers, on both sides. PERCENT is
-// relative to the numbers in config; HOST_BLOCKS 0 keeps the host tier's.
+// config's flags: 1 no prefixes, 2 victims by priority, 4 no followers, so that a migration may
+// change the numbers of blocks; with followers a migration keeps the numbers, on both sides.
+// migrate's percent is relative to the numbers in config; host 0 keeps the host tier's.
 //
-// Contents share prefixes: content c and content c' have the same tokens up to a length that
-// follows from c and c', so that random scripts hit, miss and duplicate.
+// Documents share prefixes: d and d' have the same tokens up to a length that follows from d and
+// d', so that random scripts hit, miss and duplicate.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +23,7 @@ namespace quire::model {
 
 struct Op {
     std::string name;
-    std::vector<int> args;
+    std::vector<int> args;  // in the order of its fields; in config, each group's after its own
     std::string text() const;
 };
 

@@ -31,8 +31,8 @@ TEST(Shrink, only_what_the_failure_needs_is_left) {
     Script small = shrink(script, forked_then_truncated);
     ASSERT_EQ(small.size(), 3u) << script_text(small);
     EXPECT_EQ(small[0].text(), script[0].text());
-    EXPECT_EQ(small[1].text(), "fork 0 0 0");
-    EXPECT_EQ(small[2].text(), "truncate 0 3");
+    EXPECT_EQ(small[1].text(), "fork");
+    EXPECT_EQ(small[2].text(), "truncate count=3");
 }
 
 TEST(Shrink, number_of_tries_is_a_bound) {
