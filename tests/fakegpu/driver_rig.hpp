@@ -23,13 +23,12 @@
 #include "quire/plugin/backend.h"
 #include "tests/bench/scene/opened_library.hpp"
 #include "tests/device/fill_range.hpp"
+#include "tests/device/plugin_table.hpp"
 #include "tests/place.hpp"
 
 namespace quire::gpu_tests {
 
-struct Error : quire_error {
-    Error() : quire_error{} { struct_size = sizeof(quire_error); }
-};
+using test::Error;
 
 // One vendor's names, and the library that poses as its driver.
 struct Vendor {
@@ -155,15 +154,9 @@ class Driver : public testing::TestWithParam<size_t> {
         }
         std::string plugin = plugin_of(vendor());
         ASSERT_NE(plugin, "") << "QUIRE_PLUGIN_PATH names no folder with the plugin";
-        void *module = dlopen(plugin.c_str(), RTLD_NOW | RTLD_LOCAL);
-        ASSERT_NE(module, nullptr) << dlerror();
-        auto entry = reinterpret_cast<quire_backend_query_fn>(dlsym(module, QUIRE_BACKEND_ENTRY));
-        quire_host_info host{};
-        host.struct_size = sizeof host;
-        host.abi_minor = QUIRE_BACKEND_ABI_MINOR;
-        Error error;
-        ASSERT_EQ(entry(&host, &api_, &error), QUIRE_OK) << error.message;
+        api_ = test::plugin_table(plugin);
         if (is_steered_) return;
+        Error error;
         uint32_t devices = 0;
         ASSERT_EQ(api().probe(&devices, &error), QUIRE_OK) << error.message;
         library_ = bench::find_opened(vendor().driver_stem);

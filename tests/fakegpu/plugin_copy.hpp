@@ -39,17 +39,7 @@ class LibraryCopy {
         return reinterpret_cast<Function>(dlsym(handle_, name));
     }
     // REQUIRES: the library is a plugin.
-    const quire_backend_api *api() const {
-        const quire_backend_api *api = nullptr;
-        quire_host_info host{};
-        host.struct_size = sizeof host;
-        host.abi_minor = QUIRE_BACKEND_ABI_MINOR;
-        Error error;
-        EXPECT_EQ(symbol<quire_backend_query_fn>(QUIRE_BACKEND_ENTRY)(&host, &api, &error),
-                  QUIRE_OK)
-            << error.message;
-        return api;
-    }
+    const quire_backend_api *api() const { return test::plugin_table(path_.string()); }
 
  private:
     // Names are looked up as strings, so one with another last letter is not found.

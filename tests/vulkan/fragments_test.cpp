@@ -16,11 +16,14 @@
 #include "quire/cache.h"
 #include "quire/plugin/backend.h"
 #include "shared/kernel_enums.hpp"
+#include "tests/device/plugin_table.hpp"
 #include "tests/place.hpp"
 
 namespace quire::vulkan {
 namespace {
 
+using quire::test::Error;
+using quire::test::plugin_table;
 using quire::tests::place;
 
 constexpr uint32_t kFloat16 = 0, kFloat32 = 1, kSubgroup = 3;
@@ -106,27 +109,13 @@ TEST(Fragments, fit_what_is_all_f16_of_dims_by_sixteens) {
     EXPECT_FALSE(fits_fragments({kF16, kF16, kI8, 128, 128}));
 }
 
-struct Error : quire_error {
-    Error() : quire_error{} { struct_size = sizeof(quire_error); }
-};
-
 template <typename Function>
 Function symbol_of(const char *library, const char *name) {
     return reinterpret_cast<Function>(dlsym(dlopen(library, RTLD_NOW | RTLD_LOCAL), name));
 }
 
 const quire_backend_api &api() {
-    static const quire_backend_api *table = [] {
-        auto entry = symbol_of<quire_backend_query_fn>(place(QUIRE_VULKAN_BACKEND).c_str(),
-                                                       QUIRE_BACKEND_ENTRY);
-        quire_host_info host{};
-        host.struct_size = sizeof host;
-        host.abi_minor = QUIRE_BACKEND_ABI_MINOR;
-        const quire_backend_api *found = nullptr;
-        Error error;
-        if (entry(&host, &found, &error) != QUIRE_OK) std::abort();
-        return found;
-    }();
+    static const quire_backend_api *table = plugin_table(place(QUIRE_VULKAN_BACKEND));
     return *table;
 }
 

@@ -14,31 +14,19 @@
 
 #include "quire/plugin/backend.h"
 #include "tests/device/fill_range.hpp"
+#include "tests/device/plugin_table.hpp"
 #include "tests/place.hpp"
 
 namespace {
 
+using quire::test::Error;
+using quire::test::plugin_table;
 using quire::tests::place;
 
 using Bytes = std::vector<unsigned char>;
 
-struct Error : quire_error {
-    Error() : quire_error{} { struct_size = sizeof(quire_error); }
-};
-
 const quire_backend_api &api() {
-    static const quire_backend_api *table = [] {
-        const quire_backend_api *found = nullptr;
-        auto entry = reinterpret_cast<quire_backend_query_fn>(
-            dlsym(dlopen(place(QUIRE_VULKAN_BACKEND).c_str(), RTLD_NOW | RTLD_LOCAL),
-                  QUIRE_BACKEND_ENTRY));
-        quire_host_info host{};
-        host.struct_size = sizeof host;
-        host.abi_minor = QUIRE_BACKEND_ABI_MINOR;
-        Error error;
-        if (entry(&host, &found, &error) != QUIRE_OK) std::abort();
-        return found;
-    }();
+    static const quire_backend_api *table = plugin_table(place(QUIRE_VULKAN_BACKEND));
     return *table;
 }
 
