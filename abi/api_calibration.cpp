@@ -3,7 +3,7 @@
 // Exported functions of calibration.h.
 
 #include "abi/cache_call.hpp"
-#include "core/calibration.hpp"
+#include "core/scales/calibration.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "abi/heap.hpp"
 #include "abi/loader.hpp"
 #include "abi/os.hpp"
-#include "core/test_limits.hpp"
+#include "core/base/test_limits.hpp"
 
 using namespace quire;
 using namespace quire::abi;

@@ -3,7 +3,7 @@
 // The exported function of size.h.
 
 #include "abi/guard.hpp"
-#include "core/sizing.hpp"
+#include "core/base/sizing.hpp"
 
 extern "C" quire_status quire_size_estimate(const quire_size_desc *desc, quire_size_info *info,
                                             quire_error *error) {

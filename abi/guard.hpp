@@ -9,7 +9,7 @@
 #include <new>
 
 #include "abi/structs.hpp"
-#include "core/host_memory.hpp"
+#include "core/base/host_memory.hpp"
 
 namespace quire::abi {
 

@@ -4,7 +4,7 @@
 // in, or the system's allocator in sanitized builds.
 #pragma once
 
-#include "core/host_memory.hpp"
+#include "core/base/host_memory.hpp"
 
 namespace quire::abi {
 

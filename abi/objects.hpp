@@ -18,7 +18,7 @@
 #include "abi/guard.hpp"
 #include "abi/os.hpp"
 #include "core/cache.hpp"
-#include "core/slot.hpp"
+#include "core/device/backend_call.hpp"
 
 namespace quire::abi {
 

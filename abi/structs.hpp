@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 #include "quire/quire.h"
 #include "quire/vulkan.h"
 

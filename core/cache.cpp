@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
 namespace quire {
 
@@ -35,10 +35,10 @@ Status check_calibrating(const Geometry &geometry, bool has_memory) {
 
 Cache::Cache(const HostAllocator &host)
     : host_(host),
-      ledger_(&host_, &timeline_),
-      token_pages_(&host_, &ledger_.buffers()),
+      journal_(&host_, &timeline_),
+      token_pages_(&host_, &journal_.buffers()),
       shards_(&host_),
-      leader_(&host_, &ledger_.buffers()),
+      leader_(&host_, &journal_.buffers()),
       follower_(&host_),
       sequence_handles_(&host_, HandleType::sequence, &g_sequence_numbers),
       scales_(&host_),
@@ -59,8 +59,8 @@ Cache::Cache(const HostAllocator &host)
 Cache::~Cache() {
     for (Sequence &s : sequences_) {
         token_pages_.release(&s.tokens);
-        ledger_.buffers().give_back(&s.tree);
-        ledger_.buffers().give_back(&s.moves);
+        journal_.buffers().give_back(&s.tree);
+        journal_.buffers().give_back(&s.moves);
     }
 }
 
@@ -106,10 +106,10 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     QUIRE_TRY(shards_.create(scales_, calibrates_, error));
     can_move_ = shards_.can_move();
     bool follows = (desc.flags & QUIRE_CACHE_FOLLOWER) != 0;
-    QUIRE_TRY(ledger_.create(geometry_, {.max_sequences = max_sequences,
-                                         .seed = seeds.hash,
-                                         .has_tree = !follows,
-                                         .scrubs = (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0}));
+    QUIRE_TRY(journal_.create(geometry_, {.max_sequences = max_sequences,
+                                          .seed = seeds.hash,
+                                          .has_tree = !follows,
+                                          .scrubs = (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0}));
     uint64_t digest = digest_geometry(geometry_, places_.data(), max_sequences, scales_.numbers());
     if (follows) QUIRE_TRY(follower_.create(digest, geometry_, max_sequences));
     if ((desc.flags & QUIRE_CACHE_LOG) != 0) {
@@ -119,8 +119,8 @@ Status Cache::create(const quire_cache_desc &desc, const quire_group_desc *group
     bool ok = sequence_handles_.create(max_sequences) && sequences_.create(max_sequences) &&
               namespaces_.create(kMaxNamespaces) && named_.create(max_sequences) &&
               is_named_.create(max_sequences);
-    ok =
-        ok && ledger_.tree().scopes().open_account(Namespaces::kDefault, key_limit(desc.key_bytes));
+    ok = ok &&
+         journal_.tree().scopes().open_account(Namespaces::kDefault, key_limit(desc.key_bytes));
     if (!ok) return no_host_memory();
     named_.shrink(0);
     for (Sequence &s : sequences_) s = Sequence{};
@@ -209,17 +209,17 @@ void Cache::stats(quire_cache_stats *out) const {
     *out = counts_;
     out->struct_size = struct_size;
     out->num_preemptions = counts_.preemptions_swap + counts_.preemptions_recompute;
-    out->evictions = ledger_.evictions();
-    out->bytes_compared = ledger_.tree().bytes_compared();
+    out->evictions = journal_.evictions();
+    out->bytes_compared = journal_.tree().bytes_compared();
     out->sequences = sequence_handles_.live();
-    out->nodes = ledger_.tree().node_count();
+    out->nodes = journal_.tree().node_count();
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        const BlockPool &pool = ledger_.pool(g);
+        const BlockPool &pool = journal_.pool(g);
         out->blocks_total += pool.block_count() - 1;
         out->blocks_free += pool.free_count() + pool.parked_count();
         out->blocks_cached += pool.cached_count();
         out->blocks_held += pool.held_count();
-        const BlockPool *host = ledger_.host_pool(g);
+        const BlockPool *host = journal_.host_pool(g);
         if (host != nullptr) out->host_blocks_used += host->held_count();
         if (!follower_.active()) continue;
         out->blocks_held += follower_.held()[g];
@@ -233,9 +233,9 @@ void Cache::stats(quire_cache_stats *out) const {
 Status Cache::reset() {
     if (step_open()) return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        BlockPool &pool = ledger_.pool(g);
+        BlockPool &pool = journal_.pool(g);
         for (uint32_t b = 1; b < pool.block_count(); ++b) {
-            if (pool[b].node != kNone) ledger_.forget(pool[b].node);
+            if (pool[b].node != kNone) journal_.forget(pool[b].node);
         }
     }
     // The tokens computed so far come from the old weights, so blocks that build on them must not
@@ -260,7 +260,7 @@ Status Cache::create_namespace(const quire_namespace_desc &desc, uint64_t *out) 
         return fail(QUIRE_E_LIMIT, "{} namespaces are alive: destroy one first",
                     kMaxNamespaces - 1);
     }
-    if (!ledger_.tree().scopes().open_account(index, key_limit(desc.key_bytes))) {
+    if (!journal_.tree().scopes().open_account(index, key_limit(desc.key_bytes))) {
         namespaces_.end(index);
         return no_host_memory();
     }
@@ -278,7 +278,7 @@ Status Cache::destroy_namespace(uint64_t handle) {
     }
     if (step_open()) return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
     // No sequence lives in it, so all its content belongs to idle scopes.
-    ledger_.forget_account(index);
+    journal_.forget_account(index);
     namespaces_.end(index);
     return Status{};
 }
@@ -292,8 +292,8 @@ Status Cache::namespace_info(uint64_t handle, quire_namespace_info *out) const {
     out->quota_blocks = ns.quota_blocks;
     out->prefix_cache_queries = ns.queries;
     out->prefix_cache_hits = ns.hits;
-    out->key_bytes = ledger_.tree().scopes().used_bytes(index);
-    out->key_bytes_limit = ledger_.tree().scopes().limit_bytes(index);
+    out->key_bytes = journal_.tree().scopes().used_bytes(index);
+    out->key_bytes_limit = journal_.tree().scopes().limit_bytes(index);
     return Status{};
 }
 
@@ -331,7 +331,7 @@ void Cache::stop(const BrokenInvariant &why) {
     is_stopped_ = true;
     why_stopped_ = why;
     migrating_ = false;
-    ledger_.pause();
+    journal_.pause();
     for (StepRecord &record : records_) {
         if (record.phase == StepPhase::open) {
             release_queues(&record);

@@ -23,16 +23,16 @@
 // Units: counts are blocks, positions and lengths tokens.
 #pragma once
 
-#include "batch.hpp"
-#include "follower.hpp"
-#include "leader.hpp"
-#include "log_reader.hpp"
-#include "migration.hpp"
-#include "name_space.hpp"
-#include "pressure.hpp"
-#include "queue_tuples.hpp"
-#include "sequence_keys.hpp"
-#include "witness.hpp"
+#include "core/device/batch.hpp"
+#include "core/device/queue_set.hpp"
+#include "core/move/migration.hpp"
+#include "core/replica/follower.hpp"
+#include "core/replica/leader.hpp"
+#include "core/replica/log_reader.hpp"
+#include "core/steps/name_space.hpp"
+#include "core/steps/pressure.hpp"
+#include "core/steps/sequence_keys.hpp"
+#include "core/witness.hpp"
 
 namespace quire {
 
@@ -428,10 +428,10 @@ class Cache {
     HostAllocator host_;
     Geometry geometry_;
     Timeline timeline_;
-    Ledger ledger_;
+    Journal journal_;
     TokenPages token_pages_;
     Shards shards_;
-    QueueTuples queue_tuples_;
+    QueueSets queue_sets_;
     Leader leader_;
     Follower follower_;
     HandleTable sequence_handles_;

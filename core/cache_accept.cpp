@@ -7,7 +7,7 @@
 // needs a queue. Until then no other sequence may read them (Sequence::publishable, fork), and
 // giving them up means computing them again.
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
 namespace quire {
 
@@ -91,7 +91,7 @@ Status Cache::accept_path(uint64_t handle, const uint32_t *path, uint32_t count)
                     "accept those",
                     in_place);
     }
-    BufferPool &buffers = ledger_.buffers();
+    BufferPool &buffers = journal_.buffers();
     SequenceState &state = s.state;
     uint32_t base = state.known - state.drafts;
     if (!buffers.grow(&s.moves, moved, 0) ||

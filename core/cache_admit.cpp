@@ -5,7 +5,7 @@
 // Order: the item is checked, its prefix looked up, its need measured. Only when everything that it
 // needs is available is anything changed, and from then on nothing can fail.
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
 namespace quire {
 
@@ -130,12 +130,12 @@ Status Cache::find_prefix(Plan *plan, bool has_waited) {
 
 // True if the sequence may write at `position` into the block that is there.
 bool Cache::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position) {
-    const BlockTable &t = ledger_.table(sequence, group);
+    const BlockTable &t = journal_.table(sequence, group);
     uint32_t index = position >> geometry_.block_shift;
     if (t.writable == index) return true;
     uint32_t block = t.ids.data[index];
     if (block == kNullBlock) return false;
-    const Block &b = ledger_.pool(group)[block];
+    const Block &b = journal_.pool(group)[block];
     if (b.node != kNone) return false;
     uint32_t slot = position & (geometry_.block_tokens - 1);
     if (b.owner == sequence && slot >= b.frozen_slots) return true;
@@ -150,7 +150,7 @@ bool Cache::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t positio
 // covers the work of others.
 void Cache::measure_passed(Plan *plan, uint32_t group) const {
     const GroupGeometry &g = geometry_.groups[group];
-    const BlockTable &t = ledger_.table(plan->sequence, group);
+    const BlockTable &t = journal_.table(plan->sequence, group);
     plan->null_front[group] = t.null_front;
     plan->passed[group] = plan->freed[group] = 0;
     if (!plan->reuses || !g.windowed) [[likely]]
@@ -162,7 +162,7 @@ void Cache::measure_passed(Plan *plan, uint32_t group) const {
     plan->null_front[group] = end;
     plan->passed[group] = end - i;
     for (; i < end && !plan->swapped; ++i) {
-        const Block &b = ledger_.pool(group)[t.ids.data[i]];
+        const Block &b = journal_.pool(group)[t.ids.data[i]];
         if (b.refs == 1 && b.touch < records_[open_slot_].barrier) ++plan->freed[group];
     }
 }
@@ -174,18 +174,18 @@ void Cache::measure(Plan *plan) {
     uint32_t cross_tokens = sequences_[plan->sequence].cross_tokens;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const GroupGeometry &group = geometry_.groups[g];
-        const BlockTable &t = ledger_.table(plan->sequence, g);
+        const BlockTable &t = journal_.table(plan->sequence, g);
         uint32_t length = t.length;
         plan->fresh[g] = plan->shared[g] = plan->from_cached[g] = 0;
         plan->copy_tail[g] = false;
         measure_passed(plan, g);
         if (plan->admission) [[unlikely]] {
-            const BlockPool &pool = ledger_.pool(g);
+            const BlockPool &pool = journal_.pool(g);
             uint32_t first =
                 plan->swapped ? plan->null_front[g]
                               : group.first_visible_block(plan->position, geometry_.block_tokens);
             for (uint32_t i = 0; i < plan->hit_blocks; ++i) {
-                uint32_t block = ledger_.tree().blocks(matches_[i])[g];
+                uint32_t block = journal_.tree().blocks(matches_[i])[g];
                 if (block == kNullBlock || group.is_null(i, first)) continue;
                 ++plan->shared[g];
                 const Block &b = pool[block];
@@ -216,7 +216,7 @@ Cache::Short Cache::shortage(const Plan &plan) const {
     Short out;
     uint64_t wanted = 0, returned = 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        const BlockPool &pool = ledger_.pool(g);
+        const BlockPool &pool = journal_.pool(g);
         uint32_t need = plan.fresh[g] + (plan.copy_tail[g] ? 1 : 0);
         wanted += plan.fresh[g] + plan.shared[g];
         returned += plan.swapped ? 0 : plan.passed[g];
@@ -278,10 +278,10 @@ bool Cache::reserve_mask(uint64_t words) {
 Status Cache::reserve(const Plan &plan) {
     Sequence &s = sequences_[plan.sequence];
     for (uint32_t g = 0; plan.takes && g < geometry_.group_count; ++g) {
-        BlockTable &t = ledger_.table(plan.sequence, g);
-        if (!ledger_.buffers().grow(&t.ids, plan.length[g], t.length)) return no_host_memory();
+        BlockTable &t = journal_.table(plan.sequence, g);
+        if (!journal_.buffers().grow(&t.ids, plan.length[g], t.length)) return no_host_memory();
     }
-    if (!ledger_.buffers().grow(&s.tree, plan.drafts, 0)) return no_host_memory();
+    if (!journal_.buffers().grow(&s.tree, plan.drafts, 0)) return no_host_memory();
     Room room = take_room(plan) + publish_room(plan);
     if (!reserve_record(1, room.edits, room.copies, 0)) return no_host_memory();
     reserved_ = open_record().used() + room;
@@ -331,7 +331,7 @@ bool Cache::stays_in_place(const quire_step_item &item, uint32_t sequence) const
     uint32_t index = state.computed >> geometry_.block_shift;
     if (end >> geometry_.block_shift != index) return false;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        if (ledger_.table(sequence, g).writable != index && !geometry_.groups[g].cross)
+        if (journal_.table(sequence, g).writable != index && !geometry_.groups[g].cross)
             return false;
     }
     return true;

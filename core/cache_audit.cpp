@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cinttypes>
 
-#include "cache_check.hpp"
+#include "core/inspect/cache_check.hpp"
 
 namespace quire {
 
@@ -16,7 +16,7 @@ bool Cache::reserve_witness(const StepRecord &record, uint64_t left_count) {
     for (const Change &change : record.changes) {
         if (change.kind != ChangeKind::item) continue;
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-            count += ledger_.table(change.sequence, g).length;
+            count += journal_.table(change.sequence, g).length;
         }
     }
     return witness_.begin(record.number, count);
@@ -24,7 +24,7 @@ bool Cache::reserve_witness(const StepRecord &record, uint64_t left_count) {
 
 void Cache::witness_table(const StepRecord &record, const Change &change, uint32_t group) {
     const Sequence &s = sequences_[change.sequence];
-    const BlockTable &t = ledger_.table(change.sequence, group);
+    const BlockTable &t = journal_.table(change.sequence, group);
     bool cross = geometry_.groups[group].cross;
     uint32_t written = cross ? 0 : change.first_position;
     uint32_t end = cross ? change.cross_tokens
@@ -48,7 +48,7 @@ uint32_t Cache::wanted_slots(const Change &change, const quire_block_copy &copy)
     uint32_t all = geometry_.block_tokens;
     if (copy.kind == QUIRE_COPY_ON_WRITE) return change.first_position & (all - 1);
     if (copy.kind != QUIRE_COPY_SWAP_OUT || geometry_.groups[copy.group].cross) return all;
-    const BlockTable &t = ledger_.table(change.sequence, copy.group);
+    const BlockTable &t = journal_.table(change.sequence, copy.group);
     uint32_t k = 0;
     while (k < t.length && t.ids.data[k] != static_cast<uint32_t>(copy.dst)) ++k;
     uint32_t first = k << geometry_.block_shift, computed = change.before.computed;

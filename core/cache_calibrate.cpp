@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "cache.hpp"
-#include "calibration.hpp"
-#include "slot.hpp"
+#include "core/cache.hpp"
+#include "core/device/backend_call.hpp"
+#include "core/scales/calibration.hpp"
 
 namespace quire {
 

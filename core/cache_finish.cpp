@@ -8,9 +8,9 @@
 // content depends on, and a sequence that finds the block takes that set over. So the sets are
 // transitive.
 
-#include "cache.hpp"
+#include "core/cache.hpp"
+#include "core/device/backend_call.hpp"
 #include "quire/queue.h"
-#include "slot.hpp"
 
 namespace quire {
 
@@ -129,7 +129,7 @@ void Cache::complete(StepRecord *record) {
     record->handle = 0;
     record->phase = StepPhase::unused;
     if (is_stopped_) return;  // its blocks are given to no one any more
-    if (timeline_.oldest() != old_oldest) ledger_.retire(old_oldest);
+    if (timeline_.oldest() != old_oldest) journal_.retire(old_oldest);
     if (step_open()) open_record().barrier = timeline_.barrier(open_record().queue);
 }
 
@@ -175,9 +175,9 @@ Status Cache::poll(quire_error *error) {
 // and by which sequence.
 void Cache::withdraw_published(uint64_t step) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        BlockPool &pool = ledger_.pool(g);
+        BlockPool &pool = journal_.pool(g);
         for (uint32_t b = 1; b < pool.block_count(); ++b) {
-            if (pool[b].node != kNone && depends_on(pool[b], step)) ledger_.forget(pool[b].node);
+            if (pool[b].node != kNone && depends_on(pool[b], step)) journal_.forget(pool[b].node);
         }
     }
 }
@@ -204,7 +204,7 @@ bool Cache::suspect_copies(const StepRecord &failed) {
     };
     for (const quire_block_copy &copy : failed.copies) {
         if (!is_whole(copy)) continue;
-        ledger_.target(copy).is_suspect = true;
+        journal_.target(copy).is_suspect = true;
         any = true;
     }
     if (!any) return false;
@@ -214,10 +214,10 @@ bool Cache::suspect_copies(const StepRecord &failed) {
         for (const quire_block_copy &copy : later.copies) {
             if (!is_whole(copy)) continue;
             bool zeroes = copy.kind == QUIRE_COPY_ZERO;
-            ledger_.target(copy).is_suspect = !zeroes && ledger_.source(copy).is_suspect;
+            journal_.target(copy).is_suspect = !zeroes && journal_.source(copy).is_suspect;
         }
     }
-    ledger_.distrust_suspects();
+    journal_.distrust_suspects();
     return true;
 }
 
@@ -234,13 +234,13 @@ void Cache::cover_suspects() {
 
 void Cache::cover_table(uint32_t sequence, uint32_t group) {
     const Sequence &s = sequences_[sequence];
-    const BlockTable &t = ledger_.table(sequence, group);
+    const BlockTable &t = journal_.table(sequence, group);
     bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
     uint32_t full = s.state.computed >> geometry_.block_shift;
     for (uint32_t i = 0; i < full && i < t.length; ++i) {
         if (t.ids.data[i] == kNullBlock) continue;
-        Block &b = swapped ? (*ledger_.host_pool(group))[t.ids.data[i]]
-                           : ledger_.pool(group)[t.ids.data[i]];
+        Block &b = swapped ? (*journal_.host_pool(group))[t.ids.data[i]]
+                           : journal_.pool(group)[t.ids.data[i]];
         if (!b.is_suspect || b.is_covered) continue;
         b.is_covered = true;
         b.ready = timeline_.next() - 1;
@@ -252,9 +252,9 @@ void Cache::cover_table(uint32_t sequence, uint32_t group) {
 // another tenant's content. kNone if there is no such block. REQUIRES: cover_suspects().
 uint32_t Cache::first_suspect(uint32_t sequence, uint32_t group) const {
     const Sequence &s = sequences_[sequence];
-    const BlockTable &t = ledger_.table(sequence, group);
+    const BlockTable &t = journal_.table(sequence, group);
     bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
-    const BlockPool &pool = swapped ? *ledger_.host_pool(group) : ledger_.pool(group);
+    const BlockPool &pool = swapped ? *journal_.host_pool(group) : journal_.pool(group);
     uint32_t written =
         geometry_.groups[group].cross && s.state.computed != 0 ? s.cross_tokens : s.state.computed;
     for (uint32_t i = written >> geometry_.block_shift; i < t.length; ++i) {
@@ -273,7 +273,7 @@ void Cache::lose_suspects() {
         Sequence &s = sequences_[i];
         if (!sequence_handles_.is_live(i)) continue;
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-            if ((s.state.flags & Sequence::kSwapped) != 0 && ledger_.table(i, g).length == 0)
+            if ((s.state.flags & Sequence::kSwapped) != 0 && journal_.table(i, g).length == 0)
                 continue;
             uint32_t first = first_suspect(i, g);
             if (first == kNone) continue;
@@ -305,7 +305,7 @@ void Cache::fail_step(StepRecord *failed) {
                                    record.number));
     }
     bool any_suspect = suspect_copies(record);
-    any_suspect |= ledger_.uncover(record.number);
+    any_suspect |= journal_.uncover(record.number);
     uint32_t slot = Timeline::slot(record.number);
     ++call_;
     for (const Change &change : record.changes) {
@@ -322,8 +322,8 @@ void Cache::fail_step(StepRecord *failed) {
     }
     if (any_suspect) {
         cover_suspects();
-        if (ledger_.may_show_others()) lose_suspects();
-        ledger_.clear_suspects();
+        if (journal_.may_show_others()) lose_suspects();
+        journal_.clear_suspects();
     }
     withdraw_published(record.number);
 }

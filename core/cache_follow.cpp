@@ -6,8 +6,8 @@
 // not match is found before anything is applied. Then memory is reserved, and then the log is
 // applied; from there on only the device can fail.
 
-#include "cache.hpp"
-#include "slot.hpp"
+#include "core/cache.hpp"
+#include "core/device/backend_call.hpp"
 
 namespace quire {
 
@@ -28,14 +28,14 @@ void Cache::read_change(const LogSequence &after, const TableChange *tables,
                         SequenceChange *change) const {
     change->before = followed(after.slot());
     change->after = after;
-    change->old_tables = &ledger_.table(after.slot(), 0);
+    change->old_tables = &journal_.table(after.slot(), 0);
     for (uint32_t g = 0; g < geometry_.group_count; ++g) change->tables[g] = tables[g];
 }
 
 SequenceChange Cache::read_end(uint32_t slot) const {
     SequenceChange change{};
     change.before = followed(slot);
-    change.old_tables = &ledger_.table(slot, 0);
+    change.old_tables = &journal_.table(slot, 0);
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         change.tables[g].kept = geometry_.groups[g].kept_blocks;
     }
@@ -115,7 +115,7 @@ Status Cache::check_row(const LogRow &row, uint32_t mask_word_count) {
         bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
         uint32_t longest = 0;
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-            uint32_t length = ledger_.table(row.slot, g).length;
+            uint32_t length = journal_.table(row.slot, g).length;
             if (length > longest) longest = length;
         }
         follower_.see(row.slot,
@@ -235,8 +235,8 @@ Status Cache::reserve_applied(const LogReader &log, StepRecord *record) {
     Status grown =
         log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
             for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-                BlockTable &t = ledger_.table(after.slot(), g);
-                if (!ledger_.buffers().grow(&t.ids, tables[g].shape.length, t.length))
+                BlockTable &t = journal_.table(after.slot(), g);
+                if (!journal_.buffers().grow(&t.ids, tables[g].shape.length, t.length))
                     return no_host_memory();
             }
             return Status{};
@@ -267,7 +267,7 @@ Status Cache::order_behind(const StepRecord &record, uint32_t order, quire_error
 
 void Cache::apply_end(uint32_t slot) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        BlockTable &t = ledger_.table(slot, g);
+        BlockTable &t = journal_.table(slot, g);
         t.length = t.null_front = 0;
         ++t.epoch;
     }
@@ -284,7 +284,7 @@ void Cache::apply_change(const SequenceChange &change) {
     Sequence &s = sequences_[slot];
     s.blocks_held = 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        BlockTable &t = ledger_.table(slot, g);
+        BlockTable &t = journal_.table(slot, g);
         const TableChange &table = change.tables[g];
         const LogTable &shape = table.shape;
         bool grows = change.continues() && shape.first >= t.length;
@@ -328,7 +328,7 @@ void Cache::apply(const LogReader &log, StepRecord *record, Batch *batch) {
         batch->add_row(
             BatchRow{sequence_handles_.handle(row.slot), row.first_position, row.compute_count,
                      sequences_[row.slot].cross_tokens, row.cross_tokens, mask},
-            &ledger_.table(row.slot, 0));
+            &journal_.table(row.slot, 0));
     }
     batch->end_write(record->number);
 }
@@ -378,7 +378,7 @@ Status Cache::commit_applied(StepRecord *record, Batch *batch, quire_error *erro
     record->phase = StepPhase::committed;
     timeline_.commit(record->queue);
     if (!has_memory_) return Status{};
-    queue_tuples_.commit(record->queue, record->number);
+    queue_sets_.commit(record->queue, record->number);
     Status enqueued = enqueue(*record, batch, error);
     if (enqueued.ok()) return enqueued;
     abandon(record);
@@ -399,7 +399,7 @@ Status Cache::check_followed() {
         change.after = log_sequence(slot);
         change.old_tables = none;
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-            const BlockTable &t = ledger_.table(slot, g);
+            const BlockTable &t = journal_.table(slot, g);
             change.tables[g] = TableChange{
                 {t.length, t.null_front, 0}, geometry_.groups[g].kept_blocks, false, t.ids.data};
         }

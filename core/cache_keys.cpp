@@ -2,7 +2,7 @@
 //
 // A sequence's keys: where they are stored, and how much its namespace may spend on them.
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
 namespace quire {
 
@@ -10,7 +10,7 @@ static_assert(kMaxKeys <= Scopes::kMostSpans);
 
 // Finds or makes the sequence's root and the scope of its spans; its namespace pays for both.
 Status Cache::use_keys(const quire_key *keys, uint32_t key_count, Sequence *fresh) {
-    Scopes &scopes = ledger_.tree().scopes();
+    Scopes &scopes = journal_.tree().scopes();
     uint32_t account = fresh->name_space;
     words_.shrink(0);
     if (!encode_root(namespaces_[account].number, keys, key_count, &words_))
@@ -32,7 +32,7 @@ Status Cache::use_keys(const quire_key *keys, uint32_t key_count, Sequence *fres
 // Returns kNone if memory is short; then nothing is kept.
 uint32_t Cache::use_spans(uint32_t root, uint32_t account, const quire_key *keys,
                           uint32_t key_count) {
-    Scopes &scopes = ledger_.tree().scopes();
+    Scopes &scopes = journal_.tree().scopes();
     spans_.shrink(0);
     bool ok = spans_.reserve(key_count);
     for (uint32_t i = 0; i < key_count && ok; ++i) {
@@ -53,9 +53,9 @@ uint32_t Cache::use_spans(uint32_t root, uint32_t account, const quire_key *keys
 // Brings the namespace's keys within its limit by forgetting cached content, the longest unused
 // first; forgets nothing if that is not enough.
 Status Cache::fit_account(uint32_t account) {
-    if (ledger_.trim_account(account)) [[likely]]
+    if (journal_.trim_account(account)) [[likely]]
         return Status{};
-    const Scopes &scopes = ledger_.tree().scopes();
+    const Scopes &scopes = journal_.tree().scopes();
     return fail(QUIRE_E_LIMIT,
                 "the namespace's keys would take {} bytes of host memory, over the limit of {}: "
                 "end sequences that have their own keys, or raise key_bytes",
@@ -64,7 +64,7 @@ Status Cache::fit_account(uint32_t account) {
 
 // The scope ends first: it stays idle as long as its root does, and is forgotten before it.
 void Cache::end_keys(const Sequence &s) {
-    Scopes &scopes = ledger_.tree().scopes();
+    Scopes &scopes = journal_.tree().scopes();
     if (s.scope != kNone) scopes.end_use(s.scope);
     scopes.end_use(s.root);
 }

@@ -5,7 +5,7 @@
 //
 // A step that a device refused at commit has no log; its changes to sequences are in the next log.
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
 namespace quire {
 
@@ -35,11 +35,11 @@ Status Cache::reserve_log(StepRecord *record) {
     for (const Change &change : record->changes) leader_.touch(change.sequence);
     uint64_t size_bytes =
         sizeof(LogHeader) +
-        (record->copies.size() + ledger_.left_count()) * sizeof(quire_block_copy) +
+        (record->copies.size() + journal_.left_count()) * sizeof(quire_block_copy) +
         record->changes.size() * sizeof(LogRow) + record->mask_words.size() * sizeof(uint32_t);
     for (uint32_t slot : leader_.touched()) {
         bool alive = sequence_handles_.is_live(slot);
-        if (!leader_.reserve(slot, alive, &ledger_.table(slot, 0), &size_bytes))
+        if (!leader_.reserve(slot, alive, &journal_.table(slot, 0), &size_bytes))
             return no_host_memory();
     }
     if (record->log.capacity() >= size_bytes) [[likely]]
@@ -99,12 +99,12 @@ void Cache::write_log(StepRecord *record) {
     }
     for (uint32_t slot : leader_.touched()) {
         if (!sequence_handles_.is_live(slot)) continue;
-        leader_.tell(log_sequence(slot), &ledger_.table(slot, 0), &log, &header);
+        leader_.tell(log_sequence(slot), &journal_.table(slot, 0), &log, &header);
     }
     uint32_t held[kMaxGroups] = {}, host_held[kMaxGroups] = {};
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        held[g] = ledger_.pool(g).held_count();
-        if (ledger_.host_pool(g) != nullptr) host_held[g] = ledger_.host_pool(g)->held_count();
+        held[g] = journal_.pool(g).held_count();
+        if (journal_.host_pool(g) != nullptr) host_held[g] = journal_.host_pool(g)->held_count();
     }
     leader_.close(held, host_held, record->number, &header);
     header.size_bytes = log.size();

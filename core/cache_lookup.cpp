@@ -3,7 +3,7 @@
 // Finding prefixes: all blocks are hashed first, then probed with prefetch, then verified in order.
 // Publishing: full blocks of computed, known tokens become nodes of the tree.
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
 namespace quire {
 
@@ -18,7 +18,7 @@ constexpr uint32_t kBlockAhead = 8;
 
 // The keys that the sequence's spans put on its block.
 Extra Cache::extra_of(const Sequence &s, uint32_t block) const {
-    return ledger_.tree().extra(s.scope, block << geometry_.block_shift);
+    return journal_.tree().extra(s.scope, block << geometry_.block_shift);
 }
 
 // Fills hashes_[0, block_count) with the chain from the sequence's root.
@@ -26,10 +26,10 @@ bool Cache::hash_blocks(const Sequence &s, uint32_t block_count) {
     waiting_ = Waiting{};
     if (!hashes_.reserve(block_count) || !matches_.reserve(block_count)) return false;
     hashes_.resize_within(block_count);
-    uint64_t hash = ledger_.tree().root_cursor(s.root).hash;
+    uint64_t hash = journal_.tree().root_cursor(s.root).hash;
     for (uint32_t i = 0; i < block_count; ++i) {
         const uint32_t *tokens = token_pages_.at(s.tokens, i << geometry_.block_shift);
-        hash = ledger_.tree().hash_block(hash, tokens, extra_of(s, i));
+        hash = journal_.tree().hash_block(hash, tokens, extra_of(s, i));
         hashes_[i] = hash;
     }
     hashed_ = block_count;
@@ -40,16 +40,16 @@ bool Cache::hash_blocks(const Sequence &s, uint32_t block_count) {
 bool Cache::visible(uint32_t node, uint64_t queue) const {
     if (timeline_.idle()) return true;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        uint32_t block = ledger_.tree().blocks(node)[g];
+        uint32_t block = journal_.tree().blocks(node)[g];
         if (block == kNullBlock) continue;
-        if (!timeline_.visible(ledger_.pool(g)[block].ready, queue)) return false;
+        if (!timeline_.visible(journal_.pool(g)[block].ready, queue)) return false;
     }
     return true;
 }
 
 // Fills matches_ with the nodes of the longest verified chain. REQUIRES: hash_blocks(max_blocks).
 uint32_t Cache::match(const Sequence &s, uint32_t max_blocks, uint64_t queue) {
-    PrefixTree &tree = ledger_.tree();
+    PrefixTree &tree = journal_.tree();
     matches_.resize_within(max_blocks);
     for (uint32_t i = 0; i < kBucketAhead && i < max_blocks; ++i) tree.prefetch_bucket(hashes_[i]);
     TreeCursor at = tree.root_cursor(s.root);
@@ -58,7 +58,7 @@ uint32_t Cache::match(const Sequence &s, uint32_t max_blocks, uint64_t queue) {
         if (i + kNodeAhead < max_blocks) tree.prefetch_candidate(hashes_[i + kNodeAhead]);
         if (i + kBlockAhead < max_blocks) {
             uint32_t ahead = tree.candidate(hashes_[i + kBlockAhead]);
-            if (ahead != kNone) __builtin_prefetch(&ledger_.pool(0)[tree.blocks(ahead)[0]]);
+            if (ahead != kNone) __builtin_prefetch(&journal_.pool(0)[tree.blocks(ahead)[0]]);
         }
         const uint32_t *tokens = token_pages_.at(s.tokens, i << geometry_.block_shift);
         uint32_t node = tree.find(s.root, at, hashes_[i], tokens, extra_of(s, i));
@@ -78,7 +78,7 @@ uint32_t Cache::best_hit(uint32_t matched) const {
     uint32_t best = 0;
     for (uint32_t n = 1; n <= matched; ++n) {
         bool whole = true;
-        const uint32_t *blocks = ledger_.tree().blocks(matches_[n - 1]);
+        const uint32_t *blocks = journal_.tree().blocks(matches_[n - 1]);
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
             const GroupGeometry &group = geometry_.groups[g];
             if (!group.windowed) continue;
@@ -99,16 +99,17 @@ Room Cache::publish_room(const Plan &plan) const {
     uint64_t blocks = (uint64_t{plan.position} + plan.compute) >> geometry_.block_shift;
     if (blocks <= s.state.published && !plan.swapped) return Room{};
     if ((s.state.flags & Sequence::kUnpublished) != 0) return Room{};
-    uint32_t walked = ledger_.tree().alive(s.state.cursor) && !plan.swapped ? s.state.published : 0;
+    uint32_t walked =
+        journal_.tree().alive(s.state.cursor) && !plan.swapped ? s.state.published : 0;
     if (blocks <= walked || !has_node_room(plan.sequence, walked)) return Room{};
-    return (blocks - walked) * (Ledger::kPublish + ledger_.attach_room());
+    return (blocks - walked) * (Journal::kPublish + journal_.attach_room());
 }
 
 bool Cache::named_elsewhere(uint32_t sequence, uint32_t index) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         if (geometry_.groups[g].cross) continue;
-        uint32_t block = ledger_.table(sequence, g).ids.data[index];
-        if (block != kNullBlock && ledger_.pool(g)[block].node != kNone) return true;
+        uint32_t block = journal_.table(sequence, g).ids.data[index];
+        if (block != kNullBlock && journal_.pool(g)[block].node != kNone) return true;
     }
     return false;
 }
@@ -121,7 +122,7 @@ uint32_t Cache::publishable(uint32_t sequence) const {
     if (geometry_.any_full) return full;
     auto is_bare = [&](uint32_t index) {
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-            const BlockTable &t = ledger_.table(sequence, g);
+            const BlockTable &t = journal_.table(sequence, g);
             if (!geometry_.groups[g].cross && t.ids.data[index] != kNullBlock) return false;
         }
         return true;
@@ -164,7 +165,7 @@ void Cache::publish(uint32_t sequence, uint64_t ready) {
     constexpr uint32_t silent = Sequence::kUnpublished | Sequence::kSwapped;
     if (full <= state.published || prefix_off_ || (state.flags & silent) != 0) return;
     if (s.cross_tokens != 0) return;  // its K and V depend on more than tokens and keys
-    PrefixTree &tree = ledger_.tree();
+    PrefixTree &tree = journal_.tree();
     if (!tree.alive(state.cursor)) {
         state.published = 0;
         state.cursor = tree.root_cursor(s.root);
@@ -183,12 +184,12 @@ void Cache::publish(uint32_t sequence, uint64_t ready) {
             // An eviction above made the node that names the block unreachable: the block stays
             // with that node.
             if (named_elsewhere(sequence, i)) return;
-            node = ledger_.publish(s.root, state.cursor, hash, tokens, extra);
+            node = journal_.publish(s.root, state.cursor, hash, tokens, extra);
             if (node == kNone) return;
             under_new = true;
         }
-        ledger_.attach(sequence, i, node,
-                       Content{ready, depends(s, (i + 1) << geometry_.block_shift)});
+        journal_.attach(sequence, i, node,
+                        Content{ready, depends(s, (i + 1) << geometry_.block_shift)});
         state.cursor = tree.cursor(node);
         state.published = i + 1;
     }
@@ -214,9 +215,9 @@ Status Cache::probe(uint64_t handle, const quire_token *tokens, uint32_t token_c
     if (settled == kNone) settled = s.state.known + find_unknown(tokens, token_count);
     if (settled == known && known != 0) --settled;  // one token is always computed
     if (!hash_blocks(s, settled >> geometry_.block_shift)) return no_host_memory();
-    uint64_t compared = ledger_.tree().bytes_compared();
+    uint64_t compared = journal_.tree().bytes_compared();
     uint32_t matched = match(s, hashed_, kAnyQueue);
-    ledger_.tree().set_bytes_compared(compared);
+    journal_.tree().set_bytes_compared(compared);
     *hits = best_hit(matched) << geometry_.block_shift;
     hashed_ = 0;
     return Status{};

@@ -6,7 +6,7 @@
 // switch, which cannot fail. In between the cache answers only calls that read, so what is copied
 // and what was planned stay true without its lock.
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
 namespace quire {
 
@@ -94,9 +94,9 @@ Status Cache::check_moves(const Migration &m) const {
 
 // A follower's books are its tables: blocks keep their ids, and pools hold nothing.
 Status Cache::plan_blocks(Migration *m) {
-    QUIRE_TRY(ledger_.plan(m->geometry, &m->relocation));
+    QUIRE_TRY(journal_.plan(m->geometry, &m->relocation));
     if (!follower_.active()) {
-        return ledger_.reserve_nodes(m->geometry) ? Status{} : no_host_memory();
+        return journal_.reserve_nodes(m->geometry) ? Status{} : no_host_memory();
     }
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         Array<uint32_t> &ids = m->relocation.ids[g], &host_ids = m->relocation.host_ids[g];
@@ -151,7 +151,7 @@ Status Cache::begin_migration(const MigrateTarget &target, Migration *m, bool *b
     if (m->info.blocks_short != 0) return Status{QUIRE_S_NO_BLOCKS, nullptr, 0, 0};
     bool copies_host = (target.desc.flags & QUIRE_MIGRATE_COPY_HOST_TIER) != 0;
     if (!copies_host) m->keep_host_tiers(&shards_);
-    m->count(ledger_, shards_);
+    m->count(journal_, shards_);
     if (target.desc.moves != nullptr && target.desc.move_capacity < m->info.move_count) {
         return Status{QUIRE_S_INCOMPLETE, nullptr, 0, 0};
     }
@@ -187,11 +187,11 @@ void Cache::switch_memory(Migration *m) {
     shards_.swap(m->shards);
     geometry_ = m->geometry;
     can_move_ = shards_.can_move();
-    ledger_.relocate(&m->relocation);
+    journal_.relocate(&m->relocation);
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         if (!sequence_handles_.is_live(i)) continue;
         bool swapped = (sequences_[i].state.flags & Sequence::kSwapped) != 0;
-        ledger_.renumber_tables(i, swapped, m->relocation);
+        journal_.renumber_tables(i, swapped, m->relocation);
     }
     ++counts_.migrations;
     counts_.bytes_migrated += m->info.bytes_moved + m->info.host_bytes_copied;

@@ -13,7 +13,7 @@
 // A sequence that gives way goes on as before, but publishes nothing any more. A hash never stands
 // in for tokens that are not there.
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
 namespace quire {
 
@@ -22,7 +22,7 @@ uint32_t Cache::bare_blocks(uint32_t sequence, uint32_t from) const {
     uint32_t begin = from, end = UINT32_MAX;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         if (geometry_.groups[g].cross) continue;
-        const BlockTable &t = ledger_.table(sequence, g);
+        const BlockTable &t = journal_.table(sequence, g);
         if (geometry_.groups[g].kept_blocks > begin) begin = geometry_.groups[g].kept_blocks;
         if (t.null_front < end) end = t.null_front;
     }
@@ -34,7 +34,7 @@ uint32_t Cache::pinned_nodes(uint32_t sequence) const {
     const SequenceState &state = sequences_[sequence].state;
     constexpr uint32_t silent = Sequence::kUnpublished | Sequence::kSwapped;
     if (state.published == 0 || (state.flags & silent) != 0) return 0;
-    return ledger_.tree().alive(state.cursor) ? bare_blocks(sequence, 0) : 0;
+    return journal_.tree().alive(state.cursor) ? bare_blocks(sequence, 0) : 0;
 }
 
 // True if blocks from `from` on may be published. Nodes without a block must not use the reserve.
@@ -42,23 +42,23 @@ bool Cache::has_node_room(uint32_t sequence, uint32_t from) const {
     if (geometry_.any_full) [[likely]]
         return true;
     uint32_t bare = bare_blocks(sequence, from);
-    return bare == 0 || ledger_.tree().free_count() >= bare + ledger_.node_reserve();
+    return bare == 0 || journal_.tree().free_count() >= bare + journal_.node_reserve();
 }
 
 // Makes the sequence unfindable and stops it from publishing. Goes from the tail on, because a node
 // can leave only after those below it.
 void Cache::silence(uint32_t sequence) {
-    PrefixTree &tree = ledger_.tree();
+    PrefixTree &tree = journal_.tree();
     sequences_[sequence].state.flags |= Sequence::kUnpublished;
     leader_.touch(sequence);
     auto forget_at = [&](uint32_t g, uint32_t index) {
-        uint32_t block = ledger_.table(sequence, g).ids.data[index];
-        uint32_t node = block != kNullBlock ? ledger_.pool(g)[block].node : kNone;
-        if (node != kNone && !tree.has_children(node)) ledger_.forget(node);
+        uint32_t block = journal_.table(sequence, g).ids.data[index];
+        uint32_t node = block != kNullBlock ? journal_.pool(g)[block].node : kNone;
+        if (node != kNone && !tree.has_children(node)) journal_.forget(node);
     };
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         if (geometry_.groups[g].cross) continue;
-        const BlockTable &t = ledger_.table(sequence, g);
+        const BlockTable &t = journal_.table(sequence, g);
         uint32_t kept = geometry_.groups[g].kept_blocks;
         uint32_t gap_end = t.null_front > kept ? t.null_front : 0;
         for (uint32_t i = t.length; i-- > gap_end;) forget_at(g, i);
@@ -75,10 +75,10 @@ void Cache::silence_longest(uint64_t wanted, uint32_t spared) {
         uint32_t pinned = pinned_nodes(i);
         if (pinned > longest) longest = pinned;
     }
-    while (longest > spared && ledger_.tree().free_count() < wanted) {
+    while (longest > spared && journal_.tree().free_count() < wanted) {
         uint32_t least = longest / 2 > spared ? longest / 2 : spared;
         for (uint32_t i = 0; i < sequences_.size(); ++i) {
-            if (ledger_.tree().free_count() >= wanted) return;
+            if (journal_.tree().free_count() >= wanted) return;
             if (sequence_handles_.is_live(i) && pinned_nodes(i) > least) silence(i);
         }
         longest = least;
@@ -89,16 +89,16 @@ void Cache::silence_longest(uint64_t wanted, uint32_t spared) {
 void Cache::make_node_room() {
     if (geometry_.any_full || prefix_off_) [[likely]]
         return;
-    uint64_t reserve = ledger_.node_reserve();
-    const PrefixTree &tree = ledger_.tree();
+    uint64_t reserve = journal_.node_reserve();
+    const PrefixTree &tree = journal_.tree();
     if (tree.free_count() >= reserve) [[likely]]
         return;
     uint64_t wanted = reserve + reserve / 2;
     uint32_t pool = reserve < kNone ? static_cast<uint32_t>(reserve) : kNone;
     silence_longest(wanted, pool);
-    ledger_.forget_leaves(wanted);
+    journal_.forget_leaves(wanted);
     silence_longest(wanted, 0);
-    ledger_.forget_leaves(wanted);
+    journal_.forget_leaves(wanted);
 }
 
 }  // namespace quire

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
 namespace quire {
 
@@ -86,8 +86,8 @@ Status Cache::make_room(Plan *plan, Short *missing) {
 
 bool Cache::host_has_room(uint32_t sequence) const {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        const BlockTable &t = ledger_.table(sequence, g);
-        const BlockPool *host = ledger_.host_pool(g);
+        const BlockTable &t = journal_.table(sequence, g);
+        const BlockPool *host = journal_.host_pool(g);
         uint32_t available = host != nullptr ? host->available(records_[open_slot_].barrier) : 0;
         if (geometry_.groups[g].held_entries(t.length, t.null_front) > available) return false;
     }
@@ -97,7 +97,7 @@ bool Cache::host_has_room(uint32_t sequence) const {
 uint64_t Cache::held_bytes(uint32_t sequence) const {
     uint64_t bytes = 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        const BlockTable &t = ledger_.table(sequence, g);
+        const BlockTable &t = journal_.table(sequence, g);
         const GroupGeometry &group = geometry_.groups[g];
         bytes +=
             static_cast<uint64_t>(group.block_stride) * group.held_entries(t.length, t.null_front);
@@ -108,8 +108,8 @@ uint64_t Cache::held_bytes(uint32_t sequence) const {
 namespace {
 
 constexpr Room kSwapOutRoom =  // of one block
-    Ledger::kTakeHost + Ledger::kCopy + Ledger::kSetEntry + Ledger::kDropRef;
-constexpr Room kDropBlockRoom = Ledger::kDropRef;
+    Journal::kTakeHost + Journal::kCopy + Journal::kSetEntry + Journal::kDropRef;
+constexpr Room kDropBlockRoom = Journal::kDropRef;
 
 }  // namespace
 
@@ -117,27 +117,27 @@ constexpr Room kDropBlockRoom = Ledger::kDropRef;
 // tail goes first, so that what stays cached is evicted from its end.
 void Cache::swap_out(uint32_t sequence, uint32_t group) {
     Sequence &s = sequences_[sequence];
-    BlockTable &t = ledger_.table(sequence, group);
+    BlockTable &t = journal_.table(sequence, group);
     for (uint32_t i = t.length; i-- > 0;) {
         uint32_t block = t.ids.data[i];
         if (block == kNullBlock) continue;
-        uint32_t host_block = ledger_.take_host(group, open_record().barrier);
-        ledger_.copy(QUIRE_COPY_SWAP_OUT, group, block, host_block);
-        ledger_.set_entry(&s, sequence, group, i, host_block);
-        ledger_.let_go(group, block, sequence, {s.last_step, true, false, true});
+        uint32_t host_block = journal_.take_host(group, open_record().barrier);
+        journal_.copy(QUIRE_COPY_SWAP_OUT, group, block, host_block);
+        journal_.set_entry(&s, sequence, group, i, host_block);
+        journal_.let_go(group, block, sequence, {s.last_step, true, false, true});
     }
 }
 
 void Cache::drop_blocks(uint32_t sequence, uint32_t group) {
     Sequence &s = sequences_[sequence];
-    BlockTable &t = ledger_.table(sequence, group);
+    BlockTable &t = journal_.table(sequence, group);
     bool runs_elsewhere =
         !timeline_.has_run(s.last_step) && timeline_.queue_of(s.last_step) != open_record().queue;
     bool waits_here = !runs_elsewhere && !timeline_.done(s.last_step);
     for (uint32_t i = t.length; i-- > 0;) {
         if (t.ids.data[i] == kNullBlock) continue;
-        ledger_.let_go(group, t.ids.data[i], sequence,
-                       {s.last_step, false, runs_elsewhere, waits_here});
+        journal_.let_go(group, t.ids.data[i], sequence,
+                        {s.last_step, false, runs_elsewhere, waits_here});
         --s.blocks_held;
     }
     t.length = t.null_front = 0;
@@ -153,9 +153,9 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
     if (s.state.move_count != 0 && s.state.move_begin == 0) how = QUIRE_PREEMPT_RECOMPUTE;
     Room room;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        uint64_t length = ledger_.table(sequence, g).length;
+        uint64_t length = journal_.table(sequence, g).length;
         Room each = how == QUIRE_PREEMPT_SWAP ? kSwapOutRoom : kDropBlockRoom;
-        room = room + Ledger::kNoteShape + length * each;
+        room = room + Journal::kNoteShape + length * each;
     }
     if (!reserve_record(1, room.edits, room.copies, 1)) return no_host_memory();
     Change change;
@@ -167,12 +167,12 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
                                              for_seq != 0 ? 1u : 0u, s.state.computed,
                                              s.blocks_held, for_seq});
     uint32_t charged_before = charged(s);
-    ledger_.resume(&record);
+    journal_.resume(&record);
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        ledger_.note_shape(s, sequence, g);
+        journal_.note_shape(s, sequence, g);
         how == QUIRE_PREEMPT_SWAP ? swap_out(sequence, g) : drop_blocks(sequence, g);
     }
-    ledger_.pause();
+    journal_.pause();
     SequenceState &state = s.state;
     state.flags |= Sequence::kPreempted;
     ++state.preemptions;
@@ -186,7 +186,7 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
     }
     state.move_count = 0;
     state.published = 0;
-    state.cursor = ledger_.tree().root_cursor(s.root);
+    state.cursor = journal_.tree().root_cursor(s.root);
     charge_change(&change, charged_before);
     change.edit_end = static_cast<uint32_t>(record.edits.size());
     change.copy_end = static_cast<uint32_t>(record.copies.size());
@@ -198,7 +198,7 @@ Status Cache::give_up(uint32_t sequence, uint32_t how, uint64_t for_seq) {
 uint32_t Cache::usable_blocks() const {
     uint32_t count = 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        count += ledger_.pool(g).available(records_[open_slot_].barrier);
+        count += journal_.pool(g).available(records_[open_slot_].barrier);
     }
     return count;
 }

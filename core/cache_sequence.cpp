@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
 namespace quire {
 
@@ -46,7 +46,7 @@ Status Cache::create_sequence(const quire_seq_desc &desc, const quire_key *keys,
     }
     fresh.priority = desc.priority;
     fresh.cross_tokens = desc.cross_tokens;
-    fresh.state.cursor = ledger_.tree().root_cursor(fresh.root);
+    fresh.state.cursor = journal_.tree().root_cursor(fresh.root);
     sequences_[index] = fresh;
     leader_.touch(index);
     ++namespaces_[ns].sequences;
@@ -89,23 +89,23 @@ void Cache::release_from(uint32_t sequence, uint32_t first_block, uint32_t first
     uint32_t charged_before = charged(s);
     bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        BlockTable &t = ledger_.table(sequence, g);
+        BlockTable &t = journal_.table(sequence, g);
         t.writable = kNone;
         if (t.length <= first_block || (geometry_.groups[g].cross && first_block != 0)) continue;
         for (uint32_t i = t.length; i-- > first_block;) {
             uint32_t block = t.ids.data[i];
             if (i >= kReleaseAhead && !swapped)
-                ledger_.pool(g).prefetch(t.ids.data[i - kReleaseAhead]);
+                journal_.pool(g).prefetch(t.ids.data[i - kReleaseAhead]);
             if (block == kNullBlock) continue;
             --s.blocks_held;
             if (swapped) {
-                ledger_.drop_host(g, block, s.last_step);
+                journal_.drop_host(g, block, s.last_step);
                 continue;
             }
-            uint32_t node = ledger_.pool(g)[block].node;
-            if (i >= first_wrong && node != kNone) ledger_.forget(node);
-            ledger_.drop_ref(g, block, s.last_step);
-            ledger_.disown(g, block, sequence);
+            uint32_t node = journal_.pool(g)[block].node;
+            if (i >= first_wrong && node != kNone) journal_.forget(node);
+            journal_.drop_ref(g, block, s.last_step);
+            journal_.disown(g, block, sequence);
         }
         t.length = first_block;
         if (t.null_front > first_block) t.null_front = first_block;
@@ -118,7 +118,7 @@ void Cache::release_from(uint32_t sequence, uint32_t first_block, uint32_t first
 // another's window, so all groups are asked until none shortens it.
 uint32_t Cache::whole_window_length(uint32_t sequence, uint32_t token_count) {
     for (uint32_t g = 0; g < geometry_.group_count;) {
-        uint32_t null_front = ledger_.table(sequence, g).null_front;
+        uint32_t null_front = journal_.table(sequence, g).null_front;
         uint32_t whole =
             geometry_.groups[g].longest_whole(token_count, null_front, geometry_.block_tokens);
         g = whole == token_count ? g + 1 : 0;
@@ -136,16 +136,16 @@ void Cache::rewind_cursor(uint32_t sequence) {
     if (full != 0 && (s.state.flags & Sequence::kSwapped) == 0) {
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
             if (geometry_.groups[g].cross) continue;
-            const BlockTable &t = ledger_.table(sequence, g);
+            const BlockTable &t = journal_.table(sequence, g);
             uint32_t block = t.ids.data[full - 1];
-            uint32_t node = block != kNullBlock ? ledger_.pool(g)[block].node : kNone;
+            uint32_t node = block != kNullBlock ? journal_.pool(g)[block].node : kNone;
             if (node == kNone) continue;
-            s.state.cursor = ledger_.tree().cursor(node);
+            s.state.cursor = journal_.tree().cursor(node);
             return;
         }
     }
     s.state.published = 0;  // walked again from the root at the next publication
-    s.state.cursor = ledger_.tree().root_cursor(s.root);
+    s.state.cursor = journal_.tree().root_cursor(s.root);
 }
 
 // Tokens from `wrong_from` on were computed wrongly. An incomplete window may take away more tokens
@@ -171,14 +171,14 @@ void Cache::unpublish_tail(uint32_t sequence) {
     if ((s.state.computed & (geometry_.block_tokens - 1)) == 0) return;
     if ((s.state.flags & Sequence::kSwapped) != 0) return;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        const BlockTable &t = ledger_.table(sequence, g);
-        const BlockPool &pool = ledger_.pool(g);
+        const BlockTable &t = journal_.table(sequence, g);
+        const BlockPool &pool = journal_.pool(g);
         bool is_alone =
             pool.held_count() == geometry_.groups[g].held_entries(t.length, t.null_front);
         if (geometry_.groups[g].cross || !is_alone || pool.available(kNoBarrier) != 0) continue;
         const Block &b = pool[t.ids.data[s.state.computed >> geometry_.block_shift]];
         if (b.node == kNone || b.refs != 1) continue;
-        if (geometry_.any_full || !ledger_.tree().has_children(b.node)) ledger_.forget(b.node);
+        if (geometry_.any_full || !journal_.tree().has_children(b.node)) journal_.forget(b.node);
     }
 }
 
@@ -186,11 +186,11 @@ void Cache::unpublish_tail(uint32_t sequence) {
 bool Cache::used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const {
     bool swapped = (sequences_[sequence].state.flags & Sequence::kSwapped) != 0;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        uint32_t named = ledger_.tree().blocks(node)[g];
+        uint32_t named = journal_.tree().blocks(node)[g];
         if (named == kNullBlock) continue;
-        const BlockTable &t = ledger_.table(sequence, g);
+        const BlockTable &t = journal_.table(sequence, g);
         bool own = !swapped && index < t.length && t.ids.data[index] == named;
-        if (ledger_.pool(g)[named].refs > (own ? 1u : 0u)) return true;
+        if (journal_.pool(g)[named].refs > (own ? 1u : 0u)) return true;
     }
     return false;
 }
@@ -203,7 +203,7 @@ Status Cache::drop_published(uint32_t sequence) {
     uint32_t settled = s.state.known - s.state.drafts;
     if (s.state.first_unknown < settled) settled = s.state.first_unknown;
     if (!hash_blocks(s, settled >> geometry_.block_shift)) return no_host_memory();
-    PrefixTree &tree = ledger_.tree();
+    PrefixTree &tree = journal_.tree();
     uint64_t compared = tree.bytes_compared();
     uint32_t found = match(s, hashed_, kAnyQueue);
     tree.set_bytes_compared(compared);
@@ -214,9 +214,9 @@ Status Cache::drop_published(uint32_t sequence) {
         // The tail goes first, and may have removed its bare ancestors with it.
         if (!tree.in_use(node) || used_by_others(sequence, found, node)) continue;
         if (geometry_.any_full) {
-            ledger_.forget(node);
+            journal_.forget(node);
         } else {
-            ledger_.strip(node);
+            journal_.strip(node);
         }
     }
     return Status{};
@@ -226,11 +226,11 @@ Status Cache::drop_published(uint32_t sequence) {
 void Cache::drop_unreachable(uint32_t sequence, uint32_t first) {
     if ((sequences_[sequence].state.flags & Sequence::kSwapped) != 0) return;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        const BlockTable &t = ledger_.table(sequence, g);
+        const BlockTable &t = journal_.table(sequence, g);
         for (uint32_t i = t.length; i-- > first;) {
             if (t.ids.data[i] == kNullBlock) continue;
-            uint32_t node = ledger_.pool(g)[t.ids.data[i]].node;
-            if (node != kNone && !used_by_others(sequence, i, node)) ledger_.forget(node);
+            uint32_t node = journal_.pool(g)[t.ids.data[i]].node;
+            if (node != kNone && !used_by_others(sequence, i, node)) journal_.forget(node);
         }
     }
 }
@@ -246,11 +246,11 @@ Status Cache::end_sequence(uint64_t handle, uint32_t flags) {
     release_from(index, 0, kNone);
     end_keys(s);
     token_pages_.release(&s.tokens);
-    ledger_.buffers().give_back(&s.tree);
-    ledger_.buffers().give_back(&s.moves);
+    journal_.buffers().give_back(&s.tree);
+    journal_.buffers().give_back(&s.moves);
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        BlockTable &t = ledger_.table(index, g);
-        ledger_.buffers().give_back(&t.ids);
+        BlockTable &t = journal_.table(index, g);
+        journal_.buffers().give_back(&t.ids);
         t.length = t.null_front = 0;  // the new epoch tells batch rows that the next one differs
         ++t.epoch;
     }
@@ -272,10 +272,10 @@ Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
         return computed != 0 ? geometry_.table_length(g, computed, s.cross_tokens) : 0;
     };
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        uint32_t null_front = ledger_.table(parent, g).null_front;
+        uint32_t null_front = journal_.table(parent, g).null_front;
         if (null_front > length(g)) null_front = length(g);
         shared += geometry_.groups[g].held_entries(length(g), null_front);
-        if (!ledger_.buffers().grow(&ledger_.table(child, g).ids, length(g), 0))
+        if (!journal_.buffers().grow(&journal_.table(child, g).ids, length(g), 0))
             return no_host_memory();
     }
     uint64_t held = ns.blocks_held + ns.returned + ns.given_up + shared;
@@ -286,20 +286,20 @@ Status Cache::share_tables(uint32_t parent, uint32_t child, uint32_t computed) {
     }
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         uint32_t blocks = length(g);
-        BlockTable &from = ledger_.table(parent, g);
-        BlockTable &to = ledger_.table(child, g);
+        BlockTable &from = journal_.table(parent, g);
+        BlockTable &to = journal_.table(child, g);
         from.writable = kNone;
         for (uint32_t i = 0; i < blocks; ++i) {
             if (i + kReleaseAhead < blocks)
-                ledger_.pool(g).prefetch(from.ids.data[i + kReleaseAhead]);
+                journal_.pool(g).prefetch(from.ids.data[i + kReleaseAhead]);
             uint32_t block = from.ids.data[i];
-            ledger_.append_entry(&s, child, g, block);
+            journal_.append_entry(&s, child, g, block);
             if (block == kNullBlock) continue;
-            ledger_.add_ref(g, block);
+            journal_.add_ref(g, block);
             if (geometry_.groups[g].cross) continue;
             uint32_t readable = computed - (i << geometry_.block_shift);
             if (readable > geometry_.block_tokens) readable = geometry_.block_tokens;
-            Block &b = ledger_.pool(g)[block];
+            Block &b = journal_.pool(g)[block];
             if (b.frozen_slots < readable) b.frozen_slots = static_cast<uint16_t>(readable);
         }
         ++to.epoch;
@@ -347,8 +347,8 @@ Status Cache::fork_sequence(uint64_t handle, uint32_t token_count, uint64_t *out
     Sequence &s = sequences_[child];
     s.root = p.root;
     s.scope = p.scope;
-    ledger_.tree().scopes().use(s.root);
-    if (s.scope != kNone) ledger_.tree().scopes().use(s.scope);
+    journal_.tree().scopes().use(s.root);
+    if (s.scope != kNone) journal_.tree().scopes().use(s.scope);
     s.priority = p.priority;
     s.last_step = p.last_step;
     s.state = p.state;
@@ -483,7 +483,7 @@ Status Cache::blocks(uint64_t step, uint64_t seq, uint32_t group, uint32_t first
     if (group >= geometry_.group_count) {
         return fail(QUIRE_E_ARG, "group is {}: the cache has {}", group, geometry_.group_count);
     }
-    const BlockTable &t = ledger_.table(index, group);
+    const BlockTable &t = journal_.table(index, group);
     bool swapped = (sequences_[index].state.flags & Sequence::kSwapped) != 0;
     uint32_t length = swapped ? 0 : t.length;
     if (first > length)

@@ -2,9 +2,9 @@
 //
 // Steps: begin, add, drop, abort, commit.
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
-#include "slot.hpp"
+#include "core/device/backend_call.hpp"
 
 namespace quire {
 
@@ -53,7 +53,7 @@ void Cache::hold_queues(StepRecord *record, const StepOptions &options) {
         record->fence_values[i] = 0;
         ++record->queues[i]->unfinished_steps;
     }
-    record->queue = has_memory_ ? queue_tuples_.name(options.queues, options.queue_count, timeline_)
+    record->queue = has_memory_ ? queue_sets_.name(options.queues, options.queue_count, timeline_)
                                 : options.queue_tag;
 }
 
@@ -81,7 +81,7 @@ void Cache::undo_change(StepRecord *record, Change *change) {
     if (change->kind == ChangeKind::item) --record->rows;
     settle_returned(*change);
     uint32_t charged_before = charged(s);
-    ledger_.undo(record, change, &s);
+    journal_.undo(record, change, &s);
     charge(s, charged_before);
 }
 
@@ -114,7 +114,7 @@ Status Cache::abort(uint64_t step) {
 void Cache::undo_step(StepRecord *record) {
     uint64_t edit_count = record->edits.size();
     undo_changes(record, 0);
-    if (record->dropped) ledger_.undo_displaced(record, edit_count);
+    if (record->dropped) journal_.undo_displaced(record, edit_count);
     close(record);
     settle_named(true);
 }
@@ -126,17 +126,17 @@ void Cache::mark_doomed_blocks(const StepRecord &record, const Change &change, b
         const Edit &edit = record.edits[i];
         switch (edit.kind) {
             case EditKind::drop_ref:
-                ledger_.pool(edit.group)[edit.block].given_up = doomed;
+                journal_.pool(edit.group)[edit.block].given_up = doomed;
                 break;
             case EditKind::host_drop:
-                (*ledger_.host_pool(edit.group))[edit.block].given_up = doomed;
+                (*journal_.host_pool(edit.group))[edit.block].given_up = doomed;
                 break;
             case EditKind::adopt:
-                ledger_.pool(edit.group)[edit.block].named = doomed;
+                journal_.pool(edit.group)[edit.block].named = doomed;
                 break;
             case EditKind::replace:
-                ledger_.pool(edit.group)[edit.block].given_up = doomed;
-                ledger_.pool(edit.group)[edit.index].named = doomed;
+                journal_.pool(edit.group)[edit.block].given_up = doomed;
+                journal_.pool(edit.group)[edit.index].named = doomed;
                 break;
             default:
                 break;
@@ -154,16 +154,16 @@ void Cache::mark_doomed_blocks(const StepRecord &record, const Change &change, b
 bool Cache::rests_on_doomed(const Edit &edit) const {
     switch (edit.kind) {
         case EditKind::add_ref: {
-            const Block &b = ledger_.pool(edit.group)[edit.block];
+            const Block &b = journal_.pool(edit.group)[edit.block];
             return b.named || (edit.claimed && b.given_up);
         }
         case EditKind::take_free:
         case EditKind::evict:
         case EditKind::replace:
         case EditKind::owner:
-            return ledger_.pool(edit.group)[edit.block].given_up;
+            return journal_.pool(edit.group)[edit.block].given_up;
         case EditKind::host_take:
-            return (*ledger_.host_pool(edit.group))[edit.block].given_up;
+            return (*journal_.host_pool(edit.group))[edit.block].given_up;
         default:
             return false;
     }
@@ -241,7 +241,7 @@ BatchNeed Cache::need_of(const StepRecord &record) const {
         need.cross_tokens += change.cross_tokens;
         need.mask_words += uint64_t{change.mask_rows} * change.mask_stride;
         for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-            uint32_t length = ledger_.table(change.sequence, g).length;
+            uint32_t length = journal_.table(change.sequence, g).length;
             if (length > need.longest_table) need.longest_table = length;
         }
     }
@@ -262,12 +262,12 @@ void Cache::pass_windows(const Change &change) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         const GroupGeometry &group = geometry_.groups[g];
         if (!group.windowed) continue;
-        BlockTable &t = ledger_.table(change.sequence, g);
+        BlockTable &t = journal_.table(change.sequence, g);
         uint32_t first = group.first_visible_block(change.first_position, geometry_.block_tokens);
         uint32_t i = t.null_front > group.kept_blocks ? t.null_front : group.kept_blocks;
         for (; i < first && i < t.length; ++i) {
-            ledger_.drop_ref(g, t.ids.data[i], timeline_.next());
-            ledger_.disown(g, t.ids.data[i], change.sequence);
+            journal_.drop_ref(g, t.ids.data[i], timeline_.next());
+            journal_.disown(g, t.ids.data[i], change.sequence);
             t.ids.data[i] = kNullBlock;
             t.null_front = i + 1;
             --s.blocks_held;
@@ -310,24 +310,24 @@ void Cache::settle_items(StepRecord *record, Batch *batch) {
             batch->add_row(BatchRow{sequence_handles_.handle(change.sequence),
                                     change.first_position, change.compute_count, s.cross_tokens,
                                     change.cross_tokens, record->mask(change)},
-                           &ledger_.table(change.sequence, 0));
+                           &journal_.table(change.sequence, 0));
         }
     }
 }
 
 // Publishes the sequence's blocks from the root on, if its place in the tree no longer exists.
 void Cache::republish(uint32_t sequence, uint64_t ready) {
-    PrefixTree &tree = ledger_.tree();
+    PrefixTree &tree = journal_.tree();
     Sequence &s = sequences_[sequence];
     const TreeCursor &at = s.state.cursor;
     if (tree.alive(at) && tree.reachable(at.node)) return;
     if ((s.state.flags & Sequence::kSwapped) != 0) return;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        const BlockTable &t = ledger_.table(sequence, g);
+        const BlockTable &t = journal_.table(sequence, g);
         for (uint32_t i = 0; i < t.length; ++i) {
             if (t.ids.data[i] == kNullBlock) continue;
-            uint32_t node = ledger_.pool(g)[t.ids.data[i]].node;
-            if (node != kNone && !tree.reachable(node)) ledger_.forget(node);
+            uint32_t node = journal_.pool(g)[t.ids.data[i]].node;
+            if (node != kNone && !tree.reachable(node)) journal_.forget(node);
         }
     }
     s.state.published = 0;
@@ -436,7 +436,7 @@ Status Cache::enqueue_on(uint32_t shard, const StepRecord &record, Batch *batch,
     Queue *queue = record.queues[shard];
     QueueUse use(queue);
     QUIRE_TRY(use.status());
-    QUIRE_TRY(shards_.enqueue(shard, queue, record.copies, &ledger_, error));
+    QUIRE_TRY(shards_.enqueue(shard, queue, record.copies, &journal_, error));
     return batch != nullptr ? batch->upload(shard, queue, error) : Status{};
 }
 
@@ -459,7 +459,7 @@ bool is_lost(const Status &status) {
 Status Cache::prepare_commit(StepRecord *record, Batch *batch, quire_error *error) {
     QUIRE_TRY(poll(error));
     QUIRE_TRY(check_batch(*record, batch));
-    uint64_t left_count = ledger_.left_count();
+    uint64_t left_count = journal_.left_count();
     if (left_count != 0 && !reserve_record(0, 0, left_count, 0)) return no_host_memory();
     QUIRE_TRY(reserve_log(record));
     if (audits_ && !reserve_witness(*record, left_count)) return no_host_memory();
@@ -485,8 +485,8 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
         batch->turn();
         batch->begin_write();
     }
-    ledger_.scrub(record);
-    ledger_.settle(record);
+    journal_.scrub(record);
+    journal_.settle(record);
     settle_items(record, batch);
     if (audits_) witness_step(*record);
     if (record->dropped) publish_again(*record);
@@ -498,7 +498,7 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
     open_slot_ = kNone;
     timeline_.commit(record->queue);
     if (has_memory_) {
-        queue_tuples_.commit(record->queue, record->number);
+        queue_sets_.commit(record->queue, record->number);
         Status enqueued = enqueue(*record, batch, error);
         if (!enqueued.ok()) {
             abandon(record);

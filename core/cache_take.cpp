@@ -3,20 +3,21 @@
 // Takes what a plan found: hits, blocks from the host tier, a copied tail, fresh blocks. By now
 // nothing can fail.
 
-#include "cache.hpp"
+#include "core/cache.hpp"
 
 namespace quire {
 
 namespace {
 
-constexpr Room kTakeHitRoom = Ledger::kAddRef;
+constexpr Room kTakeHitRoom = Journal::kAddRef;
 constexpr Room kSwapInRoom =  // of one block
-    Ledger::kTake + Ledger::kCopy + Ledger::kSetEntry + Ledger::kDropHost;
-constexpr Room kGiveBackRoom = Ledger::kSetEntry + Ledger::kDropRef;  // of one passed block
-constexpr Room kCopyTailRoom = Ledger::kTake + Ledger::kCopy + Ledger::kSetEntry + Ledger::kDropRef;
-constexpr Room kAdoptTailRoom = Ledger::kNoteShape + Ledger::kOwn;
-static_assert(kTakeHitRoom.edits <= Ledger::kTake.edits, "a swapped block may be found instead");
-static_assert(kGiveBackRoom.edits == (Ledger::kSetEntry + Ledger::kDropHost).edits,
+    Journal::kTake + Journal::kCopy + Journal::kSetEntry + Journal::kDropHost;
+constexpr Room kGiveBackRoom = Journal::kSetEntry + Journal::kDropRef;  // of one passed block
+constexpr Room kCopyTailRoom =
+    Journal::kTake + Journal::kCopy + Journal::kSetEntry + Journal::kDropRef;
+constexpr Room kAdoptTailRoom = Journal::kNoteShape + Journal::kOwn;
+static_assert(kTakeHitRoom.edits <= Journal::kTake.edits, "a swapped block may be found instead");
+static_assert(kGiveBackRoom.edits == (Journal::kSetEntry + Journal::kDropHost).edits,
               "a passed block may be in the host tier");
 
 }  // namespace
@@ -27,11 +28,11 @@ Room Cache::take_room(const Plan &plan) const {
     Room room;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         bool cross = geometry_.groups[g].cross;
-        if (!cross) room = room + s.state.move_count * Ledger::kMoveToken + kAdoptTailRoom;
+        if (!cross) room = room + s.state.move_count * Journal::kMoveToken + kAdoptTailRoom;
         if (!plan.takes) continue;
-        uint64_t length = ledger_.table(plan.sequence, g).length, kept = length;
+        uint64_t length = journal_.table(plan.sequence, g).length, kept = length;
         // Includes a copy on write that a later step may need, so that records grow now, not then.
-        room = room + Ledger::kNoteShape + Ledger::kCopy + plan.passed[g] * kGiveBackRoom;
+        room = room + Journal::kNoteShape + Journal::kCopy + plan.passed[g] * kGiveBackRoom;
         if (plan.swapped) {
             room = room + length * kSwapInRoom;
         } else if (plan.admission) {
@@ -41,7 +42,7 @@ Room Cache::take_room(const Plan &plan) const {
             room = room + kCopyTailRoom;
         }
         uint64_t fresh = plan.length[g] > kept ? plan.length[g] - kept : 0;
-        room = room + fresh * Ledger::kTake + ledger_.zeroes(fresh, taker(plan.sequence, false));
+        room = room + fresh * Journal::kTake + journal_.zeroes(fresh, taker(plan.sequence, false));
     }
     return room;
 }
@@ -51,15 +52,15 @@ Room Cache::take_room(const Plan &plan) const {
 // these blocks, to move accepted tokens.
 void Cache::give_back_passed(const Plan &plan, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
-    BlockTable &t = ledger_.table(plan.sequence, group);
+    BlockTable &t = journal_.table(plan.sequence, group);
     uint32_t end = plan.null_front[group];
     for (uint32_t i = end - plan.passed[group]; i < end; ++i) {
         uint32_t block = t.ids.data[i];
-        ledger_.set_entry(&s, plan.sequence, group, i, kNullBlock);
+        journal_.set_entry(&s, plan.sequence, group, i, kNullBlock);
         if (plan.swapped) {
-            ledger_.let_go_host(group, block);
+            journal_.let_go_host(group, block);
         } else {
-            ledger_.let_go(group, block, plan.sequence, {s.last_step, true, false, true});
+            journal_.let_go(group, block, plan.sequence, {s.last_step, true, false, true});
         }
     }
     t.null_front = end;
@@ -67,7 +68,7 @@ void Cache::give_back_passed(const Plan &plan, uint32_t group) {
 
 // Shares a found block. If the step that writes the block fails, what is built on it is wrong.
 void Cache::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
-    const Block &b = ledger_.pool(group)[block];
+    const Block &b = journal_.pool(group)[block];
     uint32_t position = index << geometry_.block_shift;
     if (depends_on(b, open_record().number)) {
         if (position < change->valid_tokens) change->valid_tokens = position;
@@ -75,7 +76,7 @@ void Cache::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t in
     for (uint64_t step = timeline_.oldest(); step <= b.ready && step < timeline_.next(); ++step) {
         if (depends_on(b, step)) change->note_pending(step, position);
     }
-    ledger_.add_ref(group, block);
+    journal_.add_ref(group, block);
 }
 
 void Cache::take_hits(const Plan &plan, Change *change, uint32_t group) {
@@ -85,34 +86,34 @@ void Cache::take_hits(const Plan &plan, Change *change, uint32_t group) {
     if (geometry.cross) return;  // a prefix says nothing about another input
     for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
         uint32_t block =
-            geometry.is_null(i, first) ? kNullBlock : ledger_.tree().blocks(matches_[i])[group];
+            geometry.is_null(i, first) ? kNullBlock : journal_.tree().blocks(matches_[i])[group];
         if (block != kNullBlock) take_hit(change, group, block, i);
-        ledger_.append_entry(&s, plan.sequence, group, block);
+        journal_.append_entry(&s, plan.sequence, group, block);
     }
 }
 
 // Brings a swapped table back: shares the blocks that are still cached, and copies the others in.
 void Cache::swap_in(const Plan &plan, Change *change, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
-    BlockTable &t = ledger_.table(plan.sequence, group);
+    BlockTable &t = journal_.table(plan.sequence, group);
     for (uint32_t i = 0; i < t.length; ++i) {
         uint32_t host_block = t.ids.data[i];
         if (host_block == kNullBlock) continue;
         uint32_t block =
-            i < plan.hit_blocks ? ledger_.tree().blocks(matches_[i])[group] : kNullBlock;
+            i < plan.hit_blocks ? journal_.tree().blocks(matches_[i])[group] : kNullBlock;
         if (block != kNullBlock) {
             take_hit(change, group, block, i);
         } else {
-            block = ledger_.take(group, open_record().barrier, taker(plan.sequence, true));
-            ledger_.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
+            block = journal_.take(group, open_record().barrier, taker(plan.sequence, true));
+            journal_.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
             // If the copy fails, tokens from here on are lost. They also depend on the steps that
             // the host blocks depend on.
             uint32_t position = geometry_.groups[group].cross ? 0 : i << geometry_.block_shift;
             if (position < change->valid_tokens) change->valid_tokens = position;
             if (position < change->found_tokens) change->found_tokens = position;
         }
-        ledger_.set_entry(&s, plan.sequence, group, i, block);
-        ledger_.let_go_host(group, host_block);
+        journal_.set_entry(&s, plan.sequence, group, i, block);
+        journal_.let_go_host(group, host_block);
     }
 }
 
@@ -123,11 +124,11 @@ Taker Cache::taker(uint32_t sequence, bool overwrites) const {
 void Cache::copy_tail(const Plan &plan, uint32_t group) {
     Sequence &s = sequences_[plan.sequence];
     uint32_t index = plan.position >> geometry_.block_shift;
-    uint32_t shared = ledger_.table(plan.sequence, group).ids.data[index];
-    uint32_t block = ledger_.take(group, open_record().barrier, taker(plan.sequence, true));
-    ledger_.copy(QUIRE_COPY_ON_WRITE, group, shared, block);
-    ledger_.set_entry(&s, plan.sequence, group, index, block);
-    ledger_.let_go(group, shared, plan.sequence, {s.last_step, true, false, true});
+    uint32_t shared = journal_.table(plan.sequence, group).ids.data[index];
+    uint32_t block = journal_.take(group, open_record().barrier, taker(plan.sequence, true));
+    journal_.copy(QUIRE_COPY_ON_WRITE, group, shared, block);
+    journal_.set_entry(&s, plan.sequence, group, index, block);
+    journal_.let_go(group, shared, plan.sequence, {s.last_step, true, false, true});
 }
 
 void Cache::take_all(Plan *plan, Change *change) {
@@ -135,12 +136,12 @@ void Cache::take_all(Plan *plan, Change *change) {
     Sequence &s = sequences_[sequence];
     uint32_t mask = geometry_.block_tokens - 1;
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        BlockTable &t = ledger_.table(sequence, g);
+        BlockTable &t = journal_.table(sequence, g);
         bool inside_block = (plan->position & mask) != 0 && !geometry_.groups[g].cross;
         bool grows = plan->length[g] != t.length;
         bool passes = plan->passed[g] != 0;
         if (grows || passes || plan->copy_tail[g] || plan->admission) {
-            ledger_.note_shape(s, sequence, g);
+            journal_.note_shape(s, sequence, g);
         }
         if (passes) give_back_passed(*plan, g);
         if (plan->swapped) {
@@ -153,16 +154,17 @@ void Cache::take_all(Plan *plan, Change *change) {
             if (kept < change->valid_tokens) change->valid_tokens = kept;
         } else if (inside_block && t.writable != plan->position >> geometry_.block_shift) {
             uint32_t block = t.ids.data[plan->position >> geometry_.block_shift];
-            const Block &b = ledger_.pool(g)[block];
+            const Block &b = journal_.pool(g)[block];
             bool own = b.owner == sequence && (plan->position & mask) >= b.frozen_slots;
             if (!own) {
-                ledger_.note_shape(s, sequence, g);  // undoing it forgets that the tail is writable
-                ledger_.own(g, block, sequence, 0);
+                journal_.note_shape(s, sequence,
+                                    g);  // undoing it forgets that the tail is writable
+                journal_.own(g, block, sequence, 0);
             }
         }
         while (t.length < plan->length[g]) {
-            uint32_t block = ledger_.take(g, open_record().barrier, taker(sequence, false));
-            ledger_.append_entry(&s, sequence, g, block);
+            uint32_t block = journal_.take(g, open_record().barrier, taker(sequence, false));
+            journal_.append_entry(&s, sequence, g, block);
         }
         t.writable = (plan->position + plan->compute - 1) >> geometry_.block_shift;
     }
@@ -180,22 +182,22 @@ void Cache::run_item(const quire_step_item &item, const uint32_t *words, Plan *p
     if (plan->admission && !plan->swapped) change->cross_tokens = s.cross_tokens;
     if (item.mask_kind != QUIRE_MASK_NONE) note_mask(item, words, change);
     uint32_t charged_before = charged(s);
-    ledger_.resume(&record);
+    journal_.resume(&record);
     move_tokens(plan->sequence, change);
     take_all(plan, change);
     SequenceState &state = s.state;
     if (plan->swapped) {
         state.published = 0;
-        state.cursor = ledger_.tree().root_cursor(s.root);
+        state.cursor = journal_.tree().root_cursor(s.root);
     } else if (plan->hit_blocks != 0) {
         state.published = plan->hit_blocks;
-        state.cursor = ledger_.tree().cursor(matches_[plan->hit_blocks - 1]);
+        state.cursor = journal_.tree().cursor(matches_[plan->hit_blocks - 1]);
     }
     note_item(item, *change, result);
     note_drafts(item, *change, &s);
     charge_change(change, charged_before);
     publish(plan->sequence, record.number);
-    ledger_.pause();
+    journal_.pause();
     QUIRE_ASSERT(record.edits.size() <= reserved_.edits &&
                  record.copies.size() <= reserved_.copies);
     hashed_ = 0;  // the hashes are this sequence's
@@ -240,7 +242,7 @@ void Cache::move_tokens(uint32_t sequence, Change *change) {
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
         if (geometry_.groups[g].cross) continue;
         for (uint32_t i = 0; i < state.move_count; ++i) {
-            ledger_.move_token(sequence, g, s.moves.data[i], state.move_begin + i);
+            journal_.move_token(sequence, g, s.moves.data[i], state.move_begin + i);
         }
     }
     if (state.move_begin < change->valid_tokens) change->valid_tokens = state.move_begin;

@@ -11,7 +11,7 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
-#include "block_pool.hpp"
+#include "core/blocks/block_pool.hpp"
 
 namespace quire {
 

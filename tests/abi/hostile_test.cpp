@@ -10,7 +10,7 @@
 
 #include <cstdlib>
 
-#include "core/slot.hpp"
+#include "core/device/backend_call.hpp"
 #include "counting_host.hpp"
 #include "tests/unit/manager.hpp"
 

@@ -3,7 +3,7 @@
 // block_pool by itself: its states, their order, fences, and proof that its assertions and its
 // check can fire.
 
-#include "core/block_pool.hpp"
+#include "core/blocks/block_pool.hpp"
 
 #include <gtest/gtest.h>
 

@@ -80,11 +80,11 @@ TEST(CacheCheck, sees_a_host_block_that_two_have) {
     b.commit();
     b.finish(b.step);
     ASSERT_EQ(b.check(), kTrue);
-    (*Inside::ledger(b.cache).host_pool(0))[2].refs = 2;
+    (*Inside::journal(b.cache).host_pool(0))[2].refs = 2;
     EXPECT_EQ(b.check(),
               "host block 2 of group 0 has 2 references, but swapped tables name it 1 times: at "
               "most one may");
-    (*Inside::ledger(b.cache).host_pool(0))[2].refs = 1;
+    (*Inside::journal(b.cache).host_pool(0))[2].refs = 1;
     b.table(0).ids.data[0] = b.table(0).ids.data[1];
     EXPECT_EQ(b.check().substr(0, 30), "host block 1 of group 0 has 1 ");
     b.table(0).ids.data[0] = 9;

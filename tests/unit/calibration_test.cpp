@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/static_scales.hpp"
+#include "core/scales/static_scales.hpp"
 #include "host.hpp"
 
 namespace quire {

@@ -3,7 +3,7 @@
 // The canonical form of a block: golden files of every type, pools that are split into shards in
 // several ways and give the same bytes, and a reader that survives any bytes.
 
-#include "core/canonical.hpp"
+#include "core/transfer/canonical.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "core/binding.hpp"
-#include "core/hash.hpp"
+#include "core/base/hash.hpp"
+#include "core/device/binding.hpp"
 #include "tests/place.hpp"
 
 namespace {

@@ -2,11 +2,11 @@
 //
 // geometry: strides and sizes, and every description that is refused.
 
-#include "core/geometry.hpp"
+#include "core/base/geometry.hpp"
 
 #include <gtest/gtest.h>
 
-#include "core/log.hpp"
+#include "core/replica/log.hpp"
 #include "host.hpp"
 
 namespace {

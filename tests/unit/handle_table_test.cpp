@@ -2,7 +2,7 @@
 //
 // handle_table: no handle ever refers to a second record, and slots do not wear out.
 
-#include "core/handle_table.hpp"
+#include "core/base/handle_table.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-#include "core/name_space.hpp"
+#include "core/steps/name_space.hpp"
 #include "host.hpp"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "core/host_memory.hpp"
+#include "core/base/host_memory.hpp"
 
 namespace quire::test {
 

@@ -2,7 +2,7 @@
 //
 // host_memory: arrays, buffers that are kept for reuse, and the checked arithmetic under them.
 
-#include "core/host_memory.hpp"
+#include "core/base/host_memory.hpp"
 
 #include <gtest/gtest.h>
 

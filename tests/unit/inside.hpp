@@ -17,7 +17,7 @@ namespace quire {
 
 // Access to the core's private parts.
 struct Inside {
-    static Ledger &ledger(Cache &c) { return c.ledger_; }
+    static Journal &journal(Cache &c) { return c.journal_; }
     static Timeline &timeline(Cache &c) { return c.timeline_; }
     static Namespaces &namespaces(Cache &c) { return c.namespaces_; }
     static Sequence &sequence(Cache &c, uint32_t index) { return c.sequences_[index]; }
@@ -26,9 +26,9 @@ struct Inside {
     static Seen &seen(Cache &c, uint64_t step, uint64_t index) {
         return const_cast<Seen &>(c.witness_.of(step)[index]);
     }
-    static uint32_t *tokens(Cache &c, uint32_t node) { return c.ledger_.tree_.tokens_of(node); }
+    static uint32_t *tokens(Cache &c, uint32_t node) { return c.journal_.tree_.tokens_of(node); }
     static uint32_t &sequences_of(Cache &c, uint32_t scope) {
-        return c.ledger_.tree_.scopes_.records_[scope].sequences;
+        return c.journal_.tree_.scopes_.records_[scope].sequences;
     }
     static uint32_t held_tokens(Cache &c, uint32_t sequence) {
         return c.token_pages_.held(c.sequences_[sequence].tokens);
@@ -37,11 +37,11 @@ struct Inside {
         return const_cast<uint32_t &>(*c.token_pages_.at(c.sequences_[sequence].tokens, position));
     }
     static uint32_t &scope_of(Cache &c, uint32_t node) {
-        return c.ledger_.tree_.header(node).scope;
+        return c.journal_.tree_.header(node).scope;
     }
     // Makes the node a child of `parent`.
     static void hang(Cache &c, uint32_t node, uint32_t parent) {
-        PrefixTree &tree = c.ledger_.tree_;
+        PrefixTree &tree = c.journal_.tree_;
         tree.header(node).parent = parent;
         tree.header(node).parent_generation = tree.generation(parent);
     }
@@ -49,9 +49,9 @@ struct Inside {
     static void live(PrefixTree &tree, uint32_t node, uint64_t lives) {
         tree.header(node).generation += 2 * lives;
     }
-    static PrefixTree &tree(Cache &c) { return c.ledger_.tree_; }
-    static uint32_t &free_nodes(Cache &c) { return c.ledger_.tree_.free_nodes_; }
-    static bool &mixed(Cache &c) { return c.ledger_.mixed_; }
+    static PrefixTree &tree(Cache &c) { return c.journal_.tree_; }
+    static uint32_t &free_nodes(Cache &c) { return c.journal_.tree_.free_nodes_; }
+    static bool &mixed(Cache &c) { return c.journal_.mixed_; }
 };
 
 }  // namespace quire
@@ -161,8 +161,8 @@ class Books {
         return words;
     }
 
-    BlockPool &pool() { return Inside::ledger(cache).pool(0); }
-    BlockTable &table(uint32_t index) { return Inside::ledger(cache).table(index, 0); }
+    BlockPool &pool() { return Inside::journal(cache).pool(0); }
+    BlockTable &table(uint32_t index) { return Inside::journal(cache).table(index, 0); }
     Sequence &at(uint32_t index) { return Inside::sequence(cache, index); }
 
     Host host;

@@ -13,7 +13,7 @@
 #include <map>
 #include <thread>
 
-#include "core/block_pool.hpp"
+#include "core/blocks/block_pool.hpp"
 #include "manager.hpp"
 
 namespace {

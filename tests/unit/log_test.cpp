@@ -8,7 +8,7 @@
 #include <memory>
 #include <random>
 
-#include "core/log.hpp"
+#include "core/replica/log.hpp"
 #include "manager.hpp"
 
 namespace {

@@ -2,7 +2,7 @@
 //
 // prefix_tree by itself: a hash finds, and the comparison decides.
 
-#include "core/prefix_tree.hpp"
+#include "core/blocks/prefix_tree.hpp"
 
 #include <gtest/gtest.h>
 

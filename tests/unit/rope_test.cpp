@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/rope.hpp"
+#include "core/device/rope.hpp"
 #include "host.hpp"
 
 namespace {

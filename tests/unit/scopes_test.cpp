@@ -2,7 +2,7 @@
 //
 // scopes by itself: spans are compared where they matter, stored once, and counted exactly.
 
-#include "core/scopes.hpp"
+#include "core/blocks/scopes.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 //
 // sequence_keys: no two different inputs have the same encoding, tried on all short lists.
 
-#include "core/sequence_keys.hpp"
+#include "core/steps/sequence_keys.hpp"
 
 #include <gtest/gtest.h>
 

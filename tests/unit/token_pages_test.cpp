@@ -2,7 +2,7 @@
 //
 // token_pages by itself: forks share pages, and none sees what another writes.
 
-#include "core/token_pages.hpp"
+#include "core/blocks/token_pages.hpp"
 
 #include <gtest/gtest.h>
 

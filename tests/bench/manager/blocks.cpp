@@ -17,7 +17,7 @@
 #include <random>
 #include <vector>
 
-#include "core/ledger.hpp"
+#include "core/blocks/journal.hpp"
 
 namespace {
 
@@ -100,33 +100,33 @@ void append_and_free(benchmark::State &state) {
 }
 BENCHMARK(append_and_free)->ArgName("batch")->Arg(64)->Arg(1)->MinTime(1);
 
-// A ledger whose blocks are all cached, in random order of age.
+// A journal whose blocks are all cached, in random order of age.
 struct CachedPool {
-    CachedPool() : host(host_allocator()), ledger(&host, &timeline) {
+    CachedPool() : host(host_allocator()), journal(&host, &timeline) {
         quire_cache_desc desc{};
         desc.blocks = kBlocks;
         desc.group_count = 1;
         quire_group_desc group{};
         group.layer_count = group.kv_heads = group.k_head_dim = group.v_head_dim = 1;
         ok = compute_geometry(desc, &group, 0, &geometry).ok() &&
-             ledger.create(geometry, {.max_sequences = 1, .seed = 1}).ok();
+             journal.create(geometry, {.max_sequences = 1, .seed = 1}).ok();
     }
 
     void fill() {
-        BlockPool &pool = ledger.pool(0);
+        BlockPool &pool = journal.pool(0);
         uint32_t root_words[2] = {0, 0};
-        if (!ledger.tree().scopes().open_account(0, UINT64_MAX)) std::abort();
-        root = ledger.tree().scopes().use_root(0, root_words, 2, false);
+        if (!journal.tree().scopes().open_account(0, UINT64_MAX)) std::abort();
+        root = journal.tree().scopes().use_root(0, root_words, 2, false);
         churn(&pool);
         std::vector<uint32_t> held;
         for (uint32_t i = 0; i + 1 < kBlocks; ++i) {
             uint32_t tokens[16];
             for (uint32_t k = 0; k < 16; ++k) tokens[k] = i * 16 + k;
-            TreeCursor at = ledger.tree().root_cursor(root);
-            uint64_t hash = ledger.tree().hash_block(at.hash, tokens, Extra{});
-            uint32_t node = ledger.tree().insert(root, at, hash, tokens, Extra{});
+            TreeCursor at = journal.tree().root_cursor(root);
+            uint64_t hash = journal.tree().hash_block(at.hash, tokens, Extra{});
+            uint32_t node = journal.tree().insert(root, at, hash, tokens, Extra{});
             uint32_t block = pool.take_free(kNoBarrier);
-            ledger.tree().blocks(node)[0] = block;
+            journal.tree().blocks(node)[0] = block;
             pool[block].node = node;
             held.push_back(block);
         }
@@ -137,7 +137,7 @@ struct CachedPool {
     HostAllocator host;
     Timeline timeline;
     Geometry geometry;
-    Ledger ledger;
+    Journal journal;
     uint32_t root = 0;
     bool ok = false;
 };
@@ -153,13 +153,13 @@ void evict(benchmark::State &state) {
     }
     cached.fill();
     for (auto _ : state) {
-        cached.ledger.resume(&record);
-        for (uint32_t i = 0; i < batch; ++i) cached.ledger.take(0, kNoBarrier, Taker{0, 0, false});
+        cached.journal.resume(&record);
+        for (uint32_t i = 0; i < batch; ++i) cached.journal.take(0, kNoBarrier, Taker{0, 0, false});
         Change *change = record.changes.push_uninitialized();
         change->begin(ChangeKind::item, 0, 0, SequenceState{});
         change->first_edit = 0;
         change->edit_end = batch;
-        cached.ledger.settle(&record);
+        cached.journal.settle(&record);
         record.changes.shrink(0);
     }
     double blocks = static_cast<double>(state.iterations()) * batch;

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "core/blocks/block_pool.hpp"
+
+namespace quire {
+
+bool BlockPool::create(uint32_t block_count, bool scrubs) {
+    QUIRE_ASSERT(block_count >= 2);
+    if (!blocks_.create(block_count) || !links_.create(block_count)) return false;
+    if (scrubs && !left_.reserve(block_count)) return false;
+    for (uint32_t i = 0; i < block_count; ++i) {
+        blocks_[i].node = kNone;
+        blocks_[i].owner = kNone;
+        blocks_[i].tenant = kFreshTenant;
+        links_[i] = BlockLink{kNone, kNone};
+        blocks_[i].state = BlockState::free;
+    }
+    blocks_[kNullBlock].state = BlockState::null;
+    for (uint32_t i = 1; i < block_count; ++i) push_back(kFree, i);  // lowest id first
+    return true;
+}
+
+uint32_t BlockPool::available(uint64_t barrier) const {
+    uint32_t count = lists_[kFree].count + draining_ + lists_[kCached].count;
+    if (barrier == kNoBarrier) [[likely]]
+        return count;
+    for (uint64_t step = barrier; step < timeline_->next(); ++step) {
+        count -= lists_[draining_list(step)].count + cached_pending_[Timeline::slot(step)];
+    }
+    return count;
+}
+
+uint32_t BlockPool::take_free(uint64_t barrier) {
+    uint32_t block = draining_ != 0 ? lists_[draining_list(timeline_->next())].head : kNone;
+    if (block == kNone) block = lists_[kFree].head;
+    if (block == kNone && draining_ != 0) {
+        uint64_t end = barrier == kNoBarrier ? timeline_->next() : barrier;
+        for (uint64_t step = timeline_->oldest(); step < end && block == kNone; ++step) {
+            block = lists_[draining_list(step)].head;
+        }
+    }
+    if (block == kNone) return kNone;
+    leave_list(block);
+    become_held(block);
+    return block;
+}
+
+uint32_t BlockPool::oldest_cached(uint64_t barrier) const {
+    uint32_t block = lists_[kCached].head;
+    // Blocks that running work touches were released lately, so they stand at the far end.
+    while (block != kNone && blocks_[block].touch >= barrier) block = links_[block].next;
+    return block;
+}
+
+void BlockPool::become_held(uint32_t block) {
+    blocks_[block].state = BlockState::held;
+    blocks_[block].refs = 1;
+    ++held_;
+}
+
+void BlockPool::drop_ref(uint32_t block, uint64_t touch, uint64_t barrier) {
+    Block &b = blocks_[block];
+    QUIRE_ASSERT(b.state == BlockState::held && b.refs > 0);
+    if (touch > b.touch) b.touch = touch;
+    b.stamp = ++clock_;
+    if (--b.refs != 0) return;
+    --held_;
+    if (b.node != kNone) {
+        b.state = BlockState::cached;
+        push_back(kCached, block);
+    } else if (b.touch < barrier) {
+        push_read(block);
+    } else {
+        push_unused(block);
+    }
+}
+
+// Puts the block on the open step's draining list, which holds only such blocks.
+void BlockPool::push_read(uint32_t block) {
+    Block &b = blocks_[block];
+    b.state = BlockState::draining;
+    b.is_read = true;
+    push_front(draining_list(timeline_->next()), block);
+    if (left_.capacity() != 0) note_left(block);
+}
+
+void BlockPool::raise_touch(uint32_t block, uint64_t step) {
+    Block &b = blocks_[block];
+    if (step <= b.touch) return;
+    switch (b.state) {
+        case BlockState::free:
+        case BlockState::draining:
+            leave_list(block);
+            b.touch = step;
+            push_unused(block);
+            break;
+        case BlockState::cached:
+            if (!timeline_->done(b.touch)) --cached_pending_[Timeline::slot(b.touch)];
+            b.touch = step;
+            if (!timeline_->done(step)) ++cached_pending_[Timeline::slot(step)];
+            break;
+        default:
+            b.touch = step;
+    }
+}
+
+// The block given back last is the warmest in the processor's caches, so it is handed out first.
+void BlockPool::push_unused(uint32_t block) {
+    Block &b = blocks_[block];
+    bool drained = timeline_->done(b.touch);
+    b.state = drained ? BlockState::free : BlockState::draining;
+    push_front(drained ? uint32_t{kFree} : draining_list(b.touch), block);
+    if (left_.capacity() != 0) note_left(block);
+}
+
+void BlockPool::distrust(uint32_t block) {
+    Block &b = blocks_[block];
+    b.tenant = kMixedTenant;
+    b.is_covered = b.node != kNone;  // whatever is published was written since
+    bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
+    if (is_unused && left_.capacity() != 0) note_left(block);
+}
+
+void BlockPool::note_left(uint32_t block) {
+    Block &b = blocks_[block];
+    if (b.tenant == kFreshTenant || b.is_left) return;
+    b.is_left = true;
+    left_.push(block);
+}
+
+void BlockPool::undo_take_free(uint32_t block, bool is_read) {
+    Block &b = blocks_[block];
+    QUIRE_ASSERT(b.state == BlockState::held && b.refs == 1 && b.node == kNone);
+    b.refs = 0;
+    --held_;
+    is_read ? push_read(block) : push_unused(block);
+}
+
+// Another holder may have dropped the block meanwhile: it is then cached as of that time.
+void BlockPool::undo_add_ref(uint32_t block, uint32_t next_hint) {
+    Block &b = blocks_[block];
+    QUIRE_ASSERT(b.state == BlockState::held && b.refs > 0);
+    if (b.refs != 1) {
+        --b.refs;
+    } else if (b.node != kNone) {
+        undo_claim(block, next_hint);
+    } else {
+        undo_take_free(block, false);
+    }
+}
+
+void BlockPool::undo_claim(uint32_t block, uint32_t next_hint) {
+    Block &b = blocks_[block];
+    QUIRE_ASSERT(b.state == BlockState::held && b.refs == 1);
+    b.refs = 0;
+    --held_;
+    b.state = BlockState::cached;
+    insert_by_stamp(block, next_hint);
+}
+
+void BlockPool::cache_unused(uint32_t block) {
+    leave_list(block);
+    blocks_[block].state = BlockState::cached;
+    insert_by_stamp(block, kNone);
+}
+
+void BlockPool::undo_drop_ref(uint32_t block, uint64_t stamp) {
+    Block &b = blocks_[block];
+    if (b.state == BlockState::held) {
+        ++b.refs;
+    } else {
+        leave_list(block);
+        become_held(block);
+    }
+    b.stamp = stamp;
+}
+
+void BlockPool::park(uint32_t block) {
+    leave_list(block);
+    blocks_[block].state = BlockState::parked;
+    ++parked_;
+}
+
+void BlockPool::unpark_cached(uint32_t block, uint32_t next_hint) {
+    QUIRE_ASSERT(blocks_[block].state == BlockState::parked);
+    --parked_;
+    blocks_[block].state = BlockState::cached;
+    insert_by_stamp(block, next_hint);
+}
+
+void BlockPool::free_unpublished(uint32_t block) {
+    Block &b = blocks_[block];
+    if (b.state == BlockState::cached) {
+        leave_list(block);
+    } else {
+        QUIRE_ASSERT(b.state == BlockState::parked);
+        --parked_;
+    }
+    b.node = kNone;
+    b.owner = kNone;
+    push_unused(block);
+}
+
+void BlockPool::retire(uint64_t old_oldest) {
+    for (uint64_t step = old_oldest; step < timeline_->oldest(); ++step) {
+        cached_pending_[Timeline::slot(step)] = 0;
+        List &list = lists_[draining_list(step)];
+        draining_ -= list.count;
+        uint32_t block = list.head;
+        list = List{};
+        while (block != kNone) {
+            uint32_t next = links_[block].next;
+            push_unused(block);
+            block = next;
+        }
+    }
+}
+
+void BlockPool::adopt(const BlockPool &old, const uint32_t *ids) {
+    QUIRE_ASSERT(old.draining_ == 0 && old.parked_ == 0);
+    lists_[kFree] = List{};
+    for (uint32_t i = 1; i < old.block_count(); ++i) {
+        if (old[i].state == BlockState::free) continue;
+        Block &b = blocks_[ids[i]];
+        b = old[i];
+        b.copied_to = b.copied_from = 0;  // these belong to a run that is over
+        b.is_left = false;
+    }
+    for (uint32_t i = old.lists_[kCached].head; i != kNone; i = old.links_[i].next) {
+        push_back(kCached, ids[i]);
+    }
+    // In the order in which they would have been handed out.
+    for (uint32_t i = old.lists_[kFree].head; i != kNone; i = old.links_[i].next) {
+        if (i < block_count() && blocks_[i].state == BlockState::free) push_back(kFree, i);
+    }
+    for (uint32_t i = old.block_count(); i < block_count(); ++i) push_back(kFree, i);
+    held_ = old.held_;
+    clock_ = old.clock_;
+}
+
+uint32_t BlockPool::list_of(uint32_t block) const {
+    switch (blocks_[block].state) {
+        case BlockState::free:
+            return kFree;
+        case BlockState::draining:
+            return draining_list(blocks_[block].is_read ? timeline_->next() : blocks_[block].touch);
+        case BlockState::cached:
+            return kCached;
+        default:
+            assertion_failed("the block is on a list", __FILE__, __LINE__);
+    }
+}
+
+void BlockPool::insert_before(uint32_t name, uint32_t block, uint32_t next) {
+    List &list = lists_[name];
+    const Block &b = blocks_[block];
+    uint32_t prev = next != kNone ? links_[next].prev : list.tail;
+    links_[block] = BlockLink{prev, next};
+    (prev != kNone ? links_[prev].next : list.head) = block;
+    (next != kNone ? links_[next].prev : list.tail) = block;
+    ++list.count;
+    if (name >= kDraining) ++draining_;
+    if (name == kCached && !timeline_->done(b.touch)) ++cached_pending_[Timeline::slot(b.touch)];
+}
+
+void BlockPool::leave_list(uint32_t block) {
+    uint32_t name = list_of(block);
+    List &list = lists_[name];
+    const Block &b = blocks_[block];
+    const BlockLink link = links_[block];
+    (link.prev != kNone ? links_[link.prev].next : list.head) = link.next;
+    (link.next != kNone ? links_[link.next].prev : list.tail) = link.prev;
+    --list.count;
+    blocks_[block].is_read = false;
+    if (name >= kDraining) --draining_;
+    if (name == kCached && !timeline_->done(b.touch)) --cached_pending_[Timeline::slot(b.touch)];
+}
+
+// O(1) if the hint is still the right neighbour, as it is when a step is undone in reverse order;
+// else the place is searched from the oldest end.
+void BlockPool::insert_by_stamp(uint32_t block, uint32_t next_hint) {
+    uint64_t stamp = blocks_[block].stamp;
+    auto fits_before = [&](uint32_t next) {
+        if (next != kNone &&
+            (blocks_[next].state != BlockState::cached || blocks_[next].stamp < stamp)) {
+            return false;
+        }
+        uint32_t prev = next != kNone ? links_[next].prev : lists_[kCached].tail;
+        return prev == kNone || blocks_[prev].stamp < stamp;
+    };
+    uint32_t next = next_hint;
+    if (!fits_before(next)) {
+        next = lists_[kCached].head;
+        while (next != kNone && blocks_[next].stamp < stamp) next = links_[next].next;
+    }
+    insert_before(kCached, block, next);
+}
+
+Status BlockPool::check_list(uint32_t name) const {
+    const List &list = lists_[name];
+    uint32_t count = 0;
+    uint32_t prev = kNone;
+    uint64_t stamp = 0;
+    uint32_t pending[kMaxUnfinished] = {};
+    for (uint32_t i = list.head; i != kNone; prev = i, i = links_[i].next) {
+        if (i >= block_count() || links_[i].prev != prev || ++count > list.count) {
+            return fail(QUIRE_E_INTERNAL, "block_pool: list {} is broken at block {}", name, i);
+        }
+        const Block &b = blocks_[i];
+        bool is_listed = b.state == BlockState::free || b.state == BlockState::draining ||
+                         b.state == BlockState::cached;
+        if (!is_listed || list_of(i) != name || b.refs != 0) {
+            return fail(QUIRE_E_INTERNAL,
+                        "block_pool: block {} is on list {}, where it does not belong", i, name);
+        }
+        if (name != kCached) continue;
+        if (b.node == kNone || b.stamp <= stamp) {
+            return fail(QUIRE_E_INTERNAL,
+                        "block_pool: cached block {} has no node or is out of order", i);
+        }
+        stamp = b.stamp;
+        if (!timeline_->done(b.touch)) ++pending[Timeline::slot(b.touch)];
+    }
+    bool same = count == list.count && list.tail == prev;
+    if (name == kCached) same = same && std::memcmp(pending, cached_pending_, sizeof pending) == 0;
+    if (!same) return fail(QUIRE_E_INTERNAL, "block_pool: the counts of list {} are wrong", name);
+    return Status{};
+}
+
+// An unused block is free once all work that may touch it is done, and drains until then.
+Status BlockPool::check_unused(uint32_t block) const {
+    const Block &b = blocks_[block];
+    if (left_.capacity() != 0 && b.tenant != kFreshTenant && !b.is_left) {
+        return fail(QUIRE_E_INTERNAL,
+                    "block_pool: unused block {} holds content, but is not listed for scrubbing",
+                    block);
+    }
+    if (b.state == BlockState::free && !timeline_->done(b.touch)) {
+        return fail(QUIRE_E_INTERNAL,
+                    "block_pool: block {} is free, but step {} may still touch it", block, b.touch);
+    }
+    bool drains = b.is_read || (!timeline_->done(b.touch) && b.touch <= timeline_->next());
+    if (b.state == BlockState::draining && !drains) {
+        return fail(QUIRE_E_INTERNAL,
+                    "block_pool: block {} drains for step {}, which is not running", block,
+                    b.touch);
+    }
+    return Status{};
+}
+
+// Each block is in one state, and each count matches the number of blocks in that state.
+Status BlockPool::check_counts(const uint32_t *counts) const {
+    auto count = [&](BlockState state) { return counts[static_cast<uint32_t>(state)]; };
+    auto same = [](uint32_t in_state, uint32_t counted, const char *text) -> Status {
+        if (in_state == counted) return Status{};
+        return fail(QUIRE_E_INTERNAL, text, in_state, counted);
+    };
+    QUIRE_TRY(same(count(BlockState::free), lists_[kFree].count,
+                   "block_pool: {} blocks are free, but {} are on the list"));
+    QUIRE_TRY(same(count(BlockState::draining), draining_,
+                   "block_pool: {} blocks drain, but {} are counted"));
+    QUIRE_TRY(same(count(BlockState::cached), lists_[kCached].count,
+                   "block_pool: {} blocks are cached, but {} are on the list"));
+    QUIRE_TRY(
+        same(count(BlockState::held), held_, "block_pool: {} blocks are held, but {} are counted"));
+    QUIRE_TRY(same(count(BlockState::parked), parked_,
+                   "block_pool: {} blocks are parked, but {} are counted"));
+    return same(count(BlockState::null), 1, "block_pool: {} blocks are null, expected {}");
+}
+
+Status BlockPool::check() const {
+    constexpr uint32_t states = static_cast<uint32_t>(BlockState::null) + 1;
+    for (uint32_t name = 0; name < kLists; ++name) QUIRE_TRY(check_list(name));
+    uint32_t counts[states] = {};
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < block_count(); ++i) {
+        const Block &b = blocks_[i];
+        auto state = static_cast<uint32_t>(b.state);
+        if (state >= states || (b.state == BlockState::null) != (i == kNullBlock)) {
+            return fail(QUIRE_E_INTERNAL, "block_pool: block {} is in invalid state {}", i, state);
+        }
+        ++counts[state];
+        left += b.is_left;
+        bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
+        if (is_unused) QUIRE_TRY(check_unused(i));
+        if ((b.refs != 0) != (b.state == BlockState::held)) {
+            return fail(QUIRE_E_INTERNAL,
+                        "block_pool: block {} has {} references, which its state forbids", i,
+                        b.refs);
+        }
+    }
+    if (left != left_.size()) {
+        return fail(QUIRE_E_INTERNAL,
+                    "block_pool: {} blocks wait to be scrubbed, but {} are listed", left,
+                    left_.size());
+    }
+    return check_counts(counts);
+}
+
+}  // namespace quire

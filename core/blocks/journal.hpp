@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// journal: the only code that changes pools, tables and tree; while a step is open it writes down
+// how to take each change back.
+//
+// Calls that belong to the open step are made between resume() and pause(); outside of it changes
+// are final at once. The caller made room for the edits beforehand, so that no change fails
+// half-way.
+//
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "core/move/relocation.hpp"
+#include "core/steps/step.hpp"
+
+namespace quire {
+
+// Which sequence takes a block, for which tenant, and whether its content is overwritten.
+struct Taker {
+    uint32_t sequence;
+    uint64_t tenant;  // number of its namespace
+    bool overwrites;  // a copy writes all of the block before anything reads it
+};
+
+// The steps that a published block's content depends on, as in its record (Block).
+struct Content {
+    uint64_t ready;
+    uint64_t depends;
+};
+
+class Journal {
+ public:
+    Journal(const HostAllocator *host, const Timeline *timeline)
+        : host_(host), timeline_(timeline), buffers_(host), tree_(host, &buffers_), tables_(host) {}
+    ~Journal();
+
+    struct Options {
+        uint32_t max_sequences = 0;
+        uint64_t seed = 0;     // of the tree's hashes
+        bool has_tree = true;  // else nothing can be published
+        bool scrubs = false;   // zero the blocks that are given up
+    };
+    Status create(const Geometry &geometry, const Options &options);
+
+    BlockPool &pool(uint32_t group) { return *pools_[group]; }
+    const BlockPool &pool(uint32_t group) const { return *pools_[group]; }
+    // The host tier's blocks; nullptr without a host tier.
+    BlockPool *host_pool(uint32_t group) { return host_pools_[group]; }
+    const BlockPool *host_pool(uint32_t group) const { return host_pools_[group]; }
+    PrefixTree &tree() { return tree_; }
+    const PrefixTree &tree() const { return tree_; }
+    BufferPool &buffers() { return buffers_; }
+    BlockTable &table(uint32_t sequence, uint32_t group) {
+        return tables_[uint64_t{sequence} * group_count_ + group];
+    }
+    const BlockTable &table(uint32_t sequence, uint32_t group) const {
+        return tables_[uint64_t{sequence} * group_count_ + group];
+    }
+
+    // The most that each of the calls below writes into the step's record. A block that is taken
+    // may have to be zeroed as well: zeroes().
+    static constexpr Room kTake{1, 0}, kAddRef{1, 0}, kDropRef{1, 0}, kOwn{1, 0}, kSetEntry{1, 0};
+    static constexpr Room kNoteShape{1, 0}, kTakeHost{1, 0}, kDropHost{1, 0}, kPublish{1, 0};
+    static constexpr Room kCopy{0, 1}, kMoveToken{0, 1};
+    Room attach_room() const { return Room{group_count_, 0}; }
+    // Room for zeroing `count` blocks that the taker gets, if they may show what another left in
+    // them.
+    Room zeroes(uint64_t count, const Taker &taker) const {
+        bool may_show =
+            scrubs_ || mixed_ || (only_tenant_ != kFreshTenant && only_tenant_ != taker.tenant);
+        return Room{0, may_show && !taker.overwrites ? count : 0};
+    }
+    // The block may hold any tenant's content.
+    void distrust(uint32_t group, uint32_t block) {
+        mixed_ = true;
+        pools_[group]->distrust(block);
+    }
+
+    // The block that the copy reads, and the block that it writes.
+    Block &source(const quire_block_copy &copy) {
+        bool is_host = copy.kind == QUIRE_COPY_SWAP_IN;
+        BlockPool &pool = is_host ? *host_pools_[copy.group] : *pools_[copy.group];
+        return pool[static_cast<uint32_t>(copy.src)];
+    }
+    Block &target(const quire_block_copy &copy) {
+        bool is_host = copy.kind == QUIRE_COPY_SWAP_OUT;
+        BlockPool &pool = is_host ? *host_pools_[copy.group] : *pools_[copy.group];
+        return pool[static_cast<uint32_t>(copy.dst)];
+    }
+    // True if a block may hold what its holder must not see: another tenant's content or, in a pool
+    // that scrubs, anyone's.
+    bool may_show_others() const { return has_tenants_ || scrubs_; }
+    // Distrusts all blocks that are suspect. O(blocks).
+    void distrust_suspects();
+    // Marks as suspect the blocks that were covered with the help of this step, which failed. True
+    // if there are any. O(blocks).
+    bool uncover(uint64_t step);
+    void clear_suspects();
+
+    // Changes from here on belong to the step.
+    void resume(StepRecord *record) { record_ = record; }
+    void pause() { record_ = nullptr; }
+    // Takes a block to write, a free one or by eviction. The step's copies zero it where another
+    // tenant's content would show. REQUIRES: one is available to a step with this barrier.
+    uint32_t take(uint32_t group, uint64_t barrier, const Taker &taker);
+    // Adds a reference to a held or cached block.
+    void add_ref(uint32_t group, uint32_t block);
+    // Drops a reference of a table whose last step is `touch`.
+    void drop_ref(uint32_t group, uint32_t block, uint64_t touch);
+    // The open step drops a reference: a copy of the step reads the block, or a victim gives it up.
+    // The block's `touch` rises at commit, because until then nothing has to wait for it, if
+    //   a copy of the step reads the block: all of the step waits for the table's `last_step`; or
+    //   the victim computes again, and its last step has run or runs on the step's queue.
+    // Otherwise `touch` rises at once, and undoing lowers it unless others let go of the block
+    // meanwhile.
+    struct Letting {
+        uint64_t last_step;
+        bool is_read;         // by a copy of the open step
+        bool runs_elsewhere;  // the last step does, and nothing waits for it
+        bool waits_here;      // `touch` rises at commit to a step that is not done
+    };
+    // `sequence`, whose table it is, may no longer write into the block in place, even if it gets
+    // the block again or others still hold it.
+    void let_go(uint32_t group, uint32_t block, uint32_t sequence, const Letting &how);
+    void let_go_host(uint32_t group, uint32_t block);  // a copy reads it
+    // Makes `sequence` the block's owner, which alone may write into it in place.
+    void own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots);
+    // A sequence that gave the block back for good may not write to it, even if others still hold
+    // it.
+    void disown(uint32_t group, uint32_t block, uint32_t sequence) {
+        Block &b = (*pools_[group])[block];
+        if (b.owner == sequence) b.owner = kNone;
+    }
+    void set_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t index, uint32_t block);
+    // Remembers a table's length before it changes; once per change and group.
+    void note_shape(const Sequence &s, uint32_t sequence, uint32_t group);
+    // REQUIRES: the table has room. A null block may be appended too.
+    void append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block);
+    uint32_t take_host(uint32_t group, uint64_t barrier);
+    void drop_host(uint32_t group, uint32_t block, uint64_t touch);
+    void copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst);
+    // Moves one token between places in blocks that the sequence owns.
+    void move_token(uint32_t sequence, uint32_t group, uint32_t src, uint32_t dst);
+    // The most blocks that a step may have to scrub.
+    uint64_t left_count() const;
+    // Zeroes blocks that were given up, by copies of the step. REQUIRES: the record has room for
+    // them.
+    void scrub(StepRecord *record);
+
+    // Makes `node` name the sequence's block `index` in each group where it does not name a better
+    // one.
+    void attach(uint32_t sequence, uint32_t index, uint32_t node, Content content);
+    // A new node under `at`; kNone if the tree is full.
+    uint32_t publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
+                     const Extra &extra);
+    // Removes a node from the tree for good and frees its cached blocks. Returns the nearest
+    // ancestor that stays, or kNone; with full-attention groups always kNone. Not for the open
+    // step.
+    uint32_t forget(uint32_t node);
+    // Takes a node's blocks from it, and frees it unless nodes below need it. For caches without
+    // full-attention groups.
+    void strip(uint32_t node) {
+        detach(node);
+        tree_.free_if_bare(node);
+    }
+
+    // Forgets everything that is cached for a namespace. REQUIRES: no sequence uses a scope of the
+    // namespace, and no step is open. Time O(nodes of the namespace).
+    void forget_account(uint32_t account);
+    // Makes the account fit its limit by forgetting all nodes of scopes that no sequence uses, the
+    // longest unused first. False: that would not be enough, and nothing changed. May be called
+    // while a step is open, so a scope stays if one of its blocks is in any state but cached.
+    // Time O(1) within the limit, else O(nodes of the scopes looked at).
+    [[nodiscard]] bool trim_account(uint32_t account);
+
+    // How many nodes must be free when a step begins, without full-attention groups: one per block.
+    // Each node published before the next commit has a block, and no block has two nodes.
+    uint64_t node_reserve() const;
+    // Forgets nodes that no sequence uses, the least recently used first and leaves before their
+    // ancestors, until `wanted` nodes are free or no such node is left. REQUIRES: no step is open,
+    // and no group has full attention. Time O(cached blocks + nodes freed).
+    void forget_leaves(uint64_t wanted);
+
+    // Undoes the edits of the change in reverse order.
+    void undo(StepRecord *record, Change *change, Sequence *s);
+    // Called after all changes of a step were undone, some of them dropped before: caches the
+    // blocks again that could not be cached when those were dropped. edit_count: the record's
+    // before that.
+    void undo_displaced(StepRecord *record, uint64_t edit_count);
+    // Makes all edits of a step final.
+    void settle(StepRecord *record);
+
+    // Plans the ids of all held and cached blocks in pools of another geometry's sizes; changes
+    // nothing here. If the held ones do not fit, blocks_short says by how many and nothing is
+    // planned. REQUIRES: no step is open or running.
+    Status plan(const Geometry &target, Relocation *plan) const;
+    // Makes room in the tree for pools of those sizes. False: no memory.
+    bool reserve_nodes(const Geometry &target) { return tree_.reserve(node_capacity(target)); }
+    // Replaces the pools by the plan's. The tables are renumbered one by one: renumber_tables().
+    void relocate(Relocation *plan);
+    // swapped: its entries are blocks of the host tier.
+    void renumber_tables(uint32_t sequence, bool swapped, const Relocation &plan);
+
+    // Forgets which runs of copies the blocks were in. O(blocks).
+    void forget_runs();
+
+    void retire(uint64_t old_oldest);
+    uint64_t evictions() const { return evictions_; }
+    const BlockPool *const *pools() const { return pools_; }
+    Status check() const;
+
+ private:
+    friend class CacheCheck;
+    friend class CacheDump;
+    friend struct Inside;
+
+    // The cached blocks that will be evicted next, as a ring; the one expected next is at `at`.
+    static constexpr uint32_t kLookAhead = 32;
+    struct LookAhead {
+        uint32_t at = 0;
+        uint32_t blocks[kLookAhead] = {};  // the null block is never evicted
+        uint32_t &ahead(uint32_t distance) { return blocks[(at + distance) % kLookAhead]; }
+    };
+
+    void look_ahead(uint32_t group, uint32_t block);
+    void drop_from(BlockPool *pool, Edit *edit, const Letting &how);
+    void undo_drop(BlockPool *pool, const Edit &edit);
+    void note_owner(Edit *edit, const Block &b) const;
+    void note_named(Edit *edit, const Block &b) const;
+    static void undo_named(const Edit &edit, Block *b);
+    void restore_owner(const Edit &edit);
+    void hand_over(Edit *edit, const Taker &taker);
+    void take_back(const Edit &edit);
+    Edit *log(EditKind kind, uint32_t group);
+    void undo_edit(Edit *logged, Sequence *s);
+    void undo_evict(Edit *edit);
+    void name_again(const Edit &edit);
+    void undo_tree_edit(const Edit &edit);
+    void detach(uint32_t node);
+    bool is_unused_leaf(uint32_t node) const;
+    bool is_unused(uint32_t node) const;
+    bool is_unused_scope(uint32_t scope) const;
+    void forget_nodes(uint32_t scope);
+    BlockPool *make_pool(uint32_t block_count, bool scrubs) const;
+
+    // journal_relocate.cpp
+    static uint32_t node_capacity(const Geometry &geometry);
+    static bool number_as_they_are(const BlockPool &pool, Array<uint32_t> *ids);
+    static void renumber(uint32_t block_count, Array<uint32_t> *ids);
+    void plan_drop(uint32_t group, uint32_t block, uint32_t *left, Relocation *plan) const;
+    Status make_pools(const Geometry &target, Relocation *plan) const;
+    void drop_cached(const BlockDrop &drop);
+
+    const HostAllocator *host_;
+    const Timeline *timeline_;
+    BufferPool buffers_;
+    PrefixTree tree_;
+    Array<BlockTable> tables_;
+    BlockPool *pools_[kMaxGroups] = {};
+    BlockPool *host_pools_[kMaxGroups] = {};
+    LookAhead ahead_[kMaxGroups];
+    bool full_[kMaxGroups] = {};
+    bool cross_[kMaxGroups] = {};
+    bool any_full_ = false;
+    bool scrubs_ = false;
+    // All blocks are fresh or this tenant's; if mixed_, they may be any tenant's.
+    uint64_t only_tenant_ = kFreshTenant;
+    bool mixed_ = false;
+    bool has_tenants_ = false;  // more than one has written
+    uint32_t group_count_ = 0;
+    uint16_t block_tokens_ = 0;
+    StepRecord *record_ = nullptr;
+    Edit unlogged_{};
+    uint64_t evictions_ = 0;
+};
+
+}  // namespace quire

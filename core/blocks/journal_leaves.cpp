@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which nodes give way in caches without full-attention groups, where a chain of nodes lives as
+// long as its last node names a block.
+
+#include "core/blocks/journal.hpp"
+
+namespace quire {
+
+uint64_t Journal::node_reserve() const {
+    uint64_t blocks = 0;
+    for (uint32_t g = 0; g < group_count_; ++g) blocks += pools_[g]->block_count();
+    return blocks;
+}
+
+bool Journal::is_unused_leaf(uint32_t node) const {
+    return !tree_.has_children(node) && is_unused(node);
+}
+
+bool Journal::is_unused(uint32_t node) const {
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        uint32_t block = tree_.blocks(node)[g];
+        if (block != kNullBlock && (*pools_[g])[block].state != BlockState::cached) return false;
+    }
+    return true;
+}
+
+// Walks the lists from their oldest blocks. A passing window gives up a chain's first blocks first,
+// so they precede the leaf's block on the list: from a leaf the walk continues upwards, to nodes
+// whose blocks it has already passed. So one walk of each list almost always finds all of them.
+void Journal::forget_leaves(uint64_t wanted) {
+    QUIRE_ASSERT(record_ == nullptr && !any_full_);
+    for (bool found = true; found;) {
+        found = false;
+        for (uint32_t g = 0; g < group_count_; ++g) {
+            const BlockPool &pool = *pools_[g];
+            uint32_t block = pool.oldest_cached(kNoBarrier);
+            while (block != kNone && tree_.free_count() < wanted) {
+                uint32_t next = pool.next_in_list(block), node = pool[block].node;
+                uint64_t stamp = pool[block].stamp;
+                while (node != kNone && is_unused_leaf(node)) {
+                    uint32_t named = tree_.blocks(node)[g];
+                    if (named == kNullBlock || pool[named].stamp > stamp) break;
+                    node = forget(node);
+                    found = true;
+                }
+                block = next;
+            }
+        }
+        found = found && tree_.free_count() < wanted;
+    }
+}
+
+}  // namespace quire

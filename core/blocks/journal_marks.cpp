@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Marks on all blocks: which are suspect since a step failed, and which run of copies they were in.
+
+#include "core/blocks/journal.hpp"
+
+namespace quire {
+
+void Journal::distrust_suspects() {
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+            for (uint32_t b = 1; pool != nullptr && b < pool->block_count(); ++b) {
+                if (!(*pool)[b].is_suspect) continue;
+                mixed_ = true;
+                pool->distrust(b);
+            }
+        }
+    }
+}
+
+bool Journal::uncover(uint64_t step) {
+    if (!mixed_) return false;
+    bool any = false;
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+            for (uint32_t i = 1; pool != nullptr && i < pool->block_count(); ++i) {
+                Block &b = (*pool)[i];
+                if (b.tenant != kMixedTenant || !b.is_covered || !depends_on(b, step)) continue;
+                b.is_covered = false;
+                b.is_suspect = any = true;
+            }
+        }
+    }
+    return any;
+}
+
+void Journal::clear_suspects() {
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+            for (uint32_t b = 1; pool != nullptr && b < pool->block_count(); ++b)
+                (*pool)[b].is_suspect = false;
+        }
+    }
+}
+
+void Journal::forget_runs() {
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+            if (pool == nullptr) continue;
+            for (uint32_t b = 0; b < pool->block_count(); ++b) {
+                (*pool)[b].copied_to = (*pool)[b].copied_from = 0;
+            }
+        }
+    }
+}
+
+}  // namespace quire

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// counted_queue: a queue of the library's own, with a fence that counts what has run on it.
+//
+// Threads: none; one thread at a time.
+#pragma once
+
+#include "core/device/device.hpp"
+
+namespace quire {
+
+class CountedQueue {
+ public:
+    ~CountedQueue();
+    // error: the backend's words, here and below.
+    Status create(const Device *device, quire_error *error);
+    Status copy(const quire_be_copy *copies, uint32_t count, quire_error *error);
+    // Gives the value that the fence reaches when everything enqueued so far has run.
+    Status mark(uint64_t *value, quire_error *error);
+    Status wait(uint64_t value, quire_error *error);
+    // Returns when nothing runs on the queue any more, even if an earlier call failed.
+    void settle();
+
+ private:
+    const Device *device_ = nullptr;
+    quire_be_queue *queue_ = nullptr;
+    quire_be_fence *fence_ = nullptr;
+    uint64_t marked_ = 0;
+    uint64_t reached_ = 0;
+    bool unmarked_ = false;  // copies were enqueued after the last mark
+};
+
+}  // namespace quire

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "core/inspect/cache_dump.hpp"
+
+namespace quire {
+
+namespace {
+
+const char *name_of(BlockState state) {
+    switch (state) {
+        case BlockState::free:
+            return "free";
+        case BlockState::draining:
+            return "draining";
+        case BlockState::held:
+            return "held";
+        case BlockState::cached:
+            return "cached";
+        case BlockState::parked:
+            return "parked";
+        case BlockState::null:
+            return "null";
+    }
+    return "unknown";
+}
+
+uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+}  // namespace
+
+uint64_t CacheDump::hash(const uint32_t *words, uint64_t count) const {
+    return chain_hash(cache_.journal_.tree().scopes().seed(), words, count * sizeof *words);
+}
+
+void CacheDump::write_tenant(const char *name, uint64_t tenant) {
+    if (tenant == kFreshTenant) return out_.null(name);
+    if (tenant == kMixedTenant) return out_.word(name, "mixed");
+    out_.number(name, tenant);
+}
+
+void CacheDump::write_group(uint32_t group) {
+    const GroupGeometry &g = cache_.geometry_.groups[group];
+    out_.open("group");
+    out_.number("group", group);
+    out_.number("kind", g.kind);
+    out_.number("window", g.window);
+    out_.number("sink_tokens", g.sink_tokens);
+    out_.number("kept_blocks", g.kept_blocks);
+    out_.number("layers", g.layer_count);
+    out_.number("kv_heads", g.kv_heads);
+    out_.number("block_bytes", static_cast<uint64_t>(g.block_stride));
+    out_.number("blocks", g.blocks);
+    out_.number("host_blocks", g.host_blocks);
+    out_.close();
+}
+
+// Writes head, tail and count; the order is in the blocks' own `prev` and `next`.
+void CacheDump::write_list(const BlockPool &pool, uint32_t list) {
+    out_.index("head", pool.lists_[list].head);
+    out_.index("tail", pool.lists_[list].tail);
+    out_.number("count", pool.lists_[list].count);
+    out_.close();
+}
+
+void CacheDump::write_lists(const BlockPool &pool, uint32_t group, const char *tier) {
+    auto open = [&](const char *name) {
+        out_.open("list");
+        out_.number("group", group);
+        out_.word("tier", tier);
+        out_.word("list", name);
+    };
+    out_.open("pool");
+    out_.number("group", group);
+    out_.word("tier", tier);
+    out_.number("held", pool.held_);
+    out_.number("parked", pool.parked_);
+    out_.number("draining", pool.draining_);
+    out_.number("clock", pool.clock_);
+    out_.list("cached_pending", pool.cached_pending_, kMaxUnfinished);
+    out_.list("left", pool.left_.data(), pool.left_.size());
+    out_.close();
+    open("free");
+    write_list(pool, BlockPool::kFree);
+    open("cached");
+    write_list(pool, BlockPool::kCached);
+    const char *const slots[kMaxUnfinished] = {"draining 0", "draining 1", "draining 2",
+                                               "draining 3", "draining 4", "draining 5",
+                                               "draining 6", "draining 7"};
+    static_assert(kMaxUnfinished == 8, "each has its name");
+    for (uint32_t slot = 0; slot < kMaxUnfinished; ++slot) {
+        open(slots[slot]);
+        write_list(pool, BlockPool::kDraining + slot);
+    }
+}
+
+void CacheDump::write_blocks(const BlockPool &pool, uint32_t group, const char *tier) {
+    for (uint32_t i = 0; i < pool.block_count(); ++i) {
+        const Block &b = pool[i];
+        out_.open("block");
+        out_.number("group", group);
+        out_.word("tier", tier);
+        out_.number("id", i);
+        out_.word("state", name_of(b.state));
+        out_.number("refs", b.refs);
+        out_.index("node", b.node);
+        out_.index("owner", b.owner);
+        out_.number("frozen", b.frozen_slots);
+        out_.number("stamp", b.stamp);
+        out_.number("touch", b.touch);
+        out_.number("ready", b.ready);
+        out_.bits("depends", b.depends);
+        write_tenant("tenant", b.tenant);
+        out_.flag("covered", b.is_covered);
+        out_.flag("left", b.is_left);
+        out_.flag("read", b.is_read);
+        out_.index("prev", pool.links_[i].prev);
+        out_.index("next", pool.links_[i].next);
+        out_.close();
+    }
+}
+
+void CacheDump::write_tree() {
+    const PrefixTree &tree = cache_.journal_.tree();
+    out_.open("tree");
+    out_.number("capacity", tree.capacity_);
+    out_.number("nodes", tree.node_count_);
+    out_.number("first_unused", tree.first_unused_);
+    out_.list("free", tree.free_stack_.data(), smaller(tree.free_nodes_, tree.capacity_));
+    out_.close();
+}
+
+void CacheDump::write_scopes() {
+    const Scopes &scopes = cache_.journal_.tree().scopes();
+    for (uint32_t i = 0; i < scopes.used(); ++i) {
+        if (scopes.references(i) == 0) continue;
+        out_.open("scope");
+        out_.number("id", i);
+        out_.number("root", scopes.root_of(i));
+        out_.number("references", scopes.references(i));
+        out_.number("sequences", scopes.sequence_count(i));
+        out_.flag("idle", scopes.is_idle(i));
+        out_.number("key_words", scopes.word_count(i));
+        out_.bits("hash", scopes.hash(i));
+        out_.close();
+    }
+}
+
+void CacheDump::write_nodes() {
+    const PrefixTree &tree = cache_.journal_.tree();
+    for (uint32_t i = 0; i < smaller(tree.first_unused_, tree.capacity_); ++i) {
+        const PrefixTree::Node &node = tree.header(i);
+        if ((node.generation & 1) == 0) continue;
+        out_.open("node");
+        out_.number("id", i);
+        out_.number("generation", node.generation);
+        out_.flag("linked", tree.linked(i));
+        out_.index("parent", node.parent);
+        out_.number("parent_generation", node.parent_generation);
+        out_.number("scope", node.scope);
+        out_.number("children", node.children);
+        out_.bits("hash", node.hash);
+        out_.list("blocks", tree.blocks(i), tree.group_count_);
+        out_.bits("tokens_hash", hash(tree.tokens_of(i), tree.block_tokens_));
+        if (with_tokens_) out_.list("tokens", tree.tokens_of(i), tree.block_tokens_);
+        out_.close();
+    }
+}
+
+void CacheDump::write_namespaces() {
+    const Namespaces &namespaces = cache_.namespaces_;
+    for (uint32_t i = 0; i < namespaces.used(); ++i) {
+        const Namespace &ns = namespaces[i];
+        if (i != Namespaces::kDefault && namespaces.find(namespaces.handle(i)) != i) continue;
+        out_.open("namespace");
+        out_.number("id", i);
+        out_.number("number", ns.number);
+        out_.number("quota_blocks", ns.quota_blocks);
+        out_.number("sequences", ns.sequences);
+        out_.number("blocks_held", ns.blocks_held);
+        out_.number("returned", ns.returned);
+        out_.number("given_up", ns.given_up);
+        out_.number("queries", ns.queries);
+        out_.number("hits", ns.hits);
+        out_.close();
+    }
+}
+
+void CacheDump::write_tokens(const char *name, const Buffer &buffer, uint32_t count) {
+    out_.list(name, buffer.data, smaller(count, buffer.capacity));
+}
+
+void CacheDump::write_sequence(uint32_t index) {
+    const Sequence &s = cache_.sequences_[index];
+    const TokenPages &pages = cache_.token_pages_;
+    uint32_t known = smaller(s.state.known, pages.held(s.tokens));
+    out_.open("sequence");
+    out_.number("id", index);
+    out_.bits("handle", cache_.sequence_handles_.handle(index));
+    write_sequence_state(s.state);
+    out_.index("change", s.change);
+    out_.index("root", s.root);
+    out_.index("scope", s.scope);
+    out_.number("namespace", s.name_space);
+    out_.whole("priority", s.priority);
+    out_.number("blocks_held", s.blocks_held);
+    out_.number("cross_tokens", s.cross_tokens);
+    out_.number("last_step", s.last_step);
+    out_.index("lent_from", s.lent_from);
+    out_.open_list("pending");
+    for (uint32_t i = 0; i < kMaxUnfinished; ++i) {
+        if (s.pending_step[i] != 0) out_.pair(s.pending_step[i], s.pending_position[i]);
+    }
+    out_.close_list();
+    write_tokens("moves", s.moves, s.state.move_count);
+    write_tokens("tree", s.tree, s.state.drafts_are_tree ? s.state.drafts : 0);
+    uint64_t so_far = cache_.journal_.tree().scopes().seed();
+    pages.each_page(s.tokens, known, [&](const uint32_t *tokens, uint32_t count) {
+        so_far = chain_hash(so_far, tokens, uint64_t{count} * sizeof *tokens);
+    });
+    out_.bits("tokens_hash", so_far);
+    if (with_tokens_) {
+        out_.open_list("tokens");
+        pages.each_page(s.tokens, known, [&](const uint32_t *tokens, uint32_t count) {
+            for (uint32_t i = 0; i < count; ++i) out_.item(tokens[i]);
+        });
+        out_.close_list();
+    }
+    out_.close();
+}
+
+void CacheDump::write_table(uint32_t index, uint32_t group) {
+    const BlockTable &t = cache_.journal_.table(index, group);
+    out_.open("table");
+    out_.number("id", index);
+    out_.number("group", group);
+    out_.number("length", t.length);
+    out_.number("null_front", t.null_front);
+    out_.number("epoch", t.epoch);
+    out_.index("writable", t.writable);
+    write_tokens("blocks", t.ids, t.length);
+    out_.close();
+}
+
+}  // namespace quire

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "core/inspect/cache_dump.hpp"
+
+namespace quire {
+
+namespace {
+
+const char *const kPhases[] = {"unused", "open", "committed", "finished", "stopped"};
+const char *const kChanges[] = {"item", "victim", "dropped"};
+const char *const kEdits[] = {"take_free",   "evict",       "add_ref",   "drop_ref",
+                              "table_entry", "table_shape", "publish",   "adopt",
+                              "replace",     "owner",       "host_take", "host_drop"};
+const char *const kCopies[] = {"copy_on_write", "swap_out", "swap_in", "token", "zero"};
+
+template <size_t N, typename Enum>
+const char *name_of(const char *const (&names)[N], Enum value) {
+    auto at = static_cast<size_t>(value);
+    return at < N ? names[at] : "unknown";
+}
+
+}  // namespace
+
+Status Cache::dump(bool with_tokens, char *buffer, uint64_t capacity, uint64_t *size_bytes) const {
+    *size_bytes = CacheDump(*this, with_tokens, nullptr, 0).write();
+    if (capacity < *size_bytes) return Status{QUIRE_S_INCOMPLETE, nullptr, 0, 0};
+    CacheDump(*this, with_tokens, buffer, capacity).write();
+    return Status{};
+}
+
+uint64_t CacheDump::write() {
+    out_.open("quire dump");
+    out_.number("version", kDumpVersion);
+    out_.flag("tokens", with_tokens_);
+    out_.close();
+    write_cache();
+    write_stats();
+    write_ranks();
+    for (const StepRecord &record : cache_.records_) {
+        if (record.phase != StepPhase::unused) write_step(record);
+    }
+    for (uint32_t g = 0; g < cache_.geometry_.group_count; ++g) {
+        write_group(g);
+        write_lists(cache_.journal_.pool(g), g, "device");
+        write_blocks(cache_.journal_.pool(g), g, "device");
+        const BlockPool *host = cache_.journal_.host_pool(g);
+        if (host == nullptr) continue;
+        write_lists(*host, g, "host");
+        write_blocks(*host, g, "host");
+    }
+    write_tree();
+    write_scopes();
+    write_nodes();
+    write_namespaces();
+    for (uint32_t i = 0; i < cache_.sequences_.size(); ++i) {
+        if (!cache_.sequence_handles_.is_live(i)) continue;
+        write_sequence(i);
+        for (uint32_t g = 0; g < cache_.geometry_.group_count; ++g) write_table(i, g);
+    }
+    out_.end();
+    return out_.size_bytes();
+}
+
+void CacheDump::write_cache() {
+    const Geometry &geometry = cache_.geometry_;
+    out_.open("cache");
+    out_.number("library_major", QUIRE_VERSION_MAJOR);
+    out_.number("library_minor", QUIRE_VERSION_MINOR);
+    out_.number("groups", geometry.group_count);
+    out_.number("layers", geometry.layer_count);
+    out_.number("block_tokens", geometry.block_tokens);
+    out_.number("shards", cache_.shards_.count());
+    out_.number("max_sequences", cache_.sequences_.size());
+    out_.number("max_sequence_tokens", geometry.max_sequence_tokens);
+    out_.number("watermark_blocks", cache_.watermark_);
+    out_.number("victim", cache_.victim_order_);
+    out_.flag("has_memory", cache_.has_memory_);
+    out_.flag("prefix_off", cache_.prefix_off_);
+    out_.flag("calibrates", cache_.calibrates_);
+    out_.flag("audits", cache_.audits_);
+    out_.flag("scrubs", cache_.journal_.scrubs_);
+    out_.flag("can_move", cache_.can_move_);
+    write_state();
+    out_.close();
+}
+
+void CacheDump::write_state() {
+    const Timeline &timeline = cache_.timeline_;
+    out_.number("oldest_step", timeline.oldest());
+    out_.number("next_step", timeline.next());
+    cache_.step_open() ? out_.number("open_step", cache_.records_[cache_.open_slot_].number)
+                       : out_.null("open_step");
+    out_.flag("migrating", cache_.migrating_);
+    if (cache_.is_stopped_) {
+        out_.words("stopped_by", cache_.why_stopped_.expression);
+        out_.words("stopped_in", cache_.why_stopped_.file);
+        out_.number("stopped_at", static_cast<uint64_t>(cache_.why_stopped_.line));
+    } else {
+        out_.null("stopped_by");
+        out_.null("stopped_in");
+        out_.null("stopped_at");
+    }
+    out_.number("admissions", cache_.admissions_);
+    out_.number("calls", cache_.call_);
+    out_.number("batches", cache_.batch_count_);
+    out_.bits("waiting_seq", cache_.waiting_.handle);
+    out_.number("waiting_known", cache_.waiting_.known);
+    out_.number("waiting_tokens", cache_.waiting_.token_count);
+    out_.number("waiting_blocks", cache_.waiting_.blocks);
+    write_tenant("only_tenant", cache_.journal_.only_tenant_);
+    out_.flag("mixed_tenants", cache_.journal_.mixed_);
+    out_.list("named", cache_.named_.data(), cache_.named_.size());
+}
+
+void CacheDump::write_stats() {
+    const quire_cache_stats &counts = cache_.counts_;
+    out_.open("stats");
+    out_.number("prefix_cache_queries", counts.prefix_cache_queries);
+    out_.number("prefix_cache_hits", counts.prefix_cache_hits);
+    out_.number("preemptions_swap", counts.preemptions_swap);
+    out_.number("preemptions_recompute", counts.preemptions_recompute);
+    out_.number("tokens_preempted", counts.tokens_preempted);
+    out_.number("evictions", cache_.journal_.evictions());
+    out_.number("copies_on_write", counts.copies_on_write);
+    out_.number("blocks_swapped_out", counts.blocks_swapped_out);
+    out_.number("blocks_swapped_in", counts.blocks_swapped_in);
+    out_.number("forks", counts.forks);
+    out_.number("steps", counts.steps);
+    out_.number("sequences_lost", counts.sequences_lost);
+    out_.number("migrations", counts.migrations);
+    out_.close();
+}
+
+// Writes what a leader has logged, or a follower has applied.
+void CacheDump::write_ranks() {
+    if (cache_.leader_.active()) {
+        out_.open("leader");
+        out_.number("log", cache_.leader_.number_);
+        out_.bits("sum", cache_.leader_.sum_);
+        out_.list("touched", cache_.leader_.touched_.data(), cache_.leader_.touched_.size());
+        out_.close();
+    }
+    if (!cache_.follower_.active()) return;
+    out_.open("follower");
+    out_.number("log", cache_.follower_.number_);
+    out_.bits("sum", cache_.follower_.sum_);
+    out_.flag("stopped", !cache_.follower_.stopped().ok());
+    out_.list("held", cache_.follower_.held(), cache_.geometry_.group_count);
+    out_.list("host_held", cache_.follower_.host_held(), cache_.geometry_.group_count);
+    out_.close();
+}
+
+void CacheDump::write_step(const StepRecord &record) {
+    out_.open("step");
+    out_.number("step", record.number);
+    out_.word("phase", name_of(kPhases, record.phase));
+    out_.number("queue", record.queue);
+    record.barrier == kNoBarrier ? out_.null("barrier") : out_.number("barrier", record.barrier);
+    out_.bits("handle", record.handle);
+    out_.flag("has_run", cache_.timeline_.has_run(record.number));
+    out_.number("flags", record.flags);
+    out_.number("preempt", record.preempt);
+    out_.number("rows", record.rows);
+    out_.flag("dropped", record.dropped);
+    out_.flag("failed", record.failed);
+    out_.flag("in_batch", record.batch != nullptr);
+    out_.open_list("waits_for");
+    for (uint32_t slot = 0; slot < kMaxUnfinished; ++slot) {
+        if ((record.waited >> slot & 1) != 0) out_.item(cache_.records_[slot].number);
+    }
+    out_.close_list();
+    out_.open_list("fences");
+    for (uint32_t i = 0; i < record.shard_count; ++i) out_.item(record.fence_values[i]);
+    out_.close_list();
+    out_.close();
+    for (uint64_t i = 0; i < record.changes.size(); ++i) write_change(record, i);
+    for (uint64_t i = 0; i < record.edits.size(); ++i) write_edit(record, i);
+    for (uint64_t i = 0; i < record.copies.size(); ++i) write_copy(record, i);
+    for (uint64_t i = 0; i < record.preemptions.size(); ++i) write_preemption(record, i);
+    write_seen(record);
+}
+
+void CacheDump::write_sequence_state(const SequenceState &state) {
+    out_.number("known", state.known);
+    out_.number("computed", state.computed);
+    out_.number("drafts", state.drafts);
+    out_.flag("drafts_are_tree", state.drafts_are_tree);
+    out_.number("lookahead", state.lookahead);
+    out_.number("move_begin", state.move_begin);
+    out_.number("move_count", state.move_count);
+    out_.index("first_unknown", state.first_unknown);
+    out_.number("published", state.published);
+    out_.index("cursor_node", state.cursor.node);
+    out_.number("cursor_generation", state.cursor.generation);
+    out_.bits("cursor_hash", state.cursor.hash);
+    out_.number("flags", state.flags);
+    out_.number("preemptions", state.preemptions);
+    out_.number("admitted", state.admitted);
+    out_.number("resumed_step", state.resumed_step);
+}
+
+void CacheDump::write_change(const StepRecord &record, uint64_t index) {
+    const Change &change = record.changes[index];
+    bool is_item = change.kind == ChangeKind::item;
+    out_.open("change");
+    out_.number("step", record.number);
+    out_.number("index", index);
+    out_.word("kind", name_of(kChanges, change.kind));
+    out_.number("sequence", change.sequence);
+    out_.number("first_edit", change.first_edit);
+    out_.number("edit_end", change.edit_end);
+    out_.number("first_copy", change.first_copy);
+    out_.number("copy_end", change.copy_end);
+    out_.number("returned", change.returned);
+    if (is_item) {  // a victim has none of these
+        out_.number("first_position", change.first_position);
+        out_.number("compute_count", change.compute_count);
+        out_.number("valid_tokens", change.valid_tokens);
+        out_.number("hit_tokens", change.hit_tokens);
+        out_.number("found_tokens", change.found_tokens);
+        out_.number("cross_tokens", change.cross_tokens);
+        out_.number("mask_rows", change.mask_rows);
+    }
+    out_.open_list("pending");
+    for (uint32_t slot = 0; change.has_pending && slot < kMaxUnfinished; ++slot) {
+        if (change.pending_position[slot] == UINT32_MAX) continue;
+        // A slot whose step is done may be a later step's by now, or the open one's.
+        uint64_t step = cache_.records_[slot].number;
+        if (step < cache_.timeline_.oldest() || step >= record.number) continue;
+        out_.pair(step, change.pending_position[slot]);
+    }
+    out_.close_list();
+    if (record.phase == StepPhase::open || record.phase == StepPhase::stopped) {
+        write_sequence_state(change.before);
+    }
+    out_.close();
+}
+
+void CacheDump::write_edit(const StepRecord &record, uint64_t index) {
+    const Edit &edit = record.edits[index];
+    out_.open("edit");
+    out_.number("step", record.number);
+    out_.number("index", index);
+    out_.word("kind", name_of(kEdits, edit.kind));
+    out_.number("group", edit.group);
+    out_.flag("claimed", edit.claimed);
+    out_.flag("unlinked", edit.unlinked);
+    out_.flag("displaced", edit.displaced);
+    out_.number("frozen", edit.frozen_slots);
+    out_.index("owner", edit.owner);
+    out_.number("sequence", edit.sequence);
+    out_.number("at", edit.index);
+    out_.number("block", edit.block);
+    out_.index("node", edit.node);
+    out_.index("hint", edit.hint);
+    out_.number("stamp_or_ready", edit.stamp);
+    out_.bits("touch_or_depends", edit.touch);
+    out_.bits("tenant_or_old_touch", edit.tenant);
+    out_.number("new_stamp_or_generation", edit.new_stamp);
+    out_.close();
+}
+
+void CacheDump::write_copy(const StepRecord &record, uint64_t index) {
+    const quire_block_copy &copy = record.copies[index];
+    out_.open("copy");
+    out_.number("step", record.number);
+    out_.number("index", index);
+    out_.word("kind", copy.kind == kVoidCopy ? "void" : name_of(kCopies, copy.kind));
+    out_.number("group", copy.group);
+    out_.number("src", static_cast<uint32_t>(copy.src));
+    out_.number("dst", static_cast<uint32_t>(copy.dst));
+    out_.number("src_place", copy.src_place);
+    out_.number("dst_place", copy.dst_place);
+    out_.close();
+}
+
+void CacheDump::write_preemption(const StepRecord &record, uint64_t index) {
+    const quire_preemption &preemption = record.preemptions[index];
+    out_.open("preemption");
+    out_.number("step", record.number);
+    out_.number("index", index);
+    out_.bits("seq", preemption.seq);
+    out_.number("how", preemption.how);
+    out_.number("chosen_by", preemption.chosen_by);
+    out_.number("computed_tokens", preemption.computed_tokens);
+    out_.number("blocks", preemption.blocks);
+    out_.bits("for_seq", preemption.for_seq);
+    out_.close();
+}
+
+// Writes what an audited cache saw the step touch.
+void CacheDump::write_seen(const StepRecord &record) {
+    bool is_enqueued = record.phase == StepPhase::committed || record.phase == StepPhase::finished;
+    if (!cache_.audits_ || !is_enqueued) return;
+    uint64_t index = 0;
+    for (const Seen &seen : cache_.witness_.of(record.number)) {
+        out_.open("seen");
+        out_.number("step", record.number);
+        out_.number("index", index++);
+        out_.number("group", seen.group);
+        out_.word("tier", seen.is_host ? "host" : "device");
+        out_.number("block", seen.block);
+        out_.index("sequence", seen.sequence);
+        out_.number("read_end", seen.read_end);
+        out_.number("write_begin", seen.write_begin);
+        out_.number("write_end", seen.write_end);
+        out_.close();
+    }
+}
+
+}  // namespace quire

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The content of a block according to its node, the sequences that hold it, and its own record.
+
+#include <cinttypes>
+
+#include "core/inspect/cache_check.hpp"
+
+namespace quire {
+
+namespace {
+
+// The steps of [first, end) that the block's content depends on, as bits of Block::depends.
+uint64_t depends_within(const Block &block, uint64_t first, uint64_t end) {
+    uint64_t steps = 0;
+    for (uint64_t step = first; step < end; ++step) {
+        if (depends_on(block, step)) steps |= depends_bit(step);
+    }
+    return steps;
+}
+
+// The number of the namespace that a root's words begin with.
+uint64_t root_namespace(const Scopes &scopes, uint32_t scope) {
+    const uint32_t *words = scopes.words(scopes.root_of(scope));
+    return words[0] | uint64_t{words[1]} << 32;
+}
+
+}  // namespace
+
+// A block is published with the tokens and keys that its holders have there. Messages leave the
+// tokens out: they belong to a tenant.
+Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
+    const Sequence &s = cache_.sequences_[index];
+    const PrefixTree &tree = cache_.journal_.tree();
+    const BlockTable &t = cache_.journal_.table(index, group);
+    uint32_t block_tokens = cache_.geometry_.block_tokens;
+    uint32_t end = s.state.computed < s.lent_from ? s.state.computed : s.lent_from;
+    for (uint32_t k = 0; k < t.length && first_token(k) < s.state.computed; ++k) {
+        if (t.ids.data[k] == kNullBlock) continue;
+        uint32_t node = cache_.journal_.pool(group)[t.ids.data[k]].node;
+        if (node == kNone) continue;
+        uint32_t scope = tree.header(node).scope, root = tree.scopes().root_of(scope);
+        if (root != s.root) {
+            return wrong(
+                "block %u of group %u: sequence %u with root %u holds it, but node %u with root %u "
+                "names it",
+                t.ids.data[k], group, index, s.root, node, root);
+        }
+        uint32_t begin = first_token(k);
+        if (!tree.same_scope(scope, s.root, tree.extra(s.scope, begin))) {
+            return wrong(
+                "block %u of group %u: sequence %u holds it at %u, but node %u names it with other "
+                "keys",
+                t.ids.data[k], group, index, k, node);
+        }
+        const uint32_t *named = tree.tokens_of(node),
+                       *known = cache_.token_pages_.at(s.tokens, begin);
+        for (uint32_t i = 0; i < block_tokens && begin + i < end; ++i) {
+            if (named[i] == known[i]) continue;
+            return wrong(
+                "block %u of group %u: node %u has another token for it than sequence %u at "
+                "position %u",
+                t.ids.data[k], group, node, index, begin + i);
+        }
+    }
+    return Status{};
+}
+
+// A sequence's keys belong to its namespace, and live as long as a sequence or a node uses them.
+Status CacheCheck::check_scopes() {
+    const PrefixTree &tree = cache_.journal_.tree();
+    const Scopes &scopes = tree.scopes();
+    Array<uint32_t> sequences(&cache_.host_), nodes(&cache_.host_);
+    if (!sequences.create(scopes.used()) || !nodes.create(scopes.used())) return no_host_memory();
+    for (uint32_t i = 0; i < tree.first_unused_; ++i) {
+        if ((tree.header(i).generation & 1) != 0) ++nodes[tree.header(i).scope];
+    }
+    QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
+        const Sequence &s = cache_.sequences_[i];
+        if (s.root >= scopes.used() || (s.scope != kNone && s.scope >= scopes.used())) {
+            return wrong("sequence %u has root %u, but only %" PRIu64 " scopes exist", i, s.root,
+                         scopes.used());
+        }
+        ++sequences[s.root];
+        if (s.scope != kNone) ++sequences[s.scope];
+        uint64_t number = cache_.namespaces_[s.name_space].number;
+        uint64_t of_root = root_namespace(scopes, s.root);
+        if (of_root == number) return Status{};
+        return wrong("sequence %u belongs to namespace %" PRIu64 ", but its root %u to %" PRIu64, i,
+                     number, s.root, of_root);
+    }));
+    for (uint32_t i = 0; i < scopes.used(); ++i) {
+        if (scopes.references(i) == 0) continue;
+        if (sequences[i] == scopes.sequence_count(i) && nodes[i] == scopes.node_count(i)) continue;
+        return wrong("scope %u counts %u sequences and %u nodes, but %u and %u use it", i,
+                     scopes.sequence_count(i), scopes.node_count(i), sequences[i], nodes[i]);
+    }
+    return Status{};
+}
+
+// A block is zeroed for a new tenant; its recorded tenant must be the one whose content it holds.
+Status CacheCheck::check_tenants(uint32_t group) const {
+    const Journal &journal = cache_.journal_;
+    const PrefixTree &tree = journal.tree();
+    const BlockPool &pool = journal.pool(group);
+    for (uint32_t b = 1; b < pool.block_count(); ++b) {
+        const Block &block = pool[b];
+        if (block.tenant == kMixedTenant || block.tenant == kFreshTenant) continue;
+        if (!journal.mixed_ && block.tenant != journal.only_tenant_) {
+            return wrong("block %u of group %u: namespace %" PRIu64 " wrote it, but only %" PRIu64
+                         " is recorded as having written any block",
+                         b, group, block.tenant, journal.only_tenant_);
+        }
+        if (block.node != kNone) {
+            uint64_t number = root_namespace(tree.scopes(), tree.header(block.node).scope);
+            if (number == block.tenant) continue;
+            return wrong("block %u of group %u: namespace %" PRIu64
+                         " wrote it, but node %u, which names it, belongs to namespace %" PRIu64,
+                         b, group, block.tenant, block.node, number);
+        }
+        if (block.state != BlockState::held || !is_live(block.owner)) continue;
+        const Sequence &s = cache_.sequences_[block.owner];
+        uint64_t number = cache_.namespaces_[s.name_space].number;
+        if (number == block.tenant) continue;
+        return wrong("block %u of group %u: namespace %" PRIu64
+                     " wrote it, but sequence %u, which owns it, belongs to namespace %" PRIu64,
+                     b, group, block.tenant, block.owner, number);
+    }
+    return Status{};
+}
+
+// A published block rests on steps that exist, and is not written any more.
+Status CacheCheck::check_published(uint32_t group) const {
+    const BlockPool &pool = cache_.journal_.pool(group);
+    uint64_t newest = cache_.timeline_.next() - (cache_.step_open() ? 0 : 1);
+    for (uint32_t b = 1; b < pool.block_count(); ++b) {
+        const Block &block = pool[b];
+        if (block.node == kNone) continue;
+        if (block.ready > newest) {
+            return wrong("block %u of group %u is published as of step %" PRIu64
+                         ", but the newest is %" PRIu64,
+                         b, group, block.ready, newest);
+        }
+        if (block.frozen_slots == cache_.geometry_.block_tokens) continue;
+        return wrong(
+            "block %u of group %u is published as node %u, but only %u of its %u slots are frozen",
+            b, group, block.node, block.frozen_slots, cache_.geometry_.block_tokens);
+    }
+    return Status{};
+}
+
+// If a step fails, every holder of content that depends on it must lose that content. So a sequence
+// knows all unfinished steps that its published blocks depend on, and a block that it computed
+// itself depends on everything that the tokens before it depend on.
+Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
+    const Sequence &s = cache_.sequences_[index];
+    const Timeline &timeline = cache_.timeline_;
+    if (timeline.idle() && !cache_.step_open()) return Status{};
+    const BlockTable &t = cache_.journal_.table(index, group);
+    uint64_t end = timeline.next() + (cache_.step_open() ? 1 : 0);
+    for (uint32_t k = 0; k < t.length && first_token(k + 1) <= s.state.computed; ++k) {
+        if (t.ids.data[k] == kNullBlock) continue;
+        const Block &block = cache_.journal_.pool(group)[t.ids.data[k]];
+        if (block.node == kNone) continue;
+        uint64_t of_block = depends_within(block, timeline.oldest(), end);
+        uint64_t here = cache_.depends(s, first_token(k + 1));
+        uint64_t before = block.owner == index ? cache_.depends(s, first_token(k)) : 0;
+        uint64_t unknown = of_block & ~here, left_out = before & ~of_block;
+        for (uint64_t step = timeline.oldest(); step < end; ++step) {
+            if ((unknown & depends_bit(step)) != 0) {
+                return wrong("block %u of group %u depends on step %" PRIu64
+                             ", but sequence %u, which holds it at %u, does not",
+                             t.ids.data[k], group, step, index, k);
+            }
+            if ((left_out & depends_bit(step)) != 0) {
+                return wrong("block %u of group %u does not depend on step %" PRIu64
+                             ", but the content that sequence %u holds before it, at %u, does",
+                             t.ids.data[k], group, step, index, k);
+            }
+        }
+    }
+    return Status{};
+}
+
+// Content that depends on a failed step is not found, and does not count as computed.
+Status CacheCheck::check_failures() const {
+    for (const StepRecord &record : cache_.records_) {
+        bool has_failed = record.phase == StepPhase::finished && record.failed;
+        if (!has_failed || !may_run(record.number)) continue;
+        uint32_t slot = Timeline::slot(record.number);
+        for (uint32_t g = 0; g < cache_.geometry_.group_count; ++g) {
+            const BlockPool &pool = cache_.journal_.pool(g);
+            for (uint32_t b = 1; b < pool.block_count(); ++b) {
+                if (pool[b].node == kNone || !depends_on(pool[b], record.number)) continue;
+                return wrong("block %u of group %u depends on step %" PRIu64
+                             ", which failed, and is published as node %u",
+                             b, g, record.number, pool[b].node);
+            }
+        }
+        QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
+            const Sequence &s = cache_.sequences_[i];
+            uint32_t valid = s.pending_position[slot];
+            if (s.pending_step[slot] != record.number || s.state.computed <= valid) return Status{};
+            return wrong(
+                "sequence %u has computed %u tokens, but those from %u on depend on step %" PRIu64
+                ", which failed",
+                i, s.state.computed, valid, record.number);
+        }));
+    }
+    return Status{};
+}
+
+}  // namespace quire

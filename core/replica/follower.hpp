@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// follower: what a follower keeps besides its sequences and tables: which leader it follows, the
+// last log that it applied, the digest, and how many table entries name each block.
+//
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "core/blocks/journal.hpp"
+#include "core/replica/log.hpp"
+
+namespace quire {
+
+// The state that a slot will have under the log that is being checked.
+struct FollowedSlot {
+    uint64_t round;     // the check that set the other fields
+    uint32_t computed;  // 0 when it ended
+    uint32_t longest;   // table, in blocks
+    uint32_t cross_tokens;
+};
+
+class Follower {
+ public:
+    explicit Follower(const HostAllocator *host) : slots_(host) {
+        for (Array<uint32_t> &refs : refs_) refs.bind(host);
+        for (Array<uint32_t> &refs : host_refs_) refs.bind(host);
+    }
+
+    Status create(uint64_t geometry_digest, const Geometry &geometry, uint32_t max_sequences);
+    bool active() const { return active_; }
+
+    // Succeeds if this is the next log of the leader that is followed.
+    Status check_header(const LogHeader &header) const;
+    // No log is applied any more; every later call fails with `why`.
+    void stop(const Status &why) { stopped_ = why; }
+    const Status &stopped() const { return stopped_; }
+
+    // Begins the check of a log: no slot has been seen in it yet.
+    void begin_check() { ++round_; }
+    bool seen(uint32_t slot) const { return slots_[slot].round == round_; }
+    void see(uint32_t slot, FollowedSlot made) {
+        made.round = round_;
+        slots_[slot] = made;
+    }
+    const FollowedSlot &slot(uint32_t slot) const { return slots_[slot]; }
+
+    // Adds a change to the block counts and to the digest's sum, or takes it out again.
+    void count(const SequenceChange &change);
+    void uncount(const SequenceChange &change);
+    uint64_t digest() const;
+    void applied(const LogHeader &header);
+
+    // True if any table names the block.
+    bool names(uint32_t group, uint32_t block) const { return refs_[group][block] != 0; }
+    bool names_host(uint32_t group, uint32_t block) const { return host_refs_[group][block] != 0; }
+    const uint32_t *held() const { return held_; }
+    const uint32_t *host_held() const { return host_held_; }
+    uint64_t sum() const { return sum_; }
+
+ private:
+    friend class CacheDump;
+
+    void add(bool swapped, uint32_t group, uint32_t id);
+    void remove(bool swapped, uint32_t group, uint32_t id);
+
+    bool active_ = false;
+    uint32_t group_count_ = 0;
+    uint64_t geometry_ = 0;
+    uint64_t leader_ = 0;
+    uint64_t number_ = 0;  // of the last log
+    uint64_t sum_ = 0;
+    uint64_t round_ = 0;
+    Status stopped_{};
+    Array<FollowedSlot> slots_;
+    Array<uint32_t> refs_[kMaxGroups];
+    Array<uint32_t> host_refs_[kMaxGroups];
+    uint32_t held_[kMaxGroups] = {};
+    uint32_t host_held_[kMaxGroups] = {};
+};
+
+}  // namespace quire

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// step: the record of one engine iteration, as typed edits that can be walked back.
+//
+// While a step is open, every change of blocks, tables and tree that it makes is an Edit; a Change
+// groups the edits of one item or one victim with the sequence's state before. Undoing a change
+// walks its edits backwards. Commit makes them final; the record lives on until the step is done,
+// for its copies, preemptions and, if it fails, its rollback.
+//
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "core/blocks/sequence.hpp"
+#include "core/device/device.hpp"
+#include "core/device/mask.hpp"
+
+namespace quire {
+
+class Batch;
+
+// The most that something writes into a step's record. Each function that writes has its Room
+// declared beside it, the sum of those of the functions that it calls; only such sums are reserved.
+struct Room {
+    uint64_t edits = 0;
+    uint64_t copies = 0;
+};
+constexpr Room operator+(Room a, Room b) { return Room{a.edits + b.edits, a.copies + b.copies}; }
+constexpr Room operator*(uint64_t count, Room a) { return Room{count * a.edits, count * a.copies}; }
+
+enum class EditKind : uint8_t {
+    take_free,    // block: left the free list; owner, frozen_slots = before, as below
+    evict,        // block: left the tree; node, its generation, unlinked = it is out of reach
+    add_ref,      // block: one more table; claimed = it was cached, hint = its neighbour
+    drop_ref,     // block: one table fewer; stamp, old_touch = before; new_stamp; touch: at commit
+    table_entry,  // tables[sequence][group][index] was `block`
+    table_shape,  // the table's length was index, its null_front block, its held entries hint
+    publish,      // node: new in the tree
+    adopt,    // node got `block` in `group`, where it had none; claimed = it was covered, ready and
+              // depends = before
+    replace,  // node got block `index` instead of `block`, which is parked; hint = its neighbour,
+              // the rest as in adopt, of the new one
+    owner,    // block got another owner
+    host_take,  // host block
+    host_drop,  // host block; stamp, touch as above
+};
+
+struct Edit {
+    EditKind kind;
+    uint8_t group;
+    bool claimed;    // add_ref, adopt; take_free, host_take: the open step's copies read it
+    bool unlinked;   // evict
+    bool displaced;  // evict: undone, but items that stay have changed what its node names
+    uint16_t frozen_slots;
+    uint32_t owner;  // drop_ref: the sequence that let go, if it was the owner; else kNone
+    uint32_t sequence;
+    uint32_t index;
+    uint32_t block;
+    uint32_t node;
+    uint32_t hint;
+    union {
+        uint64_t stamp;
+        uint64_t ready;  // evict, adopt, replace
+    };
+    union {
+        uint64_t touch;
+        uint64_t depends;  // evict, adopt, replace
+    };
+    union {
+        uint64_t tenant;  // take_free, evict: the block's before
+        uint64_t old_touch;
+    };
+    union {
+        uint64_t new_stamp;
+        uint64_t generation;  // evict
+    };
+};
+
+enum class ChangeKind : uint8_t { item, victim, dropped };
+
+// An item that runs, or a victim.
+struct Change {
+    ChangeKind kind;
+    bool doomed;       // to be dropped, see Cache::drop
+    bool has_pending;  // then pending_position counts
+    uint32_t sequence;
+    uint64_t handle;  // the sequence's: once it has ended, another may have its index
+    uint32_t first_edit;
+    uint32_t edit_end;
+    uint32_t first_copy;
+    uint32_t copy_end;
+    uint32_t first_position;  // of the tokens to compute
+    uint32_t compute_count;
+    uint32_t valid_tokens;  // computed tokens that are right if the step fails
+    uint32_t hit_tokens;
+    uint32_t found_tokens;  // of a sequence that is swapped in: in found blocks at its front
+    uint32_t query_tokens;  // looked up
+    uint32_t cross_tokens;  // to be written into cross groups
+    uint32_t returned;      // how many blocks fewer its sequence holds than before
+    uint64_t mask_at;       // in the record's mask_words; the item's mask begins there
+    uint32_t mask_rows;     // 0: it has none
+    uint32_t mask_first;
+    uint32_t mask_stride;
+    // For each unfinished step, by its slot: tokens that stay right if it fails, UINT32_MAX = all.
+    uint32_t pending_position[kMaxUnfinished];
+    SequenceState before;
+
+    void begin(ChangeKind what, uint32_t index, uint64_t of, const SequenceState &state) {
+        kind = what;
+        handle = of;
+        doomed = has_pending = false;
+        sequence = index;
+        hit_tokens = query_tokens = compute_count = cross_tokens = found_tokens = returned = 0;
+        mask_rows = mask_first = mask_stride = 0;
+        before = state;
+    }
+    void note_pending(uint64_t step, uint32_t position) {
+        if (!has_pending) {
+            for (uint32_t &tokens : pending_position) tokens = UINT32_MAX;
+        }
+        has_pending = true;
+        uint32_t &tokens = pending_position[Timeline::slot(step)];
+        if (position < tokens) tokens = position;
+    }
+};
+
+constexpr uint32_t kVoidCopy = 0xFFFFFFFF;  // the kind of a copy whose item was dropped
+
+// stopped: it was open when the cache was stopped, and is kept only for inspection.
+enum class StepPhase : uint8_t { unused, open, committed, finished, stopped };
+
+struct StepRecord {
+    StepPhase phase = StepPhase::unused;
+    uint64_t number = 0;  // on the timeline
+    uint64_t queue = 0;
+    uint64_t barrier = kNoBarrier;
+    uint64_t handle = 0;  // while it is open or committed, and not finished
+    uint32_t flags = 0;
+    uint32_t preempt = 0;
+    uint32_t rows = 0;
+    bool dropped = false;  // true if an item was dropped
+    bool failed = false;   // true if it failed and was rolled back
+    uint32_t waited = 0;   // bit slot: its queues wait for that step, which runs on other queues
+    uint32_t shard_count = 0;
+    Batch *batch = nullptr;  // until the step is finished or the batch takes a later one
+    Queue *queues[kMaxShards] = {};
+    uint64_t fence_values[kMaxShards] = {};  // on each queue, once finished
+    Array<Change> changes;
+    Array<Edit> edits;
+    Array<quire_block_copy> copies;
+    Array<quire_preemption> preemptions;
+    Array<uint8_t> log;  // how a leader describes it to its followers
+    Array<uint32_t> mask_words;
+
+    MaskView mask(const Change &change) const {
+        return MaskView{mask_words.data() + change.mask_at, change.mask_rows, change.mask_first,
+                        change.mask_stride};
+    }
+    void bind(const HostAllocator *host) {
+        changes.bind(host);
+        edits.bind(host);
+        copies.bind(host);
+        preemptions.bind(host);
+        log.bind(host);
+        mask_words.bind(host);
+    }
+    Room used() const { return Room{edits.size(), copies.size()}; }
+    bool has_room(uint64_t change_count, uint64_t edit_count, uint64_t copy_count,
+                  uint64_t preemption_count) const {
+        return changes.capacity() >= change_count && edits.capacity() >= edit_count &&
+               copies.capacity() >= copy_count && preemptions.capacity() >= preemption_count;
+    }
+    void clear() {
+        changes.shrink(0);
+        edits.shrink(0);
+        copies.shrink(0);
+        preemptions.shrink(0);
+        log.shrink(0);
+        mask_words.shrink(0);
+        rows = 0;
+        dropped = false;
+        failed = false;
+        waited = 0;
+        shard_count = 0;
+        batch = nullptr;
+        handle = 0;
+        phase = StepPhase::unused;
+    }
+};
+
+}  // namespace quire
