@@ -337,9 +337,6 @@ class Cache {
     void release_queues(StepRecord *record);
     void close(StepRecord *record);
     bool mark_doomed(StepRecord *record, uint32_t first);
-    void mark_doomed_blocks(const StepRecord &record, const Change &change, bool doomed);
-    bool rests_on_doomed(const Edit &edit) const;
-    bool rests_on_doomed(const StepRecord &record, const Change &change) const;
     BatchNeed need_of(const StepRecord &record) const;
     Status check_batch(const StepRecord &record, Batch *batch) const;
     void pass_windows(const Change &change);

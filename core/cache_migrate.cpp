@@ -94,7 +94,7 @@ Status Cache::check_moves(const Migration &m) const {
 
 // A follower's books are its tables: blocks keep their ids, and pools hold nothing.
 Status Cache::plan_blocks(Migration *m) {
-    QUIRE_TRY(journal_.plan(m->geometry, &m->relocation));
+    QUIRE_TRY(m->relocation.plan(journal_, m->geometry));
     if (!follower_.active()) {
         return journal_.reserve_nodes(m->geometry) ? Status{} : no_host_memory();
     }
@@ -187,11 +187,11 @@ void Cache::switch_memory(Migration *m) {
     shards_.swap(m->shards);
     geometry_ = m->geometry;
     can_move_ = shards_.can_move();
-    journal_.relocate(&m->relocation);
+    m->relocation.apply(&journal_);
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
         if (!sequence_handles_.is_live(i)) continue;
         bool swapped = (sequences_[i].state.flags & Sequence::kSwapped) != 0;
-        journal_.renumber_tables(i, swapped, m->relocation);
+        m->relocation.renumber_tables(&journal_, i, swapped);
     }
     ++counts_.migrations;
     counts_.bytes_migrated += m->info.bytes_moved + m->info.host_bytes_copied;

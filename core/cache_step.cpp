@@ -81,7 +81,11 @@ void Cache::undo_change(StepRecord *record, Change *change) {
     if (change->kind == ChangeKind::item) --record->rows;
     settle_returned(*change);
     uint32_t charged_before = charged(s);
-    journal_.undo(record, change, &s);
+    journal_.undo(record, *change, &s);
+    s.state = change->before;
+    s.change = kNone;
+    change->kind = ChangeKind::dropped;
+    change->edit_end = change->first_edit;
     charge(s, charged_before);
 }
 
@@ -119,78 +123,20 @@ void Cache::undo_step(StepRecord *record) {
     settle_named(true);
 }
 
-// Marks what the change did to blocks that a later change may build on: the blocks that it gave up,
-// which undoing it takes back, and those that it published, which then can no longer be found.
-void Cache::mark_doomed_blocks(const StepRecord &record, const Change &change, bool doomed) {
-    for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
-        const Edit &edit = record.edits[i];
-        switch (edit.kind) {
-            case EditKind::drop_ref:
-                journal_.pool(edit.group)[edit.block].given_up = doomed;
-                break;
-            case EditKind::host_drop:
-                (*journal_.host_pool(edit.group))[edit.block].given_up = doomed;
-                break;
-            case EditKind::adopt:
-                journal_.pool(edit.group)[edit.block].named = doomed;
-                break;
-            case EditKind::replace:
-                journal_.pool(edit.group)[edit.block].given_up = doomed;
-                journal_.pool(edit.group)[edit.index].named = doomed;
-                break;
-            default:
-                break;
-        }
-    }
-}
-
-// True if the edit rests on what a doomed change did to its block. These kinds can:
-//   take_free, evict, host_take   the block was free or cached because a reference was dropped
-//   replace                       likewise: no table named the node's older block any more
-//   owner                         it is written in place because a reference to it was dropped
-//   add_ref                       it was found because a doomed change published it, or cached
-// The others concern only the sequence itself, which has one item, or (publish, adopt) a place in
-// the tree, which Cache::publish_again repairs.
-bool Cache::rests_on_doomed(const Edit &edit) const {
-    switch (edit.kind) {
-        case EditKind::add_ref: {
-            const Block &b = journal_.pool(edit.group)[edit.block];
-            return b.named || (edit.claimed && b.given_up);
-        }
-        case EditKind::take_free:
-        case EditKind::evict:
-        case EditKind::replace:
-        case EditKind::owner:
-            return journal_.pool(edit.group)[edit.block].given_up;
-        case EditKind::host_take:
-            return (*journal_.host_pool(edit.group))[edit.block].given_up;
-        default:
-            return false;
-    }
-}
-
-// True if the change has to be undone with the doomed ones before it.
-bool Cache::rests_on_doomed(const StepRecord &record, const Change &change) const {
-    for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
-        if (rests_on_doomed(record.edits[i])) return true;
-    }
-    return false;
-}
-
 // Marks the changes that `first` dooms. False if one of them is a preemption.
 bool Cache::mark_doomed(StepRecord *record, uint32_t first) {
     bool possible = true;
     for (uint64_t i = first; i < record->changes.size(); ++i) {
         Change &change = record->changes[i];
         if (change.kind == ChangeKind::dropped) continue;
-        change.doomed = i == first || rests_on_doomed(*record, change);
+        change.doomed = i == first || journal_.rests_on_doomed(*record, change);
         if (!change.doomed) continue;
-        mark_doomed_blocks(*record, change, true);
+        journal_.mark_doomed(*record, change, true);
         possible = possible && change.kind == ChangeKind::item;
     }
     for (uint64_t i = first; i < record->changes.size(); ++i) {
         const Change &change = record->changes[i];
-        if (change.doomed) mark_doomed_blocks(*record, change, false);
+        if (change.doomed) journal_.mark_doomed(*record, change, false);
     }
     return possible;
 }
@@ -486,7 +432,10 @@ Status Cache::commit(uint64_t step, Batch *batch, quire_error *error) {
         batch->begin_write();
     }
     journal_.scrub(record);
-    journal_.settle(record);
+    for (const Change &change : record->changes) {
+        if (change.kind != ChangeKind::dropped) journal_.settle(*record, change);
+    }
+    record->edits.shrink(0);
     settle_items(record, batch);
     if (audits_) witness_step(*record);
     if (record->dropped) publish_again(*record);

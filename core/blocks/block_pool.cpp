@@ -2,7 +2,25 @@
 
 #include "core/blocks/block_pool.hpp"
 
+#include <new>
+
 namespace quire {
+
+BlockPool *BlockPool::make(const HostAllocator *host, const Timeline *timeline,
+                           uint32_t block_count, bool scrubs) {
+    void *memory = host->allocate(host->user, sizeof(BlockPool), kCacheLine);
+    if (memory == nullptr) return nullptr;
+    auto *pool = new (memory) BlockPool(host, timeline);
+    if (!pool->create(block_count, scrubs)) destroy(host, &pool);
+    return pool;
+}
+
+void BlockPool::destroy(const HostAllocator *host, BlockPool **pool) {
+    if (*pool == nullptr) return;
+    (*pool)->~BlockPool();
+    host->release(host->user, *pool, sizeof(BlockPool), kCacheLine);
+    *pool = nullptr;
+}
 
 bool BlockPool::create(uint32_t block_count, bool scrubs) {
     QUIRE_ASSERT(block_count >= 2);

@@ -85,6 +85,12 @@ class BlockPool {
     // scrubs: keeps a list of the blocks that were given up with their content.
     [[nodiscard]] bool create(uint32_t block_count, bool scrubs);
 
+    // Makes a pool in host memory of its own; nullptr: no memory.
+    static BlockPool *make(const HostAllocator *host, const Timeline *timeline,
+                           uint32_t block_count, bool scrubs);
+    // *pool may be nullptr, and is nullptr afterwards.
+    static void destroy(const HostAllocator *host, BlockPool **pool);
+
     uint32_t block_count() const { return static_cast<uint32_t>(blocks_.size()); }
     Block &operator[](uint32_t block) { return blocks_[block]; }
     BlockLink &link(uint32_t block) { return links_[block]; }  // for tests that break it

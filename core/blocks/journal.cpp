@@ -2,35 +2,12 @@
 
 #include "core/blocks/journal.hpp"
 
-#include <new>
-
 namespace quire {
-
-namespace {
-
-constexpr uint32_t kSettleAhead = 16;  // edits between a prefetch of a node and its use
-
-}  // namespace
 
 Journal::~Journal() {
     for (BlockTable &table : tables_) buffers_.give_back(&table.ids);
-    auto destroy = [&](BlockPool *pool) {
-        if (pool == nullptr) return;
-        pool->~BlockPool();
-        host_->release(host_->user, pool, sizeof(BlockPool), kCacheLine);
-    };
-    for (BlockPool *pool : pools_) destroy(pool);
-    for (BlockPool *pool : host_pools_) destroy(pool);
-}
-
-BlockPool *Journal::make_pool(uint32_t block_count, bool scrubs) const {
-    void *memory = host_->allocate(host_->user, sizeof(BlockPool), kCacheLine);
-    if (memory == nullptr) return nullptr;
-    auto *pool = new (memory) BlockPool(host_, timeline_);
-    if (pool->create(block_count, scrubs)) return pool;
-    pool->~BlockPool();
-    host_->release(host_->user, memory, sizeof(BlockPool), kCacheLine);
-    return nullptr;
+    for (BlockPool *&pool : pools_) BlockPool::destroy(host_, &pool);
+    for (BlockPool *&pool : host_pools_) BlockPool::destroy(host_, &pool);
 }
 
 Status Journal::create(const Geometry &geometry, const Options &options) {
@@ -42,10 +19,10 @@ Status Journal::create(const Geometry &geometry, const Options &options) {
         const GroupGeometry &group = geometry.groups[g];
         full_[g] = group.full;
         cross_[g] = group.cross;
-        pools_[g] = make_pool(group.blocks, scrubs_);
+        pools_[g] = make_pool(group.blocks);
         if (pools_[g] == nullptr) return no_host_memory();
         if (group.host_blocks == 0) continue;
-        host_pools_[g] = make_pool(group.host_blocks, false);
+        host_pools_[g] = make_host_pool(group.host_blocks);
         if (host_pools_[g] == nullptr) return no_host_memory();
     }
     uint32_t nodes = options.has_tree ? node_capacity(geometry) : 1;
@@ -53,15 +30,6 @@ Status Journal::create(const Geometry &geometry, const Options &options) {
     if (!tables_.create(uint64_t{options.max_sequences} * group_count_)) return no_host_memory();
     for (BlockTable &table : tables_) table = BlockTable{};
     return Status{};
-}
-
-Edit *Journal::log(EditKind kind, uint32_t group) {
-    if (record_ == nullptr) return &unlogged_;
-    record_->edits.push(Edit{});
-    Edit *edit = record_->edits.end() - 1;
-    edit->kind = kind;
-    edit->group = static_cast<uint8_t>(group);
-    return edit;
 }
 
 // Eviction walks the list of cached blocks, and each record, node and bucket that it touches is a
@@ -92,31 +60,17 @@ void Journal::look_ahead(uint32_t group, uint32_t block) {
     if (node != kNone) tree_.prefetch_bucket_of(node);
 }
 
-void Journal::note_owner(Edit *edit, const Block &b) const {
-    edit->owner = b.owner;
-    edit->frozen_slots = b.frozen_slots;
-}
-
-// Notes everything that naming a block changes in it.
-void Journal::note_named(Edit *edit, const Block &b) const {
-    note_owner(edit, b);
-    edit->ready = b.ready;
-    edit->depends = b.depends;
-    edit->claimed = b.is_covered;
-}
-
-void Journal::undo_named(const Edit &edit, Block *b) {
-    b->node = kNone;
-    b->frozen_slots = edit.frozen_slots;
-    b->ready = edit.ready;
-    b->depends = edit.depends;
-    b->is_covered = edit.claimed;
+// Everything that naming a block changes in it.
+NamedBlock Journal::named_block(const Block &b) {
+    return NamedBlock{b.ready, b.depends, b.owner, b.frozen_slots, b.is_covered != 0};
 }
 
 // Makes the taker the block's writer, and zeroes the block if it would show another's content.
-void Journal::hand_over(Edit *edit, const Taker &taker) {
+template <typename Taking>
+void Journal::hand_over(Taking *edit, const Taker &taker) {
     Block &b = (*pools_[edit->group])[edit->block];
-    note_owner(edit, b);
+    edit->owner = b.owner;
+    edit->frozen_slots = b.frozen_slots;
     edit->tenant = b.tenant;
     b.owner = taker.sequence;
     b.frozen_slots = 0;
@@ -128,42 +82,41 @@ void Journal::hand_over(Edit *edit, const Taker &taker) {
     b.tenant = taker.tenant;
     if (!shows) return;
     auto block = static_cast<int32_t>(edit->block);
-    record_->copies.push(quire_block_copy{QUIRE_COPY_ZERO, edit->group, block, block, 0, 0});
-}
-
-void Journal::take_back(const Edit &edit) {
-    restore_owner(edit);
-    (*pools_[edit.group])[edit.block].tenant = edit.tenant;
+    step_->copies.push(quire_block_copy{QUIRE_COPY_ZERO, edit->group, block, block, 0, 0});
 }
 
 uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker) {
     BlockPool &pool = *pools_[group];
-    QUIRE_ASSERT(record_ != nullptr);  // settle() frees the nodes of what is evicted
+    QUIRE_ASSERT(step_ != nullptr);  // settle() frees the nodes of what is evicted
     bool is_read = pool.has_read();
     uint32_t block = pool.take_free(barrier);
     if (block != kNone) [[likely]] {
-        Edit *edit = log(EditKind::take_free, group);
-        edit->block = block;
-        edit->claimed = is_read;
-        hand_over(edit, taker);
+        TakeFree edit{};
+        edit.group = static_cast<uint8_t>(group);
+        edit.block = block;
+        edit.is_read = is_read;
+        hand_over(&edit, taker);
+        note(edit);
         return block;
     }
     block = pool.oldest_cached(barrier);
     QUIRE_ASSERT(block != kNone);
     Block &b = pool[block];
-    Edit *edit = log(EditKind::evict, group);
-    edit->block = block;
-    edit->node = b.node;
-    edit->generation = tree_.generation(b.node);
-    edit->hint = pool.next_in_list(block);
+    Evict edit{};
+    edit.group = static_cast<uint8_t>(group);
+    edit.block = block;
+    edit.node = b.node;
+    edit.generation = tree_.generation(b.node);
+    edit.hint = pool.next_in_list(block);
     look_ahead(group, block);
-    edit->unlinked = full_[group] && tree_.linked(b.node);
-    if (edit->unlinked) tree_.unlink(b.node);
+    edit.unlinked = full_[group] && tree_.linked(b.node);
+    if (edit.unlinked) tree_.unlink(b.node);
     tree_.blocks(b.node)[group] = kNullBlock;
-    edit->ready = b.ready;
-    edit->depends = b.depends;
+    edit.ready = b.ready;
+    edit.depends = b.depends;
     b.node = kNone;
-    hand_over(edit, taker);
+    hand_over(&edit, taker);
+    note(edit);
     pool.claim(block);
     ++evictions_;
     return block;
@@ -175,70 +128,63 @@ uint64_t Journal::left_count() const {
     return count;
 }
 
-void Journal::scrub(StepRecord *record) {
+void Journal::scrub(StepEdits *step) {
     for (uint32_t g = 0; g < group_count_; ++g) {
-        pools_[g]->scrub(record->barrier, record->number, [&](uint32_t block) {
+        pools_[g]->scrub(step->barrier, step->number, [&](uint32_t block) {
             auto id = static_cast<int32_t>(block);
-            record->copies.push(quire_block_copy{QUIRE_COPY_ZERO, g, id, id, 0, 0});
+            step->copies.push(quire_block_copy{QUIRE_COPY_ZERO, g, id, id, 0, 0});
         });
     }
 }
 
 void Journal::add_ref(uint32_t group, uint32_t block) {
     BlockPool &pool = *pools_[group];
-    Edit *edit = log(EditKind::add_ref, group);
-    edit->block = block;
-    edit->claimed = pool[block].state == BlockState::cached;
-    if (edit->claimed) edit->hint = pool.next_in_list(block);
+    bool was_cached = pool[block].state == BlockState::cached;
+    uint32_t hint = was_cached ? pool.next_in_list(block) : 0;
+    note(AddRef{block, hint, static_cast<uint8_t>(group), was_cached});
     pool.add_ref(block);
 }
 
 void Journal::drop_ref(uint32_t group, uint32_t block, uint64_t touch) {
-    QUIRE_ASSERT(record_ == nullptr);
+    QUIRE_ASSERT(step_ == nullptr);
     pools_[group]->drop_ref(block, touch);
 }
 
-void Journal::drop_from(BlockPool *pool, Edit *edit, const Letting &how) {
-    QUIRE_ASSERT(record_ != nullptr);
+template <typename Drop>
+void Journal::drop_from(BlockPool *pool, Drop *edit, const Letting &how) {
+    QUIRE_ASSERT(step_ != nullptr);
     const Block &b = (*pool)[edit->block];
     edit->stamp = b.stamp;
     edit->old_touch = b.touch;
-    edit->touch = how.is_read ? record_->number : how.last_step;
+    edit->touch = how.is_read ? step_->number : how.last_step;
     bool waits_here = how.waits_here && edit->touch > b.touch;
     pool->drop_ref(edit->block, how.runs_elsewhere ? how.last_step : 0,
-                   waits_here ? record_->barrier : 0);
+                   waits_here ? step_->barrier : 0);
     edit->new_stamp = b.stamp;
 }
 
-// If others let go of the block since, their stamp and touch stay, even when an earlier edit of the
-// same block is undone after this one.
-void Journal::undo_drop(BlockPool *pool, const Edit &edit) {
-    uint64_t stamp = (*pool)[edit.block].stamp;
-    bool is_last = stamp == edit.new_stamp;
-    pool->undo_drop_ref(edit.block, is_last ? edit.stamp : stamp);
-    if (is_last) pool->undo_raise_touch(edit.block, edit.old_touch);
-}
-
 void Journal::let_go(uint32_t group, uint32_t block, uint32_t sequence, const Letting &how) {
-    Edit *edit = log(EditKind::drop_ref, group);
-    edit->block = block;
+    DropRef edit{};
+    edit.group = static_cast<uint8_t>(group);
+    edit.block = block;
     // Disowned at once: the same item may take the block again, and then owns it.
-    edit->owner = (*pools_[group])[block].owner == sequence ? sequence : kNone;
+    edit.owner = (*pools_[group])[block].owner == sequence ? sequence : kNone;
     disown(group, block, sequence);
-    drop_from(pools_[group], edit, how);
+    drop_from(pools_[group], &edit, how);
+    note(edit);
 }
 
 void Journal::let_go_host(uint32_t group, uint32_t block) {
-    Edit *edit = log(EditKind::host_drop, group);
-    edit->block = block;
-    drop_from(host_pools_[group], edit, Letting{0, true, false, true});
+    DropHost edit{};
+    edit.group = static_cast<uint8_t>(group);
+    edit.block = block;
+    drop_from(host_pools_[group], &edit, Letting{0, true, false, true});
+    note(edit);
 }
 
 void Journal::own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t frozen_slots) {
     Block &b = (*pools_[group])[block];
-    Edit *edit = log(EditKind::owner, group);
-    edit->block = block;
-    note_owner(edit, b);
+    note(ChangeOwner{block, b.owner, b.frozen_slots, static_cast<uint8_t>(group)});
     b.owner = sequence;
     b.frozen_slots = static_cast<uint16_t>(frozen_slots);
 }
@@ -246,23 +192,17 @@ void Journal::own(uint32_t group, uint32_t block, uint32_t sequence, uint32_t fr
 void Journal::set_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t index,
                         uint32_t block) {
     BlockTable &t = table(sequence, group);
-    Edit *edit = log(EditKind::table_entry, group);
-    edit->sequence = sequence;
-    edit->index = index;
-    edit->block = t.ids.data[index];
+    uint32_t before = t.ids.data[index];
+    note(TableEntry{sequence, index, before, static_cast<uint8_t>(group)});
     t.ids.data[index] = block;
     ++t.epoch;
     s->blocks_held += (block != kNullBlock ? 1u : 0u);
-    s->blocks_held -= (edit->block != kNullBlock ? 1u : 0u);
+    s->blocks_held -= (before != kNullBlock ? 1u : 0u);
 }
 
 void Journal::note_shape(const Sequence &s, uint32_t sequence, uint32_t group) {
-    BlockTable &t = table(sequence, group);
-    Edit *edit = log(EditKind::table_shape, group);
-    edit->sequence = sequence;
-    edit->index = t.length;
-    edit->block = t.null_front;
-    edit->hint = s.blocks_held;
+    const BlockTable &t = table(sequence, group);
+    note(TableShape{sequence, t.length, t.null_front, s.blocks_held, static_cast<uint8_t>(group)});
 }
 
 void Journal::append_entry(Sequence *s, uint32_t sequence, uint32_t group, uint32_t block) {
@@ -280,20 +220,18 @@ uint32_t Journal::take_host(uint32_t group, uint64_t barrier) {
     bool is_read = host_pools_[group]->has_read();
     uint32_t block = host_pools_[group]->take_free(barrier);
     QUIRE_ASSERT(block != kNone);
-    Edit *edit = log(EditKind::host_take, group);
-    edit->block = block;
-    edit->claimed = is_read;
+    note(TakeHost{block, static_cast<uint8_t>(group), is_read});
     return block;
 }
 
 void Journal::drop_host(uint32_t group, uint32_t block, uint64_t touch) {
-    QUIRE_ASSERT(record_ == nullptr);
+    QUIRE_ASSERT(step_ == nullptr);
     host_pools_[group]->drop_ref(block, touch);
 }
 
 void Journal::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
-    QUIRE_ASSERT(record_ != nullptr);
-    record_->copies.push(
+    QUIRE_ASSERT(step_ != nullptr);
+    step_->copies.push(
         quire_block_copy{kind, group, static_cast<int32_t>(src), static_cast<int32_t>(dst), 0, 0});
     // Unwritten slots are copied too.
     BlockPool &sources = kind == QUIRE_COPY_SWAP_IN ? *host_pools_[group] : *pools_[group];
@@ -311,16 +249,16 @@ void Journal::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
 void Journal::move_token(uint32_t sequence, uint32_t group, uint32_t src, uint32_t dst) {
     const uint32_t *ids = table(sequence, group).ids.data;
     uint32_t from = ids[src / block_tokens_], to = ids[dst / block_tokens_];
-    QUIRE_ASSERT(record_ != nullptr && (*pools_[group])[to].owner == sequence);
-    record_->copies.push(quire_block_copy{QUIRE_COPY_TOKEN, group, static_cast<int32_t>(from),
-                                          static_cast<int32_t>(to), src % block_tokens_,
-                                          dst % block_tokens_});
+    QUIRE_ASSERT(step_ != nullptr && (*pools_[group])[to].owner == sequence);
+    step_->copies.push(quire_block_copy{QUIRE_COPY_TOKEN, group, static_cast<int32_t>(from),
+                                        static_cast<int32_t>(to), src % block_tokens_,
+                                        dst % block_tokens_});
 }
 
 uint32_t Journal::publish(uint32_t root, const TreeCursor &at, uint64_t hash,
                           const uint32_t *tokens, const Extra &extra) {
     uint32_t node = tree_.insert(root, at, hash, tokens, extra);
-    if (node != kNone) log(EditKind::publish, 0)->node = node;
+    if (node != kNone) note(PublishNode{node});
     return node;
 }
 
@@ -334,21 +272,14 @@ void Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Content c
         BlockPool &pool = *pools_[g];
         if (pool[block].node != kNone) continue;  // a node that is out of reach names it
         if (*named == kNullBlock) {
-            Edit *edit = log(EditKind::adopt, g);
-            edit->node = node;
-            edit->block = block;
-            note_named(edit, pool[block]);
+            note(Adopt{named_block(pool[block]), node, block, static_cast<uint8_t>(g)});
         } else if (pool[*named].state == BlockState::cached) {
             // The older one is unreferenced: keep the one that is in use, and have one copy less.
-            Edit *edit = log(EditKind::replace, g);
-            edit->node = node;
-            edit->block = *named;
-            edit->index = block;
-            edit->hint = pool.next_in_list(*named);
-            note_named(edit, pool[block]);
             uint32_t older = *named;
+            note(Replace{named_block(pool[block]), node, older, block, pool.next_in_list(older),
+                         static_cast<uint8_t>(g)});
             pool.park(older);
-            if (record_ == nullptr) pool.free_unpublished(older);
+            if (step_ == nullptr) pool.free_unpublished(older);
         } else {
             continue;
         }
@@ -384,193 +315,6 @@ uint32_t Journal::forget(uint32_t node) {
     uint32_t parent = tree_.parent(node);
     tree_.free_node(node);
     return any_full_ ? kNone : tree_.free_if_bare(parent);
-}
-
-void Journal::restore_owner(const Edit &edit) {
-    Block &b = (*pools_[edit.group])[edit.block];
-    b.owner = edit.owner;
-    b.frozen_slots = edit.frozen_slots;
-}
-
-// Caches the block again if its node still lacks it. Meanwhile the node may have been forgotten,
-// may have got another block in this group, or may have lost a block in another group to an item
-// that stays. Then the block becomes free, unless the whole step is undone (undo_displaced).
-void Journal::undo_evict(Edit *edit) {
-    BlockPool &pool = *pools_[edit->group];
-    uint32_t *named = &tree_.blocks(edit->node)[edit->group];
-    take_back(*edit);
-    --evictions_;
-    bool is_there = tree_.generation(edit->node) == edit->generation;
-    bool wanted = is_there && *named == kNullBlock;
-    if (wanted) {
-        *named = edit->block;
-        wanted = !edit->unlinked || tree_.whole(edit->node);
-        if (!wanted) *named = kNullBlock;
-    }
-    edit->displaced = is_there && !wanted;
-    if (!wanted) return pool.undo_take_free(edit->block, false);
-    name_again(*edit);
-    if (edit->unlinked) tree_.relink(edit->node);
-    pool.undo_claim(edit->block, edit->hint);
-}
-
-void Journal::name_again(const Edit &edit) {
-    Block &b = (*pools_[edit.group])[edit.block];
-    b.node = edit.node;
-    b.ready = edit.ready;
-    b.depends = edit.depends;
-    b.is_covered = true;
-}
-
-// A node that several items took blocks from is whole again once the last of them is undone.
-void Journal::undo_displaced(StepRecord *record, uint64_t edit_count) {
-    Edit *edits = record->edits.data();
-    auto each_displaced = [&](auto body) {
-        for (uint64_t i = edit_count; i-- > 0;) {
-            if (edits[i].displaced) body(&edits[i], &tree_.blocks(edits[i].node)[edits[i].group]);
-        }
-    };
-    each_displaced([&](Edit *edit, uint32_t *named) {
-        // If the node was forgotten or names another block, this one stays free.
-        edit->displaced = tree_.generation(edit->node) == edit->generation && *named == kNullBlock;
-        if (edit->displaced) *named = edit->block;
-    });
-    each_displaced([&](Edit *edit, uint32_t *named) {
-        if (tree_.whole(edit->node)) return;
-        *named = kNullBlock;
-        edit->displaced = false;
-    });
-    each_displaced([&](Edit *edit, uint32_t *) {
-        name_again(*edit);
-        if (!tree_.linked(edit->node)) tree_.relink(edit->node);
-        BlockPool &pool = *pools_[edit->group];
-        // A victim of the step may hold it again.
-        if (pool[edit->block].state != BlockState::held) pool.cache_unused(edit->block);
-    });
-}
-
-void Journal::undo_tree_edit(const Edit &edit) {
-    BlockPool &pool = *pools_[edit.group];
-    uint32_t *named = &tree_.blocks(edit.node)[edit.group];
-    switch (edit.kind) {
-        case EditKind::publish:
-            detach(edit.node);
-            tree_.unlink(edit.node);
-            tree_.free_node(edit.node);
-            break;
-        case EditKind::adopt:
-            if (*named != edit.block) break;  // another sequence's took its place
-            *named = kNullBlock;
-            undo_named(edit, &pool[edit.block]);
-            break;
-        default:  // replace
-            pool.unpark_cached(edit.block, edit.hint);
-            if (*named == edit.index) {
-                undo_named(edit, &pool[edit.index]);
-                *named = edit.block;
-            } else {
-                pool[edit.block].node = edit.node;
-                pool.free_unpublished(edit.block);
-            }
-    }
-}
-
-void Journal::undo_edit(Edit *logged, Sequence *s) {
-    const Edit &edit = *logged;
-    switch (edit.kind) {
-        case EditKind::take_free:
-            pools_[edit.group]->undo_take_free(edit.block, edit.claimed);
-            take_back(edit);
-            break;
-        case EditKind::add_ref:
-            pools_[edit.group]->undo_add_ref(edit.block, edit.claimed ? edit.hint : kNone);
-            break;
-        case EditKind::drop_ref:
-            undo_drop(pools_[edit.group], edit);
-            if (edit.owner != kNone) (*pools_[edit.group])[edit.block].owner = edit.owner;
-            break;
-        case EditKind::table_entry: {
-            BlockTable &t = table(edit.sequence, edit.group);
-            t.ids.data[edit.index] = edit.block;
-            ++t.epoch;
-            break;
-        }
-        case EditKind::table_shape: {
-            BlockTable &t = table(edit.sequence, edit.group);
-            t.length = edit.index;
-            t.null_front = edit.block;
-            t.writable = kNone;
-            ++t.epoch;
-            s->blocks_held = edit.hint;
-            break;
-        }
-        case EditKind::evict:
-            undo_evict(logged);
-            break;
-        case EditKind::owner:
-            restore_owner(edit);
-            break;
-        case EditKind::host_take:
-            host_pools_[edit.group]->undo_take_free(edit.block, edit.claimed);
-            break;
-        case EditKind::host_drop:
-            undo_drop(host_pools_[edit.group], edit);
-            break;
-        default:
-            undo_tree_edit(edit);
-    }
-}
-
-void Journal::undo(StepRecord *record, Change *change, Sequence *s) {
-    pause();
-    for (uint32_t i = change->edit_end; i > change->first_edit; --i) {
-        undo_edit(&record->edits[i - 1], s);
-    }
-    for (uint32_t i = change->first_copy; i < change->copy_end; ++i) {
-        record->copies[i].kind = kVoidCopy;
-    }
-    s->state = change->before;
-    s->change = kNone;
-    change->kind = ChangeKind::dropped;
-    change->edit_end = change->first_edit;
-}
-
-void Journal::settle(StepRecord *record) {
-    pause();
-    for (const Change &change : record->changes) {
-        if (change.kind == ChangeKind::dropped) continue;
-        for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
-            const Edit &edit = record->edits[i];
-            if (i + kSettleAhead < change.edit_end) {
-                const Edit &later = record->edits[i + kSettleAhead];
-                if (later.kind == EditKind::evict) {
-                    tree_.prefetch_node(later.node);
-                    tree_.prefetch_links(later.node);
-                }
-            }
-            if (i + kSettleAhead / 2 < change.edit_end) {
-                const Edit &later = record->edits[i + kSettleAhead / 2];
-                if (later.kind == EditKind::evict) tree_.prefetch_neighbours(later.node);
-            }
-            if (edit.kind == EditKind::drop_ref) {
-                pools_[edit.group]->raise_touch(edit.block, edit.touch);
-            } else if (edit.kind == EditKind::host_drop) {
-                host_pools_[edit.group]->raise_touch(edit.block, edit.touch);
-            } else if (edit.kind == EditKind::replace) {
-                pools_[edit.group]->free_unpublished(edit.block);
-            } else if (edit.kind == EditKind::evict) {
-                if (tree_.generation(edit.node) != edit.generation)
-                    continue;  // forgotten, or freed just now
-                if (!tree_.linked(edit.node)) {
-                    detach(edit.node);
-                    tree_.free_node(edit.node);
-                } else if (!any_full_) {
-                    tree_.free_if_bare(edit.node);
-                }
-            }
-        }
-    }
-    record->edits.shrink(0);
 }
 
 void Journal::retire(uint64_t old_oldest) {

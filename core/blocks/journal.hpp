@@ -10,8 +10,8 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
-#include "core/move/relocation.hpp"
-#include "core/steps/step.hpp"
+#include "core/blocks/edit.hpp"
+#include "core/blocks/sequence.hpp"
 
 namespace quire {
 
@@ -98,8 +98,8 @@ class Journal {
     void clear_suspects();
 
     // Changes from here on belong to the step.
-    void resume(StepRecord *record) { record_ = record; }
-    void pause() { record_ = nullptr; }
+    void resume(StepEdits *step) { step_ = step; }
+    void pause() { step_ = nullptr; }
     // Takes a block to write, a free one or by eviction. The step's copies zero it where another
     // tenant's content would show. REQUIRES: one is available to a step with this barrier.
     uint32_t take(uint32_t group, uint64_t barrier, const Taker &taker);
@@ -145,7 +145,7 @@ class Journal {
     uint64_t left_count() const;
     // Zeroes blocks that were given up, by copies of the step. REQUIRES: the record has room for
     // them.
-    void scrub(StepRecord *record);
+    void scrub(StepEdits *step);
 
     // Makes `node` name the sequence's block `index` in each group where it does not name a better
     // one.
@@ -181,25 +181,37 @@ class Journal {
     // and no group has full attention. Time O(cached blocks + nodes freed).
     void forget_leaves(uint64_t wanted);
 
-    // Undoes the edits of the change in reverse order.
-    void undo(StepRecord *record, Change *change, Sequence *s);
-    // Called after all changes of a step were undone, some of them dropped before: caches the
-    // blocks again that could not be cached when those were dropped. edit_count: the record's
-    // before that.
-    void undo_displaced(StepRecord *record, uint64_t edit_count);
-    // Makes all edits of a step final.
-    void settle(StepRecord *record);
+    // Undoes the range in reverse order and voids its copies. s: the range's sequence.
+    void undo(StepEdits *step, const EditRange &range, Sequence *s);
+    // Called after all of a step was undone, some of it earlier than the rest: caches the blocks
+    // again that could not be cached then. edit_count: the step's before that.
+    void undo_displaced(StepEdits *step, uint64_t edit_count);
+    // Makes the edits of a range final.
+    void settle(const StepEdits &step, const EditRange &range);
 
-    // Plans the ids of all held and cached blocks in pools of another geometry's sizes; changes
-    // nothing here. If the held ones do not fit, blocks_short says by how many and nothing is
-    // planned. REQUIRES: no step is open or running.
-    Status plan(const Geometry &target, Relocation *plan) const;
+    // Marks what the range did to blocks that a later one may build on: the blocks that it gave up,
+    // which undoing it takes back, and those that it published, which then can no longer be found.
+    void mark_doomed(const StepEdits &step, const EditRange &range, bool doomed);
+    // True if the range has to be undone with what is marked as doomed.
+    bool rests_on_doomed(const StepEdits &step, const EditRange &range) const;
+
     // Makes room in the tree for pools of those sizes. False: no memory.
     bool reserve_nodes(const Geometry &target) { return tree_.reserve(node_capacity(target)); }
-    // Replaces the pools by the plan's. The tables are renumbered one by one: renumber_tables().
-    void relocate(Relocation *plan);
-    // swapped: its entries are blocks of the host tier.
-    void renumber_tables(uint32_t sequence, bool swapped, const Relocation &plan);
+    // A pool like the one that a group has, with other blocks; nullptr: no memory. The caller owns
+    // it: BlockPool::destroy().
+    BlockPool *make_pool(uint32_t block_count) const {
+        return BlockPool::make(host_, timeline_, block_count, scrubs_);
+    }
+    BlockPool *make_host_pool(uint32_t block_count) const {
+        return BlockPool::make(host_, timeline_, block_count, false);
+    }
+    // Removes a cached block as if it had been evicted.
+    void drop_cached(uint32_t group, uint32_t block);
+    // Each replaces a group's pool by *pool, which gets the old one; ids: [old block] its number in
+    // the new one. The tables are renumbered one by one. REQUIRES: no step is open or running.
+    void replace_pool(uint32_t group, BlockPool **pool, const uint32_t *ids);
+    void replace_host_pool(uint32_t group, BlockPool **pool, const uint32_t *ids);
+    void renumber_table(uint32_t sequence, uint32_t group, const uint32_t *ids);
 
     // Forgets which runs of copies the blocks were in. O(blocks).
     void forget_runs();
@@ -223,33 +235,29 @@ class Journal {
     };
 
     void look_ahead(uint32_t group, uint32_t block);
-    void drop_from(BlockPool *pool, Edit *edit, const Letting &how);
-    void undo_drop(BlockPool *pool, const Edit &edit);
-    void note_owner(Edit *edit, const Block &b) const;
-    void note_named(Edit *edit, const Block &b) const;
-    static void undo_named(const Edit &edit, Block *b);
-    void restore_owner(const Edit &edit);
-    void hand_over(Edit *edit, const Taker &taker);
-    void take_back(const Edit &edit);
-    Edit *log(EditKind kind, uint32_t group);
+    template <typename Drop>
+    void drop_from(BlockPool *pool, Drop *edit, const Letting &how);
+    static NamedBlock named_block(const Block &b);
+    template <typename Taking>
+    void hand_over(Taking *edit, const Taker &taker);
+    void note(const Edit &edit) {
+        if (step_ != nullptr) step_->edits.push(edit);
+    }
     void undo_edit(Edit *logged, Sequence *s);
-    void undo_evict(Edit *edit);
-    void name_again(const Edit &edit);
-    void undo_tree_edit(const Edit &edit);
+    void undo_evict(Evict *edit);
+    void undo_adopt(const Adopt &edit);
+    void undo_replace(const Replace &edit);
+    void undo_shape(const TableShape &edit, Sequence *s);
+    void settle_evict(const Evict &edit);
+    void prefetch_settling(const StepEdits &step, uint32_t i, uint32_t end) const;
+    bool rests_on_doomed(const Edit &edit) const;
+    void name_again(const Evict &edit);
     void detach(uint32_t node);
     bool is_unused_leaf(uint32_t node) const;
     bool is_unused(uint32_t node) const;
     bool is_unused_scope(uint32_t scope) const;
     void forget_nodes(uint32_t scope);
-    BlockPool *make_pool(uint32_t block_count, bool scrubs) const;
-
-    // journal_relocate.cpp
     static uint32_t node_capacity(const Geometry &geometry);
-    static bool number_as_they_are(const BlockPool &pool, Array<uint32_t> *ids);
-    static void renumber(uint32_t block_count, Array<uint32_t> *ids);
-    void plan_drop(uint32_t group, uint32_t block, uint32_t *left, Relocation *plan) const;
-    Status make_pools(const Geometry &target, Relocation *plan) const;
-    void drop_cached(const BlockDrop &drop);
 
     const HostAllocator *host_;
     const Timeline *timeline_;
@@ -269,8 +277,7 @@ class Journal {
     bool has_tenants_ = false;  // more than one has written
     uint32_t group_count_ = 0;
     uint16_t block_tokens_ = 0;
-    StepRecord *record_ = nullptr;
-    Edit unlogged_{};
+    StepEdits *step_ = nullptr;
     uint64_t evictions_ = 0;
 };
 

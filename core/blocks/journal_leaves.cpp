@@ -29,7 +29,7 @@ bool Journal::is_unused(uint32_t node) const {
 // so they precede the leaf's block on the list: from a leaf the walk continues upwards, to nodes
 // whose blocks it has already passed. So one walk of each list almost always finds all of them.
 void Journal::forget_leaves(uint64_t wanted) {
-    QUIRE_ASSERT(record_ == nullptr && !any_full_);
+    QUIRE_ASSERT(step_ == nullptr && !any_full_);
     for (bool found = true; found;) {
         found = false;
         for (uint32_t g = 0; g < group_count_; ++g) {

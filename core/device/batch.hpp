@@ -16,6 +16,7 @@
 
 #include <atomic>
 
+#include "core/device/mask.hpp"
 #include "core/device/shards.hpp"
 #include "quire/batch.h"
 

@@ -9,11 +9,11 @@
 #pragma once
 
 #include "core/base/geometry.hpp"
-#include "core/blocks/journal.hpp"
 #include "core/device/block_part.hpp"
 #include "core/device/device.hpp"
 #include "core/device/device_floats.hpp"
 #include "core/scales/static_scales.hpp"
+#include "quire/step.h"
 
 namespace quire {
 

@@ -18,6 +18,7 @@
 // Threads: none; Cache holds its lock. Everything that launches read is constant once created.
 #pragma once
 
+#include "core/blocks/journal.hpp"
 #include "core/device/binding.hpp"
 
 namespace quire {

@@ -179,14 +179,16 @@ void CacheCheck::count_edits() {
     if (!cache_.step_open()) return;
     const StepRecord &record = cache_.records_[cache_.open_slot_];
     for (const Change &change : record.changes) {
-        for (uint32_t i = change.first_edit; i < change.edit_end; ++i) {
-            const Edit &edit = record.edits[i];
-            bool is_host = edit.kind == EditKind::host_drop;
-            if (!is_host && edit.kind != EditKind::drop_ref) continue;
-            Named &named =
-                is_host ? host_named_[edit.group][edit.block] : named_[edit.group][edit.block];
-            if (edit.touch > named.last_step) named.last_step = edit.touch;
-        }
+        record.each_edit(change, [&](const Edit &edit) {
+            auto raise = [](Named *named, uint64_t touch) {
+                if (touch > named->last_step) named->last_step = touch;
+            };
+            if (const auto *drop = std::get_if<DropRef>(&edit)) {
+                raise(&named_[drop->group][drop->block], drop->touch);
+            } else if (const auto *host = std::get_if<DropHost>(&edit)) {
+                raise(&host_named_[host->group][host->block], host->touch);
+            }
+        });
     }
 }
 

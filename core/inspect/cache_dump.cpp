@@ -19,6 +19,117 @@ const char *name_of(const char *const (&names)[N], Enum value) {
     return at < N ? names[at] : "unknown";
 }
 
+// The columns that all kinds of edits share in a dump; 0 where a kind has no such field.
+struct FlatEdit {
+    uint64_t stamp = 0;
+    uint64_t touch = 0;
+    uint64_t tenant = 0;
+    uint64_t new_stamp = 0;
+    uint32_t owner = 0;
+    uint32_t sequence = 0;
+    uint32_t index = 0;
+    uint32_t block = 0;
+    uint32_t node = 0;
+    uint32_t hint = 0;
+    uint16_t frozen_slots = 0;
+    uint8_t group = 0;
+    bool claimed = false;
+    bool unlinked = false;
+    bool displaced = false;
+};
+
+// Fields as C++20 names them, so that each line says which column takes which field.
+FlatEdit flat(const NamedBlock &before) {
+    return {.stamp = before.ready,
+            .touch = before.depends,
+            .owner = before.owner,
+            .frozen_slots = before.frozen_slots,
+            .claimed = before.is_covered};
+}
+
+template <typename Drop>
+FlatEdit flat_drop(const Drop &e) {
+    return {.stamp = e.stamp,
+            .touch = e.touch,
+            .tenant = e.old_touch,
+            .new_stamp = e.new_stamp,
+            .block = e.block,
+            .group = e.group};
+}
+
+FlatEdit flat(const Evict &e) {
+    return {.stamp = e.ready,
+            .touch = e.depends,
+            .tenant = e.tenant,
+            .new_stamp = e.generation,
+            .owner = e.owner,
+            .block = e.block,
+            .node = e.node,
+            .hint = e.hint,
+            .frozen_slots = e.frozen_slots,
+            .group = e.group,
+            .unlinked = e.unlinked,
+            .displaced = e.displaced};
+}
+
+FlatEdit flat(const Edit &logged) {
+    return std::visit(
+        EditVisitor{
+            [](const TakeFree &e) -> FlatEdit {
+                return {.tenant = e.tenant,
+                        .owner = e.owner,
+                        .block = e.block,
+                        .frozen_slots = e.frozen_slots,
+                        .group = e.group,
+                        .claimed = e.is_read};
+            },
+            [](const Evict &e) { return flat(e); },
+            [](const AddRef &e) -> FlatEdit {
+                return {
+                    .block = e.block, .hint = e.hint, .group = e.group, .claimed = e.was_cached};
+            },
+            [](const DropRef &e) {
+                FlatEdit out = flat_drop(e);
+                out.owner = e.owner;
+                return out;
+            },
+            [](const TableEntry &e) -> FlatEdit {
+                return {
+                    .sequence = e.sequence, .index = e.index, .block = e.block, .group = e.group};
+            },
+            [](const TableShape &e) -> FlatEdit {
+                return {.sequence = e.sequence,
+                        .index = e.length,
+                        .block = e.null_front,
+                        .hint = e.blocks_held,
+                        .group = e.group};
+            },
+            [](const PublishNode &e) -> FlatEdit { return {.node = e.node}; },
+            [](const Adopt &e) {
+                FlatEdit out = flat(e.before);
+                out.node = e.node, out.block = e.block, out.group = e.group;
+                return out;
+            },
+            [](const Replace &e) {
+                FlatEdit out = flat(e.before);
+                out.node = e.node, out.index = e.block, out.block = e.older;
+                out.hint = e.hint, out.group = e.group;
+                return out;
+            },
+            [](const ChangeOwner &e) -> FlatEdit {
+                return {.owner = e.owner,
+                        .block = e.block,
+                        .frozen_slots = e.frozen_slots,
+                        .group = e.group};
+            },
+            [](const TakeHost &e) -> FlatEdit {
+                return {.block = e.block, .group = e.group, .claimed = e.is_read};
+            },
+            [](const DropHost &e) { return flat_drop(e); },
+        },
+        logged);
+}
+
 }  // namespace
 
 Status Cache::dump(bool with_tokens, char *buffer, uint64_t capacity, uint64_t *size_bytes) const {
@@ -237,11 +348,12 @@ void CacheDump::write_change(const StepRecord &record, uint64_t index) {
 }
 
 void CacheDump::write_edit(const StepRecord &record, uint64_t index) {
-    const Edit &edit = record.edits[index];
+    const Edit &logged = record.edits[index];
+    FlatEdit edit = flat(logged);
     out_.open("edit");
     out_.number("step", record.number);
     out_.number("index", index);
-    out_.word("kind", name_of(kEdits, edit.kind));
+    out_.word("kind", name_of(kEdits, logged.index()));
     out_.number("group", edit.group);
     out_.flag("claimed", edit.claimed);
     out_.flag("unlinked", edit.unlinked);

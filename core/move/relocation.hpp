@@ -7,14 +7,13 @@
 // nothing. Otherwise the block takes the lowest free number. Cached blocks for which there is no
 // room are dropped, the least recently used first.
 //
-// Made by Journal::plan() and used up by Journal::relocate(); in between nothing of the journal may
-// change.
+// Between plan() and apply() nothing of the journal may change.
 //
 // Threads: none; Cache holds its lock. ids and host_ids are constant once planned.
 #pragma once
 
 #include "core/base/geometry.hpp"
-#include "core/blocks/block_pool.hpp"
+#include "core/blocks/journal.hpp"
 
 namespace quire {
 
@@ -31,18 +30,21 @@ class Relocation {
         for (Array<uint32_t> &numbers : host_ids) numbers.bind(host);
     }
     ~Relocation() {
-        for (BlockPool *&pool : pools) destroy(&pool);
-        for (BlockPool *&pool : host_pools) destroy(&pool);
+        for (BlockPool *&pool : pools) BlockPool::destroy(host_, &pool);
+        for (BlockPool *&pool : host_pools) BlockPool::destroy(host_, &pool);
     }
     Relocation(const Relocation &) = delete;
     Relocation &operator=(const Relocation &) = delete;
 
-    void destroy(BlockPool **pool) {
-        if (*pool == nullptr) return;
-        (*pool)->~BlockPool();
-        host_->release(host_->user, *pool, sizeof(BlockPool), kCacheLine);
-        *pool = nullptr;
-    }
+    // Plans the ids of all held and cached blocks in pools of the target's sizes, and makes the
+    // pools; changes nothing in the journal. If the held blocks do not fit, blocks_short says by
+    // how many and nothing is planned. REQUIRES: no step is open or running.
+    Status plan(const Journal &journal, const Geometry &target);
+    // Drops what is dropped, and puts the pools in place of the journal's; those are destroyed with
+    // this. The tables are renumbered one by one: renumber_tables().
+    void apply(Journal *journal);
+    // swapped: the sequence's tables name blocks of the host tier.
+    void renumber_tables(Journal *journal, uint32_t sequence, bool swapped) const;
 
     // [group][old block] its new number; kNone: dropped, or neither held nor cached.
     Array<uint32_t> ids[kMaxGroups];
@@ -54,7 +56,12 @@ class Relocation {
     BlockPool *host_pools[kMaxGroups] = {};
 
  private:
+    void plan_drop(const Journal &journal, uint32_t group, uint32_t block, uint32_t *left);
+    Status make_pools(const Journal &journal, const Geometry &target);
+
     const HostAllocator *host_;
+    uint32_t group_count_ = 0;
+    bool full_[kMaxGroups] = {};
 };
 
 }  // namespace quire

@@ -10,84 +10,25 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
+#include "core/base/geometry.hpp"
+#include "core/blocks/edit.hpp"
 #include "core/blocks/sequence.hpp"
-#include "core/device/device.hpp"
 #include "core/device/mask.hpp"
 
 namespace quire {
 
 class Batch;
-
-// The most that something writes into a step's record. Each function that writes has its Room
-// declared beside it, the sum of those of the functions that it calls; only such sums are reserved.
-struct Room {
-    uint64_t edits = 0;
-    uint64_t copies = 0;
-};
-constexpr Room operator+(Room a, Room b) { return Room{a.edits + b.edits, a.copies + b.copies}; }
-constexpr Room operator*(uint64_t count, Room a) { return Room{count * a.edits, count * a.copies}; }
-
-enum class EditKind : uint8_t {
-    take_free,    // block: left the free list; owner, frozen_slots = before, as below
-    evict,        // block: left the tree; node, its generation, unlinked = it is out of reach
-    add_ref,      // block: one more table; claimed = it was cached, hint = its neighbour
-    drop_ref,     // block: one table fewer; stamp, old_touch = before; new_stamp; touch: at commit
-    table_entry,  // tables[sequence][group][index] was `block`
-    table_shape,  // the table's length was index, its null_front block, its held entries hint
-    publish,      // node: new in the tree
-    adopt,    // node got `block` in `group`, where it had none; claimed = it was covered, ready and
-              // depends = before
-    replace,  // node got block `index` instead of `block`, which is parked; hint = its neighbour,
-              // the rest as in adopt, of the new one
-    owner,    // block got another owner
-    host_take,  // host block
-    host_drop,  // host block; stamp, touch as above
-};
-
-struct Edit {
-    EditKind kind;
-    uint8_t group;
-    bool claimed;    // add_ref, adopt; take_free, host_take: the open step's copies read it
-    bool unlinked;   // evict
-    bool displaced;  // evict: undone, but items that stay have changed what its node names
-    uint16_t frozen_slots;
-    uint32_t owner;  // drop_ref: the sequence that let go, if it was the owner; else kNone
-    uint32_t sequence;
-    uint32_t index;
-    uint32_t block;
-    uint32_t node;
-    uint32_t hint;
-    union {
-        uint64_t stamp;
-        uint64_t ready;  // evict, adopt, replace
-    };
-    union {
-        uint64_t touch;
-        uint64_t depends;  // evict, adopt, replace
-    };
-    union {
-        uint64_t tenant;  // take_free, evict: the block's before
-        uint64_t old_touch;
-    };
-    union {
-        uint64_t new_stamp;
-        uint64_t generation;  // evict
-    };
-};
+struct Queue;
 
 enum class ChangeKind : uint8_t { item, victim, dropped };
 
 // An item that runs, or a victim.
-struct Change {
+struct Change : EditRange {
     ChangeKind kind;
     bool doomed;       // to be dropped, see Cache::drop
     bool has_pending;  // then pending_position counts
     uint32_t sequence;
-    uint64_t handle;  // the sequence's: once it has ended, another may have its index
-    uint32_t first_edit;
-    uint32_t edit_end;
-    uint32_t first_copy;
-    uint32_t copy_end;
+    uint64_t handle;          // the sequence's: once it has ended, another may have its index
     uint32_t first_position;  // of the tokens to compute
     uint32_t compute_count;
     uint32_t valid_tokens;  // computed tokens that are right if the step fails
@@ -123,16 +64,12 @@ struct Change {
     }
 };
 
-constexpr uint32_t kVoidCopy = 0xFFFFFFFF;  // the kind of a copy whose item was dropped
-
 // stopped: it was open when the cache was stopped, and is kept only for inspection.
 enum class StepPhase : uint8_t { unused, open, committed, finished, stopped };
 
-struct StepRecord {
+struct StepRecord : StepEdits {
     StepPhase phase = StepPhase::unused;
-    uint64_t number = 0;  // on the timeline
     uint64_t queue = 0;
-    uint64_t barrier = kNoBarrier;
     uint64_t handle = 0;  // while it is open or committed, and not finished
     uint32_t flags = 0;
     uint32_t preempt = 0;
@@ -145,8 +82,6 @@ struct StepRecord {
     Queue *queues[kMaxShards] = {};
     uint64_t fence_values[kMaxShards] = {};  // on each queue, once finished
     Array<Change> changes;
-    Array<Edit> edits;
-    Array<quire_block_copy> copies;
     Array<quire_preemption> preemptions;
     Array<uint8_t> log;  // how a leader describes it to its followers
     Array<uint32_t> mask_words;
@@ -163,7 +98,6 @@ struct StepRecord {
         log.bind(host);
         mask_words.bind(host);
     }
-    Room used() const { return Room{edits.size(), copies.size()}; }
     bool has_room(uint64_t change_count, uint64_t edit_count, uint64_t copy_count,
                   uint64_t preemption_count) const {
         return changes.capacity() >= change_count && edits.capacity() >= edit_count &&

@@ -146,21 +146,15 @@ void evict(benchmark::State &state) {
     constexpr uint32_t batch = 64;
     CachedPool cached;
     if (!cached.ok) state.SkipWithError("no memory");
-    StepRecord record;
-    record.bind(&cached.host);
-    if (!record.edits.reserve(batch) || !record.changes.reserve(1)) {
-        state.SkipWithError("no memory");
-    }
+    StepEdits step;
+    step.edits.bind(&cached.host);
+    if (!step.edits.reserve(batch)) state.SkipWithError("no memory");
     cached.fill();
     for (auto _ : state) {
-        cached.journal.resume(&record);
+        cached.journal.resume(&step);
         for (uint32_t i = 0; i < batch; ++i) cached.journal.take(0, kNoBarrier, Taker{0, 0, false});
-        Change *change = record.changes.push_uninitialized();
-        change->begin(ChangeKind::item, 0, 0, SequenceState{});
-        change->first_edit = 0;
-        change->edit_end = batch;
-        cached.journal.settle(&record);
-        record.changes.shrink(0);
+        cached.journal.settle(step, EditRange{0, batch, 0, 0});
+        step.edits.shrink(0);
     }
     double blocks = static_cast<double>(state.iterations()) * batch;
     state.counters["ns_per_block"] =

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pools: how they are made, and how others take their place under the same tables and tree.
+
+#include "core/blocks/journal.hpp"
+
+namespace quire {
+
+// A node has a block in every full-attention group, and the open step keeps the nodes that it
+// evicts until its commit. Without such a group nodes outlive their blocks while they have
+// children, so there is room for chains four times as long as the pool holds, and for everything
+// published between two commits (node_reserve).
+uint32_t Journal::node_capacity(const Geometry &geometry) {
+    uint64_t fewest_full = UINT64_MAX, all_blocks = 0;
+    for (uint32_t g = 0; g < geometry.group_count; ++g) {
+        const GroupGeometry &group = geometry.groups[g];
+        all_blocks += group.blocks;
+        if (group.full && group.blocks < fewest_full) fewest_full = group.blocks;
+    }
+    uint64_t nodes = geometry.any_full ? 2 * fewest_full : 5 * all_blocks;
+    return static_cast<uint32_t>(nodes < kNone ? nodes : kNone - 1);
+}
+
+// Removes a cached block as if it had been evicted.
+void Journal::drop_cached(uint32_t group, uint32_t block) {
+    BlockPool &pool = *pools_[group];
+    uint32_t node = pool[block].node;
+    if (full_[group]) {
+        forget(node);
+        return;
+    }
+    tree_.blocks(node)[group] = kNullBlock;
+    pool.free_unpublished(block);
+    if (!any_full_) tree_.free_if_bare(node);
+}
+
+void Journal::replace_pool(uint32_t group, BlockPool **pool, const uint32_t *ids) {
+    QUIRE_ASSERT(step_ == nullptr && timeline_->idle());
+    BlockPool &old = *pools_[group];
+    for (uint32_t b = 1; b < old.block_count(); ++b) {
+        if (old[b].node != kNone) tree_.blocks(old[b].node)[group] = ids[b];
+    }
+    (*pool)->adopt(old, ids);
+    std::swap(pools_[group], *pool);
+    ahead_[group] = LookAhead{};
+}
+
+void Journal::replace_host_pool(uint32_t group, BlockPool **pool, const uint32_t *ids) {
+    if (host_pools_[group] != nullptr && *pool != nullptr) (*pool)->adopt(*host_pools_[group], ids);
+    std::swap(host_pools_[group], *pool);
+}
+
+void Journal::renumber_table(uint32_t sequence, uint32_t group, const uint32_t *ids) {
+    BlockTable &t = table(sequence, group);
+    for (uint32_t i = 0; i < t.length; ++i) {
+        if (t.ids.data[i] != kNullBlock) t.ids.data[i] = ids[t.ids.data[i]];
+    }
+    t.writable = kNone;
+    ++t.epoch;
+}
+
+}  // namespace quire
