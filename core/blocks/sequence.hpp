@@ -96,6 +96,8 @@ struct Sequence {
             if (position < token_count) position = token_count;
         }
     }
+    // Blocks on the device that count against the namespace's quota.
+    uint32_t charged() const { return (state.flags & kSwapped) != 0 ? 0 : blocks_held; }
     // Tokens that its tables must cover, including those that are still to be moved.
     uint32_t covered() const {
         if (state.move_count == 0) return state.computed;

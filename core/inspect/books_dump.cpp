@@ -29,7 +29,7 @@ uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 }  // namespace
 
 uint64_t CacheDump::hash(const uint32_t *words, uint64_t count) const {
-    return chain_hash(cache_.journal_.tree().scopes().seed(), words, count * sizeof *words);
+    return chain_hash(books_.journal.tree().scopes().seed(), words, count * sizeof *words);
 }
 
 void CacheDump::write_tenant(const char *name, uint64_t tenant) {
@@ -39,7 +39,7 @@ void CacheDump::write_tenant(const char *name, uint64_t tenant) {
 }
 
 void CacheDump::write_group(uint32_t group) {
-    const GroupGeometry &g = cache_.geometry_.groups[group];
+    const GroupGeometry &g = books_.geometry.groups[group];
     out_.open("group");
     out_.number("group", group);
     out_.number("kind", g.kind);
@@ -120,7 +120,7 @@ void CacheDump::write_blocks(const BlockPool &pool, uint32_t group, const char *
 }
 
 void CacheDump::write_tree() {
-    const PrefixTree &tree = cache_.journal_.tree();
+    const PrefixTree &tree = books_.journal.tree();
     out_.open("tree");
     out_.number("capacity", tree.capacity_);
     out_.number("nodes", tree.node_count_);
@@ -130,7 +130,7 @@ void CacheDump::write_tree() {
 }
 
 void CacheDump::write_scopes() {
-    const Scopes &scopes = cache_.journal_.tree().scopes();
+    const Scopes &scopes = books_.journal.tree().scopes();
     for (uint32_t i = 0; i < scopes.used(); ++i) {
         if (scopes.references(i) == 0) continue;
         out_.open("scope");
@@ -146,7 +146,7 @@ void CacheDump::write_scopes() {
 }
 
 void CacheDump::write_nodes() {
-    const PrefixTree &tree = cache_.journal_.tree();
+    const PrefixTree &tree = books_.journal.tree();
     for (uint32_t i = 0; i < smaller(tree.first_unused_, tree.capacity_); ++i) {
         const PrefixTree::Node &node = tree.header(i);
         if ((node.generation & 1) == 0) continue;
@@ -167,7 +167,7 @@ void CacheDump::write_nodes() {
 }
 
 void CacheDump::write_namespaces() {
-    const Namespaces &namespaces = cache_.namespaces_;
+    const Namespaces &namespaces = books_.namespaces;
     for (uint32_t i = 0; i < namespaces.used(); ++i) {
         const Namespace &ns = namespaces[i];
         if (i != Namespaces::kDefault && namespaces.find(namespaces.handle(i)) != i) continue;
@@ -190,12 +190,12 @@ void CacheDump::write_tokens(const char *name, const Buffer &buffer, uint32_t co
 }
 
 void CacheDump::write_sequence(uint32_t index) {
-    const Sequence &s = cache_.sequences_[index];
-    const TokenPages &pages = cache_.token_pages_;
+    const Sequence &s = books_.sequences[index];
+    const TokenPages &pages = books_.token_pages;
     uint32_t known = smaller(s.state.known, pages.held(s.tokens));
     out_.open("sequence");
     out_.number("id", index);
-    out_.bits("handle", cache_.sequence_handles_.handle(index));
+    out_.bits("handle", books_.handles.handle(index));
     write_sequence_state(s.state);
     out_.index("change", s.change);
     out_.index("root", s.root);
@@ -213,7 +213,7 @@ void CacheDump::write_sequence(uint32_t index) {
     out_.close_list();
     write_tokens("moves", s.moves, s.state.move_count);
     write_tokens("tree", s.tree, s.state.drafts_are_tree ? s.state.drafts : 0);
-    uint64_t so_far = cache_.journal_.tree().scopes().seed();
+    uint64_t so_far = books_.journal.tree().scopes().seed();
     pages.each_page(s.tokens, known, [&](const uint32_t *tokens, uint32_t count) {
         so_far = chain_hash(so_far, tokens, uint64_t{count} * sizeof *tokens);
     });
@@ -229,7 +229,7 @@ void CacheDump::write_sequence(uint32_t index) {
 }
 
 void CacheDump::write_table(uint32_t index, uint32_t group) {
-    const BlockTable &t = cache_.journal_.table(index, group);
+    const BlockTable &t = books_.journal.table(index, group);
     out_.open("table");
     out_.number("id", index);
     out_.number("group", group);

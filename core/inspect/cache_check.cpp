@@ -15,14 +15,10 @@ int number(uint32_t index) { return static_cast<int>(index); }
 
 }  // namespace
 
-Status Cache::check(quire_error *error) {
-    if (follower_.active()) return check_followed();
-    return CacheCheck(this, error).run();
-}
-
-CacheCheck::CacheCheck(Cache *cache, quire_error *error) : cache_(*cache), error_(error) {
-    for (Array<Named> &named : named_) named.bind(&cache->host_);
-    for (Array<Named> &named : host_named_) named.bind(&cache->host_);
+CacheCheck::CacheCheck(CacheParts *parts, quire_error *error)
+    : parts_(*parts), books_(parts->books), error_(error) {
+    for (Array<Named> &named : named_) named.bind(&books_.host);
+    for (Array<Named> &named : host_named_) named.bind(&books_.host);
 }
 
 Status CacheCheck::wrong(const char *format, ...) const {
@@ -35,12 +31,12 @@ Status CacheCheck::wrong(const char *format, ...) const {
 
 // The checks that the others rely on come first: ids in range, lists that end.
 Status CacheCheck::run() {
-    uint32_t group_count = cache_.geometry_.group_count;
+    uint32_t group_count = books_.geometry.group_count;
     QUIRE_TRY(check_steps());
     QUIRE_TRY(check_changes());
     QUIRE_TRY(check_sequences());
     QUIRE_TRY(check_namespaces());
-    QUIRE_TRY(cache_.journal_.check());
+    QUIRE_TRY(books_.journal.check());
     QUIRE_TRY(count_names());
     for (uint32_t g = 0; g < group_count; ++g) {
         QUIRE_TRY(check_references(g));
@@ -48,9 +44,9 @@ Status CacheCheck::run() {
         QUIRE_TRY(check_owners(g));
         QUIRE_TRY(check_tenants(g));
         QUIRE_TRY(check_published(g));
-        if (cache_.geometry_.groups[g].cross) continue;
+        if (books_.geometry.groups[g].cross) continue;
         QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
-            if (is_swapped(cache_.sequences_[i])) return Status{};
+            if (is_swapped(books_.sequences[i])) return Status{};
             QUIRE_TRY(check_frozen(i, g));
             QUIRE_TRY(check_tail(i, g));
             QUIRE_TRY(check_tokens(i, g));
@@ -58,7 +54,7 @@ Status CacheCheck::run() {
         }));
     }
     QUIRE_TRY(check_items());
-    for (const StepRecord &record : cache_.records_) QUIRE_TRY(check_copies(record));
+    for (const StepRecord &record : books_.records) QUIRE_TRY(check_copies(record));
     QUIRE_TRY(check_witness());
     QUIRE_TRY(check_failures());
     return check_scopes();
@@ -66,9 +62,9 @@ Status CacheCheck::run() {
 
 // Each step that is not done has its record, and the open step has the next number.
 Status CacheCheck::check_steps() const {
-    const Timeline &timeline = cache_.timeline_;
+    const Timeline &timeline = books_.timeline;
     for (uint64_t step = timeline.oldest(); step < timeline.next(); ++step) {
-        const StepRecord &record = cache_.records_[Timeline::slot(step)];
+        const StepRecord &record = books_.records[Timeline::slot(step)];
         bool holds = record.phase == StepPhase::committed || record.phase == StepPhase::finished;
         if (record.number != step || holds != may_run(step)) {
             return wrong("step %" PRIu64 " is not done, but its record belongs to step %" PRIu64
@@ -76,8 +72,8 @@ Status CacheCheck::check_steps() const {
                          step, record.number, static_cast<unsigned>(record.phase));
         }
     }
-    if (!cache_.step_open()) return Status{};
-    const StepRecord &open = cache_.records_[cache_.open_slot_];
+    if (!books_.records.is_open()) return Status{};
+    const StepRecord &open = books_.records.open();
     if (open.number == timeline.next() && open.phase == StepPhase::open) return Status{};
     return wrong("step %" PRIu64 " is open, but the next step number is %" PRIu64, open.number,
                  timeline.next());
@@ -87,15 +83,14 @@ Status CacheCheck::check_steps() const {
 Status CacheCheck::check_changes() const {
     uint64_t count = 0;
     uint32_t rows = 0;
-    if (cache_.step_open()) {
-        const StepRecord &record = cache_.records_[cache_.open_slot_];
+    if (books_.records.is_open()) {
+        const StepRecord &record = books_.records.open();
         for (uint64_t i = 0; i < record.changes.size(); ++i) {
             const Change &change = record.changes[i];
             if (change.kind == ChangeKind::dropped) continue;
             ++count;
             if (change.kind == ChangeKind::item) ++rows;
-            if (is_live(change.sequence) && cache_.sequences_[change.sequence].change == i)
-                continue;
+            if (is_live(change.sequence) && books_.sequences[change.sequence].change == i) continue;
             return wrong("change %" PRIu64 " of step %" PRIu64
                          " belongs to sequence %u, which does not refer to it",
                          i, record.number, change.sequence);
@@ -106,8 +101,8 @@ Status CacheCheck::check_changes() const {
         }
     }
     uint64_t named = 0;
-    for (uint32_t i = 0; i < cache_.sequences_.size(); ++i) {
-        if (is_live(i) && cache_.sequences_[i].change != kNone) ++named;
+    for (uint32_t i = 0; i < books_.sequences.size(); ++i) {
+        if (is_live(i) && books_.sequences[i].change != kNone) ++named;
     }
     if (named == count) return Status{};
     return wrong("%" PRIu64 " sequences are in the open step, which has %" PRIu64 " changes", named,
@@ -115,11 +110,11 @@ Status CacheCheck::check_changes() const {
 }
 
 Status CacheCheck::check_table(uint32_t index, uint32_t group) const {
-    const Sequence &s = cache_.sequences_[index];
-    const GroupGeometry &geometry = cache_.geometry_.groups[group];
-    const BlockTable &t = cache_.journal_.table(index, group);
-    const BlockPool *host = cache_.journal_.host_pool(group);
-    uint32_t block_count = cache_.journal_.pool(group).block_count();
+    const Sequence &s = books_.sequences[index];
+    const GroupGeometry &geometry = books_.geometry.groups[group];
+    const BlockTable &t = books_.journal.table(index, group);
+    const BlockPool *host = books_.journal.host_pool(group);
+    uint32_t block_count = books_.journal.pool(group).block_count();
     if (is_swapped(s)) block_count = host != nullptr ? host->block_count() : 0;
     if (t.length > t.ids.capacity) {
         return wrong("sequence %u has a table of %u blocks in group %u, but room for only %u",
@@ -136,33 +131,33 @@ Status CacheCheck::check_table(uint32_t index, uint32_t group) const {
                      block, k, group, block_count, is_swapped(s) ? " in the host tier" : "");
     }
     if (s.state.computed == 0) return Status{};
-    uint32_t least = cache_.geometry_.table_length(group, s.covered(), s.cross_tokens);
+    uint32_t least = books_.geometry.table_length(group, s.covered(), s.cross_tokens);
     if (t.length >= least) return Status{};
     return wrong("sequence %u has %u blocks in group %u, but its %u computed tokens take %u", index,
                  t.length, group, s.state.computed, least);
 }
 
 Status CacheCheck::check_sequence(uint32_t index) const {
-    const Sequence &s = cache_.sequences_[index];
+    const Sequence &s = books_.sequences[index];
     const SequenceState &state = s.state;
     if (state.computed > state.known || state.drafts > state.known) {
         return wrong("sequence %u knows %u tokens, has computed %u, and %u of them are drafts",
                      index, state.known, state.computed, state.drafts);
     }
-    uint32_t unknown = cache_.token_pages_.find_unknown_in(s.tokens, 0, state.known);
+    uint32_t unknown = books_.token_pages.find_unknown_in(s.tokens, 0, state.known);
     if (unknown != (state.first_unknown == kNone ? state.known : state.first_unknown)) {
         return wrong("sequence %u has its first unknown token at %u, but records it at %u", index,
                      unknown, state.first_unknown);
     }
-    if (s.last_step >= cache_.timeline_.next()) {
+    if (s.last_step >= books_.timeline.next()) {
         return wrong("sequence %u ran in step %" PRIu64 ", but the next one is %" PRIu64, index,
-                     s.last_step, cache_.timeline_.next());
+                     s.last_step, books_.timeline.next());
     }
     uint32_t held = 0;
-    for (uint32_t g = 0; g < cache_.geometry_.group_count; ++g) {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         QUIRE_TRY(check_table(index, g));
-        const BlockTable &t = cache_.journal_.table(index, g);
-        held += cache_.geometry_.groups[g].held_entries(t.length, t.null_front);
+        const BlockTable &t = books_.journal.table(index, g);
+        held += books_.geometry.groups[g].held_entries(t.length, t.null_front);
     }
     if (held == s.blocks_held) return Status{};
     return wrong("sequence %u counts %u blocks, but its tables name %u", index, s.blocks_held,
@@ -176,8 +171,8 @@ Status CacheCheck::check_sequences() const {
 // A block that the open step drops is touched, from the commit on, as the step's edits say; until
 // then only the step itself can take it.
 void CacheCheck::count_edits() {
-    if (!cache_.step_open()) return;
-    const StepRecord &record = cache_.records_[cache_.open_slot_];
+    if (!books_.records.is_open()) return;
+    const StepRecord &record = books_.records.open();
     for (const Change &change : record.changes) {
         record.each_edit(change, [&](const Edit &edit) {
             auto raise = [](Named *named, uint64_t touch) {
@@ -194,18 +189,18 @@ void CacheCheck::count_edits() {
 
 // REQUIRES: the tables' ids are in range.
 Status CacheCheck::count_names() {
-    for (uint32_t g = 0; g < cache_.geometry_.group_count; ++g) {
-        const BlockPool *host = cache_.journal_.host_pool(g);
-        if (!named_[g].create(cache_.journal_.pool(g).block_count())) return no_host_memory();
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const BlockPool *host = books_.journal.host_pool(g);
+        if (!named_[g].create(books_.journal.pool(g).block_count())) return no_host_memory();
         if (!host_named_[g].create(host != nullptr ? host->block_count() : 0)) {
             return no_host_memory();
         }
     }
     count_edits();
     return each_sequence([&](uint32_t i) -> Status {
-        const Sequence &s = cache_.sequences_[i];
-        for (uint32_t g = 0; g < cache_.geometry_.group_count; ++g) {
-            const BlockTable &t = cache_.journal_.table(i, g);
+        const Sequence &s = books_.sequences[i];
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            const BlockTable &t = books_.journal.table(i, g);
             for (uint32_t k = 0; k < t.length; ++k) {
                 uint32_t block = t.ids.data[k];
                 if (block == kNullBlock) continue;
@@ -214,7 +209,7 @@ Status CacheCheck::count_names() {
                 named.sequence = i;
                 if (s.last_step > named.last_step) named.last_step = s.last_step;
                 if (is_swapped(s)) continue;
-                if (cache_.journal_.pool(g)[block].owner == i) named.by_owner = 1;
+                if (books_.journal.pool(g)[block].owner == i) named.by_owner = 1;
             }
         }
         return Status{};
@@ -222,7 +217,7 @@ Status CacheCheck::count_names() {
 }
 
 Status CacheCheck::check_references(uint32_t group) const {
-    const BlockPool &pool = cache_.journal_.pool(group);
+    const BlockPool &pool = books_.journal.pool(group);
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
         const Named &named = named_[group][b];
         if (named.count == pool[b].refs) continue;
@@ -240,7 +235,7 @@ Status CacheCheck::check_references(uint32_t group) const {
 
 // A block of the host tier belongs to one sequence.
 Status CacheCheck::check_host_references(uint32_t group) const {
-    const BlockPool *pool = cache_.journal_.host_pool(group);
+    const BlockPool *pool = books_.journal.host_pool(group);
     if (pool == nullptr) return Status{};
     for (uint32_t b = 1; b < pool->block_count(); ++b) {
         const Named &named = host_named_[group][b];
@@ -257,12 +252,12 @@ Status CacheCheck::check_host_references(uint32_t group) const {
 // Only a sequence that holds a block may write it in place. A sequence in the open step may still
 // own a block that it gave up there, until the commit.
 Status CacheCheck::check_owners(uint32_t group) const {
-    const BlockPool &pool = cache_.journal_.pool(group);
+    const BlockPool &pool = books_.journal.pool(group);
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
         const Block &block = pool[b];
         if (block.state != BlockState::held || block.owner == kNone) continue;
         if (named_[group][b].by_owner != 0) continue;
-        if (is_live(block.owner) && cache_.sequences_[block.owner].change != kNone) continue;
+        if (is_live(block.owner) && books_.sequences[block.owner].change != kNone) continue;
         return wrong(
             "block %u of group %u may be written by sequence %u, which does not hold it; "
             "sequence %u does",
@@ -274,13 +269,13 @@ Status CacheCheck::check_owners(uint32_t group) const {
 // A sequence that holds a block without owning it reads only slots that the owner must not write
 // any more. So an adopted block, whose frozen slots are counted anew, has one holder.
 Status CacheCheck::check_frozen(uint32_t index, uint32_t group) const {
-    const BlockTable &t = cache_.journal_.table(index, group);
-    uint32_t computed = cache_.sequences_[index].state.computed;
+    const BlockTable &t = books_.journal.table(index, group);
+    uint32_t computed = books_.sequences[index].state.computed;
     for (uint32_t k = 0; k < t.length && first_token(k) < computed; ++k) {
         if (t.ids.data[k] == kNullBlock) continue;
-        const Block &block = cache_.journal_.pool(group)[t.ids.data[k]];
+        const Block &block = books_.journal.pool(group)[t.ids.data[k]];
         uint32_t readable = computed - first_token(k);
-        if (readable > cache_.geometry_.block_tokens) readable = cache_.geometry_.block_tokens;
+        if (readable > books_.geometry.block_tokens) readable = books_.geometry.block_tokens;
         if (block.owner == index || readable <= block.frozen_slots) continue;
         return wrong(
             "block %u of group %u: sequence %u reads %u of its slots, of which %u are "
@@ -293,12 +288,12 @@ Status CacheCheck::check_frozen(uint32_t index, uint32_t group) const {
 
 // A sequence that was found able to write in place still is.
 Status CacheCheck::check_tail(uint32_t index, uint32_t group) const {
-    const BlockTable &t = cache_.journal_.table(index, group);
-    uint32_t computed = cache_.sequences_[index].state.computed;
-    uint32_t slot = computed & (cache_.geometry_.block_tokens - 1);
-    uint32_t at = computed >> cache_.geometry_.block_shift;
+    const BlockTable &t = books_.journal.table(index, group);
+    uint32_t computed = books_.sequences[index].state.computed;
+    uint32_t slot = computed & (books_.geometry.block_tokens - 1);
+    uint32_t at = computed >> books_.geometry.block_shift;
     if (slot == 0 || t.writable != at) return Status{};
-    const Block &block = cache_.journal_.pool(group)[t.ids.data[at]];
+    const Block &block = books_.journal.pool(group)[t.ids.data[at]];
     if (block.owner == index && block.node == kNone && slot >= block.frozen_slots) return Status{};
     return wrong(
         "block %u of group %u: sequence %u would write from slot %u on, but %u are frozen, "
@@ -310,14 +305,14 @@ Status CacheCheck::check_tail(uint32_t index, uint32_t group) const {
 // The slots that an item of the open step writes are its sequence's alone: no other sequence reads
 // them, and only this step may have published their blocks.
 Status CacheCheck::check_item(const Change &change, uint32_t group) const {
-    const BlockTable &t = cache_.journal_.table(change.sequence, group);
-    const StepRecord &record = cache_.records_[cache_.open_slot_];
+    const BlockTable &t = books_.journal.table(change.sequence, group);
+    const StepRecord &record = books_.records.open();
     uint32_t end = change.first_position + change.compute_count;
     uint32_t position = change.first_position;
     while (position < end) {
-        uint32_t k = position >> cache_.geometry_.block_shift;
+        uint32_t k = position >> books_.geometry.block_shift;
         uint32_t slot = position - first_token(k);
-        const Block &block = cache_.journal_.pool(group)[t.ids.data[k]];
+        const Block &block = books_.journal.pool(group)[t.ids.data[k]];
         bool is_new = block.node != kNone && block.ready == record.number;
         // A dropped item may have removed the node, which the commit makes again.
         bool is_open = block.node == kNone && (slot >= block.frozen_slots || record.dropped);
@@ -335,11 +330,11 @@ Status CacheCheck::check_item(const Change &change, uint32_t group) const {
 }
 
 Status CacheCheck::check_items() const {
-    if (!cache_.step_open()) return Status{};
-    for (const Change &change : cache_.records_[cache_.open_slot_].changes) {
+    if (!books_.records.is_open()) return Status{};
+    for (const Change &change : books_.records.open().changes) {
         if (change.kind != ChangeKind::item) continue;
-        for (uint32_t g = 0; g < cache_.geometry_.group_count; ++g) {
-            if (!cache_.geometry_.groups[g].cross) QUIRE_TRY(check_item(change, g));
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            if (!books_.geometry.groups[g].cross) QUIRE_TRY(check_item(change, g));
         }
     }
     return Status{};
@@ -349,8 +344,7 @@ Status CacheCheck::check_items() const {
 // covers the step, or the last step of a sequence whose table holds the block does.
 Status CacheCheck::check_touched(bool is_host, uint32_t group, uint32_t block, uint64_t step,
                                  const char *how) const {
-    const BlockPool &pool =
-        is_host ? *cache_.journal_.host_pool(group) : cache_.journal_.pool(group);
+    const BlockPool &pool = is_host ? *books_.journal.host_pool(group) : books_.journal.pool(group);
     const Named &named = is_host ? host_named_[group][block] : named_[group][block];
     uint64_t touch = pool[block].touch;
     if (named.last_step > touch) touch = named.last_step;
@@ -375,10 +369,10 @@ Status CacheCheck::check_copies(const StepRecord &record) const {
 
 // Adds up what the open step's changes gave back, for each namespace.
 void CacheCheck::count_returned() const {
-    if (!cache_.step_open()) return;
-    for (const Change &change : cache_.records_[cache_.open_slot_].changes) {
+    if (!books_.records.is_open()) return;
+    for (const Change &change : books_.records.open().changes) {
         if (change.kind == ChangeKind::dropped) continue;
-        Namespace &ns = cache_.namespaces_[cache_.sequences_[change.sequence].name_space];
+        Namespace &ns = books_.namespaces[books_.sequences[change.sequence].name_space];
         (change.kind == ChangeKind::victim ? ns.counted_given_up : ns.counted_returned) +=
             change.returned;
     }
@@ -387,7 +381,7 @@ void CacheCheck::count_returned() const {
 // No namespace holds more than its quota, whichever items of the open step are dropped.
 Status CacheCheck::check_quotas() const {
     count_returned();
-    const Namespaces &namespaces = cache_.namespaces_;
+    const Namespaces &namespaces = books_.namespaces;
     for (uint32_t i = 0; i < namespaces.used(); ++i) {
         const Namespace &ns = namespaces[i];
         if (ns.returned != ns.counted_returned || ns.given_up != ns.counted_given_up) {
@@ -406,19 +400,19 @@ Status CacheCheck::check_quotas() const {
 
 // Each namespace is charged for what its sequences hold.
 Status CacheCheck::check_namespaces() const {
-    Namespaces &namespaces = cache_.namespaces_;
+    Namespaces &namespaces = books_.namespaces;
     for (uint32_t i = 0; i < namespaces.used(); ++i) {
         namespaces[i].counted_sequences = namespaces[i].counted_blocks = 0;
         namespaces[i].counted_returned = namespaces[i].counted_given_up = 0;
     }
     QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
-        const Sequence &s = cache_.sequences_[i];
+        const Sequence &s = books_.sequences[i];
         if (s.name_space >= namespaces.used()) {
             return wrong("sequence %u belongs to namespace %u, but only %u were ever created", i,
                          s.name_space, namespaces.used());
         }
         ++namespaces[s.name_space].counted_sequences;
-        namespaces[s.name_space].counted_blocks += cache_.charged(s);
+        namespaces[s.name_space].counted_blocks += s.charged();
         return Status{};
     }));
     for (uint32_t i = 0; i < namespaces.used(); ++i) {

@@ -4,7 +4,7 @@
 //
 //   cache_check.cpp    who holds a block, who may write it, until when work may touch it
 //   content_check.cpp  what is in a block: tokens, keys, tenant, and the steps that it depends on
-//   cache_audit.cpp    which unfinished steps conflict, in a cache that is audited
+//   order_check.cpp    which unfinished steps conflict, in a cache that is audited
 //
 // The pools and the tree prove what they alone can see (BlockPool::check, PrefixTree::check). This
 // unit compares what several parts say about the same thing. A finding names the block, the
@@ -15,14 +15,14 @@
 // Threads: none; Cache holds its lock. Changes nothing of the cache.
 #pragma once
 
-#include "core/cache.hpp"
+#include "core/parts/cache_parts.hpp"
 
 namespace quire {
 
 class CacheCheck {
  public:
     // error: receives the words of a finding.
-    CacheCheck(Cache *cache, quire_error *error);
+    CacheCheck(CacheParts *parts, quire_error *error);
 
     // Errors  QUIRE_E_INTERNAL     an invariant is broken.
     //         QUIRE_E_HOST_MEMORY  there is no room for the counts.
@@ -70,29 +70,30 @@ class CacheCheck {
     Status check_dependence(uint32_t index, uint32_t group) const;
     Status check_failures() const;
 
-    // cache_audit.cpp
+    // order_check.cpp
     uint32_t steps_before(uint64_t step) const;
     bool collide(const Seen &a, const Seen &b) const;
     Status check_collisions(Array<Seen> *all) const;
     Status check_witness() const;
 
-    bool is_live(uint32_t index) const { return cache_.sequence_handles_.is_live(index); }
+    bool is_live(uint32_t index) const { return books_.handles.is_live(index); }
     bool is_swapped(const Sequence &s) const { return (s.state.flags & Sequence::kSwapped) != 0; }
     // True if work of the step may still run.
-    bool may_run(uint64_t step) const { return !cache_.timeline_.has_run(step); }
+    bool may_run(uint64_t step) const { return !books_.timeline.has_run(step); }
     uint32_t first_token(uint32_t block_index) const {
-        return block_index << cache_.geometry_.block_shift;
+        return block_index << books_.geometry.block_shift;
     }
     // Calls visit(index) for each live sequence until one call fails.
     template <typename Visit>
     Status each_sequence(Visit visit) const {
-        for (uint32_t i = 0; i < cache_.sequences_.size(); ++i) {
+        for (uint32_t i = 0; i < books_.sequences.size(); ++i) {
             if (is_live(i)) QUIRE_TRY(visit(i));
         }
         return Status{};
     }
 
-    Cache &cache_;
+    CacheParts &parts_;
+    CacheBooks &books_;
     quire_error *error_;
     Array<Named> named_[kMaxGroups];
     Array<Named> host_named_[kMaxGroups];

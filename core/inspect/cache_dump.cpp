@@ -132,10 +132,11 @@ FlatEdit flat(const Edit &logged) {
 
 }  // namespace
 
-Status Cache::dump(bool with_tokens, char *buffer, uint64_t capacity, uint64_t *size_bytes) const {
-    *size_bytes = CacheDump(*this, with_tokens, nullptr, 0).write();
+Status dump_cache(const CacheParts &parts, bool with_tokens, char *buffer, uint64_t capacity,
+                  uint64_t *size_bytes) {
+    *size_bytes = CacheDump(parts, with_tokens, nullptr, 0).write();
     if (capacity < *size_bytes) return Status{QUIRE_S_INCOMPLETE, nullptr, 0, 0};
-    CacheDump(*this, with_tokens, buffer, capacity).write();
+    CacheDump(parts, with_tokens, buffer, capacity).write();
     return Status{};
 }
 
@@ -147,14 +148,14 @@ uint64_t CacheDump::write() {
     write_cache();
     write_stats();
     write_ranks();
-    for (const StepRecord &record : cache_.records_) {
+    for (const StepRecord &record : books_.records) {
         if (record.phase != StepPhase::unused) write_step(record);
     }
-    for (uint32_t g = 0; g < cache_.geometry_.group_count; ++g) {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         write_group(g);
-        write_lists(cache_.journal_.pool(g), g, "device");
-        write_blocks(cache_.journal_.pool(g), g, "device");
-        const BlockPool *host = cache_.journal_.host_pool(g);
+        write_lists(books_.journal.pool(g), g, "device");
+        write_blocks(books_.journal.pool(g), g, "device");
+        const BlockPool *host = books_.journal.host_pool(g);
         if (host == nullptr) continue;
         write_lists(*host, g, "host");
         write_blocks(*host, g, "host");
@@ -163,75 +164,75 @@ uint64_t CacheDump::write() {
     write_scopes();
     write_nodes();
     write_namespaces();
-    for (uint32_t i = 0; i < cache_.sequences_.size(); ++i) {
-        if (!cache_.sequence_handles_.is_live(i)) continue;
+    for (uint32_t i = 0; i < books_.sequences.size(); ++i) {
+        if (!books_.handles.is_live(i)) continue;
         write_sequence(i);
-        for (uint32_t g = 0; g < cache_.geometry_.group_count; ++g) write_table(i, g);
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) write_table(i, g);
     }
     out_.end();
     return out_.size_bytes();
 }
 
 void CacheDump::write_cache() {
-    const Geometry &geometry = cache_.geometry_;
+    const Geometry &geometry = books_.geometry;
     out_.open("cache");
     out_.number("library_major", QUIRE_VERSION_MAJOR);
     out_.number("library_minor", QUIRE_VERSION_MINOR);
     out_.number("groups", geometry.group_count);
     out_.number("layers", geometry.layer_count);
     out_.number("block_tokens", geometry.block_tokens);
-    out_.number("shards", cache_.shards_.count());
-    out_.number("max_sequences", cache_.sequences_.size());
+    out_.number("shards", books_.shards.count());
+    out_.number("max_sequences", books_.sequences.size());
     out_.number("max_sequence_tokens", geometry.max_sequence_tokens);
-    out_.number("watermark_blocks", cache_.watermark_);
-    out_.number("victim", cache_.victim_order_);
-    out_.flag("has_memory", cache_.has_memory_);
-    out_.flag("prefix_off", cache_.prefix_off_);
-    out_.flag("calibrates", cache_.calibrates_);
-    out_.flag("audits", cache_.audits_);
-    out_.flag("scrubs", cache_.journal_.scrubs_);
-    out_.flag("can_move", cache_.can_move_);
+    out_.number("watermark_blocks", parts_.needs.watermark());
+    out_.number("victim", parts_.preemption.victim_order());
+    out_.flag("has_memory", books_.has_memory);
+    out_.flag("prefix_off", books_.prefix_off);
+    out_.flag("calibrates", books_.calibrates);
+    out_.flag("audits", books_.audits);
+    out_.flag("scrubs", books_.journal.scrubs_);
+    out_.flag("can_move", books_.can_move);
     write_state();
     out_.close();
 }
 
 void CacheDump::write_state() {
-    const Timeline &timeline = cache_.timeline_;
+    const Timeline &timeline = books_.timeline;
     out_.number("oldest_step", timeline.oldest());
     out_.number("next_step", timeline.next());
-    cache_.step_open() ? out_.number("open_step", cache_.records_[cache_.open_slot_].number)
-                       : out_.null("open_step");
-    out_.flag("migrating", cache_.migrating_);
-    if (cache_.is_stopped_) {
-        out_.words("stopped_by", cache_.why_stopped_.expression);
-        out_.words("stopped_in", cache_.why_stopped_.file);
-        out_.number("stopped_at", static_cast<uint64_t>(cache_.why_stopped_.line));
+    books_.records.is_open() ? out_.number("open_step", books_.records.open().number)
+                             : out_.null("open_step");
+    out_.flag("migrating", parts_.migrating);
+    if (books_.is_stopped) {
+        out_.words("stopped_by", parts_.why_stopped.expression);
+        out_.words("stopped_in", parts_.why_stopped.file);
+        out_.number("stopped_at", static_cast<uint64_t>(parts_.why_stopped.line));
     } else {
         out_.null("stopped_by");
         out_.null("stopped_in");
         out_.null("stopped_at");
     }
-    out_.number("admissions", cache_.admissions_);
-    out_.number("calls", cache_.call_);
-    out_.number("batches", cache_.batch_count_);
-    out_.bits("waiting_seq", cache_.waiting_.handle);
-    out_.number("waiting_known", cache_.waiting_.known);
-    out_.number("waiting_tokens", cache_.waiting_.token_count);
-    out_.number("waiting_blocks", cache_.waiting_.blocks);
-    write_tenant("only_tenant", cache_.journal_.only_tenant_);
-    out_.flag("mixed_tenants", cache_.journal_.mixed_);
-    out_.list("named", cache_.named_.data(), cache_.named_.size());
+    out_.number("admissions", books_.admissions);
+    out_.number("calls", books_.call);
+    out_.number("batches", books_.batches.count());
+    out_.bits("waiting_seq", parts_.prefixes.waiting().handle);
+    out_.number("waiting_known", parts_.prefixes.waiting().known);
+    out_.number("waiting_tokens", parts_.prefixes.waiting().token_count);
+    out_.number("waiting_blocks", parts_.prefixes.waiting().blocks);
+    write_tenant("only_tenant", books_.journal.only_tenant_);
+    out_.flag("mixed_tenants", books_.journal.mixed_);
+    out_.list("named", parts_.prefixes.named().data(), parts_.prefixes.named().size());
 }
 
 void CacheDump::write_stats() {
-    const quire_cache_stats &counts = cache_.counts_;
+    const quire_cache_stats &counts = books_.counts;
     out_.open("stats");
     out_.number("prefix_cache_queries", counts.prefix_cache_queries);
     out_.number("prefix_cache_hits", counts.prefix_cache_hits);
     out_.number("preemptions_swap", counts.preemptions_swap);
     out_.number("preemptions_recompute", counts.preemptions_recompute);
     out_.number("tokens_preempted", counts.tokens_preempted);
-    out_.number("evictions", cache_.journal_.evictions());
+    out_.number("evictions", books_.journal.evictions());
     out_.number("copies_on_write", counts.copies_on_write);
     out_.number("blocks_swapped_out", counts.blocks_swapped_out);
     out_.number("blocks_swapped_in", counts.blocks_swapped_in);
@@ -244,20 +245,20 @@ void CacheDump::write_stats() {
 
 // Writes what a leader has logged, or a follower has applied.
 void CacheDump::write_ranks() {
-    if (cache_.leader_.active()) {
+    if (parts_.log_writer.leader().active()) {
         out_.open("leader");
-        out_.number("log", cache_.leader_.number_);
-        out_.bits("sum", cache_.leader_.sum_);
-        out_.list("touched", cache_.leader_.touched_.data(), cache_.leader_.touched_.size());
+        out_.number("log", parts_.log_writer.leader().number_);
+        out_.bits("sum", parts_.log_writer.leader().sum_);
+        out_.list("touched", books_.touched.slots().data(), books_.touched.slots().size());
         out_.close();
     }
-    if (!cache_.follower_.active()) return;
+    if (!parts_.follower.follower().active()) return;
     out_.open("follower");
-    out_.number("log", cache_.follower_.number_);
-    out_.bits("sum", cache_.follower_.sum_);
-    out_.flag("stopped", !cache_.follower_.stopped().ok());
-    out_.list("held", cache_.follower_.held(), cache_.geometry_.group_count);
-    out_.list("host_held", cache_.follower_.host_held(), cache_.geometry_.group_count);
+    out_.number("log", parts_.follower.follower().number_);
+    out_.bits("sum", parts_.follower.follower().sum_);
+    out_.flag("stopped", !parts_.follower.follower().stopped().ok());
+    out_.list("held", parts_.follower.follower().held(), books_.geometry.group_count);
+    out_.list("host_held", parts_.follower.follower().host_held(), books_.geometry.group_count);
     out_.close();
 }
 
@@ -268,7 +269,7 @@ void CacheDump::write_step(const StepRecord &record) {
     out_.number("queue", record.queue);
     record.barrier == kNoBarrier ? out_.null("barrier") : out_.number("barrier", record.barrier);
     out_.bits("handle", record.handle);
-    out_.flag("has_run", cache_.timeline_.has_run(record.number));
+    out_.flag("has_run", books_.timeline.has_run(record.number));
     out_.number("flags", record.flags);
     out_.number("preempt", record.preempt);
     out_.number("rows", record.rows);
@@ -277,7 +278,7 @@ void CacheDump::write_step(const StepRecord &record) {
     out_.flag("in_batch", record.batch != nullptr);
     out_.open_list("waits_for");
     for (uint32_t slot = 0; slot < kMaxUnfinished; ++slot) {
-        if ((record.waited >> slot & 1) != 0) out_.item(cache_.records_[slot].number);
+        if ((record.waited >> slot & 1) != 0) out_.item(books_.records[slot].number);
     }
     out_.close_list();
     out_.open_list("fences");
@@ -336,8 +337,8 @@ void CacheDump::write_change(const StepRecord &record, uint64_t index) {
     for (uint32_t slot = 0; change.has_pending && slot < kMaxUnfinished; ++slot) {
         if (change.pending_position[slot] == UINT32_MAX) continue;
         // A slot whose step is done may be a later step's by now, or the open one's.
-        uint64_t step = cache_.records_[slot].number;
-        if (step < cache_.timeline_.oldest() || step >= record.number) continue;
+        uint64_t step = books_.records[slot].number;
+        if (step < books_.timeline.oldest() || step >= record.number) continue;
         out_.pair(step, change.pending_position[slot]);
     }
     out_.close_list();
@@ -403,9 +404,9 @@ void CacheDump::write_preemption(const StepRecord &record, uint64_t index) {
 // Writes what an audited cache saw the step touch.
 void CacheDump::write_seen(const StepRecord &record) {
     bool is_enqueued = record.phase == StepPhase::committed || record.phase == StepPhase::finished;
-    if (!cache_.audits_ || !is_enqueued) return;
+    if (!books_.audits || !is_enqueued) return;
     uint64_t index = 0;
-    for (const Seen &seen : cache_.witness_.of(record.number)) {
+    for (const Seen &seen : parts_.witness.of(record.number)) {
         out_.open("seen");
         out_.number("step", record.number);
         out_.number("index", index++);

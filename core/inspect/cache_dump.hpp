@@ -16,17 +16,21 @@
 // Threads: none; Cache holds its lock. Changes nothing of the cache, and allocates nothing.
 #pragma once
 
-#include "core/cache.hpp"
 #include "core/inspect/dump_writer.hpp"
+#include "core/parts/cache_parts.hpp"
 
 namespace quire {
 
 constexpr uint32_t kDumpVersion = 1;
 
+// Writes the dump, or nothing if it does not fit: QUIRE_S_INCOMPLETE. *size_bytes: of all of it.
+Status dump_cache(const CacheParts &parts, bool with_tokens, char *buffer, uint64_t capacity,
+                  uint64_t *size_bytes);
+
 class CacheDump {
  public:
-    CacheDump(const Cache &cache, bool with_tokens, char *out, uint64_t capacity)
-        : cache_(cache), with_tokens_(with_tokens), out_(out, capacity) {}
+    CacheDump(const CacheParts &parts, bool with_tokens, char *out, uint64_t capacity)
+        : parts_(parts), books_(parts.books), with_tokens_(with_tokens), out_(out, capacity) {}
 
     // Returns the size of the whole text in bytes; what did not fit was left out.
     uint64_t write();
@@ -60,7 +64,8 @@ class CacheDump {
     void write_table(uint32_t index, uint32_t group);
     uint64_t hash(const uint32_t *words, uint64_t count) const;
 
-    const Cache &cache_;
+    const CacheParts &parts_;
+    const CacheBooks &books_;
     bool with_tokens_;
     DumpWriter out_;
 };

@@ -30,14 +30,14 @@ uint64_t root_namespace(const Scopes &scopes, uint32_t scope) {
 // A block is published with the tokens and keys that its holders have there. Messages leave the
 // tokens out: they belong to a tenant.
 Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
-    const Sequence &s = cache_.sequences_[index];
-    const PrefixTree &tree = cache_.journal_.tree();
-    const BlockTable &t = cache_.journal_.table(index, group);
-    uint32_t block_tokens = cache_.geometry_.block_tokens;
+    const Sequence &s = books_.sequences[index];
+    const PrefixTree &tree = books_.journal.tree();
+    const BlockTable &t = books_.journal.table(index, group);
+    uint32_t block_tokens = books_.geometry.block_tokens;
     uint32_t end = s.state.computed < s.lent_from ? s.state.computed : s.lent_from;
     for (uint32_t k = 0; k < t.length && first_token(k) < s.state.computed; ++k) {
         if (t.ids.data[k] == kNullBlock) continue;
-        uint32_t node = cache_.journal_.pool(group)[t.ids.data[k]].node;
+        uint32_t node = books_.journal.pool(group)[t.ids.data[k]].node;
         if (node == kNone) continue;
         uint32_t scope = tree.header(node).scope, root = tree.scopes().root_of(scope);
         if (root != s.root) {
@@ -54,7 +54,7 @@ Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
                 t.ids.data[k], group, index, k, node);
         }
         const uint32_t *named = tree.tokens_of(node),
-                       *known = cache_.token_pages_.at(s.tokens, begin);
+                       *known = books_.token_pages.at(s.tokens, begin);
         for (uint32_t i = 0; i < block_tokens && begin + i < end; ++i) {
             if (named[i] == known[i]) continue;
             return wrong(
@@ -68,22 +68,22 @@ Status CacheCheck::check_tokens(uint32_t index, uint32_t group) {
 
 // A sequence's keys belong to its namespace, and live as long as a sequence or a node uses them.
 Status CacheCheck::check_scopes() {
-    const PrefixTree &tree = cache_.journal_.tree();
+    const PrefixTree &tree = books_.journal.tree();
     const Scopes &scopes = tree.scopes();
-    Array<uint32_t> sequences(&cache_.host_), nodes(&cache_.host_);
+    Array<uint32_t> sequences(&books_.host), nodes(&books_.host);
     if (!sequences.create(scopes.used()) || !nodes.create(scopes.used())) return no_host_memory();
     for (uint32_t i = 0; i < tree.first_unused_; ++i) {
         if ((tree.header(i).generation & 1) != 0) ++nodes[tree.header(i).scope];
     }
     QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
-        const Sequence &s = cache_.sequences_[i];
+        const Sequence &s = books_.sequences[i];
         if (s.root >= scopes.used() || (s.scope != kNone && s.scope >= scopes.used())) {
             return wrong("sequence %u has root %u, but only %" PRIu64 " scopes exist", i, s.root,
                          scopes.used());
         }
         ++sequences[s.root];
         if (s.scope != kNone) ++sequences[s.scope];
-        uint64_t number = cache_.namespaces_[s.name_space].number;
+        uint64_t number = books_.namespaces[s.name_space].number;
         uint64_t of_root = root_namespace(scopes, s.root);
         if (of_root == number) return Status{};
         return wrong("sequence %u belongs to namespace %" PRIu64 ", but its root %u to %" PRIu64, i,
@@ -100,7 +100,7 @@ Status CacheCheck::check_scopes() {
 
 // A block is zeroed for a new tenant; its recorded tenant must be the one whose content it holds.
 Status CacheCheck::check_tenants(uint32_t group) const {
-    const Journal &journal = cache_.journal_;
+    const Journal &journal = books_.journal;
     const PrefixTree &tree = journal.tree();
     const BlockPool &pool = journal.pool(group);
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
@@ -119,8 +119,8 @@ Status CacheCheck::check_tenants(uint32_t group) const {
                          b, group, block.tenant, block.node, number);
         }
         if (block.state != BlockState::held || !is_live(block.owner)) continue;
-        const Sequence &s = cache_.sequences_[block.owner];
-        uint64_t number = cache_.namespaces_[s.name_space].number;
+        const Sequence &s = books_.sequences[block.owner];
+        uint64_t number = books_.namespaces[s.name_space].number;
         if (number == block.tenant) continue;
         return wrong("block %u of group %u: namespace %" PRIu64
                      " wrote it, but sequence %u, which owns it, belongs to namespace %" PRIu64,
@@ -131,8 +131,8 @@ Status CacheCheck::check_tenants(uint32_t group) const {
 
 // A published block rests on steps that exist, and is not written any more.
 Status CacheCheck::check_published(uint32_t group) const {
-    const BlockPool &pool = cache_.journal_.pool(group);
-    uint64_t newest = cache_.timeline_.next() - (cache_.step_open() ? 0 : 1);
+    const BlockPool &pool = books_.journal.pool(group);
+    uint64_t newest = books_.timeline.next() - (books_.records.is_open() ? 0 : 1);
     for (uint32_t b = 1; b < pool.block_count(); ++b) {
         const Block &block = pool[b];
         if (block.node == kNone) continue;
@@ -141,10 +141,10 @@ Status CacheCheck::check_published(uint32_t group) const {
                          ", but the newest is %" PRIu64,
                          b, group, block.ready, newest);
         }
-        if (block.frozen_slots == cache_.geometry_.block_tokens) continue;
+        if (block.frozen_slots == books_.geometry.block_tokens) continue;
         return wrong(
             "block %u of group %u is published as node %u, but only %u of its %u slots are frozen",
-            b, group, block.node, block.frozen_slots, cache_.geometry_.block_tokens);
+            b, group, block.node, block.frozen_slots, books_.geometry.block_tokens);
     }
     return Status{};
 }
@@ -153,18 +153,18 @@ Status CacheCheck::check_published(uint32_t group) const {
 // knows all unfinished steps that its published blocks depend on, and a block that it computed
 // itself depends on everything that the tokens before it depend on.
 Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
-    const Sequence &s = cache_.sequences_[index];
-    const Timeline &timeline = cache_.timeline_;
-    if (timeline.idle() && !cache_.step_open()) return Status{};
-    const BlockTable &t = cache_.journal_.table(index, group);
-    uint64_t end = timeline.next() + (cache_.step_open() ? 1 : 0);
+    const Sequence &s = books_.sequences[index];
+    const Timeline &timeline = books_.timeline;
+    if (timeline.idle() && !books_.records.is_open()) return Status{};
+    const BlockTable &t = books_.journal.table(index, group);
+    uint64_t end = timeline.next() + (books_.records.is_open() ? 1 : 0);
     for (uint32_t k = 0; k < t.length && first_token(k + 1) <= s.state.computed; ++k) {
         if (t.ids.data[k] == kNullBlock) continue;
-        const Block &block = cache_.journal_.pool(group)[t.ids.data[k]];
+        const Block &block = books_.journal.pool(group)[t.ids.data[k]];
         if (block.node == kNone) continue;
         uint64_t of_block = depends_within(block, timeline.oldest(), end);
-        uint64_t here = cache_.depends(s, first_token(k + 1));
-        uint64_t before = block.owner == index ? cache_.depends(s, first_token(k)) : 0;
+        uint64_t here = parts_.prefixes.depends(s, first_token(k + 1));
+        uint64_t before = block.owner == index ? parts_.prefixes.depends(s, first_token(k)) : 0;
         uint64_t unknown = of_block & ~here, left_out = before & ~of_block;
         for (uint64_t step = timeline.oldest(); step < end; ++step) {
             if ((unknown & depends_bit(step)) != 0) {
@@ -184,12 +184,12 @@ Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
 
 // Content that depends on a failed step is not found, and does not count as computed.
 Status CacheCheck::check_failures() const {
-    for (const StepRecord &record : cache_.records_) {
+    for (const StepRecord &record : books_.records) {
         bool has_failed = record.phase == StepPhase::finished && record.failed;
         if (!has_failed || !may_run(record.number)) continue;
         uint32_t slot = Timeline::slot(record.number);
-        for (uint32_t g = 0; g < cache_.geometry_.group_count; ++g) {
-            const BlockPool &pool = cache_.journal_.pool(g);
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            const BlockPool &pool = books_.journal.pool(g);
             for (uint32_t b = 1; b < pool.block_count(); ++b) {
                 if (pool[b].node == kNone || !depends_on(pool[b], record.number)) continue;
                 return wrong("block %u of group %u depends on step %" PRIu64
@@ -198,7 +198,7 @@ Status CacheCheck::check_failures() const {
             }
         }
         QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
-            const Sequence &s = cache_.sequences_[i];
+            const Sequence &s = books_.sequences[i];
             uint32_t valid = s.pending_position[slot];
             if (s.pending_step[slot] != record.number || s.state.computed <= valid) return Status{};
             return wrong(

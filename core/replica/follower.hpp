@@ -50,9 +50,9 @@ class Follower {
     uint64_t digest() const;
     void applied(const LogHeader &header);
 
-    // True if any table names the block.
-    bool names(uint32_t group, uint32_t block) const { return refs_[group][block] != 0; }
-    bool names_host(uint32_t group, uint32_t block) const { return host_refs_[group][block] != 0; }
+    // [group][block] how many table entries name it.
+    const Array<uint32_t> *refs() const { return refs_; }
+    const Array<uint32_t> *host_refs() const { return host_refs_; }
     const uint32_t *held() const { return held_; }
     const uint32_t *host_held() const { return host_held_; }
     uint64_t sum() const { return sum_; }

@@ -14,11 +14,8 @@ Status Leader::create(uint64_t identity, uint64_t geometry_digest, uint32_t max_
     for (uint32_t g = 0; g < group_count_; ++g) kept_blocks_[g] = geometry.groups[g].kept_blocks;
     identity_ = identity;
     geometry_ = geometry_digest;
-    bool ok = told_.create(max_sequences) && touched_.create(max_sequences) &&
-              is_touched_.create(max_sequences) &&
-              tables_.create(uint64_t{max_sequences} * group_count_);
+    bool ok = told_.create(max_sequences) && tables_.create(uint64_t{max_sequences} * group_count_);
     if (!ok) return no_host_memory();
-    touched_.shrink(0);
     for (BlockTable &table : tables_) table = BlockTable{};
     active_ = true;
     return Status{};
@@ -133,8 +130,6 @@ void Leader::close(const uint32_t *held, const uint32_t *host_held, uint64_t ste
     header->number = ++number_;
     header->digest = digest_state(sum_, held, host_held, group_count_);
     steps_[number_ % kLogOrderBits] = step;
-    for (uint32_t slot : touched_) is_touched_[slot] = 0;
-    touched_.shrink(0);
 }
 
 }  // namespace quire

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// leader: what a leader remembers for its log: the state that it last sent to its followers, which
-// sequences the next log must look at, and the steps of its last logs.
+// leader: what a leader remembers for its log: the state that it last sent to its followers, and
+// the steps of its last logs.
 //
 // Why a copy of every table: a log holds what changed since the log before, and between two logs a
 // table may shrink and grow again, or a slot may be given to another sequence.
@@ -16,22 +16,13 @@ namespace quire {
 class Leader {
  public:
     Leader(const HostAllocator *host, BufferPool *buffers)
-        : buffers_(buffers), told_(host), tables_(host), touched_(host), is_touched_(host) {}
+        : buffers_(buffers), told_(host), tables_(host) {}
     ~Leader();
 
     // REQUIRES: called once.
     Status create(uint64_t identity, uint64_t geometry_digest, uint32_t max_sequences,
                   const Geometry &geometry);
     bool active() const { return active_; }
-
-    // The sequence in this slot may differ from what the last log said.
-    void touch(uint32_t slot) {
-        if (!active_ || is_touched_[slot] != 0) [[likely]]
-            return;
-        is_touched_[slot] = 1;
-        touched_.push(slot);
-    }
-    const Array<uint32_t> &touched() const { return touched_; }
 
     // Adds to *size_bytes the most bytes that the log needs for the slot, and makes room to
     // remember its tables. False: no memory.
@@ -67,8 +58,6 @@ class Leader {
     uint64_t steps_[kLogOrderBits] = {};  // of the last logs, by number
     Array<LogSequence> told_;             // by slot
     Array<BlockTable> tables_;            // [slot][group]
-    Array<uint32_t> touched_;
-    Array<uint8_t> is_touched_;
 };
 
 }  // namespace quire

@@ -109,4 +109,12 @@ Status check_sealed(const uint8_t *bytes, uint64_t size_bytes, LogHeader *header
     return Status{};
 }
 
+LogSequence describe_sequence(const Sequence &s, uint64_t handle, uint32_t slot) {
+    const SequenceState &state = s.state;
+    return LogSequence{handle,          slot,           0,
+                       state.known,     state.computed, state.drafts,
+                       state.lookahead, state.flags,    state.preemptions,
+                       s.priority,      s.cross_tokens};
+}
+
 }  // namespace quire

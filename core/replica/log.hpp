@@ -73,6 +73,8 @@ struct LogSequence {
 };
 static_assert(sizeof(LogSequence) == 48);
 
+LogSequence describe_sequence(const Sequence &s, uint64_t handle, uint32_t slot);
+
 struct LogTable {
     uint32_t length;
     uint32_t null_front;

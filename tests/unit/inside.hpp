@@ -17,31 +17,36 @@ namespace quire {
 
 // Access to the core's private parts.
 struct Inside {
-    static Journal &journal(Cache &c) { return c.journal_; }
-    static Timeline &timeline(Cache &c) { return c.timeline_; }
-    static Namespaces &namespaces(Cache &c) { return c.namespaces_; }
-    static Sequence &sequence(Cache &c, uint32_t index) { return c.sequences_[index]; }
-    static StepRecord &record(Cache &c, uint64_t step) { return c.records_[Timeline::slot(step)]; }
+    static Journal &journal(Cache &c) { return c.parts_.books.journal; }
+    static Timeline &timeline(Cache &c) { return c.parts_.books.timeline; }
+    static Namespaces &namespaces(Cache &c) { return c.parts_.books.namespaces; }
+    static Sequence &sequence(Cache &c, uint32_t index) { return c.parts_.books.sequences[index]; }
+    static StepRecord &record(Cache &c, uint64_t step) {
+        return c.parts_.books.records[Timeline::slot(step)];
+    }
     // The witness of what a step touched, entry `index`.
     static Seen &seen(Cache &c, uint64_t step, uint64_t index) {
-        return const_cast<Seen &>(c.witness_.of(step)[index]);
+        return const_cast<Seen &>(c.parts_.witness.of(step)[index]);
     }
-    static uint32_t *tokens(Cache &c, uint32_t node) { return c.journal_.tree_.tokens_of(node); }
+    static uint32_t *tokens(Cache &c, uint32_t node) {
+        return c.parts_.books.journal.tree_.tokens_of(node);
+    }
     static uint32_t &sequences_of(Cache &c, uint32_t scope) {
-        return c.journal_.tree_.scopes_.records_[scope].sequences;
+        return c.parts_.books.journal.tree_.scopes_.records_[scope].sequences;
     }
     static uint32_t held_tokens(Cache &c, uint32_t sequence) {
-        return c.token_pages_.held(c.sequences_[sequence].tokens);
+        return c.parts_.books.token_pages.held(c.parts_.books.sequences[sequence].tokens);
     }
     static uint32_t &token(Cache &c, uint32_t sequence, uint32_t position) {
-        return const_cast<uint32_t &>(*c.token_pages_.at(c.sequences_[sequence].tokens, position));
+        return const_cast<uint32_t &>(
+            *c.parts_.books.token_pages.at(c.parts_.books.sequences[sequence].tokens, position));
     }
     static uint32_t &scope_of(Cache &c, uint32_t node) {
-        return c.journal_.tree_.header(node).scope;
+        return c.parts_.books.journal.tree_.header(node).scope;
     }
     // Makes the node a child of `parent`.
     static void hang(Cache &c, uint32_t node, uint32_t parent) {
-        PrefixTree &tree = c.journal_.tree_;
+        PrefixTree &tree = c.parts_.books.journal.tree_;
         tree.header(node).parent = parent;
         tree.header(node).parent_generation = tree.generation(parent);
     }
@@ -49,9 +54,9 @@ struct Inside {
     static void live(PrefixTree &tree, uint32_t node, uint64_t lives) {
         tree.header(node).generation += 2 * lives;
     }
-    static PrefixTree &tree(Cache &c) { return c.journal_.tree_; }
-    static uint32_t &free_nodes(Cache &c) { return c.journal_.tree_.free_nodes_; }
-    static bool &mixed(Cache &c) { return c.journal_.mixed_; }
+    static PrefixTree &tree(Cache &c) { return c.parts_.books.journal.tree_; }
+    static uint32_t &free_nodes(Cache &c) { return c.parts_.books.journal.tree_.free_nodes_; }
+    static bool &mixed(Cache &c) { return c.parts_.books.journal.mixed_; }
 };
 
 }  // namespace quire

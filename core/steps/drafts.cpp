@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Accepting drafts: the first ones of a chain, or a path through a tree.
-//
-// The tokens of an accepted path lie scattered among the drafts. They count as known and computed
-// at once, but the sequence's next step moves them before anything reads them, so no other call
-// needs a queue. Until then no other sequence may read them (Sequence::publishable, fork), and
-// giving them up means computing them again.
 
-#include "core/cache.hpp"
+#include "core/steps/drafts.hpp"
 
 namespace quire {
 
-Status Cache::accept(uint64_t handle, uint32_t count) {
+Status Drafts::accept(uint64_t handle, uint32_t count) {
     uint32_t index = 0;
-    QUIRE_TRY(find_idle_sequence(handle, &index));
-    Sequence &s = sequences_[index];
+    QUIRE_TRY(books_.find_idle_sequence(handle, &index));
+    Sequence &s = books_.sequences[index];
     SequenceState &state = s.state;
     if (count > state.drafts + state.lookahead) {
         return fail(QUIRE_E_ARG, "count is {}: the last item had {} drafts and lookahead", count,
@@ -32,8 +25,8 @@ Status Cache::accept(uint64_t handle, uint32_t count) {
     }
     uint32_t known = state.known - state.drafts + count;
     if (known > state.known) {
-        if (!token_pages_.prepare(&s.tokens, state.known, known)) return no_host_memory();
-        token_pages_.fill_unknown(&s.tokens, state.known, known);
+        if (!books_.token_pages.prepare(&s.tokens, state.known, known)) return no_host_memory();
+        books_.token_pages.fill_unknown(&s.tokens, state.known, known);
         if (state.first_unknown == kNone) state.first_unknown = state.known;
         if (state.computed == state.known) state.computed = known;
     }
@@ -41,14 +34,14 @@ Status Cache::accept(uint64_t handle, uint32_t count) {
     state.drafts = 0;
     state.lookahead = 0;
     if (state.first_unknown >= known) state.first_unknown = kNone;
-    lower_computed(index, known, kNone);
-    note_named(index);
-    publish(index, s.last_step);
+    retreat_.lower_computed(index, known, kNone);
+    prefixes_.note_named(index);
+    prefixes_.publish(index, s.last_step);
     return Status{};
 }
 
 // Checks that the path exists in the drafts' tree or chain.
-Status Cache::check_path(const Sequence &s, const uint32_t *path, uint32_t count) const {
+Status Drafts::check_path(const Sequence &s, const uint32_t *path, uint32_t count) const {
     const SequenceState &state = s.state;
     for (uint32_t i = 0; i < count; ++i) {
         if (path[i] >= state.drafts || (i != 0 && path[i] <= path[i - 1])) {
@@ -70,10 +63,10 @@ Status Cache::check_path(const Sequence &s, const uint32_t *path, uint32_t count
     return Status{};
 }
 
-Status Cache::accept_path(uint64_t handle, const uint32_t *path, uint32_t count) {
+Status Drafts::accept_path(uint64_t handle, const uint32_t *path, uint32_t count) {
     uint32_t index = 0;
-    QUIRE_TRY(find_idle_sequence(handle, &index));
-    Sequence &s = sequences_[index];
+    QUIRE_TRY(books_.find_idle_sequence(handle, &index));
+    Sequence &s = books_.sequences[index];
     if ((s.state.flags & Sequence::kSwapped) != 0) {
         return fail(QUIRE_E_BUSY, "the sequence is swapped out: add it to a step first");
     }
@@ -85,35 +78,35 @@ Status Cache::accept_path(uint64_t handle, const uint32_t *path, uint32_t count)
     uint32_t in_place = 0;
     while (in_place < count && path[in_place] == in_place) ++in_place;
     uint32_t moved = count - in_place;
-    if (moved != 0 && !can_move_) {
+    if (moved != 0 && !books_.can_move) {
         return fail(QUIRE_E_UNSUPPORTED,
                     "the backend cannot move tokens: only the first {} of the path are in place; "
                     "accept those",
                     in_place);
     }
-    BufferPool &buffers = journal_.buffers();
+    BufferPool &buffers = books_.journal.buffers();
     SequenceState &state = s.state;
     uint32_t base = state.known - state.drafts;
     if (!buffers.grow(&s.moves, moved, 0) ||
-        !token_pages_.prepare(&s.tokens, base + in_place, base + count)) {
+        !books_.token_pages.prepare(&s.tokens, base + in_place, base + count)) {
         return no_host_memory();
     }
     for (uint32_t i = in_place; i < count; ++i) {
         s.moves.data[i - in_place] = base + path[i];
-        uint32_t token = *token_pages_.at(s.tokens, base + path[i]);
-        token_pages_.write(&s.tokens, base + i, &token, 1);
+        uint32_t token = *books_.token_pages.at(s.tokens, base + path[i]);
+        books_.token_pages.write(&s.tokens, base + i, &token, 1);
     }
     state.known = base + count;
     state.drafts = state.lookahead = 0;
     if (state.first_unknown >= base) {
-        uint32_t unknown = token_pages_.find_unknown_in(s.tokens, base, base + count);
+        uint32_t unknown = books_.token_pages.find_unknown_in(s.tokens, base, base + count);
         state.first_unknown = unknown < state.known ? unknown : kNone;
     }
     state.move_begin = base + in_place;
     state.move_count = moved;
-    lower_computed(index, state.known, kNone);
-    note_named(index);
-    publish(index, s.last_step);
+    retreat_.lower_computed(index, state.known, kNone);
+    prefixes_.note_named(index);
+    prefixes_.publish(index, s.last_step);
     return Status{};
 }
 

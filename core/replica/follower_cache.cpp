@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A following cache: it applies the logs of a leader and decides nothing itself.
-//
-// A log is read several times. It is checked completely, then counted, so that a digest that does
-// not match is found before anything is applied. Then memory is reserved, and then the log is
-// applied; from there on only the device can fail.
 
-#include "core/cache.hpp"
-#include "core/device/backend_call.hpp"
+#include "core/replica/follower_cache.hpp"
 
 namespace quire {
 
@@ -20,29 +13,31 @@ Status wrong_slot(uint32_t slot) {
 }  // namespace
 
 // The slot's present state, without its tables.
-LogSequence Cache::followed(uint32_t slot) const {
-    return sequence_handles_.is_live(slot) ? log_sequence(slot) : LogSequence{};
+LogSequence FollowerCache::followed(uint32_t slot) const {
+    return books_.handles.is_live(slot)
+               ? describe_sequence(books_.sequences[slot], books_.handles.handle(slot), slot)
+               : LogSequence{};
 }
 
-void Cache::read_change(const LogSequence &after, const TableChange *tables,
-                        SequenceChange *change) const {
+void FollowerCache::read_change(const LogSequence &after, const TableChange *tables,
+                                SequenceChange *change) const {
     change->before = followed(after.slot());
     change->after = after;
-    change->old_tables = &journal_.table(after.slot(), 0);
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) change->tables[g] = tables[g];
+    change->old_tables = &books_.journal.table(after.slot(), 0);
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) change->tables[g] = tables[g];
 }
 
-SequenceChange Cache::read_end(uint32_t slot) const {
+SequenceChange FollowerCache::read_end(uint32_t slot) const {
     SequenceChange change{};
     change.before = followed(slot);
-    change.old_tables = &journal_.table(slot, 0);
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        change.tables[g].kept = geometry_.groups[g].kept_blocks;
+    change.old_tables = &books_.journal.table(slot, 0);
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        change.tables[g].kept = books_.geometry.groups[g].kept_blocks;
     }
     return change;
 }
 
-Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
+Status FollowerCache::check_table(const SequenceChange &change, uint32_t group) const {
     const BlockTable &old = change.old_tables[group];
     const TableChange &table = change.tables[group];
     const LogTable &shape = table.shape;
@@ -56,12 +51,13 @@ Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
     }
     const LogSequence &s = change.after;
     uint32_t least =
-        s.computed != 0 ? geometry_.table_length(group, s.computed, s.cross_tokens) : 0;
-    if (shape.length < least || shape.length > geometry_.blocks_of(geometry_.max_sequence_tokens)) {
+        s.computed != 0 ? books_.geometry.table_length(group, s.computed, s.cross_tokens) : 0;
+    if (shape.length < least ||
+        shape.length > books_.geometry.blocks_of(books_.geometry.max_sequence_tokens)) {
         return fail(QUIRE_E_ARG, "damaged log: slot {} has a table of {} blocks", s.slot(),
                     shape.length);
     }
-    const GroupGeometry &g = geometry_.groups[group];
+    const GroupGeometry &g = books_.geometry.groups[group];
     uint32_t blocks = s.swapped() ? g.host_blocks : g.blocks, wrong = 0;
     table.each_told([&](uint32_t i) {
         if (table.id(i) == kNullBlock || table.id(i) >= blocks) ++wrong;
@@ -71,51 +67,52 @@ Status Cache::check_table(const SequenceChange &change, uint32_t group) const {
                 wrong);
 }
 
-Status Cache::check_sequence(const SequenceChange &change) {
+Status FollowerCache::check_sequence(const SequenceChange &change) {
     const LogSequence &s = change.after;
     uint32_t longest = 0;
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         QUIRE_TRY(check_table(change, g));
         const LogTable &shape = change.tables[g].shape;
         if (shape.length > longest) longest = shape.length;
     }
-    if (s.computed > s.known || s.drafts > s.known || s.known > geometry_.max_sequence_tokens ||
-        s.cross_tokens > (geometry_.any_cross ? geometry_.max_sequence_tokens : 0)) {
+    if (s.computed > s.known || s.drafts > s.known ||
+        s.known > books_.geometry.max_sequence_tokens ||
+        s.cross_tokens > (books_.geometry.any_cross ? books_.geometry.max_sequence_tokens : 0)) {
         return fail(QUIRE_E_ARG, "damaged log: slot {} has {} known tokens", s.slot(), s.known);
     }
     follower_.see(s.slot(), FollowedSlot{0, s.swapped() ? 0 : s.computed, longest, s.cross_tokens});
     return Status{};
 }
 
-Status Cache::check_copy(const quire_block_copy &copy) const {
-    if (copy.group >= geometry_.group_count || copy.kind > QUIRE_COPY_ZERO) {
+Status FollowerCache::check_copy(const quire_block_copy &copy) const {
+    if (copy.group >= books_.geometry.group_count || copy.kind > QUIRE_COPY_ZERO) {
         return fail(QUIRE_E_ARG, "damaged log: a copy of kind {} in group {}", copy.kind,
                     copy.group);
     }
-    if (copy.kind == QUIRE_COPY_TOKEN && !can_move_) {
+    if (copy.kind == QUIRE_COPY_TOKEN && !books_.can_move) {
         return fail(QUIRE_E_UNSUPPORTED,
                     "the log moves tokens, but a device of this follower cannot");
     }
-    const GroupGeometry &g = geometry_.groups[copy.group];
+    const GroupGeometry &g = books_.geometry.groups[copy.group];
     uint32_t sources = copy.kind == QUIRE_COPY_SWAP_IN ? g.host_blocks : g.blocks;
     uint32_t targets = copy.kind == QUIRE_COPY_SWAP_OUT ? g.host_blocks : g.blocks;
     bool inside = copy.src > 0 && static_cast<uint32_t>(copy.src) < sources && copy.dst > 0 &&
                   static_cast<uint32_t>(copy.dst) < targets &&
-                  copy.src_place < geometry_.block_tokens &&
-                  copy.dst_place < geometry_.block_tokens;
+                  copy.src_place < books_.geometry.block_tokens &&
+                  copy.dst_place < books_.geometry.block_tokens;
     if (inside) return Status{};
     return fail(QUIRE_E_ARG, "damaged log: a copy from block {} to {}",
                 static_cast<uint32_t>(copy.src), static_cast<uint32_t>(copy.dst));
 }
 
-Status Cache::check_row(const LogRow &row, uint32_t mask_word_count) {
-    bool known = row.slot < sequences_.size();
+Status FollowerCache::check_row(const LogRow &row, uint32_t mask_word_count) {
+    bool known = row.slot < books_.sequences.size();
     if (known && !follower_.seen(row.slot)) {
-        const Sequence &s = sequences_[row.slot];
+        const Sequence &s = books_.sequences[row.slot];
         bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
         uint32_t longest = 0;
-        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-            uint32_t length = journal_.table(row.slot, g).length;
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            uint32_t length = books_.journal.table(row.slot, g).length;
             if (length > longest) longest = length;
         }
         follower_.see(row.slot,
@@ -132,7 +129,7 @@ Status Cache::check_row(const LogRow &row, uint32_t mask_word_count) {
 
 // Checks that the rows' masks are ones that a leader unfolds: bits for keys up to the row's end,
 // and positions among the places of the masked tokens.
-Status Cache::check_masks(const LogReader &log) const {
+Status FollowerCache::check_masks(const LogReader &log) const {
     for (uint32_t i = 0; i < log.header().row_count; ++i) {
         LogRow row = log.row(i);
         if (row.mask_rows == 0) continue;
@@ -149,21 +146,21 @@ Status Cache::check_masks(const LogReader &log) const {
 }
 
 // Checks every part by itself and against the state here; changes nothing.
-Status Cache::check_log(const LogReader &log) {
+Status FollowerCache::check_log(const LogReader &log) {
     const LogHeader &header = log.header();
     follower_.begin_check();
     for (uint32_t i = 0; i < header.ended_count; ++i) {
         uint32_t slot = log.ended(i);
-        if (!sequence_handles_.is_live(slot) || follower_.seen(slot)) return wrong_slot(slot);
+        if (!books_.handles.is_live(slot) || follower_.seen(slot)) return wrong_slot(slot);
         follower_.see(slot, FollowedSlot{});
     }
     for (uint32_t i = 0; i < header.copy_count; ++i) QUIRE_TRY(check_copy(log.copy(i)));
     QUIRE_TRY(log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
         uint32_t slot = after.slot();
-        if (slot >= sequences_.size() || follower_.seen(slot)) return wrong_slot(slot);
-        uint32_t holder = sequence_handles_.find(after.handle);
+        if (slot >= books_.sequences.size() || follower_.seen(slot)) return wrong_slot(slot);
+        uint32_t holder = books_.handles.find(after.handle);
         bool is_others = holder != HandleTable::kNone && holder != slot;
-        if (!sequence_handles_.could_be(after.handle) || is_others || after.reserved0 != 0) {
+        if (!books_.handles.could_be(after.handle) || is_others || after.reserved0 != 0) {
             return fail(QUIRE_E_ARG, "damaged log: slot {} has no handle of its own", slot);
         }
         SequenceChange change;
@@ -177,7 +174,7 @@ Status Cache::check_log(const LogReader &log) {
 
 // Calls visit(change) for each sequence that ended or changed. REQUIRES: check_log().
 template <typename Visit>
-void Cache::each_change(const LogReader &log, Visit visit) {
+void FollowerCache::each_change(const LogReader &log, Visit visit) {
     for (uint32_t i = 0; i < log.header().ended_count; ++i) visit(read_end(log.ended(i)));
     Status read =
         log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
@@ -191,7 +188,7 @@ void Cache::each_change(const LogReader &log, Visit visit) {
 
 // Checks that the log leads to the state that its leader's digest says. If not, the follower stops,
 // and this is the last log that it reads.
-Status Cache::check_digest(const LogReader &log) {
+Status FollowerCache::check_digest(const LogReader &log) {
     each_change(log, [&](const SequenceChange &change) { follower_.count(change); });
     if (follower_.digest() == log.header().digest) return Status{};
     each_change(log, [&](const SequenceChange &change) { follower_.uncount(change); });
@@ -203,7 +200,7 @@ Status Cache::check_digest(const LogReader &log) {
     return wrong;
 }
 
-Status Cache::check_log_batch(const LogReader &log, const Batch *batch) const {
+Status FollowerCache::check_batch(const LogReader &log, const Batch *batch) const {
     if (batch == nullptr) return Status{};
     QUIRE_TRY(batch->check_fresh());
     BatchNeed need;
@@ -222,21 +219,21 @@ Status Cache::check_log_batch(const LogReader &log, const Batch *batch) const {
 }
 
 // Reserves memory for everything that applying the log writes.
-Status Cache::reserve_applied(const LogReader &log, StepRecord *record) {
+Status FollowerCache::reserve(const LogReader &log, StepRecord *record) {
     uint64_t copies = log.header().copy_count;
-    bool ok = shards_.reserve(copies);
+    bool ok = books_.shards.reserve(copies);
     if (record->copies.capacity() < copies) {
-        for (StepRecord &other : records_) ok = ok && other.copies.reserve(copies);
+        for (StepRecord &other : books_.records) ok = ok && other.copies.reserve(copies);
     }
     uint64_t words = log.header().mask_word_count;
     if (record->mask_words.capacity() < words) {
-        for (StepRecord &other : records_) ok = ok && other.mask_words.reserve(words);
+        for (StepRecord &other : books_.records) ok = ok && other.mask_words.reserve(words);
     }
     Status grown =
         log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
-            for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-                BlockTable &t = journal_.table(after.slot(), g);
-                if (!journal_.buffers().grow(&t.ids, tables[g].shape.length, t.length))
+            for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+                BlockTable &t = books_.journal.table(after.slot(), g);
+                if (!books_.journal.buffers().grow(&t.ids, tables[g].shape.length, t.length))
                     return no_host_memory();
             }
             return Status{};
@@ -246,45 +243,46 @@ Status Cache::reserve_applied(const LogReader &log, StepRecord *record) {
 
 // If the leader knew that an earlier step comes before this one, and that step may still run here,
 // this step's queues wait for it. It must be finished, or there is no fence to wait for.
-Status Cache::order_behind(const StepRecord &record, uint32_t order, quire_error *error) {
+Status FollowerCache::order_behind(const StepRecord &record, uint32_t order, quire_error *error) {
     for (uint32_t pass = 0; pass < 2; ++pass) {
         for (uint32_t back = 0; back < kLogOrderBits; ++back) {
             if ((order >> back & 1) == 0 || record.number <= back + 1) continue;
             uint64_t step = record.number - 1 - back;
-            if (timeline_.has_run(step) || timeline_.queue_of(step) == record.queue) continue;
-            const StepRecord &other = records_[Timeline::slot(step)];
+            if (books_.timeline.has_run(step) || books_.timeline.queue_of(step) == record.queue)
+                continue;
+            const StepRecord &other = books_.records[Timeline::slot(step)];
             if (other.phase != StepPhase::finished) {
                 return fail(QUIRE_E_BUSY,
                             "log number {} comes after number {}, which runs on another queue: "
                             "finish that step first",
                             record.number, step);
             }
-            if (pass == 1) QUIRE_TRY(wait_for_step(record, other, error));
+            if (pass == 1) QUIRE_TRY(runs_.wait_for_step(record, other, error));
         }
     }
     return Status{};
 }
 
-void Cache::apply_end(uint32_t slot) {
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        BlockTable &t = journal_.table(slot, g);
+void FollowerCache::apply_end(uint32_t slot) {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        BlockTable &t = books_.journal.table(slot, g);
         t.length = t.null_front = 0;
         ++t.epoch;
     }
-    sequence_handles_.abandon(slot);
-    sequences_[slot] = Sequence{};
+    books_.handles.abandon(slot);
+    books_.sequences[slot] = Sequence{};
 }
 
-void Cache::apply_change(const SequenceChange &change) {
+void FollowerCache::apply_change(const SequenceChange &change) {
     uint32_t slot = change.after.slot();
     if (change.after.handle != change.before.handle) {
         if (change.before.handle != 0) apply_end(slot);
-        sequence_handles_.adopt(slot, change.after.handle);
+        books_.handles.adopt(slot, change.after.handle);
     }
-    Sequence &s = sequences_[slot];
+    Sequence &s = books_.sequences[slot];
     s.blocks_held = 0;
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-        BlockTable &t = journal_.table(slot, g);
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        BlockTable &t = books_.journal.table(slot, g);
         const TableChange &table = change.tables[g];
         const LogTable &shape = table.shape;
         bool grows = change.continues() && shape.first >= t.length;
@@ -296,7 +294,7 @@ void Cache::apply_change(const SequenceChange &change) {
         t.length = shape.length;
         t.null_front = shape.null_front;
         if (!grows) ++t.epoch;
-        s.blocks_held += geometry_.groups[g].held_entries(t.length, t.null_front);
+        s.blocks_held += books_.geometry.groups[g].held_entries(t.length, t.null_front);
     }
     s.cross_tokens = change.after.cross_tokens;
     s.state.known = change.after.known;
@@ -309,7 +307,7 @@ void Cache::apply_change(const SequenceChange &change) {
 }
 
 // From here on nothing fails.
-void Cache::apply(const LogReader &log, StepRecord *record, Batch *batch) {
+void FollowerCache::apply(const LogReader &log, StepRecord *record, Batch *batch) {
     each_change(log, [&](const SequenceChange &change) {
         change.after.handle == 0 ? apply_end(change.before.slot()) : apply_change(change);
     });
@@ -326,15 +324,16 @@ void Cache::apply(const LogReader &log, StepRecord *record, Batch *batch) {
         MaskView mask{record->mask_words.data() + row.mask_at, row.mask_rows, row.mask_first,
                       row.mask_stride};
         batch->add_row(
-            BatchRow{sequence_handles_.handle(row.slot), row.first_position, row.compute_count,
-                     sequences_[row.slot].cross_tokens, row.cross_tokens, mask},
-            &journal_.table(row.slot, 0));
+            BatchRow{books_.handles.handle(row.slot), row.first_position, row.compute_count,
+                     books_.sequences[row.slot].cross_tokens, row.cross_tokens, mask},
+            &books_.journal.table(row.slot, 0));
     }
     batch->end_write(record->number);
 }
 
-Status Cache::apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOptions &options,
-                        Batch *batch, uint64_t *out, quire_error *error) {
+Status FollowerCache::apply_log(const uint8_t *bytes, uint64_t size_bytes,
+                                const StepOptions &options, Batch *batch, uint64_t *out,
+                                quire_error *error) {
     if (!follower_.active()) {
         return fail(QUIRE_E_UNSUPPORTED,
                     "the cache is not a follower: create it with QUIRE_CACHE_FOLLOWER");
@@ -345,72 +344,97 @@ Status Cache::apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOpt
     LogReader log;
     QUIRE_TRY(check_sealed(bytes, size_bytes, &header));
     QUIRE_TRY(follower_.check_header(header));
-    QUIRE_TRY(log.open(bytes, header, geometry_));
+    QUIRE_TRY(log.open(bytes, header, books_.geometry));
     QUIRE_TRY(check_log(log));
-    QUIRE_TRY(check_log_batch(log, batch));
-    if (timeline_.full()) {
+    QUIRE_TRY(check_batch(log, batch));
+    if (books_.timeline.full()) {
         return fail(QUIRE_E_BUSY, "{} steps are unfinished or still running: wait for the oldest",
                     kMaxUnfinished);
     }
-    StepRecord &record = records_[Timeline::slot(timeline_.next())];
+    StepRecord &record = books_.records[Timeline::slot(books_.timeline.next())];
     record.clear();
-    QUIRE_TRY(reserve_applied(log, &record));
+    QUIRE_TRY(reserve(log, &record));
     record.phase = StepPhase::open;
-    record.number = timeline_.next();
-    hold_queues(&record, options);
-    Status ready = batch != nullptr ? batch->check_writable(timeline_, record.queue) : Status{};
+    record.number = books_.timeline.next();
+    runs_.hold_queues(&record, options);
+    Status ready =
+        batch != nullptr ? batch->check_writable(books_.timeline, record.queue) : Status{};
     if (ready.ok()) ready = order_behind(record, header.order, error);
-    if (ready.ok()) ready = name_step(&record);
+    if (ready.ok()) ready = runs_.name_step(&record);
     if (ready.ok()) ready = check_digest(log);
     if (!ready.ok()) {
-        close(&record);
+        runs_.close(&record);
         return ready;
     }
     apply(log, &record, batch);
-    ++counts_.steps;
+    ++books_.counts.steps;
     *out = record.handle;
-    return commit_applied(&record, batch, error);
+    return commit(&record, batch, error);
 }
 
 // If a device refuses its part, this rank lacks what the log wrote: the rank stops.
-Status Cache::commit_applied(StepRecord *record, Batch *batch, quire_error *error) {
-    begin_batch(record, batch);
-    record->phase = StepPhase::committed;
-    timeline_.commit(record->queue);
-    if (!has_memory_) return Status{};
-    queue_sets_.commit(record->queue, record->number);
-    Status enqueued = enqueue(*record, batch, error);
+Status FollowerCache::commit(StepRecord *record, Batch *batch, quire_error *error) {
+    runs_.commit(record, batch);
+    if (!books_.has_memory) return Status{};
+    Status enqueued = runs_.enqueue(*record, batch, error);
     if (enqueued.ok()) return enqueued;
-    abandon(record);
-    return lost_at_commit(enqueued, error);
+    bool may_run = runs_.abandon(record);
+    fail_step(record);
+    if (!may_run) runs_.complete(record);
+    return Runs::lost_at_commit(enqueued, error);
 }
 
-// The tables, counted anew, must give what was counted change by change.
-Status Cache::check_followed() {
+Status FollowerCache::check() {
     uint64_t held = 0, counted = 0;
-    for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         counted += follower_.held()[g] + follower_.host_held()[g];
     }
     uint64_t sum = 0;
     const BlockTable none[kMaxGroups] = {};
-    for (uint32_t slot = 0; slot < sequences_.size(); ++slot) {
-        if (!sequence_handles_.is_live(slot)) continue;
+    for (uint32_t slot = 0; slot < books_.sequences.size(); ++slot) {
+        if (!books_.handles.is_live(slot)) continue;
         SequenceChange change{};
-        change.after = log_sequence(slot);
+        change.after = describe_sequence(books_.sequences[slot], books_.handles.handle(slot), slot);
         change.old_tables = none;
-        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
-            const BlockTable &t = journal_.table(slot, g);
-            change.tables[g] = TableChange{
-                {t.length, t.null_front, 0}, geometry_.groups[g].kept_blocks, false, t.ids.data};
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            const BlockTable &t = books_.journal.table(slot, g);
+            change.tables[g] = TableChange{{t.length, t.null_front, 0},
+                                           books_.geometry.groups[g].kept_blocks,
+                                           false,
+                                           t.ids.data};
         }
-        sum += digest_change(change, geometry_.group_count);
-        held += sequences_[slot].blocks_held;
+        sum += digest_change(change, books_.geometry.group_count);
+        held += books_.sequences[slot].blocks_held;
     }
     if (sum != follower_.sum() || counted > held) {
         return fail(QUIRE_E_INTERNAL, "follower: tables name {} blocks, but {} were counted", held,
                     counted);
     }
     return Status{};
+}
+
+Status FollowerCache::finish(uint64_t step, const quire_native *native, uint32_t outcome,
+                             quire_error *error) {
+    StepRecord *record = nullptr;
+    QUIRE_TRY(runs_.find_committed(step, outcome, &record));
+    if (outcome == QUIRE_STEP_FAILED) {
+        return fail(QUIRE_E_UNSUPPORTED, "a follower cannot fail a step: fail it on the leader");
+    }
+    return runs_.finish(record, native, error);
+}
+
+Status FollowerCache::poll(quire_error *error) {
+    return runs_.poll(error, [this](StepRecord *failed) { fail_step(failed); });
+}
+
+// This rank lacks what the step wrote, and cannot compute it again by itself.
+void FollowerCache::fail_step(StepRecord *record) {
+    record->failed = true;
+    if (books_.is_stopped) return;  // nothing that it holds is used any more
+    follower_.stop(fail(QUIRE_E_DEVICE_LOST,
+                        "a device of this follower failed in log number {}: the "
+                        "follower stopped, and all ranks must be restarted",
+                        record->number));
 }
 
 }  // namespace quire

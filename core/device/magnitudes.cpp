@@ -1,51 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Calibration: what a cache made with QUIRE_CACHE_CALIBRATE has measured, over all of its shards.
-//
-// Kernels raise the numbers on the device, so they are whole once every finished step has run.
+
+#include "core/device/magnitudes.hpp"
 
 #include <algorithm>
 #include <bit>
 
-#include "core/cache.hpp"
-#include "core/device/backend_call.hpp"
 #include "core/scales/calibration.hpp"
 
 namespace quire {
 
-Status Cache::calibration_size(uint64_t *size_bytes) const {
-    if (!calibrates_) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "the cache measures nothing: create it with QUIRE_CACHE_CALIBRATE");
-    }
-    *size_bytes = calibration_bytes(geometry_, places_.data());
-    return Status{};
-}
-
-Status Cache::await_writes(Awaited *out, quire_error *error) {
-    *out = Awaited{};
-    QUIRE_TRY(poll(error));
-    for (uint64_t step = timeline_.oldest(); step < timeline_.next(); ++step) {
-        const StepRecord &record = records_[Timeline::slot(step)];
-        if (record.phase == StepPhase::committed) {
-            return fail(QUIRE_E_BUSY, "a step is committed and not finished: finish it first");
-        }
-        if (record.phase != StepPhase::finished) continue;
-        for (uint32_t i = 0; i < record.shard_count; ++i) {
-            if (record.fence_values[i] == 0) continue;  // none of its work can run there
-            Queue *queue = record.queues[i];
-            uint64_t value = 0;
-            QUIRE_TRY(ask<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence,
-                                                          &value));
-            if (value >= record.fence_values[i]) continue;
-            *out = Awaited{queue->device->api, queue->fence, record.fence_values[i]};
-            return Status{};
-        }
-    }
-    return Status{};
-}
-
-uint64_t Cache::calibration_numbers() const {
+uint64_t Magnitudes::number_count() const {
     uint64_t count = 0;
     for (uint32_t layer = 0; layer < geometry_.layer_count; ++layer) {
         count += uint64_t{geometry_.groups[places_[layer].group].kv_heads} * 2;
@@ -54,7 +18,7 @@ uint64_t Cache::calibration_numbers() const {
 }
 
 // Raises the model's numbers by those of one shard. Compares their bits, so that a NaN stays.
-Status Cache::gather_amax(uint32_t shard, Array<float> *numbers, quire_error *error) {
+Status Magnitudes::gather_shard(uint32_t shard, Array<float> *numbers, quire_error *error) {
     Binding &binding = shards_[shard];
     const float *read[kMaxGroups] = {};
     for (uint32_t g = 0; g < geometry_.group_count; ++g) {
@@ -81,7 +45,7 @@ Status Cache::gather_amax(uint32_t shard, Array<float> *numbers, quire_error *er
 }
 
 // Checks that all are finite. V of a latent layer gets the value of its K: both are one row.
-Status Cache::check_amax(Array<float> *numbers) const {
+Status Magnitudes::check(Array<float> *numbers) const {
     constexpr uint32_t kInfinity = 0x7F800000u;
     uint64_t at = 0;
     for (uint32_t layer = 0; layer < geometry_.layer_count; ++layer) {
@@ -103,13 +67,45 @@ Status Cache::check_amax(Array<float> *numbers) const {
     return Status{};
 }
 
-Status Cache::save_calibration(uint8_t *buffer, quire_error *error) {
-    uint64_t size_bytes = calibration_bytes(geometry_, places_.data());
-    Array<float> numbers(&host_);
-    if (!numbers.create(calibration_numbers())) return no_host_memory();
-    for (uint32_t i = 0; i < shards_.count(); ++i) QUIRE_TRY(gather_amax(i, &numbers, error));
-    QUIRE_TRY(check_amax(&numbers));
-    write_calibration(geometry_, places_.data(), numbers.data(), size_bytes, buffer);
+Status Magnitudes::save(uint8_t *buffer, quire_error *error) {
+    uint64_t size_bytes = calibration_bytes(geometry_, places_);
+    Array<float> numbers(host_);
+    QUIRE_TRY(gather(&numbers, error));
+    QUIRE_TRY(check(&numbers));
+    write_calibration(geometry_, places_, numbers.data(), size_bytes, buffer);
+    return Status{};
+}
+
+// All numbers of the model, over all shards.
+Status Magnitudes::gather(Array<float> *numbers, quire_error *error) {
+    if (!numbers->create(number_count())) return no_host_memory();
+    for (uint32_t i = 0; i < shards_.count(); ++i) QUIRE_TRY(gather_shard(i, numbers, error));
+    return Status{};
+}
+
+// Carries over what was measured so far, over all shards, to each target shard that holds it.
+Status Magnitudes::carry_to(Shards *target, quire_error *error) {
+    Array<float> numbers(host_);
+    QUIRE_TRY(gather(&numbers, error));
+    for (uint32_t i = 0; i < target->count(); ++i) {
+        Binding &binding = (*target)[i];
+        uint64_t at = 0;
+        for (uint32_t layer = 0; layer < geometry_.layer_count; ++layer) {
+            const LayerPlace &place = places_[layer];
+            uint64_t heads = geometry_.groups[place.group].kv_heads;
+            uint32_t held = 0, kv_heads = binding.pool(place.group).kv_heads;
+            if (binding.find_layer(place, &held)) {
+                const float *from = numbers.data() + at + binding.first_head(place.group);
+                float *to = binding.amax(place.group) + uint64_t{held} * 2 * kv_heads;
+                std::memcpy(to, from, kv_heads * sizeof *to);
+                std::memcpy(to + kv_heads, from + heads, kv_heads * sizeof *to);
+            }
+            at += 2 * heads;
+        }
+        for (uint32_t g = 0; g < geometry_.group_count; ++g) {
+            if (binding.holds(g)) QUIRE_TRY(binding.write_amax(g, error));
+        }
+    }
     return Status{};
 }
 

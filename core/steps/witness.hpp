@@ -8,10 +8,11 @@
 // never change, so a check can compare the numbers with them. They cost O(entries of its tables)
 // per step, only in an audited cache (QUIRE_CACHE_AUDIT).
 //
+// Ownership: refers to the books; owns the lists.
 // Threads: none; Cache holds its lock.
 #pragma once
 
-#include "core/blocks/block_pool.hpp"
+#include "core/steps/cache_books.hpp"
 
 namespace quire {
 
@@ -31,21 +32,25 @@ struct Seen {
 
 class Witness {
  public:
-    explicit Witness(const HostAllocator *host) {
-        for (Array<Seen> &seen : seen_) seen.bind(host);
+    explicit Witness(CacheBooks *books) : books_(*books) {
+        for (Array<Seen> &seen : seen_) seen.bind(&books->host);
     }
 
-    // Empties the list of this step and makes room for `count` entries. False: no memory.
-    [[nodiscard]] bool begin(uint64_t step, uint64_t count) {
-        Array<Seen> &seen = seen_[Timeline::slot(step)];
-        seen.shrink(0);
-        return seen.reserve(count);
-    }
-    // REQUIRES: begin() made room.
-    void note(const Seen &seen) { seen_[Timeline::slot(seen.step)].push(seen); }
+    // Empties the step's list and makes room for what the commit will note. left_count: blocks that
+    // it may zero in addition. False: no memory.
+    [[nodiscard]] bool reserve(const StepRecord &record, uint64_t left_count);
+    // Notes what the step touches, in no particular order. REQUIRES: reserve(), and the step's
+    // items are settled.
+    void note_step(const StepRecord &record);
     const Array<Seen> &of(uint64_t step) const { return seen_[Timeline::slot(step)]; }
 
  private:
+    void note(const Seen &seen) { seen_[Timeline::slot(seen.step)].push(seen); }
+    void note_table(const StepRecord &record, const Change &change, uint32_t group);
+    uint32_t wanted_slots(const Change &change, const quire_block_copy &copy) const;
+    void note_copy(const StepRecord &record, const quire_block_copy &copy, uint32_t wanted);
+
+    CacheBooks &books_;
     Array<Seen> seen_[kMaxUnfinished];
 };
 

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "core/parts/cache_parts.hpp"
+
+namespace quire {
+
+namespace {
+
+constexpr uint32_t kDefaultSequences = 1024;
+constexpr uint32_t kMaxSequences = 1u << 24;
+
+Status check_calibrating(const Geometry &geometry, bool has_memory) {
+    if (!has_memory) {
+        return fail(QUIRE_E_ARG,
+                    "flags: QUIRE_CACHE_CALIBRATE needs a device; a cache without memory writes no "
+                    "K and V");
+    }
+    for (uint32_t g = 0; g < geometry.group_count; ++g) {
+        const GroupGeometry &group = geometry.groups[g];
+        if (group.k_scale == QUIRE_SCALE_NONE && group.v_scale == QUIRE_SCALE_NONE) continue;
+        return fail(QUIRE_E_ARG,
+                    "flags: QUIRE_CACHE_CALIBRATE, but groups[{}] holds codes: calibrate with f32, "
+                    "f16 or bf16",
+                    g);
+    }
+    return Status{};
+}
+
+Status check_desc(const quire_cache_desc &desc) {
+    constexpr uint32_t both = QUIRE_CACHE_LOG | QUIRE_CACHE_FOLLOWER;
+    if ((desc.flags & both) == both) {
+        return fail(QUIRE_E_ARG, "flags: a cache leads or follows, not both");
+    }
+    if ((desc.flags & QUIRE_CACHE_FOLLOWER) != 0 && (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0) {
+        return fail(QUIRE_E_ARG,
+                    "flags: a follower zeroes blocks as its leader's log says; set "
+                    "QUIRE_CACHE_ZERO_ON_FREE on the leader");
+    }
+    if ((desc.flags & QUIRE_CACHE_FOLLOWER) != 0 && (desc.flags & QUIRE_CACHE_AUDIT) != 0) {
+        return fail(
+            QUIRE_E_ARG,
+            "flags: a follower makes no decisions to audit; set QUIRE_CACHE_AUDIT on the leader");
+    }
+    if (desc.eviction != QUIRE_EVICT_LRU) {
+        return fail(QUIRE_E_UNSUPPORTED, "eviction {} is not known", desc.eviction);
+    }
+    if (desc.victim != QUIRE_VICTIM_NEWEST && desc.victim != QUIRE_VICTIM_PRIORITY) {
+        return fail(QUIRE_E_UNSUPPORTED, "victim {} is not known", desc.victim);
+    }
+    if (desc.shard_count == 0 && (desc.host_bytes != 0 || desc.pool_fraction != 0)) {
+        return fail(QUIRE_E_ARG,
+                    "host_bytes and pool_fraction need a device: give counts of blocks");
+    }
+    return Status{};
+}
+
+}  // namespace
+
+// The pools come before the books: a size that the device cannot hold is refused first.
+Status CacheParts::create_memory(const quire_cache_desc &desc, const ShardRange *shards,
+                                 quire_error *error) {
+    Geometry &geometry = books.geometry;
+    if (!books.places.create(geometry.layer_count)) return no_host_memory();
+    LayerPlace *places = books.places.data();
+    QUIRE_TRY(place_layers(desc.layer_groups, geometry, places));
+    books.has_memory = desc.shard_count != 0;
+    books.calibrates = (desc.flags & QUIRE_CACHE_CALIBRATE) != 0;
+    if (books.calibrates) QUIRE_TRY(check_calibrating(geometry, books.has_memory));
+    QUIRE_TRY(books.scales.create(desc, geometry, places));
+    QUIRE_TRY(books.shards.plan(desc, shards, desc.shard_count, places, &geometry));
+    QUIRE_TRY(books.shards.create(books.scales, books.calibrates, error));
+    books.can_move = books.shards.can_move();
+    return Status{};
+}
+
+Status CacheParts::create_ranks(const quire_cache_desc &desc, const CacheSeeds &seeds,
+                                uint32_t max_sequences) {
+    uint64_t digest =
+        digest_geometry(books.geometry, books.places.data(), max_sequences, books.scales.numbers());
+    if ((desc.flags & QUIRE_CACHE_FOLLOWER) != 0) {
+        QUIRE_TRY(follower.create(digest, max_sequences));
+    }
+    if ((desc.flags & QUIRE_CACHE_LOG) == 0) return Status{};
+    return log_writer.create(seeds.identity, digest, max_sequences);
+}
+
+Status CacheParts::create(const quire_cache_desc &desc, const quire_group_desc *groups,
+                          const ShardRange *shards, const CacheSeeds &seeds, quire_error *error) {
+    QUIRE_TRY(compute_shape(desc, groups, &books.geometry));
+    QUIRE_TRY(check_desc(desc));
+    uint32_t max_sequences = desc.max_sequences != 0 ? desc.max_sequences : kDefaultSequences;
+    if (max_sequences > kMaxSequences) {
+        return fail(QUIRE_E_LIMIT, "max_sequences is {}: at most {}", max_sequences, kMaxSequences);
+    }
+    QUIRE_TRY(create_memory(desc, shards, error));
+    QUIRE_TRY(books.journal.create(books.geometry,
+                                   {.max_sequences = max_sequences,
+                                    .seed = seeds.hash,
+                                    .has_tree = (desc.flags & QUIRE_CACHE_FOLLOWER) == 0,
+                                    .scrubs = (desc.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0}));
+    QUIRE_TRY(create_ranks(desc, seeds, max_sequences));
+    g_sequence_numbers.start_at(seeds.handles);
+    bool ok = books.handles.create(max_sequences) && books.sequences.create(max_sequences) &&
+              prefixes.create(max_sequences) && tenants.create(desc.key_bytes);
+    if (!ok) return no_host_memory();
+    for (Sequence &s : books.sequences) s = Sequence{};
+    books.prefix_off = (desc.flags & QUIRE_CACHE_NO_PREFIX) != 0;
+    books.audits = (desc.flags & QUIRE_CACHE_AUDIT) != 0;
+    needs.create(desc);
+    preemption.create(desc);
+    return Status{};
+}
+
+}  // namespace quire

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// follower_cache: a following cache: it applies the logs of a leader and decides nothing itself.
+//
+// A log is read several times. It is checked completely, then counted, so that a digest that does
+// not match is found before anything is applied. Then memory is reserved, and then the log is
+// applied; from there on only the device can fail.
+//
+// Ownership: refers to the books and to Runs; owns what the follower counts. Its pools hold
+// nothing: the tables name the blocks that the leader chose.
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "core/replica/follower.hpp"
+#include "core/replica/log_reader.hpp"
+#include "core/steps/runs.hpp"
+
+namespace quire {
+
+class FollowerCache {
+ public:
+    FollowerCache(CacheBooks *books, Runs *runs)
+        : books_(*books), runs_(*runs), follower_(&books->host) {}
+    // Makes the cache a follower.
+    Status create(uint64_t geometry_digest, uint32_t max_sequences) {
+        return follower_.create(geometry_digest, books_.geometry, max_sequences);
+    }
+    bool active() const { return follower_.active(); }
+    const Follower &follower() const { return follower_; }
+
+    Status apply_log(const uint8_t *bytes, uint64_t size_bytes, const StepOptions &options,
+                     Batch *batch, uint64_t *out, quire_error *error);
+    Status finish(uint64_t step, const quire_native *native, uint32_t outcome, quire_error *error);
+    Status poll(quire_error *error);
+    // The tables, counted anew, must give what was counted change by change.
+    Status check();
+
+ private:
+    LogSequence followed(uint32_t slot) const;
+    void read_change(const LogSequence &after, const TableChange *tables,
+                     SequenceChange *change) const;
+    SequenceChange read_end(uint32_t slot) const;
+    Status check_table(const SequenceChange &change, uint32_t group) const;
+    Status check_sequence(const SequenceChange &change);
+    Status check_copy(const quire_block_copy &copy) const;
+    Status check_row(const LogRow &row, uint32_t mask_word_count);
+    Status check_masks(const LogReader &log) const;
+    Status check_log(const LogReader &log);
+    template <typename Visit>
+    void each_change(const LogReader &log, Visit visit);
+    Status check_digest(const LogReader &log);
+    Status check_batch(const LogReader &log, const Batch *batch) const;
+    Status reserve(const LogReader &log, StepRecord *record);
+    Status order_behind(const StepRecord &record, uint32_t order, quire_error *error);
+    void apply_end(uint32_t slot);
+    void apply_change(const SequenceChange &change);
+    void apply(const LogReader &log, StepRecord *record, Batch *batch);
+    Status commit(StepRecord *record, Batch *batch, quire_error *error);
+    void fail_step(StepRecord *record);
+
+    CacheBooks &books_;
+    Runs &runs_;
+    Follower follower_;
+};
+
+}  // namespace quire

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "core/steps/admission.hpp"
+
+namespace quire {
+
+Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
+    const quire_step_item &item = list.item(i);
+    *sequence = books_.handles.find(item.seq);
+    if (*sequence == HandleTable::kNone) return books_.find_sequence(item.seq, sequence);
+    const Sequence &s = books_.sequences[*sequence];
+    const SequenceState &state = s.state;
+    bool preempted_now =
+        s.change != kNone && books_.records.open().changes[s.change].kind == ChangeKind::victim;
+    if (s.marked == books_.call || (s.change != kNone && !preempted_now)) {
+        return fail(QUIRE_E_BUSY, "items[{}]: the sequence is already in the step", i);
+    }
+    if (uint64_t{item.token_offset} + item.token_count > list.token_count) {
+        return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);
+    }
+    if (state.drafts != 0) {
+        return fail(QUIRE_E_BUSY,
+                    "items[{}]: {} drafts were not accepted: call quire_seq_accept or _accept_path",
+                    i, state.drafts);
+    }
+    uint64_t known = uint64_t{state.known} + item.token_count;
+    if (known + item.lookahead > books_.geometry.max_sequence_tokens) {
+        return fail(QUIRE_E_LIMIT, "items[{}] grows past max_sequence_tokens {}", i,
+                    books_.geometry.max_sequence_tokens);
+    }
+    if (known == state.computed) return fail(QUIRE_E_ARG, "items[{}] has nothing to compute", i);
+    if (item.draft_count > item.token_count) {
+        return fail(QUIRE_E_ARG, "items[{}].draft_count {} is above its token_count", i,
+                    item.draft_count);
+    }
+    if (item.draft_count != 0 && item.max_compute != 0 &&
+        item.max_compute < known - state.computed) {
+        return fail(QUIRE_E_ARG, "items[{}].max_compute {} would leave drafts uncomputed", i,
+                    item.max_compute);
+    }
+    QUIRE_TRY(check_mask(item, i, list.tokens, list.token_count, static_cast<uint32_t>(known),
+                         state.computed));
+    if (preemption_.still_written_elsewhere(s)) {
+        return fail(QUIRE_E_BUSY, "items[{}]: the sequence's step on another queue is not finished",
+                    i);
+    }
+    return Status{};
+}
+
+Status Admission::mark_items(const ItemList &list) {
+    ++books_.call;
+    for (uint32_t i = 0; i < list.count; ++i) {
+        uint32_t sequence = 0;
+        QUIRE_TRY(check_item(list, i, &sequence));
+        books_.sequences[sequence].marked = books_.call;
+    }
+    return Status{};
+}
+
+Status Admission::add_items(const ItemList &list) {
+    Status marked = mark_items(list);
+    if (!marked.ok()) {
+        ++books_.call;  // unmarks whatever was marked
+        return marked;
+    }
+    StepRecord &record = books_.records.open();
+    uint64_t before = record.changes.size();
+    for (uint32_t i = 0; i < list.count; ++i) {
+        Status added = add_item(list, i);
+        if (!added.ok()) {
+            changes_.undo_to(&record, before);
+            return added;
+        }
+    }
+    return Status{};
+}
+
+// True if this is the item that had to wait last, with the same tokens.
+bool Admission::has_waited(const quire_step_item &item, const Sequence &s,
+                           const quire_token *tokens) const {
+    const Waiting &waiting = prefixes_.waiting();
+    return waiting.handle == item.seq && waiting.known == s.state.known &&
+           waiting.token_count == item.token_count &&
+           books_.token_pages.equal(s.tokens, s.state.known, tokens, item.token_count);
+}
+
+// Looks up what is on the device already. Called when nothing of the sequence is on the device.
+Status Admission::find_prefix(Plan *plan, bool has_waited) {
+    Sequence &s = books_.sequences[plan->sequence];
+    if (books_.prefix_off || (s.state.flags & Sequence::kUnpublished) != 0 || s.cross_tokens != 0) {
+        return Status{};
+    }
+    uint32_t settled = plan->swapped ? s.state.computed : plan->known - 1;
+    if (s.state.first_unknown < settled) settled = s.state.first_unknown;
+    if (plan->lookup_end < settled) settled = plan->lookup_end;
+    uint32_t blocks = settled >> books_.geometry.block_shift;
+    if (has_waited && prefixes_.waiting().blocks == blocks) {
+        plan->found = prefixes_.waiting_lookup();
+    } else {
+        if (!prefixes_.hash(s, blocks, &plan->found)) return no_host_memory();
+        books_.counts.bytes_hashed += uint64_t{blocks} * books_.geometry.block_tokens * 4;
+    }
+    prefixes_.match(s, books_.records.open().queue, &plan->found);
+    if (plan->swapped) {
+        plan->hit_blocks =
+            plan->found.matched;  // any of them may stand in for its copy in the host tier
+        return Status{};
+    }
+    plan->query_tokens = settled;
+    plan->hit_blocks = prefixes_.best_hit(plan->found);
+    plan->position = plan->hit_blocks << books_.geometry.block_shift;
+    return Status{};
+}
+
+// Makes room for everything that taking the plan writes, so that it cannot fail half-way.
+Status Admission::reserve(Plan *plan) {
+    Sequence &s = books_.sequences[plan->sequence];
+    for (uint32_t g = 0; plan->takes && g < books_.geometry.group_count; ++g) {
+        BlockTable &t = books_.journal.table(plan->sequence, g);
+        if (!books_.journal.buffers().grow(&t.ids, plan->length[g], t.length))
+            return no_host_memory();
+    }
+    if (!books_.journal.buffers().grow(&s.tree, plan->drafts, 0)) return no_host_memory();
+    Room room = taking_.take_room(*plan) +
+                prefixes_.publish_room(plan->sequence, uint64_t{plan->position} + plan->compute,
+                                       plan->swapped);
+    if (!books_.records.reserve(1, room.edits, room.copies, 0)) return no_host_memory();
+    plan->reserved = books_.records.open().used() + room;
+    return Status{};
+}
+
+// Adds the item's tokens to the known tokens, then works out what the item needs.
+Status Admission::make_plan(const quire_step_item &item, const quire_token *tokens,
+                            uint32_t sequence, Plan *plan) {
+    Sequence &s = books_.sequences[sequence];
+    bool waited = has_waited(item, s, tokens);
+    if (waited) {
+        s.state.known += item.token_count;
+        s.state.first_unknown = prefixes_.waiting().first_unknown;
+    } else {
+        taking_.note_tokens(item, tokens, &s);
+    }
+    plan->sequence = sequence;
+    plan->known = s.state.known;
+    plan->position = s.state.computed;
+    plan->lookahead = item.lookahead;
+    plan->drafts = item.mask_kind != QUIRE_MASK_NONE ? item.draft_count : 0;
+    // Masked tokens are computed together. Drafts found by lookup could be taken for accepted.
+    plan->lookup_end = first_masked(item, plan->known);
+    if (item.draft_count > plan->known - plan->lookup_end) {
+        plan->lookup_end = plan->known - item.draft_count;
+    }
+    plan->hit_blocks = plan->query_tokens = 0;
+    plan->swapped = (s.state.flags & Sequence::kSwapped) != 0;
+    plan->admission = s.state.computed == 0 || plan->swapped;
+    plan->reuses = false;
+    if (plan->admission) QUIRE_TRY(find_prefix(plan, waited));
+    uint32_t left = plan->known - plan->position;
+    plan->compute = item.max_compute != 0 && item.max_compute < left ? item.max_compute : left;
+    needs_.measure(plan);
+    return Status{};
+}
+
+// True for almost every decode step: its tokens are appended in blocks that the sequence is writing
+// already, and fill none. It takes nothing and publishes nothing.
+bool Admission::stays_in_place(const quire_step_item &item, uint32_t sequence) const {
+    const SequenceState &state = books_.sequences[sequence].state;
+    if (state.computed == 0 || (state.flags & Sequence::kSwapped) != 0) return false;
+    if (state.move_count != 0) return false;
+    if (item.max_compute != 0 || item.lookahead != 0 || item.mask_kind != 0) return false;
+    uint32_t end = state.known + item.token_count;
+    uint32_t index = state.computed >> books_.geometry.block_shift;
+    if (end >> books_.geometry.block_shift != index) return false;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        if (books_.journal.table(sequence, g).writable != index && !books_.geometry.groups[g].cross)
+            return false;
+    }
+    return true;
+}
+
+// Works out what the item needs, makes room for it if the step may, and reserves what taking it
+// writes. The tokens count as known already.
+Status Admission::plan_item(const ItemList &list, uint32_t i, Plan *plan, Short *missing) {
+    const quire_step_item &item = list.item(i);
+    uint32_t sequence = books_.handles.find(item.seq);
+    bool was_computed = books_.sequences[sequence].state.computed != 0;
+    QUIRE_TRY(make_plan(item, list.tokens + item.token_offset, sequence, plan));
+    if (plan->takes) *missing = needs_.shortage(*plan);
+    if (missing->reason != 0 && books_.geometry.any_window && was_computed) {
+        plan->reuses = true;
+        needs_.measure(plan);
+        *missing = needs_.shortage(*plan);
+    }
+    bool may_preempt = (books_.records.open().flags & QUIRE_STEP_MAY_PREEMPT) != 0;
+    if (missing->reason == QUIRE_WAIT_POOL && !plan->admission && may_preempt) {
+        QUIRE_TRY(make_room(plan, missing));
+    }
+    if (missing->reason == 0) QUIRE_TRY(reserve(plan));
+    if (item.mask_kind == QUIRE_MASK_NONE) return Status{};
+    bool ok = books_.records.reserve_mask(unfolded_words(item, list.tokens, plan->known));
+    return ok ? Status{} : no_host_memory();
+}
+
+Status Admission::add_item(const ItemList &list, uint32_t i) {
+    const quire_step_item &item = list.item(i);
+    const quire_token *tokens = list.tokens + item.token_offset;
+    quire_step_result *result = &list.result(i);
+    uint32_t sequence = books_.handles.find(item.seq);
+    Sequence &s = books_.sequences[sequence];
+    StepRecord &record = books_.records.open();
+    *result = quire_step_result{};
+    if (s.change != kNone) {
+        result->reason = QUIRE_WAIT_PREEMPTED;
+        return Status{};
+    }
+    if (!books_.token_pages.prepare(&s.tokens, s.state.known, s.state.known + item.token_count)) {
+        return no_host_memory();
+    }
+    if (stays_in_place(item, sequence)) {
+        if (!books_.records.reserve(1, 0, 0, 0)) return no_host_memory();
+        taking_.run_in_place(item, tokens, sequence, result);
+        return Status{};
+    }
+    SequenceState before = s.state;
+    Plan plan;
+    Short missing;
+    Status status = plan_item(list, i, &plan, &missing);
+    if (!status.ok() || missing.reason != 0) {
+        if (status.ok() && plan.admission && plan.found.hashed != 0) {
+            prefixes_.keep(Waiting{item.seq, before.known, item.token_count, s.state.first_unknown,
+                                   plan.found.hashed});
+        }
+        s.state = before;
+        result->reason = missing.reason;
+        result->blocks_short = missing.blocks;
+        return status;
+    }
+    Change *change = record.changes.push_uninitialized();
+    change->begin(ChangeKind::item, sequence, books_.handles.handle(sequence), before);
+    taking_.run_item(item, list.tokens, &plan, change, result);
+    return Status{};
+}
+
+// Preempts until the plan's need is met. If it cannot be met, no sequence is preempted.
+Status Admission::make_room(Plan *plan, Short *missing) {
+    StepRecord &record = books_.records.open();
+    uint64_t before = record.changes.size();
+    uint64_t for_seq = books_.handles.handle(plan->sequence);
+    if (!preemption_.gather_victims(plan->sequence)) return no_host_memory();
+    while (missing->reason == QUIRE_WAIT_POOL) {
+        bool any = false;
+        Status given = preemption_.give_up_next(for_seq, &any);
+        if (!given.ok()) {
+            changes_.undo_to(&record, before);
+            return given;
+        }
+        if (!any) break;
+        needs_.measure(plan);
+        *missing = needs_.shortage(*plan);
+    }
+    if (missing->reason != 0) changes_.undo_to(&record, before);
+    return Status{};
+}
+
+}  // namespace quire

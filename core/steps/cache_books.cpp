@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "core/steps/cache_books.hpp"
+
+namespace quire {
+
+CacheBooks::CacheBooks(const HostAllocator &allocator)
+    : host(allocator),
+      journal(&host, &timeline),
+      token_pages(&host, &journal.buffers()),
+      shards(&host),
+      handles(&host, HandleType::sequence, &g_sequence_numbers),
+      scales(&host),
+      places(&host),
+      sequences(&host),
+      namespaces(&host),
+      touched(&host),
+      records(&host, &shards) {}
+
+CacheBooks::~CacheBooks() {
+    for (Sequence &s : sequences) {
+        token_pages.release(&s.tokens);
+        journal.buffers().give_back(&s.tree);
+        journal.buffers().give_back(&s.moves);
+    }
+}
+
+Status CacheBooks::find_sequence(uint64_t handle, uint32_t *index) const {
+    *index = handles.find(handle);
+    if (*index != HandleTable::kNone) [[likely]]
+        return Status{};
+    return fail(QUIRE_E_STALE, "no such sequence: it was ended, or belongs to another cache");
+}
+
+Status CacheBooks::find_idle_sequence(uint64_t handle, uint32_t *index) const {
+    QUIRE_TRY(find_sequence(handle, index));
+    if (sequences[*index].change != kNone) {
+        return fail(QUIRE_E_BUSY, "the sequence is in the open step: drop its item first");
+    }
+    return Status{};
+}
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// cache_books: the state that several parts of a cache read and write. It decides nothing.
+//
+// Why one struct: blocks, tables, tree, sequences and steps refer to each other by index, so a part
+// that had only some of them could not follow a reference. Each part owns its own scratch.
+//
+// Ownership: a cache has one, made before its parts and destroyed after them.
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "core/blocks/journal.hpp"
+#include "core/device/batch_list.hpp"
+#include "core/steps/name_space.hpp"
+#include "core/steps/step_records.hpp"
+#include "core/steps/touched_slots.hpp"
+
+namespace quire {
+
+struct CacheBooks {
+    explicit CacheBooks(const HostAllocator &allocator);
+    ~CacheBooks();
+    CacheBooks(const CacheBooks &) = delete;
+    CacheBooks &operator=(const CacheBooks &) = delete;
+
+    Status find_sequence(uint64_t handle, uint32_t *index) const;
+    // Like find_sequence(), for a sequence that is not in the open step.
+    Status find_idle_sequence(uint64_t handle, uint32_t *index) const;
+
+    HostAllocator host;
+    Geometry geometry;
+    Timeline timeline;
+    Journal journal;
+    TokenPages token_pages;
+    Shards shards;
+    HandleTable handles;  // of sequences
+    StaticScales scales;
+    Array<LayerPlace> places;
+    Array<Sequence> sequences;
+    Namespaces namespaces;
+    TouchedSlots touched;
+    StepRecords records;
+    BatchList batches;
+    quire_cache_stats counts{};
+    uint64_t call = 0;        // counts begin and add calls and failures, to mark their sequences
+    uint64_t admissions = 0;  // first admissions so far
+    bool has_memory = false;
+    bool can_move = true;  // every device can move tokens
+    bool prefix_off = false;
+    bool calibrates = false;
+    bool audits = false;
+    bool is_stopped = false;  // an invariant broke; blocks are given to no one any more
+};
+
+}  // namespace quire

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "core/steps/needs.hpp"
+
+namespace quire {
+
+// True if the sequence may write at `position` into the block that is there.
+bool Needs::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t position) {
+    const BlockTable &t = books_.journal.table(sequence, group);
+    uint32_t index = position >> books_.geometry.block_shift;
+    if (t.writable == index) return true;
+    uint32_t block = t.ids.data[index];
+    if (block == kNullBlock) return false;
+    const Block &b = books_.journal.pool(group)[block];
+    if (b.node != kNone) return false;
+    uint32_t slot = position & (books_.geometry.block_tokens - 1);
+    if (b.owner == sequence && slot >= b.frozen_slots) return true;
+    return b.refs == 1 && b.touch < books_.records.open().barrier;  // adopted from whoever owned it
+}
+
+// Counts the blocks that the item may give back before it takes any: those that its window or chunk
+// has passed by its first position, so that none of its tokens reads them. A block that only its
+// later tokens have passed is still read by the earlier ones, and stays. The step can use such a
+// block if no other table names it and all work that touches it runs before the step. The
+// sequence's own last step does: the step waits for it in any case (wait_for_other_queues). `touch`
+// covers the work of others.
+void Needs::measure_passed(Plan *plan, uint32_t group) const {
+    const GroupGeometry &g = books_.geometry.groups[group];
+    const BlockTable &t = books_.journal.table(plan->sequence, group);
+    plan->null_front[group] = t.null_front;
+    plan->passed[group] = plan->freed[group] = 0;
+    if (!plan->reuses || !g.windowed) [[likely]]
+        return;
+    uint32_t end = g.first_visible_block(plan->position, books_.geometry.block_tokens);
+    uint32_t i = t.null_front > g.kept_blocks ? t.null_front : g.kept_blocks;
+    if (end > t.length) end = t.length;
+    if (i >= end) return;
+    plan->null_front[group] = end;
+    plan->passed[group] = end - i;
+    for (; i < end && !plan->swapped; ++i) {
+        const Block &b = books_.journal.pool(group)[t.ids.data[i]];
+        if (b.refs == 1 && b.touch < books_.records.open().barrier) ++plan->freed[group];
+    }
+}
+
+void Needs::measure(Plan *plan) {
+    plan->takes = plan->admission || books_.sequences[plan->sequence].state.move_count != 0;
+    uint32_t end = plan->position + plan->compute;
+    uint32_t reserved = end == plan->known ? end + plan->lookahead : end;
+    uint32_t cross_tokens = books_.sequences[plan->sequence].cross_tokens;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const GroupGeometry &group = books_.geometry.groups[g];
+        const BlockTable &t = books_.journal.table(plan->sequence, g);
+        uint32_t length = t.length;
+        plan->fresh[g] = plan->shared[g] = plan->from_cached[g] = 0;
+        plan->copy_tail[g] = false;
+        measure_passed(plan, g);
+        if (plan->admission) [[unlikely]] {
+            const BlockPool &pool = books_.journal.pool(g);
+            uint32_t first = plan->swapped ? plan->null_front[g]
+                                           : group.first_visible_block(
+                                                 plan->position, books_.geometry.block_tokens);
+            for (uint32_t i = 0; i < plan->hit_blocks; ++i) {
+                uint32_t block = books_.journal.tree().blocks(plan->found.nodes[i])[g];
+                if (block == kNullBlock || group.is_null(i, first)) continue;
+                ++plan->shared[g];
+                const Block &b = pool[block];
+                bool counted =
+                    b.state == BlockState::cached && b.touch < books_.records.open().barrier;
+                plan->from_cached[g] += counted ? 1 : 0;
+            }
+            if (plan->swapped) {
+                plan->fresh[g] = group.held_entries(length, plan->null_front[g]) - plan->shared[g];
+            } else {
+                length = group.cross ? 0 : plan->hit_blocks;
+            }
+        } else if ((plan->position & (books_.geometry.block_tokens - 1)) != 0 && !group.cross) {
+            plan->copy_tail[g] = !tail_is_writable(plan->sequence, g, plan->position);
+        }
+        uint32_t target = books_.geometry.table_length(g, reserved, cross_tokens);
+        plan->length[g] = target > length ? target : length;
+        plan->fresh[g] += plan->length[g] - length;
+        // Passed blocks are recorded too, even if a victim's blocks left the item nothing to take.
+        plan->takes =
+            plan->takes || plan->fresh[g] != 0 || plan->copy_tail[g] || plan->passed[g] != 0;
+    }
+}
+
+Short Needs::shortage(const Plan &plan) const {
+    const Sequence &s = books_.sequences[plan.sequence];
+    const Namespace &ns = books_.namespaces[s.name_space];
+    uint64_t barrier = books_.records.open().barrier;
+    Short out;
+    uint64_t wanted = 0, returned = 0;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const BlockPool &pool = books_.journal.pool(g);
+        uint32_t need = plan.fresh[g] + (plan.copy_tail[g] ? 1 : 0);
+        wanted += plan.fresh[g] + plan.shared[g];
+        returned += plan.swapped ? 0 : plan.passed[g];
+        if (need == 0 && !plan.admission) continue;
+        uint32_t available = pool.available(barrier) + plan.freed[g] - plan.from_cached[g];
+        uint32_t reason = QUIRE_WAIT_POOL;
+        if (need <= available && plan.admission && pool.held_count() != 0) {
+            // Newcomers must leave what running sequences will need soon.
+            available = available > watermark_ ? available - watermark_ : 0;
+            reason = QUIRE_WAIT_WATERMARK;
+        }
+        if (need > available && need - available > out.blocks) {
+            out = Short{need - available, reason};
+        }
+    }
+    // Blocks that other items of the step gave back return if those items are dropped.
+    uint64_t held = ns.blocks_held + wanted - returned, kept = held + ns.returned;
+    if (out.reason == 0 && ns.quota_blocks != 0 && kept > ns.quota_blocks) {
+        // The commit frees what is only kept, so that is not missing for good.
+        uint64_t over = held > ns.quota_blocks ? held - ns.quota_blocks : 1;
+        out = Short{static_cast<uint32_t>(over), QUIRE_WAIT_QUOTA};
+    }
+    return out;
+}
+
+}  // namespace quire

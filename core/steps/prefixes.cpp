@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "core/steps/prefixes.hpp"
+
+namespace quire {
+
+namespace {
+
+// How far ahead the loops prefetch: buckets, then the nodes in them, then their block records.
+constexpr uint32_t kBucketAhead = 24;
+constexpr uint32_t kNodeAhead = 16;
+constexpr uint32_t kBlockAhead = 8;
+
+}  // namespace
+
+Prefixes::Prefixes(CacheBooks *books)
+    : books_(*books),
+      hashes_(&books->host),
+      matches_(&books->host),
+      named_(&books->host),
+      is_named_(&books->host) {}
+
+bool Prefixes::create(uint32_t max_sequences) {
+    if (!named_.create(max_sequences) || !is_named_.create(max_sequences)) return false;
+    named_.shrink(0);
+    return true;
+}
+
+void Prefixes::rewind_cursor(uint32_t sequence) {
+    Sequence &s = books_.sequences[sequence];
+    uint32_t full = s.state.computed >> books_.geometry.block_shift;
+    if (s.state.published <= full) return;
+    s.state.published = full;
+    if (full != 0 && (s.state.flags & Sequence::kSwapped) == 0) {
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            if (books_.geometry.groups[g].cross) continue;
+            const BlockTable &t = books_.journal.table(sequence, g);
+            uint32_t block = t.ids.data[full - 1];
+            uint32_t node = block != kNullBlock ? books_.journal.pool(g)[block].node : kNone;
+            if (node == kNone) continue;
+            s.state.cursor = books_.journal.tree().cursor(node);
+            return;
+        }
+    }
+    s.state.published = 0;  // walked again from the root at the next publication
+    s.state.cursor = books_.journal.tree().root_cursor(s.root);
+}
+
+// The keys that the sequence's spans put on its block.
+Extra Prefixes::extra_of(const Sequence &s, uint32_t block) const {
+    return books_.journal.tree().extra(s.scope, block << books_.geometry.block_shift);
+}
+
+bool Prefixes::hash(const Sequence &s, uint32_t block_count, Lookup *out) {
+    waiting_ = Waiting{};
+    if (!hashes_.reserve(block_count) || !matches_.reserve(block_count)) return false;
+    hashes_.resize_within(block_count);
+    uint64_t hash = books_.journal.tree().root_cursor(s.root).hash;
+    for (uint32_t i = 0; i < block_count; ++i) {
+        const uint32_t *tokens = books_.token_pages.at(s.tokens, i << books_.geometry.block_shift);
+        hash = books_.journal.tree().hash_block(hash, tokens, extra_of(s, i));
+        hashes_[i] = hash;
+    }
+    *out = Lookup{hashes_.data(), block_count, nullptr, 0};
+    return true;
+}
+
+// True if work on the queue may read the node's blocks of full-attention groups.
+bool Prefixes::visible(uint32_t node, uint64_t queue) const {
+    if (books_.timeline.idle()) return true;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        uint32_t block = books_.journal.tree().blocks(node)[g];
+        if (block == kNullBlock) continue;
+        if (!books_.timeline.visible(books_.journal.pool(g)[block].ready, queue)) return false;
+    }
+    return true;
+}
+
+void Prefixes::match(const Sequence &s, uint64_t queue, Lookup *found) {
+    uint32_t max_blocks = found->hashed;
+    PrefixTree &tree = books_.journal.tree();
+    matches_.resize_within(max_blocks);
+    found->nodes = matches_.data();
+    found->matched = 0;
+    for (uint32_t i = 0; i < kBucketAhead && i < max_blocks; ++i)
+        tree.prefetch_bucket(found->hashes[i]);
+    TreeCursor at = tree.root_cursor(s.root);
+    for (uint32_t i = 0; i < max_blocks; ++i) {
+        if (i + kBucketAhead < max_blocks) tree.prefetch_bucket(found->hashes[i + kBucketAhead]);
+        if (i + kNodeAhead < max_blocks) tree.prefetch_candidate(found->hashes[i + kNodeAhead]);
+        if (i + kBlockAhead < max_blocks) {
+            uint32_t ahead = tree.candidate(found->hashes[i + kBlockAhead]);
+            if (ahead != kNone) __builtin_prefetch(&books_.journal.pool(0)[tree.blocks(ahead)[0]]);
+        }
+        const uint32_t *tokens = books_.token_pages.at(s.tokens, i << books_.geometry.block_shift);
+        uint32_t node = tree.find(s.root, at, found->hashes[i], tokens, extra_of(s, i));
+        if (node == kNone || !visible(node, queue)) return;
+        matches_[i] = node;
+        found->matched = i + 1;
+        at = tree.cursor(node);
+    }
+}
+
+// Full-attention groups have a block in every node.
+uint32_t Prefixes::best_hit(const Lookup &found) const {
+    uint32_t matched = found.matched;
+    if (!books_.geometry.any_window) return matched;
+    uint32_t run[kMaxGroups] = {};   // present blocks of each window group that end here
+    uint32_t kept[kMaxGroups] = {};  // those that begin at the first block
+    uint32_t best = 0;
+    for (uint32_t n = 1; n <= matched; ++n) {
+        bool whole = true;
+        const uint32_t *blocks = books_.journal.tree().blocks(found.nodes[n - 1]);
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            const GroupGeometry &group = books_.geometry.groups[g];
+            if (!group.windowed) continue;
+            run[g] = blocks[g] != kNullBlock ? run[g] + 1 : 0;
+            if (run[g] == n) kept[g] = n;
+            uint32_t tokens = n << books_.geometry.block_shift;
+            whole = whole && run[g] >= group.needed_before(tokens, books_.geometry.block_tokens) &&
+                    kept[g] >= (group.kept_blocks < n ? group.kept_blocks : n);
+        }
+        if (whole) best = n;
+    }
+    return best;
+}
+
+Room Prefixes::publish_room(uint32_t sequence, uint64_t end, bool swapped) const {
+    const Sequence &s = books_.sequences[sequence];
+    uint64_t blocks = end >> books_.geometry.block_shift;
+    if (blocks <= s.state.published && !swapped) return Room{};
+    if ((s.state.flags & Sequence::kUnpublished) != 0) return Room{};
+    uint32_t walked =
+        books_.journal.tree().alive(s.state.cursor) && !swapped ? s.state.published : 0;
+    if (blocks <= walked || !has_node_room(sequence, walked)) return Room{};
+    return (blocks - walked) * (Journal::kPublish + books_.journal.attach_room());
+}
+
+bool Prefixes::named_elsewhere(uint32_t sequence, uint32_t index) {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        if (books_.geometry.groups[g].cross) continue;
+        uint32_t block = books_.journal.table(sequence, g).ids.data[index];
+        if (block != kNullBlock && books_.journal.pool(g)[block].node != kNone) return true;
+    }
+    return false;
+}
+
+// Blocks that may be published. Without a full-attention group the last ones may all have left
+// their windows, and a node that names no block would stay for ever.
+uint32_t Prefixes::publishable(uint32_t sequence) const {
+    const Sequence &s = books_.sequences[sequence];
+    uint32_t full = s.publishable(books_.geometry.block_shift);
+    if (books_.geometry.any_full) return full;
+    auto is_bare = [&](uint32_t index) {
+        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+            const BlockTable &t = books_.journal.table(sequence, g);
+            if (!books_.geometry.groups[g].cross && t.ids.data[index] != kNullBlock) return false;
+        }
+        return true;
+    };
+    while (full > s.state.published && is_bare(full - 1)) --full;
+    return full;
+}
+
+uint64_t Prefixes::depends(const Sequence &s, uint32_t end) const {
+    uint64_t steps = 0;
+    uint32_t found = 0, first_new = UINT32_MAX;
+    if (s.change != kNone) {
+        const StepRecord &record = books_.records.open();
+        const Change &change = record.changes[s.change];
+        found = change.found_tokens;
+        first_new = change.first_position;
+        if (change.valid_tokens < end) steps |= depends_bit(record.number);
+        for (uint64_t step = books_.timeline.oldest(); change.has_pending && step < record.number;
+             ++step) {
+            if (change.pending_position[Timeline::slot(step)] < end) steps |= depends_bit(step);
+        }
+    }
+    for (uint32_t i = 0; i < kMaxUnfinished; ++i) {
+        uint64_t step = s.pending_step[i];
+        if (step == 0 || books_.timeline.done(step)) continue;
+        uint32_t position = s.pending_position[i] > found ? s.pending_position[i] : found;
+        if (position < end && position < first_new) steps |= depends_bit(step);
+    }
+    return steps;
+}
+
+void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
+    Sequence &s = books_.sequences[sequence];
+    SequenceState &state = s.state;
+    uint32_t full = publishable(sequence);
+    constexpr uint32_t silent = Sequence::kUnpublished | Sequence::kSwapped;
+    if (full <= state.published || books_.prefix_off || (state.flags & silent) != 0) return;
+    if (s.cross_tokens != 0) return;  // its K and V depend on more than tokens and keys
+    PrefixTree &tree = books_.journal.tree();
+    if (!tree.alive(state.cursor)) {
+        state.published = 0;
+        state.cursor = tree.root_cursor(s.root);
+    }
+    if (!has_node_room(sequence, state.published)) return;
+    bool under_new = false;  // once set, no child can exist already
+    for (uint32_t i = state.published; i < full; ++i) {
+        if (i + kBucketAhead < found.hashed) tree.prefetch_bucket(found.hashes[i + kBucketAhead]);
+        const uint32_t *tokens = books_.token_pages.at(s.tokens, i << books_.geometry.block_shift);
+        const Extra extra = extra_of(s, i);
+        uint64_t hash =
+            i < found.hashed ? found.hashes[i] : tree.hash_block(state.cursor.hash, tokens, extra);
+        if (i >= found.hashed)
+            books_.counts.bytes_hashed += uint64_t{books_.geometry.block_tokens} * 4;
+        uint32_t node = under_new ? kNone : tree.find(s.root, state.cursor, hash, tokens, extra);
+        if (node == kNone) {
+            // An eviction above made the node that names the block unreachable: the block stays
+            // with that node.
+            if (named_elsewhere(sequence, i)) return;
+            node = books_.journal.publish(s.root, state.cursor, hash, tokens, extra);
+            if (node == kNone) return;
+            under_new = true;
+        }
+        books_.journal.attach(sequence, i, node,
+                              Content{ready, depends(s, (i + 1) << books_.geometry.block_shift)});
+        state.cursor = tree.cursor(node);
+        state.published = i + 1;
+    }
+}
+
+Status Prefixes::probe(uint64_t handle, const quire_token *tokens, uint32_t token_count,
+                       uint32_t *hits) {
+    uint32_t index = 0;
+    QUIRE_TRY(books_.find_sequence(handle, &index));
+    Sequence &s = books_.sequences[index];
+    *hits = 0;
+    if (books_.prefix_off || s.state.computed != 0 || s.change != kNone || s.cross_tokens != 0)
+        return Status{};
+    uint64_t total = uint64_t{s.state.known} + token_count;
+    if (total > books_.geometry.max_sequence_tokens) {
+        return fail(QUIRE_E_LIMIT, "{} tokens are more than max_sequence_tokens {}", total,
+                    books_.geometry.max_sequence_tokens);
+    }
+    uint32_t known = static_cast<uint32_t>(total);
+    if (!books_.token_pages.prepare(&s.tokens, s.state.known, known)) return no_host_memory();
+    books_.token_pages.write(&s.tokens, s.state.known, tokens, token_count);
+    uint32_t settled = s.state.first_unknown;
+    if (settled == kNone) settled = s.state.known + find_unknown(tokens, token_count);
+    if (settled == known && known != 0) --settled;  // one token is always computed
+    Lookup found;
+    if (!hash(s, settled >> books_.geometry.block_shift, &found)) return no_host_memory();
+    uint64_t compared = books_.journal.tree().bytes_compared();
+    match(s, kAnyQueue, &found);
+    books_.journal.tree().set_bytes_compared(compared);
+    *hits = best_hit(found) << books_.geometry.block_shift;
+    return Status{};
+}
+
+uint32_t Prefixes::bare_blocks(uint32_t sequence, uint32_t from) const {
+    uint32_t begin = from, end = UINT32_MAX;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        if (books_.geometry.groups[g].cross) continue;
+        const BlockTable &t = books_.journal.table(sequence, g);
+        if (books_.geometry.groups[g].kept_blocks > begin)
+            begin = books_.geometry.groups[g].kept_blocks;
+        if (t.null_front < end) end = t.null_front;
+    }
+    return end > begin && end != UINT32_MAX ? end - begin : 0;
+}
+
+// True if blocks from `from` on may be published. Nodes without a block must not use the reserve.
+bool Prefixes::has_node_room(uint32_t sequence, uint32_t from) const {
+    if (books_.geometry.any_full) [[likely]]
+        return true;
+    uint32_t bare = bare_blocks(sequence, from);
+    return bare == 0 || books_.journal.tree().free_count() >= bare + books_.journal.node_reserve();
+}
+
+// Publishes the sequence's blocks from the root on, if its place in the tree no longer exists.
+void Prefixes::republish(uint32_t sequence, uint64_t ready) {
+    PrefixTree &tree = books_.journal.tree();
+    Sequence &s = books_.sequences[sequence];
+    const TreeCursor &at = s.state.cursor;
+    if (tree.alive(at) && tree.reachable(at.node)) return;
+    if ((s.state.flags & Sequence::kSwapped) != 0) return;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const BlockTable &t = books_.journal.table(sequence, g);
+        for (uint32_t i = 0; i < t.length; ++i) {
+            if (t.ids.data[i] == kNullBlock) continue;
+            uint32_t node = books_.journal.pool(g)[t.ids.data[i]].node;
+            if (node != kNone && !tree.reachable(node)) books_.journal.forget(node);
+        }
+    }
+    s.state.published = 0;
+    s.state.cursor = tree.root_cursor(s.root);
+    publish(sequence, ready);
+}
+
+void Prefixes::publish_again(const StepRecord &record) {
+    for (const Change &change : record.changes) {
+        if (change.kind == ChangeKind::item) republish(change.sequence, record.number);
+    }
+}
+
+void Prefixes::note_named(uint32_t sequence) {
+    if (!books_.records.is_open() || is_named_[sequence] != 0) return;
+    is_named_[sequence] = 1;
+    named_.push(sequence);
+}
+
+void Prefixes::settle_named(bool undone) {
+    for (uint32_t sequence : named_) {
+        is_named_[sequence] = 0;
+        if (undone && books_.handles.is_live(sequence))
+            republish(sequence, books_.sequences[sequence].last_step);
+    }
+    named_.shrink(0);
+}
+
+}  // namespace quire

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// prefixes: finding what is computed already, and publishing what a step computes.
+//
+// Finding: all blocks are hashed first, then probed with prefetch, then verified in order. The
+// result is a Lookup, which its caller hands on. Publishing: full blocks of computed, known tokens
+// become nodes of the tree.
+//
+// Ownership: refers to the books; owns the hashes and nodes that a Lookup points to.
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "core/steps/cache_books.hpp"
+
+namespace quire {
+
+// The front of one sequence as far as it was hashed and found. Points into memory of Prefixes, and
+// is valid until the next hash().
+struct Lookup {
+    const uint64_t *hashes = nullptr;  // [hashed] of its blocks
+    uint32_t hashed = 0;
+    const uint32_t *nodes = nullptr;  // [matched] the longest verified chain
+    uint32_t matched = 0;
+};
+
+// An item that had to wait. Its tokens lie in its sequence's buffer and its hashes are kept: a
+// scheduler sends it again in every step, and then only the tokens are compared.
+struct Waiting {
+    uint64_t handle = 0;         // 0: none
+    uint32_t known = 0;          // without the item's tokens
+    uint32_t token_count = 0;    // of the item
+    uint32_t first_unknown = 0;  // with the item's tokens
+    uint32_t blocks = 0;         // hashed
+};
+
+class Prefixes {
+ public:
+    explicit Prefixes(CacheBooks *books);
+    // False: no memory.
+    [[nodiscard]] bool create(uint32_t max_sequences);
+
+    // Hashes the sequence's first blocks, from its root on. False: no memory.
+    [[nodiscard]] bool hash(const Sequence &s, uint32_t block_count, Lookup *out);
+    // Finds the longest verified chain for the hashes that work on `queue` may read.
+    void match(const Sequence &s, uint64_t queue, Lookup *found);
+    // The longest hit within the chain for which every window is whole, in blocks.
+    uint32_t best_hit(const Lookup &found) const;
+    // How many tokens would hit, without effect.
+    Status probe(uint64_t handle, const quire_token *tokens, uint32_t token_count, uint32_t *hits);
+
+    // The item whose hashes are kept until the next hash().
+    const Waiting &waiting() const { return waiting_; }
+    void keep(const Waiting &item) { waiting_ = item; }
+    void forget_waiting(uint64_t handle) {
+        if (waiting_.handle == handle) waiting_ = Waiting{};
+    }
+    Lookup waiting_lookup() const { return Lookup{hashes_.data(), waiting_.blocks, nullptr, 0}; }
+
+    // Publishes the blocks that became full and known; `ready` is the step that computes them. If
+    // the tree is full it stops early and goes on at the next publication. found: of the sequence,
+    // if it was just looked up.
+    void publish(uint32_t sequence, uint64_t ready, const Lookup &found = Lookup{});
+    // Counts what publish() records for a sequence that has computed its first `end` tokens.
+    Room publish_room(uint32_t sequence, uint64_t end, bool swapped) const;
+    // The unfinished steps that the sequence's first `end` tokens depend on, including those that
+    // the open step makes it depend on, in the form of Block::depends.
+    uint64_t depends(const Sequence &s, uint32_t end) const;
+    // Counts the sequence's blocks from block `from` on that are null in every group.
+    uint32_t bare_blocks(uint32_t sequence, uint32_t from) const;
+    // Sets the cursor to the last published block that still exists.
+    void rewind_cursor(uint32_t sequence);
+
+    // A sequence published something outside the step while the step was open. It may have found
+    // what an item of the step published, and built on that.
+    void note_named(uint32_t sequence);
+    // Called when the step is over. undone: items of it are gone, and so is what they published.
+    void settle_named(bool undone);
+    // A dropped item may have published a block that a later item has too, or a parent of what a
+    // later item published. The later item's blocks are then published in their place, from the
+    // root on.
+    void publish_again(const StepRecord &record);
+    const Array<uint32_t> &named() const { return named_; }
+
+ private:
+    Extra extra_of(const Sequence &s, uint32_t block) const;
+    bool visible(uint32_t node, uint64_t queue) const;
+    bool named_elsewhere(uint32_t sequence, uint32_t index);
+    uint32_t publishable(uint32_t sequence) const;
+    bool has_node_room(uint32_t sequence, uint32_t from) const;
+    void republish(uint32_t sequence, uint64_t ready);
+
+    CacheBooks &books_;
+    Array<uint64_t> hashes_;   // of the blocks of the sequence looked up last
+    Array<uint32_t> matches_;  // nodes of its prefix
+    Waiting waiting_;
+    Array<uint32_t> named_;    // sequences that note_named() was told, each once
+    Array<uint8_t> is_named_;  // by index
+};
+
+}  // namespace quire

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// step_records: the records of the steps that are not done, one per slot of the timeline, and which
+// of them is open.
+//
+// Invariant: the open step's record is in phase `open`, and no other is.
+//
+// Ownership: owns the records; a pointer to one is valid until its step is done.
+// Threads: none; Cache holds its lock.
+#pragma once
+
+#include "core/device/shards.hpp"
+#include "core/steps/step.hpp"
+
+namespace quire {
+
+class StepRecords {
+ public:
+    StepRecords(const HostAllocator *host, Shards *shards) : shards_(shards) {
+        for (StepRecord &record : records_) record.bind(host);
+    }
+
+    StepRecord &operator[](uint32_t slot) { return records_[slot]; }
+    const StepRecord &operator[](uint32_t slot) const { return records_[slot]; }
+    StepRecord *begin() { return records_; }
+    StepRecord *end() { return records_ + kMaxUnfinished; }
+    const StepRecord *begin() const { return records_; }
+    const StepRecord *end() const { return records_ + kMaxUnfinished; }
+
+    bool is_open() const { return open_slot_ != kNone; }
+    // REQUIRES: is_open().
+    StepRecord &open() { return records_[open_slot_]; }
+    const StepRecord &open() const { return records_[open_slot_]; }
+    void set_open(uint32_t slot) { open_slot_ = slot; }
+    void set_closed() { open_slot_ = kNone; }
+
+    Status find(uint64_t handle, bool must_be_open, StepRecord **out);
+
+    // Make room in the open step's record, for this much more of each, and for this many more words
+    // of masks. All records grow together, so that each step finds the room that any earlier step
+    // needed. False: no memory.
+    [[nodiscard]] bool reserve(uint64_t changes, uint64_t edits, uint64_t copies,
+                               uint64_t preemptions);
+    [[nodiscard]] bool reserve_mask(uint64_t words);
+
+ private:
+    Shards *shards_;
+    StepRecord records_[kMaxUnfinished];
+    uint32_t open_slot_ = kNone;
+};
+
+}  // namespace quire

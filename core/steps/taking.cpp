@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "core/steps/taking.hpp"
+
+namespace quire {
+
+namespace {
+
+constexpr Room kTakeHitRoom = Journal::kAddRef;
+constexpr Room kSwapInRoom =  // of one block
+    Journal::kTake + Journal::kCopy + Journal::kSetEntry + Journal::kDropHost;
+constexpr Room kGiveBackRoom = Journal::kSetEntry + Journal::kDropRef;  // of one passed block
+constexpr Room kCopyTailRoom =
+    Journal::kTake + Journal::kCopy + Journal::kSetEntry + Journal::kDropRef;
+constexpr Room kAdoptTailRoom = Journal::kNoteShape + Journal::kOwn;
+static_assert(kTakeHitRoom.edits <= Journal::kTake.edits, "a swapped block may be found instead");
+static_assert(kGiveBackRoom.edits == (Journal::kSetEntry + Journal::kDropHost).edits,
+              "a passed block may be in the host tier");
+
+}  // namespace
+
+void Taking::note_tokens(const quire_step_item &item, const quire_token *tokens, Sequence *s) {
+    SequenceState &state = s->state;
+    uint32_t count = item.token_count;
+    prefixes_.forget_waiting(item.seq);
+    books_.token_pages.write(&s->tokens, state.known, tokens, count);
+    if (state.first_unknown == kNone) {
+        uint32_t unknown = find_unknown(tokens, count);
+        if (unknown != count) state.first_unknown = state.known + unknown;
+    }
+    state.known += count;
+}
+
+Room Taking::take_room(const Plan &plan) const {
+    const Sequence &s = books_.sequences[plan.sequence];
+    Room room;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        bool cross = books_.geometry.groups[g].cross;
+        if (!cross) room = room + s.state.move_count * Journal::kMoveToken + kAdoptTailRoom;
+        if (!plan.takes) continue;
+        uint64_t length = books_.journal.table(plan.sequence, g).length, kept = length;
+        // Includes a copy on write that a later step may need, so that records grow now, not then.
+        room = room + Journal::kNoteShape + Journal::kCopy + plan.passed[g] * kGiveBackRoom;
+        if (plan.swapped) {
+            room = room + length * kSwapInRoom;
+        } else if (plan.admission) {
+            kept = cross ? 0 : plan.hit_blocks;
+            room = room + kept * kTakeHitRoom;
+        } else if (plan.copy_tail[g]) {
+            room = room + kCopyTailRoom;
+        }
+        uint64_t fresh = plan.length[g] > kept ? plan.length[g] - kept : 0;
+        room = room + fresh * Journal::kTake +
+               books_.journal.zeroes(fresh, tenants_.taker(plan.sequence, false));
+    }
+    return room;
+}
+
+// Gives back the blocks that the item's window has passed, so that the item can take them. For an
+// item that is not short, the commit does this (pass_windows). The step's copies may still read
+// these blocks, to move accepted tokens.
+void Taking::give_back_passed(const Plan &plan, uint32_t group) {
+    Sequence &s = books_.sequences[plan.sequence];
+    BlockTable &t = books_.journal.table(plan.sequence, group);
+    uint32_t end = plan.null_front[group];
+    for (uint32_t i = end - plan.passed[group]; i < end; ++i) {
+        uint32_t block = t.ids.data[i];
+        books_.journal.set_entry(&s, plan.sequence, group, i, kNullBlock);
+        if (plan.swapped) {
+            books_.journal.let_go_host(group, block);
+        } else {
+            books_.journal.let_go(group, block, plan.sequence, {s.last_step, true, false, true});
+        }
+    }
+    t.null_front = end;
+}
+
+// Shares a found block. If the step that writes the block fails, what is built on it is wrong.
+void Taking::take_hit(Change *change, uint32_t group, uint32_t block, uint32_t index) {
+    const Block &b = books_.journal.pool(group)[block];
+    uint32_t position = index << books_.geometry.block_shift;
+    if (depends_on(b, books_.records.open().number)) {
+        if (position < change->valid_tokens) change->valid_tokens = position;
+    }
+    for (uint64_t step = books_.timeline.oldest(); step <= b.ready && step < books_.timeline.next();
+         ++step) {
+        if (depends_on(b, step)) change->note_pending(step, position);
+    }
+    books_.journal.add_ref(group, block);
+}
+
+void Taking::take_hits(const Plan &plan, Change *change, uint32_t group) {
+    Sequence &s = books_.sequences[plan.sequence];
+    const GroupGeometry &geometry = books_.geometry.groups[group];
+    uint32_t first = geometry.first_visible_block(plan.position, books_.geometry.block_tokens);
+    if (geometry.cross) return;  // a prefix says nothing about another input
+    for (uint32_t i = 0; i < plan.hit_blocks; ++i) {
+        uint32_t block = geometry.is_null(i, first)
+                             ? kNullBlock
+                             : books_.journal.tree().blocks(plan.found.nodes[i])[group];
+        if (block != kNullBlock) take_hit(change, group, block, i);
+        books_.journal.append_entry(&s, plan.sequence, group, block);
+    }
+}
+
+// Brings a swapped table back: shares the blocks that are still cached, and copies the others in.
+void Taking::swap_in(const Plan &plan, Change *change, uint32_t group) {
+    Sequence &s = books_.sequences[plan.sequence];
+    BlockTable &t = books_.journal.table(plan.sequence, group);
+    for (uint32_t i = 0; i < t.length; ++i) {
+        uint32_t host_block = t.ids.data[i];
+        if (host_block == kNullBlock) continue;
+        uint32_t block = i < plan.hit_blocks
+                             ? books_.journal.tree().blocks(plan.found.nodes[i])[group]
+                             : kNullBlock;
+        if (block != kNullBlock) {
+            take_hit(change, group, block, i);
+        } else {
+            block = books_.journal.take(group, books_.records.open().barrier,
+                                        tenants_.taker(plan.sequence, true));
+            books_.journal.copy(QUIRE_COPY_SWAP_IN, group, host_block, block);
+            // If the copy fails, tokens from here on are lost. They also depend on the steps that
+            // the host blocks depend on.
+            uint32_t position =
+                books_.geometry.groups[group].cross ? 0 : i << books_.geometry.block_shift;
+            if (position < change->valid_tokens) change->valid_tokens = position;
+            if (position < change->found_tokens) change->found_tokens = position;
+        }
+        books_.journal.set_entry(&s, plan.sequence, group, i, block);
+        books_.journal.let_go_host(group, host_block);
+    }
+}
+
+void Taking::copy_tail(const Plan &plan, uint32_t group) {
+    Sequence &s = books_.sequences[plan.sequence];
+    uint32_t index = plan.position >> books_.geometry.block_shift;
+    uint32_t shared = books_.journal.table(plan.sequence, group).ids.data[index];
+    uint32_t block = books_.journal.take(group, books_.records.open().barrier,
+                                         tenants_.taker(plan.sequence, true));
+    books_.journal.copy(QUIRE_COPY_ON_WRITE, group, shared, block);
+    books_.journal.set_entry(&s, plan.sequence, group, index, block);
+    books_.journal.let_go(group, shared, plan.sequence, {s.last_step, true, false, true});
+}
+
+void Taking::take_all(Plan *plan, Change *change) {
+    uint32_t sequence = plan->sequence;
+    Sequence &s = books_.sequences[sequence];
+    uint32_t mask = books_.geometry.block_tokens - 1;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        BlockTable &t = books_.journal.table(sequence, g);
+        bool inside_block = (plan->position & mask) != 0 && !books_.geometry.groups[g].cross;
+        bool grows = plan->length[g] != t.length;
+        bool passes = plan->passed[g] != 0;
+        if (grows || passes || plan->copy_tail[g] || plan->admission) {
+            books_.journal.note_shape(s, sequence, g);
+        }
+        if (passes) give_back_passed(*plan, g);
+        if (plan->swapped) {
+            swap_in(*plan, change, g);
+        } else if (plan->admission) {
+            take_hits(*plan, change, g);
+        } else if (plan->copy_tail[g]) {
+            copy_tail(*plan, g);
+            uint32_t kept = plan->position & ~mask;
+            if (kept < change->valid_tokens) change->valid_tokens = kept;
+        } else if (inside_block && t.writable != plan->position >> books_.geometry.block_shift) {
+            uint32_t block = t.ids.data[plan->position >> books_.geometry.block_shift];
+            const Block &b = books_.journal.pool(g)[block];
+            bool own = b.owner == sequence && (plan->position & mask) >= b.frozen_slots;
+            if (!own) {
+                books_.journal.note_shape(s, sequence,
+                                          g);  // undoing it forgets that the tail is writable
+                books_.journal.own(g, block, sequence, 0);
+            }
+        }
+        while (t.length < plan->length[g]) {
+            uint32_t block = books_.journal.take(g, books_.records.open().barrier,
+                                                 tenants_.taker(sequence, false));
+            books_.journal.append_entry(&s, sequence, g, block);
+        }
+        t.writable = (plan->position + plan->compute - 1) >> books_.geometry.block_shift;
+    }
+}
+
+void Taking::run_item(const quire_step_item &item, const uint32_t *words, Plan *plan,
+                      Change *change, quire_step_result *result) {
+    StepRecord &record = books_.records.open();
+    Sequence &s = books_.sequences[plan->sequence];
+    open_change(change, plan->position, plan->compute);
+    change->hit_tokens = plan->swapped ? 0 : plan->hit_blocks << books_.geometry.block_shift;
+    change->query_tokens = plan->query_tokens;
+    if (plan->swapped) change->found_tokens = plan->position;
+    if (plan->admission && !plan->swapped) change->cross_tokens = s.cross_tokens;
+    if (item.mask_kind != QUIRE_MASK_NONE) note_mask(item, words, change);
+    uint32_t charged_before = s.charged();
+    books_.journal.resume(&record);
+    move_tokens(plan->sequence, change);
+    take_all(plan, change);
+    SequenceState &state = s.state;
+    if (plan->swapped) {
+        state.published = 0;
+        state.cursor = books_.journal.tree().root_cursor(s.root);
+    } else if (plan->hit_blocks != 0) {
+        state.published = plan->hit_blocks;
+        state.cursor = books_.journal.tree().cursor(plan->found.nodes[plan->hit_blocks - 1]);
+    }
+    note_item(item, *change, result);
+    note_drafts(item, *change, &s);
+    tenants_.charge_change(change, charged_before);
+    prefixes_.publish(plan->sequence, record.number, plan->found);
+    books_.journal.pause();
+    QUIRE_ASSERT(record.edits.size() <= plan->reserved.edits &&
+                 record.copies.size() <= plan->reserved.copies);
+    change->edit_end = static_cast<uint32_t>(record.edits.size());
+    change->copy_end = static_cast<uint32_t>(record.copies.size());
+}
+
+void Taking::run_in_place(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
+                          quire_step_result *result) {
+    Sequence &s = books_.sequences[sequence];
+    Change *change = books_.records.open().changes.push_uninitialized();
+    change->begin(ChangeKind::item, sequence, books_.handles.handle(sequence), s.state);
+    note_tokens(item, tokens, &s);
+    open_change(change, s.state.computed, s.state.known - s.state.computed);
+    note_item(item, *change, result);
+    s.state.drafts_are_tree = false;
+}
+
+// Begins the change here, without edits so far.
+void Taking::open_change(Change *change, uint32_t position, uint32_t count) {
+    const StepRecord &record = books_.records.open();
+    change->first_edit = change->edit_end = static_cast<uint32_t>(record.edits.size());
+    change->first_copy = change->copy_end = static_cast<uint32_t>(record.copies.size());
+    change->mask_at = record.mask_words.size();
+    change->first_position = position;
+    change->compute_count = count;
+    change->valid_tokens = position;
+}
+
+// Remembers which drafts each draft sees. REQUIRES: room in s->tree.
+void Taking::note_drafts(const quire_step_item &item, const Change &change, Sequence *s) {
+    s->state.drafts_are_tree = item.mask_kind != QUIRE_MASK_NONE;
+    if (!s->state.drafts_are_tree) return;
+    find_parents(item, books_.records.open().mask(change), s->state.known, s->tree.data);
+}
+
+// Moves accepted tokens to their places before anything in the step reads or writes there.
+void Taking::move_tokens(uint32_t sequence, Change *change) {
+    Sequence &s = books_.sequences[sequence];
+    SequenceState &state = s.state;
+    if (state.move_count == 0) return;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        if (books_.geometry.groups[g].cross) continue;
+        for (uint32_t i = 0; i < state.move_count; ++i) {
+            books_.journal.move_token(sequence, g, s.moves.data[i], state.move_begin + i);
+        }
+    }
+    if (state.move_begin < change->valid_tokens) change->valid_tokens = state.move_begin;
+    state.move_count = 0;
+}
+
+// Unfolds the item's mask into the record. REQUIRES: books_.records.reserve_mask().
+void Taking::note_mask(const quire_step_item &item, const uint32_t *words, Change *change) {
+    Array<uint32_t> &kept = books_.records.open().mask_words;
+    uint32_t known = books_.sequences[change->sequence].state.known;
+    kept.resize_within(change->mask_at + unfolded_words(item, words, known));
+    MaskView mask = unfold_mask(item, words, known, kept.data() + change->mask_at);
+    change->mask_rows = mask.rows;
+    change->mask_first = mask.first;
+    change->mask_stride = mask.stride;
+}
+
+// Updates the sequence's state as running the item does, and fills in the caller's result.
+void Taking::note_item(const quire_step_item &item, const Change &change,
+                       quire_step_result *result) {
+    StepRecord &record = books_.records.open();
+    Sequence &s = books_.sequences[change.sequence];
+    SequenceState &state = s.state;
+    state.computed = change.first_position + change.compute_count;
+    state.drafts = item.draft_count;
+    state.lookahead = state.computed == state.known ? item.lookahead : 0;
+    if ((state.flags & Sequence::kPreempted) != 0) state.resumed_step = record.number;
+    state.flags &= ~(Sequence::kSwapped | Sequence::kPreempted | Sequence::kLost);
+    if (state.admitted == 0) state.admitted = ++books_.admissions;
+    s.change = static_cast<uint32_t>(record.changes.size() - 1);
+    result->outcome = QUIRE_ITEM_RUN;
+    result->hit_tokens = change.hit_tokens;
+    result->first_position = change.first_position;
+    result->compute_count = change.compute_count;
+    result->cross_tokens = change.cross_tokens;
+    result->row = record.rows++;
+}
+
+}  // namespace quire

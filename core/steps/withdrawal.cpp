@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which sequences stop being findable when the prefix tree's nodes run short.
+//
+// A match is compared token by token from the first token on, so a block can be found only while
+// the nodes of all tokens before it exist. If every group has a window, the blocks of those nodes
+// are long gone, and a long sequence keeps far more nodes than the pool has blocks. The tree has
+// five times as many nodes as the pool has blocks. When fewer are free than the next step may
+// publish, these give way in turn, until half as many again are free:
+//   1  sequences that keep more nodes without a block than the pool has blocks
+//   2  nodes that no sequence uses, the least recently used first
+//   3  the other sequences, the longest first
+// A sequence that gives way goes on as before, but publishes nothing any more. A hash never stands
+// in for tokens that are not there.
+
+#include "core/steps/withdrawal.hpp"
+
+namespace quire {
+
+void Withdrawal::forget_all() {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        BlockPool &pool = books_.journal.pool(g);
+        for (uint32_t b = 1; b < pool.block_count(); ++b) {
+            if (pool[b].node != kNone) books_.journal.forget(pool[b].node);
+        }
+    }
+    // The tokens computed so far come from the old weights, so blocks that build on them must not
+    // be found.
+    for (uint32_t i = 0; i < books_.sequences.size(); ++i) {
+        SequenceState &state = books_.sequences[i].state;
+        if (!books_.handles.is_live(i) || state.computed == 0) continue;
+        state.flags |= Sequence::kUnpublished;
+        books_.touched.touch(i);
+    }
+}
+
+void Withdrawal::unpublish_tail(uint32_t sequence) {
+    const Sequence &s = books_.sequences[sequence];
+    if ((s.state.computed & (books_.geometry.block_tokens - 1)) == 0) return;
+    if ((s.state.flags & Sequence::kSwapped) != 0) return;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const BlockTable &t = books_.journal.table(sequence, g);
+        const BlockPool &pool = books_.journal.pool(g);
+        bool is_alone =
+            pool.held_count() == books_.geometry.groups[g].held_entries(t.length, t.null_front);
+        if (books_.geometry.groups[g].cross || !is_alone || pool.available(kNoBarrier) != 0)
+            continue;
+        const Block &b = pool[t.ids.data[s.state.computed >> books_.geometry.block_shift]];
+        if (b.node == kNone || b.refs != 1) continue;
+        if (books_.geometry.any_full || !books_.journal.tree().has_children(b.node))
+            books_.journal.forget(b.node);
+    }
+}
+
+// True if another sequence holds a block that the node for this one's block `index` names.
+bool Withdrawal::used_by_others(uint32_t sequence, uint32_t index, uint32_t node) const {
+    bool swapped = (books_.sequences[sequence].state.flags & Sequence::kSwapped) != 0;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        uint32_t named = books_.journal.tree().blocks(node)[g];
+        if (named == kNullBlock) continue;
+        const BlockTable &t = books_.journal.table(sequence, g);
+        bool own = !swapped && index < t.length && t.ids.data[index] == named;
+        if (books_.journal.pool(g)[named].refs > (own ? 1u : 0u)) return true;
+    }
+    return false;
+}
+
+Status Withdrawal::drop_published(uint32_t sequence) {
+    const Sequence &s = books_.sequences[sequence];
+    if (books_.prefix_off || s.cross_tokens != 0) return Status{};
+    uint32_t settled = s.state.known - s.state.drafts;
+    if (s.state.first_unknown < settled) settled = s.state.first_unknown;
+    Lookup lookup;
+    if (!prefixes_.hash(s, settled >> books_.geometry.block_shift, &lookup))
+        return no_host_memory();
+    PrefixTree &tree = books_.journal.tree();
+    uint64_t compared = tree.bytes_compared();
+    prefixes_.match(s, kAnyQueue, &lookup);
+    uint32_t found = lookup.matched;
+    tree.set_bytes_compared(compared);
+    drop_unreachable(sequence, found);
+    while (found-- > 0) {
+        uint32_t node = lookup.nodes[found];
+        // The tail goes first, and may have removed its bare ancestors with it.
+        if (!tree.in_use(node) || used_by_others(sequence, found, node)) continue;
+        if (books_.geometry.any_full) {
+            books_.journal.forget(node);
+        } else {
+            books_.journal.strip(node);
+        }
+    }
+    return Status{};
+}
+
+// Forgets nodes of the sequence's blocks from `first` on, which no walk from the root reaches.
+void Withdrawal::drop_unreachable(uint32_t sequence, uint32_t first) {
+    if ((books_.sequences[sequence].state.flags & Sequence::kSwapped) != 0) return;
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        const BlockTable &t = books_.journal.table(sequence, g);
+        for (uint32_t i = t.length; i-- > first;) {
+            if (t.ids.data[i] == kNullBlock) continue;
+            uint32_t node = books_.journal.pool(g)[t.ids.data[i]].node;
+            if (node != kNone && !used_by_others(sequence, i, node)) books_.journal.forget(node);
+        }
+    }
+}
+
+// Nodes without a block that the sequence keeps in the tree.
+uint32_t Withdrawal::pinned_nodes(uint32_t sequence) const {
+    const SequenceState &state = books_.sequences[sequence].state;
+    constexpr uint32_t silent = Sequence::kUnpublished | Sequence::kSwapped;
+    if (state.published == 0 || (state.flags & silent) != 0) return 0;
+    return books_.journal.tree().alive(state.cursor) ? prefixes_.bare_blocks(sequence, 0) : 0;
+}
+
+// Makes the sequence unfindable and stops it from publishing. Goes from the tail on, because a node
+// can leave only after those below it.
+void Withdrawal::silence(uint32_t sequence) {
+    PrefixTree &tree = books_.journal.tree();
+    books_.sequences[sequence].state.flags |= Sequence::kUnpublished;
+    books_.touched.touch(sequence);
+    auto forget_at = [&](uint32_t g, uint32_t index) {
+        uint32_t block = books_.journal.table(sequence, g).ids.data[index];
+        uint32_t node = block != kNullBlock ? books_.journal.pool(g)[block].node : kNone;
+        if (node != kNone && !tree.has_children(node)) books_.journal.forget(node);
+    };
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        if (books_.geometry.groups[g].cross) continue;
+        const BlockTable &t = books_.journal.table(sequence, g);
+        uint32_t kept = books_.geometry.groups[g].kept_blocks;
+        uint32_t gap_end = t.null_front > kept ? t.null_front : 0;
+        for (uint32_t i = t.length; i-- > gap_end;) forget_at(g, i);
+        if (gap_end == 0) continue;
+        for (uint32_t i = kept; i-- > 0;) forget_at(g, i);
+    }
+}
+
+// Silences the longest first; between one power of two and the next the order is arbitrary.
+void Withdrawal::silence_longest(uint64_t wanted, uint32_t spared) {
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < books_.sequences.size(); ++i) {
+        if (!books_.handles.is_live(i)) continue;
+        uint32_t pinned = pinned_nodes(i);
+        if (pinned > longest) longest = pinned;
+    }
+    while (longest > spared && books_.journal.tree().free_count() < wanted) {
+        uint32_t least = longest / 2 > spared ? longest / 2 : spared;
+        for (uint32_t i = 0; i < books_.sequences.size(); ++i) {
+            if (books_.journal.tree().free_count() >= wanted) return;
+            if (books_.handles.is_live(i) && pinned_nodes(i) > least) silence(i);
+        }
+        longest = least;
+    }
+}
+
+void Withdrawal::make_node_room() {
+    if (books_.geometry.any_full || books_.prefix_off) [[likely]]
+        return;
+    uint64_t reserve = books_.journal.node_reserve();
+    const PrefixTree &tree = books_.journal.tree();
+    if (tree.free_count() >= reserve) [[likely]]
+        return;
+    uint64_t wanted = reserve + reserve / 2;
+    uint32_t pool = reserve < kNone ? static_cast<uint32_t>(reserve) : kNone;
+    silence_longest(wanted, pool);
+    books_.journal.forget_leaves(wanted);
+    silence_longest(wanted, 0);
+    books_.journal.forget_leaves(wanted);
+}
+
+void Withdrawal::withdraw_published(uint64_t step) {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        BlockPool &pool = books_.journal.pool(g);
+        for (uint32_t b = 1; b < pool.block_count(); ++b) {
+            if (pool[b].node != kNone && depends_on(pool[b], step))
+                books_.journal.forget(pool[b].node);
+        }
+    }
+}
+
+}  // namespace quire
