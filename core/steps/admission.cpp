@@ -5,14 +5,15 @@
 namespace quire {
 
 Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
+    CacheBooks &books = books_;
     const quire_step_item &item = list.item(i);
-    *sequence = books_.handles.find(item.seq);
-    if (*sequence == HandleTable::kNone) return books_.find_sequence(item.seq, sequence);
-    const Sequence &s = books_.sequences[*sequence];
+    *sequence = books.handles.find(item.seq);
+    if (*sequence == HandleTable::kNone) return books.find_sequence(item.seq, sequence);
+    const Sequence &s = books.sequences[*sequence];
     const SequenceState &state = s.state;
     bool preempted_now =
-        s.change != kNone && books_.records.open().changes[s.change].kind == ChangeKind::victim;
-    if (s.marked == books_.call || (s.change != kNone && !preempted_now)) {
+        s.change != kNone && books.records.open().changes[s.change].kind == ChangeKind::victim;
+    if (s.marked == books.call || (s.change != kNone && !preempted_now)) {
         return fail(QUIRE_E_BUSY, "items[{}]: the sequence is already in the step", i);
     }
     if (uint64_t{item.token_offset} + item.token_count > list.token_count) {
@@ -24,9 +25,9 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
                     i, state.drafts);
     }
     uint64_t known = uint64_t{state.known} + item.token_count;
-    if (known + item.lookahead > books_.geometry.max_sequence_tokens) {
+    if (known + item.lookahead > books.geometry.max_sequence_tokens) {
         return fail(QUIRE_E_LIMIT, "items[{}] grows past max_sequence_tokens {}", i,
-                    books_.geometry.max_sequence_tokens);
+                    books.geometry.max_sequence_tokens);
     }
     if (known == state.computed) return fail(QUIRE_E_ARG, "items[{}] has nothing to compute", i);
     if (item.draft_count > item.token_count) {
@@ -48,11 +49,12 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
 }
 
 Status Admission::mark_items(const ItemList &list) {
-    ++books_.call;
+    CacheBooks &books = books_;
+    ++books.call;
     for (uint32_t i = 0; i < list.count; ++i) {
         uint32_t sequence = 0;
         QUIRE_TRY(check_item(list, i, &sequence));
-        books_.sequences[sequence].marked = books_.call;
+        books.sequences[sequence].marked = books.call;
     }
     return Status{};
 }
@@ -164,15 +166,16 @@ Status Admission::make_plan(const quire_step_item &item, const quire_token *toke
 // True for almost every decode step: its tokens are appended in blocks that the sequence is writing
 // already, and fill none. It takes nothing and publishes nothing.
 bool Admission::stays_in_place(const quire_step_item &item, uint32_t sequence) const {
-    const SequenceState &state = books_.sequences[sequence].state;
+    const CacheBooks &books = books_;
+    const SequenceState &state = books.sequences[sequence].state;
     if (state.computed == 0 || (state.flags & Sequence::kSwapped) != 0) return false;
     if (state.move_count != 0) return false;
     if (item.max_compute != 0 || item.lookahead != 0 || item.mask_kind != 0) return false;
     uint32_t end = state.known + item.token_count;
-    uint32_t index = state.computed >> books_.geometry.block_shift;
-    if (end >> books_.geometry.block_shift != index) return false;
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        if (books_.journal.table(sequence, g).writable != index && !books_.geometry.groups[g].cross)
+    uint32_t index = state.computed >> books.geometry.block_shift;
+    if (end >> books.geometry.block_shift != index) return false;
+    for (uint32_t g = 0; g < books.geometry.group_count; ++g) {
+        if (books.journal.table(sequence, g).writable != index && !books.geometry.groups[g].cross)
             return false;
     }
     return true;
@@ -202,22 +205,23 @@ Status Admission::plan_item(const ItemList &list, uint32_t i, Plan *plan, Short 
 }
 
 Status Admission::add_item(const ItemList &list, uint32_t i) {
+    CacheBooks &books = books_;
     const quire_step_item &item = list.item(i);
     const quire_token *tokens = list.tokens + item.token_offset;
     quire_step_result *result = &list.result(i);
-    uint32_t sequence = books_.handles.find(item.seq);
-    Sequence &s = books_.sequences[sequence];
-    StepRecord &record = books_.records.open();
+    uint32_t sequence = books.handles.find(item.seq);
+    Sequence &s = books.sequences[sequence];
+    StepRecord &record = books.records.open();
     *result = quire_step_result{};
     if (s.change != kNone) {
         result->reason = QUIRE_WAIT_PREEMPTED;
         return Status{};
     }
-    if (!books_.token_pages.prepare(&s.tokens, s.state.known, s.state.known + item.token_count)) {
+    if (!books.token_pages.prepare(&s.tokens, s.state.known, s.state.known + item.token_count)) {
         return no_host_memory();
     }
     if (stays_in_place(item, sequence)) {
-        if (!books_.records.reserve(1, 0, 0, 0)) return no_host_memory();
+        if (!books.records.reserve(1, 0, 0, 0)) return no_host_memory();
         taking_.run_in_place(item, tokens, sequence, result);
         return Status{};
     }
@@ -236,7 +240,7 @@ Status Admission::add_item(const ItemList &list, uint32_t i) {
         return status;
     }
     Change *change = record.changes.push_uninitialized();
-    change->begin(ChangeKind::item, sequence, books_.handles.handle(sequence), before);
+    change->begin(ChangeKind::item, sequence, books.handles.handle(sequence), before);
     taking_.run_item(item, list.tokens, &plan, change, result);
     return Status{};
 }

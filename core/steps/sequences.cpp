@@ -211,16 +211,17 @@ Status Sequences::truncate(uint64_t handle, uint32_t token_count) {
 
 Status Sequences::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stride,
                              const quire_token *tokens, uint32_t token_count) {
+    CacheBooks &books = books_;  // a local one need not be read again after each write
     auto span_at = [&](uint32_t i) -> const quire_token_span & {
         return *reinterpret_cast<const quire_token_span *>(spans + uint64_t{i} * stride);
     };
     auto check_span = [&](uint32_t i, uint32_t *sequence) -> Status {
         const quire_token_span &span = span_at(i);
-        *sequence = books_.handles.find(span.seq);
-        if (*sequence == HandleTable::kNone || books_.sequences[*sequence].change != kNone) {
-            return books_.find_idle_sequence(span.seq, sequence);
+        *sequence = books.handles.find(span.seq);
+        if (*sequence == HandleTable::kNone || books.sequences[*sequence].change != kNone) {
+            return books.find_idle_sequence(span.seq, sequence);
         }
-        const Sequence &s = books_.sequences[*sequence];
+        const Sequence &s = books.sequences[*sequence];
         if (span.reserved0 != 0) return fail(QUIRE_E_STRUCT, "spans[{}].reserved0 is not 0", i);
         if (uint64_t{span.token_offset} + span.token_count > token_count) {
             return fail(QUIRE_E_ARG, "spans[{}] reaches past the {} tokens given", i, token_count);
@@ -230,7 +231,7 @@ Status Sequences::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stri
                         s.state.known);
         }
         for (uint32_t k = 0; k < span.token_count; ++k) {
-            if (*books_.token_pages.at(s.tokens, span.position + k) != QUIRE_TOKEN_UNKNOWN) {
+            if (*books.token_pages.at(s.tokens, span.position + k) != QUIRE_TOKEN_UNKNOWN) {
                 return fail(QUIRE_E_ARG, "spans[{}]: position {} is known already", i,
                             span.position + k);
             }
@@ -246,32 +247,32 @@ Status Sequences::set_tokens(const uint8_t *spans, uint32_t count, uint32_t stri
         uint32_t index = 0;
         Status checked = check_span(i, &index);
         if (checked.ok() &&
-            !books_.token_pages.prepare(&books_.sequences[index].tokens, span_at(i).position,
-                                        span_at(i).position + span_at(i).token_count)) {
+            !books.token_pages.prepare(&books.sequences[index].tokens, span_at(i).position,
+                                       span_at(i).position + span_at(i).token_count)) {
             checked = no_host_memory();
         }
         if (!checked.ok()) {
             while (i-- > 0) {
                 const quire_token_span &span = span_at(i);
-                KnownTokens *own = &books_.sequences[books_.handles.find(span.seq)].tokens;
-                books_.token_pages.fill_unknown(own, span.position,
-                                                span.position + span.token_count);
+                KnownTokens *own = &books.sequences[books.handles.find(span.seq)].tokens;
+                books.token_pages.fill_unknown(own, span.position,
+                                               span.position + span.token_count);
             }
             return checked;
         }
         const quire_token_span &span = span_at(i);
         prefixes_.forget_waiting(span.seq);
-        books_.token_pages.write(&books_.sequences[index].tokens, span.position,
-                                 tokens + span.token_offset, span.token_count);
+        books.token_pages.write(&books.sequences[index].tokens, span.position,
+                                tokens + span.token_offset, span.token_count);
     }
     for (uint32_t i = 0; i < count; ++i) {
-        uint32_t index = books_.handles.find(span_at(i).seq);
-        Sequence &s = books_.sequences[index];
+        uint32_t index = books.handles.find(span_at(i).seq);
+        Sequence &s = books.sequences[index];
         uint32_t &unknown = s.state.first_unknown;
         if (unknown < s.state.known)
-            unknown = books_.token_pages.find_unknown_in(s.tokens, unknown, s.state.known);
+            unknown = books.token_pages.find_unknown_in(s.tokens, unknown, s.state.known);
         if (unknown >= s.state.known) unknown = kNone;
-        if (s.publishable(books_.geometry.block_shift) <= s.state.published) continue;
+        if (s.publishable(books.geometry.block_shift) <= s.state.published) continue;
         prefixes_.note_named(index);
         prefixes_.publish(index, s.last_step);
     }

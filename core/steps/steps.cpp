@@ -10,6 +10,25 @@ bool is_lost(const Status &status) {
     return status.code == QUIRE_E_DEVICE_LOST || status.code == QUIRE_E_BACKEND;
 }
 
+// Notes on the sequence which steps it depends on, now that its change is final.
+void settle_pending(const StepRecord &record, const Change &change, uint64_t oldest, Sequence *s) {
+    if (change.kind == ChangeKind::victim) {
+        s->trim_pending(s->state.computed);
+        // If the step fails, the sequence's host blocks were never written.
+        if ((s->state.flags & Sequence::kSwapped) != 0) s->note_pending(record.number, 0);
+        return;
+    }
+    if (change.found_tokens != 0) {
+        s->raise_pending(change.found_tokens);
+        s->trim_pending(change.first_position);
+    }
+    s->note_pending(record.number, change.valid_tokens);
+    for (uint64_t step = oldest; change.has_pending && step < record.number; ++step) {
+        uint32_t position = change.pending_position[Timeline::slot(step)];
+        if (position != UINT32_MAX) s->note_pending(step, position);
+    }
+}
+
 }  // namespace
 
 Status Steps::begin(const StepOptions &options, const ItemList &list, uint64_t *out,
@@ -99,17 +118,18 @@ Status Steps::drop(uint64_t step, uint64_t seq, uint64_t *dropped, uint32_t capa
 }
 
 BatchNeed Steps::need_of(const StepRecord &record) const {
+    const CacheBooks &books = books_;
     BatchNeed need;
     for (const Change &change : record.changes) {
         if (change.kind != ChangeKind::item) continue;
         ++need.rows;
         need.query_tokens += change.compute_count;
         need.context_tokens += uint64_t{change.first_position} + change.compute_count;
-        need.cross_context_tokens += books_.sequences[change.sequence].cross_tokens;
+        need.cross_context_tokens += books.sequences[change.sequence].cross_tokens;
         need.cross_tokens += change.cross_tokens;
         need.mask_words += uint64_t{change.mask_rows} * change.mask_stride;
-        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-            uint32_t length = books_.journal.table(change.sequence, g).length;
+        for (uint32_t g = 0; g < books.geometry.group_count; ++g) {
+            uint32_t length = books.journal.table(change.sequence, g).length;
             if (length > need.longest_table) need.longest_table = length;
         }
     }
@@ -145,51 +165,33 @@ void Steps::pass_windows(const Change &change) {
     tenants_.charge(s, charged_before);
 }
 
-// Takes a sequence out of the step, and notes on it that it ran in the step.
-void Steps::settle_item(const StepRecord &record, const Change &change) {
-    Sequence &s = books_.sequences[change.sequence];
-    tenants_.settle_returned(change);
-    s.change = kNone;
-    s.last_step = record.number;
-    books_.touched.touch(change.sequence);
-    if (change.kind == ChangeKind::victim) {
-        s.trim_pending(s.state.computed);
-        // If the step fails, the sequence's host blocks were never written.
-        if ((s.state.flags & Sequence::kSwapped) != 0) s.note_pending(record.number, 0);
-        return;
-    }
-    if (change.found_tokens != 0) {
-        s.raise_pending(change.found_tokens);
-        s.trim_pending(change.first_position);
-    }
-    s.note_pending(record.number, change.valid_tokens);
-    for (uint64_t step = books_.timeline.oldest(); change.has_pending && step < record.number;
-         ++step) {
-        uint32_t position = change.pending_position[Timeline::slot(step)];
-        if (position != UINT32_MAX) s.note_pending(step, position);
-    }
-    books_.counts.prefix_cache_queries += change.query_tokens;
-    books_.counts.prefix_cache_hits += change.hit_tokens;
-    books_.namespaces[s.name_space].queries += change.query_tokens;
-    books_.namespaces[s.name_space].hits += change.hit_tokens;
-    if (books_.geometry.any_window) pass_windows(change);
-}
-
 // Makes the edits final, takes the sequences out of the step, and writes their rows.
 void Steps::settle_changes(StepRecord *record, Batch *batch) {
+    CacheBooks &books = books_;  // a local one need not be read again after each write
     for (const Change &change : record->changes) {
-        if (change.kind != ChangeKind::dropped) books_.journal.settle(*record, change);
+        bool has_edits = change.first_edit != change.edit_end;
+        if (has_edits && change.kind != ChangeKind::dropped) books.journal.settle(*record, change);
     }
     record->edits.shrink(0);
     for (const Change &change : record->changes) {
         if (change.kind == ChangeKind::dropped) continue;
-        settle_item(*record, change);
-        if (batch == nullptr || change.kind == ChangeKind::victim) continue;
-        batch->add_row(
-            BatchRow{books_.handles.handle(change.sequence), change.first_position,
-                     change.compute_count, books_.sequences[change.sequence].cross_tokens,
-                     change.cross_tokens, record->mask(change)},
-            &books_.journal.table(change.sequence, 0));
+        Sequence &s = books.sequences[change.sequence];
+        tenants_.settle_returned(change);
+        s.change = kNone;
+        s.last_step = record->number;
+        books.touched.touch(change.sequence);
+        settle_pending(*record, change, books.timeline.oldest(), &s);
+        if (change.kind == ChangeKind::victim) continue;
+        books.counts.prefix_cache_queries += change.query_tokens;
+        books.counts.prefix_cache_hits += change.hit_tokens;
+        books.namespaces[s.name_space].queries += change.query_tokens;
+        books.namespaces[s.name_space].hits += change.hit_tokens;
+        if (books.geometry.any_window) pass_windows(change);
+        if (batch == nullptr) continue;
+        batch->add_row(BatchRow{books.handles.handle(change.sequence), change.first_position,
+                                change.compute_count, s.cross_tokens, change.cross_tokens,
+                                record->mask(change)},
+                       &books.journal.table(change.sequence, 0));
     }
 }
 

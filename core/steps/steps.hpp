@@ -56,7 +56,6 @@ class Steps {
     BatchNeed need_of(const StepRecord &record) const;
     Status check_batch(const StepRecord &record, Batch *batch) const;
     void pass_windows(const Change &change);
-    void settle_item(const StepRecord &record, const Change &change);
     void settle_changes(StepRecord *record, Batch *batch);
     void count_copies(const StepRecord &record);
 

@@ -20,10 +20,11 @@ static_assert(kGiveBackRoom.edits == (Journal::kSetEntry + Journal::kDropHost).e
 }  // namespace
 
 void Taking::note_tokens(const quire_step_item &item, const quire_token *tokens, Sequence *s) {
+    CacheBooks &books = books_;
     SequenceState &state = s->state;
     uint32_t count = item.token_count;
     prefixes_.forget_waiting(item.seq);
-    books_.token_pages.write(&s->tokens, state.known, tokens, count);
+    books.token_pages.write(&s->tokens, state.known, tokens, count);
     if (state.first_unknown == kNone) {
         uint32_t unknown = find_unknown(tokens, count);
         if (unknown != count) state.first_unknown = state.known + unknown;
@@ -217,9 +218,10 @@ void Taking::run_item(const quire_step_item &item, const uint32_t *words, Plan *
 
 void Taking::run_in_place(const quire_step_item &item, const quire_token *tokens, uint32_t sequence,
                           quire_step_result *result) {
-    Sequence &s = books_.sequences[sequence];
-    Change *change = books_.records.open().changes.push_uninitialized();
-    change->begin(ChangeKind::item, sequence, books_.handles.handle(sequence), s.state);
+    CacheBooks &books = books_;
+    Sequence &s = books.sequences[sequence];
+    Change *change = books.records.open().changes.push_uninitialized();
+    change->begin(ChangeKind::item, sequence, books.handles.handle(sequence), s.state);
     note_tokens(item, tokens, &s);
     open_change(change, s.state.computed, s.state.known - s.state.computed);
     note_item(item, *change, result);
@@ -273,15 +275,16 @@ void Taking::note_mask(const quire_step_item &item, const uint32_t *words, Chang
 // Updates the sequence's state as running the item does, and fills in the caller's result.
 void Taking::note_item(const quire_step_item &item, const Change &change,
                        quire_step_result *result) {
-    StepRecord &record = books_.records.open();
-    Sequence &s = books_.sequences[change.sequence];
+    CacheBooks &books = books_;
+    StepRecord &record = books.records.open();
+    Sequence &s = books.sequences[change.sequence];
     SequenceState &state = s.state;
     state.computed = change.first_position + change.compute_count;
     state.drafts = item.draft_count;
     state.lookahead = state.computed == state.known ? item.lookahead : 0;
     if ((state.flags & Sequence::kPreempted) != 0) state.resumed_step = record.number;
     state.flags &= ~(Sequence::kSwapped | Sequence::kPreempted | Sequence::kLost);
-    if (state.admitted == 0) state.admitted = ++books_.admissions;
+    if (state.admitted == 0) state.admitted = ++books.admissions;
     s.change = static_cast<uint32_t>(record.changes.size() - 1);
     result->outcome = QUIRE_ITEM_RUN;
     result->hit_tokens = change.hit_tokens;

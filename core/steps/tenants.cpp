@@ -85,11 +85,6 @@ void Tenants::charge_change(Change *change, uint32_t charged_before) {
     (change->kind == ChangeKind::victim ? ns.given_up : ns.returned) += change->returned;
 }
 
-void Tenants::settle_returned(const Change &change) {
-    Namespace &ns = books_.namespaces[books_.sequences[change.sequence].name_space];
-    (change.kind == ChangeKind::victim ? ns.given_up : ns.returned) -= change.returned;
-}
-
 Status Tenants::use_keys(const quire_key *keys, uint32_t key_count, Sequence *fresh) {
     Scopes &scopes = books_.journal.tree().scopes();
     uint32_t account = fresh->name_space;

@@ -28,7 +28,12 @@ class Tenants {
     // on the blocks given back while the change can be undone.
     void charge_change(Change *change, uint32_t charged_before);
     // Called when the change is final or about to be undone. REQUIRES: it is an item or a victim.
-    void settle_returned(const Change &change);
+    void settle_returned(const Change &change) {
+        if (change.returned == 0) [[likely]]
+            return;
+        Namespace &ns = books_.namespaces[books_.sequences[change.sequence].name_space];
+        (change.kind == ChangeKind::victim ? ns.given_up : ns.returned) -= change.returned;
+    }
     Taker taker(uint32_t sequence, bool overwrites) const;
 
     // Finds or makes the sequence's root and the scope of its spans; its namespace pays for both.
