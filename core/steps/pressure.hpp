@@ -8,7 +8,9 @@
 // Threads: any.
 #pragma once
 
-#include "core/steps/step.hpp"
+#include <cstdint>
+
+#include "quire/step.h"
 
 namespace quire {
 
