@@ -12,7 +12,7 @@
 // A node leaves when it loses its block of a full-attention group; nodes below it are then out of
 // reach and leave as their own blocks are evicted. Without full-attention groups a node stays while
 // it names a block or has children, because every match below it compares its tokens too. So there
-// the blocks do not bound the number of nodes; Cache::make_node_room does.
+// the blocks do not bound the number of nodes; Withdrawal::make_node_room does.
 //
 // Invariants (check()): (1) every linked node is in the bucket of its hash, which follows from its
 // parent's hash, its tokens and its keys; (2) a linked node names a block in each full-attention

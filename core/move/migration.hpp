@@ -6,7 +6,7 @@
 // Each shard of the target takes each layer and head from one shard of the source, however the two
 // are divided. Where both have the same layout, whole blocks are copied.
 //
-// Made by Cache::begin_migration() and used up by Cache::end_migration(). Everything in between
+// Filled by Move::begin() and used up by Move::end(). Everything in between
 // reads only what does not change meanwhile, so it does not need the cache's lock.
 //
 // Threads: one at a time.

@@ -29,7 +29,7 @@ struct Namespace {
     uint64_t given_up = 0;
     uint64_t queries = 0;
     uint64_t hits = 0;
-    // Sums over its sequences, by Cache::check().
+    // Sums over its sequences, by CacheCheck.
     uint64_t counted_sequences = 0;
     uint64_t counted_blocks = 0;
     uint64_t counted_returned = 0;

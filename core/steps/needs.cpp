@@ -43,6 +43,23 @@ void Needs::measure_passed(Plan *plan, uint32_t group) const {
     }
 }
 
+// Counts the blocks of the prefix that the table will name.
+void Needs::measure_found(Plan *plan, uint32_t group) const {
+    const GroupGeometry &geometry = books_.geometry.groups[group];
+    const BlockPool &pool = books_.journal.pool(group);
+    uint32_t first =
+        plan->swapped ? plan->null_front[group]
+                      : geometry.first_visible_block(plan->position, books_.geometry.block_tokens);
+    for (uint32_t i = 0; i < plan->hit_blocks; ++i) {
+        uint32_t block = books_.journal.tree().blocks(plan->found.nodes[i])[group];
+        if (block == kNullBlock || geometry.is_null(i, first)) continue;
+        ++plan->shared[group];
+        const Block &b = pool[block];
+        bool counted = b.state == BlockState::cached && b.touch < books_.records.open().barrier;
+        plan->from_cached[group] += counted ? 1 : 0;
+    }
+}
+
 void Needs::measure(Plan *plan) {
     plan->takes = plan->admission || books_.sequences[plan->sequence].state.move_count != 0;
     uint32_t end = plan->position + plan->compute;
@@ -56,19 +73,7 @@ void Needs::measure(Plan *plan) {
         plan->copy_tail[g] = false;
         measure_passed(plan, g);
         if (plan->admission) [[unlikely]] {
-            const BlockPool &pool = books_.journal.pool(g);
-            uint32_t first = plan->swapped ? plan->null_front[g]
-                                           : group.first_visible_block(
-                                                 plan->position, books_.geometry.block_tokens);
-            for (uint32_t i = 0; i < plan->hit_blocks; ++i) {
-                uint32_t block = books_.journal.tree().blocks(plan->found.nodes[i])[g];
-                if (block == kNullBlock || group.is_null(i, first)) continue;
-                ++plan->shared[g];
-                const Block &b = pool[block];
-                bool counted =
-                    b.state == BlockState::cached && b.touch < books_.records.open().barrier;
-                plan->from_cached[g] += counted ? 1 : 0;
-            }
+            measure_found(plan, g);
             if (plan->swapped) {
                 plan->fresh[g] = group.held_entries(length, plan->null_front[g]) - plan->shared[g];
             } else {

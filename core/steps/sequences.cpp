@@ -125,6 +125,35 @@ Status Sequences::share_tables(uint32_t parent, uint32_t child, uint32_t compute
     return Status{};
 }
 
+// Gives a fork its parent's keys and state, as far as its first `token_count` tokens go, `computed`
+// of which it shares.
+void Sequences::inherit(uint32_t parent, uint32_t child, uint32_t token_count, uint32_t computed) {
+    Sequence &p = books_.sequences[parent];
+    Sequence &s = books_.sequences[child];
+    s.root = p.root;
+    s.scope = p.scope;
+    books_.journal.tree().scopes().use(s.root);
+    if (s.scope != kNone) books_.journal.tree().scopes().use(s.scope);
+    s.priority = p.priority;
+    s.last_step = p.last_step;
+    s.state = p.state;
+    s.state.known = token_count;
+    s.state.computed = computed;
+    s.state.lookahead = 0;
+    s.state.move_count = 0;
+    s.state.preemptions = 0;
+    s.state.flags = computed != 0 ? p.state.flags & Sequence::kUnpublished : 0;
+    if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
+    s.lent_from = p.lent_from = std::min(p.lent_from, s.state.first_unknown);
+    s.state.admitted = computed != 0 ? ++books_.admissions : 0;
+    prefixes_.rewind_cursor(child);
+    for (uint32_t i = 0; i < kMaxUnfinished; ++i) {
+        if (p.pending_step[i] != 0 && p.pending_position[i] < computed) {
+            s.note_pending(p.pending_step[i], p.pending_position[i]);
+        }
+    }
+}
+
 Status Sequences::fork(uint64_t handle, uint32_t token_count, uint64_t *out) {
     uint32_t parent = 0;
     QUIRE_TRY(books_.find_idle_sequence(handle, &parent));
@@ -161,31 +190,9 @@ Status Sequences::fork(uint64_t handle, uint32_t token_count, uint64_t *out) {
         books_.handles.end(child);
         return shared;
     }
-    Sequence &s = books_.sequences[child];
-    s.root = p.root;
-    s.scope = p.scope;
-    books_.journal.tree().scopes().use(s.root);
-    if (s.scope != kNone) books_.journal.tree().scopes().use(s.scope);
-    s.priority = p.priority;
-    s.last_step = p.last_step;
-    s.state = p.state;
-    s.state.known = token_count;
-    s.state.computed = computed;
-    s.state.lookahead = 0;
-    s.state.move_count = 0;
-    s.state.preemptions = 0;
-    s.state.flags = computed != 0 ? p.state.flags & Sequence::kUnpublished : 0;
-    if (s.state.first_unknown >= token_count) s.state.first_unknown = kNone;
-    s.lent_from = p.lent_from = std::min(p.lent_from, s.state.first_unknown);
-    s.state.admitted = computed != 0 ? ++books_.admissions : 0;
-    prefixes_.rewind_cursor(child);
-    for (uint32_t i = 0; i < kMaxUnfinished; ++i) {
-        if (p.pending_step[i] != 0 && p.pending_position[i] < computed) {
-            s.note_pending(p.pending_step[i], p.pending_position[i]);
-        }
-    }
+    inherit(parent, child, token_count, computed);
     books_.touched.touch(child);
-    ++books_.namespaces[s.name_space].sequences;
+    ++books_.namespaces[p.name_space].sequences;
     ++books_.counts.forks;
     *out = books_.handles.handle(child);
     return Status{};

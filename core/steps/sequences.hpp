@@ -34,7 +34,7 @@ class Sequences {
  private:
     Status no_sequence_left() const;
     Status share_tables(uint32_t parent, uint32_t child, uint32_t computed);
-    void inherit(const Sequence &parent, uint32_t child, uint32_t token_count, uint32_t computed);
+    void inherit(uint32_t parent, uint32_t child, uint32_t token_count, uint32_t computed);
 
     CacheBooks &books_;
     Tenants &tenants_;

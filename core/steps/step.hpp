@@ -25,7 +25,7 @@ enum class ChangeKind : uint8_t { item, victim, dropped };
 // An item that runs, or a victim.
 struct Change : EditRange {
     ChangeKind kind;
-    bool doomed;       // to be dropped, see Cache::drop
+    bool doomed;       // to be dropped, see Steps::drop
     bool has_pending;  // then pending_position counts
     uint32_t sequence;
     uint64_t handle;          // the sequence's: once it has ended, another may have its index

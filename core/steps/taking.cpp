@@ -58,7 +58,7 @@ Room Taking::take_room(const Plan &plan) const {
 }
 
 // Gives back the blocks that the item's window has passed, so that the item can take them. For an
-// item that is not short, the commit does this (pass_windows). The step's copies may still read
+// item that is not short, the commit does this (Steps::pass_windows). The step's copies may still read
 // these blocks, to move accepted tokens.
 void Taking::give_back_passed(const Plan &plan, uint32_t group) {
     Sequence &s = books_.sequences[plan.sequence];
@@ -143,6 +143,18 @@ void Taking::copy_tail(const Plan &plan, uint32_t group) {
     books_.journal.let_go(group, shared, plan.sequence, {s.last_step, true, false, true});
 }
 
+// Makes the sequence the owner of the block that it goes on writing, if it is not.
+void Taking::own_tail(const Plan &plan, uint32_t group) {
+    const BlockTable &t = books_.journal.table(plan.sequence, group);
+    uint32_t block = t.ids.data[plan.position >> books_.geometry.block_shift];
+    uint32_t slot = plan.position & (books_.geometry.block_tokens - 1);
+    const Block &b = books_.journal.pool(group)[block];
+    if (b.owner == plan.sequence && slot >= b.frozen_slots) return;
+    // Undoing this forgets that the tail is writable.
+    books_.journal.note_shape(books_.sequences[plan.sequence], plan.sequence, group);
+    books_.journal.own(group, block, plan.sequence, 0);
+}
+
 void Taking::take_all(Plan *plan, Change *change) {
     uint32_t sequence = plan->sequence;
     Sequence &s = books_.sequences[sequence];
@@ -165,14 +177,7 @@ void Taking::take_all(Plan *plan, Change *change) {
             uint32_t kept = plan->position & ~mask;
             if (kept < change->valid_tokens) change->valid_tokens = kept;
         } else if (inside_block && t.writable != plan->position >> books_.geometry.block_shift) {
-            uint32_t block = t.ids.data[plan->position >> books_.geometry.block_shift];
-            const Block &b = books_.journal.pool(g)[block];
-            bool own = b.owner == sequence && (plan->position & mask) >= b.frozen_slots;
-            if (!own) {
-                books_.journal.note_shape(s, sequence,
-                                          g);  // undoing it forgets that the tail is writable
-                books_.journal.own(g, block, sequence, 0);
-            }
+            own_tail(*plan, g);
         }
         while (t.length < plan->length[g]) {
             uint32_t block = books_.journal.take(g, books_.records.open().barrier,
