@@ -14,20 +14,12 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
+#include "core/blocks/block_table.hpp"
 #include "core/blocks/prefix_tree.hpp"
 #include "core/blocks/token_pages.hpp"
 #include "quire/sequence.h"
 
 namespace quire {
-
-// Logical to physical blocks of one sequence in one group.
-struct BlockTable {
-    Buffer ids;
-    uint32_t length = 0;
-    uint32_t null_front = 0;    // end of the gap after the kept blocks, left by a passing window
-    uint32_t writable = kNone;  // logical block whose end was found writable in place
-    uint64_t epoch = 0;         // changes when an existing entry changes; never repeats
-};
 
 // The state that a step may change and an abort restores.
 struct SequenceState {

@@ -37,8 +37,8 @@ bool Preemption::may_be_victim(const Sequence &s) const {
            s.state.drafts == 0 && (s.state.flags & Sequence::kSwapped) == 0;
 }
 
-// Fills victims_, as a heap with the first victim on top. A sequence that came back in the last step
-// is left alone while there is another.
+// Fills victims_, as a heap with the first victim on top. A sequence that came back in the last
+// step is left alone while there is another.
 bool Preemption::gather_victims(uint32_t sequence) {
     bool by_priority = victim_order_ == QUIRE_VICTIM_PRIORITY;
     Candidate self = candidate(books_.sequences[sequence]);

@@ -58,8 +58,8 @@ Room Taking::take_room(const Plan &plan) const {
 }
 
 // Gives back the blocks that the item's window has passed, so that the item can take them. For an
-// item that is not short, the commit does this (Steps::pass_windows). The step's copies may still read
-// these blocks, to move accepted tokens.
+// item that is not short, the commit does this (Steps::pass_windows). The step's copies may still
+// read these blocks, to move accepted tokens.
 void Taking::give_back_passed(const Plan &plan, uint32_t group) {
     Sequence &s = books_.sequences[plan.sequence];
     BlockTable &t = books_.journal.table(plan.sequence, group);
