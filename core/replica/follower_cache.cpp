@@ -4,218 +4,18 @@
 
 namespace quire {
 
-namespace {
-
-Status wrong_slot(uint32_t slot) {
-    return fail(QUIRE_E_ARG, "damaged log: slot {} is named twice or does not exist", slot);
-}
-
-}  // namespace
-
-// The slot's present state, without its tables.
-LogSequence FollowerCache::followed(uint32_t slot) const {
-    return books_.handles.is_live(slot)
-               ? describe_sequence(books_.sequences[slot], books_.handles.handle(slot), slot)
-               : LogSequence{};
-}
-
-void FollowerCache::read_change(const LogSequence &after, const TableChange *tables,
-                                SequenceChange *change) const {
-    change->before = followed(after.slot());
-    change->after = after;
-    change->old_tables = &books_.journal.table(after.slot(), 0);
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) change->tables[g] = tables[g];
-}
-
-SequenceChange FollowerCache::read_end(uint32_t slot) const {
-    SequenceChange change{};
-    change.before = followed(slot);
-    change.old_tables = &books_.journal.table(slot, 0);
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        change.tables[g].kept = books_.geometry.groups[g].kept_blocks;
-    }
-    return change;
-}
-
-Status FollowerCache::check_table(const SequenceChange &change, uint32_t group) const {
-    const BlockTable &old = change.old_tables[group];
-    const TableChange &table = change.tables[group];
-    const LogTable &shape = table.shape;
-    // Entries that stay were there before, and were null only if they are null now.
-    uint32_t gap_end = shape.null_front > table.kept ? shape.null_front : table.kept;
-    bool stays = change.continues() && shape.first <= old.length &&
-                 (old.null_front <= gap_end || shape.first <= gap_end);
-    if (shape.first != 0 && !stays) {
-        return fail(QUIRE_E_ARG, "damaged log: slot {} keeps entries that it does not have",
-                    change.after.slot());
-    }
-    const LogSequence &s = change.after;
-    uint32_t least =
-        s.computed != 0 ? books_.geometry.table_length(group, s.computed, s.cross_tokens) : 0;
-    if (shape.length < least ||
-        shape.length > books_.geometry.blocks_of(books_.geometry.max_sequence_tokens)) {
-        return fail(QUIRE_E_ARG, "damaged log: slot {} has a table of {} blocks", s.slot(),
-                    shape.length);
-    }
-    const GroupGeometry &g = books_.geometry.groups[group];
-    uint32_t blocks = s.swapped() ? g.host_blocks : g.blocks, wrong = 0;
-    table.each_told([&](uint32_t i) {
-        if (table.id(i) == kNullBlock || table.id(i) >= blocks) ++wrong;
-    });
-    if (wrong == 0) return Status{};
-    return fail(QUIRE_E_ARG, "damaged log: slot {} names {} blocks that do not exist", s.slot(),
-                wrong);
-}
-
-Status FollowerCache::check_sequence(const SequenceChange &change) {
-    const LogSequence &s = change.after;
-    uint32_t longest = 0;
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        QUIRE_TRY(check_table(change, g));
-        const LogTable &shape = change.tables[g].shape;
-        if (shape.length > longest) longest = shape.length;
-    }
-    if (s.computed > s.known || s.drafts > s.known ||
-        s.known > books_.geometry.max_sequence_tokens ||
-        s.cross_tokens > (books_.geometry.any_cross ? books_.geometry.max_sequence_tokens : 0)) {
-        return fail(QUIRE_E_ARG, "damaged log: slot {} has {} known tokens", s.slot(), s.known);
-    }
-    follower_.see(s.slot(), FollowedSlot{0, s.swapped() ? 0 : s.computed, longest, s.cross_tokens});
-    return Status{};
-}
-
-Status FollowerCache::check_copy(const quire_block_copy &copy) const {
-    if (copy.group >= books_.geometry.group_count || copy.kind > QUIRE_COPY_ZERO) {
-        return fail(QUIRE_E_ARG, "damaged log: a copy of kind {} in group {}", copy.kind,
-                    copy.group);
-    }
-    if (copy.kind == QUIRE_COPY_TOKEN && !books_.can_move) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "the log moves tokens, but a device of this follower cannot");
-    }
-    const GroupGeometry &g = books_.geometry.groups[copy.group];
-    uint32_t sources = copy.kind == QUIRE_COPY_SWAP_IN ? g.host_blocks : g.blocks;
-    uint32_t targets = copy.kind == QUIRE_COPY_SWAP_OUT ? g.host_blocks : g.blocks;
-    bool inside = copy.src > 0 && static_cast<uint32_t>(copy.src) < sources && copy.dst > 0 &&
-                  static_cast<uint32_t>(copy.dst) < targets &&
-                  copy.src_place < books_.geometry.block_tokens &&
-                  copy.dst_place < books_.geometry.block_tokens;
-    if (inside) return Status{};
-    return fail(QUIRE_E_ARG, "damaged log: a copy from block {} to {}",
-                static_cast<uint32_t>(copy.src), static_cast<uint32_t>(copy.dst));
-}
-
-Status FollowerCache::check_row(const LogRow &row, uint32_t mask_word_count) {
-    bool known = row.slot < books_.sequences.size();
-    if (known && !follower_.seen(row.slot)) {
-        const Sequence &s = books_.sequences[row.slot];
-        bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
-        uint32_t longest = 0;
-        for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-            uint32_t length = books_.journal.table(row.slot, g).length;
-            if (length > longest) longest = length;
-        }
-        follower_.see(row.slot,
-                      FollowedSlot{0, swapped ? 0 : s.state.computed, longest, s.cross_tokens});
-    }
-    uint64_t end = uint64_t{row.first_position} + row.compute_count;
-    bool inside = known && row.compute_count != 0 && end <= follower_.slot(row.slot).computed &&
-                  row.cross_tokens <= follower_.slot(row.slot).cross_tokens;
-    bool masked = row.mask_rows <= row.compute_count && row.mask_at <= mask_word_count &&
-                  row.mask_words() <= mask_word_count - row.mask_at;
-    if (inside && masked) return Status{};
-    return fail(QUIRE_E_ARG, "damaged log: a row of slot {} computes up to {}", row.slot, end);
-}
-
-// Checks that the rows' masks are ones that a leader unfolds: bits for keys up to the row's end,
-// and positions among the places of the masked tokens.
-Status FollowerCache::check_masks(const LogReader &log) const {
-    for (uint32_t i = 0; i < log.header().row_count; ++i) {
-        LogRow row = log.row(i);
-        if (row.mask_rows == 0) continue;
-        uint32_t end = row.first_position + row.compute_count, first_masked = end - row.mask_rows;
-        bool fits =
-            row.mask_first <= first_masked && row.mask_stride == ceil_div(end - row.mask_first, 32);
-        for (uint32_t k = 0; fits && k < row.mask_rows; ++k) {
-            uint32_t position = log.mask_word(row.mask_at + k);
-            fits = position >= first_masked && position < end;
-        }
-        if (!fits) return fail(QUIRE_E_ARG, "damaged log: the mask of row {}", i);
-    }
-    return Status{};
-}
-
-// Checks every part by itself and against the state here; changes nothing.
-Status FollowerCache::check_log(const LogReader &log) {
-    const LogHeader &header = log.header();
-    follower_.begin_check();
-    for (uint32_t i = 0; i < header.ended_count; ++i) {
-        uint32_t slot = log.ended(i);
-        if (!books_.handles.is_live(slot) || follower_.seen(slot)) return wrong_slot(slot);
-        follower_.see(slot, FollowedSlot{});
-    }
-    for (uint32_t i = 0; i < header.copy_count; ++i) QUIRE_TRY(check_copy(log.copy(i)));
-    QUIRE_TRY(log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
-        uint32_t slot = after.slot();
-        if (slot >= books_.sequences.size() || follower_.seen(slot)) return wrong_slot(slot);
-        uint32_t holder = books_.handles.find(after.handle);
-        bool is_others = holder != HandleTable::kNone && holder != slot;
-        if (!books_.handles.could_be(after.handle) || is_others || after.reserved0 != 0) {
-            return fail(QUIRE_E_ARG, "damaged log: slot {} has no handle of its own", slot);
-        }
-        SequenceChange change;
-        read_change(after, tables, &change);
-        return check_sequence(change);
-    }));
-    for (uint32_t i = 0; i < header.row_count; ++i)
-        QUIRE_TRY(check_row(log.row(i), header.mask_word_count));
-    return check_masks(log);
-}
-
-// Calls visit(change) for each sequence that ended or changed. REQUIRES: check_log().
-template <typename Visit>
-void FollowerCache::each_change(const LogReader &log, Visit visit) {
-    for (uint32_t i = 0; i < log.header().ended_count; ++i) visit(read_end(log.ended(i)));
-    Status read =
-        log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
-            SequenceChange change;
-            read_change(after, tables, &change);
-            visit(change);
-            return Status{};
-        });
-    QUIRE_ASSERT(read.ok());
-}
-
 // Checks that the log leads to the state that its leader's digest says. If not, the follower stops,
 // and this is the last log that it reads.
 Status FollowerCache::check_digest(const LogReader &log) {
-    each_change(log, [&](const SequenceChange &change) { follower_.count(change); });
+    log_check_.each_change(log, [&](const SequenceChange &change) { follower_.count(change); });
     if (follower_.digest() == log.header().digest) return Status{};
-    each_change(log, [&](const SequenceChange &change) { follower_.uncount(change); });
+    log_check_.each_change(log, [&](const SequenceChange &change) { follower_.uncount(change); });
     Status wrong = fail(QUIRE_E_INTERNAL,
                         "log number {} leads to a state that differs from its leader's: this "
                         "follower stopped, and all ranks must be restarted",
                         log.header().number);
     follower_.stop(wrong);
     return wrong;
-}
-
-Status FollowerCache::check_batch(const LogReader &log, const Batch *batch) const {
-    if (batch == nullptr) return Status{};
-    QUIRE_TRY(batch->check_fresh());
-    BatchNeed need;
-    need.rows = log.header().row_count;
-    for (uint32_t i = 0; i < need.rows; ++i) {
-        LogRow row = log.row(i);
-        const FollowedSlot &slot = follower_.slot(row.slot);
-        need.query_tokens += row.compute_count;
-        need.context_tokens += uint64_t{row.first_position} + row.compute_count;
-        need.cross_context_tokens += slot.cross_tokens;
-        need.cross_tokens += row.cross_tokens;
-        need.mask_words += uint64_t{row.mask_rows} * row.mask_stride;
-        if (slot.longest > need.longest_table) need.longest_table = slot.longest;
-    }
-    return batch->fits(need);
 }
 
 // Reserves memory for everything that applying the log writes.
@@ -308,7 +108,7 @@ void FollowerCache::apply_change(const SequenceChange &change) {
 
 // From here on nothing fails.
 void FollowerCache::apply(const LogReader &log, StepRecord *record, Batch *batch) {
-    each_change(log, [&](const SequenceChange &change) {
+    log_check_.each_change(log, [&](const SequenceChange &change) {
         change.after.handle == 0 ? apply_end(change.before.slot()) : apply_change(change);
     });
     for (uint32_t i = 0; i < log.header().copy_count; ++i) record->copies.push(log.copy(i));
@@ -345,8 +145,8 @@ Status FollowerCache::apply_log(const uint8_t *bytes, uint64_t size_bytes,
     QUIRE_TRY(check_sealed(bytes, size_bytes, &header));
     QUIRE_TRY(follower_.check_header(header));
     QUIRE_TRY(log.open(bytes, header, books_.geometry));
-    QUIRE_TRY(check_log(log));
-    QUIRE_TRY(check_batch(log, batch));
+    QUIRE_TRY(log_check_.check(log));
+    QUIRE_TRY(log_check_.check_batch(log, batch));
     if (books_.timeline.full()) {
         return fail(QUIRE_E_BUSY, "{} steps are unfinished or still running: wait for the oldest",
                     kMaxUnfinished);

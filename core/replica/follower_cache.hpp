@@ -11,8 +11,7 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
-#include "core/replica/follower.hpp"
-#include "core/replica/log_reader.hpp"
+#include "core/replica/log_check.hpp"
 #include "core/steps/runs.hpp"
 
 namespace quire {
@@ -20,7 +19,7 @@ namespace quire {
 class FollowerCache {
  public:
     FollowerCache(CacheBooks *books, Runs *runs)
-        : books_(*books), runs_(*runs), follower_(&books->host) {}
+        : books_(*books), runs_(*runs), follower_(&books->host), log_check_(books, &follower_) {}
     // Makes the cache a follower.
     Status create(uint64_t geometry_digest, uint32_t max_sequences) {
         return follower_.create(geometry_digest, books_.geometry, max_sequences);
@@ -36,20 +35,7 @@ class FollowerCache {
     Status check();
 
  private:
-    LogSequence followed(uint32_t slot) const;
-    void read_change(const LogSequence &after, const TableChange *tables,
-                     SequenceChange *change) const;
-    SequenceChange read_end(uint32_t slot) const;
-    Status check_table(const SequenceChange &change, uint32_t group) const;
-    Status check_sequence(const SequenceChange &change);
-    Status check_copy(const quire_block_copy &copy) const;
-    Status check_row(const LogRow &row, uint32_t mask_word_count);
-    Status check_masks(const LogReader &log) const;
-    Status check_log(const LogReader &log);
-    template <typename Visit>
-    void each_change(const LogReader &log, Visit visit);
     Status check_digest(const LogReader &log);
-    Status check_batch(const LogReader &log, const Batch *batch) const;
     Status reserve(const LogReader &log, StepRecord *record);
     Status order_behind(const StepRecord &record, uint32_t order, quire_error *error);
     void apply_end(uint32_t slot);
@@ -61,6 +47,7 @@ class FollowerCache {
     CacheBooks &books_;
     Runs &runs_;
     Follower follower_;
+    LogCheck log_check_;
 };
 
 }  // namespace quire
