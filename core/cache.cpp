@@ -6,7 +6,6 @@
 #include "core/inspect/cache_check.hpp"
 #include "core/inspect/cache_dump.hpp"
 #include "core/inspect/figures.hpp"
-#include "core/scales/calibration.hpp"
 
 namespace quire {
 
@@ -76,12 +75,7 @@ void Cache::stop(const BrokenInvariant &why) {
 }
 
 Status Cache::calibration_size(uint64_t *size_bytes) const {
-    if (!parts_.books.calibrates) {
-        return fail(QUIRE_E_UNSUPPORTED,
-                    "the cache measures nothing: create it with QUIRE_CACHE_CALIBRATE");
-    }
-    *size_bytes = calibration_bytes(parts_.books.geometry, parts_.books.places.data());
-    return Status{};
+    return read_calibration_size(parts_, size_bytes);
 }
 
 Status Cache::await_writes(Awaited *out, quire_error *error) {
@@ -129,12 +123,6 @@ Status Cache::create_batch(const quire_batch_desc &desc, Batch *batch, quire_err
     QUIRE_TRY(batch->create(desc, parts_.books.geometry, &parts_.books.shards, error));
     parts_.books.batches.add(batch);
     return Status{};
-}
-
-DeviceMemory Cache::memory() const {
-    DeviceMemory sum = parts_.books.shards.memory();
-    parts_.books.batches.add_memory(&sum);
-    return sum;
 }
 
 }  // namespace quire

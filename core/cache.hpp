@@ -153,7 +153,7 @@ class Cache {
     const Shards &shards() const { return parts_.books.shards; }
     uint32_t batch_count() const { return parts_.books.batches.count(); }
     // The device memory and host memory that devices hold for the cache, batches included.
-    DeviceMemory memory() const;
+    DeviceMemory memory() const { return parts_.books.memory(); }
 
  private:
     friend struct Inside;  // lets tests break what is checked

@@ -38,7 +38,6 @@ struct FlatEdit {
     bool displaced = false;
 };
 
-// Fields as C++20 names them, so that each line says which column takes which field.
 FlatEdit flat(const NamedBlock &before) {
     return {.stamp = before.ready,
             .touch = before.depends,

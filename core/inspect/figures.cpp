@@ -2,6 +2,8 @@
 
 #include "core/inspect/figures.hpp"
 
+#include "core/scales/calibration.hpp"
+
 namespace quire {
 
 void read_info(const CacheParts &parts, quire_cache_info *out) {
@@ -76,6 +78,15 @@ Status read_pool_info(const CacheParts &parts, uint32_t group, uint32_t shard,
     out->v_scale_offset = pool.v_scale_offset;
     out->scale_head_stride = pool.scale_head_stride;
     out->scales = pool.scales;
+    return Status{};
+}
+
+Status read_calibration_size(const CacheParts &parts, uint64_t *size_bytes) {
+    if (!parts.books.calibrates) {
+        return fail(QUIRE_E_UNSUPPORTED,
+                    "the cache measures nothing: create it with QUIRE_CACHE_CALIBRATE");
+    }
+    *size_bytes = calibration_bytes(parts.books.geometry, parts.books.places.data());
     return Status{};
 }
 

@@ -14,6 +14,8 @@ void read_info(const CacheParts &parts, quire_cache_info *out);
 Status check_shard(const CacheParts &parts, uint32_t shard);
 Status read_pool_info(const CacheParts &parts, uint32_t group, uint32_t shard,
                       quire_pool_info *out);
+// Errors  QUIRE_E_UNSUPPORTED  the cache measures nothing.
+Status read_calibration_size(const CacheParts &parts, uint64_t *size_bytes);
 void read_stats(const CacheParts &parts, quire_cache_stats *out);
 
 }  // namespace quire

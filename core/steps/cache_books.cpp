@@ -25,6 +25,12 @@ CacheBooks::~CacheBooks() {
     }
 }
 
+DeviceMemory CacheBooks::memory() const {
+    DeviceMemory sum = shards.memory();
+    batches.add_memory(&sum);
+    return sum;
+}
+
 Status CacheBooks::find_sequence(uint64_t handle, uint32_t *index) const {
     *index = handles.find(handle);
     if (*index != HandleTable::kNone) [[likely]]

@@ -23,6 +23,8 @@ struct CacheBooks {
     CacheBooks(const CacheBooks &) = delete;
     CacheBooks &operator=(const CacheBooks &) = delete;
 
+    // What devices hold for the cache, batches included.
+    DeviceMemory memory() const;
     Status find_sequence(uint64_t handle, uint32_t *index) const;
     // Like find_sequence(), for a sequence that is not in the open step.
     Status find_idle_sequence(uint64_t handle, uint32_t *index) const;
