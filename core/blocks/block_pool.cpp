@@ -131,10 +131,12 @@ void BlockPool::push_unused(uint32_t block) {
     if (left_.capacity() != 0) note_left(block);
 }
 
-void BlockPool::distrust(uint32_t block) {
+void BlockPool::distrust(uint32_t block, bool can_cover) {
     Block &b = blocks_[block];
     b.tenant = kMixedTenant;
-    b.is_covered = b.node != kNone;  // whatever is published was written since
+    b.is_covered = false;
+    // Whatever is published was written since.
+    if (b.node != kNone && can_cover) cover(block, Cover{b.ready, b.depends});
     bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
     if (is_unused && left_.capacity() != 0) note_left(block);
 }

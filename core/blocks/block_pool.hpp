@@ -49,14 +49,14 @@ struct alignas(kCacheLine) Block {
     uint8_t is_suspect : 1;  // a step just failed: its unwritten slots may hold any tenant's data
     uint8_t is_read : 1;  // draining: a copy of the open step reads it, as `touch` does not say yet
     // For tenant kMixedTenant: all slots were written since its zeroing failed, so it shows nothing
-    // of other tenants unless one of the steps in `depends` fails too.
+    // of other tenants unless one of the steps that wrote them fails too (Cover).
     uint8_t is_covered : 1;
-    uint64_t stamp;      // when a table last dropped it; orders the cached list
-    uint64_t depends;    // once published or covered: unfinished steps without which its content is
-                         // wrong, bit u % 64 for step u of (ready - 64, ready]
-    uint64_t ready;      // once published or covered: the last step that may have written it
-    uint64_t touch;      // the last step that may read or write it
-    uint32_t copied_to;  // run of copies in which it was a destination
+    uint64_t stamp;        // when a table last dropped it; orders the cached list
+    uint64_t depends;      // once published: unfinished steps without which its content is wrong,
+                           // bit u % 64 for step u of (ready - 64, ready]
+    uint64_t ready;        // once published: the last step that may have written it
+    uint64_t touch;        // the last step that may read or write it
+    uint32_t copied_to;    // run of copies in which it was a destination
     uint32_t copied_from;  // run of copies in which it was a source
     uint64_t tenant;       // number of the namespace that wrote last
 };
@@ -73,14 +73,24 @@ struct BlockLink {
 // bit. A bit means a step near the block's own `ready`, so it can never come to mean a later step.
 inline uint64_t depends_bit(uint64_t step) { return uint64_t{1} << step % 64; }
 static_assert(kMaxUnfinished <= 64);
-inline bool depends_on(const Block &b, uint64_t step) {
-    return step <= b.ready && b.ready - step < 64 && (b.depends & depends_bit(step)) != 0;
+
+// The steps that wrote all slots of a covered block, in the form of Block::ready and depends. They
+// are not those of its content: to publish a block depends on more than to have it written.
+struct Cover {
+    uint64_t ready;
+    uint64_t depends;
+};
+
+// has: a Block or a Cover.
+template <typename Dependence>
+bool depends_on(const Dependence &has, uint64_t step) {
+    return step <= has.ready && has.ready - step < 64 && (has.depends & depends_bit(step)) != 0;
 }
 
 class BlockPool {
  public:
     BlockPool(const HostAllocator *host, const Timeline *timeline)
-        : blocks_(host), links_(host), left_(host), timeline_(timeline) {}
+        : blocks_(host), links_(host), left_(host), covers_(host), timeline_(timeline) {}
 
     // scrubs: keeps a list of the blocks that were given up with their content.
     [[nodiscard]] bool create(uint32_t block_count, bool scrubs);
@@ -167,7 +177,18 @@ class BlockPool {
     void scrub(uint64_t barrier, uint64_t step, Body body);
 
     // Marks the content as possibly any tenant's.
-    void distrust(uint32_t block);
+    void distrust(uint32_t block, bool can_cover);
+    // Makes room for the covers of all blocks; without it, nothing is covered. False: no memory.
+    [[nodiscard]] bool reserve_covers() {
+        return covers_.size() != 0 || covers_.create(block_count());
+    }
+    // REQUIRES: reserve_covers() succeeded.
+    void cover(uint32_t block, const Cover &cover) {
+        blocks_[block].is_covered = true;
+        covers_[block] = cover;
+    }
+    // The steps that a covered block still needs. None if its cover is older than the pool.
+    Cover cover_of(uint32_t block) const { return covers_.size() != 0 ? covers_[block] : Cover{}; }
 
     // Called when steps became done: draining blocks that waited for them become free.
     void retire(uint64_t old_oldest);
@@ -208,6 +229,7 @@ class BlockPool {
     // Blocks that were given up with their content, in a pool that scrubs. Some were taken or
     // cleared since; the walk over the list finds that out.
     Array<uint32_t> left_;
+    Array<Cover> covers_;  // by block; empty until one is needed
     const Timeline *timeline_;
     List lists_[kLists];
     uint32_t cached_pending_[kMaxUnfinished] =

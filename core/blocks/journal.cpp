@@ -239,8 +239,7 @@ void Journal::copy(uint32_t kind, uint32_t group, uint32_t src, uint32_t dst) {
     if (sources[src].tenant == kMixedTenant) {
         targets[dst].tenant = kMixedTenant;
         targets[dst].is_covered = sources[src].is_covered;
-        targets[dst].ready = sources[src].ready;
-        targets[dst].depends = sources[src].depends;
+        if (can_cover_ && sources[src].is_covered) targets.cover(dst, sources.cover_of(src));
     } else if (kind == QUIRE_COPY_SWAP_OUT) {
         targets[dst].tenant = kFreshTenant;
     }
@@ -288,7 +287,8 @@ void Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Content c
         b.node = node;
         b.ready = content.ready;
         b.depends = content.depends;
-        b.is_covered = true;
+        if (b.tenant == kMixedTenant && !b.is_covered && can_cover_)
+            pool.cover(block, Cover{content.ready, content.depends});
         // From now on any sequence may read all of it, even if it leaves the tree again.
         b.frozen_slots = block_tokens_;
     }

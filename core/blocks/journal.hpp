@@ -70,12 +70,6 @@ class Journal {
             scrubs_ || mixed_ || (only_tenant_ != kFreshTenant && only_tenant_ != taker.tenant);
         return Room{0, may_show && !taker.overwrites ? count : 0};
     }
-    // The block may hold any tenant's content.
-    void distrust(uint32_t group, uint32_t block) {
-        mixed_ = true;
-        pools_[group]->distrust(block);
-    }
-
     // The block that the copy reads, and the block that it writes.
     Block &source(const quire_block_copy &copy) {
         bool is_host = copy.kind == QUIRE_COPY_SWAP_IN;
@@ -90,6 +84,8 @@ class Journal {
     // True if a block may hold what its holder must not see: another tenant's content or, in a pool
     // that scrubs, anyone's.
     bool may_show_others() const { return has_tenants_ || scrubs_; }
+    // True if blocks can be covered. Without the memory for it, none is: more content is lost.
+    bool can_cover() const { return can_cover_; }
     // Distrusts all blocks that are suspect. O(blocks).
     void distrust_suspects();
     // Marks as suspect the blocks that were covered with the help of this step, which failed. True
@@ -258,6 +254,7 @@ class Journal {
     bool is_unused_scope(uint32_t scope) const;
     void forget_nodes(uint32_t scope);
     static uint32_t node_capacity(const Geometry &geometry);
+    bool reserve_covers();
 
     const HostAllocator *host_;
     const Timeline *timeline_;
@@ -274,6 +271,7 @@ class Journal {
     // All blocks are fresh or this tenant's; if mixed_, they may be any tenant's.
     uint64_t only_tenant_ = kFreshTenant;
     bool mixed_ = false;
+    bool can_cover_ = false;    // every pool has room for covers
     bool has_tenants_ = false;  // more than one has written
     uint32_t group_count_ = 0;
     uint16_t block_tokens_ = 0;

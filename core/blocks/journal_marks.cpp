@@ -6,13 +6,23 @@
 
 namespace quire {
 
+bool Journal::reserve_covers() {
+    for (uint32_t g = 0; g < group_count_; ++g) {
+        for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
+            if (pool != nullptr && !pool->reserve_covers()) return false;
+        }
+    }
+    return true;
+}
+
 void Journal::distrust_suspects() {
+    can_cover_ = reserve_covers();
     for (uint32_t g = 0; g < group_count_; ++g) {
         for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
             for (uint32_t b = 1; pool != nullptr && b < pool->block_count(); ++b) {
                 if (!(*pool)[b].is_suspect) continue;
                 mixed_ = true;
-                pool->distrust(b);
+                pool->distrust(b, can_cover_);
             }
         }
     }
@@ -25,7 +35,8 @@ bool Journal::uncover(uint64_t step) {
         for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
             for (uint32_t i = 1; pool != nullptr && i < pool->block_count(); ++i) {
                 Block &b = (*pool)[i];
-                if (b.tenant != kMixedTenant || !b.is_covered || !depends_on(b, step)) continue;
+                if (b.tenant != kMixedTenant || !b.is_covered) continue;
+                if (!depends_on(pool->cover_of(i), step)) continue;
                 b.is_covered = false;
                 b.is_suspect = any = true;
             }

@@ -40,6 +40,7 @@ void Journal::replace_pool(uint32_t group, BlockPool **pool, const uint32_t *ids
     for (uint32_t b = 1; b < old.block_count(); ++b) {
         if (old[b].node != kNone) tree_.blocks(old[b].node)[group] = ids[b];
     }
+    can_cover_ = false;  // no step is unfinished, so that no cover in the new pool can be lost
     (*pool)->adopt(old, ids);
     std::swap(pools_[group], *pool);
     ahead_[group] = LookAhead{};

@@ -36,6 +36,11 @@ void undo_named(const NamedBlock &before, Block *b) {
     b->is_covered = before.is_covered;
 }
 
+// A dropped item that made the node took it away from the block, and the rest is left to undo.
+void undo_unnamed(const NamedBlock &before, Block *b) {
+    if (b->node == kNone) undo_named(before, b);
+}
+
 }  // namespace
 
 // Caches the block again if its node still lacks it. Meanwhile the node may have been forgotten,
@@ -65,7 +70,6 @@ void Journal::name_again(const Evict &edit) {
     b.node = edit.node;
     b.ready = edit.ready;
     b.depends = edit.depends;
-    b.is_covered = true;
 }
 
 // A node that several items took blocks from is whole again once the last of them is undone.
@@ -99,9 +103,10 @@ void Journal::undo_displaced(StepEdits *step, uint64_t edit_count) {
 
 void Journal::undo_adopt(const Adopt &edit) {
     uint32_t *named = &tree_.blocks(edit.node)[edit.group];
-    if (*named != edit.block) return;  // another sequence's took its place
+    Block *b = &(*pools_[edit.group])[edit.block];
+    if (*named != edit.block) return undo_unnamed(edit.before, b);
     *named = kNullBlock;
-    undo_named(edit.before, &(*pools_[edit.group])[edit.block]);
+    undo_named(edit.before, b);
 }
 
 void Journal::undo_replace(const Replace &edit) {
@@ -112,6 +117,7 @@ void Journal::undo_replace(const Replace &edit) {
         undo_named(edit.before, &pool[edit.block]);
         *named = edit.older;
     } else {
+        undo_unnamed(edit.before, &pool[edit.block]);
         pool[edit.older].node = edit.node;
         pool.free_unpublished(edit.older);
     }

@@ -111,6 +111,8 @@ void CacheDump::write_blocks(const BlockPool &pool, uint32_t group, const char *
         out_.bits("depends", b.depends);
         write_tenant("tenant", b.tenant);
         out_.flag("covered", b.is_covered);
+        out_.number("cover_ready", pool.cover_of(i).ready);
+        out_.bits("cover_depends", pool.cover_of(i).depends);
         out_.flag("left", b.is_left);
         out_.flag("read", b.is_read);
         out_.index("prev", pool.links_[i].prev);

@@ -162,6 +162,24 @@ uint32_t Prefixes::publishable(uint32_t sequence) const {
     return full;
 }
 
+// A published block that another sequence computed depends only on what that sequence depends on,
+// while the publisher may have computed the tokens before it again, in other blocks.
+void Prefixes::leave_to_owners(uint32_t publisher, uint32_t index) {
+    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
+        if (books_.geometry.groups[g].cross) continue;
+        uint32_t block = books_.journal.table(publisher, g).ids.data[index];
+        if (block == kNullBlock) continue;
+        Block &b = books_.journal.pool(g)[block];
+        if (b.owner == publisher || b.owner == kNone || b.node == kNone) continue;
+        const BlockTable &t = books_.journal.table(b.owner, g);
+        const Sequence &owner = books_.sequences[b.owner];
+        bool is_swapped = (owner.state.flags & Sequence::kSwapped) != 0;
+        bool holds = books_.handles.is_live(b.owner) && !is_swapped && index < t.length &&
+                     t.ids.data[index] == block;
+        if (holds) b.depends &= depends(owner, (index + 1) << books_.geometry.block_shift);
+    }
+}
+
 uint64_t Prefixes::depends(const Sequence &s, uint32_t end) const {
     uint64_t steps = 0;
     uint32_t found = 0, first_new = UINT32_MAX;
@@ -218,6 +236,7 @@ void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
         }
         books_.journal.attach(sequence, i, node,
                               Content{ready, depends(s, (i + 1) << books_.geometry.block_shift)});
+        leave_to_owners(sequence, i);
         state.cursor = tree.cursor(node);
         state.published = i + 1;
     }

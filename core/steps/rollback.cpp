@@ -60,15 +60,14 @@ void Rollback::cover_table(uint32_t sequence, uint32_t group) {
     const Sequence &s = books_.sequences[sequence];
     const BlockTable &t = books_.journal.table(sequence, group);
     bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
+    BlockPool &pool = swapped ? *books_.journal.host_pool(group) : books_.journal.pool(group);
     uint32_t full = s.state.computed >> books_.geometry.block_shift;
     for (uint32_t i = 0; i < full && i < t.length; ++i) {
-        if (t.ids.data[i] == kNullBlock) continue;
-        Block &b = swapped ? (*books_.journal.host_pool(group))[t.ids.data[i]]
-                           : books_.journal.pool(group)[t.ids.data[i]];
-        if (!b.is_suspect || b.is_covered) continue;
-        b.is_covered = true;
-        b.ready = books_.timeline.next() - 1;
-        b.depends = prefixes_.depends(s, (i + 1) << books_.geometry.block_shift);
+        uint32_t block = t.ids.data[i];
+        if (block == kNullBlock) continue;
+        if (!pool[block].is_suspect || pool[block].is_covered) continue;
+        pool.cover(block, Cover{books_.timeline.next() - 1,
+                                prefixes_.depends(s, (i + 1) << books_.geometry.block_shift)});
     }
 }
 
@@ -145,7 +144,7 @@ void Rollback::fail_step(StepRecord *failed) {
         lose(i, s.pending_position[slot]);
     }
     if (any_suspect) {
-        cover_suspects();
+        if (books_.journal.can_cover()) cover_suspects();
         if (books_.journal.may_show_others()) lose_suspects();
         books_.journal.clear_suspects();
     }
