@@ -261,7 +261,8 @@ uint32_t Journal::publish(uint32_t root, const TreeCursor &at, uint64_t hash,
     return node;
 }
 
-void Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Content content) {
+uint32_t Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Content content) {
+    uint32_t groups = 0;
     for (uint32_t g = 0; g < group_count_; ++g) {
         if (cross_[g]) continue;
         const BlockTable &t = table(sequence, g);
@@ -291,7 +292,9 @@ void Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Content c
             pool.cover(block, Cover{content.ready, content.depends});
         // From now on any sequence may read all of it, even if it leaves the tree again.
         b.frozen_slots = block_tokens_;
+        groups |= uint32_t{1} << g;
     }
+    return groups;
 }
 
 // Takes a node's blocks from it; unreferenced ones become free.

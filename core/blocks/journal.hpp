@@ -144,8 +144,8 @@ class Journal {
     void scrub(StepEdits *step);
 
     // Makes `node` name the sequence's block `index` in each group where it does not name a better
-    // one.
-    void attach(uint32_t sequence, uint32_t index, uint32_t node, Content content);
+    // one. Returns these groups, as bits.
+    uint32_t attach(uint32_t sequence, uint32_t index, uint32_t node, Content content);
     // A new node under `at`; kNone if the tree is full.
     uint32_t publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,
                      const Extra &extra);

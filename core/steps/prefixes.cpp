@@ -162,15 +162,15 @@ uint32_t Prefixes::publishable(uint32_t sequence) const {
     return full;
 }
 
-// A published block that another sequence computed depends only on what that sequence depends on,
-// while the publisher may have computed the tokens before it again, in other blocks.
-void Prefixes::leave_to_owners(uint32_t publisher, uint32_t index) {
-    for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        if (books_.geometry.groups[g].cross) continue;
+// A block that was just published and that another sequence computed depends only on what that
+// sequence depends on, while the publisher may have computed the tokens before it again, in other
+// blocks.
+void Prefixes::leave_to_owners(uint32_t publisher, uint32_t index, uint32_t groups) {
+    for (uint32_t g = 0; groups != 0; ++g, groups >>= 1) {
+        if ((groups & 1) == 0) continue;
         uint32_t block = books_.journal.table(publisher, g).ids.data[index];
-        if (block == kNullBlock) continue;
         Block &b = books_.journal.pool(g)[block];
-        if (b.owner == publisher || b.owner == kNone || b.node == kNone) continue;
+        if (b.owner == publisher || b.owner == kNone) continue;
         const BlockTable &t = books_.journal.table(b.owner, g);
         const Sequence &owner = books_.sequences[b.owner];
         bool is_swapped = (owner.state.flags & Sequence::kSwapped) != 0;
@@ -234,9 +234,9 @@ void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
             if (node == kNone) return;
             under_new = true;
         }
-        books_.journal.attach(sequence, i, node,
-                              Content{ready, depends(s, (i + 1) << books_.geometry.block_shift)});
-        leave_to_owners(sequence, i);
+        uint32_t groups = books_.journal.attach(
+            sequence, i, node, Content{ready, depends(s, (i + 1) << books_.geometry.block_shift)});
+        leave_to_owners(sequence, i, groups);
         state.cursor = tree.cursor(node);
         state.published = i + 1;
     }

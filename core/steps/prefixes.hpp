@@ -87,7 +87,7 @@ class Prefixes {
     bool named_elsewhere(uint32_t sequence, uint32_t index);
     uint32_t publishable(uint32_t sequence) const;
     bool has_node_room(uint32_t sequence, uint32_t from) const;
-    void leave_to_owners(uint32_t publisher, uint32_t index);
+    void leave_to_owners(uint32_t publisher, uint32_t index, uint32_t groups);
     void republish(uint32_t sequence, uint64_t ready);
 
     CacheBooks &books_;
