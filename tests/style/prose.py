@@ -21,6 +21,7 @@ import tokenize
 C_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".glsl", ".comp", ".rs", ".go"}
 HASH_SUFFIXES = {".sh", ".build", ".options"}
 MADE = {"bindings/rust/quire-sys/src/bindings.rs"}
+OLD_WORDS = {"docs/reworded-messages.md"}  # quotes what was reworded
 FOREIGN_FOLDERS = ("bindings/go/include/",)  # copies
 
 # A comment of C's kind, or text that must not be taken for one.
@@ -128,7 +129,7 @@ def check(root, part):
     problems = []
     for name in known:
         path = pathlib.PurePosixPath(name)
-        if (path.suffix not in C_SUFFIXES | HASH_SUFFIXES | {".md", ".py"} or name in MADE
+        if (path.suffix not in C_SUFFIXES | HASH_SUFFIXES | {".md", ".py"} or name in MADE | OLD_WORDS
                 or name.startswith(FOREIGN_FOLDERS)):
             continue
         text = (root / name).read_text(encoding="utf-8")
