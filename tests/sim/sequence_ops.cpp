@@ -88,6 +88,7 @@ bool World::end(const Op &op) {
         for (const Undo &undo : open->undo) victim |= undo.before.id == seq->id;
     Snapshot before;
     if (victim || seq->in_step) before = snapshot();
+    std::vector<Slot *> left = slots_from(*seq, 0);
     const quire_status status = q_->seq_end(cache_, seq->handle, flags, &error_);
     if (seq->in_step)
         expect(status, {QUIRE_E_BUSY}, "quire_seq_end of a sequence in the open step");
@@ -107,6 +108,9 @@ bool World::end(const Op &op) {
     if (victim) std::erase_if(open->undo, [&](const Undo &u) { return u.before.id == op.f[0]; });
     const Sequence ended = *seq;
     erase(op.f[0]);
+    for (const auto &other : sequences)
+        for (const Slot *kept : slots_from(*other, 0)) std::erase(left, kept);
+    drop_tokens(left);
     if (op.f[1] != 0 && !open) check_forgotten(ended);
     return true;
 }

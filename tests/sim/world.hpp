@@ -72,7 +72,8 @@ struct Step {
     uint32_t preemptions = 0;  // seen in step_preempted
     uint32_t swaps = 0;        // of those
     int batch = -1;
-    bool broken = false;  // its kernels were not all enqueued: it can only fail
+    uint64_t cached_before = 0;  // blocks, at its commit
+    bool broken = false;         // its kernels were not all enqueued: it can only fail
 };
 
 // What the statistics should say of the steps that were committed.
@@ -197,6 +198,7 @@ class World {
     void read_row(Step &step, const Row &row);
     void write_place(const Step &step, const Sequence &seq, uint32_t place);
     void check_zeroed(const Step &step);
+    uint64_t cached_blocks();
     void check_tenants(const Step &step, const Sequence &seq);
     // sharing.cpp
     bool came_back(const Step &step, uint32_t id) const;
