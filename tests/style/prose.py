@@ -129,8 +129,8 @@ def check(root, part):
     problems = []
     for name in known:
         path = pathlib.PurePosixPath(name)
-        if (path.suffix not in C_SUFFIXES | HASH_SUFFIXES | {".md", ".py"} or name in MADE | OLD_WORDS
-                or name.startswith(FOREIGN_FOLDERS)):
+        if (path.suffix not in C_SUFFIXES | HASH_SUFFIXES | {".md", ".py"}
+                or name in MADE | OLD_WORDS or name.startswith(FOREIGN_FOLDERS)):
             continue
         text = (root / name).read_text(encoding="utf-8")
         problems += (name_problems(path, text, known) if part == "names"
