@@ -92,7 +92,7 @@ def what_is_none_is_refused(folder, path):
         (written("flipped.dump", flipped), "checksum"),
         (written("fewer.dump", fewer), "records but has"),
         (written("longer.dump", whole + lines[3]), "more after its last record"),
-        (written("later.dump", later), "a dump of version 2, and this command reads version 1"),
+        (written("later.dump", later), "a dump of version 2, but this command reads version 1"),
         (written("foreign.dump", b'{"record":"other"}\n'), "not a cache dump"),
         (written("empty.dump", b""), "not a cache dump: it is empty"),
         (written("broken.dump", lines[0] + b"nonsense\n"), "line 2 is not a record"),

@@ -311,7 +311,7 @@ class Lives(Books):
             step = self.cache.begin([quire.Item(sequence, tokens=[1, 2])])
             if commits:
                 step.commit()
-            with self.assertWarnsRegex(ResourceWarning, "lost"):
+            with self.assertWarnsRegex(ResourceWarning, "a step was garbage-collected and undone"):
                 del step
             self.assertEqual(sequence.info.computed_tokens, 0)
         self.run_step()
