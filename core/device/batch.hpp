@@ -164,6 +164,11 @@ class Batch {
     RowState &row_state(uint32_t group, uint32_t row) {
         return rows_[(uint64_t{current_} * group_count_ + group) * max_rows_ + row];
     }
+    // True if the row shows this table already: in most steps a decoded sequence's has not changed.
+    static bool shows(const RowState &state, uint64_t handle, const BlockTable &table) {
+        return state.handle == handle && state.epoch == table.epoch &&
+               state.length == table.length && state.null_front == table.null_front;
+    }
     // The longest of the rows that were written, in the group.
     uint32_t max_length(uint32_t group) const {
         return cross_[group] ? max_cross_length_ : max_length_;

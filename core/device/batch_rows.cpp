@@ -22,7 +22,6 @@ void Batch::write_table(uint32_t group, uint32_t row, uint64_t handle, const Blo
     RowState &state = row_state(group, row);
     uint32_t *ids = at<uint32_t>(groups_[group].table) + uint64_t{row} * max_blocks_;
     bool same = state.handle == handle && state.epoch == table.epoch;
-    if (same && state.length == table.length && state.null_front == table.null_front) return;
     uint32_t from = 0;
     if (same && state.length <= table.length) {
         from = state.length;
@@ -120,7 +119,8 @@ void Batch::add_row(const BatchRow &item, const BlockTable *tables) {
         bool cross = cross_[g];
         uint32_t keys = cross ? item.cross_length : length;
         if (cross && o.lengths != 0) at<int32_t>(o.lengths)[row] = static_cast<int32_t>(keys);
-        if (o.table != 0) write_table(g, row, item.handle, tables[g]);
+        if (o.table != 0 && !shows(row_state(g, row), item.handle, tables[g])) [[unlikely]]
+            write_table(g, row, item.handle, tables[g]);
         if (o.csr_indptr != 0) write_csr(g, row, keys, tables[g]);
         if (o.slots != 0 && !cross) {
             write_slots(g, query_tokens_, item.first_position, item.compute_count, tables[g]);
