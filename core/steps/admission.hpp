@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// admission: works out what an item needs in every group, and adds it, all or nothing.
+// admission: adds one item after another, each completely or not at all.
 //
 // Order: the item is checked, its prefix looked up, its need measured. If blocks are missing,
 // make_room() asks Preemption for victims and measures again. Only when everything that the item
