@@ -78,6 +78,7 @@ World::Loss World::loss(Sequence &seq, uint8_t bit) {
     while (loss.computed < seq.computed && (seq.depends[loss.computed] & bit) == 0) ++loss.computed;
     const uint32_t end = seq.known() + seq.ahead;
     loss.least = loss.computed;
+    if (loss.computed < seq.computed) loss.given_up = slots_from(seq, loss.computed);
     const Memory::Zeros cost = zeros_cost();
     for (uint32_t p = 0; p < seq.computed && p < seq.beside.size(); ++p)
         if (seq.beside[p] & bit) loss.least = std::min(loss.least, p);
@@ -127,6 +128,7 @@ void World::take_loss(Sequence &seq, const Loss &loss) {
     if (got.computed_tokens < seq.computed) {
         ++tally_->sequences_lost;
         tally_->tokens_lost += seq.computed - got.computed_tokens;
+        drop_tokens(loss.given_up);
         drop_tokens(slots_from(seq, seq.known() - seq.drafts));
         seq.computed = got.computed_tokens;
         seq.lost = true;
@@ -156,9 +158,10 @@ void World::take_lost_lookahead(Sequence &seq, const Loss &loss, const quire_seq
             "sequence %u keeps a lookahead of %u; after %u it lies in a block that the failed step "
             "was to zero",
             seq.id, got.lookahead_tokens, loss.ahead);
-    if (loss.least_ahead == seq.ahead && !tolerate("failed-more"))
-        fail("failed-more", "sequence %u keeps %u of a lookahead of %u that depends on no step",
-             seq.id, got.lookahead_tokens, seq.ahead);
+    if (loss.least_ahead == seq.ahead && !tolerate("failed-more-ahead"))
+        fail("failed-more-ahead",
+             "sequence %u keeps %u of a lookahead of %u that depends on no step", seq.id,
+             got.lookahead_tokens, seq.ahead);
     ++tally_->lookahead_lost;
     seq.ahead = got.lookahead_tokens;
     seq.ahead_written &= seq.ahead != 0;
