@@ -238,9 +238,8 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
  * copied, depends on the step too while some of its slots have not been written by work that did
  * not fail: the tokens in it and the lookahead reserved in it are taken back, and the block is
  * zeroed before it is handed out again. Lookahead counts as not written, and so do slots of tokens
- * that were given up before the failure: truncated, drafts that were not kept, taken back with
- * another failed step, or of a sequence that was preempted or ended. Tokens truncated after it
- * count as written.
+ * that were truncated, were drafts that were not kept, or belonged to a sequence that ended, before
+ * the failure. Tokens truncated after it count as written.
  *
  * signal   Where the engine's own work of the step is not on the step's queue: a semaphore, as for
  *          quire_queue_after_native, that is signalled when that work ends. The step's queue waits

@@ -78,7 +78,6 @@ World::Loss World::loss(Sequence &seq, uint8_t bit) {
     while (loss.computed < seq.computed && (seq.depends[loss.computed] & bit) == 0) ++loss.computed;
     const uint32_t end = seq.known() + seq.ahead;
     loss.least = loss.computed;
-    if (loss.computed < seq.computed) loss.given_up = slots_from(seq, loss.computed);
     const Memory::Zeros cost = zeros_cost();
     for (uint32_t p = 0; p < seq.computed && p < seq.beside.size(); ++p)
         if (seq.beside[p] & bit) loss.least = std::min(loss.least, p);
@@ -128,7 +127,6 @@ void World::take_loss(Sequence &seq, const Loss &loss) {
     if (got.computed_tokens < seq.computed) {
         ++tally_->sequences_lost;
         tally_->tokens_lost += seq.computed - got.computed_tokens;
-        drop_tokens(loss.given_up);
         drop_tokens(slots_from(seq, seq.known() - seq.drafts));
         seq.computed = got.computed_tokens;
         seq.lost = true;

@@ -219,7 +219,6 @@ class World {
         uint32_t least = 0;
         uint32_t ahead = 0;
         uint32_t least_ahead = 0;
-        std::vector<Slot *> given_up;  // where the tokens lie that it loses
     };
     Loss loss(Sequence &seq, uint8_t bit);
     Memory::Zeros zeros_cost() const;
