@@ -372,10 +372,10 @@ void World::check_zeroed(const Step &step) {
             dirty += !zero;
         }
     }
-    // Where no group sees all, a commit may evict cached blocks. They became free after it, so the
-    // next one zeroes them.
+    // A commit that finds the tree short of nodes forgets cached blocks. They became free after its
+    // copies, so the next one zeroes them.
     uint64_t cached = cached_blocks();
-    if (!config.sees_all()) cached = std::max(cached, step.cached_before);
+    if (nodes_may_be_short()) cached = std::max(cached, step.cached_before);
     if (dirty > cached)
         fail("zero-on-free", "after step %u %llu unheld blocks are not zero; %llu are cached",
              step.id, static_cast<unsigned long long>(dirty),
