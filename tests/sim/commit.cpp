@@ -134,6 +134,7 @@ void World::run_step(Step &step) {
     kernel_ = kNoKernel;
     for (const Row &row : step.rows) note_first_block(*find(row.seq), row.seq);
     for (const Row &row : step.rows) check_tenants(step, *find(row.seq));
+    check_owed(step);
     for (const Undo &undo : step.undo) {
         Sequence *seq = find(undo.before.id);
         if (seq != nullptr) seq->last_steps |= step.actor.bit;

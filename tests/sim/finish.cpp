@@ -2,6 +2,7 @@
 //
 // finish: the end of a step: what it wrote is settled, or what depends on it is lost.
 #include <algorithm>
+#include <utility>
 
 #include "world.hpp"
 
@@ -25,8 +26,12 @@ bool World::finish(const Op &op) {
     const Snapshot before = look(refused);
     const uint8_t bit = step.actor.bit;
     std::vector<Loss> losses;
-    if (outcome == QUIRE_STEP_FAILED && !refused)
+    std::vector<Owed> owed;
+    if (outcome == QUIRE_STEP_FAILED && !refused) {
+        hold_tokens();
         for (auto &seq : sequences) losses.push_back(loss(*seq, bit));
+        owed = owed_blocks(bit);
+    }
     const quire_status status = q_->step_finish(cache_, step.handle, nullptr, outcome, &error_);
     if (refused) {
         expect(status, {QUIRE_E_BUSY}, "quire_step_finish as failed while a step is open");
@@ -60,15 +65,83 @@ bool World::finish(const Op &op) {
     if (open)
         for (Undo &undo : open->undo) settle(undo.before);
     for (size_t i = 0; i < losses.size(); ++i) take_loss(*sequences[i], losses[i]);
+    mark_owed(owed);
     return true;
+}
+
+// "A slot counts as written only if a sequence still has a token there when the step fails": this
+// is asked when it does, of the tables, so it matters not by which call a token was given up.
+// A token that its window has left is still the sequence's: whether it has it there is open.
+void World::hold_tokens() {
+    memory_.hold_none();
+    std::set<Content> contents;
+    for (const auto &seq : sequences) {
+        for (uint32_t p = 0; !seq->swapped && p < seq->computed; ++p)
+            contents.insert(seq->content(p));
+        for (uint32_t g = 0; g < blocks_.size(); ++g) {
+            if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
+            if (seq->swapped && g >= seq->in_host.size()) continue;
+            table_ = seq->swapped ? seq->in_host[g] : table(*seq, g);
+            const uint32_t end =
+                seq->may_move ? std::max(seq->computed, seq->move_end) : seq->computed;
+            for (uint32_t p = 0; p < end && p / config.block_tokens < table_.size(); ++p) {
+                const int32_t id = table_[p / config.block_tokens];
+                const bool maybe = seq->may_move && p >= seq->move_begin;
+                if (id != 0)
+                    memory_.hold(seq->swapped ? kHost : kDevice, g, id, p % config.block_tokens,
+                                 maybe ? Held::maybe : Held::yes);
+            }
+        }
+    }
+    for (uint32_t g = 0; g < blocks_.size(); ++g)
+        if (config.groups[g].kind == QUIRE_GROUP_WINDOW ||
+            config.groups[g].kind == QUIRE_GROUP_CHUNKED)
+            memory_.hold_contents(g, contents);
+}
+
+// The blocks that the step `bit` leaves as they were, though it was to zero them.
+std::vector<World::Owed> World::owed_blocks(uint8_t bit) {
+    std::vector<Owed> owed;
+    if (zeros_cost() != Zeros::owed) return owed;
+    for (uint32_t g = 0; g < blocks_.size(); ++g)
+        for (uint32_t at = 1; at < blocks_[g]; ++at) {
+            const int32_t id = static_cast<int32_t>(at);
+            const Zeros why = memory_.zeros_owed(kDevice, g, id, bit);
+            if (why >= Zeros::given_up) owed.push_back({g, id, why});
+        }
+    return owed;
+}
+
+// "... and the block is zeroed before it is handed out again."
+void World::mark_owed(const std::vector<Owed> &owed) {
+    for (const Owed &one : owed) memory_.must_zero(one.group, one.id) = one.why;
+    if (!owed.empty())
+        for (const auto &seq : sequences)
+            for (uint32_t g = 0; g < blocks_.size() && !seq->swapped; ++g)
+                for (const int32_t id : table(*seq, g)) memory_.must_zero(g, id) = Zeros::none;
+}
+
+void World::check_owed(const Step &step) {
+    for (const auto &seq : sequences)
+        for (uint32_t g = 0; g < blocks_.size() && !seq->swapped; ++g)
+            for (const int32_t id : table(*seq, g)) {
+                const Zeros why = std::exchange(memory_.must_zero(g, id), Zeros::none);
+                if (why == Zeros::none) continue;
+                const char *promise = why == Zeros::owed ? "not-zeroed" : "given-up";
+                if (!tolerate(promise))
+                    fail(promise,
+                         "after step %u sequence %u has block %d of group %u, which a failed step "
+                         "was to zero, and no step since",
+                         step.id, seq->id, id, g);
+            }
 }
 
 // Whether a block that a failed step was to zero or to overwrite costs tokens of others. Unsure: an
 // item of a second namespace ran only in steps that were aborted, or was dropped or preempted.
-Memory::Zeros World::zeros_cost() const {
+Zeros World::zeros_cost() const {
     if ((config.flags & QUIRE_CACHE_ZERO_ON_FREE) != 0 || tenants_ran_.size() > 1)
-        return Memory::Zeros::owed;
-    return tenants_were_run_.size() > 1 ? Memory::Zeros::unsure : Memory::Zeros::none;
+        return Zeros::owed;
+    return tenants_were_run_.size() > 1 ? Zeros::unsure : Zeros::none;
 }
 
 // What the model expects of a sequence when the step `bit` fails, from its tables before that.
@@ -78,10 +151,10 @@ World::Loss World::loss(Sequence &seq, uint8_t bit) {
     while (loss.computed < seq.computed && (seq.depends[loss.computed] & bit) == 0) ++loss.computed;
     const uint32_t end = seq.known() + seq.ahead;
     loss.least = loss.computed;
-    const Memory::Zeros cost = zeros_cost();
+    const Zeros cost = zeros_cost();
     for (uint32_t p = 0; p < seq.computed && p < seq.beside.size(); ++p)
         if (seq.beside[p] & bit) loss.least = std::min(loss.least, p);
-    loss.ahead = loss.least_ahead = end;
+    loss.ahead = loss.least_ahead = loss.given_up = end;
     for (uint32_t g = 0; g < blocks_.size(); ++g) {
         if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
         table(seq, g);
@@ -93,12 +166,16 @@ World::Loss World::loss(Sequence &seq, uint8_t bit) {
             const Tier tier = seq.swapped ? kHost : kDevice;
             if (begin < seq.unsure_end && block_depends(tier, g, table_[at]) & bit)
                 loss.least = std::min(loss.least, begin);
-            if (cost == Memory::Zeros::none) continue;
-            const Memory::Zeros owed = memory_.zeros_owed(tier, g, table_[at], bit);
-            if (owed == Memory::Zeros::none) continue;
+            if (cost == Zeros::none) continue;
+            const Zeros owed = memory_.zeros_owed(tier, g, table_[at], bit);
+            if (owed == Zeros::none) continue;
             loss.least = std::min(loss.least, begin);
             loss.least_ahead = std::min(loss.least_ahead, begin);
-            if (owed == Memory::Zeros::unsure || cost == Memory::Zeros::unsure) continue;
+            if (owed == Zeros::unsure || cost == Zeros::unsure) continue;
+            loss.given_up = std::min(loss.given_up, begin);
+            // What is known of such blocks (README.md, "Known and open") is not of lookahead.
+            const bool whole = begin + config.block_tokens <= seq.known() || seq.ahead == 0;
+            if (owed == Zeros::given_up && whole) continue;
             tally_->lost_to_zeros += begin < loss.computed;
             loss.computed = std::min(loss.computed, begin);
             loss.ahead = std::min(loss.ahead, begin);
@@ -118,6 +195,12 @@ void World::take_loss(Sequence &seq, const Loss &loss) {
         fail("failed-less",
              "sequence %u keeps %u computed tokens; from %u on they depend on the failed step",
              seq.id, got.computed_tokens, loss.computed);
+    const uint32_t ahead = got.lookahead_tokens != 0 ? got.known_tokens + got.lookahead_tokens : 0;
+    if (std::max(got.computed_tokens, ahead) > loss.given_up && !tolerate("given-up"))
+        fail("given-up",
+             "sequence %u keeps %u computed tokens and a lookahead of %u; the block from %u on was "
+             "to be zeroed, and some of its tokens were given up",
+             seq.id, got.computed_tokens, got.lookahead_tokens, loss.given_up);
     const bool rounded = !config.exact() || seq.may_move || !config.has(Feature::failed_copies);
     if (got.computed_tokens < loss.least && !rounded && !tolerate("failed-more"))
         fail("failed-more",
@@ -127,7 +210,6 @@ void World::take_loss(Sequence &seq, const Loss &loss) {
     if (got.computed_tokens < seq.computed) {
         ++tally_->sequences_lost;
         tally_->tokens_lost += seq.computed - got.computed_tokens;
-        drop_tokens(slots_from(seq, seq.known() - seq.drafts));
         seq.computed = got.computed_tokens;
         seq.lost = true;
         if (seq.drafts != 0) seq.cut(seq.known() - seq.drafts);

@@ -19,6 +19,7 @@ void Memory::reset(uint32_t block_tokens, const std::vector<uint32_t> &device_bl
         for (size_t g = 0; g < counts.size(); ++g) {
             pools_[tier][g].blocks = counts[g];
             pools_[tier][g].slots.assign(static_cast<size_t>(counts[g]) * block_tokens, {});
+            pools_[tier][g].must_zero.assign(counts[g], Zeros::none);
         }
     }
 }
@@ -116,8 +117,7 @@ void Memory::copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_
     // Copies of a step that fails may not have run (README.md, question 2).
     target.depends = source.depends | (distrust_copies_ ? actor.bit : 0);
     target.has_token = true;
-    target.dropped = false;
-    target.token_by = actor.bit;
+    target.token_by = static_cast<uint8_t>(source.token_by | actor.bit);
 }
 
 void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t dst,
@@ -134,18 +134,17 @@ void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t
         target.depends = source.depends | (distrust_copies_ ? actor.bit : 0);
         // What a zeroing leaves that does not happen is copied along.
         const bool along = source.zero_by != 0 && !source.has_token && source.under != 0;
-        if (target.has_token && !target.dropped) target.zeroed_by &= target.token_by;
-        const bool covered = source.has_token && !source.dropped;
-        const uint8_t left = covered ? source.token_by : static_cast<uint8_t>(~0u);
-        target.zeroed_by |= static_cast<uint8_t>(actor.bit | (source.zeroed_by & left));
+        target.zeroed_by |= static_cast<uint8_t>(actor.bit | source.zeroed_by);
+        target.heirs = source.heirs;
         target.has_token = false;
+        target.token_by = static_cast<uint8_t>(source.token_by | actor.bit);
         target.zero_by = along ? source.zero_by : actor.bit;
-        target.zero_is_copy = true;
         target.under = along ? source.under : before;
         target.is_copy = true;
         source.copied[actor.queue] = actor.clock[actor.queue];
         source.copied_to[actor.queue] = &target;
     }
+    if (to == kDevice) must_zero(group, dst) = Zeros::none;  // nothing of it is left to be seen
 }
 
 void Memory::zero_block(uint32_t group, int32_t block, const Actor &actor) {
@@ -155,22 +154,35 @@ void Memory::zero_block(uint32_t group, int32_t block, const Actor &actor) {
         write(group, block, place, 0, distrust_copies_ ? actor.bit : 0, actor);
         slot.under = before;
         slot.zero_by = actor.bit;
-        // A failure takes both.
-        if (slot.has_token && !slot.dropped) slot.zeroed_by &= slot.token_by;
         slot.zeroed_by |= actor.bit;
-        slot.zero_is_copy = false;
+        slot.heirs = 0;
         slot.has_token = false;
+        slot.token_by = 0;
     }
+    must_zero(group, block) = Zeros::none;
 }
 
-Memory::Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit) {
+void Memory::hold_none() {
+    for (auto &tier : pools_)
+        for (Pool &pool : tier)
+            for (Slot &slot : pool.slots) slot.held = Held::no;
+}
+
+void Memory::hold_contents(uint32_t group, const std::set<Content> &contents) {
+    for (Slot &slot : pools_[kDevice][group].slots)
+        if (slot.held == Held::no && contents.count(slot.content) != 0) slot.held = Held::maybe;
+}
+
+Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit) {
     Zeros owed = Zeros::none;
     for (uint32_t place = 0; place < block_tokens_; ++place) {
         const Slot &slot = at(tier, group, block, place);
-        const bool written = slot.has_token && slot.token_by != bit;
-        if ((slot.zeroed_by & bit) == 0 || (written && !slot.dropped)) continue;
-        if (!written && (slot.zero_by & bit) != 0 && !slot.zero_is_copy) return Zeros::owed;
-        owed = Zeros::unsure;
+        const bool failed = (slot.token_by & bit) != 0;
+        const Held held = failed ? Held::no : slot.held;
+        if (((slot.zeroed_by | slot.heirs) & bit) == 0 || held == Held::yes) continue;
+        Zeros here = slot.has_token && !failed ? Zeros::given_up : Zeros::owed;
+        if (held == Held::maybe || (slot.zero_by & bit) == 0) here = Zeros::unsure;
+        owed = std::max(owed, here);
     }
     return owed;
 }
@@ -178,11 +190,13 @@ Memory::Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8
 void Memory::poison_slot(Slot &slot, uint8_t bit) {
     const bool wrote = slot.writer_bit == bit;
     if (wrote) slot.writer_bit = 0;
+    const bool written = slot.held != Held::no && (slot.token_by & bit) == 0;
     slot.token_by &= static_cast<uint8_t>(~bit);
-    // Where a token was written since, its unfinished step decides now whether the slot is left.
+    // Where a token was written since, its unfinished steps decide now whether the slot is left.
     const uint8_t heir = slot.has_token ? slot.token_by : uint8_t{0};
-    if (slot.zeroed_by & bit) slot.zeroed_by |= heir;
+    if (written && ((slot.zeroed_by | slot.heirs) & bit) != 0) slot.heirs |= slot.token_by;
     slot.zeroed_by &= static_cast<uint8_t>(~bit);
+    slot.heirs &= static_cast<uint8_t>(~bit);
     const bool not_zeroed = (slot.zero_by & bit) != 0;
     if (not_zeroed) {
         slot.zero_by = heir;
@@ -218,6 +232,7 @@ void Memory::settle(uint8_t bit) {
             for (Slot &slot : pool.slots) {
                 slot.depends &= static_cast<uint8_t>(~bit);
                 slot.zeroed_by &= static_cast<uint8_t>(~bit);
+                slot.heirs &= static_cast<uint8_t>(~bit);
                 slot.token_by &= static_cast<uint8_t>(~bit);
                 if (slot.writer_bit == bit) {
                     slot.writer_bit = 0;

@@ -15,8 +15,10 @@
 //
 // Threads: none.  Units: places are slots within a block.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +46,10 @@ struct Actor {
     VectorClock clock{};
 };
 
+// Whether a sequence has a token in a slot. Maybe: a draft that accept_path kept lies there, or is
+// to be moved there; or the block is out of the sequence's window.
+enum class Held : uint8_t { no, maybe, yes };
+
 struct Slot {
     Content content = 0;
     uint32_t writer = 0;       // step that wrote last, for messages
@@ -63,17 +69,21 @@ struct Slot {
     // it, and all that wrote over it, are parts of steps that failed: when the first of them fails,
     // the token's step takes its place here.
     uint8_t zero_by = 0;
-    bool zero_is_copy = false;
     bool has_token = false;
-    bool dropped = false;   // that token was truncated since, or was a draft that was not kept
-    uint8_t token_by = 0;   // the step that wrote the token, while it is unfinished
+    Held held = Held::no;   // as of the last failure: see hold
+    uint8_t token_by = 0;   // the unfinished steps that wrote the token, or copied it here
     uint8_t zeroed_by = 0;  // all unfinished steps that did so since, this one and earlier ones
+    uint8_t heirs = 0;      // those that wrote over what a failed step was to zero
     Content under = 0;
 };
 
+// Whether a block that a failed step was to zero is lost by that: see Memory::zeros_owed.
+enum class Zeros : uint8_t { none, unsure, given_up, owed };
+
 struct Pool {
     uint32_t blocks = 0;
-    std::vector<Slot> slots;  // [blocks][block_tokens]
+    std::vector<Slot> slots;       // [blocks][block_tokens]
+    std::vector<Zeros> must_zero;  // [blocks] why, before it is handed out
 };
 
 class Memory {
@@ -93,13 +103,19 @@ class Memory {
     void note_token(uint32_t group, int32_t block, uint32_t place) {
         Slot &slot = at(kDevice, group, block, place);
         slot.has_token = true;
-        slot.dropped = false;
         slot.token_by = slot.writer_bit;
     }
-    // Whether the step `bit` was to zero the block, and some slot holds no token since. Unsure: a
-    // later step has zeroed it again or copied over it, the step was to copy over it itself, or the
-    // token was dropped (README.md, question 12).
-    enum class Zeros { none, unsure, owed };
+    // Before a failure: no slot is held, but for those that are then named by hold.
+    void hold_none();
+    void hold(Tier tier, uint32_t group, int32_t block, uint32_t place, Held held) {
+        Slot &slot = at(tier, group, block, place);
+        slot.held = std::max(slot.held, held);
+    }
+    // Slots that hold one of these, and are not held, may be.
+    void hold_contents(uint32_t group, const std::set<Content> &contents);
+    // Whether the step `bit` was to zero the block or to copy over it, and some slot is held by no
+    // token that was written since. Unsure: a later step has zeroed it again or copied over it
+    // (README.md, question 12). Given up: tokens were written to all such slots.
     Zeros zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit);
     void copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_t src_place,
                     int32_t dst, uint32_t dst_place, const Actor &actor);
@@ -108,6 +124,9 @@ class Memory {
     // Slots of copies that a race made noise.
     uint64_t noise() const { return noise_; }
     void zero_block(uint32_t group, int32_t block, const Actor &actor);
+    Zeros &must_zero(uint32_t group, int32_t block) {
+        return pools_[kDevice][group].must_zero[static_cast<size_t>(block)];
+    }
 
     // Poisons all content that depends on the failed step `bit`.
     void poison(uint8_t bit);

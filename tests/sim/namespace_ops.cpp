@@ -181,6 +181,8 @@ void World::move_memory(const std::vector<quire_block_move> &moves,
             to.content = memory_.at(tier, move.group, move.src, place).content;
             to.writer = memory_.at(tier, move.group, move.src, place).writer;
         }
+        if (tier == kDevice)
+            next.must_zero(move.group, move.dst) = memory_.must_zero(move.group, move.src);
         uint8_t &mark = taken[tier][move.group][static_cast<size_t>(move.dst)];
         if (mark != 0 || (tier == kDevice && (move.dst == 0 || move.src == 0)))
             fail("migrate", "two blocks of group %u go to block %d", move.group, move.dst);

@@ -60,6 +60,7 @@ struct Sequence {
     bool in_step = false;      // with an item, or preempted in it
     bool has_item = false;     // in the open step
     bool may_move = false;     // accept_path left tokens to be moved
+    uint32_t move_begin = 0;   // where the first of them belongs
     uint32_t move_end = 0;     // of the places where they lie
     uint32_t found_end = 0;    // tokens before it are in blocks that were found
     uint32_t unsure_end = 0;   // before it, blocks may be found ones: in part, or after a swap

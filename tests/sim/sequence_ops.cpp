@@ -88,7 +88,6 @@ bool World::end(const Op &op) {
         for (const Undo &undo : open->undo) victim |= undo.before.id == seq->id;
     Snapshot before;
     if (victim || seq->in_step) before = snapshot();
-    std::vector<Slot *> left = slots_from(*seq, 0);
     const quire_status status = q_->seq_end(cache_, seq->handle, flags, &error_);
     if (seq->in_step)
         expect(status, {QUIRE_E_BUSY}, "quire_seq_end of a sequence in the open step");
@@ -108,9 +107,6 @@ bool World::end(const Op &op) {
     if (victim) std::erase_if(open->undo, [&](const Undo &u) { return u.before.id == op.f[0]; });
     const Sequence ended = *seq;
     erase(op.f[0]);
-    for (const auto &other : sequences)
-        for (const Slot *kept : slots_from(*other, 0)) std::erase(left, kept);
-    drop_tokens(left);
     if (op.f[1] != 0 && !open) check_forgotten(ended);
     return true;
 }
@@ -180,7 +176,6 @@ bool World::truncate(const Op &op) {
     if (open)
         for (const Undo &undo : open->undo) victim |= undo.before.id == seq->id;
     const Snapshot before = look(true);
-    const std::vector<Slot *> cut = slots_from(*seq, count);
     const quire_status status = q_->seq_truncate(cache_, seq->handle, count, &error_);
     if (seq->in_step || bad) {
         expect(status,
@@ -198,7 +193,6 @@ bool World::truncate(const Op &op) {
     changed_since_begin_ = true;
     const quire_seq_info got = info(*seq);
     if (count < seq->known()) seq->may_move &= got.computed_tokens == count;
-    drop_tokens(cut);
     seq->was_cut |= count < seq->known() && seq->known() >= config.block_tokens;
     seq->cut(count);
     seq->leave_found(count, config.block_tokens);
@@ -225,7 +219,6 @@ bool World::accept(const Op &op) {
                      (count > seq->drafts && !seq->ahead_written);
     const Snapshot before = look(true);
     const uint32_t root = seq->known() - seq->drafts;
-    const std::vector<Slot *> cut = slots_from(*seq, root + count);
     const quire_status status = q_->seq_accept(cache_, seq->handle, count, &error_);
     if (seq->in_step || bad) {
         expect(status,
@@ -241,7 +234,6 @@ bool World::accept(const Op &op) {
     expect(status, {QUIRE_OK}, "quire_seq_accept");
     changed_since_begin_ = true;
     if (count <= seq->drafts) {
-        drop_tokens(cut);
         seq->cut(root + count);
         tally_->accepted_drafts += count;
     } else {
@@ -257,28 +249,6 @@ bool World::accept(const Op &op) {
     seq->ahead_written = false;
     compare(*seq, "accept");
     return true;
-}
-
-// Where its tokens from `first` on lie: a call that drops them may give their blocks up.
-std::vector<Slot *> World::slots_from(const Sequence &seq, uint32_t first) {
-    std::vector<Slot *> slots;
-    const Tier tier = seq.swapped ? kHost : kDevice;
-    for (uint32_t g = 0; g < blocks_.size(); ++g) {
-        if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
-        if (seq.swapped && g >= seq.in_host.size()) continue;
-        table_ = seq.swapped ? seq.in_host[g] : table(seq, g);
-        for (uint32_t p = first; p < seq.computed; ++p) {
-            const uint32_t at = p / config.block_tokens;
-            if (at < table_.size() && table_[at] != 0)
-                slots.push_back(&memory_.at(tier, g, table_[at], p % config.block_tokens));
-        }
-    }
-    return slots;
-}
-
-// A failed zeroing of what lay there before may count as if they had not been written.
-void World::drop_tokens(const std::vector<Slot *> &slots) {
-    for (Slot *slot : slots) slot->dropped = true;
 }
 
 // Slots of a lookahead have become tokens, from `first` on.
@@ -315,7 +285,6 @@ bool World::accept_path(const Op &op) {
     uint32_t in_place = 0;
     while (in_place < path.size() && path[in_place] == in_place) ++in_place;
     const Snapshot before = look(true);
-    const std::vector<Slot *> cut = slots_from(*seq, root + in_place);
     const quire_status status = q_->seq_accept_path(cache_, seq->handle, path.data(),
                                                     static_cast<uint32_t>(path.size()), &error_);
     if (seq->in_step || bad) {
@@ -334,13 +303,13 @@ bool World::accept_path(const Op &op) {
         return true;
     }
     changed_since_begin_ = true;
-    drop_tokens(cut);
     Sequence after = *seq;
     after.cut(root);
     for (uint32_t i = 0; i < path.size(); ++i) {
         after.append(seq->tokens[root + path[i]], seq->unknown[root + path[i]] != 0);
         if (path[i] == i) continue;
         after.may_move = true;
+        after.move_begin = root + in_place;
         after.move_end = root + path[i] + 1;
     }
     after.computed = after.known();

@@ -150,8 +150,6 @@ class World {
     bool truncate(const Op &op);
     bool accept(const Op &op);
     void note_tokens(const Sequence &seq, uint32_t first);
-    std::vector<Slot *> slots_from(const Sequence &seq, uint32_t first);
-    static void drop_tokens(const std::vector<Slot *> &slots);
     bool accept_path(const Op &op);
     bool set_tokens(const Op &op);
     bool probe(const Op &op);
@@ -219,9 +217,19 @@ class World {
         uint32_t least = 0;
         uint32_t ahead = 0;
         uint32_t least_ahead = 0;
+        uint32_t given_up = 0;  // tokens and lookahead, where those that were given up count
     };
+    void hold_tokens();
+    struct Owed {
+        uint32_t group = 0;
+        int32_t id = 0;
+        Zeros why = Zeros::none;
+    };
+    std::vector<Owed> owed_blocks(uint8_t bit);
+    void mark_owed(const std::vector<Owed> &owed);
+    void check_owed(const Step &step);
     Loss loss(Sequence &seq, uint8_t bit);
-    Memory::Zeros zeros_cost() const;
+    Zeros zeros_cost() const;
     void take_loss(Sequence &seq, const Loss &loss);
     void take_lost_lookahead(Sequence &seq, const Loss &loss, const quire_seq_info &got);
     // namespace_ops.cpp
