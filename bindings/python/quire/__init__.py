@@ -11,6 +11,14 @@
         step.finish()
 
 Names follow the C headers, quire/*.h, which say what each call means.
+
+Its modules, each of which imports only those before it:
+
+    errors _ffi pointers libquire objects
+    dtypes elements attention size calibration
+    instance device queue memory groups
+    cache_base open_step sequence batch step cache
+    vllm transformers
 """
 
 from .attention import Attention, Rope, RopePairing, RopeScaling

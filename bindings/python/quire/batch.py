@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import TYPE_CHECKING, Any, List, Optional, Sequence as Listed, Tuple, Union
+from typing import Any, List, Optional, Sequence as Listed, Tuple, Union
 
 import numpy as np
 
 from . import errors
 from .attention import Attention
+from .cache_base import CacheBase
 from .dtypes import DType, dtype_of, holds
 from .groups import GroupKind
 from .libquire import ffi, new
 from .memory import Lease, Memory, window
 from .objects import Object
 from .queue import Queue
-
-if TYPE_CHECKING:
-    from .cache import Cache
 
 
 class View(enum.IntFlag):
@@ -151,7 +149,7 @@ class Batch(Object):
     _name = "batch"
     _destroy = "batch_destroy"
 
-    def __init__(self, cache: "Cache", *, max_rows: int, max_blocks_per_row: int,
+    def __init__(self, cache: CacheBase, *, max_rows: int, max_blocks_per_row: int,
                  max_query_tokens: int, max_context_tokens: int, views: View,
                  attention: Union[Attention, Listed[Attention], None], max_mask_words: int,
                  max_cross_tokens: int, pad_null_slot: bool, shared_prefix: bool):
@@ -179,7 +177,6 @@ class Batch(Object):
         library = cache._library
         library.call(library.api.batch_create, cache, desc, out)
         super().__init__(library, out[0])
-        cache._batches.add(self)
 
     def views(self, group: int = 0, shard: int = 0) -> Views:
         """The tables of a group on a shard. Errors: StaleError after a migration."""

@@ -6,18 +6,19 @@ from __future__ import annotations
 import dataclasses
 import enum
 import weakref
-from typing import Any, Dict, Iterable, List, Optional, Sequence as Listed, Tuple, Union
+from typing import Any, Iterable, List, Optional, Sequence as Listed, Tuple, Union
 
 import numpy as np
 
 from . import elements, errors, sequence as _sequence
 from .attention import Attention
 from .batch import Batch, View
+from .cache_base import CacheBase
 from .device import Device
 from .groups import Group, Shard
 from .instance import Instance
 from .libquire import INCOMPLETE, NO_BLOCKS, TIMED_OUT, ffi, new
-from .objects import Abandoned, Object, expect
+from .objects import Abandoned, expect
 from .queue import Queue, nanoseconds
 from .sequence import Key, Namespace, Sequence
 from .step import Items, Preempt, Step, given
@@ -159,7 +160,7 @@ def _as_shards(shards: Iterable[ShardLike]) -> List[Shard]:
     return listed
 
 
-class Cache(Object):
+class Cache(CacheBase):
     """A cache over shards of devices; without shards it keeps books only.
 
     groups              groups of layers that are alike; layer_groups names each layer's group
@@ -170,9 +171,6 @@ class Cache(Object):
 
     The other arguments are those of quire_cache_desc in quire/cache.h; 0 selects the default.
     """
-
-    _name = "cache"
-    _destroy = "cache_destroy"
 
     def __init__(self, instance: Instance, groups: Listed[Group], shards: Iterable[ShardLike] = (),
                  *, layer_groups: Optional[Listed[int]] = None, block_tokens: int = 0,
@@ -187,7 +185,7 @@ class Cache(Object):
         self._batches: "weakref.WeakSet[Batch]" = weakref.WeakSet()
         self.groups = list(groups)
         self.layer_groups = self._layers(layer_groups)
-        self._set_shards(shards)
+        self._set_shards(_as_shards(shards))
         parts = [_array("quire_group_desc", [group._desc() for group in self.groups]),
                  _array("quire_shard_desc", [shard._desc() for shard in self.shards]),
                  ffi.new("uint32_t[]", self.layer_groups)]
@@ -221,24 +219,6 @@ class Cache(Object):
             raise errors.ArgumentError(
                 f"layer_groups names {len(layer_groups)} layers; the groups have {len(counted)}")
         return list(layer_groups)
-
-    def _set_shards(self, shards: Iterable[ShardLike]) -> None:
-        self.shards = _as_shards(shards)
-        self._head_counts: Dict[Tuple[int, int], int] = {}
-
-    def _host_visible(self, shard: int) -> bool:
-        return not self.shards or self.shards[shard].device._host_visible
-
-    def _heads(self, group: int, shard: int) -> int:
-        """How many KV heads of a group a shard holds."""
-        count = self._head_counts.get((group, shard))
-        if count is None:
-            count = self._head_counts[group, shard] = self.pool(group, shard).head_count
-        return count
-
-    def _call(self, function: str, *arguments: Any, beside: Listed[Object] = ()) -> int:
-        library = self._library
-        return library.call(getattr(library.api, function), self, *arguments, beside=beside)
 
     # Information.
 
@@ -319,11 +299,13 @@ class Cache(Object):
 
         attention  one for all groups, one per group, or one per shard and group (shard by shard)
         """
-        return Batch(self, max_rows=max_rows, max_blocks_per_row=max_blocks_per_row,
-                     max_query_tokens=max_query_tokens, max_context_tokens=max_context_tokens,
-                     views=views, attention=attention, max_mask_words=max_mask_words,
-                     max_cross_tokens=max_cross_tokens, pad_null_slot=pad_null_slot,
-                     shared_prefix=shared_prefix)
+        batch = Batch(self, max_rows=max_rows, max_blocks_per_row=max_blocks_per_row,
+                      max_query_tokens=max_query_tokens, max_context_tokens=max_context_tokens,
+                      views=views, attention=attention, max_mask_words=max_mask_words,
+                      max_cross_tokens=max_cross_tokens, pad_null_slot=pad_null_slot,
+                      shared_prefix=shared_prefix)
+        self._batches.add(batch)
+        return batch
 
     # Steps.
 

@@ -17,8 +17,8 @@ import types
 from typing import Any, Callable, List, Optional, Sequence
 
 from . import errors
-from .objects import Object
 from ._ffi import ffi as ffi  # made from the headers when the package is built
+from .pointers import Pointer
 
 MAJOR = 0
 MINOR = 1
@@ -87,18 +87,18 @@ class Library:
             name: getattr(table[0], name) for name, _ in ffi.typeof("quire_api").fields})
 
     def call(self, function: Callable[..., int], *arguments: Any,
-             beside: Sequence[Object] = ()) -> int:
+             beside: Sequence[Pointer] = ()) -> int:
         """Calls the function. Raises if the status is negative; returns it otherwise.
 
         Objects among the arguments, and those in `beside`, which structs name, are in use
         meanwhile.
         """
         error = self._errors.error
-        used: List[Object] = []
+        used: List[Pointer] = []
         plain = list(arguments)
         try:
             for i, argument in enumerate(arguments):
-                if isinstance(argument, Object):
+                if isinstance(argument, Pointer):
                     plain[i] = argument._use()
                     used.append(argument)
             for owner in beside:

@@ -14,12 +14,11 @@ import sys
 import warnings
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Type, TypeVar
+from typing import Any, List, NamedTuple, Optional, Type, TypeVar
 
 from . import errors
-
-if TYPE_CHECKING:
-    from .libquire import Library
+from .libquire import Library
+from .pointers import Pointer
 
 _Self = TypeVar("_Self", bound="Object")
 
@@ -46,41 +45,16 @@ class Abandoned(NamedTuple):
 _abandoned: List[Any] = []
 
 
-class Object:
+class Object(Pointer):
     """Owns one pointer of the library."""
 
-    _name = "object"
     _destroy = ""  # the function that destroys it
 
-    def __init__(self, library: "Library", pointer: Any):
+    def __init__(self, library: Library, pointer: Any):
+        super().__init__(pointer)
         self._library = library
-        self._owned = pointer
-        # One entry per running call. A list, because its append and pop are atomic.
-        self._uses: List[None] = []
         # What uses its memory: arrays, and operands of work that may not have run.
         self._arrays: "weakref.WeakSet[Any]" = weakref.WeakSet()
-
-    @property
-    def closed(self) -> bool:
-        """True once the object is closed or abandoned."""
-        return self._owned is None
-
-    @property
-    def _pointer(self) -> Any:
-        pointer = self._owned
-        if pointer is None:
-            raise errors.StaleError(f"the {self._name} is closed")
-        return pointer
-
-    def _use(self) -> Any:
-        """The pointer, for a call; the caller removes an entry from _uses after the call. Adds the
-        entry first and then reads the pointer; close() does both in the opposite order."""
-        self._uses.append(None)
-        pointer = self._owned
-        if pointer is None:
-            self._uses.pop()
-            raise errors.StaleError(f"the {self._name} is closed")
-        return pointer
 
     def close(self) -> None:
         """Destroys the object. Closing it again does nothing.

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Any, List, Optional, Sequence as Listed
+from typing import Any, List, Optional, Sequence as Listed
 
 import numpy as np
 
 from . import elements, errors
+from .cache_base import CacheBase
 from .libquire import ffi, new
 from .objects import expect
-
-if TYPE_CHECKING:
-    from .cache import Cache
-    from .step import Step
+from .open_step import OpenStep
 
 
 class SequenceFlags(enum.IntFlag):
@@ -75,7 +73,7 @@ class NamespaceInfo:
 class Namespace:
     """A tenant: its sequences share blocks only with one another. Lives until it is closed."""
 
-    def __init__(self, cache: "Cache", key: bytes = b"", quota_blocks: int = 0):
+    def __init__(self, cache: CacheBase, key: bytes = b"", quota_blocks: int = 0):
         self._cache = cache
         content = ffi.new("uint8_t[]", key)
         desc = new("quire_namespace_desc", key=content, key_size_bytes=len(key),
@@ -105,7 +103,7 @@ class Sequence:
 
     __slots__ = ("_cache", "handle")
 
-    def __init__(self, cache: "Cache", handle: int):
+    def __init__(self, cache: CacheBase, handle: int):
         self._cache = cache
         self.handle = handle
 
@@ -152,7 +150,7 @@ class Sequence:
         self._cache._call("prefix_probe", self.handle, pointer, count, out)
         return int(out[0])
 
-    def blocks(self, group: int = 0, step: Optional["Step"] = None, first: int = 0) -> Any:
+    def blocks(self, group: int = 0, step: Optional[OpenStep] = None, first: int = 0) -> Any:
         """The sequence's block table in a group from entry `first` on, int32; 0 is the null block.
         With the open step: the table as the step plans it."""
         handle = 0 if step is None else step.handle
@@ -179,7 +177,7 @@ class Sequence:
         return f"<quire.Sequence {self.handle:#x}>"
 
 
-def create(cache: "Cache", namespace: Optional[Namespace], keys: Listed[Key], priority: int,
+def create(cache: CacheBase, namespace: Optional[Namespace], keys: Listed[Key], priority: int,
            cross_tokens: int) -> Sequence:
     """Creates a sequence. Errors: StaleError for a namespace of another cache."""
     if namespace is not None and namespace._cache is not cache:

@@ -17,21 +17,18 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import warnings
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, List, Optional, Sequence as Listed, Type, Union
+from typing import Any, List, Optional, Sequence as Listed, Union
 
 import numpy as np
 
 from . import elements, errors
+from .batch import Batch
+from .cache_base import CacheBase
 from .elements import ITEM, PREEMPTION, RESULT
 from .libquire import INCOMPLETE, NO_BLOCKS, ffi
+from .open_step import OpenStep
+from .queue import Queue
 from .sequence import Sequence
-
-if TYPE_CHECKING:
-    from .batch import Batch
-    from .cache import Cache
-    from .queue import Native, Queue
 
 WAIT = 0  # outcomes of an item
 RUN = 1
@@ -141,20 +138,17 @@ def given(items: Items, tokens: Optional[elements.Tokens],
     return item_pointer, count, token_pointer, token_count, results, result_pointer
 
 
-class Step:
+class Step(OpenStep):
     """An open step, later a committed one. Made by Cache.begin.
 
     results  of the items that it was begun with, an array of quire.RESULT
     """
 
-    __slots__ = ("_cache", "_queues", "_state", "handle", "results")
+    __slots__ = ("results",)
 
-    def __init__(self, cache: "Cache", handle: int, queues: Listed["Queue"],
+    def __init__(self, cache: CacheBase, handle: int, queues: Listed[Queue],
                  results: "np.ndarray[Any, Any]"):
-        self._cache = cache
-        self._queues = queues
-        self._state = "open"
-        self.handle = handle
+        super().__init__(cache, handle, queues)
         self.results = results
 
     def add(self, items: Items, tokens: Optional[elements.Tokens] = None,
@@ -217,63 +211,12 @@ class Step:
                 return bytes(ffi.buffer(buffer, size[0]))
             room = size[0]
 
-    def commit(self, batch: Optional["Batch"] = None) -> None:
+    def commit(self, batch: Optional[Batch] = None) -> None:
         """Makes the step final: its copies and tables are enqueued."""
         self._cache._call("step_commit", self.handle, ffi.NULL if batch is None else batch)
         self._committed(batch)
 
-    def _committed(self, batch: Optional["Batch"]) -> None:
+    def _committed(self, batch: Optional[Batch]) -> None:
         self._state = "committed"
         if batch is not None:
             batch._bind(self._queues)
-
-    def abort(self) -> None:
-        """Undoes everything since begin."""
-        self._cache._call("step_abort", self.handle)
-        self._state = "ended"
-
-    def finish(self, failed: bool = False, signal: Optional["Native"] = None) -> None:
-        """Says that all of the step has been enqueued, or that it failed.
-
-        signal  what the engine's own work signals at its end, if it runs on no queue of the step
-        """
-        native = ffi.NULL if signal is None else signal._desc()
-        self._cache._call("step_finish", self.handle, native, int(failed))
-        self._state = "ended"
-        for queue in self._queues:
-            queue._mark()
-
-    def __del__(self) -> None:
-        """A lost step can no longer be ended, so it is undone; else the cache would wait for it."""
-        if getattr(self, "_state", "ended") == "ended" or self._cache.closed:
-            return
-        try:
-            if self._state == "open":
-                self.abort()
-            else:
-                self.finish(failed=True)
-        except errors.QuireError:
-            return
-        warnings.warn("a step was garbage-collected and undone: commit and finish it, or abort it",
-                      ResourceWarning, stacklevel=1)
-
-    def __enter__(self) -> "Step":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        state = self._state
-        if state == "ended":
-            return
-        try:
-            if state == "open":
-                self.abort()
-            else:
-                self.finish(failed=True)
-        except errors.QuireError:
-            if kind is None:
-                raise
-        if kind is None:
-            raise errors.BusyError("the step was left open: commit and finish it, or abort it"
-                                   if state == "open" else
-                                   "the step was left committed: finish it")
