@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Any, List, Optional, Sequence as Listed, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence as Listed, Tuple, Union
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from .cache_base import CacheBase
 from .dtypes import DType, dtype_of, holds
 from .groups import GroupKind
 from .libquire import ffi, new
-from .memory import Lease, Memory, window
+from .memory import Memory, window
 from .objects import Object
 from .queue import Queue
 
@@ -61,9 +61,7 @@ class Views:
 
     def __init__(self, batch: "Batch", group: int, shard: int):
         self._batch = batch
-        info = new("quire_batch_views")
-        batch._library.call(batch._library.api.batch_get_views, batch, group, shard, info)
-        self._info = info
+        self._info = info = _read_views(batch, group, shard)
         self.row_count = int(info.row_count)
         self.query_tokens = int(info.query_tokens)
         self.max_length = int(info.max_length)
@@ -140,6 +138,19 @@ class Views:
         return self._array("shared_prefix", np.int32, self._batch.max_rows)
 
 
+class _Counts(NamedTuple):
+    """What a batch keeps of its views; Views would keep it alive."""
+
+    write_tokens: int
+    query_tokens: int
+
+
+def _read_views(batch: "Batch", group: int, shard: int) -> Any:
+    info = new("quire_batch_views")
+    batch._library.call(batch._library.api.batch_get_views, batch, group, shard, info)
+    return info
+
+
 Operand = Any  # a numpy array, something with __dlpack__, a Memory, or an address
 
 
@@ -184,7 +195,7 @@ class Batch(Object):
 
     def _bind(self, queues: Listed[Queue]) -> None:
         self._queues = queues
-        self._counts: dict[Tuple[int, int], Views] = {}
+        self._counts: Dict[Tuple[int, int], _Counts] = {}
 
     def _place(self, layer: int, queue: Optional[Queue]) -> Tuple[int, int, Queue]:
         """(group, shard, queue) of a call. Errors: ArgumentError."""
@@ -203,13 +214,15 @@ class Batch(Object):
                 return cache.layer_groups[layer], shard, queue
         raise errors.ArgumentError("the queue's device holds no shard of this cache")
 
-    def _views_of(self, group: int, shard: int) -> Views:
+    def _counts_of(self, group: int, shard: int) -> _Counts:
         """The token counts of the last commit, for the checks of operands."""
         if not self._queues:
             raise errors.ArgumentError("no step has been committed into the batch")
         known = self._counts.get((group, shard))
         if known is None:
-            known = self._counts[group, shard] = Views(self, group, shard)
+            info = _read_views(self, group, shard)
+            known = _Counts(int(info.write_tokens), int(info.query_tokens))
+            self._counts[group, shard] = known
         return known
 
     def _attention_of(self, group: int, shard: int) -> Attention:
@@ -235,15 +248,15 @@ class Batch(Object):
         k_dim = shape.head_dim
         if shape.kind == GroupKind.LATENT:
             k_dim, v_dim = v_dim, shape.head_dim - v_dim
-        views = self._views_of(group, shard)
+        counts = self._counts_of(group, shard)
         element = dtype_of(dtype) or _element_of(k)
-        checks = _Checks(queue, views.write_tokens)
+        checks = _Checks(queue, counts.write_tokens)
         args = new("quire_kv_args", layer=layer, dtype=element)
         args.k, args.k_token_stride = checks.address("k", k, heads * k_dim, element)
         args.v, args.v_token_stride = checks.address("v", v, heads * v_dim, element)
         if q is not None:
             attention = self._attention_of(group, shard)
-            turned = _Checks(queue, views.query_tokens)
+            turned = _Checks(queue, counts.query_tokens)
             args.q, args.q_token_stride = turned.address(
                 "q", q, attention.q_heads * shape.head_dim,
                 dtype_of(attention.dtype) or DType.F32, writes=True)
@@ -266,7 +279,7 @@ class Batch(Object):
         v_dim = shape.head_dim if shape.v_head_dim is None else shape.v_head_dim
         element = dtype_of(attention.dtype) or DType.F32
         heads = attention.q_heads
-        checks = _Checks(queue, self._views_of(group, shard).query_tokens)
+        checks = _Checks(queue, self._counts_of(group, shard).query_tokens)
         args = new("quire_attend_args", layer=layer)
         args.q, args.q_token_stride = checks.address("q", q, heads * shape.head_dim, element)
         args.out, args.out_token_stride = checks.address("out", out, heads * v_dim, element,
@@ -388,7 +401,7 @@ class _Checks:
         if memory.size_bytes < wanted:
             raise errors.ArgumentError(
                 f"{name} has {memory.size_bytes} bytes; {wanted} are needed")
-        self.used.append(Lease(memory))
+        self.used.append(memory)
         return memory.address
 
     def _array(self, name: str, operand: Operand, element: int,

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, List, Optional, Tuple
+import weakref
+from typing import Any, Callable, List, Optional
 
 from .instance import Instance
 from .libquire import ffi, new, text
@@ -55,12 +56,11 @@ class Device(Object):
         if backend is not None:
             name = ffi.new("char[]", backend.encode())
             desc.backend = name
-        # Arrays that a queue had not used up when it was closed: (fence, value, arrays).
-        self._left_behind: List[Tuple[Any, int, Any]] = []
+        # Arrays that work may read until the device is closed.
         self._until_closed: List[Any] = []
         self._callback = None
         if run_tasks is not None:
-            self._callback = self._task_callback(run_tasks)
+            self._callback = _task_callback(run_tasks, weakref.ref(self))
             desc.run_tasks = self._callback
         out = ffi.new("quire_device **")
         library = instance._library
@@ -84,28 +84,23 @@ class Device(Object):
         self._abandon("device_abandon", info)
         return Abandoned(info.device_bytes, info.host_bytes, info.engine_bytes)
 
-    def _forget_finished(self) -> None:
-        for left in list(self._left_behind):
-            fence, value, _arrays = left
-            if fence.value >= value:
-                self._left_behind.remove(left)
-                fence.close()
 
-    def _closing(self) -> None:
-        self._forget_finished()
-        for fence, _value, arrays in self._left_behind:
-            self._until_closed.append(arrays)
-            fence.close()
-        self._left_behind = []
+def _task_callback(run_tasks: RunTasks, device: "weakref.ref[Device]") -> Any:
+    """Does not keep the device alive, which keeps the callback."""
+    kind = "void(void *, uint32_t, quire_task, void *)"
 
-    def _task_callback(self, run_tasks: RunTasks) -> Any:
-        kind = "void(void *, uint32_t, quire_task, void *)"
+    @ffi.callback(kind)  # type: ignore[untyped-decorator]
+    def call(_user: Any, task_count: int, task: Any, context: Any) -> None:
+        try:
+            run_tasks(task_count, lambda i: task(context, i))
+        except BaseException as why:  # it must not unwind through the library
+            _keep_error(device, why)
 
-        @ffi.callback(kind)  # type: ignore[untyped-decorator]
-        def call(_user: Any, task_count: int, task: Any, context: Any) -> None:
-            try:
-                run_tasks(task_count, lambda i: task(context, i))
-            except BaseException as why:  # it must not unwind through the library
-                self.task_error = why
+    return call
 
-        return call
+
+def _keep_error(device: "weakref.ref[Device]", why: BaseException) -> None:
+    """A function of its own, because the error keeps the frame that caught it."""
+    owner = device()
+    if owner is not None:
+        owner.task_error = why

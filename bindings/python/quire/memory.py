@@ -27,14 +27,6 @@ class Window:
                                     "typestr": dtype.str, "shape": shape}
 
 
-class Lease:
-    """A use of memory by work that may not have run; while it exists, the memory cannot close."""
-
-    def __init__(self, owner: Object):
-        self._owner = owner
-        owner._arrays.add(self)
-
-
 def window(owner: Object, address: int, dtype: Any, shape: Shape) -> "np.ndarray[Any, Any]":
     """An array of the owner's memory, without a copy. While it exists, the owner cannot close."""
     sides = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -103,6 +95,9 @@ class Memory(Object):
 
     def copy_to(self, target: "Memory", queue: Queue, size_bytes: int, *, offset: int = 0,
                 target_offset: int = 0) -> None:
-        """Enqueues a copy, in bytes; the ranges must not overlap."""
+        """Enqueues a copy, in bytes; the ranges must not overlap. Both memories stay open until it
+        has run."""
         self._library.call(self._library.api.memory_copy, queue, target,
                            target_offset, self, offset, size_bytes)
+        queue._keep(self)
+        queue._keep(target)

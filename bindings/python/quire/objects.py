@@ -2,19 +2,24 @@
 """objects: the base of everything that owns an object in the library.
 
 A child keeps its parent alive, so nothing in use goes away by itself. If an object is still in use,
-close() raises BusyError, which says by what, and changes nothing. An object that is never closed is
-closed with its last reference.
+close() raises BusyError, which says by what, and changes nothing.
+
+An object that is never closed is closed with its last reference. If it is in use then, because
+enqueued work has not run, or because the garbage collector came to a parent before its child, it
+waits: whenever another object is closed, all that wait are tried again. No object refers to its
+children, so all of this needs no garbage collector unless the engine's own objects form a cycle.
 
 Threads: any. While another thread is using an object, close() raises BusyError.
 """
 
 from __future__ import annotations
 
+import collections
 import sys
 import warnings
 import weakref
 from types import TracebackType
-from typing import Any, List, NamedTuple, Optional, Type, TypeVar
+from typing import Any, Deque, List, NamedTuple, Optional, Type, TypeVar
 
 from . import errors
 from .libquire import Library
@@ -45,7 +50,50 @@ class Abandoned(NamedTuple):
 _abandoned: List[Any] = []
 
 
-class Object(Pointer):
+class Lasting:
+    """What may have to outlast its last reference. The list of what waits is then the only one."""
+
+    __slots__ = ()
+
+    _name = "object"
+
+    def _finalize(self) -> None:
+        """Ends what has no references any more. Errors: BusyError if it is still in use."""
+        raise NotImplementedError
+
+    def _end(self) -> bool:
+        """Finalizes it. False: it is still in use, and waits."""
+        try:
+            self._finalize()
+        except errors.BusyError:
+            _waiting.append(self)
+            return False
+        except errors.QuireError as why:
+            warnings.warn(f"a garbage-collected {self._name} could not be closed: {why}",
+                          ResourceWarning, stacklevel=1)
+        return True
+
+    def _give_way(self, closing: "Object") -> None:
+        """Called while it waits, before an object is closed."""
+
+
+_waiting: Deque[Lasting] = collections.deque()
+
+
+def end_waiting() -> None:
+    """Ends what waits and is no longer in use, and what waited only for that."""
+    ended = True
+    while ended:
+        ended = False
+        for _ in range(len(_waiting)):
+            try:
+                thing = _waiting.popleft()
+            except IndexError:  # another thread does the same
+                return
+            ended = thing._end() or ended
+
+
+class Object(Pointer, Lasting):
     """Owns one pointer of the library."""
 
     _destroy = ""  # the function that destroys it
@@ -53,26 +101,36 @@ class Object(Pointer):
     def __init__(self, library: Library, pointer: Any):
         super().__init__(pointer)
         self._library = library
-        # What uses its memory: arrays, and operands of work that may not have run.
+        # Arrays of its memory.
         self._arrays: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
     def close(self) -> None:
         """Destroys the object. Closing it again does nothing.
 
-        Errors: BusyError, and the object stays open, while children, arrays of its memory or a call
-        in another thread use it.
+        Errors: BusyError, and the object stays open, while children, arrays of its memory, a call
+        in another thread or work that has not run use it.
         """
-        if self._owned is not None:
-            self._closing()
+        for thing in list(_waiting):
+            thing._give_way(self)
+        end_waiting()
+        self._finalize()
+        end_waiting()
+
+    def _finalize(self) -> None:
+        try:
+            if self._owned is not None:
+                self._closing()
+        except errors.StaleError:  # so is the object itself, which its destruction shows
+            pass
         pointer, self._owned = self._owned, None
         if pointer is None:
             return
         try:
             if len(self._arrays) != 0:
-                raise errors.BusyError(f"arrays refer to the {self._name}, or work that has not "
-                                       "run uses it: delete the arrays and sync its queue")
+                raise errors.BusyError(f"arrays refer to the {self._name}: delete them")
             if self._uses:
-                raise errors.BusyError(f"another thread is in a call on the {self._name}")
+                raise errors.BusyError(f"another thread is in a call on the {self._name}, or work "
+                                       "that has not run uses it: sync its queue")
             self._library.call(getattr(self._library.api, self._destroy), pointer)
         except errors.StaleError:  # it went with a cache or device that was abandoned
             _abandoned.append(self)
@@ -119,8 +177,5 @@ class Object(Pointer):
     def __del__(self) -> None:
         if getattr(self, "_owned", None) is None or sys.is_finalizing():
             return
-        try:
-            self.close()
-        except errors.QuireError as why:
-            warnings.warn(f"a garbage-collected {self._name} could not be closed: {why}",
-                          ResourceWarning, stacklevel=1)
+        if self._end():  # its parents may have waited for it
+            end_waiting()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from types import TracebackType
 from typing import Optional, Sequence as Listed, Type, TypeVar
@@ -10,15 +11,18 @@ from typing import Optional, Sequence as Listed, Type, TypeVar
 from . import errors
 from .cache_base import CacheBase
 from .libquire import ffi
+from .objects import Lasting, end_waiting
 from .queue import Native, Queue
 
 _Self = TypeVar("_Self", bound="OpenStep")
 
 
-class OpenStep:
+class OpenStep(Lasting):
     """A step until it ends. The only kind of it is Step, which adds what a step changes."""
 
     __slots__ = ("_cache", "_queues", "_state", "handle")
+
+    _name = "step"
 
     def __init__(self, cache: CacheBase, handle: int, queues: Listed[Queue]):
         self._cache = cache
@@ -30,6 +34,7 @@ class OpenStep:
         """Undoes everything since begin."""
         self._cache._call("step_abort", self.handle)
         self._state = "ended"
+        end_waiting()
 
     def finish(self, failed: bool = False, signal: Optional[Native] = None) -> None:
         """Says that all of the step has been enqueued, or that it failed.
@@ -41,6 +46,7 @@ class OpenStep:
         self._state = "ended"
         for queue in self._queues:
             queue._mark()
+        end_waiting()
 
     def _undo(self) -> None:
         if self._state == "open":
@@ -48,16 +54,17 @@ class OpenStep:
         else:
             self.finish(failed=True)
 
-    def __del__(self) -> None:
+    def _finalize(self) -> None:
         """A lost step can no longer be ended, so it is undone; else the cache would wait for it."""
-        if getattr(self, "_state", "ended") == "ended" or self._cache.closed:
+        if self._state == "ended" or self._cache.closed:
             return
-        try:
-            self._undo()
-        except errors.QuireError:
-            return
+        self._undo()
         warnings.warn("a step was garbage-collected and undone: commit and finish it, or abort it",
                       ResourceWarning, stacklevel=1)
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", "ended") != "ended" and not sys.is_finalizing():
+            self._end()
 
     def __enter__(self: _Self) -> _Self:
         return self

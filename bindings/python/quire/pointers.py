@@ -18,7 +18,7 @@ class Pointer:
 
     def __init__(self, pointer: Any):
         self._owned = pointer
-        # One entry per running call.
+        # One entry per running call, and per operand of work that may not have run.
         self._uses: List[None] = []
 
     @property

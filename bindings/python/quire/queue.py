@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Any, Deque, Optional, Tuple
+from typing import Any, Deque, Iterable, Optional, Tuple
 
 from . import errors
 from .device import Device
@@ -75,6 +75,59 @@ class Fence(Object):
                 return False
 
 
+class _Place(Fence):
+    """How far a queue has got, and what its work uses until then. Only the queue ends it, and it
+    stays open until that work has run, because the queue may be gone by then."""
+
+    def __init__(self, device: Device):
+        super().__init__(device)
+        self.marks = 0
+        self.fresh: list[Any] = []  # used by work after the last mark
+        self._marked: Deque[Tuple[int, list[Any]]] = collections.deque()
+
+    def keep(self, operand: Any) -> None:
+        if isinstance(operand, Object):
+            operand._use()
+        self.fresh.append(operand)
+
+    def mark_fresh(self) -> None:
+        self._marked.append((self.marks, self.fresh))
+        self.fresh = []
+
+    def drop_used(self) -> None:
+        if not self._marked:
+            return
+        reached = self.value
+        while self._marked and self._marked[0][0] <= reached:
+            _drop(self._marked.popleft()[1])
+
+    def drop_all(self) -> None:
+        self.mark_fresh()
+        while self._marked:
+            _drop(self._marked.popleft()[1])
+
+    def _closing(self) -> None:
+        self.drop_used()
+        if self.fresh or self._marked:
+            raise errors.BusyError("work that has not run uses arrays")
+
+    def _give_way(self, closing: Object) -> None:
+        """The device's end is also the end of its work. A device whose memory is in use stays."""
+        used = [operand for _, operands in self._marked for operand in operands]
+        if closing is self._device and not any(isinstance(thing, Object) for thing in used):
+            self._device._until_closed.append(used)
+            self._marked.clear()
+
+    def __del__(self) -> None:
+        """The garbage collector may come here before it comes to the queue."""
+
+
+def _drop(operands: Iterable[Any]) -> None:
+    for operand in operands:
+        if isinstance(operand, Object):
+            operand._uses.pop()
+
+
 class Queue(Object):
     """Runs work in order; queues run independently. With `native`: the engine's own stream.
 
@@ -87,24 +140,23 @@ class Queue(Object):
 
     def __init__(self, device: Device, native: Optional[Native] = None):
         self._device = expect(device, Device, "device")
+        self._place = _Place(device)
         library = device._library
         out = ffi.new("quire_queue **")
-        library.call(library.api.queue_create, device,
-                     ffi.NULL if native is None else native._desc(), out)
+        try:
+            library.call(library.api.queue_create, device,
+                         ffi.NULL if native is None else native._desc(), out)
+        except BaseException:
+            self._place.close()
+            raise
         super().__init__(library, out[0])
-        self._place: Optional[Fence] = None  # how far the queue has got, while arrays are kept
-        self._marks = 0
-        self._fresh: list[Any] = []  # kept since the last mark
-        self._kept: Deque[Tuple[int, list[Any]]] = collections.deque()
 
     def sync(self, timeout: Optional[float] = None) -> None:
         """Waits until all enqueued work has run. Errors: TimeoutError."""
-        place = self._next_mark()
-        if place is not None and not place.wait(self._marks, timeout):
+        if self._advance() and not self._place.wait(self._place.marks, timeout):
             raise errors.TimeoutError("the queue still runs")
         self._library.call(self._library.api.queue_sync, self)
-        self._fresh = []
-        self._kept.clear()
+        self._place.drop_all()
 
     def abandon(self) -> None:
         """Gives up a queue whose work never ends; its device can then only be abandoned."""
@@ -126,46 +178,33 @@ class Queue(Object):
         """Enqueues a wait: later work runs after the engine's own semaphore was signalled."""
         self._library.call(self._library.api.queue_after_native, self, native._desc())
 
-    def _keep(self, array: Any) -> None:
-        self._fresh.append(array)
+    def _keep(self, operand: Any) -> None:
+        """Keeps an array, or memory open, until all enqueued work has run."""
+        self._place.keep(operand)
 
-    def _next_mark(self) -> Optional[Fence]:
-        """Enqueues a mark on the queue's own fence. None: the queue failed and accepts no mark."""
-        if self._place is None:
-            self._place = Fence(self._device)
-        self._marks += 1
+    def _advance(self) -> bool:
+        """Enqueues a mark. False: the queue failed and accepts none."""
+        self._place.marks += 1
         try:
-            self.signal(self._place, self._marks)
+            self.signal(self._place, self._place.marks)
         except errors.DeviceLostError:
-            return None
-        return self._place
+            return False
+        return True
 
     def _mark(self) -> None:
         """Releases the arrays that have been used. Called where a step ends."""
-        if not self._fresh and not self._kept:
-            return
         place = self._place
-        if self._fresh:
-            place = self._next_mark()
-            if place is None:  # it failed: what still reads the arrays ends with the device
-                self._device._until_closed.append(self._fresh)
-                self._fresh = []
+        if place.fresh:
+            if not self._advance():  # it failed: what still reads the arrays ends with the device
+                self._device._until_closed.append(place.fresh)
+                place.fresh = []
                 return
-            self._kept.append((self._marks, self._fresh))
-            self._fresh = []
-        if place is None:
-            return
-        reached = place.value
-        while self._kept and self._kept[0][0] <= reached:
-            self._kept.popleft()
+            place.mark_fresh()
+        place.drop_used()
 
     def _closing(self) -> None:
         self._mark()
 
     def _closed(self) -> None:
-        # Enqueued work runs on and may still read what is kept, so the device keeps it from now on.
-        if self._kept:
-            self._device._left_behind.append((self._place, self._marks, self._kept))
-        elif self._place is not None:
-            self._place.close()
-        self._device._forget_finished()
+        # Enqueued work runs on and may still read what is kept.
+        self._place._end()

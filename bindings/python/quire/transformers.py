@@ -16,6 +16,7 @@ Threads: one forward of a cache at a time.
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from .queue import Queue
 from .sequence import Sequence
 from .step import RUN, Item, Step
 
-_forward = threading.local()  # .serving: the cache whose layer was updated last
+_forward = threading.local()  # .serving: refers weakly to the cache whose layer was updated last
 
 
 def _array(tensor: Any) -> "np.ndarray[Any, Any]":
@@ -200,7 +201,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
         """Writes the new tokens, and returns only theirs, because attention finds the others in the
         blocks."""
         self._serving.write(self._index, key_states, value_states)
-        _forward.serving = self._serving
+        _forward.serving = weakref.ref(self._serving)
         return key_states, value_states
 
     def get_mask_sizes(self, query_length: int) -> Tuple[int, int]:
@@ -274,7 +275,7 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
               scaling: Optional[float] = None, dropout: float = 0.0,
               **options: Any) -> Tuple[Any, None]:
     """Attention of [batch][heads][tokens][dim] over what a QuireCache holds for the layer."""
-    serving = getattr(_forward, "serving", None)
+    serving = getattr(_forward, "serving", lambda: None)()
     if serving is None:
         raise UnsupportedError('the attention "quire" needs a QuireCache as past_key_values')
     for name in ("softcap", "s_aux"):

@@ -2,6 +2,7 @@
 """quire.transformers: a model generates the same with it as with its own cache."""
 
 import copy
+import gc
 import importlib.util
 import unittest
 
@@ -100,6 +101,18 @@ class Generates(unittest.TestCase):
                             max_new_tokens=20, do_sample=False)
         cache.close()
         self.assertEqual(wanted.tolist(), got.tolist())
+
+    def test_cache_that_is_not_closed_is_freed(self):
+        config = self.config()
+        _, ours = self.models(config)
+        cache = self.cache(config)
+        with torch.no_grad():
+            ours(torch.randint(2, 97, (1, 9)), past_key_values=cache)
+        with self.assertRaises(quire.BusyError):
+            self.device.close()
+        del cache
+        gc.collect()
+        self.device.close()
 
     def test_what_cannot_be_served_is_refused(self):
         config = self.config()
