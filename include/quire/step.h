@@ -237,10 +237,10 @@ enum { QUIRE_STEP_OK = 0, QUIRE_STEP_FAILED = 1 };
  * was to zero or to overwrite by a copy, and that a later step has given to another sequence or
  * copied, depends on the step too while some of its slots have not been written by work that did
  * not fail: the tokens in it and the lookahead reserved in it are taken back, and the block is
- * zeroed before it is handed out again. A slot counts as written only if a sequence still has a
- * token there when the step fails: lookahead does not count, nor a token that was given up before
- * (truncated, preempted, a draft that was not kept, or of a sequence that ended). A token that is
- * given up later still counts.
+ * zeroed before it is handed out again. A slot counts as written only if a sequence or the prefix
+ * cache still has a token there when the step fails: lookahead does not count, nor a token that
+ * was given up before (truncated, preempted, a draft that was not kept, or of a sequence that
+ * ended) in a block that is not published. A token that is given up later still counts.
  *
  * signal   Where the engine's own work of the step is not on the step's queue: a semaphore, as for
  *          quire_queue_after_native, that is signalled when that work ends. The step's queue waits
