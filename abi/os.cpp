@@ -30,7 +30,8 @@ std::atomic<uint64_t *> g_process_page{nullptr};
 std::atomic<uint64_t> g_process_count{0};   // a child has its parent's
 std::atomic<uint64_t> g_device_process{0};  // the process that opened a device
 
-uint64_t *map_process_page() {
+// Apart from process_number(), which every call runs.
+[[gnu::noinline]] uint64_t *map_process_page() {
     long page_bytes = sysconf(_SC_PAGESIZE);
     size_t size = page_bytes > 0 ? static_cast<size_t>(page_bytes) : 4096;
     void *page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -45,6 +46,14 @@ uint64_t *map_process_page() {
     }
     munmap(page, size);  // another thread was first
     return expected;
+}
+
+// Numbers this process; another thread may be first.
+[[gnu::noinline]] uint64_t number_process(std::atomic_ref<uint64_t> number) {
+    uint64_t known = 0;
+    // The count continues from the parent's, so no ancestor has the number.
+    uint64_t fresh = ++g_process_count;
+    return number.compare_exchange_strong(known, fresh) ? fresh : known;
 }
 
 // Where a user has a group of the same number, tools let that group write. Any other group counts
@@ -182,14 +191,13 @@ void advise_large(void *memory, uint64_t size_bytes) {
 
 uint64_t process_number() {
     uint64_t *page = g_process_page.load(std::memory_order_acquire);
-    if (page == nullptr && (page = map_process_page()) == nullptr) return 0;
+    if (page == nullptr && (page = map_process_page()) == nullptr) [[unlikely]]
+        return 0;
     std::atomic_ref<uint64_t> number(*page);
     uint64_t known = number.load(std::memory_order_relaxed);
     if (known != 0) [[likely]]
         return known;
-    // The count continues from the parent's, so no ancestor has the number.
-    uint64_t fresh = ++g_process_count;
-    return number.compare_exchange_strong(known, fresh) ? fresh : known;
+    return number_process(number);
 }
 
 bool remember_process() {

@@ -93,7 +93,7 @@ Status read_struct(const StructRule &rule, const void *in, void *out) {
     }
     uint32_t known = size < rule.size ? size : rule.size;
     std::memcpy(out, in, known);
-    std::memset(static_cast<char *>(out) + known, 0, rule.size - known);
+    if (known < rule.size) std::memset(static_cast<char *>(out) + known, 0, rule.size - known);
     Head head;
     std::memcpy(&head, out, sizeof head);
     if ((head.flags & ~rule.known_flags) != 0) {

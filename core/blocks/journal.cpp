@@ -262,7 +262,7 @@ uint32_t Journal::publish(uint32_t root, const TreeCursor &at, uint64_t hash,
 }
 
 uint32_t Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Content content) {
-    uint32_t groups = 0;
+    uint32_t foreign = 0;
     for (uint32_t g = 0; g < group_count_; ++g) {
         if (cross_[g]) continue;
         const BlockTable &t = table(sequence, g);
@@ -292,9 +292,9 @@ uint32_t Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Conte
             pool.cover(block, Cover{content.ready, content.depends});
         // From now on any sequence may read all of it, even if it leaves the tree again.
         b.frozen_slots = block_tokens_;
-        groups |= uint32_t{1} << g;
+        if (b.owner != sequence && b.owner != kNone) foreign |= uint32_t{1} << g;
     }
-    return groups;
+    return foreign;
 }
 
 // Takes a node's blocks from it; unreferenced ones become free.

@@ -144,7 +144,7 @@ class Journal {
     void scrub(StepEdits *step);
 
     // Makes `node` name the sequence's block `index` in each group where it does not name a better
-    // one. Returns these groups, as bits.
+    // one. Returns, as bits, those of these groups whose block another sequence owns.
     uint32_t attach(uint32_t sequence, uint32_t index, uint32_t node, Content content);
     // A new node under `at`; kNone if the tree is full.
     uint32_t publish(uint32_t root, const TreeCursor &at, uint64_t hash, const uint32_t *tokens,

@@ -66,7 +66,8 @@ class PrefixTree {
             return Extra{};
         return Extra{scope, begin};
     }
-    uint64_t hash_block(uint64_t previous, const uint32_t *tokens, const Extra &extra) const {
+    [[gnu::always_inline]] uint64_t hash_block(uint64_t previous, const uint32_t *tokens,
+                                               const Extra &extra) const {
         uint64_t hash = chain_hash(previous, tokens, uint64_t{block_tokens_} * sizeof(uint32_t));
         if (extra.scope == kNone) [[likely]]
             return hash;

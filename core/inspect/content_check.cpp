@@ -158,13 +158,14 @@ Status CacheCheck::check_dependence(uint32_t index, uint32_t group) const {
     if (timeline.idle() && !books_.records.is_open()) return Status{};
     const BlockTable &t = books_.journal.table(index, group);
     uint64_t end = timeline.next() + (books_.records.is_open() ? 1 : 0);
+    const Dependence depends = parts_.prefixes.depends(s);
     for (uint32_t k = 0; k < t.length && first_token(k + 1) <= s.state.computed; ++k) {
         if (t.ids.data[k] == kNullBlock) continue;
         const Block &block = books_.journal.pool(group)[t.ids.data[k]];
         if (block.node == kNone) continue;
         uint64_t of_block = depends_within(block, timeline.oldest(), end);
-        uint64_t here = parts_.prefixes.depends(s, first_token(k + 1));
-        uint64_t before = block.owner == index ? parts_.prefixes.depends(s, first_token(k)) : 0;
+        uint64_t here = depends.up_to(first_token(k + 1));
+        uint64_t before = block.owner == index ? depends.up_to(first_token(k)) : 0;
         uint64_t unknown = of_block & ~here, left_out = before & ~of_block;
         for (uint64_t step = timeline.oldest(); step < end; ++step) {
             if ((unknown & depends_bit(step)) != 0) {

@@ -170,37 +170,36 @@ void Prefixes::leave_to_owners(uint32_t publisher, uint32_t index, uint32_t grou
         if ((groups & 1) == 0) continue;
         uint32_t block = books_.journal.table(publisher, g).ids.data[index];
         Block &b = books_.journal.pool(g)[block];
-        if (b.owner == publisher || b.owner == kNone) continue;
         const BlockTable &t = books_.journal.table(b.owner, g);
         const Sequence &owner = books_.sequences[b.owner];
         bool is_swapped = (owner.state.flags & Sequence::kSwapped) != 0;
         bool holds = books_.handles.is_live(b.owner) && !is_swapped && index < t.length &&
                      t.ids.data[index] == block;
-        if (holds) b.depends &= depends(owner, (index + 1) << books_.geometry.block_shift);
+        if (holds) b.depends &= depends(owner).up_to((index + 1) << books_.geometry.block_shift);
     }
 }
 
-uint64_t Prefixes::depends(const Sequence &s, uint32_t end) const {
-    uint64_t steps = 0;
+Dependence Prefixes::depends(const Sequence &s) const {
+    Dependence on;
     uint32_t found = 0, first_new = UINT32_MAX;
     if (s.change != kNone) {
         const StepRecord &record = books_.records.open();
         const Change &change = record.changes[s.change];
         found = change.found_tokens;
         first_new = change.first_position;
-        if (change.valid_tokens < end) steps |= depends_bit(record.number);
+        on.add(record.number, change.valid_tokens);
         for (uint64_t step = books_.timeline.oldest(); change.has_pending && step < record.number;
              ++step) {
-            if (change.pending_position[Timeline::slot(step)] < end) steps |= depends_bit(step);
+            on.add(step, change.pending_position[Timeline::slot(step)]);
         }
     }
     for (uint32_t i = 0; i < kMaxUnfinished; ++i) {
         uint64_t step = s.pending_step[i];
         if (step == 0 || books_.timeline.done(step)) continue;
         uint32_t position = s.pending_position[i] > found ? s.pending_position[i] : found;
-        if (position < end && position < first_new) steps |= depends_bit(step);
+        if (position < first_new) on.add(step, position);
     }
-    return steps;
+    return on;
 }
 
 void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
@@ -216,6 +215,7 @@ void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
         state.cursor = tree.root_cursor(s.root);
     }
     if (!has_node_room(sequence, state.published)) return;
+    const Dependence depends_on = depends(s);
     bool under_new = false;  // once set, no child can exist already
     for (uint32_t i = state.published; i < full; ++i) {
         if (i + kBucketAhead < found.hashed) tree.prefetch_bucket(found.hashes[i + kBucketAhead]);
@@ -234,9 +234,10 @@ void Prefixes::publish(uint32_t sequence, uint64_t ready, const Lookup &found) {
             if (node == kNone) return;
             under_new = true;
         }
-        uint32_t groups = books_.journal.attach(
-            sequence, i, node, Content{ready, depends(s, (i + 1) << books_.geometry.block_shift)});
-        leave_to_owners(sequence, i, groups);
+        uint32_t foreign = books_.journal.attach(
+            sequence, i, node,
+            Content{ready, depends_on.up_to((i + 1) << books_.geometry.block_shift)});
+        if (foreign != 0) leave_to_owners(sequence, i, foreign);
         state.cursor = tree.cursor(node);
         state.published = i + 1;
     }

@@ -10,6 +10,8 @@
 // Threads: none; Cache holds its lock.
 #pragma once
 
+#include <array>
+
 #include "core/steps/cache_books.hpp"
 
 namespace quire {
@@ -31,6 +33,27 @@ struct Waiting {
     uint32_t token_count = 0;    // of the item
     uint32_t first_unknown = 0;  // with the item's tokens
     uint32_t blocks = 0;         // hashed
+};
+
+// The unfinished steps that a sequence's tokens depend on: each of them from one token on.
+class Dependence {
+ public:
+    void add(uint64_t step, uint32_t first) { parts_[count_++] = Part{depends_bit(step), first}; }
+    // Those of the first `end` tokens, in the form of Block::depends.
+    uint64_t up_to(uint32_t end) const {
+        uint64_t steps = 0;
+        for (uint32_t i = 0; i < count_; ++i) steps |= parts_[i].first < end ? parts_[i].bit : 0;
+        return steps;
+    }
+
+ private:
+    struct Part {
+        uint64_t bit;
+        uint32_t first;
+    };
+    // The open step once; each unfinished one once from the sequence and once from its change.
+    std::array<Part, 1 + 2 * kMaxUnfinished> parts_;
+    uint32_t count_ = 0;
 };
 
 class Prefixes {
@@ -62,9 +85,8 @@ class Prefixes {
     void publish(uint32_t sequence, uint64_t ready, const Lookup &found = Lookup{});
     // Counts what publish() records for a sequence that has computed its first `end` tokens.
     Room publish_room(uint32_t sequence, uint64_t end, bool swapped) const;
-    // The unfinished steps that the sequence's first `end` tokens depend on, including those that
-    // the open step makes it depend on, in the form of Block::depends.
-    uint64_t depends(const Sequence &s, uint32_t end) const;
+    // What the sequence depends on, with what the open step makes it depend on.
+    Dependence depends(const Sequence &s) const;
     // Counts the sequence's blocks from block `from` on that are null in every group.
     uint32_t bare_blocks(uint32_t sequence, uint32_t from) const;
     // Sets the cursor to the last published block that still exists.

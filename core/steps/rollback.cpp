@@ -62,12 +62,13 @@ void Rollback::cover_table(uint32_t sequence, uint32_t group) {
     bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
     BlockPool &pool = swapped ? *books_.journal.host_pool(group) : books_.journal.pool(group);
     uint32_t full = s.state.computed >> books_.geometry.block_shift;
+    const Dependence depends = prefixes_.depends(s);
     for (uint32_t i = 0; i < full && i < t.length; ++i) {
         uint32_t block = t.ids.data[i];
         if (block == kNullBlock) continue;
         if (!pool[block].is_suspect || pool[block].is_covered) continue;
         pool.cover(block, Cover{books_.timeline.next() - 1,
-                                prefixes_.depends(s, (i + 1) << books_.geometry.block_shift)});
+                                depends.up_to((i + 1) << books_.geometry.block_shift)});
     }
 }
 
