@@ -61,7 +61,7 @@ Status check_launch(const quire_batch *batch, const quire_queue *queue, uint32_t
     launch->shard = cache->shard_on(queue->device);
     if (launch->shard == cache->devices.size())
         return fail(QUIRE_E_ARG, "the queue's device holds no shard of the cache");
-    const LayerPlace *place = cache->core.place(layer);
+    const LayerInGroup *place = cache->core.place(layer);
     if (place == nullptr) return fail(QUIRE_E_ARG, "layer is {}: the cache has fewer", layer);
     launch->group = place->group;
     if (cache->core.shards()[launch->shard].find_layer(*place, &launch->layer)) return Status{};
@@ -207,8 +207,9 @@ quire_status quire_kv_write(quire_batch *batch, const quire_kv_args *args, quire
         if (write.token_count == 0) return Status{};
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
-        return ask<&quire_backend_api::kv_write>(*queue->device->core.api, sink, queue->core.handle,
-                                                 static_cast<const quire_be_kv_write *>(&write));
+        return call<&quire_backend_api::kv_write>(*queue->device->core.api, sink,
+                                                  queue->core.handle,
+                                                  static_cast<const quire_be_kv_write *>(&write));
     });
 }
 
@@ -219,13 +220,13 @@ quire_status quire_attend(quire_batch *batch, const quire_attend_args *args, qui
         QUIRE_TRY(read(args, &full));
         Launch launch{};
         QUIRE_TRY(check_launch(batch, queue, full.layer, &launch));
-        quire_be_plan *plan = batch->core.plan(launch.shard, launch.group);
+        quire_be_plan *plan = batch->core.attention_plan(launch.shard, launch.group);
         if (plan == nullptr) return fail(QUIRE_E_ARG, "the batch has no attention options");
         quire_be_attention attention{};
         QUIRE_TRY(describe_attention(batch->core, full, launch, &attention));
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
-        return ask<&quire_backend_api::attention>(
+        return call<&quire_backend_api::attention>(
             *queue->device->core.api, sink, queue->core.handle, plan,
             static_cast<const quire_be_attention *>(&attention));
     });
@@ -245,8 +246,8 @@ quire_status quire_attention_merge(quire_queue *queue, const quire_merge_args *a
             return fail(QUIRE_E_UNSUPPORTED, "the backend cannot merge attention states");
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
-        return ask<&quire_backend_api::merge>(api, sink, queue->core.handle,
-                                              static_cast<const quire_be_merge *>(&merge));
+        return call<&quire_backend_api::merge>(api, sink, queue->core.handle,
+                                               static_cast<const quire_be_merge *>(&merge));
     });
 }
 

@@ -23,7 +23,7 @@ quire_status save(quire_cache *cache, uint8_t *buffer, uint64_t timeout_ns, quir
             });
         if (status != QUIRE_OK || awaited.fence == nullptr) return status;
         status = guard(kSave, error, [&](quire_error *sink) -> Status {
-            return ask<&quire_backend_api::fence_wait_host>(
+            return call<&quire_backend_api::fence_wait_host>(
                 *awaited.api, sink, awaited.fence, awaited.value, os::time_left(begin, timeout_ns));
         });
         if (status != QUIRE_OK) return status;

@@ -106,23 +106,23 @@ Status no_backend(const quire_instance *instance, const char *name, quire_error 
 }
 
 // The device's properties as the backend reports them; impossible values are refused.
-Status ask_props(const Device &device, quire_be_device_props *out, quire_error *error) {
+Status read_props(const Device &device, quire_be_device_props *out, quire_error *error) {
     quire_be_device_props props{};
     props.struct_size = sizeof props;
-    QUIRE_TRY(ask<&quire_backend_api::device_props>(*device.api, error, device.handle, &props));
+    QUIRE_TRY(call<&quire_backend_api::device_props>(*device.api, error, device.handle, &props));
     if (props.memory_free_bytes > props.memory_total_bytes) {
-        return slot_lied(*device.api, error,
-                         "device_props reports more free memory than total memory");
+        return function_lied(*device.api, error,
+                             "device_props reports more free memory than total memory");
     }
     if (!std::has_single_bit(props.copy_alignment)) {
-        return slot_lied(*device.api, error,
-                         "device_props has a copy_alignment that is not a power of 2");
+        return function_lied(*device.api, error,
+                             "device_props has a copy_alignment that is not a power of 2");
     }
     if ((props.flags & ~device.flags) != 0) {
-        return slot_lied(*device.api, error, "device_props has flags that were not requested");
+        return function_lied(*device.api, error, "device_props has flags that were not requested");
     }
     if (props.host_visible > 1) {
-        return slot_lied(*device.api, error, "device_props has a host_visible above 1");
+        return function_lied(*device.api, error, "device_props has a host_visible above 1");
     }
     props.name[sizeof props.name - 1] = '\0';
     *out = props;
@@ -152,10 +152,10 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     if (backend == nullptr) return no_backend(instance, desc.backend, error);
     copy_text(error->backend, backend->name);
     QUIRE_TRY(check_index(desc.index, *backend, is_given, error));
-    const SlotInfo *slot = missing_slot(backend->api);
-    if (slot != nullptr) {
+    const FunctionInfo *function = missing_function(backend->api);
+    if (function != nullptr) {
         copy_text(error->message,
-                  "backend \"" + backend->name + "\" has no function " + slot->name);
+                  "backend \"" + backend->name + "\" has no function " + function->name);
         return fail(QUIRE_E_UNSUPPORTED, nullptr);
     }
     if (!os::remember_process()) return fail(QUIRE_E_OS, "the system has no MADV_WIPEONFORK");
@@ -177,13 +177,13 @@ Status open_device(quire_instance *instance, const quire_device_desc &desc, quir
     if (is_given) asked_for.next = reinterpret_cast<const quire_chain *>(&vulkan);
     const quire_be_device_desc *passed = &asked_for;
     QUIRE_TRY(
-        ask<&quire_backend_api::device_open>(backend->api, error, passed, &device->core.handle));
+        call<&quire_backend_api::device_open>(backend->api, error, passed, &device->core.handle));
     if (device->core.handle == nullptr) {
-        return slot_lied(backend->api, error, "device_open returned no device");
+        return function_lied(backend->api, error, "device_open returned no device");
     }
-    Status asked = ask_props(device->core, &device->core.props, error);
+    Status asked = read_props(device->core, &device->core.props, error);
     if (!asked.ok()) {
-        tell<&quire_backend_api::device_close>(backend->api, device->core.handle);
+        call_void<&quire_backend_api::device_close>(backend->api, device->core.handle);
         return asked;
     }
     ++backend->open_devices;
@@ -336,10 +336,10 @@ quire_status quire_device_close(quire_device *device, quire_error *error) {
         }
         Backend *backend = device->backend;
         if (!os::forked()) {
-            tell<&quire_backend_api::device_close>(backend->api, device->core.handle);
+            call_void<&quire_backend_api::device_close>(backend->api, device->core.handle);
             uint64_t live = 0;
             if (--backend->open_devices == 0 && backend->api.shutdown != nullptr) {
-                Status status = ask<&quire_backend_api::shutdown>(backend->api, sink, &live);
+                Status status = call<&quire_backend_api::shutdown>(backend->api, sink, &live);
                 if (!status.ok() || live != 0) {
                     log_to(device->instance, QUIRE_LOG_WARNING, backend->name.c_str(),
                            "the backend still holds objects after its last device was closed");
@@ -359,7 +359,7 @@ quire_status quire_device_get_info(quire_device *device, quire_device_info *info
         QUIRE_TRY(check_output(info));
         QUIRE_TRY(usable(device));
         quire_be_device_props props{};
-        QUIRE_TRY(ask_props(device->core, &props, sink));
+        QUIRE_TRY(read_props(device->core, &props, sink));
         quire_device_info full{};
         full.flags = props.flags;
         full.memory_total_bytes = props.memory_total_bytes;

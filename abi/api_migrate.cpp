@@ -85,7 +85,7 @@ quire_status begin(const char *function, quire_cache *cache, Move *move, bool wa
             });
         if (status != QUIRE_OK || awaited.fence == nullptr) return status;
         status = guard(function, error, [&](quire_error *sink) -> Status {
-            return ask<&quire_backend_api::fence_wait_host>(
+            return call<&quire_backend_api::fence_wait_host>(
                 *awaited.api, sink, awaited.fence, awaited.value, os::time_left(start, timeout_ns));
         });
         if (status != QUIRE_OK) return status;

@@ -14,8 +14,8 @@ std::atomic<uint64_t> g_next_queue{1};
 Status create_fence(const Device &device, uint64_t value, quire_be_fence **out, quire_error *sink) {
     quire_be_fence *made = nullptr;
     QUIRE_TRY(
-        ask<&quire_backend_api::fence_create>(*device.api, sink, device.handle, value, &made));
-    if (made == nullptr) return slot_lied(*device.api, sink, "fence_create returned no fence");
+        call<&quire_backend_api::fence_create>(*device.api, sink, device.handle, value, &made));
+    if (made == nullptr) return function_lied(*device.api, sink, "fence_create returned no fence");
     *out = made;
     return Status{};
 }
@@ -57,14 +57,14 @@ quire_status quire_queue_create(quire_device *device, const quire_native *native
         auto queue = std::make_unique<quire_queue>();
         const quire_backend_api &api = *device->core.api;
         quire_be_device *handle = device->core.handle;
-        QUIRE_TRY(ask<&quire_backend_api::queue_bind>(
+        QUIRE_TRY(call<&quire_backend_api::queue_bind>(
             api, sink, handle, native != nullptr ? native : &none, &queue->core.handle));
         if (queue->core.handle == nullptr) {
-            return slot_lied(api, sink, "queue_bind returned no queue");
+            return function_lied(api, sink, "queue_bind returned no queue");
         }
         Status fenced = create_fence(device->core, 0, &queue->core.fence, sink);
         if (!fenced.ok()) {
-            tell<&quire_backend_api::queue_release>(api, queue->core.handle);
+            call_void<&quire_backend_api::queue_release>(api, queue->core.handle);
             return fenced;
         }
         queue->core.device = &device->core;
@@ -91,8 +91,8 @@ quire_status quire_queue_destroy(quire_queue *queue, quire_error *error) {
         }
         if (!os::forked()) {
             const quire_backend_api &api = *queue->device->core.api;
-            tell<&quire_backend_api::queue_release>(api, queue->core.handle);
-            tell<&quire_backend_api::fence_destroy>(api, queue->core.fence);
+            call_void<&quire_backend_api::queue_release>(api, queue->core.handle);
+            call_void<&quire_backend_api::fence_destroy>(api, queue->core.fence);
         }
         queue->device->remove(&queue->part);
         delete queue;
@@ -110,14 +110,14 @@ quire_status quire_queue_sync(quire_queue *queue, quire_error *error) {
         {
             QueueUse use(&core);
             QUIRE_TRY(use.status());
-            QUIRE_TRY(ask<&quire_backend_api::fence_signal>(api, sink, core.handle, core.fence,
-                                                            core.signalled + 1));
+            QUIRE_TRY(call<&quire_backend_api::fence_signal>(api, sink, core.handle, core.fence,
+                                                             core.signalled + 1));
             value = ++core.signalled;
         }
         Status waited =
-            ask<&quire_backend_api::fence_wait_host>(api, sink, core.fence, value, UINT64_MAX);
+            call<&quire_backend_api::fence_wait_host>(api, sink, core.fence, value, UINT64_MAX);
         if (waited.code == QUIRE_S_TIMEOUT) {
-            return slot_lied(api, sink, "fence_wait_host timed out of an infinite wait");
+            return function_lied(api, sink, "fence_wait_host timed out of an infinite wait");
         }
         return waited;
     });
@@ -143,7 +143,7 @@ quire_status quire_fence_destroy(quire_fence *fence, quire_error *error) {
         QUIRE_TRY(need(fence, "fence is NULL"));
         QUIRE_TRY(check_kept(fence->device));
         if (!os::forked()) {
-            tell<&quire_backend_api::fence_destroy>(*fence->device->core.api, fence->handle);
+            call_void<&quire_backend_api::fence_destroy>(*fence->device->core.api, fence->handle);
         }
         fence->device->remove(&fence->part);
         delete fence;
@@ -156,8 +156,8 @@ quire_status quire_fence_read(quire_fence *fence, uint64_t *value, quire_error *
         QUIRE_TRY(need(fence, "fence is NULL"));
         QUIRE_TRY(need(value, "value is NULL"));
         QUIRE_TRY(usable(fence->device));
-        return ask<&quire_backend_api::fence_read>(*fence->device->core.api, sink, fence->handle,
-                                                   value);
+        return call<&quire_backend_api::fence_read>(*fence->device->core.api, sink, fence->handle,
+                                                    value);
     });
 }
 
@@ -165,8 +165,8 @@ quire_status quire_fence_signal(quire_fence *fence, uint64_t value, quire_error 
     return guard("fence_signal", error, [&](quire_error *sink) -> Status {
         QUIRE_TRY(need(fence, "fence is NULL"));
         QUIRE_TRY(usable(fence->device));
-        return ask<&quire_backend_api::fence_signal_host>(*fence->device->core.api, sink,
-                                                          fence->handle, value);
+        return call<&quire_backend_api::fence_signal_host>(*fence->device->core.api, sink,
+                                                           fence->handle, value);
     });
 }
 
@@ -175,8 +175,8 @@ quire_status quire_fence_wait(quire_fence *fence, uint64_t value, uint64_t timeo
     return guard("fence_wait", error, [&](quire_error *sink) -> Status {
         QUIRE_TRY(need(fence, "fence is NULL"));
         QUIRE_TRY(usable(fence->device));
-        return ask<&quire_backend_api::fence_wait_host>(*fence->device->core.api, sink,
-                                                        fence->handle, value, timeout_ns);
+        return call<&quire_backend_api::fence_wait_host>(*fence->device->core.api, sink,
+                                                         fence->handle, value, timeout_ns);
     });
 }
 
@@ -190,8 +190,8 @@ quire_status quire_queue_signal(quire_queue *queue, quire_fence *fence, uint64_t
         QUIRE_TRY(usable(queue->device));
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
-        return ask<&quire_backend_api::fence_signal>(*queue->device->core.api, sink,
-                                                     queue->core.handle, fence->handle, value);
+        return call<&quire_backend_api::fence_signal>(*queue->device->core.api, sink,
+                                                      queue->core.handle, fence->handle, value);
     });
 }
 
@@ -205,8 +205,8 @@ quire_status quire_queue_after(quire_queue *queue, quire_fence *fence, uint64_t 
         QUIRE_TRY(usable(queue->device));
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
-        return ask<&quire_backend_api::fence_wait>(*queue->device->core.api, sink,
-                                                   queue->core.handle, fence->handle, value);
+        return call<&quire_backend_api::fence_wait>(*queue->device->core.api, sink,
+                                                    queue->core.handle, fence->handle, value);
     });
 }
 
@@ -218,7 +218,7 @@ quire_status quire_queue_signal_native(quire_queue *queue, const quire_native *n
         if (api.native_signal == nullptr) return no_semaphores();
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
-        return ask<&quire_backend_api::native_signal>(api, sink, queue->core.handle, native);
+        return call<&quire_backend_api::native_signal>(api, sink, queue->core.handle, native);
     });
 }
 
@@ -230,7 +230,7 @@ quire_status quire_queue_after_native(quire_queue *queue, const quire_native *na
         if (api.native_wait == nullptr) return no_semaphores();
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
-        return ask<&quire_backend_api::native_wait>(api, sink, queue->core.handle, native);
+        return call<&quire_backend_api::native_wait>(api, sink, queue->core.handle, native);
     });
 }
 
@@ -320,9 +320,9 @@ quire_status quire_memory_copy(quire_queue *queue, quire_memory *dst, uint64_t d
                            copy_kind(dst, src), 0};
         QueueUse use(&queue->core);
         QUIRE_TRY(use.status());
-        return ask<&quire_backend_api::copy>(*queue->device->core.api, sink, queue->core.handle,
-                                             static_cast<const quire_be_copy *>(&copy),
-                                             uint32_t{1});
+        return call<&quire_backend_api::copy>(*queue->device->core.api, sink, queue->core.handle,
+                                              static_cast<const quire_be_copy *>(&copy),
+                                              uint32_t{1});
     });
 }
 

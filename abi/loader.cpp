@@ -79,14 +79,14 @@ const char *wrong_name(const char *name) {
 bool copy_table(Backend *backend, const quire_backend_api *table) {
     uint32_t size = 0;
     if (table != nullptr) std::memcpy(&size, table, sizeof size);
-    // Only whole slots, and no size that only garbage would have.
+    // Only whole entries, and no size that only garbage would have.
     if (size < kSmallestTable || size > kLargestTable || size % sizeof(void *) != 0) return false;
     std::memcpy(&backend->api, table, std::min<size_t>(size, sizeof backend->api));
     backend->api.struct_size = size;
     return true;
 }
 
-void adopt_table(Backend *backend, const quire_backend_api *table) {
+void keep_table(Backend *backend, const quire_backend_api *table) {
     if (!copy_table(backend, table)) {
         return refuse(backend, QUIRE_E_BACKEND,
                       "its table of functions is missing, or its struct_size is invalid");
@@ -124,7 +124,7 @@ void query(quire_instance *instance, Backend *backend) {
         return entry(instance->host_info, &table, error);
     });
     if (status < 0) return refuse(backend, status, words);
-    adopt_table(backend, table);
+    keep_table(backend, table);
 }
 
 bool known_name(const quire_instance *instance, const Backend *fresh) {

@@ -69,7 +69,7 @@ bool another_users(const struct stat &info) { return info.st_uid != 0 && info.st
 // cannot. The owner of a parent directory is trusted: a checkout mounted into a container has a
 // stranger as its parents' owner. In a sticky directory (/tmp) others cannot replace what is not
 // theirs, so it is accepted, but only as a parent.
-const char *distrust_directory(const std::string &directory) {
+const char *unsafe_directory(const std::string &directory) {
     struct stat info;
     if (stat(directory.c_str(), &info) != 0) return std::strerror(errno);
     if (others_write(info) || another_users(info)) {
@@ -87,7 +87,7 @@ const char *distrust_directory(const std::string &directory) {
 }
 
 // Why a file must not be loaded, or nullptr. `path` contains no links.
-const char *distrust(const std::string &path) {
+const char *unsafe(const std::string &path) {
     struct stat info;
     if (lstat(path.c_str(), &info) != 0) return std::strerror(errno);
     if (!S_ISREG(info.st_mode)) return "it is not a regular file";
@@ -95,7 +95,7 @@ const char *distrust(const std::string &path) {
         return "it is writable by others, or belongs to another user";
     }
     size_t slash = path.rfind('/');
-    return distrust_directory(slash != 0 ? path.substr(0, slash) : "/");
+    return unsafe_directory(slash != 0 ? path.substr(0, slash) : "/");
 }
 
 // Resolves the links in the path's directories, so that the file that is checked is the file that
@@ -164,7 +164,7 @@ bool list_files(const char *directory, const char *prefix, const char *suffix,
 void *load_symbol(const char *path, const char *symbol, char *why, uint64_t why_capacity) {
     std::string file;
     const char *reason = resolve(path, &file);
-    if (reason == nullptr) reason = distrust(file);
+    if (reason == nullptr) reason = unsafe(file);
     if (reason != nullptr) {
         std::snprintf(why, why_capacity, "not loaded: %s", reason);
         return nullptr;

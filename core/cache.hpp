@@ -147,7 +147,7 @@ class Cache {
     bool batch_busy(const Batch &batch) const {
         return !parts_.books.timeline.has_run(batch.last_step());
     }
-    const LayerPlace *place(uint32_t layer) const {
+    const LayerInGroup *place(uint32_t layer) const {
         return layer < parts_.books.geometry.layer_count ? &parts_.books.places[layer] : nullptr;
     }
     const Shards &shards() const { return parts_.books.shards; }

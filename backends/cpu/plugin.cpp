@@ -12,7 +12,7 @@
 #include "plan.hpp"
 #include "pool_write.hpp"
 #include "queue.hpp"
-#include "shared/slots.hpp"
+#include "shared/functions.hpp"
 #include "transfer.hpp"
 
 namespace quire {
@@ -21,9 +21,9 @@ const char kBackendName[] = "cpu";
 
 // A processor has no semaphores of another API.
 constexpr quire_backend_api kApi = [] {
-    quire_backend_api api = slot::table<cpu::count_devices, quire_be_device, quire_be_queue,
-                                        quire_be_fence, quire_be_plan>();
-    api.mem_import = slot::mem_import<quire_be_device>;
+    quire_backend_api api = function::table<cpu::count_devices, quire_be_device, quire_be_queue,
+                                            quire_be_fence, quire_be_plan>();
+    api.mem_import = function::mem_import<quire_be_device>;
     return api;
 }();
 

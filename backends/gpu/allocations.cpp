@@ -18,7 +18,7 @@ Result Allocations::make(uint64_t size_bytes, bool is_host, Allocation *out) {
     released_.reserve(live_.size() + released_.size() + 1);
     ByAddress fresh;
     fresh.emplace(0, made);
-    if (Result result = ask_driver(is_host, &made)) return result;
+    if (Result result = query_driver(is_host, &made)) return result;
     auto node = fresh.extract(fresh.begin());
     node.key() = made.address;
     node.mapped() = made;
@@ -53,7 +53,7 @@ Result Allocations::free_released() {
     return worst;
 }
 
-Result Allocations::ask_driver(bool is_host, Allocation *made) {
+Result Allocations::query_driver(bool is_host, Allocation *made) {
     constexpr uint64_t kAlignment = 4096;
     uint64_t size_bytes = made->size_bytes + (kAlignment - 1);
     Result result = is_host

@@ -42,7 +42,7 @@ class Allocations {
 
  private:
     using ByAddress = std::map<uint64_t, Allocation>;
-    Result ask_driver(bool is_host, Allocation *made);
+    Result query_driver(bool is_host, Allocation *made);
     Result free(const Allocation &allocation);
 
     const Driver *driver_ = nullptr;

@@ -8,19 +8,19 @@
 #include "attention.hpp"
 #include "device.hpp"
 #include "fence.hpp"
+#include "functions.hpp"
 #include "memory.hpp"
 #include "plan.hpp"
 #include "pool_write.hpp"
 #include "queue.hpp"
-#include "shared/slots.hpp"
-#include "slots.hpp"
+#include "shared/functions.hpp"
 #include "transfer.hpp"
 
 namespace quire {
 
 constexpr quire_backend_api kApi = [] {
-    quire_backend_api api = slot::table<gpu::count_devices, quire_be_device, quire_be_queue,
-                                        quire_be_fence, quire_be_plan>();
+    quire_backend_api api = function::table<gpu::count_devices, quire_be_device, quire_be_queue,
+                                            quire_be_fence, quire_be_plan>();
     api.native_signal = Guard<gpu::native_signal>::call;
     api.native_wait = Guard<gpu::native_wait>::call;
     return api;

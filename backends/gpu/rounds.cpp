@@ -37,7 +37,7 @@ AttendKernel prefill(uint32_t teams) {
 
 // The tokens of a block's units, each unit with as many heads as fit into it.
 uint32_t block_tokens_of(const AttendCall &of, const AttendKernel &kernel) {
-    uint32_t heads = std::min(of.group, kernel.queries_per_unit);
+    uint32_t heads = std::min(of.heads_per_kv, kernel.queries_per_unit);
     return kernel.queries_per_unit / heads * kernel.teams;
 }
 
@@ -103,8 +103,8 @@ AttendKernel choose_kernel(const AttendCall &round, uint32_t teams_of_prefill) {
 
 // A block of one unit may begin at any token.
 uint64_t block_count(const AttendCall &round, const AttendKernel &kernel) {
-    uint32_t heads = std::min(round.group, kernel.queries_per_unit);
-    uint64_t slices = (round.group + heads - 1) / heads;
+    uint32_t heads = std::min(round.heads_per_kv, kernel.queries_per_unit);
+    uint64_t slices = (round.heads_per_kv + heads - 1) / heads;
     uint64_t places =
         kernel.teams == 1 ? tokens_of(round) : seat_count(round, block_tokens_of(round, kernel));
     return places * round.kv_heads * slices * round.chunk_count;

@@ -51,8 +51,9 @@ quire_status probe(uint32_t *device_count, quire_error *error) {
     return QUIRE_OK;
 }
 
-// A NULL slot means "unsupported". Never put a function here that returns success and does nothing:
-// the core believes it. A slot is filled when its part of the conformance suite passes.
+// A NULL function means "unsupported". Never put a function here that returns success and does
+// nothing: the core believes it. A function is filled in when its part of the conformance suite
+// passes.
 constexpr quire_backend_api kApi = {
     .struct_size = sizeof(quire_backend_api),
     .abi_major = kMajor,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// checks: how a slot validates its arguments, and refuses them in words.
+// checks: how a function validates its arguments, and refuses them in words.
 //
-// Why here and not in each slot: a reader who knows one message of a backend should recognise all.
+// Why here and not in each function: a reader who knows one message of a backend should recognise
+// all.
 //
 // Threads: any; nothing is kept.
 #pragma once
@@ -16,7 +17,7 @@ namespace quire {
 // Defined by each backend: the name that signs its errors, at most 31 bytes.
 extern const char kBackendName[];
 
-// Fills `error` and returns `status`, so that a slot can end with it.
+// Fills `error` and returns `status`, so that a function can end with it.
 [[gnu::format(printf, 3, 4)]] quire_status fail(quire_error *error, quire_status status,
                                                 const char *format, ...);
 
@@ -28,7 +29,8 @@ extern const char kBackendName[];
 quire_status check_struct(const void *given, uint32_t known_bytes, const char *name,
                           quire_error *error);
 
-// As check_struct(), for a struct that the slot writes: bytes past the known ones are the caller's.
+// As check_struct(), for a struct that the function writes: bytes past the known ones are the
+// caller's.
 quire_status check_output(const void *given, uint32_t known_bytes, const char *name,
                           quire_error *error);
 

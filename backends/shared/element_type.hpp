@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// element_type: the number formats of q, K and V, as far as a slot needs them to check a call.
+// element_type: the number formats of q, K and V, as far as a function needs them to check a call.
 //
 // Threads: any; nothing is kept.
 #pragma once

@@ -38,7 +38,7 @@ struct Instance {
 const Instance *find_instance(const quire_be_attention_query &query, char *reason,
                               size_t reason_bytes);
 
-// Answers the query_attention slot from the table.
+// Answers the query_attention function from the table.
 quire_status answer_query(const quire_be_attention_query *query, quire_be_answer *answer,
                           quire_error *error);
 

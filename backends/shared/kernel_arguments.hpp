@@ -151,7 +151,7 @@ void put_attention(const PlanOptions &plan, const quire_be_attention &args, Argu
     to->row_count = args.row_count;
     to->query_tokens = args.query_tokens;
     to->q_heads = plan.shape.q_heads;
-    to->group = plan.shape.q_heads / plan.shape.kv_heads;
+    to->heads_per_kv = plan.shape.q_heads / plan.shape.kv_heads;
     to->q_format = format_of(plan.shape.q_dtype);
     to->window = capped_tokens(plan.shape.window);
     to->sink_tokens = capped_tokens(plan.shape.sink_tokens);

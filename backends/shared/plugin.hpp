@@ -26,14 +26,14 @@ quire_error *error_of(First, Rest... rest) {
     return error_of(rest...);
 }
 
-// A slot that may run out of host memory, and then returns QUIRE_E_HOST_MEMORY.
-template <auto slot>
+// A function that may run out of host memory, and then returns QUIRE_E_HOST_MEMORY.
+template <auto function>
 struct Guard;
-template <typename... Arguments, quire_status (*slot)(Arguments...)>
-struct Guard<slot> {
+template <typename... Arguments, quire_status (*function)(Arguments...)>
+struct Guard<function> {
     static quire_status call(Arguments... arguments) noexcept {
         try {
-            return slot(arguments...);
+            return function(arguments...);
         } catch (const std::bad_alloc &) {
             return fail(error_of(arguments...), QUIRE_E_HOST_MEMORY, "no host memory is left");
         }

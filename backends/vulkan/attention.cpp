@@ -33,7 +33,7 @@ struct AttendArguments {
     int64_t k_scale_offset, v_scale_offset, scale_head_stride;
     int64_t q_stride, out_stride;
     uint32_t block_table_stride, row_count, query_tokens, block_count;
-    uint32_t block_tokens, kv_heads, q_heads, group;
+    uint32_t block_tokens, kv_heads, q_heads, heads_per_kv;
     uint32_t k_dim, v_dim, k_format, v_format, q_format;
     uint32_t options;
     int32_t window, sink_tokens;
@@ -90,8 +90,8 @@ std::array<uint64_t, 14> addresses_of(const AttendArguments &of) {
 // Any shape if all shapes share one kernel, else the call's own.
 KernelShape shape_of(const Kernels &kernels, const AttendArguments &of) {
     if (!kernels.is_specialising()) return {};
-    return {of.k_dim, of.v_dim,        of.k_format, of.v_format,
-            of.group, of.block_tokens, of.options,  of.q_format};
+    return {of.k_dim,        of.v_dim,        of.k_format, of.v_format,
+            of.heads_per_kv, of.block_tokens, of.options,  of.q_format};
 }
 
 struct AttendKernels {
@@ -145,8 +145,8 @@ Scratch divide(const AttendArguments &of) {
 }
 
 uint64_t unit_count(const AttendArguments &of, uint32_t queries) {
-    uint32_t heads = std::min(of.group, queries);
-    uint64_t slices = (of.group + heads - 1) / heads;
+    uint32_t heads = std::min(of.heads_per_kv, queries);
+    uint64_t slices = (of.heads_per_kv + heads - 1) / heads;
     return uint64_t{of.end_token - of.first_token} * of.kv_heads * slices * of.chunk_count;
 }
 

@@ -57,7 +57,7 @@ quire_status open_context(const quire_be_device_desc &desc, Context *context, qu
         if (status != QUIRE_OK) return status;
         status = refuse_chain(given.next, error);
         if (status != QUIRE_OK) return status;
-        return adopt_device(given, context, error);
+        return borrow_device(given, context, error);
     }
     if (quire_status status = refuse_chain(desc.next, error)) return status;
     std::vector<Adapter> adapters;
@@ -95,7 +95,7 @@ std::vector<Queue *> hold_queues(Device *device) {
 
 void flush(Device *device) {
     std::vector<Queue *> queues = hold_queues(device);
-    for (Queue *queue : queues) Recorder(*queue).close_batch();
+    for (Queue *queue : queues) Recorder(*queue).close_recording();
     std::lock_guard lock(device->mutex);
     for (Queue *queue : queues) queue->drop_reference();
 }
@@ -145,13 +145,13 @@ void close_device(Device &device) {
     device.pump();
     for (Queue *queue : device.queues) {
         if (queue->held.empty()) continue;
-        queue->fail_from(queue->submitted_place + 1,
+        queue->fail_from(queue->submitted_turn + 1,
                          "the device was closed while the queue waited for a fence");
         queue->drop_held();
     }
     Deadline never(UINT64_MAX);
     while (Queue *queue = find_busy(&device)) {
-        device.wait_for(queue, queue->submitted_place, never, lock);
+        device.wait_for(queue, queue->submitted_turn, never, lock);
     }
     while (device.waiters != 0) device.changed.wait(lock);
     // Timelines have reached their ends; the driver itself may lag slightly.
@@ -183,7 +183,7 @@ quire_status quiesce_device(Device &device, const Deadline &deadline, quire_erro
     std::unique_lock lock(device.mutex);
     while (Queue *busy = find_busy(&device)) {
         if (!busy->submitted.empty()) {
-            if (!device.wait_for(busy, busy->submitted_place, deadline, lock)) {
+            if (!device.wait_for(busy, busy->submitted_turn, deadline, lock)) {
                 return QUIRE_S_TIMEOUT;
             }
         } else {
@@ -206,11 +206,11 @@ quire_status Device::zero(uint64_t address, uint64_t size_bytes, quire_error *er
     QueueHold hold(queue);
     quire_be_range range = {address, size_bytes};
     quire_status status = enqueue_fill(*queue, &range, 1, 0, error);
-    if (status == QUIRE_OK) Recorder(*queue).close_batch();
+    if (status == QUIRE_OK) Recorder(*queue).close_recording();
     Deadline never(UINT64_MAX);
     std::unique_lock lock(mutex);
     if (status == QUIRE_OK) {
-        wait_for(queue, queue->submitted_place, never, lock);
+        wait_for(queue, queue->submitted_turn, never, lock);
         status = queue->check_usable(error);
     }
     if (status == QUIRE_OK || queue->refused == VK_SUCCESS) return status;
@@ -245,14 +245,14 @@ quire_status Device::hold_setup(Queue **out, quire_error *error) {
     return QUIRE_OK;
 }
 
-bool Device::wait_for(Queue *queue, uint64_t place, const Deadline &deadline,
+bool Device::wait_for(Queue *queue, uint64_t turn, const Deadline &deadline,
                       std::unique_lock<std::mutex> &lock) {
     queue->references.add();
     ++waiters;
     VkSemaphoreWaitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
     info.semaphoreCount = 1;
-    info.pValues = &place;
+    info.pValues = &turn;
     VkSemaphore timeline = queue->timeline;
     info.pSemaphores = &timeline;
     lock.unlock();
@@ -283,7 +283,7 @@ void Device::lose() {
     // Running work finishes, so that its memory may be freed: Vulkan promises as much.
     context.wait_idle(vulkan_queues());
     for (Queue *queue : queues) {
-        queue->fail_from(queue->reached_place + 1, "the Vulkan device is lost");
+        queue->fail_from(queue->reached_turn + 1, "the Vulkan device is lost");
     }
     for (Queue *queue : queues) queue->poll();
     changed.notify_all();

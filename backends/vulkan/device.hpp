@@ -6,11 +6,11 @@
 //   (1) the memory of a device object outlives its children: each holds a reference
 //   (2) when device_close returns, nothing of the device runs and its Vulkan objects are gone
 //   (3) no submitted work waits for a fence that has not been submitted or reached: whatever runs
-//       finishes on its own, except work after an engine's own semaphores and submissions, whose
+//       finishes on its own, except work after an engine's own semaphores and recordings, whose
 //       completion is up to the engine
 //
-// Threads: any. Lock order: a queue's recording, then the device's mutex, then those of memory and
-// kernels.
+// Threads: any. Lock order: a queue's recorder_mutex, then the device's mutex, then those of memory
+// and kernels.
 #pragma once
 
 #include <condition_variable>
@@ -56,14 +56,14 @@ struct Device {
     quire_status hold_setup(Queue **out, quire_error *error);
 
     // REQUIRES, for all below: the mutex is held.
-    // Submits held batches whose waits allow it, over all queues.
+    // Submits held recordings whose waits allow it, over all queues.
     void pump();
     // Those that anything was submitted to.
     std::vector<VkQueue> vulkan_queues() const;
     // Nothing will run any more: queues stop, and fences that wait for them fail.
     void lose();
-    // Waits, without the lock, until the queue's timeline reaches the place. False: timed out.
-    bool wait_for(Queue *queue, uint64_t place, const Deadline &deadline,
+    // Waits, without the lock, until the queue's timeline reaches the turn. False: timed out.
+    bool wait_for(Queue *queue, uint64_t turn, const Deadline &deadline,
                   std::unique_lock<std::mutex> &lock);
 };
 

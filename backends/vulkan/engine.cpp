@@ -82,31 +82,31 @@ quire_status check_import(const VolkDeviceTable &vk, uint64_t features, quire_er
         "lacks VK_EXT_external_memory_host: enable the extension or clear the bit");
 }
 
-struct Place {
+struct QueueId {
     uint64_t family, index;
 };
 
-// Checks that the handle is the queue at that place.
-quire_status check_queue(const Context &context, const void *queue, Place place, const char *name,
+// Checks that the handle is the queue at that id.
+quire_status check_queue(const Context &context, const void *queue, QueueId id, const char *name,
                          quire_error *error) {
     const auto &families = context.adapter.families;
-    if (place.family >= families.size()) {
+    if (id.family >= families.size()) {
         return fail(error, QUIRE_E_ARG,
                     "%s: family %" PRIu64 " does not exist; the device has %zu families", name,
-                    place.family, families.size());
+                    id.family, families.size());
     }
-    if (place.index >= families[place.family].queueCount) {
+    if (id.index >= families[id.family].queueCount) {
         return fail(error, QUIRE_E_ARG,
                     "%s: queue %" PRIu64 " of family %" PRIu64
                     " does not exist; the family has %u queues",
-                    name, place.index, place.family, families[place.family].queueCount);
+                    name, id.index, id.family, families[id.family].queueCount);
     }
     VkQueue found = VK_NULL_HANDLE;
-    context.vk.vkGetDeviceQueue(context.handle, static_cast<uint32_t>(place.family),
-                                static_cast<uint32_t>(place.index), &found);
+    context.vk.vkGetDeviceQueue(context.handle, static_cast<uint32_t>(id.family),
+                                static_cast<uint32_t>(id.index), &found);
     if (found == queue) return QUIRE_OK;
     return fail(error, QUIRE_E_ARG, "%s is not queue %" PRIu64 " of family %" PRIu64, name,
-                place.index, place.family);
+                id.index, id.family);
 }
 
 quire_status no_engine(quire_error *error) {
@@ -115,13 +115,13 @@ quire_status no_engine(quire_error *error) {
                 "with it: open it with a quire_vulkan_device");
 }
 
-quire_status adopt_transfer(const quire_vulkan_device &given, Context *context,
-                            quire_error *error) {
+quire_status borrow_transfer(const quire_vulkan_device &given, Context *context,
+                             quire_error *error) {
     context->adapter.transfer_family = UINT32_MAX;
     if (given.transfer_queue == nullptr) return QUIRE_OK;
-    Place place = {given.transfer_family, given.transfer_index};
+    QueueId id = {given.transfer_family, given.transfer_index};
     if (quire_status status =
-            check_queue(*context, given.transfer_queue, place, "transfer_queue", error)) {
+            check_queue(*context, given.transfer_queue, id, "transfer_queue", error)) {
         return status;
     }
     // A family that computes can also copy, and need not say so.
@@ -139,12 +139,12 @@ quire_status adopt_transfer(const quire_vulkan_device &given, Context *context,
 
 }  // namespace
 
-quire_status adopt_device(const quire_vulkan_device &given, Context *context, quire_error *error) {
+quire_status borrow_device(const quire_vulkan_device &given, Context *context, quire_error *error) {
     if (quire_status status = check_handles(given, error)) return status;
     if (quire_status status = check_features(given.features, error)) return status;
     auto entry = reinterpret_cast<PFN_vkGetInstanceProcAddr>(given.get_instance_proc_addr);
     auto instance = static_cast<VkInstance>(given.instance);
-    if (quire_status status = context->hold.adopt(entry, instance, error)) return status;
+    if (quire_status status = context->hold.borrow(entry, instance, error)) return status;
     auto physical = static_cast<VkPhysicalDevice>(given.physical_device);
     Adapter adapter;
     if (!find_adapter(context->instance(), physical, &adapter)) {
@@ -164,8 +164,8 @@ quire_status adopt_device(const quire_vulkan_device &given, Context *context, qu
     context->instance().load_device(context->handle, &context->vk);
     if (quire_status status = check_functions(context->vk, error)) return status;
     if (quire_status status = check_import(context->vk, given.features, error)) return status;
-    Place place = {given.queue_family, given.queue_index};
-    if (quire_status status = check_queue(*context, given.queue, place, "queue", error)) {
+    QueueId id = {given.queue_family, given.queue_index};
+    if (quire_status status = check_queue(*context, given.queue, id, "queue", error)) {
         return status;
     }
     if ((adapter.families[given.queue_family].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0) {
@@ -175,7 +175,7 @@ quire_status adopt_device(const quire_vulkan_device &given, Context *context, qu
     }
     context->adapter.family = given.queue_family;
     context->queue = static_cast<VkQueue>(given.queue);
-    if (quire_status status = adopt_transfer(given, context, error)) return status;
+    if (quire_status status = borrow_transfer(given, context, error)) return status;
     context->lock = given.lock;
     context->unlock = given.unlock;
     context->lock_user = given.lock_user;
@@ -199,8 +199,8 @@ quire_status find_native_queue(const Context &context, const quire_native &nativ
                     native.aux0, context.adapter.family);
     }
     auto given = reinterpret_cast<VkQueue>(native.value);
-    Place place = {native.aux0, native.aux1};
-    if (quire_status status = check_queue(context, given, place, "the VkQueue", error)) {
+    QueueId id = {native.aux0, native.aux1};
+    if (quire_status status = check_queue(context, given, id, "the VkQueue", error)) {
         return status;
     }
     *queue = given;

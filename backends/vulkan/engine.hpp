@@ -14,7 +14,7 @@
 namespace quire::vulkan {
 
 // Opens the context on it. Call once.
-quire_status adopt_device(const quire_vulkan_device &given, Context *context, quire_error *error);
+quire_status borrow_device(const quire_vulkan_device &given, Context *context, quire_error *error);
 
 // The VkQueue named by a native object, of the context's family.
 quire_status find_native_queue(const Context &context, const quire_native &native, VkQueue *queue,

@@ -51,7 +51,7 @@ uint64_t await_fence(Fence &fence, uint64_t awaited, const Deadline &deadline) {
         const Mark *mark = fence.find_mark(awaited);
         if (mark != nullptr) {
             // Submitted work finishes on its own; other raises are seen afterwards.
-            if (!device->wait_for(mark->queue, mark->place, deadline, lock)) break;
+            if (!device->wait_for(mark->queue, mark->turn, deadline, lock)) break;
         } else {
             if (deadline.has_passed()) break;
             deadline.wait(device->changed, lock, kPollNs);
@@ -72,8 +72,8 @@ void Fence::drop_reference() {
 void Fence::settle() {
     for (const Mark &mark : marks) mark.queue->poll();
     std::erase_if(marks, [this](const Mark &mark) {
-        if (!mark.queue->has_reached(mark.place)) return false;
-        bool failed = mark.queue->has_failed_at(mark.place);
+        if (!mark.queue->has_reached(mark.turn)) return false;
+        bool failed = mark.queue->has_failed_at(mark.turn);
         value = std::max(value, failed ? kFenceFailed : mark.value);
         mark.queue->drop_reference();
         return true;
@@ -85,12 +85,12 @@ void Fence::raise(uint64_t to) {
     device->changed.notify_all();
 }
 
-void Fence::add_mark(uint64_t to, Queue *queue, uint64_t place) {
+void Fence::add_mark(uint64_t to, Queue *queue, uint64_t turn) {
     // A fence that no one reads must not grow for ever.
     constexpr size_t kManyMarks = 16;
     if (marks.size() >= kManyMarks) settle();
     queue->references.add();
-    marks.push_back({to, queue, place});
+    marks.push_back({to, queue, turn});
     device->changed.notify_all();
 }
 

@@ -3,7 +3,7 @@
 // fence: a 64-bit value that only grows; hosts and queues raise it and wait for it.
 //
 // A fence is a value that the host knows, and marks: "this value, once that queue's timeline has
-// reached that place". Why not a timeline semaphore per fence: Vulkan forbids signalling one with a
+// reached that turn". Why not a timeline semaphore per fence: Vulkan forbids signalling one with a
 // value that does not grow, or below a pending one, and several queues and hosts may give our
 // fences such values at once; timelines of queues only ever count up.
 //
@@ -30,7 +30,7 @@ struct Queue;
 struct Mark {
     uint64_t value;
     Queue *queue;  // a reference is held
-    uint64_t place;
+    uint64_t turn;
 };
 
 struct Fence {
@@ -47,7 +47,7 @@ struct Fence {
     void settle();
     void raise(uint64_t to);
     // Records that the queue has submitted what raises the fence.
-    void add_mark(uint64_t to, Queue *queue, uint64_t place);
+    void add_mark(uint64_t to, Queue *queue, uint64_t turn);
     // A mark of at least this value; NULL: none was submitted.
     const Mark *find_mark(uint64_t wanted) const;
 };

@@ -42,7 +42,7 @@ struct KernelShape {
     uint32_t v_dim = kAnyShape;
     uint32_t k_format = kAnyShape;
     uint32_t v_format = kAnyShape;
-    uint32_t group = kAnyShape;  // query heads per KV head
+    uint32_t heads_per_kv = kAnyShape;  // query heads per KV head
     uint32_t block_tokens = kAnyShape;
     uint32_t options = kAnyShape;
     uint32_t q_format = kAnyShape;

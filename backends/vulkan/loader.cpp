@@ -190,8 +190,8 @@ quire_status InstanceHold::acquire(quire_error *error) {
     return QUIRE_OK;
 }
 
-quire_status InstanceHold::adopt(PFN_vkGetInstanceProcAddr entry, VkInstance engines,
-                                 quire_error *error) {
+quire_status InstanceHold::borrow(PFN_vkGetInstanceProcAddr entry, VkInstance engines,
+                                  quire_error *error) {
     const char *missing = instance_.load(entry, engines);
     is_engines_ = true;
     if (missing == nullptr) return QUIRE_OK;

@@ -67,7 +67,7 @@ class InstanceHold {
     // QUIRE_OK without a handle: this machine has no Vulkan, or no driver; why_none() says which.
     quire_status acquire(quire_error *error);
     // Holds an engine's instance instead; the engine decides how long that exists.
-    quire_status adopt(PFN_vkGetInstanceProcAddr entry, VkInstance engines, quire_error *error);
+    quire_status borrow(PFN_vkGetInstanceProcAddr entry, VkInstance engines, quire_error *error);
     void release();
     // Its handle is NULL if there is no instance.
     const Instance &instance() const { return instance_; }

@@ -4,7 +4,7 @@
 //
 // Invariants
 //   (1) a plan is constant
-//   (2) no call refers to it after returning: what kernels need from it is copied into batches
+//   (2) no call refers to it after returning: what kernels need from it is copied into recordings
 //
 // Threads: any.
 #pragma once

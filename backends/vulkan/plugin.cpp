@@ -12,7 +12,7 @@
 #include "plan.hpp"
 #include "pool_write.hpp"
 #include "queue.hpp"
-#include "shared/slots.hpp"
+#include "shared/functions.hpp"
 #include "transfer.hpp"
 
 namespace quire {
@@ -20,11 +20,11 @@ namespace quire {
 const char kBackendName[] = "vulkan";
 
 constexpr quire_backend_api kApi = [] {
-    quire_backend_api api = slot::table<vulkan::count_devices, quire_be_device, quire_be_queue,
-                                        quire_be_fence, quire_be_plan>();
+    quire_backend_api api = function::table<vulkan::count_devices, quire_be_device, quire_be_queue,
+                                            quire_be_fence, quire_be_plan>();
     api.native_signal = Guard<vulkan::native_signal>::call;
     api.native_wait = Guard<vulkan::native_wait>::call;
-    api.mem_import = Guard<slot::mem_import<quire_be_device>>::call;
+    api.mem_import = Guard<function::mem_import<quire_be_device>>::call;
     return api;
 }();
 

@@ -54,73 +54,74 @@ VkSemaphoreSubmitInfo semaphore_info(VkSemaphore semaphore, uint64_t value) {
     return info;
 }
 
-// Converts a batch's waits for Vulkan. False: one of them is not certain to be reached.
-bool resolve_waits(Queue *queue, Batch *batch, std::vector<VkSemaphoreSubmitInfo> *waits) {
-    for (const FenceStep &step : batch->waits) {
+// Converts a recording's waits for Vulkan. False: one of them is not certain to be reached.
+bool resolve_waits(Queue *queue, Recording *recording, std::vector<VkSemaphoreSubmitInfo> *waits) {
+    for (const FenceStep &step : recording->waits) {
         step.fence->settle();
         if (step.fence->value >= step.value) continue;
         const Mark *mark = step.fence->find_mark(step.value);
         if (mark == nullptr) return false;
         if (mark->queue == queue) continue;
-        waits->push_back(semaphore_info(mark->queue->timeline, mark->place));
+        waits->push_back(semaphore_info(mark->queue->timeline, mark->turn));
     }
     return true;
 }
 
-// Keeps timelines alive while a submission waits for them.
-void hold_awaited(Queue *queue, Batch *batch) {
-    for (const FenceStep &step : batch->waits) {
+// Keeps timelines alive while a recording waits for them.
+void hold_awaited(Queue *queue, Recording *recording) {
+    for (const FenceStep &step : recording->waits) {
         const Mark *mark = step.fence->find_mark(step.value);
         if (step.fence->value >= step.value || mark == nullptr || mark->queue == queue) continue;
         mark->queue->references.add();
-        batch->awaited.push_back(mark->queue);
+        recording->awaited.push_back(mark->queue);
     }
 }
 
-VkResult submit(Queue *queue, const Batch &batch, std::vector<VkSemaphoreSubmitInfo> waits) {
-    waits.insert(waits.end(), batch.native_waits.begin(), batch.native_waits.end());
-    if (batch.lane != queue->lane) {
-        waits.push_back(semaphore_info(queue->timeline, queue->submitted_place));
+VkResult submit(Queue *queue, const Recording &recording,
+                std::vector<VkSemaphoreSubmitInfo> waits) {
+    waits.insert(waits.end(), recording.native_waits.begin(), recording.native_waits.end());
+    if (recording.lane != queue->lane) {
+        waits.push_back(semaphore_info(queue->timeline, queue->submitted_turn));
     }
-    std::vector<VkSemaphoreSubmitInfo> signals = batch.native_signals;
+    std::vector<VkSemaphoreSubmitInfo> signals = recording.native_signals;
     VkCommandBufferSubmitInfo commands{};
     commands.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO;
-    commands.commandBuffer = batch.commands[static_cast<size_t>(batch.lane)];
-    signals.push_back(semaphore_info(queue->timeline, batch.place));
+    commands.commandBuffer = recording.commands[static_cast<size_t>(recording.lane)];
+    signals.push_back(semaphore_info(queue->timeline, recording.turn));
     VkSubmitInfo2 info{};
     info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2;
     info.waitSemaphoreInfoCount = static_cast<uint32_t>(waits.size());
     info.pWaitSemaphoreInfos = waits.data();
-    info.commandBufferInfoCount = batch.command_count != 0 ? 1 : 0;
+    info.commandBufferInfoCount = recording.command_count != 0 ? 1 : 0;
     info.pCommandBufferInfos = &commands;
     info.signalSemaphoreInfoCount = static_cast<uint32_t>(signals.size());
     info.pSignalSemaphoreInfos = signals.data();
     const Context &context = queue->device->context;
     VkQueue to = queue->bound != VK_NULL_HANDLE ? queue->bound : context.queue;
-    if (batch.lane == Lane::transfer) to = context.transfer;
+    if (recording.lane == Lane::transfer) to = context.transfer;
     return context.submit(to, &info, VK_NULL_HANDLE);
 }
 
-// Submits the first held batch if its waits allow it; returns whether anything was done.
+// Submits the first held recording if its waits allow it; returns whether anything was done.
 // REQUIRES: the queue has not failed.
 bool submit_first(Queue *queue) {
-    Batch *batch = queue->held.front().get();
+    Recording *recording = queue->held.front().get();
     std::vector<VkSemaphoreSubmitInfo> waits;
-    if (!resolve_waits(queue, batch, &waits)) return false;
-    hold_awaited(queue, batch);
-    VkResult result = submit(queue, *batch, waits);
+    if (!resolve_waits(queue, recording, &waits)) return false;
+    hold_awaited(queue, recording);
+    VkResult result = submit(queue, *recording, waits);
     if (result == VK_ERROR_DEVICE_LOST) {
         queue->device->lose();
         return true;
     }
     if (result != VK_SUCCESS) {
-        queue->refuse(batch->place, result, "a submission");
+        queue->refuse(recording->turn, result, "a submission");
         return true;
     }
-    queue->submitted_place = batch->place;
-    queue->lane = batch->lane;
-    for (const FenceStep &step : batch->signals) {
-        step.fence->add_mark(step.value, queue, batch->place);
+    queue->submitted_turn = recording->turn;
+    queue->lane = recording->lane;
+    for (const FenceStep &step : recording->signals) {
+        step.fence->add_mark(step.value, queue, recording->turn);
     }
     queue->submitted.push_back(std::move(queue->held.front()));
     queue->held.pop_front();
@@ -180,7 +181,7 @@ quire_status bind_queue(Device &device, const quire_native *native, quire_be_que
 void release_queue(Queue &queue) {
     Device *device = queue.device;
     device->references.add();  // the queue may hold the last one
-    Recorder(queue).close_batch();
+    Recorder(queue).close_recording();
     {
         std::lock_guard lock(device->mutex);
         queue.is_released = true;
@@ -192,7 +193,7 @@ void release_queue(Queue &queue) {
 
 quire_status enqueue_signal(Queue &queue, Fence &fence, uint64_t value, quire_error *error) {
     Recorder recorder(queue);
-    recorder.close_batch();
+    recorder.close_recording();
     std::unique_lock lock(queue.device->mutex);
     queue.poll();
     if (queue.has_failed() && !queue.device->is_closed) {
@@ -211,10 +212,10 @@ quire_status enqueue_signal(Queue &queue, Fence &fence, uint64_t value, quire_er
         queue.held.back()->signals.push_back({&fence, value});
         return QUIRE_OK;
     }
-    if (queue.has_reached(queue.submitted_place)) {
+    if (queue.has_reached(queue.submitted_turn)) {
         fence.raise(value);
     } else {
-        fence.add_mark(value, &queue, queue.submitted_place);
+        fence.add_mark(value, &queue, queue.submitted_turn);
     }
     queue.device->pump();
     return QUIRE_OK;
@@ -231,7 +232,7 @@ quire_status enqueue_wait(Queue &queue, Fence &fence, uint64_t value, quire_erro
         if (queue.bound != VK_NULL_HANDLE && fence.find_mark(value) == nullptr) {
             return fail(error, QUIRE_E_BUSY,
                         "the fence has not been signalled with %" PRIu64
-                        ", and later submissions to this VkQueue could not be kept after the wait: "
+                        ", and later recordings to this VkQueue could not be kept after the wait: "
                         "signal the fence first",
                         value);
         }
@@ -281,29 +282,29 @@ quire_status Queue::check_usable(quire_error *error) {
 void Queue::poll() {
     if (timeline == VK_NULL_HANDLE) return;
     const Context &context = device->context;
-    uint64_t value = submitted_place;
-    if (!device->is_lost && reached_place < submitted_place) {
+    uint64_t value = submitted_turn;
+    if (!device->is_lost && reached_turn < submitted_turn) {
         VkResult result = context.vk.vkGetSemaphoreCounterValue(context.handle, timeline, &value);
         // The counters of a lost device may have any value.
-        if (result < 0 || value > submitted_place) {
+        if (result < 0 || value > submitted_turn) {
             device->lose();
             return;
         }
     }
-    // First copies bytes to host memory: whoever sees the place as reached reads them, and also
+    // First copies bytes to host memory: whoever sees the turn as reached reads them, and also
     // those that other queues brought before it.
     device->staging.land();
-    reached_place = std::max(reached_place, value);
+    reached_turn = std::max(reached_turn, value);
     FaultRecord record;
     std::memcpy(&record, fault_buffer.host(), sizeof record);
-    uint64_t faulty = uint64_t{record.place[1]} << 32 | record.place[0];
-    if (faulty != 0 && faulty <= reached_place && failed_place > faulty) {
+    uint64_t faulty = uint64_t{record.turn[1]} << 32 | record.turn[0];
+    if (faulty != 0 && faulty <= reached_turn && failed_turn > faulty) {
         char reason[sizeof why];
         describe_fault(record, reason, sizeof reason);
         fail_from(faulty, reason);
     }
-    while (!submitted.empty() && submitted.front()->place <= reached_place) {
-        std::unique_ptr<Batch> done = std::move(submitted.front());
+    while (!submitted.empty() && submitted.front()->turn <= reached_turn) {
+        std::unique_ptr<Recording> done = std::move(submitted.front());
         submitted.pop_front();
         done->drop_references();
         spare.push_back(std::move(done));
@@ -311,30 +312,30 @@ void Queue::poll() {
 }
 
 uint64_t Queue::read_timeline() const {
-    uint64_t value = reached_place;
+    uint64_t value = reached_turn;
     if (device->is_lost || timeline == VK_NULL_HANDLE) return value;
     const Context &context = device->context;
     VkResult result = context.vk.vkGetSemaphoreCounterValue(context.handle, timeline, &value);
-    return result < 0 || value > submitted_place ? reached_place : value;
+    return result < 0 || value > submitted_turn ? reached_turn : value;
 }
 
-void Queue::fail_from(uint64_t place, const char *reason) {
-    failed_place = std::min(failed_place, place);
+void Queue::fail_from(uint64_t turn, const char *reason) {
+    failed_turn = std::min(failed_turn, turn);
     if (why[0] == 0) std::snprintf(why, sizeof why, "%s", reason);
     device->changed.notify_all();
 }
 
-void Queue::refuse(uint64_t place, VkResult result, const char *what) {
+void Queue::refuse(uint64_t turn, VkResult result, const char *what) {
     char reason[96];
     std::snprintf(reason, sizeof reason, "the Vulkan driver refused %s: VkResult %d", what,
                   static_cast<int>(result));
     refused = result;
-    fail_from(place, reason);
+    fail_from(turn, reason);
 }
 
 void Queue::begin_anew() {
     is_released = false;
-    failed_place = UINT64_MAX;
+    failed_turn = UINT64_MAX;
     refused = VK_SUCCESS;
     why[0] = 0;
     std::memset(fault_buffer.host(), 0, sizeof(FaultRecord));
@@ -342,12 +343,12 @@ void Queue::begin_anew() {
 
 void Queue::drop_held() {
     while (!held.empty()) {
-        std::unique_ptr<Batch> batch = std::move(held.front());
+        std::unique_ptr<Recording> recording = std::move(held.front());
         held.pop_front();
-        for (const auto &step : batch->signals) step.fence->raise(kFenceFailed);
-        for (auto &buffer : batch->outgrown) outgrown.push_back(std::move(buffer));
-        batch->drop_references();
-        spare.push_back(std::move(batch));
+        for (const auto &step : recording->signals) step.fence->raise(kFenceFailed);
+        for (auto &buffer : recording->outgrown) outgrown.push_back(std::move(buffer));
+        recording->drop_references();
+        spare.push_back(std::move(recording));
     }
     device->changed.notify_all();
 }

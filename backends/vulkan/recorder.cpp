@@ -21,9 +21,9 @@ struct Push {
     uint64_t fault;
     uint64_t chunk_table;
     uint32_t chunk_shift;
-    uint32_t place[2];
+    uint32_t turn[2];
     uint32_t reserved0;
-    uint64_t group_count;
+    uint64_t workgroup_count;
 };
 static_assert(sizeof(Push) == kPushBytes);
 
@@ -42,37 +42,37 @@ void full_barrier(const VolkDeviceTable &vk, VkCommandBuffer commands, VkPipelin
     vk.vkCmdPipelineBarrier2(commands, &info);
 }
 
-// Opens a reused batch or a new one. REQUIRES: the device's mutex is held.
+// Opens a reused recording or a new one. REQUIRES: the device's mutex is held.
 void open_batch(Queue *queue) {
-    std::unique_ptr<Batch> batch;
+    std::unique_ptr<Recording> recording;
     if (!queue->spare.empty()) {
-        batch = std::move(queue->spare.back());
+        recording = std::move(queue->spare.back());
         queue->spare.pop_back();
-        batch->arguments.reset();
+        recording->arguments.reset();
     } else {
-        batch = std::make_unique<Batch>();
+        recording = std::make_unique<Recording>();
     }
-    batch->is_recording = false;
-    batch->lane = Lane::compute;
-    batch->command_count = 0;
-    batch->place = queue->next_place++;
-    queue->open = std::move(batch);
+    recording->is_recording = false;
+    recording->lane = Lane::compute;
+    recording->command_count = 0;
+    recording->turn = queue->next_turn++;
+    queue->open = std::move(recording);
 }
 
-// Gives a batch a command buffer of the lane. REQUIRES: it has none yet; the mutex is held.
-quire_status choose_lane(Queue *queue, Batch *batch, Lane lane, quire_error *error) {
+// Gives a recording a command buffer of the lane. REQUIRES: it has none yet; the mutex is held.
+quire_status choose_lane(Queue *queue, Recording *recording, Lane lane, quire_error *error) {
     auto index = static_cast<size_t>(lane);
-    if (batch->commands[index] == VK_NULL_HANDLE) {
+    if (recording->commands[index] == VK_NULL_HANDLE) {
         const Context &context = queue->device->context;
         VkCommandBufferAllocateInfo info{};
         info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
         info.commandPool = queue->pools[index];
         info.commandBufferCount = 1;
         VkResult result =
-            context.vk.vkAllocateCommandBuffers(context.handle, &info, &batch->commands[index]);
+            context.vk.vkAllocateCommandBuffers(context.handle, &info, &recording->commands[index]);
         if (result != VK_SUCCESS) return fail_vulkan(error, result, "a command buffer");
     }
-    batch->lane = lane;
+    recording->lane = lane;
     return QUIRE_OK;
 }
 
@@ -80,7 +80,7 @@ quire_status choose_lane(Queue *queue, Batch *batch, Lane lane, quire_error *err
 
 quire_status Recorder::begin(quire_error *error, Lane lane) {
     if (queue_->open != nullptr && queue_->open->is_recording && queue_->open->lane != lane) {
-        close_batch();
+        close_recording();
     }
     {
         std::lock_guard lock(queue_->device->mutex);
@@ -94,54 +94,54 @@ quire_status Recorder::begin(quire_error *error, Lane lane) {
             if (status != QUIRE_OK) return status;
         }
     }
-    Batch &batch = *queue_->open;
-    if (batch.is_recording) return QUIRE_OK;
+    Recording &recording = *queue_->open;
+    if (recording.is_recording) return QUIRE_OK;
     VkCommandBufferBeginInfo info{};
     info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
     info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
     VkResult result = vk().vkBeginCommandBuffer(commands(), &info);
     if (result != VK_SUCCESS) return fail_vulkan(error, result, "to record");
-    batch.is_recording = true;
-    // A timeline orders execution only; this makes an earlier batch's writes visible.
+    recording.is_recording = true;
+    // A timeline orders execution only; this makes an earlier recording's writes visible.
     barrier();
     return QUIRE_OK;
 }
 
 quire_status Recorder::wait(const FenceStep &step, quire_error *error) {
-    if (queue_->open != nullptr && queue_->open->is_recording) close_batch();
+    if (queue_->open != nullptr && queue_->open->is_recording) close_recording();
     {
         std::lock_guard lock(queue_->device->mutex);
         if (quire_status status = open_bare(error)) return status;
         queue_->open->waits.push_back(step);
         step.fence->references.add();
     }
-    return queue_->bound != VK_NULL_HANDLE ? submit_batch(error) : QUIRE_OK;
+    return queue_->bound != VK_NULL_HANDLE ? submit(error) : QUIRE_OK;
 }
 
 quire_status Recorder::wait_native(const VkSemaphoreSubmitInfo &info, quire_error *error) {
-    if (queue_->open != nullptr && queue_->open->is_recording) close_batch();
+    if (queue_->open != nullptr && queue_->open->is_recording) close_recording();
     {
         std::lock_guard lock(queue_->device->mutex);
         if (quire_status status = open_bare(error)) return status;
         queue_->open->native_waits.push_back(info);
     }
-    return queue_->bound != VK_NULL_HANDLE ? submit_batch(error) : QUIRE_OK;
+    return queue_->bound != VK_NULL_HANDLE ? submit(error) : QUIRE_OK;
 }
 
 quire_status Recorder::signal(const FenceStep &step, quire_error *error) {
-    close_batch();
+    close_recording();
     {
         std::lock_guard lock(queue_->device->mutex);
         if (quire_status status = open_bare(error)) return status;
         queue_->open->signals.push_back(step);
         step.fence->references.add();
     }
-    close_batch();
+    close_recording();
     return QUIRE_OK;
 }
 
 quire_status Recorder::signal_native(const VkSemaphoreSubmitInfo &info, quire_error *error) {
-    close_batch();
+    close_recording();
     {
         std::lock_guard lock(queue_->device->mutex);
         queue_->device->pump();
@@ -160,7 +160,7 @@ quire_status Recorder::signal_native(const VkSemaphoreSubmitInfo &info, quire_er
         if (quire_status status = open_bare(error)) return status;
         queue_->open->native_signals.push_back(info);
     }
-    return submit_batch(error);
+    return submit(error);
 }
 
 quire_status Recorder::open_bare(quire_error *error) {
@@ -194,31 +194,31 @@ uint64_t Recorder::scratch(uint64_t size_bytes, Span *span) {
 void Recorder::keep(std::vector<PieceHold> pieces, std::vector<Landing> landings) {
     if (pieces.empty()) return;
     std::lock_guard lock(queue_->device->mutex);
-    Batch &batch = *queue_->open;
-    for (PieceHold &piece : pieces) batch.pieces.push_back(std::move(piece));
+    Recording &recording = *queue_->open;
+    for (PieceHold &piece : pieces) recording.pieces.push_back(std::move(piece));
     for (Landing &landing : landings) {
         landing.queue = queue_;
-        landing.place = batch.place;
+        landing.turn = recording.turn;
         queue_->device->staging.add(std::move(landing));
     }
 }
 
-void Recorder::dispatch(const Kernel &kernel, uint64_t arguments, uint64_t group_count) {
+void Recorder::dispatch(const Kernel &kernel, uint64_t arguments, uint64_t workgroup_count) {
     constexpr uint64_t kRow = 65535;  // the limit that every device supports in each dimension
-    uint64_t place = queue_->open->place;
+    uint64_t turn = queue_->open->turn;
     const Memory &memory = queue_->device->memory;
     Push push = {arguments,
                  queue_->fault_buffer.address(),
                  memory.chunk_table_address(),
                  memory.chunk_shift(),
-                 {static_cast<uint32_t>(place), static_cast<uint32_t>(place >> 32)},
+                 {static_cast<uint32_t>(turn), static_cast<uint32_t>(turn >> 32)},
                  0,
-                 group_count};
+                 workgroup_count};
     vk().vkCmdBindPipeline(commands(), VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline);
     vk().vkCmdPushConstants(commands(), kernel.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof push,
                             &push);
-    uint64_t rows = (group_count - 1) / kRow + 1;
-    vk().vkCmdDispatch(commands(), static_cast<uint32_t>(std::min(group_count, kRow)),
+    uint64_t rows = (workgroup_count - 1) / kRow + 1;
+    vk().vkCmdDispatch(commands(), static_cast<uint32_t>(std::min(workgroup_count, kRow)),
                        static_cast<uint32_t>(rows), 1);
 }
 
@@ -236,32 +236,33 @@ quire_status Recorder::finish(quire_error *error) {
         queue_->poll();
         is_idle = queue_->is_idle();
     }
-    // No engine submission may come in between, so ours does not wait.
-    if (queue_->bound != VK_NULL_HANDLE) return submit_batch(error);
-    if (is_idle || count >= kCommandsPerBatch) close_batch();
+    // No engine recording may come in between, so ours does not wait.
+    if (queue_->bound != VK_NULL_HANDLE) return submit(error);
+    if (is_idle || count >= kCommandsPerBatch) close_recording();
     return QUIRE_OK;
 }
 
-quire_status Recorder::submit_batch(quire_error *error) {
-    uint64_t place = queue_->open->place;
-    close_batch();
+quire_status Recorder::submit(quire_error *error) {
+    uint64_t turn = queue_->open->turn;
+    close_recording();
     std::lock_guard lock(queue_->device->mutex);
-    // A submitted batch counts as enqueued, even if an earlier call's fault is known by now.
-    return queue_->submitted_place >= place ? QUIRE_OK : queue_->check_usable(error);
+    // A submitted recording counts as enqueued, even if an earlier call's fault is known by now.
+    return queue_->submitted_turn >= turn ? QUIRE_OK : queue_->check_usable(error);
 }
 
-void Recorder::close_batch() {
+void Recorder::close_recording() {
     if (queue_->open == nullptr) return;
-    Batch &batch = *queue_->open;
+    Recording &recording = *queue_->open;
     VkResult ended = VK_SUCCESS;
-    if (batch.is_recording) {
+    if (recording.is_recording) {
         full_barrier(vk(), commands(), VK_PIPELINE_STAGE_2_HOST_BIT,
                      VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT);
         ended = vk().vkEndCommandBuffer(commands());
     }
     std::lock_guard lock(queue_->device->mutex);
-    // If memory ran out during recording, it is reported here, and no command of the batch counts.
-    if (ended != VK_SUCCESS) queue_->refuse(batch.place, ended, "the recorded commands");
+    // If memory ran out during recording, it is reported here, and no command of the recording
+    // counts.
+    if (ended != VK_SUCCESS) queue_->refuse(recording.turn, ended, "the recorded commands");
     queue_->held.push_back(std::move(queue_->open));
     queue_->device->pump();
 }

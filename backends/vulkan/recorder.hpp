@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// recorder: puts one call's commands into a queue's batch.
+// recorder: puts one call's commands into a queue's recording.
 //
 // REQUIRES: whatever can fail (arguments(), kernels, scratch) comes before the first command, so
 // that a call that fails has enqueued nothing.
 //
-// Threads: one; it holds the queue's recording.
+// Threads: one; it holds the queue's recorder_mutex.
 #pragma once
 
 #include <cstring>
@@ -19,10 +19,10 @@ namespace quire::vulkan {
 
 class Recorder {
  public:
-    explicit Recorder(Queue &queue) : queue_(&queue), lock_(queue.recording) {}
+    explicit Recorder(Queue &queue) : queue_(&queue), lock_(queue.recorder_mutex) {}
 
-    // Call first. Refuses if the queue has stopped; opens a batch if there is none, and closes one
-    // of the other lane.
+    // Call first. Refuses if the queue has stopped; opens a recording if there is none, and closes
+    // one of the other lane.
     quire_status begin(quire_error *error, Lane lane = Lane::compute);
 
     // Later commands run once the fence, or the engine's semaphore, is reached.
@@ -34,7 +34,7 @@ class Recorder {
     quire_status signal_native(const VkSemaphoreSubmitInfo &info, quire_error *error);
 
     // Keeps ring memory that the commands use, and records which of it goes to host memory
-    // afterwards. After this nothing can fail except the submission.
+    // afterwards. After this nothing can fail except the recording.
     void keep(std::vector<PieceHold> pieces, std::vector<Landing> landings);
 
     // Copies a kernel's arguments to where the kernel reads them; 0: out of memory.
@@ -43,7 +43,7 @@ class Recorder {
     uint64_t scratch(uint64_t size_bytes, Span *span);
 
     // Groups are numbered consecutively, however many there are.
-    void dispatch(const Kernel &kernel, uint64_t arguments, uint64_t group_count);
+    void dispatch(const Kernel &kernel, uint64_t arguments, uint64_t workgroup_count);
     // Later commands see what earlier ones wrote.
     void barrier();
     VkCommandBuffer commands() const {
@@ -55,13 +55,13 @@ class Recorder {
     // The call's commands are complete and run when their turn comes. Fails if a bound queue could
     // not submit them; then they never run.
     quire_status finish(quire_error *error);
-    // Later commands go to a new batch.
-    void close_batch();
+    // Later commands go to a new recording.
+    void close_recording();
 
  private:
-    // Closes the batch; fails if it was refused.
-    quire_status submit_batch(quire_error *error);
-    // Opens a batch without commands. REQUIRES: the device's mutex is held.
+    // Closes the recording; fails if it was refused.
+    quire_status submit(quire_error *error);
+    // Opens a recording without commands. REQUIRES: the device's mutex is held.
     quire_status open_bare(quire_error *error);
 
     Queue *queue_;

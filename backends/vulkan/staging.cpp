@@ -91,16 +91,16 @@ void Staging::land() {
     if (landings_.empty()) return;
     // Each queue is asked once: what it reaches meanwhile precedes nothing that was seen before.
     std::vector<std::pair<const Queue *, uint64_t>> reached;
-    auto place_of = [&](const Queue *queue) {
-        for (const auto &[asked, place] : reached) {
-            if (asked == queue) return place;
+    auto turn_of = [&](const Queue *queue) {
+        for (const auto &[asked, turn] : reached) {
+            if (asked == queue) return turn;
         }
         reached.emplace_back(queue, queue->read_timeline());
         return reached.back().second;
     };
     std::erase_if(landings_, [&](const Landing &one) {
-        if (one.queue->has_failed_at(one.place)) return true;
-        if (place_of(one.queue) < one.place) return false;
+        if (one.queue->has_failed_at(one.turn)) return true;
+        if (turn_of(one.queue) < one.turn) return false;
         std::memcpy(one.to, one.piece->host, one.size_bytes);
         return true;
     });

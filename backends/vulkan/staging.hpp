@@ -17,13 +17,13 @@
 // Not supported: an engine's own semaphore would be signalled before bytes are copied out, so that
 // signal is refused while any are pending; and kernels cannot read or write such memory.
 //
-// The ring is allocated in order and freed in order, as batches finish. A piece that has no room in
-// it gets a buffer of its own until then, so a call fails only for lack of memory.
+// The ring is allocated in order and freed in order, as recordings finish. A piece that has no room
+// in it gets a buffer of its own until then, so a call fails only for lack of memory.
 //
 // Invariants
 //   (1) a landing is recorded from the call that enqueues it until its bytes are in host memory or
-//       its batch will never run
-//   (2) a piece stays as it is while a batch or a landing holds it
+//       its recording will never run
+//   (2) a piece stays as it is while a recording or a landing holds it
 //
 // Threads: under the device's mutex, except a piece's bytes, which belong to whoever took it.
 #pragma once
@@ -50,13 +50,13 @@ struct Piece {
 };
 using PieceHold = std::shared_ptr<Piece>;
 
-// Bytes of a piece that go to host memory once their batch has run.
+// Bytes of a piece that go to host memory once their recording has run.
 struct Landing {
     unsigned char *to;
     uint64_t size_bytes;
     PieceHold piece;  // from the piece's beginning
     Queue *queue;
-    uint64_t place;
+    uint64_t turn;
 };
 
 class Staging {
@@ -69,7 +69,7 @@ class Staging {
 
     // NULL: out of memory. REQUIRES: size_bytes is at most kPieceBytes.
     PieceHold take(Context &context, uint64_t size_bytes);
-    // Finds the newest bytes of [host, host + size_bytes), as far as they lie in one place: at
+    // Finds the newest bytes of [host, host + size_bytes), as far as they lie in one piece: at
     // *offset of the piece, or in host memory itself (NULL). *run_bytes: how far.
     PieceHold find(const unsigned char *host, uint64_t size_bytes, uint64_t *offset,
                    uint64_t *run_bytes) const;

@@ -377,7 +377,7 @@ Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *gr
     return compute_sizes(desc, &whole, 1, out);
 }
 
-Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, LayerPlace *places) {
+Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, LayerInGroup *places) {
     uint32_t next[kMaxGroups] = {};
     uint32_t by_default = 0;
     for (uint32_t layer = 0; layer < geometry.layer_count; ++layer) {
@@ -389,7 +389,7 @@ Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, Laye
         if (group >= geometry.group_count) {
             return fail(QUIRE_E_ARG, "layer_groups[{}] is {}: no such group", layer, group);
         }
-        places[layer] = LayerPlace{group, next[group]++};
+        places[layer] = LayerInGroup{group, next[group]++};
     }
     for (uint32_t g = 0; g < geometry.group_count; ++g) {
         if (next[g] != geometry.groups[g].layer_count) {

@@ -104,7 +104,7 @@ struct Geometry {
 };
 
 // Where a layer of the model lies.
-struct LayerPlace {
+struct LayerInGroup {
     uint32_t group;
     uint32_t layer;  // within the group
 };
@@ -141,6 +141,6 @@ Status compute_geometry(const quire_cache_desc &desc, const quire_group_desc *gr
                         uint64_t free_bytes, Geometry *out);
 
 // Maps layers to groups; places has room for geometry.layer_count.
-Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, LayerPlace *places);
+Status place_layers(const uint32_t *layer_groups, const Geometry &geometry, LayerInGroup *places);
 
 }  // namespace quire

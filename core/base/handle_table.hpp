@@ -4,14 +4,15 @@
 //
 // HandleNumbers gives numbers out, from one counter per type for the whole process. A step or a
 // namespace takes one number. A HandleTable, used for sequences, takes ranges of as many numbers as
-// it has slots, each starting at a multiple of that count. So the low bits of a handle name its
-// slot, and one load and one comparison find the record or reject any other value.
+// it has entries, each starting at a multiple of that count. So the low bits of a handle name its
+// entry, and one load and one comparison find the record or reject any other value.
 //
-// Slots are reused in the order in which they became free, and there are at least twice as many as
-// records. So a slot is reused only after half of the slots were taken, and a range serves at least
-// half as many records as it has numbers. Only the 56 bits can run out: one factor of two is lost
-// here and another where ranges of two sizes are aligned, so of the 2^55 numbers after a random
-// start 2^53 sequences remain, 285 years at a million sequences per second. Steps have all 2^56.
+// Entries are reused in the order in which they became free, and there are at least twice as many
+// as records. So an entry is reused only after half of the entries were taken, and a range serves
+// at least half as many records as it has numbers. Only the 56 bits can run out: one factor of two
+// is lost here and another where ranges of two sizes are aligned, so of the 2^55 numbers after a
+// random start 2^53 sequences remain, 285 years at a million sequences per second. Steps have all
+// 2^56.
 //
 // Threads: HandleNumbers any; HandleTable none, Cache holds its lock.
 #pragma once
@@ -68,21 +69,21 @@ inline HandleNumbers g_namespace_numbers{1};
 class HandleTable {
  public:
     static constexpr uint32_t kNone = 0xFFFFFFFF;
-    static constexpr uint32_t kLeastSlots = 65536;
+    static constexpr uint32_t kLeastEntries = 65536;
 
     HandleTable(const HostAllocator *host, HandleType type, HandleNumbers *numbers)
-        : slots_(host), handles_(host), free_(host), type_(type), numbers_(numbers) {}
+        : entries_(host), handles_(host), free_(host), type_(type), numbers_(numbers) {}
 
     // capacity: records alive at once, at most 2^30.
     [[nodiscard]] bool create(uint32_t capacity) {
-        uint64_t slot_count = next_power_of_two(uint64_t{capacity} * 2);
-        if (slot_count < kLeastSlots) slot_count = kLeastSlots;
-        if (!slots_.create(slot_count) || !handles_.create(capacity) || !free_.create(capacity))
+        uint64_t entry_count = next_power_of_two(uint64_t{capacity} * 2);
+        if (entry_count < kLeastEntries) entry_count = kLeastEntries;
+        if (!entries_.create(entry_count) || !handles_.create(capacity) || !free_.create(capacity))
             return false;
-        mask_ = slot_count - 1;
+        mask_ = entry_count - 1;
         // Lowest index first, as a person reading a log would expect.
         for (uint32_t i = 0; i < capacity; ++i) free_[i] = capacity - 1 - i;
-        for (Slot &slot : slots_) slot.index = kNone;
+        for (Entry &entry : entries_) entry.index = kNone;
         return true;
     }
 
@@ -98,8 +99,8 @@ class HandleTable {
         if (free_.empty()) return kNone;
         bool is_unused = first_unused_ <= mask_;
         uint32_t at = is_unused ? first_unused_ : first_free_;
-        Slot &slot = slots_[at];
-        if (base_ == 0 || (slot.handle != 0 && base_of(slot.handle) == base_)) {
+        Entry &entry = entries_[at];
+        if (base_ == 0 || (entry.handle != 0 && base_of(entry.handle) == base_)) {
             uint64_t base = numbers_->take(mask_ + 1);
             if (base == 0) {
                 worn_out_ = true;
@@ -110,13 +111,13 @@ class HandleTable {
         if (is_unused) {
             ++first_unused_;
         } else {
-            first_free_ = slot.next;
+            first_free_ = entry.next;
             if (first_free_ == kNone) last_free_ = kNone;
         }
         uint32_t index = free_[free_.size() - 1];
         free_.shrink(free_.size() - 1);
-        slot.handle = handles_[index] = make_handle(type_, base_ + at);
-        slot.index = index;
+        entry.handle = handles_[index] = make_handle(type_, base_ + at);
+        entry.index = index;
         ++live_;
         return index;
     }
@@ -124,8 +125,8 @@ class HandleTable {
     void end(uint32_t index) {
         QUIRE_ASSERT(is_live(index));
         uint32_t at = static_cast<uint32_t>(handles_[index] & mask_);
-        slots_[at].index = slots_[at].next = kNone;
-        (last_free_ != kNone ? slots_[last_free_].next : first_free_) = at;
+        entries_[at].index = entries_[at].next = kNone;
+        (last_free_ != kNone ? entries_[last_free_].next : first_free_) = at;
         last_free_ = at;
         handles_[index] = 0;
         free_.push(index);
@@ -135,14 +136,14 @@ class HandleTable {
     // Makes the record `index` live under a handle that another process's table gave out. For a
     // table on which neither take() nor end() is ever called. REQUIRES: could_be(handle), and the
     // record is not live.
-    void adopt(uint32_t index, uint64_t handle_value) {
-        slots_[handle_value & mask_] = Slot{handle_value, index, kNone};
+    void give(uint32_t index, uint64_t handle_value) {
+        entries_[handle_value & mask_] = Entry{handle_value, index, kNone};
         handles_[index] = handle_value;
         ++live_;
     }
     void abandon(uint32_t index) {
-        Slot &slot = slots_[handles_[index] & mask_];
-        if (slot.index == index) slot.index = kNone;  // else the slot was taken again
+        Entry &entry = entries_[handles_[index] & mask_];
+        if (entry.index == index) entry.index = kNone;  // else the entry was taken again
         handles_[index] = 0;
         --live_;
     }
@@ -158,15 +159,15 @@ class HandleTable {
 
     // The record's index, or kNone if the handle is not live.
     uint32_t find(uint64_t handle_value) const {
-        const Slot &slot = slots_[handle_value & mask_];
-        return slot.handle == handle_value ? slot.index : kNone;
+        const Entry &entry = entries_[handle_value & mask_];
+        return entry.handle == handle_value ? entry.index : kNone;
     }
 
  private:
-    struct Slot {
+    struct Entry {
         uint64_t handle;  // the last one; 0: none yet
         uint32_t index;   // of the record; kNone: the handle was ended
-        uint32_t next;    // free slot
+        uint32_t next;    // free entry
     };
 
     // The first number of the handle's range.
@@ -174,14 +175,14 @@ class HandleTable {
         return handle_value & (HandleNumbers::kEnd - 1) & ~mask_;
     }
 
-    Array<Slot> slots_;
+    Array<Entry> entries_;
     Array<uint64_t> handles_;  // of the records
     Array<uint32_t> free_;     // records, the next one last
     HandleType type_;
     HandleNumbers *numbers_;
     uint64_t mask_ = 0;
     uint64_t base_ = 0;          // of the range in use; 0: none yet
-    uint32_t first_unused_ = 0;  // slots from here on were never used
+    uint32_t first_unused_ = 0;  // entries from here on were never used
     uint32_t first_free_ = kNone;
     uint32_t last_free_ = kNone;
     uint32_t live_ = 0;

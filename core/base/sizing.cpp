@@ -17,7 +17,7 @@ bool is_element(uint32_t bits) { return bits == 4 || bits == 8 || bits == 16 || 
 bool is_rate(double rate) { return std::isfinite(rate) && rate >= 0.0; }
 
 // The description with its defaults filled in, and the numbers that depend on the model alone.
-struct Plan {
+struct Sizing {
     quire_size_desc desc;
     uint64_t weight_bytes = 0;         // of the whole model
     uint64_t device_token_bytes = 0;   // K and V of one token on one device
@@ -59,8 +59,8 @@ Status check_machine(const quire_size_desc &desc) {
     return Status{};
 }
 
-Status fill_defaults(Plan *plan) {
-    quire_size_desc &desc = plan->desc;
+Status fill_defaults(Sizing *sizing) {
+    quire_size_desc &desc = sizing->desc;
     if (desc.v_head_dim == 0) desc.v_head_dim = desc.k_head_dim;
     if (desc.kv_bits == 0) desc.kv_bits = 16;
     if (desc.weight_bits == 0) desc.weight_bits = 16;
@@ -72,8 +72,8 @@ Status fill_defaults(Plan *plan) {
     return check_machine(desc);
 }
 
-Status measure_model(Plan *plan) {
-    const quire_size_desc &desc = plan->desc;
+Status measure_model(Sizing *sizing) {
+    const quire_size_desc &desc = sizing->desc;
     // A head's K, and its V, each begin at a byte; a latent row holds V within K.
     bool latent = (desc.flags & QUIRE_SIZE_LATENT) != 0;
     auto row_bytes = [&](uint64_t head_dim) {
@@ -83,32 +83,32 @@ Status measure_model(Plan *plan) {
     uint64_t heads = ceil_div(desc.kv_heads, desc.device_count);
     uint64_t rows = 0, weight_bits = 0;
     if (!checked_mul(heads, desc.layer_count, &rows) ||
-        !checked_mul(rows, head_bytes, &plan->device_token_bytes) ||
+        !checked_mul(rows, head_bytes, &sizing->device_token_bytes) ||
         !checked_mul(desc.parameters, desc.weight_bits, &weight_bits)) {
         return too_large();
     }
-    plan->weight_bytes = weight_bits / 8 + (weight_bits % 8 != 0);
-    plan->device_weight_bytes =
-        plan->weight_bytes / desc.device_count + (plan->weight_bytes % desc.device_count != 0);
+    sizing->weight_bytes = weight_bits / 8 + (weight_bits % 8 != 0);
+    sizing->device_weight_bytes =
+        sizing->weight_bytes / desc.device_count + (sizing->weight_bytes % desc.device_count != 0);
     return Status{};
 }
 
-Status fill_pool(const Plan &plan, quire_size_info *info) {
-    const quire_size_desc &desc = plan.desc;
+Status fill_pool(const Sizing &sizing, quire_size_info *info) {
+    const quire_size_desc &desc = sizing.desc;
     // The largest double below 2^64 still fits when the share is 1.
     auto usable = desc.utilization == 1.0
                       ? desc.memory_bytes
                       : static_cast<uint64_t>(
                             std::floor(static_cast<double>(desc.memory_bytes) * desc.utilization));
     usable = usable > desc.reserve_bytes ? usable - desc.reserve_bytes : 0;
-    if (plan.device_weight_bytes > usable) {
+    if (sizing.device_weight_bytes > usable) {
         return fail(QUIRE_E_LIMIT,
                     "the model does not fit: its weights take {} bytes of each device, but only {} "
                     "may be used",
-                    plan.device_weight_bytes, usable);
+                    sizing.device_weight_bytes, usable);
     }
-    uint64_t pool = usable - plan.device_weight_bytes, block_bytes = 0;
-    if (!checked_mul(plan.device_token_bytes, desc.block_tokens, &block_bytes) ||
+    uint64_t pool = usable - sizing.device_weight_bytes, block_bytes = 0;
+    if (!checked_mul(sizing.device_token_bytes, desc.block_tokens, &block_bytes) ||
         !checked_mul(pool, desc.device_count, &info->pool_bytes)) {
         return too_large();
     }
@@ -122,8 +122,8 @@ Status fill_pool(const Plan &plan, quire_size_info *info) {
     return Status{};
 }
 
-Status fill_sequences(const Plan &plan, quire_size_info *info) {
-    const quire_size_desc &desc = plan.desc;
+Status fill_sequences(const Sizing &sizing, quire_size_info *info) {
+    const quire_size_desc &desc = sizing.desc;
     if (desc.context_tokens == 0) {
         if (desc.batch <= info->blocks) return Status{};
         return fail(QUIRE_E_LIMIT,
@@ -144,12 +144,12 @@ Status fill_sequences(const Plan &plan, quire_size_info *info) {
     return Status{};
 }
 
-Status fill_step(const Plan &plan, quire_size_info *info) {
-    const quire_size_desc &desc = plan.desc;
+Status fill_step(const Sizing &sizing, quire_size_info *info) {
+    const quire_size_desc &desc = sizing.desc;
     if (desc.context_tokens == 0) return Status{};  // how much is read is unknown
     double batch = desc.batch, devices = desc.device_count;
     double contexts = batch * static_cast<double>(desc.context_tokens);
-    double bytes = static_cast<double>(plan.weight_bytes) +
+    double bytes = static_cast<double>(sizing.weight_bytes) +
                    contexts * static_cast<double>(info->kv_bytes_per_token);
     // q·k and p·v: a multiply and an add for each element of a head.
     double attention = 2.0 * desc.q_heads * desc.layer_count * contexts *
@@ -170,21 +170,21 @@ Status fill_step(const Plan &plan, quire_size_info *info) {
 }  // namespace
 
 Status estimate_size(const quire_size_desc &desc, quire_size_info *info) {
-    Plan plan{.desc = desc};
+    Sizing sizing{.desc = desc};
     quire_size_info full = *info;
-    QUIRE_TRY(fill_defaults(&plan));
-    QUIRE_TRY(measure_model(&plan));
-    if (!checked_mul(plan.device_token_bytes, plan.desc.device_count, &full.kv_bytes_per_token))
+    QUIRE_TRY(fill_defaults(&sizing));
+    QUIRE_TRY(measure_model(&sizing));
+    if (!checked_mul(sizing.device_token_bytes, sizing.desc.device_count, &full.kv_bytes_per_token))
         return too_large();
     full.pool_bytes = full.blocks = full.tokens = full.max_sequences = 0;
-    full.batch = plan.desc.batch;
+    full.batch = sizing.desc.batch;
     full.bound = QUIRE_BOUND_UNKNOWN;
     full.step_seconds = full.tokens_per_second = 0;
-    if (plan.desc.memory_bytes != 0) {
-        QUIRE_TRY(fill_pool(plan, &full));
-        QUIRE_TRY(fill_sequences(plan, &full));
+    if (sizing.desc.memory_bytes != 0) {
+        QUIRE_TRY(fill_pool(sizing, &full));
+        QUIRE_TRY(fill_sequences(sizing, &full));
     }
-    QUIRE_TRY(fill_step(plan, &full));
+    QUIRE_TRY(fill_step(sizing, &full));
     *info = full;
     return Status{};
 }

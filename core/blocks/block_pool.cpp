@@ -25,7 +25,7 @@ void BlockPool::destroy(const HostAllocator *host, BlockPool **pool) {
 bool BlockPool::create(uint32_t block_count, bool scrubs) {
     QUIRE_ASSERT(block_count >= 2);
     if (!blocks_.create(block_count) || !links_.create(block_count)) return false;
-    if (scrubs && !left_.reserve(block_count)) return false;
+    if (scrubs && !unscrubbed_.reserve(block_count)) return false;
     for (uint32_t i = 0; i < block_count; ++i) {
         blocks_[i].node = kNone;
         blocks_[i].owner = kNone;
@@ -43,7 +43,7 @@ uint32_t BlockPool::available(uint64_t barrier) const {
     if (barrier == kNoBarrier) [[likely]]
         return count;
     for (uint64_t step = barrier; step < timeline_->next(); ++step) {
-        count -= lists_[draining_list(step)].count + cached_pending_[Timeline::slot(step)];
+        count -= lists_[draining_list(step)].count + cached_pending_[Timeline::ring_index(step)];
     }
     return count;
 }
@@ -99,7 +99,7 @@ void BlockPool::push_read(uint32_t block) {
     b.state = BlockState::draining;
     b.is_read = true;
     push_front(draining_list(timeline_->next()), block);
-    if (left_.capacity() != 0) note_left(block);
+    if (unscrubbed_.capacity() != 0) note_unscrubbed(block);
 }
 
 void BlockPool::raise_touch(uint32_t block, uint64_t step) {
@@ -113,9 +113,9 @@ void BlockPool::raise_touch(uint32_t block, uint64_t step) {
             push_unused(block);
             break;
         case BlockState::cached:
-            if (!timeline_->done(b.touch)) --cached_pending_[Timeline::slot(b.touch)];
+            if (!timeline_->done(b.touch)) --cached_pending_[Timeline::ring_index(b.touch)];
             b.touch = step;
-            if (!timeline_->done(step)) ++cached_pending_[Timeline::slot(step)];
+            if (!timeline_->done(step)) ++cached_pending_[Timeline::ring_index(step)];
             break;
         default:
             b.touch = step;
@@ -128,24 +128,24 @@ void BlockPool::push_unused(uint32_t block) {
     bool drained = timeline_->done(b.touch);
     b.state = drained ? BlockState::free : BlockState::draining;
     push_front(drained ? uint32_t{kFree} : draining_list(b.touch), block);
-    if (left_.capacity() != 0) note_left(block);
+    if (unscrubbed_.capacity() != 0) note_unscrubbed(block);
 }
 
-void BlockPool::distrust(uint32_t block, bool can_cover) {
+void BlockPool::mark_mixed(uint32_t block, bool can_cover) {
     Block &b = blocks_[block];
     b.tenant = kMixedTenant;
     b.is_covered = false;
     // Whatever is published was written since.
     if (b.node != kNone && can_cover) cover(block, Cover{b.ready, b.depends});
     bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
-    if (is_unused && left_.capacity() != 0) note_left(block);
+    if (is_unused && unscrubbed_.capacity() != 0) note_unscrubbed(block);
 }
 
-void BlockPool::note_left(uint32_t block) {
+void BlockPool::note_unscrubbed(uint32_t block) {
     Block &b = blocks_[block];
-    if (b.tenant == kFreshTenant || b.is_left) return;
-    b.is_left = true;
-    left_.push(block);
+    if (b.tenant == kFreshTenant || b.is_unscrubbed) return;
+    b.is_unscrubbed = true;
+    unscrubbed_.push(block);
 }
 
 void BlockPool::undo_take_free(uint32_t block, bool is_read) {
@@ -223,7 +223,7 @@ void BlockPool::free_unpublished(uint32_t block) {
 
 void BlockPool::retire(uint64_t old_oldest) {
     for (uint64_t step = old_oldest; step < timeline_->oldest(); ++step) {
-        cached_pending_[Timeline::slot(step)] = 0;
+        cached_pending_[Timeline::ring_index(step)] = 0;
         List &list = lists_[draining_list(step)];
         draining_ -= list.count;
         uint32_t block = list.head;
@@ -236,7 +236,7 @@ void BlockPool::retire(uint64_t old_oldest) {
     }
 }
 
-void BlockPool::adopt(const BlockPool &old, const uint32_t *ids) {
+void BlockPool::take_over(const BlockPool &old, const uint32_t *ids) {
     QUIRE_ASSERT(old.draining_ == 0 && old.parked_ == 0);
     lists_[kFree] = List{};
     for (uint32_t i = 1; i < old.block_count(); ++i) {
@@ -244,7 +244,7 @@ void BlockPool::adopt(const BlockPool &old, const uint32_t *ids) {
         Block &b = blocks_[ids[i]];
         b = old[i];
         b.copied_to = b.copied_from = 0;  // these belong to a run that is over
-        b.is_left = false;
+        b.is_unscrubbed = false;
     }
     for (uint32_t i = old.lists_[kCached].head; i != kNone; i = old.links_[i].next) {
         push_back(kCached, ids[i]);
@@ -280,7 +280,8 @@ void BlockPool::insert_before(uint32_t name, uint32_t block, uint32_t next) {
     (next != kNone ? links_[next].prev : list.tail) = block;
     ++list.count;
     if (name >= kDraining) ++draining_;
-    if (name == kCached && !timeline_->done(b.touch)) ++cached_pending_[Timeline::slot(b.touch)];
+    if (name == kCached && !timeline_->done(b.touch))
+        ++cached_pending_[Timeline::ring_index(b.touch)];
 }
 
 void BlockPool::leave_list(uint32_t block) {
@@ -293,7 +294,8 @@ void BlockPool::leave_list(uint32_t block) {
     --list.count;
     blocks_[block].is_read = false;
     if (name >= kDraining) --draining_;
-    if (name == kCached && !timeline_->done(b.touch)) --cached_pending_[Timeline::slot(b.touch)];
+    if (name == kCached && !timeline_->done(b.touch))
+        --cached_pending_[Timeline::ring_index(b.touch)];
 }
 
 // O(1) if the hint is still the right neighbour, as it is when a step is undone in reverse order;
@@ -339,7 +341,7 @@ Status BlockPool::check_list(uint32_t name) const {
                         "block_pool: cached block {} has no node or is out of order", i);
         }
         stamp = b.stamp;
-        if (!timeline_->done(b.touch)) ++pending[Timeline::slot(b.touch)];
+        if (!timeline_->done(b.touch)) ++pending[Timeline::ring_index(b.touch)];
     }
     bool same = count == list.count && list.tail == prev;
     if (name == kCached) same = same && std::memcmp(pending, cached_pending_, sizeof pending) == 0;
@@ -350,7 +352,7 @@ Status BlockPool::check_list(uint32_t name) const {
 // An unused block is free once all work that may touch it is done, and drains until then.
 Status BlockPool::check_unused(uint32_t block) const {
     const Block &b = blocks_[block];
-    if (left_.capacity() != 0 && b.tenant != kFreshTenant && !b.is_left) {
+    if (unscrubbed_.capacity() != 0 && b.tenant != kFreshTenant && !b.is_unscrubbed) {
         return fail(QUIRE_E_INTERNAL,
                     "block_pool: unused block {} holds content, but is not listed for scrubbing",
                     block);
@@ -400,7 +402,7 @@ Status BlockPool::check() const {
             return fail(QUIRE_E_INTERNAL, "block_pool: block {} is in invalid state {}", i, state);
         }
         ++counts[state];
-        left += b.is_left;
+        left += b.is_unscrubbed;
         bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
         if (is_unused) QUIRE_TRY(check_unused(i));
         if ((b.refs != 0) != (b.state == BlockState::held)) {
@@ -409,10 +411,10 @@ Status BlockPool::check() const {
                         b.refs);
         }
     }
-    if (left != left_.size()) {
+    if (left != unscrubbed_.size()) {
         return fail(QUIRE_E_INTERNAL,
                     "block_pool: {} blocks wait to be scrubbed, but {} are listed", left,
-                    left_.size());
+                    unscrubbed_.size());
     }
     return check_counts(counts);
 }

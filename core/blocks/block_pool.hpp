@@ -16,7 +16,8 @@
 //       held, cached, parked, and block 0 null
 //   (2) refs > 0 <=> held;  cached => node != none
 //   (3) the cached list is ordered by stamp, oldest first
-//   (4) in a pool that scrubs, every unused block with content is in left_, and none is there twice
+//   (4) in a pool that scrubs, every unused block with content is in unscrubbed_, and none is there
+//       twice
 //   (5) no step that may run touches a free block; one that may run touches a draining block
 //
 // Threads: none; Cache holds its lock. All operations are O(1) except where said.
@@ -43,9 +44,9 @@ struct alignas(kCacheLine) Block {
     uint32_t owner;         // index of the sequence that may write in place; kNone = no one
     uint16_t frozen_slots;  // slots that sequences other than the owner may read
     BlockState state;
-    uint8_t given_up : 1;    // by an item that is being dropped
-    uint8_t named : 1;       // in the tree, by an item that is being dropped
-    uint8_t is_left : 1;     // listed in left_
+    uint8_t given_up : 1;       // by an item that is being dropped
+    uint8_t named : 1;          // in the tree, by an item that is being dropped
+    uint8_t is_unscrubbed : 1;  // listed in unscrubbed_
     uint8_t is_suspect : 1;  // a step just failed: its unwritten slots may hold any tenant's data
     uint8_t is_read : 1;  // draining: a copy of the open step reads it, as `touch` does not say yet
     // For tenant kMixedTenant: all slots were written since its zeroing failed, so it shows nothing
@@ -90,7 +91,7 @@ bool depends_on(const Dependence &has, uint64_t step) {
 class BlockPool {
  public:
     BlockPool(const HostAllocator *host, const Timeline *timeline)
-        : blocks_(host), links_(host), left_(host), covers_(host), timeline_(timeline) {}
+        : blocks_(host), links_(host), unscrubbed_(host), covers_(host), timeline_(timeline) {}
 
     // scrubs: keeps a list of the blocks that were given up with their content.
     [[nodiscard]] bool create(uint32_t block_count, bool scrubs);
@@ -166,18 +167,18 @@ class BlockPool {
     // not here. Blocks that take over none are fresh. REQUIRES: this pool was just created, on the
     // same timeline; the other has no draining and no parked block, and each of its held and cached
     // blocks has an id here.
-    void adopt(const BlockPool &old, const uint32_t *ids);
+    void take_over(const BlockPool &old, const uint32_t *ids);
 
     // Upper bound on the number of blocks that wait to be scrubbed.
-    uint32_t left_count() const { return static_cast<uint32_t>(left_.size()); }
+    uint32_t unscrubbed_count() const { return static_cast<uint32_t>(unscrubbed_.size()); }
     // Calls body(block) for each unused block that has content and that work of `step`, whose
     // barrier is `barrier`, may touch. The block then counts as empty and as touched by the step.
-    // O(left_count).
+    // O(unscrubbed_count).
     template <typename Body>
     void scrub(uint64_t barrier, uint64_t step, Body body);
 
     // Marks the content as possibly any tenant's.
-    void distrust(uint32_t block, bool can_cover);
+    void mark_mixed(uint32_t block, bool can_cover);
     // Makes room for the covers of all blocks; without it, nothing is covered. False: no memory.
     [[nodiscard]] bool reserve_covers() {
         return covers_.size() != 0 || covers_.create(block_count());
@@ -198,8 +199,8 @@ class BlockPool {
  private:
     friend class CacheDump;
 
-    // One list of draining blocks per unfinished step, by the slot of the last step that touches
-    // them.
+    // One list of draining blocks per unfinished step, by the ring index of the last step that
+    // touches them.
     enum ListName : uint32_t { kFree, kCached, kDraining, kLists = kDraining + kMaxUnfinished };
     struct List {
         uint32_t head = kNone;
@@ -207,7 +208,7 @@ class BlockPool {
         uint32_t count = 0;
     };
 
-    static uint32_t draining_list(uint64_t step) { return kDraining + Timeline::slot(step); }
+    static uint32_t draining_list(uint64_t step) { return kDraining + Timeline::ring_index(step); }
     uint32_t list_of(uint32_t block) const;
     void insert_before(uint32_t name, uint32_t block, uint32_t next);
     void leave_list(uint32_t block);
@@ -219,7 +220,7 @@ class BlockPool {
     void push_read(uint32_t block);
     void insert_by_stamp(uint32_t block, uint32_t next_hint);
     void become_held(uint32_t block);
-    void note_left(uint32_t block);
+    void note_unscrubbed(uint32_t block);
     Status check_list(uint32_t name) const;
     Status check_unused(uint32_t block) const;
     Status check_counts(const uint32_t *counts) const;
@@ -228,7 +229,7 @@ class BlockPool {
     Array<BlockLink> links_;
     // Blocks that were given up with their content, in a pool that scrubs. Some were taken or
     // cleared since; the walk over the list finds that out.
-    Array<uint32_t> left_;
+    Array<uint32_t> unscrubbed_;
     Array<Cover> covers_;  // by block; empty until one is needed
     const Timeline *timeline_;
     List lists_[kLists];
@@ -243,15 +244,15 @@ class BlockPool {
 template <typename Body>
 void BlockPool::scrub(uint64_t barrier, uint64_t step, Body body) {
     uint32_t kept = 0;
-    for (uint32_t block : left_) {
+    for (uint32_t block : unscrubbed_) {
         Block &b = blocks_[block];
         bool is_unused = b.state == BlockState::free || b.state == BlockState::draining;
         if (is_unused && b.tenant != kFreshTenant && b.state == BlockState::draining &&
             b.touch >= barrier) {
-            left_[kept++] = block;
+            unscrubbed_[kept++] = block;
             continue;
         }
-        b.is_left = false;
+        b.is_unscrubbed = false;
         if (!is_unused || b.tenant == kFreshTenant) continue;
         leave_list(block);
         b.tenant = kFreshTenant;
@@ -259,7 +260,7 @@ void BlockPool::scrub(uint64_t barrier, uint64_t step, Body body) {
         push_unused(block);
         body(block);
     }
-    left_.shrink(kept);
+    unscrubbed_.shrink(kept);
 }
 
 }  // namespace quire

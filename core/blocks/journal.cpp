@@ -122,9 +122,9 @@ uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker) {
     return block;
 }
 
-uint64_t Journal::left_count() const {
+uint64_t Journal::unscrubbed_count() const {
     uint64_t count = 0;
-    for (uint32_t g = 0; g < group_count_; ++g) count += pools_[g]->left_count();
+    for (uint32_t g = 0; g < group_count_; ++g) count += pools_[g]->unscrubbed_count();
     return count;
 }
 

@@ -86,8 +86,8 @@ class Journal {
     bool may_show_others() const { return has_tenants_ || scrubs_; }
     // True if blocks can be covered. Without the memory for it, none is: more content is lost.
     bool can_cover() const { return can_cover_; }
-    // Distrusts all blocks that are suspect. O(blocks).
-    void distrust_suspects();
+    // Marks all suspect blocks as mixed. O(blocks).
+    void mark_suspects_mixed();
     // Marks as suspect the blocks that were covered with the help of this step, which failed. True
     // if there are any. O(blocks).
     bool uncover(uint64_t step);
@@ -138,7 +138,7 @@ class Journal {
     // Moves one token between places in blocks that the sequence owns.
     void move_token(uint32_t sequence, uint32_t group, uint32_t src, uint32_t dst);
     // The most blocks that a step may have to scrub.
-    uint64_t left_count() const;
+    uint64_t unscrubbed_count() const;
     // Zeroes blocks that were given up, by copies of the step. REQUIRES: the record has room for
     // them.
     void scrub(StepEdits *step);
@@ -239,14 +239,14 @@ class Journal {
     void note(const Edit &edit) {
         if (step_ != nullptr) step_->edits.push(edit);
     }
-    void undo_edit(Edit *logged, Sequence *s);
+    void undo_edit(Edit *any_edit, Sequence *s);
     void undo_evict(Evict *edit);
     void undo_adopt(const Adopt &edit);
     void undo_replace(const Replace &edit);
     void undo_shape(const TableShape &edit, Sequence *s);
     void settle_evict(const Evict &edit);
     void prefetch_settling(const StepEdits &step, uint32_t i, uint32_t end) const;
-    bool rests_on_doomed(const Edit &edit) const;
+    bool rests_on_doomed(const Edit &any_edit) const;
     void name_again(const Evict &edit);
     void detach(uint32_t node);
     bool is_unused_leaf(uint32_t node) const;

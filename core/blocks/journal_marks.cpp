@@ -15,14 +15,14 @@ bool Journal::reserve_covers() {
     return true;
 }
 
-void Journal::distrust_suspects() {
+void Journal::mark_suspects_mixed() {
     can_cover_ = reserve_covers();
     for (uint32_t g = 0; g < group_count_; ++g) {
         for (BlockPool *pool : {pools_[g], host_pools_[g]}) {
             for (uint32_t b = 1; pool != nullptr && b < pool->block_count(); ++b) {
                 if (!(*pool)[b].is_suspect) continue;
                 mixed_ = true;
-                pool->distrust(b, can_cover_);
+                pool->mark_mixed(b, can_cover_);
             }
         }
     }

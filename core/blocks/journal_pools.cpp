@@ -41,13 +41,14 @@ void Journal::replace_pool(uint32_t group, BlockPool **pool, const uint32_t *ids
         if (old[b].node != kNone) tree_.blocks(old[b].node)[group] = ids[b];
     }
     can_cover_ = false;  // no step is unfinished, so that no cover in the new pool can be lost
-    (*pool)->adopt(old, ids);
+    (*pool)->take_over(old, ids);
     std::swap(pools_[group], *pool);
     ahead_[group] = LookAhead{};
 }
 
 void Journal::replace_host_pool(uint32_t group, BlockPool **pool, const uint32_t *ids) {
-    if (host_pools_[group] != nullptr && *pool != nullptr) (*pool)->adopt(*host_pools_[group], ids);
+    if (host_pools_[group] != nullptr && *pool != nullptr)
+        (*pool)->take_over(*host_pools_[group], ids);
     std::swap(host_pools_[group], *pool);
 }
 

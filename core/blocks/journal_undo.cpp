@@ -132,7 +132,7 @@ void Journal::undo_shape(const TableShape &edit, Sequence *s) {
     s->blocks_held = edit.blocks_held;
 }
 
-void Journal::undo_edit(Edit *logged, Sequence *s) {
+void Journal::undo_edit(Edit *any_edit, Sequence *s) {
     std::visit(EditVisitor{
                    [&](TakeFree &edit) {
                        pools_[edit.group]->undo_take_free(edit.block, edit.is_read);
@@ -171,7 +171,7 @@ void Journal::undo_edit(Edit *logged, Sequence *s) {
                    },
                    [&](DropHost &edit) { undo_drop(host_pools_[edit.group], edit); },
                },
-               *logged);
+               *any_edit);
 }
 
 void Journal::undo(StepEdits *step, const EditRange &range, Sequence *s) {
@@ -225,7 +225,7 @@ void Journal::settle(const StepEdits &step, const EditRange &range) {
 }
 
 void Journal::mark_doomed(const StepEdits &step, const EditRange &range, bool doomed) {
-    step.each_edit(range, [&](const Edit &logged) {
+    step.each_edit(range, [&](const Edit &any_edit) {
         std::visit(
             EditVisitor{
                 [&](const DropRef &edit) { (*pools_[edit.group])[edit.block].given_up = doomed; },
@@ -239,7 +239,7 @@ void Journal::mark_doomed(const StepEdits &step, const EditRange &range, bool do
                 },
                 [](const auto &) {},
             },
-            logged);
+            any_edit);
     });
 }
 
@@ -250,7 +250,7 @@ void Journal::mark_doomed(const StepEdits &step, const EditRange &range, bool do
 //   AddRef                      it was found because a doomed one published it, or cached
 // The others concern only the sequence itself, which has one item, or (PublishNode, Adopt) a place
 // in the tree, which Prefixes::republish repairs.
-bool Journal::rests_on_doomed(const Edit &logged) const {
+bool Journal::rests_on_doomed(const Edit &any_edit) const {
     auto given_up = [&](uint32_t group, uint32_t block) -> bool {
         return (*pools_[group])[block].given_up;
     };
@@ -268,7 +268,7 @@ bool Journal::rests_on_doomed(const Edit &logged) const {
                           },
                           [](const auto &) { return false; },
                       },
-                      logged);
+                      any_edit);
 }
 
 bool Journal::rests_on_doomed(const StepEdits &step, const EditRange &range) const {

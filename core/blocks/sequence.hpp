@@ -71,10 +71,10 @@ struct Sequence {
     uint32_t pending_position[kMaxUnfinished] = {};
 
     void note_pending(uint64_t step, uint32_t position) {
-        uint32_t slot = Timeline::slot(step);
-        if (pending_step[slot] == step && pending_position[slot] <= position) return;
-        pending_step[slot] = step;
-        pending_position[slot] = position;
+        uint32_t at = Timeline::ring_index(step);
+        if (pending_step[at] == step && pending_position[at] <= position) return;
+        pending_step[at] = step;
+        pending_position[at] = position;
     }
     // Only the first `token_count` tokens are still computed.
     void trim_pending(uint32_t token_count) {

@@ -29,34 +29,36 @@ class Timeline {
     uint64_t oldest() const { return oldest_; }
     bool full() const { return next_ - oldest_ == kMaxUnfinished; }
     bool idle() const { return next_ == oldest_; }
-    static uint32_t slot(uint64_t step) { return static_cast<uint32_t>(step % kMaxUnfinished); }
+    static uint32_t ring_index(uint64_t step) {
+        return static_cast<uint32_t>(step % kMaxUnfinished);
+    }
 
     // Everything up to the step has run.
     bool done(uint64_t step) const { return step < oldest_; }
     // The step itself has run, whatever older ones on other queues do.
     bool has_run(uint64_t step) const {
-        return done(step) || (step < next_ && complete_[slot(step)]);
+        return done(step) || (step < next_ && complete_[ring_index(step)]);
     }
 
     // The open step is now committed.
     void commit(uint64_t queue) {
         QUIRE_ASSERT(!full());
-        queues_[slot(next_)] = queue;
-        complete_[slot(next_)] = false;
+        queues_[ring_index(next_)] = queue;
+        complete_[ring_index(next_)] = false;
         ++next_;
     }
 
     // REQUIRES: step is committed and not done.
     void complete(uint64_t step) {
         QUIRE_ASSERT(step >= oldest_ && step < next_);
-        complete_[slot(step)] = true;
-        while (oldest_ < next_ && complete_[slot(oldest_)]) ++oldest_;
+        complete_[ring_index(step)] = true;
+        while (oldest_ < next_ && complete_[ring_index(oldest_)]) ++oldest_;
     }
 
     // The first step that `queue` would have to wait for; kNoBarrier if it need not wait.
     uint64_t barrier(uint64_t queue) const {
         for (uint64_t step = oldest_; step < next_; ++step) {
-            if (queues_[slot(step)] != queue) return step;
+            if (queues_[ring_index(step)] != queue) return step;
         }
         return kNoBarrier;
     }
@@ -64,10 +66,10 @@ class Timeline {
     // True if work on `queue` may read what `step` wrote.
     bool visible(uint64_t step, uint64_t queue) const {
         return step < oldest_ || step >= next_ || queue == kAnyQueue ||
-               queues_[slot(step)] == queue;
+               queues_[ring_index(step)] == queue;
     }
 
-    uint64_t queue_of(uint64_t step) const { return queues_[slot(step)]; }
+    uint64_t queue_of(uint64_t step) const { return queues_[ring_index(step)]; }
 
  private:
     uint64_t next_ = 1;

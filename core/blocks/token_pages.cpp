@@ -12,15 +12,15 @@ uint32_t pages_of(uint32_t tokens) {
     return tokens / TokenPages::kPageTokens + ((tokens & kMask) != 0 ? 1 : 0);
 }
 
-// Calls body(position, offset, count) for each piece of `count` tokens from `begin` on that lies in
+// Calls body(position, offset, count) for each part of `count` tokens from `begin` on that lies in
 // one page; `offset` counts from `begin`. Stops early when body returns false.
 template <typename Body>
-void each_piece(uint32_t begin, uint32_t count, Body body) {
+void each_span(uint32_t begin, uint32_t count, Body body) {
     for (uint32_t done = 0; done < count;) {
-        uint32_t position = begin + done, piece = TokenPages::kPageTokens - (position & kMask);
-        if (piece > count - done) piece = count - done;
-        if (!body(position, done, piece)) return;
-        done += piece;
+        uint32_t position = begin + done, part = TokenPages::kPageTokens - (position & kMask);
+        if (part > count - done) part = count - done;
+        if (!body(position, done, part)) return;
+        done += part;
     }
 }
 
@@ -92,16 +92,16 @@ bool TokenPages::prepare_slowly(KnownTokens *t, uint32_t begin, uint32_t end) {
 
 void TokenPages::write_slowly(KnownTokens *t, uint32_t begin, const uint32_t *tokens,
                               uint32_t count) {
-    each_piece(begin, count, [&](uint32_t position, uint32_t offset, uint32_t piece) {
-        std::memcpy(to_write(*t, position), tokens + offset, uint64_t{piece} * 4);
+    each_span(begin, count, [&](uint32_t position, uint32_t offset, uint32_t part) {
+        std::memcpy(to_write(*t, position), tokens + offset, uint64_t{part} * 4);
         return true;
     });
 }
 
 void TokenPages::fill_unknown(KnownTokens *t, uint32_t begin, uint32_t end) {
-    each_piece(begin, end - begin, [&](uint32_t position, uint32_t, uint32_t piece) {
+    each_span(begin, end - begin, [&](uint32_t position, uint32_t, uint32_t part) {
         uint32_t *tokens = to_write(*t, position);
-        for (uint32_t i = 0; i < piece; ++i) tokens[i] = QUIRE_TOKEN_UNKNOWN;
+        for (uint32_t i = 0; i < part; ++i) tokens[i] = QUIRE_TOKEN_UNKNOWN;
         return true;
     });
 }
@@ -109,8 +109,8 @@ void TokenPages::fill_unknown(KnownTokens *t, uint32_t begin, uint32_t end) {
 bool TokenPages::equal(const KnownTokens &t, uint32_t begin, const uint32_t *tokens,
                        uint32_t count) const {
     bool same = true;
-    each_piece(begin, count, [&](uint32_t position, uint32_t offset, uint32_t piece) {
-        same = std::memcmp(at(t, position), tokens + offset, uint64_t{piece} * 4) == 0;
+    each_span(begin, count, [&](uint32_t position, uint32_t offset, uint32_t part) {
+        same = std::memcmp(at(t, position), tokens + offset, uint64_t{part} * 4) == 0;
         return same;
     });
     return same;
@@ -118,10 +118,10 @@ bool TokenPages::equal(const KnownTokens &t, uint32_t begin, const uint32_t *tok
 
 uint32_t TokenPages::find_unknown_slowly(const KnownTokens &t, uint32_t begin, uint32_t end) const {
     uint32_t found = end;
-    each_piece(begin, end - begin, [&](uint32_t position, uint32_t, uint32_t piece) {
-        uint32_t index = find_unknown(at(t, position), piece);
-        if (index != piece) found = position + index;
-        return index == piece;
+    each_span(begin, end - begin, [&](uint32_t position, uint32_t, uint32_t part) {
+        uint32_t index = find_unknown(at(t, position), part);
+        if (index != part) found = position + index;
+        return index == part;
     });
     return found;
 }

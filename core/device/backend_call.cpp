@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 #define QUIRE_SLOT(name, needed) {offsetof(quire_backend_api, name), needed, #name}
-constexpr SlotInfo kSlots[] = {
+constexpr FunctionInfo kFunctions[] = {
     QUIRE_SLOT(probe, true),
     QUIRE_SLOT(device_open, true),
     QUIRE_SLOT(device_close, true),
@@ -45,12 +45,13 @@ constexpr SlotInfo kSlots[] = {
 };
 #undef QUIRE_SLOT
 
-static_assert(kSlots[0].offset + std::size(kSlots) * sizeof(void *) == sizeof(quire_backend_api),
-              "a slot of the table is not listed");
+static_assert(kFunctions[0].offset + std::size(kFunctions) * sizeof(void *) ==
+                  sizeof(quire_backend_api),
+              "a function of the table is not listed");
 
 const char *name_of(uint32_t offset) {
-    const SlotInfo *slot = find_slot(offset);
-    return slot != nullptr ? slot->name : "function";
+    const FunctionInfo *function = find_function(offset);
+    return function != nullptr ? function->name : "function";
 }
 
 // Marks an error as the backend's, whatever the backend wrote, and terminates its message.
@@ -64,23 +65,23 @@ void sign(const quire_backend_api &api, quire_error *error) {
 
 }  // namespace
 
-const SlotInfo *find_slot(uint32_t offset) {
-    for (const SlotInfo &slot : kSlots) {
-        if (slot.offset == offset) return &slot;
+const FunctionInfo *find_function(uint32_t offset) {
+    for (const FunctionInfo &info : kFunctions) {
+        if (info.offset == offset) return &info;
     }
     return nullptr;
 }
 
-const SlotInfo *missing_slot(const quire_backend_api &api) {
-    for (const SlotInfo &slot : kSlots) {
+const FunctionInfo *missing_function(const quire_backend_api &api) {
+    for (const FunctionInfo &info : kFunctions) {
         void *function = nullptr;
-        std::memcpy(&function, reinterpret_cast<const char *>(&api) + slot.offset, sizeof function);
-        if (slot.needed && function == nullptr) return &slot;
+        std::memcpy(&function, reinterpret_cast<const char *>(&api) + info.offset, sizeof function);
+        if (info.needed && function == nullptr) return &info;
     }
     return nullptr;
 }
 
-Status slot_threw(const quire_backend_api &api, uint32_t offset, quire_error *error) {
+Status function_threw(const quire_backend_api &api, uint32_t offset, quire_error *error) {
     sign(api, error);
     std::snprintf(error->message, sizeof error->message,
                   "backend \"%s\" threw an exception out of %s, which the contract forbids",
@@ -88,8 +89,8 @@ Status slot_threw(const quire_backend_api &api, uint32_t offset, quire_error *er
     return fail(QUIRE_E_BACKEND, nullptr);
 }
 
-Status slot_refused(const quire_backend_api &api, uint32_t offset, quire_status status,
-                    quire_error *error) {
+Status function_refused(const quire_backend_api &api, uint32_t offset, quire_status status,
+                        quire_error *error) {
     sign(api, error);
     if (!known_failure(status)) {
         error->native_code = status;
@@ -105,7 +106,7 @@ Status slot_refused(const quire_backend_api &api, uint32_t offset, quire_status 
     return fail(status, nullptr);
 }
 
-Status slot_lied(const quire_backend_api &api, quire_error *error, const char *what) {
+Status function_lied(const quire_backend_api &api, quire_error *error, const char *what) {
     sign(api, error);
     std::snprintf(error->message, sizeof error->message, "backend \"%s\" returned success, but %s",
                   api.name, what);
@@ -120,7 +121,7 @@ std::atomic<uint64_t> &account(const Device &device, uint32_t kind) {
 }
 
 void release_memory(const Device &device, uint64_t address, uint64_t size_bytes, uint32_t kind) {
-    tell<&quire_backend_api::mem_free>(*device.api, device.handle, address, size_bytes, kind);
+    call_void<&quire_backend_api::mem_free>(*device.api, device.handle, address, size_bytes, kind);
 }
 
 }  // namespace
@@ -130,8 +131,8 @@ Status allocate_memory(const Device &device, uint64_t size_bytes, uint32_t kind,
     const quire_backend_api &api = *device.api;
     uint64_t found = 0;
     void *pointer = nullptr;
-    QUIRE_TRY(ask<&quire_backend_api::mem_alloc>(api, error, device.handle, size_bytes, kind,
-                                                 &found, &pointer));
+    QUIRE_TRY(call<&quire_backend_api::mem_alloc>(api, error, device.handle, size_bytes, kind,
+                                                  &found, &pointer));
     const char *lie = nullptr;
     if (found == 0) {
         lie = "mem_alloc returned no address";
@@ -144,7 +145,7 @@ Status allocate_memory(const Device &device, uint64_t size_bytes, uint32_t kind,
     }
     if (lie != nullptr) {
         if (found != 0) release_memory(device, found, size_bytes, kind);
-        return slot_lied(api, error, lie);
+        return function_lied(api, error, lie);
     }
     account(device, kind) += size_bytes;
     *address = found;
@@ -161,13 +162,13 @@ Status import_memory(const Device &device, void *host_pointer, uint64_t size_byt
             "host_pointer is set, but the device's backend cannot import memory: leave it NULL");
     }
     uint64_t found = 0;
-    QUIRE_TRY(ask<&quire_backend_api::mem_import>(api, error, device.handle, host_pointer,
-                                                  size_bytes, &found));
-    if (found == 0) return slot_lied(api, error, "mem_import returned no address");
+    QUIRE_TRY(call<&quire_backend_api::mem_import>(api, error, device.handle, host_pointer,
+                                                   size_bytes, &found));
+    if (found == 0) return function_lied(api, error, "mem_import returned no address");
     if (found > UINT64_MAX - size_bytes) {
         release_memory(device, found, size_bytes, QUIRE_BE_MEMORY_IMPORTED);
-        return slot_lied(api, error,
-                         "mem_import returned memory that reaches past the address space");
+        return function_lied(api, error,
+                             "mem_import returned memory that reaches past the address space");
     }
     device.engine_bytes += size_bytes;
     *address = found;

@@ -10,7 +10,7 @@
 //   (3) memory that is not as requested is given back and is QUIRE_E_BACKEND
 // The good path is the call and one comparison.
 //
-// Threads: any; the backend's table is constant once adopted.
+// Threads: any; the backend's table is constant once loaded.
 #pragma once
 
 #include "core/device/device.hpp"
@@ -18,60 +18,61 @@
 namespace quire {
 
 // A function of the table. A device is not opened without those that are needed.
-struct SlotInfo {
+struct FunctionInfo {
     uint32_t offset;
     bool needed;
     const char *name;
 };
-const SlotInfo *find_slot(uint32_t offset);
+const FunctionInfo *find_function(uint32_t offset);
 // The first needed function that is NULL, or nullptr.
-const SlotInfo *missing_slot(const quire_backend_api &api);
+const FunctionInfo *missing_function(const quire_backend_api &api);
 
 // True for a failure that a backend may return.
 inline bool known_failure(quire_status status) { return status < 0 && status >= QUIRE_E_INTERNAL; }
 
 // Each fills in the message and the backend's name where the backend left them out.
-Status slot_threw(const quire_backend_api &api, uint32_t offset, quire_error *error);
-Status slot_refused(const quire_backend_api &api, uint32_t offset, quire_status status,
-                    quire_error *error);
-Status slot_lied(const quire_backend_api &api, quire_error *error, const char *what);
+Status function_threw(const quire_backend_api &api, uint32_t offset, quire_error *error);
+Status function_refused(const quire_backend_api &api, uint32_t offset, quire_status status,
+                        quire_error *error);
+Status function_lied(const quire_backend_api &api, quire_error *error, const char *what);
 
 // Only these may return QUIRE_S_TIMEOUT.
-template <auto Slot>
+template <auto Function>
 inline constexpr bool kWaits = false;
 template <>
 inline constexpr bool kWaits<&quire_backend_api::fence_wait_host> = true;
 template <>
 inline constexpr bool kWaits<&quire_backend_api::quiesce> = true;
 
-template <auto Slot>
+template <auto Function>
 uint32_t offset_in(const quire_backend_api &api) {
-    return static_cast<uint32_t>(reinterpret_cast<const char *>(&(api.*Slot)) -
+    return static_cast<uint32_t>(reinterpret_cast<const char *>(&(api.*Function)) -
                                  reinterpret_cast<const char *>(&api));
 }
 
 // Calls a function that returns a status:
-// ask<&quire_backend_api::fence_read>(api, error, fence, &value).
+// call<&quire_backend_api::fence_read>(api, error, fence, &value).
 // REQUIRES: error is not nullptr.
-template <auto Slot, typename... Arguments>
-Status ask(const quire_backend_api &api, quire_error *error, Arguments... arguments) noexcept {
+template <auto Function, typename... Arguments>
+Status call(const quire_backend_api &api, quire_error *error, Arguments... arguments) noexcept {
     quire_status status = QUIRE_OK;
     try {
-        status = (api.*Slot)(arguments..., error);
+        status = (api.*Function)(arguments..., error);
     } catch (...) {
-        return slot_threw(api, offset_in<Slot>(api), error);
+        return function_threw(api, offset_in<Function>(api), error);
     }
     if (status == QUIRE_OK) [[likely]]
         return Status{};
-    if (kWaits<Slot> && status == QUIRE_S_TIMEOUT) return Status{QUIRE_S_TIMEOUT, nullptr, 0, 0};
-    return slot_refused(api, offset_in<Slot>(api), status, error);
+    if (kWaits<Function> && status == QUIRE_S_TIMEOUT)
+        return Status{QUIRE_S_TIMEOUT, nullptr, 0, 0};
+    return function_refused(api, offset_in<Function>(api), status, error);
 }
 
 // Calls a function that releases something and cannot fail.
-template <auto Slot, typename... Arguments>
-void tell(const quire_backend_api &api, Arguments... arguments) noexcept {
+template <auto Function, typename... Arguments>
+void call_void(const quire_backend_api &api, Arguments... arguments) noexcept {
     try {
-        (api.*Slot)(arguments...);
+        (api.*Function)(arguments...);
     } catch (...) {
         // It had to release the object: nothing can be undone, and no caller can be notified.
         return;

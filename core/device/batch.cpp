@@ -13,7 +13,7 @@ constexpr uint32_t kAttentionViews =
     QUIRE_VIEW_BLOCK_TABLE | QUIRE_VIEW_SLOTS | QUIRE_VIEW_LENGTHS | QUIRE_VIEW_CU_Q;
 
 // Reserves `count` elements after what is laid out so far; every view begins on a cache line.
-bool place(uint64_t *end, uint64_t *offset, uint64_t count, uint64_t size_bytes) {
+bool allot(uint64_t *end, uint64_t *offset, uint64_t count, uint64_t size_bytes) {
     uint64_t bytes = 0;
     if (!checked_mul(count, size_bytes, &bytes) || bytes >> 48 != 0) return false;
     *offset = *end;
@@ -25,7 +25,7 @@ bool place(uint64_t *end, uint64_t *offset, uint64_t count, uint64_t size_bytes)
 
 Batch::~Batch() { release(); }
 
-void Batch::retire() {
+void Batch::invalidate() {
     stale_ = true;
     is_open_ = false;
     release();
@@ -33,9 +33,9 @@ void Batch::retire() {
 
 void Batch::release() {
     for (Shard &shard : shards_) {
-        for (quire_be_plan *plan : shard.plans) {
+        for (quire_be_plan *plan : shard.attention_plans) {
             if (plan == nullptr) continue;
-            tell<&quire_backend_api::plan_destroy>(*shard.binding->device()->api, plan);
+            call_void<&quire_backend_api::plan_destroy>(*shard.binding->device()->api, plan);
         }
         for (const ImageMemory &image : shard.images) {
             if (image.bytes == nullptr) continue;
@@ -77,7 +77,7 @@ Status Batch::lay_out(const quire_batch_desc &desc, const Geometry &geometry) {
     uint64_t end = kCacheLine;  // offset 0 means "not kept"
     bool ok = true;
     auto keep = [&](uint32_t view, uint64_t *offset, uint64_t count, uint64_t size_bytes) {
-        if ((views & view) != 0) ok = ok && place(&end, offset, count, size_bytes);
+        if ((views & view) != 0) ok = ok && allot(&end, offset, count, size_bytes);
     };
     keep(QUIRE_VIEW_CU_Q, &cu_q_, uint64_t{max_rows_} + 1, 4);
     keep(QUIRE_VIEW_LENGTHS, &lengths_, max_rows_, 4);
@@ -222,11 +222,11 @@ Status Batch::make_plan(const quire_attention_desc &options, const Geometry &geo
     plan.desc.max_query_tokens = max_query_;
     plan.desc.max_blocks_per_row = max_blocks_;
     quire_be_plan *made = nullptr;
-    QUIRE_TRY(ask<&quire_backend_api::plan_create>(
+    QUIRE_TRY(call<&quire_backend_api::plan_create>(
         *device.api, error, device.handle, static_cast<const quire_be_plan_desc *>(&plan.desc),
         &made));
-    if (made == nullptr) return slot_lied(*device.api, error, "plan_create returned no plan");
-    shard->plans[g] = made;
+    if (made == nullptr) return function_lied(*device.api, error, "plan_create returned no plan");
+    shard->attention_plans[g] = made;
     shard->q_heads[g] = options.q_heads;
     shard->has_rope[g] = plan.desc.rope != nullptr;
     shard->has_sinks[g] = (plan.desc.shape.flags & QUIRE_ATTENTION_SINK_LOGITS) != 0;
@@ -362,8 +362,8 @@ Status Batch::upload(uint32_t index, Queue *queue, quire_error *error) {
         add(o.shared, 4 * uint64_t{rows});
         if (cross_[g]) add(o.lengths, 4 * uint64_t{rows});
     }
-    QUIRE_TRY(ask<&quire_backend_api::copy>(*queue->device->api, error, queue->handle,
-                                            static_cast<const quire_be_copy *>(copies), count));
+    QUIRE_TRY(call<&quire_backend_api::copy>(*queue->device->api, error, queue->handle,
+                                             static_cast<const quire_be_copy *>(copies), count));
     shard.uploaded_rows = row_count_;
     shard.uploaded_tokens = query_tokens_;
     shard.uploaded_cross = cross_tokens_;
@@ -402,7 +402,7 @@ void Batch::fill_kv_write(uint32_t shard, uint32_t group, quire_be_kv_write *arg
     const Shard &part = shards_[shard];
     args->token_count = cross_[group] ? cross_tokens_ : query_tokens_;
     args->positions = cross_[group] ? 0 : address(shard, positions_);
-    args->plan = part.has_rope[group] ? part.plans[group] : nullptr;
+    args->plan = part.has_rope[group] ? part.attention_plans[group] : nullptr;
 }
 
 void Batch::fill_attention(uint32_t shard, uint32_t group, quire_be_attention *args) const {

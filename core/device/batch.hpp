@@ -56,7 +56,7 @@ class Batch {
 
     // The cache left the devices that hold this batch: gives back their memory and makes the batch
     // unusable. Launches check for this without the cache's lock.
-    void retire();
+    void invalidate();
     bool stale() const { return stale_; }
     Status check_fresh() const {
         if (!stale_) [[likely]]
@@ -89,8 +89,8 @@ class Batch {
 
     // For launches on a shard. REQUIRES: the shard holds layers of the group.
     bool committed() const { return is_open_ && row_count_ != 0; }
-    quire_be_plan *plan(uint32_t shard, uint32_t group) const {
-        return shards_[shard].plans[group];
+    quire_be_plan *attention_plan(uint32_t shard, uint32_t group) const {
+        return shards_[shard].attention_plans[group];
     }
     uint32_t q_heads(uint32_t shard, uint32_t group) const { return shards_[shard].q_heads[group]; }
     bool has_rope(uint32_t shard, uint32_t group) const { return shards_[shard].has_rope[group]; }
@@ -121,7 +121,7 @@ class Batch {
         const Binding *binding;
         uint64_t base;  // address of the memory that views point into
         ImageMemory images[kImages];
-        quire_be_plan *plans[kMaxGroups];
+        quire_be_plan *attention_plans[kMaxGroups];
         uint32_t q_heads[kMaxGroups];
         bool has_rope[kMaxGroups];
         bool has_sinks[kMaxGroups];

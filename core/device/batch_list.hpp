@@ -29,8 +29,8 @@ class BatchList {
         }
     }
     // The cache leaves the devices that hold them.
-    void retire() {
-        for (Batch *batch = first_; batch != nullptr; batch = batch->next) batch->retire();
+    void invalidate() {
+        for (Batch *batch = first_; batch != nullptr; batch = batch->next) batch->invalidate();
     }
 
  private:

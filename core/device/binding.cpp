@@ -37,8 +37,8 @@ quire_be_pool describe_pool(const GroupGeometry &g, uint32_t block_tokens) {
 
 namespace {
 
-Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometry &g,
-                   uint32_t index, bool calibrates, quire_error *error) {
+Status query_backend(Device *device, const quire_be_pool &pool, const GroupGeometry &g,
+                     uint32_t index, bool calibrates, quire_error *error) {
     quire_be_attention_query query{};
     query.struct_size = sizeof query;
     query.kv_heads = pool.kv_heads;
@@ -56,10 +56,10 @@ Status ask_backend(Device *device, const quire_be_pool &pool, const GroupGeometr
     if (calibrates) query.flags |= QUIRE_BE_ATTENTION_AMAX;
     quire_be_answer answer{};
     answer.struct_size = sizeof answer;
-    QUIRE_TRY(ask<&quire_backend_api::query_attention>(*device->api, error, device->handle, &query,
-                                                       &answer));
+    QUIRE_TRY(call<&quire_backend_api::query_attention>(*device->api, error, device->handle, &query,
+                                                        &answer));
     if (answer.support > QUIRE_BE_SLOW) {
-        return slot_lied(*device->api, error, "query_attention returned an invalid answer");
+        return function_lied(*device->api, error, "query_attention returned an invalid answer");
     }
     if (answer.support == QUIRE_BE_NO) {
         answer.reason[sizeof answer.reason - 1] = '\0';
@@ -81,8 +81,8 @@ Binding::~Binding() {
     if (is_untracked_) {
         quire_error ignored{};
         ignored.struct_size = sizeof ignored;
-        (void)ask<&quire_backend_api::quiesce>(*device_->api, &ignored, device_->handle,
-                                               UINT64_MAX);
+        (void)call<&quire_backend_api::quiesce>(*device_->api, &ignored, device_->handle,
+                                                UINT64_MAX);
     }
     for (uint32_t g = 0; g < group_count_; ++g) {
         const quire_be_pool &pool = pools_[g];
@@ -103,7 +103,7 @@ Status Binding::create_pool(uint32_t g, const ShardGeometry &geometry, bool cali
                             quire_error *error) {
     const GroupGeometry &group = geometry.held.groups[g];
     quire_be_pool pool = describe_pool(group, geometry.held.block_tokens);
-    QUIRE_TRY(ask_backend(device_, pool, group, g, calibrates, error));
+    QUIRE_TRY(query_backend(device_, pool, group, g, calibrates, error));
     void *host_pointer = nullptr;
     QUIRE_TRY(allocate_memory(*device_, pool.size_bytes, QUIRE_BE_MEMORY_DEVICE, &pool.address,
                               &host_pointer, error));

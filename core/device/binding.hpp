@@ -48,7 +48,7 @@ class Binding {
     uint32_t first_layer(uint32_t group) const { return first_layer_[group]; }
     uint32_t first_head(uint32_t group) const { return first_head_[group]; }
     // Finds the index of a group's layer among the layers that are here; false if it is not here.
-    bool find_layer(const LayerPlace &place, uint32_t *layer) const {
+    bool find_layer(const LayerInGroup &place, uint32_t *layer) const {
         *layer = place.layer - first_layer_[place.group];
         return place.layer >= first_layer_[place.group] && *layer < pools_[place.group].layer_count;
     }

@@ -12,8 +12,8 @@ BlockPart part_of(const quire_be_pool &pool, uint32_t first_layer, uint32_t firs
     part.head_count = pool.kv_heads;
     auto place = [&](PlaneKind kind, int64_t offset, int64_t head_bytes) {
         part.planes[kind] =
-            PlanePlace{static_cast<uint64_t>(offset), static_cast<uint64_t>(pool.layer_stride),
-                       static_cast<uint64_t>(head_bytes)};
+            PlaneLayout{static_cast<uint64_t>(offset), static_cast<uint64_t>(pool.layer_stride),
+                        static_cast<uint64_t>(head_bytes)};
     };
     bool latent = pool.group_kind == QUIRE_GROUP_LATENT;
     place(kPlaneK, 0, pool.k_head_stride);
@@ -31,7 +31,7 @@ bool same_part(const BlockPart &a, const BlockPart &b) {
     bool same = a.first_layer == b.first_layer && a.layer_count == b.layer_count &&
                 a.first_head == b.first_head && a.head_count == b.head_count;
     for (uint32_t i = 0; i < kPlanes; ++i) {
-        const PlanePlace &p = a.planes[i], &q = b.planes[i];
+        const PlaneLayout &p = a.planes[i], &q = b.planes[i];
         same = same && p.offset == q.offset && p.layer_stride == q.layer_stride &&
                p.head_bytes == q.head_bytes;
     }

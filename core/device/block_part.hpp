@@ -16,7 +16,7 @@
 namespace quire {
 
 // One plane of each layer: a piece of head_bytes per head, one after another.
-struct PlanePlace {
+struct PlaneLayout {
     uint64_t offset = 0;  // of the first layer's plane, from the start of the block
     uint64_t layer_stride = 0;
     uint64_t head_bytes = 0;  // 0: the part has no such plane
@@ -29,7 +29,7 @@ struct BlockPart {
     uint32_t layer_count = 0;
     uint32_t first_head = 0;
     uint32_t head_count = 0;
-    PlanePlace planes[kPlanes];
+    PlaneLayout planes[kPlanes];
 };
 
 // The part that a pool's blocks hold. In a latent group V lies within K, and so do its scales.
@@ -57,7 +57,7 @@ void each_piece(const BlockPart &from, const BlockPart &to, Visit visit) {
     if (head >= head_end) return;
     for (; layer < layer_end; ++layer) {
         for (uint32_t i = 0; i < kPlanes; ++i) {
-            const PlanePlace &a = from.planes[i], &b = to.planes[i];
+            const PlaneLayout &a = from.planes[i], &b = to.planes[i];
             if (a.head_bytes == 0 || b.head_bytes == 0) continue;
             QUIRE_ASSERT(a.head_bytes == b.head_bytes);
             visit(PartPiece{a.offset + (layer - from.first_layer) * a.layer_stride +

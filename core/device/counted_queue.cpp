@@ -10,32 +10,32 @@ namespace quire {
 CountedQueue::~CountedQueue() {
     settle();
     if (device_ != nullptr && device_->is_abandoned()) return;
-    if (fence_ != nullptr) tell<&quire_backend_api::fence_destroy>(*device_->api, fence_);
-    if (queue_ != nullptr) tell<&quire_backend_api::queue_release>(*device_->api, queue_);
+    if (fence_ != nullptr) call_void<&quire_backend_api::fence_destroy>(*device_->api, fence_);
+    if (queue_ != nullptr) call_void<&quire_backend_api::queue_release>(*device_->api, queue_);
 }
 
 Status CountedQueue::create(const Device *device, quire_error *error) {
     device_ = device;
     const quire_backend_api &api = *device->api;
     const quire_native none{};
-    QUIRE_TRY(ask<&quire_backend_api::queue_bind>(api, error, device->handle, &none, &queue_));
-    if (queue_ == nullptr) return slot_lied(api, error, "queue_bind returned no queue");
+    QUIRE_TRY(call<&quire_backend_api::queue_bind>(api, error, device->handle, &none, &queue_));
+    if (queue_ == nullptr) return function_lied(api, error, "queue_bind returned no queue");
     QUIRE_TRY(
-        ask<&quire_backend_api::fence_create>(api, error, device->handle, uint64_t{0}, &fence_));
-    if (fence_ == nullptr) return slot_lied(api, error, "fence_create returned no fence");
+        call<&quire_backend_api::fence_create>(api, error, device->handle, uint64_t{0}, &fence_));
+    if (fence_ == nullptr) return function_lied(api, error, "fence_create returned no fence");
     return Status{};
 }
 
 Status CountedQueue::copy(const quire_be_copy *copies, uint32_t count, quire_error *error) {
     if (device_->is_abandoned()) return fail(QUIRE_E_STALE, "a shard's device was abandoned");
-    QUIRE_TRY(ask<&quire_backend_api::copy>(*device_->api, error, queue_, copies, count));
+    QUIRE_TRY(call<&quire_backend_api::copy>(*device_->api, error, queue_, copies, count));
     unmarked_ = true;
     return Status{};
 }
 
 Status CountedQueue::mark(uint64_t *value, quire_error *error) {
     QUIRE_TRY(
-        ask<&quire_backend_api::fence_signal>(*device_->api, error, queue_, fence_, marked_ + 1));
+        call<&quire_backend_api::fence_signal>(*device_->api, error, queue_, fence_, marked_ + 1));
     unmarked_ = false;
     *value = ++marked_;
     return Status{};
@@ -44,9 +44,9 @@ Status CountedQueue::mark(uint64_t *value, quire_error *error) {
 Status CountedQueue::wait(uint64_t value, quire_error *error) {
     if (value <= reached_) return Status{};
     Status waited =
-        ask<&quire_backend_api::fence_wait_host>(*device_->api, error, fence_, value, UINT64_MAX);
+        call<&quire_backend_api::fence_wait_host>(*device_->api, error, fence_, value, UINT64_MAX);
     if (waited.code == QUIRE_S_TIMEOUT) {
-        return slot_lied(*device_->api, error, "fence_wait_host timed out of an infinite wait");
+        return function_lied(*device_->api, error, "fence_wait_host timed out of an infinite wait");
     }
     if (waited.ok()) reached_ = value;
     return waited;
@@ -60,8 +60,8 @@ void CountedQueue::settle() {
     uint64_t value = marked_;
     bool marked = !unmarked_ || mark(&value, &ignored).ok();
     if (!marked || !wait(value, &ignored).ok()) {
-        (void)ask<&quire_backend_api::quiesce>(*device_->api, &ignored, device_->handle,
-                                               UINT64_MAX);
+        (void)call<&quire_backend_api::quiesce>(*device_->api, &ignored, device_->handle,
+                                                UINT64_MAX);
     }
     unmarked_ = false;
     reached_ = marked_;

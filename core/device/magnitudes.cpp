@@ -26,7 +26,7 @@ Status Magnitudes::gather_shard(uint32_t shard, Array<float> *numbers, quire_err
     }
     uint64_t at = 0;
     for (uint32_t layer = 0; layer < geometry_.layer_count; ++layer) {
-        const LayerPlace &place = places_[layer];
+        const LayerInGroup &place = places_[layer];
         uint64_t heads = geometry_.groups[place.group].kv_heads;
         const quire_be_pool &pool = binding.pool(place.group);
         uint32_t held = 0;
@@ -91,7 +91,7 @@ Status Magnitudes::carry_to(Shards *target, quire_error *error) {
         Binding &binding = (*target)[i];
         uint64_t at = 0;
         for (uint32_t layer = 0; layer < geometry_.layer_count; ++layer) {
-            const LayerPlace &place = places_[layer];
+            const LayerInGroup &place = places_[layer];
             uint64_t heads = geometry_.groups[place.group].kv_heads;
             uint32_t held = 0, kv_heads = binding.pool(place.group).kv_heads;
             if (binding.find_layer(place, &held)) {

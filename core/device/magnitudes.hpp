@@ -14,7 +14,7 @@ namespace quire {
 
 class Magnitudes {
  public:
-    Magnitudes(const HostAllocator *host, const Geometry &geometry, const LayerPlace *places,
+    Magnitudes(const HostAllocator *host, const Geometry &geometry, const LayerInGroup *places,
                Shards *shards)
         : host_(host), geometry_(geometry), places_(places), shards_(*shards) {}
 
@@ -32,7 +32,7 @@ class Magnitudes {
 
     const HostAllocator *host_;
     const Geometry &geometry_;
-    const LayerPlace *places_;
+    const LayerInGroup *places_;
     Shards &shards_;
 };
 

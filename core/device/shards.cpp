@@ -52,7 +52,7 @@ Status check_range(const ShardRange *ranges, uint32_t i, const Geometry &whole) 
 }
 
 // Computes the part of each group that the shard holds.
-Status compute_shard(const ShardRange &range, const LayerPlace *places, const Geometry &whole,
+Status compute_shard(const ShardRange &range, const LayerInGroup *places, const Geometry &whole,
                      ShardGeometry *out) {
     *out = ShardGeometry{};
     out->free_bytes = range.device->props.memory_free_bytes;
@@ -60,7 +60,7 @@ Status compute_shard(const ShardRange &range, const LayerPlace *places, const Ge
     uint32_t layers[kMaxGroups] = {};
     uint64_t layer_end = end_of(range.layer_begin, range.layer_count, whole.layer_count);
     for (uint32_t layer = range.layer_begin; layer < layer_end; ++layer) {
-        const LayerPlace &place = places[layer];
+        const LayerInGroup &place = places[layer];
         if (layers[place.group]++ == 0) out->first_layer[place.group] = place.layer;
     }
     uint64_t most = most_heads(whole);
@@ -81,7 +81,7 @@ bool holds_layer(const ShardGeometry &shard, uint32_t group, uint32_t layer) {
 }
 
 // The first head of a layer that no shard holds; `heads` if every head is held.
-uint32_t first_bare_head(const ShardGeometry *shards, uint32_t count, const LayerPlace &place,
+uint32_t first_bare_head(const ShardGeometry *shards, uint32_t count, const LayerInGroup &place,
                          uint32_t heads) {
     uint32_t covered = 0;
     for (bool grown = true; grown && covered < heads;) {
@@ -108,7 +108,7 @@ Shards::~Shards() {
     }
 }
 
-Status Shards::compute(const ShardRange *ranges, uint32_t count, const LayerPlace *places,
+Status Shards::compute(const ShardRange *ranges, uint32_t count, const LayerInGroup *places,
                        const Geometry &whole, bool partial, ShardGeometry *out) const {
     for (uint32_t i = 0; i < count; ++i) {
         QUIRE_TRY(check_range(ranges, i, whole));
@@ -125,8 +125,8 @@ Status Shards::compute(const ShardRange *ranges, uint32_t count, const LayerPlac
     return Status{};
 }
 
-Status Shards::plan(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
-                    const LayerPlace *places, Geometry *geometry) {
+Status Shards::divide(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
+                      const LayerInGroup *places, Geometry *geometry) {
     if (count == 0) {
         ShardGeometry whole;
         whole.held = *geometry;
@@ -227,9 +227,9 @@ Status Shards::move(const Binding &binding, Queue *queue, const Array<quire_bloc
                                   int64_t{copy.dst} * pool.block_tokens + copy.dst_place});
     }
     if (!binding.holds(group)) return Status{};
-    return ask<&quire_backend_api::move_tokens>(*binding.device()->api, error, queue->handle, &pool,
-                                                static_cast<const quire_be_move *>(moves_.data()),
-                                                static_cast<uint32_t>(moves_.size()));
+    return call<&quire_backend_api::move_tokens>(
+        *binding.device()->api, error, queue->handle, &pool,
+        static_cast<const quire_be_move *>(moves_.data()), static_cast<uint32_t>(moves_.size()));
 }
 
 // Zeroes the blocks that are listed from *i on, each once and all in one call; advances *i past
@@ -260,9 +260,9 @@ Status Shards::zero(const Binding &binding, Queue *queue, const Array<quire_bloc
         end = address + stride;
     }
     if (ranges_.empty()) return Status{};
-    return ask<&quire_backend_api::fill>(*binding.device()->api, error, queue->handle,
-                                         static_cast<const quire_be_range *>(ranges_.data()),
-                                         static_cast<uint32_t>(ranges_.size()), 0u);
+    return call<&quire_backend_api::fill>(*binding.device()->api, error, queue->handle,
+                                          static_cast<const quire_be_range *>(ranges_.data()),
+                                          static_cast<uint32_t>(ranges_.size()), 0u);
 }
 
 Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_copy> &copies,
@@ -279,9 +279,9 @@ Status Shards::enqueue(uint32_t shard, Queue *queue, const Array<quire_block_cop
             descriptors_.push(binding.describe(copies[i]));
         }
         if (!descriptors_.empty()) {
-            QUIRE_TRY(ask<&quire_backend_api::copy>(*binding.device()->api, error, queue->handle,
-                                                    descriptors_.data(),
-                                                    static_cast<uint32_t>(descriptors_.size())));
+            QUIRE_TRY(call<&quire_backend_api::copy>(*binding.device()->api, error, queue->handle,
+                                                     descriptors_.data(),
+                                                     static_cast<uint32_t>(descriptors_.size())));
         }
         if (i < copies.size() && copies[i].kind == QUIRE_COPY_TOKEN) {
             QUIRE_TRY(move(binding, queue, copies, &i, error));

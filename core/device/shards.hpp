@@ -42,18 +42,18 @@ class Shards {
 
     // Validates the ranges and sizes every group's pool; nothing is allocated on a device.
     // `geometry` has its shape and receives its sizes. Without ranges only its sizes are computed.
-    Status plan(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
-                const LayerPlace *places, Geometry *geometry);
+    Status divide(const quire_cache_desc &desc, const ShardRange *ranges, uint32_t count,
+                  const LayerInGroup *places, Geometry *geometry);
     // Allocates what was planned. error: filled by the backend.
     Status create(const StaticScales &scales, bool calibrates, quire_error *error);
 
     uint32_t planned_count() const { return static_cast<uint32_t>(parts_.size()); }
-    // Between plan() and create(): the part of a group that a shard will hold, and where.
+    // Between divide() and create(): the part of a group that a shard will hold, and where.
     // layer_count 0: nothing.
     BlockPart planned_part(uint32_t shard, uint32_t group) const;
     Device *planned_device(uint32_t shard) const { return devices_[shard]; }
-    // Between plan() and create(): a group's host tier will not be allocated, because `from` has it
-    // already; see take_host_tiers().
+    // Between divide() and create(): a group's host tier will not be allocated, because `from` has
+    // it already; see take_host_tiers().
     void keep_host_tier(uint32_t shard, uint32_t group, Binding *from);
     // The binding that the host tier is taken from; nullptr: the tier is allocated.
     const Binding *kept_host_tier(uint32_t shard, uint32_t group) const {
@@ -89,7 +89,7 @@ class Shards {
                    Journal *journal, quire_error *error);
 
  private:
-    Status compute(const ShardRange *ranges, uint32_t count, const LayerPlace *places,
+    Status compute(const ShardRange *ranges, uint32_t count, const LayerInGroup *places,
                    const Geometry &whole, bool partial, ShardGeometry *out) const;
     Status move(const Binding &binding, Queue *queue, const Array<quire_block_copy> &copies,
                 uint64_t *i, quire_error *error);

@@ -77,19 +77,19 @@ void CacheDump::write_lists(const BlockPool &pool, uint32_t group, const char *t
     out_.number("draining", pool.draining_);
     out_.number("clock", pool.clock_);
     out_.list("cached_pending", pool.cached_pending_, kMaxUnfinished);
-    out_.list("left", pool.left_.data(), pool.left_.size());
+    out_.list("left", pool.unscrubbed_.data(), pool.unscrubbed_.size());
     out_.close();
     open("free");
     write_list(pool, BlockPool::kFree);
     open("cached");
     write_list(pool, BlockPool::kCached);
-    const char *const slots[kMaxUnfinished] = {"draining 0", "draining 1", "draining 2",
+    const char *const lists[kMaxUnfinished] = {"draining 0", "draining 1", "draining 2",
                                                "draining 3", "draining 4", "draining 5",
                                                "draining 6", "draining 7"};
     static_assert(kMaxUnfinished == 8, "each has its name");
-    for (uint32_t slot = 0; slot < kMaxUnfinished; ++slot) {
-        open(slots[slot]);
-        write_list(pool, BlockPool::kDraining + slot);
+    for (uint32_t ring = 0; ring < kMaxUnfinished; ++ring) {
+        open(lists[ring]);
+        write_list(pool, BlockPool::kDraining + ring);
     }
 }
 
@@ -113,7 +113,7 @@ void CacheDump::write_blocks(const BlockPool &pool, uint32_t group, const char *
         out_.flag("covered", b.is_covered);
         out_.number("cover_ready", pool.cover_of(i).ready);
         out_.bits("cover_depends", pool.cover_of(i).depends);
-        out_.flag("left", b.is_left);
+        out_.flag("left", b.is_unscrubbed);
         out_.flag("read", b.is_read);
         out_.index("prev", pool.links_[i].prev);
         out_.index("next", pool.links_[i].next);

@@ -64,7 +64,7 @@ Status CacheCheck::run() {
 Status CacheCheck::check_steps() const {
     const Timeline &timeline = books_.timeline;
     for (uint64_t step = timeline.oldest(); step < timeline.next(); ++step) {
-        const StepRecord &record = books_.records[Timeline::slot(step)];
+        const StepRecord &record = books_.records[Timeline::ring_index(step)];
         bool holds = record.phase == StepPhase::committed || record.phase == StepPhase::finished;
         if (record.number != step || holds != may_run(step)) {
             return wrong("step %" PRIu64 " is not done, but its record belongs to step %" PRIu64
@@ -267,7 +267,8 @@ Status CacheCheck::check_owners(uint32_t group) const {
 }
 
 // A sequence that holds a block without owning it reads only slots that the owner must not write
-// any more. So an adopted block, whose frozen slots are counted anew, has one holder.
+// any more. So a block that its holder took over, whose frozen slots are counted anew, has one
+// holder.
 Status CacheCheck::check_frozen(uint32_t index, uint32_t group) const {
     const BlockTable &t = books_.journal.table(index, group);
     uint32_t computed = books_.sequences[index].state.computed;

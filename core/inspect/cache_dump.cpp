@@ -71,7 +71,7 @@ FlatEdit flat(const Evict &e) {
             .displaced = e.displaced};
 }
 
-FlatEdit flat(const Edit &logged) {
+FlatEdit flat(const Edit &any_edit) {
     return std::visit(
         EditVisitor{
             [](const TakeFree &e) -> FlatEdit {
@@ -126,7 +126,7 @@ FlatEdit flat(const Edit &logged) {
             },
             [](const DropHost &e) { return flat_drop(e); },
         },
-        logged);
+        any_edit);
 }
 
 }  // namespace
@@ -248,7 +248,7 @@ void CacheDump::write_ranks() {
         out_.open("leader");
         out_.number("log", parts_.log_writer.leader().number_);
         out_.bits("sum", parts_.log_writer.leader().sum_);
-        out_.list("touched", books_.touched.slots().data(), books_.touched.slots().size());
+        out_.list("touched", books_.touched.indices().data(), books_.touched.indices().size());
         out_.close();
     }
     if (!parts_.follower.follower().active()) return;
@@ -276,8 +276,8 @@ void CacheDump::write_step(const StepRecord &record) {
     out_.flag("failed", record.failed);
     out_.flag("in_batch", record.batch != nullptr);
     out_.open_list("waits_for");
-    for (uint32_t slot = 0; slot < kMaxUnfinished; ++slot) {
-        if ((record.waited >> slot & 1) != 0) out_.item(books_.records[slot].number);
+    for (uint32_t ring = 0; ring < kMaxUnfinished; ++ring) {
+        if ((record.waited >> ring & 1) != 0) out_.item(books_.records[ring].number);
     }
     out_.close_list();
     out_.open_list("fences");
@@ -333,12 +333,12 @@ void CacheDump::write_change(const StepRecord &record, uint64_t index) {
         out_.number("mask_rows", change.mask_rows);
     }
     out_.open_list("pending");
-    for (uint32_t slot = 0; change.has_pending && slot < kMaxUnfinished; ++slot) {
-        if (change.pending_position[slot] == UINT32_MAX) continue;
-        // A slot whose step is done may be a later step's by now, or the open one's.
-        uint64_t step = books_.records[slot].number;
+    for (uint32_t ring = 0; change.has_pending && ring < kMaxUnfinished; ++ring) {
+        if (change.pending_position[ring] == UINT32_MAX) continue;
+        // A ring index whose step is done may be a later step's by now, or the open one's.
+        uint64_t step = books_.records[ring].number;
         if (step < books_.timeline.oldest() || step >= record.number) continue;
-        out_.pair(step, change.pending_position[slot]);
+        out_.pair(step, change.pending_position[ring]);
     }
     out_.close_list();
     if (record.phase == StepPhase::open || record.phase == StepPhase::stopped) {
@@ -348,12 +348,12 @@ void CacheDump::write_change(const StepRecord &record, uint64_t index) {
 }
 
 void CacheDump::write_edit(const StepRecord &record, uint64_t index) {
-    const Edit &logged = record.edits[index];
-    FlatEdit edit = flat(logged);
+    const Edit &any_edit = record.edits[index];
+    FlatEdit edit = flat(any_edit);
     out_.open("edit");
     out_.number("step", record.number);
     out_.number("index", index);
-    out_.word("kind", name_of(kEdits, logged.index()));
+    out_.word("kind", name_of(kEdits, any_edit.index()));
     out_.number("group", edit.group);
     out_.flag("claimed", edit.claimed);
     out_.flag("unlinked", edit.unlinked);

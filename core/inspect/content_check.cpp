@@ -188,7 +188,7 @@ Status CacheCheck::check_failures() const {
     for (const StepRecord &record : books_.records) {
         bool has_failed = record.phase == StepPhase::finished && record.failed;
         if (!has_failed || !may_run(record.number)) continue;
-        uint32_t slot = Timeline::slot(record.number);
+        uint32_t ring = Timeline::ring_index(record.number);
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
             const BlockPool &pool = books_.journal.pool(g);
             for (uint32_t b = 1; b < pool.block_count(); ++b) {
@@ -200,8 +200,8 @@ Status CacheCheck::check_failures() const {
         }
         QUIRE_TRY(each_sequence([&](uint32_t i) -> Status {
             const Sequence &s = books_.sequences[i];
-            uint32_t valid = s.pending_position[slot];
-            if (s.pending_step[slot] != record.number || s.state.computed <= valid) return Status{};
+            uint32_t valid = s.pending_position[ring];
+            if (s.pending_step[ring] != record.number || s.state.computed <= valid) return Status{};
             return wrong(
                 "sequence %u has computed %u tokens, but those from %u on depend on step %" PRIu64
                 ", which failed",

@@ -9,22 +9,23 @@
 
 namespace quire {
 
-// The unfinished steps that must have run before a step's work begins, as a set of slots: those on
-// its queue, those that it waits for, those that have run, and what comes before any of them.
+// The unfinished steps that must have run before a step's work begins, as a set of ring indices:
+// those on its queue, those that it waits for, those that have run, and what comes before any of
+// them.
 uint32_t CacheCheck::steps_before(uint64_t step) const {
     const Timeline &timeline = books_.timeline;
     uint32_t before[kMaxUnfinished] = {};
     for (uint64_t later = timeline.oldest(); later <= step; ++later) {
-        uint32_t waited = books_.records[Timeline::slot(later)].waited;
-        uint32_t &steps = before[Timeline::slot(later)];
+        uint32_t waited = books_.records[Timeline::ring_index(later)].waited;
+        uint32_t &steps = before[Timeline::ring_index(later)];
         for (uint64_t one = timeline.oldest(); one < later; ++one) {
-            uint32_t slot = Timeline::slot(one);
+            uint32_t index = Timeline::ring_index(one);
             bool same_queue = timeline.queue_of(one) == timeline.queue_of(later);
-            bool comes_first = same_queue || (waited >> slot & 1) != 0 || timeline.has_run(one);
-            if (comes_first) steps |= 1u << slot | before[slot];
+            bool comes_first = same_queue || (waited >> index & 1) != 0 || timeline.has_run(one);
+            if (comes_first) steps |= 1u << index | before[index];
         }
     }
-    return before[Timeline::slot(step)];
+    return before[Timeline::ring_index(step)];
 }
 
 // True if both may touch their slots at the same time and one writes what the other touches. Within
@@ -41,17 +42,17 @@ bool CacheCheck::collide(const Seen &a, const Seen &b) const {
         return a.sequence != b.sequence && a.sequence != kNone && b.sequence != kNone;
     }
     uint64_t first = std::min(a.step, b.step), last = std::max(a.step, b.step);
-    return (steps_before(last) >> Timeline::slot(first) & 1) == 0;
+    return (steps_before(last) >> Timeline::ring_index(first) & 1) == 0;
 }
 
 // Checks that no two writers of a slot are unordered, and that no reader is unordered with a write
 // of another queue's step. Sorted by block, so only entries of one block are compared.
 Status CacheCheck::check_collisions(Array<Seen> *all) const {
-    auto place = [](const Seen &s) {
+    auto order_of = [](const Seen &s) {
         return (uint64_t{s.is_host} << 63) | uint64_t{s.group} << 32 | s.block;
     };
     std::sort(all->begin(), all->end(), [&](const Seen &a, const Seen &b) {
-        if (place(a) != place(b)) return place(a) < place(b);
+        if (order_of(a) != order_of(b)) return order_of(a) < order_of(b);
         if (a.writes() != b.writes()) return a.writes();
         return a.step < b.step;
     });
@@ -59,7 +60,7 @@ Status CacheCheck::check_collisions(Array<Seen> *all) const {
         const Seen &a = (*all)[i];
         for (uint64_t k = i + 1; a.writes() && k < all->size(); ++k) {
             const Seen &b = (*all)[k];
-            if (place(a) != place(b)) break;
+            if (order_of(a) != order_of(b)) break;
             if (!collide(a, b)) continue;
             return wrong("%sblock %u of group %u: step %" PRIu64
                          " reads its slots up to %u and writes %u to %u, step %" PRIu64

@@ -26,7 +26,7 @@ bool is_of(const Share &share, const BlockPart &part) {
 
 // The layers and heads of a part that a share names.
 BlockPart narrowed(BlockPart part, const Share &share) {
-    for (PlanePlace &plane : part.planes) {
+    for (PlaneLayout &plane : part.planes) {
         plane.offset += (share.first_layer - part.first_layer) * plane.layer_stride +
                         (share.first_head - part.first_head) * plane.head_bytes;
     }

@@ -31,8 +31,8 @@ Status Move::plan_target(const MigrateTarget &target, const RankRules &rules, Mi
     if (given.host_bytes == 0 && given.host_blocks == 0 && host_blocks != 0) {
         desc.host_blocks = host_blocks - 1;
     }
-    return m->shards.plan(desc, target.shards, given.shard_count, books_.places.data(),
-                          &m->geometry);
+    return m->shards.divide(desc, target.shards, given.shard_count, books_.places.data(),
+                            &m->geometry);
 }
 
 Status Move::check_movable(const quire_migrate_desc &desc) const {
@@ -84,7 +84,7 @@ Status Move::check_moves(const Migration &m) const {
 
 // A follower's books are its tables: blocks keep their ids, and pools hold nothing.
 Status Move::plan_blocks(const RankRules &rules, Migration *m) {
-    QUIRE_TRY(m->relocation.plan(books_.journal, m->geometry));
+    QUIRE_TRY(m->relocation.assign(books_.journal, m->geometry));
     if (rules.refs == nullptr) {
         return books_.journal.reserve_nodes(m->geometry) ? Status{} : no_host_memory();
     }
@@ -146,7 +146,7 @@ void Move::write_moves(const quire_migrate_desc &desc, const Migration &m) const
 // Nothing here can fail. Batches give their memory back first, while the bindings that they refer
 // to still exist.
 void Move::switch_memory(Migration *m) {
-    books_.batches.retire();
+    books_.batches.invalidate();
     m->shards.take_host_tiers();
     books_.shards.swap(m->shards);
     books_.geometry = m->geometry;

@@ -45,7 +45,7 @@ void Relocation::plan_drop(const Journal &journal, uint32_t group, uint32_t bloc
     }
 }
 
-Status Relocation::plan(const Journal &journal, const Geometry &target) {
+Status Relocation::assign(const Journal &journal, const Geometry &target) {
     group_count_ = target.group_count;
     for (uint32_t g = 0; g < group_count_; ++g) full_[g] = target.groups[g].full;
     blocks_short = 0;

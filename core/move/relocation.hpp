@@ -7,7 +7,7 @@
 // nothing. Otherwise the block takes the lowest free number. Cached blocks for which there is no
 // room are dropped, the least recently used first.
 //
-// Between plan() and apply() nothing of the journal may change.
+// Between assign() and apply() nothing of the journal may change.
 //
 // Threads: none; Cache holds its lock. ids and host_ids are constant once planned.
 #pragma once
@@ -39,7 +39,7 @@ class Relocation {
     // Plans the ids of all held and cached blocks in pools of the target's sizes, and makes the
     // pools; changes nothing in the journal. If the held blocks do not fit, blocks_short says by
     // how many and nothing is planned. REQUIRES: no step is open or running.
-    Status plan(const Journal &journal, const Geometry &target);
+    Status assign(const Journal &journal, const Geometry &target);
     // Drops what is dropped, and puts the pools in place of the journal's; those are destroyed with
     // this. The tables are renumbered one by one: renumber_tables().
     void apply(Journal *journal);

@@ -61,13 +61,13 @@ Status CacheParts::create_memory(const quire_cache_desc &desc, const ShardRange 
                                  quire_error *error) {
     Geometry &geometry = books.geometry;
     if (!books.places.create(geometry.layer_count)) return no_host_memory();
-    LayerPlace *places = books.places.data();
+    LayerInGroup *places = books.places.data();
     QUIRE_TRY(place_layers(desc.layer_groups, geometry, places));
     books.has_memory = desc.shard_count != 0;
     books.calibrates = (desc.flags & QUIRE_CACHE_CALIBRATE) != 0;
     if (books.calibrates) QUIRE_TRY(check_calibrating(geometry, books.has_memory));
     QUIRE_TRY(books.scales.create(desc, geometry, places));
-    QUIRE_TRY(books.shards.plan(desc, shards, desc.shard_count, places, &geometry));
+    QUIRE_TRY(books.shards.divide(desc, shards, desc.shard_count, places, &geometry));
     QUIRE_TRY(books.shards.create(books.scales, books.calibrates, error));
     books.can_move = books.shards.can_move();
     return Status{};

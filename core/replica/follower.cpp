@@ -8,7 +8,7 @@ Status Follower::create(uint64_t geometry_digest, const Geometry &geometry,
                         uint32_t max_sequences) {
     geometry_ = geometry_digest;
     group_count_ = geometry.group_count;
-    if (!slots_.create(max_sequences)) return no_host_memory();
+    if (!sequences_.create(max_sequences)) return no_host_memory();
     for (uint32_t g = 0; g < group_count_; ++g) {
         const GroupGeometry &group = geometry.groups[g];
         if (!refs_[g].create(group.blocks)) return no_host_memory();

@@ -11,8 +11,8 @@
 
 namespace quire {
 
-// The state that a slot will have under the log that is being checked.
-struct FollowedSlot {
+// The state that a sequence will have under the log that is being checked.
+struct FollowedSequence {
     uint64_t round;     // the check that set the other fields
     uint32_t computed;  // 0 when it ended
     uint32_t longest;   // table, in blocks
@@ -21,7 +21,7 @@ struct FollowedSlot {
 
 class Follower {
  public:
-    explicit Follower(const HostAllocator *host) : slots_(host) {
+    explicit Follower(const HostAllocator *host) : sequences_(host) {
         for (Array<uint32_t> &refs : refs_) refs.bind(host);
         for (Array<uint32_t> &refs : host_refs_) refs.bind(host);
     }
@@ -35,14 +35,14 @@ class Follower {
     void stop(const Status &why) { stopped_ = why; }
     const Status &stopped() const { return stopped_; }
 
-    // Begins the check of a log: no slot has been seen in it yet.
+    // Begins the check of a log: no sequence has been seen in it yet.
     void begin_check() { ++round_; }
-    bool seen(uint32_t slot) const { return slots_[slot].round == round_; }
-    void see(uint32_t slot, FollowedSlot made) {
+    bool seen(uint32_t index) const { return sequences_[index].round == round_; }
+    void see(uint32_t index, FollowedSequence made) {
         made.round = round_;
-        slots_[slot] = made;
+        sequences_[index] = made;
     }
-    const FollowedSlot &slot(uint32_t slot) const { return slots_[slot]; }
+    const FollowedSequence &at(uint32_t index) const { return sequences_[index]; }
 
     // Adds a change to the block counts and to the digest's sum, or takes it out again.
     void count(const SequenceChange &change);
@@ -71,7 +71,7 @@ class Follower {
     uint64_t sum_ = 0;
     uint64_t round_ = 0;
     Status stopped_{};
-    Array<FollowedSlot> slots_;
+    Array<FollowedSequence> sequences_;
     Array<uint32_t> refs_[kMaxGroups];
     Array<uint32_t> host_refs_[kMaxGroups];
     uint32_t held_[kMaxGroups] = {};

@@ -32,7 +32,7 @@ Status FollowerCache::reserve(const LogReader &log, StepRecord *record) {
     Status grown =
         log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
             for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-                BlockTable &t = books_.journal.table(after.slot(), g);
+                BlockTable &t = books_.journal.table(after.index, g);
                 if (!books_.journal.buffers().grow(&t.ids, tables[g].shape.length, t.length))
                     return no_host_memory();
             }
@@ -43,14 +43,14 @@ Status FollowerCache::reserve(const LogReader &log, StepRecord *record) {
 
 // If the leader knew that an earlier step comes before this one, and that step may still run here,
 // this step's queues wait for it. It must be finished, or there is no fence to wait for.
-Status FollowerCache::order_behind(const StepRecord &record, uint32_t order, quire_error *error) {
+Status FollowerCache::order_after(const StepRecord &record, uint32_t order, quire_error *error) {
     for (uint32_t pass = 0; pass < 2; ++pass) {
         for (uint32_t back = 0; back < kLogOrderBits; ++back) {
             if ((order >> back & 1) == 0 || record.number <= back + 1) continue;
             uint64_t step = record.number - 1 - back;
             if (books_.timeline.has_run(step) || books_.timeline.queue_of(step) == record.queue)
                 continue;
-            const StepRecord &other = books_.records[Timeline::slot(step)];
+            const StepRecord &other = books_.records[Timeline::ring_index(step)];
             if (other.phase != StepPhase::finished) {
                 return fail(QUIRE_E_BUSY,
                             "log number {} comes after number {}, which runs on another queue: "
@@ -63,26 +63,26 @@ Status FollowerCache::order_behind(const StepRecord &record, uint32_t order, qui
     return Status{};
 }
 
-void FollowerCache::apply_end(uint32_t slot) {
+void FollowerCache::apply_end(uint32_t index) {
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        BlockTable &t = books_.journal.table(slot, g);
+        BlockTable &t = books_.journal.table(index, g);
         t.length = t.null_front = 0;
         ++t.epoch;
     }
-    books_.handles.abandon(slot);
-    books_.sequences[slot] = Sequence{};
+    books_.handles.abandon(index);
+    books_.sequences[index] = Sequence{};
 }
 
 void FollowerCache::apply_change(const SequenceChange &change) {
-    uint32_t slot = change.after.slot();
+    uint32_t index = change.after.index;
     if (change.after.handle != change.before.handle) {
-        if (change.before.handle != 0) apply_end(slot);
-        books_.handles.adopt(slot, change.after.handle);
+        if (change.before.handle != 0) apply_end(index);
+        books_.handles.give(index, change.after.handle);
     }
-    Sequence &s = books_.sequences[slot];
+    Sequence &s = books_.sequences[index];
     s.blocks_held = 0;
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-        BlockTable &t = books_.journal.table(slot, g);
+        BlockTable &t = books_.journal.table(index, g);
         const TableChange &table = change.tables[g];
         const LogTable &shape = table.shape;
         bool grows = change.continues() && shape.first >= t.length;
@@ -109,7 +109,7 @@ void FollowerCache::apply_change(const SequenceChange &change) {
 // From here on nothing fails.
 void FollowerCache::apply(const LogReader &log, StepRecord *record, Batch *batch) {
     log_check_.each_change(log, [&](const SequenceChange &change) {
-        change.after.handle == 0 ? apply_end(change.before.slot()) : apply_change(change);
+        change.after.handle == 0 ? apply_end(change.before.index) : apply_change(change);
     });
     for (uint32_t i = 0; i < log.header().copy_count; ++i) record->copies.push(log.copy(i));
     follower_.applied(log.header());
@@ -124,9 +124,9 @@ void FollowerCache::apply(const LogReader &log, StepRecord *record, Batch *batch
         MaskView mask{record->mask_words.data() + row.mask_at, row.mask_rows, row.mask_first,
                       row.mask_stride};
         batch->add_row(
-            BatchRow{books_.handles.handle(row.slot), row.first_position, row.compute_count,
-                     books_.sequences[row.slot].cross_tokens, row.cross_tokens, mask},
-            &books_.journal.table(row.slot, 0));
+            BatchRow{books_.handles.handle(row.index), row.first_position, row.compute_count,
+                     books_.sequences[row.index].cross_tokens, row.cross_tokens, mask},
+            &books_.journal.table(row.index, 0));
     }
     batch->end_write(record->number);
 }
@@ -151,7 +151,7 @@ Status FollowerCache::apply_log(const uint8_t *bytes, uint64_t size_bytes,
         return fail(QUIRE_E_BUSY, "{} steps are unfinished or still running: wait for the oldest",
                     kMaxUnfinished);
     }
-    StepRecord &record = books_.records[Timeline::slot(books_.timeline.next())];
+    StepRecord &record = books_.records[Timeline::ring_index(books_.timeline.next())];
     record.clear();
     QUIRE_TRY(reserve(log, &record));
     record.phase = StepPhase::open;
@@ -159,7 +159,7 @@ Status FollowerCache::apply_log(const uint8_t *bytes, uint64_t size_bytes,
     runs_.hold_queues(&record, options);
     Status ready =
         batch != nullptr ? batch->check_writable(books_.timeline, record.queue) : Status{};
-    if (ready.ok()) ready = order_behind(record, header.order, error);
+    if (ready.ok()) ready = order_after(record, header.order, error);
     if (ready.ok()) ready = runs_.name_step(&record);
     if (ready.ok()) ready = check_digest(log);
     if (!ready.ok()) {
@@ -191,20 +191,21 @@ Status FollowerCache::check() {
     }
     uint64_t sum = 0;
     const BlockTable none[kMaxGroups] = {};
-    for (uint32_t slot = 0; slot < books_.sequences.size(); ++slot) {
-        if (!books_.handles.is_live(slot)) continue;
+    for (uint32_t index = 0; index < books_.sequences.size(); ++index) {
+        if (!books_.handles.is_live(index)) continue;
         SequenceChange change{};
-        change.after = describe_sequence(books_.sequences[slot], books_.handles.handle(slot), slot);
+        change.after =
+            describe_sequence(books_.sequences[index], books_.handles.handle(index), index);
         change.old_tables = none;
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-            const BlockTable &t = books_.journal.table(slot, g);
+            const BlockTable &t = books_.journal.table(index, g);
             change.tables[g] = TableChange{{t.length, t.null_front, 0},
                                            books_.geometry.groups[g].kept_blocks,
                                            false,
                                            t.ids.data};
         }
         sum += digest_change(change, books_.geometry.group_count);
-        held += books_.sequences[slot].blocks_held;
+        held += books_.sequences[index].blocks_held;
     }
     if (sum != follower_.sum() || counted > held) {
         return fail(QUIRE_E_INTERNAL, "follower: tables name {} blocks, but {} were counted", held,

@@ -37,8 +37,8 @@ class FollowerCache {
  private:
     Status check_digest(const LogReader &log);
     Status reserve(const LogReader &log, StepRecord *record);
-    Status order_behind(const StepRecord &record, uint32_t order, quire_error *error);
-    void apply_end(uint32_t slot);
+    Status order_after(const StepRecord &record, uint32_t order, quire_error *error);
+    void apply_end(uint32_t index);
     void apply_change(const SequenceChange &change);
     void apply(const LogReader &log, StepRecord *record, Batch *batch);
     Status commit(StepRecord *record, Batch *batch, quire_error *error);

@@ -14,89 +14,90 @@ Status Leader::create(uint64_t identity, uint64_t geometry_digest, uint32_t max_
     for (uint32_t g = 0; g < group_count_; ++g) kept_blocks_[g] = geometry.groups[g].kept_blocks;
     identity_ = identity;
     geometry_ = geometry_digest;
-    bool ok = told_.create(max_sequences) && tables_.create(uint64_t{max_sequences} * group_count_);
+    bool ok =
+        logged_.create(max_sequences) && tables_.create(uint64_t{max_sequences} * group_count_);
     if (!ok) return no_host_memory();
     for (BlockTable &table : tables_) table = BlockTable{};
     active_ = true;
     return Status{};
 }
 
-bool Leader::reserve(uint32_t slot, bool alive, const BlockTable *tables, uint64_t *size_bytes) {
-    *size_bytes += sizeof slot;  // if it ended
+bool Leader::reserve(uint32_t index, bool alive, const BlockTable *tables, uint64_t *size_bytes) {
+    *size_bytes += sizeof index;  // if it ended
     if (!alive) return true;
     *size_bytes += sizeof(LogSequence) + group_count_ * sizeof(LogTable);
     for (uint32_t g = 0; g < group_count_; ++g) {
-        BlockTable &told = tables_of(slot)[g];
+        BlockTable &logged = tables_of(index)[g];
         uint32_t length = tables[g].length;
         // The epoch also changes with the sequence and the tier.
-        bool grown = told.epoch == tables[g].epoch && told.length <= length;
-        *size_bytes += uint64_t{4} * (grown ? length - told.length : length);
-        if (!buffers_->grow(&told.ids, length, told.length)) return false;
+        bool grown = logged.epoch == tables[g].epoch && logged.length <= length;
+        *size_bytes += uint64_t{4} * (grown ? length - logged.length : length);
+        if (!buffers_->grow(&logged.ids, length, logged.length)) return false;
     }
     return true;
 }
 
 void Leader::find_change(const LogSequence &now, const BlockTable *tables, SequenceChange *change) {
-    change->before = told_[now.slot()];
+    change->before = logged_[now.index];
     change->after = now;
-    change->old_tables = tables_of(now.slot());
+    change->old_tables = tables_of(now.index);
     for (uint32_t g = 0; g < group_count_; ++g) {
         const BlockTable &old = change->old_tables[g], &table = tables[g];
         uint32_t end = old.length < table.length ? old.length : table.length, first = 0;
-        TableChange &told = change->tables[g];
-        told = TableChange{{table.length, table.null_front, 0}, kept_blocks_[g], false, nullptr};
+        TableChange &logged = change->tables[g];
+        logged = TableChange{{table.length, table.null_front, 0}, kept_blocks_[g], false, nullptr};
         if (change->continues() && old.epoch == table.epoch) {
             first = end;
         } else if (change->continues()) {
             auto stays = [&](uint32_t i) {
-                return (i >= told.kept && i < table.null_front) ||
+                return (i >= logged.kept && i < table.null_front) ||
                        old.ids.data[i] == table.ids.data[i];
             };
             while (first < end && stays(first)) ++first;
         }
-        told.shape.first = first;
-        told.ids = table.ids.data + first;
+        logged.shape.first = first;
+        logged.ids = table.ids.data + first;
     }
 }
 
 // Applies the change to the remembered tables. The caller sets their epochs.
 void Leader::remember(const SequenceChange &change) {
     for (uint32_t g = 0; g < group_count_; ++g) {
-        BlockTable &told = tables_of(change.after.slot())[g];
+        BlockTable &logged = tables_of(change.after.index)[g];
         const LogTable &shape = change.tables[g].shape;
         const TableChange &table = change.tables[g];
         uint32_t nulled = shape.first < shape.null_front ? shape.first : shape.null_front;
-        uint32_t from = told.null_front > table.kept ? told.null_front : table.kept;
-        for (uint32_t i = from; i < nulled; ++i) told.ids.data[i] = kNullBlock;
+        uint32_t from = logged.null_front > table.kept ? logged.null_front : table.kept;
+        for (uint32_t i = from; i < nulled; ++i) logged.ids.data[i] = kNullBlock;
         if (shape.length > shape.first) {
-            std::memcpy(told.ids.data + shape.first, table.ids,
+            std::memcpy(logged.ids.data + shape.first, table.ids,
                         uint64_t{shape.length - shape.first} * 4);
         }
-        told.length = shape.length;
-        told.null_front = shape.null_front;
+        logged.length = shape.length;
+        logged.null_front = shape.null_front;
     }
-    told_[change.after.slot()] = change.after;
+    logged_[change.after.index] = change.after;
 }
 
-void Leader::tell_ended(uint32_t slot, bool alive, Array<uint8_t> *log, LogHeader *header) {
-    if (alive || told_[slot].handle == 0) return;
+void Leader::write_ended(uint32_t index, bool alive, Array<uint8_t> *log, LogHeader *header) {
+    if (alive || logged_[index].handle == 0) return;
     SequenceChange change{};
-    change.before = told_[slot];
-    change.old_tables = tables_of(slot);
+    change.before = logged_[index];
+    change.old_tables = tables_of(index);
     for (uint32_t g = 0; g < group_count_; ++g) change.tables[g].kept = kept_blocks_[g];
     sum_ += digest_change(change, group_count_);
     for (uint32_t g = 0; g < group_count_; ++g) {
-        BlockTable &told = tables_of(slot)[g];
-        buffers_->give_back(&told.ids);
-        told = BlockTable{};
+        BlockTable &logged = tables_of(index)[g];
+        buffers_->give_back(&logged.ids);
+        logged = BlockTable{};
     }
-    told_[slot] = LogSequence{};
-    append(log, &slot, sizeof slot);
+    logged_[index] = LogSequence{};
+    append(log, &index, sizeof index);
     ++header->ended_count;
 }
 
-void Leader::tell(const LogSequence &now, const BlockTable *tables, Array<uint8_t> *log,
-                  LogHeader *header) {
+void Leader::write_changed(const LogSequence &now, const BlockTable *tables, Array<uint8_t> *log,
+                           LogHeader *header) {
     SequenceChange change;
     find_change(now, tables, &change);
     bool same = std::memcmp(&change.before, &change.after, sizeof now) == 0;
@@ -119,7 +120,7 @@ void Leader::tell(const LogSequence &now, const BlockTable *tables, Array<uint8_
         });
     }
     remember(change);
-    for (uint32_t g = 0; g < group_count_; ++g) tables_of(now.slot())[g].epoch = tables[g].epoch;
+    for (uint32_t g = 0; g < group_count_; ++g) tables_of(now.index)[g].epoch = tables[g].epoch;
     ++header->sequence_count;
 }
 

@@ -4,7 +4,7 @@
 // the steps of its last logs.
 //
 // Why a copy of every table: a log holds what changed since the log before, and between two logs a
-// table may shrink and grow again, or a slot may be given to another sequence.
+// table may shrink and grow again, or an index may be given to another sequence.
 //
 // Threads: none; Cache holds its lock.
 #pragma once
@@ -16,7 +16,7 @@ namespace quire {
 class Leader {
  public:
     Leader(const HostAllocator *host, BufferPool *buffers)
-        : buffers_(buffers), told_(host), tables_(host) {}
+        : buffers_(buffers), logged_(host), tables_(host) {}
     ~Leader();
 
     // REQUIRES: called once.
@@ -24,14 +24,14 @@ class Leader {
                   const Geometry &geometry);
     bool active() const { return active_; }
 
-    // Adds to *size_bytes the most bytes that the log needs for the slot, and makes room to
+    // Adds to *size_bytes the most bytes that the log needs for the index, and makes room to
     // remember its tables. False: no memory.
-    bool reserve(uint32_t slot, bool alive, const BlockTable *tables, uint64_t *size_bytes);
-    // Each writes what changed in a slot, if anything did, and remembers it: tell_ended() that its
-    // sequence ended, tell() what its sequence is now. REQUIRES: reserve() made room.
-    void tell_ended(uint32_t slot, bool alive, Array<uint8_t> *log, LogHeader *header);
-    void tell(const LogSequence &now, const BlockTable *tables, Array<uint8_t> *log,
-              LogHeader *header);
+    bool reserve(uint32_t index, bool alive, const BlockTable *tables, uint64_t *size_bytes);
+    // Each writes what changed at an index, if anything did, and remembers it: write_ended() that
+    // its sequence ended, write_changed() what its sequence is now. REQUIRES: reserve() made room.
+    void write_ended(uint32_t index, bool alive, Array<uint8_t> *log, LogHeader *header);
+    void write_changed(const LogSequence &now, const BlockTable *tables, Array<uint8_t> *log,
+                       LogHeader *header);
     // Ends a log: fills in the header's number, identity and digests.
     void close(const uint32_t *held, const uint32_t *host_held, uint64_t step, LogHeader *header);
 
@@ -45,7 +45,7 @@ class Leader {
 
     void find_change(const LogSequence &now, const BlockTable *tables, SequenceChange *change);
     void remember(const SequenceChange &change);
-    BlockTable *tables_of(uint32_t slot) { return &tables_[uint64_t{slot} * group_count_]; }
+    BlockTable *tables_of(uint32_t index) { return &tables_[uint64_t{index} * group_count_]; }
 
     BufferPool *buffers_;
     bool active_ = false;
@@ -56,8 +56,8 @@ class Leader {
     uint64_t number_ = 0;  // of the last log
     uint64_t sum_ = 0;
     uint64_t steps_[kLogOrderBits] = {};  // of the last logs, by number
-    Array<LogSequence> told_;             // by slot
-    Array<BlockTable> tables_;            // [slot][group]
+    Array<LogSequence> logged_;           // by index
+    Array<BlockTable> tables_;            // [index][group]
 };
 
 }  // namespace quire

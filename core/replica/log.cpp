@@ -14,7 +14,7 @@ uint64_t mix(const void *bytes, uint64_t size_bytes, uint64_t seed) {
 }
 
 uint64_t digest_entry(const LogSequence &s, uint32_t group, uint32_t index, uint32_t id) {
-    const uint32_t words[] = {s.slot(), group | (s.swapped() ? 1u << 31 : 0u), index, id};
+    const uint32_t words[] = {s.index, group | (s.swapped() ? 1u << 31 : 0u), index, id};
     return mix(words, sizeof words, 0);
 }
 
@@ -61,8 +61,8 @@ uint64_t digest_state(uint64_t sum, const uint32_t *held, const uint32_t *host_h
     return sum;
 }
 
-uint64_t digest_geometry(const Geometry &geometry, const LayerPlace *places, uint32_t max_sequences,
-                         const Array<float> &scales) {
+uint64_t digest_geometry(const Geometry &geometry, const LayerInGroup *places,
+                         uint32_t max_sequences, const Array<float> &scales) {
     const uint32_t sizes[] = {geometry.block_tokens, geometry.group_count, geometry.layer_count,
                               geometry.max_sequence_tokens, max_sequences};
     uint64_t hash = mix(sizes, sizeof sizes, 0);
@@ -109,9 +109,9 @@ Status check_sealed(const uint8_t *bytes, uint64_t size_bytes, LogHeader *header
     return Status{};
 }
 
-LogSequence describe_sequence(const Sequence &s, uint64_t handle, uint32_t slot) {
+LogSequence describe_sequence(const Sequence &s, uint64_t handle, uint32_t index) {
     const SequenceState &state = s.state;
-    return LogSequence{handle,          slot,           0,
+    return LogSequence{handle,          index,          0,
                        state.known,     state.computed, state.drafts,
                        state.lookahead, state.flags,    state.preemptions,
                        s.priority,      s.cross_tokens};

@@ -42,7 +42,7 @@ struct LogHeader {
 static_assert(sizeof(LogHeader) == 80);
 
 struct LogRow {
-    uint32_t slot;
+    uint32_t index;
     uint32_t first_position;
     uint32_t compute_count;
     uint32_t cross_tokens;  // to be written into cross groups
@@ -54,10 +54,10 @@ struct LogRow {
     uint64_t mask_words() const { return uint64_t{mask_rows} * (uint64_t{mask_stride} + 1); }
 };
 
-// A sequence without its tables, and the slot that the leader keeps it in. handle 0: none.
+// A sequence without its tables, and the index that the leader keeps it in. handle 0: none.
 struct LogSequence {
     uint64_t handle;
-    uint32_t in_slot;
+    uint32_t index;
     uint32_t reserved0;
     uint32_t known;
     uint32_t computed;
@@ -69,11 +69,10 @@ struct LogSequence {
     uint32_t cross_tokens;
 
     bool swapped() const { return (flags & Sequence::kSwapped) != 0; }
-    uint32_t slot() const { return in_slot; }
 };
 static_assert(sizeof(LogSequence) == 48);
 
-LogSequence describe_sequence(const Sequence &s, uint64_t handle, uint32_t slot);
+LogSequence describe_sequence(const Sequence &s, uint64_t handle, uint32_t index);
 
 struct LogTable {
     uint32_t length;
@@ -102,7 +101,9 @@ struct TableChange {
         uint32_t end = to < shape.null_front ? to : shape.null_front;
         return end > begin ? end - begin : 0;
     }
-    uint32_t told() const { return shape.length - shape.first - nulls(shape.first, shape.length); }
+    uint32_t logged() const {
+        return shape.length - shape.first - nulls(shape.first, shape.length);
+    }
     // REQUIRES: index >= first, and the entry is not null.
     uint32_t id(uint32_t index) const {
         uint64_t at = index - shape.first - (packed ? nulls(shape.first, index) : 0);
@@ -157,8 +158,8 @@ uint64_t digest_state(uint64_t sum, const uint32_t *held, const uint32_t *host_h
                       uint32_t group_count);
 
 // scales: those of all static sides, over all ranks.
-uint64_t digest_geometry(const Geometry &geometry, const LayerPlace *places, uint32_t max_sequences,
-                         const Array<float> &scales);
+uint64_t digest_geometry(const Geometry &geometry, const LayerInGroup *places,
+                         uint32_t max_sequences, const Array<float> &scales);
 
 // Writes the checksum into the header at the front of a log.
 void seal(uint8_t *bytes, uint64_t size_bytes);

@@ -6,31 +6,31 @@ namespace quire {
 
 namespace {
 
-Status wrong_slot(uint32_t slot) {
-    return fail(QUIRE_E_ARG, "damaged log: slot {} is named twice or does not exist", slot);
+Status wrong_sequence(uint32_t index) {
+    return fail(QUIRE_E_ARG, "damaged log: sequence {} is named twice or does not exist", index);
 }
 
 }  // namespace
 
-// The slot's present state, without its tables.
-LogSequence LogCheck::followed(uint32_t slot) const {
-    return books_.handles.is_live(slot)
-               ? describe_sequence(books_.sequences[slot], books_.handles.handle(slot), slot)
+// The present state of the sequence at the index, without its tables.
+LogSequence LogCheck::followed(uint32_t index) const {
+    return books_.handles.is_live(index)
+               ? describe_sequence(books_.sequences[index], books_.handles.handle(index), index)
                : LogSequence{};
 }
 
 void LogCheck::read_change(const LogSequence &after, const TableChange *tables,
                            SequenceChange *change) const {
-    change->before = followed(after.slot());
+    change->before = followed(after.index);
     change->after = after;
-    change->old_tables = &books_.journal.table(after.slot(), 0);
+    change->old_tables = &books_.journal.table(after.index, 0);
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) change->tables[g] = tables[g];
 }
 
-SequenceChange LogCheck::read_end(uint32_t slot) const {
+SequenceChange LogCheck::read_end(uint32_t index) const {
     SequenceChange change{};
-    change.before = followed(slot);
-    change.old_tables = &books_.journal.table(slot, 0);
+    change.before = followed(index);
+    change.old_tables = &books_.journal.table(index, 0);
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         change.tables[g].kept = books_.geometry.groups[g].kept_blocks;
     }
@@ -46,15 +46,15 @@ Status LogCheck::check_table(const SequenceChange &change, uint32_t group) const
     bool stays = change.continues() && shape.first <= old.length &&
                  (old.null_front <= gap_end || shape.first <= gap_end);
     if (shape.first != 0 && !stays) {
-        return fail(QUIRE_E_ARG, "damaged log: slot {} keeps entries that it does not have",
-                    change.after.slot());
+        return fail(QUIRE_E_ARG, "damaged log: sequence {} keeps entries that it does not have",
+                    change.after.index);
     }
     const LogSequence &s = change.after;
     uint32_t least =
         s.computed != 0 ? books_.geometry.table_length(group, s.computed, s.cross_tokens) : 0;
     if (shape.length < least ||
         shape.length > books_.geometry.blocks_of(books_.geometry.max_sequence_tokens)) {
-        return fail(QUIRE_E_ARG, "damaged log: slot {} has a table of {} blocks", s.slot(),
+        return fail(QUIRE_E_ARG, "damaged log: sequence {} has a table of {} blocks", s.index,
                     shape.length);
     }
     const GroupGeometry &g = books_.geometry.groups[group];
@@ -63,7 +63,7 @@ Status LogCheck::check_table(const SequenceChange &change, uint32_t group) const
         if (table.id(i) == kNullBlock || table.id(i) >= blocks) ++wrong;
     });
     if (wrong == 0) return Status{};
-    return fail(QUIRE_E_ARG, "damaged log: slot {} names {} blocks that do not exist", s.slot(),
+    return fail(QUIRE_E_ARG, "damaged log: sequence {} names {} blocks that do not exist", s.index,
                 wrong);
 }
 
@@ -78,9 +78,10 @@ Status LogCheck::check_sequence(const SequenceChange &change) {
     if (s.computed > s.known || s.drafts > s.known ||
         s.known > books_.geometry.max_sequence_tokens ||
         s.cross_tokens > (books_.geometry.any_cross ? books_.geometry.max_sequence_tokens : 0)) {
-        return fail(QUIRE_E_ARG, "damaged log: slot {} has {} known tokens", s.slot(), s.known);
+        return fail(QUIRE_E_ARG, "damaged log: sequence {} has {} known tokens", s.index, s.known);
     }
-    follower_.see(s.slot(), FollowedSlot{0, s.swapped() ? 0 : s.computed, longest, s.cross_tokens});
+    follower_.see(s.index,
+                  FollowedSequence{0, s.swapped() ? 0 : s.computed, longest, s.cross_tokens});
     return Status{};
 }
 
@@ -106,25 +107,25 @@ Status LogCheck::check_copy(const quire_block_copy &copy) const {
 }
 
 Status LogCheck::check_row(const LogRow &row, uint32_t mask_word_count) {
-    bool known = row.slot < books_.sequences.size();
-    if (known && !follower_.seen(row.slot)) {
-        const Sequence &s = books_.sequences[row.slot];
+    bool known = row.index < books_.sequences.size();
+    if (known && !follower_.seen(row.index)) {
+        const Sequence &s = books_.sequences[row.index];
         bool swapped = (s.state.flags & Sequence::kSwapped) != 0;
         uint32_t longest = 0;
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
-            uint32_t length = books_.journal.table(row.slot, g).length;
+            uint32_t length = books_.journal.table(row.index, g).length;
             if (length > longest) longest = length;
         }
-        follower_.see(row.slot,
-                      FollowedSlot{0, swapped ? 0 : s.state.computed, longest, s.cross_tokens});
+        follower_.see(row.index,
+                      FollowedSequence{0, swapped ? 0 : s.state.computed, longest, s.cross_tokens});
     }
     uint64_t end = uint64_t{row.first_position} + row.compute_count;
-    bool inside = known && row.compute_count != 0 && end <= follower_.slot(row.slot).computed &&
-                  row.cross_tokens <= follower_.slot(row.slot).cross_tokens;
+    bool inside = known && row.compute_count != 0 && end <= follower_.at(row.index).computed &&
+                  row.cross_tokens <= follower_.at(row.index).cross_tokens;
     bool masked = row.mask_rows <= row.compute_count && row.mask_at <= mask_word_count &&
                   row.mask_words() <= mask_word_count - row.mask_at;
     if (inside && masked) return Status{};
-    return fail(QUIRE_E_ARG, "damaged log: a row of slot {} computes up to {}", row.slot, end);
+    return fail(QUIRE_E_ARG, "damaged log: a row of sequence {} computes up to {}", row.index, end);
 }
 
 // Checks that the rows' masks are ones that a leader unfolds: bits for keys up to the row's end,
@@ -149,18 +150,18 @@ Status LogCheck::check(const LogReader &log) {
     const LogHeader &header = log.header();
     follower_.begin_check();
     for (uint32_t i = 0; i < header.ended_count; ++i) {
-        uint32_t slot = log.ended(i);
-        if (!books_.handles.is_live(slot) || follower_.seen(slot)) return wrong_slot(slot);
-        follower_.see(slot, FollowedSlot{});
+        uint32_t index = log.ended(i);
+        if (!books_.handles.is_live(index) || follower_.seen(index)) return wrong_sequence(index);
+        follower_.see(index, FollowedSequence{});
     }
     for (uint32_t i = 0; i < header.copy_count; ++i) QUIRE_TRY(check_copy(log.copy(i)));
     QUIRE_TRY(log.each_sequence([&](const LogSequence &after, const TableChange *tables) -> Status {
-        uint32_t slot = after.slot();
-        if (slot >= books_.sequences.size() || follower_.seen(slot)) return wrong_slot(slot);
+        uint32_t index = after.index;
+        if (index >= books_.sequences.size() || follower_.seen(index)) return wrong_sequence(index);
         uint32_t holder = books_.handles.find(after.handle);
-        bool is_others = holder != HandleTable::kNone && holder != slot;
+        bool is_others = holder != HandleTable::kNone && holder != index;
         if (!books_.handles.could_be(after.handle) || is_others || after.reserved0 != 0) {
-            return fail(QUIRE_E_ARG, "damaged log: slot {} has no handle of its own", slot);
+            return fail(QUIRE_E_ARG, "damaged log: sequence {} has no handle of its own", index);
         }
         SequenceChange change;
         read_change(after, tables, &change);
@@ -178,13 +179,13 @@ Status LogCheck::check_batch(const LogReader &log, const Batch *batch) const {
     need.rows = log.header().row_count;
     for (uint32_t i = 0; i < need.rows; ++i) {
         LogRow row = log.row(i);
-        const FollowedSlot &slot = follower_.slot(row.slot);
+        const FollowedSequence &sequence = follower_.at(row.index);
         need.query_tokens += row.compute_count;
         need.context_tokens += uint64_t{row.first_position} + row.compute_count;
-        need.cross_context_tokens += slot.cross_tokens;
+        need.cross_context_tokens += sequence.cross_tokens;
         need.cross_tokens += row.cross_tokens;
         need.mask_words += uint64_t{row.mask_rows} * row.mask_stride;
-        if (slot.longest > need.longest_table) need.longest_table = slot.longest;
+        if (sequence.longest > need.longest_table) need.longest_table = sequence.longest;
     }
     return batch->fits(need);
 }

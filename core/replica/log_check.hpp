@@ -2,7 +2,7 @@
 //
 // log_check: whether a log can be applied to the state here. Its bytes may be anything.
 //
-// Ownership: refers to the books and to the Follower, in which it notes what each slot will be.
+// Ownership: refers to the books and to the Follower, in which it notes what each sequence will be.
 // Threads: none; Cache holds its lock.
 #pragma once
 
@@ -26,10 +26,10 @@ class LogCheck {
     void each_change(const LogReader &log, Visit visit) const;
 
  private:
-    LogSequence followed(uint32_t slot) const;
+    LogSequence followed(uint32_t index) const;
     void read_change(const LogSequence &after, const TableChange *tables,
                      SequenceChange *change) const;
-    SequenceChange read_end(uint32_t slot) const;
+    SequenceChange read_end(uint32_t index) const;
     Status check_table(const SequenceChange &change, uint32_t group) const;
     Status check_sequence(const SequenceChange &change);
     Status check_copy(const quire_block_copy &copy) const;

@@ -55,7 +55,7 @@ class LogReader {
                 }
                 tables[g] =
                     TableChange{shape, geometry_->groups[g].kept_blocks, true, bytes_ + end};
-                end += uint64_t{tables[g].told()} * 4;
+                end += uint64_t{tables[g].logged()} * 4;
                 if (end > header_.size_bytes) return too_short();
             }
             QUIRE_TRY(visit(at<LogSequence>(head), tables));

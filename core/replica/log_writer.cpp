@@ -18,11 +18,11 @@ Status LogWriter::reserve(StepRecord *record) {
     for (const Change &change : record->changes) books_.touched.touch(change.sequence);
     uint64_t size_bytes =
         sizeof(LogHeader) +
-        (record->copies.size() + books_.journal.left_count()) * sizeof(quire_block_copy) +
+        (record->copies.size() + books_.journal.unscrubbed_count()) * sizeof(quire_block_copy) +
         record->changes.size() * sizeof(LogRow) + record->mask_words.size() * sizeof(uint32_t);
-    for (uint32_t slot : books_.touched.slots()) {
-        bool alive = books_.handles.is_live(slot);
-        if (!leader_.reserve(slot, alive, &books_.journal.table(slot, 0), &size_bytes))
+    for (uint32_t index : books_.touched.indices()) {
+        bool alive = books_.handles.is_live(index);
+        if (!leader_.reserve(index, alive, &books_.journal.table(index, 0), &size_bytes))
             return no_host_memory();
     }
     if (record->log.capacity() >= size_bytes) [[likely]]
@@ -43,7 +43,7 @@ uint32_t LogWriter::log_order(const StepRecord &record) const {
         if (step == 0) break;
         bool before = books_.timeline.has_run(step) ||
                       books_.timeline.queue_of(step) == record.queue ||
-                      (record.waited >> Timeline::slot(step) & 1) != 0;
+                      (record.waited >> Timeline::ring_index(step) & 1) != 0;
         order |= before ? 1u << back : 0u;
     }
     return order;
@@ -76,8 +76,8 @@ void LogWriter::write(StepRecord *record) {
     header.version = kLogVersion;
     header.order = log_order(*record);
     append(&log, &header, sizeof header);
-    for (uint32_t slot : books_.touched.slots()) {
-        leader_.tell_ended(slot, books_.handles.is_live(slot), &log, &header);
+    for (uint32_t index : books_.touched.indices()) {
+        leader_.write_ended(index, books_.handles.is_live(index), &log, &header);
     }
     for (const quire_block_copy &copy : record->copies) {
         if (copy.kind == kVoidCopy) continue;
@@ -85,10 +85,11 @@ void LogWriter::write(StepRecord *record) {
         ++header.copy_count;
     }
     write_rows(*record, &log, &header);
-    for (uint32_t slot : books_.touched.slots()) {
-        if (!books_.handles.is_live(slot)) continue;
-        leader_.tell(describe_sequence(books_.sequences[slot], books_.handles.handle(slot), slot),
-                     &books_.journal.table(slot, 0), &log, &header);
+    for (uint32_t index : books_.touched.indices()) {
+        if (!books_.handles.is_live(index)) continue;
+        leader_.write_changed(
+            describe_sequence(books_.sequences[index], books_.handles.handle(index), index),
+            &books_.journal.table(index, 0), &log, &header);
     }
     uint32_t held[kMaxGroups] = {}, host_held[kMaxGroups] = {};
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {

@@ -104,7 +104,7 @@ Status Calibration::open(const void *bytes, uint64_t size_bytes, Calibration *ou
     return Status{};
 }
 
-uint64_t calibration_bytes(const Geometry &geometry, const LayerPlace *places) {
+uint64_t calibration_bytes(const Geometry &geometry, const LayerInGroup *places) {
     uint64_t size =
         sizeof(CalibrationHeader) + uint64_t{geometry.layer_count} * sizeof(CalibrationLayer);
     for (uint32_t layer = 0; layer < geometry.layer_count; ++layer) {
@@ -113,7 +113,7 @@ uint64_t calibration_bytes(const Geometry &geometry, const LayerPlace *places) {
     return size;
 }
 
-void write_calibration(const Geometry &geometry, const LayerPlace *places, const float *numbers,
+void write_calibration(const Geometry &geometry, const LayerInGroup *places, const float *numbers,
                        uint64_t size_bytes, uint8_t *out) {
     CalibrationHeader header{kCalibrationMagic, kCalibrationVersion, geometry.layer_count,
                              size_bytes, 0};

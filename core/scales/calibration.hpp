@@ -83,11 +83,11 @@ inline float number_at(const uint8_t *numbers, uint64_t index) {
 }
 
 // Size of the calibration of such a model.
-uint64_t calibration_bytes(const Geometry &geometry, const LayerPlace *places);
+uint64_t calibration_bytes(const Geometry &geometry, const LayerInGroup *places);
 
 // Writes calibration_bytes() bytes. numbers: [2][kv_heads] for each layer of the model, one layer
 // after another, finite and not below 0.
-void write_calibration(const Geometry &geometry, const LayerPlace *places, const float *numbers,
+void write_calibration(const Geometry &geometry, const LayerInGroup *places, const float *numbers,
                        uint64_t size_bytes, uint8_t *out);
 
 // OK if both have the same shape.

@@ -99,10 +99,10 @@ Status StaticScales::reserve(const Geometry &geometry) {
 }
 
 Status StaticScales::fill(const Calibration &calibration, float margin, const Geometry &geometry,
-                          const LayerPlace *places) {
+                          const LayerInGroup *places) {
     Status first_fault{};
     calibration.each_layer([&](uint32_t layer, const CalibrationLayer &, const uint8_t *numbers) {
-        const LayerPlace &place = places[layer];
+        const LayerInGroup &place = places[layer];
         const GroupGeometry &g = geometry.groups[place.group];
         if (!first_fault.ok() || first_[place.group] == kNowhere) return;
         auto fill_layer = [&]() -> Status {
@@ -119,7 +119,7 @@ Status StaticScales::fill(const Calibration &calibration, float margin, const Ge
 }
 
 Status StaticScales::create(const quire_cache_desc &desc, const Geometry &geometry,
-                            const LayerPlace *places) {
+                            const LayerInGroup *places) {
     float margin = desc.calibration_margin;
     if (margin == 0.0f) margin = 1.0f;
     if (!(margin > 0.0f) || !std::isfinite(margin)) {

@@ -20,7 +20,8 @@ class StaticScales {
     explicit StaticScales(const HostAllocator *host) : numbers_(host) {}
 
     // Reads the description's calibration. REQUIRES: geometry has its shape.
-    Status create(const quire_cache_desc &desc, const Geometry &geometry, const LayerPlace *places);
+    Status create(const quire_cache_desc &desc, const Geometry &geometry,
+                  const LayerInGroup *places);
 
     // The scales of a group's layer, [2][kv_heads] as in quire_be_pool; NULL: the group has none.
     const float *of(uint32_t group, uint32_t layer) const {
@@ -38,7 +39,7 @@ class StaticScales {
 
     Status reserve(const Geometry &geometry);
     Status fill(const Calibration &calibration, float margin, const Geometry &geometry,
-                const LayerPlace *places);
+                const LayerInGroup *places);
 
     Array<float> numbers_;
     uint64_t first_[kMaxGroups] = {};

@@ -13,7 +13,7 @@
 #include "core/device/batch_list.hpp"
 #include "core/steps/name_space.hpp"
 #include "core/steps/step_records.hpp"
-#include "core/steps/touched_slots.hpp"
+#include "core/steps/touched_sequences.hpp"
 
 namespace quire {
 
@@ -37,10 +37,10 @@ struct CacheBooks {
     Shards shards;
     HandleTable handles;  // of sequences
     StaticScales scales;
-    Array<LayerPlace> places;
+    Array<LayerInGroup> places;
     Array<Sequence> sequences;
     Namespaces namespaces;
-    TouchedSlots touched;
+    TouchedSequences touched;
     StepRecords records;
     BatchList batches;
     quire_cache_stats counts{};

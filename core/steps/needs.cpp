@@ -15,7 +15,7 @@ bool Needs::tail_is_writable(uint32_t sequence, uint32_t group, uint32_t positio
     if (b.node != kNone) return false;
     uint32_t slot = position & (books_.geometry.block_tokens - 1);
     if (b.owner == sequence && slot >= b.frozen_slots) return true;
-    return b.refs == 1 && b.touch < books_.records.open().barrier;  // adopted from whoever owned it
+    return b.refs == 1 && b.touch < books_.records.open().barrier;  // it takes it over
 }
 
 // Counts the blocks that the item may give back before it takes any: those that its window or chunk

@@ -27,7 +27,7 @@ Candidate Preemption::candidate(const Sequence &s) const {
 }
 
 bool Preemption::still_written_elsewhere(const Sequence &s) const {
-    const StepRecord &last = books_.records[Timeline::slot(s.last_step)];
+    const StepRecord &last = books_.records[Timeline::ring_index(s.last_step)];
     return !books_.timeline.done(s.last_step) && last.phase == StepPhase::committed &&
            last.queue != books_.records.open().queue;
 }

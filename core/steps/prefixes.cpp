@@ -190,7 +190,7 @@ Dependence Prefixes::depends(const Sequence &s) const {
         on.add(record.number, change.valid_tokens);
         for (uint64_t step = books_.timeline.oldest(); change.has_pending && step < record.number;
              ++step) {
-            on.add(step, change.pending_position[Timeline::slot(step)]);
+            on.add(step, change.pending_position[Timeline::ring_index(step)]);
         }
     }
     for (uint32_t i = 0; i < kMaxUnfinished; ++i) {

@@ -32,7 +32,7 @@ bool Rollback::suspect_copies(const StepRecord &failed) {
     }
     if (!any) return false;
     for (uint64_t step = failed.number + 1; step < books_.timeline.next(); ++step) {
-        const StepRecord &later = books_.records[Timeline::slot(step)];
+        const StepRecord &later = books_.records[Timeline::ring_index(step)];
         if (later.number != step) continue;
         for (const quire_block_copy &copy : later.copies) {
             if (!is_whole(copy)) continue;
@@ -41,7 +41,7 @@ bool Rollback::suspect_copies(const StepRecord &failed) {
                 !zeroes && books_.journal.source(copy).is_suspect;
         }
     }
-    books_.journal.distrust_suspects();
+    books_.journal.mark_suspects_mixed();
     return true;
 }
 
@@ -130,7 +130,7 @@ void Rollback::fail_step(StepRecord *failed) {
     if (books_.is_stopped) return;  // nothing that it holds is used any more
     bool any_suspect = suspect_copies(record);
     any_suspect |= books_.journal.uncover(record.number);
-    uint32_t slot = Timeline::slot(record.number);
+    uint32_t ring = Timeline::ring_index(record.number);
     ++books_.call;
     for (const Change &change : record.changes) {
         if (books_.handles.handle(change.sequence) == change.handle)
@@ -138,11 +138,11 @@ void Rollback::fail_step(StepRecord *failed) {
     }
     for (uint32_t i = 0; i < books_.sequences.size(); ++i) {
         const Sequence &s = books_.sequences[i];
-        if (!books_.handles.is_live(i) || s.pending_step[slot] != record.number) continue;
+        if (!books_.handles.is_live(i) || s.pending_step[ring] != record.number) continue;
         bool of_the_step = s.marked == books_.call;
-        if (s.state.computed <= s.pending_position[slot]) continue;
+        if (s.state.computed <= s.pending_position[ring]) continue;
         books_.counts.sequences_lost += !of_the_step;
-        lose(i, s.pending_position[slot]);
+        lose(i, s.pending_position[ring]);
     }
     if (any_suspect) {
         if (books_.journal.can_cover()) cover_suspects();

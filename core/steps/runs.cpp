@@ -62,10 +62,10 @@ Status Runs::wait_for_other_queues(StepRecord *record, quire_error *error) {
         if (change.kind == ChangeKind::dropped) continue;
         uint64_t last = books_.sequences[change.sequence].last_step;
         if (books_.timeline.done(last) || books_.timeline.queue_of(last) == record->queue) continue;
-        uint32_t slot = Timeline::slot(last);
-        if ((record->waited >> slot & 1) != 0) continue;
-        record->waited |= 1u << slot;
-        const StepRecord &other = books_.records[slot];
+        uint32_t index = Timeline::ring_index(last);
+        if ((record->waited >> index & 1) != 0) continue;
+        record->waited |= 1u << index;
+        const StepRecord &other = books_.records[index];
         if (other.phase == StepPhase::unused)
             continue;  // its work has run, and its queue may be gone
         QUIRE_TRY(wait_for_step(*record, other, error));
@@ -84,9 +84,9 @@ Status Runs::wait_for_step(const StepRecord &record, const StepRecord &other, qu
         }
         QueueUse use(queue);
         QUIRE_TRY(use.status());
-        QUIRE_TRY(ask<&quire_backend_api::fence_wait>(*queue->device->api, error, queue->handle,
-                                                      other.queues[i]->fence,
-                                                      other.fence_values[i]));
+        QUIRE_TRY(call<&quire_backend_api::fence_wait>(*queue->device->api, error, queue->handle,
+                                                       other.queues[i]->fence,
+                                                       other.fence_values[i]));
     }
     return Status{};
 }
@@ -97,8 +97,8 @@ Status Runs::check_queues(const StepRecord &record, quire_error *error) {
         if (!queue->is_engines) continue;
         QueueUse use(queue);
         QUIRE_TRY(use.status());
-        Status asked = ask<&quire_backend_api::fence_wait>(*queue->device->api, error,
-                                                           queue->handle, queue->fence, 0);
+        Status asked = call<&quire_backend_api::fence_wait>(*queue->device->api, error,
+                                                            queue->handle, queue->fence, 0);
         if (asked.code == QUIRE_E_BUSY) return asked;
     }
     return Status{};
@@ -157,7 +157,7 @@ Status Runs::wait_for_native(StepRecord *record, const quire_native *native, qui
     }
     QueueUse use(queue);
     QUIRE_TRY(use.status());
-    return ask<&quire_backend_api::native_wait>(api, error, queue->handle, native);
+    return call<&quire_backend_api::native_wait>(api, error, queue->handle, native);
 }
 
 void Runs::commit(StepRecord *record, Batch *batch) {
@@ -192,8 +192,8 @@ Status Runs::signal(StepRecord *record, uint32_t shard, quire_error *error) {
     Queue *queue = record->queues[shard];
     QueueUse use(queue);
     QUIRE_TRY(use.status());
-    QUIRE_TRY(ask<&quire_backend_api::fence_signal>(*queue->device->api, error, queue->handle,
-                                                    queue->fence, queue->signalled + 1));
+    QUIRE_TRY(call<&quire_backend_api::fence_signal>(*queue->device->api, error, queue->handle,
+                                                     queue->fence, queue->signalled + 1));
     record->fence_values[shard] = ++queue->signalled;
     return Status{};
 }
@@ -242,7 +242,7 @@ Status Runs::read_fences(const StepRecord &record, bool *passed, bool *failed, q
             return Status{};
         }
         QUIRE_TRY(
-            ask<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence, &value));
+            call<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence, &value));
         *passed = value >= record.fence_values[i];
         *failed |= value == QUIRE_FENCE_FAILED;
     }
@@ -252,7 +252,7 @@ Status Runs::read_fences(const StepRecord &record, bool *passed, bool *failed, q
 Status Runs::await_writes(Awaited *out, quire_error *error) {
     *out = Awaited{};
     for (uint64_t step = books_.timeline.oldest(); step < books_.timeline.next(); ++step) {
-        const StepRecord &record = books_.records[Timeline::slot(step)];
+        const StepRecord &record = books_.records[Timeline::ring_index(step)];
         if (record.phase == StepPhase::committed) {
             return fail(QUIRE_E_BUSY, "a step is committed and not finished: finish it first");
         }
@@ -261,8 +261,8 @@ Status Runs::await_writes(Awaited *out, quire_error *error) {
             if (record.fence_values[i] == 0) continue;  // none of its work can run there
             Queue *queue = record.queues[i];
             uint64_t value = 0;
-            QUIRE_TRY(ask<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence,
-                                                          &value));
+            QUIRE_TRY(call<&quire_backend_api::fence_read>(*queue->device->api, error, queue->fence,
+                                                           &value));
             if (value >= record.fence_values[i]) continue;
             *out = Awaited{queue->device->api, queue->fence, record.fence_values[i]};
             return Status{};

@@ -94,7 +94,7 @@ template <typename Fail>
 Status Runs::poll(quire_error *error, Fail fail) {
     if (!books_.has_memory) return Status{};
     for (uint64_t step = books_.timeline.oldest(); step < books_.timeline.next(); ++step) {
-        StepRecord &record = books_.records[Timeline::slot(step)];
+        StepRecord &record = books_.records[Timeline::ring_index(step)];
         if (record.phase != StepPhase::finished) continue;
         bool passed = false, failed = false;
         QUIRE_TRY(read_fences(record, &passed, &failed, error));

@@ -41,7 +41,8 @@ struct Change : EditRange {
     uint32_t mask_rows;     // 0: it has none
     uint32_t mask_first;
     uint32_t mask_stride;
-    // For each unfinished step, by its slot: tokens that stay right if it fails, UINT32_MAX = all.
+    // For each unfinished step, by its ring index: tokens that stay right if it fails, UINT32_MAX =
+    // all.
     uint32_t pending_position[kMaxUnfinished];
     SequenceState before;
 
@@ -59,7 +60,7 @@ struct Change : EditRange {
             for (uint32_t &tokens : pending_position) tokens = UINT32_MAX;
         }
         has_pending = true;
-        uint32_t &tokens = pending_position[Timeline::slot(step)];
+        uint32_t &tokens = pending_position[Timeline::ring_index(step)];
         if (position < tokens) tokens = position;
     }
 };
@@ -76,7 +77,8 @@ struct StepRecord : StepEdits {
     uint32_t rows = 0;
     bool dropped = false;  // true if an item was dropped
     bool failed = false;   // true if it failed and was rolled back
-    uint32_t waited = 0;   // bit slot: its queues wait for that step, which runs on other queues
+    uint32_t waited =
+        0;  // bit ring index: its queues wait for that step, which runs on other queues
     uint32_t shard_count = 0;
     Batch *batch = nullptr;  // until the step is finished or the batch takes a later one
     Queue *queues[kMaxShards] = {};

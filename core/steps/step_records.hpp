@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// step_records: the records of the steps that are not done, one per slot of the timeline, and which
-// of them is open.
+// step_records: the records of the steps that are not done, one per ring index of the timeline, and
+// which of them is open.
 //
 // Invariant: the open step's record is in phase `open`, and no other is.
 //
@@ -20,19 +20,19 @@ class StepRecords {
         for (StepRecord &record : records_) record.bind(host);
     }
 
-    StepRecord &operator[](uint32_t slot) { return records_[slot]; }
-    const StepRecord &operator[](uint32_t slot) const { return records_[slot]; }
+    StepRecord &operator[](uint32_t index) { return records_[index]; }
+    const StepRecord &operator[](uint32_t index) const { return records_[index]; }
     StepRecord *begin() { return records_; }
     StepRecord *end() { return records_ + kMaxUnfinished; }
     const StepRecord *begin() const { return records_; }
     const StepRecord *end() const { return records_ + kMaxUnfinished; }
 
-    bool is_open() const { return open_slot_ != kNone; }
+    bool is_open() const { return open_index_ != kNone; }
     // REQUIRES: is_open().
-    StepRecord &open() { return records_[open_slot_]; }
-    const StepRecord &open() const { return records_[open_slot_]; }
-    void set_open(uint32_t slot) { open_slot_ = slot; }
-    void set_closed() { open_slot_ = kNone; }
+    StepRecord &open() { return records_[open_index_]; }
+    const StepRecord &open() const { return records_[open_index_]; }
+    void set_open(uint32_t index) { open_index_ = index; }
+    void set_closed() { open_index_ = kNone; }
 
     Status find(uint64_t handle, bool must_be_open, StepRecord **out);
 
@@ -46,7 +46,7 @@ class StepRecords {
  private:
     Shards *shards_;
     StepRecord records_[kMaxUnfinished];
-    uint32_t open_slot_ = kNone;
+    uint32_t open_index_ = kNone;
 };
 
 }  // namespace quire

@@ -24,7 +24,7 @@ void settle_pending(const StepRecord &record, const Change &change, uint64_t old
     }
     s->note_pending(record.number, change.valid_tokens);
     for (uint64_t step = oldest; change.has_pending && step < record.number; ++step) {
-        uint32_t position = change.pending_position[Timeline::slot(step)];
+        uint32_t position = change.pending_position[Timeline::ring_index(step)];
         if (position != UINT32_MAX) s->note_pending(step, position);
     }
 }
@@ -40,8 +40,8 @@ Status Steps::begin(const StepOptions &options, const ItemList &list, uint64_t *
         return fail(QUIRE_E_BUSY, "{} steps are unfinished or still running: wait for the oldest",
                     kMaxUnfinished);
     }
-    uint32_t slot = Timeline::slot(books_.timeline.next());
-    StepRecord &record = books_.records[slot];
+    uint32_t index = Timeline::ring_index(books_.timeline.next());
+    StepRecord &record = books_.records[index];
     record.clear();
     record.phase = StepPhase::open;
     record.number = books_.timeline.next();
@@ -49,7 +49,7 @@ Status Steps::begin(const StepOptions &options, const ItemList &list, uint64_t *
     record.barrier = books_.timeline.barrier(record.queue);
     record.flags = options.flags;
     record.preempt = options.preempt;
-    books_.records.set_open(slot);
+    books_.records.set_open(index);
     Status added = admission_.add_items(list);
     if (added.ok()) added = runs_.name_step(&record);
     if (!added.ok()) {
@@ -215,13 +215,14 @@ void Steps::count_copies(const StepRecord &record) {
 Status Steps::prepare(StepRecord *record, Batch *batch, quire_error *error) {
     QUIRE_TRY(poll(error));
     QUIRE_TRY(check_batch(*record, batch));
-    uint64_t left_count = books_.journal.left_count();
-    if (left_count != 0 && !books_.records.reserve(0, 0, left_count, 0)) return no_host_memory();
+    uint64_t unscrubbed_count = books_.journal.unscrubbed_count();
+    if (unscrubbed_count != 0 && !books_.records.reserve(0, 0, unscrubbed_count, 0))
+        return no_host_memory();
     return Status{};
 }
 
 Status Steps::order(StepRecord *record, quire_error *error) {
-    bool has_room = !books_.audits || witness_.reserve(*record, books_.journal.left_count());
+    bool has_room = !books_.audits || witness_.reserve(*record, books_.journal.unscrubbed_count());
     if (!has_room) return no_host_memory();
     record->waited = 0;
     if (!books_.has_memory) return Status{};

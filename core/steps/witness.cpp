@@ -6,15 +6,15 @@
 
 namespace quire {
 
-bool Witness::reserve(const StepRecord &record, uint64_t left_count) {
-    uint64_t count = 2 * (record.copies.size() + left_count);
+bool Witness::reserve(const StepRecord &record, uint64_t unscrubbed_count) {
+    uint64_t count = 2 * (record.copies.size() + unscrubbed_count);
     for (const Change &change : record.changes) {
         if (change.kind != ChangeKind::item) continue;
         for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
             count += books_.journal.table(change.sequence, g).length;
         }
     }
-    Array<Seen> &seen = seen_[Timeline::slot(record.number)];
+    Array<Seen> &seen = seen_[Timeline::ring_index(record.number)];
     seen.shrink(0);
     return seen.reserve(count);
 }

@@ -36,16 +36,16 @@ class Witness {
         for (Array<Seen> &seen : seen_) seen.bind(&books->host);
     }
 
-    // Empties the step's list and makes room for what the commit will note. left_count: blocks that
-    // it may zero in addition. False: no memory.
-    [[nodiscard]] bool reserve(const StepRecord &record, uint64_t left_count);
+    // Empties the step's list and makes room for what the commit will note. unscrubbed_count:
+    // blocks that it may zero in addition. False: no memory.
+    [[nodiscard]] bool reserve(const StepRecord &record, uint64_t unscrubbed_count);
     // Notes what the step touches, in no particular order. REQUIRES: reserve(), and the step's
     // items are settled.
     void note_step(const StepRecord &record);
-    const Array<Seen> &of(uint64_t step) const { return seen_[Timeline::slot(step)]; }
+    const Array<Seen> &of(uint64_t step) const { return seen_[Timeline::ring_index(step)]; }
 
  private:
-    void note(const Seen &seen) { seen_[Timeline::slot(seen.step)].push(seen); }
+    void note(const Seen &seen) { seen_[Timeline::ring_index(seen.step)].push(seen); }
     void note_table(const StepRecord &record, const Change &change, uint32_t group);
     uint32_t wanted_slots(const Change &change, const quire_block_copy &copy) const;
     void note_copy(const StepRecord &record, const quire_block_copy &copy, uint32_t wanted);

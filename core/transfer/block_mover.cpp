@@ -11,7 +11,7 @@ namespace quire {
 BlockMover::~BlockMover() {
     down_.settle();
     up_.settle();
-    for (Slot &s : slots_) {
+    for (Stage &s : stages_) {
         if (s.from.address != 0) {
             free_memory(*from_, s.from.address, slot_bytes_, QUIRE_BE_MEMORY_HOST);
         }
@@ -26,7 +26,7 @@ Status BlockMover::create(const Device *from, const Device *to, uint64_t total_b
     from_ = from;
     to_ = to;
     slot_bytes_ = std::clamp(total_bytes, kDeviceAlignment, kSlotBytes);
-    for (Slot &s : slots_) {
+    for (Stage &s : stages_) {
         if (!s.down.reserve(kMaxCopies) || !s.up.reserve(kMaxCopies)) return no_host_memory();
     }
     QUIRE_TRY(down_.create(from, error));
@@ -39,15 +39,15 @@ Status BlockMover::create(const Device *from, const Device *to, uint64_t total_b
         memory->bytes = static_cast<uint8_t *>(pointer);
         return Status{};
     };
-    for (Slot &s : slots_) {
+    for (Stage &s : stages_) {
         QUIRE_TRY(allocate(from, &s.from));
         QUIRE_TRY(allocate(to, &s.to));
     }
     return Status{};
 }
 
-// True if the piece continues the slot's last one on both sides.
-bool BlockMover::extends(const Slot &s, uint64_t src, uint64_t dst) const {
+// True if the piece continues the stage's last one on both sides.
+bool BlockMover::extends(const Stage &s, uint64_t src, uint64_t dst) const {
     if (s.down.empty()) return false;
     const quire_be_copy &last = *(s.down.end() - 1);
     if (is_direct()) return last.src + last.size_bytes == src && last.dst + last.size_bytes == dst;
@@ -57,15 +57,15 @@ bool BlockMover::extends(const Slot &s, uint64_t src, uint64_t dst) const {
 
 Status BlockMover::move(uint64_t src, uint64_t dst, uint64_t size_bytes, quire_error *error) {
     while (size_bytes != 0) {
-        bool joins = extends(slot(), src, dst);
-        uint64_t at = slot().used_bytes;
+        bool joins = extends(stage(), src, dst);
+        uint64_t at = stage().used_bytes;
         if (!joins) at = (at + kAlignment - 1) / kAlignment * kAlignment;
         bool is_full = !is_direct() && at >= slot_bytes_;
-        if (is_full || (!joins && slot().down.size() == kMaxCopies)) {
+        if (is_full || (!joins && stage().down.size() == kMaxCopies)) {
             QUIRE_TRY(send(error));
             continue;
         }
-        Slot &s = slot();
+        Stage &s = stage();
         uint64_t part = is_direct() ? size_bytes : std::min(size_bytes, slot_bytes_ - at);
         if (joins) {
             (s.down.end() - 1)->size_bytes += part;
@@ -84,18 +84,19 @@ Status BlockMover::move(uint64_t src, uint64_t dst, uint64_t size_bytes, quire_e
     return Status{};
 }
 
-// Sends the slot's pieces down, sends the slot before it up, and frees the next slot for filling.
+// Sends the stage's pieces down, sends the stage before it up, and frees the next stage for
+// filling.
 Status BlockMover::send(quire_error *error) {
-    QUIRE_TRY(down_.copy(slot().down.data(), static_cast<uint32_t>(slot().down.size()), error));
-    QUIRE_TRY(down_.mark(&slot().down_value, error));
-    Slot &before = slots_[(current_ + kSlots - 1) % kSlots];
+    QUIRE_TRY(down_.copy(stage().down.data(), static_cast<uint32_t>(stage().down.size()), error));
+    QUIRE_TRY(down_.mark(&stage().down_value, error));
+    Stage &before = stages_[(current_ + kStages - 1) % kStages];
     if (is_direct()) {
         before.down_value = 0;
     } else if (before.down_value != 0) {
         QUIRE_TRY(forward(&before, error));
     }
-    current_ = (current_ + 1) % kSlots;
-    Slot &next = slot();
+    current_ = (current_ + 1) % kStages;
+    Stage &next = stage();
     if (next.up_value != 0) QUIRE_TRY(up_.wait(next.up_value, error));
     next.up_value = next.used_bytes = 0;
     next.down.shrink(0);
@@ -103,7 +104,7 @@ Status BlockMover::send(quire_error *error) {
     return Status{};
 }
 
-Status BlockMover::forward(Slot *s, quire_error *error) {
+Status BlockMover::forward(Stage *s, quire_error *error) {
     QUIRE_TRY(down_.wait(s->down_value, error));
     s->down_value = 0;
     std::memcpy(s->to.bytes, s->from.bytes, s->used_bytes);
@@ -112,8 +113,8 @@ Status BlockMover::forward(Slot *s, quire_error *error) {
 }
 
 Status BlockMover::finish(quire_error *error) {
-    if (!slot().down.empty()) QUIRE_TRY(send(error));
-    Slot &last = slots_[(current_ + kSlots - 1) % kSlots];
+    if (!stage().down.empty()) QUIRE_TRY(send(error));
+    Stage &last = stages_[(current_ + kStages - 1) % kStages];
     if (is_direct()) return last.down_value != 0 ? down_.wait(last.down_value, error) : Status{};
     if (last.down_value != 0) QUIRE_TRY(forward(&last, error));
     return last.up_value != 0 ? up_.wait(last.up_value, error) : Status{};

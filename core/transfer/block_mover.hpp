@@ -2,10 +2,10 @@
 //
 // block_mover: moves bytes from one device's memory to another's, through host memory.
 //
-// Why two buffers per slot: host memory belongs to one backend, and another backend's copies cannot
-// reach it. So a piece is copied down into the source's buffer, then once by the processor, then up
-// from the target's buffer. Slots are a ring: while one comes down, the one before it is copied,
-// and the one before that goes up. Within one device object the bytes are copied directly.
+// Why two buffers per stage: host memory belongs to one backend, and another backend's copies
+// cannot reach it. So a piece is copied down into the source's buffer, then once by the processor,
+// then up from the target's buffer. Stages are a ring: while one comes down, the one before it is
+// copied, and the one before that goes up. Within one device object the bytes are copied directly.
 //
 // Its queues are its own: it waits for none of the caller's work, and none of that waits for it.
 //
@@ -22,7 +22,7 @@ namespace quire {
 class BlockMover {
  public:
     explicit BlockMover(const HostAllocator *host) {
-        for (Slot &slot : slots_) slot.down.bind(host), slot.up.bind(host);
+        for (Stage &stage : stages_) stage.down.bind(host), stage.up.bind(host);
     }
     ~BlockMover();
     BlockMover(const BlockMover &) = delete;
@@ -42,7 +42,7 @@ class BlockMover {
     BlockMover *next = nullptr;  // in the list of kept movers
 
  private:
-    static constexpr uint32_t kSlots = 3;
+    static constexpr uint32_t kStages = 3;
     static constexpr uint64_t kSlotBytes = uint64_t{4} << 20;
     static constexpr uint64_t kMaxCopies = 4096;
     static constexpr uint64_t kAlignment = 64;  // of a piece in a buffer
@@ -51,7 +51,7 @@ class BlockMover {
         uint64_t address = 0;
         uint8_t *bytes = nullptr;
     };
-    struct Slot {
+    struct Stage {
         Memory from, to;
         uint64_t used_bytes = 0;
         Array<quire_be_copy> down, up;  // within one device: only down
@@ -60,16 +60,16 @@ class BlockMover {
     };
 
     bool is_direct() const { return from_ == to_; }
-    Slot &slot() { return slots_[current_]; }
-    bool extends(const Slot &s, uint64_t src, uint64_t dst) const;
+    Stage &stage() { return stages_[current_]; }
+    bool extends(const Stage &s, uint64_t src, uint64_t dst) const;
     Status send(quire_error *error);
-    Status forward(Slot *s, quire_error *error);
+    Status forward(Stage *s, quire_error *error);
 
     const Device *from_ = nullptr;
     const Device *to_ = nullptr;
     uint64_t slot_bytes_ = 0;
     uint32_t current_ = 0;
-    Slot slots_[kSlots];
+    Stage stages_[kStages];
     CountedQueue down_;
     CountedQueue up_;
 };

@@ -211,7 +211,7 @@ void CanonicalBlock::seal(uint8_t *out) const {
     for (uint32_t i = 0; i < kPlanes; ++i) {
         bool is_static_scale = (i == kPlaneKScale && is_static(h.k_scale)) ||
                                (i == kPlaneVScale && is_static(h.v_scale));
-        const PlanePlace &plane = part_.planes[i];
+        const PlaneLayout &plane = part_.planes[i];
         if (plane.head_bytes == 0 || is_static_scale) continue;
         uint64_t kept = plane.head_bytes / h.block_tokens * h.token_count;
         for (uint32_t layer = 0; layer < h.layer_count; ++layer) {

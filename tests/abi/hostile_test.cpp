@@ -183,7 +183,7 @@ class Work {
         merge.part_count = merge.token_count = merge.heads = merge.head_dim = 1;
         twice("attention_merge", [&] {
             quire_status status = api_.attention_merge(queue_, &merge, &error_);
-            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // no slot
+            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // no function
         });
     }
 
@@ -196,7 +196,7 @@ class Work {
         quire_memory *memory = nullptr;
         twice("memory_create", [&] {
             quire_status status = api_.memory_create(device_, &desc, &memory, &error_);
-            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // no slot
+            return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // no function
         });
         if (memory != nullptr) api_.memory_destroy(memory, nullptr);
     }
@@ -206,7 +206,8 @@ class Work {
         auto call = [&](const char *name, auto function) {
             twice(name, [&] {
                 quire_status status = function(queue_, &native, &error_);
-                return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK} : status;  // no slot
+                return status == QUIRE_E_UNSUPPORTED ? quire_status{QUIRE_OK}
+                                                     : status;  // no function
             });
         };
         call("queue_signal_native", api_.queue_signal_native);
@@ -302,24 +303,26 @@ class Hostile : public testing::TestWithParam<const char *> {
 
 // What a caller sees of a broken contract. move_tokens is called by a commit alone, which has one
 // code for a step that is gone (step.h, quire_step_commit).
-quire_status broken_contract(const std::string &slot) {
-    return slot == "move_tokens" ? QUIRE_E_DEVICE_LOST : QUIRE_E_BACKEND;
+quire_status broken_contract(const std::string &function) {
+    return function == "move_tokens" ? QUIRE_E_DEVICE_LOST : QUIRE_E_BACKEND;
 }
 
-std::vector<const quire::SlotInfo *> all_slots() {
-    std::vector<const quire::SlotInfo *> slots;
+std::vector<const quire::FunctionInfo *> all_functions() {
+    std::vector<const quire::FunctionInfo *> functions;
     for (uint32_t at = offsetof(quire_backend_api, probe); at < sizeof(quire_backend_api);
          at += sizeof(void *)) {
-        slots.push_back(quire::find_slot(at));
+        functions.push_back(quire::find_function(at));
     }
-    return slots;
+    return functions;
 }
 
-bool gives_back(const std::string &slot) {
-    return slot == "device_close" || slot == "mem_free" || slot == "queue_release" ||
-           slot == "fence_destroy" || slot == "plan_destroy";
+bool gives_back(const std::string &function) {
+    return function == "device_close" || function == "mem_free" || function == "queue_release" ||
+           function == "fence_destroy" || function == "plan_destroy";
 }
-bool never_called(const std::string &slot) { return slot == "fill" || slot == "quiesce"; }
+bool never_called(const std::string &function) {
+    return function == "fill" || function == "quiesce";
+}
 
 TEST_P(Hostile, without_its_fault_it_works) {
     arm("");
@@ -389,9 +392,9 @@ TEST_P(Hostile, a_table_that_changes_later_is_not_looked_at_again) {
 }
 
 TEST_P(Hostile, a_device_is_not_opened_without_a_function_it_needs) {
-    for (const quire::SlotInfo *slot : all_slots()) {
-        std::string name = slot->name;
-        std::string fault = "null_slot:" + std::to_string(slot->offset);
+    for (const quire::FunctionInfo *function : all_functions()) {
+        std::string name = function->name;
+        std::string fault = "null_slot:" + std::to_string(function->offset);
         if (name == "probe") {
             expect_refused(fault, QUIRE_E_BACKEND, "probe");
             continue;
@@ -401,8 +404,8 @@ TEST_P(Hostile, a_device_is_not_opened_without_a_function_it_needs) {
         ASSERT_EQ(work.load(), QUIRE_OK) << name << ": " << work.message();
         work.refused_for_good();
         work.run();
-        EXPECT_EQ(work.first_failure(), slot->needed ? QUIRE_E_UNSUPPORTED : QUIRE_OK) << name;
-        if (slot->needed) {
+        EXPECT_EQ(work.first_failure(), function->needed ? QUIRE_E_UNSUPPORTED : QUIRE_OK) << name;
+        if (function->needed) {
             EXPECT_NE(work.message().find(name), std::string::npos) << work.message();
             EXPECT_EQ(work.backend(), "hostile");
         }
@@ -411,8 +414,8 @@ TEST_P(Hostile, a_device_is_not_opened_without_a_function_it_needs) {
 }
 
 TEST_P(Hostile, what_a_function_throws_stops_at_it) {
-    for (const quire::SlotInfo *slot : all_slots()) {
-        std::string name = slot->name;
+    for (const quire::FunctionInfo *function : all_functions()) {
+        std::string name = function->name;
         if (name == "probe" || name == "shutdown" || never_called(name)) continue;
         if (gives_back(name)) {
             expect_told("throw:" + name, QUIRE_OK, "");
@@ -424,8 +427,8 @@ TEST_P(Hostile, what_a_function_throws_stops_at_it) {
 }
 
 TEST_P(Hostile, a_status_that_the_contract_does_not_have_is_the_backends_fault) {
-    for (const quire::SlotInfo *slot : all_slots()) {
-        std::string name = slot->name;
+    for (const quire::FunctionInfo *function : all_functions()) {
+        std::string name = function->name;
         if (name == "probe" || name == "shutdown" || never_called(name) || gives_back(name))
             continue;
         for (const char *status : {"77", "-1234", "1", "-2147483648", "2147483647"}) {

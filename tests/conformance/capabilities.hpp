@@ -27,7 +27,8 @@ struct Capability {
     const char *sentence;
     const char *slots;  // offered only if all are present; separated by blanks
     const char *cases;  // patterns of GoogleTest names, separated by colons
-    // Attention: offered if the answer to some swept shape that fits is not no. NULL: slots decide.
+    // Attention: offered if the answer to some swept shape that fits is not no. NULL: functions
+    // decide.
     bool (*fits)(const SweptShape &swept);
     // Specific to this backend; NULL: applies to all.
     const char *backend;

@@ -175,7 +175,7 @@ def missing_musts_are_named():
     code, out, _ = run(WRONG, "--json", "--only", "Load.*:FillTest.*", fault="no_fill")
     fills = [one for one in json.loads(out)["capabilities"] if one["name"] == "fills"][0]
     expect(code == 1 and fills["outcome"] == "no" and "fill is NULL" in fills["reason"],
-           "a missing slot is named")
+           "a missing function is named")
 
 
 def stages_are_as_the_page_says():

@@ -121,7 +121,7 @@ Json describe() {
     out["name"] = bounded(api().name, 31);
     out["version"] = bounded(api().version, 31);
     out["abi"] = std::to_string(api().abi_major) + "." + std::to_string(api().abi_minor);
-    std::vector<std::string> slots = filled_slots();
+    std::vector<std::string> slots = filled_functions();
     out["slots"] = slots;
     uint32_t device_count = 0;
     Error error;

@@ -59,7 +59,8 @@ TEST_F(LifeTest, shutdown_counts_what_was_not_released) {
 }
 
 TEST_F(LifeTest, shutdown_counts_plans) {
-    if (const char *slot = missing_slot(Needs::attention)) GTEST_SKIP() << slot << " is NULL";
+    if (const char *function = missing_function(Needs::attention))
+        GTEST_SKIP() << function << " is NULL";
     Rig rig;
     uint64_t before = live_objects();
     quire_be_plan_desc desc{};

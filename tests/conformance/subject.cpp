@@ -254,13 +254,13 @@ std::vector<unsigned char> Guarded::read() {
 
 namespace {
 
-struct Slot {
+struct Function {
     Needs stage;
     const char *name;
     bool is_there;
 };
 
-std::vector<Slot> slots_of(const quire_backend_api &a) {
+std::vector<Function> functions_of(const quire_backend_api &a) {
     using enum Needs;
     return {
         {devices, "probe", a.probe != nullptr},
@@ -297,23 +297,23 @@ std::vector<Slot> slots_of(const quire_backend_api &a) {
 
 }  // namespace
 
-const char *missing_slot(Needs needs) {
-    for (const Slot &slot : slots_of(api())) {
-        if (slot.stage <= needs && !slot.is_there) return slot.name;
+const char *missing_function(Needs needs) {
+    for (const Function &function : functions_of(api())) {
+        if (function.stage <= needs && !function.is_there) return function.name;
     }
     return nullptr;
 }
 
-std::vector<std::string> filled_slots() {
+std::vector<std::string> filled_functions() {
     std::vector<std::string> names;
-    for (const Slot &slot : slots_of(api())) {
-        if (slot.is_there) names.push_back(slot.name);
+    for (const Function &function : functions_of(api())) {
+        if (function.is_there) names.push_back(function.name);
     }
     return names;
 }
 
 void SubjectTest::SetUp() {
-    if (const char *slot = missing_slot(needs_)) GTEST_SKIP() << slot << " is NULL";
+    if (const char *function = missing_function(needs_)) GTEST_SKIP() << function << " is NULL";
     Error error;
     uint32_t device_count = 0;
     ASSERT_EQ(api().probe(&device_count, &error), QUIRE_OK) << error.message;

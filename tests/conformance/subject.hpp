@@ -42,7 +42,7 @@ inline uint64_t patience_ns() { return options().patience_s * uint64_t{1'000'000
 std::string load_subject();
 // The backend name that the file's name implies; empty if it implies none.
 std::string promised_name();
-const quire_backend_api &api();  // slots missing from a shorter table are NULL
+const quire_backend_api &api();  // functions missing from a shorter table are NULL
 const quire_backend_api *table();
 quire_backend_query_fn query_function();
 quire_host_info host_info();
@@ -148,14 +148,14 @@ class Guarded {
     Memory memory_;
 };
 
-// Slots in the order in which a backend grows; each stage needs the previous ones. Any slot of the
-// last stage may be missing; the cases that need it check for themselves.
+// Functions in the order in which a backend grows; each stage needs the previous ones. Any function
+// of the last stage may be missing; the cases that need it check for themselves.
 enum class Needs { devices, memory, queues, transfers, kv_write, attention, optional };
-// The first slot of the stage, or of one before it, that is NULL; or NULL.
-const char *missing_slot(Needs needs);
-std::vector<std::string> filled_slots();
+// The first function of the stage, or of one before it, that is NULL; or NULL.
+const char *missing_function(Needs needs);
+std::vector<std::string> filled_functions();
 
-// Skips tests that need slots that the backend leaves out, and gives the reason.
+// Skips tests that need functions that the backend leaves out, and gives the reason.
 class SubjectTest : public testing::Test {
  protected:
     explicit SubjectTest(Needs needs = Needs::transfers) : needs_(needs) {}

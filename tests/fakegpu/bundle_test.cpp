@@ -60,7 +60,7 @@ struct Batch {
         call.query_tokens = ends.back() + (roll(2) == 0 ? roll(9) : 0);
         call.row_count = static_cast<uint32_t>(ends.size()) - 1;
         const uint32_t groups[] = {1, 2, 3, 4, 5, 8, 16, 20};
-        call.group = groups[roll(7)];
+        call.heads_per_kv = groups[roll(7)];
         call.kv_heads = roll(1) + 1;
         call.chunk_count = roll(1) + 1;
     }
@@ -101,9 +101,9 @@ void expect_the_same_units(const char *kernel, uint32_t teams, uint32_t seed) {
     call.cu_q = cu_q.address;
     call.lengths = lengths.address;
     call.token_rows = rows.address;
-    uint32_t heads = std::min(call.group, kFragmentQueries);
+    uint32_t heads = std::min(call.heads_per_kv, kFragmentQueries);
     uint64_t others =
-        uint64_t{call.kv_heads} * call.chunk_count * ((call.group + heads - 1) / heads);
+        uint64_t{call.kv_heads} * call.chunk_count * ((call.heads_per_kv + heads - 1) / heads);
     uint32_t round = dice() % call.query_tokens + 1;
     for (uint32_t first = 0; first < call.query_tokens; first += round) {
         call.first_token = first;

@@ -26,7 +26,7 @@ AttendCall call_of(Heads heads, uint32_t rows, uint32_t query_tokens, uint32_t c
     AttendCall call{};
     call.q_heads = heads.of_q;
     call.kv_heads = heads.of_kv;
-    call.group = heads.of_q / heads.of_kv;
+    call.heads_per_kv = heads.of_q / heads.of_kv;
     call.k_dim = call.v_dim = 128;
     call.q_format = call.k_format = call.v_format = kF16;
     call.row_count = rows;
@@ -45,7 +45,8 @@ struct Started {
 Started started_by(AttendCall call, uint32_t teams) {
     Started started;
     Scratch scratch = divide(call, teams);
-    uint32_t bundle_tokens = kFragmentQueries / std::min(call.group, kFragmentQueries) * teams;
+    uint32_t bundle_tokens =
+        kFragmentQueries / std::min(call.heads_per_kv, kFragmentQueries) * teams;
     bool is_whole = scratch.tokens_per_round % bundle_tokens == 0;
     bool is_divided = scratch.tokens_per_round < call.query_tokens;
     EXPECT_TRUE(is_whole || !is_divided || scratch.tokens_per_round < bundle_tokens)

@@ -20,7 +20,7 @@ import tempfile
 FOLDERS = [["base"], ["blocks", "scales"], ["device"], ["transfer"], ["steps"],
            ["move", "replica"], ["parts"], ["inspect"], [""]]
 # The same for the files of steps/.
-STEPS = [["name_space", "pressure", "sequence_keys", "step", "touched_slots"],
+STEPS = [["name_space", "pressure", "sequence_keys", "step", "touched_sequences"],
          ["step_records"],
          ["cache_books"],
          ["prefixes", "runs", "tenants", "witness"],

@@ -276,7 +276,7 @@ TEST(CacheCheck, sees_two_writers_of_a_slot_on_two_queues) {
     Parallel in_order(7);
     EXPECT_EQ(in_order.check(), kTrue);
     Parallel waits(8);
-    Inside::record(waits.cache, 3).waited = 1u << Timeline::slot(2);
+    Inside::record(waits.cache, 3).waited = 1u << Timeline::ring_index(2);
     EXPECT_EQ(waits.check(), kTrue);
 }
 
@@ -466,7 +466,7 @@ struct Unfinished : Books {
 
 TEST(CacheCheck, sees_a_sequence_that_would_not_be_lost_with_its_blocks) {
     Unfinished b;
-    b.at(0).pending_step[Timeline::slot(1)] = 0;
+    b.at(0).pending_step[Timeline::ring_index(1)] = 0;
     EXPECT_EQ(
         b.check(),
         "block 1 of group 0 depends on step 1, but sequence 0, which holds it at 0, does not");

@@ -87,7 +87,7 @@ struct Model {
     std::vector<float> numbers = {3.0f, 0.1f, 7.0f, 2.0f, 5.0f, 0.3f, 1.5f, 1e-3f, 60.0f, 90.0f};
     Bytes bytes;
     Geometry geometry;
-    LayerPlace places[3] = {{0, 0}, {1, 0}, {0, 1}};
+    LayerInGroup places[3] = {{0, 0}, {1, 0}, {0, 1}};
     StaticScales scales{test::host()};
 };
 

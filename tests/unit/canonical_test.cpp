@@ -120,7 +120,7 @@ struct Held {
     void fill() {
         for (uint32_t layer = 0; layer < part.layer_count; ++layer) {
             for (uint32_t p = 0; p < kPlanes; ++p) {
-                const PlanePlace &plane = part.planes[p];
+                const PlaneLayout &plane = part.planes[p];
                 for (uint64_t i = 0; i < plane.head_bytes * part.head_count; ++i) {
                     uint32_t head = static_cast<uint32_t>(i / plane.head_bytes);
                     bytes[plane.offset + layer * plane.layer_stride + i] = pattern(
@@ -147,7 +147,7 @@ void fill_static(const CanonicalBlock &block, Bytes *bytes) {
     const CanonicalHeader &h = block.header();
     for (uint32_t p : {uint32_t{kPlaneKScale}, uint32_t{kPlaneVScale}}) {
         uint32_t kind = p == kPlaneKScale ? h.k_scale : h.v_scale;
-        const PlanePlace &plane = block.part().planes[p];
+        const PlaneLayout &plane = block.part().planes[p];
         if (!is_static(kind) || plane.head_bytes == 0) continue;
         for (uint32_t layer = 0; layer < kLayers; ++layer) {
             for (uint32_t head = 0; head < h.head_count; ++head) {
@@ -243,7 +243,7 @@ TEST(Canonical, a_pool_gets_back_what_it_wrote_up_to_the_last_token) {
         wanted.fill();
         copy_pieces(block.part(), bytes, got.part, &got.bytes);
         for (uint32_t layer = 0; layer < kLayers; ++layer) {
-            for (const PlanePlace &plane : got.part.planes) {
+            for (const PlaneLayout &plane : got.part.planes) {
                 uint64_t row = plane.head_bytes / kBlockTokens;
                 for (uint64_t i = 0; i < plane.head_bytes * s.heads; ++i) {
                     uint64_t at = plane.offset + layer * plane.layer_stride + i;
@@ -340,7 +340,7 @@ TEST(Canonical, a_reader_survives_any_bytes) {
             continue;
         }
         ++taken;
-        for (const PlanePlace &plane : block.part().planes) {
+        for (const PlaneLayout &plane : block.part().planes) {
             if (plane.head_bytes == 0) continue;
             uint64_t end = plane.offset + (block.part().layer_count - 1) * plane.layer_stride +
                            block.part().head_count * plane.head_bytes;

@@ -176,7 +176,7 @@ TEST(Geometry, ranks_with_other_scales_are_of_another_geometry) {
     Described d = with_codes(QUIRE_DTYPE_I8, 0, QUIRE_SCALE_TOKEN_HEAD, 0);
     Geometry out;
     ASSERT_EQ(d.compute(&out), QUIRE_OK);
-    LayerPlace places[3];
+    LayerInGroup places[3];
     ASSERT_TRUE(place_layers(nullptr, out, places).ok());
     Array<float> scales(test::host());
     auto digest_now = [&] { return digest_geometry(out, places, 8, scales); };
@@ -285,7 +285,7 @@ TEST(Geometry, layers_lie_where_they_are_said_to) {
     d.cache.group_count = 2;
     Geometry out;
     ASSERT_EQ(d.compute(&out), QUIRE_OK);
-    LayerPlace places[4];
+    LayerInGroup places[4];
     const uint32_t alternating[] = {1, 0, 1, 0};
     ASSERT_TRUE(place_layers(alternating, out, places).ok());
     EXPECT_EQ(places[2].group, 1u);

@@ -101,9 +101,9 @@ TEST(HandleTable, two_tables_never_give_the_same_handle_however_they_alternate) 
 }
 
 TEST(HandleTable, when_no_number_is_left_none_is_given) {
-    HandleNumbers numbers{HandleNumbers::kEnd - 2 * HandleTable::kLeastSlots};
+    HandleNumbers numbers{HandleNumbers::kEnd - 2 * HandleTable::kLeastEntries};
     Table table(1, &numbers);
-    for (uint32_t i = 0; i < 2 * HandleTable::kLeastSlots; ++i) {
+    for (uint32_t i = 0; i < 2 * HandleTable::kLeastEntries; ++i) {
         ASSERT_EQ(table.take(), 0u);
         ASSERT_EQ(table.find(table.handle(0)), 0u);
         table.end(0);

@@ -22,7 +22,7 @@ struct Inside {
     static Namespaces &namespaces(Cache &c) { return c.parts_.books.namespaces; }
     static Sequence &sequence(Cache &c, uint32_t index) { return c.parts_.books.sequences[index]; }
     static StepRecord &record(Cache &c, uint64_t step) {
-        return c.parts_.books.records[Timeline::slot(step)];
+        return c.parts_.books.records[Timeline::ring_index(step)];
     }
     // The witness of what a step touched, entry `index`.
     static Seen &seen(Cache &c, uint64_t step, uint64_t index) {

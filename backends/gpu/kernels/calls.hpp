@@ -168,7 +168,7 @@ struct AttendCall {
     int64_t k_scale_offset, v_scale_offset, scale_head_stride;
     int64_t q_stride, out_stride;  // elements
     uint32_t block_table_stride, row_count, query_tokens, block_count;
-    uint32_t block_tokens, kv_heads, q_heads, group;
+    uint32_t block_tokens, kv_heads, q_heads, heads_per_kv;
     uint32_t k_dim, v_dim, k_format, v_format, q_format;
     uint32_t options;
     int32_t window, sink_tokens;

@@ -34,19 +34,19 @@ QUIRE_DEVICE inline int32_t token_of(const Unit &unit, uint32_t m) {
     return unit.first_token + static_cast<int32_t>(m / unit.heads);
 }
 QUIRE_DEVICE inline uint32_t q_head_of(const AttendCall &call, const Unit &unit, uint32_t m) {
-    return unit.kv_head * call.group + unit.first_head + m % unit.heads;
+    return unit.kv_head * call.heads_per_kv + unit.first_head + m % unit.heads;
 }
 
 // The tokens of a unit, each with all heads of its slice of the KV head's group.
 QUIRE_DEVICE inline int32_t tokens_of_unit(const AttendCall &call, uint32_t queries) {
-    return static_cast<int32_t>(queries / smaller(call.group, queries));
+    return static_cast<int32_t>(queries / smaller(call.heads_per_kv, queries));
 }
 
 // Sets the unit's heads and chunk from the group's index; returns the rest of that index, a place
 // among the round's tokens.
 QUIRE_DEVICE inline int32_t find_heads(const AttendCall &call, uint32_t queries, Unit *unit) {
-    uint32_t heads = smaller(call.group, queries);
-    uint32_t slices = (call.group + heads - 1) / heads;
+    uint32_t heads = smaller(call.heads_per_kv, queries);
+    uint32_t slices = (call.heads_per_kv + heads - 1) / heads;
     uint64_t left = group_index();
     unit->chunk = static_cast<uint32_t>(left % call.chunk_count);
     left /= call.chunk_count;
@@ -54,7 +54,7 @@ QUIRE_DEVICE inline int32_t find_heads(const AttendCall &call, uint32_t queries,
     left /= slices;
     unit->kv_head = static_cast<uint32_t>(left % call.kv_heads);
     unit->first_head = slice * heads;
-    unit->heads = smaller(heads, call.group - unit->first_head);
+    unit->heads = smaller(heads, call.heads_per_kv - unit->first_head);
     return static_cast<int32_t>(left / call.kv_heads);
 }
 

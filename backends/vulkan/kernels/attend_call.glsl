@@ -6,7 +6,7 @@ layout(constant_id = 1) const uint kConstKDim = 0xFFFFFFFFu;
 layout(constant_id = 2) const uint kConstVDim = 0xFFFFFFFFu;
 layout(constant_id = 3) const uint kConstKFormat = 0xFFFFFFFFu;
 layout(constant_id = 4) const uint kConstVFormat = 0xFFFFFFFFu;
-layout(constant_id = 5) const uint kConstGroup = 0xFFFFFFFFu;
+layout(constant_id = 5) const uint kConstHeadsPerKv = 0xFFFFFFFFu;
 layout(constant_id = 6) const uint kConstBlockTokens = 0xFFFFFFFFu;
 layout(constant_id = 7) const uint kConstOptions = 0xFFFFFFFFu;
 layout(constant_id = 8) const uint kConstQFormat = 0xFFFFFFFFu;
@@ -46,7 +46,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer At
     int64_t k_scale_offset, v_scale_offset, scale_head_stride;
     int64_t q_stride, out_stride;  // elements
     uint block_table_stride, row_count, query_tokens, block_count;
-    uint block_tokens, kv_heads, q_heads, group;
+    uint block_tokens, kv_heads, q_heads, heads_per_kv;
     uint k_dim, v_dim, k_format, v_format, q_format;
     uint options;
     int window, sink_tokens;
@@ -60,13 +60,15 @@ uint v_dim_of(AttendCall call) { return kConstVDim == kAny ? call.v_dim : kConst
 uint k_format_of(AttendCall call) { return kConstKFormat == kAny ? call.k_format : kConstKFormat; }
 uint v_format_of(AttendCall call) { return kConstVFormat == kAny ? call.v_format : kConstVFormat; }
 uint q_format_of(AttendCall call) { return kConstQFormat == kAny ? call.q_format : kConstQFormat; }
-uint group_of(AttendCall call) { return kConstGroup == kAny ? call.group : kConstGroup; }
+uint heads_per_kv_of(AttendCall call) {
+    return kConstHeadsPerKv == kAny ? call.heads_per_kv : kConstHeadsPerKv;
+}
 uint block_tokens_of(AttendCall call) {
     return kConstBlockTokens == kAny ? call.block_tokens : kConstBlockTokens;
 }
 // Loop counts over a lane's elements and a unit's queries are constants if the shape is, so that
 // loops are unrolled and their arrays become registers.
-bool is_any_shape() { return kConstGroup == kAny; }
+bool is_any_shape() { return kConstHeadsPerKv == kAny; }
 uint slots_of(uint dim) { return (dim + kLanes - 1) / kLanes; }
 
 bool has(AttendCall call, uint option) {

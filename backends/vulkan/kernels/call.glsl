@@ -29,9 +29,9 @@ layout(push_constant, scalar) uniform Push {
     uint64_t fault;
     uint64_t chunk_table;
     uint chunk_shift;
-    uvec2 place;
+    uvec2 turn;
     uint reserved0;
-    uint64_t group_count;
+    uint64_t workgroup_count;
 } push;
 
 layout(buffer_reference, scalar, buffer_reference_align = 1) buffer Byte { uint8_t v; };
@@ -64,6 +64,6 @@ void store_half(uint64_t at, uint value) { Half(real(at)).v = uint16_t(value); }
 void store_word(uint64_t at, uint value) { Word(real(at)).v = value; }
 
 uint lane() { return gl_LocalInvocationIndex; }
-uint64_t group() {
+uint64_t workgroup() {
     return uint64_t(gl_WorkGroupID.y) * gl_NumWorkGroups.x + gl_WorkGroupID.x;
 }

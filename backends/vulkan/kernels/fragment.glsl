@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fragment: 16 by 16 pieces of matrices, and sums of their products, in three spellings:
+// fragment: 16 by 16 parts of matrices, and sums of their products, in three spellings:
 //
 //   QUIRE_FRAGMENTS_KHR  GL_KHR_cooperative_matrix
 //   QUIRE_FRAGMENTS_NV   GL_NV_cooperative_matrix, its predecessor
@@ -27,19 +27,19 @@
 #define Sum coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator>
 
 Left load_left(uint at, uint stride) {
-    Left piece;
-    coopMatLoad(piece, halves, at, stride, gl_CooperativeMatrixLayoutRowMajor);
-    return piece;
+    Left part;
+    coopMatLoad(part, halves, at, stride, gl_CooperativeMatrixLayoutRowMajor);
+    return part;
 }
 Right load_right(uint at, uint stride) {
-    Right piece;
-    coopMatLoad(piece, halves, at, stride, gl_CooperativeMatrixLayoutRowMajor);
-    return piece;
+    Right part;
+    coopMatLoad(part, halves, at, stride, gl_CooperativeMatrixLayoutRowMajor);
+    return part;
 }
 Right load_right_turned(uint at, uint stride) {
-    Right piece;
-    coopMatLoad(piece, halves, at, stride, gl_CooperativeMatrixLayoutColumnMajor);
-    return piece;
+    Right part;
+    coopMatLoad(part, halves, at, stride, gl_CooperativeMatrixLayoutColumnMajor);
+    return part;
 }
 Sum load_sum(uint at, uint stride) {
     Sum sum;
@@ -65,15 +65,15 @@ Sum add_product(Left left, Right right, Sum sum) { return coopMatMulAdd(left, ri
 #define Sum fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>
 
 Left load_left(uint at, uint stride) {
-    Left piece;
-    coopMatLoadNV(piece, halves, at, stride, false);
-    return piece;
+    Left part;
+    coopMatLoadNV(part, halves, at, stride, false);
+    return part;
 }
 Right load_right(uint at, uint stride) { return load_left(at, stride); }
 Right load_right_turned(uint at, uint stride) {
-    Right piece;
-    coopMatLoadNV(piece, halves, at, stride, true);
-    return piece;
+    Right part;
+    coopMatLoadNV(part, halves, at, stride, true);
+    return part;
 }
 Sum load_sum(uint at, uint stride) {
     Sum sum;

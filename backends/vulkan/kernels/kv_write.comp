@@ -217,7 +217,7 @@ void write_token(Arguments call, uint token, int64_t slot) {
 void main() {
     if (is_idle()) return;
     Arguments call = Arguments(push.arguments);
-    uint token = uint(group());
+    uint token = uint(workgroup());
     if (call.rotated_dim != 0) {
         make_turn(call, load_int(call.positions, token));
         barrier();

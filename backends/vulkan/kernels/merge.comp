@@ -23,7 +23,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Ar
 void main() {
     if (is_idle()) return;
     Arguments call = Arguments(push.arguments);
-    uint64_t row = group();
+    uint64_t row = workgroup();
     float top = kMinusInfinity;
     for (uint i = 0; i < call.part_count; ++i) {
         top = max(top, load_float(call.lses, int64_t(i * call.row_count + row)));

@@ -44,8 +44,8 @@ void move_plane(Arguments call, Plane plane) {
 void main() {
     if (is_idle()) return;
     Arguments call = Arguments(push.arguments);
-    int64_t head = int64_t(group() % call.kv_heads);
-    int64_t layer = int64_t(group() / call.kv_heads);
+    int64_t head = int64_t(workgroup() % call.kv_heads);
+    int64_t layer = int64_t(workgroup() / call.kv_heads);
     uint64_t at = call.pool + uint64_t(layer * call.layer_stride);
     int64_t scale = head * call.scale_head_stride;
     for (uint i = 0; i < 4; ++i) {

@@ -28,8 +28,8 @@ Softmax before_all_keys(AttendCall call, uint q_head) {
 void main() {
     if (is_idle()) return;
     AttendCall call = AttendCall(push.arguments);
-    uint q_head = uint(group() % call.q_heads);
-    int token = int(call.first_token) + int(group() / call.q_heads);
+    uint q_head = uint(workgroup() % call.q_heads);
+    int token = int(call.first_token) + int(workgroup() / call.q_heads);
     int row_index = load_int(call.token_rows, token);
     if (row_index < 0) return;
     Row row = row_at(call, uint(row_index));

@@ -65,7 +65,7 @@ void check_blocks(AttendCall call, Row row, int begin, int end) {
 void main() {
     if (is_idle()) return;
     AttendCall call = AttendCall(push.arguments);
-    Row row = row_at(call, uint(group()));
+    Row row = row_at(call, uint(workgroup()));
     if (!check_counts(call, row)) return;
     if (call.shared_prefix != 0) check_shared_prefix(call, row);
     if (row.first_token == row.end_token) return;

@@ -33,14 +33,14 @@ struct Unit {
 
 int token_of(Unit unit, uint m) { return unit.first_token + int(m / unit.heads); }
 uint q_head_of(AttendCall call, Unit unit, uint m) {
-    return unit.kv_head * group_of(call) + unit.first_head + m % unit.heads;
+    return unit.kv_head * heads_per_kv_of(call) + unit.first_head + m % unit.heads;
 }
 
 // Returns false if the group has nothing to do.
 bool find_unit(AttendCall call, out Unit unit, out uint chunk) {
-    uint heads = min(group_of(call), kQueries);
-    uint slices = (group_of(call) + heads - 1) / heads;
-    uint64_t left = group();
+    uint heads = min(heads_per_kv_of(call), kQueries);
+    uint slices = (heads_per_kv_of(call) + heads - 1) / heads;
+    uint64_t left = workgroup();
     chunk = uint(left % call.chunk_count);
     left /= call.chunk_count;
     uint slice = uint(left % slices);
@@ -58,7 +58,7 @@ bool find_unit(AttendCall call, out Unit unit, out uint chunk) {
     int end = unit.row.first_token + (in_row / tokens + 1) * tokens;
     end = min(min(end, unit.row.end_token), int(call.end_token));
     unit.first_head = slice * heads;
-    unit.heads = min(heads, group_of(call) - unit.first_head);
+    unit.heads = min(heads, heads_per_kv_of(call) - unit.first_head);
     unit.count = uint(end - unit.first_token) * unit.heads;
     unit.chunk_begin = int(chunk) * kChunkPlaces;
     unit.chunk_end = min(unit.chunk_begin + kChunkPlaces, unit.row.key_count);

@@ -3,16 +3,16 @@
  * backend: what a device vendor implements. One shared object, one exported symbol, one table.
  *
  * A plugin exports quire_backend_query_v0. The core calls it once per load; it is pure: no threads,
- * no driver, no environment writes. Everything a backend offers is a slot of quire_backend_api; a
- * NULL slot means "unsupported" and never "does nothing". To begin, copy backends/null.
+ * no driver, no environment writes. Everything a backend offers is a function of quire_backend_api.
+ * A NULL function means "unsupported" and never "does nothing". To begin, copy backends/null.
  *
- * Threads   Slots may be called from any thread; calls on one queue are serialised by the core.
- * Enqueue   Slots that take a queue only enqueue work, which runs in order on that queue. Only
- *           *_wait_host, quiesce and device_close wait. No slot may unwind, change the caller's
+ * Threads   Functions may be called from any thread; calls on one queue are serialised by the core.
+ * Enqueue   Functions that take a queue only enqueue work, which runs in order on that queue. Only
+ *           *_wait_host, quiesce and device_close wait. No function may unwind, change the caller's
  *           current device context, or install signal handlers.
  * Failure   A negative status means that nothing was enqueued or allocated. `error` is never NULL.
- *           An exception, a status that base.h does not define, QUIRE_S_TIMEOUT from a slot that
- *           does not wait, or success without an object reaches the caller as QUIRE_E_BACKEND.
+ *           An exception, a status that base.h does not define, QUIRE_S_TIMEOUT from a function
+ *           that does not wait, or success without an object reaches the caller as QUIRE_E_BACKEND.
  * Memory    Addresses are uint64_t: device addresses, or host pointers where host_visible is 1.
  * Version   The plugin returns min(host minor, own minor) in abi_minor and behaves as that version.
  */

@@ -2,7 +2,7 @@
 //
 // faults: backends/cpu with one mistake in it, which the conformance suite must find.
 //
-// The plugin opens backends/cpu and returns its table, with the slots replaced that the fault
+// The plugin opens backends/cpu and returns its table, with the functions replaced that the fault
 // needs. QUIRE_WRONG names the fault; without it the table is returned unchanged and must pass,
 // which proves that the suite does not fail because of the wrapping. The plugin is named "cpu", so
 // that results passed on need not be rewritten.
@@ -26,7 +26,7 @@ bool plant_in_options(const char *fault, quire_backend_api *table);
 // plant() for faults of pools of codes (quantised.cpp).
 bool plant_in_codes(const char *fault, quire_backend_api *table);
 
-// "stage_N": leaves out the slots of the stages after N of backends/README.md, from 1 on.
+// "stage_N": leaves out the functions of the stages after N of backends/README.md, from 1 on.
 bool stop_at_stage(const char *name, quire_backend_api *table);
 
 }  // namespace quire::wrong

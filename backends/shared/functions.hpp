@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// slots: the functions of a backend's table. Each checks its arguments, counts objects, and calls
-// the backend.
+// functions: the functions of a backend's table. Each checks its arguments, counts objects, and
+// calls the backend.
 //
 // Why templates: they see a backend's own objects, and the compiler finds a missing function.
 // quire_be_device, _queue, _fence and _plan derive from structs in the backend's namespace, so the
@@ -35,7 +35,7 @@
 #include "shared/plugin.hpp"
 #include "shared/pool_calls.hpp"
 
-namespace quire::slot {
+namespace quire::function {
 
 // Counts an object if it was made.
 inline quire_status count(quire_status status) {
@@ -305,7 +305,8 @@ quire_status merge(Queue *queue, const quire_be_merge *args, quire_error *error)
     return args->token_count == 0 ? QUIRE_OK : enqueue_merge(*queue, *args, error);
 }
 
-// All slots except mem_import, native_signal and native_wait, which a backend adds if it has them.
+// All functions except mem_import, native_signal and native_wait, which a backend adds if it has
+// them.
 template <auto count_devices, typename Device, typename Queue, typename Fence, typename Plan>
 constexpr quire_backend_api table() {
     quire_backend_api api{};
@@ -344,4 +345,4 @@ constexpr quire_backend_api table() {
     return api;
 }
 
-}  // namespace quire::slot
+}  // namespace quire::function

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// slots: what the table's slots do with devices, queues and fences; shared/slots.hpp says what has
-// been checked before.
+// functions: what the table's functions do with devices, queues and fences; shared/functions.hpp
+// says what has been checked before.
 //
 // Threads: any.
 #pragma once

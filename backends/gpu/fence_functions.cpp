@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fence_slots: what hosts do with fences.
+// fence_functions: what hosts do with fences.
 //
 // Threads: any.
 
@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
+#include "functions.hpp"
 #include "schedule.hpp"
-#include "slots.hpp"
 
 namespace quire::gpu {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "batch.hpp"
+#include "recording.hpp"
 
 #include <algorithm>
 
@@ -11,27 +11,27 @@ namespace quire::vulkan {
 
 void *Arguments::take(Context &context, uint64_t size_bytes, uint64_t *address) {
     uint64_t wanted = (size_bytes + 15) / 16 * 16;
-    if (pieces_.empty() || pieces_.back().size_bytes() - used_bytes_ < wanted) {
+    if (buffers_.empty() || buffers_.back().size_bytes() - used_bytes_ < wanted) {
         Buffer piece;
         if (piece.make(context, std::max(wanted, kPieceBytes), BufferKind::host) != VK_SUCCESS) {
             return nullptr;
         }
-        pieces_.push_back(std::move(piece));
+        buffers_.push_back(std::move(piece));
         used_bytes_ = 0;
     }
-    *address = pieces_.back().address() + used_bytes_;
-    void *taken = pieces_.back().host() + used_bytes_;
+    *address = buffers_.back().address() + used_bytes_;
+    void *taken = buffers_.back().host() + used_bytes_;
     used_bytes_ += wanted;
     return taken;
 }
 
 void Arguments::reset() {
-    // The first has the usual size; a batch seldom needs more.
-    if (pieces_.size() > 1) pieces_.resize(1);
+    // The first has the usual size; a recording seldom needs more.
+    if (buffers_.size() > 1) buffers_.resize(1);
     used_bytes_ = 0;
 }
 
-void Batch::drop_references() {
+void Recording::drop_references() {
     for (const FenceStep &step : waits) step.fence->drop_reference();
     for (const FenceStep &step : signals) step.fence->drop_reference();
     for (Queue *queue : awaited) queue->drop_reference();

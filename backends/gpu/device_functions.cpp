@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// device_slots: finding devices, opening and closing them, and waiting until they are idle.
+// device_functions: finding devices, opening and closing them, and waiting until they are idle.
 //
 // Threads: any.
 
-#include "slots.hpp"
+#include "functions.hpp"
 
 #include <algorithm>
 #include <charconv>

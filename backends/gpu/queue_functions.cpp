@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// queue_slots: making and releasing queues; fences and an engine's events on them.
+// queue_functions: making and releasing queues; fences and an engine's events on them.
 //
 // Threads: any.
 
@@ -13,8 +13,8 @@
 #include "engine.hpp"
 #include "enqueue.hpp"
 #include "fence.hpp"
+#include "functions.hpp"
 #include "shared/checks.hpp"
-#include "slots.hpp"
 
 namespace quire::gpu {
 
