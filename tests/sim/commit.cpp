@@ -132,7 +132,10 @@ void World::run_step(Step &step) {
         read_row(step, step.rows[i]);
     }
     kernel_ = kNoKernel;
-    for (const Row &row : step.rows) note_first_block(*find(row.seq), row.seq);
+    for (const Row &row : step.rows) {
+        note_first_block(*find(row.seq), row.seq);
+        note_full_blocks(*find(row.seq));
+    }
     for (const Row &row : step.rows) check_tenants(step, *find(row.seq));
     check_owed(step);
     for (const Undo &undo : step.undo) {

@@ -29,6 +29,7 @@ bool World::finish(const Op &op) {
     std::vector<Owed> owed;
     if (outcome == QUIRE_STEP_FAILED && !refused) {
         hold_tokens();
+        hold_published(bit);
         for (auto &seq : sequences) losses.push_back(loss(*seq, bit));
         owed = owed_blocks(bit);
     }
@@ -69,8 +70,9 @@ bool World::finish(const Op &op) {
     return true;
 }
 
-// "A slot counts as written only if a sequence still has a token there when the step fails": this
-// is asked when it does, of the tables, so it matters not by which call a token was given up.
+// "A slot counts as written only if a sequence or the prefix cache still has a token there when the
+// step fails": this is asked when it does, of the tables and of what is published, so it matters
+// not by which call a token was given up. Here, the sequences' tokens.
 // A token that its window has left is still the sequence's: whether it has it there is open.
 void World::hold_tokens() {
     memory_.hold_none();
@@ -106,30 +108,27 @@ std::vector<World::Owed> World::owed_blocks(uint8_t bit) {
     for (uint32_t g = 0; g < blocks_.size(); ++g)
         for (uint32_t at = 1; at < blocks_[g]; ++at) {
             const int32_t id = static_cast<int32_t>(at);
-            const Zeros why = memory_.zeros_owed(kDevice, g, id, bit);
-            if (why >= Zeros::given_up) owed.push_back({g, id, why});
+            if (memory_.zeros_owed(kDevice, g, id, bit) == Zeros::owed) owed.push_back({g, id});
         }
     return owed;
 }
 
 // "... and the block is zeroed before it is handed out again."
 void World::mark_owed(const std::vector<Owed> &owed) {
-    for (const Owed &one : owed) memory_.must_zero(one.group, one.id) = one.why;
+    for (const Owed &one : owed) memory_.must_zero(one.group, one.id) = 1;
     if (!owed.empty())
         for (const auto &seq : sequences)
             for (uint32_t g = 0; g < blocks_.size() && !seq->swapped; ++g)
-                for (const int32_t id : table(*seq, g)) memory_.must_zero(g, id) = Zeros::none;
+                for (const int32_t id : table(*seq, g)) memory_.must_zero(g, id) = 0;
 }
 
 void World::check_owed(const Step &step) {
     for (const auto &seq : sequences)
         for (uint32_t g = 0; g < blocks_.size() && !seq->swapped; ++g)
             for (const int32_t id : table(*seq, g)) {
-                const Zeros why = std::exchange(memory_.must_zero(g, id), Zeros::none);
-                if (why == Zeros::none) continue;
-                const char *promise = why == Zeros::owed ? "not-zeroed" : "given-up";
-                if (!tolerate(promise))
-                    fail(promise,
+                if (std::exchange(memory_.must_zero(g, id), uint8_t{0}) == 0) continue;
+                if (!tolerate("not-zeroed"))
+                    fail("not-zeroed",
                          "after step %u sequence %u has block %d of group %u, which a failed step "
                          "was to zero, and no step since",
                          step.id, seq->id, id, g);
@@ -154,7 +153,7 @@ World::Loss World::loss(Sequence &seq, uint8_t bit) {
     const Zeros cost = zeros_cost();
     for (uint32_t p = 0; p < seq.computed && p < seq.beside.size(); ++p)
         if (seq.beside[p] & bit) loss.least = std::min(loss.least, p);
-    loss.ahead = loss.least_ahead = loss.given_up = end;
+    loss.ahead = loss.least_ahead = end;
     for (uint32_t g = 0; g < blocks_.size(); ++g) {
         if (config.groups[g].kind == QUIRE_GROUP_CROSS) continue;
         table(seq, g);
@@ -172,10 +171,6 @@ World::Loss World::loss(Sequence &seq, uint8_t bit) {
             loss.least = std::min(loss.least, begin);
             loss.least_ahead = std::min(loss.least_ahead, begin);
             if (owed == Zeros::unsure || cost == Zeros::unsure) continue;
-            loss.given_up = std::min(loss.given_up, begin);
-            // What is known of such blocks (README.md, "Known and open") is not of lookahead.
-            const bool whole = begin + config.block_tokens <= seq.known() || seq.ahead == 0;
-            if (owed == Zeros::given_up && whole) continue;
             tally_->lost_to_zeros += begin < loss.computed;
             loss.computed = std::min(loss.computed, begin);
             loss.ahead = std::min(loss.ahead, begin);
@@ -195,12 +190,6 @@ void World::take_loss(Sequence &seq, const Loss &loss) {
         fail("failed-less",
              "sequence %u keeps %u computed tokens; from %u on they depend on the failed step",
              seq.id, got.computed_tokens, loss.computed);
-    const uint32_t ahead = got.lookahead_tokens != 0 ? got.known_tokens + got.lookahead_tokens : 0;
-    if (std::max(got.computed_tokens, ahead) > loss.given_up && !tolerate("given-up"))
-        fail("given-up",
-             "sequence %u keeps %u computed tokens and a lookahead of %u; the block from %u on was "
-             "to be zeroed, and some of its tokens were given up",
-             seq.id, got.computed_tokens, got.lookahead_tokens, loss.given_up);
     const bool rounded = !config.exact() || seq.may_move || !config.has(Feature::failed_copies);
     if (got.computed_tokens < loss.least && !rounded && !tolerate("failed-more"))
         fail("failed-more",

@@ -11,7 +11,7 @@
 namespace sim {
 namespace {
 
-// The oldest table with every function that the simulator calls.
+// The oldest table with every function that the simulator needs.
 constexpr size_t kOldestTable = offsetof(quire_api, cache_dump);
 
 // Null if the file is not libquire at all: quire_dyn_load says why, and better.

@@ -4,7 +4,7 @@
 // can be shown to fail on a library that still has the defect.
 //
 // Functions were only ever added at the end of the table. What an older library lacks stays null;
-// the simulator calls nothing from quire_api.cache_dump on.
+// the simulator calls quire_api.cache_dump only where there is one, and nothing after it.
 //
 // Threads: open_library once, before any other thread.
 #pragma once

@@ -19,7 +19,7 @@ void Memory::reset(uint32_t block_tokens, const std::vector<uint32_t> &device_bl
         for (size_t g = 0; g < counts.size(); ++g) {
             pools_[tier][g].blocks = counts[g];
             pools_[tier][g].slots.assign(static_cast<size_t>(counts[g]) * block_tokens, {});
-            pools_[tier][g].must_zero.assign(counts[g], Zeros::none);
+            pools_[tier][g].must_zero.assign(counts[g], 0);
         }
     }
 }
@@ -144,7 +144,7 @@ void Memory::copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t
         source.copied[actor.queue] = actor.clock[actor.queue];
         source.copied_to[actor.queue] = &target;
     }
-    if (to == kDevice) must_zero(group, dst) = Zeros::none;  // nothing of it is left to be seen
+    if (to == kDevice) must_zero(group, dst) = 0;  // nothing of it is left to be seen
 }
 
 void Memory::zero_block(uint32_t group, int32_t block, const Actor &actor) {
@@ -159,7 +159,7 @@ void Memory::zero_block(uint32_t group, int32_t block, const Actor &actor) {
         slot.has_token = false;
         slot.token_by = 0;
     }
-    must_zero(group, block) = Zeros::none;
+    must_zero(group, block) = 0;
 }
 
 void Memory::hold_none() {
@@ -180,11 +180,21 @@ Zeros Memory::zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit) 
         const bool failed = (slot.token_by & bit) != 0;
         const Held held = failed ? Held::no : slot.held;
         if (((slot.zeroed_by | slot.heirs) & bit) == 0 || held == Held::yes) continue;
-        Zeros here = slot.has_token && !failed ? Zeros::given_up : Zeros::owed;
-        if (held == Held::maybe || (slot.zero_by & bit) == 0) here = Zeros::unsure;
-        owed = std::max(owed, here);
+        const bool unsure = held == Held::maybe || (slot.zero_by & bit) == 0;
+        owed = std::max(owed, unsure ? Zeros::unsure : Zeros::owed);
     }
     return owed;
+}
+
+bool Memory::given_up(uint32_t group, int32_t block, uint8_t bit) {
+    bool some = false;
+    for (uint32_t place = 0; place < block_tokens_; ++place) {
+        const Slot &slot = at(kDevice, group, block, place);
+        if ((slot.zero_by & bit) == 0 || slot.held != Held::no) continue;
+        if (!slot.has_token || (slot.token_by & bit) != 0) return false;
+        some = true;
+    }
+    return some;
 }
 
 void Memory::poison_slot(Slot &slot, uint8_t bit) {

@@ -46,8 +46,9 @@ struct Actor {
     VectorClock clock{};
 };
 
-// Whether a sequence has a token in a slot. Maybe: a draft that accept_path kept lies there, or is
-// to be moved there; or the block is out of the sequence's window.
+// Whether a sequence or the prefix cache has a token in a slot. Maybe: a draft that accept_path
+// kept lies there, or is to be moved there; or the block is out of the window of its sequence; or
+// the model cannot know whether it is published.
 enum class Held : uint8_t { no, maybe, yes };
 
 struct Slot {
@@ -78,12 +79,12 @@ struct Slot {
 };
 
 // Whether a block that a failed step was to zero is lost by that: see Memory::zeros_owed.
-enum class Zeros : uint8_t { none, unsure, given_up, owed };
+enum class Zeros : uint8_t { none, unsure, owed };
 
 struct Pool {
     uint32_t blocks = 0;
-    std::vector<Slot> slots;       // [blocks][block_tokens]
-    std::vector<Zeros> must_zero;  // [blocks] why, before it is handed out
+    std::vector<Slot> slots;         // [blocks][block_tokens]
+    std::vector<uint8_t> must_zero;  // [blocks] 1: before it is handed out
 };
 
 class Memory {
@@ -115,8 +116,10 @@ class Memory {
     void hold_contents(uint32_t group, const std::set<Content> &contents);
     // Whether the step `bit` was to zero the block or to copy over it, and some slot is held by no
     // token that was written since. Unsure: a later step has zeroed it again or copied over it
-    // (README.md, question 12). Given up: tokens were written to all such slots.
+    // (README.md, question 12).
     Zeros zeros_owed(Tier tier, uint32_t group, int32_t block, uint8_t bit);
+    // Whether such a slot was written, and its token given up since, and no such slot was left.
+    bool given_up(uint32_t group, int32_t block, uint8_t bit);
     void copy_place(Tier to, Tier from, uint32_t group, int32_t src, uint32_t src_place,
                     int32_t dst, uint32_t dst_place, const Actor &actor);
     void copy_block(Tier to, Tier from, uint32_t group, int32_t src, int32_t dst,
@@ -124,7 +127,7 @@ class Memory {
     // Slots of copies that a race made noise.
     uint64_t noise() const { return noise_; }
     void zero_block(uint32_t group, int32_t block, const Actor &actor);
-    Zeros &must_zero(uint32_t group, int32_t block) {
+    uint8_t &must_zero(uint32_t group, int32_t block) {
         return pools_[kDevice][group].must_zero[static_cast<size_t>(block)];
     }
 

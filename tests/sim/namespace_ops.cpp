@@ -59,6 +59,7 @@ bool World::reset() {
     }
     expect(status, {QUIRE_OK}, "quire_cache_reset");
     ++epoch_;
+    full_blocks_.clear();
     nodes_most_ = 0;
     for (auto &seq : sequences) {
         // Nothing is said of sequences that have nothing computed: the library's answer stands.

@@ -248,6 +248,7 @@ bool World::accept(const Op &op) {
     seq->parents.clear();
     seq->ahead_written = false;
     compare(*seq, "accept");
+    note_full_blocks(*seq);
     return true;
 }
 
@@ -319,6 +320,7 @@ bool World::accept_path(const Op &op) {
     tally_->accepted_drafts += path.size();
     *seq = after;
     compare(*seq, "accept_path");
+    note_full_blocks(*seq);
     return true;
 }
 
@@ -350,6 +352,7 @@ bool World::set_tokens(const Op &op) {
     changed_since_begin_ = true;
     for (uint32_t p = from; p < from + count; ++p) seq->unknown[p] = 0;
     compare(*seq, "set_tokens");
+    note_full_blocks(*seq);
     return true;
 }
 

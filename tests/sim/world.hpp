@@ -217,13 +217,11 @@ class World {
         uint32_t least = 0;
         uint32_t ahead = 0;
         uint32_t least_ahead = 0;
-        uint32_t given_up = 0;  // tokens and lookahead, where those that were given up count
     };
     void hold_tokens();
     struct Owed {
         uint32_t group = 0;
         int32_t id = 0;
-        Zeros why = Zeros::none;
     };
     std::vector<Owed> owed_blocks(uint8_t bit);
     void mark_owed(const std::vector<Owed> &owed);
@@ -232,6 +230,11 @@ class World {
     Zeros zeros_cost() const;
     void take_loss(Sequence &seq, const Loss &loss);
     void take_lost_lookahead(Sequence &seq, const Loss &loss, const quire_seq_info &got);
+    // published.cpp
+    void note_full_blocks(const Sequence &seq);
+    bool may_be_published(uint32_t group, int32_t block) const;
+    std::vector<std::vector<Held>> published_blocks();
+    void hold_published(uint8_t bit);
     // namespace_ops.cpp
     bool create_namespace(const Op &op);
     bool destroy_namespace(const Op &op);
@@ -317,7 +320,9 @@ class World {
     Sums sums_;
     // Which sequence alone ever computed or found a first block of this content; 0: several.
     std::map<Content, uint32_t> first_blocks_;
-    uint64_t nodes_most_ = 0;  // that the prefix tree can have since the last reset
+    std::set<uint64_t> full_blocks_;  // hashes of what may be published since the last reset
+    std::vector<char> dump_;          // room for one
+    uint64_t nodes_most_ = 0;         // that the prefix tree can have since the last reset
     uint64_t ops_ = 0;
     uint8_t bits_used_ = 0;
     bool changed_since_begin_ = false;  // by calls beside the open step

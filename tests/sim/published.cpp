@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// published: which blocks the prefix cache has when a step fails.
+//
+// The model knows which blocks may be published: those that hold a full block of computed and named
+// tokens. Which of these are (one of two with the same content, one that was not evicted or
+// forgotten) it asks of quire_cache_dump, for the headers leave that open (README.md, question 16).
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "world.hpp"
+
+namespace sim {
+namespace {
+
+constexpr uint64_t kFullBlock = 0xF011;  // where the hash of a block's contents begins
+
+// The number in a record's field; -1: null, or there is no such field.
+int64_t number_in(std::string_view record, std::string_view field) {
+    const std::string name = "\"" + std::string(field) + "\":";
+    const size_t at = record.find(name);
+    if (at == record.npos || record[at + name.size()] == 'n') return -1;
+    return std::strtoll(record.data() + at + name.size(), nullptr, 10);
+}
+
+bool has(std::string_view record, std::string_view text) {
+    return record.find(text) != record.npos;
+}
+
+}  // namespace
+
+// Full blocks of computed and named tokens are published, drafts only once they are accepted.
+void World::note_full_blocks(const Sequence &seq) {
+    if ((config.flags & QUIRE_CACHE_NO_PREFIX) != 0 || seq.cross_tokens != 0 || seq.unpublished)
+        return;
+    const uint32_t end = std::min({seq.computed, seq.known() - seq.drafts, seq.first_unknown()});
+    uint64_t hash = kFullBlock;
+    for (uint32_t p = 0; p < end && seq.era[p] == epoch_; ++p) {
+        hash = mix(hash, seq.content(p));
+        if ((p + 1) % config.block_tokens != 0) continue;
+        full_blocks_.insert(hash);
+        hash = kFullBlock;
+    }
+}
+
+// True if the block holds what was published since the last reset, in a namespace that still lives.
+bool World::may_be_published(uint32_t group, int32_t block) const {
+    const Slot *slots = memory_.block(kDevice, group, block);
+    uint64_t hash = kFullBlock;
+    for (uint32_t place = 0; place < config.block_tokens; ++place)
+        hash = mix(hash, slots[place].content);
+    const uint32_t tenant = tenant_of(slots[0].content);
+    return full_blocks_.count(hash) != 0 &&
+           std::any_of(namespaces.begin(), namespaces.end(),
+                       [tenant](const Namespace &ns) { return ns.tenant == tenant; });
+}
+
+// The device blocks of each group that the prefix cache has, by the library's dump. Maybe: the dump
+// is not there, or says that the block's node cannot be found.
+std::vector<std::vector<Held>> World::published_blocks() {
+    std::vector<std::vector<Held>> held;
+    for (uint32_t g = 0; g < blocks_.size(); ++g) {
+        held.emplace_back(blocks_[g], Held::no);
+        for (uint32_t id = 1; id < blocks_[g]; ++id)
+            if (may_be_published(g, static_cast<int32_t>(id))) held[g][id] = Held::maybe;
+    }
+    if (q_->cache_dump == nullptr) return held;  // an older library
+    uint64_t size = 0;
+    quire_status status = q_->cache_dump(cache_, 0, dump_.data(), dump_.size(), &size, &error_);
+    if (status == QUIRE_S_INCOMPLETE) {
+        dump_.resize(size);
+        status = q_->cache_dump(cache_, 0, dump_.data(), dump_.size(), &size, &error_);
+    }
+    expect(status, {QUIRE_OK}, "quire_cache_dump");
+    std::set<int64_t> linked;                       // nodes that can be found
+    std::vector<std::array<int64_t, 3>> published;  // group, block and node
+    for (std::string_view left(dump_.data(), size); !left.empty();) {
+        const std::string_view record = left.substr(0, left.find('\n'));
+        left.remove_prefix(record.size() + 1);
+        if (has(record, "\"record\":\"node\"") && has(record, "\"linked\":true"))
+            linked.insert(number_in(record, "id"));
+        if (has(record, "\"record\":\"block\"") && has(record, "\"tier\":\"device\"") &&
+            number_in(record, "node") >= 0)
+            published.push_back(
+                {number_in(record, "group"), number_in(record, "id"), number_in(record, "node")});
+    }
+    const std::vector<std::vector<Held>> allowed = held;
+    for (std::vector<Held> &group : held) std::fill(group.begin(), group.end(), Held::no);
+    for (const auto &[group, id, node] : published) {
+        const size_t g = static_cast<size_t>(group);
+        const size_t at = static_cast<size_t>(id);
+        if (allowed[g][at] == Held::no)
+            fail("published",
+                 "block %zu of group %zu is published, and is no full block of computed and named "
+                 "tokens",
+                 at, g);
+        held[g][at] = linked.count(node) != 0 ? Held::yes : Held::maybe;
+    }
+    return held;
+}
+
+// The prefix cache has a token in each slot of a published block. The dump is long: it is asked for
+// only where the step `bit` was to zero a block or to copy over it, and that decides something.
+void World::hold_published(uint8_t bit) {
+    std::vector<std::vector<Held>> held;
+    for (uint32_t g = 0; g < blocks_.size(); ++g)
+        for (uint32_t at = 1; at < blocks_[g]; ++at) {
+            const int32_t id = static_cast<int32_t>(at);
+            if (memory_.zeros_owed(kDevice, g, id, bit) == Zeros::none) continue;
+            if (held.empty()) held = published_blocks();
+            if (zeros_cost() == Zeros::owed && memory_.given_up(g, id, bit)) {
+                ++tally_->given_up;
+                tally_->given_up_published += held[g][at] == Held::yes;
+                tally_->given_up_unsure += held[g][at] == Held::maybe;
+            }
+            for (uint32_t place = 0; place < config.block_tokens; ++place)
+                memory_.hold(kDevice, g, id, place, held[g][at]);
+        }
+}
+
+}  // namespace sim
