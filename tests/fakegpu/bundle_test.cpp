@@ -34,7 +34,7 @@ QUIRE_DEVICE void store_unit(const AttendCall &call, uint64_t index, const Unit 
 
 QUIRE_KERNEL(test_units, 32, AttendCall, call) {
     Unit unit;
-    if (!find_unit(call, kFragmentQueries, &unit)) return;
+    if (!find_unit(call, kFragmentQueries, group_index(), unit)) return;
     if (thread_index() == 0) store_unit(call, group_index(), unit);
 }
 

@@ -185,7 +185,7 @@ QUIRE_KERNEL(quire_attend, 64, AttendCall, call) {
     QUIRE_SHARED(AttendShared, shared);
     if (is_idle(call.head, shared.idle)) return;
     Unit unit;
-    if (!find_unit(call, kQueries, &unit) || !may_see_any(call, unit)) return;
+    if (!find_unit(call, kQueries, group_index(), unit) || !may_see_any(call, unit)) return;
     load_queries(call, shared, unit);
     Weighed values;
     for (uint32_t m = 0; m < kQueries; ++m) {

@@ -12,7 +12,9 @@ QUIRE_KERNEL(quire_attend_fragments, 128, AttendCall, call) {
     QUIRE_SHARED(FragmentShared<1>, shared);
     if (is_idle(call.head, shared.idle)) return;
     Bundle bundle;
-    if (!find_unit(call, kRowsOfTile, &bundle.unit) || !may_see_any(call, bundle.unit)) return;
+    if (!find_unit(call, kRowsOfTile, group_index(), bundle.unit) ||
+        !may_see_any(call, bundle.unit))
+        return;
     attend_units(call, shared, bundle);
 }
 

@@ -67,7 +67,8 @@ template <uint32_t kTeams>
 QUIRE_DEVICE inline bool find_bundle(const AttendCall &call, Bundle *bundle) {
     bundle->tokens = tokens_of_unit(call, kFragmentQueries);
     uint32_t tokens = static_cast<uint32_t>(bundle->tokens) * kTeams;
-    auto place = static_cast<uint32_t>(find_heads(call, kFragmentQueries, &bundle->unit));
+    auto place =
+        static_cast<uint32_t>(find_heads(call, kFragmentQueries, group_index(), bundle->unit));
     auto first_of_round = static_cast<int32_t>(call.first_token);
     // A token of no row lies before all rows, or after them, where no seat has tokens.
     auto row = static_cast<uint32_t>(larger(load_int(call.token_rows, first_of_round), 0));
@@ -80,7 +81,7 @@ QUIRE_DEVICE inline bool find_bundle(const AttendCall &call, Bundle *bundle) {
         end = is_behind ? middle : end;
         row = is_behind ? row : middle;
     }
-    set_row(&bundle->unit, row_at(call, row));
+    set_row(bundle->unit, row_at(call, row));
     const Row &found = bundle->unit.row;
     uint32_t behind_row = (seat - first_seat_of(call, row, tokens)) * tokens;
     bundle->first_token = found.first_token + static_cast<int32_t>(behind_row);

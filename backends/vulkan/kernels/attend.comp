@@ -65,9 +65,9 @@ void compute_scores(AttendCall call, Unit unit, int tile) {
     if (seen == 0) return;
     atomicOr(any_visible, 1);
     uint in_block = uint(place) % block_tokens_of(call);
-    uint64_t block = block_at(call, unit, place);
-    uint64_t k = k_row(call, unit, block, in_block);
-    v_rows[lane()] = v_row(call, unit, block, in_block);
+    uint64_t block = block_of(call, unit, place);
+    uint64_t k = k_row_of(call, unit, block, in_block);
+    v_rows[lane()] = v_row_of(call, unit, block, in_block);
     v_scales[lane()] = scale_of(call, block, unit.kv_head, in_block, true);
     float k_scale = scale_of(call, block, unit.kv_head, in_block, false);
     float products[kQueries];
@@ -93,7 +93,7 @@ void compute_scores(AttendCall call, Unit unit, int tile) {
         for (uint m = 0; m < queries_of(unit); ++m) products[m] += some[m];
     }
     for (uint m = 0; m < unit.count; ++m) {
-        weights[m * kLanes + lane()] = score_of(call, unit, m, products[m] * k_scale, place);
+        weights[m * kLanes + lane()] = score_at(call, unit, m, products[m] * k_scale, place);
     }
 }
 
@@ -120,8 +120,8 @@ void add_values(AttendCall call, Unit unit, int tile) {
     }
 }
 
-void store_state(AttendCall call, Unit unit, uint chunk, uint m) {
-    uint64_t state = store_softmax(call, unit, chunk, m);
+void store_state(AttendCall call, Unit unit, uint m) {
+    uint64_t state = store_softmax(call, unit, m);
     uint dim = v_dim_of(call);
     for (uint i = 0; i < slots_of(dim); ++i) {
         uint d = i * kLanes + lane();
@@ -134,8 +134,7 @@ void main() {
     if (is_idle()) return;
     AttendCall call = AttendCall(push.arguments);
     Unit unit;
-    uint chunk;
-    if (!find_unit(call, unit, chunk)) return;
+    if (!find_unit(call, kQueries, workgroup(), unit)) return;
     if (!may_see_any(call, unit)) return;
     begin_state();
     load_queries(call, unit);
@@ -156,6 +155,6 @@ void main() {
     }
     barrier();
     for (uint m = 0; m < queries_of(unit); ++m) {
-        if (m < unit.count) store_state(call, unit, chunk, m);
+        if (m < unit.count) store_state(call, unit, m);
     }
 }

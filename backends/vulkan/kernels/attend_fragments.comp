@@ -80,7 +80,7 @@ void find_visible(AttendCall call, Unit unit, int tile) {
     visible[lane()] = seen;
     if (seen == 0) return;
     atomicOr(any_visible, 1);
-    blocks[lane()] = block_at(call, unit, place);
+    blocks[lane()] = block_of(call, unit, place);
 }
 
 bool has_no_number(uvec4 eight) {
@@ -103,8 +103,8 @@ void stage_rows(AttendCall call, Unit unit, int tile, uint begin, bool is_v, uin
         uvec4 eight = uvec4(0);
         if ((seen & queries) != 0) {
             uint in_block = uint(tile + int(j)) % block_tokens_of(call);
-            uint64_t row = is_v ? v_row(call, unit, blocks[j], in_block)
-                                : k_row(call, unit, blocks[j], in_block);
+            uint64_t row = is_v ? v_row_of(call, unit, blocks[j], in_block)
+                                : k_row_of(call, unit, blocks[j], in_block);
             eight = load_eight(row + (begin + i % eights * 8) * 2, is_wide);
             if (is_v && seen != all && has_no_number(eight)) atomicOr(is_wild, 1);
         }
@@ -138,7 +138,7 @@ void compute_scores(AttendCall call, Unit unit, int tile) {
     for (uint m = 0; m < unit.count; ++m) {
         if ((seen >> m & 1u) == 0) continue;
         uint at = m * kLanes + lane();
-        weights[at] = score_of(call, unit, m, weights[at], tile + int(lane()));
+        weights[at] = score_at(call, unit, m, weights[at], tile + int(lane()));
     }
 }
 
@@ -213,8 +213,8 @@ void add_values(AttendCall call, Unit unit, int tile) {
     }
 }
 
-void store_state(AttendCall call, Unit unit, uint chunk, uint m) {
-    uint64_t state = store_softmax(call, unit, chunk, m);
+void store_state(AttendCall call, Unit unit, uint m) {
+    uint64_t state = store_softmax(call, unit, m);
     uint dim = v_dim_of(call);
     for (uint slice = 0; slice < kMostSlices; ++slice) {
         uint d = slice * kSlice + lane();
@@ -227,8 +227,7 @@ void main() {
     if (is_idle()) return;
     AttendCall call = AttendCall(push.arguments);
     Unit unit;
-    uint chunk;
-    if (!find_unit(call, unit, chunk) || !may_see_any(call, unit)) return;
+    if (!find_unit(call, kQueries, workgroup(), unit) || !may_see_any(call, unit)) return;
     begin_state();
     load_queries(call, unit);
     for (uint m = 0; m < kQueries; ++m) {
@@ -251,6 +250,6 @@ void main() {
     }
     barrier();
     for (uint m = 0; m < kQueries; ++m) {
-        if (m < unit.count) store_state(call, unit, chunk, m);
+        if (m < unit.count) store_state(call, unit, m);
     }
 }
