@@ -11,6 +11,32 @@ PLACES = 12
 # First tokens of texts: equal texts share blocks.
 CONTENTS = (1000, 1000, 1000, 2000, 3000)
 
+# README.md says what they are.
+FIELDS = {
+    "cache": "blocks host_blocks",
+    "create": "s priority",
+    "end": "s",
+    "begin": "tag may_preempt how",
+    "add": "s first count max_compute drafts unknown",
+    "pair": "s t first count",
+    "drop": "s",
+    "preempt": "s how",
+    "abort": "",
+    "commit": "",
+    "finish": "",
+    "fail": "",
+    "fork": "s child tokens",
+    "truncate": "s tokens",
+    "accept": "s count",
+    "set": "s position first count",
+    "probe": "s first count",
+    "migrate": "blocks",
+    "reset": "",
+    "info": "s",
+    "blocks": "s",
+    "stats": "",
+}
+
 
 def place(rng):
     return rng.randrange(PLACES)
@@ -63,13 +89,18 @@ def other(rng):
     return rng.choices([make for _, make in kinds.values()], weights)[0]()
 
 
+def named(line):
+    op, *numbers = line.split()
+    return " ".join([op, *map("=".join, zip(FIELDS[op].split(), numbers, strict=True))])
+
+
 def make(seed, length):
     rng = random.Random(seed)
     lines = ["cache 40 6", *(f"create {i} {i % 3}" for i in range(PLACES // 2))]
     while len(lines) < length:
         lines += iteration(rng)
         lines += [other(rng) for _ in range(rng.randrange(4))]
-    return [*lines, "stats"]
+    return [named(line) for line in [*lines, "stats"]]
 
 
 if __name__ == "__main__":

@@ -257,6 +257,13 @@ static void run(const char *op, const uint32_t *a) {
     }
 }
 
+static void read_fields(const char *line, uint32_t a[6]) {
+    const char *at = line;
+    uint32_t i = 0;
+    memset(a, 0, 6 * sizeof a[0]);
+    for (; i < 6 && (at = strchr(at, '=')) != NULL; ++i) a[i] = (uint32_t)strtoul(++at, NULL, 10);
+}
+
 int main(int argc, char **argv) {
     char why[512], line[128], op[16];
     uint32_t a[6], number = 0;
@@ -264,10 +271,8 @@ int main(int argc, char **argv) {
     if (file == NULL) return puts("usage: script FILE"), 2;
     if (quire_dyn_load(NULL, &q, why, sizeof why) < 0) return puts(why), 1;
     while (fgets(line, sizeof line, file) != NULL) {
-        memset(a, 0, sizeof a);
-        if (sscanf(line, "%15s %u %u %u %u %u %u", op, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5]) <
-            1)
-            continue;
+        if (sscanf(line, "%15s", op) < 1) continue;
+        read_fields(line, a);
         printf("%u", ++number);
         run(op, a);
         putchar('\n');

@@ -338,7 +338,10 @@ int main(int argc, char **argv) {
         std::string op;
         words >> op;
         Numbers a(6);
-        for (uint32_t &value : a) words >> value;
+        std::string field;
+        for (uint32_t &value : a) {
+            if (words >> field) value = std::stoul(field.substr(field.find('=') + 1));
+        }
         std::string said = "ok";
         if (script == nullptr) {
             script = std::make_unique<Script>(a);

@@ -157,7 +157,7 @@ def main():
     script = Script()
     for number, line in enumerate(pathlib.Path(sys.argv[1]).read_text().splitlines(), 1):
         op, *words = line.split()
-        print(number, *script.run(op, [int(word) for word in words] or [0]))
+        print(number, *script.run(op, [int(word.partition("=")[2]) for word in words] or [0]))
     script.cache_.check()
 
 

@@ -30,7 +30,7 @@ def main():
         found = device(QUIRE_CPU_TARGET=target)
         if found["name"].startswith(words) and found["fast_16bit"] == ("16 bits" in words):
             continue
-        print(f"{target}: {words!r} was expected, it is {found}")
+        print(f"{target}: expected a device whose name begins with {words!r}, but got {found}")
         wrong += 1
     return 1 if wrong else 0
 

@@ -349,7 +349,10 @@ typedef struct quire_namespace_desc {
     uint32_t struct_size;
     uint32_t flags; /* 0 */
     const quire_chain *next;
-    const void *key; /* [key_size_bytes] from the server, never from a request; at most 256 bytes */
+    /* [key_size_bytes] from the server, never from a request; at most 256 bytes. Only its size and
+     * pointer are checked in this version: it will name the tenant's blocks in tiers that outlive
+     * the cache. Within a cache the handle alone tells namespaces apart. */
+    const void *key;
     uint32_t key_size_bytes;
     /* Limit on the table entries of its sequences, over all groups; a block that several share
      * counts once for each; 0 = no limit. Blocks that an item of the open step gives back because

@@ -237,7 +237,8 @@ func main() {
 		words := strings.Fields(lines.Text())
 		a := make([]uint32, 6)
 		for i, word := range words[1:] {
-			value, err := strconv.ParseUint(word, 10, 32)
+			_, number, _ := strings.Cut(word, "=")
+			value, err := strconv.ParseUint(number, 10, 32)
 			if err != nil {
 				log.Fatal(err)
 			}

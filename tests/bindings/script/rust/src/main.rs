@@ -244,7 +244,9 @@ fn main() {
         let mut words = line.split_whitespace();
         let op = words.next().unwrap();
         let mut a = [0; 6];
-        words.zip(&mut a).for_each(|(word, number)| *number = word.parse().unwrap());
+        words.zip(&mut a).for_each(|(word, number)| {
+            *number = word.split_once('=').unwrap().1.parse().unwrap();
+        });
         let said = match &mut script {
             None => {
                 script = Some(Script::new(&a).unwrap());
