@@ -51,6 +51,7 @@ struct Change : EditRange {
         handle = of;
         doomed = has_pending = false;
         sequence = index;
+        first_position = valid_tokens = UINT32_MAX;  // a victim computes nothing
         hit_tokens = query_tokens = compute_count = cross_tokens = found_tokens = returned = 0;
         mask_rows = mask_first = mask_stride = 0;
         before = state;
