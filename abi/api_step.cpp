@@ -27,15 +27,6 @@ Status make_list(const quire_step_item *items, uint32_t item_count, uint32_t ite
     return Status{};
 }
 
-template <typename T>
-Status check_output_array(const T *out, uint32_t capacity, uint32_t stride) {
-    if (capacity == 0) return Status{};
-    if (out == nullptr || stride < sizeof(T) || stride % alignof(T) != 0) {
-        return fail(QUIRE_E_ARG, "out is NULL, or stride {} is not sizeof of its element", stride);
-    }
-    return Status{};
-}
-
 }  // namespace
 
 extern "C" {

@@ -46,7 +46,8 @@ constexpr uint32_t kDeviceFlags = QUIRE_DEVICE_PIN_THREADS | QUIRE_DEVICE_FAST_1
 
 constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH | QUIRE_CACHE_LOG |
                                  QUIRE_CACHE_FOLLOWER | QUIRE_CACHE_CALIBRATE |
-                                 QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_AUDIT;
+                                 QUIRE_CACHE_ZERO_ON_FREE | QUIRE_CACHE_AUDIT | QUIRE_CACHE_EVENTS |
+                                 QUIRE_CACHE_EVENT_TOKENS;
 
 // type, size of the first published version, known flags, reserved field: QUIRE_RESERVED or 0, 0.
 #define QUIRE_INPUT_RULES(RULE)                                                               \
@@ -56,7 +57,7 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
     RULE(quire_group_desc, 56, 0, 0, 0)                                                       \
     RULE(quire_shard_desc, 40, 0, 0, 0)                                                       \
     RULE(quire_cache_desc, 136, kCacheFlags, 0, 0)                                            \
-    RULE(quire_namespace_desc, 32, 0, 0, 0)                                                   \
+    RULE(quire_namespace_desc, 32, QUIRE_NAMESPACE_EVENT_TOKENS, 0, 0)                        \
     RULE(quire_seq_desc, 48, 0, 0, 0)                                                         \
     RULE(quire_step_desc, 40, QUIRE_STEP_MAY_PREEMPT, 0, 0)                                   \
     RULE(quire_batch_desc, 56, QUIRE_BATCH_PAD_NULL_SLOT | QUIRE_BATCH_SHARED_PREFIX,         \
@@ -84,7 +85,8 @@ constexpr uint32_t kCacheFlags = QUIRE_CACHE_NO_PREFIX | QUIRE_CACHE_FIXED_HASH 
     RULE(quire_calibration_info, 32, 0, 0, 0)  \
     RULE(quire_calibration_layer, 32, 0, 0, 0) \
     RULE(quire_migrate_info, 80, 0, 0, 0)      \
-    RULE(quire_abandon_info, 40, 0, 0, 0)
+    RULE(quire_abandon_info, 40, 0, 0, 0)      \
+    RULE(quire_events_info, 32, 0, 0, 0)
 
 #define QUIRE_RESERVED(type, field) offsetof(type, field), sizeof(type::field)
 
@@ -232,6 +234,16 @@ Status read_element(const T *array, uint32_t index, uint32_t stride, T *out) {
                     element->struct_size, stride);
     }
     return read(element, out);
+}
+
+// Checks an array that the function writes, of structs without heads.
+template <typename T>
+Status check_output_array(const T *out, uint32_t capacity, uint32_t stride) {
+    if (capacity == 0) return Status{};
+    if (out == nullptr || stride < sizeof(T) || stride % alignof(T) != 0) {
+        return fail(QUIRE_E_ARG, "out is NULL, or stride {} is not sizeof of its element", stride);
+    }
+    return Status{};
 }
 
 }  // namespace quire::abi

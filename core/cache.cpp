@@ -24,6 +24,7 @@ Status Cache::reset() {
         return fail(QUIRE_E_BUSY, "a step is open: commit or abort it first");
     }
     parts_.withdrawal.forget_all();
+    parts_.announcer.clear();
     return Status{};
 }
 

@@ -105,6 +105,9 @@ class Cache {
                      Batch *batch, uint64_t *out, quire_error *error) {
         return parts_.follower.apply_log(bytes, size_bytes, options, batch, out, error);
     }
+    Status events(bool restarts, EventSink *sink, bool *has_more) {
+        return parts_.announcer.read(restarts, sink, has_more);
+    }
     bool follows() const { return parts_.follower.active(); }
 
     // A call found a broken invariant. The cache stays as it is, and from now on only calls that

@@ -76,6 +76,10 @@ const (
 	Calibrate  CacheFlags = 1 << 4
 	ZeroOnFree CacheFlags = 1 << 5
 	Audit      CacheFlags = 1 << 6
+	// Events lets the cache note which published blocks change: Cache.Events. EventTokens puts the
+	// default namespace's tokens into them.
+	Events      CacheFlags = 1 << 7
+	EventTokens CacheFlags = 1 << 8
 )
 
 // CacheOptions are quire_cache_desc of quire/cache.h; 0 is a field's default. Without shards the
@@ -105,10 +109,11 @@ type CacheOptions struct {
 // Cache is a paged KV cache.
 type Cache struct {
 	object
-	instance *Instance
-	groups   []Group
-	layers   []uint32 // group of each layer
-	shards   []Shard
+	instance    *Instance
+	groups      []Group
+	layers      []uint32 // group of each layer
+	shards      []Shard
+	blockTokens int
 }
 
 func describeGroups(a *arena, groups []Group) *C.quire_group_desc {
@@ -246,12 +251,17 @@ func (i *Instance) NewCache(options CacheOptions) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
+	blockTokens := options.BlockTokens
+	if blockTokens == 0 {
+		blockTokens = 16
+	}
 	return &Cache{
-		object:   object{kind: "cache", pointer: unsafe.Pointer(out)},
-		instance: i,
-		groups:   append([]Group(nil), options.Groups...),
-		layers:   layers,
-		shards:   append([]Shard(nil), options.Shards...),
+		blockTokens: blockTokens,
+		object:      object{kind: "cache", pointer: unsafe.Pointer(out)},
+		instance:    i,
+		groups:      append([]Group(nil), options.Groups...),
+		layers:      layers,
+		shards:      append([]Shard(nil), options.Shards...),
 	}, nil
 }
 

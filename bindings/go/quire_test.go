@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -428,4 +429,37 @@ func TestDeploymentIsSized(t *testing.T) {
 	}
 	_, err = EstimateSize(SizeModel{})
 	refused(t, err, ErrArg)
+}
+
+// A published block is told with its tokens, and its removal after it.
+func TestEventsTellWhatIsFound(t *testing.T) {
+	b := keepBooks(t, CacheOptions{Flags: Events | EventTokens})
+	sequence, err := b.cache.NewSequence(SequenceOptions{})
+	must(t, err)
+	tokens := []uint32{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	step, err := b.cache.BeginCommit(StepOptions{}, nil,
+		[]Item{{Sequence: sequence.Handle(), TokenCount: 9}}, tokens, make([]Result, 1))
+	must(t, err)
+	must(t, step.Finish())
+	var all []Event
+	for more := true; more; {
+		var some []Event
+		some, more, err = b.cache.Events(false, 2)
+		must(t, err)
+		all = append(all, some...)
+	}
+	if len(all) != 3 || all[0].Kind != EventCleared || all[1].Kind != EventStored ||
+		all[2].Parent != all[1].Block || all[2].Position != 4 ||
+		!slices.Equal(all[2].Tokens, tokens[4:8]) {
+		t.Fatalf("%+v", all)
+	}
+	must(t, b.cache.Reset())
+	some, _, err := b.cache.Events(false, 8)
+	must(t, err)
+	if len(some) != 1 || some[0].Kind != EventCleared {
+		t.Fatalf("%+v", some)
+	}
+	_, _, err = b.cache.Events(false, 0)
+	refused(t, err, ErrArg)
+	must(t, sequence.End(false))
 }

@@ -157,6 +157,12 @@ QUIRE_GO_CALL(step_copies,
               (quire_cache * cache, quire_step step, void *out, uint32_t capacity, uint32_t stride,
                uint32_t *count, quire_error *e),
               (cache, step, (quire_block_copy *)out, capacity, stride, count, e))
+QUIRE_GO_CALL(cache_events,
+              (quire_cache * cache, uint32_t flags, void *events, uint32_t capacity,
+               uint32_t stride, quire_token *tokens, uint32_t token_capacity,
+               quire_events_info *info, quire_error *e),
+              (cache, flags, (quire_cache_event *)events, capacity, stride, tokens, token_capacity,
+               info, e))
 QUIRE_GO_CALL(batch_create,
               (quire_cache * cache, const quire_batch_desc *desc, quire_batch **out,
                quire_error *e),

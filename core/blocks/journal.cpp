@@ -111,7 +111,7 @@ uint32_t Journal::take(uint32_t group, uint64_t barrier, const Taker &taker) {
     look_ahead(group, block);
     edit.unlinked = full_[group] && tree_.linked(b.node);
     if (edit.unlinked) tree_.unlink(b.node);
-    tree_.blocks(b.node)[group] = kNullBlock;
+    tree_.change_blocks(b.node)[group] = kNullBlock;
     edit.ready = b.ready;
     edit.depends = b.depends;
     b.node = kNone;
@@ -267,7 +267,7 @@ uint32_t Journal::attach(uint32_t sequence, uint32_t index, uint32_t node, Conte
         if (cross_[g]) continue;
         const BlockTable &t = table(sequence, g);
         uint32_t block = index < t.length ? t.ids.data[index] : kNullBlock;
-        uint32_t *named = &tree_.blocks(node)[g];
+        uint32_t *named = &tree_.change_blocks(node)[g];
         if (block == kNullBlock || *named == block) continue;
         BlockPool &pool = *pools_[g];
         if (pool[block].node != kNone) continue;  // a node that is out of reach names it
@@ -302,7 +302,7 @@ void Journal::detach(uint32_t node) {
     for (uint32_t g = 0; g < group_count_; ++g) {
         uint32_t block = tree_.blocks(node)[g];
         if (block == kNullBlock) continue;
-        tree_.blocks(node)[g] = kNullBlock;
+        tree_.change_blocks(node)[g] = kNullBlock;
         BlockPool &pool = *pools_[g];
         if (pool[block].state == BlockState::cached) {
             pool.free_unpublished(block);

@@ -29,7 +29,7 @@ void Journal::drop_cached(uint32_t group, uint32_t block) {
         forget(node);
         return;
     }
-    tree_.blocks(node)[group] = kNullBlock;
+    tree_.change_blocks(node)[group] = kNullBlock;
     pool.free_unpublished(block);
     if (!any_full_) tree_.free_if_bare(node);
 }
@@ -38,7 +38,7 @@ void Journal::replace_pool(uint32_t group, BlockPool **pool, const uint32_t *ids
     QUIRE_ASSERT(step_ == nullptr && timeline_->idle());
     BlockPool &old = *pools_[group];
     for (uint32_t b = 1; b < old.block_count(); ++b) {
-        if (old[b].node != kNone) tree_.blocks(old[b].node)[group] = ids[b];
+        if (old[b].node != kNone) tree_.change_blocks(old[b].node)[group] = ids[b];
     }
     can_cover_ = false;  // no step is unfinished, so that no cover in the new pool can be lost
     (*pool)->take_over(old, ids);

@@ -48,7 +48,7 @@ void undo_unnamed(const NamedBlock &before, Block *b) {
 // that stays. Then the block becomes free, unless the whole step is undone (undo_displaced).
 void Journal::undo_evict(Evict *edit) {
     BlockPool &pool = *pools_[edit->group];
-    uint32_t *named = &tree_.blocks(edit->node)[edit->group];
+    uint32_t *named = &tree_.change_blocks(edit->node)[edit->group];
     take_back(pools_[edit->group], *edit);
     --evictions_;
     bool is_there = tree_.generation(edit->node) == edit->generation;
@@ -79,7 +79,7 @@ void Journal::undo_displaced(StepEdits *step, uint64_t edit_count) {
         for (uint64_t i = edit_count; i-- > 0;) {
             auto *edit = std::get_if<Evict>(&edits[i]);
             if (edit == nullptr || !edit->displaced) continue;
-            body(edit, &tree_.blocks(edit->node)[edit->group]);
+            body(edit, &tree_.change_blocks(edit->node)[edit->group]);
         }
     };
     each_displaced([&](Evict *edit, uint32_t *named) {
@@ -102,7 +102,7 @@ void Journal::undo_displaced(StepEdits *step, uint64_t edit_count) {
 }
 
 void Journal::undo_adopt(const Adopt &edit) {
-    uint32_t *named = &tree_.blocks(edit.node)[edit.group];
+    uint32_t *named = &tree_.change_blocks(edit.node)[edit.group];
     Block *b = &(*pools_[edit.group])[edit.block];
     if (*named != edit.block) return undo_unnamed(edit.before, b);
     *named = kNullBlock;
@@ -111,7 +111,7 @@ void Journal::undo_adopt(const Adopt &edit) {
 
 void Journal::undo_replace(const Replace &edit) {
     BlockPool &pool = *pools_[edit.group];
-    uint32_t *named = &tree_.blocks(edit.node)[edit.group];
+    uint32_t *named = &tree_.change_blocks(edit.node)[edit.group];
     pool.unpark_cached(edit.older, edit.hint);
     if (*named == edit.block) {
         undo_named(edit.before, &pool[edit.block]);

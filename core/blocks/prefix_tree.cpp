@@ -46,6 +46,9 @@ bool PrefixTree::reserve(uint32_t node_capacity) {
         !links.create(node_capacity)) {
         return false;
     }
+    for (TouchedNodes *touched : {&removed_, &changed_}) {
+        if (touched->watches() && !touched->watch(node_capacity)) return false;
+    }
     std::memcpy(records.data(), records_.data(), uint64_t{first_unused_} * stride_words_ * 4);
     std::memcpy(stack.data(), free_stack_.data(), uint64_t{free_nodes_} * 4);
     std::memcpy(links.data(), links_.data(), uint64_t{first_unused_} * sizeof(NodeLink));
@@ -130,7 +133,7 @@ uint32_t PrefixTree::insert(uint32_t root, const TreeCursor &at, uint64_t hash,
     node.scope = extra.scope != kNone ? extra.scope : root;
     node.is_linked = false;
     node.children = 0;
-    for (uint32_t g = 0; g < group_count_; ++g) blocks(index)[g] = kNullBlock;
+    for (uint32_t g = 0; g < group_count_; ++g) change_blocks(index)[g] = kNullBlock;
     std::memcpy(tokens_of(index), tokens, uint64_t{block_tokens_} * sizeof(uint32_t));
     enter_scope(index, node.scope);
     if (at.node != kNone && counts_children_) ++header(at.node).children;
@@ -146,6 +149,7 @@ void PrefixTree::unlink(uint32_t index) {
     while (*link != index) link = &header(*link).bucket_next;
     *link = node.bucket_next;
     node.is_linked = false;
+    removed_.touch(index);
 }
 
 void PrefixTree::relink(uint32_t index) {
@@ -155,6 +159,7 @@ void PrefixTree::relink(uint32_t index) {
     node.bucket_next = *bucket;
     *bucket = index;
     node.is_linked = true;
+    changed_.touch(index);
 }
 
 void PrefixTree::leave_parent(const Node &node) {
@@ -170,6 +175,7 @@ void PrefixTree::free_node(uint32_t index) {
     leave_parent(node);
     leave_scope(index);
     node.generation = node.generation + 1;
+    removed_.touch(index);
     free_stack_[free_nodes_++] = index;
     --node_count_;
 }

@@ -27,6 +27,7 @@
 #include "core/base/hash.hpp"
 #include "core/blocks/block_pool.hpp"
 #include "core/blocks/scopes.hpp"
+#include "core/blocks/touched_nodes.hpp"
 
 namespace quire {
 
@@ -48,7 +49,13 @@ struct TreeCursor {
 class PrefixTree {
  public:
     PrefixTree(const HostAllocator *host, BufferPool *buffers)
-        : records_(host), buckets_(host), free_stack_(host), links_(host), scopes_(host, buffers) {}
+        : records_(host),
+          buckets_(host),
+          free_stack_(host),
+          links_(host),
+          scopes_(host, buffers),
+          removed_(host),
+          changed_(host) {}
 
     Status create(const Geometry &geometry, uint32_t node_capacity, uint64_t seed);
 
@@ -123,8 +130,22 @@ class PrefixTree {
     }
 
     // [group_count] the node's blocks; kNullBlock = none.
-    uint32_t *blocks(uint32_t node) { return record(node) + kHeaderWords; }
     const uint32_t *blocks(uint32_t node) const { return record(node) + kHeaderWords; }
+    uint32_t *change_blocks(uint32_t node) {
+        changed_.touch(node);
+        return record(node) + kHeaderWords;
+    }
+    const uint32_t *tokens(uint32_t node) const { return tokens_of(node); }
+
+    // For a reader of events: notes nodes that go out of reach or are freed, and apart from them
+    // those that are linked or whose blocks change. False: no memory.
+    [[nodiscard]] bool watch() { return removed_.watch(capacity_) && changed_.watch(capacity_); }
+    // A step was opened, or is over: TouchedNodes.
+    void hold_touched() { removed_.hold(), changed_.hold(); }
+    void release_touched() { removed_.release(), changed_.release(); }
+    bool is_held(uint32_t node) const { return removed_.is_held(node) || changed_.is_held(node); }
+    TouchedNodes &removed() { return removed_; }
+    TouchedNodes &changed() { return changed_; }
 
     // Changes when the node is freed: a record with another generation is another node. A record
     // has 2^62 of them, so none is used twice.
@@ -138,6 +159,7 @@ class PrefixTree {
         return true;
     }
 
+    bool is_first(uint32_t node) const { return header(node).parent == kNone; }
     // True if a walk from the root reaches the node.
     bool reachable(uint32_t node) const {
         while (node != kNone) {
@@ -167,6 +189,7 @@ class PrefixTree {
     void set_bytes_compared(uint64_t bytes) { bytes_compared_ = bytes; }
     uint32_t scope(uint32_t node) const { return header(node).scope; }
     uint32_t capacity() const { return capacity_; }
+    uint32_t used() const { return first_unused_; }  // higher numbers were never used
 
     Status check(const BlockPool *const *pools) const;
 
@@ -225,6 +248,7 @@ class PrefixTree {
     Array<uint32_t> free_stack_;  // [capacity] records that were used, the last freed on top
     Array<NodeLink> links_;
     Scopes scopes_;
+    TouchedNodes removed_, changed_;
     uint32_t capacity_ = 0;
     uint32_t block_tokens_ = 0;
     uint32_t group_count_ = 0;

@@ -41,6 +41,14 @@ Status check_desc(const quire_cache_desc &desc) {
             QUIRE_E_ARG,
             "flags: a follower makes no decisions to audit; set QUIRE_CACHE_AUDIT on the leader");
     }
+    if ((desc.flags & QUIRE_CACHE_FOLLOWER) != 0 && (desc.flags & QUIRE_CACHE_EVENTS) != 0) {
+        return fail(QUIRE_E_ARG,
+                    "flags: a follower finds nothing, so it has no events; set "
+                    "QUIRE_CACHE_EVENTS on the leader");
+    }
+    if ((desc.flags & QUIRE_CACHE_EVENT_TOKENS) != 0 && (desc.flags & QUIRE_CACHE_EVENTS) == 0) {
+        return fail(QUIRE_E_ARG, "flags: QUIRE_CACHE_EVENT_TOKENS needs QUIRE_CACHE_EVENTS");
+    }
     if (desc.eviction != QUIRE_EVICT_LRU) {
         return fail(QUIRE_E_UNSUPPORTED, "eviction {} is not known", desc.eviction);
     }
@@ -104,6 +112,9 @@ Status CacheParts::create(const quire_cache_desc &desc, const quire_group_desc *
               prefixes.create(max_sequences) && tenants.create(desc.key_bytes);
     if (!ok) return no_host_memory();
     for (Sequence &s : books.sequences) s = Sequence{};
+    if ((desc.flags & QUIRE_CACHE_EVENT_TOKENS) != 0)
+        books.namespaces.give_tokens(Namespaces::kDefault);
+    if ((desc.flags & QUIRE_CACHE_EVENTS) != 0) QUIRE_TRY(announcer.create());
     books.prefix_off = (desc.flags & QUIRE_CACHE_NO_PREFIX) != 0;
     books.audits = (desc.flags & QUIRE_CACHE_AUDIT) != 0;
     needs.create(desc);

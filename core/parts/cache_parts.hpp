@@ -9,6 +9,7 @@
 #pragma once
 
 #include "core/move/move.hpp"
+#include "core/replica/announcer.hpp"
 #include "core/replica/follower_cache.hpp"
 #include "core/replica/log_writer.hpp"
 #include "core/steps/drafts.hpp"
@@ -51,6 +52,7 @@ struct CacheParts {
     Witness witness{&books};
     Steps steps{&books, &tenants, &prefixes, &changes, &admission, &runs, &rollback, &witness};
     LogWriter log_writer{&books};
+    Announcer announcer{&books};
     FollowerCache follower{&books, &runs};
     Move move{&books};
     bool migrating = false;

@@ -19,6 +19,7 @@ namespace quire {
 struct Namespace {
     uint64_t number = 0;
     uint32_t quota_blocks = 0;
+    bool gives_tokens = false;           // to readers of events
     uint32_t next = HandleTable::kNone;  // in its bucket, or free
     uint64_t sequences = 0;
     uint64_t blocks_held = 0;
@@ -55,6 +56,10 @@ class Namespaces {
     uint32_t used() const { return used_; }  // higher indices were never used
     Namespace &operator[](uint32_t index) { return records_[index]; }
     const Namespace &operator[](uint32_t index) const { return records_[index]; }
+
+    void give_tokens(uint32_t index) { records_[index].gives_tokens = gives_tokens_ = true; }
+    // True if any namespace ever did.
+    bool gives_tokens() const { return gives_tokens_; }
 
     // kNone if all are live or no number is left.
     uint32_t take() {
@@ -112,6 +117,7 @@ class Namespaces {
     Array<uint32_t> buckets_;
     uint32_t used_ = 0;  // records from here on were never used
     uint32_t free_ = kNone;
+    bool gives_tokens_ = false;
 };
 
 }  // namespace quire

@@ -54,6 +54,7 @@ void Runs::close(StepRecord *record) {
     release_queues(record);
     record->clear();
     books_.records.set_closed();
+    books_.journal.tree().release_touched();
 }
 
 Status Runs::wait_for_other_queues(StepRecord *record, quire_error *error) {

@@ -50,6 +50,7 @@ Status Steps::begin(const StepOptions &options, const ItemList &list, uint64_t *
     record.flags = options.flags;
     record.preempt = options.preempt;
     books_.records.set_open(index);
+    books_.journal.tree().hold_touched();
     Status added = admission_.add_items(list);
     if (added.ok()) added = runs_.name_step(&record);
     if (!added.ok()) {
@@ -249,6 +250,7 @@ Status Steps::commit(StepRecord *record, Batch *batch, quire_error *error) {
     if (batch != nullptr) batch->end_write(record->number);
     count_copies(*record);
     books_.records.set_closed();
+    books_.journal.tree().release_touched();
     runs_.commit(record, batch);
     if (!books_.has_memory) return Status{};
     Status enqueued = runs_.enqueue(*record, batch, error);

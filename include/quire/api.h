@@ -16,6 +16,7 @@
 #include "cache.h"
 #include "calibration.h"
 #include "device.h"
+#include "events.h"
 #include "log.h"
 #include "migrate.h"
 #include "queue.h"
@@ -168,7 +169,10 @@ extern "C" {
     QUIRE_FN(cache_abandon, (quire_cache * cache, quire_abandon_info * info, quire_error * error)) \
     QUIRE_FN(queue_abandon, (quire_queue * queue, quire_error * error))                            \
     QUIRE_FN(device_abandon,                                                                       \
-             (quire_device * device, quire_abandon_info * info, quire_error * error))
+             (quire_device * device, quire_abandon_info * info, quire_error * error))              \
+    QUIRE_FN(cache_events, (quire_cache * cache, uint32_t flags, quire_cache_event *events,        \
+                            uint32_t capacity, uint32_t stride, quire_token *tokens,               \
+                            uint32_t token_capacity, quire_events_info *info, quire_error *error))
 
 typedef struct quire_api {
     uint32_t struct_size; /* bytes of the table that the library filled */

@@ -10,6 +10,7 @@
  *   step.h       begin / add / commit / finish
  *   batch.h      the tables of a step in the layouts that kernels read; graphs
  *   attention.h  kv_write and attend on a committed batch
+ *   events.h     what the prefix cache can find, for routers and stores
  *   log.h        one cache over several processes: a leader and its followers
  *   migrate.h    moving a live cache to other devices
  *   calibration.h  measuring the scales of quantised K and V
@@ -43,6 +44,7 @@
 #include "cache.h"
 #include "calibration.h"
 #include "device.h"
+#include "events.h"
 #include "log.h"
 #include "migrate.h"
 #include "queue.h"

@@ -115,6 +115,7 @@ class Objects {
         desc.group_stride = sizeof group;
         desc.blocks = 32;
         desc.host_bytes = 1 << 16;
+        desc.flags = QUIRE_CACHE_EVENTS;
         must("cache_create", api.cache_create(instance, &desc, &cache, &error));
     }
 

@@ -328,6 +328,11 @@ class Exported : public testing::Test {
         output<quire_namespace_info>([this](quire_namespace_info *out) {
             return w.api.namespace_get_info(w.cache, w.ns, out, nullptr);
         });
+        output<quire_events_info>([this](quire_events_info *out) {
+            quire_cache_event event;
+            return w.api.cache_events(w.cache, 0, &event, 1, sizeof event, nullptr, 0, out,
+                                      nullptr);
+        });
         output<quire_seq_info>([this](quire_seq_info *out) {
             return w.api.seq_get_info(w.cache, w.seq, out, nullptr);
         });

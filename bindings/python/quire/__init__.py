@@ -17,7 +17,7 @@ Its modules, each of which imports only those before it:
     errors _ffi pointers libquire objects
     dtypes elements attention size calibration
     instance device queue memory groups
-    cache_base open_step sequence batch step cache
+    cache_base open_step sequence batch step events cache
     vllm transformers
 """
 
@@ -32,6 +32,7 @@ from .errors import (ArgumentError, BackendError, BusyError, DeviceLostError, De
                      ForkedError, HostMemoryError, IncompatibleError, InternalError,
                      LibraryNotFoundError, LimitError, QuireError, ReentrantError, StaleError,
                      StructError, SystemCallError, TimeoutError, UnsupportedError)
+from .events import EVENT, EventFlags, EventKind, Events
 from .groups import Group, GroupKind, Scale, Shard
 from .instance import Backend, Instance
 from .memory import Memory
@@ -46,7 +47,8 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "Attention", "Backend", "BackendError", "Batch", "BusyError", "COPY",
     "Cache", "CacheFlags", "CacheInfo", "CacheStats", "Calibration", "CopyKind", "DType",
-    "Device", "DeviceInfo", "DeviceLostError", "DeviceMemoryError", "FAILED", "Fence",
+    "Device", "DeviceInfo", "DeviceLostError", "DeviceMemoryError", "EVENT", "EventFlags",
+    "EventKind", "Events", "FAILED", "Fence",
     "ForkedError", "Group", "GroupKind", "HostMemoryError", "ITEM", "IncompatibleError",
     "Instance", "InternalError", "Item", "Key", "KeyType", "LibraryNotFoundError", "LimitError",
     "MOVE", "MaskKind", "Memory", "Migration", "Namespace", "NamespaceInfo", "Native",

@@ -15,6 +15,7 @@ from .attention import Attention
 from .batch import Batch, View
 from .cache_base import CacheBase
 from .device import Device
+from .events import EVENT, Events
 from .groups import Group, Shard
 from .instance import Instance
 from .libquire import INCOMPLETE, NO_BLOCKS, TIMED_OUT, ffi, new
@@ -38,6 +39,8 @@ class CacheFlags(enum.IntFlag):
     CALIBRATE = 16
     ZERO_ON_FREE = 32
     AUDIT = 64
+    EVENTS = 128
+    EVENT_TOKENS = 256
 
 
 class Victim(enum.IntEnum):
@@ -264,6 +267,20 @@ class Cache(CacheBase):
             if status != INCOMPLETE:
                 return bytes(ffi.buffer(buffer, size[0]))
             room = size[0]
+
+    def events(self, restart: bool = False, limit: int = 1024) -> Events:
+        """What changed since the last call among the blocks that are found: quire/events.h. The
+        cache needs CacheFlags.EVENTS.
+
+        restart  forget what was told: everything that is found is told again
+        limit    the most events; has_more says that there are others
+        """
+        events, tokens = np.zeros(limit, EVENT), np.zeros(limit * self.info.block_tokens, np.uint32)
+        info = new("quire_events_info")
+        self._call("cache_events", int(restart), ffi.from_buffer("quire_cache_event[]", events),
+                   limit, EVENT.itemsize, ffi.from_buffer("quire_token[]", tokens), len(tokens),
+                   info)
+        return Events(events[:info.event_count], tokens[:info.token_count], bool(info.has_more))
 
     def abandon(self) -> Abandoned:
         """Gives up a cache whose device no longer answers: waits for nothing, and frees nothing

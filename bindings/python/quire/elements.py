@@ -38,6 +38,7 @@ PREEMPTION = _fields("quire_preemption")
 COPY = _fields("quire_block_copy")
 SPAN = _fields("quire_token_span")
 MOVE = _fields("quire_block_move")
+EVENT = _fields("quire_cache_event")
 
 TOKEN = np.dtype(np.uint32)
 

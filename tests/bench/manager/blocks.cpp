@@ -126,7 +126,7 @@ struct CachedPool {
             uint64_t hash = journal.tree().hash_block(at.hash, tokens, Extra{});
             uint32_t node = journal.tree().insert(root, at, hash, tokens, Extra{});
             uint32_t block = pool.take_free(kNoBarrier);
-            journal.tree().blocks(node)[0] = block;
+            journal.tree().change_blocks(node)[0] = block;
             pool[block].node = node;
             held.push_back(block);
         }

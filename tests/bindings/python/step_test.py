@@ -349,5 +349,48 @@ class Lives(Books):
         self.assertIn("quire_cache_create", str(caught.exception))
 
 
+class Events(Books):
+    def setUp(self):
+        super().setUp()
+        flags = quire.CacheFlags.EVENTS | quire.CacheFlags.EVENT_TOKENS
+        self.noted = quire.Cache(self.instance, [quire.Group(layers=1, kv_heads=1, head_dim=8)],
+                                 block_tokens=4, blocks=16, flags=flags)
+
+    def tearDown(self):
+        self.noted.close()
+        super().tearDown()
+
+    def read(self, **options):
+        """All events as (kind, block, parent, tokens)."""
+        found, more = [], True
+        while more:
+            events = self.noted.events(limit=2, **options)
+            options, more = {}, events.has_more
+            found += [(int(e["kind"]), int(e["block"]), int(e["parent"]),
+                       events.tokens_of(e).tolist()) for e in events.events]
+        return found
+
+    def test_stored_removed_and_told_again(self):
+        sequence = self.noted.sequence()
+        with self.noted.begin([quire.Item(sequence, tokens=range(9))]) as step:
+            step.commit()
+            step.finish()
+        cleared, first, second = self.read()
+        self.assertEqual(cleared[0], quire.EventKind.CLEARED)
+        self.assertEqual((first[2], first[3]), (0, [0, 1, 2, 3]))
+        self.assertEqual((second[2], second[3]), (first[1], [4, 5, 6, 7]))
+        self.assertEqual(self.read(), [])
+        again = self.read(restart=True)
+        self.assertEqual([event[3] for event in again], [[], [0, 1, 2, 3], [4, 5, 6, 7]])
+        self.assertGreater(again[1][1], second[1])
+        sequence.end(drop_prefix=True)
+        self.assertEqual([event[:2] for event in self.read()],
+                         [(quire.EventKind.REMOVED, again[2][1]),
+                          (quire.EventKind.REMOVED, again[1][1])])
+
+    def test_a_cache_that_notes_nothing_says_so(self):
+        with self.assertRaisesRegex(quire.UnsupportedError, "QUIRE_CACHE_EVENTS"):
+            self.cache.events()
+
 if __name__ == "__main__":
     unittest.main()

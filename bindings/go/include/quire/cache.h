@@ -131,7 +131,11 @@ enum {
      * that quire_cache_check can prove that no block is reused too early and that no two steps
      * conflict which their queues do not order. A commit then takes time and host memory for every
      * table entry of its items. Not for a follower. */
-    QUIRE_CACHE_AUDIT = 1 << 6
+    QUIRE_CACHE_AUDIT = 1 << 6,
+    /* events.h: note which published blocks change. Costs 64 bytes per node of the prefix tree. */
+    QUIRE_CACHE_EVENTS = 1 << 7,
+    /* Events of the default namespace carry its tokens. */
+    QUIRE_CACHE_EVENT_TOKENS = 1 << 8
 };
 
 enum { QUIRE_EVICT_LRU = 0 };
@@ -345,9 +349,13 @@ QUIRE_EXPORT quire_status quire_cache_dump(quire_cache *cache, uint32_t flags, v
                                            uint64_t capacity, uint64_t *size_bytes,
                                            quire_error *error);
 
+enum {
+    QUIRE_NAMESPACE_EVENT_TOKENS = 1 << 0 /* events.h: events carry the namespace's tokens */
+};
+
 typedef struct quire_namespace_desc {
     uint32_t struct_size;
-    uint32_t flags; /* 0 */
+    uint32_t flags; /* QUIRE_NAMESPACE_* */
     const quire_chain *next;
     /* [key_size_bytes] from the server, never from a request; at most 256 bytes. Only its size and
      * pointer are checked in this version: it will name the tenant's blocks in tiers that outlive

@@ -951,6 +951,8 @@ pub const QUIRE_CACHE_FOLLOWER: _bindgen_ty_13 = 8;
 pub const QUIRE_CACHE_CALIBRATE: _bindgen_ty_13 = 16;
 pub const QUIRE_CACHE_ZERO_ON_FREE: _bindgen_ty_13 = 32;
 pub const QUIRE_CACHE_AUDIT: _bindgen_ty_13 = 64;
+pub const QUIRE_CACHE_EVENTS: _bindgen_ty_13 = 128;
+pub const QUIRE_CACHE_EVENT_TOKENS: _bindgen_ty_13 = 256;
 pub type _bindgen_ty_13 = u32;
 pub const QUIRE_EVICT_LRU: _bindgen_ty_14 = 0;
 pub type _bindgen_ty_14 = u32;
@@ -1409,6 +1411,8 @@ impl Default for quire_cache_stats {
 }
 pub const QUIRE_DUMP_TOKENS: _bindgen_ty_16 = 1;
 pub type _bindgen_ty_16 = u32;
+pub const QUIRE_NAMESPACE_EVENT_TOKENS: _bindgen_ty_17 = 1;
+pub type _bindgen_ty_17 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_namespace_desc {
@@ -1621,10 +1625,10 @@ impl Default for quire_calibration_layer {
         }
     }
 }
-pub const QUIRE_LOG_ERROR: _bindgen_ty_17 = 1;
-pub const QUIRE_LOG_WARNING: _bindgen_ty_17 = 2;
-pub const QUIRE_LOG_INFO: _bindgen_ty_17 = 3;
-pub type _bindgen_ty_17 = u32;
+pub const QUIRE_LOG_ERROR: _bindgen_ty_18 = 1;
+pub const QUIRE_LOG_WARNING: _bindgen_ty_18 = 2;
+pub const QUIRE_LOG_INFO: _bindgen_ty_18 = 3;
+pub type _bindgen_ty_18 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_instance_desc {
@@ -1769,9 +1773,9 @@ impl Default for quire_backend_info {
         }
     }
 }
-pub const QUIRE_DEVICE_PIN_THREADS: _bindgen_ty_18 = 1;
-pub const QUIRE_DEVICE_FAST_16BIT: _bindgen_ty_18 = 2;
-pub type _bindgen_ty_18 = u32;
+pub const QUIRE_DEVICE_PIN_THREADS: _bindgen_ty_19 = 1;
+pub const QUIRE_DEVICE_FAST_16BIT: _bindgen_ty_19 = 2;
+pub type _bindgen_ty_19 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_device_desc {
@@ -1882,9 +1886,9 @@ impl Default for quire_device_info {
         }
     }
 }
-pub const QUIRE_MEMORY_DEVICE: _bindgen_ty_19 = 0;
-pub const QUIRE_MEMORY_HOST: _bindgen_ty_19 = 1;
-pub type _bindgen_ty_19 = u32;
+pub const QUIRE_MEMORY_DEVICE: _bindgen_ty_20 = 0;
+pub const QUIRE_MEMORY_HOST: _bindgen_ty_20 = 1;
+pub type _bindgen_ty_20 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_memory_desc {
@@ -1977,12 +1981,124 @@ impl Default for quire_memory_info {
         }
     }
 }
-pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_20 = 1;
-pub type _bindgen_ty_20 = u32;
-pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_21 = 0;
-pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_21 = 1;
-pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_21 = 2;
+pub const QUIRE_EVENT_STORED: _bindgen_ty_21 = 1;
+pub const QUIRE_EVENT_REMOVED: _bindgen_ty_21 = 2;
+pub const QUIRE_EVENT_CLEARED: _bindgen_ty_21 = 3;
 pub type _bindgen_ty_21 = u32;
+pub const QUIRE_EVENT_HAS_TOKENS: _bindgen_ty_22 = 1;
+pub const QUIRE_EVENT_KEYED: _bindgen_ty_22 = 2;
+pub type _bindgen_ty_22 = u32;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct quire_cache_event {
+    pub kind: u32,
+    pub flags: u32,
+    pub block: u64,
+    pub parent: u64,
+    pub ns: quire_namespace,
+    pub group: u32,
+    pub level: u32,
+    pub position: u32,
+    pub token_count: u32,
+    pub token_offset: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_cache_event"][::core::mem::size_of::<quire_cache_event>() - 56usize];
+    [
+        "Alignment of quire_cache_event",
+    ][::core::mem::align_of::<quire_cache_event>() - 8usize];
+    [
+        "Offset of field: quire_cache_event::kind",
+    ][::core::mem::offset_of!(quire_cache_event, kind) - 0usize];
+    [
+        "Offset of field: quire_cache_event::flags",
+    ][::core::mem::offset_of!(quire_cache_event, flags) - 4usize];
+    [
+        "Offset of field: quire_cache_event::block",
+    ][::core::mem::offset_of!(quire_cache_event, block) - 8usize];
+    [
+        "Offset of field: quire_cache_event::parent",
+    ][::core::mem::offset_of!(quire_cache_event, parent) - 16usize];
+    [
+        "Offset of field: quire_cache_event::ns",
+    ][::core::mem::offset_of!(quire_cache_event, ns) - 24usize];
+    [
+        "Offset of field: quire_cache_event::group",
+    ][::core::mem::offset_of!(quire_cache_event, group) - 32usize];
+    [
+        "Offset of field: quire_cache_event::level",
+    ][::core::mem::offset_of!(quire_cache_event, level) - 36usize];
+    [
+        "Offset of field: quire_cache_event::position",
+    ][::core::mem::offset_of!(quire_cache_event, position) - 40usize];
+    [
+        "Offset of field: quire_cache_event::token_count",
+    ][::core::mem::offset_of!(quire_cache_event, token_count) - 44usize];
+    [
+        "Offset of field: quire_cache_event::token_offset",
+    ][::core::mem::offset_of!(quire_cache_event, token_offset) - 48usize];
+    [
+        "Offset of field: quire_cache_event::reserved",
+    ][::core::mem::offset_of!(quire_cache_event, reserved) - 52usize];
+};
+pub const QUIRE_EVENTS_RESTART: _bindgen_ty_23 = 1;
+pub type _bindgen_ty_23 = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_events_info {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub next: *const quire_chain,
+    pub event_count: u32,
+    pub token_count: u32,
+    pub has_more: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of quire_events_info"][::core::mem::size_of::<quire_events_info>() - 32usize];
+    [
+        "Alignment of quire_events_info",
+    ][::core::mem::align_of::<quire_events_info>() - 8usize];
+    [
+        "Offset of field: quire_events_info::struct_size",
+    ][::core::mem::offset_of!(quire_events_info, struct_size) - 0usize];
+    [
+        "Offset of field: quire_events_info::flags",
+    ][::core::mem::offset_of!(quire_events_info, flags) - 4usize];
+    [
+        "Offset of field: quire_events_info::next",
+    ][::core::mem::offset_of!(quire_events_info, next) - 8usize];
+    [
+        "Offset of field: quire_events_info::event_count",
+    ][::core::mem::offset_of!(quire_events_info, event_count) - 16usize];
+    [
+        "Offset of field: quire_events_info::token_count",
+    ][::core::mem::offset_of!(quire_events_info, token_count) - 20usize];
+    [
+        "Offset of field: quire_events_info::has_more",
+    ][::core::mem::offset_of!(quire_events_info, has_more) - 24usize];
+    [
+        "Offset of field: quire_events_info::reserved",
+    ][::core::mem::offset_of!(quire_events_info, reserved) - 28usize];
+};
+impl Default for quire_events_info {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const QUIRE_STEP_MAY_PREEMPT: _bindgen_ty_24 = 1;
+pub type _bindgen_ty_24 = u32;
+pub const QUIRE_PREEMPT_AUTO: _bindgen_ty_25 = 0;
+pub const QUIRE_PREEMPT_SWAP: _bindgen_ty_25 = 1;
+pub const QUIRE_PREEMPT_RECOMPUTE: _bindgen_ty_25 = 2;
+pub type _bindgen_ty_25 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_step_desc {
@@ -2078,18 +2194,18 @@ const _: () = {
         "Offset of field: quire_step_item::mask_rows",
     ][::core::mem::offset_of!(quire_step_item, mask_rows) - 36usize];
 };
-pub const QUIRE_MASK_NONE: _bindgen_ty_22 = 0;
-pub const QUIRE_MASK_PARENTS: _bindgen_ty_22 = 1;
-pub const QUIRE_MASK_BITS: _bindgen_ty_22 = 2;
-pub type _bindgen_ty_22 = u32;
-pub const QUIRE_ITEM_WAIT: _bindgen_ty_23 = 0;
-pub const QUIRE_ITEM_RUN: _bindgen_ty_23 = 1;
-pub type _bindgen_ty_23 = u32;
-pub const QUIRE_WAIT_POOL: _bindgen_ty_24 = 1;
-pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_24 = 2;
-pub const QUIRE_WAIT_QUOTA: _bindgen_ty_24 = 3;
-pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_24 = 4;
-pub type _bindgen_ty_24 = u32;
+pub const QUIRE_MASK_NONE: _bindgen_ty_26 = 0;
+pub const QUIRE_MASK_PARENTS: _bindgen_ty_26 = 1;
+pub const QUIRE_MASK_BITS: _bindgen_ty_26 = 2;
+pub type _bindgen_ty_26 = u32;
+pub const QUIRE_ITEM_WAIT: _bindgen_ty_27 = 0;
+pub const QUIRE_ITEM_RUN: _bindgen_ty_27 = 1;
+pub type _bindgen_ty_27 = u32;
+pub const QUIRE_WAIT_POOL: _bindgen_ty_28 = 1;
+pub const QUIRE_WAIT_WATERMARK: _bindgen_ty_28 = 2;
+pub const QUIRE_WAIT_QUOTA: _bindgen_ty_28 = 3;
+pub const QUIRE_WAIT_PREEMPTED: _bindgen_ty_28 = 4;
+pub type _bindgen_ty_28 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_step_result {
@@ -2168,15 +2284,15 @@ const _: () = {
         "Offset of field: quire_preemption::for_seq",
     ][::core::mem::offset_of!(quire_preemption, for_seq) - 24usize];
 };
-pub const QUIRE_STEP_OK: _bindgen_ty_25 = 0;
-pub const QUIRE_STEP_FAILED: _bindgen_ty_25 = 1;
-pub type _bindgen_ty_25 = u32;
-pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_26 = 0;
-pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_26 = 1;
-pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_26 = 2;
-pub const QUIRE_COPY_TOKEN: _bindgen_ty_26 = 3;
-pub const QUIRE_COPY_ZERO: _bindgen_ty_26 = 4;
-pub type _bindgen_ty_26 = u32;
+pub const QUIRE_STEP_OK: _bindgen_ty_29 = 0;
+pub const QUIRE_STEP_FAILED: _bindgen_ty_29 = 1;
+pub type _bindgen_ty_29 = u32;
+pub const QUIRE_COPY_ON_WRITE: _bindgen_ty_30 = 0;
+pub const QUIRE_COPY_SWAP_OUT: _bindgen_ty_30 = 1;
+pub const QUIRE_COPY_SWAP_IN: _bindgen_ty_30 = 2;
+pub const QUIRE_COPY_TOKEN: _bindgen_ty_30 = 3;
+pub const QUIRE_COPY_ZERO: _bindgen_ty_30 = 4;
+pub type _bindgen_ty_30 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_block_copy {
@@ -2212,11 +2328,11 @@ const _: () = {
         "Offset of field: quire_block_copy::dst_place",
     ][::core::mem::offset_of!(quire_block_copy, dst_place) - 20usize];
 };
-pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_27 = 1;
-pub type _bindgen_ty_27 = u32;
-pub const QUIRE_TIER_DEVICE: _bindgen_ty_28 = 0;
-pub const QUIRE_TIER_HOST: _bindgen_ty_28 = 1;
-pub type _bindgen_ty_28 = u32;
+pub const QUIRE_MIGRATE_COPY_HOST_TIER: _bindgen_ty_31 = 1;
+pub type _bindgen_ty_31 = u32;
+pub const QUIRE_TIER_DEVICE: _bindgen_ty_32 = 0;
+pub const QUIRE_TIER_HOST: _bindgen_ty_32 = 1;
+pub type _bindgen_ty_32 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_block_move {
@@ -2404,11 +2520,11 @@ impl Default for quire_migrate_info {
         }
     }
 }
-pub const QUIRE_KEY_ADAPTER: _bindgen_ty_29 = 1;
-pub const QUIRE_KEY_SALT: _bindgen_ty_29 = 2;
-pub const QUIRE_KEY_MEDIA: _bindgen_ty_29 = 3;
-pub const QUIRE_KEY_OTHER: _bindgen_ty_29 = 4;
-pub type _bindgen_ty_29 = u32;
+pub const QUIRE_KEY_ADAPTER: _bindgen_ty_33 = 1;
+pub const QUIRE_KEY_SALT: _bindgen_ty_33 = 2;
+pub const QUIRE_KEY_MEDIA: _bindgen_ty_33 = 3;
+pub const QUIRE_KEY_OTHER: _bindgen_ty_33 = 4;
+pub type _bindgen_ty_33 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_key {
@@ -2501,12 +2617,12 @@ impl Default for quire_seq_desc {
         }
     }
 }
-pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_30 = 1;
-pub const QUIRE_SEQ_LOST: _bindgen_ty_30 = 2;
-pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_30 = 4;
-pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_30 = 8;
-pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_30 = 16;
-pub type _bindgen_ty_30 = u32;
+pub const QUIRE_SEQ_SWAPPED: _bindgen_ty_34 = 1;
+pub const QUIRE_SEQ_LOST: _bindgen_ty_34 = 2;
+pub const QUIRE_SEQ_IN_STEP: _bindgen_ty_34 = 4;
+pub const QUIRE_SEQ_PREEMPTED: _bindgen_ty_34 = 8;
+pub const QUIRE_SEQ_UNPUBLISHED: _bindgen_ty_34 = 16;
+pub type _bindgen_ty_34 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_seq_info {
@@ -2569,8 +2685,8 @@ impl Default for quire_seq_info {
         }
     }
 }
-pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_31 = 1;
-pub type _bindgen_ty_31 = u32;
+pub const QUIRE_END_DROP_PREFIX: _bindgen_ty_35 = 1;
+pub type _bindgen_ty_35 = u32;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct quire_token_span {
@@ -2602,8 +2718,8 @@ const _: () = {
         "Offset of field: quire_token_span::reserved0",
     ][::core::mem::offset_of!(quire_token_span, reserved0) - 20usize];
 };
-pub const QUIRE_SIZE_LATENT: _bindgen_ty_32 = 1;
-pub type _bindgen_ty_32 = u32;
+pub const QUIRE_SIZE_LATENT: _bindgen_ty_36 = 1;
+pub type _bindgen_ty_36 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_size_desc {
@@ -2712,10 +2828,10 @@ impl Default for quire_size_desc {
         }
     }
 }
-pub const QUIRE_BOUND_UNKNOWN: _bindgen_ty_33 = 0;
-pub const QUIRE_BOUND_BANDWIDTH: _bindgen_ty_33 = 1;
-pub const QUIRE_BOUND_COMPUTE: _bindgen_ty_33 = 2;
-pub type _bindgen_ty_33 = u32;
+pub const QUIRE_BOUND_UNKNOWN: _bindgen_ty_37 = 0;
+pub const QUIRE_BOUND_BANDWIDTH: _bindgen_ty_37 = 1;
+pub const QUIRE_BOUND_COMPUTE: _bindgen_ty_37 = 2;
+pub type _bindgen_ty_37 = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_size_info {
@@ -3388,10 +3504,23 @@ pub struct quire_api {
             error: *mut quire_error,
         ) -> quire_status,
     >,
+    pub cache_events: ::core::option::Option<
+        unsafe extern "C" fn(
+            cache: *mut quire_cache,
+            flags: u32,
+            events: *mut quire_cache_event,
+            capacity: u32,
+            stride: u32,
+            tokens: *mut quire_token,
+            token_capacity: u32,
+            info: *mut quire_events_info,
+            error: *mut quire_error,
+        ) -> quire_status,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 592usize];
+    ["Size of quire_api"][::core::mem::size_of::<quire_api>() - 600usize];
     ["Alignment of quire_api"][::core::mem::align_of::<quire_api>() - 8usize];
     [
         "Offset of field: quire_api::struct_size",
@@ -3621,6 +3750,9 @@ const _: () = {
     [
         "Offset of field: quire_api::device_abandon",
     ][::core::mem::offset_of!(quire_api, device_abandon) - 584usize];
+    [
+        "Offset of field: quire_api::cache_events",
+    ][::core::mem::offset_of!(quire_api, cache_events) - 592usize];
 };
 pub type quire_get_api_fn = ::core::option::Option<
     unsafe extern "C" fn(
@@ -3630,19 +3762,19 @@ pub type quire_get_api_fn = ::core::option::Option<
         error: *mut quire_error,
     ) -> quire_status,
 >;
-pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_34 = 1;
-pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_34 = 2;
-pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_34 = 4;
-pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_34 = 8;
-pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_34 = 16;
-pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_34 = 32;
-pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_34 = 64;
-pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_34 = 128;
-pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_34 = 256;
-pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_34 = 512;
-pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_34 = 1023;
-pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_34 = 1024;
-pub type _bindgen_ty_34 = u32;
+pub const QUIRE_VULKAN_SHADER_INT64: _bindgen_ty_38 = 1;
+pub const QUIRE_VULKAN_SHADER_INT16: _bindgen_ty_38 = 2;
+pub const QUIRE_VULKAN_STORAGE_16BIT: _bindgen_ty_38 = 4;
+pub const QUIRE_VULKAN_STORAGE_8BIT: _bindgen_ty_38 = 8;
+pub const QUIRE_VULKAN_SHADER_INT8: _bindgen_ty_38 = 16;
+pub const QUIRE_VULKAN_BUFFER_DEVICE_ADDRESS: _bindgen_ty_38 = 32;
+pub const QUIRE_VULKAN_TIMELINE_SEMAPHORE: _bindgen_ty_38 = 64;
+pub const QUIRE_VULKAN_SCALAR_BLOCK_LAYOUT: _bindgen_ty_38 = 128;
+pub const QUIRE_VULKAN_SYNCHRONIZATION2: _bindgen_ty_38 = 256;
+pub const QUIRE_VULKAN_MAINTENANCE4: _bindgen_ty_38 = 512;
+pub const QUIRE_VULKAN_NEEDED_FEATURES: _bindgen_ty_38 = 1023;
+pub const QUIRE_VULKAN_EXTERNAL_MEMORY_HOST: _bindgen_ty_38 = 1024;
+pub type _bindgen_ty_38 = u32;
 pub type quire_vulkan_function = ::core::option::Option<unsafe extern "C" fn()>;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
