@@ -9,8 +9,7 @@ Status LogWriter::create(uint64_t identity, uint64_t geometry_digest, uint32_t m
     return leader_.create(identity, geometry_digest, max_sequences, books_.geometry);
 }
 
-Status LogWriter::reserve(StepRecord *record) {
-    if (!leader_.active()) return Status{};
+Status LogWriter::reserve_log(StepRecord *record) {
     if (record->mask_words.size() > UINT32_MAX) {
         return fail(QUIRE_E_LIMIT, "the step's masks have {} words, a log holds at most 2^32-1",
                     record->mask_words.size());

@@ -25,12 +25,17 @@ class LogWriter {
     const Leader &leader() const { return leader_; }
 
     // Makes room for the step's log and for remembering what it says.
-    Status reserve(StepRecord *record);
+    Status reserve(StepRecord *record) {
+        if (!leader_.active()) [[likely]]
+            return Status{};
+        return reserve_log(record);
+    }
     // REQUIRES: reserve(), and since then only the changes that commit makes.
     void write(StepRecord *record);
     Status step_log(uint64_t step, void *buffer, uint64_t capacity, uint64_t *size_bytes);
 
  private:
+    Status reserve_log(StepRecord *record);
     uint32_t log_order(const StepRecord &record) const;
     void write_rows(const StepRecord &record, Array<uint8_t> *log, LogHeader *header);
 

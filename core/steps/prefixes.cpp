@@ -323,7 +323,7 @@ void Prefixes::note_named(uint32_t sequence) {
     named_.push(sequence);
 }
 
-void Prefixes::settle_named(bool undone) {
+void Prefixes::settle_all_named(bool undone) {
     for (uint32_t sequence : named_) {
         is_named_[sequence] = 0;
         if (undone && books_.handles.is_live(sequence))

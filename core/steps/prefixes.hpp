@@ -96,7 +96,10 @@ class Prefixes {
     // what an item of the step published, and built on that.
     void note_named(uint32_t sequence);
     // Called when the step is over. undone: items of it are gone, and so is what they published.
-    void settle_named(bool undone);
+    void settle_named(bool undone) {
+        if (!named_.empty()) [[unlikely]]
+            settle_all_named(undone);
+    }
     // A dropped item may have published a block that a later item has too, or a parent of what a
     // later item published. The later item's blocks are then published in their place, from the
     // root on.
@@ -111,6 +114,7 @@ class Prefixes {
     bool has_node_room(uint32_t sequence, uint32_t from) const;
     void leave_to_owners(uint32_t publisher, uint32_t index, uint32_t groups);
     void republish(uint32_t sequence, uint64_t ready);
+    void settle_all_named(bool undone);
 
     CacheBooks &books_;
     Array<uint64_t> hashes_;   // of the blocks of the sequence looked up last

@@ -139,8 +139,7 @@ void Runs::end_batch(StepRecord *record) {
     record->batch = nullptr;
 }
 
-Status Runs::wait_for_native(StepRecord *record, const quire_native *native, quire_error *error) {
-    if (native == nullptr || native->kind == QUIRE_NATIVE_NONE) return Status{};
+Status Runs::wait_for_signal(StepRecord *record, const quire_native &native, quire_error *error) {
     if (!books_.has_memory) {
         return fail(QUIRE_E_UNSUPPORTED,
                     "a native signal: a cache without memory waits for no device; pass NULL");
@@ -158,7 +157,7 @@ Status Runs::wait_for_native(StepRecord *record, const quire_native *native, qui
     }
     QueueUse use(queue);
     QUIRE_TRY(use.status());
-    return call<&quire_backend_api::native_wait>(api, error, queue->handle, native);
+    return call<&quire_backend_api::native_wait>(api, error, queue->handle, &native);
 }
 
 void Runs::commit(StepRecord *record, Batch *batch) {
@@ -166,15 +165,6 @@ void Runs::commit(StepRecord *record, Batch *batch) {
     record->phase = StepPhase::committed;
     books_.timeline.commit(record->queue);
     if (books_.has_memory) queue_sets_.commit(record->queue, record->number);
-}
-
-Status Runs::find_committed(uint64_t step, uint32_t outcome, StepRecord **out) {
-    QUIRE_TRY(books_.records.find(step, false, out));
-    if ((*out)->phase != StepPhase::committed) {
-        return fail(QUIRE_E_BUSY, "the step is not committed: commit or abort it");
-    }
-    if (outcome == QUIRE_STEP_OK || outcome == QUIRE_STEP_FAILED) return Status{};
-    return fail(QUIRE_E_ARG, "outcome {} is not known", outcome);
 }
 
 Status Runs::finish(StepRecord *record, const quire_native *native, quire_error *error) {

@@ -50,11 +50,23 @@ class Runs {
     static Status lost_at_commit(const Status &why, quire_error *error);
 
     // Finds a committed step for finish, and checks its outcome.
-    Status find_committed(uint64_t step, uint32_t outcome, StepRecord **out);
+    Status find_committed(uint64_t step, uint32_t outcome, StepRecord **out) {
+        QUIRE_TRY(books_.records.find(step, false, out));
+        if ((*out)->phase != StepPhase::committed) {
+            return fail(QUIRE_E_BUSY, "the step is not committed: commit or abort it");
+        }
+        if (outcome == QUIRE_STEP_OK || outcome == QUIRE_STEP_FAILED) [[likely]]
+            return Status{};
+        return fail(QUIRE_E_ARG, "outcome {} is not known", outcome);
+    }
     // Inserts the step's fences. native: may be nullptr.
     Status finish(StepRecord *record, const quire_native *native, quire_error *error);
     // The step's queue waits for the engine's signal first. native: may be nullptr.
-    Status wait_for_native(StepRecord *record, const quire_native *native, quire_error *error);
+    Status wait_for_native(StepRecord *record, const quire_native *native, quire_error *error) {
+        if (native == nullptr || native->kind == QUIRE_NATIVE_NONE) [[likely]]
+            return Status{};
+        return wait_for_signal(record, *native, error);
+    }
     // Ends a committed step that is undone, because the engine says so or a device refused its
     // part. The part that was enqueued may still run: the blocks wait for fences as after finish.
     // False if none of it can run; then complete() comes next.
@@ -79,6 +91,7 @@ class Runs {
     void stop();
 
  private:
+    Status wait_for_signal(StepRecord *record, const quire_native &native, quire_error *error);
     void release_queues(StepRecord *record);
     Status enqueue_on(uint32_t shard, const StepRecord &record, Batch *batch, quire_error *error);
     void begin_batch(StepRecord *record, Batch *batch);

@@ -295,7 +295,7 @@ void Steps::abandon(StepRecord *record) {
     if (!may_run) runs_.complete(record);
 }
 
-Status Steps::poll(quire_error *error) {
+Status Steps::poll_fences(quire_error *error) {
     return runs_.poll(error, [this](StepRecord *failed) { rollback_.fail_step(failed); });
 }
 
