@@ -126,13 +126,3 @@ class Model:
 
     def usage(self):
         return (self.total - self.available()) / self.total
-
-    def common(self):
-        """The number of leading blocks that all requests share."""
-        tables = [running.table for running in self.running.values()]
-        count = 0
-        for blocks in zip(*tables):
-            if any(block is not blocks[0] for block in blocks):
-                break
-            count += 1
-        return count

@@ -6,14 +6,10 @@
 A test that passes with vLLM's manager must pass with quire.vllm's, unless vllm_own_known.txt
 lists it with a reason; and a listed test must fail. This repository contains nothing of vLLM:
 
-    QUIRE_VLLM         the source of vLLM VERSION, with its tests. To get it by name:
-                           VLLM_TARGET_DEVICE=empty VLLM_VERSION_OVERRIDE=VERSION \\
-                           pip download --no-deps --no-build-isolation --no-binary vllm \\
-                               vllm==VERSION
-                       in an environment that has torch, setuptools 80, setuptools_scm and cmake
-    QUIRE_VLLM_PYTHON  a Python of the binding's version with torch, pytest, cffi and the packages
-                       in the source's requirements/common.txt; no GPU and no kernel is needed.
-                       Default: the Python that runs this
+    QUIRE_VLLM         the unpacked source of vLLM VERSION, vllm-VERSION.tar.gz on PyPI, whose
+                       SHA-256 is SOURCE. Only its tests are used; wheels do not have them
+    QUIRE_VLLM_PYTHON  a Python with that release of vLLM (pip install vllm==VERSION), pytest,
+                       cffi and numpy; no GPU is needed. Default: the Python that runs this
 
 If they are missing there is one case, and it is skipped.
 """
@@ -32,9 +28,12 @@ sys.path.insert(0, str(HERE.parent))
 
 import report  # noqa: E402
 
-VERSION = "0.18.1"
+VERSION = "0.33.0"
+SOURCE = "f4c33c2503d52bb411146afa9618a4f48bed68912f617e6803ac8d76e4c74112"
 FILES = ("test_scheduler.py", "test_prefix_caching.py", "test_async_scheduler.py",
-         "test_kv_cache_metrics.py")
+         "test_kv_cache_metrics.py", "test_deferred_block_free.py", "test_swa_inflight_window_free.py",
+         "test_priority_preemption_bug.py", "test_priority_scheduler_random.py",
+         "test_prefix_replay.py")
 KNOWN = HERE / "vllm_own_known.txt"
 
 # The model that the tests' schedulers use, as files that vLLM finds instead of asking a hub.
@@ -54,7 +53,8 @@ MODEL = {
 
 
 def write_model(folder):
-    """The model's files, and metadata of a vLLM for CPUs, from which it chooses its platform."""
+    """The model's files, metadata of a vLLM for CPUs, from which it chooses its platform, and the
+    tests, without the package beside them, which is not built."""
     model = folder / "facebook" / "opt-125m"
     model.mkdir(parents=True)
     for name, content in MODEL.items():
@@ -63,6 +63,7 @@ def write_model(folder):
     metadata.mkdir()
     (metadata / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n")
+    (folder / "tests").symlink_to(pathlib.Path(os.environ["QUIRE_VLLM"]).resolve() / "tests")
 
 
 def why_not():
@@ -70,10 +71,11 @@ def why_not():
     folder = os.environ.get("QUIRE_VLLM", "")
     if not folder or not (pathlib.Path(folder) / "tests" / "v1" / "core").is_dir():
         return f"no source of vLLM {VERSION} with its tests in QUIRE_VLLM"
-    has = subprocess.run([python(), "-c", "import torch, pytest, cffi, numpy"],
-                         capture_output=True, check=False)
+    has = subprocess.run(
+        [python(), "-c", "import importlib.metadata as m, pytest, cffi, numpy; "
+         f"assert m.version('vllm') == '{VERSION}'"], capture_output=True, check=False)
     if has.returncode != 0:
-        return "no torch, pytest, cffi and numpy in QUIRE_VLLM_PYTHON"
+        return f"no vLLM {VERSION}, pytest, cffi and numpy in QUIRE_VLLM_PYTHON"
     return None
 
 
@@ -83,16 +85,15 @@ def python():
 
 def outcomes(manager, folder, work):
     """{test: outcome} of one run."""
-    source = pathlib.Path(os.environ["QUIRE_VLLM"]).resolve()
     result = work / f"{manager}.xml"
     environment = {
         **os.environ, "QUIRE_VLLM_MANAGER": manager, "HF_HUB_OFFLINE": "1",
         "VLLM_LOGGING_LEVEL": "ERROR", "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", ""), str(source)])}
-    files = [str(source / "tests" / "v1" / "core" / name) for name in FILES]
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", ""), str(folder)])}
+    files = [str(folder / "tests" / "v1" / "core" / name) for name in FILES]
     run = subprocess.run(
         [python(), "-m", "pytest", "-q", "--noconftest", "-p", "vllm_own_plugin", "-p",
-         "no:cacheprovider", "--rootdir", str(source), "--continue-on-collection-errors",
+         "no:cacheprovider", "--rootdir", str(folder), "--continue-on-collection-errors",
          f"--junitxml={result}", *files],
         cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if not result.exists():

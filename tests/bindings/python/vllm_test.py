@@ -158,9 +158,6 @@ class Differential(unittest.TestCase):
                     for manager in (self.manager, self.model):
                         manager.free(request)
             self.assertAlmostEqual(self.manager.usage, self.model.usage())
-            if running:
-                common = self.manager.get_num_common_prefix_blocks(running[0].request_id)
-                self.assertEqual(common, [self.model.common()])
 
     def test_random_scheduling_gives_the_models_answers(self):
         for seed in range(40):
@@ -265,8 +262,31 @@ class Differential(unittest.TestCase):
         self.assertEqual(len(self.manager.allocate_slots(skipping, 13).blocks[0]), 4)
         self.assertEqual(self.manager.get_computed_blocks(Request("c", list(range(13))))[1], 12)
 
-    def test_tokens_that_the_library_has_no_number_for_are_refused(self):
-        for wrong in (-1, 2 ** 32, 2 ** 32 - 1):
+    def test_tokens_that_the_library_has_no_number_for_are_compared(self):
+        """Placeholders of media and of embeddings: any numbers of 64 bits, in prompts."""
+        for strange in (-1, 2 ** 32, 2 ** 32 - 1, 2 ** 62):
+            salt = str(strange)
+            a = Request("a", [1, 2, strange, 4, 5, 6, 7, 8, 9], cache_salt=salt)
+            self.assertEqual(self.manager.get_computed_blocks(a)[1], 0)
+            self.assertEqual(len(self.manager.allocate_slots(a, 9).blocks[0]), 3)
+            same = Request("b", [1, 2, strange, 4, 5, 6, 7, 8, 10], cache_salt=salt)
+            self.assertEqual(self.manager.get_computed_blocks(same)[1], 8)
+            for other in (0, strange + 1):
+                different = Request("c", [1, 2, other, 4, 5, 6, 7, 8, 9], cache_salt=salt)
+                self.assertEqual(self.manager.get_computed_blocks(different)[1], 0)
+            self.manager.free(a)
+
+    def test_sampled_tokens_without_a_number_are_not_cached(self):
+        request = Request("a", list(range(7)))
+        self.manager.allocate_slots(request, 7)
+        request.all_token_ids += [-1, 8, 9, 10, 11, 12]
+        request.num_computed_tokens = 7
+        self.manager.allocate_slots(request, 6)
+        for tokens in ([*range(7), -1, 8, 9, 10, 11, 12], [*range(7), 0, 8, 9, 10, 11, 12]):
+            self.assertEqual(self.manager.get_computed_blocks(Request("b", tokens))[1], 4)
+
+    def test_words_are_refused_as_tokens(self):
+        for wrong in ("a", 1.5, 2 ** 64):
             request = Request("a", [1, 2, wrong, 4, 5])
             for call in (lambda: self.manager.get_computed_blocks(request),
                          lambda: self.manager.allocate_slots(request, 5)):
@@ -276,6 +296,18 @@ class Differential(unittest.TestCase):
             uncached = vllm.KVCacheManager(vllm.config(8, 4), 8, enable_caching=False)
             self.assertEqual(len(uncached.allocate_slots(request, 5).blocks[0]), 2)
             uncached.close()
+
+    def test_embeddings_belong_to_the_content(self):
+        embeds = np.arange(12 * 3, dtype=np.float32).reshape(12, 3)
+        changed = embeds.copy()
+        changed[5] += 1
+        requests = [Request(name, [0] * 12) for name in "abc"]
+        for request, content in zip(requests, (embeds, embeds.copy(), changed)):
+            request.prompt_embeds = content
+        self.manager.allocate_slots(requests[0], 12)
+        found = [self.manager.get_computed_blocks(request)[1] for request in requests[1:]]
+        self.assertEqual(found, [8, 4], "the changed row is in the second block")
+        self.assertEqual(self.manager.get_computed_blocks(Request("d", [0] * 12))[1], 0)
 
     def test_tokens_that_a_request_got_instead_are_looked_up(self):
         self.manager.allocate_slots(Request("a", list(range(9))), 9)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vllm_books: the library's calls that quire.vllm makes, without an object per step.
+
+The cache keeps books only, so a step is done when it is finished, and each is over before the next
+call. Structs are made once and used again.
+
+Threads: one, like vLLM's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence as Listed
+
+import numpy as np
+
+from . import elements
+from .cache import Cache, CacheFlags
+from .elements import ITEM, RESULT, SPAN, UNKNOWN
+from .groups import Group, GroupKind
+from .instance import Instance
+from .libquire import ffi
+from .sequence import Key
+from .step import RUN
+
+# Live requests, including those that wait; a sequence that holds nothing takes some 100 bytes.
+_MAX_REQUESTS = 1 << 16
+
+
+class Books:
+    """A cache that keeps books only, in one group.
+
+    block_size  in tokens
+    windowed    True if tokens see only a window of those before them
+    """
+
+    def __init__(self, instance: Optional[Instance], block_size: int, blocks: int, window: int,
+                 caches: bool):
+        kind = GroupKind.WINDOW if window else GroupKind.FULL
+        self.block_size, self.windowed, self.caches = block_size, window != 0, caches
+        self.cache = Cache(
+            instance or Instance(),
+            [Group(layers=1, kv_heads=1, head_dim=1, window=window, kind=kind)],
+            block_tokens=block_size, blocks=blocks, max_sequences=_MAX_REQUESTS,
+            flags=CacheFlags(0) if caches else CacheFlags.NO_PREFIX)
+        library = self.cache._library
+        self._api, self._call = library.api, library.call
+        self._desc = ffi.new("quire_step_desc *")
+        self._desc.struct_size = ffi.sizeof("quire_step_desc")
+        self._plain = ffi.new("quire_seq_desc *")
+        self._plain.struct_size = ffi.sizeof("quire_seq_desc")
+        self._item = ffi.new("quire_step_item *")
+        self._result = ffi.new("quire_step_result *")
+        self._handle = ffi.new("uint64_t *")
+        self._count = ffi.new("uint32_t *")
+        self._stats = ffi.new("quire_cache_stats *")
+        self._stats.struct_size = ffi.sizeof("quire_cache_stats")
+        self._ids = np.empty(64, np.int32)
+        self._unknown = np.full(block_size, UNKNOWN, elements.TOKEN)
+        self.probe_all = self.create([])  # without keys or tokens; lookups start from it
+
+    # State.
+
+    def stats(self) -> Any:
+        """The cache's counters; valid until the next call of this."""
+        self._call(self._api.cache_get_stats, self.cache, self._stats)
+        return self._stats
+
+    def available(self) -> int:
+        """Blocks that a request could take."""
+        stats = self.stats()
+        return int(stats.blocks_free + stats.blocks_cached)
+
+    # Sequences.
+
+    def create(self, keys: Listed[Key]) -> int:
+        """A new sequence's handle."""
+        if keys:
+            return self.cache.sequence(keys=keys).handle
+        self._call(self._api.seq_create, self.cache, self._plain, self._handle)
+        return int(self._handle[0])
+
+    def end(self, sequence: int) -> None:
+        """Ends a sequence; what is cached stays cached."""
+        self._call(self._api.seq_end, self.cache, sequence, 0)
+
+    def truncate(self, sequence: int, tokens: int) -> None:
+        """Shortens a sequence."""
+        self._call(self._api.seq_truncate, self.cache, sequence, tokens)
+
+    def probe(self, sequence: int, tokens: Any) -> int:
+        """How many of the tokens are in the cache."""
+        pointer, count = elements.read_tokens(tokens)
+        self._call(self._api.prefix_probe, self.cache, sequence, pointer, count, self._count)
+        return int(self._count[0])
+
+    def blocks(self, sequence: int, first: int = 0, step: int = 0) -> List[int]:
+        """A sequence's block table from an entry on; with a step, as the step plans it."""
+        while True:
+            room = len(self._ids)
+            self._call(self._api.step_blocks, self.cache, step, sequence, 0, first,
+                       ffi.from_buffer("int32_t[]", self._ids), room, self._count)
+            wanted = max(0, self._count[0] - first)
+            if wanted <= room:
+                return self._ids[:wanted].tolist()  # type: ignore[no-any-return]
+            self._ids = np.empty(2 * wanted, np.int32)
+
+    def name(self, spans: "np.ndarray[Any, Any]", tokens: "np.ndarray[Any, Any]") -> None:
+        """Names tokens of many sequences, spans being an array of quire.SPAN."""
+        self.cache.set_tokens(spans, tokens)
+
+    def name_one(self, sequence: int, position: int, tokens: "np.ndarray[Any, Any]") -> None:
+        """Names tokens of one sequence."""
+        spans = np.zeros(1, SPAN)
+        spans[0] = (sequence, position, 0, len(tokens), 0)
+        self.cache.set_tokens(spans, tokens)
+
+    # Steps.
+
+    def begin(self, sequence: int, tokens: "np.ndarray[Any, Any]", lookahead: int) -> Any:
+        """Opens a step of one sequence. Returns its result, valid until the next step: an item that
+        waits leaves the step open too."""
+        item = self._item
+        item.seq, item.token_count, item.lookahead = sequence, len(tokens), lookahead
+        pointer = ffi.from_buffer("quire_token[]", tokens) if len(tokens) else ffi.NULL
+        self._call(self._api.step_begin, self.cache, self._desc, item, 1, ITEM.itemsize, pointer,
+                   len(tokens), self._result, RESULT.itemsize, self._handle)
+        return self._result
+
+    @property
+    def step(self) -> int:
+        """The handle of the open step."""
+        return int(self._handle[0])
+
+    def abort(self) -> None:
+        """Undoes the open step."""
+        self._call(self._api.step_abort, self.cache, self._handle[0])
+
+    def close_step(self) -> None:
+        """Commits the open step and finishes it."""
+        self._call(self._api.step_commit, self.cache, self._handle[0], ffi.NULL)
+        self._call(self._api.step_finish, self.cache, self._handle[0], ffi.NULL, 0)
+
+    def extend(self, sequences: List[int]) -> bool:
+        """Adds a block of unknown tokens to each sequence in one step. False: there are too few
+        blocks, and nothing changed."""
+        items = np.zeros(len(sequences), ITEM)
+        items["seq"] = sequences
+        items["token_count"] = self.block_size
+        results = np.zeros(len(sequences), RESULT)
+        self._call(self._api.step_begin, self.cache, self._desc,
+                   ffi.from_buffer("quire_step_item[]", items), len(items), ITEM.itemsize,
+                   ffi.from_buffer("quire_token[]", self._unknown), self.block_size,
+                   ffi.from_buffer("quire_step_result[]", results, True), RESULT.itemsize,
+                   self._handle)
+        if (results["outcome"] != RUN).any():
+            self.abort()
+            return False
+        self.close_step()
+        return True
