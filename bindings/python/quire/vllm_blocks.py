@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_blocks: blocks as vLLM's scheduler, workers and connectors see them.
 
-There is one KVCacheBlock per block number, made when the number is first handed out. It knows the
-request that got it last, and derives from it what vLLM stores in each block: so handing out a block
+There is one KVCacheBlock per block number. It knows the request that got it last, and derives from it what vLLM stores in each block: so handing out a block
 costs one assignment.
 """
 
@@ -45,33 +44,27 @@ class KVCacheBlock:
 
 
 class Blocks:
-    """The block objects of a pool, made when they are needed."""
+    """The block objects of a pool, by number. All are made at once, like vLLM's: made one by one,
+    they would make the garbage collector run during a step."""
 
     def __init__(self, count: int, pool: Any):
-        self._made: List[Optional[KVCacheBlock]] = [None] * count
-        self._pool = pool
+        self._all = [KVCacheBlock(i, pool) for i in range(count)]
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._all)
 
     def __getitem__(self, block_id: int) -> KVCacheBlock:
-        block = self._made[block_id]
-        if block is None:
-            block = self._made[block_id] = KVCacheBlock(block_id, self._pool)
-        return block
+        return self._all[block_id]
 
     def of(self, ids: List[int]) -> List[KVCacheBlock]:
         """The blocks with these numbers."""
-        blocks = [self._made[i] for i in ids]
-        if None in blocks:
-            blocks = [self[i] for i in ids]
-        return blocks  # type: ignore[return-value]
+        blocks = self._all
+        return [blocks[i] for i in ids]
 
     def forget(self) -> None:
         """Nothing is cached any more."""
-        for block in self._made:
-            if block is not None:
-                block.owner = None
+        for block in self._all:
+            block.owner = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,12 +18,13 @@ from .cache import Cache, CacheFlags
 from .elements import ITEM, RESULT, SPAN, UNKNOWN
 from .groups import Group, GroupKind
 from .instance import Instance
-from .libquire import ffi
+from .libquire import ffi, new
 from .sequence import Key
 from .step import RUN
 
 # Live requests, including those that wait; a sequence that holds nothing takes some 100 bytes.
 _MAX_REQUESTS = 1 << 16
+_TOKENS = ffi.typeof("quire_token[]")
 
 
 class Books:
@@ -42,8 +43,9 @@ class Books:
             [Group(layers=1, kv_heads=1, head_dim=1, window=window, kind=kind)],
             block_tokens=block_size, blocks=blocks, max_sequences=_MAX_REQUESTS,
             flags=CacheFlags(0) if caches else CacheFlags.NO_PREFIX)
-        library = self.cache._library
-        self._api, self._call = library.api, library.call
+        self._library = self.cache._library
+        self._api = self._library.api
+        self._error = new("quire_error")
         self._desc = ffi.new("quire_step_desc *")
         self._desc.struct_size = ffi.sizeof("quire_step_desc")
         self._plain = ffi.new("quire_seq_desc *")
@@ -54,15 +56,21 @@ class Books:
         self._count = ffi.new("uint32_t *")
         self._stats = ffi.new("quire_cache_stats *")
         self._stats.struct_size = ffi.sizeof("quire_cache_stats")
-        self._ids = np.empty(64, np.int32)
+        self._grow_ids(64)
         self._unknown = np.full(block_size, UNKNOWN, elements.TOKEN)
         self.probe_all = self.create([])  # without keys or tokens; lookups start from it
+
+    def _do(self, function: Any, *arguments: Any) -> None:
+        """Calls the library: Library.call, without what several threads and other objects need."""
+        status = function(self.cache._pointer, *arguments, self._error)
+        if status < 0:
+            self._library.fail(status, self._error)
 
     # State.
 
     def stats(self) -> Any:
         """The cache's counters; valid until the next call of this."""
-        self._call(self._api.cache_get_stats, self.cache, self._stats)
+        self._do(self._api.cache_get_stats, self._stats)
         return self._stats
 
     def available(self) -> int:
@@ -76,33 +84,37 @@ class Books:
         """A new sequence's handle."""
         if keys:
             return self.cache.sequence(keys=keys).handle
-        self._call(self._api.seq_create, self.cache, self._plain, self._handle)
+        self._do(self._api.seq_create, self._plain, self._handle)
         return int(self._handle[0])
 
     def end(self, sequence: int) -> None:
         """Ends a sequence; what is cached stays cached."""
-        self._call(self._api.seq_end, self.cache, sequence, 0)
+        self._do(self._api.seq_end, sequence, 0)
 
     def truncate(self, sequence: int, tokens: int) -> None:
         """Shortens a sequence."""
-        self._call(self._api.seq_truncate, self.cache, sequence, tokens)
+        self._do(self._api.seq_truncate, sequence, tokens)
 
     def probe(self, sequence: int, tokens: Any) -> int:
         """How many of the tokens are in the cache."""
-        pointer, count = elements.read_tokens(tokens)
-        self._call(self._api.prefix_probe, self.cache, sequence, pointer, count, self._count)
+        pointer = ffi.from_buffer(_TOKENS, tokens) if len(tokens) else ffi.NULL
+        self._do(self._api.prefix_probe, sequence, pointer, len(tokens), self._count)
         return int(self._count[0])
 
     def blocks(self, sequence: int, first: int = 0, step: int = 0) -> List[int]:
         """A sequence's block table from an entry on; with a step, as the step plans it."""
         while True:
             room = len(self._ids)
-            self._call(self._api.step_blocks, self.cache, step, sequence, 0, first,
-                       ffi.from_buffer("int32_t[]", self._ids), room, self._count)
+            self._do(self._api.step_blocks, step, sequence, 0, first, self._ids_pointer, room,
+                     self._count)
             wanted = max(0, self._count[0] - first)
             if wanted <= room:
                 return self._ids[:wanted].tolist()  # type: ignore[no-any-return]
-            self._ids = np.empty(2 * wanted, np.int32)
+            self._grow_ids(2 * wanted)
+
+    def _grow_ids(self, count: int) -> None:
+        self._ids = np.empty(count, np.int32)
+        self._ids_pointer = ffi.from_buffer("int32_t[]", self._ids, True)
 
     def name(self, spans: "np.ndarray[Any, Any]", tokens: "np.ndarray[Any, Any]") -> None:
         """Names tokens of many sequences, spans being an array of quire.SPAN."""
@@ -121,8 +133,8 @@ class Books:
         waits leaves the step open too."""
         item = self._item
         item.seq, item.token_count, item.lookahead = sequence, len(tokens), lookahead
-        pointer = ffi.from_buffer("quire_token[]", tokens) if len(tokens) else ffi.NULL
-        self._call(self._api.step_begin, self.cache, self._desc, item, 1, ITEM.itemsize, pointer,
+        pointer = ffi.from_buffer(_TOKENS, tokens) if len(tokens) else ffi.NULL
+        self._do(self._api.step_begin, self._desc, item, 1, ITEM.itemsize, pointer,
                    len(tokens), self._result, RESULT.itemsize, self._handle)
         return self._result
 
@@ -133,12 +145,12 @@ class Books:
 
     def abort(self) -> None:
         """Undoes the open step."""
-        self._call(self._api.step_abort, self.cache, self._handle[0])
+        self._do(self._api.step_abort, self._handle[0])
 
     def close_step(self) -> None:
         """Commits the open step and finishes it."""
-        self._call(self._api.step_commit, self.cache, self._handle[0], ffi.NULL)
-        self._call(self._api.step_finish, self.cache, self._handle[0], ffi.NULL, 0)
+        self._do(self._api.step_commit, self._handle[0], ffi.NULL)
+        self._do(self._api.step_finish, self._handle[0], ffi.NULL, 0)
 
     def extend(self, sequences: List[int]) -> bool:
         """Adds a block of unknown tokens to each sequence in one step. False: there are too few
@@ -147,7 +159,7 @@ class Books:
         items["seq"] = sequences
         items["token_count"] = self.block_size
         results = np.zeros(len(sequences), RESULT)
-        self._call(self._api.step_begin, self.cache, self._desc,
+        self._do(self._api.step_begin, self._desc,
                    ffi.from_buffer("quire_step_item[]", items), len(items), ITEM.itemsize,
                    ffi.from_buffer("quire_token[]", self._unknown), self.block_size,
                    ffi.from_buffer("quire_step_result[]", results, True), RESULT.itemsize,

@@ -114,7 +114,10 @@ def _merged(spans: List[Key]) -> List[Key]:
 def keys(request: Any, wide: Optional["np.ndarray[Any, Any]"], size: int) -> List[Key]:
     """What determines K and V besides the tokens. `wide` are the ids if some are replaced by 0;
     `size` is the block's, in tokens."""
-    found = _merged(list(_spans(request, wide, size)))
+    found: List[Key] = []
+    if wide is not None or getattr(request, "mm_features", None) or \
+            getattr(request, "prompt_embeds", None) is not None:
+        found = _merged(list(_spans(request, wide, size)))
     salt = getattr(request, "cache_salt", None)
     if salt:
         found.append(Key(KeyType.SALT, str(salt).encode()))
