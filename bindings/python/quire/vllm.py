@@ -65,16 +65,19 @@ class KVCacheManager:
                  enable_mamba_shared_prefix_checkpoint: bool = False,
                  instance: Optional[Instance] = None):
         vllm_release.check()
+        spec = Spec(kv_cache_config, min(max_in_flight_tokens or max_model_len, max_model_len))
         _refuse(enable_kv_cache_events=enable_kv_cache_events,
                 context_parallelism=dcp_world_size * pcp_world_size > 1,
-                num_hash_lookahead_tokens=num_hash_lookahead_tokens,
-                num_prefill_lookahead=num_prefill_lookahead)
-        spec = Spec(kv_cache_config, min(max_in_flight_tokens or max_model_len, max_model_len))
+                hisparse=getattr(kv_cache_config, "hisparse_host_num_blocks", None) is not None,
+                hash_lookahead_past_a_block=num_hash_lookahead_tokens > spec.block_size)
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching and not spec.crosses
         self.enable_kv_cache_events = False
         self.use_eagle = use_eagle
+        # With lookahead a block may be found only before the tokens that it was cached before. The
+        # block after it holds them: the last block that is found is dropped, as for EAGLE.
+        self._drops_last = use_eagle or num_hash_lookahead_tokens > 0
         self.log_stats = log_stats
         self.metrics_collector = None
         self.num_kv_cache_groups = 1
@@ -88,11 +91,13 @@ class KVCacheManager:
                             self.enable_caching)
         self._cache = self._books.cache
         self.block_pool = BlockPool(kv_cache_config.num_blocks, self.enable_caching)
-        self._table = self.block_pool.table = Table(self._books, self.block_pool.blocks)
+        self._table = self.block_pool.table = Table(
+            self._books, self.block_pool.blocks, max(0, num_prefill_lookahead - 1))
         self._running = self._table.running
         self._zeroes = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
         group = GroupManager(spec.spec, spec.block_size, self.block_pool, self._zeroes, use_eagle)
         self.coordinator = Coordinator(group, kv_cache_config, spec.most_blocks)
+        self.coordinator.num_reprefillable_tokens = self._table.late
 
     @property
     def usage(self) -> float:
@@ -150,8 +155,7 @@ class KVCacheManager:
         probe = self._books.create(keys) if keys else self._books.probe_all
         try:
             count = self._books.probe(probe, tokens)
-            if self.use_eagle and count != 0:
-                # The draft model needs the K and V of the last block's tokens computed anew.
+            if self._drops_last and count != 0:
                 count = self._books.probe(probe, tokens[:count - self._block_size + 1])
             if count == 0:
                 return self.empty_kv_cache_blocks, 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_blocks: blocks as vLLM's scheduler, workers and connectors see them.
 
-There is one KVCacheBlock per block number. It knows the request that got it last, and derives from it what vLLM stores in each block: so handing out a block
-costs one assignment.
+There is one KVCacheBlock per block number. It knows the request that got it last, and derives from
+it what vLLM stores in each block: so handing out a block costs one assignment.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import hashlib
+import importlib
 from typing import Any, Iterator, List, Optional, Tuple
 
 import numpy as np
@@ -33,8 +34,8 @@ def skips_cache(request: Any) -> bool:
     return bool(getattr(request, "skip_reading_prefix_cache", False))
 
 
-def _wide(tokens: Any) -> Optional["np.ndarray[Any, Any]"]:
-    """The tokens as int64; Errors: ArgumentError if they are no such numbers."""
+def _wide(tokens: Any) -> "np.ndarray[Any, Any]":
+    """The tokens as int64. Errors: ArgumentError if they are no such numbers."""
     try:
         numbers = np.asarray(tokens)
         if numbers.dtype.kind in "iu":
@@ -82,8 +83,7 @@ def _embeds(embeds: Any, size: int) -> Iterator[Key]:
     for begin in range(0, count, span):
         part = values[begin:begin + span]
         if hasattr(part, "numpy"):
-            import torch
-            part = part.view(torch.uint8).numpy()
+            part = part.view(importlib.import_module("torch").uint8).numpy()
         yield Key(KeyType.OTHER, b"embeds" + hashlib.sha256(part.tobytes()).digest(), begin,
                   min(begin + span, count))
 

@@ -35,14 +35,18 @@ _RESERVED_SHARE = 8  # a reservation takes at most one in 8 of the blocks that a
 
 
 class Table:
-    """The requests that hold blocks of one cache."""
+    """The requests that hold blocks of one cache.
 
-    def __init__(self, books: Books, blocks: Blocks):
+    late  computed tokens, the last ones, that may be computed again and are not cached yet
+    """
+
+    def __init__(self, books: Books, blocks: Blocks, late: int = 0):
         self.books = books
         self.blocks = blocks
         self.content = Content(books.block_size)
         self.running: Dict[str, Running] = {}
         self.reserved = 0
+        self.late = late
         self._due: Dict[Running, None] = {}
 
     def free_count(self) -> int:
@@ -93,6 +97,7 @@ class Table:
         if self.books.windowed:
             known = max(verified, running.known + 1, found + 1)
         tokens = np.full(known - running.known, UNKNOWN, elements.TOKEN)
+        cached = max(0, cached - self.late)
         end = max(found, cached // size * size) if self.books.caches and running.known == 0 else 0
         end = min(end, known)
         tokens[:end] = self.content.of(running.request)[0][:end] if end else 0
@@ -173,7 +178,8 @@ class Table:
         """The full blocks of a request's first `count` tokens may enter the cache."""
         if not self.books.caches or count < running.mark:
             return
-        end = min(count, running.room, running.request.num_tokens) // running.size * running.size
+        count = min(count, running.request.num_tokens) - self.late
+        end = min(count, running.room) // running.size * running.size
         if end <= running.due:
             return
         running.name(end)

@@ -7,6 +7,25 @@ a sequence's tail before its head.
 """
 
 import collections
+import dataclasses
+
+
+@dataclasses.dataclass
+class Request:
+    request_id: str
+    all_token_ids: list
+    num_computed_tokens: int = 0
+    num_preemptions: int = 0
+    cache_salt: str = ""
+    skip_reading_prefix_cache: bool = False
+
+    @property
+    def num_tokens(self):
+        return len(self.all_token_ids)
+
+    @property
+    def root(self):
+        return self.cache_salt
 
 
 class Block:

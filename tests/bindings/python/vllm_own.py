@@ -31,9 +31,8 @@ import report  # noqa: E402
 VERSION = "0.33.0"
 SOURCE = "f4c33c2503d52bb411146afa9618a4f48bed68912f617e6803ac8d76e4c74112"
 FILES = ("test_scheduler.py", "test_prefix_caching.py", "test_async_scheduler.py",
-         "test_kv_cache_metrics.py", "test_deferred_block_free.py", "test_swa_inflight_window_free.py",
-         "test_priority_preemption_bug.py", "test_priority_scheduler_random.py",
-         "test_prefix_replay.py")
+         "test_kv_cache_metrics.py", "test_deferred_block_free.py",
+         "test_swa_inflight_window_free.py", "test_prefix_replay.py")
 KNOWN = HERE / "vllm_own_known.txt"
 
 # The model that the tests' schedulers use, as files that vLLM finds instead of asking a hub.
@@ -53,8 +52,8 @@ MODEL = {
 
 
 def write_model(folder):
-    """The model's files, metadata of a vLLM for CPUs, from which it chooses its platform, and the
-    tests, without the package beside them, which is not built."""
+    """The model's files; metadata of a vLLM for CPUs, from which it chooses its platform; quire's
+    entry point for vLLM's plugins; and the tests, without the package beside them."""
     model = folder / "facebook" / "opt-125m"
     model.mkdir(parents=True)
     for name, content in MODEL.items():
@@ -63,6 +62,11 @@ def write_model(folder):
     metadata.mkdir()
     (metadata / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n")
+    plugin = folder / "quire_vllm-0.dist-info"
+    plugin.mkdir()
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: quire-vllm\nVersion: 0\n")
+    (plugin / "entry_points.txt").write_text(
+        "[vllm.general_plugins]\nquire = quire.vllm_plugin:register\n")
     (folder / "tests").symlink_to(pathlib.Path(os.environ["QUIRE_VLLM"]).resolve() / "tests")
 
 

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vllm_own_plugin: a pytest plugin that replaces vLLM's manager by quire.vllm's, before any of
-vLLM's other modules imports it. vllm_own.py says how it is used."""
+"""vllm_own_plugin: a pytest plugin that lets vLLM load its own plugins, among them quire's, which
+replaces the manager if QUIRE_VLLM_MANAGER says so. vllm_own.py says how it is used."""
 
 import os
 
 import vllm.platforms
-import vllm.v1.core.kv_cache_manager
+import vllm.plugins
 
 # Metadata written by vllm_own.py makes vLLM identify as a CPU build without kernels; pytest will
-# put the source's own metadata first, so query now.
+# put other metadata first, so query now.
 assert vllm.platforms.current_platform.is_cpu()
 
-if os.environ.get("QUIRE_VLLM_MANAGER") == "quire":
-    import quire.vllm
+vllm.plugins.load_general_plugins()
 
-    vllm.v1.core.kv_cache_manager.KVCacheManager = quire.vllm.KVCacheManager
+import vllm.v1.core.kv_cache_manager as manager  # noqa: E402
+
+assert manager.KVCacheManager.__module__ == {
+    "quire": "quire.vllm", "vllm": manager.__name__}[os.environ["QUIRE_VLLM_MANAGER"]]

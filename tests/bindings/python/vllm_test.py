@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quire.vllm's manager against a plain model of it, against golden numbers of a production trace,
-and, if vLLM can be imported, against vLLM's own."""
+"""quire.vllm's manager against a plain model of it, and against golden numbers of a production
+trace."""
 
-import dataclasses
-import importlib.util
 import json
 import os
 import pathlib
@@ -15,7 +13,7 @@ import numpy as np
 
 import quire
 from quire import vllm
-from vllm_model import Model
+from vllm_model import Model, Request
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TRACES = pathlib.Path(os.environ.get("QUIRE_TRACES") or ROOT.parent / "shared" / "traces")
@@ -29,24 +27,6 @@ GOLDEN = {
     1048576: (49165984, 1048574),
     8000000: (54097440, 5919726),
 }
-
-
-@dataclasses.dataclass
-class Request:
-    request_id: str
-    all_token_ids: list
-    num_computed_tokens: int = 0
-    num_preemptions: int = 0
-    cache_salt: str = ""
-    skip_reading_prefix_cache: bool = False
-
-    @property
-    def num_tokens(self):
-        return len(self.all_token_ids)
-
-    @property
-    def root(self):
-        return self.cache_salt
 
 
 class Differential(unittest.TestCase):
@@ -455,20 +435,6 @@ class Trace(unittest.TestCase):
         for blocks, golden in GOLDEN.items():
             with self.subTest(blocks=blocks):
                 self.assertEqual(self.replay(blocks), golden)
-
-
-class Theirs(unittest.TestCase):
-    @unittest.skipUnless(importlib.util.find_spec("vllm"), "no vllm")
-    def test_interface_is_vllms(self):
-        import inspect
-        from vllm.v1.core.kv_cache_manager import KVCacheManager
-        for name in ("get_computed_blocks", "allocate_slots", "free", "reset_prefix_cache",
-                     "get_block_ids", "get_num_common_prefix_blocks", "make_prefix_cache_stats",
-                     "cache_blocks", "take_events", "new_step_starts", "usage"):
-            self.assertTrue(hasattr(KVCacheManager, name) and hasattr(vllm.KVCacheManager, name))
-        theirs = set(inspect.signature(KVCacheManager.allocate_slots).parameters)
-        ours = set(inspect.signature(vllm.KVCacheManager.allocate_slots).parameters)
-        self.assertLessEqual(theirs, ours)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vllm_plugin: makes vLLM use quire.vllm's manager.
+
+`register` is for vLLM's entry points of the group vllm.general_plugins, which vLLM calls in every
+process before it makes an engine. It does nothing unless the environment asks for it, because an
+installed package must not change an engine that did not.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from . import vllm, vllm_release
+
+VARIABLE = "QUIRE_VLLM_MANAGER"
+
+
+def install() -> None:
+    """Replaces vLLM's manager in this process, for schedulers that are made from now on. Errors:
+    UnsupportedError if this release of vLLM was not tested."""
+    module: Any = importlib.import_module("vllm.v1.core.kv_cache_manager")
+    vllm_release.check()
+    module.KVCacheManager = vllm.KVCacheManager
+    scheduler: Any = sys.modules.get("vllm.v1.core.sched.scheduler")
+    if scheduler is not None:
+        scheduler.KVCacheManager = vllm.KVCacheManager
+
+
+def register() -> None:
+    """Installs the manager if the environment has QUIRE_VLLM_MANAGER=quire."""
+    if os.environ.get(VARIABLE) == "quire":
+        install()
