@@ -95,6 +95,7 @@ class GroupManager:
         self.kv_cache_group_id = 0
         self.block_size = block_size
         self.block_pool = pool
+        self._null_block = pool.null_block
         self.use_eagle = use_eagle
         self.records_new_block_ids = zeroes
         self.new_block_ids: List[int] = []
@@ -122,13 +123,12 @@ class Coordinator:
 
     enable_partial_hash_hits = False
     num_reprefillable_tokens = 0
-    retention_interval = None
-
     def __init__(self, manager: GroupManager, config: Any, most_blocks: int):
         self.single_type_managers = (manager,)
         self.kv_cache_config = config
         self.block_pool = manager.block_pool
         self.eagle_group_ids = {0} if manager.use_eagle else set()
+        self.retention_interval = getattr(config, "prefix_cache_retention_interval", None)
         self._most_blocks = most_blocks
 
     def get_blocks(self, request_id: str) -> Tuple[List[KVCacheBlock], ...]:

@@ -46,6 +46,9 @@ class Spec:
         if name in _WINDOWED + _PLAIN:
             self.window = (getattr(spec, "sliding_window", None) or 0) + \
                 (getattr(spec, "extra_retained_tokens", 0) or 0)
+        if not self.window and (getattr(config, "prefix_cache_retention_interval", None) or 0) > 0:
+            raise ValueError("prefix_cache_retention_interval is set, and the model has no "
+                             "sliding-window or Mamba layers")
         self.most_blocks = 1 << 62
         if self.window:
             self.most_blocks = -(-(self.window - 1 + tokens_in_flight) // self.block_size) + 1
