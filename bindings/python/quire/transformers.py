@@ -6,250 +6,130 @@
     model.generate(ids, past_key_values=cache)
 
 Importing this module registers the attention "quire". A forward of the model is one Quire step for
-all sequences of its batch; layers with full attention and layers with sliding attention each have a
-pool of their own. Beams are forks, so they share blocks. Requirements: causal attention without a
-soft cap or sinks; prompts of one length, because padding would be attended to; tensors on the host.
+all sequences of its batch, and padding takes no place in the blocks. Beams are forks, so they share
+blocks; so does copy.deepcopy(cache).
 
-Threads: one forward of a cache at a time.
+A layer's attention runs over the blocks if it is causal attention, with or without a window,
+chunks, a soft cap or sink logits, and if the mask that transformers made says exactly that. Any
+other attention (biases, masks of the model's own, an encoder's, cross attention) is computed by the
+model's own eager function over K and V read back from the blocks; QuireCache.whole_layers names
+those layers. What neither of them can serve is refused by an exception in words.
+
+Requirements: tensors on the host, no gradients. An encoder-decoder model takes
+EncoderDecoderCache(QuireCache(...), DynamicCache()). Threads: one forward at a time of a cache and
+its copies.
 """
 
 from __future__ import annotations
 
-import threading
+import inspect
+import sys
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 from transformers import (  # type: ignore[import-not-found, unused-ignore]
-    AttentionInterface, AttentionMaskInterface, Cache, CacheLayerMixin)
+    AttentionInterface, AttentionMaskInterface, Cache, CacheLayerMixin, DynamicCache)
+from transformers.masking_utils import (  # type: ignore[import-not-found, unused-ignore]
+    eager_mask)
 
-from . import elements
-from .attention import Attention
-from .batch import Batch
-from .cache import Cache as Blocks
 from .device import Device
 from .dtypes import DTypeLike
-from .errors import ArgumentError, LimitError, UnsupportedError
-from .groups import Group, GroupKind
-from .queue import Queue
-from .sequence import Sequence
-from .step import RUN, Item, Step
-
-_forward = threading.local()  # .serving: refers weakly to the cache whose layer was updated last
+from .errors import ArgumentError, UnsupportedError
+from .layer_forward import LayerForward, waiting_layer
+from .layer_shapes import layer_kinds, shape_of, state_layer
+from .layer_store import LayerStore
 
 
-def _array(tensor: Any) -> "np.ndarray[Any, Any]":
-    """A host tensor as a numpy array, without a copy."""
-    if tensor.device.type != "cpu":
-        raise UnsupportedError(f"a tensor on {tensor.device}: only host tensors are supported")
-    if tensor.dtype == torch.bfloat16:
-        tensor = tensor.view(torch.uint16)
-    return tensor.detach().numpy()  # type: ignore[no-any-return]
+class _Returned:
+    """What K and V that update() returned carry with them, so that attention() knows them."""
 
-
-def _rows(states: Any) -> "np.ndarray[Any, Any]":
-    """Turns [batch][heads][tokens][dim] into one row per token, [batch * tokens][heads][dim]."""
-    batch, heads, tokens, dim = states.shape
-    return _array(states.transpose(1, 2).reshape(batch * tokens, heads, dim))
-
-
-class _Serving:
-    """The steps of a cache: a forward begins one in its first layer and finishes it in its last."""
-
-    def __init__(self, config: Any, device: Device, blocks: int, block_tokens: int,
-                 dtype: DTypeLike, max_query_tokens: int):
-        text = config.get_text_config(decoder=True)
-        heads = text.num_attention_heads
-        self.head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
-        self.layer_count = text.num_hidden_layers
-        kinds = getattr(text, "layer_types", None) or ["full_attention"] * self.layer_count
-        known = {"full_attention": 0, "sliding_attention": text.sliding_window
-                 if hasattr(text, "sliding_window") else 0}
-        for kind in kinds:
-            if kind not in known:
-                raise UnsupportedError(f"layers of {kind} are not supported")
-        names = sorted(set(kinds))
-        self.heads = heads
-        groups = [Group(layers=kinds.count(name), kv_heads=text.num_key_value_heads,
-                        head_dim=self.head_dim, dtype=dtype, window=known[name] or 0,
-                        kind=GroupKind.WINDOW if known[name] else GroupKind.FULL)
-                  for name in names]
-        self.device = device
-        self.queue = Queue(device)
-        self.blocks = Blocks(device._instance, groups, [device], blocks=blocks,
-                             block_tokens=block_tokens,
-                             layer_groups=[names.index(kind) for kind in kinds])
-        self.max_query_tokens = max_query_tokens
-        self.batches: Dict[Any, Batch] = {}
-        self.sequences: List[Sequence] = []
-        self.length = 0
-        self.step: Optional[Step] = None
-        self.batch: Optional[Batch] = None
-
-    def _batch(self, dtype: Any) -> Batch:
-        """The batch for queries of this type; made once."""
-        if dtype not in self.batches:
-            self.batches[dtype] = self.blocks.batch(
-                max_rows=256, max_query_tokens=self.max_query_tokens,
-                max_blocks_per_row=self.blocks.pool().blocks,
-                attention=Attention(self.heads, dtype=str(dtype).rpartition(".")[2]))
-        return self.batches[dtype]
-
-    def begin(self, rows: int, tokens: int, dtype: Any) -> None:
-        if self.step is not None:  # a forward that did not reach its end
-            self.step.finish(failed=True)
-            self.step = None
-            raise ArgumentError("the last forward ended in an error: reset the cache")
-        if not self.sequences:
-            self.sequences = [self.blocks.sequence() for _ in range(rows)]
-        if len(self.sequences) != rows:
-            raise ArgumentError(f"{rows} rows, but the cache holds {len(self.sequences)} sequences")
-        # The token ids do not matter here: K and V are given, not looked up.
-        unknown = np.full(tokens, elements.UNKNOWN, np.uint32)
-        step = self.blocks.begin([Item(sequence, tokens=unknown) for sequence in self.sequences],
-                                 queue=self.queue)
-        short = [result for result in step.results if result["outcome"] != RUN]
-        if short:
-            step.abort()
-            raise LimitError("the pool is too small for this batch: "
-                             f"{short[0]['blocks_short']} more blocks are needed")
-        try:
-            self.batch = self._batch(dtype)
-            step.commit(self.batch)
-        except BaseException:
-            step.abort()
-            raise
-        self.step, self.length = step, self.length + tokens
-
-    def write(self, layer: int, keys: Any, values: Any) -> None:
-        if layer == 0:
-            self.begin(keys.shape[0], keys.shape[2], keys.dtype)
-        if self.step is None or self.batch is None:
-            raise ArgumentError(
-                f"layer {layer} was called first: a forward must begin with layer 0")
-        self.batch.kv_write(layer, _rows(keys), _rows(values))
-
-    def attend(self, layer: int, query: Any, scaling: Optional[float]) -> Any:
-        if self.step is None or self.batch is None:
-            raise ArgumentError("no forward of this cache has begun")
-        rows, heads, tokens, dim = query.shape
-        if scaling is not None:  # the batch divides by sqrt(dim)
-            factor = scaling * dim ** 0.5
-            query = query if abs(factor - 1) < 1e-12 else query * factor
-        out = torch.empty(rows, tokens, heads, dim, dtype=query.dtype)
-        self.batch.attend(layer, _rows(query), _array(out.view(rows * tokens, heads, dim)))
-        if layer == self.layer_count - 1:
-            self.step.finish()
-            self.step = None
-        self.queue.sync()
-        return out
-
-    def replace(self, sequences: List[Sequence], length: int) -> None:
-        """Keeps these sequences and ends all others."""
-        for sequence in self.sequences:
-            if sequence not in sequences:
-                sequence.end()
-        self.sequences, self.length = sequences, length
-
-    def reset(self) -> None:
-        if self.step is not None:
-            self.step.finish(failed=True)
-            self.step = None
-        self.replace([], 0)
-
-    def crop(self, length: int) -> None:
-        for sequence in self.sequences:
-            sequence.truncate(length)
-        self.length = length
-
-    def pick(self, indices: List[int]) -> None:
-        """Row i continues what row indices[i] was; one that continues several times is forked."""
-        used = set()
-        picked = []
-        for index in indices:
-            sequence = self.sequences[index]
-            picked.append(sequence.fork() if index in used else sequence)
-            used.add(index)
-        self.replace(picked, self.length)
-
-    def close(self) -> None:
-        self.reset()
-        self.queue.sync()
-        for batch in self.batches.values():
-            batch.close()
-        self.blocks.close()
-        self.queue.close()
+    def __init__(self, forward: LayerForward, layer: int, new: bool):
+        self.forward = weakref.ref(forward)
+        self.layer = layer
+        self.new = new  # without the old ones
 
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
     """One layer of a model, with the interface that transformers expects."""
 
-    is_sliding = False
     is_compileable = False
+    is_croppable = True
+    supports_early_init = False
 
-    def __init__(self, serving: _Serving, index: int):
+    def __init__(self, cache: "QuireCache", index: int, first: bool):
         super().__init__()
-        self._serving = serving
+        self._forward = cache.forward
         self._index = index
+        self._first = first     # operations on all layers at once are done when it is called
+        shape = cache.forward.store.shapes[index]
+        assert shape is not None
+        self.is_sliding = shape.sliding
+        self._shape = shape
 
     def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
         self.is_initialized = True
 
     def update(self, key_states: Any, value_states: Any, *arguments: Any,
                **options: Any) -> Tuple[Any, Any]:
-        """Writes the new tokens, and returns only theirs, because attention finds the others in the
-        blocks."""
-        self._serving.write(self._index, key_states, value_states)
-        _forward.serving = weakref.ref(self._serving)
-        return key_states, value_states
+        """Takes the new K and V; returns them alone if attention finds the old ones in the blocks.
+        """
+        _refuse_unknown("QuireCache.update", options, _UPDATE_OPTIONS)
+        keys, values = self._forward.update(self._index, key_states, value_states)
+        self.is_initialized = True
+        keys._quire = values._quire = _Returned(self._forward, self._index, keys is key_states)
+        return keys, values
 
     def get_mask_sizes(self, query_length: int) -> Tuple[int, int]:
-        return self.get_seq_length() + query_length, 0
+        length = self.get_seq_length()
+        first = self._shape.first_column(length)
+        return length - first + query_length, first
 
     def get_seq_length(self) -> int:
-        return self._serving.length
+        self._forward.flush_last()
+        return self._forward.length
 
     def get_max_length(self) -> int:
-        return -1
+        return self._shape.window if self.is_sliding else -1
 
     get_max_cache_shape = get_max_length  # its name before transformers 5
 
-    # Operations on all layers at once are done when the first layer is called.
-
     def reset(self) -> None:
-        if self._index == 0:
-            self._serving.reset()
+        if self._first:
+            self._forward.reset()
 
     def crop(self, tokens_to_remove: int) -> None:
-        """transformers 5 passes how many tokens go; before, a positive number is how many stay."""
-        if self._index == 0:
-            length = self._serving.length
-            stays = length - abs(tokens_to_remove) if _CROP_REMOVES or tokens_to_remove < 0 \
-                else tokens_to_remove
-            if 0 <= stays < length:
-                self._serving.crop(stays)
+        """Removes -tokens_to_remove tokens, as transformers' DynamicLayer does."""
+        if tokens_to_remove > 0:
+            raise ValueError(f"crop({tokens_to_remove}): a positive number is not supported; pass "
+                             "how many tokens to remove as a negative number")
+        if self._first and tokens_to_remove < 0:
+            self._forward.flush_last()
+            self._forward.crop(max(0, self._forward.length + tokens_to_remove))
 
     def reorder_cache(self, beam_idx: Any) -> None:
-        if self._index == 0:
-            self._serving.pick(beam_idx.tolist())
+        if self._first:
+            self._forward.pick(beam_idx.tolist())
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        if self._index == 0:
-            rows = range(len(self._serving.sequences))
-            self._serving.pick([row for row in rows for _ in range(repeats)])
+        if self._first:
+            rows = range(len(self._forward.sequences))
+            self._forward.pick([row for row in rows for _ in range(repeats)])
 
     def batch_select_indices(self, indices: Any) -> None:
-        if self._index == 0:
-            self._serving.pick(indices.tolist())
+        if self._first:
+            rows = torch.arange(len(self._forward.sequences))
+            self._forward.pick(rows[indices].reshape(-1).tolist())
 
 
-_CROP_REMOVES = hasattr(CacheLayerMixin, "get_max_length")
+_UPDATE_OPTIONS = {"cache_kwargs", "cache_position", "sin", "cos", "partial_rotation_size",
+                   "sliding_window"}
 
 
-class QuireCache(Cache):  # type: ignore[misc, unused-ignore]
+class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
     """A model's past_key_values.
 
+    config            of the model, made with attn_implementation="quire"
     blocks            of each pool, the null block included
     dtype             of K and V in the pool; None: f16
     max_query_tokens  new tokens of a forward, over all rows
@@ -257,40 +137,166 @@ class QuireCache(Cache):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, config: Any, device: Device, blocks: int, *, block_tokens: int = 16,
                  dtype: DTypeLike = "f32", max_query_tokens: int = 8192):
-        self.serving = _Serving(config, device, blocks, block_tokens, dtype, max_query_tokens)
-        super().__init__(layers=[_Layer(self.serving, i)
-                                 for i in range(self.serving.layer_count)])
+        text = config.get_text_config(decoder=True)
+        if text._attn_implementation not in ("quire", None):  # None: the config of no model
+            raise UnsupportedError(
+                f"the model's attention is {text._attn_implementation!r}: a QuireCache needs a "
+                'model made with attn_implementation="quire"')
+        kinds = layer_kinds(text)
+        self._states = [state_layer(name) for name, _ in kinds]
+        shapes = [None if state is not None else shape_of(text, name, window)
+                  for state, (name, window) in zip(self._states, kinds)]
+        if not any(shapes):
+            raise UnsupportedError("the model has no layer that keeps K and V")
+        self.forward = LayerForward(
+            LayerStore(device, shapes, blocks, block_tokens, dtype, max_query_tokens))
+        Cache.__init__(self, layers=self._make_layers())
+
+    def _make_layers(self) -> List[Any]:
+        first = min(self.forward.layers)
+        return [_Layer(self, i, i == first) if state is None else state
+                for i, state in enumerate(self._states)]
+
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *arguments: Any,
+               **options: Any) -> Tuple[Any, Any]:
+        if not 0 <= layer_idx < len(self.layers):
+            raise UnsupportedError(f"layer {layer_idx} is not in the config, which has "
+                                   f"{len(self.layers)} layers with a cache")
+        if not isinstance(self.layers[layer_idx], _Layer):
+            raise UnsupportedError(f"layer {layer_idx} keeps a linear state according to its "
+                                   "config, but gives K and V")
+        return self.layers[layer_idx].update(  # type: ignore[no-any-return]
+            key_states, value_states, *arguments, **options)
+
+    def update_indexer(self, indexer_key_states: Any, layer_idx: int) -> Any:
+        raise UnsupportedError("sparse attention with an indexer is not supported")
+
+    def __iter__(self) -> Any:
+        raise UnsupportedError("K and V are in blocks: they cannot be listed as tensors")
+
+    @property
+    def whole_layers(self) -> List[int]:
+        """The layers whose attention the model computes itself, over K and V read back."""
+        return sorted(self.forward.whole)
 
     @property
     def stats(self) -> Any:
         """The quire.CacheStats of the blocks."""
-        return self.serving.blocks.stats
+        return self.forward.store.blocks.stats
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "QuireCache":
+        """A copy that shares the blocks of what is cached so far. Close it too."""
+        import copy
+        copied = QuireCache.__new__(QuireCache)
+        copied._states = copy.deepcopy(self._states, memo)
+        self.forward.flush_last()
+        copied.forward = self.forward.fork()
+        Cache.__init__(copied, layers=copied._make_layers())
+        return copied
+
+    def fork(self) -> "QuireCache":
+        """The same as copy.deepcopy."""
+        return self.__deepcopy__({})
 
     def close(self) -> None:
-        """Ends all sequences and destroys the cache's batches, blocks and queue."""
-        self.serving.close()
+        """Ends all sequences; the last of the copies destroys batches, blocks and queue."""
+        self.forward.close()
+
+
+# Keywords that say nothing about what a token sees, or that the mask says as well.
+_IGNORED = {"position_ids", "cache_position", "use_cache", "output_hidden_states", "return_dict",
+            "is_causal", "sliding_window", "num_items_in_batch", "logits_to_keep",
+            "output_router_logits", "position_embeddings", "token_type_ids", "input_ids",
+            "past_key_values", "past_key_value", "labels", "inputs_embeds", "training"}
+_SERVED = {"softcap", "s_aux", "output_attentions"}
+
+
+def _refuse_unknown(where: str, options: Dict[str, Any], known: Any) -> None:
+    for name, value in options.items():
+        if name not in known and value is not None and value is not False:
+            raise UnsupportedError(f"{where}: the keyword {name!r} is not supported")
+
+
+def _own_eager(module: Any) -> Any:
+    """The eager attention of the model that the module belongs to."""
+    for kind in type(module).__mro__:
+        own = getattr(sys.modules.get(kind.__module__), "eager_attention_forward", None)
+        if own is not None:
+            return own
+    raise UnsupportedError(f"{type(module).__name__} needs attention that the blocks do not have, "
+                           "and its model has no eager attention to compute it")
+
+
+def _eager_names(module: Any) -> Set[str]:
+    try:
+        return set(inspect.signature(_own_eager(module)).parameters)
+    except UnsupportedError:
+        return set()
+
+
+def _needs_eager(module: Any, options: Dict[str, Any]) -> bool:
+    """True if a keyword asks for more than the blocks' attention has."""
+    known = (_IGNORED | _SERVED) - {"output_attentions"}
+    return (bool(getattr(getattr(module, "config", None), "output_attentions", False))
+            or any(name not in known and option is not None and option is not False
+                   for name, option in options.items()))
+
+
+def _eager(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Optional[float],
+           dropout: float, options: Dict[str, Any]) -> Tuple[Any, Any]:
+    own = _own_eager(module)
+    _refuse_unknown("attention", options,
+                    _IGNORED | _SERVED | set(inspect.signature(own).parameters))
+    given = dict(options)
+    if scaling is not None:
+        given["scaling"] = scaling
+    return own(module, query, key, value, mask, dropout=dropout, **given)
 
 
 def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any,
               scaling: Optional[float] = None, dropout: float = 0.0,
-              **options: Any) -> Tuple[Any, None]:
-    """Attention of [batch][heads][tokens][dim] over what a QuireCache holds for the layer."""
-    serving = getattr(_forward, "serving", lambda: None)()
-    if serving is None:
-        raise UnsupportedError('the attention "quire" needs a QuireCache as past_key_values')
-    for name in ("softcap", "s_aux"):
-        if options.get(name) is not None:
-            raise UnsupportedError(f"{name} is not supported by this attention")
+              **options: Any) -> Tuple[Any, Any]:
+    """Attention of [batch][heads][tokens][dim] over what a QuireCache holds for the layer.
+
+    K and V that no QuireCache returned (an encoder's, cross attention's) are attended to by the
+    model's own eager function.
+    """
     if dropout:
         raise UnsupportedError("dropout is not supported: this attention is for inference")
-    return serving.attend(module.layer_idx, query, scaling), None
+    mine = getattr(key, "_quire", None)
+    forward = None if mine is None else mine.forward()
+    if forward is None or mine is not getattr(value, "_quire", None):
+        waits = waiting_layer()
+        if waits is not None:
+            raise UnsupportedError(f"{waits} changes K or V after the cache returned them, "
+                                   "otherwise than in the first forward")
+        return _eager(module, query, key, value, attention_mask, scaling, dropout, options)
+    if query.requires_grad:
+        raise UnsupportedError("the query needs a gradient, which is not computed here: use "
+                               "torch.no_grad()")
+    _refuse_unknown("attention", options, _IGNORED | _SERVED | _eager_names(module))
+    out = forward.attend(mine.layer, query, attention_mask, scaling, options.get("softcap"),
+                         options.get("s_aux"), whole=_needs_eager(module, options))
+    proven = mine.layer in forward.proven
+    if out is not None and (proven or forward.before() + query.shape[2] == 1):
+        return out, None
+    if mine.new and forward.before():
+        key, value = forward.joined(mine.layer, key, value)
+    if not forward.hidden(mine.layer, attention_mask):
+        raise UnsupportedError("the mask shows a token that was padding before: padding has no K "
+                               "and V in the blocks")
+    if out is not None:
+        last = None if attention_mask is None else attention_mask[..., -1:, :]
+        own, _ = _eager(module, query[:, :, -1:], key, value, last, scaling, dropout, options)
+        if forward.prove(mine.layer, out, own):
+            return out, None
+    return _eager(module, query, key, value, attention_mask, scaling, dropout, options)
 
 
-def mask(*arguments: Any, attention_mask: Any = None, **options: Any) -> None:
-    """Returns None: the attention applies causality and windows itself. Errors: padding."""
-    if attention_mask is not None and not bool(attention_mask.all()):
-        raise UnsupportedError("padding is not supported: give prompts of equal length, or one "
-                               "at a time")
+def mask(*arguments: Any, **options: Any) -> Any:
+    """The mask that the model's eager attention would be given; attention() compares it with what
+    the blocks' attention shows to each token."""
+    return eager_mask(*arguments, **options)
 
 
 AttentionInterface.register("quire", attention)

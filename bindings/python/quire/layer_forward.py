@@ -1,0 +1,466 @@
+# SPDX-License-Identifier: Apache-2.0
+"""layer_forward: the rows of a QuireCache, and the forward of the model that extends them.
+
+A row's tokens lie in columns, as in transformers: [row][column]. A padded column has no token, so
+it is in no block. `seen` says which columns have one.
+
+A layer is *paged* if its attention runs over the blocks: then update() returns only the new K and
+V. It is *whole* if the model needs K and V as tensors, because it computes attention itself or
+needs something that the blocks' attention lacks: then update() reads the old ones back. The first
+forward, where new and all are the same, shows which of the two a layer is.
+
+Invariants: (1) a sequence has as many tokens as its row of `seen`, once settled; (2) `length`
+counts a forward's columns once all layers have written theirs; (3) K and V that were returned
+without the old ones are attended to over the blocks, or the forward ends in an error.
+
+Threads: one forward at a time of a cache and its copies.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+import torch  # type: ignore[import-not-found, unused-ignore]
+
+from .attention import Attention
+from .batch import Batch
+from .errors import ArgumentError, UnsupportedError
+from .groups import GroupKind
+from .layer_shapes import LayerShape
+from .layer_store import LayerStore, scaled
+from .sequence import Sequence
+from .step import Step
+
+# Two orders of summation differ by less than this, two kinds of attention by more.
+_CLOSE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+
+_thread = threading.local()  # .waiting: the forward whose new K and V wait for attention, weakly
+
+
+def waiting_layer() -> Optional[str]:
+    """The layer of this thread whose new K and V were returned without the old ones, if any."""
+    forward = getattr(_thread, "waiting", lambda: None)()
+    if forward is None or forward.pending is None or not forward.alone:
+        return None
+    return f"layer {forward.pending[0]}"
+
+
+class LayerForward:
+    """The rows of a cache, and its forward."""
+
+    def __init__(self, store: LayerStore):
+        self.store = store
+        self.layers = {i for i, shape in enumerate(store.shapes) if shape is not None}
+        self.whole: Set[int] = set()     # learned
+        self.proven: Set[int] = set()    # whose attention was compared with the model's own
+        self.learned = False             # a forward has reached all layers
+        self.sequences: List[Sequence] = []
+        self.seen = torch.zeros(0, 0, dtype=torch.bool)
+        self.length = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self.step: Optional[Step] = None
+        self.batch: Optional[Batch] = None
+        self.attention: Optional[Attention] = None
+        self.new: Any = None                       # [row][new column], which have a token
+        self.counts: List[int] = []
+        self.pending: Optional[Tuple[int, Any, Any]] = None
+        self.alone = False                         # pending was returned without the old K and V
+        self.written: Set[int] = set()
+        self.replay: Dict[int, Tuple[Any, Any]] = {}
+        self.checked: Optional[Tuple[Any, Any, bool]] = None
+        if self.store.active is self:
+            self.store.active = None
+
+    # The course of a forward.
+
+    def settle(self) -> None:
+        """Ends the last forward. Errors: ArgumentError, it did not reach all layers; nothing of it
+        is kept."""
+        if self.pending is not None and not self.alone:
+            self._flush()
+        begun = self.new is not None or self.pending is not None
+        reached = self.written == self.layers and self.pending is None
+        self._undo()
+        if begun and not reached:
+            raise ArgumentError("the last forward did not reach all layers: it was interrupted, or "
+                                "the model's layers are not those of its config; nothing of it is "
+                                "kept, and the cache can go on from before")
+
+    def _undo(self) -> None:
+        """Ends the last forward; one that did not reach all layers leaves nothing."""
+        if self.step is not None:
+            self.step.finish()
+            self.step = None
+        if self.new is not None and self.written != self.layers:
+            kept = [int(count) for count in self.seen[:, :self.length].sum(1)]
+            for sequence, count, added in zip(self.sequences, kept, self.counts):
+                if added:
+                    sequence.truncate(count)
+            self.seen = self.seen[:, :self.length]
+            if self.length == 0:
+                self._end_all()
+        self._clear()
+
+    def update(self, layer: int, keys: Any, values: Any) -> Tuple[Any, Any]:
+        """Takes a layer's new K and V; returns what attention is to be called with."""
+        self._check(layer, keys, values)
+        if self.pending is not None and self.pending[0] != layer:
+            if self.alone:
+                self._refuse(f"layer {self.pending[0]} computes attention in another way than in "
+                             "the first forward")
+            self._flush()
+        if layer in self.written or self.written == self.layers or self.pending is not None:
+            self.settle()
+        if not self.written and layer != min(self.layers):
+            raise ArgumentError(f"layer {layer} was called first: a forward begins with layer "
+                                f"{min(self.layers)}")
+        self.pending, self.alone = (layer, keys, values), False
+        if self.length:
+            if layer in self.whole:
+                keys, values = self.joined(layer, keys, values)
+            else:
+                self.alone = True
+                _thread.waiting = weakref.ref(self)
+        return keys, values
+
+    def _refuse(self, why: str) -> None:
+        self._undo()
+        raise UnsupportedError(why)
+
+    def _check(self, layer: int, keys: Any, values: Any) -> None:
+        if layer not in self.layers:
+            raise UnsupportedError(f"layer {layer} keeps no K and V according to the config")
+        if keys.requires_grad or values.requires_grad:
+            raise UnsupportedError("K and V need a gradient, which is not computed here: use "
+                                   "torch.no_grad()")
+        if keys.dim() != 4 or values.dim() != 4 or keys.shape[:3] != values.shape[:3]:
+            raise UnsupportedError(f"K of the shape {tuple(keys.shape)} and V of "
+                                   f"{tuple(values.shape)} in layer {layer} are not supported")
+        if keys.dtype != values.dtype or str(keys.dtype) not in (
+                "torch.float32", "torch.float16", "torch.bfloat16"):
+            raise UnsupportedError(f"K of {keys.dtype} and V of {values.dtype} are not supported")
+        if keys.device.type != "cpu":
+            raise UnsupportedError(f"K on {keys.device}: only host tensors are supported")
+        if self.sequences and len(self.sequences) != keys.shape[0]:
+            raise ArgumentError(f"{keys.shape[0]} rows, but the cache holds "
+                                f"{len(self.sequences)}")
+
+    def _begin(self, rows: int, columns: int, new: Any, attention: Optional[Attention]) -> None:
+        if self.store.active is not None and self.store.active is not self:
+            self.store.active.settle()
+        if not self.sequences:
+            self.sequences = [self.store.blocks.sequence() for _ in range(rows)]
+            self.seen = torch.zeros(rows, 0, dtype=torch.bool)
+        if new is None:
+            new = torch.ones(rows, columns, dtype=torch.bool)
+        self.new, self.counts = new, [int(count) for count in new.sum(1)]
+        if any(self.counts):
+            try:
+                self.store.batch(attention, rows, sum(self.counts))
+            except (UnsupportedError, ArgumentError):  # such attention is not to be had
+                attention = None
+            self.store.active = self
+            try:
+                self.step, self.batch = self.store.begin(self.sequences, self.counts, attention)
+            except BaseException:
+                self.new = None
+                if self.length == 0:
+                    self._end_all()
+                self._clear()
+                raise
+        self.attention = attention
+        self.seen = torch.cat([self.seen[:, :self.length], new], 1)
+
+    def flush_last(self) -> None:
+        """Writes K and V of the last layer, if its model does not call attention()."""
+        if self.pending is not None and not self.alone:
+            if self.written | {self.pending[0]} == self.layers:
+                self._flush()
+
+    def _flush(self, new: Any = None, attention: Optional[Attention] = None) -> None:
+        """Writes the pending K and V."""
+        if self.pending is None:
+            return
+        layer, keys, values = self.pending
+        if self.new is None:
+            self._begin(keys.shape[0], keys.shape[2], new, attention)
+        self._fit(layer, keys, values)
+        if not self.learned:
+            self.replay[layer] = keys, values
+        if self.batch is not None:
+            self.store.write(self.batch, layer, self.rows(keys), self.rows(values))
+        if attention is None:
+            self.whole.add(layer)
+        self.pending, self.alone = None, False
+        self.written.add(layer)
+        if self.written == self.layers:
+            self.length += self.new.shape[1]
+            self.learned = True
+            self.replay = {}
+
+    def _fit(self, layer: int, keys: Any, values: Any) -> None:
+        """Corrects the pools in the first forward, if the layer is not as its config says."""
+        shape = self.store.shapes[layer]
+        assert shape is not None
+        found = LayerShape(shape.kind, shape.window, keys.shape[1], keys.shape[3], values.shape[3])
+        if found == shape:
+            return
+        if self.learned or self.length or self.store.users > 1:
+            self._refuse(f"layer {layer} gives {found.kv_heads} heads of {found.k_dim} and "
+                         f"{found.v_dim}; until now they were {shape.kv_heads} of {shape.k_dim} "
+                         f"and {shape.v_dim}")
+        shapes = list(self.store.shapes)
+        for other in self.layers:
+            if shapes[other] == shape and other not in self.written:
+                shapes[other] = found
+        if self.step is not None:
+            self.step.finish()
+            self.step = None
+        for sequence in self.sequences:
+            sequence.end()
+        self.store.reshape(shapes)
+        self.sequences = [self.store.blocks.sequence() for _ in self.counts]
+        if any(self.counts):
+            try:
+                self.store.batch(self.attention, len(self.counts), sum(self.counts))
+            except (UnsupportedError, ArgumentError):
+                self.attention = None
+            self.step, self.batch = self.store.begin(self.sequences, self.counts, self.attention)
+        for old, (k, v) in self.replay.items():
+            if self.batch is not None:
+                self.store.write(self.batch, old, self.rows(k), self.rows(v))
+
+    def rows(self, states: Any) -> Any:
+        """[row][head][column][dim] as [token][head][dim], of the columns that have a token."""
+        states = states.detach().transpose(1, 2)
+        if bool(self.new.all()):
+            return states.reshape(-1, *states.shape[2:]).contiguous()
+        return states[self.new].contiguous()
+
+    # Attention.
+
+    def attend(self, layer: int, query: Any, mask: Any, scaling: Optional[float],
+               soft_cap: Optional[float], sinks: Any, whole: bool) -> Any:
+        """Attention over the blocks. None: the blocks' attention does not compute this.
+
+        whole  the layer needs more than the blocks' attention has
+        """
+        wanted = Attention(q_heads=query.shape[1], dtype=str(query.dtype).rpartition(".")[2],
+                           scale=scaling, soft_cap=soft_cap, sink_logits=sinks is not None)
+        columns = query.shape[2]
+        if self.pending is not None and self.pending[0] == layer:
+            visible = _visible(mask)
+            new = None
+            if self.new is None and visible is not None:
+                new = _diagonal(visible, query.shape[0], columns)
+            self._flush(new, wanted)
+        if (whole or self.attention is None or layer not in self.written or layer in self.whole
+                or self.new.shape[1] != columns
+                or not _alike(self.attention, wanted) or not self.matches(layer, mask)):
+            self.whole.add(layer)
+            return None
+        return self._over_blocks(layer, query, scaling, sinks)
+
+    def prove(self, layer: int, out: Any, own: Any) -> bool:
+        """True if the last tokens' attention is what the model's own attention gives. If not, the
+        layer is whole from now on."""
+        rows = self.new[:, -1]
+        close = bool(torch.allclose(out[rows, -1].float(), own[rows, -1].float(),
+                                    rtol=_CLOSE[out.dtype], atol=_CLOSE[out.dtype]))
+        (self.proven if close else self.whole).add(layer)
+        return close
+
+    def _over_blocks(self, layer: int, query: Any, scaling: Optional[float], sinks: Any) -> Any:
+        shape = self.store.shapes[layer]
+        assert shape is not None and self.attention is not None
+        rows, heads, columns, dim = query.shape
+        if dim != shape.k_dim:
+            return None
+        if self.batch is not None and (self.step is None or self.store.active is not self):
+            raise ArgumentError("a copy of this cache has begun a forward during this one")
+        factor = scaled(self.attention, scaling, dim)
+        flat = self.rows(query if factor is None else query * factor)
+        out = torch.empty(len(flat), heads, shape.v_dim, dtype=query.dtype)
+        if self.batch is not None:
+            self.store.attend(self.batch, layer, flat, out,
+                              None if sinks is None else sinks.detach().float().contiguous())
+        if bool(self.new.all()):
+            return out.view(rows, columns, heads, shape.v_dim)
+        padded = torch.zeros(rows, columns, heads, shape.v_dim, dtype=query.dtype)
+        padded[self.new] = out
+        return padded
+
+    def _span(self, layer: int) -> Tuple[int, int]:
+        """(first column, number of columns) that a mask of the running forward describes."""
+        shape = self.store.shapes[layer]
+        assert shape is not None
+        old = self.seen.shape[1] - self.new.shape[1]
+        first = shape.first_column(old)
+        return first, self.seen.shape[1] - first
+
+    def matches(self, layer: int, mask: Any) -> bool:
+        """True if the mask shows what the blocks' attention shows to each token."""
+        shape = self.store.shapes[layer]
+        assert shape is not None
+        if self.checked is not None and self.checked[0] is mask and self.checked[1] == (
+                shape.kind, shape.window):
+            return self.checked[2]
+        first, count = self._span(layer)
+        visible = _visible(mask)
+        expected = self._expected(shape)[:, :, first:]
+        if mask is None:
+            visible = torch.ones(1, 1, count, dtype=torch.bool)
+        same = visible is not None and visible.shape[-1] >= count and bool(
+            ((visible[..., :count] == expected) | ~self.new[:, :, None]).all())
+        self.checked = mask, (shape.kind, shape.window), same
+        return same
+
+    def _expected(self, shape: LayerShape) -> Any:
+        """[row][new column][column], which keys the blocks' attention shows."""
+        place = self.seen.long().cumsum(1) - 1
+        mine = place[:, -self.new.shape[1]:, None]
+        keys = place[:, None, :]
+        shown = self.seen[:, None, :] & (keys <= mine)
+        # Padded columns repeat the place before them, so the column decides as well.
+        columns = torch.arange(self.seen.shape[1])
+        shown &= columns[None, None, :] <= columns[-self.new.shape[1]:][None, :, None]
+        if shape.kind == GroupKind.WINDOW:
+            shown &= mine - keys < shape.window
+        if shape.kind == GroupKind.CHUNKED:
+            shown &= torch.div(mine, shape.window, rounding_mode="floor") == torch.div(
+                keys, shape.window, rounding_mode="floor")
+        return shown
+
+    # Whole tensors.
+
+    def joined(self, layer: int, keys: Any, values: Any) -> Tuple[Any, Any]:
+        """The old K and V of a layer, followed by these."""
+        shape = self.store.shapes[layer]
+        assert shape is not None
+        old = self.length if self.new is None else self.before()
+        first = shape.first_column(old)
+        past_k = torch.zeros(len(self.sequences), old - first, shape.kv_heads, shape.k_dim,
+                             dtype=keys.dtype)
+        past_v = torch.zeros(len(self.sequences), old - first, shape.kv_heads, shape.v_dim,
+                             dtype=keys.dtype)
+        self.store.queue.sync()
+        for row, sequence in enumerate(self.sequences):
+            held = self.seen[row, :old]
+            begin, end = int(held[:first].sum()), int(held.sum())
+            if begin < end:
+                k, v = self.store.read(layer, sequence, begin, end)
+                past_k[row, held[first:]] = k.to(keys.dtype)
+                past_v[row, held[first:]] = v.to(keys.dtype)
+        return (torch.cat([past_k.transpose(1, 2), keys], 2),
+                torch.cat([past_v.transpose(1, 2), values], 2))
+
+    def before(self) -> int:
+        """The columns that the running forward found."""
+        return self.seen.shape[1] - self.new.shape[1]  # type: ignore[no-any-return]
+
+    def hidden(self, layer: int, mask: Any) -> bool:
+        """True if no new token is to see an old column that has no token in the blocks."""
+        first, count = self._span(layer)
+        old = count - self.new.shape[1]
+        gaps = ~self.seen[:, None, first:first + old]
+        if not bool(gaps.any()):
+            return True
+        visible = _visible(mask, biased=True)
+        return visible is not None and not bool((visible[..., :old] & gaps).any())
+
+    # Changes of the rows.
+
+    def crop(self, length: int) -> None:
+        """Keeps the first columns. Errors: UnsupportedError if a window has passed them."""
+        self.settle()
+        if not self.sequences or length >= self.length:
+            return
+        counts = [int(count) for count in self.seen[:, :length].sum(1)]
+        short = [s.fork(count) for s, count in zip(self.sequences, counts)]
+        if any(s.info.computed_tokens != count for s, count in zip(short, counts)):
+            for sequence in short:
+                sequence.end()
+            raise UnsupportedError(f"the cache cannot go back to {length} tokens: a window has "
+                                   "passed what the next one sees")
+        self._replace(short)
+        self.seen, self.length = self.seen[:, :length], length
+        if length == 0:
+            self._end_all()
+
+    def pick(self, indices: List[int]) -> None:
+        """Row i continues what row indices[i] was; one that continues several times is forked."""
+        self.settle()
+        if not self.sequences:
+            return
+        used: Set[int] = set()
+        picked = []
+        for index in indices:
+            sequence = self.sequences[index]
+            picked.append(sequence.fork() if index in used else sequence)
+            used.add(index)
+        self._replace(picked)
+        self.seen = self.seen[torch.tensor(indices, dtype=torch.long)]
+
+    def _replace(self, sequences: List[Sequence]) -> None:
+        for sequence in self.sequences:
+            if sequence not in sequences:
+                sequence.end()
+        self.sequences = sequences
+
+    def _end_all(self) -> None:
+        self._replace([])
+        self.seen, self.length = torch.zeros(0, 0, dtype=torch.bool), 0
+
+    def reset(self) -> None:
+        self._undo()
+        self._end_all()
+
+    def fork(self) -> "LayerForward":
+        """A copy whose rows share their blocks with these."""
+        self.settle()
+        copied = LayerForward(self.store)
+        copied.sequences = [sequence.fork() for sequence in self.sequences]
+        copied.seen, copied.length = self.seen.clone(), self.length
+        copied.whole, copied.proven = set(self.whole), set(self.proven)
+        copied.learned = self.learned
+        self.store.users += 1
+        return copied
+
+    def close(self) -> None:
+        self.reset()
+        self.store.leave()
+
+
+def _alike(has: Attention, wanted: Attention) -> bool:
+    """True if they differ at most in the scale, which the query can be multiplied by."""
+    return (has.q_heads, has.dtype, has.soft_cap, has.sink_logits) == (
+        wanted.q_heads, wanted.dtype, wanted.soft_cap, wanted.sink_logits)
+
+
+def _visible(mask: Any, biased: bool = False) -> Any:
+    """[row][new column][column] of a mask over all heads. None: it is no such mask.
+
+    biased  a finite number may be added to a score that is visible
+    """
+    if mask is None or mask.dim() != 4 or (mask.shape[1] != 1 and not biased):
+        return None
+    if mask.dtype == torch.bool:
+        return mask.any(1)
+    if not mask.dtype.is_floating_point:
+        return None
+    shown = (mask > torch.finfo(mask.dtype).min / 2).any(1)
+    if not biased and not bool(((mask[:, 0] == 0) == shown).all()):
+        return None
+    return shown
+
+
+def _diagonal(visible: Any, rows: int, columns: int) -> Any:
+    """[row][new column], which new tokens see themselves: the others are padding."""
+    if visible.shape[-2] != columns or visible.shape[-1] < columns:
+        return None
+    mine = visible.diagonal(visible.shape[-1] - columns, -2, -1)
+    return mine.expand(rows, columns).clone()

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""layer_shapes: which K and V each layer of a Hugging Face model keeps.
+
+The kinds of layers come from transformers' own function, the one that its DynamicCache uses. Sizes
+come from the config; they are a forecast, which the first forward corrects.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, List, Optional, Tuple
+
+from transformers import cache_utils  # type: ignore[import-not-found, unused-ignore]
+
+from .dtypes import DTypeLike
+from .errors import UnsupportedError
+from .groups import Group, GroupKind
+
+_KINDS = {"full_attention": GroupKind.FULL, "sliding_attention": GroupKind.WINDOW,
+          "chunked_attention": GroupKind.CHUNKED}
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerShape:
+    """One layer: layers of equal shape are a group, with a pool of their own."""
+
+    kind: GroupKind
+    window: int
+    kv_heads: int
+    k_dim: int
+    v_dim: int
+
+    @property
+    def sliding(self) -> bool:
+        """True if old tokens leave the layer, as in transformers' DynamicSlidingWindowLayer."""
+        return self.kind != GroupKind.FULL
+
+    def first_column(self, length: int) -> int:
+        """The oldest column that the next token may see."""
+        return max(0, length - self.window + 1) if self.sliding else 0
+
+    def group(self, layers: int, dtype: DTypeLike) -> Group:
+        return Group(layers=layers, kv_heads=self.kv_heads, head_dim=self.k_dim,
+                     v_head_dim=self.v_dim, dtype=dtype, window=self.window, kind=self.kind)
+
+
+def layer_kinds(config: Any) -> List[Tuple[str, int]]:
+    """(transformers' name, window) of each layer that a cache has."""
+    names, options = cache_utils.get_layer_types_and_kwargs(config)
+    return [(name, option.get("sliding_window") or 0) for name, option in zip(names, options)]
+
+
+def state_layer(name: str) -> Optional[Any]:
+    """transformers' own layer for a state that is not K and V. None: the layer has K and V."""
+    kind = cache_utils.DYNAMIC_LAYER_TYPE_MAPPING.get(name)
+    return kind() if kind is cache_utils.LinearAttentionLayer else None
+
+
+def _number(config: Any, *names: str) -> Optional[int]:
+    for name in names:
+        found = getattr(config, name, None)
+        if isinstance(found, int) and not isinstance(found, bool) and found > 0:
+            return found
+    return None
+
+
+def shape_of(config: Any, name: str, window: int) -> LayerShape:
+    """The shape of a layer of this kind. Errors: UnsupportedError for kinds not known here."""
+    if name not in _KINDS:
+        raise UnsupportedError(f"layers of the kind {name!r} are not supported: only "
+                               f"{', '.join(sorted(_KINDS))} and linear states are")
+    heads = _number(config, "num_attention_heads", "n_head", "num_heads") or 1
+    width = _number(config, "hidden_size", "n_embd", "d_model") or heads
+    dim = _number(config, "head_dim") or max(1, width // heads)
+    return LayerShape(kind=_KINDS[name] if window else GroupKind.FULL, window=window,
+                      kv_heads=_number(config, "num_key_value_heads") or heads, k_dim=dim,
+                      v_dim=dim)

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""layer_store: the pools, batches and queue that a QuireCache and its copies share."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Sequence as Listed, Tuple
+
+import numpy as np
+import torch  # type: ignore[import-not-found, unused-ignore]
+
+from . import elements
+from .attention import Attention
+from .batch import Batch, View
+from .cache import Cache as Blocks
+from .device import Device
+from .dtypes import DType, DTypeLike, dtype_of
+from .errors import LimitError, UnsupportedError
+from .layer_shapes import LayerShape
+from .memory import window
+from .queue import Queue
+from .sequence import Sequence
+from .step import RUN, Item, Step
+
+_STORED = {DType.F32: np.float32, DType.F16: np.float16, DType.BF16: np.uint16}
+
+
+def as_array(tensor: Any) -> "np.ndarray[Any, Any]":
+    """A host tensor as a numpy array, without a copy."""
+    if tensor.device.type != "cpu":
+        raise UnsupportedError(f"a tensor on {tensor.device}: only host tensors are supported")
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.view(torch.uint16)
+    return tensor.detach().numpy()  # type: ignore[no-any-return]
+
+
+def _power(count: int) -> int:
+    return 1 << max(0, count - 1).bit_length()
+
+
+class LayerStore:
+    """K and V of a model's layers, in blocks.
+
+    shapes  of the layers that keep K and V; None: another kind of layer
+    """
+
+    def __init__(self, device: Device, shapes: Listed[Optional[LayerShape]], blocks: int,
+                 block_tokens: int, dtype: DTypeLike, max_query_tokens: int):
+        self.device = device
+        self.shapes = list(shapes)
+        self.users = 1
+        self._blocks_wanted, self._block_tokens, self._dtype = blocks, block_tokens, dtype
+        self._max_query_tokens = max_query_tokens
+        self.active: Any = None  # the forward that has a step in these pools
+        self.queue = Queue(device)
+        self._open()
+
+    def _open(self) -> None:
+        held = [shape for shape in self.shapes if shape is not None]
+        names = sorted(set(held), key=held.index)
+        self._index = {layer: sum(s is not None for s in self.shapes[:layer])
+                       for layer, shape in enumerate(self.shapes) if shape is not None}
+        self._group = [names.index(shape) for shape in held]
+        self.blocks = Blocks(
+            self.device._instance,
+            [shape.group(held.count(shape), self._dtype) for shape in names], [self.device],
+            blocks=self._blocks_wanted, block_tokens=self._block_tokens,
+            layer_groups=self._group)
+        self._batches: Dict[Any, Batch] = {}
+
+    def reshape(self, shapes: Listed[Optional[LayerShape]]) -> None:
+        """Replaces the pools by pools of these shapes. REQUIRES: no sequence holds anything."""
+        self._close_pools()
+        self.shapes = list(shapes)
+        self._open()
+
+    # Steps.
+
+    def batch(self, attention: Optional[Attention], rows: int, tokens: int) -> Batch:
+        """A batch with room for these, made once for each size and kind of attention."""
+        rows, tokens = _power(max(rows, 16)), _power(max(tokens, 64))
+        key = (attention, rows, tokens)
+        if key not in self._batches:
+            blocks = max(self.blocks.pool(g).blocks for g in range(len(self.blocks.groups)))
+            self._batches[key] = self.blocks.batch(max_rows=rows, max_query_tokens=tokens,
+                                                   max_blocks_per_row=blocks, attention=attention,
+                                                   views=View.SLOTS)
+        return self._batches[key]
+
+    def begin(self, sequences: Listed[Sequence], counts: Listed[int],
+              attention: Optional[Attention]) -> Tuple[Step, Batch]:
+        """Commits a step with this many new tokens per sequence. An error changes nothing."""
+        total = sum(counts)
+        if total > self._max_query_tokens:
+            raise LimitError(f"{total} new tokens in a forward; max_query_tokens is "
+                             f"{self._max_query_tokens}")
+        # K and V are given, not looked up, so the token ids do not matter.
+        unknown = np.full(max(counts), elements.UNKNOWN, np.uint32)
+        items = [Item(sequence, tokens=unknown[:count])
+                 for sequence, count in zip(sequences, counts) if count]
+        step = self.blocks.begin(items, queue=self.queue)
+        try:
+            short = [result for result in step.results if result["outcome"] != RUN]
+            if short:
+                raise LimitError("the pool is too small for this batch: "
+                                 f"{short[0]['blocks_short']} more blocks are needed")
+            batch = self.batch(attention, len(items), total)
+            step.commit(batch)
+        except BaseException:
+            step.abort()
+            raise
+        return step, batch
+
+    def write(self, batch: Batch, layer: int, keys: Any, values: Any) -> None:
+        """Writes [token][head][dim] of the step's rows."""
+        batch.kv_write(self._index[layer], as_array(keys), as_array(values))
+
+    def attend(self, batch: Batch, layer: int, query: Any, out: Any, sinks: Any) -> None:
+        batch.attend(self._index[layer], as_array(query), as_array(out),
+                     sinks=None if sinks is None else as_array(sinks))
+        self.queue.sync()
+
+    # Reading back.
+
+    def read(self, layer: int, sequence: Sequence, first: int, end: int) -> Tuple[Any, Any]:
+        """K and V of a sequence's tokens [first, end), each [token][head][dim]. The queue is idle.
+        """
+        shape = self.shapes[layer]
+        assert shape is not None
+        index = self._index[layer]
+        group = self._group[index]
+        rank = self._group[:index].count(group)
+        pool = self.blocks.pool(group)
+        tokens = np.arange(first, end)
+        block = np.asarray(sequence.blocks(group))[tokens // pool.block_tokens]
+        kind = DType(dtype_of(self._dtype) or DType.F16)
+        if kind not in _STORED:
+            raise UnsupportedError(f"this layer needs K and V as tensors, which a pool of "
+                                   f"{kind.name} cannot give back exactly")
+        memory = window(self.blocks, pool.address, np.uint8, (pool.size_bytes,))
+        parts = []
+        for start, dim, head, token in (
+                (0, shape.k_dim, pool.k_head_stride, pool.k_token_stride),
+                (pool.v_offset, shape.v_dim, pool.v_head_stride, pool.v_token_stride)):
+            view = np.ndarray(
+                (pool.blocks, pool.block_tokens, shape.kv_heads, dim), _STORED[kind], memory,
+                rank * pool.layer_stride + start,
+                (pool.block_stride, token, head, np.dtype(_STORED[kind]).itemsize))
+            found = view[block, tokens % pool.block_tokens]
+            found[block == 0] = 0  # given back: a chunk has passed, and no token sees it
+            part = torch.from_numpy(found)
+            parts.append(part.view(torch.bfloat16) if kind == DType.BF16 else part)
+        return parts[0], parts[1]
+
+    # Ends.
+
+    def _close_pools(self) -> None:
+        self.queue.sync()
+        for batch in self._batches.values():
+            batch.close()
+        self._batches = {}
+        self.blocks.close()
+
+    def leave(self) -> None:
+        """One user less; the last one closes everything."""
+        self.users -= 1
+        if self.users == 0:
+            self._close_pools()
+            self.queue.close()
+
+
+def scaled(attention: Attention, scaling: Optional[float], dim: int) -> Optional[float]:
+    """The factor that a query still needs if the batch applies its own scale. None: no factor."""
+    own = dim ** -0.5 if attention.scale is None else attention.scale
+    wanted = dim ** -0.5 if scaling is None else scaling
+    return None if abs(wanted / own - 1) < 1e-12 else wanted / own
+
