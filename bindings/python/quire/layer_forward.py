@@ -26,7 +26,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 
 from .attention import Attention
 from .batch import Batch
-from .errors import ArgumentError, UnsupportedError
+from .errors import ArgumentError, QuireError, UnsupportedError
 from .groups import GroupKind
 from .layer_shapes import LayerShape
 from .layer_store import LayerStore, scaled
@@ -35,6 +35,10 @@ from .step import Step
 
 # Two orders of summation differ by less than this, two kinds of attention by more.
 _CLOSE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+
+def _no_forward() -> None:
+    """The forward of pools in which none runs."""
+
 
 _thread = threading.local()  # .waiting: the forward whose new K and V wait for attention, weakly
 
@@ -52,6 +56,8 @@ class LayerForward:
 
     def __init__(self, store: LayerStore):
         self.store = store
+        self.closed = False
+        self.broken = False  # linear states have advanced in a forward that was interrupted
         self.layers = {i for i, shape in enumerate(store.shapes) if shape is not None}
         self.whole: Set[int] = set()     # learned
         self.proven: Set[int] = set()    # whose attention was compared with the model's own
@@ -71,9 +77,9 @@ class LayerForward:
         self.alone = False                         # pending was returned without the old K and V
         self.written: Set[int] = set()
         self.replay: Dict[int, Tuple[Any, Any]] = {}
-        self.checked: Optional[Tuple[Any, Any, bool]] = None
-        if self.store.active is self:
-            self.store.active = None
+        self.checked: Dict[Any, Tuple[Any, bool]] = {}
+        if self.store.active() is self:
+            self.store.active = _no_forward
 
     # The course of a forward.
 
@@ -86,15 +92,14 @@ class LayerForward:
         reached = self.written == self.layers and self.pending is None
         self._undo()
         if begun and not reached:
+            self.broken = self.store.linear_states
             raise ArgumentError("the last forward did not reach all layers: it was interrupted, or "
                                 "the model's layers are not those of its config; nothing of it is "
                                 "kept, and the cache can go on from before")
 
     def _undo(self) -> None:
         """Ends the last forward; one that did not reach all layers leaves nothing."""
-        if self.step is not None:
-            self.step.finish()
-            self.step = None
+        self._finish()
         if self.new is not None and self.written != self.layers:
             kept = [int(count) for count in self.seen[:, :self.length].sum(1)]
             for sequence, count, added in zip(self.sequences, kept, self.counts):
@@ -108,6 +113,9 @@ class LayerForward:
     def update(self, layer: int, keys: Any, values: Any) -> Tuple[Any, Any]:
         """Takes a layer's new K and V; returns what attention is to be called with."""
         self._check(layer, keys, values)
+        if self.broken:
+            raise ArgumentError("an interrupted forward has changed the linear states of this "
+                                "model, which cannot be taken back: reset the cache")
         if self.pending is not None and self.pending[0] != layer:
             if self.alone:
                 self._refuse(f"layer {self.pending[0]} computes attention in another way than in "
@@ -126,6 +134,12 @@ class LayerForward:
                 self.alone = True
                 _thread.waiting = weakref.ref(self)
         return keys, values
+
+    def _finish(self) -> None:
+        """Says that all of the forward's work is enqueued."""
+        if self.step is not None:
+            self.step.finish()
+            self.step = None
 
     def _refuse(self, why: str) -> None:
         self._undo()
@@ -150,8 +164,9 @@ class LayerForward:
                                 f"{len(self.sequences)}")
 
     def _begin(self, rows: int, columns: int, new: Any, attention: Optional[Attention]) -> None:
-        if self.store.active is not None and self.store.active is not self:
-            self.store.active.settle()
+        other = self.store.active()
+        if other is not None and other is not self:
+            other.settle()
         if not self.sequences:
             self.sequences = [self.store.blocks.sequence() for _ in range(rows)]
             self.seen = torch.zeros(rows, 0, dtype=torch.bool)
@@ -163,7 +178,7 @@ class LayerForward:
                 self.store.batch(attention, rows, sum(self.counts))
             except (UnsupportedError, ArgumentError):  # such attention is not to be had
                 attention = None
-            self.store.active = self
+            self.store.active = weakref.ref(self)
             try:
                 self.step, self.batch = self.store.begin(self.sequences, self.counts, attention)
             except BaseException:
@@ -193,7 +208,8 @@ class LayerForward:
             self.replay[layer] = keys, values
         if self.batch is not None:
             self.store.write(self.batch, layer, self.rows(keys), self.rows(values))
-        if attention is None:
+        whole = attention is None
+        if whole:
             self.whole.add(layer)
         self.pending, self.alone = None, False
         self.written.add(layer)
@@ -201,6 +217,8 @@ class LayerForward:
             self.length += self.new.shape[1]
             self.learned = True
             self.replay = {}
+            if whole:
+                self._finish()
 
     def _fit(self, layer: int, keys: Any, values: Any) -> None:
         """Corrects the pools in the first forward, if the layer is not as its config says."""
@@ -260,6 +278,7 @@ class LayerForward:
             self._flush(new, wanted)
         if (whole or self.attention is None or layer not in self.written or layer in self.whole
                 or self.new.shape[1] != columns
+                or query.shape[3] != self.store.shapes[layer].k_dim
                 or not _alike(self.attention, wanted) or not self.matches(layer, mask)):
             self.whole.add(layer)
             return None
@@ -277,17 +296,17 @@ class LayerForward:
     def _over_blocks(self, layer: int, query: Any, scaling: Optional[float], sinks: Any) -> Any:
         shape = self.store.shapes[layer]
         assert shape is not None and self.attention is not None
-        rows, heads, columns, dim = query.shape
-        if dim != shape.k_dim:
-            return None
-        if self.batch is not None and (self.step is None or self.store.active is not self):
+        rows, heads, columns, _ = query.shape
+        if self.batch is not None and self.store.active() is not self:
             raise ArgumentError("a copy of this cache has begun a forward during this one")
-        factor = scaled(self.attention, scaling, dim)
+        factor = scaled(self.attention, scaling, shape.k_dim)
         flat = self.rows(query if factor is None else query * factor)
         out = torch.empty(len(flat), heads, shape.v_dim, dtype=query.dtype)
         if self.batch is not None:
             self.store.attend(self.batch, layer, flat, out,
                               None if sinks is None else sinks.detach().float().contiguous())
+            if self.written == self.layers and not self.store.shared:
+                self._finish()
         if bool(self.new.all()):
             return out.view(rows, columns, heads, shape.v_dim)
         padded = torch.zeros(rows, columns, heads, shape.v_dim, dtype=query.dtype)
@@ -306,9 +325,9 @@ class LayerForward:
         """True if the mask shows what the blocks' attention shows to each token."""
         shape = self.store.shapes[layer]
         assert shape is not None
-        if self.checked is not None and self.checked[0] is mask and self.checked[1] == (
-                shape.kind, shape.window):
-            return self.checked[2]
+        key = id(mask), shape.kind, shape.window
+        if key in self.checked:
+            return self.checked[key][1]
         first, count = self._span(layer)
         visible = _visible(mask)
         expected = self._expected(shape)[:, :, first:]
@@ -316,7 +335,7 @@ class LayerForward:
             visible = torch.ones(1, 1, count, dtype=torch.bool)
         same = visible is not None and visible.shape[-1] >= count and bool(
             ((visible[..., :count] == expected) | ~self.new[:, :, None]).all())
-        self.checked = mask, (shape.kind, shape.window), same
+        self.checked[key] = mask, same  # the mask lives as long as its id is a key
         return same
 
     def _expected(self, shape: LayerShape) -> Any:
@@ -418,6 +437,7 @@ class LayerForward:
     def reset(self) -> None:
         self._undo()
         self._end_all()
+        self.broken = False
 
     def fork(self) -> "LayerForward":
         """A copy whose rows share their blocks with these."""
@@ -430,9 +450,18 @@ class LayerForward:
         self.store.users += 1
         return copied
 
+    def __del__(self) -> None:
+        """Closes what was not closed."""
+        try:
+            self.close()
+        except QuireError:
+            pass  # the device or the pools are gone
+
     def close(self) -> None:
-        self.reset()
-        self.store.leave()
+        if not self.closed:
+            self.closed = True
+            self.reset()
+            self.store.leave()
 
 
 def _alike(has: Attention, wanted: Attention) -> bool:

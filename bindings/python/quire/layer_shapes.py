@@ -17,7 +17,8 @@ from .errors import UnsupportedError
 from .groups import Group, GroupKind
 
 _KINDS = {"full_attention": GroupKind.FULL, "sliding_attention": GroupKind.WINDOW,
-          "chunked_attention": GroupKind.CHUNKED}
+          "chunked_attention": GroupKind.CHUNKED, "hybrid": GroupKind.FULL,
+          "hybrid_sliding": GroupKind.WINDOW}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,16 +45,19 @@ class LayerShape:
                      v_head_dim=self.v_dim, dtype=dtype, window=self.window, kind=self.kind)
 
 
-def layer_kinds(config: Any) -> List[Tuple[str, int]]:
-    """(transformers' name, window) of each layer that a cache has."""
+def layer_kinds(config: Any) -> List[Tuple[str, int, int]]:
+    """(transformers' name, window, number of linear states) of each layer that a cache has."""
     names, options = cache_utils.get_layer_types_and_kwargs(config)
-    return [(name, option.get("sliding_window") or 0) for name, option in zip(names, options)]
+    return [(name, option.get("sliding_window") or 0, option.get("number_of_states", 0))
+            for name, option in zip(names, options)]
 
 
-def state_layer(name: str) -> Optional[Any]:
-    """transformers' own layer for a state that is not K and V. None: the layer has K and V."""
+def state_layer(name: str, states: int) -> Optional[Any]:
+    """transformers' own layer for states that are not K and V. None: the layer has K and V."""
     kind = cache_utils.DYNAMIC_LAYER_TYPE_MAPPING.get(name)
-    return kind() if kind is cache_utils.LinearAttentionLayer else None
+    if kind is not cache_utils.LinearAttentionLayer:
+        return None
+    return kind(number_of_states=states or 1)
 
 
 def _number(config: Any, *names: str) -> Optional[int]:

@@ -41,16 +41,21 @@ class LayerStore:
     """K and V of a model's layers, in blocks.
 
     shapes  of the layers that keep K and V; None: another kind of layer
+    shared  later layers of the model attend to K and V of these
+    linear_states  the model has layers with states that are not K and V
     """
 
     def __init__(self, device: Device, shapes: Listed[Optional[LayerShape]], blocks: int,
-                 block_tokens: int, dtype: DTypeLike, max_query_tokens: int):
+                 block_tokens: int, dtype: DTypeLike, max_query_tokens: int,
+                 shared: bool = False, linear_states: bool = False):
         self.device = device
         self.shapes = list(shapes)
         self.users = 1
+        self.shared = shared
+        self.linear_states = linear_states
         self._blocks_wanted, self._block_tokens, self._dtype = blocks, block_tokens, dtype
         self._max_query_tokens = max_query_tokens
-        self.active: Any = None  # the forward that has a step in these pools
+        self.active: Any = lambda: None  # the forward that has a step in these pools, weakly
         self.queue = Queue(device)
         self._open()
 

@@ -22,20 +22,24 @@ its copies.
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
 import sys
 import weakref
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 from transformers import (  # type: ignore[import-not-found, unused-ignore]
     AttentionInterface, AttentionMaskInterface, Cache, CacheLayerMixin, DynamicCache)
+from transformers.cache_utils import (  # type: ignore[import-not-found, unused-ignore]
+    LinearAttentionAndFullAttentionLayer, LinearAttentionLayer)
 from transformers.masking_utils import (  # type: ignore[import-not-found, unused-ignore]
     eager_mask)
 
 from .device import Device
 from .dtypes import DTypeLike
-from .errors import ArgumentError, UnsupportedError
+from .errors import UnsupportedError
 from .layer_forward import LayerForward, waiting_layer
 from .layer_shapes import layer_kinds, shape_of, state_layer
 from .layer_store import LayerStore
@@ -57,12 +61,12 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
     is_croppable = True
     supports_early_init = False
 
-    def __init__(self, cache: "QuireCache", index: int, first: bool):
-        super().__init__()
-        self._forward = cache.forward
+    def __init__(self, forward: LayerForward, index: int, first: bool, states: int):
+        CacheLayerMixin.__init__(self)
+        self._forward = forward
         self._index = index
         self._first = first     # operations on all layers at once are done when it is called
-        shape = cache.forward.store.shapes[index]
+        shape = forward.store.shapes[index]
         assert shape is not None
         self.is_sliding = shape.sliding
         self._shape = shape
@@ -122,6 +126,39 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
             self._forward.pick(rows[indices].reshape(-1).tolist())
 
 
+class _HybridLayer(_Layer, LinearAttentionAndFullAttentionLayer):  # type: ignore[misc]
+    """A layer that keeps K and V and linear states as well; the states are transformers' own."""
+
+    def __init__(self, forward: LayerForward, index: int, first: bool, states: int):
+        LinearAttentionLayer.__init__(self, number_of_states=states or 1)
+        _Layer.__init__(self, forward, index, first, states)
+
+    def lazy_initialization(self, *arguments: Any, **options: Any) -> None:
+        if options:
+            LinearAttentionLayer.lazy_initialization(self, **options)
+
+    @property
+    def is_croppable(self) -> bool:
+        return bool(LinearAttentionLayer.is_croppable.fget(self))
+
+    def reset(self) -> None:
+        LinearAttentionLayer.reset(self)
+        _Layer.reset(self)
+
+    def reorder_cache(self, beam_idx: Any) -> None:
+        LinearAttentionLayer.reorder_cache(self, beam_idx)
+        _Layer.reorder_cache(self, beam_idx)
+
+    def crop(self, tokens_to_remove: int) -> None:
+        LinearAttentionLayer.crop(self, tokens_to_remove)
+        _Layer.crop(self, tokens_to_remove)
+
+
+class _SlidingHybridLayer(_HybridLayer):
+    """The same with a window. transformers tells the two apart by their classes."""
+
+
+_LAYERS: Dict[str, Any] = {"hybrid": _HybridLayer, "hybrid_sliding": _SlidingHybridLayer}
 _UPDATE_OPTIONS = {"cache_kwargs", "cache_position", "sin", "cos", "partial_rotation_size",
                    "sliding_window"}
 
@@ -143,19 +180,23 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
                 f"the model's attention is {text._attn_implementation!r}: a QuireCache needs a "
                 'model made with attn_implementation="quire"')
         kinds = layer_kinds(text)
-        self._states = [state_layer(name) for name, _ in kinds]
-        shapes = [None if state is not None else shape_of(text, name, window)
-                  for state, (name, window) in zip(self._states, kinds)]
+        self._kinds = [(name, states) for name, _, states in kinds]
+        plain = [state_layer(name, states) is not None for name, states in self._kinds]
+        shapes = [None if state else shape_of(text, name, window)
+                  for state, (name, window, _) in zip(plain, kinds)]
         if not any(shapes):
             raise UnsupportedError("the model has no layer that keeps K and V")
         self.forward = LayerForward(
-            LayerStore(device, shapes, blocks, block_tokens, dtype, max_query_tokens))
+            LayerStore(device, shapes, blocks, block_tokens, dtype, max_query_tokens,
+                       shared=bool(getattr(text, "num_kv_shared_layers", 0)),
+                       linear_states=any(states for _, states in self._kinds) or any(plain)))
         Cache.__init__(self, layers=self._make_layers())
 
     def _make_layers(self) -> List[Any]:
         first = min(self.forward.layers)
-        return [_Layer(self, i, i == first) if state is None else state
-                for i, state in enumerate(self._states)]
+        return [state_layer(name, states)
+                or _LAYERS.get(name, _Layer)(self.forward, i, i == first, states)
+                for i, (name, states) in enumerate(self._kinds)]
 
     def update(self, key_states: Any, value_states: Any, layer_idx: int, *arguments: Any,
                **options: Any) -> Tuple[Any, Any]:
@@ -186,12 +227,16 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "QuireCache":
         """A copy that shares the blocks of what is cached so far. Close it too."""
-        import copy
         copied = QuireCache.__new__(QuireCache)
-        copied._states = copy.deepcopy(self._states, memo)
+        copied._kinds = self._kinds
         self.forward.flush_last()
         copied.forward = self.forward.fork()
         Cache.__init__(copied, layers=copied._make_layers())
+        for mine, theirs in zip(self.layers, copied.layers):
+            if isinstance(mine, LinearAttentionLayer):
+                states = {name: value for name, value in vars(mine).items()
+                          if not name.startswith("_")}
+                vars(theirs).update(copy.deepcopy(states, memo))
         return copied
 
     def fork(self) -> "QuireCache":
@@ -227,11 +272,16 @@ def _own_eager(module: Any) -> Any:
                            "and its model has no eager attention to compute it")
 
 
-def _eager_names(module: Any) -> Set[str]:
+@functools.lru_cache(maxsize=None)
+def _names(function: Any) -> FrozenSet[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
+def _eager_names(module: Any) -> FrozenSet[str]:
     try:
-        return set(inspect.signature(_own_eager(module)).parameters)
+        return _names(_own_eager(module))
     except UnsupportedError:
-        return set()
+        return frozenset()
 
 
 def _needs_eager(module: Any, options: Dict[str, Any]) -> bool:
@@ -245,8 +295,7 @@ def _needs_eager(module: Any, options: Dict[str, Any]) -> bool:
 def _eager(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Optional[float],
            dropout: float, options: Dict[str, Any]) -> Tuple[Any, Any]:
     own = _own_eager(module)
-    _refuse_unknown("attention", options,
-                    _IGNORED | _SERVED | set(inspect.signature(own).parameters))
+    _refuse_unknown("attention", options, _IGNORED | _SERVED | _names(own))
     given = dict(options)
     if scaling is not None:
         given["scaling"] = scaling

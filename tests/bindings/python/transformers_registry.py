@@ -73,6 +73,7 @@ SPREAD = {"initializer_range", "init_std", "initializer_factor"}
 
 # What a single architecture needs besides.
 OWN = {
+    "llama": {"num_key_value_heads": 2},
     "llama4_text": {"attention_chunk_size": 16, "no_rope_layers": [1, 1, 0], "moe_layers": [0]},
     "mistral": {"sliding_window": 8},
     "opt": {"word_embed_proj_dim": 64},
@@ -113,6 +114,8 @@ def shrink(given, own):
             fields[key] = None
         elif key == "head_dim" and "qk_rope_head_dim" in given:
             fields[key] = SIZE["qk_rope_head_dim"]
+        elif key == "num_key_value_heads" and value == given.get("num_attention_heads"):
+            fields[key] = SIZE["num_attention_heads"]
         elif key in SIZE and (value is None or isinstance(value, (int, list))):
             if value is not None or key not in ("head_dim", "sliding_window", "pad_token_id",
                                                 "num_key_value_heads"):
