@@ -71,6 +71,17 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
         self.is_sliding = shape.sliding
         self._shape = shape
 
+    @property
+    def keys(self) -> Any:
+        raise UnsupportedError("K and V are in blocks: a model that reads them from the cache's "
+                               "layers is not supported")
+
+    @keys.setter
+    def keys(self, tensor: Any) -> None:
+        """transformers sets None at first."""
+
+    values = keys
+
     def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
         self.is_initialized = True
 
@@ -170,15 +181,19 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
     blocks            of each pool, the null block included
     dtype             of K and V in the pool; None: f16
     max_query_tokens  new tokens of a forward, over all rows
+    read_back         the model keeps its own attention, whatever it is: K and V are read back from
+                      the blocks for all layers
     """
 
     def __init__(self, config: Any, device: Device, blocks: int, *, block_tokens: int = 16,
-                 dtype: DTypeLike = "f32", max_query_tokens: int = 8192):
+                 dtype: DTypeLike = "f32", max_query_tokens: int = 8192,
+                 read_back: bool = False):
         text = config.get_text_config(decoder=True)
-        if text._attn_implementation not in ("quire", None):  # None: the config of no model
+        own = text._attn_implementation  # None: the config of no model
+        if own not in ("quire", None) and not read_back:
             raise UnsupportedError(
-                f"the model's attention is {text._attn_implementation!r}: a QuireCache needs a "
-                'model made with attn_implementation="quire"')
+                f"the model's attention is {own!r}: a QuireCache needs a model made with "
+                'attn_implementation="quire", or read_back=True')
         kinds = layer_kinds(text)
         self._kinds = [(name, states) for name, _, states in kinds]
         plain = [state_layer(name, states) is not None for name, states in self._kinds]
@@ -190,6 +205,8 @@ class QuireCache(DynamicCache):  # type: ignore[misc, unused-ignore]
             LayerStore(device, shapes, blocks, block_tokens, dtype, max_query_tokens,
                        shared=bool(getattr(text, "num_kv_shared_layers", 0)),
                        linear_states=any(states for _, states in self._kinds) or any(plain)))
+        if read_back:
+            self.forward.whole |= self.forward.layers
         Cache.__init__(self, layers=self._make_layers())
 
     def _make_layers(self) -> List[Any]:

@@ -19,6 +19,7 @@ import argparse
 import collections
 import copy
 import gc
+import multiprocessing
 import pathlib
 import signal
 import sys
@@ -63,16 +64,21 @@ SIZES = {
     24: "q_lora_rank",
     512: """max_position_embeddings n_positions n_ctx max_target_positions max_source_positions
         max_sequence_length max_seq_len""",
-    1: "n_shared_experts first_k_dense_replace num_dense_layers bos_token_id decoder_start_token_id",
+    1: """n_shared_experts first_k_dense_replace num_dense_layers bos_token_id decoder_start_token_id
+        sep_token_id""",
     0: "pad_token_id num_nextn_predict_layers num_kv_shared_layers",
 }
 SIZE = {name: size for size, names in SIZES.items() for name in names.split()}
 NONE = {"eos_token_id", "layer_types", "quantization_config", "forced_bos_token_id",
-        "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens", "sep_token_id"}
+        "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens"}
 SPREAD = {"initializer_range", "init_std", "initializer_factor"}
 
 # What a single architecture needs besides.
 OWN = {
+    "bamba": {"attn_layer_indices": [1]},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2},
+    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention",
+                                         "linear_attention"]},
     "llama": {"num_key_value_heads": 2},
     "llama4_text": {"attention_chunk_size": 16, "no_rope_layers": [1, 1, 0], "moe_layers": [0]},
     "mistral": {"sliding_window": 8},
@@ -110,15 +116,18 @@ def shrink(given, own):
             if "model_type" in value:
                 small["model_type"] = value["model_type"]
             fields[key] = small
+        elif key in ("layer_types", "layers_block_type") and isinstance(value, list):
+            kinds = sorted(set(value), key=value.index)
+            fields[key] = (kinds + kinds[:1] * 3)[:3]
         elif key in NONE:
             fields[key] = None
         elif key == "head_dim" and "qk_rope_head_dim" in given:
             fields[key] = SIZE["qk_rope_head_dim"]
-        elif key == "num_key_value_heads" and value == given.get("num_attention_heads"):
+        elif key == "num_key_value_heads" and value in (
+                None, given.get("num_attention_heads")):
             fields[key] = SIZE["num_attention_heads"]
         elif key in SIZE and (value is None or isinstance(value, (int, list))):
-            if value is not None or key not in ("head_dim", "sliding_window", "pad_token_id",
-                                                "num_key_value_heads"):
+            if value is not None or key not in ("sliding_window", "pad_token_id"):
                 fields[key] = SIZE[key]
         elif key in SPREAD:
             fields[key] = 1.0 if key == "initializer_factor" else 0.15
@@ -143,15 +152,17 @@ class Pair:
         _, model_class = kind_of(name)
         if getattr(config, "is_decoder", None) is False and not config.is_encoder_decoder:
             config.is_decoder = True
+        if not isinstance(config, model_class.config_class):
+            config = config.get_text_config(decoder=True)
         torch.manual_seed(5)
         self.own = self._make(model_class, config, "eager")
         self.assistant = self._make(model_class, config, "eager")
-        self.ours = None
+        self.read_back = False
         try:
             self.ours = self._make(model_class, config, "quire")
-            self.ours.load_state_dict(self.own.state_dict())
-        except ValueError as why:
-            self.refusal = why
+        except (KeyError, ValueError):  # transformers has only its own attentions for this model
+            self.ours, self.read_back = self._make(model_class, config, "eager"), True
+        self.ours.load_state_dict(self.own.state_dict())
         with torch.no_grad():  # an assistant that often, but not always, guesses right
             self.assistant.load_state_dict(self.own.state_dict())
             for weights in list(self.assistant.parameters())[-2:]:
@@ -178,6 +189,8 @@ def prompt(pair, rows=1, length=13, repeats=False):
         bins = getattr(pair.config, "num_mel_bins", None) or getattr(
             pair.config, "input_feat_per_channel", 80)
         frames = 2 * getattr(pair.config, "max_source_positions", 512)
+        if name == "input_values":
+            return {name: torch.randn(rows, 4000)}
         shape = (rows, bins, frames) if "whisper" in pair.config.model_type else (rows, frames, bins)
         return {name: torch.randn(shape)}
     return {"input_ids": ids}
@@ -246,7 +259,7 @@ def tied(pair, inputs, wanted, got):
 
 def quire_cache(pair, device, dtype="f32"):
     cache = quire.transformers.QuireCache(pair.ours.config, device, blocks=512, block_tokens=4,
-                                          dtype=dtype)
+                                          dtype=dtype, read_back=pair.read_back)
     if pair.encodes:
         return cache, transformers.EncoderDecoderCache(cache, transformers.DynamicCache())
     return cache, cache
@@ -259,8 +272,6 @@ def cell(pair, mode, device, new_tokens):
         wanted = generate(pair.own, inputs, None, mode, new_tokens)
     except Exception as why:  # transformers itself fails
         return "-", repr(why)
-    if pair.ours is None:
-        return "refused", f"by transformers: {pair.refusal}"
     cache = None
     try:
         cache, given = quire_cache(pair, device)
@@ -268,6 +279,8 @@ def cell(pair, mode, device, new_tokens):
     except quire.QuireError as why:
         return "refused", str(why)
     except Exception as why:
+        if isinstance(why, ValueError) and "past_key_values" in str(why):
+            return "refused", f"by transformers: {why}"  # it takes no such cache
         return "CRASH", repr(why)
     else:
         if wanted.tolist() == got.tolist():
@@ -310,6 +323,26 @@ def architecture(name, modes, new_tokens):
                 signal.alarm(0)
         gc.collect()
     return row
+
+
+def _timed(task):
+    name, modes, new_tokens = task
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    start = time.monotonic()
+    row = architecture(name, modes, new_tokens)
+    return name, row, time.monotonic() - start
+
+
+def results(names, modes, new_tokens, jobs):
+    """(name, what architecture() returns, seconds) of each."""
+    tasks = [(name, modes, new_tokens) for name in names]
+    if jobs == 1:
+        yield from map(_timed, tasks)
+    else:
+        with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=8) as pool:
+            yield from pool.imap(_timed, tasks)
 
 
 def names_of_registry():
@@ -369,22 +402,19 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--tokens", type=int, default=14)
+    parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    transformers.logging.set_verbosity_error()
-    torch.set_num_threads(1)
     modes = given.modes.split(",")
     rows, unmade, failed = {}, {}, 0
-    for name in given.names or (names_of_registry() if given.all else TWELVE):
-        start = time.monotonic()
-        row = architecture(name, modes, given.tokens)
+    names = given.names or (names_of_registry() if given.all else TWELVE)
+    for name, row, seconds in results(names, modes, given.tokens, given.jobs):
         if isinstance(row, str):
             unmade[name] = row
             print(f"{name:24} not made: {row}", flush=True)
             continue
         rows[name] = row
         print(f"{name:24} " + " ".join(f"{row[mode][0]:7}" for mode in modes)
-              + f" {time.monotonic() - start:5.1f} s", flush=True)
+              + f" {seconds:5.1f} s", flush=True)
         for mode in modes:
             if row[mode][0] != "equal" or row[mode][1]:
                 print(f"    {mode}: {row[mode][0]} {row[mode][1]}"[:600], flush=True)
