@@ -18,7 +18,7 @@ Its modules, each of which imports only those before it:
     dtypes elements attention size calibration
     instance device queue memory groups
     cache_base open_step sequence batch step events cache
-    layer_shapes layer_store layer_forward
+    layer_shapes layer_masks layer_store layer_forward
     vllm_release vllm_spec vllm_blocks vllm_running vllm_request vllm_books vllm_table vllm_pool
     vllm vllm_plugin transformers
 """

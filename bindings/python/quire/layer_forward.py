@@ -27,7 +27,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from .attention import Attention
 from .batch import Batch
 from .errors import ArgumentError, QuireError, UnsupportedError
-from .groups import GroupKind
+from .layer_masks import new_tokens, shown, visible_in
 from .layer_shapes import LayerShape
 from .layer_store import LayerStore, scaled
 from .sequence import Sequence
@@ -271,14 +271,15 @@ class LayerForward:
                            scale=scaling, soft_cap=soft_cap, sink_logits=sinks is not None)
         columns = query.shape[2]
         if self.pending is not None and self.pending[0] == layer:
-            visible = _visible(mask)
+            visible = visible_in(mask)
             new = None
             if self.new is None and visible is not None:
-                new = _diagonal(visible, query.shape[0], columns)
+                new = new_tokens(visible, query.shape[0], columns)
             self._flush(new, wanted)
+        shape = self.store.shapes[layer]
+        assert shape is not None
         if (whole or self.attention is None or layer not in self.written or layer in self.whole
-                or self.new.shape[1] != columns
-                or query.shape[3] != self.store.shapes[layer].k_dim
+                or self.new.shape[1] != columns or query.shape[3] != shape.k_dim
                 or not _alike(self.attention, wanted) or not self.matches(layer, mask)):
             self.whole.add(layer)
             return None
@@ -288,6 +289,8 @@ class LayerForward:
         """True if the last tokens' attention is what the model's own attention gives. If not, the
         layer is whole from now on."""
         rows = self.new[:, -1]
+        if not bool(rows.any()):
+            return True  # nothing to compare yet
         close = bool(torch.allclose(out[rows, -1].float(), own[rows, -1].float(),
                                     rtol=_CLOSE[out.dtype], atol=_CLOSE[out.dtype]))
         (self.proven if close else self.whole).add(layer)
@@ -329,30 +332,14 @@ class LayerForward:
         if key in self.checked:
             return self.checked[key][1]
         first, count = self._span(layer)
-        visible = _visible(mask)
-        expected = self._expected(shape)[:, :, first:]
+        visible = visible_in(mask)
+        expected = shown(shape, self.seen, self.new.shape[1])[:, :, first:]
         if mask is None:
             visible = torch.ones(1, 1, count, dtype=torch.bool)
         same = visible is not None and visible.shape[-1] >= count and bool(
             ((visible[..., :count] == expected) | ~self.new[:, :, None]).all())
         self.checked[key] = mask, same  # the mask lives as long as its id is a key
         return same
-
-    def _expected(self, shape: LayerShape) -> Any:
-        """[row][new column][column], which keys the blocks' attention shows."""
-        place = self.seen.long().cumsum(1) - 1
-        mine = place[:, -self.new.shape[1]:, None]
-        keys = place[:, None, :]
-        shown = self.seen[:, None, :] & (keys <= mine)
-        # Padded columns repeat the place before them, so the column decides as well.
-        columns = torch.arange(self.seen.shape[1])
-        shown &= columns[None, None, :] <= columns[-self.new.shape[1]:][None, :, None]
-        if shape.kind == GroupKind.WINDOW:
-            shown &= mine - keys < shape.window
-        if shape.kind == GroupKind.CHUNKED:
-            shown &= torch.div(mine, shape.window, rounding_mode="floor") == torch.div(
-                keys, shape.window, rounding_mode="floor")
-        return shown
 
     # Whole tensors.
 
@@ -388,7 +375,7 @@ class LayerForward:
         gaps = ~self.seen[:, None, first:first + old]
         if not bool(gaps.any()):
             return True
-        visible = _visible(mask, biased=True)
+        visible = visible_in(mask, biased=True)
         return visible is not None and not bool((visible[..., :old] & gaps).any())
 
     # Changes of the rows.
@@ -468,28 +455,3 @@ def _alike(has: Attention, wanted: Attention) -> bool:
     """True if they differ at most in the scale, which the query can be multiplied by."""
     return (has.q_heads, has.dtype, has.soft_cap, has.sink_logits) == (
         wanted.q_heads, wanted.dtype, wanted.soft_cap, wanted.sink_logits)
-
-
-def _visible(mask: Any, biased: bool = False) -> Any:
-    """[row][new column][column] of a mask over all heads. None: it is no such mask.
-
-    biased  a finite number may be added to a score that is visible
-    """
-    if mask is None or mask.dim() != 4 or (mask.shape[1] != 1 and not biased):
-        return None
-    if mask.dtype == torch.bool:
-        return mask.any(1)
-    if not mask.dtype.is_floating_point:
-        return None
-    shown = (mask > torch.finfo(mask.dtype).min / 2).any(1)
-    if not biased and not bool(((mask[:, 0] == 0) == shown).all()):
-        return None
-    return shown
-
-
-def _diagonal(visible: Any, rows: int, columns: int) -> Any:
-    """[row][new column], which new tokens see themselves: the others are padding."""
-    if visible.shape[-2] != columns or visible.shape[-1] < columns:
-        return None
-    mine = visible.diagonal(visible.shape[-1] - columns, -2, -1)
-    return mine.expand(rows, columns).clone()

@@ -54,6 +54,11 @@ class _Returned:
         self.new = new  # without the old ones
 
 
+def _returned(tensor: Any) -> Optional[_Returned]:
+    found: Any = getattr(tensor, "_quire", None)
+    return found  # type: ignore[no-any-return, unused-ignore]
+
+
 class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
     """One layer of a model, with the interface that transformers expects."""
 
@@ -71,7 +76,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
         self.is_sliding = shape.sliding
         self._shape = shape
 
-    @property
+    @property  # type: ignore[override, unused-ignore]
     def keys(self) -> Any:
         raise UnsupportedError("K and V are in blocks: a model that reads them from the cache's "
                                "layers is not supported")
@@ -80,7 +85,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc, unused-ignore]
     def keys(self, tensor: Any) -> None:
         """transformers sets None at first."""
 
-    values = keys
+    values = keys  # type: ignore[assignment, unused-ignore]
 
     def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
         self.is_initialized = True
@@ -148,8 +153,8 @@ class _HybridLayer(_Layer, LinearAttentionAndFullAttentionLayer):  # type: ignor
         if options:
             LinearAttentionLayer.lazy_initialization(self, **options)
 
-    @property
-    def is_croppable(self) -> bool:
+    @property  # type: ignore[override, unused-ignore]
+    def is_croppable(self) -> bool:  # type: ignore[override, unused-ignore]
         return bool(LinearAttentionLayer.is_croppable.fget(self))
 
     def reset(self) -> None:
@@ -316,7 +321,8 @@ def _eager(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Op
     given = dict(options)
     if scaling is not None:
         given["scaling"] = scaling
-    return own(module, query, key, value, mask, dropout=dropout, **given)
+    return own(  # type: ignore[no-any-return]
+        module, query, key, value, mask, dropout=dropout, **given)
 
 
 def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any,
@@ -329,9 +335,9 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
     """
     if dropout:
         raise UnsupportedError("dropout is not supported: this attention is for inference")
-    mine = getattr(key, "_quire", None)
-    forward = None if mine is None else mine.forward()
-    if forward is None or mine is not getattr(value, "_quire", None):
+    mine = _returned(key)
+    forward = mine.forward() if mine is not None and mine is _returned(value) else None
+    if mine is None or forward is None:
         waits = waiting_layer()
         if waits is not None:
             raise UnsupportedError(f"{waits} changes K or V after the cache returned them, "

@@ -56,15 +56,19 @@ SIZES = {
         num_decoder_layers num_encoder_layers""",
     4: """num_attention_heads n_head n_heads num_heads decoder_attention_heads
         encoder_attention_heads num_encoder_attention_heads num_decoder_attention_heads
-        num_local_experts num_experts n_routed_experts moe_num_experts num_key_value_groups""",
+        num_local_experts num_experts n_routed_experts moe_num_experts
+        linear_num_value_heads""",
     2: """num_key_value_heads num_kv_heads num_experts_per_tok moe_k moe_top_k moe_topk
-        top_k_experts n_group topk_group num_shared_experts_""",
-    16: "head_dim v_head_dim qk_nope_head_dim kv_lora_rank d_kv attention_head_dim d_head kv_channels",
-    8: "qk_rope_head_dim sliding_window swa_window attention_window_",
+        top_k_experts n_group topk_group linear_num_key_heads""",
+    16: """head_dim v_head_dim qk_nope_head_dim kv_lora_rank d_kv attention_head_dim d_head
+        kv_channels mamba_d_head mamba_d_state linear_key_head_dim linear_value_head_dim""",
+    8: "qk_rope_head_dim sliding_window mamba_n_heads",
+    128: "mamba_d_ssm",
     24: "q_lora_rank",
     512: """max_position_embeddings n_positions n_ctx max_target_positions max_source_positions
         max_sequence_length max_seq_len""",
-    1: """n_shared_experts first_k_dense_replace num_dense_layers bos_token_id decoder_start_token_id
+    1: """n_shared_experts first_k_dense_replace num_dense_layers bos_token_id
+        decoder_start_token_id
         sep_token_id""",
     0: "pad_token_id num_nextn_predict_layers num_kv_shared_layers",
 }
@@ -75,6 +79,9 @@ SPREAD = {"initializer_range", "init_std", "initializer_factor"}
 
 # What a single architecture needs besides.
 OWN = {
+    "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"]},
+    "cohere_compass_text": {"layer_types": ["sliding_attention", "full_attention",
+                                            "sliding_attention"]},
     "bamba": {"attn_layer_indices": [1]},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2},
     "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention",
@@ -191,7 +198,8 @@ def prompt(pair, rows=1, length=13, repeats=False):
         frames = 2 * getattr(pair.config, "max_source_positions", 512)
         if name == "input_values":
             return {name: torch.randn(rows, 4000)}
-        shape = (rows, bins, frames) if "whisper" in pair.config.model_type else (rows, frames, bins)
+        sides = (bins, frames) if "whisper" in pair.config.model_type else (frames, bins)
+        shape = (rows, *sides)
         return {name: torch.randn(shape)}
     return {"input_ids": ids}
 

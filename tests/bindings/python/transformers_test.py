@@ -4,6 +4,7 @@
 import copy
 import gc
 import importlib.util
+import sys
 import unittest
 
 import quire
@@ -113,6 +114,110 @@ class Generates(unittest.TestCase):
         del cache
         gc.collect()
         self.device.close()
+
+    def test_left_padding_takes_no_place_in_the_blocks(self):
+        config = self.config()
+        own, ours = self.models(config)
+        ids = torch.randint(2, 97, (3, 13))
+        seen = torch.ones_like(ids)
+        seen[0, :9] = seen[1, :4] = 0
+        cache = self.cache(config)
+        options = {"attention_mask": seen, "max_new_tokens": 9, "do_sample": False}
+        wanted = own.generate(ids, **options)
+        got = ours.generate(ids, past_key_values=cache, **options)
+        self.assertEqual(wanted.tolist(), got.tolist())
+        self.assertEqual(cache.stats.blocks_held, 3 + 5 + 6)   # 4 + 8, 9 + 8 and 13 + 8 tokens
+        self.assertEqual(cache.whole_layers, [])
+        cache.close()
+
+    def test_kinds_of_attention_run_over_the_blocks(self):
+        for kind, options in (("Mistral", {"sliding_window": 6}),
+                              ("Gemma2", {"attn_logit_softcapping": 0.5, "sliding_window": 6}),
+                              ("GptOss", {"num_local_experts": 4, "sliding_window": 6})):
+            with self.subTest(kind):
+                config = self.config(kind, head_dim=16, **options)
+                own, ours = self.models(config)
+                ids = torch.randint(2, 97, (1, 13))
+                cache = self.cache(config)
+                wanted = own.generate(ids, max_new_tokens=12, do_sample=False)
+                got = ours.generate(ids, past_key_values=cache, max_new_tokens=12,
+                                    do_sample=False)
+                self.assertEqual((wanted.tolist(), cache.whole_layers), (got.tolist(), []))
+                cache.close()
+
+    def test_attention_that_is_not_the_models_own_is_noticed(self):
+        """The first result of a layer is compared with the model's eager attention."""
+        config = self.config()
+        own, ours = self.models(config)
+        module = sys.modules[type(ours).__module__]
+        real = module.eager_attention_forward
+
+        def doubled(*arguments, **options):
+            out, weights = real(*arguments, **options)
+            return 2 * out, weights
+
+        ids = torch.randint(2, 97, (1, 13))
+        cache = self.cache(config)
+        module.eager_attention_forward = doubled
+        try:
+            wanted = own.generate(ids, max_new_tokens=12, do_sample=False)
+            got = ours.generate(ids, past_key_values=cache, max_new_tokens=12, do_sample=False)
+        finally:
+            module.eager_attention_forward = real
+        self.assertEqual((wanted.tolist(), cache.whole_layers), (got.tolist(), [0, 1, 2]))
+        cache.close()
+
+    def test_unknown_keyword_of_the_attention_interface_is_refused(self):
+        config = self.config()
+        _, ours = self.models(config)
+        cache = self.cache(config)
+        real = quire.transformers.attention
+
+        def extended(*arguments, **options):
+            return real(*arguments, colour="blue", **options)
+
+        transformers.AttentionInterface.register("quire", extended)
+        try:
+            with torch.no_grad(), self.assertRaisesRegex(quire.UnsupportedError, "'colour'"):
+                ours(torch.randint(2, 97, (1, 9)), past_key_values=cache)
+        finally:
+            transformers.AttentionInterface.register("quire", real)
+            cache.close()
+
+    def test_mask_that_uncovers_padding_is_refused(self):
+        config = self.config()
+        _, ours = self.models(config)
+        ids = torch.randint(2, 97, (1, 10))
+        seen = torch.ones_like(ids)
+        seen[0, :3] = 0
+        cache = self.cache(config)
+        with torch.no_grad():
+            ours(ids[:, :9], past_key_values=cache, attention_mask=seen[:, :9])
+            with self.assertRaisesRegex(quire.UnsupportedError, "padding"):
+                ours(ids[:, 9:], past_key_values=cache, attention_mask=torch.ones_like(ids))
+        cache.close()
+
+    def test_other_attention_needs_read_back(self):
+        config = self.config()
+        own, _ = self.models(config)
+        ids = torch.randint(2, 97, (1, 9))
+        with self.assertRaisesRegex(quire.UnsupportedError, "attention is 'eager'"):
+            self.cache(own.config)
+        cache = self.cache(own.config, read_back=True)
+        wanted = own.generate(ids, max_new_tokens=9, do_sample=False)
+        got = own.generate(ids, past_key_values=cache, max_new_tokens=9, do_sample=False)
+        self.assertEqual(wanted.tolist(), got.tolist())
+        cache.close()
+
+    def test_many_rows_are_served(self):
+        config = self.config()
+        own, ours = self.models(config)
+        ids = torch.randint(2, 97, (300, 5))
+        cache = quire.transformers.QuireCache(config, self.device, blocks=1000, block_tokens=4)
+        with torch.no_grad():
+            got = ours(ids, past_key_values=cache).logits
+            torch.testing.assert_close(got, own(ids).logits, rtol=1e-4, atol=1e-5)
+        cache.close()
 
     def test_what_cannot_be_served_is_refused(self):
         config = self.config()
