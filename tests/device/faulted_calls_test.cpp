@@ -283,7 +283,7 @@ class Engine {
     }
 
     void serve() {
-        cache = make_cache(device, QUIRE_CACHE_LOG | QUIRE_CACHE_CALIBRATE);
+        cache = make_cache(device, QUIRE_CACHE_LOG | QUIRE_CACHE_CALIBRATE | QUIRE_CACHE_EVENTS);
         batch = make_batch(cache);
         look();
         auto ns_desc = described<quire_namespace_desc>();
@@ -320,6 +320,9 @@ class Engine {
         ok(api.cache_check(cache, &error));
         uint64_t dump_bytes = 0;
         ok(api.cache_dump(cache, 0, nullptr, 0, &dump_bytes, &error));
+        quire_cache_event events[16];
+        auto read = described<quire_events_info>();
+        ok(api.cache_events(cache, 0, events, 16, sizeof *events, nullptr, 0, &read, &error));
         auto size = described<quire_size_desc>();
         size.layer_count = size.kv_heads = 1;
         size.k_head_dim = 8;
