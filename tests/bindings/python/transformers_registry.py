@@ -398,7 +398,8 @@ def document(rows, unmade, modes):
                 reasons[row[mode][1].splitlines()[0]].add(name)
     lines += [f"- {why}: {', '.join(sorted(names))}" for why, names in sorted(reasons.items())]
     lines += ["", "## Not tried", "",
-              "No tiny model of these could be made from their config alone: "
+              "No tiny model of these was made, because their config alone does not do or making "
+              "it took too long: "
               + ", ".join(sorted(unmade)) + ".", ""]
     return "\n".join(lines)
 
