@@ -89,7 +89,8 @@ TEST_F(QueueTest, copy_behind_a_wait_runs_after_it_and_after_what_was_before) {
 }
 
 TEST_F(QueueTest, kv_write_behind_a_wait_runs_after_it) {
-    if (const char *slot = missing_function(Needs::kv_write)) GTEST_SKIP() << slot << " is NULL";
+    if (const char *function = missing_function(Needs::kv_write))
+        GTEST_SKIP() << function << " is NULL";
     Rig rig;
     quire_be_queue *other = rig.new_queue();
     quire_be_pool pool = make_pool(plain_shape(rig), Layout::head_major, 1, 2, 0);

@@ -187,7 +187,7 @@ class Game {
 
 TEST(Drop, anywhere_in_a_step_leaves_no_block_with_two_contents) {
     uint64_t dropped = 0, along = 0, refused = 0, aborted = 0;
-    auto all = quire::tests::seeds(1, {.all = 1500, .usual = 500, .few = 100});
+    auto all = quire::tests::seeds(1, {.all = 1500, .usual = 500, .few = 200});
     for (uint64_t seed : all) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         Game game(static_cast<uint32_t>(seed));
@@ -198,8 +198,8 @@ TEST(Drop, anywhere_in_a_step_leaves_no_block_with_two_contents) {
     }
     bool is_whole = all.size() == 1500;
     EXPECT_GT(dropped, is_whole ? 8000 : 5 * all.size());
-    // The list has 169; the poorest 100 seeds in a row have 4, the poorest 500 have 35.
-    EXPECT_GT(along, is_whole ? 100 : all.size() / 50) << "later items go with their bases";
+    // The list has 169; the poorest 200 seeds in a row have 11, the poorest 500 have 35.
+    EXPECT_GT(along, is_whole ? 100 : all.size() / 20) << "later items go with their bases";
     EXPECT_GT(refused, 100u);
     EXPECT_GT(aborted, all.size());
 }
