@@ -4,12 +4,10 @@
 
 namespace quire {
 
-Status StepRecords::find(uint64_t handle, bool must_be_open, StepRecord **out) {
-    for (StepRecord &record : records_) {
-        if (record.handle != handle || handle == 0) continue;
-        if (must_be_open && record.phase != StepPhase::open) {
-            return fail(QUIRE_E_BUSY, "the step is committed: it can only be finished");
-        }
+Status StepRecords::find_older(uint64_t handle, StepRecord **out) {
+    for (uint32_t age = 1; age < kMaxUnfinished && handle != 0; ++age) {
+        StepRecord &record = records_[(newest_ + kMaxUnfinished - age) % kMaxUnfinished];
+        if (record.handle != handle) continue;
         *out = &record;
         return Status{};
     }

@@ -31,10 +31,17 @@ class StepRecords {
     // REQUIRES: is_open().
     StepRecord &open() { return records_[open_index_]; }
     const StepRecord &open() const { return records_[open_index_]; }
-    void set_open(uint32_t index) { open_index_ = index; }
+    void set_open(uint32_t index) { open_index_ = newest_ = index; }
     void set_closed() { open_index_ = kNone; }
 
-    Status find(uint64_t handle, bool must_be_open, StepRecord **out);
+    // Begins with the newest step, because engines name one of the last few: O(steps begun since).
+    Status find(uint64_t handle, bool must_be_open, StepRecord **out) {
+        *out = &records_[newest_];
+        if ((*out)->handle != handle || handle == 0) QUIRE_TRY(find_older(handle, out));
+        if (!must_be_open || (*out)->phase == StepPhase::open) [[likely]]
+            return Status{};
+        return fail(QUIRE_E_BUSY, "the step is committed: it can only be finished");
+    }
 
     // Make room in the open step's record, for this much more of each, and for this many more words
     // of masks. All records grow together, so that each step finds the room that any earlier step
@@ -44,9 +51,12 @@ class StepRecords {
     [[nodiscard]] bool reserve_mask(uint64_t words);
 
  private:
+    Status find_older(uint64_t handle, StepRecord **out);
+
     Shards *shards_;
     StepRecord records_[kMaxUnfinished];
     uint32_t open_index_ = kNone;
+    uint32_t newest_ = 0;  // the index that was opened last
 };
 
 }  // namespace quire
