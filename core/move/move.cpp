@@ -85,9 +85,7 @@ Status Move::check_moves(const Migration &m) const {
 // A follower's books are its tables: blocks keep their ids, and pools hold nothing.
 Status Move::plan_blocks(const RankRules &rules, Migration *m) {
     QUIRE_TRY(m->relocation.assign(books_.journal, m->geometry));
-    if (rules.refs == nullptr) {
-        return books_.journal.reserve_nodes(m->geometry) ? Status{} : no_host_memory();
-    }
+    if (rules.refs == nullptr) return Status{};
     for (uint32_t g = 0; g < books_.geometry.group_count; ++g) {
         Array<uint32_t> &ids = m->relocation.ids[g], &host_ids = m->relocation.host_ids[g];
         for (uint32_t b = 0; b < ids.size(); ++b) ids[b] = rules.refs[g][b] != 0 ? b : kNone;
@@ -96,6 +94,14 @@ Status Move::plan_blocks(const RankRules &rules, Migration *m) {
         }
     }
     return Status{};
+}
+
+// The target's books. They come after its device memory, because they take time and host memory
+// for every block of it, and a device that is too small says so at once.
+Status Move::make_books(const RankRules &rules, Migration *m) {
+    QUIRE_TRY(m->relocation.make_pools(books_.journal, m->geometry));
+    bool has_tree = rules.refs == nullptr;
+    return !has_tree || books_.journal.reserve_nodes(m->geometry) ? Status{} : no_host_memory();
 }
 
 Status Move::begin(const MigrateTarget &target, const RankRules &rules, Migration *m, bool *begun,
@@ -121,6 +127,7 @@ Status Move::begin(const MigrateTarget &target, const RankRules &rules, Migratio
         Magnitudes measured(&books_.host, books_.geometry, books_.places.data(), &books_.shards);
         QUIRE_TRY(measured.carry_to(&m->shards, error));
     }
+    QUIRE_TRY(make_books(rules, m));
     *begun = true;
     return Status{};
 }

@@ -49,6 +49,7 @@ class Move {
     Status check_counts(const Geometry &target) const;
     Status check_moves(const Migration &m) const;
     Status plan_blocks(const RankRules &rules, Migration *m);
+    Status make_books(const RankRules &rules, Migration *m);
     void write_moves(const quire_migrate_desc &desc, const Migration &m) const;
     void switch_memory(Migration *m);
 

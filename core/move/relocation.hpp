@@ -36,10 +36,12 @@ class Relocation {
     Relocation(const Relocation &) = delete;
     Relocation &operator=(const Relocation &) = delete;
 
-    // Plans the ids of all held and cached blocks in pools of the target's sizes, and makes the
-    // pools; changes nothing in the journal. If the held blocks do not fit, blocks_short says by
-    // how many and nothing is planned. REQUIRES: no step is open or running.
+    // Plans the ids of all held and cached blocks in pools of the target's sizes, in memory that
+    // grows with the cache as it is; changes nothing in the journal. If the held blocks do not fit,
+    // blocks_short says by how many and nothing is planned. REQUIRES: no step is open or running.
     Status assign(const Journal &journal, const Geometry &target);
+    // Makes the pools, whose memory grows with the target. REQUIRES: assign() planned.
+    Status make_pools(const Journal &journal, const Geometry &target);
     // Drops what is dropped, and puts the pools in place of the journal's; those are destroyed with
     // this. The tables are renumbered one by one: renumber_tables().
     void apply(Journal *journal);
@@ -57,7 +59,6 @@ class Relocation {
 
  private:
     void plan_drop(const Journal &journal, uint32_t group, uint32_t block, uint32_t *left);
-    Status make_pools(const Journal &journal, const Geometry &target);
 
     const HostAllocator *host_;
     uint32_t group_count_ = 0;

@@ -22,6 +22,7 @@ class CountingHost {
 
     std::atomic<int64_t> live_bytes{0};
     std::atomic<int64_t> live_blocks{0};
+    std::atomic<int64_t> taken_bytes{0};  // by all allocations so far, freed ones too
     std::atomic<uint64_t> calls{0};
     std::atomic<uint64_t> fail_at{UINT64_MAX};  // the call, counted from 1, that gets NULL
     std::function<void()> on_allocate;
@@ -41,6 +42,7 @@ class CountingHost {
         if (++self->calls == self->fail_at) return nullptr;
         if (self->on_allocate) self->on_allocate();
         self->live_bytes += static_cast<int64_t>(size_bytes);
+        self->taken_bytes += static_cast<int64_t>(size_bytes);
         ++self->live_blocks;
         return std::aligned_alloc(alignment, (size_bytes + alignment - 1) / alignment * alignment);
     }

@@ -17,8 +17,9 @@ struct MoveOptions {
 class MigratingCache {
  public:
     explicit MigratingCache(const std::vector<Range> &ranges, const KvFormat &format = {},
-                            const char *path = nullptr, uint32_t flags = 0, uint32_t blocks = 24)
-        : cache(ranges, blocks, path, described<quire_instance_desc>(), flags, format) {}
+                            const char *path = nullptr, uint32_t flags = 0, uint32_t blocks = 24,
+                            const quire_instance_desc &host = described<quire_instance_desc>())
+        : cache(ranges, blocks, path, host, flags, format) {}
     // Devices that the cache left can be closed once the cache is destroyed.
     ~MigratingCache() {
         cache.sync();
