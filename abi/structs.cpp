@@ -126,13 +126,13 @@ Status check_array(const ArrayRule &rule, const void *array, uint32_t count, uin
     if (count == 0) return Status{};
     uint32_t size = rule.size;
     if (array == nullptr) return fail(QUIRE_E_ARG, rule.null_text, count);
-    if (stride < size || stride % rule.alignment != 0) {
+    if (stride < rule.first_size || stride % rule.alignment != 0) {
         return fail(QUIRE_E_ARG, rule.stride_text, stride, size);
     }
     if (reinterpret_cast<uintptr_t>(array) % rule.alignment != 0) {
         return fail(QUIRE_E_ARG, rule.alignment_text, rule.alignment);
     }
-    if (stride == size) [[likely]]
+    if (stride <= size) [[likely]]
         return Status{};
     const char *bytes = static_cast<const char *>(array);
     for (uint32_t i = 0; i < count; ++i) {

@@ -137,6 +137,7 @@ QUIRE_CHAINED(quire_vulkan_device, QUIRE_STRUCT_VULKAN_DEVICE, 112)
 
 // The elements of an array, which have no head; the texts name the type.
 struct ArrayRule {
+    uint32_t first_size;  // of its first published version: frozen
     uint32_t size;
     uint32_t alignment;
     const char *null_text;
@@ -148,20 +149,22 @@ struct ArrayRule {
 template <typename T>
 struct ArrayOf;
 
-#define QUIRE_ARRAY(type)                                                            \
+#define QUIRE_ARRAY(type, first_bytes)                                               \
     template <>                                                                      \
     struct ArrayOf<type> {                                                           \
         static constexpr ArrayRule value{                                            \
+            first_bytes,                                                             \
             sizeof(type),                                                            \
             alignof(type),                                                           \
             "the array of " #type " is NULL, but its count is {}",                   \
             "the stride of the array of " #type " is {}: set it to sizeof, here {}", \
             "the array of " #type " is not aligned to {} bytes",                     \
             "element {} of the array of " #type " sets a field that is not known"};  \
+        static_assert(first_bytes <= sizeof(type));                                  \
     };
-QUIRE_ARRAY(quire_key)
-QUIRE_ARRAY(quire_token_span)
-QUIRE_ARRAY(quire_step_item)
+QUIRE_ARRAY(quire_key, 24)
+QUIRE_ARRAY(quire_token_span, 24)
+QUIRE_ARRAY(quire_step_item, 40)
 #undef QUIRE_ARRAY
 
 // Checks the reserved field of a native object, which has no head. NULL is for the caller to judge.
@@ -174,7 +177,7 @@ Status check_output(const StructRule &rule, const void *out);
 bool copy_chained(const ChainRule &rule, const quire_chain *next, void *out);
 
 // Checks an array of headless elements: pointer, stride, alignment, and that the bytes of each
-// element past the known fields are zero.
+// element past the known fields are zero. Elements of an older version, which are shorter, pass.
 Status check_array(const ArrayRule &rule, const void *array, uint32_t count, uint32_t stride);
 
 // Checks an argument that may not be NULL; `text` names it.

@@ -23,7 +23,13 @@ type Item struct {
 	MaskKind    uint32
 	MaskOffset  uint32
 	MaskRows    uint32
+	// MaxHitTokens limits what is found of a sequence with nothing computed; 0: no limit.
+	MaxHitTokens uint32
+	_            uint32
 }
+
+// NoHits, as an item's MaxHitTokens, computes all of its tokens, even those that are cached.
+const NoHits uint32 = 0xFFFFFFFF
 
 // Result is what became of an item: quire_step_result of quire/step.h.
 type Result struct {

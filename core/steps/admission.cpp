@@ -6,7 +6,7 @@ namespace quire {
 
 Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
     CacheBooks &books = books_;
-    const quire_step_item &item = list.item(i);
+    const quire_step_item item = list.item(i);
     *sequence = books.handles.find(item.seq);
     if (*sequence == HandleTable::kNone) return books.find_sequence(item.seq, sequence);
     const Sequence &s = books.sequences[*sequence];
@@ -15,6 +15,9 @@ Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequenc
         s.change != kNone && books.records.open().changes[s.change].kind == ChangeKind::victim;
     if (s.marked == books.call || (s.change != kNone && !preempted_now)) {
         return fail(QUIRE_E_BUSY, "items[{}]: the sequence is already in the step", i);
+    }
+    if (item.reserved0 != 0) {
+        return fail(QUIRE_E_STRUCT, "items[{}].reserved0 is {}: leave it 0", i, item.reserved0);
     }
     if (uint64_t{item.token_offset} + item.token_count > list.token_count) {
         return fail(QUIRE_E_ARG, "items[{}] reaches past the {} tokens given", i, list.token_count);
@@ -155,6 +158,9 @@ Status Admission::make_plan(const quire_step_item &item, const quire_token *toke
     plan->hit_blocks = plan->query_tokens = 0;
     plan->swapped = (s.state.flags & Sequence::kSwapped) != 0;
     plan->admission = s.state.computed == 0 || plan->swapped;
+    uint32_t most = item.max_hit_tokens == QUIRE_NO_HITS ? 0 : item.max_hit_tokens;
+    bool is_limited = item.max_hit_tokens != 0 && !plan->swapped;
+    if (is_limited && most < plan->lookup_end) plan->lookup_end = most;
     plan->reuses = false;
     if (plan->admission) QUIRE_TRY(find_prefix(plan, waited));
     uint32_t left = plan->known - plan->position;
@@ -184,7 +190,7 @@ bool Admission::stays_in_place(const quire_step_item &item, uint32_t sequence) c
 // Works out what the item needs, makes room for it if the step may, and reserves what taking it
 // writes. The tokens count as known already.
 Status Admission::plan_item(const ItemList &list, uint32_t i, Plan *plan, Short *missing) {
-    const quire_step_item &item = list.item(i);
+    const quire_step_item item = list.item(i);
     uint32_t sequence = books_.handles.find(item.seq);
     bool was_computed = books_.sequences[sequence].state.computed != 0;
     QUIRE_TRY(make_plan(item, list.tokens + item.token_offset, sequence, plan));
@@ -206,7 +212,7 @@ Status Admission::plan_item(const ItemList &list, uint32_t i, Plan *plan, Short 
 
 Status Admission::add_item(const ItemList &list, uint32_t i) {
     CacheBooks &books = books_;
-    const quire_step_item &item = list.item(i);
+    const quire_step_item item = list.item(i);
     const quire_token *tokens = list.tokens + item.token_offset;
     quire_step_result *result = &list.result(i);
     uint32_t sequence = books.handles.find(item.seq);

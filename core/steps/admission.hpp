@@ -17,7 +17,8 @@
 
 namespace quire {
 
-// Items of one begin or add call, as the caller gave them; strides are checked.
+// Items of one begin or add call, as the caller gave them; strides are checked. A caller of an
+// older version has shorter items: the fields that they lack are 0.
 struct ItemList {
     const uint8_t *items = nullptr;
     uint32_t count = 0;
@@ -27,8 +28,16 @@ struct ItemList {
     uint8_t *results = nullptr;
     uint32_t result_stride = 0;
 
-    const quire_step_item &item(uint32_t i) const {
-        return *reinterpret_cast<const quire_step_item *>(items + uint64_t{i} * stride);
+    quire_step_item item(uint32_t i) const {
+        quire_step_item item;
+        const uint8_t *at = items + uint64_t{i} * stride;
+        if (stride >= sizeof item) [[likely]] {
+            std::memcpy(&item, at, sizeof item);
+        } else {
+            item = quire_step_item{};
+            std::memcpy(&item, at, stride);
+        }
+        return item;
     }
     quire_step_result &result(uint32_t i) const {
         return *reinterpret_cast<quire_step_result *>(results + uint64_t{i} * result_stride);

@@ -104,7 +104,7 @@ const Row kRows[] = {
      }},
     {"step_add", Kind::sequence,
      [](Manager *m, uint64_t h) {
-         quire_step_item item{h, 0, 1, 0, 0, 0, 0, 0, 0};
+         quire_step_item item{h, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
          quire_step_result result{};
          return m->api().step_add(m->cache(), m->open(), &item, 1, sizeof item, &g_token, 1,
                                   &result, sizeof result, nullptr);

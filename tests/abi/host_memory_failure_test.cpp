@@ -217,7 +217,7 @@ TEST(HostMemoryFailure, step_add_leaves_the_open_step_as_it_was) {
     quire_step step = 0;
     ASSERT_EQ(c.begin({seqs[0]}, 5, &step), QUIRE_OK);
     Tokens tokens = tokens_from(1, 300);
-    quire_step_item item{seqs[1], 0, 300, 0, 0, 0, 0, 0, 0};
+    quire_step_item item{seqs[1], 0, 300, 0, 0, 0, 0, 0, 0, 0, 0};
     quire_step_result result{};
     EXPECT_GT(c.fail_each([&] {
         return c.api.step_add(c.cache, step, &item, 1, sizeof item, tokens.data(), 300, &result,

@@ -60,6 +60,7 @@ struct Item {
     int max_compute = 0;
     int drafts = 0;
     int lookahead = 0;
+    int max_hits = 0;  // 0 = no limit, -1 = none
     bool is_tree = false;
     std::vector<int> parents;  // of the drafts, -1 = none
 };

@@ -63,6 +63,8 @@ Reference::Plan Reference::make_plan(int slot, const Item &item, bool reuses) {
     if (plan.admission && !config_.prefix_off && !s.unpublished && s.cross == 0) {
         int settled = std::min(s.swapped ? s.computed : plan.known - 1, first_unknown(s));
         settled = std::min(settled, plan.known - item.drafts);
+        bool is_limited = item.max_hits != 0 && !s.swapped;
+        if (is_limited) settled = std::min(settled, std::max(item.max_hits, 0));
         plan.matched = match(s, settled / config_.block_tokens, false);
         if (!s.swapped) {
             plan.matched.resize(static_cast<size_t>(best_hit(plan.matched)));

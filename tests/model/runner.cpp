@@ -99,6 +99,7 @@ void Player::add(const std::vector<int> &args) {
     item.max_compute = args[3];
     item.drafts = args[4];
     item.lookahead = args[5];
+    item.max_hits = args[8];
     item.is_tree = args[7] != 0 && item.drafts != 0;
     for (int i = 0; i < item.drafts; ++i) item.parents.push_back(parent_of(args[7], i));
     quire_step_item given{};
@@ -107,6 +108,7 @@ void Player::add(const std::vector<int> &args) {
     given.max_compute = static_cast<uint32_t>(item.max_compute);
     given.draft_count = static_cast<uint32_t>(item.drafts);
     given.lookahead = static_cast<uint32_t>(item.lookahead);
+    given.max_hit_tokens = static_cast<uint32_t>(item.max_hits);  // -1 is QUIRE_NO_HITS
     std::vector<uint32_t> words = item.tokens;
     if (item.is_tree) {
         given.mask_kind = QUIRE_MASK_PARENTS;

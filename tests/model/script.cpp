@@ -25,7 +25,7 @@ constexpr struct {
     {"end", "seq drop_prefix"},
     {"begin", "queue preempt how"},
     {"preempt", "seq how"},
-    {"add", "seq doc tokens max drafts ahead unknown tree"},
+    {"add", "seq doc tokens max drafts ahead unknown tree hits"},
     {"drop", "seq"},
     {"abort", ""},
     {"commit", ""},
@@ -111,7 +111,8 @@ Op step_op(Dice *dice) {
             int lookahead = dice->one_in(6) ? dice->below(6) : 0;
             int unknown = drafts == 0 && dice->one_in(5) ? 1 : 0;
             int tree = drafts != 0 && dice->one_in(2) ? 1 + dice->below(6) : 0;
-            return {"add", {slot, dice->below(5), count, chunk, drafts, lookahead, unknown, tree}};
+            return {"add",
+                    {slot, dice->below(5), count, chunk, drafts, lookahead, unknown, tree, 0}};
         }
     }
 }
@@ -182,12 +183,14 @@ std::string Op::text() const {
 
 // Both sides refuse an operation that makes no sense at its place.
 Script make_script(uint64_t seed, int length) {
-    Dice dice(seed);
+    Dice dice(seed), limits(seed + 1);
     Script script{config_op(&dice)};
     Slots slots;
     bool open = false;
     while (static_cast<int>(script.size()) < length) {
         Op op = open && !dice.one_in(6) ? step_op(&dice) : idle_op(&dice);
+        // Drawn apart, so that a seed's script is otherwise what it was before there were limits.
+        if (op.name == "add" && limits.one_in(10)) op.args.back() = limits.below(30) - 1;
         bool to_live = op.name == "add" || op.name == "path" || op.name == "accept";
         if (to_live && !dice.one_in(12)) op.args[0] = slots.live_from(op.args[0]);
         slots.note(op);

@@ -48,7 +48,7 @@ struct Threads : testing::Test {
     bool compute(quire_seq seq, const Tokens &tokens) {
         auto desc = described<quire_step_desc>();
         desc.flags = QUIRE_STEP_MAY_PREEMPT;
-        quire_step_item item{seq, 0, static_cast<uint32_t>(tokens.size()), 0, 0, 0, 0, 0, 0};
+        quire_step_item item{seq, 0, static_cast<uint32_t>(tokens.size()), 0, 0, 0, 0, 0, 0, 0, 0};
         quire_step_result result{};
         quire_step step = 0;
         quire_status begun =

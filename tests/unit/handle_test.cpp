@@ -250,15 +250,15 @@ TEST(Handle, a_wrong_item_names_its_index_and_adds_none) {
         EXPECT_NE(m.message().find("items[1]"), std::string::npos) << m.message();
         EXPECT_EQ(m.books(), before);
     };
-    refuse({b, 29, 2, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);            // past the tokens
-    refuse({b, 0xFFFFFFFF, 2, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);    // and not by wrapping around
-    refuse({b, 0, 0, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);             // nothing to compute
-    refuse({b, 0, 2, 0, 3, 0, 0, 0, 0}, QUIRE_E_ARG);             // more drafts than tokens
-    refuse({b, 0, 2, 1, 1, 0, 0, 0, 0}, QUIRE_E_ARG);             // drafts left uncomputed
-    refuse({b, 0, 16, 0, 0, 0, 0, 0, 0}, QUIRE_E_LIMIT);          // past max_sequence_tokens
-    refuse({b, 0, 1, 0, 0, 0xFFFFFFFF, 0, 0, 0}, QUIRE_E_LIMIT);  // lookahead past it
-    refuse({a, 0, 1, 0, 0, 0, 0, 0, 0}, QUIRE_E_BUSY);            // twice
-    refuse({b, 0, 1, 0, 0, 0, 9, 0, 0}, QUIRE_E_UNSUPPORTED);     // no such kind of mask
+    refuse({b, 29, 2, 0, 0, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);          // past the tokens
+    refuse({b, 0xFFFFFFFF, 2, 0, 0, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);  // and not by wrapping around
+    refuse({b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);           // nothing to compute
+    refuse({b, 0, 2, 0, 3, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);           // more drafts than tokens
+    refuse({b, 0, 2, 1, 1, 0, 0, 0, 0, 0, 0}, QUIRE_E_ARG);           // drafts left uncomputed
+    refuse({b, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0}, QUIRE_E_LIMIT);        // past max_sequence_tokens
+    refuse({b, 0, 1, 0, 0, 0xFFFFFFFF, 0, 0, 0, 0, 0}, QUIRE_E_LIMIT);  // lookahead past it
+    refuse({a, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}, QUIRE_E_BUSY);            // twice
+    refuse({b, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0}, QUIRE_E_UNSUPPORTED);     // no such kind of mask
 }
 
 TEST(Handle, sequences_past_the_limit_are_refused) {

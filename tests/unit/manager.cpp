@@ -137,6 +137,7 @@ quire_status Manager::try_add(quire_seq seq, const Tokens &tokens, const ItemOpt
     item.max_compute = options.max_compute;
     item.draft_count = options.drafts;
     item.lookahead = options.lookahead;
+    item.max_hit_tokens = options.max_hits;
     Tokens words = joined(tokens, options.parents.empty() ? options.bits : options.parents);
     if (!options.parents.empty()) {
         item.mask_kind = QUIRE_MASK_PARENTS;

@@ -77,6 +77,7 @@ struct ItemOptions {
     std::vector<uint32_t> parents = {};  // of the drafts, a tree
     Tokens bits = {};                    // words of QUIRE_MASK_BITS
     uint32_t bits_rows = 0;
+    uint32_t max_hits = 0;
 };
 
 class Manager {

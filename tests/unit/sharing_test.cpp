@@ -2,6 +2,8 @@
 //
 // Which sequences find each other's prefixes, and which never may.
 
+#include <cstring>
+
 #include "manager.hpp"
 
 namespace {
@@ -53,6 +55,83 @@ TEST(Sharing, one_token_is_always_computed) {
     quire_step_result longer = m.compute(m.sequence(), tokens_from(1, 9));
     EXPECT_EQ(longer.hit_tokens, 8u);
     EXPECT_EQ(longer.compute_count, 1u);
+}
+
+TEST(Sharing, a_limited_item_finds_whole_blocks_up_to_its_limit_and_computes_the_rest) {
+    Manager m;
+    Tokens prompt = tokens_from(1, 13);
+    cache_prompt(&m, prompt);
+    const std::vector<std::pair<uint32_t, uint32_t>> cases = {
+        {0, 12}, {1, 0}, {3, 0}, {4, 4}, {11, 8}, {12, 12}, {13, 12}, {QUIRE_NO_HITS, 0}};
+    for (auto [limit, hits] : cases) {
+        quire_seq seq = m.sequence();
+        quire_step_result result = m.compute(seq, prompt, {.max_hits = limit});
+        EXPECT_EQ(result.hit_tokens, hits) << "limit " << limit;
+        EXPECT_EQ(result.first_position, hits) << "limit " << limit;
+        EXPECT_EQ(result.compute_count, 13 - hits) << "limit " << limit;
+        m.end(seq);
+    }
+    EXPECT_EQ(m.probe(prompt), 12u);  // what was computed twice is cached once
+}
+
+TEST(Sharing, an_item_that_waited_may_come_again_with_another_limit) {
+    Manager m({.blocks = 7});
+    Tokens prompt = tokens_from(1, 13);
+    cache_prompt(&m, prompt);
+    quire_seq large = m.sequence(), seq = m.sequence();
+    m.compute(large, tokens_from(100, 13));
+    m.begin();
+    quire_step_result result = m.add(seq, prompt, {.max_hits = QUIRE_NO_HITS});
+    EXPECT_EQ(result.outcome, uint32_t{QUIRE_ITEM_WAIT});
+    result = m.add(seq, prompt);
+    EXPECT_EQ(result.outcome, uint32_t{QUIRE_ITEM_WAIT});
+    m.abort();
+    m.end(large);
+    result = m.compute(seq, prompt, {.max_hits = 9});
+    EXPECT_EQ(result.hit_tokens, 8u);
+    EXPECT_EQ(result.compute_count, 5u);
+}
+
+TEST(Sharing, a_reserved_field_of_an_item_is_refused) {
+    Manager m;
+    quire_step_item item{};
+    item.seq = m.sequence();
+    item.token_count = 1;
+    item.reserved0 = 7;
+    quire_token token = 1;
+    quire_step_result result{};
+    m.begin();
+    EXPECT_EQ(m.api().step_add(m.cache(), m.open(), &item, 1, sizeof item, &token, 1, &result,
+                               sizeof result, m.error()),
+              QUIRE_E_STRUCT);
+    EXPECT_NE(m.message().find("reserved0 is 7"), std::string::npos) << m.message();
+    m.abort();
+}
+
+// What a program compiled with the headers of 0.1 sends.
+TEST(Sharing, items_of_the_first_version_are_read_within_their_40_bytes) {
+    Manager m;
+    Tokens prompt = tokens_from(1, 13);
+    cache_prompt(&m, prompt);
+    constexpr uint32_t kFirst = 40;
+    alignas(8) unsigned char items[2 * kFirst] = {};
+    quire_step_item item{};
+    for (uint32_t i = 0; i < 2; ++i) {
+        item.seq = m.sequence();
+        item.token_count = 13;
+        std::memcpy(items + i * kFirst, &item, kFirst);
+    }
+    quire_step_result results[2] = {};
+    m.begin();
+    ASSERT_EQ(m.api().step_add(m.cache(), m.open(), reinterpret_cast<quire_step_item *>(items), 2,
+                               kFirst, prompt.data(), 13, results, sizeof results[0], m.error()),
+              QUIRE_OK)
+        << m.message();
+    for (const quire_step_result &result : results) EXPECT_EQ(result.hit_tokens, 12u);
+    EXPECT_EQ(m.api().step_add(m.cache(), m.open(), reinterpret_cast<quire_step_item *>(items), 1,
+                               32, prompt.data(), 13, results, sizeof results[0], m.error()),
+              QUIRE_E_ARG);
+    m.abort();
 }
 
 TEST(Sharing, a_partly_filled_block_is_not_found) {

@@ -29,7 +29,7 @@ from .cache import (Cache, CacheFlags, CacheInfo, CacheStats, Migration, Pool, V
 from .calibration import Calibration
 from .device import Device, DeviceInfo
 from .dtypes import DType, numpy_dtype
-from .elements import COPY, ITEM, MOVE, PREEMPTION, RESULT, SPAN, UNKNOWN
+from .elements import COPY, ITEM, MOVE, NO_HITS, PREEMPTION, RESULT, SPAN, UNKNOWN
 from .errors import (ArgumentError, BackendError, BusyError, DeviceLostError, DeviceMemoryError,
                      ForkedError, HostMemoryError, IncompatibleError, InternalError,
                      LibraryNotFoundError, LimitError, QuireError, ReentrantError, StaleError,
@@ -53,7 +53,7 @@ __all__ = [
     "EventKind", "Events", "FAILED", "Fence",
     "ForkedError", "Group", "GroupKind", "HostMemoryError", "ITEM", "IncompatibleError",
     "Instance", "InternalError", "Item", "Key", "KeyType", "LibraryNotFoundError", "LimitError",
-    "MOVE", "MaskKind", "Memory", "Migration", "Namespace", "NamespaceInfo", "Native",
+    "MOVE", "MaskKind", "Memory", "Migration", "NO_HITS", "Namespace", "NamespaceInfo", "Native",
     "PREEMPTION", "Pool",
     "Preempt", "Queue", "QuireError", "RESULT", "RUN", "Reason", "ReentrantError", "Rope",
     "RopePairing", "RopeScaling", "SPAN", "Scale", "Sequence", "SequenceFlags", "SequenceInfo",

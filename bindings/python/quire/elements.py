@@ -15,6 +15,7 @@ from . import errors
 from .libquire import ffi
 
 UNKNOWN = 0xFFFFFFFF  # a token that is still being sampled
+NO_HITS = 0xFFFFFFFF  # as an item's max_hit_tokens: all of its tokens are computed
 
 Array = "np.ndarray[Any, Any]"
 Tokens = Union["np.ndarray[Any, Any]", Sequence[int]]

@@ -81,6 +81,8 @@ class Item:
     row.
 
     mask  with PARENTS, each draft's parent; with BITS, the words described in quire/step.h
+    max_hit_tokens  of a sequence with nothing computed at most this many tokens are found; 0: no
+        limit, NO_HITS: none
     """
 
     sequence: Sequence
@@ -91,6 +93,7 @@ class Item:
     mask_kind: MaskKind = MaskKind.NONE
     mask: elements.Tokens = ()
     mask_rows: int = 0
+    max_hit_tokens: int = 0
 
 
 Items = Union["np.ndarray[Any, Any]", Listed[Item]]
@@ -111,6 +114,7 @@ def flatten(items: Listed[Item]) -> Any:
         row["max_compute"], row["draft_count"] = item.max_compute, item.drafts
         row["lookahead"], row["mask_kind"] = item.lookahead, item.mask_kind
         row["mask_rows"] = item.mask_rows
+        row["max_hit_tokens"] = item.max_hit_tokens
         row["mask_offset"] = count + len(tokens) if item.mask_kind != MaskKind.NONE else 0
         words += [tokens, mask]
         count += len(tokens) + len(mask)

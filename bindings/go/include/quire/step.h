@@ -66,7 +66,14 @@ typedef struct quire_step_item {
     uint32_t mask_kind;   /* QUIRE_MASK_* */
     uint32_t mask_offset; /* into the token array: where the words of the mask begin */
     uint32_t mask_rows;   /* number of last known tokens that the mask describes */
+    /* At most this many tokens are found, in whole blocks; the rest is computed, even if it is
+     * cached. 0 = no limit; QUIRE_NO_HITS = none is found. Ignored if the sequence has computed
+     * tokens. */
+    uint32_t max_hit_tokens;
+    uint32_t reserved0; /* 0 */
 } quire_step_item;
+
+#define QUIRE_NO_HITS 0xFFFFFFFFu
 
 /* A mask says what the last `mask_rows` known tokens of an item see, and their positions. In the
  * cache these tokens are stored in their order, whatever their positions. All other tokens see the

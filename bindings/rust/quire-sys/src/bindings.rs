@@ -4,6 +4,7 @@ pub const QUIRE_VERSION_MAJOR: u32 = 0;
 pub const QUIRE_VERSION_MINOR: u32 = 1;
 pub const QUIRE_TOKEN_UNKNOWN: u32 = 4294967295;
 pub const QUIRE_UNFINISHED_STEPS: u32 = 8;
+pub const QUIRE_NO_HITS: u32 = 4294967295;
 pub const QUIRE_MASK_ROOT: u32 = 4294967295;
 pub type quire_status = i32;
 pub const QUIRE_OK: _bindgen_ty_1 = 0;
@@ -2159,10 +2160,12 @@ pub struct quire_step_item {
     pub mask_kind: u32,
     pub mask_offset: u32,
     pub mask_rows: u32,
+    pub max_hit_tokens: u32,
+    pub reserved0: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of quire_step_item"][::core::mem::size_of::<quire_step_item>() - 40usize];
+    ["Size of quire_step_item"][::core::mem::size_of::<quire_step_item>() - 48usize];
     [
         "Alignment of quire_step_item",
     ][::core::mem::align_of::<quire_step_item>() - 8usize];
@@ -2193,6 +2196,12 @@ const _: () = {
     [
         "Offset of field: quire_step_item::mask_rows",
     ][::core::mem::offset_of!(quire_step_item, mask_rows) - 36usize];
+    [
+        "Offset of field: quire_step_item::max_hit_tokens",
+    ][::core::mem::offset_of!(quire_step_item, max_hit_tokens) - 40usize];
+    [
+        "Offset of field: quire_step_item::reserved0",
+    ][::core::mem::offset_of!(quire_step_item, reserved0) - 44usize];
 };
 pub const QUIRE_MASK_NONE: _bindgen_ty_26 = 0;
 pub const QUIRE_MASK_PARENTS: _bindgen_ty_26 = 1;

@@ -17,6 +17,9 @@ use crate::Sequence;
 pub struct Item(pub(crate) sys::quire_step_item);
 
 impl Item {
+    /// For [`Item::max_hit_tokens`].
+    pub const NO_HITS: u32 = sys::QUIRE_NO_HITS;
+
     /// Continues the sequence with what is known of it.
     pub fn new(sequence: &Sequence) -> Self {
         Self(sys::quire_step_item { seq: sequence.handle(), ..Default::default() })
@@ -32,6 +35,13 @@ impl Item {
     /// Computes at most `count` tokens now; 0: all.
     pub fn max_compute(mut self, count: u32) -> Self {
         self.0.max_compute = count;
+        self
+    }
+
+    /// Finds at most `count` tokens, in whole blocks, and computes the rest, even if it is cached;
+    /// 0: no limit. [`Item::NO_HITS`]: finds none. For a sequence with nothing computed.
+    pub fn max_hit_tokens(mut self, count: u32) -> Self {
+        self.0.max_hit_tokens = count;
         self
     }
 
