@@ -76,20 +76,24 @@ type Batch struct {
 func (c *Cache) NewBatch(options BatchOptions) (*Batch, error) {
 	var a arena
 	defer a.free()
+	var n counts
 	desc := (*C.quire_batch_desc)(a.alloc(C.sizeof_quire_batch_desc))
 	*desc = C.quire_batch_desc{
 		struct_size:        C.sizeof_quire_batch_desc,
 		flags:              flag(options.PadNullSlot, 1) | flag(options.SharedPrefix, 2),
-		max_rows:           C.uint32_t(options.MaxRows),
-		max_blocks_per_row: C.uint32_t(options.MaxBlocksPerRow),
-		max_query_tokens:   C.uint32_t(options.MaxQueryTokens),
-		max_context_tokens: C.uint32_t(options.MaxContextTokens),
+		max_rows:           n.u32("MaxRows", options.MaxRows),
+		max_blocks_per_row: n.u32("MaxBlocksPerRow", options.MaxBlocksPerRow),
+		max_query_tokens:   n.u32("MaxQueryTokens", options.MaxQueryTokens),
+		max_context_tokens: n.u32("MaxContextTokens", options.MaxContextTokens),
 		views:              C.uint32_t(options.Views),
-		attention_count:    C.uint32_t(len(options.Attention)),
+		attention_count:    n.u32("the number of Attention", len(options.Attention)),
 		attention_stride:   C.sizeof_quire_attention_desc,
-		max_mask_words:     C.uint32_t(options.MaxMaskWords),
-		max_cross_tokens:   C.uint32_t(options.MaxCrossTokens),
-		attention:          describeAttention(&a, options.Attention),
+		max_mask_words:     n.u32("MaxMaskWords", options.MaxMaskWords),
+		max_cross_tokens:   n.u32("MaxCrossTokens", options.MaxCrossTokens),
+		attention:          describeAttention(&a, &n, options.Attention),
+	}
+	if n.err != nil {
+		return nil, n.err
 	}
 	var out *C.quire_batch
 	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
@@ -106,7 +110,7 @@ func (c *Cache) NewBatch(options BatchOptions) (*Batch, error) {
 	}, nil
 }
 
-func describeAttention(a *arena, list []Attention) *C.quire_attention_desc {
+func describeAttention(a *arena, n *counts, list []Attention) *C.quire_attention_desc {
 	if len(list) == 0 {
 		return nil
 	}
@@ -116,16 +120,17 @@ func describeAttention(a *arena, list []Attention) *C.quire_attention_desc {
 		desc.struct_size = C.sizeof_quire_attention_desc
 		desc.flags = flag(attention.NotCausal, 1) | flag(attention.BatchInvariant, 2) |
 			flag(attention.Masks, 4) | flag(attention.SinkLogits, 8)
-		desc.q_heads, desc.q_dtype = C.uint32_t(attention.QHeads), C.uint32_t(attention.DType)
+		desc.q_heads = n.u32(of("Attention", i, "QHeads"), attention.QHeads)
+		desc.q_dtype = C.uint32_t(attention.DType)
 		desc.scale, desc.soft_cap = C.float(attention.Scale), C.float(attention.SoftCap)
 		if rope := attention.Rope; rope != nil {
 			desc.rope = (*C.quire_rope_desc)(a.alloc(C.sizeof_quire_rope_desc))
 			*desc.rope = C.quire_rope_desc{
 				struct_size:      C.sizeof_quire_rope_desc,
 				pairing:          flag(rope.Pairs, 1),
-				rotated_dim:      C.uint32_t(rope.RotatedDim),
+				rotated_dim:      n.u32(of("Attention", i, "Rope.RotatedDim"), rope.RotatedDim),
 				scaling:          C.uint32_t(rope.Scaling),
-				original_context: C.uint32_t(rope.OriginalContext),
+				original_context: n.u32(of("Attention", i, "Rope.OriginalContext"), rope.OriginalContext),
 				base:             C.float(rope.Base),
 				factor:           C.float(rope.Factor),
 				low_freq_factor:  C.float(rope.LowFreqFactor),
@@ -187,11 +192,15 @@ func (b *Batch) Views(group, shard int) (Views, error) {
 		return Views{}, err
 	}
 	defer b.done()
+	var n counts
+	inGroup, onShard := n.u32("group", group), n.u32("shard", shard)
+	if n.err != nil {
+		return Views{}, n.err
+	}
 	var v C.quire_batch_views
 	v.struct_size = C.sizeof_quire_batch_views
 	_, err = call(func(e *C.quire_error) C.quire_status {
-		return C.q_batch_get_views((*C.quire_batch)(pointer), C.uint32_t(group), C.uint32_t(shard),
-			&v, e)
+		return C.q_batch_get_views((*C.quire_batch)(pointer), inGroup, onShard, &v, e)
 	})
 	views := Views{
 		RowCount: int(v.row_count), QueryTokens: int(v.query_tokens), MaxLength: int(v.max_length),

@@ -116,7 +116,7 @@ type Cache struct {
 	blockTokens int
 }
 
-func describeGroups(a *arena, groups []Group) *C.quire_group_desc {
+func describeGroups(a *arena, n *counts, groups []Group) *C.quire_group_desc {
 	array := (*C.quire_group_desc)(a.alloc(uintptr(len(groups)) * C.sizeof_quire_group_desc))
 	for i, desc := range unsafe.Slice(array, len(groups)) {
 		group := groups[i]
@@ -127,15 +127,15 @@ func describeGroups(a *arena, groups []Group) *C.quire_group_desc {
 		desc = C.quire_group_desc{
 			struct_size: C.sizeof_quire_group_desc,
 			kind:        C.uint32_t(group.Kind),
-			window:      C.uint32_t(group.Window),
-			layer_count: C.uint32_t(group.Layers),
-			kv_heads:    C.uint32_t(group.KVHeads),
-			k_head_dim:  C.uint32_t(group.HeadDim),
-			v_head_dim:  C.uint32_t(v),
+			window:      n.u32(of("Groups", i, "Window"), group.Window),
+			layer_count: n.u32(of("Groups", i, "Layers"), group.Layers),
+			kv_heads:    n.u32(of("Groups", i, "KVHeads"), group.KVHeads),
+			k_head_dim:  n.u32(of("Groups", i, "HeadDim"), group.HeadDim),
+			v_head_dim:  n.u32(of("Groups", i, "VHeadDim"), v),
 			k_dtype:     C.uint32_t(group.DType),
 			v_dtype:     C.uint32_t(group.VDType),
-			blocks:      C.uint32_t(group.Blocks),
-			sink_tokens: C.uint32_t(group.SinkTokens),
+			blocks:      n.u32(of("Groups", i, "Blocks"), group.Blocks),
+			sink_tokens: n.u32(of("Groups", i, "SinkTokens"), group.SinkTokens),
 			k_scale:     C.uint32_t(group.Scale),
 			v_scale:     C.uint32_t(group.VScale),
 		}
@@ -145,7 +145,7 @@ func describeGroups(a *arena, groups []Group) *C.quire_group_desc {
 }
 
 // describeShards also holds the shards' devices for the call, until release is called.
-func describeShards(a *arena, shards []Shard) (*C.quire_shard_desc, func(), error) {
+func describeShards(a *arena, n *counts, shards []Shard) (*C.quire_shard_desc, func(), error) {
 	objects := make([]*object, 0, len(shards))
 	for i, shard := range shards {
 		if shard.Device == nil {
@@ -162,10 +162,10 @@ func describeShards(a *arena, shards []Shard) (*C.quire_shard_desc, func(), erro
 		unsafe.Slice(array, len(shards))[i] = C.quire_shard_desc{
 			struct_size: C.sizeof_quire_shard_desc,
 			device:      (*C.quire_device)(pointers[i]),
-			layer_begin: C.uint32_t(shard.LayerBegin),
-			layer_count: C.uint32_t(shard.LayerCount),
-			head_begin:  C.uint32_t(shard.HeadBegin),
-			head_count:  C.uint32_t(shard.HeadCount),
+			layer_begin: n.u32(of("Shards", i, "LayerBegin"), shard.LayerBegin),
+			layer_count: n.u32(of("Shards", i, "LayerCount"), shard.LayerCount),
+			head_begin:  n.u32(of("Shards", i, "HeadBegin"), shard.HeadBegin),
+			head_count:  n.u32(of("Shards", i, "HeadCount"), shard.HeadCount),
 		}
 	}
 	return array, release, nil
@@ -180,9 +180,18 @@ func (a *arena) uint32s(numbers []uint32) *C.uint32_t {
 	return (*C.uint32_t)(block)
 }
 
+// maxLayers is the most layers that a cache can have.
+const maxLayers = 4096
+
 func layersOf(options *CacheOptions) ([]uint32, error) {
 	var counted []uint32
+	total := 0
 	for g, group := range options.Groups {
+		if group.Layers < 0 || group.Layers > maxLayers-total {
+			return nil, failed(ErrArg, "%s is %d: it must be at least 0, and a cache has at most "+
+				"%d layers", of("Groups", g, "Layers"), group.Layers, maxLayers)
+		}
+		total += group.Layers
 		for i := 0; i < group.Layers; i++ {
 			counted = append(counted, uint32(g))
 		}
@@ -210,7 +219,8 @@ func (i *Instance) NewCache(options CacheOptions) (*Cache, error) {
 	}
 	var a arena
 	defer a.free()
-	shards, release, err := describeShards(&a, options.Shards)
+	var n counts
+	shards, release, err := describeShards(&a, &n, options.Shards)
 	defer release()
 	if err != nil {
 		return nil, err
@@ -220,22 +230,22 @@ func (i *Instance) NewCache(options CacheOptions) (*Cache, error) {
 		struct_size:               C.sizeof_quire_cache_desc,
 		flags:                     C.uint32_t(options.Flags),
 		shards:                    shards,
-		groups:                    describeGroups(&a, options.Groups),
+		groups:                    describeGroups(&a, &n, options.Groups),
 		layer_groups:              a.uint32s(options.LayerGroups),
-		shard_count:               C.uint32_t(len(options.Shards)),
+		shard_count:               n.u32("the number of Shards", len(options.Shards)),
 		shard_stride:              C.sizeof_quire_shard_desc,
-		group_count:               C.uint32_t(len(options.Groups)),
+		group_count:               n.u32("the number of Groups", len(options.Groups)),
 		group_stride:              C.sizeof_quire_group_desc,
-		block_tokens:              C.uint32_t(options.BlockTokens),
-		max_sequences:             C.uint32_t(options.MaxSequences),
-		max_sequence_tokens:       C.uint32_t(options.MaxSequenceTokens),
-		blocks:                    C.uint32_t(options.Blocks),
+		block_tokens:              n.u32("BlockTokens", options.BlockTokens),
+		max_sequences:             n.u32("MaxSequences", options.MaxSequences),
+		max_sequence_tokens:       n.u32("MaxSequenceTokens", options.MaxSequenceTokens),
+		blocks:                    n.u32("Blocks", options.Blocks),
 		pool_bytes:                C.uint64_t(options.PoolBytes),
 		reserve_bytes:             C.uint64_t(options.ReserveBytes),
 		pool_fraction:             C.float(options.PoolFraction),
-		watermark_blocks:          C.uint32_t(options.WatermarkBlocks),
+		watermark_blocks:          n.u32("WatermarkBlocks", options.WatermarkBlocks),
 		host_bytes:                C.uint64_t(options.HostBytes),
-		host_blocks:               C.uint32_t(options.HostBlocks),
+		host_blocks:               n.u32("HostBlocks", options.HostBlocks),
 		victim:                    flag(options.VictimByPriority, 1),
 		calibration_margin:        C.float(options.CalibrationMargin),
 		hash_seed:                 C.uint64_t(options.HashSeed),
@@ -243,6 +253,9 @@ func (i *Instance) NewCache(options CacheOptions) (*Cache, error) {
 		prefill_tokens_per_second: C.float(options.PrefillTokensPerSecond),
 		calibration:               a.bytes(options.Calibration),
 		calibration_bytes:         C.uint64_t(len(options.Calibration)),
+	}
+	if n.err != nil {
+		return nil, n.err
 	}
 	var out *C.quire_cache
 	_, err = call(func(e *C.quire_error) C.quire_status {
@@ -374,8 +387,13 @@ type Pool struct {
 func (c *Cache) Pool(group, shard int) (Pool, error) {
 	var p C.quire_pool_info
 	p.struct_size = C.sizeof_quire_pool_info
+	var n counts
+	inGroup, onShard := n.u32("group", group), n.u32("shard", shard)
+	if n.err != nil {
+		return Pool{}, n.err
+	}
 	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
-		return C.q_cache_get_pool(cache, C.uint32_t(group), C.uint32_t(shard), &p, e)
+		return C.q_cache_get_pool(cache, inGroup, onShard, &p, e)
 	})
 	return Pool{
 		Address: uint64(p.address), SizeBytes: uint64(p.size_bytes),
@@ -435,7 +453,8 @@ type Migration struct {
 func (c *Cache) Migrate(options MigrateOptions) (Migration, error) {
 	var a arena
 	defer a.free()
-	shards, release, err := describeShards(&a, options.Shards)
+	var n counts
+	shards, release, err := describeShards(&a, &n, options.Shards)
 	defer release()
 	if err != nil {
 		return Migration{}, err
@@ -445,13 +464,16 @@ func (c *Cache) Migrate(options MigrateOptions) (Migration, error) {
 		struct_size:   C.sizeof_quire_migrate_desc,
 		flags:         flag(options.CopyHostTier, 1),
 		shards:        shards,
-		shard_count:   C.uint32_t(len(options.Shards)),
+		shard_count:   n.u32("the number of Shards", len(options.Shards)),
 		shard_stride:  C.sizeof_quire_shard_desc,
-		blocks:        C.uint32_t(options.Blocks),
+		blocks:        n.u32("Blocks", options.Blocks),
 		pool_bytes:    C.uint64_t(options.PoolBytes),
 		pool_fraction: C.float(options.PoolFraction),
 		host_bytes:    C.uint64_t(options.HostBytes),
-		host_blocks:   C.uint32_t(options.HostBlocks),
+		host_blocks:   n.u32("HostBlocks", options.HostBlocks),
+	}
+	if n.err != nil {
+		return Migration{}, n.err
 	}
 	var info C.quire_migrate_info
 	info.struct_size = C.sizeof_quire_migrate_info

@@ -61,7 +61,11 @@ func (i *Instance) OpenDevice(options DeviceOptions) (*Device, error) {
 	desc.struct_size = C.sizeof_quire_device_desc
 	desc.flags = flag(options.PinThreads, 1) | flag(options.Fast16Bit, 2)
 	desc.backend = a.text(options.Backend)
-	desc.index, desc.threads = C.uint32_t(options.Index), C.uint32_t(options.Threads)
+	var n counts
+	desc.index, desc.threads = n.u32("Index", options.Index), n.u32("Threads", options.Threads)
+	if n.err != nil {
+		return nil, n.err
+	}
 	device := &Device{object: object{kind: "device"}, instance: i}
 	if options.RunTasks != nil {
 		device.runner = &taskRunner{run: options.RunTasks, panics: make(chan error, 1)}

@@ -47,9 +47,14 @@ func (q *Queue) Merge(m Merge) error {
 	lse, _ := sizeOf(m.TokenCount, m.Heads, 4)
 	var args C.quire_merge_args
 	args.struct_size, args.dtype = C.sizeof_quire_merge_args, C.uint32_t(m.DType)
-	args.part_count, args.token_count = C.uint32_t(m.PartCount), C.uint32_t(m.TokenCount)
-	args.heads, args.head_dim = C.uint32_t(m.Heads), C.uint32_t(m.HeadDim)
-	var err error
+	var n counts
+	args.part_count = n.u32("PartCount", m.PartCount)
+	args.token_count = n.u32("TokenCount", m.TokenCount)
+	args.heads, args.head_dim = n.u32("Heads", m.Heads), n.u32("HeadDim", m.HeadDim)
+	err := n.err
+	if err != nil {
+		return err
+	}
 	for _, operand := range []struct {
 		name string
 		from Operand

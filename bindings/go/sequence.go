@@ -38,12 +38,29 @@ type Namespace struct {
 // NewNamespace creates a namespace. The key comes from the server, never from a request. A quota of
 // 0 blocks means no limit.
 func (c *Cache) NewNamespace(key []byte, quotaBlocks int) (*Namespace, error) {
+	return c.NewNamespaceWith(NamespaceOptions{Key: key, QuotaBlocks: quotaBlocks})
+}
+
+// NamespaceOptions are quire_namespace_desc of quire/cache.h.
+type NamespaceOptions struct {
+	Key         []byte // from the server, never from a request
+	QuotaBlocks int    // 0: no limit
+	EventTokens bool   // events carry the namespace's tokens
+}
+
+// NewNamespaceWith creates a namespace.
+func (c *Cache) NewNamespaceWith(options NamespaceOptions) (*Namespace, error) {
 	var a arena
 	defer a.free()
+	var n counts
 	desc := (*C.quire_namespace_desc)(a.alloc(C.sizeof_quire_namespace_desc))
 	desc.struct_size = C.sizeof_quire_namespace_desc
-	desc.key, desc.key_size_bytes = a.bytes(key), C.uint32_t(len(key))
-	desc.quota_blocks = C.uint32_t(quotaBlocks)
+	desc.flags = flag(options.EventTokens, C.QUIRE_NAMESPACE_EVENT_TOKENS)
+	desc.key, desc.key_size_bytes = a.bytes(options.Key), n.u32("the size of Key", len(options.Key))
+	desc.quota_blocks = n.u32("QuotaBlocks", options.QuotaBlocks)
+	if n.err != nil {
+		return nil, n.err
+	}
 	var out C.quire_namespace
 	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
 		return C.q_namespace_create(cache, desc, &out, e)
@@ -53,6 +70,9 @@ func (c *Cache) NewNamespace(key []byte, quotaBlocks int) (*Namespace, error) {
 	}
 	return &Namespace{c, out}, nil
 }
+
+// Handle returns the number by which an Event names the namespace.
+func (n *Namespace) Handle() uint64 { return uint64(n.handle) }
 
 // Close ends the namespace. ErrBusy: sequences live in it.
 func (n *Namespace) Close() error {
@@ -104,8 +124,11 @@ func (c *Cache) NewSequence(options SequenceOptions) (Sequence, error) {
 	defer a.free()
 	desc := (*C.quire_seq_desc)(a.alloc(C.sizeof_quire_seq_desc))
 	desc.struct_size = C.sizeof_quire_seq_desc
-	desc.priority, desc.cross_tokens = C.int32_t(options.Priority), C.uint32_t(options.CrossTokens)
-	desc.key_count, desc.key_stride = C.uint32_t(len(options.Keys)), C.sizeof_quire_key
+	var n counts
+	desc.priority = n.i32("Priority", options.Priority)
+	desc.cross_tokens = n.u32("CrossTokens", options.CrossTokens)
+	desc.key_count = n.u32("the number of Keys", len(options.Keys))
+	desc.key_stride = C.sizeof_quire_key
 	if options.Namespace != nil {
 		if options.Namespace.cache != c {
 			return Sequence{}, failed(ErrStale, "the namespace belongs to another cache")
@@ -117,12 +140,15 @@ func (c *Cache) NewSequence(options SequenceOptions) (Sequence, error) {
 		for i, key := range options.Keys {
 			unsafe.Slice(desc.keys, len(options.Keys))[i] = C.quire_key{
 				_type:      C.uint32_t(key.Type),
-				size_bytes: C.uint32_t(len(key.Content)),
+				size_bytes: n.u32("the size of "+of("Keys", i, "Content"), len(key.Content)),
 				bytes:      a.bytes(key.Content),
-				begin:      C.uint32_t(key.Begin),
-				end:        C.uint32_t(key.End),
+				begin:      n.u32(of("Keys", i, "Begin"), key.Begin),
+				end:        n.u32(of("Keys", i, "End"), key.End),
 			}
 		}
+	}
+	if n.err != nil {
+		return Sequence{}, n.err
 	}
 	var out C.quire_seq
 	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
@@ -148,31 +174,51 @@ func (s Sequence) End(dropPrefix bool) error {
 
 // Fork creates a sequence from the first tokenCount known tokens, which shares their blocks.
 func (s Sequence) Fork(tokenCount int) (Sequence, error) {
+	var n counts
+	count := n.u32("tokenCount", tokenCount)
+	if n.err != nil {
+		return Sequence{}, n.err
+	}
 	var out C.quire_seq
 	err := s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
-		return C.q_seq_fork(cache, s.handle, C.uint32_t(tokenCount), &out, e)
+		return C.q_seq_fork(cache, s.handle, count, &out, e)
 	})
 	return Sequence{s.cache, out}, err
 }
 
 // Truncate shortens the sequence to its first tokenCount known tokens.
 func (s Sequence) Truncate(tokenCount int) error {
+	var n counts
+	count := n.u32("tokenCount", tokenCount)
+	if n.err != nil {
+		return n.err
+	}
 	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
-		return C.q_seq_truncate(cache, s.handle, C.uint32_t(tokenCount), e)
+		return C.q_seq_truncate(cache, s.handle, count, e)
 	})
 }
 
 // Accept keeps the first count drafts of the sequence's last item, and forgets the others.
 func (s Sequence) Accept(count int) error {
+	var n counts
+	drafts := n.u32("count", count)
+	if n.err != nil {
+		return n.err
+	}
 	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
-		return C.q_seq_accept(cache, s.handle, C.uint32_t(count), e)
+		return C.q_seq_accept(cache, s.handle, drafts, e)
 	})
 }
 
 // AcceptPath keeps the drafts on a path through the tree, given by their indices.
 func (s Sequence) AcceptPath(path []uint32) error {
+	var n counts
+	count := n.u32("the length of path", len(path))
+	if n.err != nil {
+		return n.err
+	}
 	return s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
-		return C.q_seq_accept_path(cache, s.handle, numbers(path), C.uint32_t(len(path)), e)
+		return C.q_seq_accept_path(cache, s.handle, numbers(path), count, e)
 	})
 }
 
@@ -181,15 +227,25 @@ func (s Sequence) SetTokens(position int, tokens []uint32) error {
 	if s.cache == nil {
 		return failed(ErrStale, "the Sequence is empty: make one with NewSequence")
 	}
-	return s.cache.SetTokens([]Span{{Sequence: s.Handle(), Position: uint32(position),
-		TokenCount: uint32(len(tokens))}}, tokens)
+	var n counts
+	span := Span{Sequence: s.Handle(), Position: uint32(n.u32("position", position)),
+		TokenCount: uint32(n.u32("the length of tokens", len(tokens)))}
+	if n.err != nil {
+		return n.err
+	}
+	return s.cache.SetTokens([]Span{span}, tokens)
 }
 
 // Probe returns how many of the sequence's tokens, followed by tokens, the cache would find now.
 func (s Sequence) Probe(tokens []uint32) (int, error) {
+	var n counts
+	count := n.u32("the length of tokens", len(tokens))
+	if n.err != nil {
+		return 0, n.err
+	}
 	var hits C.uint32_t
 	err := s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
-		return C.q_prefix_probe(cache, s.handle, numbers(tokens), C.uint32_t(len(tokens)), &hits, e)
+		return C.q_prefix_probe(cache, s.handle, numbers(tokens), count, &hits, e)
 	})
 	return int(hits), err
 }
@@ -201,11 +257,16 @@ func (s Sequence) Blocks(group int, step *Step) ([]int32, error) {
 	if step != nil {
 		handle = step.handle
 	}
+	var n counts
+	inGroup := n.u32("group", group)
+	if n.err != nil {
+		return nil, n.err
+	}
 	ids := make([]int32, 64)
 	for {
 		var count C.uint32_t
 		err := s.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
-			return C.q_step_blocks(cache, handle, s.handle, C.uint32_t(group), 0,
+			return C.q_step_blocks(cache, handle, s.handle, inGroup, 0,
 				(*C.int32_t)(unsafe.Pointer(&ids[0])), C.uint32_t(len(ids)), &count, e)
 		})
 		if err != nil {

@@ -42,27 +42,31 @@ func EstimateSize(model SizeModel) (Size, error) {
 	if err := Open(""); err != nil {
 		return Size{}, err
 	}
+	var n counts
 	desc := C.quire_size_desc{
 		struct_size:           C.sizeof_quire_size_desc,
 		flags:                 flag(model.Latent, 1),
 		parameters:            C.uint64_t(model.Parameters),
-		layer_count:           C.uint32_t(model.Layers),
-		kv_heads:              C.uint32_t(model.KVHeads),
-		q_heads:               C.uint32_t(model.QHeads),
-		k_head_dim:            C.uint32_t(model.KHeadDim),
-		v_head_dim:            C.uint32_t(model.VHeadDim),
-		kv_bits:               C.uint32_t(model.KVBits),
-		weight_bits:           C.uint32_t(model.WeightBits),
-		block_tokens:          C.uint32_t(model.BlockTokens),
-		batch:                 C.uint32_t(model.Batch),
-		device_count:          C.uint32_t(model.Devices),
+		layer_count:           n.u32("Layers", model.Layers),
+		kv_heads:              n.u32("KVHeads", model.KVHeads),
+		q_heads:               n.u32("QHeads", model.QHeads),
+		k_head_dim:            n.u32("KHeadDim", model.KHeadDim),
+		v_head_dim:            n.u32("VHeadDim", model.VHeadDim),
+		kv_bits:               n.u32("KVBits", model.KVBits),
+		weight_bits:           n.u32("WeightBits", model.WeightBits),
+		block_tokens:          n.u32("BlockTokens", model.BlockTokens),
+		batch:                 n.u32("Batch", model.Batch),
+		device_count:          n.u32("Devices", model.Devices),
 		context_tokens:        C.uint64_t(model.ContextTokens),
 		memory_bytes:          C.uint64_t(model.MemoryBytes),
 		reserve_bytes:         C.uint64_t(model.ReserveBytes),
 		utilization:           C.double(model.Utilization),
 		bytes_per_second:      C.double(model.BytesPerSecond),
 		operations_per_second: C.double(model.OperationsPerSecond),
-		scale_bytes:           C.uint32_t(model.ScaleBytes),
+		scale_bytes:           n.u32("ScaleBytes", model.ScaleBytes),
+	}
+	if n.err != nil {
+		return Size{}, n.err
 	}
 	var info C.quire_size_info
 	info.struct_size = C.sizeof_quire_size_info

@@ -135,6 +135,13 @@ func resultsOf(results []Result, count int) (unsafe.Pointer, error) {
 // maxShards is the most shards that a cache can have.
 const maxShards = 64
 
+func countQueues(queues []*Queue) (C.uint32_t, error) {
+	if len(queues) > maxShards {
+		return 0, failed(ErrArg, "%d queues: a cache has at most %d shards", len(queues), maxShards)
+	}
+	return C.uint32_t(len(queues)), nil
+}
+
 // begin opens a step, and commits it if commits is set. Either way it calls into C once and
 // allocates only the step.
 func (c *Cache) begin(options StepOptions, items []Item, tokens []uint32, results []Result,
@@ -143,9 +150,15 @@ func (c *Cache) begin(options StepOptions, items []Item, tokens []uint32, result
 	if err != nil {
 		return nil, err
 	}
-	if len(options.Queues) > maxShards {
-		return nil, failed(ErrArg, "%d queues: a cache has at most %d shards", len(options.Queues),
-			maxShards)
+	var n counts
+	queueCount, err := countQueues(options.Queues)
+	itemCount := n.u32("the number of items", len(items))
+	tokenCount := n.u32("the number of tokens", len(tokens))
+	if err == nil {
+		err = n.err
+	}
+	if err != nil {
+		return nil, err
 	}
 	cache, err := c.use()
 	if err != nil {
@@ -180,14 +193,14 @@ func (c *Cache) begin(options StepOptions, items []Item, tokens []uint32, result
 	var status C.quire_status
 	if commits {
 		status = C.quire_go_step_begin_commit((*C.quire_cache)(cache), first,
-			C.uint32_t(len(options.Queues)), flag(options.MayPreempt, 1), C.uint32_t(options.Preempt),
-			C.uint64_t(options.Tag), itemsOf(items), C.uint32_t(len(items)), numbers(tokens),
-			C.uint32_t(len(tokens)), to, committed, &step.handle, slot)
+			queueCount, flag(options.MayPreempt, 1), C.uint32_t(options.Preempt),
+			C.uint64_t(options.Tag), itemsOf(items), itemCount, numbers(tokens), tokenCount, to,
+			committed, &step.handle, slot)
 	} else {
 		status = C.quire_go_step_begin((*C.quire_cache)(cache), first,
-			C.uint32_t(len(options.Queues)), flag(options.MayPreempt, 1), C.uint32_t(options.Preempt),
-			C.uint64_t(options.Tag), itemsOf(items), C.uint32_t(len(items)), numbers(tokens),
-			C.uint32_t(len(tokens)), to, &step.handle, slot)
+			queueCount, flag(options.MayPreempt, 1), C.uint32_t(options.Preempt),
+			C.uint64_t(options.Tag), itemsOf(items), itemCount, numbers(tokens), tokenCount, to,
+			&step.handle, slot)
 	}
 	if status < 0 {
 		return nil, errorOf(status, slot)
@@ -217,15 +230,25 @@ func (c *Cache) SetTokens(spans []Span, tokens []uint32) error {
 	if len(spans) != 0 {
 		first = unsafe.Pointer(&spans[0])
 	}
+	var n counts
+	spanCount := n.u32("the number of spans", len(spans))
+	tokenCount := n.u32("the number of tokens", len(tokens))
+	if n.err != nil {
+		return n.err
+	}
 	_, err := c.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
-		return C.q_seq_set_tokens(cache, first, C.uint32_t(len(spans)), C.sizeof_quire_token_span,
-			numbers(tokens), C.uint32_t(len(tokens)), e)
+		return C.q_seq_set_tokens(cache, first, spanCount, C.sizeof_quire_token_span,
+			numbers(tokens), tokenCount, e)
 	})
 	return err
 }
 
 // ApplyLog applies the leader's next log to a follower and returns its step, already committed.
 func (c *Cache) ApplyLog(log []byte, options StepOptions, batch *Batch) (*Step, error) {
+	queueCount, err := countQueues(options.Queues)
+	if err != nil {
+		return nil, err
+	}
 	objects := []*object{&c.object}
 	for _, queue := range options.Queues {
 		objects = append(objects, &queue.object)
@@ -240,7 +263,7 @@ func (c *Cache) ApplyLog(log []byte, options StepOptions, batch *Batch) (*Step, 
 	}
 	var queues [maxShards]*C.quire_queue
 	for i := range options.Queues {
-		queues[i%maxShards] = (*C.quire_queue)(pointers[1+i])
+		queues[i] = (*C.quire_queue)(pointers[1+i])
 	}
 	var first **C.quire_queue
 	if len(options.Queues) != 0 {
@@ -257,7 +280,7 @@ func (c *Cache) ApplyLog(log []byte, options StepOptions, batch *Batch) (*Step, 
 	step := &Step{cache: c, queues: options.Queues}
 	_, err = call(func(e *C.quire_error) C.quire_status {
 		return C.quire_go_log_apply((*C.quire_cache)(pointers[0]), bytes, C.uint64_t(len(log)), first,
-			C.uint32_t(len(options.Queues)), C.uint64_t(options.Tag), committed, &step.handle, e)
+			queueCount, C.uint64_t(options.Tag), committed, &step.handle, e)
 	})
 	if err != nil {
 		return nil, err
@@ -274,9 +297,15 @@ func (s *Step) Add(items []Item, tokens []uint32, results []Result) error {
 	if err != nil {
 		return err
 	}
+	var n counts
+	itemCount := n.u32("the number of items", len(items))
+	tokenCount := n.u32("the number of tokens", len(tokens))
+	if n.err != nil {
+		return n.err
+	}
 	_, err = s.cache.with(func(cache *C.quire_cache, e *C.quire_error) C.quire_status {
-		return C.q_step_add(cache, s.handle, itemsOf(items), C.uint32_t(len(items)),
-			C.sizeof_quire_step_item, numbers(tokens), C.uint32_t(len(tokens)), to,
+		return C.q_step_add(cache, s.handle, itemsOf(items), itemCount,
+			C.sizeof_quire_step_item, numbers(tokens), tokenCount, to,
 			C.sizeof_quire_step_result, e)
 	})
 	return err
