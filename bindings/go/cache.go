@@ -278,6 +278,12 @@ func (i *Instance) NewCache(options CacheOptions) (*Cache, error) {
 	}, nil
 }
 
+// Groups returns the groups that the cache was created with.
+func (c *Cache) Groups() []Group { return append([]Group(nil), c.groups...) }
+
+// BlockTokens returns how many tokens a block holds.
+func (c *Cache) BlockTokens() int { return c.blockTokens }
+
 // with runs a call on the cache.
 func (c *Cache) with(
 	run func(cache *C.quire_cache, e *C.quire_error) C.quire_status,

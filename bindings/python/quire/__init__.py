@@ -17,7 +17,7 @@ Its modules, each of which imports only those before it:
     errors _ffi pointers libquire objects
     dtypes elements attention size calibration
     instance device queue memory groups
-    cache_base open_step sequence batch step events cache
+    cache_base open_step sequence batch step events cache event_wire event_publisher
     layer_shapes layer_masks layer_store layer_forward
     vllm_release vllm_spec vllm_blocks vllm_running vllm_request vllm_books vllm_table vllm_pool
     vllm vllm_plugin transformers
@@ -34,6 +34,7 @@ from .errors import (ArgumentError, BackendError, BusyError, DeviceLostError, De
                      ForkedError, HostMemoryError, IncompatibleError, InternalError,
                      LibraryNotFoundError, LimitError, QuireError, ReentrantError, StaleError,
                      StructError, SystemCallError, TimeoutError, UnsupportedError)
+from .event_publisher import EventPublisher
 from .events import EVENT, EventFlags, EventKind, Events
 from .groups import Group, GroupKind, Scale, Shard
 from .instance import Backend, Instance
@@ -50,7 +51,7 @@ __all__ = [
     "ArgumentError", "Attention", "Backend", "BackendError", "Batch", "BusyError", "COPY",
     "Cache", "CacheFlags", "CacheInfo", "CacheStats", "Calibration", "CopyKind", "DType",
     "Device", "DeviceInfo", "DeviceLostError", "DeviceMemoryError", "EVENT", "EventFlags",
-    "EventKind", "Events", "FAILED", "Fence",
+    "EventKind", "EventPublisher", "Events", "FAILED", "Fence",
     "ForkedError", "Group", "GroupKind", "HostMemoryError", "ITEM", "IncompatibleError",
     "Instance", "InternalError", "Item", "Key", "KeyType", "LibraryNotFoundError", "LimitError",
     "MOVE", "MaskKind", "Memory", "Migration", "NO_HITS", "Namespace", "NamespaceInfo", "Native",

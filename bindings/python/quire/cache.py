@@ -291,9 +291,13 @@ class Cache(CacheBase):
 
     # Namespaces, sequences and batches.
 
-    def namespace(self, key: bytes = b"", quota_blocks: int = 0) -> Namespace:
-        """Creates a tenant. The key must come from the server, never from a request."""
-        return Namespace(self, key, quota_blocks)
+    def namespace(self, key: bytes = b"", quota_blocks: int = 0,
+                  event_tokens: bool = False) -> Namespace:
+        """Creates a tenant. The key must come from the server, never from a request.
+
+        event_tokens  events carry the tenant's tokens
+        """
+        return Namespace(self, key, quota_blocks, event_tokens)
 
     def sequence(self, namespace: Optional[Namespace] = None, keys: Listed[Key] = (),
                  priority: int = 0, cross_tokens: int = 0) -> Sequence:

@@ -73,11 +73,12 @@ class NamespaceInfo:
 class Namespace:
     """A tenant: its sequences share blocks only with one another. Lives until it is closed."""
 
-    def __init__(self, cache: CacheBase, key: bytes = b"", quota_blocks: int = 0):
+    def __init__(self, cache: CacheBase, key: bytes = b"", quota_blocks: int = 0,
+                 event_tokens: bool = False):
         self._cache = cache
         content = ffi.new("uint8_t[]", key)
-        desc = new("quire_namespace_desc", key=content, key_size_bytes=len(key),
-                   quota_blocks=quota_blocks)
+        desc = new("quire_namespace_desc", flags=int(event_tokens), key=content,
+                   key_size_bytes=len(key), quota_blocks=quota_blocks)
         out = ffi.new("quire_namespace *")
         cache._call("namespace_create", desc, out)
         self.handle = int(out[0])
