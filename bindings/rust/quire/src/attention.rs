@@ -7,6 +7,7 @@ use quire_sys as sys;
 use crate::batch::BatchInner;
 use crate::call::{desc, invoke};
 use crate::memory::{lock_all, MemoryInner, Users};
+use crate::rows::{check_apart, Rows};
 use crate::{DType, Error, ErrorKind, GroupKind, Memory, Queue, Result, Step};
 
 /// An array that a call reads or writes: in [`Memory`], whose size is checked, or at an address,
@@ -55,10 +56,26 @@ impl<'a> Operand<'a> {
         self.token_stride as i64
     }
 
-    /// Returns the address, if `tokens` rows of `row` elements fit in the operand's memory and that
-    /// is on the queue's device.
-    fn resolve(&self, what: &str, queue: &Queue, tokens: u64, row: u64, bits: u64) -> Result<u64> {
-        let Place::Memory(memory) = self.place else { return Ok(self.offset_bytes) };
+    /// Returns where the operand lies, if `tokens` rows of `row` elements fit in its memory and
+    /// that is on the queue's device.
+    fn resolve(
+        &self,
+        what: &'static str,
+        queue: &Queue,
+        tokens: u64,
+        row: u64,
+        bits: u64,
+    ) -> Result<Rows> {
+        let stride = if self.token_stride == 0 { row } else { self.token_stride };
+        let mut rows = Rows {
+            what,
+            address: self.offset_bytes,
+            count: tokens,
+            row: row.saturating_mul(bits) / 8,
+            stride: stride.saturating_mul(bits) / 8,
+            is_written: false,
+        };
+        let Place::Memory(memory) = self.place else { return Ok(rows) };
         if !Arc::ptr_eq(&memory.inner.device, &queue.inner.device) {
             return Err(Error::argument(format!("{what} is memory of another device")));
         }
@@ -71,7 +88,8 @@ impl<'a> Operand<'a> {
                 self.offset_bytes, memory.inner.size_bytes
             )));
         }
-        Ok(memory.inner.address + self.offset_bytes)
+        rows.address = memory.inner.address + self.offset_bytes;
+        Ok(rows)
     }
 }
 
@@ -105,9 +123,9 @@ pub struct Attend<'a> {
     pub layer: u32,
     /// `[tokens][q_heads][head_dim]`
     pub q: Operand<'a>,
-    /// `[tokens][q_heads][v_head_dim]`
+    /// `[tokens][q_heads][v_head_dim]`; written, so it must not overlap the others.
     pub out: Operand<'a>,
-    /// `[tokens][q_heads]` f32, natural log.
+    /// `[tokens][q_heads]` f32, natural log; written, too.
     pub lse: Option<Operand<'a>>,
     /// f32 `[q_heads]`, if the batch has sink logits.
     pub sinks: Option<Operand<'a>>,
@@ -202,9 +220,11 @@ impl Step {
             _ => (at.kv_heads * at.k_dim, at.kv_heads * at.v_dim),
         };
         let mut locks = hold(&[Some(write.k), Some(write.v), write.q]);
+        let k = write.k.resolve("k", queue, tokens, k_row, bits)?;
+        let v = write.v.resolve("v", queue, tokens, v_row, bits)?;
         let mut args = desc!(quire_kv_args {
-            k: write.k.resolve("k", queue, tokens, k_row, bits)?,
-            v: write.v.resolve("v", queue, tokens, v_row, bits)?,
+            k: k.address,
+            v: v.address,
             layer: write.layer,
             dtype: write.dtype.raw(),
             k_token_stride: write.k.stride(),
@@ -213,7 +233,9 @@ impl Step {
         if let Some(q) = &write.q {
             let (heads, dtype, _) = self.attention(&at)?;
             let rows = u64::from(views.query_tokens);
-            args.q = q.resolve("q", queue, rows, heads * at.k_dim, dtype.operand_bits())?;
+            let rotated = q.resolve("q", queue, rows, heads * at.k_dim, dtype.operand_bits())?;
+            check_apart(&[k, v, rotated.written()])?;
+            args.q = rotated.address;
             args.q_token_stride = q.stride();
         }
         invoke!(self.cache.api, kv_write(batch.pointer(), &args, queue.pointer()))?;
@@ -233,23 +255,41 @@ impl Step {
             return Err(Error::argument("the batch has sink logits, but the call gives none"));
         }
         let mut locks = hold(&[Some(attend.q), Some(attend.out), attend.lse, attend.sinks]);
+        let q = attend.q.resolve("q", queue, tokens, heads * at.k_dim, bits)?;
+        let out = attend.out.resolve("out", queue, tokens, heads * at.v_dim, bits)?.written();
+        let mut arrays = vec![q, out];
         let mut args = desc!(quire_attend_args {
-            q: attend.q.resolve("q", queue, tokens, heads * at.k_dim, bits)?,
-            out: attend.out.resolve("out", queue, tokens, heads * at.v_dim, bits)?,
+            q: q.address,
+            out: out.address,
             layer: attend.layer,
             q_token_stride: attend.q.stride(),
             out_token_stride: attend.out.stride(),
         });
         if let Some(lse) = &attend.lse {
-            args.lse = dense("lse", lse)?.resolve("lse", queue, tokens, heads, 32)?;
+            let lse = dense("lse", lse)?.resolve("lse", queue, tokens, heads, 32)?.written();
+            args.lse = lse.address;
+            arrays.push(lse);
         }
         if let Some(sinks) = &attend.sinks {
-            args.sinks = dense("sinks", sinks)?.resolve("sinks", queue, 1, heads, 32)?;
+            let sinks = dense("sinks", sinks)?.resolve("sinks", queue, 1, heads, 32)?;
+            args.sinks = sinks.address;
+            arrays.push(sinks);
         }
+        check_apart(&arrays)?;
         invoke!(self.cache.api, attend(batch.pointer(), &args, queue.pointer()))?;
         used(&mut locks, queue);
         Ok(())
     }
+}
+
+/// True if `out` is one of the parts.
+fn is_part(out: &Rows, parts: &Rows) -> bool {
+    let size = out.count * out.row;
+    let offset = out.address.wrapping_sub(parts.address);
+    out.address >= parts.address
+        && size != 0
+        && offset % size == 0
+        && offset / size < parts.count / out.count
 }
 
 fn dense<'a, 'b>(what: &str, operand: &'b Operand<'a>) -> Result<&'b Operand<'a>> {
@@ -266,7 +306,8 @@ pub struct Merge<'a> {
     pub parts: Operand<'a>,
     /// f32 `[part_count][token_count][heads]`
     pub lses: Operand<'a>,
-    /// `[token_count][heads][head_dim]`; may be one of the parts.
+    /// `[token_count][heads][head_dim]`; may be one of the parts, and must not overlap them
+    /// otherwise.
     pub out: Operand<'a>,
     /// f32 `[token_count][heads]`
     pub lse: Option<Operand<'a>>,
@@ -295,10 +336,17 @@ impl Queue {
             (size(&[part_count, token_count, heads])?, size(&[token_count, heads])?);
         let (dim, bits) = (u64::from(head_dim), merge.dtype.operand_bits());
         let mut locks = hold(&[Some(merge.parts), Some(merge.lses), Some(merge.out), merge.lse]);
+        let parts = dense("parts", &merge.parts)?.resolve("parts", self, states, dim, bits)?;
+        let lses = dense("lses", &merge.lses)?.resolve("lses", self, states, 1, 32)?;
+        let out = dense("out", &merge.out)?.resolve("out", self, rows, dim, bits)?.written();
+        let mut arrays = vec![lses, out];
+        if !is_part(&out, &parts) {
+            check_apart(&[parts, out])?;
+        }
         let mut args = desc!(quire_merge_args {
-            parts: dense("parts", &merge.parts)?.resolve("parts", self, states, dim, bits)?,
-            lses: dense("lses", &merge.lses)?.resolve("lses", self, states, 1, 32)?,
-            out: dense("out", &merge.out)?.resolve("out", self, rows, dim, bits)?,
+            parts: parts.address,
+            lses: lses.address,
+            out: out.address,
             part_count: part_count,
             token_count: token_count,
             heads: heads,
@@ -306,8 +354,12 @@ impl Queue {
             dtype: merge.dtype.raw(),
         });
         if let Some(lse) = &merge.lse {
-            args.lse = dense("lse", lse)?.resolve("lse", self, rows, 1, 32)?;
+            let lse = dense("lse", lse)?.resolve("lse", self, rows, 1, 32)?.written();
+            args.lse = lse.address;
+            check_apart(&[parts, lse])?;
+            arrays.push(lse);
         }
+        check_apart(&arrays)?;
         invoke!(self.inner.api, attention_merge(self.pointer(), &args))?;
         used(&mut locks, self);
         Ok(())

@@ -14,6 +14,7 @@ mod item;
 mod memory;
 mod migrate;
 mod queue;
+mod rows;
 mod sequence;
 mod shape;
 mod size;

@@ -123,10 +123,11 @@ fn operands_are_checked() {
     let step = served.step(&sequence, &count(3));
     let (small, fits) = (served.memory(3 * 16 - 1), served.memory(3 * 16));
     let at = |memory, offset| Operand::new(memory, offset);
-    let good = Attend { layer: 0, q: at(&fits, 0), out: at(&fits, 0), lse: None, sinks: None };
+    let other = served.memory(3 * 16);
+    let good = Attend { layer: 0, q: at(&fits, 0), out: at(&other, 0), lse: None, sinks: None };
     let bad = [
         Attend { q: at(&small, 0), ..good },
-        Attend { out: at(&fits, 4), ..good },
+        Attend { out: at(&other, 4), ..good },
         Attend { q: at(&fits, u64::MAX), ..good },
         Attend { q: at(&fits, 0).token_stride(17), ..good },
         Attend { layer: 1, ..good },
