@@ -66,6 +66,10 @@ pub struct CacheOptions<'a> {
     pub zero_on_free: bool,
     /// Remembers what unfinished steps touch, for [`Cache::check`].
     pub audits: bool,
+    /// Notes which published blocks change: [`Cache::events`].
+    pub events: bool,
+    /// Events of the default namespace carry its tokens.
+    pub event_tokens: bool,
     /// Preempts the lowest priority first, instead of the newest.
     pub victim_by_priority: bool,
     /// Key of the prefix hash, for tests; `None`: random.
@@ -99,6 +103,8 @@ impl Default for CacheOptions<'_> {
             calibrates: false,
             zero_on_free: false,
             audits: false,
+            events: false,
+            event_tokens: false,
             victim_by_priority: false,
             hash_seed: None,
             swap_bytes_per_second: 0.0,
@@ -119,6 +125,8 @@ impl CacheOptions<'_> {
             (self.calibrates, sys::QUIRE_CACHE_CALIBRATE),
             (self.zero_on_free, sys::QUIRE_CACHE_ZERO_ON_FREE),
             (self.audits, sys::QUIRE_CACHE_AUDIT),
+            (self.events, sys::QUIRE_CACHE_EVENTS),
+            (self.event_tokens, sys::QUIRE_CACHE_EVENT_TOKENS),
         ])
     }
 }

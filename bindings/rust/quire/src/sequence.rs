@@ -49,6 +49,11 @@ pub struct NamespaceInfo {
 }
 
 impl Namespace {
+    /// Returns the handle by which an [`crate::Event`] names the namespace.
+    pub fn handle(&self) -> u64 {
+        self.inner.handle
+    }
+
     /// Returns the current counts.
     pub fn info(&self) -> Result<NamespaceInfo> {
         let cache = &self.inner.cache;
@@ -191,7 +196,17 @@ impl Cache {
 
     /// Creates a tenant's sharing domain. The key comes from the server, never from a request.
     pub fn namespace(&self, key: &[u8], quota_blocks: u32) -> Result<Namespace> {
+        self.new_namespace(key, quota_blocks, 0)
+    }
+
+    /// As [`Cache::namespace`]; events carry the tenant's tokens.
+    pub fn namespace_with_event_tokens(&self, key: &[u8], quota_blocks: u32) -> Result<Namespace> {
+        self.new_namespace(key, quota_blocks, sys::QUIRE_NAMESPACE_EVENT_TOKENS)
+    }
+
+    fn new_namespace(&self, key: &[u8], quota_blocks: u32, flags: u32) -> Result<Namespace> {
         let desc = desc!(quire_namespace_desc {
+            flags: flags,
             key: first(key).cast::<c_void>(),
             key_size_bytes: count("bytes of a key", key.len())?,
             quota_blocks: quota_blocks,

@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::{count, group, keep_books, run, take};
+use common::{count, group, keep_books, refused, run, take};
 use quire::{
-    BatchOptions, CacheOptions, Instance, Item, ItemResult, Key, KeyType, MigrateOptions, PoolSize,
-    Preempt, SequenceOptions, SizeModel, StepOptions, TokenSpan, Views, Wait, UNKNOWN_TOKEN,
+    BatchOptions, CacheOptions, ErrorKind, EventKind, Instance, Item, ItemResult, Key, KeyType,
+    MigrateOptions, PoolSize, Preempt, SequenceOptions, SizeModel, StepOptions, TokenSpan, Views,
+    Wait, UNKNOWN_TOKEN,
 };
 
 #[test]
@@ -273,4 +274,38 @@ fn threads_share_a_cache() {
     });
     assert_eq!(cache.stats().unwrap().sequences, 0);
     cache.check().unwrap();
+}
+
+#[test]
+fn events_tell_what_is_found() {
+    let cache = keep_books(CacheOptions { events: true, event_tokens: true, ..Default::default() });
+    let sequence = cache.sequence(SequenceOptions::default()).unwrap();
+    run(&cache, &sequence, &count(9));
+    let (first, more) = cache.events(false, 2).unwrap();
+    let kinds: Vec<_> = first.iter().map(|event| event.kind).collect();
+    assert_eq!((kinds, more), (vec![EventKind::Cleared, EventKind::Stored], true));
+    let (second, more) = cache.events(false, 2).unwrap();
+    assert_eq!((second.len(), more), (1, false));
+    assert_eq!((first[1].parent, second[0].parent), (0, first[1].block));
+    assert_eq!(first[1].tokens.as_deref(), Some(&[0, 1, 2, 3][..]));
+    assert_eq!((second[0].position, second[0].is_keyed), (4, false));
+    let tenant = cache.namespace(b"", 0).unwrap();
+    let giving = cache.namespace_with_event_tokens(b"", 0).unwrap();
+    for namespace in [&tenant, &giving] {
+        let options = SequenceOptions { namespace: Some(namespace), ..Default::default() };
+        run(&cache, &cache.sequence(options).unwrap(), &count(5));
+    }
+    let (theirs, _) = cache.events(false, 8).unwrap();
+    let namespaces: Vec<_> = theirs.iter().map(|event| event.namespace).collect();
+    assert_eq!(namespaces, [tenant.handle(), giving.handle()]);
+    assert_eq!((&theirs[0].tokens, theirs[1].tokens.is_some()), (&None, true));
+    sequence.end_and_forget().unwrap();
+    let (gone, _) = cache.events(false, 8).unwrap();
+    assert_eq!(gone[0].kind, EventKind::Removed);
+    assert_eq!((gone[0].block, gone[1].block), (second[0].block, first[1].block));
+    let (again, _) = cache.events(true, 8).unwrap();
+    assert_eq!((again[0].kind, again.len()), (EventKind::Cleared, 3));
+    refused(cache.events(false, 0), ErrorKind::Argument);
+    let without = keep_books(CacheOptions::default());
+    refused(without.events(false, 8), ErrorKind::Unsupported);
 }

@@ -28,6 +28,7 @@ fn everything_may_be_sent_and_shared() {
     shared::<quire::Step>();
     shared::<quire::Batch>();
     shared::<quire::Calibration>();
+    shared::<quire::Event>();
     shared::<quire::Error>();
 }
 
