@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """prose: what comments and pages say can be followed and read at first sight.
 
-    prose.py [--only names | phrases | self-test] [--root FOLDER]
+    prose.py [--only names | phrases | shared | self-test] [--root FOLDER]
 
   names      a file that a comment or a page names is there
   phrases    comments and pages are free of phrases that have to be read twice (PHRASES)
+  shared     what several pages say is said in the same words (SHARED): the text between the lines
+             <!-- shared NAME --> and <!-- end NAME -->
   self-test  each planted offence is found, and clean text passes
 
 Strings are not looked at: what a program prints is its tests' affair.
@@ -47,6 +49,30 @@ PHRASES = [
     (r"(?:^|[.!?]\s+)(?:Is|Has|Does|Will|May|Can|Are|Do|Would|Must|Should)\b[^.!?]{0,90}\?",
      "a predicate's comment says: True if ..."),
 ]
+
+# Pages that say the same; the first is the one to edit.
+SHARED = {"engine": ("docs/guide.md", "bindings/go/README.md", "bindings/python/README.md",
+                     "bindings/rust/quire/README.md")}
+
+
+def shared_text(text, name):
+    """None: the page does not have it exactly once."""
+    found = re.findall(rf"^<!-- shared {name} -->\n(.+?)^<!-- end {name} -->$", text,
+                       re.DOTALL | re.MULTILINE)
+    return found[0] if len(found) == 1 else None
+
+
+def shared_problems(pages):
+    """pages  the text of each page, by its name"""
+    problems = []
+    for name, (first, *others) in SHARED.items():
+        wanted = shared_text(pages.get(first, ""), name)
+        if wanted is None:
+            problems.append(f"{first}:1: does not have the shared text '{name}' exactly once")
+        problems += [f"{other}:1: its shared text '{name}' is not that of {first}"
+                     for other in others
+                     if wanted is None or shared_text(pages.get(other, ""), name) != wanted]
+    return problems
 
 
 def c_comments(text):
@@ -126,6 +152,10 @@ def files_of(root):
 
 def check(root, part):
     known = files_of(root)
+    if part == "shared":
+        return report(shared_problems({name: (root / name).read_text(encoding="utf-8")
+                                       for pages in SHARED.values() for name in pages
+                                       if name in known}))
     problems = []
     for name in known:
         path = pathlib.PurePosixPath(name)
@@ -172,17 +202,27 @@ def self_test():
                  else phrase_problems(path, text))
         if bool(expected) != bool(found) or (found and not found[0].startswith(expected)):
             problems.append(f"{text!r}: expected {expected or 'nothing'!r}, found {found}")
-    return report(problems)
+    return report(problems + shared_self_test())
+
+
+def shared_self_test():
+    pages = dict.fromkeys(SHARED["engine"],
+                          "a\n<!-- shared engine -->\nb\n<!-- end engine -->\nc\n")
+    first, second = SHARED["engine"][:2]
+    planted = [({}, 0), ({second: pages[second].replace("b", "B")}, 1), ({second: "c\n"}, 1),
+               ({second: pages[second] * 2}, 1), ({first: ""}, len(pages))]
+    return [f"{changed}: expected {count} problems of shared text" for changed, count in planted
+            if len(shared_problems({**pages, **changed})) != count]
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", choices=["names", "phrases", "self-test"])
+    parser.add_argument("--only", choices=["names", "phrases", "shared", "self-test"])
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).parents[2])
     options = parser.parse_args()
     root = options.root.resolve()
     parts = {"names": lambda: check(root, "names"), "phrases": lambda: check(root, "phrases"),
-             "self-test": self_test}
+             "shared": lambda: check(root, "shared"), "self-test": self_test}
     if options.only:
         return parts[options.only]()
     return max([run() for run in parts.values()])
