@@ -89,7 +89,7 @@ Status describe_kv_write(const Batch &batch, const quire_kv_args &args, const La
     out->layer = launch.layer;
     out->dtype = args.dtype != 0 ? args.dtype : uint32_t{QUIRE_DTYPE_F32};
     if (dtype_size_bytes(out->dtype) == 0) {
-        return fail(QUIRE_E_UNSUPPORTED, "dtype {} is not known", args.dtype);
+        return fail(QUIRE_E_UNSUPPORTED, "dtype {dtype} is not f32, f16 or bf16", args.dtype);
     }
     out->k = args.k;
     out->v = args.v;
@@ -137,7 +137,7 @@ Status check_merge(const quire_merge_args &args, quire_be_merge *out) {
     }
     uint32_t dtype = args.dtype != 0 ? args.dtype : uint32_t{QUIRE_DTYPE_F32};
     if (dtype_size_bytes(dtype) == 0) {
-        return fail(QUIRE_E_UNSUPPORTED, "dtype {} is not known", args.dtype);
+        return fail(QUIRE_E_UNSUPPORTED, "dtype {dtype} is not f32, f16 or bf16", args.dtype);
     }
     uint64_t size = dtype_size_bytes(dtype);
     for (uint32_t factor : {args.part_count, args.token_count, args.heads, args.head_dim}) {

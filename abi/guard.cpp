@@ -5,6 +5,9 @@
 #include <unwind.h>
 
 #include <cstdio>
+#include <cstring>
+
+#include "core/base/dtype_name.hpp"
 
 namespace quire::abi {
 
@@ -25,16 +28,25 @@ struct Writer {
     void put(const char *text) { put(text, std::strlen(text)); }
 };
 
+void put_number(Writer *writer, uint64_t number, bool is_dtype) {
+    const char *name = is_dtype ? dtype_name(static_cast<uint32_t>(number)) : nullptr;
+    char digits[24];
+    std::snprintf(digits, sizeof digits, is_dtype ? "0x%llx" : "%llu",
+                  static_cast<unsigned long long>(number));
+    writer->put(name != nullptr ? name : digits);
+}
+
 void put_text(Writer *writer, const Status &status) {
+    constexpr const char *kNumber = "{}";
+    constexpr const char *kDtype = "{dtype}";
     uint64_t numbers[2] = {status.first, status.second};
     uint32_t used = 0;
     for (const char *at = status.text; *at != '\0';) {
-        if (at[0] == '{' && at[1] == '}' && used < 2) {
-            char digits[24];
-            std::snprintf(digits, sizeof digits, "%llu",
-                          static_cast<unsigned long long>(numbers[used++]));
-            writer->put(digits);
-            at += 2;
+        bool is_number = std::strncmp(at, kNumber, std::strlen(kNumber)) == 0;
+        bool is_dtype = std::strncmp(at, kDtype, std::strlen(kDtype)) == 0;
+        if ((is_number || is_dtype) && used < 2) {
+            put_number(writer, numbers[used++], is_dtype);
+            at += std::strlen(is_dtype ? kDtype : kNumber);
         } else {
             writer->put(at++, 1);
         }

@@ -17,8 +17,8 @@ Status check_latent(const quire_group_desc &desc, uint32_t index) {
                     index, desc.v_head_dim);
     }
     if (desc.v_dtype != 0 && desc.v_dtype != desc.k_dtype) {
-        return fail(QUIRE_E_ARG, "groups[{}].v_dtype {} is not k_dtype: they are one row", index,
-                    desc.v_dtype);
+        return fail(QUIRE_E_ARG, "groups[{}].v_dtype {dtype} is not k_dtype: they are one row",
+                    index, desc.v_dtype);
     }
     if (desc.v_scale != 0 && desc.v_scale != desc.k_scale) {
         return fail(QUIRE_E_ARG, "groups[{}].v_scale {} is not k_scale: they are one row", index,
@@ -64,7 +64,8 @@ Status check_side(uint32_t dtype, uint32_t scale, uint32_t head_dim, uint32_t in
     bool holds_values = dtype_size_bytes(dtype) != 0;
     if (pool_dtype_bits(dtype) == 0) {
         return fail(QUIRE_E_UNSUPPORTED,
-                    "groups[{}]: k_dtype or v_dtype is {}: f32, f16, bf16, i8, i4, E4M3FN or E5M2",
+                    "groups[{}]: k_dtype or v_dtype is {dtype}: f32, f16, bf16, int8, int4, "
+                    "fp8_e4m3 or fp8_e5m2",
                     index, dtype);
     }
     if (scale > QUIRE_SCALE_TOKEN_HEAD) {
@@ -77,10 +78,11 @@ Status check_side(uint32_t dtype, uint32_t scale, uint32_t head_dim, uint32_t in
                     scale);
     }
     if (!holds_values && scale == QUIRE_SCALE_NONE) {
-        return fail(QUIRE_E_ARG,
-                    "groups[{}]: k_scale or v_scale is 0 with type {}: codes need a scale; a unit "
-                    "scale is never assumed",
-                    index, dtype);
+        return fail(
+            QUIRE_E_ARG,
+            "groups[{}]: k_scale or v_scale is 0 with type {dtype}: codes need a scale; a unit "
+            "scale is never assumed",
+            index, dtype);
     }
     if (dtype == QUIRE_DTYPE_I4 && head_dim % 2 != 0) {
         return fail(QUIRE_E_ARG,

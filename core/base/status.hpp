@@ -12,7 +12,7 @@ namespace quire {
 
 struct [[nodiscard]] Status {
     quire_status code = QUIRE_OK;
-    const char *text = nullptr;  // each "{}" stands for the next of the two numbers
+    const char *text = nullptr;  // "{}" is the next of the two numbers, "{dtype}" its type's name
     uint64_t first = 0;
     uint64_t second = 0;
 

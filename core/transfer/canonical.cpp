@@ -24,13 +24,14 @@ uint64_t checksum(const uint8_t *bytes, uint64_t size_bytes) {
 
 Status check_side(uint32_t dtype, uint32_t scale, uint32_t head_dim) {
     if (pool_dtype_bits(dtype) == 0) {
-        return fail(QUIRE_E_UNSUPPORTED, "canonical block: element type {} is not known", dtype);
+        return fail(QUIRE_E_UNSUPPORTED, "canonical block: element type {dtype} is not known",
+                    dtype);
     }
     if (scale > QUIRE_SCALE_TOKEN_HEAD) {
         return fail(QUIRE_E_UNSUPPORTED, "canonical block: kind of scales {} is not known", scale);
     }
     if ((dtype_size_bytes(dtype) != 0) != (scale == QUIRE_SCALE_NONE)) {
-        return fail(QUIRE_E_ARG, "canonical block: type {} does not go with scales of kind {}",
+        return fail(QUIRE_E_ARG, "canonical block: type {dtype} does not go with scales of kind {}",
                     dtype, scale);
     }
     if (head_dim == 0 || (dtype == QUIRE_DTYPE_I4 && head_dim % 2 != 0)) {

@@ -77,6 +77,9 @@ class Attention:
     masks: bool = False
     sink_logits: bool = False
 
+    def __post_init__(self) -> None:
+        dtype_of(self.dtype)  # refuses a name that no type has
+
     def _desc(self, kept: List[Any]) -> Any:
         flags = (int(not self.causal) | int(self.batch_invariant) << 1 | int(self.masks) << 2
                  | int(self.sink_logits) << 3)

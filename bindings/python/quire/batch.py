@@ -18,7 +18,7 @@ import numpy as np
 from . import errors
 from .attention import Attention
 from .cache_base import CacheBase
-from .dtypes import DType, dtype_of, holds
+from .dtypes import DType, dtype_of, holds, name_of
 from .groups import GroupKind
 from .libquire import ffi, new
 from .memory import Memory, window
@@ -412,7 +412,7 @@ class _Checks:
         array = _as_array(name, operand)
         if not holds(array, element):
             raise errors.ArgumentError(
-                f"{name} has elements of {array.dtype}, not {DType(element).name}")
+                f"{name} has elements of {array.dtype}, not {name_of(element)}")
         if writes and not array.flags.writeable:
             raise errors.ArgumentError(f"{name} is read-only")
         if array.ctypes.data % array.itemsize != 0:

@@ -42,6 +42,11 @@ _NAMES: Dict[str, DType] = {
     "float8_e5m2": DType.F8_E5M2, "fp8_e5m2": DType.F8_E5M2,
 }
 
+_SAID = {DType.I4: "int4", DType.I8: "int8", DType.F16: "f16", DType.F32: "f32",
+         DType.BF16: "bf16", DType.F8_E4M3FN: "fp8_e4m3", DType.F8_E5M2: "fp8_e5m2"}
+
+_NUMBERS = frozenset(int(kind) for kind in DType)
+
 _STORED_AS = {DType.F16: "float16", DType.F32: "float32", DType.BF16: "uint16"}
 
 DTypeLike = Union[DType, int, str, "np.dtype[Any]", type, None]
@@ -52,13 +57,24 @@ def dtype_of(name: DTypeLike) -> int:
     if name is None:
         return 0
     if isinstance(name, int):
+        if name not in _NUMBERS:
+            raise errors.ArgumentError(f"{name} is not the number of an element type: use one of "
+                                       "quire.DType, or a name")
         return int(name)
-    spelled = name if isinstance(name, str) else np.dtype(name).name
+    try:
+        spelled = name if isinstance(name, str) else np.dtype(name).name
+    except TypeError:
+        spelled = repr(name)
     if spelled not in _NAMES:
         raise errors.ArgumentError(
             f"{spelled} is not an element type of a cache; known types: "
             f"{', '.join(sorted(_NAMES))}")
     return int(_NAMES[spelled])
+
+
+def name_of(number: int) -> str:
+    """The name of a type, for messages: that of the library's messages."""
+    return _SAID[DType(number)]
 
 
 def holds(array: "np.ndarray[Any, Any]", dtype: int) -> bool:
@@ -74,5 +90,5 @@ def numpy_dtype(dtype: DTypeLike) -> "np.dtype[Any]":
     """The numpy type of such elements, for q, out and the operands of kv_write."""
     kind = DType(dtype_of(dtype) or DType.F32)
     if kind not in _STORED_AS:
-        raise errors.ArgumentError(f"{kind.name} can only be a type of K and V in a pool")
+        raise errors.ArgumentError(f"{name_of(kind)} can only be a type of K and V in a pool")
     return np.dtype(_STORED_AS[kind])

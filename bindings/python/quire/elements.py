@@ -2,7 +2,8 @@
 """elements: the library's array elements as numpy's structured types, and arrays passed to it.
 
 An array is used as it is, without a copy, if it has the right type and no gaps; an array of another
-type is refused, not silently converted. Lists are converted.
+type is refused, not silently converted. Lists are converted, and arrays of token ids of any integer
+type, because numpy and torch make int64 by default; a number that is no token id is refused.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def _converted(array: Any, dtype: "np.dtype[Any]", name: str) -> Any:
     if dtype.kind != "u" or numbers.dtype.kind not in "iu":
         raise errors.ArgumentError(f"{name} is not a list of {dtype}")
     if numbers.min() < 0 or numbers.max() > np.iinfo(dtype).max:
-        raise errors.ArgumentError(f"{name} has a number that does not fit into {dtype}")
+        worst = numbers.min() if numbers.min() < 0 else numbers.max()
+        raise errors.ArgumentError(f"{name} has the number {worst}, which does not fit into "
+                                   f"{dtype}")
     return numbers.astype(dtype)
 
 
@@ -92,5 +95,20 @@ def written(array: Any, dtype: "np.dtype[Any]", ctype: str, name: str) -> Tuple[
     return (ffi.from_buffer(ctype, array, True) if count != 0 else ffi.NULL), count
 
 
+def taken_tokens(tokens: Tokens, name: str = "tokens") -> Any:
+    """Token ids, or other numbers of 32 bits, as an array of TOKEN, with as few copies as `taken`
+    makes if they have that type."""
+    numbers: Any = tokens
+    if type(numbers) is not np.ndarray:
+        numbers = _converted(numbers, TOKEN, name)
+    if numbers.dtype == TOKEN or numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        return taken(numbers, TOKEN, name)
+    strange = (numbers < 0) | (numbers > UNKNOWN)
+    if strange.any():
+        at = int(strange.argmax())
+        raise errors.ArgumentError(f"{name}[{at}] is {numbers[at]}: it must be 0 to {UNKNOWN}")
+    return numbers.astype(TOKEN)
+
+
 def read_tokens(tokens: Tokens, name: str = "tokens") -> Tuple[Any, int]:
-    return read(tokens, TOKEN, "quire_token[]", name)
+    return read(taken_tokens(tokens, name), TOKEN, "quire_token[]", name)

@@ -38,6 +38,8 @@ class Group:
     v_head_dim, v_dtype, v_scale  None: the same as K's
     dtype                         of K, and of V unless v_dtype is given; None: f16
     blocks                        of its pool; 0: as the cache says
+
+    Errors  ArgumentError, no element type has that name.
     """
 
     layers: int
@@ -52,6 +54,10 @@ class Group:
     scale: Scale = Scale.NONE
     v_scale: Optional[Scale] = None
     blocks: int = 0
+
+    def __post_init__(self) -> None:
+        dtype_of(self.dtype)
+        dtype_of(self.v_dtype)
 
     def _desc(self) -> Any:
         v_head_dim = self.head_dim if self.v_head_dim is None else self.v_head_dim

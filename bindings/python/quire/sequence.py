@@ -133,7 +133,8 @@ class Sequence:
 
     def accept_path(self, path: elements.Tokens) -> None:
         """Keeps the drafts along one path through the tree, given by their indices."""
-        pointer, count = elements.read(path, elements.TOKEN, "uint32_t[]", "path")
+        pointer, count = elements.read(elements.taken_tokens(path, "path"), elements.TOKEN,
+                                       "uint32_t[]", "path")
         self._cache._call("seq_accept_path", self.handle, pointer, count)
 
     def set_tokens(self, position: int, tokens: elements.Tokens) -> None:

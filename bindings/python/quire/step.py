@@ -107,7 +107,7 @@ def flatten(items: Listed[Item]) -> Any:
     for row, item in zip(array, items):
         if not isinstance(item, Item) or not isinstance(item.sequence, Sequence):
             raise errors.ArgumentError(f"{item!r} is not a quire.Item with a quire.Sequence")
-        tokens = elements.taken(item.tokens, elements.TOKEN, "tokens")
+        tokens = elements.taken_tokens(item.tokens)
         mask = elements.taken(item.mask, elements.TOKEN, "mask")
         row["seq"] = item.sequence.handle
         row["token_offset"], row["token_count"] = count, len(tokens)

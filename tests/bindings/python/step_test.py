@@ -26,6 +26,20 @@ class Steps(Books):
         self.assertEqual(result["first_position"], 8)
         self.assertEqual(result["compute_count"], 4)
 
+    def test_tokens_may_have_any_integer_type(self):
+        self.grown([1, 2, 3, 4, 5, 6, 7, 200])
+        largest = quire.UNKNOWN - 1
+        self.grown([largest] * 5)
+        for dtype in (np.int64, np.int32, np.int16, np.uint8, np.uint64, ">i8"):
+            tokens = np.array([1, 2, 3, 4, 5, 6, 7, 200, 9], dtype)
+            self.assertEqual(self.cache.sequence().probe(tokens), 8)
+            self.assertEqual(self.cache.sequence().probe(np.repeat(tokens, 2)[::2]), 8)
+            self.assertEqual(self.run_step(
+                quire.Item(self.cache.sequence(), tokens=tokens))["hit_tokens"][0], 8)
+        for dtype in (np.int64, np.uint64):
+            self.assertEqual(self.cache.sequence().probe(np.full(5, largest, dtype)), 4)
+        self.assertEqual(self.cache.sequence().probe(np.zeros(0, np.int64)), 0)
+
     def test_arrays_say_the_same_as_items(self):
         sequences = [self.cache.sequence() for _ in range(3)]
         items = np.zeros(3, quire.ITEM)
@@ -199,11 +213,30 @@ class Refusals(Books):
 
     def test_tokens_of_another_type(self):
         sequence = self.cache.sequence()
-        for tokens in (np.arange(4, dtype=np.int64), np.zeros(4), np.zeros((2, 2), np.uint32),
+        for tokens in (np.zeros(4), np.zeros(4, bool), np.zeros((2, 2), np.uint32),
+                       np.zeros((2, 2), np.int64), np.float32(1),
                        np.arange(8, dtype=np.uint32)[::2], [-1], [2 ** 32], ["a"], [1.5], None):
             with self.subTest(tokens=tokens):
                 self.refuse(quire.ArgumentError,
                             lambda: self.cache.begin([quire.Item(sequence, tokens=tokens)]))
+
+    def test_numbers_that_are_no_tokens_are_named(self):
+        sequence = self.cache.sequence()
+        for dtype in (np.int64, np.int32, np.int8, np.uint64):
+            for at, number in ((0, -1), (2, 2 ** 32), (3, -2 ** 63), (1, 2 ** 64 - 1)):
+                if not np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
+                    continue
+                tokens = np.zeros(4, dtype)
+                tokens[at] = number
+                calls = (lambda: self.cache.begin([quire.Item(sequence, tokens=tokens)]),
+                         lambda: self.cache.begin(np.zeros(0, quire.ITEM), tokens),
+                         lambda: sequence.set_tokens(0, tokens), lambda: sequence.probe(tokens))
+                for call in calls:
+                    said = self.refuse(quire.ArgumentError, call)
+                    self.assertEqual(said, f"tokens[{at}] is {number}: it must be 0 to 4294967295")
+        for number in (-1, 2 ** 32):
+            said = self.refuse(quire.ArgumentError, lambda: sequence.probe([0, number]))
+            self.assertIn(f"the number {number}", said)
 
     def test_items_of_another_type(self):
         items = np.zeros(2, quire.ITEM)
@@ -268,6 +301,30 @@ class Refusals(Books):
     def test_books_larger_than_memory(self):
         self.refuse(quire.HostMemoryError, lambda: self.make(blocks=2 ** 31 - 1))
         self.refuse(quire.HostMemoryError, lambda: self.cache.migrate(blocks=2 ** 31 - 1))
+
+    def test_types_that_are_none_are_refused_at_once(self):
+        for dtype in ("bf8", "", np.int16, 5, 2048, object(), "F16"):
+            for fields in ({"dtype": dtype}, {"dtype": "f16", "v_dtype": dtype}):
+                with self.subTest(fields=fields):
+                    with self.assertRaisesRegex(quire.ArgumentError, "element type"):
+                        quire.Group(layers=1, kv_heads=1, head_dim=8, **fields)
+            with self.assertRaisesRegex(quire.ArgumentError, "element type"):
+                quire.Attention(2, dtype=dtype)
+        quire.Group(layers=1, kv_heads=1, head_dim=8, dtype=int(quire.DType.BF16))
+
+    def test_types_are_named_in_messages(self):
+        names = {quire.DType.I8: "int8", quire.DType.I4: "int4",
+                 quire.DType.F8_E4M3FN: "fp8_e4m3", quire.DType.F8_E5M2: "fp8_e5m2"}
+        for dtype, name in names.items():
+            group = quire.Group(layers=1, kv_heads=1, head_dim=8, dtype=dtype)
+            said = self.refuse(quire.ArgumentError,
+                               lambda: quire.Cache(self.instance, [group], blocks=8))
+            self.assertIn(f"with type {name}:", said)
+        latent = quire.Group(layers=1, kv_heads=1, head_dim=8, v_head_dim=4, dtype="f16",
+                             v_dtype="bf16", kind=quire.GroupKind.LATENT)
+        said = self.refuse(quire.ArgumentError,
+                           lambda: quire.Cache(self.instance, [latent], blocks=8))
+        self.assertIn("v_dtype bf16 is not k_dtype", said)
 
     def test_groups_that_are_none(self):
         for group in ({"layers": 0}, {"head_dim": 0}, {"dtype": "f12"}, {"dtype": np.int16},
