@@ -93,12 +93,13 @@ class EventPublisher:
             if replay is not None:  # room for everything that is kept, twice: as vLLM has
                 self._replies = self._socket(self._zmq.ROUTER, replay, 2 * (kept + 1), False)
         except BaseException:
-            self._context.destroy(linger=0)
+            self._context.destroy()
             raise
 
     def _socket(self, kind: int, endpoint: str, high_water: int, connect: bool) -> Any:
         socket = self._context.socket(kind)
         socket.setsockopt(self._zmq.SNDHWM, high_water)
+        socket.setsockopt(self._zmq.LINGER, 0)  # so that no process waits for subscribers to exit
         try:
             (socket.connect if connect else socket.bind)(endpoint)
         except self._zmq.ZMQError as why:
@@ -191,7 +192,7 @@ class EventPublisher:
         """Stops publishing; what subscribers have not received yet is lost. The cache stays open.
         Closing it again does nothing."""
         with self._lock:
-            self._context.destroy(linger=0)
+            self._context.destroy()
 
     def __enter__(self) -> "EventPublisher":
         return self

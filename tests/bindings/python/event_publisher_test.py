@@ -5,6 +5,9 @@ import builtins
 import importlib.util
 import json
 import pathlib
+import subprocess
+import sys
+import textwrap
 import unittest
 import unittest.mock
 
@@ -165,6 +168,30 @@ class Publishing(fixture.Books):
                 publisher.publish()
         publisher.publish()
         self.assertEqual(publisher.published, 2)
+
+    def test_process_ends_with_a_publisher_open_and_a_subscriber_that_does_not_read(self):
+        code = """
+            import quire, zmq
+            cache = quire.Cache(quire.Instance(), [quire.Group(layers=1, kv_heads=1, head_dim=8)],
+                                blocks=16, block_tokens=4,
+                                flags=quire.CacheFlags.EVENTS | quire.CacheFlags.EVENT_TOKENS)
+            publisher = quire.EventPublisher(cache, "tcp://127.0.0.1:*")
+            stuck = zmq.Context().socket(zmq.SUB)
+            stuck.setsockopt(zmq.RCVHWM, 1)
+            stuck.setsockopt(zmq.LINGER, 0)
+            stuck.subscribe(b"")
+            stuck.connect(publisher.endpoint)
+            while not stuck.poll(50):
+                publisher.snapshot()
+                publisher.publish()
+            for _ in range(20000):
+                publisher.snapshot()
+                publisher.publish()
+            print("done")
+        """
+        ended = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], timeout=60,
+                               capture_output=True, text=True)
+        self.assertEqual((ended.returncode, ended.stdout), (0, "done\n"), ended.stderr)
 
     def test_wrong_use_is_refused_in_words(self):
         publisher = self.publisher()
