@@ -147,7 +147,7 @@ class Routers:
             for message in subscriber.read():
                 router.message(*message)
             self.assertGreater(subscriber.lost, lost)
-            self.assertGreater(self.compare(work, router, 200), 20)
+            self.assertGreater(self.compare(work, router, 600), 20)
         self.assertGreaterEqual(subscriber.replays, 3)
 
 
