@@ -2,16 +2,18 @@
 """judges: routers, which get the messages of a publisher and say what a prompt would find. Those of
 other projects:
 
-  Vllm    vLLM's own event structs (module vllm.distributed.kv_events), by which it encodes its
-          events, too: a message must decode, and encoded again have the same fields in the same
-          order
-  Dynamo  Dynamo's RadixTree (the package ai-dynamo-runtime), fed with what Vllm decoded
-  Llmd    llm-d's decoder and index (the Go module of llm-d-kv-cache), which takes the bytes
+  Vllm        vLLM's own event structs (module vllm.distributed.kv_events), by which it encodes its
+              events, too: a message must decode, and encoded again have the same fields in the
+              same order
+  Dynamo      Dynamo's RadixTree (the package ai-dynamo-runtime), fed with what Vllm decoded
+  DynamoWire  Dynamo's decoder and tree (the crate dynamo-kv-router), which take the bytes
+  Llmd        llm-d's decoder and index (the Go module of llm-d-kv-cache), which take the bytes
 
 Each needs what is not installed here by default; missing() says what, for the reason of a skip.
 Plain is the least that a router does, and runs everywhere.
 """
 
+import base64
 import importlib.util
 import json
 import os
@@ -184,7 +186,51 @@ class Dynamo:
         pass
 
 
-class Llmd:
+class Process:
+    """A judge in a program of another language, which answers a question by a line."""
+
+    def start(self, program, block_tokens):
+        self.process = subprocess.Popen([program, str(block_tokens)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def say(self, **line):
+        self.process.stdin.write(json.dumps(line) + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, **question):
+        self.say(**question)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the judge ended with {self.process.wait()}")
+        return int(answer)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+        self.process.stdout.close()
+        if self.process.returncode != 0:
+            raise RuntimeError(f"the judge ended with {self.process.returncode}")
+
+
+class DynamoWire(Process):
+    """Built by cargo build --release --locked in the folder dynamo, with --target-dir elsewhere."""
+
+    def __init__(self, block_tokens):
+        self.start(os.environ["QUIRE_DYNAMO_WIRE"], block_tokens)
+
+    @staticmethod
+    def missing():
+        return None if os.environ.get("QUIRE_DYNAMO_WIRE") else (
+            "Dynamo's decoder is not built: name the program dynamo-judge by QUIRE_DYNAMO_WIRE")
+
+    def message(self, topic, number, content):
+        self.say(content=list(content))
+
+    def find(self, tokens, name=None):
+        return self.ask(tokens=tokens, name=name)
+
+
+class Llmd(Process):
     MODEL = "model"
 
     def __init__(self, block_tokens, folder):
@@ -197,8 +243,7 @@ class Llmd:
         if not program.exists():
             subprocess.run(["go", "build", "-mod=mod", "-p", "1", "-overlay", overlay, "-o",
                             program, "./quire_judge"], cwd=checkout, check=True)
-        self.process = subprocess.Popen([program, str(block_tokens)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+        self.start(program, block_tokens)
 
     @staticmethod
     def missing():
@@ -206,22 +251,8 @@ class Llmd:
             return "llm-d's source is not here: name a checkout of llm-d-kv-cache by QUIRE_LLMD"
         return None if shutil.which("go") else "go is not installed"
 
-    def say(self, **line):
-        self.process.stdin.write(json.dumps(line) + "\n")
-        self.process.stdin.flush()
-
     def message(self, topic, number, content):
-        import base64
         self.say(topic=topic, number=number, content=base64.b64encode(content).decode())
 
     def find(self, tokens, name=None):
-        self.say(tokens=tokens, model=name or self.MODEL)
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"llm-d's program ended with {self.process.wait()}")
-        return int(answer)
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait(timeout=60)
-        self.process.stdout.close()
+        return self.ask(tokens=tokens, model=name or self.MODEL)

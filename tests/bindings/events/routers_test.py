@@ -174,6 +174,20 @@ class DynamoFollowsGo(Routers, unittest.TestCase):
     in_go = True
 
 
+class DynamoWireFollowsPython(Routers, unittest.TestCase):
+    judge = judges.DynamoWire
+
+
+class DynamoWireFollowsPythonInArrays(Routers, unittest.TestCase):
+    judge = judges.DynamoWire
+    arrays = True
+
+
+class DynamoWireFollowsGo(Routers, unittest.TestCase):
+    judge = judges.DynamoWire
+    in_go = True
+
+
 class LlmdFollowsPython(Routers, unittest.TestCase):
     judge = judges.Llmd
     arrays = True
