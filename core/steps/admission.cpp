@@ -6,7 +6,7 @@ namespace quire {
 
 Status Admission::check_item(const ItemList &list, uint32_t i, uint32_t *sequence) {
     CacheBooks &books = books_;
-    const quire_step_item item = list.item(i);
+    const quire_step_item &item = list.item(i);
     *sequence = books.handles.find(item.seq);
     if (*sequence == HandleTable::kNone) return books.find_sequence(item.seq, sequence);
     const Sequence &s = books.sequences[*sequence];
@@ -190,7 +190,7 @@ bool Admission::stays_in_place(const quire_step_item &item, uint32_t sequence) c
 // Works out what the item needs, makes room for it if the step may, and reserves what taking it
 // writes. The tokens count as known already.
 Status Admission::plan_item(const ItemList &list, uint32_t i, Plan *plan, Short *missing) {
-    const quire_step_item item = list.item(i);
+    const quire_step_item &item = list.item(i);
     uint32_t sequence = books_.handles.find(item.seq);
     bool was_computed = books_.sequences[sequence].state.computed != 0;
     QUIRE_TRY(make_plan(item, list.tokens + item.token_offset, sequence, plan));
@@ -212,7 +212,7 @@ Status Admission::plan_item(const ItemList &list, uint32_t i, Plan *plan, Short 
 
 Status Admission::add_item(const ItemList &list, uint32_t i) {
     CacheBooks &books = books_;
-    const quire_step_item item = list.item(i);
+    const quire_step_item &item = list.item(i);
     const quire_token *tokens = list.tokens + item.token_offset;
     quire_step_result *result = &list.result(i);
     uint32_t sequence = books.handles.find(item.seq);

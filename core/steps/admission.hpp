@@ -28,16 +28,15 @@ struct ItemList {
     uint8_t *results = nullptr;
     uint32_t result_stride = 0;
 
-    quire_step_item item(uint32_t i) const {
-        quire_step_item item;
+    mutable quire_step_item shorter{};  // a copy of the item asked for last, if items are shorter
+
+    // Valid until another item is asked for.
+    const quire_step_item &item(uint32_t i) const {
         const uint8_t *at = items + uint64_t{i} * stride;
-        if (stride >= sizeof item) [[likely]] {
-            std::memcpy(&item, at, sizeof item);
-        } else {
-            item = quire_step_item{};
-            std::memcpy(&item, at, stride);
-        }
-        return item;
+        if (stride >= sizeof shorter) [[likely]]
+            return *reinterpret_cast<const quire_step_item *>(at);
+        std::memcpy(&shorter, at, stride);
+        return shorter;
     }
     quire_step_result &result(uint32_t i) const {
         return *reinterpret_cast<quire_step_result *>(results + uint64_t{i} * result_stride);
