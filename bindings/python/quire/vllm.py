@@ -3,17 +3,17 @@
 
 vLLM's scheduler calls it like its own. It returns block numbers; the K and V stay where the engine
 keeps them. It reads these attributes of a request: request_id, all_token_ids, num_tokens,
-num_computed_tokens; and, if they exist, status, num_preemptions, skip_reading_prefix_cache,
-cache_salt, lora_request, mm_features, prompt_embeds, block_hashes.
+num_computed_tokens; and, if they exist, status, num_preemptions, num_in_flight_tokens,
+skip_reading_prefix_cache, kv_cache_report_mode, cache_salt, lora_request, mm_features,
+prompt_embeds, block_hashes, session_id.
 
 Where it differs:
-  - hits are verified token by token, and nothing is hashed in Python: request.block_hashes is only
-    shown to those who ask a block for its hash
+  - hits are verified token by token, and nothing is hashed in Python: request.block_hashes only
+    names blocks, in events and to those who ask the block pool (vllm_index.py)
   - each content is cached once, and free blocks are used before a cached one is evicted, so there
     are at least as many hits (exact LRU, block by block)
-  - it has one group of full, windowed or cross-attention: in vLLM the groups of a hybrid model
-    share one range of block ids, in Quire they do not. What else is refused, is refused in words,
-    when the manager is made or at the call
+  - it has one group: in vLLM the groups of a hybrid model share one range of block ids, in Quire
+    they do not. What else is refused, is refused in words, when the manager is made or at the call
 
 docs/vllm.md says how it is installed, and vllm_table.py how it works. Decoding costs one step of
 the library per block_size tokens, for all requests together.
@@ -31,6 +31,7 @@ from .errors import UnsupportedError
 from .instance import Instance
 from .vllm_blocks import KVCacheBlock as KVCacheBlock, KVCacheBlocks as KVCacheBlocks
 from .vllm_books import Books
+from .vllm_events import Events
 from .vllm_pool import BlockPool, Coordinator, GroupManager
 from .vllm_request import skips_cache
 from .vllm_spec import Spec
@@ -44,6 +45,11 @@ def _refuse(**asked: Any) -> None:
         if value:
             raise UnsupportedError(f"{name.replace('_', ' ')} is not supported by quire.vllm: use "
                                    "vLLM's own manager")
+
+
+def _processed(request: Any, computed: int) -> int:
+    """How many of a request's computed tokens are those of steps that are done."""
+    return max(0, computed - getattr(request, "num_in_flight_tokens", 0))
 
 
 class KVCacheManager:
@@ -66,18 +72,14 @@ class KVCacheManager:
                  instance: Optional[Instance] = None):
         vllm_release.check()
         spec = Spec(kv_cache_config, min(max_in_flight_tokens or max_model_len, max_model_len))
-        _refuse(enable_kv_cache_events=enable_kv_cache_events,
-                context_parallelism=dcp_world_size * pcp_world_size > 1,
+        _refuse(context_parallelism=dcp_world_size * pcp_world_size > 1,
                 hisparse=getattr(kv_cache_config, "hisparse_host_num_blocks", None) is not None,
                 hash_lookahead_past_a_block=num_hash_lookahead_tokens > spec.block_size)
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching and not spec.crosses
-        self.enable_kv_cache_events = False
+        self.enable_kv_cache_events = enable_kv_cache_events
         self.use_eagle = use_eagle
-        # With lookahead a block may be found only before the tokens that it was cached before. The
-        # block after it holds them: the last block that is found is dropped, as for EAGLE.
-        self._drops_last = use_eagle or num_hash_lookahead_tokens > 0
         self.log_stats = log_stats
         self.metrics_collector = None
         self.num_kv_cache_groups = 1
@@ -88,21 +90,34 @@ class KVCacheManager:
         self._answers_three = scheduler_block_size is not None
         self._spec, self._block_size = spec, spec.block_size
         self._books = Books(instance, spec.block_size, kv_cache_config.num_blocks, spec.window,
-                            self.enable_caching)
+                            spec.chunked, self.enable_caching)
         self._cache = self._books.cache
-        self.block_pool = BlockPool(kv_cache_config.num_blocks, self.enable_caching)
-        self._table = self.block_pool.table = Table(
-            self._books, self.block_pool.blocks, max(0, num_prefill_lookahead - 1))
+        hash_size = hash_block_size or spec.block_size
+        self._events = Events(spec.block_size, num_hash_lookahead_tokens, spec.spec,
+                              spec.block_size // hash_size) \
+            if enable_kv_cache_events and self.enable_caching else None
+        self._pool = BlockPool(kv_cache_config.num_blocks, self.enable_caching, hash_size,
+                               num_hash_lookahead_tokens, self._events)
+        self._table = Table(self._books, self._pool.blocks, max(0, num_prefill_lookahead - 1),
+                            num_hash_lookahead_tokens, spec.block_size // hash_size)
+        self._pool.serve(self._table)
         self._running = self._table.running
         self._zeroes = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
-        group = GroupManager(spec.spec, spec.block_size, self.block_pool, self._zeroes, use_eagle)
+        group = GroupManager(spec.spec, spec.block_size, self._pool, self._zeroes, use_eagle)
         self.coordinator = Coordinator(group, kv_cache_config, spec.most_blocks)
         self.coordinator.num_reprefillable_tokens = self._table.late
 
     @property
+    def block_pool(self) -> BlockPool:
+        """The block pool, for connectors: once it was read, blocks are known by vLLM's hashes."""
+        if self.enable_caching:
+            self._pool.index()
+        return self._pool
+
+    @property
     def usage(self) -> float:
         """The share of all blocks that requests hold."""
-        return self.block_pool.get_usage()
+        return self._pool.get_usage()
 
     # Statistics.
 
@@ -135,7 +150,10 @@ class KVCacheManager:
         max_cache_hit_length, and never the request's last token. Nothing is taken yet."""
         blocks, count = self.empty_kv_cache_blocks, 0
         if self.prefix_cache_lookup_enabled(request):
-            blocks, count = self._found(request, max_cache_hit_length)
+            count, ids = self._table.look_up(request, max_cache_hit_length, self.use_eagle)
+            blocks = self.create_kv_cache_blocks((self._pool.blocks.of(ids),))
+            if count and getattr(request, "kv_cache_report_mode", "") == "full" and self._events:
+                self._events.reused(request, count // self._block_size)
             if not self._answers_three:
                 self.record_prefix_cache_stats(request, count)
         return (blocks, count, 0) if self._answers_three else (blocks, count)
@@ -146,32 +164,6 @@ class KVCacheManager:
         """What get_computed_blocks finds; False, because one group cannot diverge."""
         found = self.get_computed_blocks(request, max_cache_hit_length)
         return found[0], found[1], 0, False
-
-    def _found(self, request: Any, most: Optional[int]) -> Tuple[KVCacheBlocks, int]:
-        self._table.name_due()
-        tokens, keys = self._table.content.of(request)
-        if most is not None:
-            tokens = tokens[:most + 1]
-        probe = self._books.create(keys) if keys else self._books.probe_all
-        try:
-            count = self._books.probe(probe, tokens)
-            if self._drops_last and count != 0:
-                count = self._books.probe(probe, tokens[:count - self._block_size + 1])
-            if count == 0:
-                return self.empty_kv_cache_blocks, 0
-            return KVCacheBlocks((self._shown(probe, tokens[:count + 1], count),)), count
-        finally:
-            if keys:
-                self._books.end(probe)
-
-    def _shown(self, probe: int, tokens: Any, count: int) -> List[KVCacheBlock]:
-        """The blocks that were found: a step would take them, but it is aborted. The step needs a
-        block for the token after them; if there is none, there would be none for the request
-        either."""
-        self._books.begin(probe, tokens, 0)
-        ids = self._books.blocks(probe, step=self._books.step)[:count // self._block_size]
-        self._books.abort()
-        return self.block_pool.blocks.of(ids)
 
     def truncate_computed_blocks(self, blocks: KVCacheBlocks,
                                  num_computed_tokens: int) -> KVCacheBlocks:
@@ -206,6 +198,8 @@ class KVCacheManager:
         if need > self.max_model_len:
             need = self.max_model_len
         running = self._running.get(request.request_id)
+        if running is not None and self._spec.window:
+            self._table.window.advance(running, _processed(request, target - num_new_tokens))
         if running is not None and need <= running.room and num_new_tokens > 0:
             if target >= running.mark and not delay_cache_blocks:
                 self._table.name_later(running, target)
@@ -273,14 +267,14 @@ class KVCacheManager:
     def pop_blocks_for_free(self, request: Any) -> List[KVCacheBlock]:
         """Forgets a request, whose blocks are returned, last first, to block_pool.free_blocks."""
         running = self._table.remove(request.request_id)
-        return [] if running is None else self.block_pool.pop(running)
+        return [] if running is None else self._pool.pop(running)
 
     def reset_prefix_cache(self) -> bool:
         """Forgets what is cached. Returns False, and does nothing, while requests hold blocks."""
         if self._books.stats().blocks_held != 0:
             return False
         self._cache.reset()
-        self.block_pool.blocks.forget()
+        self._pool.blocks.forget()
         if self.prefix_cache_stats is not None:
             self.prefix_cache_stats.reset = True
         return True
@@ -313,11 +307,13 @@ class KVCacheManager:
         """0 per group: cascade attention, which used it, has been removed from vLLM."""
         return [0]
 
-    def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int = 0,
-                              num_prompt_tokens: Optional[int] = None,
-                              total_computed_tokens: int = 0) -> None:
-        """Does nothing: blocks that a window has passed are returned with the next allocation.
-        (vLLM's version decides which of the two names the number has.)"""
+    def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int,
+                              num_prompt_tokens: Optional[int] = None) -> None:
+        """Returns the blocks that the window has passed, when the steps of so many of a request's
+        tokens are done; null blocks take their places."""
+        running = self._running.get(request_id)
+        if running is not None and self._spec.window:
+            self._table.window.advance(running, processed_computed_tokens)
 
     # Once per step.
 
@@ -335,12 +331,15 @@ class KVCacheManager:
             self.coordinator.single_type_managers[0].new_block_ids += ids
 
     def take_events(self) -> List[Any]:
-        """Returns no events: they are not offered."""
-        return []
+        """What entered and left the cache since the last call, as vLLM's events."""
+        return self._pool.take_events()
 
     def take_kv_cache_block_copies(self) -> Tuple[List[Any], List[Any]]:
-        """No copies: only whole blocks are found."""
-        return [], []
+        """The copies that others have asked for, and their blocks. This manager asks for none:
+        only whole blocks are found."""
+        pairs = self.coordinator.single_type_managers[0].take_pending_cow_copies()
+        return ([vllm_release.block_copy(source.block_id, target.block_id)
+                 for source, target in pairs], [block for pair in pairs for block in pair])
 
     def take_boundary_state_offloads(self) -> Any:
         """Nothing: there are no recurrent states."""
@@ -351,8 +350,8 @@ class KVCacheManager:
         return []
 
     def evict_blocks(self, block_ids: Any) -> None:
-        """Raises UnsupportedError."""
-        self.block_pool.evict_blocks(block_ids)
+        """Blocks of requests are not found any more: their content is wrong."""
+        self._pool.evict_blocks(block_ids)
 
     def close(self) -> None:
         """Releases everything."""

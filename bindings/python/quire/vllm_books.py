@@ -9,13 +9,15 @@ Threads: one, like vLLM's.
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence as Listed
+import json
+from typing import Any, List, NamedTuple, Optional, Sequence as Listed, Tuple
 
 import numpy as np
 
 from . import elements
 from .cache import Cache, CacheFlags
-from .elements import ITEM, RESULT, SPAN, UNKNOWN
+from .elements import EVENT, ITEM, RESULT, SPAN, UNKNOWN
+from .events import EventKind
 from .groups import Group, GroupKind
 from .instance import Instance
 from .libquire import ffi, new
@@ -25,24 +27,42 @@ from .step import RUN
 # Live requests, including those that wait; a sequence that holds nothing takes some 100 bytes.
 _MAX_REQUESTS = 1 << 16
 _TOKENS = ffi.typeof("quire_token[]")
+Tokens = Any  # an array of token ids
+_EVENTS_READ = 512  # per call
+_DROP_PREFIX = 1    # QUIRE_END_DROP_PREFIX
+
+
+class Changes(NamedTuple):
+    """What quire_cache_events told: what was removed, removed it before it stored the rest.
+
+    cleared  everything stored before was removed
+    removed  numbers of blocks that are not found any more
+    stored   (number, number of the block before it or 0, place of its first token, its tokens)
+    """
+
+    cleared: bool
+    removed: List[int]
+    stored: List[Tuple[int, int, int, Tokens]]
 
 
 class Books:
     """A cache that keeps books only, in one group.
 
     block_size  in tokens
-    windowed    True if tokens see only a window of those before them
+    windowed    True if tokens see only a window of those before them, or only their own chunk
     """
 
     def __init__(self, instance: Optional[Instance], block_size: int, blocks: int, window: int,
-                 caches: bool):
-        kind = GroupKind.WINDOW if window else GroupKind.FULL
+                 chunked: bool, caches: bool):
+        kind = GroupKind.CHUNKED if chunked else GroupKind.WINDOW if window else GroupKind.FULL
+        self.window, self.chunked = window, chunked
         self.block_size, self.windowed, self.caches = block_size, window != 0, caches
         self.cache = Cache(
             instance or Instance(),
             [Group(layers=1, kv_heads=1, head_dim=1, window=window, kind=kind)],
             block_tokens=block_size, blocks=blocks, max_sequences=_MAX_REQUESTS,
-            flags=CacheFlags(0) if caches else CacheFlags.NO_PREFIX)
+            flags=CacheFlags.EVENTS | CacheFlags.EVENT_TOKENS
+            if caches else CacheFlags.NO_PREFIX)
         self._library = self.cache._library
         self._api = self._library.api
         self._error = new("quire_error")
@@ -56,6 +76,9 @@ class Books:
         self._count = ffi.new("uint32_t *")
         self._stats = ffi.new("quire_cache_stats *")
         self._stats.struct_size = ffi.sizeof("quire_cache_stats")
+        self._events = np.zeros(_EVENTS_READ, EVENT)
+        self._event_tokens = np.zeros(_EVENTS_READ * block_size, elements.TOKEN)
+        self._events_info = new("quire_events_info")
         self._grow_ids(64)
         self._unknown = np.full(block_size, UNKNOWN, elements.TOKEN)
         self.probe_all = self.create([])  # without keys or tokens; lookups start from it
@@ -65,6 +88,14 @@ class Books:
         status = function(self.cache._pointer, *arguments, self._error)
         if status < 0:
             self._library.fail(status, self._error)
+
+    def passed(self, computed: int) -> int:
+        """How many of the first blocks a token sees nothing of, if `computed` are before it."""
+        if not self.windowed:
+            return 0
+        if self.chunked:
+            return computed // self.window * self.window // self.block_size
+        return max(0, computed - self.window + 1) // self.block_size
 
     # State.
 
@@ -78,6 +109,48 @@ class Books:
         stats = self.stats()
         return int(stats.blocks_free + stats.blocks_cached)
 
+    def changes(self) -> Changes:
+        """What changed since the last call among the blocks that are found."""
+        found = Changes(False, [], [])
+        if not self.caches:
+            return found
+        info, tokens = self._events_info, self._event_tokens
+        info.has_more = 1
+        while info.has_more:
+            self._do(self._api.cache_events, 0,
+                     ffi.from_buffer("quire_cache_event[]", self._events, True), _EVENTS_READ,
+                     EVENT.itemsize, ffi.from_buffer(_TOKENS, tokens, True), len(tokens), info)
+            part = self._events[:info.event_count]
+            for kind, number, parent, place, first in zip(*(
+                    part[field].tolist()
+                    for field in ("kind", "block", "parent", "position", "token_offset"))):
+                if kind == EventKind.STORED:
+                    found.stored.append((number, parent, place,
+                                         tokens[first:first + self.block_size].copy()))
+                elif kind == EventKind.REMOVED:
+                    found.removed.append(number)
+                else:
+                    found = Changes(True, [], [])
+        return found
+
+    def free_order(self) -> List[int]:
+        """The free and the cached blocks in the order in which they would be taken. Reads a dump of
+        the whole cache: for tests, and for whoever has time."""
+        heads, after = {}, {}
+        for line in self.cache.dump().splitlines():
+            record = json.loads(line)
+            if record["record"] == "list":
+                heads[record["list"]] = record["head"]
+            elif record["record"] == "block":
+                after[record["id"]] = record["next"]
+        order: List[int] = []
+        for name in ("free", "cached"):
+            at = heads[name]
+            while at is not None:
+                order.append(at)
+                at = after[at]
+        return order
+
     # Sequences.
 
     def create(self, keys: Listed[Key]) -> int:
@@ -90,6 +163,16 @@ class Books:
     def end(self, sequence: int) -> None:
         """Ends a sequence; what is cached stays cached."""
         self._do(self._api.seq_end, sequence, 0)
+
+    def drop(self, sequence: int) -> None:
+        """Ends a sequence and forgets what is cached of its tokens, except blocks that another
+        sequence holds."""
+        self._do(self._api.seq_end, sequence, _DROP_PREFIX)
+
+    def fork(self, sequence: int, tokens: int) -> int:
+        """A new sequence that holds the blocks of another's first tokens."""
+        self._do(self._api.seq_fork, sequence, tokens, self._handle)
+        return int(self._handle[0])
 
     def truncate(self, sequence: int, tokens: int) -> None:
         """Shortens a sequence."""

@@ -7,37 +7,110 @@ They offer what those callers use. Everything else is missing, so that its use i
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from .errors import UnsupportedError
 from .vllm_blocks import Blocks, KVCacheBlock
+from .vllm_events import Events
+from .vllm_index import Entry, Index
+from .vllm_pins import Pins
 from .vllm_running import Running
 from .vllm_table import Table
 
 
-class _Queue:
-    """vLLM's list of free blocks, as far as it is counted."""
+class _End:
+    """What stands before the first and after the last free block of vLLM's list."""
+
+    def __init__(self, queue: "FreeQueue"):
+        self._queue = queue
+
+    @property
+    def next_free_block(self) -> Any:
+        """The first free block, or the other end."""
+        return next(iter(self._queue.get_all_free_blocks()), self._queue.fake_free_list_tail)
+
+    @property
+    def prev_free_block(self) -> Any:
+        """The last free block, or the other end."""
+        return next(iter(self._queue.get_all_free_blocks()[::-1]), self._queue.fake_free_list_head)
+
+
+class FreeQueue:
+    """vLLM's list of free blocks, to be read: all but their number takes time in all blocks."""
+
+    def __init__(self, pool: "BlockPool"):
+        self._pool = pool
+        self.fake_free_list_head, self.fake_free_list_tail = _End(self), _End(self)
+
+    @property
+    def num_free_blocks(self) -> int:
+        """How many there are."""
+        return self._pool.get_num_free_blocks()
+
+    def get_all_free_blocks(self) -> List[KVCacheBlock]:
+        """The free and the cached blocks, the next one to be taken first; those in reserve last."""
+        table = self._pool.table
+        reserved = [block for running in table.running.values()
+                    for block in running.blocks[running.given:]]
+        return self._pool.blocks.of(table.books.free_order()) + reserved
+
+    def iter_blocks_after(self, cursor: Optional[KVCacheBlock]) -> Iterator[KVCacheBlock]:
+        """The free blocks after one of them, or from the first one on."""
+        blocks = iter(self.get_all_free_blocks())
+        if cursor is not None and cursor not in blocks:
+            return iter(())
+        return blocks
+
+
+class CachedBlocks:
+    """vLLM's map from hashes to cached blocks, to be read. Its hashes end with the group's number,
+    as vLLM's do."""
 
     def __init__(self, pool: "BlockPool"):
         self._pool = pool
 
-    @property
-    def num_free_blocks(self) -> int:
-        return self._pool.get_num_free_blocks()
+    def __len__(self) -> int:
+        return len(self._pool.index())
+
+    def get_one_block(self, key: Any) -> Optional[KVCacheBlock]:
+        """A cached block with a hash."""
+        found = self._pool.get_cached_block(key[:-4], [0]) if key[-4:] == bytes(4) else None
+        return found[0] if found else None
+
+    def contain(self, key: Any, block_id: int) -> bool:
+        """True if a block is cached with a hash."""
+        entry = self._pool.index().at(block_id)
+        return entry is not None and entry.hash + bytes(4) == key
 
 
 class BlockPool:
-    """vLLM's BlockPool: blocks by number, how many are free, and the return of what
-    pop_blocks_for_free took."""
+    """vLLM's BlockPool: blocks by number and by hash, how many are free, references that are no
+    request's, and the return of what pop_blocks_for_free took."""
 
-    def __init__(self, count: int, enable_caching: bool):
+    def __init__(self, count: int, enable_caching: bool, hash_block_size: int,
+                 lookahead: int, events: Optional[Events]):
         self.num_gpu_blocks = count
         self.enable_caching = enable_caching
+        self.hash_block_size = hash_block_size
+        self.num_hash_lookahead_tokens = lookahead
+        self.enable_kv_cache_events = events is not None
+        self.medium = Events.medium
         self.blocks = Blocks(count, self)
         self.null_block = self.blocks[0]
-        self.free_block_queue = _Queue(self)
+        self.free_block_queue = FreeQueue(self)
+        self.cached_block_hash_to_block = CachedBlocks(self)
+        self.cached_block_hashes_by_block: Dict[int, Any] = {}  # only whole blocks are found
+        self.metrics_collector = None
+        self.events = events
         self.table: Table
+        self.pins: Pins
         self._popped: Dict[Tuple[int, ...], List[Running]] = {}
+
+    def serve(self, table: Table) -> None:
+        """The requests whose blocks these are."""
+        self.table, self.pins = table, Pins(table)
+        if self.events is not None:
+            self.index()
 
     def get_num_free_blocks(self) -> int:
         """Blocks that a request could take, cached ones included."""
@@ -47,10 +120,79 @@ class BlockPool:
         """The share of all blocks that requests hold."""
         return 1.0 - self.get_num_free_blocks() / max(1, self.num_gpu_blocks - 1)
 
+    # Hashes.
+
+    def index(self) -> Index:
+        """The cached blocks by hash, up to date. It is kept from the first call on."""
+        index = self.table.index
+        if index is None:
+            index = self.table.start_index(self._is_held)
+            if self.events is not None:
+                index.on_stored, index.on_removed = self.events.stored, self.events.removed
+                index.on_cleared = self.events.cleared
+        self.table.name_due()
+        index.sync()
+        return index
+
+    def get_cached_block(self, block_hash: Any,
+                         kv_cache_group_ids: List[int]) -> Optional[List[KVCacheBlock]]:
+        """The cached block with a hash, once per group asked for; None if there is none."""
+        entry = self.index().find(block_hash)
+        if entry is None or any(kv_cache_group_ids):
+            return None
+        return [self.blocks[entry.block]] * len(kv_cache_group_ids)
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """Blocks are not found any more. Requests keep those that they hold. The blocks after them
+        in their requests are not found either. Errors: UnsupportedError if a block is cached and
+        held by no request."""
+        ids = {block_id for block_id in block_ids if block_id != 0}
+        if ids and max(ids) >= self.num_gpu_blocks:
+            raise ValueError(f"there is no block {max(ids)}")
+        index = self.index()
+        held = {block.block_id for running in self._holders()
+                for block in running.blocks[:running.given]}
+        for block_id in ids - held:
+            if index.at(block_id) is not None or self.pins.holds(block_id):
+                raise UnsupportedError(f"block {block_id} cannot be evicted: it is cached, and no "
+                                       "request holds it")
+        for running in self._holders():
+            bad = self.table.make_bad(running, ids)
+            for block_id in bad:
+                index.forget(block_id)
+
+    def take_events(self) -> List[Any]:
+        """vLLM's events since the last call."""
+        if self.events is None:
+            return []
+        self.index()
+        return self.events.take()
+
+    @property
+    def kv_event_queue(self) -> List[Any]:
+        """The events that take_events would return."""
+        if self.events is None:
+            return []
+        self.index()
+        return self.events.queue
+
+    # References.
+
+    def _holders(self) -> Iterator[Running]:
+        """Everything that holds a request's blocks."""
+        yield from self.table.running.values()
+        for popped in self._popped.values():
+            yield from popped
+
+    def _is_held(self, entry: Entry) -> bool:
+        """True if something holds the block of an entry, with the entry's content."""
+        return any(running.has(entry.place, entry.block, entry.hash)
+                   for running in self._holders()) or self.pins.holds(entry.block)
+
     def references(self, block: KVCacheBlock) -> int:
-        """How many requests hold a block."""
-        return sum(block in running.blocks[:running.given]
-                   for running in self.table.running.values())
+        """How many requests and others hold a block."""
+        return self.pins.count(block.block_id) + sum(
+            block in running.blocks[:running.given] for running in self._holders())
 
     def pop(self, running: Running) -> List[KVCacheBlock]:
         """The blocks of a removed request, which holds them until free_blocks returns them."""
@@ -58,31 +200,30 @@ class BlockPool:
         self._popped.setdefault(tuple(block.block_id for block in blocks), []).append(running)
         return blocks
 
+    def touch(self, blocks: Iterable[KVCacheBlock]) -> None:
+        """Holds blocks that are held or cached, until free_blocks returns each of them; and, as
+        long, the blocks before them. Errors: UnsupportedError if a block is neither."""
+        self.index()
+        self.pins.add(blocks, list(self._holders()))
+
+    def get_new_blocks(self, num_blocks: int) -> List[KVCacheBlock]:
+        """Takes blocks, and holds them until free_blocks returns each of them. Errors: ValueError
+        if there are too few."""
+        return self.blocks.of(self.pins.new(num_blocks))
+
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
-        """Returns the blocks of one popped request, last block first."""
-        ids = tuple(block.block_id for block in ordered_blocks)[::-1]
-        if not ids:
-            return
-        if ids not in self._popped:
-            raise UnsupportedError("free_blocks takes all blocks of one request, as "
-                                   "pop_blocks_for_free returned them, in reverse order")
-        popped = self._popped[ids]
-        self.table.end(popped.pop())
-        if not popped:
-            del self._popped[ids]
-
-    def touch(self, blocks: Any) -> None:
-        """Raises UnsupportedError."""
-        raise UnsupportedError("touch is not supported: a block is held by a request or by none")
-
-    def get_cached_block(self, block_hash: Any, kv_cache_group_ids: Any) -> Any:
-        """Raises UnsupportedError."""
-        raise UnsupportedError("get_cached_block is not supported: blocks are found by their "
-                               "tokens, not by vLLM's hashes")
-
-    def evict_blocks(self, block_ids: Any) -> None:
-        """Raises UnsupportedError."""
-        raise UnsupportedError("evict_blocks is not supported: blocks leave the cache only by age")
+        """Returns touched or new blocks, or the blocks of one popped request, last block first."""
+        blocks = list(ordered_blocks)
+        ids = tuple(block.block_id for block in blocks)[::-1]
+        popped = self._popped.get(ids)
+        if popped:
+            self.table.end(popped.pop())
+            if not popped:
+                del self._popped[ids]
+        elif not self.pins.remove(blocks):
+            raise UnsupportedError("free_blocks takes what touch or get_new_blocks held, or all "
+                                   "blocks of one request as pop_blocks_for_free returned them, "
+                                   "reversed")
 
 
 class GroupManager:
@@ -99,6 +240,7 @@ class GroupManager:
         self.use_eagle = use_eagle
         self.records_new_block_ids = zeroes
         self.new_block_ids: List[int] = []
+        self._pending_cow_copies: List[Tuple[KVCacheBlock, KVCacheBlock]] = []
 
     @property
     def req_to_blocks(self) -> Dict[str, List[KVCacheBlock]]:
@@ -111,6 +253,11 @@ class GroupManager:
         """How many blocks of each request are cached."""
         return {name: running.due // running.size
                 for name, running in self.block_pool.table.running.items()}
+
+    def take_pending_cow_copies(self) -> List[Tuple[KVCacheBlock, KVCacheBlock]]:
+        """Copies that others have asked for: this manager needs none."""
+        taken, self._pending_cow_copies = self._pending_cow_copies, []
+        return taken
 
     def take_new_block_ids(self) -> List[int]:
         """Blocks to be zeroed that were given out since the last call."""

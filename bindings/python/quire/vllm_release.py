@@ -5,6 +5,7 @@ takes from the vLLM that runs."""
 from __future__ import annotations
 
 import dataclasses
+import logging
 import sys
 from typing import Any
 
@@ -48,6 +49,21 @@ class _PrefixCacheStats:
             self.requests += 1
             self.queries += num_tokens
             self.hits += num_hits
+
+
+def block_copy(source: int, target: int) -> Any:
+    """vLLM's object for a copy of a block, or without vLLM a pair."""
+    utils: Any = sys.modules.get("vllm.v1.core.kv_cache_utils")
+    if utils is None:
+        return source, target
+    return utils.KVCacheBlockCopy(src_block_id=source, dst_block_id=target)
+
+
+def warn(message: str, *arguments: Any) -> None:
+    """Writes a warning to the log of vLLM's manager, or without vLLM to one of this name."""
+    manager: Any = sys.modules.get("vllm.v1.core.kv_cache_manager")
+    logger = getattr(manager, "logger", None) or logging.getLogger(__name__)
+    logger.warning(message, *arguments)
 
 
 def prefix_cache_stats() -> Any:

@@ -4,6 +4,10 @@
 Quire's tokens are numbers from 0 to 2^32-2. A prompt may have others: placeholders of media, or of
 embeddings. Such a token is looked up as 0, and a key over its place holds its number, so that it is
 compared like any other. Only prompts can have them: keys are fixed when a request starts.
+
+With hash lookahead a block's content includes the first tokens of the next block. So the library is
+given the tokens from there on: the token at each place is the one `lookahead` places after it, and
+a key holds the first ones. A full block of the library then is one with its lookahead tokens.
 """
 
 from __future__ import annotations
@@ -133,25 +137,37 @@ class Content:
     """Tokens and keys of the request asked for last: a prompt is looked up, perhaps repeatedly, and
     then cached, so it is converted only once."""
 
-    def __init__(self, block_size: int):
-        self._size = block_size
+    def __init__(self, block_size: int, lookahead: int = 0):
+        self._size, self._lookahead = block_size, lookahead
         self._request: Any = None
         self._tokens: Any = ()
         self._last: Any = None
+        self._count = 0
         self._keys: List[Key] = []
 
     def _is_of(self, request: Any, values: Any) -> bool:
-        return (self._request is request and len(self._tokens) == len(values)
+        return (self._request is request and self._count == len(values)
                 and self._last == values[-1])
 
     def of(self, request: Any) -> Tuple["np.ndarray[Any, Any]", List[Key]]:
-        """All tokens of a request, and its keys."""
+        """All tokens of a request as the library takes them, and its keys."""
         values = ids(request)
         if len(values) == 0 or not self._is_of(request, values):
             self._tokens, wide = tokens(values)
             self._keys = keys(request, wide, self._size)
+            if self._lookahead:
+                self._shift(values)
             self._request, self._last = request, (values[-1] if len(values) else None)
+            self._count = len(values)
         return self._tokens, self._keys
+
+    def _shift(self, values: Any) -> None:
+        count = self._lookahead
+        head = _wide(values[:count]).tobytes()
+        self._tokens = self._tokens[count:]
+        self._keys = [key if key.end == 0 else
+                      Key(key.type, key.content, max(0, key.begin - count), key.end)
+                      for key in self._keys] + [Key(KeyType.OTHER, b"head" + _content(head))]
 
     def forget(self) -> None:
         """Keeps no reference to the request."""

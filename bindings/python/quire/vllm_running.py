@@ -3,9 +3,18 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, List, Optional, Tuple
 
+from .sequence import Key
 from .vllm_blocks import KVCacheBlock
+
+_GROUP = bytes(4)  # the number of the only group, after a hash
+
+
+def hashes_of(request: Any, scale: int) -> Any:
+    """vLLM's hashes of a request's full blocks; `scale` of them are for one block."""
+    hashes = getattr(request, "block_hashes", None) or ()
+    return hashes if scale == 1 else hashes[scale - 1::scale]
 
 
 class Running:
@@ -22,18 +31,57 @@ class Running:
     due       how many it may know by their ids: named when something asks for it
     keyed     tokens whose places the sequence's keys cover
     mark      a request that reaches this many tokens has another full block to be named
+    keys      what its content depends on besides its tokens
+    scale     how many of vLLM's hashes there are per block: the last one is the block's
+    bad       blocks from this one on must not be found any more; None: all may be
+    bad_end   and those from this one on were not cached anyway
+
+    last_entry  with an index: the number of its last named block, -1 if that is not cached; None:
+                none is named yet
+
+    With a window: only those that no rejected draft can take back, because a step
+              releases what its first token does not see
+    named     how many of these, from the first on, it knows by their ids: full blocks, which are
+              cached
+    due       how many it may know by their ids: named when something asks for it
+    keyed     tokens whose places the sequence's keys cover
+    mark      a request that reaches this many tokens has another full block to be named
+    keys      what its content depends on besides its tokens
+    scale     how many of vLLM's hashes there are per block: the last one is the block's
+    bad       blocks from this one on must not be found any more; None: all may be
+    bad_end   and those from this one on were not cached anyway
+
+    With an index, see vllm_index.py:
+    walked      how many of its first blocks were published, or are cached in others: its twins
+    fresh       the most that `walked` ever was
+    twins       blocks of the request whose content is cached in others
+    last_entry  the index's number for the last one walked; None: none yet
+
+    With a window:
+    processed  tokens whose steps are done
+    passed     how many of the first blocks were returned, or never taken: null blocks in `blocks`
+    front      how many of the first blocks the sequence has given up
+    keepers    (number of blocks, sequence): other sequences that hold such of them as steps still
+               read; each ends when `passed` is this number
     """
 
     __slots__ = ("request", "sequence", "blocks", "given", "room", "known", "named", "due", "mark",
-                 "size", "keyed", "hashes")
+                 "size", "keyed", "keys", "scale", "last_entry", "bad", "bad_end",
+                 "hashes", "processed", "passed", "front", "keepers")
 
-    def __init__(self, request: Any, sequence: int, size: int, keyed: int):
+    def __init__(self, request: Any, sequence: int, size: int, keyed: int, keys: List[Key],
+                 scale: int):
         self.request = request
         self.sequence = sequence
         self.blocks: List[KVCacheBlock] = []
         self.given = self.room = self.known = self.named = self.due = 0
         self.mark = self.size = size
-        self.keyed = keyed
+        self.keyed, self.keys, self.scale = keyed, keys, scale
+        self.bad: Optional[int] = None
+        self.bad_end = 0
+        self.last_entry: Optional[int] = None
+        self.processed = self.passed = self.front = 0
+        self.keepers: List[Tuple[int, int]] = []
         self.hashes: Any = None
 
     def give(self, count: int) -> List[KVCacheBlock]:
@@ -50,21 +98,37 @@ class Running:
         self.due = end
         self.mark = end + self.size
 
+    def bad_blocks(self) -> List[int]:
+        """The blocks that were cached and must not be found any more."""
+        return [block.block_id for block in self.blocks[self.bad:self.bad_end]]
+
+    def hash_list(self) -> Any:
+        """vLLM's hashes of its full blocks, as far as they are known."""
+        return hashes_of(self.request, self.scale) if self.hashes is None else self.hashes
+
+    def has(self, place: int, block: int, hash_: Any) -> bool:
+        """True if this block is at this place of the request, with the content of a hash."""
+        if place >= self.due // self.size or self.blocks[place].block_id != block:
+            return False
+        hashes = self.hash_list()
+        return place < len(hashes) and bool(hashes[place] == hash_)
+
     def hash_of(self, block: KVCacheBlock) -> Any:
-        """vLLM's hash of a block of this request if the block is cached, else None."""
+        """vLLM's hash of a block of this request, with the group's number as vLLM has it, if the
+        block is cached, else None."""
         try:
             index = self.blocks.index(block)
         except ValueError:
             return None
         if (index + 1) * self.size > self.due:
             return None
-        hashes = self.hashes if self.request is None else getattr(self.request, "block_hashes", ())
-        return hashes[index] if hashes and index < len(hashes) else b"cached"
+        hashes = self.hash_list()
+        return hashes[index] + _GROUP if index < len(hashes) else b"cached"
 
     def end(self) -> None:
         """Lets go of the request; its cached blocks can still tell their hashes."""
         for block in self.blocks[self.due // self.size:]:
             if block.owner is self:
                 block.owner = None
-        self.hashes = getattr(self.request, "block_hashes", None)
+        self.hashes = self.hash_list()
         self.request = None

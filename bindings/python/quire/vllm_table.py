@@ -17,7 +17,8 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from collections import Counter
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import numpy as np
 
@@ -27,31 +28,81 @@ from .sequence import Key
 from .step import RUN
 from .vllm_blocks import Blocks, KVCacheBlock
 from .vllm_books import Books
+from .vllm_index import Entry, Index
 from .vllm_request import Content, ids, tokens as converted
 from .vllm_running import Running
+from .vllm_window import Window
 
 _LEAST_RESERVED = 4  # requests: a step for fewer of them saves nothing
 _RESERVED_SHARE = 8  # a reservation takes at most one in 8 of the blocks that are left
+_NEVER = 1 << 62     # a request with this mark caches nothing more
 
 
 class Table:
     """The requests that hold blocks of one cache.
 
-    late  computed tokens, the last ones, that may be computed again and are not cached yet
+    late       computed tokens, the last ones, that may be computed again and are not cached yet
+    lookahead  tokens after a block that belong to its content
+    scale      how many of vLLM's hashes there are per block
+    index      the cached blocks by hash, once something has asked for it
+    bad        blocks that must not be found any more: how many requests hold each of them
     """
 
-    def __init__(self, books: Books, blocks: Blocks, late: int = 0):
+    def __init__(self, books: Books, blocks: Blocks, late: int = 0, lookahead: int = 0,
+                 scale: int = 1):
         self.books = books
         self.blocks = blocks
-        self.content = Content(books.block_size)
+        self.content = Content(books.block_size, lookahead)
         self.running: Dict[str, Running] = {}
         self.reserved = 0
-        self.late = late
+        self.late, self.lookahead, self.scale = late, lookahead, scale
+        self.index: Optional[Index] = None
+        self.bad: Counter[int] = Counter()
+        self.window = Window(books, blocks)
         self._due: Dict[Running, None] = {}
 
     def free_count(self) -> int:
         """Blocks that a request could take."""
         return self.books.available() + self.reserved
+
+    # Lookup.
+
+    def look_up(self, request: Any, most: Optional[int],
+                drops_last: bool) -> Tuple[int, List[int]]:
+        """How many of a request's first tokens are found, at most `most` and never the last one,
+        and in which blocks; with drops_last without the last block."""
+        self.name_due()
+        tokens, keys = self.content.of(request)
+        if self.lookahead:
+            tokens = np.append(tokens, np.uint32(UNKNOWN))
+        return self.found(keys, tokens if most is None else tokens[:most + 1], drops_last)
+
+    def found(self, keys: List[Key], tokens: Any, drops_last: bool) -> Tuple[int, List[int]]:
+        """How many of some tokens are found, the last one apart, and in which blocks. There are no
+        blocks if there is none for the token after them: then a request could not take them."""
+        probe = self.books.create(keys) if keys else self.books.probe_all
+        try:
+            count = self.books.probe(probe, tokens)
+            if drops_last and count != 0:
+                count = self.books.probe(probe, tokens[:count - self.books.block_size + 1])
+            if count == 0:
+                return 0, []
+            blocks = self._shown(probe, tokens[:count + 1], count)
+            if self.bad:
+                first = next((i for i, b in enumerate(blocks) if b in self.bad), len(blocks))
+                blocks = blocks[:first]
+                count = first * self.books.block_size
+            return count, blocks
+        finally:
+            if keys:
+                self.books.end(probe)
+
+    def _shown(self, probe: int, tokens: Any, count: int) -> List[int]:
+        """The blocks that were found: a step would take them, but it is aborted."""
+        self.books.begin(probe, tokens, 0)
+        blocks = self.books.blocks(probe, step=self.books.step)
+        self.books.abort()
+        return blocks[:count // self.books.block_size]
 
     # Growth.
 
@@ -60,9 +111,13 @@ class Table:
         keys: List[Key] = []
         count = 0
         if self.books.caches:
-            tokens, keys = self.content.of(request)
-            count = len(tokens)
-        return Running(request, self.books.create(keys), self.books.block_size, count)
+            keys = self.content.of(request)[1]
+            count = len(ids(request))
+        running = Running(request, self.books.create(keys), self.books.block_size, count, keys,
+                          self.scale)
+        if count < self.lookahead:
+            running.mark = _NEVER  # the keys lack some of the first tokens
+        return running
 
     def grow(self, running: Running, verified: int, need: int, found: int, cached: int,
              spare: int) -> Optional[List[KVCacheBlock]]:
@@ -97,15 +152,19 @@ class Table:
         if self.books.windowed:
             known = max(verified, running.known + 1, found + 1)
         tokens = np.full(known - running.known, UNKNOWN, elements.TOKEN)
-        cached = max(0, cached - self.late)
+        cached = self._cacheable(running, cached)
         end = max(found, cached // size * size) if self.books.caches and running.known == 0 else 0
         end = min(end, known)
         tokens[:end] = self.content.of(running.request)[0][:end] if end else 0
+        kept = self.window.keep(running)
         named = self._open(running, tokens, max(0, need - known), found, end, spare)
         if named is None:
+            self.window.undo(running, kept)
             return False
         self.books.close_step()
-        self._read(running, known, named)
+        self._read(running, known, named, found)
+        if self.index is not None and named > found:
+            self.index.note(running, found // size, named // size)
         return True
 
     def _open(self, running: Running, tokens: Any, lookahead: int, found: int, end: int,
@@ -134,15 +193,16 @@ class Table:
                              "request are in the cache")
         return end
 
-    def _read(self, running: Running, known: int, named: int) -> None:
-        """Reads the request's table after a step."""
+    def _read(self, running: Running, known: int, named: int, found: int) -> None:
+        """Reads the blocks that a step added to the request's table."""
+        self.window.stepped(running, running.known or found)
         running.known = known
         if named > running.named:
             running.named = named
             running.name(named)
-        held = len(running.blocks)
-        first = 0 if self.books.windowed else held
-        running.blocks[first:] = self.blocks.of(self.books.blocks(running.sequence, first))
+        running.blocks += self.blocks.of(self.books.blocks(running.sequence, len(running.blocks)))
+        if self.books.windowed and running.given == 0:
+            running.passed = running.front
 
     # Reservation.
 
@@ -174,11 +234,17 @@ class Table:
 
     # Naming.
 
+    def _cacheable(self, running: Running, count: int) -> int:
+        """How many of a request's first `count` tokens may enter the cache."""
+        if self.lookahead:
+            count = min(count, running.request.num_tokens - self.lookahead)
+        return max(0, count - self.late)
+
     def name_later(self, running: Running, count: int) -> None:
         """The full blocks of a request's first `count` tokens may enter the cache."""
         if not self.books.caches or count < running.mark:
             return
-        count = min(count, running.request.num_tokens) - self.late
+        count = self._cacheable(running, min(count, running.request.num_tokens))
         end = min(count, running.room) // running.size * running.size
         if end <= running.due:
             return
@@ -192,14 +258,14 @@ class Table:
         if not self._due:
             return
         due, self._due = self._due, {}
-        if len(due) == 1:
+        if len(due) == 1 or self.index is not None:
             for running in due:
                 self._name(running)
             return
         values: List[int] = []
         rows = []
         for running in due:
-            part = ids(running.request)[running.named:running.due]
+            part = self._part(running)
             rows.append((running.sequence, running.named, len(values), len(part), 0))
             values.extend(part)
         tokens, wide = converted(values)
@@ -213,31 +279,27 @@ class Table:
 
     def _name(self, running: Running) -> None:
         """Names the tokens of one request that are due."""
-        tokens, wide = converted(ids(running.request)[running.named:running.due])
+        tokens, wide = converted(self._part(running))
         if wide is not None and self._unkeyed(running, wide):
-            running.due, running.mark = running.named, 1 << 62  # caches nothing any more
+            running.due, running.mark = running.named, _NEVER
             return
-        if running.due > running.known and not self._catch_up(running):
+        if running.due > running.known and not self.window.add(running, running.due):
             running.name(running.named)
             return
         self.books.name_one(running.sequence, running.named, tokens)
-        running.named = running.due
+        begin, running.named = running.named, running.due
+        if self.index is not None:
+            self.index.note(running, begin // running.size, running.due // running.size)
+
+    def _part(self, running: Running) -> Any:
+        """The ids of the tokens that are due."""
+        return ids(running.request)[running.named + self.lookahead:running.due + self.lookahead]
 
     def _unkeyed(self, running: Running, wide: Any) -> bool:
         """True if a token that the library has no number for is in no key of the request."""
         strange = (wide < 0) | (wide >= UNKNOWN)
-        return bool(running.named + np.flatnonzero(strange)[-1] >= running.keyed)
-
-    def _catch_up(self, running: Running) -> bool:
-        """With a window the sequence has fewer tokens than slots. A step adds the missing tokens;
-        it needs no block."""
-        tokens = np.full(running.due - running.known, UNKNOWN, elements.TOKEN)
-        if self.books.begin(running.sequence, tokens, 0).outcome != RUN:
-            self.books.abort()
-            return False
-        self.books.close_step()
-        running.known = running.due
-        return True
+        last = running.named + self.lookahead + np.flatnonzero(strange)[-1]
+        return bool(last >= running.keyed)
 
     # Release.
 
@@ -254,6 +316,64 @@ class Table:
     def end(self, running: Running) -> None:
         """Returns a removed request's blocks; those that are cached stay cached, and the tail
         counts as older than the head."""
-        self.books.end(running.sequence)
+        if running.bad is None:
+            self.books.end(running.sequence)
+        else:
+            self._end_bad(running)
+        self.window.end(running)
         running.end()
         self.content.forget()
+
+    def make_bad(self, running: Running, blocks: Set[int]) -> List[int]:
+        """If a request's cached blocks are among these, neither the first of them nor the blocks
+        after it are to be found any more. Returns those."""
+        if running in self._due:
+            self.name_due()
+        end = running.due // running.size
+        cached = [block.block_id for block in running.blocks[:end]]
+        first = next((i for i, block in enumerate(cached) if block in blocks), None)
+        if first is None:
+            return []
+        if running.bad is None:
+            running.bad_end = end
+        running.bad = first
+        running.due, running.mark = first * running.size, _NEVER
+        self.bad += Counter(cached[first:])
+        return cached[first:]
+
+    def _end_bad(self, running: Running) -> None:
+        """Forgets the blocks that must not be found. Those before them stay cached, because another
+        sequence holds them meanwhile."""
+        bad, kept = running.bad or 0, 0
+        if bad != 0:
+            kept = self.books.fork(running.sequence, bad * running.size)
+        self.books.drop(running.sequence)
+        if kept:
+            self.books.end(kept)
+        self.bad -= Counter(running.bad_blocks())
+
+    # Hashes.
+
+    def start_index(self, is_held: Callable[[Entry], bool]) -> Index:
+        """Keeps the cached blocks by hash from now on. Those of running requests are entered."""
+        self.name_due()
+        after: Dict[Any, List[int]] = {}
+        for number, parent, _, tokens in self.books.changes().stored:
+            after.setdefault((parent, tokens.tobytes()), []).append(number)
+        self.index = Index(self.books, is_held, self._blocks_of)
+        for running in self.running.values():
+            if running.due != 0:
+                content, keys = self.content.of(running.request)
+                blocks = self.found(keys, np.append(content[:running.due], np.uint32(UNKNOWN)),
+                                    False)[1]
+                self.index.enter(running, blocks, content, after)
+        return self.index
+
+    def _blocks_of(self, entry: Entry) -> List[int]:
+        """The blocks that a lookup finds for an entry's tokens and those before them."""
+        chain = entry.chain()
+        if not chain:
+            return []
+        tokens = np.concatenate([e.tokens for e in chain] + [np.full(1, UNKNOWN, elements.TOKEN)])
+        count, blocks = self.found(entry.keys, tokens, False)
+        return blocks if count == len(tokens) - 1 else []

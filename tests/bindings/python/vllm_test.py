@@ -321,9 +321,9 @@ class Differential(unittest.TestCase):
         with self.assertRaises(ValueError):
             self.manager.allocate_slots(request, 0)
         for call in (lambda: self.manager.allocate_slots(request, 1, num_encoder_tokens=1),
-                     lambda: self.manager.evict_blocks({1}),
-                     lambda: vllm.KVCacheManager(vllm.config(8, 4), 8,
-                                                 enable_kv_cache_events=True)):
+                     lambda: vllm.KVCacheManager(vllm.config(8, 512), 8),
+                     lambda: vllm.KVCacheManager(vllm.config(8, 48), 8),
+                     lambda: vllm.KVCacheManager(vllm.config(8, 4), 8, dcp_world_size=2)):
             with self.assertRaises(quire.UnsupportedError):
                 call()
         groups = vllm.config(8, 4)

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vllm_events: KV cache events as vLLM's own objects, from what the library told."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from typing import Any, List, Optional, Tuple
+
+from . import vllm_release
+from .vllm_running import Running, hashes_of
+
+
+@dataclasses.dataclass
+class BlockStored:
+    """Blocks that were cached, each after the one before it."""
+
+    block_hashes: List[Any]
+    parent_block_hash: Any
+    token_ids: List[int]
+    block_size: int
+    lora_id: Optional[int]
+    medium: str
+    lora_name: Optional[str]
+    extra_keys: Any
+    group_idx: int
+    session_id: Optional[str]
+    lookahead_token_ids: Optional[List[List[int]]]
+    kv_cache_spec_kind: Optional[str] = None
+    kv_cache_spec_sliding_window: Optional[int] = None
+
+
+@dataclasses.dataclass
+class BlockRemoved:
+    """Blocks that are cached no longer."""
+
+    block_hashes: List[Any]
+    medium: str
+    group_idx: int
+
+
+@dataclasses.dataclass
+class AllBlocksCleared:
+    """Nothing is cached any more."""
+
+
+class _WithoutVllm:
+    """What stands for vLLM's modules where vLLM does not run: hashes as they are, no extra keys."""
+
+    BlockStored, BlockRemoved, AllBlocksCleared = BlockStored, BlockRemoved, AllBlocksCleared
+
+    @staticmethod
+    def maybe_convert_block_hash(hash_: Any) -> Any:
+        return hash_
+
+    @staticmethod
+    def to_event_extra_keys(keys: Any) -> None:
+        return None
+
+    @staticmethod
+    def generate_block_hash_extra_keys(request: Any, start: int, end: int,
+                                       first: int) -> Tuple[None, int]:
+        return None, first
+
+    @staticmethod
+    def generate_lookahead_block_hash_extra_keys(request: Any, start: int, end: int, hashed: int,
+                                                 first: int) -> Tuple[None, int]:
+        return None, first
+
+
+class Events:
+    """The events that take_events returns next, in the order in which they came.
+
+    size       tokens per block
+    lookahead  tokens after each block that its hash covers
+    spec       vLLM's spec of the only group
+    scale      how many of vLLM's hashes there are per block
+    """
+
+    medium = "GPU"
+
+    def __init__(self, size: int, lookahead: int, spec: Any, scale: int):
+        self._size, self._lookahead, self._scale = size, lookahead, scale
+        self._kinds: Any = _WithoutVllm
+        self._hashes: Any = _WithoutVllm
+        self._spec: Tuple[Optional[str], Optional[int]] = (None, None)
+        if "vllm.v1.request" in sys.modules:
+            self._kinds = importlib.import_module("vllm.distributed.kv_events")
+            self._hashes = importlib.import_module("vllm.v1.core.kv_cache_utils")
+            specs: Any = importlib.import_module("vllm.v1.kv_cache_interface")
+            self._spec = (specs.get_kv_cache_spec_kind(spec).value,
+                          specs.get_kv_cache_spec_sliding_window(spec))
+        self.queue: List[Any] = []
+
+    def take(self) -> List[Any]:
+        """The events since the last call, with what kind of group each one is of; another may have
+        added some."""
+        taken, self.queue = self.queue, []
+        for event in taken:
+            group = getattr(event, "group_idx", None)
+            if not hasattr(event, "kv_cache_spec_kind") or group is None:
+                continue
+            if group == 0:
+                event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window = self._spec
+            else:
+                vllm_release.warn("Group index `%s` not in KV cache metadata", group)
+        return taken
+
+    def stored(self, running: Running, begin: int, end: int) -> None:
+        """Blocks of a request, the first and the last + 1, were cached."""
+        self._tell(running.request, running.hash_list(), begin, end)
+
+    def reused(self, request: Any, count: int) -> None:
+        """A request that asks for it found its first `count` blocks."""
+        self._tell(request, hashes_of(request, self._scale), 0, count)
+
+    def _tell(self, request: Any, hashes: Any, begin: int, end: int) -> None:
+        size, lookahead, convert = self._size, self._lookahead, self._hashes
+        tokens = request.all_token_ids
+        extra, media = [], 0
+        for i in range(begin, end):
+            start, stop = i * size, (i + 1) * size
+            if lookahead:
+                keys, media = convert.generate_lookahead_block_hash_extra_keys(
+                    request, start, stop, stop + lookahead, media)
+            else:
+                keys, media = convert.generate_block_hash_extra_keys(request, start, stop, media)
+            extra.append(keys)
+        lora = getattr(request, "lora_request", None)
+        self.queue.append(self._kinds.BlockStored(
+            block_hashes=[convert.maybe_convert_block_hash(hashes[i]) for i in range(begin, end)],
+            parent_block_hash=(
+                convert.maybe_convert_block_hash(hashes[begin - 1]) if begin else None),
+            token_ids=tokens[begin * size:end * size], block_size=size,
+            lora_id=lora.adapter_id if lora else None, medium=self.medium,
+            lora_name=lora.name if lora else None,
+            extra_keys=convert.to_event_extra_keys(extra), group_idx=0,
+            session_id=getattr(request, "session_id", None),
+            lookahead_token_ids=[tokens[(i + 1) * size:(i + 1) * size + lookahead]
+                                 for i in range(begin, end)] if lookahead else None))
+
+    def removed(self, hash_: Any) -> None:
+        """No cached block has this hash any more."""
+        self.queue.append(self._kinds.BlockRemoved(
+            block_hashes=[self._hashes.maybe_convert_block_hash(hash_)], medium=self.medium,
+            group_idx=0))
+
+    def cleared(self) -> None:
+        """Nothing is cached any more."""
+        self.queue.append(self._kinds.AllBlocksCleared())

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vllm_index: the cached blocks by vLLM's hashes.
+
+The library finds blocks by their tokens and knows no hash. The index learns which of them are
+cached from the library's events, and their hashes from the requests that named them: it reads the
+events after each request's tokens are named, so a block that is new then is that request's, and its
+place says which. A cached block that no request named while the index was kept has no hash here.
+
+It is kept from the first time that something asks for it, because it costs time for every block.
+Connectors ask when they are bound, before there are requests. If there are requests, their cached
+blocks are entered then.
+
+Invariants, once `sync` has read all events:
+  (1) an entry's content is what a lookup finds, and its block, once it is settled, holds that
+  (2) for every hash that was told as stored and not as removed there is an entry
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from .vllm_books import Books, Tokens
+from .vllm_running import Running
+from .sequence import Key
+
+class Entry:
+    """A cached block.
+
+    number  the library's, in its events
+    hash    vLLM's
+    block   its block number
+    place   how many blocks are before it
+    parent  the entry of the block before it; None if it is first, or if that block is not cached
+    tokens  its tokens, as the library has them
+    keys    what else its content depends on
+    is_shared  True if a request had the content in another block
+    """
+
+    __slots__ = ("number", "hash", "block", "place", "parent", "tokens", "keys", "is_shared")
+
+    def __init__(self, number: int, hash_: Any, block: int, place: int, parent: "Optional[Entry]",
+                 tokens: Tokens, keys: List[Key]):
+        self.number, self.hash, self.block, self.place = number, hash_, block, place
+        self.parent, self.tokens, self.keys = parent, tokens, keys
+        self.is_shared = False
+
+    def chain(self) -> "List[Entry]":
+        """The entries from the first block to this one; none if one between is not cached."""
+        found: List[Entry] = []
+        at: Optional[Entry] = self
+        while at is not None:
+            found.append(at)
+            at = at.parent
+        return found[::-1] if len(found) == self.place + 1 else []
+
+
+class Index:
+    """The cached blocks of one cache by hash.
+
+    is_held     tells whether something holds an entry's block with its content
+    look_up     finds the blocks of an entry and of those before it
+    on_stored   gets a request and the first and last + 1 of its blocks that are new
+    on_removed  gets a hash that no cached block has any more
+    on_cleared  is called when nothing is cached any more
+    """
+
+    def __init__(self, books: Books, is_held: Callable[[Entry], bool],
+                 look_up: Callable[[Entry], List[int]]):
+        self._books = books
+        self._is_held, self._look_up = is_held, look_up
+        self._entries: Dict[int, Entry] = {}
+        self._by_hash: Dict[Any, List[Entry]] = {}
+        self._by_block: Dict[int, Entry] = {}
+        self.on_stored: Optional[Callable[[Running, int, int], None]] = None
+        self.on_removed: Optional[Callable[[Any], None]] = None
+        self.on_cleared: Optional[Callable[[], None]] = None
+
+    # Questions. `sync` comes first.
+
+    def __len__(self) -> int:
+        return len(self._by_hash)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._by_hash)
+
+    def find(self, hash_: Any) -> Optional[Entry]:
+        """The entry with a hash that has been cached for longest."""
+        return self._settle(self._first(hash_))
+
+    def _first(self, hash_: Any) -> Optional[Entry]:
+        found = self._by_hash.get(hash_)
+        return found[0] if found else None
+
+    def at(self, block: int) -> Optional[Entry]:
+        """The entry of a block."""
+        entry = self._settle(self._by_block.get(block))
+        return entry if entry is not None and entry.block == block else None
+
+    # Changes.
+
+    def enter(self, running: Running, blocks: List[int], tokens: Tokens,
+              after: Dict[Any, List[int]]) -> None:
+        """Enters what is cached of a request.
+
+        blocks  those that a lookup finds for its first tokens
+        after   {(number of a block or 0, tokens): the numbers of the blocks with these tokens that
+                follow it}
+        """
+        parent = None
+        for i, (block, hash_) in enumerate(zip(blocks, running.hash_list())):
+            part = tokens[i * running.size:(i + 1) * running.size]
+            numbers = after.get((parent.number if parent else 0, part.tobytes()), ())
+            if len(numbers) != 1:
+                return  # keys tell equal tokens apart, and events do not show them
+            entry = self._entries.get(numbers[0])
+            if entry is None:
+                entry = Entry(numbers[0], hash_, block, i, parent, part, running.keys)
+                self._add(entry)
+            parent = entry
+
+    def sync(self) -> None:
+        """Reads the events. What they store has no hash: `note` has read what requests named."""
+        changes = self._books.changes()
+        self._take(changes.cleared, changes.removed)
+
+    def forget(self, block: int) -> None:
+        """The block is not to be found any more, although the library has it."""
+        entry = self._by_block.get(block)
+        if entry is not None:
+            del self._entries[entry.number]
+            self._remove(entry)
+
+    def note(self, running: Running, begin: int, end: int) -> None:
+        """The tokens of a request's blocks from `begin` to `end` were just named."""
+        cleared, removed, stored = self._books.changes()
+        self._take(cleared, removed)
+        if running.last_entry is not None and running.last_entry not in self._entries:
+            begin = 0  # the library may have begun again at the first block
+        hashes, new = running.hash_list(), []
+        end = min(end, len(hashes))
+        for number, parent, place, tokens in stored:
+            i = place // running.size
+            if begin <= i < end:
+                above = self._entries.get(parent)
+                block = running.blocks[i].block_id
+                if self._add(Entry(number, hashes[i], block, i, above, tokens, running.keys)):
+                    new.append(i)
+        entry = None
+        for i in range(begin, end):
+            entry = self._first(hashes[i])
+            if entry is not None and entry.block != running.blocks[i].block_id:
+                entry.is_shared = True
+        running.last_entry = entry.number if entry is not None else -1
+        self._tell_stored(running, sorted(new))
+
+    def _settle(self, entry: Optional[Entry]) -> Optional[Entry]:
+        """The entry with its block made right. The library caches each content once. If another
+        request has the content in a block of its own, the library may take that one, once the
+        entry's is not held. It does not tell; a lookup does, unless no other block is free: then
+        None."""
+        if entry is None or not entry.is_shared or self._is_held(entry):
+            return entry
+        blocks = self._look_up(entry)
+        if not blocks:
+            return None
+        if self._by_block.get(entry.block) is entry:
+            del self._by_block[entry.block]
+        entry.block = blocks[-1]
+        self._by_block[entry.block] = entry
+        return entry
+
+    def _tell_stored(self, running: Running, new: List[int]) -> None:
+        if self.on_stored is None:
+            return
+        while new:
+            count = next((k for k in range(1, len(new)) if new[k] != new[0] + k), len(new))
+            self.on_stored(running, new[0], new[0] + count)
+            new = new[count:]
+
+    def _take(self, cleared: bool, removed: List[int]) -> None:
+        if cleared:
+            self._entries.clear()
+            self._by_hash.clear()
+            self._by_block.clear()
+            if self.on_cleared is not None:
+                self.on_cleared()
+        for number in removed:
+            entry = self._entries.pop(number, None)
+            if entry is not None:
+                self._remove(entry)
+
+    def _add(self, entry: Entry) -> bool:
+        """Adds an entry. True: no other one has its hash."""
+        same = self._by_hash.setdefault(entry.hash, [])
+        same.append(entry)
+        self._entries[entry.number] = entry
+        self._by_block[entry.block] = entry
+        return len(same) == 1
+
+    def _remove(self, entry: Entry) -> None:
+        if self._by_block.get(entry.block) is entry:
+            del self._by_block[entry.block]
+        same = self._by_hash[entry.hash]
+        same.remove(entry)
+        if not same:
+            del self._by_hash[entry.hash]
+            if self.on_removed is not None:
+                self.on_removed(entry.hash)

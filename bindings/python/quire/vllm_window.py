@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vllm_window: returns the blocks of a request that its window, or its chunk, has passed.
+
+vLLM returns a block when the steps of all tokens that see it are done. The library returns those
+that the window has passed before a step's first token, when that step is committed. So two things
+are needed:
+  - once more steps are done, a step of one token lets the library return what they have passed
+  - if a step begins after tokens whose own steps still run, they may read what it passes: a fork of
+    the sequence, a keeper, holds these blocks until those steps are done
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import numpy as np
+
+from . import elements
+from .elements import UNKNOWN
+from .step import RUN
+from .vllm_blocks import Blocks
+from .vllm_books import Books
+from .vllm_running import Running
+
+
+class Window:
+    """What requests of one cache do about their windows; with full attention nothing."""
+
+    def __init__(self, books: Books, blocks: Blocks):
+        self._books, self._blocks = books, blocks
+
+    def advance(self, running: Running, processed: int) -> None:
+        """The steps of a request's first `processed` tokens are done."""
+        if processed <= running.processed:
+            return
+        running.processed = processed
+        passed = min(self._books.passed(processed), running.given)
+        if passed <= running.passed:
+            return
+        if passed > running.front:
+            self.add(running, processed)
+            self.add(running, running.known + 1)
+        if passed > running.front:
+            return  # it waited, because others hold what it would return
+        null = self._blocks[0]
+        running.blocks[running.passed:passed] = [null] * (passed - running.passed)
+        running.passed = passed
+        for keeper in [k for k in running.keepers if k[0] <= passed]:
+            self._books.end(keeper[1])
+            running.keepers.remove(keeper)
+
+    def add(self, running: Running, known: int) -> bool:
+        """Adds unknown tokens to a sequence until it has `known`, in a step. False: it waits."""
+        if known <= running.known:
+            return True
+        kept = self.keep(running)
+        tokens = np.full(known - running.known, UNKNOWN, elements.TOKEN)
+        if self._books.begin(running.sequence, tokens, 0).outcome != RUN:
+            self._books.abort()
+            self.undo(running, kept)
+            return False
+        self._books.close_step()
+        self.stepped(running, running.known)
+        running.known = known
+        if known > running.room:  # the step took a block that vLLM has not asked for
+            running.known = running.room
+            self._books.truncate(running.sequence, running.room)
+        return True
+
+    # A step of a request.
+
+    def keep(self, running: Running) -> Optional[int]:
+        """Before a step: holds what it passes and others may still read."""
+        passes = self._books.passed(running.known)
+        if passes <= max(running.front, self._books.passed(running.processed)):
+            return None
+        keeper = self._books.fork(running.sequence, running.known)
+        running.keepers.append((passes, keeper))
+        return keeper
+
+    def undo(self, running: Running, keeper: Optional[int]) -> None:
+        """The step was not run after all."""
+        if keeper is not None:
+            self._books.end(keeper)
+            running.keepers.pop()
+
+    def stepped(self, running: Running, first: int) -> None:
+        """A step was run whose first token is this one."""
+        running.front = max(running.front, self._books.passed(first))
+
+    def end(self, running: Running) -> None:
+        """The request ends."""
+        for _, keeper in running.keepers:
+            self._books.end(keeper)
+        running.keepers.clear()
