@@ -151,7 +151,8 @@ class KVCacheManager:
         blocks, count = self.empty_kv_cache_blocks, 0
         if self.prefix_cache_lookup_enabled(request):
             count, ids = self._table.look_up(request, max_cache_hit_length, self.use_eagle)
-            blocks = self.create_kv_cache_blocks((self._pool.blocks.of(ids),))
+            if ids:
+                blocks = KVCacheBlocks((self._pool.blocks.of(ids),))
             if count and getattr(request, "kv_cache_report_mode", "") == "full" and self._events:
                 self._events.reused(request, count // self._block_size)
             if not self._answers_three:

@@ -35,6 +35,14 @@ class KVCacheBlock:
         return None if self.owner is None else self.owner.hash_of(self)
 
     @property
+    def block_hash_num_tokens(self) -> Optional[int]:
+        """How many tokens the hash covers, if the block is cached."""
+        count: Optional[int] = None if self.owner is None else self.owner.tokens_to(self)
+        return count
+
+    _block_hash = block_hash
+
+    @property
     def ref_cnt(self) -> int:
         """How many requests hold the block."""
         return 0 if self.pool is None else self.pool.references(self)

@@ -72,6 +72,13 @@ class CachedBlocks:
     def __len__(self) -> int:
         return len(self._pool.index())
 
+    @property
+    def _cache(self) -> Dict[Any, KVCacheBlock]:
+        """The whole map, made anew."""
+        index, blocks = self._pool.index(), self._pool.blocks
+        found = ((hash_, index.find(hash_)) for hash_ in list(index))
+        return {hash_ + bytes(4): blocks[entry.block] for hash_, entry in found if entry}
+
     def get_one_block(self, key: Any) -> Optional[KVCacheBlock]:
         """A cached block with a hash."""
         found = self._pool.get_cached_block(key[:-4], [0]) if key[-4:] == bytes(4) else None

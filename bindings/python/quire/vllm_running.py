@@ -113,16 +113,22 @@ class Running:
         hashes = self.hash_list()
         return place < len(hashes) and bool(hashes[place] == hash_)
 
+    def tokens_to(self, block: KVCacheBlock) -> Optional[int]:
+        """How many of the request's tokens there are up to the end of one of its blocks, if the
+        block is cached, else None."""
+        try:
+            end = (self.blocks.index(block) + 1) * self.size
+        except ValueError:
+            return None
+        return end if end <= self.due else None
+
     def hash_of(self, block: KVCacheBlock) -> Any:
         """vLLM's hash of a block of this request, with the group's number as vLLM has it, if the
         block is cached, else None."""
-        try:
-            index = self.blocks.index(block)
-        except ValueError:
+        end = self.tokens_to(block)
+        if end is None:
             return None
-        if (index + 1) * self.size > self.due:
-            return None
-        hashes = self.hash_list()
+        hashes, index = self.hash_list(), end // self.size - 1
         return hashes[index] + _GROUP if index < len(hashes) else b"cached"
 
     def end(self) -> None:

@@ -156,7 +156,7 @@ class Table:
         end = max(found, cached // size * size) if self.books.caches and running.known == 0 else 0
         end = min(end, known)
         tokens[:end] = self.content.of(running.request)[0][:end] if end else 0
-        kept = self.window.keep(running)
+        kept = self.window.keep(running) if self.books.windowed else None
         named = self._open(running, tokens, max(0, need - known), found, end, spare)
         if named is None:
             self.window.undo(running, kept)
@@ -195,14 +195,15 @@ class Table:
 
     def _read(self, running: Running, known: int, named: int, found: int) -> None:
         """Reads the blocks that a step added to the request's table."""
-        self.window.stepped(running, running.known or found)
-        running.known = known
+        first, running.known = running.known or found, known
         if named > running.named:
             running.named = named
             running.name(named)
         running.blocks += self.blocks.of(self.books.blocks(running.sequence, len(running.blocks)))
-        if self.books.windowed and running.given == 0:
-            running.passed = running.front
+        if self.books.windowed:
+            self.window.stepped(running, first)
+            if running.given == 0:
+                running.passed = running.front
 
     # Reservation.
 
@@ -320,7 +321,8 @@ class Table:
             self.books.end(running.sequence)
         else:
             self._end_bad(running)
-        self.window.end(running)
+        if running.keepers:
+            self.window.end(running)
         running.end()
         self.content.forget()
 

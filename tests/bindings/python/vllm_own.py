@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_own: vLLM's own tests of its scheduler and prefix cache, with its manager and with ours.
 
-    vllm_own.py [--json] [--gtest_output=xml:FILE]
+    vllm_own.py [--connectors] [--json] [--gtest_output=xml:FILE]
 
-A test that passes with vLLM's manager must pass with quire.vllm's, unless vllm_own_known.txt
-lists it with a reason; and a listed test must fail. This repository contains nothing of vLLM:
+With --connectors those of its KV connectors that use a manager and run without a GPU.
+
+A test that passes with vLLM's manager must pass with quire.vllm's, unless vllm_own_known.txt, or
+vllm_connectors_known.txt, lists it with a reason; and a listed test must fail. This repository
+contains nothing of vLLM:
 
     QUIRE_VLLM         the unpacked source of vLLM VERSION, vllm-VERSION.tar.gz on PyPI, whose
                        SHA-256 is SOURCE. Only its tests are used; wheels do not have them
@@ -30,10 +33,25 @@ import report  # noqa: E402
 
 VERSION = "0.33.0"
 SOURCE = "f4c33c2503d52bb411146afa9618a4f48bed68912f617e6803ac8d76e4c74112"
-FILES = ("test_scheduler.py", "test_prefix_caching.py", "test_async_scheduler.py",
-         "test_kv_cache_metrics.py", "test_deferred_block_free.py",
-         "test_swa_inflight_window_free.py", "test_prefix_replay.py")
+FILES = ("core/test_scheduler.py", "core/test_prefix_caching.py", "core/test_async_scheduler.py",
+         "core/test_kv_cache_metrics.py", "core/test_deferred_block_free.py",
+         "core/test_swa_inflight_window_free.py", "core/test_prefix_replay.py")
+UNIT = "kv_connector/unit/"
+CONNECTOR_FILES = (
+    *(f"{UNIT}test_{name}.py" for name in (
+        "cache_pollution_prevention", "decode_bench_connector", "error_propagation",
+        "hidden_states_connector", "invalid_blocks_correctness", "kv_connector_lifecycle",
+        "kv_load_failure_recovery", "mooncake_store_connector", "mooncake_store_scheduler",
+        "multi_connector", "nixl_simple_cpu_offload", "remote_decode_lifecycle",
+        "remote_prefill_lifecycle", "scheduler_kv_connector_override",
+        "simple_cpu_offload_connector")),
+    f"{UNIT}offloading_connector/test_scheduler.py", "simple_kv_offload/test_scheduler.py",
+    "simple_kv_offload/test_kv_events.py")
+# The fixtures of those, without the ones of all of vLLM's tests.
+CONNECTOR_FIXTURES = ("tests.v1.kv_connector.unit.conftest",
+                      "tests.v1.kv_connector.unit.offloading_connector.conftest")
 KNOWN = HERE / "vllm_own_known.txt"
+CONNECTORS_KNOWN = HERE / "vllm_connectors_known.txt"
 
 # The model that the tests' schedulers use, as files that vLLM finds instead of asking a hub.
 MODEL = {
@@ -87,14 +105,17 @@ def python():
     return os.environ.get("QUIRE_VLLM_PYTHON") or sys.executable
 
 
-def outcomes(manager, folder, work):
+def outcomes(manager, folder, work, connectors):
     """{test: outcome} of one run."""
     result = work / f"{manager}.xml"
     environment = {
         **os.environ, "QUIRE_VLLM_MANAGER": manager, "HF_HUB_OFFLINE": "1",
         "VLLM_LOGGING_LEVEL": "ERROR", "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", ""), str(folder)])}
-    files = [str(folder / "tests" / "v1" / "core" / name) for name in FILES]
+    files = [str(folder / "tests" / "v1" / name)
+             for name in (CONNECTOR_FILES if connectors else FILES)]
+    for name in CONNECTOR_FIXTURES if connectors else ():
+        files += ["-p", name]
     run = subprocess.run(
         [python(), "-m", "pytest", "-q", "--noconftest", "-p", "vllm_own_plugin", "-p",
          "no:cacheprovider", "--rootdir", str(folder), "--continue-on-collection-errors",
@@ -107,15 +128,15 @@ def outcomes(manager, folder, work):
         kinds = {child.tag for child in case}
         outcome = ("failed" if kinds & {"failure", "error"} else
                    "skipped" if "skipped" in kinds else "passed")
-        module = case.get("classname", "").rpartition(".")[2]
+        module = case.get("classname", "").replace("tests.v1.", "", 1).replace("core.", "", 1)
         found[f"{module}::{case.get('name')}"] = outcome
     return found
 
 
-def known():
+def known(path):
     """{test: reason}: a reason is a line in brackets above the tests that it explains."""
     reasons, reason = {}, ""
-    for line in KNOWN.read_text().splitlines():
+    for line in path.read_text().splitlines():
         if line.startswith("["):
             reason = line.strip("[]")
         elif line and not line.startswith("#"):
@@ -123,8 +144,8 @@ def known():
     return reasons
 
 
-def compare(theirs, ours, reasons):
-    cases = []
+def compare(theirs, ours, path):
+    cases, reasons = [], known(path)
     for name in sorted(theirs):
         if theirs[name] != "passed":
             continue
@@ -133,7 +154,7 @@ def compare(theirs, ours, reasons):
         if name in reasons:
             outcome, message = ("skipped", f"known: {reasons[name]}")
             if got == "passed":
-                outcome, message = "failed", f"passes: take it out of {KNOWN.name}"
+                outcome, message = "failed", f"passes: take it out of {path.name}"
         else:
             outcome, message = ("passed", "") if got == "passed" else ("failed", got)
         cases.append(report.Case(module, test, outcome, 0, message))
@@ -144,6 +165,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="the outcomes of both, not compared")
+    parser.add_argument("--connectors", action="store_true", help="the tests of connectors")
     report.add_option(parser)
     options = parser.parse_args()
     missing = why_not()
@@ -153,7 +175,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         folder = pathlib.Path(work) / "here"
         write_model(folder)
-        both = {manager: outcomes(manager, folder, pathlib.Path(work))
+        both = {manager: outcomes(manager, folder, pathlib.Path(work), options.connectors)
                 for manager in ("vllm", "quire")}
     if options.json:
         print(json.dumps(both, indent=1, sort_keys=True))
@@ -161,7 +183,8 @@ def main():
     for manager, found in both.items():
         print(f"{manager}: {sum(outcome == 'passed' for outcome in found.values())} pass of "
               f"{len(found)}")
-    return report.write(compare(both["vllm"], both["quire"], known()), options.gtest_output)
+    path = CONNECTORS_KNOWN if options.connectors else KNOWN
+    return report.write(compare(both["vllm"], both["quire"], path), options.gtest_output)
 
 
 if __name__ == "__main__":
