@@ -217,7 +217,11 @@ class KVCacheManager:
                         self._spec.most_blocks) + -need // self._block_size
             spare = max(spare, whole + spare - reserved_blocks)
         cached = 0 if delay_cache_blocks else min(target, request.num_tokens)
-        new = self._grow(request, target, need, num_new_computed_tokens, cached, spare)
+        if self._spec.window and num_external_computed_tokens and running is None:
+            new = self._load(request, target - num_new_tokens, target, need,
+                             num_new_computed_tokens, cached, spare)
+        else:
+            new = self._grow(request, target, need, num_new_computed_tokens, cached, spare)
         if new is None:
             return None
         if self._zeroes and 0 not in skip_zeroing_group_ids:
@@ -249,6 +253,20 @@ class KVCacheManager:
         finally:
             if request.request_id not in self._running:
                 self._books.end(running.sequence)
+
+    def _load(self, request: Any, loaded: int, target: int, need: int, found: int, cached: int,
+              spare: int) -> Optional[List[KVCacheBlock]]:
+        """_grow for a request whose first `loaded` tokens a connector loads: it takes blocks for
+        these, returns those that the window has passed, and takes the others."""
+        if self._grow(request, loaded, loaded, found, 0, spare) is None:
+            return None
+        running = self._running[request.request_id]
+        self._table.window.advance(running, _processed(request, loaded))
+        if self._grow(request, target, need, 0, cached, spare) is None:
+            self.free(request)
+            return None
+        return [b for b in running.blocks[found // self._block_size:running.given]
+                if not b.is_null]
 
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
         """Caches the full blocks of the first num_computed_tokens, and no others."""
