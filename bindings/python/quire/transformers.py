@@ -175,7 +175,7 @@ class _SlidingHybridLayer(_HybridLayer):
 
 
 _LAYERS: Dict[str, Any] = {"hybrid": _HybridLayer, "hybrid_sliding": _SlidingHybridLayer}
-_UPDATE_OPTIONS = {"cache_kwargs", "cache_position", "sin", "cos", "partial_rotation_size",
+_UPDATE_OPTIONS = {"cache_kwargs", "cache_position", "kwargs", "sin", "cos", "partial_rotation_size",
                    "sliding_window"}
 
 
